@@ -82,7 +82,8 @@ BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
       const std::int64_t begin = placement.offset[i] + piece.first;
       ranges_.push_back({begin, begin + piece.elements(), &piece, layer_of(architecture, a),
                          a.stage, trained && a.split, tied_ && a.number == 0, a.shared,
-                         trained && a.partial_gradient, a.of_vocabulary, a.frozen});
+                         trained && a.partial_gradient, a.of_vocabulary, a.frozen,
+                         a.hidden_matrix});
     }
   }
   if (placement.tied_elements > 0 && of == CutOf::gradients)

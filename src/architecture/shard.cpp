@@ -195,6 +195,7 @@ LocalArray slice_of(const Architecture& architecture, const Shard& shard, std::s
   local.offset.assign(spec.shape.size(), 0);
   local.extent = spec.shape;
   local.frozen = spec.frozen;
+  local.hidden_matrix = is_hidden_matrix(spec, architecture.model.layers);
   if (spec.split_axis >= 0) {
     const auto axis = static_cast<std::size_t>(spec.split_axis);
     local.of_vocabulary = spec.of_vocabulary && shard.shares_vocabulary();

@@ -39,14 +39,21 @@ std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer) {
   switch (optimizer.kind) {
     case OptimizerKind::adamw:
     case OptimizerKind::lamb:
-    case OptimizerKind::muon:
       return {"first_moment", "second_moment"};
+    case OptimizerKind::muon:
+      return {"momentum", "second_moment"};
     case OptimizerKind::sgd:
     case OptimizerKind::lars:
       if (optimizer.momentum == 0) return {};
       return {"momentum"};
   }
   return {};
+}
+
+std::size_t state_arrays_of(const deck::OptimizerConfig& optimizer, const LocalArray& array) {
+  return optimizer.kind == OptimizerKind::muon && array.hidden_matrix
+             ? 1
+             : state_arrays(optimizer).size();
 }
 
 std::int64_t trust_norms(const deck::OptimizerConfig& optimizer) {
@@ -75,12 +82,42 @@ bool StatePlacement::owns(std::int64_t at) const {
   return behind != owned.begin() && at < (behind - 1)->end();
 }
 
-StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placement& placement) {
-  StatePlacement state{{}, {{0, placement.trained}}, placement.trained, true};
+namespace {
+
+/// The order of local arrays in the state: with Muon hidden matrices last.
+std::vector<std::size_t> state_order(const std::vector<LocalArray>& arrays, bool frozen,
+                                     OptimizerKind kind) {
+  std::vector<std::size_t> order;
   for (std::size_t local = 0; local < arrays.size(); ++local)
-    if (!arrays[local].frozen)
-      state.blocks.push_back(
-          {local, arrays[local].offset, arrays[local].extent, 0, placement.offset[local]});
+    if (arrays[local].frozen == frozen) order.push_back(local);
+  if (kind == OptimizerKind::muon)
+    std::ranges::stable_partition(order, [&](auto local) { return !arrays[local].hidden_matrix; });
+  return order;
+}
+
+/// Blocks in order of the local arrays, after the elements of the arenas are known.
+void finish_state(StatePlacement& state, const std::vector<LocalArray>& arrays,
+                  OptimizerKind kind) {
+  state.second = state.elements;
+  for (const StateBlock& block : state.blocks)
+    if (kind == OptimizerKind::muon && arrays[block.local].hidden_matrix)
+      state.second = std::min(state.second, block.state);
+  std::ranges::stable_sort(state.blocks, {}, &StateBlock::local);
+}
+
+}  // namespace
+
+StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placement& placement,
+                           OptimizerKind kind) {
+  StatePlacement state{{}, {{0, placement.trained}}, placement.trained, true};
+  const bool in_turn = kind == OptimizerKind::muon;
+  if (in_turn) state.elements = 0;
+  for (const std::size_t local : state_order(arrays, false, kind)) {
+    const std::int64_t at = in_turn ? state.elements : placement.offset[local];
+    state.blocks.push_back({local, arrays[local].offset, arrays[local].extent, 0, at});
+    if (in_turn) state.elements += round_up(arrays[local].elements());
+  }
+  finish_state(state, arrays, kind);
   return state;
 }
 
@@ -112,19 +149,19 @@ void add_owned(StatePlacement& state, std::size_t local, const Piece& piece, std
 }
 
 void add_owned(StatePlacement& state, const std::vector<LocalArray>& arrays,
-               const Placement& placement, bool frozen) {
-  for (std::size_t local = 0; local < arrays.size(); ++local)
-    if (arrays[local].frozen == frozen)
-      for (const Piece& piece : arrays[local].pieces)
-        add_owned(state, local, piece, placement.offset[local] + piece.first);
+               const Placement& placement, bool frozen, OptimizerKind kind) {
+  for (const std::size_t local : state_order(arrays, frozen, kind))
+    for (const Piece& piece : arrays[local].pieces)
+      add_owned(state, local, piece, placement.offset[local] + piece.first);
+  finish_state(state, arrays, kind);
 }
 
 }  // namespace
 
 StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placement& placement,
-                           const std::vector<Bucket>& buckets, int data_rank) {
+                           const std::vector<Bucket>& buckets, int data_rank, OptimizerKind kind) {
   StatePlacement state{{}, owned_slices(placement, buckets, data_rank), 0, false};
-  add_owned(state, arrays, placement, false);
+  add_owned(state, arrays, placement, false, kind);
   return state;
 }
 
@@ -132,7 +169,7 @@ std::vector<StateBlock> owned_frozen(const std::vector<LocalArray>& arrays,
                                      const Placement& placement, const std::vector<Bucket>& buckets,
                                      int data_rank) {
   StatePlacement found{{}, owned_slices(placement, buckets, data_rank, true), 0, false};
-  add_owned(found, arrays, placement, true);
+  add_owned(found, arrays, placement, true, OptimizerKind::adamw);
   return std::move(found.blocks);
 }
 
@@ -146,10 +183,12 @@ constexpr std::int64_t parts_limit = std::int64_t{1} << 26;
 /// equal sums; only those of other arrays are counted bucket by bucket.
 class OwnedSums {
  public:
-  OwnedSums(const BucketCut& cut, std::int64_t unit_elements, bool counted_only, bool frozen)
+  OwnedSums(const BucketCut& cut, std::int64_t unit_elements, bool counted_only, bool frozen,
+            bool matrices)
       : ranks_(cut.data_ranks()),
         unit_(unit_elements),
         counted_only_(counted_only),
+        matrices_(matrices),
         sums_(static_cast<std::size_t>(ranks_)) {
     cut.visit([&](const BucketRun& run) {
       if ((run.begin >= cut.placement().trained) == frozen) add(run);
@@ -198,6 +237,7 @@ class OwnedSums {
         ranges, [&](const GradientRange& r) { return r.end <= begin; });
     for (; range != ranges.end() && range->begin < end; ++range) {
       if (counted_only_ && !range->piece->counted) continue;
+      if (!matrices_ && range->hidden_matrix) continue;
       const std::int64_t from = std::max(begin, range->begin), to = std::min(end, range->end);
       if (even(*range->piece))
         sums_[static_cast<std::size_t>(rank)] += times * (to - from);
@@ -231,6 +271,7 @@ class OwnedSums {
   int ranks_;
   std::int64_t unit_;
   bool counted_only_;
+  bool matrices_;
   std::vector<std::int64_t> sums_;
   std::vector<Part> first_;  ///< of the first rank in this bucket
   Part pending_;             ///< its lowest one of the bucket after this, not yet added
@@ -240,12 +281,12 @@ class OwnedSums {
 }  // namespace
 
 std::vector<std::int64_t> owned_sums(const BucketCut& cut, std::int64_t unit_elements,
-                                     bool counted_only, bool frozen) {
-  return OwnedSums(cut, unit_elements, counted_only, frozen).take();
+                                     bool counted_only, bool frozen, bool matrices) {
+  return OwnedSums(cut, unit_elements, counted_only, frozen, matrices).take();
 }
 
-std::int64_t most_state_elements(const BucketCut& cut) {
-  return std::ranges::max(owned_sums(cut, unit, false));
+std::int64_t most_state_elements(const BucketCut& cut, bool matrices) {
+  return std::ranges::max(owned_sums(cut, unit, false, false, matrices));
 }
 
 }  // namespace trireme::architecture

@@ -36,7 +36,6 @@ constexpr std::array<std::string_view, 4> attention_names{"auto", "portable", "t
                                                           "cudnn"};
 constexpr std::array<std::string_view, 5> optimizer_names{"adamw", "sgd", "lamb", "lars", "muon"};
 constexpr std::array<std::string_view, 2> muon_scale_names{"match_adamw", "spectral"};
-constexpr std::array<std::string_view, 2> outer_optimizer_names{"nesterov", "sgd"};
 constexpr std::array<std::string_view, 5> learning_rate_names{
     "cosine", "linear", "constant", "inverse_square_root", "warmup_stable_decay"};
 constexpr std::array<std::string_view, 3> scaling_names{"none", "linear", "square_root"};
@@ -119,9 +118,6 @@ std::string_view name_of(OptimizerKind x) {
 }
 std::string_view name_of(MuonScale x) {
   return muon_scale_names[static_cast<std::size_t>(x)];
-}
-std::string_view name_of(OuterOptimizer x) {
-  return outer_optimizer_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(LearningRateSchedule x) {
   return learning_rate_names[static_cast<std::size_t>(x)];
@@ -227,10 +223,6 @@ std::span<const std::string_view> names<OptimizerKind>() {
 template <>
 std::span<const std::string_view> names<MuonScale>() {
   return muon_scale_names;
-}
-template <>
-std::span<const std::string_view> names<OuterOptimizer>() {
-  return outer_optimizer_names;
 }
 template <>
 std::span<const std::string_view> names<LearningRateSchedule>() {

@@ -130,9 +130,10 @@ class CrossCheck {
              deck_.cite("optimizer", "learning_rate"), "; choose at most ", o.learning_rate);
     cooldown();
     if (valid({"optimizer.kind", "optimizer.nesterov", "optimizer.momentum"}) && o.nesterov &&
-        (o.kind != OptimizerKind::sgd || o.momentum == 0))
+        ((o.kind != OptimizerKind::sgd && o.kind != OptimizerKind::muon) || o.momentum == 0))
       report(deck_.cite("optimizer", "nesterov"),
-             " needs [optimizer] kind = \"sgd\" and a momentum above 0, but the deck has ",
+             " needs [optimizer] kind = \"sgd\" or \"muon\", and a momentum above 0, but the deck "
+             "has ",
              deck_.cite("optimizer", "kind"), " and ", deck_.cite("optimizer", "momentum"),
              "; remove nesterov, or change these");
     const bool steps_valid =

@@ -14,7 +14,7 @@ void optimizer_keys(std::vector<Entry>& out) {
       .choice(
           "kind", &OptimizerConfig::kind,
           "update rule: adamw (Loshchilov and Hutter 2019), sgd with momentum, lamb (You et al. "
-          "2020), or lars (You et al. 2017); see docs/optimizers.md")
+          "2020), lars (You et al. 2017), or muon (Jordan et al. 2024); see docs/optimizers.md")
       .effect(Effect::state)
       .otherwise(Str("adamw"));
   optimizer
@@ -77,31 +77,60 @@ void optimizer_keys(std::vector<Entry>& out) {
       .at_least(1)
       .derive([](Config& c) { c.optimizer.reference_batch = c.batch.global; }, "batch.global");
   optimizer
-      .number("beta1", &OptimizerConfig::beta1, "decay rate of the first moment (adamw and lamb)")
+      .number("beta1", &OptimizerConfig::beta1,
+              "decay rate of the first moment (adamw, lamb, and muon's other arrays)")
       .from(0)
       .below(1)
       .otherwise(0.9);
   optimizer
-      .number("beta2", &OptimizerConfig::beta2, "decay rate of the second moment (adamw and lamb)")
+      .number("beta2", &OptimizerConfig::beta2,
+              "decay rate of the second moment (adamw, lamb, and muon's other arrays)")
       .from(0)
       .below(1)
       .otherwise(0.95);
   optimizer
       .number("epsilon", &OptimizerConfig::epsilon,
-              "number added to the square root of the second moment (adamw and lamb)")
+              "number added to the square root of the second moment (adamw, lamb, and muon's other "
+              "arrays)")
       .above(0)
       .otherwise(1e-8);
   optimizer
-      .number("momentum", &OptimizerConfig::momentum,
-              "momentum coefficient (sgd and lars); 0 means no momentum and no state")
+      .number(
+          "momentum", &OptimizerConfig::momentum,
+          "momentum coefficient (sgd, lars and muon); with sgd and lars 0 means no momentum and "
+          "no state")
       .from(0)
       .below(1)
       .effect(Effect::state)
-      .otherwise(0.9);
+      .derive(
+          [](Config& c) {
+            c.optimizer.momentum = c.optimizer.kind == OptimizerKind::muon ? 0.95 : 0.9;
+          },
+          "0.95 for muon, 0.9 for others");
   optimizer
       .boolean("nesterov", &OptimizerConfig::nesterov,
-               "Nesterov momentum, a look-ahead by one step (sgd; Sutskever et al. 2013)")
-      .otherwise(false);
+               "Nesterov momentum, a look-ahead by one step (sgd and muon; Sutskever et al. 2013)")
+      .derive([](Config& c) { c.optimizer.nesterov = c.optimizer.kind == OptimizerKind::muon; },
+              "true for muon, false for others");
+  optimizer
+      .integer("newton_schulz_steps", &OptimizerConfig::newton_schulz_steps,
+               "steps of the iteration that orthogonalises a matrix's momentum (muon)")
+      .unit("steps")
+      .at_least(1)
+      .at_most(100)
+      .otherwise(Int{5});
+  optimizer
+      .choice("muon_scale", &OptimizerConfig::muon_scale,
+              "factor of muon's updates: 0.2 √max(outputs, inputs), so that they are as long as "
+              "those of adamw (match_adamw; Liu et al. 2025), or √max(1, outputs / inputs) "
+              "(spectral; Jordan et al. 2024)")
+      .otherwise(Str("match_adamw"));
+  optimizer
+      .number("muon_rate_factor", &OptimizerConfig::muon_rate_factor,
+              "learning rate of muon's matrices, as a multiple of that of all other arrays, which "
+              "adamw updates")
+      .above(0)
+      .otherwise(1.0);
   optimizer
       .number("trust_coefficient", &OptimizerConfig::trust_coefficient,
               "length of an update as a fraction of the length of its array, per unit of "

@@ -27,7 +27,7 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
                         model::Parameters<P>& parameters, grid::Communicator& model_group,
                         grid::Communicator& data_group, architecture::StatePlacement placement,
                         std::int64_t capacity, const kernels::LossScaling& loss_scaling,
-                        ArenaMemory state_memory)
+                        ArenaMemory state_memory, const std::optional<MuonParts>& muon)
     : config_(config),
       loss_scaling_(loss_scaling),
       architecture_(architecture),
@@ -38,21 +38,33 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
       names_(architecture::state_arrays(config)) {
   check(placement_.elements <= capacity, "optimizer state has ", placement_.elements,
         " elements, but its arenas hold ", capacity);
-  const auto arrays = static_cast<std::int64_t>(names_.size()) + (has_masters ? 1 : 0);
-  state_ = Arena("optimizer state", arrays * aligned(capacity * static_cast<Bytes>(sizeof(Master))),
-                 state_memory);
-  for (std::size_t i = 0; i < names_.size(); ++i) arrays_.push_back(state_.take<Master>(capacity));
+  check(muon.has_value() == (config.kind == OptimizerKind::muon), "an optimizer of kind ",
+        name_of(config.kind), muon ? " has" : " needs", " what Muon needs");
+  const auto size = [&](std::size_t array) {
+    return muon && array > 0 ? muon->second_capacity : capacity;
+  };
+  std::int64_t bytes = has_masters ? aligned(capacity * static_cast<Bytes>(sizeof(Master))) : 0;
+  for (std::size_t i = 0; i < names_.size(); ++i)
+    bytes += aligned(size(i) * static_cast<Bytes>(sizeof(Master)));
+  state_ = Arena("optimizer state", bytes, state_memory);
+  for (std::size_t i = 0; i < names_.size(); ++i) arrays_.push_back(state_.take<Master>(size(i)));
   if (has_masters) masters_ = state_.take<Master>(capacity);
+  if (muon) {
+    check(placement_.second <= muon->second_capacity, "second moments have ", placement_.second,
+          " elements, but their arena holds ", muon->second_capacity);
+    muon_.emplace(architecture, parameters, muon->tensor_group, data_group, placement_);
+  }
   lay_out_sums();
 }
 
 template <class P>
-std::vector<kernels::UpdatePart> Optimizer<P>::update_parts() const {
+std::vector<kernels::UpdatePart> Optimizer<P>::update_parts(bool matrices) const {
   std::vector<kernels::UpdatePart> parts;
   std::int64_t chunks = 0;
   for (const architecture::StateBlock& block : placement_.blocks) {
     if (block.elements() == 0) continue;
     const Entry& entry = parameters_->entries()[block.local];
+    if ((muon_ && entry.local.hidden_matrix) != matrices) continue;
     kernels::UpdatePart& part = parts.emplace_back();
     part.first_chunk = chunks;
     part.elements = block.elements();
@@ -66,6 +78,17 @@ std::vector<kernels::UpdatePart> Optimizer<P>::update_parts() const {
     chunks += kernels::chunks_of(part.elements);
   }
   return parts;
+}
+
+template <class P>
+std::vector<double> Optimizer<P>::matrix_factors() const {
+  std::vector<double> factors(muon_ ? architecture_.arrays.size() : 0);
+  if (muon_)
+    for (const architecture::HiddenMatrix& m : muon_->matrices())
+      factors[parameters_->entries()[m.local].number()] =
+          config_.muon_rate_factor * muon_factor(config_.muon_scale, static_cast<double>(m.rows),
+                                                 static_cast<double>(m.columns));
+  return factors;
 }
 
 template <class P>
@@ -97,16 +120,20 @@ void Optimizer<P>::lay_out_sums() {
   }
   std::inclusive_scan(ends.begin(), ends.end(), ends.begin());
   const auto blocks = static_cast<std::int64_t>(begins_of_blocks.size());
-  const std::vector<kernels::UpdatePart> updates = update_parts();
-  const auto update_count = static_cast<std::int64_t>(updates.size());
+  const std::vector<kernels::UpdatePart> updates = update_parts(false);
+  const std::vector<kernels::UpdatePart> matrices = update_parts(true);
+  const std::vector<double> factors = matrix_factors();
+  const auto table_bytes = [](const std::vector<kernels::UpdatePart>& table) {
+    return aligned(std::ssize(table) * static_cast<Bytes>(sizeof(kernels::UpdatePart)));
+  };
   const std::int64_t norms = architecture::trust_norms(config_);
   scalars_ =
       Arena("optimizer scalars",
             3 * aligned(blocks * 8) + 2 * aligned(sums * 8) + aligned(kernels::status_size * 8) +
                 aligned(kernels::control_size * 8) + 2 * aligned(8) + aligned(norms * blocks * 8) +
                 aligned(norms * sums * 8) + aligned(norms > 0 ? arrays * 8 : 0) +
-                2 * aligned(norms > 0 ? blocks * 8 : 0) +
-                aligned(update_count * static_cast<Bytes>(sizeof(kernels::UpdatePart))));
+                2 * aligned(norms > 0 ? blocks * 8 : 0) + table_bytes(updates) +
+                table_bytes(matrices) + aligned(std::ssize(factors) * 8));
   partial_ = scalars_.take<double>(blocks);
   block_begins_ = scalars_.take<std::int64_t>(blocks);
   block_ends_ = scalars_.take<std::int64_t>(blocks);
@@ -122,11 +149,20 @@ void Optimizer<P>::lay_out_sums() {
   ratios_ = scalars_.take<double>(norms > 0 ? arrays : 0);
   weight_begins_ = scalars_.take<std::int64_t>(norms > 0 ? blocks : 0);
   weight_ends_ = scalars_.take<std::int64_t>(norms > 0 ? blocks : 0);
-  const auto update_table = scalars_.take<kernels::UpdatePart>(update_count);
-  parts_.table = update_table;
-  if (update_count > 0)
-    parts_.chunks = updates.back().first_chunk + kernels::chunks_of(updates.back().elements);
   const Exec exec;
+  const auto take_table = [&](const std::vector<kernels::UpdatePart>& list) {
+    const auto table = scalars_.take<kernels::UpdatePart>(std::ssize(list));
+    kernels::UpdateParts parts;
+    parts.table = table;
+    if (!list.empty())
+      parts.chunks = list.back().first_chunk + kernels::chunks_of(list.back().elements);
+    copy_to_device<kernels::UpdatePart>(exec, table, list);
+    return parts;
+  };
+  parts_ = take_table(updates);
+  matrix_parts_ = take_table(matrices);
+  factors_ = scalars_.take<double>(std::ssize(factors));
+  copy_to_device<double>(exec, factors_, factors);
   copy_to_device<std::int64_t>(exec, block_begins_, begins_of_blocks);
   copy_to_device<std::int64_t>(exec, block_ends_, ends_of_blocks);
   copy_to_device<std::int64_t>(exec, ends_, ends);
@@ -134,7 +170,6 @@ void Optimizer<P>::lay_out_sums() {
     copy_to_device<std::int64_t>(exec, weight_begins_, weight_begins);
     copy_to_device<std::int64_t>(exec, weight_ends_, weight_ends);
   }
-  copy_to_device<kernels::UpdatePart>(exec, update_table, updates);
   fence(exec, "optim/lay_out_sums copies the places of blocks and arrays");
 }
 
@@ -270,7 +305,8 @@ auto Optimizer<P>::state() const -> std::vector<State> {
     State& state = list.emplace_back();
     state.local = block.local;
     state.counted = block.counted;
-    for (std::size_t i = 0; i < names_.size(); ++i)
+    const auto& local = parameters_->entries()[block.local].local;
+    for (std::size_t i = 0; i < architecture::state_arrays_of(config_, local); ++i)
       state.arrays.push_back(tensor("optimizer." + names_[i] + "." + weight,
                                     part<Master>(arrays_[i], block.state, block.elements()),
                                     block));

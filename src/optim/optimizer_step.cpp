@@ -1,6 +1,7 @@
-// One update of all weights by AdamW, SGD, LAMB or LARS. Each rule is a few launches over all
+// One update of all weights by AdamW, SGD, LAMB, LARS or Muon. Each rule is a few launches over all
 // arrays at once; kernels/update.hpp has the equations with their sources.
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/muon.hpp>
 #include <trireme/optim/optimizer.hpp>
 
 namespace trireme::optim {
@@ -14,19 +15,21 @@ View1<T> part(std::type_identity_t<View1<T>> all, std::int64_t first, std::int64
 }  // namespace
 
 template <class P>
-void Optimizer<P>::step(const Exec& exec, std::int64_t step, double learning_rate) const {
-  update(exec, step, learning_rate, {});
+void Optimizer<P>::step(const kernels::Handle& handle, std::int64_t step,
+                        double learning_rate) const {
+  update(handle, step, learning_rate, {});
 }
 
 template <class P>
-void Optimizer<P>::delayed_step(const Exec& exec, std::int64_t step, double learning_rate) const {
+void Optimizer<P>::delayed_step(const kernels::Handle& exec, std::int64_t step,
+                                double learning_rate) const {
   const View1<double> scale = delayed_scales_.at(static_cast<std::size_t>(step % 2));
   update(exec, step, learning_rate, scale);
   kernels::copy<double>(exec, scale, loss_scale_);  // of step + 2
 }
 
 template <class P>
-void Optimizer<P>::update(const Exec& exec, std::int64_t step, double learning_rate,
+void Optimizer<P>::update(const kernels::Handle& exec, std::int64_t step, double learning_rate,
                           View1<const double> gradient_scale) const {
   // c = min(1, clip_norm / (norm + 1e-6)) / loss scale; a norm that is not finite skips the step
   kernels::plan_update(
@@ -48,6 +51,7 @@ void Optimizer<P>::update(const Exec& exec, std::int64_t step, double learning_r
       lars(exec, learning_rate);
       break;
     case OptimizerKind::muon:
+      muon(exec, learning_rate);
       break;
   }
   round_weights(exec);
@@ -63,9 +67,11 @@ View1<typename P::Master> Optimizer<P>::all_updated() const {
 
 template <class P>
 void Optimizer<P>::round_weights(const Exec& exec) const {
-  if constexpr (has_masters)
-    kernels::round_weights<typename P::Compute, Master>(exec, parameters_->all_weights(), masters_,
-                                                        parts_);
+  if constexpr (has_masters) {
+    for (const kernels::UpdateParts& parts : {parts_, matrix_parts_})
+      kernels::round_weights<typename P::Compute, Master>(exec, parameters_->all_weights(),
+                                                          masters_, parts);
+  }
 }
 
 template <class P>
@@ -77,9 +83,22 @@ template <class P>
 void Optimizer<P>::adamw(const Exec& exec, double learning_rate) const {
   // g = c gradient; m += (1 − β1) (g − m); v = β2 v + (1 − β2) g²;
   // w −= η (m / (1 − β1^u) / (√(v / (1 − β2^u)) + ε) + decay w)
-  kernels::adamw_update<Master>(exec, all_updated(), arrays_[0], arrays_[1],
+  const View1<Master> first = part<Master>(arrays_[0], 0, extent(arrays_[1], 0));
+  kernels::adamw_update<Master>(exec, all_updated(), first, arrays_[1],
                                 parameters_->all_gradients(), rule(learning_rate), control_,
                                 parts_);
+}
+
+template <class P>
+void Optimizer<P>::muon(const kernels::Handle& exec, double learning_rate) const {
+  // g = c gradient; m = momentum m + g; in place of the gradient g + momentum m, or m;
+  // O = orthogonalise(that); w −= η (factor O + decay w). Other arrays as in adamw.
+  kernels::muon_direction<Master>(exec, parameters_->all_gradients(), arrays_[0], config_.momentum,
+                                  config_.nesterov, control_, matrix_parts_);
+  muon_->orthogonalise(exec, parameters_->all_gradients(), config_.newton_schulz_steps);
+  kernels::muon_update<Master>(exec, all_updated(), parameters_->all_gradients(), learning_rate,
+                               config_.weight_decay, factors_, control_, matrix_parts_);
+  adamw(exec, learning_rate);
 }
 
 template <class P>
@@ -142,13 +161,17 @@ void Optimizer<P>::find_trust_sums(const Exec& exec) const {
   model_group_.all_reduce<double>(exec, trust_sums_, grid::Reduction::sum, "trust ratios");
 }
 
-template void Optimizer<model::Fp32>::step(const Exec&, std::int64_t, double) const;
-template void Optimizer<model::Fp32>::delayed_step(const Exec&, std::int64_t, double) const;
-template void Optimizer<model::Fp64>::step(const Exec&, std::int64_t, double) const;
-template void Optimizer<model::Fp64>::delayed_step(const Exec&, std::int64_t, double) const;
-template void Optimizer<model::MixedBf16>::step(const Exec&, std::int64_t, double) const;
-template void Optimizer<model::MixedBf16>::delayed_step(const Exec&, std::int64_t, double) const;
-template void Optimizer<model::MixedFp16>::step(const Exec&, std::int64_t, double) const;
-template void Optimizer<model::MixedFp16>::delayed_step(const Exec&, std::int64_t, double) const;
+template void Optimizer<model::Fp32>::step(const kernels::Handle&, std::int64_t, double) const;
+template void Optimizer<model::Fp32>::delayed_step(const kernels::Handle&, std::int64_t,
+                                                   double) const;
+template void Optimizer<model::Fp64>::step(const kernels::Handle&, std::int64_t, double) const;
+template void Optimizer<model::Fp64>::delayed_step(const kernels::Handle&, std::int64_t,
+                                                   double) const;
+template void Optimizer<model::MixedBf16>::step(const kernels::Handle&, std::int64_t, double) const;
+template void Optimizer<model::MixedBf16>::delayed_step(const kernels::Handle&, std::int64_t,
+                                                        double) const;
+template void Optimizer<model::MixedFp16>::step(const kernels::Handle&, std::int64_t, double) const;
+template void Optimizer<model::MixedFp16>::delayed_step(const kernels::Handle&, std::int64_t,
+                                                        double) const;
 
 }  // namespace trireme::optim

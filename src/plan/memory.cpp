@@ -4,6 +4,7 @@
 
 #include <trireme/architecture/arrangement.hpp>
 #include <trireme/architecture/fp8.hpp>
+#include <trireme/architecture/hidden_matrices.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
 #include <trireme/architecture/state.hpp>
@@ -11,6 +12,7 @@
 #include <trireme/base/text.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/local_sizes.hpp>
+#include <trireme/plan/muon.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/reduction_scratch.hpp>
 
@@ -18,6 +20,9 @@
 #include <array>
 
 namespace trireme::plan {
+
+using architecture::MatrixRounds;
+
 namespace {
 
 /// The buckets of gradients, or of all weights, of a run.
@@ -40,6 +45,21 @@ architecture::BucketCut buckets_of(const deck::Config& config,
 
 bool shares_state(const deck::Config& config) {
   return config.parallel.divides_state();
+}
+
+/// Elements of Muon's second moments that each replica saves, which hidden matrices do not have.
+std::vector<std::int64_t> saved_second_moments(const architecture::Architecture& architecture,
+                                               const architecture::Shard& shard,
+                                               const std::vector<architecture::LocalArray>& arrays,
+                                               int replicas, std::int64_t page) {
+  std::vector<std::int64_t> sums;
+  for (int r = 0; r < replicas; ++r) {
+    std::int64_t& sum = sums.emplace_back();
+    for (const auto& part : architecture::saved_parts(architecture, shard, arrays, replicas, r))
+      if (const auto& array = arrays[part.local]; !array.frozen && !array.hidden_matrix)
+        sum += (part.elements() + page - 1) / page * page;
+  }
+  return sums;
 }
 
 }  // namespace
@@ -72,13 +92,26 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
   const ReductionScratch sums = reduction_scratch(config, architecture, shard, buckets, machine);
   const architecture::Division division = architecture::division_of(config);
   constexpr int any = 0;  // all replicas have as much memory
+  const OptimizerKind kind = config.optimizer.kind;
+  const bool muon = kind == OptimizerKind::muon;
+  const auto whole = architecture::whole_state(arrays, elements, kind);
+  const bool shares = shares_state(config);
+  const std::int64_t state = shares ? architecture::most_state_elements(buckets) : whole.elements;
+  const std::int64_t second = shares && muon ? architecture::most_state_elements(buckets, false)
+                              : shares       ? state
+                                             : whole.second;
   const auto weights = buckets_of(config, architecture, shard, arrays, elements, machine,
                                   architecture::CutOf::weights);
   return {architecture::arranged_weights(weights, division, any).elements(),
           architecture::arranged_gradients(buckets, shard, division,
                                            config.parallel.sequence_parallel, any)
               .elements(),
-          shares_state(config) ? architecture::most_state_elements(buckets) : elements.trained,
+          state,
+          second,
+          muon ? muon_bytes(MatrixRounds(architecture, shard, arrays,
+                                         static_cast<int>(config.parallel.shard_ranks())),
+                            local_sizes(config, shard, machine).accumulate)
+               : 0,
           sums.data + sums.embedding + sums.pipeline + 2 * sums.vocabulary +
               (shard.has_head() ? sums.context : 0),
           sums.shared};
@@ -111,6 +144,7 @@ std::vector<MemoryRow> rows_of(const TrainingBytes& b) {
   add("widened operands", b.widened);
   add("fp8 scaling", b.fp8);
   add("reductions", b.reductions);
+  add("orthogonalisation", b.muon);
   add("audits", b.audits);
   add("driver and libraries", b.reserve);
   if (b.optimizer_on_host) rows.push_back({"optimizer state (host)", b.optimizer, true});
@@ -142,9 +176,10 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   // For two-byte weights the master weights are saved, like the state.
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
   const bool owns_weights = architecture::division_of(config).weights && !sizes.narrow();
+  const bool muon = config.optimizer.kind == OptimizerKind::muon;
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters +
-      (owns_weights ? 1 : 0);
+      (owns_weights ? 1 : 0) - (muon ? 1 : 0);  // the second moments are counted apart
   const auto replicas = static_cast<int>(config.parallel.replicas());
   // Every block begins at a page, and weights that are saved have the size of the state.
   const std::int64_t page = architecture::saved_alignment / sizes.accumulate;
@@ -156,7 +191,16 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
     owned = architecture::owned_sums(
         buckets_of(config, architecture, shard, arrays, placement, machine), page, true);
   }
+  std::vector<std::int64_t> second;
+  if (muon && shares_state(config))
+    second = architecture::owned_sums(
+        buckets_of(config, architecture, shard, arrays,
+                   architecture::place(architecture, shard, arrays), machine),
+        page, true, false, false);
+  else if (muon)
+    second = saved_second_moments(architecture, shard, arrays, replicas, page);
   owned.resize(static_cast<std::size_t>(replicas));  // the first group writes
+  second.resize(owned.size());
   std::vector<std::int64_t> saved(owned.size());
   if (copies > 0) saved = architecture::saved_sums(architecture, shard, arrays, replicas, page);
   // Frozen weights are saved as fp32 or wider, too.
@@ -180,17 +224,18 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
     }
   Bytes most = 0;
   for (std::size_t r = 0; r < owned.size(); ++r)
-    most = std::max(most,
-                    (copies * saved[r] + frozen[r] + state_arrays * owned[r]) * sizes.accumulate +
-                        earlier[r] * sizes.element);
+    most = std::max(most, (copies * saved[r] + frozen[r] + state_arrays * owned[r] + second[r]) *
+                                  sizes.accumulate +
+                              earlier[r] * sizes.element);
   // Replica 0 of the first stage also saves the maxima of fp8.
   if (config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0)
-    most =
-        std::max(most, (copies * saved.front() + frozen.front() + state_arrays * owned.front()) *
-                               sizes.accumulate +
-                           architecture::saved_bytes(
-                               architecture::fp8_tensors(architecture.layer, config.model.layers) *
-                               config.precision.fp8_history * 4));
+    most = std::max(
+        most,
+        (copies * saved.front() + frozen.front() + state_arrays * owned.front() + second.front()) *
+                sizes.accumulate +
+            architecture::saved_bytes(
+                architecture::fp8_tensors(architecture.layer, config.model.layers) *
+                config.precision.fp8_history * 4));
   return most;
 }
 

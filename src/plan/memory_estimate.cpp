@@ -3,10 +3,12 @@
 #include <trireme/plan/memory_estimate.hpp>
 
 #include <trireme/architecture/arrangement.hpp>
+#include <trireme/architecture/hidden_matrices.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/memory.hpp>
+#include <trireme/plan/muon.hpp>
 #include <trireme/plan/ranks.hpp>
 
 #include <algorithm>
@@ -171,6 +173,20 @@ ArenaParts MemoryEstimate::arenas_of(const deck::Config& config, const Rank& ran
       if (division.weights) arenas.elements = divided + part_of(all - trained, p.shard_ranks());
       if (division.gradients) arenas.gradient_elements += divided - all;
     }
+  }
+  arenas.second_elements = arenas.state_elements;
+  if (config.optimizer.kind == OptimizerKind::muon) {
+    Shard layer = parted(architecture_, static_cast<int>(p.tensor), 0);
+    layer.stages = {1};
+    const architecture::MatrixRounds rounds(architecture_, layer,
+                                            architecture::local_arrays(architecture_, layer),
+                                            static_cast<int>(p.shard_ranks()));
+    std::int64_t matrices = 0;
+    for (const auto& m : rounds.matrices()) matrices += m.elements_on(0);
+    arenas.second_elements = std::max<std::int64_t>(
+        0, arenas.state_elements -
+               part_of(rank.layers * matrices, p.divides_state() ? p.shard_ranks() : 1));
+    arenas.muon = muon_bytes(rounds, sizes_.accumulate());
   }
   if (grouped_) arenas.reductions = reductions_of(config, rank, arenas, parts);
   return arenas;

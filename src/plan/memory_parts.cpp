@@ -119,6 +119,7 @@ TrainingSizes::TrainingSizes(const deck::Config& config, const Machine& machine)
                                                     : accumulate_),
       states_(static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) +
               (narrow() ? 1 : 0)),
+      seconds_(config.optimizer.kind == OptimizerKind::muon ? 1 : 0),
       workspace_(machine.product_workspace()),
       fp8_(config.precision.products == Products::fp8
                ? architecture::fp8_scaling_bytes(
@@ -173,7 +174,9 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
     bytes.second_weights = bytes.weights;
     bytes.second_gradients = bytes.gradients;
   }
-  bytes.optimizer = states_ * up(arenas.state_elements * accumulate_);
+  bytes.optimizer = (states_ - seconds_) * up(arenas.state_elements * accumulate_) +
+                    seconds_ * up(arenas.second_elements * accumulate_);
+  bytes.muon = arenas.muon;
   bytes.optimizer_on_host = optimizer_away_;
   save(bytes, a, shard, needs);
   std::int64_t channels = 0;

@@ -4,9 +4,12 @@
 
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/frozen.hpp>
+#include <trireme/architecture/hidden_matrices.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/plan/memory.hpp>
+#include <trireme/plan/muon.hpp>
+#include <trireme/plan/network_time.hpp>
 
 #include <algorithm>
 
@@ -81,6 +84,44 @@ std::vector<double> stage_parameters(const Architecture& a,
       stage += tables * (a.model.tied_embeddings ? 1 : 2) / static_cast<double>(all.size());
   }
   return all;
+}
+
+/// Orthogonalisation on each pipeline rank, at the rate of large products in the type of the
+/// update; its messages overlap with nothing.
+void add_muon(StepCosts& costs, const deck::Config& config, const Architecture& a,
+              const Machine& machine, double turns) {
+  const deck::ParallelConfig& p = config.parallel;
+  deck::PrecisionConfig precision = config.precision;
+  precision.products = Products::compute;
+  if (size_of(precision.compute) == 2) precision.compute = DType::fp32;
+  const KernelTime kernels(machine, precision);
+  const NetworkTime network(machine, p);
+  const auto element = static_cast<double>(size_of(precision.compute));
+  for (std::size_t rank = 0; rank < costs.updates.size(); ++rank) {
+    const architecture::Shard shard = architecture::make_shard(a, p, static_cast<int>(rank), 0);
+    const auto workers = static_cast<int>(p.shard_ranks());
+    const architecture::MatrixRounds rounds(a, shard, architecture::local_arrays(a, shard),
+                                            workers);
+    for (int round = 0; round < rounds.rounds(); ++round) {
+      const architecture::HiddenMatrix& m = *rounds.matrix(round, 0, 0);
+      const auto steps = static_cast<double>(config.optimizer.newton_schulz_steps);
+      const double gram = static_cast<double>(m.side() * m.side()) * element;
+      const double all = static_cast<double>(m.elements()) * element;
+      const std::int64_t longer = m.elements() / m.side();
+      costs.updates[rank] += turns * steps *
+                             (2 * kernels.product({m.side(), longer, m.side()}, gram + 2 * all) +
+                              kernels.product({m.side(), m.side(), m.side()}, 3 * gram));
+    }
+    const MuonTraffic traffic = muon_traffic(rounds, 0, 0, p.divides_state());
+    const auto bytes = [&](const MessageSum& m) {
+      return static_cast<double>(m.elements) * element;
+    };
+    costs.updates[rank] +=
+        network.among_shards(Collective::reduce_scatter, bytes(traffic.collected)) +
+        network.among_shards(Collective::all_gather, bytes(traffic.returned)) +
+        network.collective(Collective::all_gather, bytes(traffic.gathered), Axis::tensor) +
+        network.collective(Collective::all_gather, bytes(traffic.broadcast), Axis::tensor);
+  }
 }
 
 /// How many ranks take turns on each processor of a node: of those that compute at the same time
@@ -236,6 +277,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
           network.among_shards(Collective::all_gather,
                                (parameters[s] + frozen) * static_cast<double>(sizes.element));
   }
+  if (config.optimizer.kind == OptimizerKind::muon) add_muon(costs, config, a, machine, turns);
   if (a.model.tied_embeddings && !p.shares_vocabulary() &&
       !architecture::is_frozen(a.model, "embedding.token") &&
       map.rank_of(0) != map.rank_of(map.last_stage()))

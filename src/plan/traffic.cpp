@@ -13,6 +13,7 @@
 #include <trireme/plan/gathers.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
+#include <trireme/plan/muon.hpp>
 
 #include <algorithm>
 
@@ -173,15 +174,6 @@ class Counter {
     add("pipeline", "gradients: send", 2, in, in * slice_bytes_);
   }
 
-  struct Messages {
-    std::int64_t number = 0;
-    std::int64_t elements = 0;
-    void add(std::int64_t times, std::int64_t each) {
-      number += times;
-      elements += times * each;
-    }
-  };
-
   void data() {
     const std::int64_t most = std::max<std::int64_t>(1, parallel_.bucket_bytes / sizes_.accumulate);
     const auto placement = architecture::place(architecture_, shard_, arrays_);
@@ -191,7 +183,7 @@ class Counter {
     const std::int64_t group = parallel_.shard_ranks();
     const bool scatters = shared && group == replicas;
     const char* const shards = group == replicas ? data : "shard group";
-    Messages gradients, weights;
+    MessageSum gradients, weights;
     const architecture::Division division = architecture::division_of(config_);
     const auto cut = [&](architecture::CutOf of) {
       return architecture::BucketCut(architecture_, shard_, arrays_, placement, most,
@@ -216,11 +208,25 @@ class Counter {
     if (maxima_ > 0) add(data, "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
     if (shard_.has_head()) losses(data, replicas);
     noise(data, replicas);
+    if (config_.optimizer.kind == OptimizerKind::muon) muon(shards, static_cast<int>(group));
     if (!shared) return;
     add(shards, "weights: all-gather", group, weights.number, weights.elements * sizes_.element);
     add(shards, "gradient norm: all-reduce", group, 1, norm_blocks() * 8);
     if (trust_norms_ > 0)
       add(shards, "trust ratios: all-reduce", group, 1, trust_norms_ * norm_blocks() * 8);
+  }
+
+  /// All replicas that share the work have as many messages, except for the last round's.
+  void muon(const char* axis, int group) {
+    const architecture::MatrixRounds rounds(architecture_, shard_, arrays_, group);
+    const auto messages = muon_traffic(rounds, shard_.tensor_rank, 0, parallel_.divides_state());
+    const auto send = [&](const char* on, const char* what, int ranks, const MessageSum& m) {
+      add(on, what, ranks, m.number, m.elements * sizes_.accumulate);
+    };
+    send(axis, "parts of matrices: reduce-scatter", group, messages.collected);
+    send(axis, "parts of updates: all-gather", group, messages.returned);
+    send("tensor", "matrices: all-gather", shard_.tensor_size, messages.gathered);
+    send("tensor", "updates of matrices: broadcast", shard_.tensor_size, messages.broadcast);
   }
 
   void noise(const char* axis, std::int64_t ranks) {

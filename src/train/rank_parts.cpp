@@ -154,8 +154,9 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
   const auto buckets = architecture::gradient_buckets(cut);
   const auto& arrays = parameters.local_arrays();
   const architecture::Placement& placement = parameters.placement();
-  auto state = shared ? architecture::owned_state(arrays, placement, buckets, shards.rank())
-                      : architecture::whole_state(arrays, placement);
+  const OptimizerKind kind = config.optimizer.kind;
+  auto state = shared ? architecture::owned_state(arrays, placement, buckets, shards.rank(), kind)
+                      : architecture::whole_state(arrays, placement, kind);
   const std::int64_t capacity = shared ? architecture::most_state_elements(cut) : state.elements;
   const auto scratch =
       plan::reduction_scratch(config, architecture, parameters.shard(), cut, machine);
@@ -164,10 +165,16 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
   if (parameters.shard().has_head()) context.reserve_scratch(scratch.context);
   embedding.reserve_scratch(scratch.embedding);
   pipeline.reserve_scratch(scratch.pipeline);
+  using Optimizer = optim::Optimizer<P>;
+  std::optional<typename Optimizer::MuonParts> muon;
+  if (kind == OptimizerKind::muon)
+    muon.emplace(typename Optimizer::MuonParts{
+        tensor, shared ? architecture::most_state_elements(cut, false) : state.second});
   optimizer.emplace(
       config.optimizer, architecture, parameters, grid.model(), shards, std::move(state), capacity,
       loss_scaling(config.precision),
-      plan::offloads_optimizer(config.parallel, machine) ? ArenaMemory::host : ArenaMemory::device);
+      plan::offloads_optimizer(config.parallel, machine) ? ArenaMemory::host : ArenaMemory::device,
+      muon);
   if (config.run.gradient_noise_scale)
     noise.emplace(architecture, parameters, grid.model(), replicas);
   shared_gradients.emplace(grid, config.model, parameters);

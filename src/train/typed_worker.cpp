@@ -324,6 +324,8 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
   if (parts_.fp8) rows.push_back({"fp8 scaling", parts_.fp8->bytes()});
   if (const Bytes bytes = parts_.reduction_bytes(); bytes > 0)
     rows.push_back({"reductions", bytes});
+  if (parts_.optimizer && parts_.optimizer->muon_bytes() > 0)
+    rows.push_back({"orthogonalisation", parts_.optimizer->muon_bytes()});
   if (audit_) rows.push_back({"audits", audit_->bytes()});
   if (parts_.optimizer && away)
     rows.push_back({"optimizer state (host)", parts_.optimizer->state_bytes(), true});

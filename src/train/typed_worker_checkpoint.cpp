@@ -81,21 +81,19 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   const auto add_state = [&](const auto& array_of) {
     if (parts_.weight_gather) {  // each replica of the first group writes its own part
       for (const auto& block : state)
-        if (block.counted && writes) {
-          const auto& array = array_of(block);
-          slices.push_back(slice_of(handle_, array, {0, array.offset, array.extent, 0}));
-        }
+        if (const auto* array = block.counted && writes ? array_of(block) : nullptr)
+          slices.push_back(slice_of(handle_, *array, {0, array->offset, array->extent, 0}));
     } else {
       for (const auto& part : mine) {
         const auto block =
             std::ranges::lower_bound(state, part.local, {}, [](const auto& b) { return b.local; });
-        slices.push_back(slice_of(handle_, array_of(*block), part));
+        if (const auto* array = array_of(*block)) slices.push_back(slice_of(handle_, *array, part));
       }
     }
   };
   // For two-byte weights the checkpoint stores the master weights; a restart rounds them again.
   if (optim::Optimizer<P>::has_masters || parts_.parameters.weight_places().has_windows())
-    add_state([](const auto& block) -> const auto& { return block.updated; });
+    add_state([](const auto& block) { return &block.updated; });
   else
     add_weights();
   if (parts_.parameters.weight_places().has_windows()) {
@@ -115,7 +113,9 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
     }
   const std::size_t kinds = architecture::state_arrays(config_.optimizer).size();
   for (std::size_t kind = 0; kind < kinds; ++kind)
-    add_state([kind](const auto& block) -> const auto& { return block.arrays[kind]; });
+    add_state([kind](const auto& block) {
+      return kind < block.arrays.size() ? &block.arrays[kind] : nullptr;
+    });
   if (parts_.fp8 && grid_.world().rank() == 0) {  // the same on all ranks
     const NamedTensor<float> maxima = parts_.fp8->history();
     slices.push_back(slice_of(handle_, maxima, {0, maxima.offset, maxima.extent, 0}));

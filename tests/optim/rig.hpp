@@ -7,6 +7,7 @@
 
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,12 +41,20 @@ struct Rig {
         architecture(architecture::describe(golden_model())),
         parameters(architecture, architecture::whole_model(architecture), true),
         self(grid::Communicator::self()),
-        optimizer(config, architecture, parameters, *self, *self,
-                  architecture::whole_state(parameters.local_arrays(), parameters.placement()),
-                  parameters.placement().elements),
+        optimizer(config, architecture, parameters, *self, *self, state_of(config),
+                  state_of(config).elements, {}, ArenaMemory::device, muon_of(config)),
         stage(architecture, parameters, {micro_batch, 1, true, split_backward}) {
     set_golden_weights(parameters);
     optimizer.zero_state(handle);
+  }
+
+  architecture::StatePlacement state_of(const deck::OptimizerConfig& config) const {
+    return architecture::whole_state(parameters.local_arrays(), parameters.placement(),
+                                     config.kind);
+  }
+  std::optional<optim::Optimizer<P>::MuonParts> muon_of(const deck::OptimizerConfig& config) const {
+    if (config.kind != OptimizerKind::muon) return {};
+    return optim::Optimizer<P>::MuonParts{*self, state_of(config).second};
   }
 
   /// Loss and gradients of step `step`'s batch, micro-batch by micro-batch.

@@ -122,7 +122,7 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForBert) 
 }
 
 constexpr OptimizerKind other_optimizers[] = {OptimizerKind::sgd, OptimizerKind::lamb,
-                                              OptimizerKind::lars};
+                                              OptimizerKind::lars, OptimizerKind::muon};
 
 TEST_F(Layouts, OtherOptimizersGiveTheAnswerOfOneRank) {
   const int ranks = runtime().ranks();

@@ -163,6 +163,15 @@ class Plan : public ::testing::Test {
         c.property = "parallel.shard_group=2";
         with_layout(1, 1, c, body);
       }
+    for (Case c :
+         {Case{"1f1b", 1, true, true, "none", none, "muon"},
+          Case{"zb-h1", 1, true, true, "none", optimizer, "muon", Family::llama, 2, "bf16"},
+          Case{"1f1b", 1, true, false, "none", weights, "muon", Family::llama, 1, "fp32"}}) {
+      c.property = "model.layers=4";  // as many matrices for each rank
+      for (const int tensor : {1, 2, 4})
+        if (ranks % tensor == 0 && ranks != 3) with_layout(tensor, 1, c, body);
+      if (ranks % 2 == 0) with_layout(1, 2, c, body);
+    }
     Case noise{"1f1b", 1, true, true, "none", optimizer};
     noise.property = "run.gradient_noise_scale=true";
     for (const int tensor : {1, 2})

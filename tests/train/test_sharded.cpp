@@ -66,6 +66,8 @@ TEST_F(Sharded, GivesTheSameBitsOnEveryAxis) {
         {1, 1, 1, "zb-h1", 1, false, true, full, whole, adamw, Family::bert},
         {1, 2, 1, "interleaved", 2, false, true, selective},
         {1, 2, 1, "zb-v", 2, false, true, none, whole, lars},
+        {1, 1, 1, "1f1b", 1, false, true, none, whole, muon, Family::llama, 2},
+        {2, 1, 1, "1f1b", 1, true, true, full, whole, muon, Family::llama, 1},
         {1, 2, 1, "zb-h1", 1, false, false, full},
         {2, 1, 1, "1f1b", 1, true, true, none, whole, lamb, Family::llama, 1},
         {2, 1, 1, "1f1b", 1, false, false, selective, whole, adamw, Family::qwen3, 2,

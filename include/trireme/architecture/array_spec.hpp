@@ -49,6 +49,12 @@ struct ArraySpec {
   }
 };
 
+/// Whether an array consists of matrices that Muon updates as such: the trained weights of products
+/// in the layers.
+inline bool is_hidden_matrix(const ArraySpec& a, std::int64_t layers) {
+  return a.decay && !a.adapter && !a.frozen && a.layer >= 0 && a.layer < layers;
+}
+
 /// Standard deviation of initial weights.
 inline constexpr double weight_deviation = 0.02;
 

@@ -30,6 +30,7 @@ struct GradientRange {
   bool partial = false;        ///< as ArraySpec::partial_gradient
   bool of_vocabulary = false;  ///< of one that pipeline ranks share
   bool frozen = false;         ///< has no gradient
+  bool hidden_matrix = false;  ///< as LocalArray
 };
 
 /// Arrays of a cut: those with gradients, or all weights without the second gradient of a tied

@@ -102,7 +102,8 @@ struct LocalArray {
   std::vector<std::int64_t> extent;
   /// The pieces of the array in the order of its memory: one, unless tensor ranks share a part.
   std::vector<Piece> pieces;
-  bool frozen = false;  ///< as ArraySpec
+  bool frozen = false;         ///< as ArraySpec
+  bool hidden_matrix = false;  ///< is_hidden_matrix()
 
   std::int64_t elements() const;
 };

@@ -11,6 +11,9 @@ namespace trireme::architecture {
 /// Names of the arrays of an optimizer's state. Each has the shape of the weights: for weight w it
 /// is stored as "optimizer.<name>.w".
 std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer);
+/// The number of them that an array has, the first ones: with Muon, hidden matrices have no second
+/// moment.
+std::size_t state_arrays_of(const deck::OptimizerConfig& optimizer, const LocalArray& array);
 
 /// Norms of each array that a step of the optimizer needs besides the gradient's: of the weights
 /// (LARS), and of the update's direction too (LAMB).
@@ -36,17 +39,21 @@ struct StatePlacement {
       owned;                  ///< ranges of the arena of the weights, ascending, not adjacent
   std::int64_t elements = 0;  ///< elements of an arena of the state
   bool whole = true;          ///< covers all trained arrays
+  std::int64_t second = 0;  ///< elements of the arenas after the first: with Muon those before the
+                            ///< hidden matrices, which are last
 
   /// Whether this rank owns element `at` of the arena of the weights.
   bool owns(std::int64_t at) const;
 };
 
-/// State of all trained arrays, at the offsets of the weights.
-StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placement& placement);
+/// State of all trained arrays: at the offsets of the weights, or with Muon one after the other.
+StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placement& placement,
+                           OptimizerKind kind = OptimizerKind::adamw);
 
 /// State that data rank `data_rank` owns by the bounds of the buckets.
 StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placement& placement,
-                           const std::vector<Bucket>& buckets, int data_rank);
+                           const std::vector<Bucket>& buckets, int data_rank,
+                           OptimizerKind kind = OptimizerKind::adamw);
 
 /// Blocks of frozen arrays that data rank `data_rank` owns, if weights are divided, by the buckets
 /// of the weights.
@@ -56,12 +63,12 @@ std::vector<StateBlock> owned_frozen(const std::vector<LocalArray>& arrays,
 
 /// For each data rank, the sum of the blocks of owned_state(), each rounded up to a multiple of
 /// `unit_elements`, a divisor of a block of the norm; with `counted_only` those that the rank
-/// counts; with `frozen` those of owned_frozen(). Throws a UsageError where too many blocks would
-/// have to be looked at.
+/// counts; with `frozen` those of owned_frozen(); `matrices`: hidden matrices too. Throws a
+/// UsageError where too many blocks would have to be looked at.
 std::vector<std::int64_t> owned_sums(const BucketCut& cut, std::int64_t unit_elements,
-                                     bool counted_only, bool frozen = false);
+                                     bool counted_only, bool frozen = false, bool matrices = true);
 
 /// Elements of an arena of the state on the data rank that owns the most.
-std::int64_t most_state_elements(const BucketCut& cut);
+std::int64_t most_state_elements(const BucketCut& cut, bool matrices = true);
 
 }  // namespace trireme::architecture

@@ -89,8 +89,6 @@ enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb, lars, muon };
 /// square of an update is that of AdamW (Liu et al. 2025, arXiv 2502.16982), or
 /// √max(1, rows / columns) (Jordan et al. 2024).
 enum class MuonScale : std::uint8_t { match_adamw, spectral };
-/// Optimizer of the outer steps of local training (deck::LocalConfig).
-enum class OuterOptimizer : std::uint8_t { nesterov, sgd };
 /// Course of the learning rate after the warm-up.
 enum class LearningRateSchedule : std::uint8_t {
   cosine,
@@ -133,7 +131,6 @@ std::string_view name_of(TransportKind);
 std::string_view name_of(AttentionKind);
 std::string_view name_of(OptimizerKind);
 std::string_view name_of(MuonScale);
-std::string_view name_of(OuterOptimizer);
 std::string_view name_of(LearningRateSchedule);
 std::string_view name_of(RateScaling);
 std::string_view name_of(CooldownShape);

@@ -165,9 +165,8 @@ struct ParallelConfig {
   std::int64_t shard_group = 0;  ///< replicas that divide state; 0: all
   Offload offload = Offload::none;
   TransportKind transport = TransportKind::automatic;
-  bool share_devices = false;      ///< several ranks may use one device
-  std::int64_t bucket_bytes = 0;   ///< gradients per all-reduce
-  std::int64_t worker_groups = 1;  ///< not a key: parts of the data axis with workers of their own
+  bool share_devices = false;     ///< several ranks may use one device
+  std::int64_t bucket_bytes = 0;  ///< gradients per all-reduce
 
   /// The sizes of all axes in the order of the ranks; `fallback` replaces an empty order.
   layout::AxisList axes(std::string_view fallback = "") const;
@@ -176,7 +175,7 @@ struct ParallelConfig {
   /// Ranks that compute a sample together.
   std::int64_t model_ranks() const { return sizes().model_ranks(); }
   /// Ranks with the same weights.
-  std::int64_t replicas() const { return data / worker_groups * context; }
+  std::int64_t replicas() const { return data * context; }
   /// Replicas that divide state among themselves.
   std::int64_t shard_ranks() const { return shard_group > 0 ? shard_group : replicas(); }
   std::int64_t ranks() const { return sizes().ranks(); }
@@ -250,23 +249,6 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
-/// Workers that train on their own and meet in outer steps: [local]. Douillard et al. 2023, DiLoCo,
-/// arXiv 2311.08105; in fragments, with overlap: Douillard et al. 2025, arXiv 2501.18512.
-struct LocalConfig {
-  std::int64_t workers = 1;      ///< part of the answer, not of the layout; 1: none of this
-  std::int64_t inner_steps = 1;  ///< optimizer steps between two outer steps of a fragment
-  OuterOptimizer outer_optimizer = OuterOptimizer::nesterov;
-  double outer_learning_rate = 0.7;
-  double outer_momentum = 0.9;
-  std::int64_t fragments = 1;  ///< parts of the layers with outer steps at different times
-  std::int64_t delay = 0;      ///< inner steps that run beside the messages of an outer step
-  double mixing = 0;           ///< share of a worker's own weights in those after an outer step
-  DType differences = DType::fp32;  ///< of the workers' differences in messages
-
-  bool present() const { return workers > 1; }
-  bool operator==(const LocalConfig&) const = default;
-};
-
 struct DataConfig {
   std::string train;
   std::string validation;  ///< "": none
@@ -298,7 +280,6 @@ struct Config {
   BatchConfig batch;
   PrecisionConfig precision;
   OptimizerConfig optimizer;
-  LocalConfig local;
   DataConfig data;
   CheckpointConfig checkpoint;
   bool operator==(const Config&) const = default;

@@ -5,11 +5,13 @@
 #include <trireme/grid/communicator.hpp>
 #include <trireme/kernels/update.hpp>
 #include <trireme/model/parameters.hpp>
+#include <trireme/optim/muon.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/named_tensor.hpp>
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,12 @@ class Optimizer {
     /// weights if it keeps no others; otherwise without data.
     NamedTensor<Master> updated;
   };
+  /// What Muon needs besides: the tensor ranks, which hold parts of each matrix, and the elements
+  /// of the arena of second moments, on the replica that has most.
+  struct MuonParts {
+    grid::Communicator& tensor_group;
+    std::int64_t second_capacity = 0;
+  };
   static constexpr bool has_masters = !std::is_same_v<typename P::Compute, Master>;
 
   /// `model_group`: the ranks that together hold one copy of the model. `data_group`: its replicas,
@@ -53,7 +61,8 @@ class Optimizer {
             model::Parameters<P>& parameters, grid::Communicator& model_group,
             grid::Communicator& data_group, architecture::StatePlacement placement,
             std::int64_t capacity, const kernels::LossScaling& loss_scaling = {},
-            ArenaMemory state_memory = ArenaMemory::device);
+            ArenaMemory state_memory = ArenaMemory::device,
+            const std::optional<MuonParts>& muon = {});
 
   /// From now on this changes other parameters with the same arrays.
   void use(model::Parameters<P>& parameters) { parameters_ = &parameters; }
@@ -86,10 +95,10 @@ class Optimizer {
 
   /// Update of step `step` ≥ 1, with gradients scaled by min(1, clip_norm / norm) and the norm last
   /// found. If that is not finite, the step is only counted as skipped. The gradients are invalid
-  /// afterwards. Asynchronous; with LAMB and LARS collective as find_norm.
-  void step(const Exec& exec, std::int64_t step, double learning_rate) const;
+  /// afterwards. Asynchronous; with LAMB, LARS and Muon collective as find_norm.
+  void step(const kernels::Handle& handle, std::int64_t step, double learning_rate) const;
   /// The same if the gradients contain delayed_loss_scale(step).
-  void delayed_step(const Exec& exec, std::int64_t step, double learning_rate) const;
+  void delayed_step(const kernels::Handle& handle, std::int64_t step, double learning_rate) const;
 
   /// Factor of the next step's loss, by which its gradients are divided. [1], on the device; the
   /// same on all ranks.
@@ -117,6 +126,8 @@ class Optimizer {
   std::vector<State> state() const;
 
   std::int64_t state_bytes() const { return state_.capacity(); }
+  /// Memory in which Muon orthogonalises matrices.
+  std::int64_t muon_bytes() const { return muon_ ? muon_->bytes() : 0; }
 
  private:
   using Entry = typename model::Parameters<P>::Entry;
@@ -134,11 +145,14 @@ class Optimizer {
   void sgd(const Exec& exec, double learning_rate) const;
   void lamb(const Exec& exec, double learning_rate) const;
   void lars(const Exec& exec, double learning_rate) const;
+  void muon(const kernels::Handle& handle, double learning_rate) const;
   void find_block_sums(const Exec& exec) const;
-  void update(const Exec& exec, std::int64_t step, double learning_rate,
+  void update(const kernels::Handle& handle, std::int64_t step, double learning_rate,
               View1<const double> gradient_scale) const;
   void find_trust_sums(const Exec& exec) const;
-  std::vector<kernels::UpdatePart> update_parts() const;
+  /// With Muon those of hidden matrices, or of all others.
+  std::vector<kernels::UpdatePart> update_parts(bool matrices) const;
+  std::vector<double> matrix_factors() const;
   void lay_out_sums();
 
   deck::OptimizerConfig config_;
@@ -168,7 +182,10 @@ class Optimizer {
   View1<double> trust_sums_;     // as sums_, of weights and with LAMB of directions
   View1<double> ratios_;         // [arrays]
   View1<std::int64_t> weight_begins_, weight_ends_;  // [blocks] as block_begins_, of weights
-  kernels::UpdateParts parts_;  ///< the blocks of the state, updated by one launch
+  kernels::UpdateParts parts_;         ///< the blocks of the state, updated by one launch
+  kernels::UpdateParts matrix_parts_;  ///< with Muon: those of hidden matrices, not in parts_
+  View1<double> factors_;              // [arrays] with Muon
+  std::optional<Muon<P>> muon_;
 };
 
 }  // namespace trireme::optim

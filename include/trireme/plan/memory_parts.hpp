@@ -42,6 +42,8 @@ struct ArenaParts {
   std::int64_t elements = 0;           ///< of the weights
   std::int64_t gradient_elements = 0;  ///< with the second gradient of a tied table
   std::int64_t state_elements = 0;     ///< of each array of the optimizer's state
+  std::int64_t second_elements = 0;    ///< of those after the first
+  Bytes muon = 0;                      ///< in which Muon orthogonalises matrices
   Bytes reductions = 0;                ///< buffers of a device's sums over the other axes
   Bytes tensor_sum = 0;                ///< and of shared layers over the tensor axis
 };
@@ -63,13 +65,14 @@ struct TrainingBytes {
   Bytes reductions = 0;
   Bytes audits = 0;
   Bytes reserve = 0;
+  Bytes muon = 0;  ///< in which Muon orthogonalises matrices
   Bytes saved_on_host = 0;
   bool optimizer_on_host = false;
 
   Bytes where_kernels_run() const {
     return weights + gradients + second_weights + second_gradients +
            (optimizer_on_host ? 0 : optimizer) + saved + logits + transfer + scratch + workspace +
-           widened + fp8 + reductions + audits + reserve;
+           widened + fp8 + reductions + audits + reserve + muon;
   }
   Bytes all() const {
     return where_kernels_run() + saved_on_host + (optimizer_on_host ? optimizer : 0);
@@ -101,6 +104,7 @@ class TrainingSizes {
   Bytes accumulate_ = 0;
   Bytes gradient_ = 0;
   std::int64_t states_ = 0;
+  std::int64_t seconds_ = 0;  ///< of them: arrays of ArenaParts::second_elements
   Bytes workspace_ = 0;
   Bytes fp8_ = 0;
   Bytes audits_ = 0;

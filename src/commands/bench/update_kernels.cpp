@@ -2,6 +2,7 @@
 // conversions of weights.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/muon.hpp>
 #include <trireme/kernels/update.hpp>
 #include <trireme/model/parameters.hpp>
 
@@ -46,7 +47,16 @@ void measure_optimizer(KernelBench& b) {
     b.measure({name, n > 0, part.calls, n, 1, cost}, call);
   };
   switch (o.kind) {
-    case OptimizerKind::muon:
+    case OptimizerKind::muon: {
+      const kernels::UpdateParts all = kernels::whole_update(n);
+      measure("muon.direction", traffic(bytes, 0, 2 * bytes), [&] {
+        kernels::muon_direction<M>(exec, gradient, m, o.momentum, o.nesterov, control, all);
+      });
+      measure("muon.update", traffic(bytes, 0, bytes), [&] {
+        kernels::muon_update<M>(exec, weight, gradient, rate, o.weight_decay, ratio, control, all);
+      });
+      return;
+    }
     case OptimizerKind::adamw:
       measure("adamw.update", traffic(bytes, 0, 3 * bytes),
               [&] { kernels::adamw_update<M>(exec, weight, m, v, gradient, rule, control); });

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <trireme/architecture/shard.hpp>
+
+#include <cstdint>
+#include <vector>
+
+/// The matrices of the layers, which Muon updates as matrices (Jordan et al. 2024), and how ranks
+/// share the work.
+namespace trireme::architecture {
+
+/// A matrix of a rank's local array, of which each tensor rank holds some rows or some columns.
+/// Queries, keys, values, gate and up are matrices of their own.
+struct HiddenMatrix {
+  std::size_t local = 0;   ///< number in the list of local arrays
+  std::int64_t first = 0;  ///< element of the local array's memory at which this rank's part begins
+  std::int64_t rows = 0;   ///< of the whole matrix: outputs
+  std::int64_t columns = 0;          ///< inputs
+  bool split_rows = true;            ///< otherwise columns
+  std::vector<layout::Slice> parts;  ///< rows or columns on each tensor rank; may overlap
+
+  std::int64_t elements() const { return rows * columns; }
+  std::int64_t elements_on(int tensor_rank) const {
+    return parts[static_cast<std::size_t>(tensor_rank)].extent * (split_rows ? columns : rows);
+  }
+  /// The length of its shorter side.
+  std::int64_t side() const { return rows < columns ? rows : columns; }
+};
+
+/// All hidden matrices of a rank, largest first, and who works on which: in each round every rank
+/// of tensor · workers has one matrix of similar size.
+class MatrixRounds {
+ public:
+  /// `workers`: replicas that share the work.
+  MatrixRounds(const Architecture& architecture, const Shard& shard,
+               const std::vector<LocalArray>& arrays, int workers);
+
+  const std::vector<HiddenMatrix>& matrices() const { return matrices_; }
+  int tensor() const { return tensor_; }
+  int workers() const { return workers_; }
+  int rounds() const;
+  /// The matrix of a worker's tensor rank in a round; null: none.
+  const HiddenMatrix* matrix(int round, int worker, int tensor_rank) const;
+  /// Elements of the parts of tensor rank `part` of the matrices that tensor rank `tensor_rank` of
+  /// each worker has in the round: the largest of them.
+  std::int64_t most_elements(int round, int tensor_rank, int part) const;
+  /// Elements that one message has of each worker's part.
+  std::int64_t chunk() const { return chunk_; }
+
+  /// Memory of a rank in elements: parts of the round's matrices, two whole matrices (one if there
+  /// is no tensor axis), two Gram matrices, and a chunk for each worker.
+  std::int64_t part_elements() const { return part_elements_; }
+  std::int64_t whole_elements() const { return whole_elements_; }
+  /// Of the parts of all tensor ranks, which may overlap; at least one whole matrix.
+  std::int64_t joined_elements() const { return joined_elements_; }
+  std::int64_t gram_elements() const { return gram_elements_; }
+  std::int64_t chunk_elements() const { return workers_ > 1 ? workers_ * chunk_ : 0; }
+
+ private:
+  std::vector<HiddenMatrix> matrices_;
+  int tensor_;
+  int workers_;
+  std::int64_t chunk_ = 0;
+  std::int64_t part_elements_ = 0;
+  std::int64_t whole_elements_ = 0;
+  std::int64_t joined_elements_ = 0;
+  std::int64_t gram_elements_ = 0;
+};
+
+}  // namespace trireme::architecture

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <trireme/architecture/hidden_matrices.hpp>
+#include <trireme/base/types.hpp>
+
+#include <cstdint>
+
+/// What the updates of Muon cost a rank (optim/muon.hpp).
+namespace trireme::plan {
+
+/// Memory in which matrices are orthogonalised. `element`: bytes of a number of the update.
+Bytes muon_bytes(const architecture::MatrixRounds& rounds, Bytes element);
+
+struct MessageSum {
+  std::int64_t number = 0;
+  std::int64_t elements = 0;
+  void add(std::int64_t times, std::int64_t each) {
+    number += times;
+    elements += times * each;
+  }
+};
+
+/// Messages of tensor rank `tensor_rank` of replica `worker` in a step.
+struct MuonTraffic {
+  MessageSum collected, returned;  ///< reduce-scatter and all-gather among replicas
+  MessageSum gathered, broadcast;  ///< over the tensor axis
+};
+/// `divided`: replicas have their own parts of the gradients' sums only.
+MuonTraffic muon_traffic(const architecture::MatrixRounds& rounds, int tensor_rank, int worker,
+                         bool divided);
+
+}  // namespace trireme::plan

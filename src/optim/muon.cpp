@@ -1,0 +1,273 @@
+// Matrices come together in rounds: replicas collect the parts of their matrices by chunks, tensor
+// ranks gather them, and the results take the way back. Sums of disjoint parts are exact.
+#include <trireme/optim/muon.hpp>
+
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/muon.hpp>
+#include <trireme/kernels/update.hpp>
+#include <trireme/tensor/region.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace trireme::optim {
+namespace {
+
+/// Coefficients of the polynomial (Jordan et al. 2024).
+constexpr double linear = 3.4445, cubic = -4.7750, quintic = 2.0315;
+
+template <class T>
+View1<T> part(const View1<T>& all, std::int64_t first, std::int64_t n) {
+  return View1<T>(all.data() + first, static_cast<std::size_t>(n));
+}
+
+template <class T>
+View2<T> matrix(const View1<T>& memory, std::int64_t rows, std::int64_t columns) {
+  return View2<T>(memory.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+}
+
+}  // namespace
+
+double muon_factor(MuonScale scale, double rows, double columns) {
+  switch (scale) {
+    case MuonScale::match_adamw:
+      return 0.2 * std::sqrt(std::max(rows, columns));
+    case MuonScale::spectral:
+      return std::sqrt(std::max(1.0, rows / columns));
+  }
+  return 1;
+}
+
+template <class P>
+Muon<P>::Muon(const architecture::Architecture& architecture,
+              const model::Parameters<P>& parameters, grid::Communicator& tensor,
+              grid::Communicator& workers, const architecture::StatePlacement& placement)
+    : parameters_(parameters),
+      tensor_(tensor),
+      workers_(workers),
+      placement_(placement),
+      rounds_(architecture, parameters.shard(), parameters.local_arrays(), workers.size()) {
+  const auto take = [&](Arena& arena) {
+    parts_ = arena.take<Real>(rounds_.part_elements());
+    matrix_ = tensor_.size() == 1 ? parts_ : arena.take<Real>(rounds_.whole_elements());
+    other_ = arena.take<Real>(rounds_.joined_elements());
+    gram_ = arena.take<Real>(rounds_.gram_elements());
+    polynomial_ = arena.take<Real>(rounds_.gram_elements());
+    chunk_ = arena.take<Real>(rounds_.chunk_elements());
+    squares_ = arena.take<double>(kernels::norm_blocks(rounds_.whole_elements()));
+    root_ = arena.take<double>(1);
+  };
+  Arena plan;
+  take(plan);
+  memory_ = Arena("muon", plan.used());
+  take(memory_);
+}
+
+template <class P>
+auto Muon<P>::ranges_of(const Matrix& m) const -> std::vector<Range> {
+  const auto& entry = parameters_.entries()[m.local];
+  const std::int64_t begin = entry.offset + m.first;
+  const std::int64_t end = begin + m.elements_on(tensor_.rank());
+  const architecture::Arrangement& places = parameters_.gradient_places();
+  std::vector<Range> ranges;
+  for (const layout::Slice& own : placement_.owned) {
+    const std::int64_t from = std::max(begin, own.offset), to = std::min(end, own.end());
+    if (from < to) ranges.push_back({from - begin, to - from, places.own_place(from)});
+  }
+  return ranges;
+}
+
+template <class P>
+auto Muon<P>::part_of(int rank) const -> View1<Real> {
+  const std::int64_t each = rounds_.part_elements() / tensor_.size();
+  return part(parts_, rank * each, each);
+}
+
+template <class P>
+auto Muon<P>::whole(const View1<Real>& memory, const Matrix& m) const -> View2<Real> {
+  return matrix(memory, m.rows, m.columns);
+}
+
+template <class P>
+auto Muon<P>::slice_of(const View1<Real>& memory, const Matrix& m, int rank) const -> View2<Real> {
+  const layout::Slice slice = m.parts[static_cast<std::size_t>(rank)];
+  const auto range =
+      std::make_pair(static_cast<std::size_t>(slice.offset), static_cast<std::size_t>(slice.end()));
+  const View2<Real> all = whole(memory, m);
+  if (m.split_rows) return Kokkos::subview(all, range, Kokkos::ALL);
+  return Kokkos::subview(all, Kokkos::ALL, range);
+}
+
+template <class P>
+auto Muon<P>::part_matrix(const View1<Real>& memory, const Matrix& m, int rank) const
+    -> View2<Real> {
+  const std::int64_t extent = m.parts[static_cast<std::size_t>(rank)].extent;
+  return m.split_rows ? matrix(memory, extent, m.columns) : matrix(memory, m.rows, extent);
+}
+
+/// The part here of the matrix that tensor rank `to` of this worker has in the round.
+template <class P>
+void Muon<P>::collect_parts(const Exec& exec, View1<typename P::Gradient> gradients, int round,
+                            int to) const {
+  const View1<Real> target = part_of(to);
+  if (placement_.whole) {
+    if (const Matrix* m = rounds_.matrix(round, workers_.rank(), to))
+      for (const Range& r : ranges_of(*m))
+        kernels::copy<Real>(exec, part(target, r.begin, r.count),
+                            part(gradients, r.place, r.count));
+    return;
+  }
+  const std::int64_t most = rounds_.most_elements(round, to, tensor_.rank());
+  for (std::int64_t first = 0; first < most; first += rounds_.chunk()) {
+    const std::int64_t count = std::min(rounds_.chunk(), most - first);
+    kernels::fill<Real>(exec, part(chunk_, 0, workers_.size() * count), 0);
+    for (int worker = 0; worker < workers_.size(); ++worker) {
+      const Matrix* m = rounds_.matrix(round, worker, to);
+      for (const Range& r : m != nullptr ? ranges_of(*m) : std::vector<Range>{}) {
+        const std::int64_t from = std::max(first, r.begin);
+        const std::int64_t end = std::min(first + count, r.begin + r.count);
+        if (from < end)
+          kernels::copy<Real>(exec, part(chunk_, worker * count + from - first, end - from),
+                              part(gradients, r.place + from - r.begin, end - from));
+      }
+    }
+    const std::vector<std::int64_t> counts(static_cast<std::size_t>(workers_.size()), count);
+    workers_.template reduce_scatter<Real>(exec, part(target, first, count),
+                                           part(chunk_, 0, workers_.size() * count), counts,
+                                           "parts of matrices");
+  }
+}
+
+/// The way back: each worker's part of the result to the ranks that update it.
+template <class P>
+void Muon<P>::return_parts(const Exec& exec, View1<typename P::Gradient> gradients, int round,
+                           int to) const {
+  const View1<Real> source = part_of(to);
+  const std::int64_t most = rounds_.most_elements(round, to, tensor_.rank());
+  for (std::int64_t first = 0; first < most; first += rounds_.chunk()) {
+    const std::int64_t count = std::min(rounds_.chunk(), most - first);
+    View1<Real> all = part(source, first, count);
+    if (workers_.size() > 1) {
+      all = part(chunk_, 0, workers_.size() * count);
+      const std::vector<std::int64_t> counts(static_cast<std::size_t>(workers_.size()), count);
+      workers_.template all_gather<Real>(exec, all, part(source, first, count), counts,
+                                         "parts of updates");
+    }
+    for (int worker = 0; worker < workers_.size(); ++worker) {
+      const Matrix* m = rounds_.matrix(round, worker, to);
+      for (const Range& r : m != nullptr ? ranges_of(*m) : std::vector<Range>{}) {
+        const std::int64_t from = std::max(first, r.begin);
+        const std::int64_t end = std::min(first + count, r.begin + r.count);
+        if (from < end)
+          kernels::copy<Real>(exec, part(gradients, r.place + from - r.begin, end - from),
+                              part(all, worker * count + from - first, end - from));
+      }
+    }
+  }
+}
+
+/// Whole matrices from the parts of all tensor ranks.
+template <class P>
+void Muon<P>::join(const Exec& exec, int round) const {
+  for (int to = 0; to < tensor_.size() && tensor_.size() > 1; ++to) {
+    const Matrix* m = rounds_.matrix(round, workers_.rank(), to);
+    if (m == nullptr) continue;
+    std::vector<std::int64_t> counts;
+    std::int64_t sum = 0;
+    for (int rank = 0; rank < tensor_.size(); ++rank) {
+      counts.push_back(m->elements_on(rank));
+      sum += counts.back();
+    }
+    // Ranks that share heads of keys and values have the same rows: more than the whole matrix.
+    const View1<Real> gathered = part(other_, 0, sum);
+    tensor_.template all_gather<Real>(
+        exec, gathered, part(part_of(to), 0, m->elements_on(tensor_.rank())), counts, "matrices");
+    if (to != tensor_.rank()) continue;
+    std::int64_t first = 0;
+    for (int rank = 0; rank < tensor_.size(); ++rank) {
+      kernels::copy_matrix<Real>(
+          exec, slice_of(matrix_, *m, rank),
+          part_matrix(part(gathered, first, m->elements_on(rank)), *m, rank));
+      first += m->elements_on(rank);
+    }
+  }
+}
+
+/// X = X / ‖X‖, then `steps` times X = a X + (b G + c G²) X with G = X Xᵀ, or the same from the
+/// other side if that is shorter. Returns whether the result is in other_.
+template <class P>
+bool Muon<P>::iterate(const kernels::Handle& handle, const Matrix& m, std::int64_t steps) const {
+  using kernels::Transpose;
+  const std::int64_t n = m.elements();
+  const View1<double> blocks = part(squares_, 0, kernels::norm_blocks(n));
+  kernels::squared_norm_blocks<Real>(handle, blocks, part(matrix_, 0, n));
+  kernels::root_of_sum(handle, root_, blocks);
+  kernels::divide_by<Real>(handle, part(matrix_, 0, n), root_);
+  const bool wide = m.rows <= m.columns;
+  const View2<Real> gram = matrix(gram_, m.side(), m.side());
+  const View2<Real> polynomial = matrix(polynomial_, m.side(), m.side());
+  View1<Real> from = matrix_, to = other_;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const View2<Real> x = whole(from, m), y = whole(to, m);
+    kernels::matmul<Real>(handle, gram, x, x, wide ? Transpose::no : Transpose::yes,
+                          wide ? Transpose::yes : Transpose::no);
+    kernels::copy<Real>(handle, flat(polynomial), flat<const Real>(gram));
+    kernels::matmul<Real>(handle, polynomial, gram, gram, Transpose::no, Transpose::no, quintic,
+                          cubic);
+    kernels::copy<Real>(handle, flat(y), flat<const Real>(x));
+    if (wide)
+      kernels::matmul<Real>(handle, y, polynomial, x, Transpose::no, Transpose::no, 1.0, linear);
+    else
+      kernels::matmul<Real>(handle, y, x, polynomial, Transpose::no, Transpose::no, 1.0, linear);
+    std::swap(from, to);
+  }
+  return steps % 2 == 1;
+}
+
+/// Parts for all tensor ranks from the results.
+template <class P>
+void Muon<P>::divide(const Exec& exec, int round, bool in_other) const {
+  if (tensor_.size() == 1) {
+    const Matrix* m = rounds_.matrix(round, workers_.rank(), 0);
+    if (m != nullptr && in_other)
+      kernels::copy<Real>(exec, part(parts_, 0, m->elements()), part(other_, 0, m->elements()));
+    return;
+  }
+  // This rank's own result is kept in matrix_ while those of the others pass through other_.
+  if (const Matrix* mine = rounds_.matrix(round, workers_.rank(), tensor_.rank());
+      mine != nullptr && in_other)
+    kernels::copy<Real>(exec, part(matrix_, 0, mine->elements()),
+                        part(other_, 0, mine->elements()));
+  for (int from = 0; from < tensor_.size(); ++from) {
+    const Matrix* m = rounds_.matrix(round, workers_.rank(), from);
+    if (m == nullptr) continue;
+    const View1<Real> result = from == tensor_.rank() ? matrix_ : other_;
+    tensor_.template broadcast<Real>(exec, part(result, 0, m->elements()), from, "updates");
+    kernels::copy_matrix<Real>(exec, part_matrix(part_of(from), *m, tensor_.rank()),
+                               slice_of(result, *m, tensor_.rank()));
+  }
+}
+
+template <class P>
+void Muon<P>::orthogonalise(const kernels::Handle& handle, View1<typename P::Gradient> gradients,
+                            std::int64_t steps) const {
+  const Region region("orthogonalise");
+  for (int round = 0; round < rounds_.rounds(); ++round) {
+    for (int to = 0; to < tensor_.size(); ++to) collect_parts(handle, gradients, round, to);
+    join(handle, round);
+    bool in_other = false;
+    if (const Matrix* m = rounds_.matrix(round, workers_.rank(), tensor_.rank()))
+      in_other = iterate(handle, *m, steps);
+    divide(handle, round, in_other);
+    for (int to = 0; to < tensor_.size(); ++to) return_parts(handle, gradients, round, to);
+  }
+}
+
+template class Muon<model::Fp32>;
+template class Muon<model::Fp64>;
+template class Muon<model::MixedBf16>;
+template class Muon<model::MixedFp16>;
+
+}  // namespace trireme::optim

@@ -1,0 +1,45 @@
+// Counts memory, messages and FLOPs of Muon by the same rounds that its update runs.
+#include <trireme/plan/muon.hpp>
+
+#include <algorithm>
+
+namespace trireme::plan {
+namespace {
+
+constexpr Bytes line = 64;  // alignment in an arena
+Bytes up(Bytes bytes) {
+  return (bytes + line - 1) / line * line;
+}
+
+}  // namespace
+
+Bytes muon_bytes(const architecture::MatrixRounds& rounds, Bytes element) {
+  const std::int64_t whole = rounds.whole_elements();
+  return up(rounds.part_elements() * element) + (rounds.tensor() > 1 ? up(whole * element) : 0) +
+         up(rounds.joined_elements() * element) + 2 * up(rounds.gram_elements() * element) +
+         up(rounds.chunk_elements() * element) + up((whole + norm_block - 1) / norm_block * 8) +
+         up(8);
+}
+
+MuonTraffic muon_traffic(const architecture::MatrixRounds& rounds, int tensor_rank, int worker,
+                         bool divided) {
+  MuonTraffic traffic;
+  for (int round = 0; round < rounds.rounds(); ++round)
+    for (int to = 0; to < rounds.tensor(); ++to) {
+      const std::int64_t most = rounds.most_elements(round, to, tensor_rank);
+      for (std::int64_t first = 0; first < most && rounds.workers() > 1; first += rounds.chunk()) {
+        const std::int64_t size = rounds.workers() * std::min(rounds.chunk(), most - first);
+        if (divided) traffic.collected.add(1, size);
+        traffic.returned.add(1, size);
+      }
+      const architecture::HiddenMatrix* m = rounds.matrix(round, worker, to);
+      if (m == nullptr || rounds.tensor() == 1) continue;
+      std::int64_t joined = 0;
+      for (int rank = 0; rank < rounds.tensor(); ++rank) joined += m->elements_on(rank);
+      traffic.gathered.add(1, joined);
+      traffic.broadcast.add(1, m->elements());
+    }
+  return traffic;
+}
+
+}  // namespace trireme::plan
