@@ -110,8 +110,12 @@ void optimizer_keys(std::vector<Entry>& out) {
   optimizer
       .boolean("nesterov", &OptimizerConfig::nesterov,
                "Nesterov momentum, a look-ahead by one step (sgd and muon; Sutskever et al. 2013)")
-      .derive([](Config& c) { c.optimizer.nesterov = c.optimizer.kind == OptimizerKind::muon; },
-              "true for muon, false for others");
+      .derive(
+          [](Config& c) {
+            OptimizerConfig& o = c.optimizer;
+            o.nesterov = o.kind == OptimizerKind::muon && o.momentum > 0;
+          },
+          "true for muon with momentum, false for others");
   optimizer
       .integer("newton_schulz_steps", &OptimizerConfig::newton_schulz_steps,
                "steps of the iteration that orthogonalises a matrix's momentum (muon)")

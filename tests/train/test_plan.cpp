@@ -163,15 +163,14 @@ class Plan : public ::testing::Test {
         c.property = "parallel.shard_group=2";
         with_layout(1, 1, c, body);
       }
-    for (Case c :
-         {Case{"1f1b", 1, true, true, "none", none, "muon"},
-          Case{"zb-h1", 1, true, true, "none", optimizer, "muon", Family::llama, 2, "bf16"},
-          Case{"1f1b", 1, true, false, "none", weights, "muon", Family::llama, 1, "fp32"}}) {
+    const auto with_muon = [&](int tensor, int pipeline, Case c) {
+      c.optimizer = "muon";
       c.property = "model.layers=4";  // as many matrices for each rank
-      for (const int tensor : {1, 2, 4})
-        if (ranks % tensor == 0 && ranks != 3) with_layout(tensor, 1, c, body);
-      if (ranks % 2 == 0) with_layout(1, 2, c, body);
-    }
+      if (ranks != 3 && ranks % (tensor * pipeline) == 0) with_layout(tensor, pipeline, c, body);
+    };
+    with_muon(1, 2, {"1f1b", 1, true, true});
+    with_muon(2, 1, {"zb-h1", 1, true, true, "none", optimizer, "muon", Family::llama, 2, "bf16"});
+    with_muon(1, 1, {"1f1b", 1, true, false, "none", weights, "muon", Family::llama, 1, "fp32"});
     Case noise{"1f1b", 1, true, true, "none", optimizer};
     noise.property = "run.gradient_noise_scale=true";
     for (const int tensor : {1, 2})

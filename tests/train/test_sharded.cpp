@@ -32,7 +32,8 @@ class Sharded : public Layouts {
         EXPECT_EQ(found.trace, expected.trace);
         EXPECT_EQ(found.weights, expected.weights);
       }
-      if (layout.data * layout.context <= 2 || layout.data * layout.context % 2 != 0) continue;
+      const int replicas = layout.data * layout.context;
+      if (replicas <= 2 || replicas % 2 != 0 || (layout.pipeline == 1 && !one_pass)) continue;
       // Pairs of replicas divide the state, and have it all.
       Layout grouped = layout;
       grouped.more.emplace_back("parallel.shard_group=2");

@@ -51,7 +51,7 @@ class MatrixRounds {
   /// is no tensor axis), two Gram matrices, and a chunk for each worker.
   std::int64_t part_elements() const { return part_elements_; }
   std::int64_t whole_elements() const { return whole_elements_; }
-  /// Of the parts of all tensor ranks, which may overlap; at least one whole matrix.
+  /// Sum of the parts of all tensor ranks, which may overlap; at least one whole matrix.
   std::int64_t joined_elements() const { return joined_elements_; }
   std::int64_t gram_elements() const { return gram_elements_; }
   std::int64_t chunk_elements() const { return workers_ > 1 ? workers_ * chunk_ : 0; }

@@ -44,7 +44,7 @@ class Optimizer {
     /// weights if it keeps no others; otherwise without data.
     NamedTensor<Master> updated;
   };
-  /// What Muon needs besides: the tensor ranks, which hold parts of each matrix, and the elements
+  /// Groups and sizes for Muon: the tensor ranks, which hold parts of each matrix, and the elements
   /// of the arena of second moments, on the replica that has most.
   struct MuonParts {
     grid::Communicator& tensor_group;

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-/// What the updates of Muon cost a rank (optim/muon.hpp).
+/// Memory and messages of a rank for the updates of Muon (optim/muon.hpp).
 namespace trireme::plan {
 
 /// Memory in which matrices are orthogonalised. `element`: bytes of a number of the update.
