@@ -121,6 +121,13 @@ StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placemen
   return state;
 }
 
+std::int64_t whole_muon_elements(const std::vector<LocalArray>& arrays, bool matrices) {
+  std::int64_t elements = 0;
+  for (const LocalArray& array : arrays)
+    if (!array.frozen && (matrices || !array.hidden_matrix)) elements += round_up(array.elements());
+  return elements;
+}
+
 namespace {
 
 /// Calls `add(from, to)` with those elements of a piece, which begins at `begin` of the arena, that

@@ -92,17 +92,22 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
   const ReductionScratch sums = reduction_scratch(config, architecture, shard, buckets, machine);
   const architecture::Division division = architecture::division_of(config);
   constexpr int any = 0;  // all replicas have as much memory
-  const OptimizerKind kind = config.optimizer.kind;
-  const bool muon = kind == OptimizerKind::muon;
-  const auto whole = architecture::whole_state(arrays, elements, kind);
+  const bool muon = config.optimizer.kind == OptimizerKind::muon;
   const bool shares = shares_state(config);
-  const std::int64_t state = shares ? architecture::most_state_elements(buckets) : whole.elements;
-  const std::int64_t second = shares && muon ? architecture::most_state_elements(buckets, false)
-                              : shares       ? state
-                                             : whole.second;
-  const auto weights = buckets_of(config, architecture, shard, arrays, elements, machine,
-                                  architecture::CutOf::weights);
-  return {architecture::arranged_weights(weights, division, any).elements(),
+  const std::int64_t state = shares ? architecture::most_state_elements(buckets)
+                             : muon ? architecture::whole_muon_elements(arrays, true)
+                                    : elements.trained;
+  const std::int64_t second = !muon    ? state
+                              : shares ? architecture::most_state_elements(buckets, false)
+                                       : architecture::whole_muon_elements(arrays, false);
+  std::int64_t weights = elements.elements;
+  if (division.weights)
+    weights =
+        architecture::arranged_weights(buckets_of(config, architecture, shard, arrays, elements,
+                                                  machine, architecture::CutOf::weights),
+                                       division, any)
+            .elements();
+  return {weights,
           architecture::arranged_gradients(buckets, shard, division,
                                            config.parallel.sequence_parallel, any)
               .elements(),

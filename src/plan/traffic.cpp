@@ -191,18 +191,19 @@ class Counter {
     };
     cut(architecture::CutOf::gradients).visit([&](const architecture::BucketRun& run) {
       gradients.add(run.count, run.size());
+      if (run.begin < placement.trained && !division.weights) weights.add(run.count, run.size());
     });
-    const architecture::BucketCut of_weights = cut(architecture::CutOf::weights);
-    const auto places = architecture::arranged_weights(of_weights, division, 0);
-    const auto gathers = unit_gathers(config_, architecture_, shard_, places, layer_, machine_);
-    of_weights.visit([&](const architecture::BucketRun& run) {
-      if (run.begin >= placement.trained && !division.weights) return;  // frozen
-      const auto* turn = places.run_of(run.begin);
-      weights.add(run.count * (turn != nullptr && turn->takes_turns
-                                   ? gathers[static_cast<std::size_t>(turn->unit)]
-                                   : 1),
-                  run.size());
-    });
+    if (division.weights) {
+      const architecture::BucketCut of_weights = cut(architecture::CutOf::weights);
+      const auto places = architecture::arranged_weights(of_weights, division, 0);
+      const auto gathers = unit_gathers(config_, architecture_, shard_, places, layer_, machine_);
+      of_weights.visit([&](const architecture::BucketRun& run) {
+        const auto* turn = places.run_of(run.begin);
+        const bool gathered = turn != nullptr && turn->takes_turns;
+        const std::int64_t times = gathered ? gathers[static_cast<std::size_t>(turn->unit)] : 1;
+        weights.add(run.count * times, run.size());
+      });
+    }
     add(data, scatters ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas,
         gradients.number, gradients.elements * sizes_.accumulate);
     if (maxima_ > 0) add(data, "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);

@@ -15,10 +15,11 @@ MODEL = f"model.layers=4 run.steps={STEPS}"
 class Row:
     """Sizes that decide the bits; pipelines, the other schedules than 2bw, and what replicas divide do not."""
 
-    def __init__(self, tensor, data, pipelines, local=False, delayed=False):
+    def __init__(self, tensor, data, pipelines, local=False, delayed=False, keys=""):
         self.tensor, self.data, self.pipelines, self.local, self.delayed = tensor, data, pipelines, local, delayed
+        self.model = f"{MODEL} {keys}".strip()
         self.name = (f"chains, tensor {tensor} · data {data}{', local checkpoints' if local else ''}"
-                     f"{', 2bw' if delayed else ''}")
+                     f"{', 2bw' if delayed else ''}{', ' + keys.split()[0] if keys else ''}")
 
     def schedules(self, pipeline):
         if self.delayed:
@@ -27,7 +28,8 @@ class Row:
 
 
 TABLE = [Row(1, 1, (1, 2, 4)), Row(2, 1, (1, 2)), Row(1, 2, (1, 2)), Row(2, 2, (1,)), Row(1, 1, (1, 2), local=True),
-         Row(1, 1, (1, 2), delayed=True)]
+         Row(1, 1, (1, 2), delayed=True), Row(1, 2, (1, 2), keys="optimizer.kind=muon"),
+         Row(2, 2, (1,), keys="adapter.kind=dora adapter.targets=attention.query,feed_forward.down")]
 KILLS = 4  # of a chain
 
 
@@ -56,7 +58,7 @@ class Chain:
         shard = rng.choice(("none", "optimizer", "gradients", "weights"))
         line = self.runs.train(
             pipeline * self.row.tensor * self.row.data,
-            f"{MODEL} parallel.tensor={self.row.tensor} parallel.pipeline={pipeline} parallel.schedule={schedule} "
+            f"{self.row.model} parallel.tensor={self.row.tensor} parallel.pipeline={pipeline} parallel.schedule={schedule} "
             f"parallel.shard={'none' if self.row.delayed else shard} "
             f"checkpoint.every={rng.choice((0, 20)) if local else every} checkpoint.keep={rng.choice((0, 1, 3))} "
             f"checkpoint.asynchronous={str(later).lower()}{local}")
@@ -129,7 +131,7 @@ def attempts(runs, options):
         if options.only not in row.name or (not options.soak and row.tensor * row.data != 1):
             continue
         reference = runs.copy()
-        runs.must(reference, runs.train(row.tensor * row.data, f"{MODEL} parallel.tensor={row.tensor} "
+        runs.must(reference, runs.train(row.tensor * row.data, f"{row.model} parallel.tensor={row.tensor} "
                                                           f"parallel.schedule={row.schedules(1)[0]}"))
         for i in range(options.number or (25 if options.soak else 1)):
             rng = generator(options.seed, row.name, i)

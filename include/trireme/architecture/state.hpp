@@ -50,6 +50,9 @@ struct StatePlacement {
 StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placement& placement,
                            OptimizerKind kind = OptimizerKind::adamw);
 
+/// Elements of that state with Muon, without a list of its blocks; with or without hidden matrices.
+std::int64_t whole_muon_elements(const std::vector<LocalArray>& arrays, bool matrices);
+
 /// State that data rank `data_rank` owns by the bounds of the buckets.
 StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placement& placement,
                            const std::vector<Bucket>& buckets, int data_rank,
