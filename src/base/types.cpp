@@ -39,6 +39,8 @@ constexpr std::array<std::string_view, 2> muon_scale_names{"match_adamw", "spect
 constexpr std::array<std::string_view, 5> learning_rate_names{
     "cosine", "linear", "constant", "inverse_square_root", "warmup_stable_decay"};
 constexpr std::array<std::string_view, 3> scaling_names{"none", "linear", "square_root"};
+constexpr std::array<std::string_view, 2> outer_names{"sgd", "nesterov"};
+constexpr std::array<std::string_view, 2> differences_names{"full", "bf16"};
 constexpr std::array<std::string_view, 4> cooldown_names{"linear", "cosine", "exponential",
                                                          "minus_square_root"};
 constexpr std::array<std::string_view, axis_count> axis_names{"data", "pipeline", "tensor",
@@ -124,6 +126,12 @@ std::string_view name_of(LearningRateSchedule x) {
 }
 std::string_view name_of(RateScaling x) {
   return scaling_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(OuterOptimizer x) {
+  return outer_names[static_cast<std::size_t>(x)];
+}
+std::string_view name_of(Differences x) {
+  return differences_names[static_cast<std::size_t>(x)];
 }
 std::string_view name_of(CooldownShape x) {
   return cooldown_names[static_cast<std::size_t>(x)];
@@ -231,6 +239,14 @@ std::span<const std::string_view> names<LearningRateSchedule>() {
 template <>
 std::span<const std::string_view> names<RateScaling>() {
   return scaling_names;
+}
+template <>
+std::span<const std::string_view> names<OuterOptimizer>() {
+  return outer_names;
+}
+template <>
+std::span<const std::string_view> names<Differences>() {
+  return differences_names;
 }
 template <>
 std::span<const std::string_view> names<CooldownShape>() {

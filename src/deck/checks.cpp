@@ -221,6 +221,11 @@ class CrossCheck {
       for (const std::string& mistake : noise_mistakes(deck_)) report(mistake);
   }
 
+  void local() {
+    if (valid({"local.workers", "local.inner_steps", "local.fragments", "local.delay"}))
+      for (const std::string& mistake : local_mistakes(deck_)) report(mistake);
+  }
+
   /// Each part of a shared vocabulary needs a row. Interleaved stages and those in a V would need
   /// other programs.
   void vocabulary() {
@@ -376,6 +381,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.layout();
   checks.schedule();
   checks.overlapped_steps();
+  checks.local();
   checks.transport();
   checks.local_checkpoints();
 }

@@ -122,6 +122,27 @@ void resolve_axes(Deck& deck, std::int64_t ranks) {
               ranks > model_ranks * p.data ? "" : launch(model_ranks * p.data));
 }
 
+/// A worker of local training has equal numbers of ranks, or a rank equal numbers of workers, and
+/// each worker has an equal part of every batch.
+void check_workers(const Deck& deck) {
+  const ParallelConfig& p = deck.config.parallel;
+  const BatchConfig& b = deck.config.batch;
+  if (p.workers == 1) return;
+  std::vector<std::int64_t> fitting;
+  for (std::int64_t n = 1; n <= std::max(p.data, p.workers); ++n)
+    if (n % p.workers == 0 || p.workers % n == 0) fitting.push_back(n);
+  check_usage(p.data % p.workers == 0 || p.workers % p.data == 0, deck.cite("local", "workers"),
+              " is neither a multiple nor a divisor of ", deck.cite("parallel", "data"),
+              "; choose data of ", choices(fitting, p.data), ", or ",
+              choices(divisors(p.data), p.workers), " workers");
+  for (const BatchPhase& phase : BatchSchedule(b).phases())
+    check_usage(phase.global % (b.micro * p.workers) == 0, "a global batch of ", phase.global,
+                " samples (", deck.cite("batch", "global"), ") is not a multiple of ",
+                deck.cite("batch", "micro"), " · ", deck.cite("local", "workers"), " = ",
+                b.micro * p.workers, "; choose ",
+                choices(divisors(phase.global / b.micro), p.workers), " workers, or another batch");
+}
+
 /// Groups of replicas are equal, and none goes over the edge of another.
 void check_shard_group(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
@@ -137,7 +158,7 @@ void check_shard_group(const Deck& deck) {
 void check_passes(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   const BatchConfig& b = deck.config.batch;
-  const std::int64_t micro_batches = b.global / (b.micro * p.data);
+  const std::int64_t micro_batches = deck.config.micro_batches();
   check_usage(micro_batches <= micro_batches_limit, deck.cite("batch", "global"), " is ",
               micro_batches, " times ", deck.cite("batch", "micro"), " · ",
               deck.cite("parallel", "data"), ", but a rank takes at most ", micro_batches_limit,
@@ -145,7 +166,7 @@ void check_passes(const Deck& deck) {
   const std::int64_t stages = p.stages();
   std::int64_t programs = 0;  // each size of the global batch has its own
   for (const BatchPhase& phase : BatchSchedule(b).phases())
-    programs += phase.global / (b.micro * p.data);
+    programs += deck.config.micro_batches(phase.global);
   check_usage(stages * programs <= passes_limit || programs == micro_batches,
               deck.cite("batch", "ramp_increment"), ": the programs of all sizes of the global ",
               "batch have ", stages * programs, " forward passes, more than ", passes_limit,
@@ -192,6 +213,7 @@ void resolve_parallel(Deck& deck, std::int64_t ranks) {
   if (b.global % (b.micro * p.data) == 0) {
     const std::string mistake = ramp_mistake(deck, p.data);
     check_usage(mistake.empty(), mistake);
+    check_workers(deck);
     check_shard_group(deck);
     check_passes(deck);
     return;

@@ -52,4 +52,33 @@ std::vector<std::string> noise_mistakes(const Deck& deck) {
   return mistakes;
 }
 
+std::vector<std::string> local_mistakes(const Deck& deck) {
+  const Config& c = deck.config;
+  const LocalConfig& l = c.local;
+  std::vector<std::string> mistakes;
+  if (c.parallel.workers == 1) return mistakes;
+  const auto excludes = [&](const char* section, const char* name, const char* remedy) {
+    mistakes.push_back(text(deck.cite("local", "workers"), " cannot be combined with ",
+                            deck.cite(section, name), "; choose ", remedy, ", or workers = 1"));
+  };
+  if (c.parallel.overlaps_steps()) excludes("parallel", "schedule", "schedule = \"1f1b\"");
+  if (c.parallel.layout == LayoutMode::automatic)
+    excludes("parallel", "layout", "layout = \"given\"");
+  if (c.precision.products == Products::fp8)
+    excludes("precision", "products", "products = \"compute\"");
+  if (c.run.audit_every > 0) excludes("run", "audit_every", "audit_every = 0");
+  if (c.run.gradient_noise_scale)
+    excludes("run", "gradient_noise_scale", "gradient_noise_scale = false");
+  if (l.fragments > l.inner_steps)
+    mistakes.push_back(text(deck.cite("local", "fragments"), " is larger than ",
+                            deck.cite("local", "inner_steps"), "; choose at most ", l.inner_steps,
+                            " fragments"));
+  else if (const std::int64_t apart = l.inner_steps / l.fragments; l.delay > apart)
+    mistakes.push_back(
+        text(deck.cite("local", "delay"), " is larger than ", deck.cite("local", "inner_steps"),
+             " / ", deck.cite("local", "fragments"), " = ", apart,
+             ", the steps between two fragments; choose a delay of at most ", apart));
+  return mistakes;
+}
+
 }  // namespace trireme::deck

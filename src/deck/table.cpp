@@ -247,6 +247,7 @@ std::vector<Key> make_keys() {
   parallel_keys(entries);
   batch_and_precision_keys(entries);
   optimizer_keys(entries);
+  local_keys(entries);
   data_and_checkpoint_keys(entries);
   std::vector<Key> out;
   for (Entry& entry : entries) out.push_back(entry.take());
@@ -264,6 +265,7 @@ const std::vector<Section>& sections() {
       {"batch", "batch sizes"},
       {"precision", "number formats, attention kernels and loss scaling"},
       {"optimizer", "weight updates and learning rate"},
+      {"local", "local training; see docs/data_parallelism.md"},
       {"data", "token files and tokenizer"},
       {"checkpoint", "saving, retention and restart"},
   };

@@ -168,7 +168,7 @@ void Runtime::abort(const Error& error) {
 
 Grid::Grid(Communicator& world, const layout::ProcessGrid& process_grid,
            const layout::StageMap& stages)
-    : world_(world), process_grid_(process_grid) {
+    : world_(world), process_grid_(process_grid), stages_(stages) {
   check(process_grid.ranks() == world.size(), "a process grid of ", process_grid.ranks(),
         " ranks does not match the job's ", world.size());
   model_ = process_grid.weight_ranks() == 1
@@ -226,6 +226,35 @@ Communicator& Grid::another(Axis axis, const std::string& name) {
     if (factory_ && other->size() > 1) other->use(factory_(*other));
   }
   return *other;
+}
+
+Grid& Grid::part_of_data_axis(int parts) {
+  if (parts == 1) return *this;
+  if (part_) return *part_;
+  const int positions = process_grid_.size(Axis::data) / parts;
+  check(positions * parts == process_grid_.size(Axis::data), "a data axis of ",
+        process_grid_.size(Axis::data), " ranks has no ", parts, " equal parts");
+  // Ranks keep their order, so that the part is a grid with the same order of axes.
+  const int mine = process_grid_.position(Axis::data, world_.rank()) / positions;
+  part_world_ = world_.split(mine, world_.rank(), "part of the data axis");
+  auto axes = process_grid_.axes().axes();
+  for (layout::AxisSize& axis : axes)
+    if (axis.axis == Axis::data) axis.size = positions;
+  part_ = std::make_unique<Grid>(
+      *part_world_, layout::ProcessGrid(layout::AxisList(axes), part_world_->size()), stages_);
+  if (factory_) part_->use_transports(factory_);
+  return *part_;
+}
+
+Communicator& Grid::across_parts(int parts) {
+  std::unique_ptr<Communicator>& others = others_["across the parts"];
+  if (!others) {
+    others = parts == 1
+                 ? Communicator::alone("workers")
+                 : world_.split(part_of_data_axis(parts).world().rank(), world_.rank(), "workers");
+    if (factory_ && others->size() > 1) others->use(factory_(*others));
+  }
+  return *others;
 }
 
 void Grid::use_transports(const TransportFactory& factory) {

@@ -35,6 +35,8 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
       model_group_(model_group),
       data_group_(data_group),
       placement_(std::move(placement)),
+      capacity_(capacity),
+      state_memory_(state_memory),
       names_(architecture::state_arrays(config)) {
   check(placement_.elements <= capacity, "optimizer state has ", placement_.elements,
         " elements, but its arenas hold ", capacity);
@@ -305,13 +307,13 @@ auto Optimizer<P>::state() const -> std::vector<State> {
     State& state = list.emplace_back();
     state.local = block.local;
     state.counted = block.counted;
+    state.first = block.state;
     const auto& local = parameters_->entries()[block.local].local;
     for (std::size_t i = 0; i < architecture::state_arrays_of(config_, local); ++i)
       state.arrays.push_back(tensor("optimizer." + names_[i] + "." + weight,
                                     part<Master>(arrays_[i], block.state, block.elements()),
                                     block));
-    if (has_masters || parameters_->weight_places().has_windows())
-      state.updated = tensor(weight, updated(block), block);
+    state.updated = tensor(weight, updated(block), block);
   }
   return list;
 }

@@ -173,5 +173,9 @@ template void Optimizer<model::MixedBf16>::delayed_step(const kernels::Handle&, 
 template void Optimizer<model::MixedFp16>::step(const kernels::Handle&, std::int64_t, double) const;
 template void Optimizer<model::MixedFp16>::delayed_step(const kernels::Handle&, std::int64_t,
                                                         double) const;
+template void Optimizer<model::Fp32>::round_weights(const Exec&) const;
+template void Optimizer<model::Fp64>::round_weights(const Exec&) const;
+template void Optimizer<model::MixedBf16>::round_weights(const Exec&) const;
+template void Optimizer<model::MixedFp16>::round_weights(const Exec&) const;
 
 }  // namespace trireme::optim

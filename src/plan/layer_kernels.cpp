@@ -83,7 +83,7 @@ std::vector<LayerKernel> layer_kernels(const deck::Config& config,
                                        const Machine& machine) {
   const LayerDescription& layer = architecture.layer;
   const auto program = layer_program(config, architecture, shard, split_backward, machine);
-  const std::int64_t micros = config.batch.global / (config.batch.micro * config.parallel.data);
+  const std::int64_t micros = config.micro_batches();
   std::vector<Step> steps;
   for (const auto* phase :
        {&program.forward, &program.backward, &program.backward_input, &program.backward_weight})

@@ -12,6 +12,7 @@
 #include <trireme/base/text.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/local_sizes.hpp>
+#include <trireme/plan/local_training.hpp>
 #include <trireme/plan/muon.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/reduction_scratch.hpp>
@@ -107,19 +108,24 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
                                                   machine, architecture::CutOf::weights),
                                        division, any)
             .elements();
-  return {weights,
-          architecture::arranged_gradients(buckets, shard, division,
-                                           config.parallel.sequence_parallel, any)
-              .elements(),
-          state,
-          second,
-          muon ? muon_bytes(MatrixRounds(architecture, shard, arrays,
-                                         static_cast<int>(config.parallel.shard_ranks())),
-                            local_sizes(config, shard, machine).accumulate)
-               : 0,
-          sums.data + sums.embedding + sums.pipeline + 2 * sums.vocabulary +
-              (shard.has_head() ? sums.context : 0),
-          sums.shared};
+  ArenaParts parts{weights,
+                   architecture::arranged_gradients(buckets, shard, division,
+                                                    config.parallel.sequence_parallel, any)
+                       .elements(),
+                   state,
+                   second,
+                   muon ? muon_bytes(MatrixRounds(architecture, shard, arrays,
+                                                  static_cast<int>(config.parallel.shard_ranks())),
+                                     local_sizes(config, shard, machine).accumulate)
+                        : 0,
+                   sums.data + sums.embedding + sums.pipeline + 2 * sums.vocabulary +
+                       (shard.has_head() ? sums.context : 0),
+                   sums.shared};
+  add_local(parts, config,
+            {division.weights ? weights : elements.trained,
+             architecture::fragment_elements(architecture, arrays, config, state)},
+            TrainingSizes(config, machine));
+  return parts;
 }
 
 std::vector<MemoryRow> training_memory(const deck::Config& config,
@@ -150,9 +156,11 @@ std::vector<MemoryRow> rows_of(const TrainingBytes& b) {
   add("fp8 scaling", b.fp8);
   add("reductions", b.reductions);
   add("orthogonalisation", b.muon);
+  add("local training", b.local);
   add("audits", b.audits);
   add("driver and libraries", b.reserve);
   if (b.optimizer_on_host) rows.push_back({"optimizer state (host)", b.optimizer, true});
+  add("local training (host)", b.local_on_host, true);
   add("saved activations (host)", b.saved_on_host, true);
   return rows;
 }
@@ -207,7 +215,8 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   owned.resize(static_cast<std::size_t>(replicas));  // the first group writes
   second.resize(owned.size());
   std::vector<std::int64_t> saved(owned.size());
-  if (copies > 0) saved = architecture::saved_sums(architecture, shard, arrays, replicas, page);
+  if (copies > 0 || config.parallel.workers > 1)
+    saved = architecture::saved_sums(architecture, shard, arrays, replicas, page);
   // Frozen weights are saved as fp32 or wider, too.
   std::vector<std::int64_t> frozen;
   if (architecture::division_of(config).weights)
@@ -227,11 +236,22 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
                                    architecture::saved_alignment / sizes.element, of_frozen);
       for (std::size_t r = 0; r < sums.size(); ++r) earlier[r] += sums[r];
     }
+  // With local training, at most: the momentum and the mean of outer steps, and between these the
+  // weights of each worker besides its state.
+  std::int64_t of_workers = 0, seconds = 1;
+  if (const std::int64_t here = config.parallel.workers_per_rank(); config.parallel.workers > 1) {
+    const std::int64_t kept = state_arrays - masters - (owns_weights ? 1 : 0);
+    of_workers = here + (here - 1) * kept + (config.local.outer_momentum > 0 ? 1 : 0) +
+                 (config.local.delay > 0 ? 1 : 0);
+    seconds = here;
+  }
   Bytes most = 0;
   for (std::size_t r = 0; r < owned.size(); ++r)
-    most = std::max(most, (copies * saved[r] + frozen[r] + state_arrays * owned[r] + second[r]) *
-                                  sizes.accumulate +
-                              earlier[r] * sizes.element);
+    most = std::max(
+        most, (copies * saved[r] + frozen[r] + state_arrays * owned[r] +
+               of_workers * (shares_state(config) ? owned[r] : saved[r]) + seconds * second[r]) *
+                      sizes.accumulate +
+                  earlier[r] * sizes.element);
   // Replica 0 of the first stage also saves the maxima of fp8.
   if (config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0)
     most = std::max(
@@ -280,7 +300,8 @@ Bytes process_bytes(const deck::Config& config) {
   constexpr Bytes watchdog = Bytes{32} << 20;
   constexpr Bytes cells = Bytes{4} << 20;  // of MPI in shared memory, which sums of gradients fill
   return program + (config.precision.compute == DType::fp64 ? 0 : packed_blocks) +
-         (config.run.watchdog > 0 ? watchdog : 0) + (config.parallel.replicas() > 1 ? cells : 0);
+         (config.run.watchdog > 0 ? watchdog : 0) +
+         (config.parallel.data * config.parallel.context > 1 ? cells : 0);
 }
 
 Bytes total(const std::vector<MemoryRow>& rows) {

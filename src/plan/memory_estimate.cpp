@@ -237,7 +237,7 @@ Bytes MemoryEstimate::most_bytes(const deck::Config& config) {
         different_tensor_ranks(config, parted(architecture_, tensor, 0), machine_);
   const schedule::ProgramLayout layout{
       static_cast<int>(p.pipeline),
-      static_cast<int>(config.batch.global / (config.batch.micro * p.data)),
+      static_cast<int>(config.micro_batches()),
       static_cast<int>(p.chunks),
       config.model.tied_embeddings,
       grouped_ ? schedule::Transport::ordered_groups : schedule::Transport::independent_channels,

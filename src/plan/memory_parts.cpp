@@ -161,6 +161,11 @@ Bytes TrainingSizes::activations(const ActivationParts& a, const architecture::S
   return bytes.saved + a.scratch + a.logits_scratch + (shard.has_head() ? a.head_scratch : 0);
 }
 
+Bytes TrainingSizes::optimizer(const ArenaParts& arenas) const {
+  return (states_ - seconds_) * up(arenas.state_elements * accumulate_) +
+         seconds_ * up(arenas.second_elements * accumulate_);
+}
+
 /// Transfer buffers are the receive buffers that are posted at the same time, the send buffers of
 /// each channel to another rank (outputs of all stages but the last, gradients of all but the
 /// first), and the messages to the same rank.
@@ -174,9 +179,10 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
     bytes.second_weights = bytes.weights;
     bytes.second_gradients = bytes.gradients;
   }
-  bytes.optimizer = (states_ - seconds_) * up(arenas.state_elements * accumulate_) +
-                    seconds_ * up(arenas.second_elements * accumulate_);
+  bytes.optimizer = optimizer(arenas);
   bytes.muon = arenas.muon;
+  bytes.local = arenas.local + (optimizer_away_ ? 0 : arenas.local_state);
+  bytes.local_on_host = optimizer_away_ ? arenas.local_state : 0;
   bytes.optimizer_on_host = optimizer_away_;
   save(bytes, a, shard, needs);
   std::int64_t channels = 0;

@@ -37,7 +37,8 @@ NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
   devices_ =
       machine.node.devices == 0 ? axes.ranks() : std::min(axes.ranks(), machine.node.devices);
   for (const layout::AxisSize& a : axes.axes())
-    places_[a.axis] = place_of(a.size, axes.stride(a.axis), devices_);
+    places_[a.axis] = place_of(a.axis == Axis::data ? a.size / p.worker_groups() : a.size,
+                               axes.stride(a.axis), devices_);
   places_[Axis::data] = together(places_[Axis::data], places_[Axis::context], devices_);
   shards_ = places_[Axis::data];
   // Consecutive replicas are on one node as long as it has room for them.

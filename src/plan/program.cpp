@@ -40,7 +40,7 @@ schedule::ProgramLayout layout_of(const deck::Config& config, std::int64_t globa
   const deck::ParallelConfig& p = config.parallel;
   schedule::ProgramLayout layout;
   layout.ranks = static_cast<int>(p.pipeline);
-  layout.micro_batches = static_cast<int>(global / (config.batch.micro * p.data));
+  layout.micro_batches = static_cast<int>(config.micro_batches(global));
   layout.chunks = static_cast<int>(p.chunks);
   layout.placement = p.stage_map().placement;
   layout.shares_vocabulary = p.shares_vocabulary();

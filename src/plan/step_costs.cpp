@@ -268,7 +268,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
         turns *
         kernels.memory(updated * update_bytes(config, sizes, machine), machine.kernels.update);
     // New weights once, or the weights of every layer before both of its passes.
-    const auto passes = static_cast<double>(config.batch.global / (config.batch.micro * p.data));
+    const auto passes = static_cast<double>(config.micro_batches());
     const double times = p.divides_weights() ? 2 * passes * shown : 1;
     const double frozen = p.divides_weights() && !given.frozen.empty() ? given.frozen[s] : 0;
     if (shares)

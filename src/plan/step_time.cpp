@@ -19,10 +19,6 @@ using architecture::Architecture;
 constexpr std::array<std::string_view, causes> cause_names{
     "compute", "tensor", "pipeline", "data", "bubble", "optimizer", "host"};
 
-std::int64_t micro_batches_of(const deck::Config& c) {
-  return c.batch.global / (c.batch.micro * c.parallel.data);
-}
-
 /// Sums over the chunks of each pipeline rank.
 struct RankWork {
   PassTime passes;       ///< forward and backward of a micro-batch, all chunks
@@ -225,7 +221,7 @@ std::string_view name_of(Cause cause) {
 
 Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs) {
   const deck::ParallelConfig& p = config.parallel;
-  const auto m = static_cast<double>(micro_batches_of(config));
+  const auto m = static_cast<double>(config.micro_batches());
   const bool split = p.splits_backward();
   const std::vector<RankWork> ranks = work_of_ranks(p, split, costs);
   return std::max(pass_seconds(p, m, ranks, costs), shared_work(ranks, m, costs)) +
@@ -235,7 +231,7 @@ Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs) {
 StepTime played_time(const deck::Config& config, const Architecture& a, const StepCosts& costs,
                      const schedule::Program& program) {
   const deck::ParallelConfig& p = config.parallel;
-  const auto m = static_cast<double>(micro_batches_of(config));
+  const auto m = static_cast<double>(config.micro_batches());
   const schedule::Played played = schedule::play(program, cost_of(costs));
   StepTime time;
   time.idle_share = played.timeline.idle_share();
@@ -279,8 +275,13 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
 StepTime predict_step(const deck::Config& config, const Architecture& a,
                       const schedule::Program& program, const Machine& machine) {
   const bool split = splits_backward(program);
-  return played_time(
+  StepTime time = played_time(
       config, a, step_costs(config, a, part_times(config, a, split, machine), machine), program);
+  // Workers of local training that a rank trains in turn.
+  const auto turns = static_cast<double>(config.parallel.workers_per_rank());
+  time.seconds *= turns;
+  for (Seconds& share : time.shares) share *= turns;
+  return time;
 }
 
 }  // namespace trireme::plan

@@ -45,7 +45,7 @@ class Counter {
         shard_(shard),
         sizes_(local_sizes(config, shard, machine)),
         arrays_(architecture::local_arrays(architecture, shard)),
-        micro_batches_(config.batch.global / (config.batch.micro * config.parallel.data)),
+        micro_batches_(config.micro_batches()),
         tokens_bytes_(sizes_.tokens * sizes_.hidden * sizes_.element),
         slice_bytes_(sizes_.slice * sizes_.hidden * sizes_.element) {}
 
@@ -371,7 +371,12 @@ std::vector<TrafficRow> step_traffic(const deck::Config& config, const Architect
   counter.data();
   counter.tied();
   counter.norm();
-  return counter.take();
+  std::vector<TrafficRow> rows = counter.take();
+  for (TrafficRow& row : rows) {  // of each worker that the rank trains
+    row.operations *= config.parallel.workers_per_rank();
+    row.bytes *= config.parallel.workers_per_rank();
+  }
+  return rows;
 }
 
 std::vector<TrafficRow> per_axis(const std::vector<TrafficRow>& rows) {

@@ -25,7 +25,9 @@ StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts,
     : config_(config),
       parts_(parts),
       batches_(config.batch),
-      batch_{config.batch.global, config.batch.micro, parts.data.size()},
+      batch_{config.batch.global / config.parallel.workers, config.batch.micro, parts.data.size()},
+      evaluator_(parts.data.rank()),
+      evaluators_(parts.data.size()),
       handle_(handle),
       between_([this] {
         parts_.replicas.progress();
@@ -87,7 +89,7 @@ typename StepActions<P>::HostSlot& StepActions<P>::free_slot(const Step& step) {
 template <class P>
 void StepActions<P>::begin_training(std::int64_t step, const data::Samples& samples) {
   step_ = step;
-  batch_.global = batches_.global(step);
+  batch_.global = batches_.global(step) / config_.parallel.workers;
   samples_ = &samples;
   evaluates_ = false;
   data_rank_ = parts_.data.rank();
@@ -133,12 +135,12 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
   model::MicroContext c;
   c.seed = static_cast<std::uint64_t>(config_.run.seed);
   c.step = static_cast<std::uint32_t>(number);
-  c.first_sample = data::first_sample(batch_, micro_of(micro), data_rank_);
+  c.first_sample = first_of_worker() + data::first_sample(batch_, micro_of(micro), data_rank_);
   c.sequence = config_.model.sequence;
   c.dropout = config_.model.dropout;
   c.adapter_dropout = config_.model.adapter.dropout;
   // Without a counted target, the gradient is 0 anyway.
-  const std::int64_t targets = batch_targets(number);
+  const std::int64_t targets = worker_targets(number);
   c.token_weight = 1.0 / static_cast<double>(std::max<std::int64_t>(1, targets));
   c.notes_maxima = true;
   c.loss_scale =
@@ -182,7 +184,7 @@ void StepActions<P>::take_output_gradient(const Step& step) {
 
 template <class P>
 std::int64_t StepActions<P>::group_of(Micro micro) const {
-  return (first_group_ + micro) * parts_.data.size() + parts_.data.rank();
+  return (first_group_ + micro) * evaluators_ + evaluator_;
 }
 
 template <class P>
@@ -204,7 +206,7 @@ void StepActions<P>::read_samples(Micro micro, data::BatchFields fields) {
     }
     return reader_->read(*windows_, group * config_.batch.micro, samples_of(group), fields);
   }
-  const std::int64_t before = batches_.samples(step_of_pass(micro) - 1);
+  const std::int64_t before = batches_.samples(step_of_pass(micro) - 1) + first_of_worker();
   reader_->read(*samples_, before + data::first_sample(batch_, micro_of(micro), data_rank_),
                 config_.batch.micro, fields);
 }

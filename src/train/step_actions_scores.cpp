@@ -2,17 +2,35 @@
 #include <trireme/tensor/copy.hpp>
 #include <trireme/train/step_actions.hpp>
 
+#include <numeric>
+
 namespace trireme::train {
 
 template <class P>
 std::int64_t StepActions<P>::batch_targets(std::int64_t step) const {
-  const std::int64_t samples = batches_.global(step);
-  if (samples_ == nullptr || samples_->all_count()) return samples * config_.model.targets();
-  const auto [found, is_new] = targets_of_step_.try_emplace(step, 0);
-  if (is_new) found->second = samples_->counted(batches_.samples(step - 1), samples);
-  const std::int64_t targets = found->second;
+  if (samples_ == nullptr || samples_->all_count())
+    return batches_.global(step) * config_.model.targets();
+  const std::vector<std::int64_t>& targets = targets_of_workers(step);
+  return std::accumulate(targets.begin(), targets.end(), std::int64_t{0});
+}
+
+template <class P>
+std::int64_t StepActions<P>::worker_targets(std::int64_t step) const {
+  if (samples_ == nullptr || samples_->all_count())
+    return batches_.global(step) / config_.parallel.workers * config_.model.targets();
+  return targets_of_workers(step)[static_cast<std::size_t>(worker_)];
+}
+
+template <class P>
+const std::vector<std::int64_t>& StepActions<P>::targets_of_workers(std::int64_t step) const {
+  const auto [found, is_new] = targets_of_step_.try_emplace(step);
+  if (is_new) {
+    const std::int64_t samples = batches_.global(step) / config_.parallel.workers;
+    for (std::int64_t w = 0; w < config_.parallel.workers; ++w)
+      found->second.push_back(samples_->counted(batches_.samples(step - 1) + w * samples, samples));
+  }
   if (targets_of_step_.size() > 4) targets_of_step_.erase(targets_of_step_.begin());
-  return targets;
+  return found->second;
 }
 
 template <class P>
@@ -55,20 +73,32 @@ void StepActions<P>::take_scores(std::int64_t group) {
 }
 
 template std::int64_t StepActions<model::Fp32>::batch_targets(std::int64_t) const;
+template std::int64_t StepActions<model::Fp32>::worker_targets(std::int64_t) const;
 template void StepActions<model::Fp32>::begin_scoring(const data::Requests&, std::int64_t,
                                                       std::vector<double>&);
 template void StepActions<model::Fp32>::take_scores(std::int64_t);
 template std::int64_t StepActions<model::Fp64>::batch_targets(std::int64_t) const;
+template std::int64_t StepActions<model::Fp64>::worker_targets(std::int64_t) const;
 template void StepActions<model::Fp64>::begin_scoring(const data::Requests&, std::int64_t,
                                                       std::vector<double>&);
 template void StepActions<model::Fp64>::take_scores(std::int64_t);
 template std::int64_t StepActions<model::MixedBf16>::batch_targets(std::int64_t) const;
+template std::int64_t StepActions<model::MixedBf16>::worker_targets(std::int64_t) const;
 template void StepActions<model::MixedBf16>::begin_scoring(const data::Requests&, std::int64_t,
                                                            std::vector<double>&);
 template void StepActions<model::MixedBf16>::take_scores(std::int64_t);
 template std::int64_t StepActions<model::MixedFp16>::batch_targets(std::int64_t) const;
+template std::int64_t StepActions<model::MixedFp16>::worker_targets(std::int64_t) const;
 template void StepActions<model::MixedFp16>::begin_scoring(const data::Requests&, std::int64_t,
                                                            std::vector<double>&);
 template void StepActions<model::MixedFp16>::take_scores(std::int64_t);
+template const std::vector<std::int64_t>& StepActions<model::Fp32>::targets_of_workers(
+    std::int64_t) const;
+template const std::vector<std::int64_t>& StepActions<model::Fp64>::targets_of_workers(
+    std::int64_t) const;
+template const std::vector<std::int64_t>& StepActions<model::MixedBf16>::targets_of_workers(
+    std::int64_t) const;
+template const std::vector<std::int64_t>& StepActions<model::MixedFp16>::targets_of_workers(
+    std::int64_t) const;
 
 }  // namespace trireme::train

@@ -22,6 +22,27 @@
 namespace trireme::train {
 namespace {
 
+/// The progress of all workers as that of one: the mean of the norms, the number of all skipped
+/// steps, and otherwise that of the worker which was skipped last.
+std::vector<double> common_status(const std::vector<double>& all) {
+  constexpr std::size_t size = kernels::status_size;
+  std::vector<double> common(all.begin(), all.begin() + size);
+  for (std::size_t w = 1; w < all.size() / size; ++w) {
+    const double* one = all.data() + w * size;
+    if (one[kernels::status_skipped_step] > common[kernels::status_skipped_step])
+      for (const auto at : {kernels::status_skipped_step, kernels::status_skipped_sum})
+        common[at] = one[at];
+    for (const auto at : {kernels::status_loss_scale, kernels::status_scale_steps})
+      common[at] = std::min(common[at], one[at]);
+    common[kernels::status_skipped_in_row] =
+        std::max(common[kernels::status_skipped_in_row], one[kernels::status_skipped_in_row]);
+    common[kernels::status_skipped] += one[kernels::status_skipped];
+    common[kernels::status_norm] += one[kernels::status_norm];
+  }
+  common[kernels::status_norm] /= static_cast<double>(all.size() / size);
+  return common;
+}
+
 /// Micro-batches of one evaluation program; longer evaluations run it repeatedly.
 constexpr std::int64_t most_evaluated = 1024;
 
@@ -34,14 +55,23 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
                             std::span<const schedule::Program> programs)
     : config_(config),
       architecture_(architecture),
-      grid_(grid),
+      grid_(programs.empty()
+                ? grid
+                : grid.part_of_data_axis(static_cast<int>(config.parallel.worker_groups()))),
       machine_(machine),
       handle_(kernel_choice(config.precision)),
-      parts_(config, architecture, grid, machine, handle_.choice(), programs),
+      parts_(config, architecture, grid_, machine, handle_.choice(), programs),
       actions_(config, parts_, handle_) {
   timeline_.layout = parts_.layout;
   for (const schedule::Program& program : programs)
     executors_.emplace_back(program, parts_.pipeline.rank());
+  if (config.parallel.workers > 1 && !programs.empty()) {
+    local_.emplace(config, architecture, parts_.parameters, *parts_.optimizer,
+                   grid.across_parts(static_cast<int>(config.parallel.worker_groups())),
+                   parts_.weight_gather ? &*parts_.weight_gather : nullptr);
+    grid::Communicator& all = grid.communicator(Axis::data);
+    actions_.evaluate_as(all.rank(), all.size());
+  }
   if (config.run.audit_every > 0 && !programs.empty())
     audit_.emplace(config.run, parts_, actions_, handle_, grid_);
   handle_.prepare_products(dtype_of<T>);
@@ -65,6 +95,7 @@ void TypedWorker<P>::initialise() {
   const double scale = initial_loss_scale(config_.precision);
   parts_.optimizer->set_progress(handle_, {0, 0, scale, 0, 0, scale});
   copy_second_weights(0);
+  if (local_) local_->begin(handle_);
 }
 
 template <class P>
@@ -128,7 +159,8 @@ Executor& TypedWorker<P>::begin_step(std::int64_t step, const data::Samples& sam
   const Region region("begin_step");
   actions_.begin_training(step, samples);
   if (!parts_.second) {
-    parts_.model->zero_losses(handle_);
+    // Losses are summed over the workers.
+    if (!local_ || actions_.worker() == local_->first_worker()) parts_.model->zero_losses(handle_);
     parts_.optimizer->zero_gradients(handle_);
     parts_.reducer->begin();
   }
@@ -155,20 +187,36 @@ void TypedWorker<P>::audit_state(std::int64_t step) {
 }
 
 template <class P>
+template <class Step>
+void TypedWorker<P>::for_workers(std::int64_t number, const Step& step) {
+  if (!local_) return step();
+  for (std::int64_t w = 0; w < local_->workers_here(); ++w) {
+    local_->select(handle_, w);
+    actions_.train_worker(local_->first_worker() + w);
+    step();
+  }
+  local_->after_step(handle_, number);
+}
+
+template <class P>
 void TypedWorker<P>::train_step(std::int64_t step, const data::Samples& samples) {
   if (parts_.second) return overlapping_step(step, samples, false);
   const Region region("step");
-  const Executor& executor = begin_step(step, samples);
-  take_step(step, [&](StepPart part) { run(executor, part); });
+  for_workers(step, [&] {
+    const Executor& executor = begin_step(step, samples);
+    take_step(step, [&](StepPart part) { run(executor, part); });
+  });
 }
 
 template <class P>
 void TypedWorker<P>::timed_step(std::int64_t step, const data::Samples& samples) {
   if (parts_.second) return overlapping_step(step, samples, false);
   const Region region("step");
-  const Executor& executor = begin_step(step, samples);
-  timeline_.layout.micro_batches = static_cast<int>(executor.micro_batches());
-  take_step(step, [&](StepPart part) { run_timed(executor, part); });
+  for_workers(step, [&] {
+    const Executor& executor = begin_step(step, samples);
+    timeline_.layout.micro_batches = static_cast<int>(executor.micro_batches());
+    take_step(step, [&](StepPart part) { run_timed(executor, part); });
+  });
 }
 
 template <class P>
@@ -187,9 +235,27 @@ template <class P>
 template <class N>
 N TypedWorker<P>::from_last_stage(N mine, grid::Communicator& ranks, const char* what) {
   N value = ranks.template all_reduce<N>(mine, grid::Reduction::sum, what);
+  if (local_) value = local_->across().template all_reduce<N>(value, grid::Reduction::sum, what);
   parts_.pipeline.broadcast(std::as_writable_bytes(std::span<N>(&value, 1)),
                             parts_.layout.rank_of(parts_.layout.last_stage()), what);
   return value;
+}
+
+template <class P>
+std::vector<double> TypedWorker<P>::statuses() {
+  const auto workers = static_cast<std::size_t>(local_ ? local_->workers() : 1);
+  std::vector<double> all(workers * kernels::status_size);
+  for (std::int64_t w = 0; w < (local_ ? local_->workers_here() : 1); ++w) {
+    const auto at = static_cast<std::size_t>((local_ ? local_->first_worker() : 0) + w);
+    copy_to_host<double>(handle_,
+                         std::span(all).subspan(at * kernels::status_size, kernels::status_size),
+                         local_ ? local_->status_of(w) : parts_.optimizer->status(),
+                         "train/result reads the gradient norm and what was skipped");
+  }
+  if (local_)
+    local_->across().template all_reduce<double>(std::span(all), grid::Reduction::sum,
+                                                 "progress of workers");
+  return all;
 }
 
 template <class P>
@@ -197,9 +263,7 @@ StepResult TypedWorker<P>::result() {
   if (parts_.second) return result_of(actions_.step());
   const Region region("result");
   const std::vector<double> sums = loss_sums("train/result reads the loss");
-  std::array<double, kernels::status_size> status{};
-  copy_to_host<double>(handle_, status, parts_.optimizer->status(),
-                       "train/result reads the gradient norm and what was skipped");
+  const std::vector<double> status = common_status(statuses());
   StepResult found = result_from(sums, status, actions_.step());
   if (!parts_.noise) return found;
   std::array<double, kernels::noise_state_size> noise{};
@@ -247,8 +311,10 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   // Ranks take groups of `micro` windows in turn; the sum of a group does not depend on its rank.
   // Ranks that gather weights in every pass all have as many passes, some perhaps of no window.
   const std::int64_t first =
-      parts_.parameters.weight_places().has_windows() ? 0 : parts_.data.rank();
-  const std::int64_t mine = (groups - first + parts_.data.size() - 1) / parts_.data.size();
+      parts_.parameters.weight_places().has_windows() ? 0 : actions_.evaluator();
+  const std::int64_t mine = (groups - first + actions_.evaluators() - 1) / actions_.evaluators();
+  const bool apart = local_ && !local_->schedule().together(actions_.step());
+  if (apart) local_->exchange_with_outer(handle_);
   parts_.model->zero_losses(handle_);
   actions_.begin_evaluation(file, windows, 0, bytes_of_token);
   for (std::int64_t done = 0; done < mine; done += most_evaluated) {
@@ -262,6 +328,7 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
       from_last_stage(actions_.counted().samples, parts_.data, "evaluation counts");
   const std::int64_t targets =
       from_last_stage(actions_.counted().targets, parts_.data, "evaluation counts");
+  if (apart) local_->exchange_with_outer(handle_);
   Evaluation found;
   found.bytes = from_last_stage(actions_.counted().bytes, parts_.data, "evaluation counts");
   const auto& terms = parts_.model->objective().losses;
@@ -326,9 +393,12 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
     rows.push_back({"reductions", bytes});
   if (parts_.optimizer && parts_.optimizer->muon_bytes() > 0)
     rows.push_back({"orthogonalisation", parts_.optimizer->muon_bytes()});
+  if (local_) rows.push_back({"local training", local_->device_bytes()});
   if (audit_) rows.push_back({"audits", audit_->bytes()});
   if (parts_.optimizer && away)
     rows.push_back({"optimizer state (host)", parts_.optimizer->state_bytes(), true});
+  if (local_ && local_->host_bytes() > 0)
+    rows.push_back({"local training (host)", local_->host_bytes(), true});
   if (const Bytes bytes = parts_.model->offloaded_bytes(); bytes > 0)
     rows.push_back({"saved activations (host)", bytes, true});
   return rows;

@@ -6,30 +6,13 @@
 #include <trireme/tensor/copy.hpp>
 #include <trireme/tensor/region.hpp>
 #include <trireme/train/load.hpp>
+#include <trireme/train/slice_view.hpp>
 #include <trireme/train/typed_worker.hpp>
 
 #include <algorithm>
 
 namespace trireme::train {
 namespace {
-
-/// A part of a local array in the form in which checkpoints write it.
-template <class T>
-checkpoint::SliceView slice_of(const Exec& exec, const NamedTensor<T>& tensor,
-                               const architecture::SavedPart& part) {
-  checkpoint::SliceView slice{tensor.name, dtype_of<T>, tensor.shape, part.offset, part.extent};
-  T* first = tensor.data.data() + part.first;
-  if constexpr (exec_on_host)
-    slice.data = first;
-  else
-    slice.copy = [&exec, first](std::int64_t begin, std::int64_t bytes, void* out) {
-      const auto n = static_cast<std::size_t>(bytes) / sizeof(T);
-      copy_to_host<T>(exec, {static_cast<T*>(out), n},
-                      View1<T>(first + begin / static_cast<std::int64_t>(sizeof(T)), n),
-                      "train/share copies numbers to the host");
-    };
-  return slice;
-}
 
 /// A part of frozen weights, in the type in which checkpoints store weights: master_type.
 template <class T>
@@ -51,6 +34,13 @@ checkpoint::SliceView frozen_slice_of(const Exec& exec, const NamedTensor<T>& te
     };
   }
   return slice;
+}
+
+/// State array `kind` of a block, or one without data if the block's array has none.
+template <class Block>
+auto array_of(const Block& block, std::size_t kind) {
+  using Tensor = std::remove_cvref_t<decltype(block.updated)>;
+  return kind < block.arrays.size() ? block.arrays[kind] : Tensor();
 }
 
 }  // namespace
@@ -78,24 +68,37 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   }
   const auto state = parts_.optimizer->state();
   const bool writes = parts_.replicas.rank() < parts_.shards.size();
-  const auto add_state = [&](const auto& array_of) {
+  // Adds a tensor of each block, unless that has no data.
+  const auto add_state = [&](const auto& tensor_of) {
+    const auto add = [&](const auto& tensor, const architecture::SavedPart& part) {
+      if (tensor.data.data() != nullptr) slices.push_back(slice_of(handle_, tensor, part));
+    };
     if (parts_.weight_gather) {  // each replica of the first group writes its own part
       for (const auto& block : state)
-        if (const auto* array = block.counted && writes ? array_of(block) : nullptr)
-          slices.push_back(slice_of(handle_, *array, {0, array->offset, array->extent, 0}));
+        if (block.counted && writes) {
+          const auto tensor = tensor_of(block);
+          add(tensor, {0, tensor.offset, tensor.extent, 0});
+        }
     } else {
-      for (const auto& part : mine) {
-        const auto block =
-            std::ranges::lower_bound(state, part.local, {}, [](const auto& b) { return b.local; });
-        if (const auto* array = array_of(*block)) slices.push_back(slice_of(handle_, *array, part));
-      }
+      for (const auto& part : mine)
+        add(tensor_of(*std::ranges::lower_bound(state, part.local, {},
+                                                [](const auto& b) { return b.local; })),
+            part);
     }
   };
-  // For two-byte weights the checkpoint stores the master weights; a restart rounds them again.
-  if (optim::Optimizer<P>::has_masters || parts_.parameters.weight_places().has_windows())
-    add_state([](const auto& block) { return &block.updated; });
-  else
-    add_weights();
+  if (local_) {
+    share_workers(add_state);
+    share_progress(slices);
+  } else {
+    // For two-byte weights the checkpoint stores the master weights; a restart rounds them again.
+    if (optim::Optimizer<P>::has_masters || parts_.parameters.weight_places().has_windows())
+      add_state([](const auto& block) { return block.updated; });
+    else
+      add_weights();
+    for (std::size_t kind = 0; kind < state_arrays(); ++kind)
+      add_state([kind](const auto& block) { return array_of(block, kind); });
+  }
+  if (local_ && local_->first_worker() > 0) return slices;  // the rest is the same of all workers
   if (parts_.parameters.weight_places().has_windows()) {
     if (writes)
       for (const auto& block : parts_.parameters.owned_frozen())
@@ -111,16 +114,62 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
       earlier.name = second_weights + earlier.name;
       slices.push_back(slice_of(handle_, earlier, part));
     }
-  const std::size_t kinds = architecture::state_arrays(config_.optimizer).size();
-  for (std::size_t kind = 0; kind < kinds; ++kind)
-    add_state([kind](const auto& block) {
-      return kind < block.arrays.size() ? &block.arrays[kind] : nullptr;
-    });
   if (parts_.fp8 && grid_.world().rank() == 0) {  // the same on all ranks
     const NamedTensor<float> maxima = parts_.fp8->history();
     slices.push_back(slice_of(handle_, maxima, {0, maxima.offset, maxima.extent, 0}));
   }
   return slices;
+}
+
+/// The shared weights have the names of a model's; those of a worker are saved unless they are
+/// equal.
+template <class P>
+template <class AddState>
+void TypedWorker<P>::share_workers(const AddState& add_state) {
+  const std::int64_t step = actions_.step();
+  for (std::int64_t w = 0; w < local_->workers_here(); ++w) {
+    const auto as_worker = [&](auto tensor) {
+      tensor.name = name_of_worker(local_->first_worker() + w, tensor.name);
+      tensor.data = local_->of_worker(w, tensor.data);
+      return tensor;
+    };
+    if (!local_->schedule().together(step))
+      add_state([&](const auto& block) { return as_worker(block.updated); });
+    for (std::size_t kind = 0; kind < state_arrays(); ++kind)
+      add_state([&](const auto& block) { return as_worker(array_of(block, kind)); });
+  }
+  const bool first = local_->first_worker() == 0;
+  local_->use_means(handle_, step, [&](const auto& means) {
+    using Tensor = typename std::remove_cvref_t<decltype(means)>::mapped_type;
+    if (first)
+      add_state([&](const auto& block) {
+        const auto found = means.find(block.local);
+        return found == means.end() ? Tensor() : found->second;
+      });
+  });
+  if (!first) return;
+  add_state([&](const auto& block) { return local_->outer_weights(block); });
+  add_state([&](const auto& block) { return local_->outer_momentum(block); });
+}
+
+template <class P>
+void TypedWorker<P>::share_progress(std::vector<checkpoint::SliceView>& slices) {
+  const std::vector<double> all = statuses();
+  fence(handle_, "train/share waits for the differences of workers");
+  if (grid_.world().rank() > 0) return;
+  progress_.clear();
+  for (std::int64_t w = 0; w < local_->workers_here(); ++w)
+    for (const auto number : {kernels::status_skipped, kernels::status_skipped_in_row,
+                              kernels::status_loss_scale, kernels::status_scale_steps})
+      progress_.push_back(all[static_cast<std::size_t>(
+          (local_->first_worker() + w) * kernels::status_size + number)]);
+  checkpoint::SliceView slice{worker_progress,
+                              DType::fp64,
+                              {local_->workers(), progress_numbers},
+                              {local_->first_worker(), 0},
+                              {local_->workers_here(), progress_numbers}};
+  slice.data = progress_.data();
+  slices.push_back(slice);
 }
 
 template <class P>
@@ -186,6 +235,12 @@ void TypedWorker<P>::load_fp8(const checkpoint::Reader& reader) {
 template <class P>
 void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   const Region region("load");
+  load_model(reader);
+  if (local_) load_workers(reader);
+}
+
+template <class P>
+void TypedWorker<P>::load_model(const checkpoint::Reader& reader) {
   const std::int64_t step = reader.state().step;
   actions_.resume(step);
   begun_ = false;
@@ -215,7 +270,12 @@ void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   }
   for (const auto& block : state)
     for (const auto& array : block.arrays) load_array(handle_, reader, array);
-  const Skips skips = skips_of(reader.state());
+  set_progress(skips_of(reader.state()), step);
+}
+
+template <class P>
+void TypedWorker<P>::set_progress(const Skips& skips, std::int64_t step) {
+  const double loss_scale = initial_loss_scale(config_.precision);
   // A constant loss scale comes from the deck.
   const bool adapted =
       config_.precision.compute == DType::fp16 && config_.precision.loss_scale_interval > 0;
@@ -231,21 +291,33 @@ template std::vector<checkpoint::SliceView> TypedWorker<model::Fp32>::share();
 template void TypedWorker<model::Fp32>::load_fp8(const checkpoint::Reader&);
 template void TypedWorker<model::Fp32>::copy_second_weights(std::int64_t);
 template void TypedWorker<model::Fp32>::load_second_weights(const checkpoint::Reader&);
+template void TypedWorker<model::Fp32>::share_progress(std::vector<checkpoint::SliceView>&);
+template void TypedWorker<model::Fp32>::set_progress(const Skips&, std::int64_t);
+template void TypedWorker<model::Fp32>::load_model(const checkpoint::Reader&);
 template void TypedWorker<model::Fp32>::load(const checkpoint::Reader&);
 template std::vector<checkpoint::SliceView> TypedWorker<model::Fp64>::share();
 template void TypedWorker<model::Fp64>::load_fp8(const checkpoint::Reader&);
 template void TypedWorker<model::Fp64>::copy_second_weights(std::int64_t);
 template void TypedWorker<model::Fp64>::load_second_weights(const checkpoint::Reader&);
+template void TypedWorker<model::Fp64>::share_progress(std::vector<checkpoint::SliceView>&);
+template void TypedWorker<model::Fp64>::set_progress(const Skips&, std::int64_t);
+template void TypedWorker<model::Fp64>::load_model(const checkpoint::Reader&);
 template void TypedWorker<model::Fp64>::load(const checkpoint::Reader&);
 template std::vector<checkpoint::SliceView> TypedWorker<model::MixedBf16>::share();
 template void TypedWorker<model::MixedBf16>::load_fp8(const checkpoint::Reader&);
 template void TypedWorker<model::MixedBf16>::copy_second_weights(std::int64_t);
 template void TypedWorker<model::MixedBf16>::load_second_weights(const checkpoint::Reader&);
+template void TypedWorker<model::MixedBf16>::share_progress(std::vector<checkpoint::SliceView>&);
+template void TypedWorker<model::MixedBf16>::set_progress(const Skips&, std::int64_t);
+template void TypedWorker<model::MixedBf16>::load_model(const checkpoint::Reader&);
 template void TypedWorker<model::MixedBf16>::load(const checkpoint::Reader&);
 template std::vector<checkpoint::SliceView> TypedWorker<model::MixedFp16>::share();
 template void TypedWorker<model::MixedFp16>::load_fp8(const checkpoint::Reader&);
 template void TypedWorker<model::MixedFp16>::copy_second_weights(std::int64_t);
 template void TypedWorker<model::MixedFp16>::load_second_weights(const checkpoint::Reader&);
+template void TypedWorker<model::MixedFp16>::share_progress(std::vector<checkpoint::SliceView>&);
+template void TypedWorker<model::MixedFp16>::set_progress(const Skips&, std::int64_t);
+template void TypedWorker<model::MixedFp16>::load_model(const checkpoint::Reader&);
 template void TypedWorker<model::MixedFp16>::load(const checkpoint::Reader&);
 
 }  // namespace trireme::train

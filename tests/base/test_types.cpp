@@ -36,6 +36,8 @@ TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<AttentionKind>();
   expect_words_read_back<OptimizerKind>();
   expect_words_read_back<RateScaling>();
+  expect_words_read_back<OuterOptimizer>();
+  expect_words_read_back<Differences>();
   expect_words_read_back<AdapterKind>();
   expect_words_read_back<AdapterScaling>();
   expect_words_read_back<Axis>();

@@ -194,6 +194,58 @@ TEST(Checks, TheNoiseScaleNeedsGradientsOfFirstMicroBatches) {
                     text("; choose ", remedy, " or gradient_noise_scale = false"));
 }
 
+TEST(Checks, LocalTrainingNamesWhatItExcludes) {
+  const std::string workers = "local.workers=4";
+  for (const auto& [key, remedy] :
+       {std::pair{"parallel.schedule=2bw", "schedule = \"1f1b\""},
+        {"parallel.layout=auto", "layout = \"given\""},
+        {"precision.products=fp8", "products = \"compute\""},
+        {"run.audit_every=5", "audit_every = 0"},
+        {"run.gradient_noise_scale=true", "gradient_noise_scale = false"}})
+    expect_contains(mistakes_of(example, {workers, key}),
+                    text("; choose ", remedy, ", or workers = 1"));
+  expect_contains(mistakes_of(example, {workers, "local.inner_steps=5", "local.fragments=6"}),
+                  "[local] fragments = 6 (command line) is larger than [local] inner_steps = 5 "
+                  "(command line); choose at most 5 fragments");
+  expect_contains(
+      mistakes_of(example, {workers, "local.inner_steps=10", "local.fragments=3", "local.delay=4"}),
+      "[local] delay = 4 (command line) is larger than [local] inner_steps = 10 (command line) / "
+      "[local] fragments = 3 (command line) = 3, the steps between two fragments; choose a delay "
+      "of at most 3");
+}
+
+TEST(Checks, WorkersHaveEqualRanksAndSamples) {
+  const auto mistake = [](const char* workers, const char* global, std::int64_t ranks) {
+    Deck deck = parse_deck(example, "a.toml", {workers, global, "batch.micro=1"});
+    try {
+      resolve_parallel(deck, ranks);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(mistake("local.workers=4", "batch.global=12", 6),
+            "[local] workers = 4 (command line) is neither a multiple nor a divisor of [parallel] "
+            "data = 6 (from the number of ranks); choose data of 1, 2 or 4, or 1, 2, 3 or 6 "
+            "workers");
+  EXPECT_EQ(mistake("local.workers=4", "batch.global=6", 2),
+            "a global batch of 6 samples ([batch] global = 6 (command line)) is not a multiple of "
+            "[batch] micro = 1 (command line) · [local] workers = 4 (command line) = 4; choose 1, "
+            "2, 3 or 6 "
+            "workers, or another batch");
+  Deck deck =
+      parse_deck(example, "a.toml", {"local.workers=4", "batch.global=24", "batch.micro=1"});
+  resolve_parallel(deck, 2);
+  EXPECT_EQ(deck.config.parallel.worker_groups(), 2);
+  EXPECT_EQ(deck.config.parallel.workers_per_rank(), 2);
+  EXPECT_EQ(deck.config.parallel.replicas(), 1);
+  EXPECT_EQ(deck.config.micro_batches(), 6);
+  deck.config.parallel.data = 0;
+  resolve_parallel(deck, 12);
+  EXPECT_EQ(deck.config.parallel.replicas(), 3);
+  EXPECT_EQ(deck.config.micro_batches(), 2);
+}
+
 TEST(Checks, GroupsThatDivideStateAreEqual) {
   Deck deck = parse_deck(example, "a.toml", {"parallel.shard_group=4", "batch.global=12"});
   deck.config.batch.micro = 1;

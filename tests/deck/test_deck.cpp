@@ -178,6 +178,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
                            : 0;
     o.nesterov = o.nesterov && o.kind == OptimizerKind::sgd;
     deck.config.run.gradient_noise_scale = false;  // suits few of the batches above
+    p.workers = 1;                                 // likewise
     PrecisionConfig& precision = deck.config.precision;
     precision.tf32 = precision.tf32 && precision.compute == DType::fp32;
     precision.products = Products::compute;  // fp8 suits few of the sizes above

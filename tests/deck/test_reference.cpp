@@ -76,7 +76,7 @@ TEST(Table, SaysWhichKeysDefineTheModel) {
 TEST(Table, SaysWhichKeysChangeTheNumbersOfARun) {
   std::set<std::string> expected{"run.seed", "model.dropout", "model.masked_share"};
   for (const Key& key : keys())
-    if (key.section == "optimizer" || key.section == "precision" || scales_rotary(key))
+    if (key.section == "optimizer" || key.section == "local" || key.section == "precision" || scales_rotary(key))
       expected.insert(key.full_name());
   expected.insert({"adapter.alpha", "adapter.scaling", "adapter.dropout"});
   for (const char* other :

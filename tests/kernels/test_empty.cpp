@@ -6,6 +6,7 @@
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
+#include <trireme/kernels/local.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/random.hpp>
@@ -157,6 +158,11 @@ TYPED_TEST(Empty, Updates) {
   const DeviceArray<double> control(control_size);
   adamw_update<T>(handle, nothing<T>(), nothing<T>(), nothing<T>(), nothing<T>(), AdamW{},
                   control.flat());
+  outer_difference<T, T>(handle, nothing<T>(), nothing<T>(), nothing<T>());
+  mean_of_workers<T>(handle, nothing<T>(), nothing<T>(3, 0));
+  outer_update<T, T>(handle, nothing<T>(), nothing<T>(), nothing<T>(), {0.7, 0.9, true});
+  mix_with_outer<T>(handle, nothing<T>(), nothing<T>(), 0.5);
+  swap_contents<T>(handle, nothing<T>(), nothing<T>());
   for (const Sgd& sgd : {Sgd{0.1, 0.0, false, 0.0}, Sgd{0.1, 0.9, false, 0.0}, Sgd{0.1, 0.9, true}})
     sgd_update<T>(handle, nothing<T>(), nothing<T>(), nothing<T>(), sgd, control.flat());
   lamb_direction<T>(handle, nothing<T>(), nothing<T>(), nothing<T>(), nothing<T>(), AdamW{},

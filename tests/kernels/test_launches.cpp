@@ -7,6 +7,7 @@
 #include <trireme/kernels/embedding.hpp>
 #include <trireme/kernels/hash.hpp>
 #include <trireme/kernels/head_norm.hpp>
+#include <trireme/kernels/local.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/random.hpp>
@@ -168,6 +169,17 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
       {"scale", [=](const Handle& e) { scale<T>(e, a, 2.0); }},
       {"fill", [=](const Handle& e) { fill<T>(e, a, 2.0); }},
       {"copy", [=](const Handle& e) { copy<T>(e, a, b); }},
+      {"outer_difference", [=](const Handle& e) { outer_difference<T, T>(e, a, b, m); }},
+      {"mean_of_workers",
+       [=](const Handle& e) {
+         mean_of_workers<T>(e, View1<T>(a.data(), columns), x.b.matrix(rows, columns));
+       }},
+      {"outer_update",
+       [=](const Handle& e) {
+         outer_update<T, T>(e, a, m, b, {0.7, 0.9, true});
+       }},
+      {"mix_with_outer", [=](const Handle& e) { mix_with_outer<T>(e, a, b, 0.5); }},
+      {"swap_contents", [=](const Handle& e) { swap_contents<T>(e, a, m); }},
       {"sum_ordered", [=](const Handle& e) { sum_ordered(e, one, loss); }},
       {"plan_update",
        [=](const Handle& e) {

@@ -1,5 +1,6 @@
 #include <trireme/architecture/saved.hpp>
 #include <trireme/deck/families.hpp>
+#include <trireme/plan/local_training.hpp>
 #include <trireme/plan/ranks.hpp>
 
 #include "support/training.hpp"
@@ -320,6 +321,46 @@ TEST_F(Plan, PlannedBytesAndMessagesAreThoseOfARun) {
     expect_copy(config, rig);
     expect_messages(config, rig);
   });
+}
+
+/// Workers in turn on each rank, and workers of several ranks. Messages of the ranks of the first
+/// worker: others have smaller parts of what they sum.
+TEST_F(Plan, LocalTrainingIsPlanned) {
+  const int ranks = runtime().ranks();
+  for (const std::vector<std::string>& keys :
+       {std::vector<std::string>{text("local.workers=", 2 * ranks), "local.inner_steps=2"},
+        {text("local.workers=", ranks), "local.inner_steps=4", "local.fragments=2", "local.delay=1",
+         "local.differences=bf16", "precision.compute=bf16"},
+        {text("local.workers=", ranks % 2 == 0 ? 2 : 1), "local.inner_steps=3",
+         "parallel.shard=weights", "parallel.bucket_bytes=20000", "local.outer_momentum=0"},
+        {text("local.workers=", ranks), "local.inner_steps=2", "optimizer.kind=muon",
+         text("parallel.tensor=", ranks % 2 == 0 ? 2 : 1), "parallel.offload=optimizer"}}) {
+    SCOPED_TRACE(join(keys, ", "));
+    const deck::Config config = small_config(24, 1, ranks, keys);
+    if (config.parallel.workers == 1) continue;
+    const auto groups = static_cast<int>(config.parallel.worker_groups());
+    Rig rig(config, tokens_, runtime().world(), {}, machine_);
+    expect_bytes(config, rig);
+    grid::Communicator& across = rig.grid().across_parts(groups);
+    const auto steps = config.local.inner_steps;
+    rig.run(1, steps);
+    across.reset_traffic();
+    rig.run(steps + 1, 2 * steps);
+    const auto architecture = architecture::describe(config.model);
+    const auto shard =
+        architecture::make_shard(architecture, config.parallel, rig.grid().coordinates());
+    const auto rows = plan::outer_traffic(config, architecture, shard, machine_);
+    EXPECT_EQ(rows.empty(), groups == 1);
+    if (across.rank() == 0 && groups > 1 && !config.parallel.divides_state()) {
+      EXPECT_EQ(across.traffic(grid::Verb::send),
+                (grid::Traffic{rows.front().operations, rows.front().bytes}));
+      EXPECT_EQ(across.traffic(grid::Verb::all_gather),
+                (grid::Traffic{rows.back().operations, rows.back().bytes}));
+    }
+    Bytes bytes = 0;
+    for (const auto& slice : rig.worker->share()) bytes += architecture::saved_bytes(slice.bytes());
+    EXPECT_LE(bytes, plan::share_bytes(config, architecture, shard, machine_));
+  }
 }
 
 }  // namespace

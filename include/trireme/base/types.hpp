@@ -99,6 +99,10 @@ enum class LearningRateSchedule : std::uint8_t {
 };
 /// How the learning rate follows the size of the batch.
 enum class RateScaling : std::uint8_t { none, linear, square_root };
+/// Rule by which local training changes the weights that its workers share.
+enum class OuterOptimizer : std::uint8_t { sgd, nesterov };
+/// Type of the weights' differences that workers send: that of the updated weights, or bf16.
+enum class Differences : std::uint8_t { full, bf16 };
 /// Shape of the decay at the end of `warmup_stable_decay`.
 enum class CooldownShape : std::uint8_t { linear, cosine, exponential, minus_square_root };
 /// An axis of the process grid (layout/axes.hpp).
@@ -133,6 +137,8 @@ std::string_view name_of(OptimizerKind);
 std::string_view name_of(MuonScale);
 std::string_view name_of(LearningRateSchedule);
 std::string_view name_of(RateScaling);
+std::string_view name_of(OuterOptimizer);
+std::string_view name_of(Differences);
 std::string_view name_of(CooldownShape);
 std::string_view name_of(Axis);
 

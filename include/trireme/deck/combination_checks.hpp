@@ -18,4 +18,7 @@ std::vector<std::string> sharding_mistakes(const Deck& deck);
 /// the gradient noise scale.
 std::vector<std::string> noise_mistakes(const Deck& deck);
 
+/// Values and combinations that local training cannot have.
+std::vector<std::string> local_mistakes(const Deck& deck);
+
 }  // namespace trireme::deck

@@ -161,6 +161,7 @@ struct ParallelConfig {
   Recompute recompute = Recompute::none;
   Bytes memory_limit = 0;               ///< per rank, for recompute = "auto"; 0: the machine's
   std::vector<std::string> recomputed;  ///< not a key: the tensors that "auto" chose
+  std::int64_t workers = 1;             ///< of local training; the key is [local] workers
   Sharding shard = Sharding::none;
   std::int64_t shard_group = 0;  ///< replicas that divide state; 0: all
   Offload offload = Offload::none;
@@ -174,8 +175,12 @@ struct ParallelConfig {
   layout::AxisList sizes() const;
   /// Ranks that compute a sample together.
   std::int64_t model_ranks() const { return sizes().model_ranks(); }
+  /// Groups of ranks that train different workers: of the data axis, equal and consecutive.
+  std::int64_t worker_groups() const { return std::clamp<std::int64_t>(data, 1, workers); }
+  /// Workers that a rank trains in turn.
+  std::int64_t workers_per_rank() const { return workers / worker_groups(); }
   /// Ranks with the same weights.
-  std::int64_t replicas() const { return data * context; }
+  std::int64_t replicas() const { return data / worker_groups() * context; }
   /// Replicas that divide state among themselves.
   std::int64_t shard_ranks() const { return shard_group > 0 ? shard_group : replicas(); }
   std::int64_t ranks() const { return sizes().ranks(); }
@@ -249,6 +254,19 @@ struct OptimizerConfig {
   bool operator==(const OptimizerConfig&) const = default;
 };
 
+/// Local training: [local]. The number of workers is in ParallelConfig.
+struct LocalConfig {
+  std::int64_t inner_steps = 50;  ///< between two outer steps of an array
+  OuterOptimizer outer_optimizer = OuterOptimizer::nesterov;
+  double outer_learning_rate = 0.7;
+  double outer_momentum = 0.9;
+  std::int64_t fragments = 1;  ///< parts of the model with outer steps of their own
+  std::int64_t delay = 0;      ///< steps from sending differences to the outer step
+  double mixing = 0;           ///< share of its own weights that a worker keeps
+  Differences differences = Differences::full;
+  bool operator==(const LocalConfig&) const = default;
+};
+
 struct DataConfig {
   std::string train;
   std::string validation;  ///< "": none
@@ -280,8 +298,15 @@ struct Config {
   BatchConfig batch;
   PrecisionConfig precision;
   OptimizerConfig optimizer;
+  LocalConfig local;
   DataConfig data;
   CheckpointConfig checkpoint;
+
+  /// Micro-batches of a step of a worker on each rank, of `global` samples of all workers.
+  std::int64_t micro_batches(std::int64_t global) const {
+    return global / (batch.micro * std::max(parallel.data, parallel.workers));
+  }
+  std::int64_t micro_batches() const { return micro_batches(batch.global); }
   bool operator==(const Config&) const = default;
 };
 

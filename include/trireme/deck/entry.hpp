@@ -157,7 +157,8 @@ class SectionKeys {
   Effect effect_;
 };
 
-/// The entries of [adapter], [model], [optimizer] and [parallel].
+/// The entries of [adapter], [local], [model], [optimizer] and [parallel].
+void local_keys(std::vector<Entry>& out);
 void adapter_keys(std::vector<Entry>& out);
 void model_keys(std::vector<Entry>& out);
 void optimizer_keys(std::vector<Entry>& out);

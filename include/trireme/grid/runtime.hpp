@@ -103,6 +103,12 @@ class Grid {
   /// Another communicator of an axis's ranks, so that its messages need no order with those of the
   /// axis. Later calls with the same `name` return the same one. Collective on the axis.
   Communicator& another(Axis axis, const std::string& name);
+  /// The grid of this rank's part of the data axis, one of `parts` equal parts of consecutive
+  /// positions; this grid itself if it is the only part. Later calls return the same one.
+  /// Collective on the world.
+  Grid& part_of_data_axis(int parts);
+  /// The ranks at the same place of each part, in the order of the parts.
+  Communicator& across_parts(int parts);
   /// Keyed by name.
   const std::map<std::string, std::unique_ptr<Communicator>>& parts_of_tensor_axis() const {
     return parts_;
@@ -115,6 +121,7 @@ class Grid {
 
   Communicator& world_;
   layout::ProcessGrid process_grid_;
+  layout::StageMap stages_;
   std::unique_ptr<Communicator> model_;
   layout::PerAxis<std::unique_ptr<Communicator>> axes_;
   std::unique_ptr<Communicator> replicas_;  ///< null without a context axis
@@ -122,6 +129,8 @@ class Grid {
   std::map<std::string, std::unique_ptr<Communicator>> parts_;  ///< of the tensor axis
   std::map<std::string, std::unique_ptr<Communicator>> others_;
   TransportFactory factory_;
+  std::unique_ptr<Communicator> part_world_;  ///< before its grid, which refers to it
+  std::unique_ptr<Grid> part_;                ///< of the data axis
 };
 
 }  // namespace trireme::grid

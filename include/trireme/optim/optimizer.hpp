@@ -39,9 +39,9 @@ class Optimizer {
   struct State {
     std::size_t local = 0;                    ///< number in the registry
     bool counted = true;                      ///< as in architecture::StateBlock
+    std::int64_t first = 0;                   ///< element of the arenas of the state
     std::vector<NamedTensor<Master>> arrays;  ///< named by architecture::state_arrays
-    /// Weights that the update changes, with their names: master weights, or this rank's own
-    /// weights if it keeps no others; otherwise without data.
+    /// Weights that the update changes, with their names: master weights, or weights.
     NamedTensor<Master> updated;
   };
   /// Groups and sizes for Muon: the tensor ranks, which hold parts of each matrix, and the elements
@@ -126,6 +126,16 @@ class Optimizer {
   std::vector<State> state() const;
 
   std::int64_t state_bytes() const { return state_.capacity(); }
+  /// Elements of an arena of the state.
+  std::int64_t state_elements() const { return capacity_; }
+  ArenaMemory state_memory() const { return state_memory_; }
+  /// The memory of the state and of the master weights.
+  View1<Master> all_state() const {
+    return View1<Master>(reinterpret_cast<Master*>(state_.data()),
+                         static_cast<std::size_t>(state_.capacity()) / sizeof(Master));
+  }
+  /// Weights = master weights, rounded.
+  void round_weights(const Exec& exec) const;
   /// Memory in which Muon orthogonalises matrices.
   std::int64_t muon_bytes() const { return muon_ ? muon_->bytes() : 0; }
 
@@ -139,7 +149,6 @@ class Optimizer {
   View1<Master> updated(const architecture::StateBlock& block) const;
   /// The arena that holds them for all blocks.
   View1<Master> all_updated() const;
-  void round_weights(const Exec& exec) const;
   kernels::AdamW rule(double learning_rate) const;
   void adamw(const Exec& exec, double learning_rate) const;
   void sgd(const Exec& exec, double learning_rate) const;
@@ -162,6 +171,8 @@ class Optimizer {
   grid::Communicator& model_group_;
   grid::Communicator& data_group_;
   architecture::StatePlacement placement_;
+  std::int64_t capacity_;
+  ArenaMemory state_memory_;
   Arena state_;
   Arena scalars_;
   std::vector<std::string> names_;     ///< of the state arrays

@@ -46,6 +46,8 @@ struct ArenaParts {
   Bytes muon = 0;                      ///< in which Muon orthogonalises matrices
   Bytes reductions = 0;                ///< buffers of a device's sums over the other axes
   Bytes tensor_sum = 0;                ///< and of shared layers over the tensor axis
+  Bytes local_state = 0;               ///< of local training, where the optimizer's state is
+  Bytes local = 0;                     ///< and where the kernels run
 };
 
 /// Bytes of each kind that a training rank allocates.
@@ -65,17 +67,20 @@ struct TrainingBytes {
   Bytes reductions = 0;
   Bytes audits = 0;
   Bytes reserve = 0;
-  Bytes muon = 0;  ///< in which Muon orthogonalises matrices
+  Bytes muon = 0;           ///< in which Muon orthogonalises matrices
+  Bytes local = 0;          ///< of local training
+  Bytes local_on_host = 0;  ///< its part in host memory
   Bytes saved_on_host = 0;
   bool optimizer_on_host = false;
 
   Bytes where_kernels_run() const {
     return weights + gradients + second_weights + second_gradients +
            (optimizer_on_host ? 0 : optimizer) + saved + logits + transfer + scratch + workspace +
-           widened + fp8 + reductions + audits + reserve + muon;
+           widened + fp8 + reductions + audits + reserve + muon + local;
   }
   Bytes all() const {
-    return where_kernels_run() + saved_on_host + (optimizer_on_host ? optimizer : 0);
+    return where_kernels_run() + saved_on_host + local_on_host +
+           (optimizer_on_host ? optimizer : 0);
   }
 };
 
@@ -90,6 +95,8 @@ class TrainingSizes {
   Bytes activations(const ActivationParts& activations, const architecture::Shard& shard,
                     const schedule::Needs& needs) const;
 
+  /// Bytes of the optimizer's state.
+  Bytes optimizer(const ArenaParts& arenas) const;
   Bytes element() const { return element_; }
   Bytes accumulate() const { return accumulate_; }
   bool narrow() const { return element_ < accumulate_; }

@@ -62,6 +62,16 @@ class StepActions final : public Actions {
   void begin_scoring(const data::Requests& requests, std::int64_t first_group,
                      std::vector<double>& sums);
   const Counted& counted() const { return counted_; }
+  /// With local training: the next steps are those of this worker.
+  void train_worker(std::int64_t worker) { worker_ = worker; }
+  std::int64_t worker() const { return worker_; }
+  /// The position of this rank among all ranks that share an evaluation.
+  void evaluate_as(int rank, int ranks) {
+    evaluator_ = rank;
+    evaluators_ = ranks;
+  }
+  int evaluator() const { return evaluator_; }
+  int evaluators() const { return evaluators_; }
   /// The next passes compute the samples of this data rank, and start no reductions.
   void compute_samples_of(int data_rank);
   /// Waits for messages of a shared vocabulary.
@@ -72,9 +82,9 @@ class StepActions final : public Actions {
   std::int64_t step() const { return step_; }
   /// Continues after step `step`.
   void resume(std::int64_t step) { step_ = step; }
-  /// Samples of a step's global batch.
+  /// Samples of a step's global batch, of all workers.
   std::int64_t batch_samples(std::int64_t step) const { return batches_.global(step); }
-  /// Targets of a step's global batch that count in the loss.
+  /// Targets of a step's global batch that count in the loss, of all workers.
   std::int64_t batch_targets(std::int64_t step) const;
   /// Number of the current training step.
   const data::Batch& batch() const { return batch_; }
@@ -147,6 +157,12 @@ class StepActions final : public Actions {
   /// Moves the received input or gradient to the memory that the stage reads.
   void take_input(const Step& step);
   void take_output_gradient(const Step& step);
+  /// Counted targets of each worker's part of a step's batch.
+  const std::vector<std::int64_t>& targets_of_workers(std::int64_t step) const;
+  /// The same of the worker that is trained.
+  std::int64_t worker_targets(std::int64_t step) const;
+  /// Samples before those of the current worker in a step's batch.
+  std::int64_t first_of_worker() const { return worker_ * batch_.global; }
   HostSlot host_slot() const;
   /// Where samples are read: the slot's fields, or with a context axis those of whole samples, of
   /// which take_own_fields takes this rank's.
@@ -165,6 +181,9 @@ class StepActions final : public Actions {
   RankParts<P>& parts_;
   const deck::BatchSchedule batches_;
   data::Batch batch_;
+  std::int64_t worker_ = 0;  ///< whose part of the global batch is computed
+  int evaluator_ = 0;
+  int evaluators_ = 1;
   int data_rank_ = 0;                                      ///< whose samples are computed
   bool reduces_ = true;                                    ///< while it computes them
   std::vector<std::pair<Stage, std::int64_t>> completed_;  ///< layers, if it does not
@@ -185,8 +204,8 @@ class StepActions final : public Actions {
   std::optional<Arena> score_memory_;
   View2<double> scores_;  // [T, 2] of a micro-batch; empty but for requests
   std::vector<double> host_scores_;
-  /// Counted targets of the latest steps, if samples have a mask.
-  mutable std::map<std::int64_t, std::int64_t> targets_of_step_;
+  /// Counted targets of the latest steps and each worker, if samples have a mask.
+  mutable std::map<std::int64_t, std::vector<std::int64_t>> targets_of_step_;
   const std::vector<std::int32_t>* bytes_of_token_ = nullptr;
   std::int64_t all_windows_ = 0;
   std::int64_t first_group_ = 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <trireme/base/text.hpp>
+#include <trireme/optim/local_training.hpp>
 #include <trireme/train/audit.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/rank_parts.hpp>
@@ -11,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trireme::train {
@@ -18,6 +21,17 @@ namespace trireme::train {
 /// Checkpoints of overlapping steps: name before that of an array, for the weights before the last
 /// update. These are rounded, if weights are.
 inline const std::string second_weights = "optimizer.earlier_weight.";
+
+/// Checkpoints of local training: the progress of all workers [workers, 4], as optim::Progress has
+/// it first, and arrays of a worker by their names in a run of one; the first worker's state has
+/// these names.
+inline const std::string worker_progress = "optimizer.worker_progress";
+inline constexpr std::int64_t progress_numbers = 4;
+inline std::string name_of_worker(std::int64_t worker, const std::string& array) {
+  constexpr std::string_view state = "optimizer.";
+  if (!array.starts_with(state)) return text(state, "worker_", worker, ".weight.", array);
+  return worker == 0 ? array : text(state, "worker_", worker, '.', array.substr(state.size()));
+}
 
 /// The worker for one choice of number types. Without programs it can only evaluate.
 template <class P>
@@ -48,6 +62,21 @@ class TypedWorker final : public Worker {
   std::string description() const override;
 
  private:
+  /// Runs `step` for each worker of local training on this rank, or once without.
+  template <class Step>
+  void for_workers(std::int64_t number, const Step& step);
+  /// Progress of all workers, as kernels::UpdateStatus: [workers · status_size]. Collective.
+  std::vector<double> statuses();
+  /// Arrays of the optimizer's state per weight.
+  std::size_t state_arrays() const { return architecture::state_arrays(config_.optimizer).size(); }
+  template <class AddState>
+  void share_workers(const AddState& add_state);
+  void share_progress(std::vector<checkpoint::SliceView>& slices);
+  void set_progress(const Skips& skips, std::int64_t step);
+  void load_model(const checkpoint::Reader& reader);
+  void load_workers(const checkpoint::Reader& reader);
+  void load_worker(const checkpoint::Reader& reader, std::int64_t worker);
+  void load_progress(const checkpoint::Reader& reader, std::int64_t worker);
   void load_fp8(const checkpoint::Reader& reader);
   void load_second_weights(const checkpoint::Reader& reader);
   /// The other weights become equal to those of step `step`.
@@ -80,6 +109,8 @@ class TypedWorker final : public Worker {
   RankParts<P> parts_;
   StepActions<P> actions_;
   std::optional<Audit<P>> audit_;
+  std::optional<optim::LocalTraining<P>> local_;
+  std::vector<double> progress_;     ///< of this rank's workers, which a checkpoint is written from
   std::vector<Executor> executors_;  ///< one per program
   bool begun_ = false;               ///< the next step, by the last one
   schedule::Timeline timeline_;

@@ -115,7 +115,7 @@ BenchShard shard_of(const BenchSetting& setting) {
   });
   for (const Stage stage : shard.stages)
     out.layers += shard.stage_layers[static_cast<std::size_t>(stage)].extent;
-  out.micros = config.batch.global / (config.batch.micro * p.data);
+  out.micros = config.micro_batches();
   for (const auto& array : architecture::local_arrays(session.architecture, shard))
     out.parameters += array.frozen ? 0 : array.elements();
   const std::int64_t parts = p.divides_state() ? p.shard_ranks() : 1;

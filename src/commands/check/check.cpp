@@ -252,6 +252,7 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   say("\nmemory per rank\n", memory_report(ranks, c.parallel, machine));
   say("\ncommunication per step of the rank with the most bytes\n",
       traffic_report(ranks, c.parallel));
+  if (c.parallel.workers > 1) say("\nlocal training\n", workers_report(c, a, ranks, machine));
   if (c.checkpoint.local_every > 0)
     say("\nlocal checkpoints: at most, on a disk of each node\n", local_report(ranks, c, machine));
   print_time(c, a, program, machine);

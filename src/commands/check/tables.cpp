@@ -3,6 +3,7 @@
 #include <trireme/commands/check/tables.hpp>
 
 #include <trireme/base/text.hpp>
+#include <trireme/plan/local_training.hpp>
 
 #include <algorithm>
 
@@ -188,6 +189,37 @@ std::string traffic_report(const std::vector<plan::RankPlan>& ranks,
     rows.insert(rows.end(), parts.begin(), parts.end());
   }
   return columns(rows, 2, "  ");
+}
+
+std::string workers_report(const deck::Config& config, const architecture::Architecture& a,
+                           const std::vector<plan::RankPlan>& ranks, const plan::Machine& machine) {
+  const deck::ParallelConfig& p = config.parallel;
+  const deck::LocalConfig& local = config.local;
+  const std::int64_t here = p.workers_per_rank(), per_worker = p.ranks() / p.worker_groups();
+  std::string lines =
+      text("  ", p.workers, " workers, ",
+           here > 1 ? text("of which each rank trains ", here, " in turn")
+                    : text("each on ", per_worker, per_worker == 1 ? " rank" : " ranks"),
+           "; an outer step every ", local.inner_steps, " steps",
+           local.fragments > 1 ? text(" of each of ", local.fragments, " fragments") : "",
+           local.delay > 0 ? text(", ", local.delay, " steps after differences are sent") : "");
+  if (const std::int64_t left = config.run.steps % local.inner_steps;
+      left > 0 && local.fragments == 1)
+    lines += text("\n  the last ", left, left == 1 ? " step" : " steps",
+                  " of the run are not followed by an outer step, and do not change the weights "
+                  "that it leaves; choose [run] steps as a multiple of ",
+                  local.inner_steps);
+  const plan::RankPlan& most = plan::most_traffic(ranks);
+  const auto rows = plan::outer_traffic(
+      config, a, architecture::make_shard(a, p, most.pipeline, most.tensor), machine);
+  if (rows.empty()) return lines + "\n  no messages: one rank trains all workers";
+  std::vector<Cells> cells{{place(most, p), text("in ", local.inner_steps, " steps"), "operations",
+                            "bytes", "per step"}};
+  for (const plan::TrafficRow& r : rows)
+    cells.push_back({r.axis, r.what, with_commas(r.operations), human_bytes(r.bytes),
+                     human_bytes(r.bytes / local.inner_steps)});
+  cells.back().front() = "";
+  return lines + "\n" + columns(cells, 2, "  ");
 }
 
 }  // namespace trireme::commands

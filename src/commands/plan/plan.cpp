@@ -92,6 +92,9 @@ void check_fixed(const deck::Deck& deck) {
               "micro-batches; leave it out");
   check_usage(p.schedule != ScheduleKind::automatic, deck.cite("parallel", "schedule"),
               " cannot be planned, because the plan compares named schedules; leave it out");
+  check_usage(p.workers == 1, deck.cite("local", "workers"),
+              " cannot be planned, because the plan compares layouts of one model; plan for the "
+              "ranks of a worker with local.workers=1 and its part of batch.global");
   const std::vector<std::string> mistakes = deck::layout_mistakes(deck);
   check_usage(mistakes.empty(), join(mistakes, "\n"));
 }

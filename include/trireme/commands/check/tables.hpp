@@ -47,5 +47,8 @@ std::string layer_report(const deck::Config& config, const architecture::Archite
 /// Messages and bytes per step and axis of the rank that sends most.
 std::string traffic_report(const std::vector<plan::RankPlan>& ranks,
                            const deck::ParallelConfig& parallel);
+/// Who trains the workers of local training, and the messages of its outer steps.
+std::string workers_report(const deck::Config& config, const architecture::Architecture& a,
+                           const std::vector<plan::RankPlan>& ranks, const plan::Machine& machine);
 
 }  // namespace trireme::commands

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/shard.hpp>
+#include <trireme/deck/config.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+/// Local training: when the workers' weights are brought together, and sizes of what that takes.
+/// Douillard et al. 2023, "DiLoCo", arXiv 2311.08105; in fragments: Douillard et al. 2025,
+/// "Streaming DiLoCo", arXiv 2501.18512.
+namespace trireme::architecture {
+
+/// Outer steps of a run with n fragments. Differences of fragment f are sent after each step whose
+/// number modulo inner_steps is ⌊f inner_steps / n⌋, and its outer step follows `delay` steps
+/// later.
+class OuterSteps {
+ public:
+  explicit OuterSteps(const deck::LocalConfig& local) : local_(local) {}
+
+  /// The fragment whose differences are sent after step `step` ≥ 1.
+  std::optional<int> sent(std::int64_t step) const;
+  /// The fragment whose outer step is after step `step`; with a delay of 0 the one that is sent.
+  std::optional<int> updated(std::int64_t step) const {
+    return step > local_.delay ? sent(step - local_.delay) : std::nullopt;
+  }
+  /// Whether the sums of what is in flight are to be complete after step `step`, so that half of
+  /// the delay is left for the results.
+  bool summed(std::int64_t step) const;
+  /// The fragment that is in flight after step `step`.
+  std::optional<int> in_flight(std::int64_t step) const;
+  /// Whether all workers have the shared weights after step `step`.
+  bool together(std::int64_t step) const;
+
+ private:
+  deck::LocalConfig local_;
+};
+
+/// The fragment of an array: layers take turns, and arrays outside the layers are in the first.
+int fragment_of(const ArraySpec& array, const deck::ModelConfig& model,
+                const deck::LocalConfig& local);
+
+/// Elements of the largest fragment of a rank that holds `arrays`, of which it updates at most
+/// `state_elements`.
+std::int64_t fragment_elements(const Architecture& architecture,
+                               const std::vector<LocalArray>& arrays, const deck::Config& config,
+                               std::int64_t state_elements);
+
+/// Elements of a fragment that are sent at a time: all, or without a delay a bucket of gradients of
+/// type `element`.
+std::int64_t exchanged_elements(const deck::Config& config, std::int64_t fragment, Bytes element);
+
+/// Bytes of an exchange of `elements`: the differences of a rank's workers, those that it receives,
+/// and the mean.
+Bytes exchange_bytes(const deck::ParallelConfig& parallel, std::int64_t elements, Bytes element);
+
+}  // namespace trireme::architecture

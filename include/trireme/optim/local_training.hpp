@@ -1,0 +1,182 @@
+#pragma once
+
+#include <trireme/optim/optimizer.hpp>
+#include <trireme/optim/outer_exchange.hpp>
+#include <trireme/optim/weight_gather.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+namespace trireme::optim {
+
+/// Local training on a rank ([local]): the weights that all workers share, their outer optimizer,
+/// and the state of the workers that the rank trains in turn. Of these, one is selected: its
+/// weights, optimizer state and progress are in the memory of parameters and optimizer; those of
+/// the others are parked. Douillard et al. 2023, "DiLoCo", arXiv 2311.08105.
+///
+/// Everything is element by element, so that the layout of a worker does not matter.
+template <class P>
+class LocalTraining {
+ public:
+  using T = typename P::Compute;
+  using Master = typename P::Master;
+
+  /// `across`: the ranks at the same place of all groups of workers. `gather` may be null.
+  /// Arguments must outlive this.
+  LocalTraining(const deck::Config& config, const architecture::Architecture& architecture,
+                model::Parameters<P>& parameters, Optimizer<P>& optimizer,
+                grid::Communicator& across, WeightGather<T>* gather);
+
+  /// Workers of all ranks, those of this rank, and the first of these.
+  std::int64_t workers() const { return config_.parallel.workers; }
+  std::int64_t workers_here() const { return config_.parallel.workers_per_rank(); }
+  std::int64_t first_worker() const { return across_.rank() * workers_here(); }
+  grid::Communicator& across() { return across_; }
+  const architecture::OuterSteps& schedule() const { return schedule_; }
+
+  /// The shared weights and all workers become equal to the selected worker, and the outer
+  /// optimizer's state zero.
+  void begin(const Exec& exec);
+  /// Selects worker first_worker() + `here`. Collective among a worker's replicas.
+  void select(const Exec& exec, std::int64_t here);
+  /// What follows step `step` of all workers: differences are sent, and outer steps taken.
+  /// Collective.
+  void after_step(const Exec& exec, std::int64_t step);
+  /// The selected weights become the shared ones for evaluations, or become its own again.
+  /// Collective among a worker's replicas.
+  void exchange_with_outer(const Exec& exec);
+  /// A view of live memory as worker first_worker() + `here` has it.
+  template <class N>
+  View1<N> of_worker(std::int64_t here, View1<N> live) const {
+    return View1<N>(reinterpret_cast<N*>(moved(here, reinterpret_cast<std::byte*>(live.data()))),
+                    live.extent(0));
+  }
+  View1<double> status_of(std::int64_t here) const;
+
+  /// The shared weights of a block of the optimizer's state, and their momentum (without data if
+  /// there is none).
+  using Block = typename Optimizer<P>::State;
+  NamedTensor<Master> outer_weights(const Block& block) const;
+  NamedTensor<Master> outer_momentum(const Block& block) const;
+  /// Calls use(means) with the mean that is in flight after step `step`, in the type of messages,
+  /// by the blocks' numbers in the registry; the messages are completed first. Collective.
+  template <class Use>
+  void use_means(const Exec& exec, std::int64_t step, const Use& use);
+  /// The same for a mean that use(means) reads from a checkpoint; if it returns false, nothing is
+  /// in flight.
+  template <class Use>
+  void load_means(std::int64_t step, const Use& use);
+
+  Bytes device_bytes() const;
+  Bytes host_bytes() const;  ///< with state in host memory
+
+ private:
+  /// A part of a block that an exchange covers.
+  struct Piece {
+    std::size_t block = 0;  ///< in blocks_
+    std::int64_t at = 0;    ///< element of the fragment
+  };
+  struct Parked {
+    View1<T> weights;
+    View1<Master> state;
+    View1<double> status;
+  };
+
+  /// A block has at most one part in each fragment, and the mean of a whole fragment is in memory.
+  template <class D>
+  std::map<std::size_t, NamedTensor<D>> means(const OuterExchange<D>& exchange, int fragment) const;
+  std::byte* moved(std::int64_t here, std::byte* live) const;
+  View1<T> live_weights() const;
+  void refresh(const Exec& exec);
+  template <class D>
+  void send(OuterExchange<D>& exchange, const Exec& exec, int fragment, std::int64_t first,
+            std::int64_t n);
+  template <class D>
+  void update(OuterExchange<D>& exchange, const Exec& exec, int fragment, std::int64_t first);
+  /// Calls use(piece's block, element of the block, element of the range, elements) for the pieces
+  /// of elements [first, first + n) of a fragment.
+  template <class Use>
+  void for_pieces(int fragment, std::int64_t first, std::int64_t n, const Use& use) const;
+
+  const deck::Config& config_;
+  model::Parameters<P>& parameters_;
+  Optimizer<P>& optimizer_;
+  grid::Communicator& across_;
+  WeightGather<T>* gather_;
+  architecture::OuterSteps schedule_;
+  std::vector<Block> blocks_;
+  std::vector<std::vector<Piece>> fragments_;
+  std::vector<std::int64_t> sizes_;  ///< elements of each fragment
+  Arena state_;                      ///< shared weights, momentum, and parked state
+  Arena parked_memory_;              ///< parked weights and progress
+  View1<Master> outer_;              // [state elements]
+  View1<Master> momentum_;           // [state elements], or empty
+  std::vector<Parked> parked_;
+  std::vector<std::ptrdiff_t> place_;  ///< of each worker in parked_; −1: selected
+  std::vector<bool> stale_;            ///< its weights are not those of its masters yet
+  using Same = std::unique_ptr<OuterExchange<Master>>;
+  using Narrow = std::unique_ptr<OuterExchange<Bf16>>;
+  std::variant<Same, Narrow> exchange_;
+};
+
+template <class P>
+template <class Use>
+void LocalTraining<P>::for_pieces(int fragment, std::int64_t first, std::int64_t n,
+                                  const Use& use) const {
+  for (const Piece& piece : fragments_[static_cast<std::size_t>(fragment)]) {
+    const Block& block = blocks_[piece.block];
+    const std::int64_t begin = std::max(first, piece.at);
+    const std::int64_t end = std::min(first + n, piece.at + block.updated.elements());
+    if (begin < end) use(block, begin - piece.at, begin - first, end - begin);
+  }
+}
+
+template <class P>
+template <class D>
+auto LocalTraining<P>::means(const OuterExchange<D>& exchange, int fragment) const
+    -> std::map<std::size_t, NamedTensor<D>> {
+  std::map<std::size_t, NamedTensor<D>> means;
+  for (const Piece& piece : fragments_[static_cast<std::size_t>(fragment)]) {
+    const NamedTensor<Master>& weights = blocks_[piece.block].updated;
+    means[blocks_[piece.block].local] = {
+        "optimizer.outer_difference." + weights.name, weights.shape, weights.offset, weights.extent,
+        View1<D>(exchange.mean().data() + piece.at, weights.data.extent(0))};
+  }
+  return means;
+}
+
+template <class P>
+template <class Use>
+void LocalTraining<P>::use_means(const Exec& exec, std::int64_t step, const Use& use) {
+  const auto fragment = schedule_.in_flight(step);
+  std::visit(
+      [&](auto& exchange) {
+        if (!exchange->in_flight()) return;
+        exchange->finish(exec);
+        use(means(*exchange, *fragment));
+      },
+      exchange_);
+}
+
+template <class P>
+template <class Use>
+void LocalTraining<P>::load_means(std::int64_t step, const Use& use) {
+  const auto fragment = schedule_.in_flight(step);
+  if (!fragment) return;
+  std::visit(
+      [&](auto& exchange) {
+        exchange->resume(sizes_[static_cast<std::size_t>(*fragment)]);
+        if (!use(means(*exchange, *fragment))) exchange->forget();
+      },
+      exchange_);
+}
+
+}  // namespace trireme::optim
