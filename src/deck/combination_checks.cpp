@@ -69,6 +69,8 @@ std::vector<std::string> local_mistakes(const Deck& deck) {
   if (c.run.audit_every > 0) excludes("run", "audit_every", "audit_every = 0");
   if (c.run.gradient_noise_scale)
     excludes("run", "gradient_noise_scale", "gradient_noise_scale = false");
+  // Their parts must be the same after every step.
+  if (c.checkpoint.local_every > 0) excludes("checkpoint", "local_every", "local_every = 0");
   if (l.fragments > l.inner_steps)
     mistakes.push_back(text(deck.cite("local", "fragments"), " is larger than ",
                             deck.cite("local", "inner_steps"), "; choose at most ", l.inner_steps,

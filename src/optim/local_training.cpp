@@ -73,7 +73,7 @@ LocalTraining<P>::LocalTraining(const deck::Config& config,
     exchange_ = std::make_unique<OuterExchange<Bf16>>(across, config.parallel, elements);
   else
     exchange_ = std::make_unique<OuterExchange<Master>>(across, config.parallel, elements);
-  place_.resize(static_cast<std::size_t>(workers_here()));
+  for (std::int64_t w = 0; w < workers_here(); ++w) place_.push_back(w - 1);
   stale_.resize(place_.size());
 }
 

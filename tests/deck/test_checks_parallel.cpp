@@ -201,7 +201,8 @@ TEST(Checks, LocalTrainingNamesWhatItExcludes) {
         {"parallel.layout=auto", "layout = \"given\""},
         {"precision.products=fp8", "products = \"compute\""},
         {"run.audit_every=5", "audit_every = 0"},
-        {"run.gradient_noise_scale=true", "gradient_noise_scale = false"}})
+        {"run.gradient_noise_scale=true", "gradient_noise_scale = false"},
+        {"checkpoint.local_every=5", "local_every = 0"}})
     expect_contains(mistakes_of(example, {workers, key}),
                     text("; choose ", remedy, ", or workers = 1"));
   expect_contains(mistakes_of(example, {workers, "local.inner_steps=5", "local.fragments=6"}),
