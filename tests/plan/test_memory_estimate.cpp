@@ -42,7 +42,7 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
   MemoryEstimate estimate(c, a, machine, true);
   KnownParts known;
   int layouts = 0, in_a_v = 0, equal = 0;
-  SearchSpace(deck, a, ranks).visit([&](const Layout& layout) {
+  SearchSpace(deck, a, ranks, machine).visit([&](const Layout& layout) {
     layout.set(c);
     const schedule::Program program = generated_program(c, machine);
     auto needs = training_needs({&program, 1});
@@ -81,6 +81,18 @@ TEST(MemoryEstimate, IsThatOfThePlanForUntiedNarrowWeightsOnDevices) {
   compare(open_deck({"model.family=llama", "model.key_value_heads=2", "precision.compute=bf16"}), 8,
           machine);
   compare(open_deck({"precision.compute=fp16", "parallel.offload=both"}), 4, machine);
+}
+
+/// Also within groups of the 8 replicas of a node, and with Muon.
+TEST(MemoryEstimate, IsThatOfThePlanForDividedGradientsAndWeights) {
+  const Machine machine = testing::machine_of("cuda", "cublaslt", "tensor_cores", "mpi");
+  for (const char* tied : {"model.tied_embeddings=true", "model.tied_embeddings=false"})
+    for (const char* shard : {"parallel.shard=gradients", "parallel.shard=weights"}) {
+      SCOPED_TRACE(text(tied, " ", shard));
+      compare(open_deck({tied, shard, "parallel.pipeline=1", "batch.micro=1"}), 16, machine);
+      compare(open_deck({tied, shard, "parallel.data=2", "optimizer.kind=muon"}), 8, machine);
+    }
+  compare(open_deck({"parallel.shard=weights", "adapter.kind=lora"}), 4, machine);
 }
 
 TEST(MemoryEstimate, IsThatOfThePlanForAnEncoderAndSharedLayers) {
