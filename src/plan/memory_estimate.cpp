@@ -174,8 +174,8 @@ MemoryEstimate::DividedPart MemoryEstimate::divided_part(const deck::Config& con
 const MemoryEstimate::DividedParts& MemoryEstimate::divided_parts(const deck::Config& config) {
   const deck::ParallelConfig& p = config.parallel;
   const architecture::Division division = architecture::division_of(config);
-  const auto [found, is_new] =
-      divided_.try_emplace({p.tensor, p.shard_ranks(), division.gradients, p.sequence_parallel});
+  const auto [found, is_new] = divided_.try_emplace(
+      {p.tensor, p.shard_ranks(), division.weights, division.gradients, p.sequence_parallel});
   if (!is_new) return found->second;
   // Rank 0 has the largest parts of a tensor axis.
   Shard shard = parted(architecture_, static_cast<int>(p.tensor), 0);

@@ -1,3 +1,4 @@
+#include <trireme/architecture/arrangement.hpp>
 #include <trireme/plan/memory_estimate.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
@@ -24,15 +25,18 @@ deck::Deck open_deck(std::vector<std::string> overrides) {
 }
 
 /// By how much an estimate may exceed the exact number: of each bucket one block of the norm in
-/// each array of the state, and four buffers of transfers.
+/// each array of the state, and four buffers of transfers. Buckets of single layers are counted;
+/// but other replicas may have most of the layers and most of the embedding and the head.
 Bytes allowance(const deck::Config& c, const Machine& machine) {
   const TrainingSizes sizes(c, machine);
   const Bytes message = c.batch.micro * c.model.sequence * c.model.hidden * sizes.element();
   const std::int64_t elements = architecture::describe(c.model).parameters();
   const std::int64_t buckets =
       elements * sizes.accumulate() / c.parallel.bucket_bytes + 3 * c.parallel.chunks + 3;
-  const bool shares = c.parallel.divides_state();
-  return (shares ? buckets * norm_block * sizes.states() * sizes.accumulate() : 0) + 4 * message;
+  const Bytes block = norm_block * sizes.accumulate();
+  if (architecture::division_of(c).by_layer())
+    return 2 * (sizes.states() + 1) * block + 4 * message;
+  return (c.parallel.divides_state() ? buckets * block * sizes.states() : 0) + 4 * message;
 }
 
 int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) {

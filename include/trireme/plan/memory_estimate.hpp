@@ -86,8 +86,8 @@ class MemoryEstimate {
   std::map<int, ModelParts> models_;
   std::map<int, std::vector<int>> tensor_ranks_;
   std::map<std::array<int, 3>, std::vector<Rank>> stages_;
-  /// By tensor ranks, ranks of a shard, whether gradients are divided, and sequence_parallel.
-  std::map<std::tuple<std::int64_t, std::int64_t, bool, bool>, DividedParts> divided_;
+  /// By tensor ranks, ranks of a shard, the division, and sequence_parallel.
+  std::map<std::tuple<std::int64_t, std::int64_t, bool, bool, bool>, DividedParts> divided_;
   std::map<std::vector<std::int64_t>, ArenaParts> exact_;
   using Activations =
       std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool, architecture::HeadGradient>;
