@@ -69,14 +69,14 @@ class Gathers {
     return parameters > 0 ? network_.among_shards(Collective::all_gather, parameters * element_)
                           : 0;
   }
-  /// Kernels behind which a gather hides: messages of the tensor axis may use the same links.
+  /// Kernels that can hide a gather: messages of the tensor axis may use the same links.
   Seconds kernels(const PassTime& pass) const { return (pass.compute + pass.host) * turns_; }
   Seconds shown(Seconds gather, Seconds behind) const {
     return gather - hidden_ * std::min(gather, std::max(0.0, behind));
   }
 
-  /// All passes through `n` layers, `fresh` of them without any layer in the windows; then the
-  /// first gather hides behind `before`, and the others behind a layer.
+  /// All passes through `n` layers, `fresh` of them without any layer in the windows; `before`
+  /// hides the first gather of these, and a layer each of the others.
   Seconds of_layers(std::int64_t n, double fresh, Seconds gather, Seconds behind,
                     Seconds before) const {
     if (n == 0) return 0;
@@ -128,7 +128,7 @@ class Gathers {
     if (parts_.weight_half_reads) add(stage.backward_weight, parts_.layer.backward_weight, m, 0);
   }
 
-  /// Of one rank: what has not arrived when the next step's first passes read it. Frozen weights
+  /// The wait of the next step's first passes on one rank for what has not arrived. Frozen weights
   /// are never new.
   Seconds new_weights(Rank rank, bool all, const std::vector<Seconds>& begin) const {
     Seconds arrived = 0, late = 0;

@@ -20,9 +20,9 @@ struct Refills {
 Refills refills_of(const deck::ParallelConfig& parallel, Rank rank, std::int64_t layers,
                    std::int64_t micro_batches);
 
-/// Adds the time for which passes and updates wait for weights that replicas divide. Each layer's
-/// gather hides behind the layer before it (optim::WeightGather), and gathers of new weights hide
-/// behind the next step's first passes. `costs` has the times of all stages, `sums` are their sums
+/// Adds the time for which passes and updates wait for weights that replicas divide. Each layer
+/// hides the gather of the next one (optim::WeightGather), and the next step's first passes hide
+/// gathers of new weights. `costs` has the times of all stages, `sums` are their sums
 /// of gradients, `element` the bytes of a weight, and `turns` how much longer passes take than
 /// those of `parts`.
 void add_gathers(StepCosts& costs, const deck::Config& config,
