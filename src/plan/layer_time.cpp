@@ -58,11 +58,12 @@ PassTime& PassTime::operator+=(const PassTime& o) {
   compute += o.compute;
   tensor += o.tensor;
   host += o.host;
+  data += o.data;
   flops += o.flops;
   return *this;
 }
 PassTime PassTime::operator*(double times) const {
-  return {compute * times, tensor * times, host * times, flops * times};
+  return {compute * times, tensor * times, host * times, data * times, flops * times};
 }
 
 PartTime& PartTime::operator+=(const PartTime& o) {

@@ -208,6 +208,9 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
           "share of the messages of tensor groups that computation hides");
   overlap("gradient_overlap", &Software::gradient_overlap,
           "share of the sums of gradients that computation hides");
+  overlap("gather_overlap", &Software::gather_overlap,
+          "share of the gathers of weights that computation can hide; without NCCL it hides none",
+          1);
   overlap("pipeline_overlap", &Software::pipeline_overlap,
           "share of the messages between stages that computation hides; with 0 a rank waits for "
           "each",

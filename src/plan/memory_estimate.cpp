@@ -3,8 +3,10 @@
 #include <trireme/plan/memory_estimate.hpp>
 
 #include <trireme/architecture/arrangement.hpp>
+#include <trireme/architecture/bucket_cut.hpp>
 #include <trireme/architecture/hidden_matrices.hpp>
 #include <trireme/architecture/placement.hpp>
+#include <trireme/architecture/state.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/memory.hpp>
@@ -62,6 +64,7 @@ MemoryEstimate::MemoryEstimate(const deck::Config& config,
     : architecture_(architecture),
       machine_(machine),
       arrays_only_(arrays_only),
+      ranks_differ_(architecture.model.shared_layers > 0 || architecture.has_frozen()),
       sizes_(config, machine),
       grouped_(transport(config.parallel, machine) == schedule::Transport::ordered_groups) {}
 
@@ -130,28 +133,126 @@ const ActivationParts& MemoryEstimate::activations_of(const deck::Config& config
   return found->second;
 }
 
-ArenaParts MemoryEstimate::arenas_of(const deck::Config& config, const Rank& rank) {
+/// A stage's buckets hold arrays of one layer each, so that sums over the parts are exact, except
+/// where different replicas have most of them.
+MemoryEstimate::DividedPart MemoryEstimate::divided_part(const deck::Config& config,
+                                                         const Shard& shard) const {
+  const auto arrays = architecture::local_arrays(architecture_, shard);
+  const architecture::Placement placement = architecture::place(architecture_, shard, arrays);
+  const architecture::Division division = architecture::division_of(config);
+  const auto cut = [&](architecture::CutOf of) {
+    const std::int64_t bucket =
+        std::max<std::int64_t>(1, config.parallel.bucket_bytes / sizes_.accumulate());
+    return architecture::BucketCut(architecture_, shard, arrays, placement, bucket,
+                                   static_cast<int>(config.parallel.shard_ranks()), true, of);
+  };
+  // All arrays of a part take turns in one window.
+  const auto window_of = [](const architecture::Arrangement& places) {
+    constexpr std::int64_t line = 32;
+    std::vector<std::int64_t> units(places.units().size());
+    for (const auto& run : places.runs())
+      if (run.takes_turns)
+        units[static_cast<std::size_t>(run.unit)] += (run.size() + line - 1) / line * line;
+    return units.empty() ? 0 : std::ranges::max(units);
+  };
+  const architecture::BucketCut gradients = cut(architecture::CutOf::gradients);
+  const architecture::BucketCut weights = cut(architecture::CutOf::weights);
+  const auto of_gradients = architecture::arranged_gradients(gradients, shard, division,
+                                                             config.parallel.sequence_parallel, 0);
+  const auto of_weights = architecture::arranged_weights(weights, division, 0);
+  DividedPart part;
+  part.state = architecture::most_state_elements(gradients);
+  if (config.optimizer.kind == OptimizerKind::muon)
+    part.second_state = architecture::most_state_elements(gradients, false);
+  part.weight_window = window_of(of_weights);
+  part.weights = of_weights.elements() - part.weight_window;
+  part.gradient_window = window_of(of_gradients);
+  part.gradients = of_gradients.elements() - part.gradient_window;
+  return part;
+}
+
+const MemoryEstimate::DividedParts& MemoryEstimate::divided_parts(const deck::Config& config) {
   const deck::ParallelConfig& p = config.parallel;
-  const ModelParts& parts = model_parts(static_cast<int>(p.tensor));
-  ArenaParts arenas;
-  const bool exact = architecture_.model.shared_layers > 0 || architecture_.has_frozen();
-  std::int64_t trained = 0;
-  if (exact) {
+  const architecture::Division division = architecture::division_of(config);
+  const auto [found, is_new] = divided_.try_emplace(
+      {p.tensor, p.shard_ranks(), division.weights, division.gradients, p.sequence_parallel});
+  if (!is_new) return found->second;
+  // Rank 0 has the largest parts of a tensor axis.
+  Shard shard = parted(architecture_, static_cast<int>(p.tensor), 0);
+  const auto of = [&](std::vector<Stage> stages) {
+    shard.stages = std::move(stages);
+    return divided_part(config, shard);
+  };
+  found->second = {of({1}), of({0}), of({3}), of({0, 3})};
+  return found->second;
+}
+
+/// Own parts, and windows of two layers and of the embedding or the head.
+void MemoryEstimate::divide(const deck::Config& config, const Rank& rank, RankElements& elements) {
+  const DividedParts& parts = divided_parts(config);
+  const architecture::Division division = architecture::division_of(config);
+  const bool first = rank.shard.has_embedding(), last = rank.shard.has_head();
+  const DividedPart none;
+  const DividedPart& ends = first && last ? parts.ends
+                            : first       ? parts.embedding
+                            : last        ? parts.head
+                                          : none;
+  const std::int64_t n = rank.layers, windows = std::min<std::int64_t>(2, n);
+  ArenaParts& arenas = elements.arenas;
+  arenas.state_elements = n * parts.layer.state + ends.state;
+  arenas.second_elements = config.optimizer.kind == OptimizerKind::muon
+                               ? n * parts.layer.second_state + ends.second_state
+                               : arenas.state_elements;
+  if (division.weights)
+    arenas.elements = n * parts.layer.weights + ends.weights + windows * parts.layer.weight_window +
+                      ends.weight_window;
+  if (!division.gradients) return;
+  elements.summed = windows * parts.layer.gradient_window + ends.gradient_window;
+  arenas.gradient_elements = n * parts.layer.gradients + ends.gradients + elements.summed;
+}
+
+/// Where layers differ in what is frozen.
+void MemoryEstimate::divide_exactly(const deck::Config& config, const Rank& rank,
+                                    RankElements& elements) {
+  const deck::ParallelConfig& p = config.parallel;
+  const architecture::Division division = architecture::division_of(config);
+  const auto [found, is_new] = exact_.try_emplace(
+      {p.tensor, p.pipeline, p.chunks, static_cast<std::int64_t>(p.stage_map().placement), p.data,
+       p.shard_ranks(), division.gradients ? 1 : 0, division.weights ? 1 : 0,
+       p.sequence_parallel ? 1 : 0, rank.number});
+  if (is_new) {
     Shard shard = rank.shard;
     shard.tensor_size = static_cast<int>(p.tensor);
-    const architecture::Placement all = placed(architecture_, shard);
-    arenas.elements = all.elements;
-    arenas.gradient_elements = all.gradient_elements;
-    trained = all.trained;
+    found->second = arena_parts(config, architecture_, shard, machine_);
+  }
+  elements.arenas = found->second;
+  elements.summed = elements.arenas.gradient_elements;
+}
+
+MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& config,
+                                                         const Rank& rank) {
+  const deck::ParallelConfig& p = config.parallel;
+  const ModelParts& parts = model_parts(static_cast<int>(p.tensor));
+  RankElements all;
+  ArenaParts& arenas = all.arenas;
+  std::int64_t trained = 0;
+  if (ranks_differ_) {
+    Shard shard = rank.shard;
+    shard.tensor_size = static_cast<int>(p.tensor);
+    const architecture::Placement placement = placed(architecture_, shard);
+    arenas.elements = placement.elements;
+    arenas.gradient_elements = placement.gradient_elements;
+    trained = placement.trained;
   } else {
     const bool first = rank.shard.has_embedding(), last = rank.shard.has_head();
     arenas.elements = rank.layers * parts.layer;
     if (first) arenas.elements += last ? parts.ends : parts.embedding;
     if (last && !first) arenas.elements += parts.head;
     arenas.gradient_elements = arenas.elements + (first && last ? parts.ends_tied : 0);
+    trained = arenas.elements;
   }
-  const std::int64_t all = arenas.elements;
-  if (!exact) trained = all;
+  all.whole = arenas.elements;
+  all.summed = arenas.gradient_elements;
   arenas.state_elements = trained;
   if (p.divides_state()) {
     // Each part of a bucket ends at the next block of the norm; each stage has its own buckets.
@@ -160,22 +261,10 @@ ArenaParts MemoryEstimate::arenas_of(const deck::Config& config, const Rank& ran
     const std::int64_t buckets = trained / bucket + 3 * p.chunks + 2;
     arenas.state_elements =
         std::min(trained, part_of(trained, p.shard_ranks()) + buckets * norm_block);
-    // Own parts, and windows of two layers and of the embedding or the head.
-    const bool first = rank.shard.has_embedding(), last = rank.shard.has_head();
-    const std::int64_t windows =
-        std::min<std::int64_t>(2, rank.layers) * parts.layer + (first && last ? parts.ends
-                                                                : first       ? parts.embedding
-                                                                : last        ? parts.head
-                                                                              : 0);
-    const std::int64_t divided = arenas.state_elements + rank.layers * norm_block + windows;
-    const architecture::Division division = architecture::division_of(config);
-    if (architecture_.model.shared_layers == 0) {
-      if (division.weights) arenas.elements = divided + part_of(all - trained, p.shard_ranks());
-      if (division.gradients) arenas.gradient_elements += divided - all;
-    }
   }
   arenas.second_elements = arenas.state_elements;
-  if (config.optimizer.kind == OptimizerKind::muon) {
+  const bool muon = config.optimizer.kind == OptimizerKind::muon;
+  if (muon) {
     Shard layer = parted(architecture_, static_cast<int>(p.tensor), 0);
     layer.stages = {1};
     const architecture::MatrixRounds rounds(architecture_, layer,
@@ -188,8 +277,14 @@ ArenaParts MemoryEstimate::arenas_of(const deck::Config& config, const Rank& ran
                part_of(rank.layers * matrices, p.divides_state() ? p.shard_ranks() : 1));
     arenas.muon = muon_bytes(rounds, sizes_.accumulate());
   }
+  if (architecture::division_of(config).by_layer()) {
+    if (ranks_differ_)
+      divide_exactly(config, rank, all);
+    else
+      divide(config, rank, all);
+  }
   if (grouped_) arenas.reductions = reductions_of(config, rank, arenas, parts);
-  return arenas;
+  return all;
 }
 
 /// As reduction_scratch(), with buckets of full size.
@@ -213,16 +308,19 @@ Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank
 }
 
 /// The process of a host's rank, its sums over the data axis and its copy for checkpoints.
-Bytes MemoryEstimate::on_host(const deck::Config& config, const ArenaParts& arenas) const {
-  const std::int64_t data = config.parallel.replicas();
+Bytes MemoryEstimate::on_host(const deck::Config& config, const RankElements& elements) const {
+  const deck::ParallelConfig& p = config.parallel;
+  const std::int64_t data = p.replicas();
   Bytes bytes = process_bytes(config);
   const std::int64_t every = config.checkpoint.every;
   if (config.checkpoint.asynchronous && every > 0 && every < config.run.steps)
-    bytes += part_of(arenas.elements, data) *
-             (sizes_.states() * sizes_.accumulate() + (sizes_.narrow() ? 0 : sizes_.element()));
+    bytes += part_of(elements.whole, p.divides_state() ? p.shard_ranks() : data) * sizes_.states() *
+                 sizes_.accumulate() +
+             part_of(elements.whole, p.divides_weights() ? p.shard_ranks() : data) *
+                 (sizes_.narrow() ? 0 : sizes_.element());
   if (data == 1 || grouped_) return bytes;
   const Bytes bucket = config.parallel.bucket_bytes;
-  const Bytes all = arenas.gradient_elements * sizes_.accumulate();
+  const Bytes all = elements.summed * sizes_.accumulate();
   const auto segments = [&](Bytes size) {
     return std::min(part_of(size, data), reduction_segment_bytes) * (data - 1);
   };
@@ -245,12 +343,13 @@ Bytes MemoryEstimate::most_bytes(const deck::Config& config) {
   const ActivationParts& activations = activations_of(config, p.splits_backward());
   Bytes most = 0;
   for (const Rank& rank : ranks_of(p)) {
-    const ArenaParts arenas = arenas_of(config, rank);
-    const TrainingBytes bytes = sizes_.bytes(
-        activations, arenas, rank.shard, schedule::expected_needs(p.schedule, layout, rank.number));
+    const RankElements elements = elements_of(config, rank);
+    const TrainingBytes bytes =
+        sizes_.bytes(activations, elements.arenas, rank.shard,
+                     schedule::expected_needs(p.schedule, layout, rank.number));
     const bool process = !machine_.on_device() && !arrays_only_;
-    most =
-        std::max(most, process ? bytes.all() + on_host(config, arenas) : bytes.where_kernels_run());
+    most = std::max(most,
+                    process ? bytes.all() + on_host(config, elements) : bytes.where_kernels_run());
   }
   return most;
 }

@@ -2,6 +2,7 @@
 // equal ranks, of which one is planned.
 #include <trireme/plan/ranks.hpp>
 
+#include <trireme/architecture/arrangement.hpp>
 #include <trireme/plan/local_sizes.hpp>
 
 #include <algorithm>
@@ -14,15 +15,20 @@ namespace trireme::plan {
 
 namespace {
 
-/// Numbers on which the arrays of a rank depend: its tensor rank, and the layers of its stages.
+/// Numbers on which the arrays of a rank depend: its tensor rank, the layers of its stages, and
+/// what replicas divide.
 std::vector<std::int64_t> place_of(const deck::Config& config, const architecture::Shard& shard) {
   const deck::ParallelConfig& p = config.parallel;
+  const bool gradients = architecture::division_of(config).gradients;
   std::vector<std::int64_t> key{p.pipeline,
                                 p.chunks,
                                 p.tensor,
                                 p.data,
                                 shard.tensor_rank,
                                 static_cast<std::int64_t>(p.shard),
+                                p.shard_group,
+                                gradients ? 1 : 0,
+                                gradients && p.sequence_parallel ? 1 : 0,
                                 shard.has_embedding() ? 1 : 0,
                                 shard.has_head() ? 1 : 0,
                                 shard.vocabulary_part(config.model.vocabulary).extent};

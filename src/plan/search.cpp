@@ -17,6 +17,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <span>
 #include <tuple>
 
 namespace trireme::plan {
@@ -88,7 +89,7 @@ class Search {
 
   SearchResult run() {
     const auto begin = std::chrono::steady_clock::now();
-    SearchSpace space(deck_, architecture_, ranks_);
+    SearchSpace space(deck_, architecture_, ranks_, machine_);
     space.visit([this](const Layout& layout) { estimate(layout); });
     result_.estimating = since(begin);
     result_.rejected = space.rejected();
@@ -113,9 +114,28 @@ class Search {
 
   void estimate(const Layout& layout) {
     layout.set(config_);
+    if (!alike_but_shard(layout, former_)) alike_ = estimated_.size();
+    former_ = layout;
     Candidate c{layout, 0, memory_.most_bytes(config_), false, {}};
     if (!fits(c.bytes)) return refuse(c);
+    const auto alike = [this] {
+      return std::span(estimated_).subspan(alike_);  // by ascending shard
+    };
+    const auto is_larger = [&](const Estimated& e) { return e.bytes > c.bytes; };
+    // Beyond the optimizer's state, replicas divide memory but no work.
+    const auto costs_less = [&](const Estimated& e) {
+      return !is_larger(e) && e.layout.shard < layout.shard;
+    };
+    if (layout.shard > Sharding::optimizer && std::ranges::any_of(alike(), costs_less)) return;
     c.estimate = estimated_seconds(config_, times_.costs(config_));
+    for (const Estimated& e : alike())
+      if (!is_larger(e) && e.seconds <= c.estimate) return;
+    const auto is_worse = [&](const Estimated& e) {
+      return is_larger(e) && e.seconds >= c.estimate;
+    };
+    estimated_.erase(std::remove_if(estimated_.begin() + static_cast<std::ptrdiff_t>(alike_),
+                                    estimated_.end(), is_worse),
+                     estimated_.end());
     estimated_.push_back({layout, c.estimate, c.bytes});
   }
 
@@ -127,7 +147,8 @@ class Search {
              " per rank on ", ranks_, ranks_ == 1 ? " rank" : " ranks", ": the smallest needs ",
              human_bytes(smallest_.bytes), ", with tensor ", l.tensor, ", pipeline ", l.pipeline,
              ", data ", l.data, ", micro ", l.micro, ", recompute ", name_of(l.recompute),
-             l.shard == Sharding::none ? "" : text(", shard ", name_of(l.shard)), "; ", remedy()));
+             l.shard == Sharding::none ? "" : text(", shard ", name_of(l.shard)),
+             l.shard_group == 0 ? "" : text(", shard_group ", l.shard_group), "; ", remedy()));
   }
 
   std::string remedy() const {
@@ -218,6 +239,8 @@ class Search {
   TimeEstimate times_;
   KnownParts known_;
   std::vector<Estimated> estimated_;
+  Layout former_;          ///< the last layout of the space
+  std::size_t alike_ = 0;  ///< the first estimated one that differs from it in `shard` only
   std::vector<Candidate> estimated_front_;  ///< with too long programs
   std::int64_t too_large_ = 0;
   Candidate smallest_;  ///< of those that are too large

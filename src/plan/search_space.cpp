@@ -2,12 +2,14 @@
 // then what to recompute and what ranks share.
 #include <trireme/plan/search_space.hpp>
 
+#include <trireme/architecture/arrangement.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/choices.hpp>
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/precision_checks.hpp>
+#include <trireme/plan/network_time.hpp>
 
 #include <algorithm>
 #include <numeric>
@@ -35,18 +37,32 @@ void Layout::set(deck::Config& config) const {
   p.recompute = recompute;
   p.sequence_parallel = sequence_parallel;
   p.shard = shard;
+  p.shard_group = shard_group;
   config.batch.micro = micro;
 }
 
 Layout layout_of(const deck::Config& config) {
   const deck::ParallelConfig& p = config.parallel;
-  return {p.tensor,    p.pipeline,          p.data, config.batch.micro, p.chunks, p.schedule,
-          p.recompute, p.sequence_parallel, p.shard};
+  return {p.tensor,    p.pipeline,          p.data,  config.batch.micro, p.chunks, p.schedule,
+          p.recompute, p.sequence_parallel, p.shard, p.shard_group};
+}
+
+bool alike_but_shard(const Layout& a, const Layout& b) {
+  Layout other = b;
+  other.shard = a.shard;
+  other.shard_group = a.shard_group;
+  return a == other;
 }
 
 SearchSpace::SearchSpace(const deck::Deck& deck, const architecture::Architecture& architecture,
-                         std::int64_t ranks)
-    : deck_(deck), architecture_(architecture), ranks_(ranks), batch_(0), programs_(0) {
+                         std::int64_t ranks, const Machine& machine)
+    : deck_(deck),
+      architecture_(architecture),
+      machine_(machine),
+      tried_(deck.config),
+      ranks_(ranks),
+      batch_(0),
+      programs_(0) {
   const deck::Config& c = deck.config;
   const deck::ParallelConfig& p = c.parallel;
   for (const deck::BatchPhase& phase : deck::BatchSchedule(c.batch).phases()) {
@@ -63,6 +79,7 @@ SearchSpace::SearchSpace(const deck::Deck& deck, const architecture::Architectur
   recompute_.fixed = recompute_.fixed && p.recompute != Recompute::automatic;
   sequence_parallel_ = choice("parallel", "sequence_parallel", p.sequence_parallel ? 1 : 0);
   shard_ = choice("parallel", "shard", static_cast<std::int64_t>(p.shard));
+  shard_group_ = choice("parallel", "shard_group", p.shard_group);
 }
 
 SearchSpace::Choice SearchSpace::choice(const char* section, const char* name,
@@ -92,7 +109,7 @@ bool SearchSpace::has_axes(const Layout& layout) {
     return false;
   }
   const deck::ParallelConfig& p = deck_.config.parallel;
-  if (p.shard_group > 0 && layout.data * p.context % p.shard_group != 0) {
+  if (shard_group_.fixed && p.shard_group > 0 && layout.data * p.context % p.shard_group != 0) {
     reject("replicas not divisible by shard_group");
     return false;
   }
@@ -147,25 +164,62 @@ std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
 }
 
 /// The layout with each kind of recomputation and each way to share.
-std::vector<Layout> SearchSpace::options(const Layout& given) const {
+std::vector<Layout> SearchSpace::options(const Layout& given) {
   std::vector<Layout> all;
   Layout layout = given;
   for (const Recompute recompute : recomputes)
-    for (const bool sequence : {false, true})
-      for (const Sharding shard : shardings) {
-        layout.recompute = recompute;
-        layout.sequence_parallel = sequence;
-        layout.shard = shard;
-        const bool shares = shard != Sharding::none;
-        const bool has_effect = (!sequence || layout.tensor > 1 || sequence_parallel_.fixed) &&
-                                (!shares || layout.data > 1 || shard_.fixed);
-        if (has_effect && recompute_.allows(static_cast<std::int64_t>(recompute)) &&
-            sequence_parallel_.allows(sequence ? 1 : 0) &&
-            (shard_.fixed || shard <= Sharding::optimizer) &&
-            shard_.allows(static_cast<std::int64_t>(shard)))
-          all.push_back(layout);
-      }
+    for (const bool sequence : {false, true}) {
+      layout.recompute = recompute;
+      layout.sequence_parallel = sequence;
+      const bool has_effect = !sequence || layout.tensor > 1 || sequence_parallel_.fixed;
+      if (has_effect && recompute_.allows(static_cast<std::int64_t>(recompute)) &&
+          sequence_parallel_.allows(sequence ? 1 : 0))
+        add_shards(layout, all);
+    }
   return all;
+}
+
+/// Groups send more gradients than they save gathers, unless weights are gathered in every pass.
+void SearchSpace::add_shards(const Layout& given, std::vector<Layout>& all) {
+  Layout layout = given;
+  for (const Sharding shard : shardings) {
+    if (shard_.fixed ? !shard_.allows(static_cast<std::int64_t>(shard)) : !pays(layout, shard))
+      continue;
+    layout.shard = shard;
+    layout.shard_group = shard_group_.fixed ? shard_group_.value : 0;
+    all.push_back(layout);
+    if (shard != Sharding::weights || shard_group_.fixed) continue;
+    layout.shard_group = replicas_on_node(layout);
+    if (layout.shard_group > 0) all.push_back(layout);
+  }
+}
+
+/// Whether dividing so much may save memory, and the deck can be combined with it.
+bool SearchSpace::pays(const Layout& layout, Sharding shard) {
+  if (shard == Sharding::none) return true;
+  const deck::Config& c = deck_.config;
+  const std::int64_t replicas = layout.data * c.parallel.context;
+  if ((shard_group_.fixed && c.parallel.shard_group > 0 ? c.parallel.shard_group : replicas) == 1)
+    return false;
+  if (shard == Sharding::optimizer) return true;
+  if (c.run.audit_every > 0 || c.model.shared_layers > 0) return false;
+  if (shard == Sharding::weights) return true;
+  layout.set(tried_);
+  tried_.parallel.shard = shard;
+  return architecture::division_of(tried_).gradients;
+}
+
+/// 0: no group of them is smaller than all, or groups would not be on one node each.
+std::int64_t SearchSpace::replicas_on_node(const Layout& layout) {
+  layout.set(tried_);
+  const GroupPlace place = NetworkTime(machine_, tried_.parallel).place(Axis::data);
+  const bool data_second = machine_.software.second_axis == SecondAxis::data;
+  const layout::AxisList axes = tried_.parallel.axes(data_second ? "tensor, data" : "");
+  const std::int64_t stride =
+      layout.data > 1 ? axes.stride(Axis::data) : axes.stride(Axis::context);
+  const bool divides = place.per_node > 1 && place.nodes > 1 && place.ranks % place.per_node == 0 &&
+                       machine_.node.devices % (stride * place.per_node) == 0;
+  return divides ? place.per_node : 0;
 }
 
 void SearchSpace::visit(const std::function<void(const Layout&)>& visit) {

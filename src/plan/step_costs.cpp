@@ -7,6 +7,7 @@
 #include <trireme/architecture/hidden_matrices.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/architecture/state.hpp>
+#include <trireme/plan/gather_time.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/muon.hpp>
 #include <trireme/plan/network_time.hpp>
@@ -164,16 +165,31 @@ PartTimes part_times(const deck::Config& config, const Architecture& a, bool spl
   const NetworkTime network(machine, config.parallel);
   const LayerTime time(a, local_sizes(config, shard, machine), kernels, network, machine);
   const architecture::HeadGradient gradient = architecture::head_gradient(config.parallel);
-  return {time.layer(layer_program(config, a, shard, split_backward, machine)),
-          shared ? PartTime{} : time.embedding(), time.head(gradient),
-          shared ? time.shared_logits(gradient) : PartTime{}};
+  const auto program = layer_program(config, a, shard, split_backward, machine);
+  return {time.layer(program), shared ? PartTime{} : time.embedding(), time.head(gradient),
+          shared ? time.shared_logits(gradient) : PartTime{},
+          architecture::reads_weights(program.backward_weight)};
 }
 
 StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
   const deck::ParallelConfig& p = config.parallel;
-  StageSizes sizes{architecture::partition(a, p), {}, {}};
+  StageSizes sizes;
+  sizes.layers = architecture::partition(a, p);
   sizes.parameters = stage_parameters(a, sizes.layers, p.tensor, p.shares_vocabulary());
   if (a.has_frozen()) sizes.frozen = parameters_of(a, sizes.layers, p.tensor, true);
+  for (const architecture::ArraySpec& array : a.arrays) {
+    const double n = static_cast<double>(array.elements()) /
+                     static_cast<double>(array.split_axis >= 0 ? p.tensor : 1);
+    const bool table = array.of_vocabulary;
+    if (table && p.shares_vocabulary())
+      sizes.tables += n / static_cast<double>(sizes.layers.size());
+    else if (array.layer < 0)
+      sizes.embedding += n;
+    else if (array.layer >= a.model.layers)
+      sizes.head += n;
+    if (table && a.model.tied_embeddings && !p.shares_vocabulary() && sizes.layers.size() > 1)
+      sizes.head += n;
+  }
   return sizes;
 }
 
@@ -252,7 +268,6 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   const std::vector<double>& parameters = given.parameters;
   const double gradient = software.gradient_bytes > 0 ? static_cast<double>(software.gradient_bytes)
                                                       : static_cast<double>(sizes.accumulate);
-  const double shown = 1 - software.gradient_overlap;
   costs.updates.assign(ranks, 0);
   costs.gathers.assign(ranks, 0);
   const KernelTime kernels(machine, config.precision);
@@ -260,23 +275,16 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   const bool scatters = shares && p.shard_ranks() == p.replicas();
   for (std::size_t s = 0; s < stages; ++s) {
     const double bytes = parameters[s] * gradient;
-    costs.reductions.push_back(
-        shown * network.collective(scatters ? Collective::reduce_scatter : Collective::all_reduce,
-                                   bytes, Axis::data));
+    costs.reductions.push_back(network.collective(
+        scatters ? Collective::reduce_scatter : Collective::all_reduce, bytes, Axis::data));
     const double updated = parameters[s] / static_cast<double>(shares ? p.shard_ranks() : 1);
     costs.updates[rank_of(s)] +=
         turns *
         kernels.memory(updated * update_bytes(config, sizes, machine), machine.kernels.update);
-    // New weights once, or the weights of every layer before both of its passes.
-    const auto passes = static_cast<double>(config.micro_batches());
-    const double times = p.divides_weights() ? 2 * passes * shown : 1;
-    const double frozen = p.divides_weights() && !given.frozen.empty() ? given.frozen[s] : 0;
-    if (shares)
-      costs.gathers[rank_of(s)] +=
-          times *
-          network.among_shards(Collective::all_gather,
-                               (parameters[s] + frozen) * static_cast<double>(sizes.element));
   }
+  add_gathers(costs, config, a, parts, given, costs.reductions, static_cast<double>(sizes.element),
+              turns, network, machine);
+  for (Seconds& sum : costs.reductions) sum *= 1 - software.gradient_overlap;
   if (config.optimizer.kind == OptimizerKind::muon) add_muon(costs, config, a, machine, turns);
   if (a.model.tied_embeddings && !p.shares_vocabulary() &&
       !architecture::is_frozen(a.model, "embedding.token") &&

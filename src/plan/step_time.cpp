@@ -65,7 +65,8 @@ Seconds shared_work(const std::vector<RankWork>& ranks, double micro_batches,
                     const StepCosts& costs) {
   Seconds all = 0;
   for (const RankWork& rank : ranks)
-    all += (rank.passes.compute + rank.passes.host) * costs.crowding + rank.passes.tensor;
+    all += (rank.passes.compute + rank.passes.host) * costs.crowding + rank.passes.tensor +
+           rank.passes.data;
   return micro_batches * all / static_cast<double>(ranks.size());
 }
 
@@ -256,7 +257,7 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
   for (const Stage s : p.stage_map().stages_of(static_cast<Rank>(busiest)))
     time.of(Cause::data) += costs.reductions[static_cast<std::size_t>(s)];
   if (busiest == 0 || busiest + 1 == ranks.size()) time.of(Cause::data) += costs.tied;
-  time.of(Cause::data) += costs.gathers[busiest];
+  time.of(Cause::data) += m * rank.passes.data + costs.gathers[busiest];
   time.of(Cause::optimizer) = costs.norm + costs.updates[busiest];
   time.of(Cause::bubble) =
       time.seconds - std::accumulate(time.shares.begin(), time.shares.end(), 0.0);

@@ -3,7 +3,9 @@
 #include <trireme/deck/deck.hpp>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -94,6 +96,38 @@ TEST_F(AutoLayout, KeepsTheKeysThatTheDeckSets) {
               " parallel.schedule=interleaved parallel.data=1 parallel.tensor=1 model.layers=4");
   EXPECT_EQ(last_layout(2).pipeline, 2);
   EXPECT_EQ(last_layout(2).chunks, 2);
+}
+
+/// The bytes of the smallest layout that divides so much.
+Bytes smallest(const std::string& json) {
+  Bytes least = std::numeric_limits<Bytes>::max();
+  for (const auto& candidate : nlohmann::json::parse(json).at("candidates"))
+    least = std::min(least, candidate.at("bytes").get<Bytes>());
+  return least;
+}
+
+TEST_F(AutoLayout, TrainsWithDividedWeightsWhereNothingElseFits) {
+  const std::string fixed =
+      " model.layers=8 parallel.tensor=1 parallel.pipeline=1 batch.micro=3 parallel.recompute=none";
+  const auto least = [&](const std::string& shard) {
+    EXPECT_EQ(run("trireme plan deck.toml --ranks 4 --memory-limit 1TB --json plan.json" + fixed +
+                  " parallel.shard=" + shard),
+              0)
+        << err();
+    return smallest(file("plan.json"));
+  };
+  const Bytes weights = least("weights"), gradients = least("gradients");
+  ASSERT_LT(weights, gradients);
+  ASSERT_LT(gradients, least("optimizer"));
+  train_until(4, 3, " run.directory=reference parallel.layout=given" + fixed);
+  train_until(4, 3, fixed + " parallel.memory_limit=" + std::to_string(gradients - 1));
+  EXPECT_EQ(last_layout(4).shard, "weights");
+  for (const char* name : {"loss", "gradient_norm"})
+    EXPECT_EQ(metrics("run", name), metrics("reference", name)) << name;
+  train_until(4, 1,
+              fixed + " run.directory=other parallel.memory_limit=" + std::to_string(gradients));
+  const deck::Config other = deck::load_deck(folder_.file("other/deck.toml")).config;
+  EXPECT_EQ(other.parallel.shard, Sharding::gradients);
 }
 
 TEST_F(AutoLayout, OnTheSameRanksItRepeatsARunBitForBit) {

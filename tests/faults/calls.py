@@ -25,11 +25,11 @@ ERRORS = {"open": ("EIO", "EACCES", "EMFILE"), "openat": ("EIO", "EACCES"), "fop
 class Row:
     """A command whose calls fail. `before` prepares the folder; `makes` are its products: a run's folder, or files that
     are equal byte for byte, or show the error if `tells`. It `refuses` to make a product that is already there: a failure
-    after the product is whole cannot be repeated."""
+    after the product is whole cannot be repeated. With `soak`, only the long form has the row."""
 
-    def __init__(self, name, line, before="", makes=(), ranks=1, tells=False, refuses=False):
+    def __init__(self, name, line, before="", makes=(), ranks=1, tells=False, refuses=False, soak=False):
         self.name, self.line, self.before, self.makes, self.ranks = name, line, before, makes, ranks
-        self.tells, self.refuses = tells, refuses
+        self.tells, self.refuses, self.soak = tells, refuses, soak
 
 
 TWO_STEPS = "trireme train deck.toml run.steps=2"
@@ -38,6 +38,12 @@ TABLE = [
           makes=("run",), ranks=ranks)
       for ranks in (1, 2) for form, value in (("synchronous", "false"), ("asynchronous", "true"))],
     Row("train, 2 ranks, local checkpoints", "train checkpoint.local=disk checkpoint.local_every=1", makes=("run",), ranks=2),
+    Row("train, 2 ranks, shard weights", "train parallel.shard=weights batch.micro=2", makes=("run",), ranks=2),
+    Row("train, 2 ranks, shard gradients", "train parallel.shard=gradients batch.micro=2", makes=("run",), ranks=2, soak=True),
+    Row("train, 4 ranks, shard weights in groups of 2", "train parallel.shard=weights parallel.shard_group=2", makes=("run",),
+        ranks=4, soak=True),
+    Row("train, 2 ranks, Muon, shard weights", "train parallel.shard=weights optimizer.kind=muon", makes=("run",), ranks=2,
+        soak=True),
     Row("restart", "train checkpoint.asynchronous=false", before=TWO_STEPS, makes=("run",)),
     Row("eval", "trireme eval deck.toml --data data/tokens.h5", before=TWO_STEPS),
     Row("tokenize", "trireme tokenize -o out.h5 text", makes=("out.h5",)),
@@ -181,7 +187,7 @@ def sampled(calls, number, seed):
 def attempts(runs, options):
     """(row's name, attempt's name, function) of the chosen rows."""
     for row in TABLE:
-        if options.only not in row.name:
+        if options.only not in row.name or (row.soak and not options.soak):
             continue
         command = Command(runs, row)
         number = options.number or (len(command.calls) if options.soak else 4 if command.trains else 2)

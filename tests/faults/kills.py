@@ -1,6 +1,6 @@
 """Chains of jobs whose processes are all killed at once, at any time or while a checkpoint is written. Each job of a
-chain has another pipeline, schedule and form of checkpoints. The last one ends; its numbers are those of an
-uninterrupted run."""
+chain has another pipeline, schedule and form of checkpoints, and other things that replicas divide. The last one ends; its
+numbers are those of an uninterrupted run."""
 import json
 import re
 import time
@@ -9,26 +9,45 @@ from mutations import generator
 from runs import newest, numbers
 
 STEPS = 60
+SHARDS = ("none", "optimizer", "gradients", "weights")
 MODEL = f"model.layers=4 run.steps={STEPS}"
 
 
 class Row:
-    """Sizes that decide the bits; pipelines, the other schedules than 2bw, and what replicas divide do not."""
+    """Sizes that decide the bits; pipelines, the other schedules than 2bw, and what replicas divide do not. With `shard`,
+    every other job divides that, within groups of `group` replicas, and the jobs between them have another `shard` and
+    pipeline."""
 
-    def __init__(self, tensor, data, pipelines, local=False, delayed=False, keys=""):
+    def __init__(self, tensor, data, pipelines, local=False, delayed=False, keys="", shard="", group=0, cheap=False):
         self.tensor, self.data, self.pipelines, self.local, self.delayed = tensor, data, pipelines, local, delayed
+        self.shard, self.group, self.cheap = shard, group, cheap or tensor * data == 1
         self.model = f"{MODEL} {keys}".strip()
         self.name = (f"chains, tensor {tensor} · data {data}{', local checkpoints' if local else ''}"
-                     f"{', 2bw' if delayed else ''}{', ' + keys.split()[0] if keys else ''}")
+                     f"{', 2bw' if delayed else ''}{', ' + keys.split()[0] if keys else ''}"
+                     f"{f', shard {shard}' if shard else ''}{f' in groups of {group}' if group else ''}")
 
     def schedules(self, pipeline):
         if self.delayed:
             return ("2bw",)
         return ("gpipe", "1f1b", "zb-h1") if pipeline > 1 else ("1f1b",)
 
+    def division(self, number, rng):
+        """The pipeline, `shard` and group of a chain's job."""
+        if self.delayed:
+            return rng.choice(self.pipelines), "none", 0
+        if not self.shard:
+            return rng.choice(self.pipelines), rng.choice(SHARDS), 0
+        if number % 2 == 0:  # gradients are divided on one pipeline rank only
+            return self.pipelines[0], self.shard, self.group
+        others = [shard for shard in SHARDS if shard != self.shard]
+        return self.pipelines[-1], rng.choice(others), rng.choice((0, self.group))
+
 
 TABLE = [Row(1, 1, (1, 2, 4)), Row(2, 1, (1, 2)), Row(1, 2, (1, 2)), Row(2, 2, (1,)), Row(1, 1, (1, 2), local=True),
-         Row(1, 1, (1, 2), delayed=True), Row(1, 2, (1, 2), keys="optimizer.kind=muon"),
+         Row(1, 1, (1, 2), delayed=True), Row(1, 2, (1, 2), shard="weights", cheap=True),
+         Row(1, 2, (1, 2), keys="batch.micro=2", shard="gradients"), Row(1, 2, (1, 2), keys="batch.micro=2", shard="weights"),
+         Row(1, 4, (1,), shard="weights", group=2), Row(1, 2, (1, 2), keys="optimizer.kind=muon"),
+         Row(1, 2, (1, 2), keys="optimizer.kind=muon", shard="weights"),
          Row(2, 2, (1,), keys="adapter.kind=dora adapter.targets=attention.query,feed_forward.down")]
 KILLS = 4  # of a chain
 
@@ -45,21 +64,22 @@ class Chain:
         self.folder = runs.copy()
         self.checkpoints = self.folder / "run/checkpoints"
         self.promised = 0  # the step from which the next job continues, or a later one
+        self.jobs = 0
 
     def job(self):
         """A layout, an interval and whether writes are asynchronous."""
         rng = self.rng
-        pipeline = rng.choice(self.row.pipelines)
+        pipeline, shard, group = self.row.division(self.jobs, rng)
+        self.jobs += 1
         every, later = rng.choice((1, 2, 3, 5)), rng.random() < 0.5
         local = ""
         if self.row.local:  # the interval is that of local checkpoints
             local = f" checkpoint.local=disk checkpoint.local_every={every}"
         schedule = rng.choice(self.row.schedules(pipeline))
-        shard = rng.choice(("none", "optimizer", "gradients", "weights"))
         line = self.runs.train(
             pipeline * self.row.tensor * self.row.data,
             f"{self.row.model} parallel.tensor={self.row.tensor} parallel.pipeline={pipeline} parallel.schedule={schedule} "
-            f"parallel.shard={'none' if self.row.delayed else shard} "
+            f"parallel.shard={shard} parallel.shard_group={group} "
             f"checkpoint.every={rng.choice((0, 20)) if local else every} checkpoint.keep={rng.choice((0, 1, 3))} "
             f"checkpoint.asynchronous={str(later).lower()}{local}")
         return line, every, later
@@ -128,7 +148,7 @@ def last_logged(folder):
 
 def attempts(runs, options):
     for row in TABLE:
-        if options.only not in row.name or (not options.soak and row.tensor * row.data != 1):
+        if options.only not in row.name or not (options.soak or row.cheap):
             continue
         reference = runs.copy()
         runs.must(reference, runs.train(row.tensor * row.data, f"{row.model} parallel.tensor={row.tensor} "

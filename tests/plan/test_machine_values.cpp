@@ -45,7 +45,8 @@ TEST(MachineValues, EveryKeyIsStored) {
           "bandwidth = 400e9\nefficiency = 0.85\ngradient_efficiency = 0.55\nlatency = 2e-5\n",
           "name = \"Other\"\nsecond_axis = \"data\"\nfused_attention = false\n"
           "scatter_gather = false\ngradient_bytes = 2\ntensor_overlap = 0.1\n"
-          "gradient_overlap = 0.2\npipeline_overlap = 0.3\nhost_per_layer = 0.001\n"
+          "gradient_overlap = 0.2\ngather_overlap = 0.7\npipeline_overlap = 0.3\nhost_per_layer = "
+          "0.001\n"
           "optimizer_bytes = 40\nactivation_ratio = 1.5\nlogit_bytes = 10\n"
           "fused_accumulation = false\nrecomputes_unread = true\ntraffic_ratio = 1.3\n"
           "keeps_gathered = true\nlogit_traffic = 52\nreserve = \"1 GB\"\n"}
@@ -86,6 +87,7 @@ TEST(MachineValues, EveryKeyIsStored) {
   software.gradient_bytes = 2;
   software.tensor_overlap = 0.1;
   software.gradient_overlap = 0.2;
+  software.gather_overlap = 0.7;
   software.pipeline_overlap = 0.3;
   software.host_per_layer = 0.001;
   software.optimizer_bytes = 40;
@@ -143,6 +145,7 @@ TEST(MachineValues, OutsideOfPhysicalBoundsTheyAreRefused) {
       {"software", "gradient_bytes", {"1", "8"}, {"0", "9", "2.0"}},
       {"software", "tensor_overlap", overlaps, not_overlaps},
       {"software", "gradient_overlap", overlaps, not_overlaps},
+      {"software", "gather_overlap", overlaps, not_overlaps},
       {"software", "pipeline_overlap", overlaps, not_overlaps},
       {"software", "host_per_layer", times, not_times},
       {"software", "optimizer_bytes", {"0", "1000"}, {"-1", "1001"}},

@@ -1,3 +1,4 @@
+#include <trireme/architecture/arrangement.hpp>
 #include <trireme/plan/memory_estimate.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
@@ -24,15 +25,18 @@ deck::Deck open_deck(std::vector<std::string> overrides) {
 }
 
 /// By how much an estimate may exceed the exact number: of each bucket one block of the norm in
-/// each array of the state, and four buffers of transfers.
+/// each array of the state, and four buffers of transfers. Buckets of single layers are counted;
+/// but other replicas may have most of the layers and most of the embedding and the head.
 Bytes allowance(const deck::Config& c, const Machine& machine) {
   const TrainingSizes sizes(c, machine);
   const Bytes message = c.batch.micro * c.model.sequence * c.model.hidden * sizes.element();
   const std::int64_t elements = architecture::describe(c.model).parameters();
   const std::int64_t buckets =
       elements * sizes.accumulate() / c.parallel.bucket_bytes + 3 * c.parallel.chunks + 3;
-  const bool shares = c.parallel.divides_state();
-  return (shares ? buckets * norm_block * sizes.states() * sizes.accumulate() : 0) + 4 * message;
+  const Bytes block = norm_block * sizes.accumulate();
+  if (architecture::division_of(c).by_layer())
+    return 2 * (sizes.states() + 1) * block + 4 * message;
+  return (c.parallel.divides_state() ? buckets * block * sizes.states() : 0) + 4 * message;
 }
 
 int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) {
@@ -42,7 +46,7 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
   MemoryEstimate estimate(c, a, machine, true);
   KnownParts known;
   int layouts = 0, in_a_v = 0, equal = 0;
-  SearchSpace(deck, a, ranks).visit([&](const Layout& layout) {
+  SearchSpace(deck, a, ranks, machine).visit([&](const Layout& layout) {
     layout.set(c);
     const schedule::Program program = generated_program(c, machine);
     auto needs = training_needs({&program, 1});
@@ -81,6 +85,18 @@ TEST(MemoryEstimate, IsThatOfThePlanForUntiedNarrowWeightsOnDevices) {
   compare(open_deck({"model.family=llama", "model.key_value_heads=2", "precision.compute=bf16"}), 8,
           machine);
   compare(open_deck({"precision.compute=fp16", "parallel.offload=both"}), 4, machine);
+}
+
+/// Also within groups of the 8 replicas of a node, and with Muon.
+TEST(MemoryEstimate, IsThatOfThePlanForDividedGradientsAndWeights) {
+  const Machine machine = testing::machine_of("cuda", "cublaslt", "tensor_cores", "mpi");
+  for (const char* tied : {"model.tied_embeddings=true", "model.tied_embeddings=false"})
+    for (const char* shard : {"parallel.shard=gradients", "parallel.shard=weights"}) {
+      SCOPED_TRACE(text(tied, " ", shard));
+      compare(open_deck({tied, shard, "parallel.pipeline=1", "batch.micro=1"}), 16, machine);
+      compare(open_deck({tied, shard, "parallel.data=2", "optimizer.kind=muon"}), 8, machine);
+    }
+  compare(open_deck({"parallel.shard=weights", "adapter.kind=lora"}), 4, machine);
 }
 
 TEST(MemoryEstimate, IsThatOfThePlanForAnEncoderAndSharedLayers) {

@@ -32,7 +32,9 @@ deck::Deck open_deck(std::vector<std::string> overrides = {}) {
 std::vector<Layout> all_layouts(const deck::Deck& deck, std::int64_t ranks) {
   std::vector<Layout> all;
   const auto a = architecture::describe(deck.config.model);
-  SearchSpace(deck, a, ranks).visit([&](const Layout& layout) { all.push_back(layout); });
+  SearchSpace(deck, a, ranks, cluster()).visit([&](const Layout& layout) {
+    all.push_back(layout);
+  });
   return all;
 }
 
@@ -71,7 +73,9 @@ TEST(SearchSpace, HasAllAxes) {
 
 TEST(SearchSpace, CountsWhatItRejects) {
   const deck::Deck deck = open_deck();
-  SearchSpace space(deck, architecture::describe(deck.config.model), 32);
+  const auto a = architecture::describe(deck.config.model);
+  const Machine machine = cluster();
+  SearchSpace space(deck, a, 32, machine);
   space.visit([](const Layout&) {});
   std::set<std::string> reasons;
   for (const Rejection& r : space.rejected()) {
@@ -121,6 +125,76 @@ TEST(SearchSpace, KeepsFixedKeys) {
     EXPECT_EQ(l.schedule, ScheduleKind::gpipe);
 }
 
+/// Gradients are complete after one pass only with one micro-batch on one pipeline rank.
+TEST(SearchSpace, DividesWhatSavesMemory) {
+  std::set<Sharding> found;
+  for (const Layout& l : all_layouts(open_deck(), 12)) {
+    found.insert(l.shard);
+    const bool one_pass = l.pipeline == 1 && l.micro * l.data == 24;
+    EXPECT_TRUE(l.shard != Sharding::gradients || one_pass);
+    EXPECT_TRUE(l.shard == Sharding::none || l.data > 1);
+    EXPECT_EQ(l.shard_group, 0) << "12 ranks of nodes of 8";
+  }
+  EXPECT_EQ(found.size(), 4u);
+  for (const char* key : {"run.audit_every=5", "model.shared_layers=2"})
+    for (const Layout& l : all_layouts(open_deck({key}), 12))
+      EXPECT_LE(l.shard, Sharding::optimizer) << key;
+}
+
+/// Nodes of 8 ranks, of which two make a tensor group: 4 replicas.
+TEST(SearchSpace, TriesGroupsOfTheReplicasOfANode) {
+  std::set<std::pair<Sharding, std::int64_t>> found;
+  for (const Layout& l : all_layouts(open_deck({"parallel.tensor=2", "parallel.pipeline=1"}), 16))
+    found.insert({l.shard, l.shard_group});
+  EXPECT_TRUE(found.contains({Sharding::weights, 4}));
+  EXPECT_TRUE(found.contains({Sharding::weights, 0}));
+  EXPECT_FALSE(found.contains({Sharding::optimizer, 4})) << "sends more and stores more";
+  for (const Layout& l : all_layouts(open_deck({"parallel.shard_group=2"}), 16))
+    EXPECT_TRUE(l.shard_group == 2 && l.data % 2 == 0);
+  for (const Layout& l :
+       all_layouts(open_deck({"parallel.shard=weights", "parallel.shard_group=0"}), 16))
+    EXPECT_EQ(l.shard_group, 0) << "the deck sets it";
+}
+
+TEST(Search, DropsWhatIsSlowerAndLarger) {
+  const SearchResult found =
+      search_layouts(open_deck(), 16, cluster(), {.best = 1000000, .of_front = 0});
+  for (const Candidate& a : found.candidates)
+    for (const Candidate& b : found.candidates)
+      if (alike_but_shard(a.layout, b.layout) && a.layout.shard < b.layout.shard) {
+        EXPECT_TRUE(a.estimate < b.estimate || a.bytes > b.bytes);
+        EXPECT_TRUE(b.layout.shard == Sharding::optimizer || a.estimate <= b.estimate);
+      }
+}
+
+/// Layouts of this deck on 16 ranks differ only in what replicas divide.
+deck::Deck deck_of_weights(std::vector<std::string> overrides = {}) {
+  overrides.insert(overrides.end(),
+                   {"parallel.tensor=1", "parallel.pipeline=1", "parallel.recompute=none",
+                    "model.hidden=256", "model.layers=16", "batch.global=16"});
+  return open_deck(overrides);
+}
+
+TEST(Search, ChoosesDividedWeightsOnlyWhereNothingElseFits) {
+  const auto smallest = [](const char* shard) {
+    const SearchResult found =
+        search_layouts(deck_of_weights({shard}), 16, cluster(), {.best = 1000000});
+    return std::ranges::min_element(found.candidates, {}, &Candidate::bytes)->bytes;
+  };
+  const Bytes with_optimizer = smallest("parallel.shard=optimizer");
+  const Bytes with_gradients = smallest("parallel.shard=gradients");
+  ASSERT_LT(with_gradients, with_optimizer);
+  ASSERT_LT(smallest("parallel.shard=weights"), with_gradients);
+  const auto chosen = [](Bytes limit) {
+    return search_layouts(deck_of_weights(), 16, cluster(), {.memory_limit = limit})
+        .candidates.front()
+        .layout.shard;
+  };
+  EXPECT_LE(chosen(with_optimizer), Sharding::gradients);
+  EXPECT_EQ(chosen(with_gradients), Sharding::gradients);
+  EXPECT_EQ(chosen(with_gradients - 1), Sharding::weights);
+}
+
 /// No layout that is left out after ranking by the formula is faster by more than a percent.
 TEST(Search, FindsTheBestOfAllPlayedLayouts) {
   const deck::Deck deck = open_deck();
@@ -157,6 +231,24 @@ TEST(Search, CandidatesAreWhatTheirLayoutsTake) {
     EXPECT_EQ(again.estimate, c.estimate);
   }
   EXPECT_TRUE(std::ranges::is_sorted(found.candidates, {}, &Candidate::seconds));
+}
+
+/// Layouts with the same arrays share what is known of them; these do not have the same.
+TEST(Search, CandidatesOfDividedWeightsAreWhatTheirLayoutsTake) {
+  Machine machine = cluster();
+  machine.network.bandwidth = 1e9;  // for which groups avoid the network
+  for (const char* shard : {"parallel.shard=gradients", "parallel.shard=weights"}) {
+    const deck::Deck deck = open_deck({shard, "parallel.bucket_bytes=65536"});
+    const SearchResult found = search_layouts(deck, 16, machine, {.best = 1000000});
+    std::set<std::int64_t> groups;
+    for (const Candidate& c : found.candidates) {
+      deck::Config config = deck.config;
+      c.layout.set(config);
+      groups.insert(c.layout.shard_group);
+      EXPECT_EQ(play_layout(config, machine, true).bytes, c.bytes);
+    }
+    EXPECT_EQ(groups.contains(4), std::string(shard) == "parallel.shard=weights");
+  }
 }
 
 TEST(Search, NoLayoutOfTheFrontIsWorseThanAnother) {

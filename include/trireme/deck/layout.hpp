@@ -12,7 +12,7 @@
 namespace trireme::deck {
 
 /// The keys that make a layout: tensor, pipeline, data, schedule, chunks, sequence_parallel,
-/// recompute and shard of [parallel], and batch.micro.
+/// recompute, shard and shard_group of [parallel], and batch.micro.
 const std::vector<const Key*>& layout_keys();
 
 /// Whether layout = "auto" keeps the key's value because the deck sets it; data = 0 leaves it open.

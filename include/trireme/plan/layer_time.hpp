@@ -17,9 +17,10 @@ struct PassTime {
   Seconds compute = 0;  ///< kernels
   Seconds tensor = 0;   ///< messages of the tensor axis that computation does not hide
   Seconds host = 0;     ///< waiting for the host to start kernels
+  Seconds data = 0;     ///< waiting for weights that replicas divide
   double flops = 0;     ///< of a rank's products, recomputation included
 
-  Seconds total() const { return compute + tensor + host; }
+  Seconds total() const { return compute + tensor + host + data; }
   PassTime& operator+=(const PassTime& other);
   PassTime operator*(double times) const;
 };

@@ -100,6 +100,7 @@ struct Machine {
     std::int64_t gradient_bytes = 0;  ///< of a gradient; 0: those of a sum
     double tensor_overlap = 0;        ///< share of the tensor axis's messages that is hidden
     double gradient_overlap = 0;      ///< share of the data axis's sums that is hidden
+    double gather_overlap = 1;        ///< share of the gathers of weights that can hide; with NCCL
     double pipeline_overlap = 1;      ///< share of the messages between stages that is hidden
     double host_per_layer = 0;        ///< host's seconds to start a layer's forward pass
     double optimizer_bytes = 0;       ///< that an update moves per parameter; 0: as Trireme

@@ -2,6 +2,7 @@
 
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/deck/deck.hpp>
+#include <trireme/plan/machine.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -21,11 +22,14 @@ struct Layout {
   Recompute recompute = Recompute::none;
   bool sequence_parallel = false;
   Sharding shard = Sharding::none;
+  std::int64_t shard_group = 0;
 
   void set(deck::Config& config) const;
   bool operator==(const Layout&) const = default;
 };
 Layout layout_of(const deck::Config& config);
+/// Whether two layouts differ only in what replicas divide.
+bool alike_but_shard(const Layout& a, const Layout& b);
 
 /// A number of layouts that cannot be used for the same reason.
 struct Rejection {
@@ -38,11 +42,14 @@ struct Rejection {
 /// add work to the rank with the longest stages and shorten no wait. Layouts that others equal are
 /// left out: sequence parallelism on one tensor rank, a divided optimizer on one data rank,
 /// and on one pipeline rank all schedules but 1f1b. Schedules in a V have two chunks. gpipe is a
-/// layout only if the deck fixes it: it takes as long as 1f1b and more memory.
+/// layout only if the deck fixes it: it takes as long as 1f1b and more memory. Gradients are
+/// divided only where this saves memory, and weights also within groups of the replicas of a node.
+/// Layouts that differ only in that follow one another, with ascending `shard`.
 class SearchSpace {
  public:
+  /// The references must outlive this.
   SearchSpace(const deck::Deck& deck, const architecture::Architecture& architecture,
-              std::int64_t ranks);
+              std::int64_t ranks, const Machine& machine);
 
   /// Calls `visit` with every layout.
   void visit(const std::function<void(const Layout&)>& visit);
@@ -61,16 +68,21 @@ class SearchSpace {
   bool has_axes(const Layout& layout);
   std::vector<Layout> schedules(const Layout& axes);
   std::vector<std::int64_t> chunk_counts(std::int64_t pipeline) const;
-  std::vector<Layout> options(const Layout& layout) const;
+  std::vector<Layout> options(const Layout& layout);
+  void add_shards(const Layout& layout, std::vector<Layout>& all);
+  bool pays(const Layout& layout, Sharding shard);
+  std::int64_t replicas_on_node(const Layout& layout);
   void reject(const char* reason, std::int64_t layouts = 1);
 
   const deck::Deck& deck_;
   const architecture::Architecture& architecture_;
+  const Machine& machine_;
+  deck::Config tried_;  ///< the deck's with a layout
   std::int64_t ranks_;
   std::int64_t batch_;  ///< divisible by micro · data of every layout
   double programs_;     ///< micro-batches of all sizes of the batch, relative to the last one's
   Choice tensor_, pipeline_, data_, micro_, schedule_, chunks_, recompute_, sequence_parallel_,
-      shard_;
+      shard_, shard_group_;
   std::vector<Rejection> rejected_;
 };
 

@@ -16,6 +16,8 @@ struct PartTimes {
   PartTime embedding;
   PartTime head;
   PartTime shared_logits;  ///< if pipeline ranks share the vocabulary, else nothing
+  /// Whether the half of the backward pass with the weights' gradients reads weights.
+  bool weight_half_reads = false;
 };
 PartTimes part_times(const deck::Config& config, const architecture::Architecture& architecture,
                      bool split_backward, const Machine& machine);
@@ -29,8 +31,9 @@ struct StepCosts {
   std::vector<Seconds> updates;      ///< by pipeline rank
   PassTime logits, logits_gradient;  ///< of a shared vocabulary, on every rank
   Seconds shared = 0;                ///< each of its messages among all pipeline ranks
-  std::vector<Seconds> gathers;      ///< by pipeline rank: weights that data ranks update in part
-  Seconds tied = 0;                  ///< sum of the table's gradients of the first and last stage
+  /// By pipeline rank: waiting for the new weights that other replicas have updated.
+  std::vector<Seconds> gathers;
+  Seconds tied = 0;  ///< sum of the table's gradients of the first and last stage
   Seconds norm = 0;
   double waiting = 0;  ///< share of a message between stages that its sender waits for
   /// How much longer passes take while the ranks of all stages share processors, instead of those
@@ -45,6 +48,9 @@ struct StageSizes {
   std::vector<layout::Slice> layers;
   std::vector<double> parameters;  ///< trained ones of a tensor rank
   std::vector<double> frozen;      ///< the others; empty if all are trained
+  double embedding = 0;            ///< of the first stage, trained or not, besides its layers
+  double head = 0;                 ///< and of the last one
+  double tables = 0;               ///< of each stage, if all of them share the vocabulary
 };
 StageSizes stage_sizes(const deck::Config& config, const architecture::Architecture& architecture);
 StepCosts step_costs(const deck::Config& config, const architecture::Architecture& architecture,

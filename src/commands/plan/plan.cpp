@@ -66,6 +66,7 @@ std::vector<std::string> open_values(const std::set<std::string>& fixed,
   add("parallel.sequence_parallel", "false");
   add("parallel.recompute", "none");
   add("parallel.shard", "none");
+  add("parallel.shard_group", "0");
   add("batch.micro", "1");
   return values;
 }

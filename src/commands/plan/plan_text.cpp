@@ -106,7 +106,8 @@ nlohmann::json json_of(const PlanReport& report, const Candidate& c) {
             {"schedule", name_of(l.schedule)},
             {"recompute", name_of(l.recompute)},
             {"sequence_parallel", l.sequence_parallel},
-            {"shard", name_of(l.shard)}}},
+            {"shard", name_of(l.shard)},
+            {"shard_group", l.shard_group}}},
           {"step_seconds", c.seconds()},
           {"played", c.played},
           {"estimated_seconds", c.estimate},
@@ -141,7 +142,8 @@ std::string name_of_layout(const plan::Layout& l) {
               l.chunks > 1 ? text(" with ", l.chunks, " chunks") : "",
               l.recompute == Recompute::none ? "" : text(", recompute ", name_of(l.recompute)),
               l.sequence_parallel ? ", sequence parallel" : "",
-              l.shard == Sharding::none ? "" : text(", shard ", name_of(l.shard)));
+              l.shard == Sharding::none ? "" : text(", shard ", name_of(l.shard)),
+              l.shard_group == 0 ? "" : text(" in groups of ", l.shard_group));
 }
 
 std::string plan_text(const PlanReport& report) {

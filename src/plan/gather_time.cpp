@@ -1,0 +1,197 @@
+// Waiting for weights that replicas divide. While a layer is computed, the next one is gathered;
+// the first layers of a pass may still be in their windows.
+#include <trireme/plan/gather_time.hpp>
+
+#include <trireme/architecture/frozen.hpp>
+#include <trireme/plan/choices.hpp>
+
+#include <algorithm>
+
+namespace trireme::plan {
+namespace {
+
+using architecture::Collective;
+
+/// Windows for layers (architecture::WindowTurns).
+constexpr std::int64_t windows = 2;
+
+class Gathers {
+ public:
+  Gathers(StepCosts& costs, const deck::Config& config,
+          const architecture::Architecture& architecture, const PartTimes& parts,
+          const StageSizes& sizes, const std::vector<Seconds>& sums, double element, double turns,
+          const NetworkTime& network, const Machine& machine)
+      : costs_(costs),
+        parallel_(config.parallel),
+        map_(config.parallel.stage_map()),
+        parts_(parts),
+        sizes_(sizes),
+        sums_(sums),
+        tied_(config.model.tied_embeddings),
+        trained_from_(architecture::first_trained(architecture)),
+        micro_batches_(config.batch.global / (config.batch.micro * config.parallel.data)),
+        element_(element),
+        turns_(turns),
+        network_(network),
+        sum_overlap_(machine.software.gradient_overlap),
+        hidden_(transport(config.parallel, machine) == schedule::Transport::ordered_groups
+                    ? machine.software.gather_overlap
+                    : 0) {}
+
+  /// Before each pass, for the layers that the windows do not hold.
+  void passes() {
+    for (Rank rank = 0; rank < map_.ranks; ++rank) {
+      std::int64_t of_rank = 0;
+      for (int chunk = 0; chunk < map_.chunks; ++chunk) of_rank += layers(stage(rank, chunk));
+      const bool both = map_.rank_of(0) == rank && map_.rank_of(map_.last_stage()) == rank;
+      const Refills refills = refills_of(parallel_, rank, of_rank, micro_batches_);
+      for (int chunk = 0; chunk < map_.chunks; ++chunk)
+        add_passes(stage(rank, chunk), refills, of_rank, both);
+    }
+  }
+
+  /// Once after each update: `all`, or only the tables that stay whole.
+  void updates(bool all) {
+    std::vector<Seconds> begin(costs_.stages.size());
+    for (std::size_t s = 1; s < begin.size(); ++s)
+      begin[s] = begin[s - 1] + costs_.stages[s - 1].forward.total() + costs_.activations[s - 1];
+    for (Rank rank = 0; rank < map_.ranks; ++rank)
+      costs_.gathers[static_cast<std::size_t>(rank)] = new_weights(rank, all, begin);
+  }
+
+ private:
+  std::size_t stage(Rank rank, int chunk) const {
+    return static_cast<std::size_t>(map_.stage_of(rank, chunk));
+  }
+  std::int64_t layers(std::size_t s) const { return sizes_.layers[s].extent; }
+  bool is_last(std::size_t s) const { return s + 1 == sizes_.layers.size(); }
+  Seconds gather(double parameters) const {
+    return parameters > 0 ? network_.among_shards(Collective::all_gather, parameters * element_)
+                          : 0;
+  }
+  /// Kernels that can hide a gather: messages of the tensor axis may use the same links.
+  Seconds kernels(const PassTime& pass) const { return (pass.compute + pass.host) * turns_; }
+  Seconds shown(Seconds gather, Seconds behind) const {
+    return gather - hidden_ * std::min(gather, std::max(0.0, behind));
+  }
+
+  /// All passes through `n` layers, `fresh` of them without any layer in the windows; `before`
+  /// hides the first gather of these, and a layer each of the others.
+  Seconds of_layers(std::int64_t n, double fresh, Seconds gather, Seconds behind,
+                    Seconds before) const {
+    if (n == 0) return 0;
+    const auto m = static_cast<double>(micro_batches_);
+    const auto others = static_cast<double>(n - std::min(windows, n));
+    return fresh * (shown(gather, before) + static_cast<double>(n - 1) * shown(gather, behind)) +
+           (m - fresh) * others * shown(gather, behind);
+  }
+
+  /// `of_rank`: layers of the rank; `both`: it has the embedding and the head.
+  void add_passes(std::size_t s, Refills refills, std::int64_t of_rank, bool both) {
+    PartTime& stage = costs_.stages[s];
+    const auto m = static_cast<double>(micro_batches_);
+    const std::int64_t n = layers(s);
+    const std::int64_t backward =
+        std::clamp(sizes_.layers[s].end() - trained_from_, std::int64_t{0}, n);
+    if (backward < n && of_rank > windows) refills.forward = m;  // the windows hold later layers
+    const double ends = (s == 0 ? sizes_.embedding : 0) + (is_last(s) ? sizes_.head : 0);
+    const double parameters = sizes_.parameters[s] + (sizes_.frozen.empty() ? 0 : sizes_.frozen[s]);
+    const Seconds each =
+        n > 0 ? gather((parameters - ends - sizes_.tables) / static_cast<double>(n)) : 0;
+    const Seconds forward = kernels(parts_.layer.forward);
+    Seconds waits = of_layers(n, refills.forward, each, forward,
+                              s == 0 ? kernels(parts_.embedding.forward) : 0);
+    // Embedding and head take turns in a window, unless they are tied or on different ranks.
+    const bool one = both && tied_;
+    const double times = both && !tied_ ? m : 1;
+    if (s == 0) waits += times * gather(sizes_.embedding + (one ? sizes_.head : 0));
+    if (is_last(s) && !one) waits += times * shown(gather(sizes_.head), n > 0 ? forward : 0);
+    stage.forward.data += waits / m;
+    add_backward(stage, s, backward, refills.backward, each);
+  }
+
+  /// In the last backward pass, sums of gradients are on the same links.
+  void add_backward(PartTime& stage, std::size_t s, std::int64_t n, double fresh, Seconds each) {
+    if (n == 0) return;
+    const auto m = static_cast<double>(micro_batches_);
+    const Seconds sum = sum_overlap_ * sums_[s] / static_cast<double>(n);
+    const Seconds head = is_last(s) ? kernels(parts_.head.backward) : 0;
+    const Seconds head_input = is_last(s) ? kernels(parts_.head.backward_input) : 0;
+    const auto add = [&](PassTime& pass, const PassTime& layer, double times, Seconds before) {
+      const Seconds behind = kernels(layer);
+      pass.data += (of_layers(n, times, each, behind, before) * (m - 1) +
+                    of_layers(n, times, each, behind - sum, before)) /
+                   (m * m);
+    };
+    add(stage.backward, parts_.layer.backward, fresh, head);
+    add(stage.backward_input, parts_.layer.backward_input, fresh, head_input);
+    if (parts_.weight_half_reads) add(stage.backward_weight, parts_.layer.backward_weight, m, 0);
+  }
+
+  /// The wait of the next step's first passes on one rank for what has not arrived. Frozen weights
+  /// are never new.
+  Seconds new_weights(Rank rank, bool all, const std::vector<Seconds>& begin) const {
+    Seconds arrived = 0, late = 0;
+    for (int chunk = 0; chunk < map_.chunks; ++chunk) {
+      const std::size_t s = stage(rank, chunk);
+      const double parameters = all ? sizes_.parameters[s] : sizes_.tables;
+      if (parameters <= 0) continue;
+      const Seconds whole = gather(parameters);
+      const double unit = s == 0 ? sizes_.embedding + sizes_.tables
+                                 : parameters / static_cast<double>(1 + layers(s));
+      const Seconds last = kernels(is_last(s) ? parts_.head.forward : parts_.layer.forward);
+      late = std::max(late, arrived + whole * std::min(1.0, unit / parameters) - begin[s]);
+      arrived += whole;
+      late = std::max(late, arrived - (begin[s] + costs_.stages[s].forward.total() - last));
+    }
+    return arrived - hidden_ * (arrived - std::min(arrived, late));
+  }
+
+  StepCosts& costs_;
+  const deck::ParallelConfig& parallel_;
+  layout::StageMap map_;
+  const PartTimes& parts_;
+  const StageSizes& sizes_;
+  const std::vector<Seconds>& sums_;
+  bool tied_;
+  std::int64_t trained_from_;
+  std::int64_t micro_batches_;
+  double element_;
+  double turns_;
+  const NetworkTime& network_;
+  double sum_overlap_;
+  double hidden_;
+};
+
+}  // namespace
+
+/// With 1f1b, p − r − 1 forward passes come first and so many backward passes last; between them,
+/// each pass begins where the pass before it has ended. Of three layers, the second one is still
+/// there when the same pass is repeated, as if half of it began anew.
+Refills refills_of(const deck::ParallelConfig& p, Rank rank, std::int64_t layers,
+                   std::int64_t micro_batches) {
+  if (layers <= windows) return {1.0 / static_cast<double>(p.chunks), 0};
+  const auto m = static_cast<double>(micro_batches);
+  if (p.chunks > 1) return {m, m};
+  const double share = layers == windows + 1 ? 0.5 : 1;
+  const double repeated =
+      share * (p.schedule == ScheduleKind::gpipe
+                   ? m - 1
+                   : static_cast<double>(std::min(micro_batches, p.pipeline - rank) - 1));
+  return {1 + repeated, repeated};
+}
+
+void add_gathers(StepCosts& costs, const deck::Config& config,
+                 const architecture::Architecture& architecture, const PartTimes& parts,
+                 const StageSizes& sizes, const std::vector<Seconds>& sums, double element,
+                 double turns, const NetworkTime& network, const Machine& machine) {
+  if (!config.parallel.divides_state()) return;
+  Gathers gathers(costs, config, architecture, parts, sizes, sums, element, turns, network,
+                  machine);
+  const bool takes_turns =  // shared layers stay whole
+      config.parallel.divides_weights() && config.model.shared_layers == 0;
+  gathers.updates(!takes_turns);
+  if (takes_turns) gathers.passes();
+}
+
+}  // namespace trireme::plan
