@@ -29,7 +29,7 @@ class Gathers {
         sums_(sums),
         tied_(config.model.tied_embeddings),
         trained_from_(architecture::first_trained(architecture)),
-        micro_batches_(config.batch.global / (config.batch.micro * config.parallel.data)),
+        micro_batches_(config.micro_batches()),
         element_(element),
         turns_(turns),
         network_(network),
