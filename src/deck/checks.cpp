@@ -10,6 +10,7 @@
 #include <trireme/deck/property_checks.hpp>
 #include <trireme/deck/ramp_check.hpp>
 #include <trireme/deck/rotary_checks.hpp>
+#include <trireme/deck/server_checks.hpp>
 #include <trireme/deck/special_tokens.hpp>
 
 #include <algorithm>
@@ -217,6 +218,8 @@ class CrossCheck {
     if (!valid({"parallel.schedule"})) return;
     for (const std::string& mistake : overlap_mistakes(deck_)) report(mistake);
     for (const std::string& mistake : sharding_mistakes(deck_)) report(mistake);
+    if (valid({"parallel.strategy", "parallel.servers", "parallel.staleness", "parallel.updates"}))
+      for (const std::string& mistake : server_mistakes(deck_)) report(mistake);
     if (valid({"batch.global", "batch.micro", "batch.ramp_start"}))
       for (const std::string& mistake : noise_mistakes(deck_)) report(mistake);
   }
@@ -258,7 +261,8 @@ class CrossCheck {
              p.pipeline > stages_limit
                  ? text("a pipeline of at most ", stages_limit)
                  : text("at most ", stages_limit / p.pipeline, " chunks, or a smaller pipeline"));
-    const std::int64_t ranks = p.model_ranks() * std::max<std::int64_t>(1, p.data);
+    const std::int64_t ranks =
+        p.model_ranks() * (std::max<std::int64_t>(1, p.data) + p.server_places());
     if (ranks <= ranks_limit) return;
     std::vector<std::string> axes;
     const layout::AxisList sizes = p.sizes();

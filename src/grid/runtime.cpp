@@ -228,6 +228,28 @@ Communicator& Grid::another(Axis axis, const std::string& name) {
   return *other;
 }
 
+Communicator& Grid::part_of_data_axis(int first) {
+  std::unique_ptr<Communicator>& part = others_["part of data"];
+  if (!part) {
+    Communicator& data = communicator(Axis::data);
+    part = data.split(data.rank() < first ? 0 : 1, data.rank(), "part of data");
+    if (factory_ && part->size() > 1) part->use(factory_(*part));
+  }
+  return *part;
+}
+
+Communicator& Grid::data_messages(const std::string& name) {
+  std::unique_ptr<Communicator>& ranks = by_mpi_[name];
+  if (!ranks) ranks = communicator(Axis::data).split(0, communicator(Axis::data).rank(), name);
+  return *ranks;
+}
+
+Communicator& Grid::world_messages(const std::string& name) {
+  std::unique_ptr<Communicator>& ranks = by_mpi_[name];
+  if (!ranks) ranks = world_.split(0, world_.rank(), name);
+  return *ranks;
+}
+
 void Grid::use_transports(const TransportFactory& factory) {
   factory_ = factory;
   const auto give = [&](Communicator& communicator) {

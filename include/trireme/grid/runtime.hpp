@@ -103,6 +103,14 @@ class Grid {
   /// Another communicator of an axis's ranks, so that its messages need no order with those of the
   /// axis. Later calls with the same `name` return the same one. Collective on the axis.
   Communicator& another(Axis axis, const std::string& name);
+  /// The ranks of the data axis on this rank's side of place `first`: those before it, or those
+  /// from it on. Later calls return the same communicator. Collective on the data axis.
+  Communicator& part_of_data_axis(int first);
+  /// Another communicator of the data axis's ranks, or of all ranks, whose views always go through
+  /// MPI: ranks may send and receive in any order. Later calls with the same `name` return the same
+  /// one. Collective on these ranks.
+  Communicator& data_messages(const std::string& name);
+  Communicator& world_messages(const std::string& name);
   /// Keyed by name.
   const std::map<std::string, std::unique_ptr<Communicator>>& parts_of_tensor_axis() const {
     return parts_;
@@ -121,6 +129,7 @@ class Grid {
   std::unique_ptr<Communicator> embedding_;
   std::map<std::string, std::unique_ptr<Communicator>> parts_;  ///< of the tensor axis
   std::map<std::string, std::unique_ptr<Communicator>> others_;
+  std::map<std::string, std::unique_ptr<Communicator>> by_mpi_;  ///< never with a transport
   TransportFactory factory_;
 };
 

@@ -50,6 +50,11 @@ class TypedWorker final : public Worker {
  private:
   void load_fp8(const checkpoint::Reader& reader);
   void load_second_weights(const checkpoint::Reader& reader);
+  // With parameter servers, in typed_worker_served.cpp
+  void served_step(std::int64_t step, const data::Samples& samples, bool next_follows);
+  void fetch_current();
+  void take_status();
+  void tell_servers(double& value, const char* what);
   /// The other weights become equal to those of step `step`.
   void copy_second_weights(std::int64_t step);
   /// Returns the executor of the step's program.
