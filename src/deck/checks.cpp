@@ -218,8 +218,6 @@ class CrossCheck {
     if (!valid({"parallel.schedule"})) return;
     for (const std::string& mistake : overlap_mistakes(deck_)) report(mistake);
     for (const std::string& mistake : sharding_mistakes(deck_)) report(mistake);
-    if (valid({"parallel.strategy", "parallel.servers", "parallel.staleness", "parallel.updates"}))
-      for (const std::string& mistake : server_mistakes(deck_)) report(mistake);
     if (valid({"batch.global", "batch.micro", "batch.ramp_start"}))
       for (const std::string& mistake : noise_mistakes(deck_)) report(mistake);
   }
@@ -270,6 +268,11 @@ class CrossCheck {
       if (a.is_named()) axes.push_back(deck_.cite("parallel", name_of(a.axis)));
     report(join(axes, " · "), " are ", ranks, " ranks, more than ", ranks_limit,
            "; choose smaller axes");
+  }
+
+  void servers() {
+    if (valid({"parallel.strategy", "parallel.servers", "parallel.staleness", "parallel.updates"}))
+      for (const std::string& mistake : server_mistakes(deck_)) report(mistake);
   }
 
   void local_checkpoints() {
@@ -380,6 +383,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.layout();
   checks.schedule();
   checks.overlapped_steps();
+  checks.servers();
   checks.transport();
   checks.local_checkpoints();
 }

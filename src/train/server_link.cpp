@@ -1,3 +1,5 @@
+// Messages of a worker: one receive per bucket of weights and server, one send per bucket of
+// gradients and server, and announcements to the leader.
 #include <trireme/train/server_link.hpp>
 
 #include <trireme/architecture/server_ranges.hpp>

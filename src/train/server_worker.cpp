@@ -263,7 +263,7 @@ void ServerWorker<P>::sum_gradients(const ServerEvent& event) {
   }
 }
 
-/// What follows the sum over the replicas elsewhere: StepActions::reduce_gradients and reduce_tied.
+/// The sums after that over replicas, as in StepActions::reduce_gradients and reduce_tied.
 template <class P>
 void ServerWorker<P>::sum_over_model() {
   grid::Communicator& tensor = grid_.communicator(Axis::tensor);

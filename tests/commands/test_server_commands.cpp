@@ -102,7 +102,7 @@ TEST_F(ServerRuns, StopAfterASignalAndContinue) {
 
 /// Killed at any time, a run continues with the bits of the one that was not.
 TEST_F(ServerRuns, ContinueAfterAKill) {
-  const std::string served_run = served("run.log_every=4 checkpoint.every=4 ");
+  const std::string served_run = served("run.log_every=4 checkpoint.every=4 checkpoint.keep=0 ");
   ASSERT_EQ(run(train(3, served_run + "run.steps=16 run.directory=whole")), 0) << err();
   {
     Job started(folder_, train(3, served_run + "run.steps=1000000"));
@@ -122,8 +122,9 @@ TEST_F(ServerRuns, ContinueAfterAKill) {
 TEST_F(ServerRuns, TheWatchdogNamesTheServerOrWorkerThatHangs) {
   for (const auto& [rank, name] : {std::pair{1, "worker 1"}, {2, "server 0"}}) {
     ASSERT_EQ(run("rm -rf run"), 0);
-    Job started(folder_, train(3, served("parallel.staleness=1 run.watchdog=2 run.log_every=1000 "
-                                         "run.steps=1000000")));
+    Job started(folder_,
+                train(3, served("parallel.staleness=1 run.watchdog=00:00:02 run.log_every=1000 "
+                                "run.steps=1000000")));
     ASSERT_TRUE(started.until([&] {
       return occurrences(file("run/server_events.jsonl"), "\"update\"") > 3;
     })) << out()

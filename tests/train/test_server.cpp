@@ -1,5 +1,6 @@
 // Parameter servers: with staleness 0 the bits of all-reduce, otherwise those of the recorded
 // order.
+#include "support/imitated_transport.hpp"
 #include "train/checkpoints.hpp"
 #include "train/layouts.hpp"
 
@@ -61,22 +62,22 @@ TEST_F(Served, GivesTheBitsOfAllReduceOnTensorAndPipelineRanks) {
 
 TEST_F(Served, GivesTheBitsOfAllReduceWithOtherOptimizersAndFrozenWeights) {
   using enum OptimizerKind;
-  for (const int servers : {1, 2}) {
-    for (const OptimizerKind kind : {lamb, lars, sgd}) {
-      Layout layout;
-      layout.optimizer = kind;
-      layout.schedule = kind == sgd ? "gpipe" : "zb-h1";
-      expect_the_bits_of_all_reduce(layout, servers);
-    }
-    for (const char* key :
-         {"adapter.kind=lora", "optimizer.frozen=embedding,layers.0-1", "batch.ramp_start=12"}) {
-      Layout layout;
-      layout.more = {key};
-      if (key == std::string("batch.ramp_start=12"))
-        layout.more.insert(layout.more.end(),
-                           {"batch.ramp_increment=12", "batch.ramp_samples=36", "batch.global=36"});
-      expect_the_bits_of_all_reduce(layout, servers);
-    }
+  for (const OptimizerKind kind : {lamb, lars, sgd}) {
+    Layout layout;
+    layout.optimizer = kind;
+    layout.schedule = kind == sgd ? "gpipe" : "zb-h1";
+    expect_the_bits_of_all_reduce(layout, kind == sgd ? 1 : 2);
+  }
+  for (const auto& [servers, keys] :
+       {std::pair<int, std::vector<std::string>>{2, {"adapter.kind=lora"}},
+        {1, {"optimizer.frozen=embedding,layers.0-1"}},
+        {2, {"optimizer.frozen=layers.1"}},
+        {1,
+         {"batch.ramp_start=12", "batch.ramp_increment=12", "batch.ramp_samples=36",
+          "batch.global=36"}}}) {
+    Layout layout;
+    layout.more = keys;
+    expect_the_bits_of_all_reduce(layout, servers);
   }
 }
 
@@ -278,6 +279,26 @@ TEST_F(Served, ContinuesCheckpointsOfAllReduce) {
     EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-12 * expected.losses[i]);
 }
 
+/// Messages between workers and servers have any order, which a transport does not allow.
+TEST_F(Served, GivesTheSameBitsBesideATransport) {
+  if (runtime().ranks() < 3 || !can_imitate_nccl) return;
+  const bool four = runtime().ranks() == 4;
+  std::vector<std::string> keys = served(1, {"model.layers=3", "parallel.bucket_bytes=20000"});
+  if (four) keys.emplace_back("parallel.tensor=2");
+  const deck::Config config = small_config(12, 1, runtime().ranks(), keys);
+  const auto outcome = [&](bool imitated) {
+    Rig rig(config, tokens_, runtime().world(), imitated ? imitate_nccl : grid::TransportFactory{},
+            imitated ? with_nccl() : installation::this_machine());
+    const Trace trace = rig.run(1, 3);
+    return std::pair(trace, weights_of(whole_arrays(*rig.worker, runtime().world())));
+  };
+  const auto expected = outcome(false);
+  const auto found = outcome(true);
+  if (runtime().rank() == 0) {
+    EXPECT_EQ(found, expected);
+  }
+}
+
 TEST_F(Served, EvaluatesTheWeightsAfterTheLastUpdate) {
   if (runtime().ranks() < 3) return;
   const data::Windows windows(tokens_, 23);
@@ -322,6 +343,39 @@ TEST_F(Stale, ASlowWorkerDoesNotStopTheOthersWithinTheBound) {
   if (runtime().rank() > 0) return;
   EXPECT_GT(strict, 0.55) << "worker 0 waits for worker 1";
   EXPECT_LT(stale, 0.45) << "worker 0 goes on";
+}
+
+/// Prints the figures of docs/data_parallelism.md.
+TEST_F(Stale, TimesWithASlowWorker) {
+  const char* ask = std::getenv("TRIREME_MEASURE_SERVERS");
+  if (ask == nullptr) GTEST_SKIP() << "set TRIREME_MEASURE_SERVERS to a sleep in milliseconds";
+  const int sleep = std::atoi(ask);
+  for (const auto& [updates, staleness] :
+       {std::pair{"step", 0}, {"step", 1}, {"step", 2}, {"step", 4}, {"push", 4}})
+    for (const bool slow : {false, true}) {
+      Rig rig(
+          config_of({text("parallel.staleness=", staleness), text("parallel.updates=", updates)}),
+          tokens_);
+      constexpr std::int64_t count = 60;
+      std::mt19937 random(7);
+      rig.worker->overlapping_step(1, rig.samples, true);
+      const auto begin = Clock::now();
+      Seconds slept = 0;
+      for (std::int64_t step = 2; step <= count; ++step) {
+        // In each step, one of the workers may be slow: as where nodes share a network or a disk.
+        const auto which = static_cast<int>(random() % 4);
+        if (slow && which == runtime().rank() && which < 2) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(sleep));
+          slept += sleep * 1e-3;
+        }
+        rig.worker->overlapping_step(step, rig.samples, step < count);
+      }
+      const Seconds took = seconds(Clock::now() - begin);
+      const double loss = rig.worker->result().loss;
+      if (runtime().rank() == 0)
+        std::printf("updates %s, staleness %d, %s: %.2f s (%.2f s asleep), loss %.4f\n", updates,
+                    staleness, slow ? "slow" : "equal", took, slept, loss);
+    }
 }
 
 }  // namespace

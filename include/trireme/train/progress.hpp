@@ -9,7 +9,7 @@
 
 namespace trireme::train {
 
-/// What an optimizer's status (kernels::UpdateStatus) says of skipped steps.
+/// Skipped steps by an optimizer's status (kernels::UpdateStatus).
 template <class P>
 Skips skips_from(const deck::Config& config, std::span<const double> status,
                  const optim::Optimizer<P>& optimizer);

@@ -10,7 +10,7 @@
 namespace trireme::train {
 
 /// A worker's messages with parameter servers: it fetches the weights of each step, and sends its
-/// gradients bucket by bucket while the backward pass goes on.
+/// gradients bucket by bucket during the backward pass.
 template <class P>
 class ServerLink {
  public:

@@ -13,11 +13,12 @@ namespace trireme::train {
 /// Communicators between workers and servers, and the numbers of their messages.
 class ServerMessages {
  public:
-  /// Of the buckets, those before element `weights` of the arena are of weights, too. Collective.
+  /// Buckets before element `weights` of the arena hold weights, the others gradients only.
+  /// Collective.
   ServerMessages(const deck::ParallelConfig& parallel, grid::Grid& grid,
                  std::vector<architecture::Bucket> buckets, std::int64_t weights);
 
-  /// What the first rank of a worker tells the leader: the first rank of the first server.
+  /// Message of a worker's first rank to the leader, the first rank of the first server.
   struct Announcement {
     std::int64_t pushes = 0;  ///< 1: its gradients of the step are on their way; 0: it asks for
                               ///< the weights of the step

@@ -9,8 +9,9 @@
 
 namespace trireme::train {
 
-/// What servers do, all in the same order: they send a worker the weights for a step, or update the
-/// weights. The order decides which updates are in which weights, and so all numbers of a run.
+/// An action of all servers: they send a worker the weights for a step, or update the weights. All
+/// servers have the same order of events, which decides which updates are in which weights, and so
+/// all numbers of a run.
 struct ServerEvent {
   enum class Kind : std::uint8_t { fetch, update };
   Kind kind = Kind::fetch;
