@@ -10,6 +10,7 @@
 #include <trireme/deck/property_checks.hpp>
 #include <trireme/deck/ramp_check.hpp>
 #include <trireme/deck/rotary_checks.hpp>
+#include <trireme/deck/server_checks.hpp>
 #include <trireme/deck/special_tokens.hpp>
 
 #include <algorithm>
@@ -263,7 +264,8 @@ class CrossCheck {
              p.pipeline > stages_limit
                  ? text("a pipeline of at most ", stages_limit)
                  : text("at most ", stages_limit / p.pipeline, " chunks, or a smaller pipeline"));
-    const std::int64_t ranks = p.model_ranks() * std::max<std::int64_t>(1, p.data);
+    const std::int64_t ranks =
+        p.model_ranks() * (std::max<std::int64_t>(1, p.data) + p.server_places());
     if (ranks <= ranks_limit) return;
     std::vector<std::string> axes;
     const layout::AxisList sizes = p.sizes();
@@ -271,6 +273,11 @@ class CrossCheck {
       if (a.is_named()) axes.push_back(deck_.cite("parallel", name_of(a.axis)));
     report(join(axes, " · "), " are ", ranks, " ranks, more than ", ranks_limit,
            "; choose smaller axes");
+  }
+
+  void servers() {
+    if (valid({"parallel.strategy", "parallel.servers", "parallel.staleness", "parallel.updates"}))
+      for (const std::string& mistake : server_mistakes(deck_)) report(mistake);
   }
 
   void local_checkpoints() {
@@ -382,6 +389,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.schedule();
   checks.overlapped_steps();
   checks.local();
+  checks.servers();
   checks.transport();
   checks.local_checkpoints();
 }

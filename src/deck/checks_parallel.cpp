@@ -4,6 +4,7 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/choices.hpp>
 #include <trireme/deck/ramp_check.hpp>
+#include <trireme/deck/server_checks.hpp>
 
 #include <algorithm>
 #include <vector>
@@ -11,7 +12,6 @@
 namespace trireme::deck {
 namespace {
 
-constexpr const char* from_ranks = "from the number of ranks";
 constexpr double step_limit = 1e17;  // activations of a replica's step; their bytes are counted too
 
 /// The divisors of n that an axis of the model may have; each tensor rank needs a part of all.
@@ -89,7 +89,8 @@ std::string dividing_ranks(const Deck& deck) {
   if (deck.places.at("parallel.data") != from_ranks || b.global % b.micro != 0) return "";
   std::vector<std::int64_t> numbers;
   for (const std::int64_t data : divisors(b.global / b.micro))
-    if (data * p.model_ranks() <= ranks_limit) numbers.push_back(data * p.model_ranks());
+    if (const std::int64_t n = (data + p.server_places()) * p.model_ranks(); n <= ranks_limit)
+      numbers.push_back(n);
   return text("start ", choices(numbers, p.ranks()), numbers.back() == 1 ? " rank" : " ranks",
               ", or choose ");
 }
@@ -97,6 +98,7 @@ std::string dividing_ranks(const Deck& deck) {
 /// Fills parallel.data, and checks the product of the axes.
 void resolve_axes(Deck& deck, std::int64_t ranks) {
   ParallelConfig& p = deck.config.parallel;
+  if (p.has_servers()) return resolve_server_axes(deck, ranks);
   const std::int64_t model_ranks = p.model_ranks();
   std::vector<std::string> cited;
   for_model_axes(

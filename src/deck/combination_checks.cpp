@@ -62,6 +62,7 @@ std::vector<std::string> local_mistakes(const Deck& deck) {
                             deck.cite(section, name), "; choose ", remedy, ", or workers = 1"));
   };
   if (c.parallel.overlaps_steps()) excludes("parallel", "schedule", "schedule = \"1f1b\"");
+  if (c.parallel.has_servers()) excludes("parallel", "strategy", "strategy = \"all_reduce\"");
   if (c.parallel.layout == LayoutMode::automatic)
     excludes("parallel", "layout", "layout = \"given\"");
   if (c.precision.products == Products::fp8)

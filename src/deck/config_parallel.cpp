@@ -24,8 +24,10 @@ constexpr std::array<AxisKey, axis_count> axis_keys{{
 
 layout::AxisList ParallelConfig::sizes() const {
   std::array<layout::AxisSize, axis_count> all;
-  for (std::size_t i = 0; i < axis_count; ++i)
+  for (std::size_t i = 0; i < axis_count; ++i) {
     all[i] = {axis_keys[i].axis, this->*axis_keys[i].size};
+    if (all[i].axis == Axis::data && data > 0) all[i].size += server_places();
+  }
   return layout::AxisList(all);
 }
 

@@ -10,10 +10,13 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
     const Value before = key.load(stored.config);
     const Value now = key.load(current.config);
     if (before == now) continue;
-    // Only 2bw delays gradients; the other schedules give the same numbers.
+    // Only 2bw, and servers with stale weights or an update for each worker, change the numbers;
+    // the other schedules and strategies give the same ones.
+    const std::string name = key.full_name();
     const bool delays =
-        key.full_name() == "parallel.schedule" &&
-        stored.config.parallel.overlaps_steps() != current.config.parallel.overlaps_steps();
+        (name == "parallel.schedule" &&
+         stored.config.parallel.overlaps_steps() != current.config.parallel.overlaps_steps()) ||
+        name == "parallel.staleness" || name == "parallel.updates";
     found.push_back({key.section, key.name, literal(key, before), literal(key, now),
                      current.where(key.section, key.name), delays ? Effect::numbers : key.effect});
   }

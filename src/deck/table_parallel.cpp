@@ -7,6 +7,44 @@ namespace trireme::deck {
 using Str = std::string;
 using Int = std::int64_t;
 
+namespace {
+
+void server_keys(SectionKeys<ParallelConfig>& parallel) {
+  parallel
+      .choice("strategy", &ParallelConfig::strategy,
+              "how replicas share updates: all_reduce (all sum the gradients), or server (servers "
+              "hold weights and optimizer state; workers send gradients and fetch weights); see "
+              "docs/data_parallelism.md")
+      .otherwise(Str("all_reduce"));
+  parallel
+      .integer("servers", &ParallelConfig::servers,
+               "servers besides the replicas of parallel.data, for strategy = \"server\"; each has "
+               "tensor · pipeline ranks")
+      .at_least(1)
+      .at_most(ranks_limit)
+      .otherwise(Int{1});
+  parallel
+      .integer("staleness", &ParallelConfig::staleness,
+               "maximum number of steps whose updates a worker's weights may lack, for strategy = "
+               "\"server\" (Ho et al. 2013)")
+      .unit("steps")
+      .at_least(0)
+      .at_most(1024)
+      .otherwise(Int{0});
+  parallel
+      .choice("updates", &ParallelConfig::updates,
+              "gradients of one update of the servers: those of all workers of a step (step), or "
+              "those of one worker as they arrive (push)")
+      .otherwise(Str("step"));
+  parallel
+      .path("replay", &ParallelConfig::replay,
+            "server_events.jsonl of a run with staleness or updates = \"push\", whose order of "
+            "updates and fetches this run repeats; \"\" means the order in which messages arrive")
+      .otherwise(Str());
+}
+
+}  // namespace
+
 void parallel_keys(std::vector<Entry>& out) {
   SectionKeys parallel(out, "parallel", &Config::parallel);
   parallel
@@ -131,6 +169,7 @@ void parallel_keys(std::vector<Entry>& out) {
       .at_least(1)
       .at_most(std::int64_t{1} << 40)
       .otherwise(Int{16} << 20);
+  server_keys(parallel);
 }
 
 }  // namespace trireme::deck

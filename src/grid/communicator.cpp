@@ -137,6 +137,26 @@ void Communicator::wait(Operation& operation, const char* what) {
   }
 }
 
+std::size_t Communicator::wait_for_one(std::span<Request> requests, const char* what) {
+  const auto complete = [&] {
+    return std::ranges::find_if(
+        requests, [&](Request& request) { return request.active() && done(request); });
+  };
+  const auto active = std::ranges::find_if(requests, &Request::active);
+  check(active != requests.end(), name_, ": nothing is outstanding to wait for ", what);
+  auto found = complete();
+  if (found != requests.end()) return static_cast<std::size_t>(found - requests.begin());
+  const Operation* first = active->operation_;
+  const Heartbeat::Waiting waiting({first != nullptr ? first->verb : "transfer", what, name_,
+                                    first != nullptr ? first->number : 0, -1});
+  Pause pause;
+  while ((found = complete()) == requests.end()) {
+    Watchdog::glance();
+    pause();
+  }
+  return static_cast<std::size_t>(found - requests.begin());
+}
+
 void Communicator::progress() {
   int flag = 0;
   expect_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &flag, MPI_STATUS_IGNORE),

@@ -228,7 +228,7 @@ Communicator& Grid::another(Axis axis, const std::string& name) {
   return *other;
 }
 
-Grid& Grid::part_of_data_axis(int parts) {
+Grid& Grid::equal_part(int parts) {
   if (parts == 1) return *this;
   if (part_) return *part_;
   const int positions = process_grid_.size(Axis::data) / parts;
@@ -249,12 +249,33 @@ Grid& Grid::part_of_data_axis(int parts) {
 Communicator& Grid::across_parts(int parts) {
   std::unique_ptr<Communicator>& others = others_["across the parts"];
   if (!others) {
-    others = parts == 1
-                 ? Communicator::alone("workers")
-                 : world_.split(part_of_data_axis(parts).world().rank(), world_.rank(), "workers");
+    others = parts == 1 ? Communicator::alone("workers")
+                        : world_.split(equal_part(parts).world().rank(), world_.rank(), "workers");
     if (factory_ && others->size() > 1) others->use(factory_(*others));
   }
   return *others;
+}
+
+Communicator& Grid::part_of_data_axis(int first) {
+  std::unique_ptr<Communicator>& part = others_["part of data"];
+  if (!part) {
+    Communicator& data = communicator(Axis::data);
+    part = data.split(data.rank() < first ? 0 : 1, data.rank(), "part of data");
+    if (factory_ && part->size() > 1) part->use(factory_(*part));
+  }
+  return *part;
+}
+
+Communicator& Grid::data_messages(const std::string& name) {
+  std::unique_ptr<Communicator>& ranks = by_mpi_[name];
+  if (!ranks) ranks = communicator(Axis::data).split(0, communicator(Axis::data).rank(), name);
+  return *ranks;
+}
+
+Communicator& Grid::world_messages(const std::string& name) {
+  std::unique_ptr<Communicator>& ranks = by_mpi_[name];
+  if (!ranks) ranks = world_.split(0, world_.rank(), name);
+  return *ranks;
 }
 
 void Grid::use_transports(const TransportFactory& factory) {

@@ -66,8 +66,11 @@ void GradientReducer<G>::complete(const Exec& exec, Stage stage, std::int64_t la
       continue;
     check(running_[i].missing > 0, "gradient reduction: layer ", layer, " of stage ", stage,
           " was completed twice");
-    if (--running_[i].missing > 0 || communicator_.size() == 1) continue;
-    running_[i].request = start(exec, i);
+    if (--running_[i].missing > 0) continue;
+    if (send_)
+      send_(exec, i);
+    else if (communicator_.size() > 1)
+      running_[i].request = start(exec, i);
   }
   communicator_.progress();
 }

@@ -95,9 +95,10 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
   constexpr int any = 0;  // all replicas have as much memory
   const bool muon = config.optimizer.kind == OptimizerKind::muon;
   const bool shares = shares_state(config);
-  const std::int64_t state = shares ? architecture::most_state_elements(buckets)
-                             : muon ? architecture::whole_muon_elements(arrays, true)
-                                    : elements.trained;
+  const std::int64_t state = config.parallel.has_servers() ? 0
+                             : shares ? architecture::most_state_elements(buckets)
+                             : muon   ? architecture::whole_muon_elements(arrays, true)
+                                      : elements.trained;
   const std::int64_t second = !muon    ? state
                               : shares ? architecture::most_state_elements(buckets, false)
                                        : architecture::whole_muon_elements(arrays, false);
@@ -184,6 +185,7 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
 
 Bytes share_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                   const architecture::Shard& shard, const Machine& machine) {
+  if (config.parallel.has_servers()) return 0;  // they write: see servers.hpp
   const LocalSizes sizes = local_sizes(config, shard, machine);
   const auto arrays = architecture::local_arrays(architecture, shard);
   // For two-byte weights the master weights are saved, like the state.
@@ -267,6 +269,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
 Bytes reduction_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                       const architecture::Shard& shard, const Machine& machine) {
   const std::int64_t replicas = config.parallel.replicas();
+  if (config.parallel.has_servers()) return 0;
   if (replicas == 1 || transport(config.parallel, machine) == schedule::Transport::ordered_groups)
     return 0;
   const auto arrays = architecture::local_arrays(architecture, shard);

@@ -14,6 +14,7 @@
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/muon.hpp>
+#include <trireme/plan/servers.hpp>
 
 #include <algorithm>
 
@@ -129,6 +130,7 @@ class Counter {
   void replicated_gradients() {
     const auto placement = architecture::place(architecture_, shard_, arrays_);
     const auto add_all = [&](const char* what, bool partial) {
+      if (parallel_.has_servers()) return;  // which sum them
       for (const Stage stage : shard_.stages) {
         const layout::Slice run = architecture::replicated_part(arrays_, placement, stage, partial);
         if (run.extent > 0) tensor(what, 1, run.extent * sizes_.accumulate);
@@ -368,11 +370,15 @@ std::vector<TrafficRow> step_traffic(const deck::Config& config, const Architect
   counter.boundaries();
   counter.shared_layers();
   counter.shared_heads();
-  counter.data();
-  counter.tied();
-  counter.norm();
+  if (!config.parallel.has_servers()) {
+    counter.data();
+    counter.tied();
+    counter.norm();
+  }
   std::vector<TrafficRow> rows = counter.take();
-  for (TrafficRow& row : rows) {  // of each worker that the rank trains
+  if (config.parallel.has_servers())
+    rows.push_back(worker_messages(config, architecture, shard, machine));
+  for (TrafficRow& row : rows) {  // of each worker of local training that the rank trains
     row.operations *= config.parallel.workers_per_rank();
     row.bytes *= config.parallel.workers_per_rank();
   }

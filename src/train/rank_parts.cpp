@@ -3,6 +3,7 @@
 #include <trireme/train/rank_parts.hpp>
 
 #include <trireme/architecture/fp8.hpp>
+#include <trireme/architecture/server_ranges.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/recompute.hpp>
@@ -30,6 +31,12 @@ schedule::ProgramLayout layout_of(const deck::Config& config, const plan::Machin
 std::int64_t tokens_of(const deck::Config& config, const grid::Communicator& context) {
   return config.batch.micro *
          layout::split(config.model.sequence, context.size(), context.rank()).extent;
+}
+
+/// Ranks that divide the samples: not those of servers.
+grid::Communicator& samples_group(const deck::ParallelConfig& parallel, grid::Grid& grid) {
+  return parallel.has_servers() ? grid.part_of_data_axis(static_cast<int>(parallel.data))
+                                : grid.communicator(Axis::data);
 }
 
 /// A rank that only evaluates has whole weights.
@@ -62,10 +69,12 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
                         grid::Grid& grid, const plan::Machine& machine,
                         const kernels::KernelChoice& choice,
                         std::span<const schedule::Program> programs)
-    : data(grid.communicator(Axis::data)),
+    : data(samples_group(config.parallel, grid)),
       context(grid.communicator(Axis::context)),
-      replicas(grid.replicas()),
-      shards(grid.shard_group(static_cast<int>(config.parallel.shard_ranks()))),
+      replicas(config.parallel.has_servers() ? data : grid.replicas()),
+      shards(config.parallel.has_servers()
+                 ? data
+                 : grid.shard_group(static_cast<int>(config.parallel.shard_ranks()))),
       pipeline(grid.communicator(Axis::pipeline)),
       tensor(grid.communicator(Axis::tensor)),
       replica(grid.model()),
@@ -147,16 +156,23 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
   const bool shared = config.parallel.divides_state();
   // Several groups with the same state each: every rank needs the sums of its parts over all ranks.
   const bool scatter = shared && shards.size() == replicas.size();
+  const bool served = config.parallel.has_servers();
   const architecture::BucketCut cut =
-      parameters.bucket_cut(config.parallel.bucket_bytes, shards.size());
+      served ? architecture::server_cut(config.parallel, architecture, parameters.shard(),
+                                        parameters.local_arrays(), parameters.placement(),
+                                        sizeof(typename P::Gradient))
+             : parameters.bucket_cut(config.parallel.bucket_bytes, shards.size());
   const std::int64_t elements = parameters.placement().trained;
   const std::int64_t head = config.model.layers;
   const auto buckets = architecture::gradient_buckets(cut);
   const auto& arrays = parameters.local_arrays();
   const architecture::Placement& placement = parameters.placement();
   const OptimizerKind kind = config.optimizer.kind;
-  auto state = shared ? architecture::owned_state(arrays, placement, buckets, shards.rank(), kind)
-                      : architecture::whole_state(arrays, placement, kind);
+  architecture::StatePlacement none;  // of a worker: servers have it
+  none.whole = false;
+  auto state = served   ? none
+               : shared ? architecture::owned_state(arrays, placement, buckets, shards.rank(), kind)
+                        : architecture::whole_state(arrays, placement, kind);
   const std::int64_t capacity = shared ? architecture::most_state_elements(cut) : state.elements;
   const auto scratch =
       plan::reduction_scratch(config, architecture, parameters.shard(), cut, machine);
@@ -188,6 +204,10 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
     weight_gather.emplace(shards, parameters.all_weights(), parameters.weight_places(), elements,
                           buckets);
   access.emplace(weight_gather ? &*weight_gather : nullptr, *reducer);
+  if (served) {
+    servers.emplace(config.parallel, grid, parameters, *optimizer);
+    reducer->send_to([this](const Exec& exec, std::size_t bucket) { servers->push(exec, bucket); });
+  }
   if (!second) return;
   second->shared_gradients.emplace(grid, config.model, second->parameters);
   model::Parameters<P>& other = second->parameters;

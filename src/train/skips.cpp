@@ -2,6 +2,7 @@
 
 #include <trireme/base/check.hpp>
 
+#include <algorithm>
 #include <charconv>
 
 namespace trireme::train {
@@ -42,8 +43,11 @@ std::optional<double> scale_in(const checkpoint::RunState& state, const char* ke
 }  // namespace
 
 std::map<std::string, std::string> to_values(const Skips& skips, std::int64_t step) {
-  std::map<std::string, std::string> values{{updates_key, std::to_string(step - skips.total)},
-                                            {in_row_key, std::to_string(skips.in_row)}};
+  // Servers may skip several updates in a step.
+  const std::int64_t updates = std::max<std::int64_t>(0, step - skips.total);
+  const std::int64_t in_row = std::min(skips.in_row, step - updates);
+  std::map<std::string, std::string> values{{updates_key, std::to_string(updates)},
+                                            {in_row_key, std::to_string(in_row)}};
   if (!skips.loss_scale) return values;
   values.emplace(scale_key, text(*skips.loss_scale));
   values.emplace(scale_steps_key, std::to_string(skips.scale_steps));

@@ -11,6 +11,7 @@ template <class P>
 void StepActions<P>::reduce_gradients(const Step& step) {
   const std::int64_t number = step_of(step);
   parts_.reducer_of(number).finish(handle_, step.instr.stage);
+  if (parts_.servers) return;  // they do the rest of the step
   // Gradients of head norms cover this rank's heads only. With sequence parallelism, gradients of
   // norms, biases and positions cover this rank's tokens only.
   for (const bool partial : {false, true}) {
@@ -38,6 +39,7 @@ void StepActions<P>::begin_tied(const Step& step) {
 }
 template <class P>
 void StepActions<P>::reduce_tied(const Step& step) {
+  if (parts_.servers) return;
   if (!tied_has_begun_) begin_tied_sum(step_of(step));
   tied_has_begun_ = false;
   if (tied_sum_.active()) parts_.embedding.wait(tied_sum_, "gradient of the tied token table");
@@ -84,6 +86,7 @@ void StepActions<P>::begin_norm(const Step& step) {
 }
 template <class P>
 void StepActions<P>::gradient_norm(const Step& step) {
+  if (parts_.servers) return;
   if (config_.model.shared_layers > 0) sum_shared_layers();
   if (vocabulary_) parts_.optimizer->combine_tied_gradients(handle_);
   if (!parts_.second) {
@@ -101,6 +104,7 @@ void StepActions<P>::gradient_norm(const Step& step) {
 
 template <class P>
 void StepActions<P>::optimizer_step(const Step& step) {
+  if (parts_.servers) return;
   const std::int64_t number = step_of(step);
   const double rate = optim::learning_rate(config_.optimizer, number, batches_.global(number));
   optim::Optimizer<P>& optimizer = parts_.optimizer_of(number);

@@ -51,7 +51,8 @@ auto TextGroup::next() -> Pass {
   if (waiting >= worth_a_wide_pass) {
     pass.width = model::PassWidth::wide;
     for (std::size_t i = 0; i < places_.size(); ++i)
-      while (places_[i].text && places_[i].waiting() > 1 && std::ssize(pass.rows) < model::wide_rows)
+      while (places_[i].text && places_[i].waiting() > 1 &&
+             std::ssize(pass.rows) < model::wide_rows)
         pass.rows.push_back(pass_token(i));
     return pass;
   }

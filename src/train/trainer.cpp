@@ -27,8 +27,9 @@ bool due(std::int64_t step, std::int64_t every) {
 }
 
 std::string layout_text(const deck::ParallelConfig& p) {
-  return text("data ", p.data, " · pipeline ", p.pipeline, " · tensor ", p.tensor, ", ",
-              name_of(p.schedule), p.chunks > 1 ? text(", ", p.chunks, " chunks") : "",
+  return text("data ", p.data, p.has_servers() ? text(" + ", p.servers, " servers") : "",
+              " · pipeline ", p.pipeline, " · tensor ", p.tensor, ", ", name_of(p.schedule),
+              p.chunks > 1 ? text(", ", p.chunks, " chunks") : "",
               p.sequence_parallel ? ", sequence parallel" : "");
 }
 
@@ -111,8 +112,11 @@ ExitCode Trainer::take_steps() {
   requests_.begin_steps();
   for (std::int64_t step = first_step_; step <= run.steps; ++step) {
     const bool overlaps = parts_.config.parallel.overlaps_steps();
-    const bool goes_on = overlaps && !ends_overlap(step);
-    const Request request = overlaps ? take_overlapping_step(step) : take_step(step);
+    const bool served = parts_.config.parallel.has_servers();
+    const bool goes_on = served ? !meets_after(step) : overlaps && !ends_overlap(step);
+    const Request request = served     ? take_served_step(step)
+                            : overlaps ? take_overlapping_step(step)
+                                       : take_step(step);
     events::set_step(step);
     if (goes_on) continue;
     const bool stop = request.stop != 0;
@@ -339,9 +343,12 @@ std::vector<std::int64_t> Trainer::wishes(std::int64_t step) {
   const auto mean_batch =
       static_cast<double>(batches_.samples(step) - batches_.samples(first_step_ - 1)) /
       static_cast<double>(step - first_step_ + 1);
-  // If steps overlap, the next one tells that the one after it shall be the last.
-  const int steps = parts_.config.parallel.overlaps_steps() ? 3 : 1;
-  const double next_steps = steps * static_cast<double>(batches_.global(step + 1)) / mean_batch;
+  // If steps overlap, the next one tells that the one after it shall be the last. With servers, the
+  // agreement ends later.
+  const deck::ParallelConfig& p = parts_.config.parallel;
+  const std::int64_t steps = p.overlaps_steps() ? 3 : p.has_servers() ? 2 + agreement_lag() : 1;
+  const double next_steps =
+      static_cast<double>(steps) * static_cast<double>(batches_.global(step + 1)) / mean_batch;
   const Request mine = requests_.ask(parts_.world.rank() == 0, saving, next_steps);
   const Saver::Progress at = saver_.progress();
   look_for_folders();

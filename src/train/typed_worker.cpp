@@ -15,6 +15,7 @@
 #include <trireme/tensor/region.hpp>
 #include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/load.hpp>
+#include <trireme/train/progress.hpp>
 
 #include <algorithm>
 #include <array>
@@ -55,9 +56,8 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
                             std::span<const schedule::Program> programs)
     : config_(config),
       architecture_(architecture),
-      grid_(programs.empty()
-                ? grid
-                : grid.part_of_data_axis(static_cast<int>(config.parallel.worker_groups()))),
+      grid_(programs.empty() ? grid
+                             : grid.equal_part(static_cast<int>(config.parallel.worker_groups()))),
       machine_(machine),
       handle_(kernel_choice(config.precision)),
       parts_(config, architecture, grid_, machine, handle_.choice(), programs),
@@ -123,6 +123,9 @@ void TypedWorker<P>::publish(const Step& step, StepPart part) const {
     number += of_pass ? micro / count : micro;
     micro = of_pass ? micro % count : 0;
   }
+  if (parts_.servers)
+    return grid::Heartbeat::publish(
+        {text("worker ", parts_.servers->messages().number(), ", ", name), number, i.stage, micro});
   grid::Heartbeat::publish(
       {audit ? std::string_view(text("audit, ", name)) : name, number, i.stage, micro});
 }
@@ -200,7 +203,7 @@ void TypedWorker<P>::for_workers(std::int64_t number, const Step& step) {
 
 template <class P>
 void TypedWorker<P>::train_step(std::int64_t step, const data::Samples& samples) {
-  if (parts_.second) return overlapping_step(step, samples, false);
+  if (parts_.second || parts_.servers) return overlapping_step(step, samples, false);
   const Region region("step");
   for_workers(step, [&] {
     const Executor& executor = begin_step(step, samples);
@@ -262,9 +265,11 @@ template <class P>
 StepResult TypedWorker<P>::result() {
   if (parts_.second) return result_of(actions_.step());
   const Region region("result");
+  take_status();
   const std::vector<double> sums = loss_sums("train/result reads the loss");
   const std::vector<double> status = common_status(statuses());
   StepResult found = result_from(sums, status, actions_.step());
+  tell_servers(found.loss, "loss of the workers");
   if (!parts_.noise) return found;
   std::array<double, kernels::noise_state_size> noise{};
   copy_to_host<double>(handle_, noise, parts_.noise->state(),
@@ -279,16 +284,7 @@ StepResult TypedWorker<P>::result() {
 template <class P>
 StepResult TypedWorker<P>::result_from(std::span<const double> sums, std::span<const double> status,
                                        std::int64_t step) const {
-  const auto whole = [&](std::size_t i) { return static_cast<std::int64_t>(status[i]); };
-  Skips skips{whole(kernels::status_skipped), whole(kernels::status_skipped_in_row),
-              whole(kernels::status_skipped_step)};
-  if (const std::int64_t sum_of_array = whole(kernels::status_skipped_sum);
-      skips.last_step > 0 && sum_of_array >= 0)
-    skips.array = parts_.optimizer->array_of_sum(sum_of_array);
-  if (config_.precision.compute == DType::fp16) {
-    skips.loss_scale = status[kernels::status_loss_scale];
-    skips.scale_steps = whole(kernels::status_scale_steps);
-  }
+  const Skips skips = skips_from<P>(config_, status, *parts_.optimizer);
   StepResult found{0, {}, status[kernels::status_norm], skips, {}};
   const auto& terms = parts_.model->objective().losses;
   const std::int64_t samples = actions_.batch_samples(step);
@@ -306,6 +302,7 @@ template <class P>
 Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t windows,
                                     const std::vector<std::int32_t>& bytes_of_token) {
   const Region region("evaluation");
+  fetch_current();
   const std::int64_t micro = config_.batch.micro;
   const std::int64_t groups = (windows + micro - 1) / micro;
   // Ranks take groups of `micro` windows in turn; the sum of a group does not depend on its rank.
@@ -335,6 +332,7 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   for (std::size_t i = 0; i < terms.size(); ++i)
     found.losses.push_back({std::string(terms[i].name), std::string(terms[i].counted), sums[i],
                             i == 0 ? targets : samples * terms[i].per_sample});
+  tell_servers(found.losses.front().nats, "loss of the evaluation");
   return found;
 }
 

@@ -6,35 +6,14 @@
 #include <trireme/tensor/copy.hpp>
 #include <trireme/tensor/region.hpp>
 #include <trireme/train/load.hpp>
-#include <trireme/train/slice_view.hpp>
+#include <trireme/train/progress.hpp>
+#include <trireme/train/slices.hpp>
 #include <trireme/train/typed_worker.hpp>
 
 #include <algorithm>
 
 namespace trireme::train {
 namespace {
-
-/// A part of frozen weights, in the type in which checkpoints store weights: master_type.
-template <class T>
-checkpoint::SliceView frozen_slice_of(const Exec& exec, const NamedTensor<T>& tensor,
-                                      const architecture::SavedPart& part) {
-  checkpoint::SliceView slice = slice_of(exec, tensor, part);
-  if constexpr (is_narrow<T>) {
-    slice.dtype = DType::fp32;
-    slice.data = nullptr;
-    T* first = tensor.data.data() + part.first;
-    slice.copy = [&exec, first](std::int64_t begin, std::int64_t bytes, void* out) {
-      const auto n = static_cast<std::size_t>(bytes) / sizeof(float);
-      std::vector<T> narrow(n);
-      copy_to_host<T>(exec, std::span<T>(narrow),
-                      View1<T>(first + begin / std::int64_t{sizeof(float)}, n),
-                      "train/share copies numbers to the host");
-      std::ranges::transform(narrow, static_cast<float*>(out),
-                             [](T x) { return static_cast<float>(x); });
-    };
-  }
-  return slice;
-}
 
 /// State array `kind` of a block, or one without data if the block's array has none.
 template <class Block>
@@ -49,6 +28,7 @@ template <class P>
 std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   parts_.finish_gathers();
   fence(handle_, "train/share waits for the step");
+  if (parts_.servers) return {};  // they write
   const auto& entries = parts_.parameters_of(actions_.step()).entries();
   std::vector<architecture::LocalArray> arrays;
   for (const auto& entry : entries) arrays.push_back(entry.local);
@@ -261,30 +241,14 @@ void TypedWorker<P>::load_model(const checkpoint::Reader& reader) {
       if (!fresh || !parts_.parameters.entries()[block.local].spec->adapter)
         load_array(handle_, reader, block.updated);
   }
-  const double loss_scale = initial_loss_scale(config_.precision);
-  if (fresh || holds_weights_only(reader)) {
+  const bool begins = fresh || holds_weights_only(reader);
+  if (begins)
     parts_.optimizer->zero_state(handle_);
-    parts_.optimizer->set_progress(handle_, {0, 0, loss_scale, 0, step, loss_scale});
-    if (!fresh) say(reader.folder(), " holds no optimizer state; it starts at zero");
-    return;
-  }
-  for (const auto& block : state)
-    for (const auto& array : block.arrays) load_array(handle_, reader, array);
-  set_progress(skips_of(reader.state()), step);
-}
-
-template <class P>
-void TypedWorker<P>::set_progress(const Skips& skips, std::int64_t step) {
-  const double loss_scale = initial_loss_scale(config_.precision);
-  // A constant loss scale comes from the deck.
-  const bool adapted =
-      config_.precision.compute == DType::fp16 && config_.precision.loss_scale_interval > 0;
-  const double scale = adapted ? skips.loss_scale.value_or(loss_scale) : loss_scale;
-  // If the deck has reduced maximum_skips, one more step is still tried.
-  parts_.optimizer->set_progress(
-      handle_, {skips.total, std::min(skips.in_row, config_.optimizer.maximum_skips - 1), scale,
-                adapted ? skips.scale_steps : 0, step,
-                adapted ? skips.scale_before.value_or(scale) : scale});
+  else
+    for (const auto& block : state)
+      for (const auto& array : block.arrays) load_array(handle_, reader, array);
+  parts_.optimizer->set_progress(handle_, progress_after(config_, reader, begins));
+  if (begins && !fresh) say(reader.folder(), " holds no optimizer state; it starts at zero");
 }
 
 template std::vector<checkpoint::SliceView> TypedWorker<model::Fp32>::share();
@@ -292,7 +256,6 @@ template void TypedWorker<model::Fp32>::load_fp8(const checkpoint::Reader&);
 template void TypedWorker<model::Fp32>::copy_second_weights(std::int64_t);
 template void TypedWorker<model::Fp32>::load_second_weights(const checkpoint::Reader&);
 template void TypedWorker<model::Fp32>::share_progress(std::vector<checkpoint::SliceView>&);
-template void TypedWorker<model::Fp32>::set_progress(const Skips&, std::int64_t);
 template void TypedWorker<model::Fp32>::load_model(const checkpoint::Reader&);
 template void TypedWorker<model::Fp32>::load(const checkpoint::Reader&);
 template std::vector<checkpoint::SliceView> TypedWorker<model::Fp64>::share();
@@ -300,7 +263,6 @@ template void TypedWorker<model::Fp64>::load_fp8(const checkpoint::Reader&);
 template void TypedWorker<model::Fp64>::copy_second_weights(std::int64_t);
 template void TypedWorker<model::Fp64>::load_second_weights(const checkpoint::Reader&);
 template void TypedWorker<model::Fp64>::share_progress(std::vector<checkpoint::SliceView>&);
-template void TypedWorker<model::Fp64>::set_progress(const Skips&, std::int64_t);
 template void TypedWorker<model::Fp64>::load_model(const checkpoint::Reader&);
 template void TypedWorker<model::Fp64>::load(const checkpoint::Reader&);
 template std::vector<checkpoint::SliceView> TypedWorker<model::MixedBf16>::share();
@@ -308,7 +270,6 @@ template void TypedWorker<model::MixedBf16>::load_fp8(const checkpoint::Reader&)
 template void TypedWorker<model::MixedBf16>::copy_second_weights(std::int64_t);
 template void TypedWorker<model::MixedBf16>::load_second_weights(const checkpoint::Reader&);
 template void TypedWorker<model::MixedBf16>::share_progress(std::vector<checkpoint::SliceView>&);
-template void TypedWorker<model::MixedBf16>::set_progress(const Skips&, std::int64_t);
 template void TypedWorker<model::MixedBf16>::load_model(const checkpoint::Reader&);
 template void TypedWorker<model::MixedBf16>::load(const checkpoint::Reader&);
 template std::vector<checkpoint::SliceView> TypedWorker<model::MixedFp16>::share();
@@ -316,7 +277,6 @@ template void TypedWorker<model::MixedFp16>::load_fp8(const checkpoint::Reader&)
 template void TypedWorker<model::MixedFp16>::copy_second_weights(std::int64_t);
 template void TypedWorker<model::MixedFp16>::load_second_weights(const checkpoint::Reader&);
 template void TypedWorker<model::MixedFp16>::share_progress(std::vector<checkpoint::SliceView>&);
-template void TypedWorker<model::MixedFp16>::set_progress(const Skips&, std::int64_t);
 template void TypedWorker<model::MixedFp16>::load_model(const checkpoint::Reader&);
 template void TypedWorker<model::MixedFp16>::load(const checkpoint::Reader&);
 

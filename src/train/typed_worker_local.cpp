@@ -1,6 +1,7 @@
 // Workers of local training: their states from a checkpoint.
 #include <trireme/base/log.hpp>
 #include <trireme/train/load.hpp>
+#include <trireme/train/progress.hpp>
 #include <trireme/train/typed_worker.hpp>
 
 #include <algorithm>
@@ -75,7 +76,7 @@ void TypedWorker<P>::load_progress(const checkpoint::Reader& reader, std::int64_
   skips.in_row = static_cast<std::int64_t>(numbers[1]);
   skips.loss_scale = numbers[2];
   skips.scale_steps = static_cast<std::int64_t>(numbers[3]);
-  set_progress(skips, reader.state().step);
+  parts_.optimizer->set_progress(handle_, progress_of(config_, skips, reader.state().step));
 }
 
 template void TypedWorker<model::Fp32>::load_workers(const checkpoint::Reader&);

@@ -12,6 +12,7 @@ namespace trireme::train {
 template <class P>
 void TypedWorker<P>::overlapping_step(std::int64_t step, const data::Samples& samples,
                                       bool next_follows) {
+  if (parts_.servers) return served_step(step, samples, next_follows);
   check(parts_.second.has_value(), "steps of this schedule do not overlap");
   check(!begun_ || step == actions_.step() + 1, "step ", actions_.step() + 1,
         " has begun, but step ", step, " follows");

@@ -2,6 +2,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/train/precision.hpp>
+#include <trireme/train/server_worker.hpp>
 #include <trireme/train/typed_worker.hpp>
 
 #include <numbers>
@@ -19,6 +20,9 @@ std::unique_ptr<Worker> make_worker(const deck::Config& config,
   check(!programs.empty() == (mode == Mode::train),
         "a training worker needs programs, no other does");
   return with_precision(config.precision.compute, [&]<class P>(P) -> std::unique_ptr<Worker> {
+    if (mode == Mode::train && config.parallel.has_servers() &&
+        grid.coordinates()[Axis::data] >= config.parallel.data)
+      return std::make_unique<ServerWorker<P>>(config, architecture, grid);
     return std::make_unique<TypedWorker<P>>(config, architecture, grid, machine, programs);
   });
 }

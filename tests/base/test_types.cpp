@@ -1,4 +1,5 @@
 #include <trireme/base/adapter.hpp>
+#include <trireme/base/server.hpp>
 #include <trireme/base/types.hpp>
 
 #include <gtest/gtest.h>
@@ -32,6 +33,8 @@ TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<LayoutMode>();
   expect_words_read_back<Offload>();
   expect_words_read_back<Sharding>();
+  expect_words_read_back<DataStrategy>();
+  expect_words_read_back<ServerUpdates>();
   expect_words_read_back<TransportKind>();
   expect_words_read_back<AttentionKind>();
   expect_words_read_back<OptimizerKind>();

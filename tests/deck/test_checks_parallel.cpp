@@ -202,7 +202,8 @@ TEST(Checks, LocalTrainingNamesWhatItExcludes) {
         {"precision.products=fp8", "products = \"compute\""},
         {"run.audit_every=5", "audit_every = 0"},
         {"run.gradient_noise_scale=true", "gradient_noise_scale = false"},
-        {"checkpoint.local_every=5", "local_every = 0"}})
+        {"checkpoint.local_every=5", "local_every = 0"},
+        {"parallel.strategy=server", "strategy = \"all_reduce\""}})
     expect_contains(mistakes_of(example, {workers, key}),
                     text("; choose ", remedy, ", or workers = 1"));
   expect_contains(mistakes_of(example, {workers, "local.inner_steps=5", "local.fragments=6"}),

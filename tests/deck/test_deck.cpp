@@ -139,6 +139,11 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     p.layout = LayoutMode::given;  // else keys without a place are open
     p.share_devices = p.share_devices && p.transport != TransportKind::nccl;
     if (p.shard > Sharding::optimizer) deck.config.run.audit_every = 0;
+    p.strategy = DataStrategy::all_reduce;  // servers suit few of the other keys
+    p.servers = 1;
+    p.staleness = 0;
+    p.updates = ServerUpdates::step;
+    p.replay.clear();
     ModelConfig& m = deck.config.model;
     for (auto* size : {&m.layers, &m.heads, &m.feed_forward, &m.sequence, &deck.config.batch.micro})
       *size = *size % 500 + 1;  // so that their product can be counted

@@ -18,9 +18,13 @@ class Row:
     every other job divides that, within groups of `group` replicas, and the jobs between them have another `shard` and
     pipeline."""
 
-    def __init__(self, tensor, data, pipelines, local=False, delayed=False, keys="", shard="", group=0, cheap=False):
+    def __init__(self, tensor, data, pipelines, local=False, delayed=False, keys="", shard="", group=0, servers=0,
+                 cheap=False):
         self.tensor, self.data, self.pipelines, self.local, self.delayed = tensor, data, pipelines, local, delayed
         self.shard, self.group, self.cheap = shard, group, cheap or tensor * data == 1
+        self.servers = servers
+        if servers:
+            keys = f"parallel.strategy=server parallel.servers={servers} {keys}".strip()
         self.model = f"{MODEL} {keys}".strip()
         self.name = (f"chains, tensor {tensor} · data {data}{', local checkpoints' if local else ''}"
                      f"{', 2bw' if delayed else ''}{', ' + keys.split()[0] if keys else ''}"
@@ -33,7 +37,7 @@ class Row:
 
     def division(self, number, rng):
         """The pipeline, `shard` and group of a chain's job."""
-        if self.delayed:
+        if self.delayed or self.servers:
             return rng.choice(self.pipelines), "none", 0
         if not self.shard:
             return rng.choice(self.pipelines), rng.choice(SHARDS), 0
@@ -48,6 +52,10 @@ TABLE = [Row(1, 1, (1, 2, 4)), Row(2, 1, (1, 2)), Row(1, 2, (1, 2)), Row(2, 2, (
          Row(1, 2, (1, 2), keys="batch.micro=2", shard="gradients"), Row(1, 2, (1, 2), keys="batch.micro=2", shard="weights"),
          Row(1, 4, (1,), shard="weights", group=2), Row(1, 2, (1, 2), keys="optimizer.kind=muon"),
          Row(1, 2, (1, 2), keys="optimizer.kind=muon", shard="weights"),
+         Row(1, 2, (1, 2), keys="local.workers=2 local.inner_steps=7 local.fragments=2 local.delay=2", cheap=True),
+         Row(1, 2, (1, 2), keys="local.workers=4 local.inner_steps=5 local.differences=bf16"),
+         Row(1, 4, (1,), keys="local.workers=2 local.inner_steps=5", shard="weights"),
+         Row(1, 2, (1, 2), servers=1, cheap=True), Row(1, 2, (1,), servers=2),
          Row(2, 2, (1,), keys="adapter.kind=dora adapter.targets=attention.query,feed_forward.down")]
 KILLS = 4  # of a chain
 
@@ -77,7 +85,7 @@ class Chain:
             local = f" checkpoint.local=disk checkpoint.local_every={every}"
         schedule = rng.choice(self.row.schedules(pipeline))
         line = self.runs.train(
-            pipeline * self.row.tensor * self.row.data,
+            pipeline * self.row.tensor * (self.row.data + self.row.servers),
             f"{self.row.model} parallel.tensor={self.row.tensor} parallel.pipeline={pipeline} parallel.schedule={schedule} "
             f"parallel.shard={shard} parallel.shard_group={group} "
             f"checkpoint.every={rng.choice((0, 20)) if local else every} checkpoint.keep={rng.choice((0, 1, 3))} "
@@ -151,7 +159,7 @@ def attempts(runs, options):
         if options.only not in row.name or not (options.soak or row.cheap):
             continue
         reference = runs.copy()
-        runs.must(reference, runs.train(row.tensor * row.data, f"{row.model} parallel.tensor={row.tensor} "
+        runs.must(reference, runs.train(row.tensor * (row.data + row.servers), f"{row.model} parallel.tensor={row.tensor} "
                                                           f"parallel.schedule={row.schedules(1)[0]}"))
         for i in range(options.number or (25 if options.soak else 1)):
             rng = generator(options.seed, row.name, i)

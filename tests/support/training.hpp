@@ -47,7 +47,7 @@ warmup_steps = 4
 train = "unused.h5"
 )";
   deck::Config config = deck::parse_deck(content, "test.toml", overrides).config;
-  config.parallel.data = ranks / config.parallel.model_ranks();
+  config.parallel.data = ranks / config.parallel.model_ranks() - config.parallel.server_places();
   return config;
 }
 

@@ -4,6 +4,7 @@
 #include <trireme/base/audit.hpp>
 #include <trireme/base/fp8.hpp>
 #include <trireme/base/rotary_scaling.hpp>
+#include <trireme/base/server.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/layout/axes.hpp>
 #include <trireme/layout/stage_map.hpp>
@@ -168,6 +169,11 @@ struct ParallelConfig {
   TransportKind transport = TransportKind::automatic;
   bool share_devices = false;     ///< several ranks may use one device
   std::int64_t bucket_bytes = 0;  ///< gradients per all-reduce
+  DataStrategy strategy = DataStrategy::all_reduce;
+  std::int64_t servers = 1;    ///< copies of the model's ranks that hold weights and state
+  std::int64_t staleness = 0;  ///< steps whose updates a worker's weights may lack
+  ServerUpdates updates = ServerUpdates::step;
+  std::string replay;  ///< record of a run's events, whose order this run repeats; "": none
 
   /// The sizes of all axes in the order of the ranks; `fallback` replaces an empty order.
   layout::AxisList axes(std::string_view fallback = "") const;
@@ -179,7 +185,14 @@ struct ParallelConfig {
   std::int64_t worker_groups() const { return std::clamp<std::int64_t>(data, 1, workers); }
   /// Workers that a rank trains in turn.
   std::int64_t workers_per_rank() const { return workers / worker_groups(); }
-  /// Ranks with the same weights.
+  bool has_servers() const { return strategy == DataStrategy::server; }
+  /// Places of servers on the data axis, after those of the workers.
+  std::int64_t server_places() const { return has_servers() ? servers : 0; }
+  /// Whether the order of messages decides which updates a worker's weights have.
+  bool records_events() const {
+    return has_servers() && (staleness > 0 || updates == ServerUpdates::push);
+  }
+  /// Ranks with the same weights; with servers the workers.
   std::int64_t replicas() const { return data / worker_groups() * context; }
   /// Replicas that divide state among themselves.
   std::int64_t shard_ranks() const { return shard_group > 0 ? shard_group : replicas(); }

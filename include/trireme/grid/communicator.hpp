@@ -162,6 +162,8 @@ class Communicator {
 
   /// Waits for the result. The heartbeat publishes what the rank waits for.
   void wait(Request& request, const char* what);
+  /// Waits until one of the active requests has a result, and returns its number.
+  std::size_t wait_for_one(std::span<Request> requests, const char* what);
   /// Returns true, as after wait, if the result is complete. Does not block, except to copy the
   /// result to a device.
   bool done(Request& request);

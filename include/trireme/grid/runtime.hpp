@@ -106,9 +106,17 @@ class Grid {
   /// The grid of this rank's part of the data axis, one of `parts` equal parts of consecutive
   /// positions; this grid itself if it is the only part. Later calls return the same one.
   /// Collective on the world.
-  Grid& part_of_data_axis(int parts);
+  Grid& equal_part(int parts);
   /// The ranks at the same place of each part, in the order of the parts.
   Communicator& across_parts(int parts);
+  /// The ranks of the data axis on this rank's side of place `first`: those before it, or those
+  /// from it on. Later calls return the same communicator. Collective on the data axis.
+  Communicator& part_of_data_axis(int first);
+  /// Another communicator of the data axis's ranks, or of all ranks, whose views always go through
+  /// MPI: ranks may send and receive in any order. Later calls with the same `name` return the same
+  /// one. Collective on these ranks.
+  Communicator& data_messages(const std::string& name);
+  Communicator& world_messages(const std::string& name);
   /// Keyed by name.
   const std::map<std::string, std::unique_ptr<Communicator>>& parts_of_tensor_axis() const {
     return parts_;
@@ -128,6 +136,7 @@ class Grid {
   std::unique_ptr<Communicator> embedding_;
   std::map<std::string, std::unique_ptr<Communicator>> parts_;  ///< of the tensor axis
   std::map<std::string, std::unique_ptr<Communicator>> others_;
+  std::map<std::string, std::unique_ptr<Communicator>> by_mpi_;  ///< never with a transport
   TransportFactory factory_;
   std::unique_ptr<Communicator> part_world_;  ///< before its grid, which refers to it
   std::unique_ptr<Grid> part_;                ///< of the data axis

@@ -96,6 +96,7 @@ class Parameters {
   const Entry& entry(const std::string& name) const;
   bool holds(const std::string& name) const { return by_name_.contains(name); }
   const architecture::Shard& shard() const { return shard_; }
+  const architecture::Architecture& architecture() const { return architecture_; }
 
   /// A weight or its gradient in two dimensions; `rows` · `columns` may include the arrays that
   /// follow (query, then key and value). Frozen arrays have empty gradients.

@@ -4,7 +4,10 @@
 #include <trireme/grid/communicator.hpp>
 #include <trireme/tensor/views.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 namespace trireme::optim {
@@ -27,6 +30,11 @@ class GradientReducer {
   GradientReducer(grid::Communicator& communicator, View1<G> gradients,
                   const architecture::Arrangement& places, std::int64_t head,
                   std::vector<architecture::Bucket> buckets, bool scatter);
+
+  /// From now on, buckets are not summed: `send` passes each complete one on.
+  void send_to(std::function<void(const Exec& exec, std::size_t bucket)> send) {
+    send_ = std::move(send);
+  }
 
   /// Begins a step: nothing is complete yet, and all gradients are zero.
   void begin();
@@ -58,6 +66,7 @@ class GradientReducer {
   std::int64_t head_;
   std::vector<architecture::Bucket> buckets_;
   bool scatter_;
+  std::function<void(const Exec&, std::size_t)> send_;
   std::vector<std::vector<std::int64_t>> counts_;  ///< per bucket
   std::vector<Running> running_;
 };

@@ -31,6 +31,7 @@ struct RankPlan {
   std::vector<MemoryRow> memory;
   Bytes process = 0;  ///< on the host, besides all arrays
   std::vector<TrafficRow> traffic;
+  int data = 0;  ///< place on the data axis
 
   /// Total of a rank whose kernels run on the host.
   Bytes peak() const { return total(memory) + parts.checkpoint_copy + parts.reduction + process; }

@@ -10,6 +10,7 @@
 #include <trireme/optim/weight_gather.hpp>
 #include <trireme/plan/machine.hpp>
 #include <trireme/schedule/program.hpp>
+#include <trireme/train/server_link.hpp>
 #include <trireme/train/transfers.hpp>
 
 #include <array>
@@ -155,6 +156,7 @@ struct RankParts {
   std::optional<optim::NoiseScale<P>> noise;            ///< with run.gradient_noise_scale
   std::optional<optim::WeightGather<T>> weight_gather;  ///< if replicas divide the update
   std::optional<RankAccess<P>> access;                  ///< of a training rank
+  std::optional<ServerLink<P>> servers;  ///< of a worker, if servers hold the optimizer's state
 };
 
 extern template struct RankVocabulary<model::Fp32>;

@@ -14,6 +14,7 @@
 #include <trireme/train/worker.hpp>
 
 #include <array>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -72,6 +73,12 @@ class Trainer {
   Request take_overlapping_step(std::int64_t step);
   void begin_agreement(std::int64_t step);
   void end_agreement();
+  // With parameter servers, in trainer_served.cpp
+  std::int64_t agreement_lag() const;
+  bool meets_after(std::int64_t step) const;
+  Request take_served_step(std::int64_t step);
+  void begin_late_agreement(std::int64_t step);
+  void end_late_agreement();
   void look_for_folders();
   std::string progress_line(const Metrics& metrics) const;
 
@@ -105,6 +112,16 @@ class Trainer {
   std::vector<std::int64_t> mine_;          ///< of this rank, while it has begun
   std::int64_t peak_bytes_ = 0;             ///< largest of all ranks at the last agreement
   std::array<Clock::time_point, 2> ended_;  ///< odd and even steps
+
+  // With parameter servers
+  struct LateAgreement {
+    std::vector<std::int64_t> words;
+    View1<std::int64_t> sent;  ///< on the device
+    grid::Request request;
+  };
+  std::deque<LateAgreement> late_agreements_;  ///< that have begun, the oldest first
+  Arena late_memory_;
+  View1<std::int64_t> late_words_;
 };
 
 }  // namespace trireme::train

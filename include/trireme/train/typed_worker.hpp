@@ -72,13 +72,17 @@ class TypedWorker final : public Worker {
   template <class AddState>
   void share_workers(const AddState& add_state);
   void share_progress(std::vector<checkpoint::SliceView>& slices);
-  void set_progress(const Skips& skips, std::int64_t step);
   void load_model(const checkpoint::Reader& reader);
   void load_workers(const checkpoint::Reader& reader);
   void load_worker(const checkpoint::Reader& reader, std::int64_t worker);
   void load_progress(const checkpoint::Reader& reader, std::int64_t worker);
   void load_fp8(const checkpoint::Reader& reader);
   void load_second_weights(const checkpoint::Reader& reader);
+  // With parameter servers, in typed_worker_served.cpp
+  void served_step(std::int64_t step, const data::Samples& samples, bool next_follows);
+  void fetch_current();
+  void take_status();
+  void tell_servers(double& value, const char* what);
   /// The other weights become equal to those of step `step`.
   void copy_second_weights(std::int64_t step);
   /// Returns the executor of the step's program.

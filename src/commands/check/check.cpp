@@ -20,6 +20,7 @@
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/recompute.hpp>
+#include <trireme/plan/servers.hpp>
 #include <trireme/plan/stages.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
@@ -132,6 +133,11 @@ void print_grid(const deck::Config& c) {
   const deck::ParallelConfig& p = c.parallel;
   const layout::AxisList axes = p.axes();
   say("ranks         ", axes.ranks(), " = ", axes.named_sizes());
+  if (p.has_servers())
+    say("              of the data axis, ", p.data, p.data == 1 ? " is a worker" : " are workers",
+        " and ", p.servers, p.servers == 1 ? " is a server" : " are servers",
+        p.staleness > 0 ? text("; weights lack at most ", p.staleness, " steps' updates") : "",
+        p.updates == ServerUpdates::push ? "; every worker's gradients are an update" : "");
   if (p.context > 1) {
     const std::int64_t tokens = layout::split(c.model.sequence, p.context, 0).extent;
     say("              context groups share the ", with_commas(c.model.sequence),
@@ -209,6 +215,8 @@ std::string missing_speeds(const deck::Config& c, const plan::Machine& machine) 
 void print_time(const deck::Config& c, const architecture::Architecture& a,
                 const schedule::Program& program, const plan::Machine& machine) {
   if (machine.file.empty()) return;
+  if (c.parallel.has_servers())
+    return say("\ntime of a step: not predicted with strategy = \"server\"");
   const std::string missing = missing_speeds(c, machine);
   if (missing.empty())
     say("\ntime of a step\n", time_report(c, plan::predict_step(c, a, program, machine), machine));
@@ -249,10 +257,17 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   print_recompute(c, a, ranks, machine);
   print_notes(c, machine);
   say("\nstages\n", stages_report(plan::group_stages(a, c.parallel), c.parallel));
-  say("\nmemory per rank\n", memory_report(ranks, c.parallel, machine));
+  say(c.parallel.has_servers() ? "\nmemory per rank of a worker\n" : "\nmemory per rank\n",
+      memory_report(ranks, c.parallel, machine));
   say("\ncommunication per step of the rank with the most bytes\n",
       traffic_report(ranks, c.parallel));
   if (c.parallel.workers > 1) say("\nlocal training\n", workers_report(c, a, ranks, machine));
+  if (c.parallel.has_servers()) {
+    const std::vector<plan::RankPlan> server{plan::plan_server(c, a, machine)};
+    say("\nmemory per rank of a server\n", memory_report(server, c.parallel, machine));
+    say("\ncommunication per step of the first server's rank\n",
+        traffic_report(server, c.parallel));
+  }
   if (c.checkpoint.local_every > 0)
     say("\nlocal checkpoints: at most, on a disk of each node\n", local_report(ranks, c, machine));
   print_time(c, a, program, machine);
@@ -266,7 +281,8 @@ void write_json(const deck::Deck& deck, const plan::Machine& machine, const std:
   const Bytes memory = machine.on_device() ? device_total(plan::most_memory(ranks).memory)
                                            : plan::most_at_peak(ranks).peak();
   std::optional<plan::StepTime> time;
-  if (missing_speeds(c, machine).empty()) time = predict_step(c, a, programs.back(), machine);
+  if (!c.parallel.has_servers() && missing_speeds(c, machine).empty())
+    time = predict_step(c, a, programs.back(), machine);
   const std::string content = plan_json(c, time ? &*time : nullptr, memory, machine).dump(2);
   if (path == "-") {
     log::line(content);

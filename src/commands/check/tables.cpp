@@ -35,8 +35,8 @@ std::string fit(Bytes needed, Bytes memory) {
 /// Number of the rank in the first replica.
 std::string place(const plan::RankPlan& r, const deck::ParallelConfig& parallel) {
   const layout::AxisList axes = parallel.axes();
-  return text("rank ",
-              r.pipeline * axes.stride(Axis::pipeline) + r.tensor * axes.stride(Axis::tensor));
+  return text("rank ", r.pipeline * axes.stride(Axis::pipeline) +
+                           r.tensor * axes.stride(Axis::tensor) + r.data * axes.stride(Axis::data));
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string
   const bool given = p.layout == LayoutMode::given;
   check_usage(given || ranks > 0, deck.cite("parallel", "layout"),
               " chooses a layout for a number of ranks; give --ranks");
-  if (ranks == 0) ranks = p.model_ranks() * std::max<std::int64_t>(1, p.data);
+  if (ranks == 0) ranks = p.model_ranks() * (std::max<std::int64_t>(1, p.data) + p.server_places());
   if (given) deck::resolve_parallel(deck, ranks);
   resolve_vocabulary(deck, open_if_there(deck));
   if (!given) {

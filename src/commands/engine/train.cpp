@@ -18,6 +18,7 @@
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/program.hpp>
+#include <trireme/plan/servers.hpp>
 #include <trireme/tensor/device.hpp>
 #include <trireme/train/executor.hpp>
 #include <trireme/train/kernel_choice.hpp>
@@ -102,6 +103,16 @@ void record_devices(const deck::Config& config, const plan::Machine& machine,
                       plan::device_total(worker.memory())});
 }
 
+/// Host memory of this rank for background checkpoints.
+Bytes saved_bytes(const Session& session, const architecture::Shard& shard) {
+  const deck::Config& c = session.config();
+  if (!plan::saves_in_background(c)) return 0;
+  const bool serves =
+      c.parallel.has_servers() && session.grid->coordinates()[Axis::data] >= c.parallel.data;
+  return serves ? plan::server_share_bytes(c, session.architecture, shard, session.machine)
+                : plan::share_bytes(c, session.architecture, shard, session.machine);
+}
+
 /// Reports files that do not suffice for a batch before the first step.
 void expect_usable(const deck::Config& config, const data::Samples& samples,
                    const std::optional<data::Windows>& validation) {
@@ -131,7 +142,10 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   say("trireme: ", runtime.description());
   say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()),
       " parameters, ", name_of(config.precision.compute), ", ",
-      config.parallel.sizes().named_sizes());
+      config.parallel.sizes().named_sizes(),
+      config.parallel.has_servers()
+          ? text(": ", config.parallel.data, " workers and ", config.parallel.servers, " servers")
+          : "");
   if (const std::string chosen = layout_text(session.deck); !chosen.empty())
     say("layout = \"auto\" chose ", chosen);
 
@@ -198,7 +212,13 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   const auto shard = architecture::make_shard(session.architecture, config.parallel, at);
   const Bytes copy =
       plan::checkpoint_copy_bytes(config, session.architecture, shard, session.machine);
-  say("memory per rank\n", plan::table(worker->memory(), copy));
+  const bool served = config.parallel.has_servers();
+  say(served ? "memory per rank of a worker\n" : "memory per rank\n",
+      plan::table(worker->memory(), copy));
+  if (served) {
+    const auto server = plan::plan_server(config, session.architecture, session.machine);
+    say("memory per rank of a server\n", plan::table(server.memory, server.parts.checkpoint_copy));
+  }
   record_devices(config, session.machine, *worker);
   if (const std::string note = plan::transport_note(config.parallel, session.machine);
       !note.empty())
@@ -219,10 +239,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   // 8 train
   train::Trainer trainer(
       {config, session.architecture, runtime.world(), *samples, validation ? &*validation : nullptr,
-       bytes, deck::resolved_toml(session.deck),
-       plan::saves_in_background(config)
-           ? plan::share_bytes(config, session.architecture, shard, session.machine)
-           : 0,
+       bytes, deck::resolved_toml(session.deck), saved_bytes(session, shard),
        [&] { folders.expect_mine(); }},
       *worker);
   return runtime.guard([&] {

@@ -67,6 +67,11 @@ std::vector<std::string> open_values(const std::set<std::string>& fixed,
   add("parallel.recompute", "none");
   add("parallel.shard", "none");
   add("parallel.shard_group", "0");
+  add("parallel.strategy", "all_reduce");
+  add("parallel.servers", "1");
+  add("parallel.staleness", "0");
+  add("parallel.updates", "step");
+  add("parallel.replay", "");
   add("batch.micro", "1");
   return values;
 }
@@ -96,6 +101,9 @@ void check_fixed(const deck::Deck& deck) {
   check_usage(p.workers == 1, deck.cite("local", "workers"),
               " cannot be planned, because the plan compares layouts of one model; plan for the "
               "ranks of a worker with local.workers=1 and its part of batch.global");
+  check_usage(
+      !p.has_servers(), deck.cite("parallel", "strategy"),
+      " cannot be planned, because the plan compares layouts with all-reduce; leave it out");
   const std::vector<std::string> mistakes = deck::layout_mistakes(deck);
   check_usage(mistakes.empty(), join(mistakes, "\n"));
 }
@@ -125,6 +133,7 @@ void add_own(PlanReport& report, const PlanOptions& options) {
     if (!is_layout_key(name_in(o))) others.push_back(o);
   try {
     deck::Deck own = deck::load_deck(options.deck, others);
+    if (own.config.parallel.has_servers()) return;  // whose times are not predicted
     own.config.model.vocabulary = report.deck.config.model.vocabulary;
     deck::resolve_parallel(own, report.ranks);
     plan::resolve_recompute(own, report.machine);

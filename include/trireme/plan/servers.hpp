@@ -1,0 +1,37 @@
+#pragma once
+
+#include <trireme/plan/memory.hpp>
+#include <trireme/plan/ranks.hpp>
+#include <trireme/plan/traffic.hpp>
+
+#include <vector>
+
+/// Memory and messages of the ranks of parameter servers. `shard`: that of the workers with the
+/// same tensor and pipeline coordinates.
+namespace trireme::plan {
+
+/// Bytes that a server's rank allocates, on the server whose key range is largest.
+std::vector<MemoryRow> server_memory(const deck::Config& config,
+                                     const architecture::Architecture& architecture,
+                                     const architecture::Shard& shard, const Machine& machine);
+
+/// Bytes of its share of a checkpoint, on the server that writes the most.
+Bytes server_share_bytes(const deck::Config& config, const architecture::Architecture& architecture,
+                         const architecture::Shard& shard, const Machine& machine);
+
+/// Gradients that a worker's rank sends in a step.
+TrafficRow worker_messages(const deck::Config& config,
+                           const architecture::Architecture& architecture,
+                           const architecture::Shard& shard, const Machine& machine);
+/// Weights that a rank of server `server` sends in a step, and what it sums with other ranks of
+/// servers.
+std::vector<TrafficRow> server_messages(const deck::Config& config,
+                                        const architecture::Architecture& architecture,
+                                        const architecture::Shard& shard, int server,
+                                        const Machine& machine);
+
+/// The rank of the first server that needs the most memory.
+RankPlan plan_server(const deck::Config& config, const architecture::Architecture& architecture,
+                     const Machine& machine);
+
+}  // namespace trireme::plan

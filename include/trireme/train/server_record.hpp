@@ -1,0 +1,32 @@
+#pragma once
+
+#include <trireme/deck/config.hpp>
+#include <trireme/train/server_order.hpp>
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace trireme::train {
+
+/// The events of a run's servers in their order: server_events.jsonl in the run's folder, one JSON
+/// object per line, written as each event happens. A restart keeps the events up to its step.
+class ServerRecord {
+ public:
+  /// Continues the record after step `step`; a new run's replaces none, but moves it aside.
+  ServerRecord(const deck::Config& config, std::int64_t step);
+
+  /// `lacks`: steps whose updates the weights of a fetch lack.
+  void write(const ServerEvent& event, std::int64_t lacks);
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+/// The events after step `step` of the record that the deck replays. UsageError if the record is
+/// that of another number of workers, of other updates, or of a larger staleness.
+std::vector<ServerEvent> read_record(const deck::ParallelConfig& parallel, std::int64_t step);
+
+}  // namespace trireme::train

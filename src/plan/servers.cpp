@@ -1,0 +1,239 @@
+// Bytes of a server's arenas and messages, from the same cut into key ranges as train/ has.
+#include <trireme/plan/servers.hpp>
+
+#include <trireme/architecture/placement.hpp>
+#include <trireme/architecture/saved.hpp>
+#include <trireme/architecture/server_ranges.hpp>
+#include <trireme/architecture/state.hpp>
+#include <trireme/base/text.hpp>
+#include <trireme/plan/local_sizes.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace trireme::plan {
+namespace {
+
+using architecture::BucketRun;
+
+constexpr Bytes line = 64;  // alignment of arrays in an arena
+Bytes aligned_bytes(Bytes bytes) {
+  return (bytes + line - 1) / line * line;
+}
+
+/// The arrays of a rank, and how servers divide them.
+struct Ranges {
+  Ranges(const deck::Config& config, const architecture::Architecture& model,
+         const architecture::Shard& of, const Machine& machine)
+      : architecture(model),
+        shard(of),
+        parallel(config.parallel),
+        sizes(local_sizes(config, of, machine)),
+        arrays(architecture::local_arrays(model, of)),
+        placement(architecture::place(model, of, arrays)),
+        cut(architecture::server_cut(parallel, model, of, arrays, placement, sizes.accumulate)) {}
+
+  bool divided() const { return parallel.servers > 1; }
+
+  const architecture::Architecture& architecture;
+  const architecture::Shard& shard;
+  const deck::ParallelConfig& parallel;
+  LocalSizes sizes;
+  std::vector<architecture::LocalArray> arrays;
+  architecture::Placement placement;
+  architecture::BucketCut cut;
+};
+
+architecture::BucketCut weight_cut(const Ranges& r) {
+  return {r.architecture,
+          r.shard,
+          r.arrays,
+          r.placement,
+          std::max<std::int64_t>(1, r.parallel.bucket_bytes / r.sizes.accumulate),
+          static_cast<int>(r.parallel.servers),
+          true,
+          architecture::CutOf::weights};
+}
+
+/// Arrays of the optimizer's state, master weights included.
+std::int64_t states(const deck::Config& config, const LocalSizes& sizes) {
+  return std::ssize(architecture::state_arrays(config.optimizer)) + (sizes.narrow() ? 1 : 0);
+}
+
+/// Calls `use(count, elements, of weights)` for the parts of the buckets that a server holds; −1:
+/// those of all servers.
+template <class F>
+void visit_ranges(const Ranges& r, int server, F use) {
+  r.cut.visit([&](const BucketRun& run) {
+    architecture::visit_parts(run, static_cast<int>(r.parallel.servers),
+                              [&](int owner, std::int64_t begin, std::int64_t end) {
+                                if (server < 0 || owner == server)
+                                  use(run.count, end - begin, run.begin < r.placement.trained);
+                              });
+  });
+}
+
+/// Gradients of arrays that all tensor ranks hold whole, as step_traffic() counts them elsewhere.
+template <class F>
+void replicated_sums(const deck::Config& config, const Ranges& r, F add) {
+  for (const bool partial : {false, true}) {
+    std::int64_t operations = 0, elements = 0;
+    for (const Stage stage : r.shard.stages) {
+      const layout::Slice run =
+          architecture::replicated_part(r.arrays, r.placement, stage, partial);
+      if (run.extent == 0 || (!partial && !r.sizes.cuts_tokens)) continue;
+      ++operations;
+      elements += run.extent;
+    }
+    add("tensor",
+        !partial                         ? "norms and biases: all-reduce"
+        : config.model.adapter.present() ? "adapters: all-reduce"
+                                         : "norms of heads: all-reduce",
+        r.parallel.tensor, operations, elements * r.sizes.accumulate);
+  }
+}
+
+/// The gradient of a tied table between its first and its last stage: this server's ranges.
+template <class F>
+void tied_sum(const Ranges& r, int server, F add) {
+  const architecture::Shard& shard = r.shard;
+  if (!r.architecture.model.tied_embeddings || shard.has_embedding() == shard.has_head()) return;
+  const auto places =
+      architecture::arranged_gradients(r.cut, shard, architecture::server_division(r.parallel),
+                                       r.parallel.sequence_parallel, server);
+  for (std::size_t i = 0; i < r.arrays.size(); ++i) {
+    const auto number = static_cast<std::size_t>(r.arrays[i].number);
+    if (r.architecture.arrays[number].name != "embedding.token" || r.arrays[i].frozen) continue;
+    const std::int64_t begin = r.placement.offset[i];
+    std::int64_t operations = 0, elements = 0;
+    for (const auto& own : places.kept(begin, begin + r.arrays[i].elements())) {
+      ++operations;
+      elements += own.end - own.begin;
+    }
+    add("tied", "token table's gradient: all-reduce", 2, operations, elements * r.sizes.accumulate);
+  }
+}
+
+std::int64_t norm_blocks(const Ranges& r) {
+  std::int64_t blocks = 0;
+  for (const architecture::LocalArray& array : r.arrays)
+    for (const architecture::Piece& piece : array.pieces)
+      if (piece.counted && !array.frozen)
+        blocks += (piece.elements() + norm_block - 1) / norm_block;
+  return blocks;
+}
+
+}  // namespace
+
+std::vector<MemoryRow> server_memory(const deck::Config& config,
+                                     const architecture::Architecture& architecture,
+                                     const architecture::Shard& shard, const Machine& machine) {
+  const Ranges r(config, architecture, shard, machine);
+  const architecture::Division division = architecture::server_division(r.parallel);
+  constexpr int any = 0;  // all servers have as much memory
+  const std::int64_t weights =
+      r.divided() ? architecture::arranged_weights(weight_cut(r), division, any).elements()
+                  : r.placement.elements;
+  const std::int64_t gradients =
+      architecture::arranged_gradients(r.cut, shard, division, r.parallel.sequence_parallel, any)
+          .elements();
+  const std::int64_t state =
+      r.divided() ? architecture::most_state_elements(r.cut) : r.placement.trained;
+  const Bytes received = architecture::received_elements(r.cut) * r.sizes.accumulate;
+  return {{"weights", weights * r.sizes.element},
+          {"gradients", gradients * r.sizes.accumulate},
+          {"optimizer state", states(config, r.sizes) * aligned_bytes(state * r.sizes.accumulate)},
+          {"received gradients",
+           architecture::received_gradients(r.parallel) * aligned_bytes(received)}};
+}
+
+Bytes server_share_bytes(const deck::Config& config, const architecture::Architecture& architecture,
+                         const architecture::Shard& shard, const Machine& machine) {
+  const Ranges r(config, architecture, shard, machine);
+  const std::int64_t page = architecture::saved_alignment / r.sizes.accumulate;
+  const std::int64_t arrays = states(config, r.sizes) + (r.sizes.narrow() ? 0 : 1);
+  std::vector<std::int64_t> sums;
+  std::vector<std::int64_t> frozen;
+  if (r.divided()) {
+    sums = architecture::owned_sums(r.cut, page, true);
+    frozen = architecture::owned_sums(weight_cut(r), page, true, true);
+  } else {
+    sums = architecture::saved_sums(architecture, shard, r.arrays, 1, page);
+    frozen = architecture::saved_sums(architecture, shard, r.arrays, 1, page, true);
+  }
+  Bytes most = 0;
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    most = std::max(most, (arrays * sums[i] + frozen[i]) * r.sizes.accumulate);
+  return most;
+}
+
+TrafficRow worker_messages(const deck::Config& config,
+                           const architecture::Architecture& architecture,
+                           const architecture::Shard& shard, const Machine& machine) {
+  const Ranges r(config, architecture, shard, machine);
+  TrafficRow gradients{"servers", "gradients: send"};
+  visit_ranges(r, -1, [&](std::int64_t count, std::int64_t elements, bool) {
+    gradients.operations += count;
+    gradients.bytes += count * elements * r.sizes.accumulate;
+  });
+  return gradients;
+}
+
+std::vector<TrafficRow> server_messages(const deck::Config& config,
+                                        const architecture::Architecture& architecture,
+                                        const architecture::Shard& shard, int server,
+                                        const Machine& machine) {
+  const Ranges r(config, architecture, shard, machine);
+  const std::int64_t workers = r.parallel.data;
+  TrafficRow weights{"workers", "weights: send"};
+  if (server == 0) {  // with the optimizer's status
+    weights.operations = workers;
+    weights.bytes = workers * architecture::server_status_bytes;
+  }
+  visit_ranges(r, server, [&](std::int64_t count, std::int64_t elements, bool of_weights) {
+    if (!of_weights) return;
+    weights.operations += workers * count;
+    weights.bytes += workers * count * elements * r.sizes.element;
+  });
+  std::vector<TrafficRow> rows{weights};
+  const std::int64_t updates = r.parallel.updates == ServerUpdates::push ? workers : 1;
+  const auto add = [&](const char* axis, const char* what, std::int64_t ranks,
+                       std::int64_t operations, Bytes bytes) {
+    if (ranks > 1 && operations > 0)
+      rows.push_back({axis, what, updates * operations, updates * bytes});
+  };
+  replicated_sums(config, r, add);
+  const std::int64_t norms = architecture::trust_norms(config.optimizer);
+  const std::int64_t servers = r.parallel.servers, blocks = norm_blocks(r);
+  add("servers", "gradient norm: all-reduce", servers, 1, blocks * 8);
+  if (norms > 0) add("servers", "trust ratios: all-reduce", servers, 1, norms * blocks * 8);
+  tied_sum(r, server, add);
+  const auto sums = std::ssize(architecture.arrays) * shard.tensor_size;
+  const std::int64_t model = r.parallel.pipeline * r.parallel.tensor;
+  add("model", "gradient norm: all-reduce", model, 1, sums * 8);
+  if (norms > 0) add("model", "trust ratios: all-reduce", model, 1, norms * sums * 8);
+  return rows;
+}
+
+RankPlan plan_server(const deck::Config& config, const architecture::Architecture& architecture,
+                     const Machine& machine) {
+  const layout::StageMap stages = config.parallel.stage_map();
+  architecture::Shard shard = architecture::make_shard(architecture, config.parallel, 0, 0);
+  RankPlan most;
+  for (int p = 0; p < stages.ranks; ++p) {
+    shard.stages = stages.stages_of(p);
+    RankPlan rank;
+    rank.pipeline = p;
+    rank.memory = server_memory(config, architecture, shard, machine);
+    if (!most.memory.empty() && device_total(rank.memory) <= device_total(most.memory)) continue;
+    if (saves_in_background(config))
+      rank.parts.checkpoint_copy = server_share_bytes(config, architecture, shard, machine);
+    rank.process = process_bytes(config);
+    rank.traffic = server_messages(config, architecture, shard, 0, machine);
+    rank.data = static_cast<int>(config.parallel.data);
+    most = std::move(rank);
+  }
+  return most;
+}
+
+}  // namespace trireme::plan

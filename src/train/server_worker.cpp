@@ -1,0 +1,306 @@
+// A server's part of training steps: the order of events, the weights that it sends, the gradients
+// that it receives, and the update of its key range.
+#include <trireme/train/server_worker.hpp>
+
+#include <trireme/architecture/server_ranges.hpp>
+#include <trireme/base/check.hpp>
+#include <trireme/grid/heartbeat.hpp>
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/optim/learning_rate.hpp>
+#include <trireme/tensor/region.hpp>
+#include <trireme/train/kernel_choice.hpp>
+#include <trireme/train/rank_parts.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <span>
+
+namespace trireme::train {
+namespace {
+
+static_assert(architecture::server_status_bytes == kernels::status_size * 8);
+
+model::Replicas replicas_of(const deck::ParallelConfig& parallel, const grid::Communicator& group) {
+  return {architecture::server_division(parallel), group.rank(), group.size(),
+          parallel.bucket_bytes, parallel.sequence_parallel};
+}
+
+template <class T>
+View1<T> part(View1<T> all, std::int64_t first, std::int64_t n) {
+  return View1<T>(all.data() + first, static_cast<std::size_t>(n));
+}
+
+}  // namespace
+
+template <class P>
+ServerWorker<P>::ServerWorker(const deck::Config& config,
+                              const architecture::Architecture& architecture, grid::Grid& grid)
+    : config_(config),
+      architecture_(architecture),
+      grid_(grid),
+      group_(grid.part_of_data_axis(static_cast<int>(config.parallel.data))),
+      batches_(config.batch),
+      handle_(kernel_choice(config.precision)),
+      parameters_(architecture,
+                  architecture::make_shard(architecture, config.parallel, grid.coordinates()), true,
+                  replicas_of(config.parallel, group_)),
+      order_(static_cast<int>(config.parallel.data), config.parallel.staleness,
+             config.parallel.updates) {
+  const architecture::BucketCut cut =
+      architecture::server_cut(config.parallel, architecture, parameters_.shard(),
+                               parameters_.local_arrays(), parameters_.placement(), sizeof(G));
+  auto buckets = architecture::gradient_buckets(cut);
+  const bool divided = group_.size() > 1;
+  const auto& arrays = parameters_.local_arrays();
+  const architecture::Placement& placement = parameters_.placement();
+  auto state = divided ? architecture::owned_state(arrays, placement, buckets, group_.rank(),
+                                                   config.optimizer.kind)
+                       : architecture::whole_state(arrays, placement, config.optimizer.kind);
+  const std::int64_t capacity = divided ? architecture::most_state_elements(cut) : state.elements;
+  optimizer_.emplace(config.optimizer, architecture, parameters_, grid.model(), group_,
+                     std::move(state), capacity, loss_scaling(config.precision));
+  messages_.emplace(config.parallel, grid, std::move(buckets), placement.trained);
+  find_parts();
+  const std::int64_t elements = architecture::received_elements(cut);
+  const std::int64_t memories = architecture::received_gradients(config.parallel);
+  received_ = Arena("received gradients",
+                    memories * aligned(elements * static_cast<std::int64_t>(sizeof(G))));
+  for (std::int64_t i = 0; i < memories; ++i)
+    arrivals_.push_back({received_.take<G>(elements), {}});
+  if (messages_->is_leader()) {
+    const auto workers = static_cast<std::size_t>(messages_->workers());
+    listening_.emplace();
+    listening_->heard.resize(workers);
+    listening_->requests.resize(workers);
+    listening_->paused.resize(workers);
+  }
+}
+
+template <class P>
+void ServerWorker<P>::find_parts() {
+  constexpr std::int64_t unit = 32;  // as in received_elements()
+  const auto server = static_cast<std::size_t>(group_.rank());
+  std::int64_t received = 0;
+  for (std::size_t i = 0; i < messages_->buckets().size(); ++i) {
+    const auto& bounds = messages_->buckets()[i].bounds;
+    if (bounds[server] == bounds[server + 1]) continue;
+    parts_.push_back({i, bounds[server], bounds[server + 1], received});
+    received += (parts_.back().size() + unit - 1) / unit * unit;
+  }
+}
+
+template <class P>
+void ServerWorker<P>::begin_after(std::int64_t step) {
+  step_ = step;
+  order_.reset(step);
+  begun_ = false;
+  was_last_ = true;
+  record_.reset();
+}
+
+template <class P>
+void ServerWorker<P>::publish(const char* what, std::int64_t step) const {
+  grid::Heartbeat::publish({text("server ", messages_->number(), ", ", what), step});
+}
+
+template <class P>
+void ServerWorker<P>::overlapping_step(std::int64_t step, const data::Samples& /*samples*/,
+                                       bool next_follows) {
+  const Region region("step");
+  if (!begun_ && messages_->is_leader() && config_.parallel.records_events()) {
+    if (!config_.parallel.replay.empty()) order_.replay(read_record(config_.parallel, step - 1));
+    record_.emplace(config_, step - 1);
+  }
+  begun_ = true;
+  step_ = step;
+  publish("service", step);
+  if (messages_->is_leader())
+    lead(step, !next_follows);
+  else
+    follow(step);
+  finish_sends();
+  was_last_ = !next_follows;
+}
+
+template <class P>
+void ServerWorker<P>::lead(std::int64_t step, bool last) {
+  const std::int64_t end = last ? step : std::numeric_limits<std::int64_t>::max();
+  if (was_last_) listening_->paused.assign(listening_->paused.size(), false);
+  while (order_.complete() < step) {
+    if (const auto event = order_.next(end)) {
+      tell(*event);
+      if (record_) record_->write(*event, order_.lacks(*event));
+      execute(*event);
+      continue;
+    }
+    listen();
+    hear();
+  }
+  for (grid::Request& request : telling_) messages_->events.wait(request, "events to the servers");
+  telling_.clear();
+  told_.clear();
+}
+
+/// Posts receives of the workers' next announcements.
+template <class P>
+void ServerWorker<P>::listen() {
+  for (std::size_t w = 0; w < listening_->requests.size(); ++w)
+    if (!listening_->paused[w] && !listening_->requests[w].active())
+      listening_->requests[w] = messages_->events.start_receive(
+          std::as_writable_bytes(std::span(&listening_->heard[w], 1)),
+          messages_->first_rank_of(static_cast<int>(w)), ServerMessages::announcements);
+}
+
+template <class P>
+void ServerWorker<P>::hear() {
+  const std::size_t w =
+      messages_->events.wait_for_one(listening_->requests, "messages of the workers");
+  const ServerMessages::Announcement& heard = listening_->heard[w];
+  if (heard.pushes == 0)
+    order_.asks(static_cast<int>(w), heard.step);
+  else
+    order_.pushed(static_cast<int>(w), heard.step);
+  listening_->paused[w] = heard.last != 0;
+}
+
+/// Told events are kept until they have arrived.
+template <class P>
+void ServerWorker<P>::tell(const ServerEvent& event) {
+  if (messages_->server_ranks().empty()) return;
+  auto message = std::make_unique<ServerMessages::Told>(ServerMessages::Told{
+      event.kind == ServerEvent::Kind::update ? 1 : 0, event.worker, event.step});
+  for (const int rank : messages_->server_ranks())
+    telling_.push_back(messages_->events.start_send(std::as_bytes(std::span(*message)), rank,
+                                                    ServerMessages::told_events));
+  told_.push_back(std::move(message));
+}
+
+template <class P>
+void ServerWorker<P>::follow(std::int64_t step) {
+  const int leader = messages_->first_rank_of(messages_->server_place(0));
+  while (order_.complete() < step) {
+    ServerMessages::Told told{};
+    grid::Request request = messages_->events.start_receive(std::as_writable_bytes(std::span(told)),
+                                                            leader, ServerMessages::told_events);
+    messages_->events.wait(request, "events of the first server");
+    execute({told[0] != 0 ? ServerEvent::Kind::update : ServerEvent::Kind::fetch,
+             static_cast<int>(told[1]), told[2]});
+  }
+}
+
+template <class P>
+void ServerWorker<P>::execute(const ServerEvent& event) {
+  if (event.kind == ServerEvent::Kind::fetch) {
+    receive_gradients(event.worker, event.step);
+    send_weights(event.worker);
+    order_.apply(event);
+    return;
+  }
+  finish_sends();
+  publish("update", event.step);
+  order_.apply(event);
+  update(event);
+  publish("service", step_);
+}
+
+template <class P>
+typename ServerWorker<P>::Arrival& ServerWorker<P>::arrival(int worker, std::int64_t step) {
+  const std::int64_t turn = step % (config_.parallel.staleness + 1);
+  return arrivals_.at(static_cast<std::size_t>(turn * messages_->workers() + worker));
+}
+
+/// A worker that gets the weights for a step will send its gradients.
+template <class P>
+void ServerWorker<P>::receive_gradients(int worker, std::int64_t step) {
+  Arrival& from = arrival(worker, step);
+  for (const Part& p : parts_)
+    from.requests.push_back(
+        messages_->data.start_receive<G>(handle_, part(from.memory, p.received, p.size()), worker,
+                                         messages_->gradient_channel(p.bucket)));
+}
+
+template <class P>
+void ServerWorker<P>::send_weights(int worker) {
+  if (messages_->number() == 0)
+    sends_.push_back(messages_->data.start_send<double>(handle_, optimizer_->status(), worker,
+                                                        ServerMessages::status_channel));
+  for (const Part& p : parts_)
+    if (messages_->has_weights(p.bucket))
+      sends_.push_back(messages_->data.start_send<T>(
+          handle_,
+          part(parameters_.all_weights(), parameters_.weight_places().own_place(p.begin), p.size()),
+          worker, messages_->weight_channel(p.bucket)));
+}
+
+template <class P>
+void ServerWorker<P>::finish_sends() {
+  for (grid::Request& request : sends_) messages_->data.wait(request, "weights to a worker");
+  sends_.clear();
+}
+
+/// gradient = Σ_w gradient of worker w in rank order, or D times that of one worker: the mean over
+/// its part of the batch.
+template <class P>
+void ServerWorker<P>::sum_gradients(const ServerEvent& event) {
+  const bool all = event.worker < 0;
+  const int first = all ? 0 : event.worker;
+  const int end = all ? messages_->workers() : event.worker + 1;
+  for (int w = first; w < end; ++w) {
+    Arrival& from = arrival(w, event.step);
+    for (grid::Request& request : from.requests)
+      messages_->data.wait(request, "gradients of a worker");
+    from.requests.clear();
+    for (const Part& p : parts_) {
+      const View1<const G> theirs = part(from.memory, p.received, p.size());
+      const View1<G> sum = part(parameters_.all_gradients(),
+                                parameters_.gradient_places().own_place(p.begin), p.size());
+      if (w == first)
+        kernels::copy<G>(handle_, sum, theirs);
+      else
+        kernels::accumulate<G>(handle_, sum, theirs);
+      if (!all) kernels::scale<G>(handle_, sum, messages_->workers());
+    }
+  }
+}
+
+/// The sums after that over replicas, as in StepActions::reduce_gradients and reduce_tied.
+template <class P>
+void ServerWorker<P>::sum_over_model() {
+  grid::Communicator& tensor = grid_.communicator(Axis::tensor);
+  const bool cuts_tokens = config_.parallel.sequence_parallel && tensor.size() > 1;
+  for (const Stage stage : parameters_.shard().stages)
+    for (const bool partial : {false, true}) {
+      const auto gradients = parameters_.replicated_gradients(stage, partial);
+      if ((partial || cuts_tokens) && gradients.extent(0) > 0)
+        tensor.template all_reduce<G>(handle_, gradients, grid::Reduction::sum,
+                                      "gradients of replicated arrays");
+    }
+  optimizer_->combine_tied_gradients(handle_);
+  grid::Communicator& embedding = grid_.embedding();
+  if (embedding.size() == 1 || !config_.model.tied_embeddings) return;
+  const auto& table = parameters_.entry("embedding.token");
+  if (table.spec->frozen) return;
+  const std::int64_t end = table.offset + table.local.elements();
+  for (const auto& own : parameters_.gradient_places().kept(table.offset, end))
+    embedding.template all_reduce<G>(
+        handle_, part(parameters_.all_gradients(), own.place, own.end - own.begin),
+        grid::Reduction::sum, "gradient of the tied token table");
+}
+
+template <class P>
+void ServerWorker<P>::update(const ServerEvent& event) {
+  const Region region("server_update");
+  sum_gradients(event);
+  sum_over_model();
+  optimizer_->find_norm(handle_);
+  const double rate =
+      optim::learning_rate(config_.optimizer, event.step, batches_.global(event.step));
+  optimizer_->step(handle_, order_.updates(), rate);
+}
+
+template class ServerWorker<model::Fp32>;
+template class ServerWorker<model::Fp64>;
+template class ServerWorker<model::MixedBf16>;
+template class ServerWorker<model::MixedFp16>;
+
+}  // namespace trireme::train
