@@ -85,6 +85,8 @@ void ServerRecord::write(const ServerEvent& event, std::int64_t lacks) {
 }
 
 std::vector<ServerEvent> read_record(const deck::ParallelConfig& p, std::int64_t step) {
+  check_usage(std::filesystem::exists(p.replay), "[parallel] replay = \"", p.replay,
+              "\": no such file; choose the server_events.jsonl of a run");
   std::istringstream in(io::read_text_file(p.replay, content_limit_bytes));
   std::vector<ServerEvent> events;
   bool fits = true;

@@ -144,7 +144,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
       " parameters, ", name_of(config.precision.compute), ", ",
       config.parallel.sizes().named_sizes(),
       config.parallel.has_servers()
-          ? text(": ", config.parallel.data, " workers and ", config.parallel.servers, " servers")
+          ? text(": workers ", config.parallel.data, ", servers ", config.parallel.servers)
           : "");
   if (const std::string chosen = layout_text(session.deck); !chosen.empty())
     say("layout = \"auto\" chose ", chosen);
