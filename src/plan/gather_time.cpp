@@ -71,19 +71,19 @@ class Gathers {
   }
   /// Kernels that can hide a gather: messages of the tensor axis may use the same links.
   Seconds kernels(const PassTime& pass) const { return (pass.compute + pass.host) * turns_; }
-  Seconds shown(Seconds gather, Seconds behind) const {
-    return gather - hidden_ * std::min(gather, std::max(0.0, behind));
+  Seconds shown(Seconds gather, Seconds cover) const {
+    return gather - hidden_ * std::min(gather, std::max(0.0, cover));
   }
 
   /// All passes through `n` layers, `fresh` of them without any layer in the windows; `before`
   /// hides the first gather of these, and a layer each of the others.
-  Seconds of_layers(std::int64_t n, double fresh, Seconds gather, Seconds behind,
+  Seconds of_layers(std::int64_t n, double fresh, Seconds gather, Seconds cover,
                     Seconds before) const {
     if (n == 0) return 0;
     const auto m = static_cast<double>(micro_batches_);
     const auto others = static_cast<double>(n - std::min(windows, n));
-    return fresh * (shown(gather, before) + static_cast<double>(n - 1) * shown(gather, behind)) +
-           (m - fresh) * others * shown(gather, behind);
+    return fresh * (shown(gather, before) + static_cast<double>(n - 1) * shown(gather, cover)) +
+           (m - fresh) * others * shown(gather, cover);
   }
 
   /// `of_rank`: layers of the rank; `both`: it has the embedding and the head.
@@ -118,9 +118,9 @@ class Gathers {
     const Seconds head = is_last(s) ? kernels(parts_.head.backward) : 0;
     const Seconds head_input = is_last(s) ? kernels(parts_.head.backward_input) : 0;
     const auto add = [&](PassTime& pass, const PassTime& layer, double times, Seconds before) {
-      const Seconds behind = kernels(layer);
-      pass.data += (of_layers(n, times, each, behind, before) * (m - 1) +
-                    of_layers(n, times, each, behind - sum, before)) /
+      const Seconds cover = kernels(layer);
+      pass.data += (of_layers(n, times, each, cover, before) * (m - 1) +
+                    of_layers(n, times, each, cover - sum, before)) /
                    (m * m);
     };
     add(stage.backward, parts_.layer.backward, fresh, head);

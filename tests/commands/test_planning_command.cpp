@@ -124,6 +124,12 @@ TEST_F(CheckMachine, PredictsTheTimeOfAStepAndItsParts) {
   expect_output(folder_, " of 989.4 TFLOP/s per rank; ");
   for (const char* part : {"\n  compute ", "\n  tensor ", "\n  bubble ", "\n  assumed: products "})
     expect_output(folder_, part);
+  EXPECT_EQ(out().find("gathers of weights"), std::string::npos);
+  for (const auto& [file, hidden] : {std::pair("h100.toml", "100.0 %"), {"selene.toml", "0.0 %"}}) {
+    ASSERT_EQ(check(machines + file, layout + "parallel.shard=optimizer precision.compute=fp16"),
+              0);
+    expect_output(folder_, ", gathers of weights up to " + std::string(hidden) + " hidden\n");
+  }
   ASSERT_EQ(check(machines + "h100.toml", layout + "--json plan.json"), 0);
   const auto plan = nlohmann::json::parse(read_file(folder_.file("plan.json")));
   EXPECT_EQ(plan["machine"], "h100");

@@ -3,6 +3,7 @@
 
 #include <trireme/base/text.hpp>
 #include <trireme/commands/check/tables.hpp>
+#include <trireme/plan/choices.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -21,7 +22,7 @@ std::int64_t ranks_of(const deck::ParallelConfig& p) {
 }
 
 /// The values that a prediction depends on most.
-std::string assumptions(const plan::Machine& m) {
+std::string assumptions(const deck::Config& c, const plan::Machine& m) {
   const plan::Machine::Software& s = m.software;
   std::string out =
       text("products reach ", percent(m.device.product_efficiency), " of the peak, memory ",
@@ -30,6 +31,10 @@ std::string assumptions(const plan::Machine& m) {
   const auto hidden = [](double share) { return percent(share) + " hidden"; };
   out += text("; messages of tensor groups ", hidden(s.tensor_overlap), ", sums of gradients ",
               hidden(s.gradient_overlap), ", messages between stages ", hidden(s.pipeline_overlap));
+  if (c.parallel.divides_state()) {
+    const bool moves = plan::transport(c.parallel, m) == schedule::Transport::ordered_groups;
+    out += text(", gathers of weights up to ", hidden(moves ? s.gather_overlap : 0));
+  }
   return out;
 }
 
@@ -72,7 +77,7 @@ std::string time_report(const deck::Config& c, const plan::StepTime& time,
     out += text("\n  audits: ", duration(passes / static_cast<double>(c.run.audit_every)),
                 " in the mean of all steps");
   }
-  return out + "\n  assumed: " + assumptions(machine);
+  return out + "\n  assumed: " + assumptions(c, machine);
 }
 
 nlohmann::json plan_json(const deck::Config& c, const plan::StepTime* time, Bytes memory,
