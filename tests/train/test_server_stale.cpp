@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -162,6 +163,41 @@ TEST_F(Stale, GradientsOfWeightsThatLackOneUpdateAreThoseOf2bw) {
   }
 }
 
+/// If each worker fetches what the other's update left, asynchronous updates are steps of one rank
+/// on the workers' parts of the batches in turn.
+TEST_F(Stale, UpdatesByOneWorkerAtATimeAreStepsOfOneRank) {
+  if (runtime().ranks() != 3) return;
+  const std::string path = shared_folder(folder_) + "/turns.jsonl";
+  if (runtime().rank() == 0) {
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream out(path);
+    out << R"({"first_step":1,"workers":2,"staleness":0,"updates":"push"})" << '\n';
+    for (std::int64_t step = 1; step <= steps; ++step)
+      for (const int worker : {0, 1})
+        for (const char* event : {"fetch", "update"})
+          out << text(R"({"event":")", event, R"(","step":)", step, R"(,"worker":)", worker, "}\n");
+  }
+  runtime().world().barrier("a record");
+  const std::vector<std::string> keys{"model.dropout=0", "optimizer.warmup_steps=0",
+                                      "optimizer.schedule=constant", "parallel.bucket_bytes=20000"};
+  std::vector<std::string> in_turn = served(1, {"parallel.updates=push", "parallel.replay=" + path,
+                                                "run.directory=" + shared_folder(folder_)});
+  in_turn.insert(in_turn.end(), keys.begin(), keys.end());
+  Rig rig(small_config(12, 6, 3, in_turn), tokens_);
+  for (std::int64_t step = 1; step <= steps; ++step)
+    rig.worker->overlapping_step(step, rig.samples, step < steps);
+  const StepResult last = rig.worker->result();
+  const auto weights = weights_of(whole_arrays(*rig.worker, runtime().world()));
+  if (runtime().rank() > 0) return;
+  const auto self = grid::Communicator::self();
+  Rig alone(small_config(6, 6, 1, keys), tokens_, *self);
+  const Trace expected = alone.run(1, 2 * steps);
+  EXPECT_EQ(weights, weights_of(whole_arrays(*alone.worker, *self)));
+  EXPECT_EQ(last.gradient_norm, expected.norms.back());
+  const double mean = (expected.losses.back() + expected.losses[2 * steps - 2]) / 2;
+  EXPECT_NEAR(last.loss, mean, 1e-13 * mean);  // sums in another order
+}
+
 /// Without staleness no order of arrivals changes the numbers.
 TEST_F(Stale, WithoutStalenessSlowWorkersChangeNothing) {
   if (runtime().ranks() < 3) return;
@@ -182,7 +218,7 @@ TEST_F(Stale, ASlowWorkerDoesNotStopTheOthersWithinTheBound) {
     const auto begin = Clock::now();
     Seconds took = 0;
     for (std::int64_t step = 2; step <= 5; ++step) {
-      if (step == 2 && runtime().rank() == 1) sleeping.sleep_once(std::chrono::milliseconds(600));
+      if (step == 2 && runtime().rank() == 1) sleeping.sleep_once(std::chrono::milliseconds(1500));
       rig.worker->overlapping_step(step, samples, step < 5);
       if (step == 4) took = seconds(Clock::now() - begin);
     }
@@ -191,8 +227,8 @@ TEST_F(Stale, ASlowWorkerDoesNotStopTheOthersWithinTheBound) {
   };
   const Seconds strict = seconds_of_worker_0(0), stale = seconds_of_worker_0(4);
   if (runtime().rank() > 0) return;
-  EXPECT_GT(strict, 0.55) << "worker 0 waits for worker 1";
-  EXPECT_LT(stale, 0.45) << "worker 0 continues";
+  EXPECT_GT(strict, 1.4) << "worker 0 waits for worker 1";
+  EXPECT_LT(stale, 1.2) << "worker 0 continues";
 }
 
 /// Prints the figures of docs/data_parallelism.md: in some steps, a worker sleeps while it
