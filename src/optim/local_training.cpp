@@ -216,6 +216,8 @@ void LocalTraining<P>::after_step(const Exec& exec, std::int64_t step) {
           send(*exchange, exec, *sent, first, std::min(exchange->elements(), size - first));
           update(*exchange, exec, *sent, first);
         }
+        // Also where this rank owns nothing of the fragment: its replicas gather together.
+        stale_.assign(stale_.size(), true);
       },
       exchange_);
   const auto selected = static_cast<std::size_t>(std::ranges::find(place_, -1) - place_.begin());

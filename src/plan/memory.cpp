@@ -48,6 +48,9 @@ bool shares_state(const deck::Config& config) {
   return config.parallel.divides_state();
 }
 
+/// Of a worker of local training, in checkpoints.
+constexpr std::int64_t progress_numbers = 4;
+
 /// Elements of Muon's second moments that each replica saves, which hidden matrices do not have.
 std::vector<std::int64_t> saved_second_moments(const architecture::Architecture& architecture,
                                                const architecture::Shard& shard,
@@ -190,7 +193,10 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   const auto arrays = architecture::local_arrays(architecture, shard);
   // For two-byte weights the master weights are saved, like the state.
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
-  const bool owns_weights = architecture::division_of(config).weights && !sizes.narrow();
+  const bool local = config.parallel.workers > 1;  // its shared weights are divided as the state
+  const bool owns_weights =
+      (architecture::division_of(config).weights || (local && shares_state(config))) &&
+      !sizes.narrow();
   const bool muon = config.optimizer.kind == OptimizerKind::muon;
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters +
@@ -241,11 +247,14 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   // With local training, at most: the momentum and the mean of outer steps, and between these the
   // weights of each worker besides its state.
   std::int64_t of_workers = 0, seconds = 1;
-  if (const std::int64_t here = config.parallel.workers_per_rank(); config.parallel.workers > 1) {
+  Bytes progress = 0;
+  if (local) {
+    const std::int64_t here = config.parallel.workers_per_rank();
     const std::int64_t kept = state_arrays - masters - (owns_weights ? 1 : 0);
     of_workers = here + (here - 1) * kept + (config.local.outer_momentum > 0 ? 1 : 0) +
                  (config.local.delay > 0 ? 1 : 0);
     seconds = here;
+    progress = architecture::saved_bytes(here * progress_numbers * 8);
   }
   Bytes most = 0;
   for (std::size_t r = 0; r < owned.size(); ++r)
@@ -253,7 +262,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
         most, (copies * saved[r] + frozen[r] + state_arrays * owned[r] +
                of_workers * (shares_state(config) ? owned[r] : saved[r]) + seconds * second[r]) *
                       sizes.accumulate +
-                  earlier[r] * sizes.element);
+                  earlier[r] * sizes.element + progress);
   // Replica 0 of the first stage also saves the maxima of fp8.
   if (config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0)
     most = std::max(

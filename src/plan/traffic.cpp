@@ -338,8 +338,8 @@ class Counter {
                                      [&](const TrafficRow& r) { return r.axis == axis; });
       row = rows_.insert(last == rows_.rend() ? rows_.end() : last.base(), {axis, what});
     }
-    row->operations += operations;
-    row->bytes += bytes;
+    row->operations += parallel_.workers_per_rank() * operations;  // of local training
+    row->bytes += parallel_.workers_per_rank() * bytes;
   }
 
   const deck::Config& config_;
@@ -378,10 +378,6 @@ std::vector<TrafficRow> step_traffic(const deck::Config& config, const Architect
   std::vector<TrafficRow> rows = counter.take();
   if (config.parallel.has_servers())
     rows.push_back(worker_messages(config, architecture, shard, machine));
-  for (TrafficRow& row : rows) {  // of each worker of local training that the rank trains
-    row.operations *= config.parallel.workers_per_rank();
-    row.bytes *= config.parallel.workers_per_rank();
-  }
   return rows;
 }
 

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -40,12 +41,19 @@ std::optional<std::int64_t> number_in(const Json& line, const char* name) {
   return value.is_number_integer() ? std::optional(value.get<std::int64_t>()) : std::nullopt;
 }
 
+/// "" if the member is missing or no string.
+std::string text_in(const Json& line, const char* name) {
+  const Json value = line.is_object() ? line.value(name, Json()) : Json();
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
 /// Nothing for a header, and for a line that a kill has torn.
 std::optional<ServerEvent> event_in(const Json& line) {
   const auto step = number_in(line, "step");
   if (!step) return std::nullopt;
-  const bool fetch = line.value("event", "") == "fetch";
-  const std::int64_t worker = number_in(line, "worker").value_or(-1);
+  const bool fetch = text_in(line, "event") == "fetch";
+  const std::int64_t worker =
+      std::clamp<std::int64_t>(number_in(line, "worker").value_or(-1), -1, 1 << 30);
   return ServerEvent{fetch ? Kind::fetch : Kind::update, static_cast<int>(worker), *step};
 }
 
@@ -97,7 +105,7 @@ std::vector<ServerEvent> read_record(const deck::ParallelConfig& p, std::int64_t
     if (const auto first = number_in(json, "first_step")) {
       const auto workers = number_in(json, "workers").value_or(0);
       const auto staleness = number_in(json, "staleness").value_or(0);
-      const std::string updates = json.value("updates", "");
+      const std::string updates = text_in(json, "updates");
       if (first_step == 0) first_step = *first;
       fits = workers == p.data && staleness <= p.staleness && updates == name_of(p.updates);
       if (!fits)

@@ -23,13 +23,13 @@ std::int64_t StepActions<P>::worker_targets(std::int64_t step) const {
 
 template <class P>
 const std::vector<std::int64_t>& StepActions<P>::targets_of_workers(std::int64_t step) const {
+  if (targets_of_step_.size() > 4) targets_of_step_.erase(targets_of_step_.begin());
   const auto [found, is_new] = targets_of_step_.try_emplace(step);
   if (is_new) {
     const std::int64_t samples = batches_.global(step) / config_.parallel.workers;
     for (std::int64_t w = 0; w < config_.parallel.workers; ++w)
       found->second.push_back(samples_->counted(batches_.samples(step - 1) + w * samples, samples));
   }
-  if (targets_of_step_.size() > 4) targets_of_step_.erase(targets_of_step_.begin());
   return found->second;
 }
 

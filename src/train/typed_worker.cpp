@@ -6,8 +6,8 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/grid/heartbeat.hpp>
+#include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/matmul.hpp>
-#include <trireme/kernels/noise_scale.hpp>
 #include <trireme/kernels/widened_matmul.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
@@ -15,34 +15,11 @@
 #include <trireme/tensor/region.hpp>
 #include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/load.hpp>
-#include <trireme/train/progress.hpp>
 
 #include <algorithm>
-#include <array>
 
 namespace trireme::train {
 namespace {
-
-/// The progress of all workers as that of one: the mean of the norms, the number of all skipped
-/// steps, and otherwise that of the worker which was skipped last.
-std::vector<double> common_status(const std::vector<double>& all) {
-  constexpr std::size_t size = kernels::status_size;
-  std::vector<double> common(all.begin(), all.begin() + size);
-  for (std::size_t w = 1; w < all.size() / size; ++w) {
-    const double* one = all.data() + w * size;
-    if (one[kernels::status_skipped_step] > common[kernels::status_skipped_step])
-      for (const auto at : {kernels::status_skipped_step, kernels::status_skipped_sum})
-        common[at] = one[at];
-    for (const auto at : {kernels::status_loss_scale, kernels::status_scale_steps})
-      common[at] = std::min(common[at], one[at]);
-    common[kernels::status_skipped_in_row] =
-        std::max(common[kernels::status_skipped_in_row], one[kernels::status_skipped_in_row]);
-    common[kernels::status_skipped] += one[kernels::status_skipped];
-    common[kernels::status_norm] += one[kernels::status_norm];
-  }
-  common[kernels::status_norm] /= static_cast<double>(all.size() / size);
-  return common;
-}
 
 /// Micro-batches of one evaluation program; longer evaluations run it repeatedly.
 constexpr std::int64_t most_evaluated = 1024;
@@ -69,6 +46,9 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
     local_.emplace(config, architecture, parts_.parameters, *parts_.optimizer,
                    grid.across_parts(static_cast<int>(config.parallel.worker_groups())),
                    parts_.weight_gather ? &*parts_.weight_gather : nullptr);
+    const std::int64_t terms = extent(parts_.model->losses(), 0);
+    worker_loss_memory_ = Arena("losses of workers", aligned(terms * 8));
+    worker_losses_ = worker_loss_memory_.take<double>(terms);
     grid::Communicator& all = grid.communicator(Axis::data);
     actions_.evaluate_as(all.rank(), all.size());
   }
@@ -162,8 +142,7 @@ Executor& TypedWorker<P>::begin_step(std::int64_t step, const data::Samples& sam
   const Region region("begin_step");
   actions_.begin_training(step, samples);
   if (!parts_.second) {
-    // Losses are summed over the workers.
-    if (!local_ || actions_.worker() == local_->first_worker()) parts_.model->zero_losses(handle_);
+    parts_.model->zero_losses(handle_);
     parts_.optimizer->zero_gradients(handle_);
     parts_.reducer->begin();
   }
@@ -193,10 +172,12 @@ template <class P>
 template <class Step>
 void TypedWorker<P>::for_workers(std::int64_t number, const Step& step) {
   if (!local_) return step();
+  kernels::fill(handle_, worker_losses_, 0.0);
   for (std::int64_t w = 0; w < local_->workers_here(); ++w) {
     local_->select(handle_, w);
     actions_.train_worker(local_->first_worker() + w);
     step();
+    kernels::accumulate<double>(handle_, worker_losses_, parts_.model->losses());
   }
   local_->after_step(handle_, number);
 }
@@ -245,60 +226,6 @@ N TypedWorker<P>::from_last_stage(N mine, grid::Communicator& ranks, const char*
 }
 
 template <class P>
-std::vector<double> TypedWorker<P>::statuses() {
-  const auto workers = static_cast<std::size_t>(local_ ? local_->workers() : 1);
-  std::vector<double> all(workers * kernels::status_size);
-  for (std::int64_t w = 0; w < (local_ ? local_->workers_here() : 1); ++w) {
-    const auto at = static_cast<std::size_t>((local_ ? local_->first_worker() : 0) + w);
-    copy_to_host<double>(handle_,
-                         std::span(all).subspan(at * kernels::status_size, kernels::status_size),
-                         local_ ? local_->status_of(w) : parts_.optimizer->status(),
-                         "train/result reads the gradient norm and what was skipped");
-  }
-  if (local_)
-    local_->across().template all_reduce<double>(std::span(all), grid::Reduction::sum,
-                                                 "progress of workers");
-  return all;
-}
-
-template <class P>
-StepResult TypedWorker<P>::result() {
-  if (parts_.second) return result_of(actions_.step());
-  const Region region("result");
-  take_status();
-  const std::vector<double> sums = loss_sums("train/result reads the loss");
-  const std::vector<double> status = common_status(statuses());
-  StepResult found = result_from(sums, status, actions_.step());
-  tell_servers(found.loss, "loss of the workers");
-  if (!parts_.noise) return found;
-  std::array<double, kernels::noise_state_size> noise{};
-  copy_to_host<double>(handle_, noise, parts_.noise->state(),
-                       "train/result reads the gradient noise scale");
-  // Early on, and where the noise is much larger than the gradient, the estimate of the gradient's
-  // square may not be positive.
-  if (noise[kernels::noise_square] > 0 && noise[kernels::noise_variance] > 0)
-    found.noise_scale = noise[kernels::noise_variance] / noise[kernels::noise_square];
-  return found;
-}
-
-template <class P>
-StepResult TypedWorker<P>::result_from(std::span<const double> sums, std::span<const double> status,
-                                       std::int64_t step) const {
-  const Skips skips = skips_from<P>(config_, status, *parts_.optimizer);
-  StepResult found{0, {}, status[kernels::status_norm], skips, {}};
-  const auto& terms = parts_.model->objective().losses;
-  const std::int64_t samples = actions_.batch_samples(step);
-  for (std::size_t i = 0; i < terms.size(); ++i) {
-    const std::int64_t counted =
-        i == 0 ? actions_.batch_targets(step) : samples * terms[i].per_sample;
-    const double mean = counted == 0 ? 0 : sums[i] / static_cast<double>(counted);
-    found.loss = i == 0 ? mean : found.loss + mean;
-    if (i > 0) found.other_losses.push_back({std::string(terms[i].name), mean});
-  }
-  return found;
-}
-
-template <class P>
 Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t windows,
                                     const std::vector<std::int32_t>& bytes_of_token) {
   const Region region("evaluation");
@@ -320,7 +247,8 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
     run(Executor(plan::evaluation_program(parts_.layout, static_cast<int>(count)),
                  parts_.pipeline.rank()));
   }
-  const std::vector<double> sums = loss_sums("train/evaluate reads the loss");
+  const std::vector<double> sums =
+      loss_sums(parts_.model->losses(), "train/evaluate reads the loss");
   const std::int64_t samples =
       from_last_stage(actions_.counted().samples, parts_.data, "evaluation counts");
   const std::int64_t targets =
@@ -360,9 +288,9 @@ std::vector<Score> TypedWorker<P>::score(const data::Requests& requests) {
 }
 
 template <class P>
-std::vector<double> TypedWorker<P>::loss_sums(const char* waits) {
-  std::vector<double> sums(parts_.model->losses().extent(0));
-  copy_to_host<double>(handle_, sums, parts_.model->losses(), waits);
+std::vector<double> TypedWorker<P>::loss_sums(View1<double> losses, const char* waits) {
+  std::vector<double> sums(losses.extent(0));
+  copy_to_host<double>(handle_, sums, losses, waits);
   for (double& sum : sums) sum = from_last_stage(sum, parts_.replicas, "loss");
   return sums;
 }

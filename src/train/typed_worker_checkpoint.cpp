@@ -123,8 +123,8 @@ void TypedWorker<P>::share_workers(const AddState& add_state) {
     using Tensor = typename std::remove_cvref_t<decltype(means)>::mapped_type;
     if (first)
       add_state([&](const auto& block) {
-        const auto found = means.find(block.local);
-        return found == means.end() ? Tensor() : found->second;
+        const auto found = means.find(block.first);
+        return found == means.end() || block.updated.elements() == 0 ? Tensor() : found->second;
       });
   });
   if (!first) return;
@@ -216,6 +216,8 @@ template <class P>
 void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   const Region region("load");
   load_model(reader);
+  if (parts_.optimizer && reader.has(worker_progress) && !lacks_adapters(reader, architecture_))
+    load_progress(reader, 0);  // the state that was loaded is that of the first worker
   if (local_) load_workers(reader);
 }
 

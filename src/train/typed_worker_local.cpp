@@ -9,11 +9,27 @@
 
 namespace trireme::train {
 
+/// Whether a checkpoint has the mean of a whole fragment, in the type of this run's messages: the
+/// same on all ranks.
+template <class P>
+bool TypedWorker<P>::holds_means(const checkpoint::Reader& reader, int fragment) const {
+  const DType type =
+      config_.local.differences == Differences::bf16 ? DType::bf16 : dtype_of<typename P::Master>;
+  return std::ranges::all_of(architecture_.arrays, [&](const architecture::ArraySpec& spec) {
+    if (spec.frozen || architecture::fragment_of(spec, config_.model, config_.local) != fragment)
+      return true;
+    const auto found = std::ranges::find(reader.arrays(), optim::outer_difference + spec.name,
+                                         &checkpoint::ArrayInfo::name);
+    return found != reader.arrays().end() && found->dtype == type;
+  });
+}
+
 /// After the shared weights and the first worker's state: what else a checkpoint holds. Without it,
 /// all workers continue from these.
 template <class P>
 void TypedWorker<P>::load_workers(const checkpoint::Reader& reader) {
   local_->begin(handle_);
+  if (lacks_adapters(reader, architecture_)) return;  // a new run of adapters
   const std::int64_t step = reader.state().step;
   const auto stored =
       std::ranges::find(reader.arrays(), worker_progress, &checkpoint::ArrayInfo::name);
@@ -22,22 +38,18 @@ void TypedWorker<P>::load_workers(const checkpoint::Reader& reader) {
     say(reader.folder(), " holds no workers of local training; all start from its weights");
   else if (workers > 0 && workers != local_->workers())
     say(reader.folder(), " holds ", workers, " workers; ",
-        workers < local_->workers() ? "the others start as the first one"
-                                    : "the last ones are left out");
+        workers < local_->workers()
+            ? "the others start from the shared weights, with the first one's optimizer state"
+            : "the others are ignored");
   for (const auto& block : parts_.optimizer->state())
     if (const auto momentum = local_->outer_momentum(block);
         momentum.data.data() != nullptr && reader.has(momentum.name))
       load_array(handle_, reader, momentum);
-  local_->load_means(step, [&](const auto& means) {
-    for (const auto& [local, mean] : means) {
-      const auto array =
-          std::ranges::find(reader.arrays(), mean.name, &checkpoint::ArrayInfo::name);
-      using D = typename std::remove_cvref_t<decltype(mean.data)>::value_type;
-      if (array == reader.arrays().end() || array->dtype != dtype_of<D>) return false;
-      load_staged(handle_, reader, mean, rounding_bytes);
-    }
-    return true;
-  });
+  if (const auto fragment = local_->schedule().in_flight(step);
+      fragment && holds_means(reader, *fragment))
+    local_->load_means(step, [&](const auto& means) {
+      for (const auto& [first, mean] : means) load_staged(handle_, reader, mean, rounding_bytes);
+    });
   for (std::int64_t w = 0; w < local_->workers_here(); ++w) {
     const std::int64_t worker = local_->first_worker() + w;
     if (worker >= workers) continue;
@@ -79,15 +91,19 @@ void TypedWorker<P>::load_progress(const checkpoint::Reader& reader, std::int64_
   parts_.optimizer->set_progress(handle_, progress_of(config_, skips, reader.state().step));
 }
 
+template bool TypedWorker<model::Fp32>::holds_means(const checkpoint::Reader&, int) const;
 template void TypedWorker<model::Fp32>::load_workers(const checkpoint::Reader&);
 template void TypedWorker<model::Fp32>::load_worker(const checkpoint::Reader&, std::int64_t);
 template void TypedWorker<model::Fp32>::load_progress(const checkpoint::Reader&, std::int64_t);
+template bool TypedWorker<model::Fp64>::holds_means(const checkpoint::Reader&, int) const;
 template void TypedWorker<model::Fp64>::load_workers(const checkpoint::Reader&);
 template void TypedWorker<model::Fp64>::load_worker(const checkpoint::Reader&, std::int64_t);
 template void TypedWorker<model::Fp64>::load_progress(const checkpoint::Reader&, std::int64_t);
+template bool TypedWorker<model::MixedBf16>::holds_means(const checkpoint::Reader&, int) const;
 template void TypedWorker<model::MixedBf16>::load_workers(const checkpoint::Reader&);
 template void TypedWorker<model::MixedBf16>::load_worker(const checkpoint::Reader&, std::int64_t);
 template void TypedWorker<model::MixedBf16>::load_progress(const checkpoint::Reader&, std::int64_t);
+template bool TypedWorker<model::MixedFp16>::holds_means(const checkpoint::Reader&, int) const;
 template void TypedWorker<model::MixedFp16>::load_workers(const checkpoint::Reader&);
 template void TypedWorker<model::MixedFp16>::load_worker(const checkpoint::Reader&, std::int64_t);
 template void TypedWorker<model::MixedFp16>::load_progress(const checkpoint::Reader&, std::int64_t);

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-/// Local training: when the workers' weights are brought together, and sizes of what that takes.
+/// Local training: the steps after which workers are brought together, and the sizes of messages.
 /// Douillard et al. 2023, "DiLoCo", arXiv 2311.08105; in fragments: Douillard et al. 2025,
 /// "Streaming DiLoCo", arXiv 2501.18512.
 namespace trireme::architecture {

@@ -17,6 +17,9 @@
 
 namespace trireme::optim {
 
+/// Checkpoints of local training: name before that of an array, for means in flight.
+inline const std::string outer_difference = "optimizer.outer_difference.";
+
 /// Local training on a rank ([local]): the weights that all workers share, their outer optimizer,
 /// and the state of the workers that the rank trains in turn. Of these, one is selected: its
 /// weights, optimizer state and progress are in the memory of parameters and optimizer; those of
@@ -47,7 +50,7 @@ class LocalTraining {
   void begin(const Exec& exec);
   /// Selects worker first_worker() + `here`. Collective among a worker's replicas.
   void select(const Exec& exec, std::int64_t here);
-  /// What follows step `step` of all workers: differences are sent, and outer steps taken.
+  /// Sends differences and takes outer steps that are due after step `step` of all workers.
   /// Collective.
   void after_step(const Exec& exec, std::int64_t step);
   /// The selected weights become the shared ones for evaluations, or become its own again.
@@ -67,11 +70,10 @@ class LocalTraining {
   NamedTensor<Master> outer_weights(const Block& block) const;
   NamedTensor<Master> outer_momentum(const Block& block) const;
   /// Calls use(means) with the mean that is in flight after step `step`, in the type of messages,
-  /// by the blocks' numbers in the registry; the messages are completed first. Collective.
+  /// by the blocks' first elements in the state; the messages are completed first. Collective.
   template <class Use>
   void use_means(const Exec& exec, std::int64_t step, const Use& use);
-  /// The same for a mean that use(means) reads from a checkpoint; if it returns false, nothing is
-  /// in flight.
+  /// The same for a mean that use(means) reads from a checkpoint: it is in flight then.
   template <class Use>
   void load_means(std::int64_t step, const Use& use);
 
@@ -90,9 +92,10 @@ class LocalTraining {
     View1<double> status;
   };
 
-  /// A block has at most one part in each fragment, and the mean of a whole fragment is in memory.
+  /// The mean of a whole fragment, which is in memory.
   template <class D>
-  std::map<std::size_t, NamedTensor<D>> means(const OuterExchange<D>& exchange, int fragment) const;
+  std::map<std::int64_t, NamedTensor<D>> means(const OuterExchange<D>& exchange,
+                                               int fragment) const;
   std::byte* moved(std::int64_t here, std::byte* live) const;
   View1<T> live_weights() const;
   void refresh(const Exec& exec);
@@ -142,12 +145,12 @@ void LocalTraining<P>::for_pieces(int fragment, std::int64_t first, std::int64_t
 template <class P>
 template <class D>
 auto LocalTraining<P>::means(const OuterExchange<D>& exchange, int fragment) const
-    -> std::map<std::size_t, NamedTensor<D>> {
-  std::map<std::size_t, NamedTensor<D>> means;
+    -> std::map<std::int64_t, NamedTensor<D>> {
+  std::map<std::int64_t, NamedTensor<D>> means;
   for (const Piece& piece : fragments_[static_cast<std::size_t>(fragment)]) {
     const NamedTensor<Master>& weights = blocks_[piece.block].updated;
-    means[blocks_[piece.block].local] = {
-        "optimizer.outer_difference." + weights.name, weights.shape, weights.offset, weights.extent,
+    means[blocks_[piece.block].first] = {
+        outer_difference + weights.name, weights.shape, weights.offset, weights.extent,
         View1<D>(exchange.mean().data() + piece.at, weights.data.extent(0))};
   }
   return means;
@@ -174,7 +177,7 @@ void LocalTraining<P>::load_means(std::int64_t step, const Use& use) {
   std::visit(
       [&](auto& exchange) {
         exchange->resume(sizes_[static_cast<std::size_t>(*fragment)]);
-        if (!use(means(*exchange, *fragment))) exchange->forget();
+        use(means(*exchange, *fragment));
       },
       exchange_);
 }

@@ -46,8 +46,8 @@ struct ArenaParts {
   Bytes muon = 0;                      ///< in which Muon orthogonalises matrices
   Bytes reductions = 0;                ///< buffers of a device's sums over the other axes
   Bytes tensor_sum = 0;                ///< and of shared layers over the tensor axis
-  Bytes local_state = 0;               ///< of local training, where the optimizer's state is
-  Bytes local = 0;                     ///< and where the kernels run
+  Bytes local_state = 0;               ///< local training, in the memory of the state
+  Bytes local = 0;                     ///< local training, in the kernels\' memory
 };
 
 /// Bytes of each kind that a training rank allocates.

@@ -74,6 +74,7 @@ class TypedWorker final : public Worker {
   void share_progress(std::vector<checkpoint::SliceView>& slices);
   void load_model(const checkpoint::Reader& reader);
   void load_workers(const checkpoint::Reader& reader);
+  bool holds_means(const checkpoint::Reader& reader, int fragment) const;
   void load_worker(const checkpoint::Reader& reader, std::int64_t worker);
   void load_progress(const checkpoint::Reader& reader, std::int64_t worker);
   void load_fp8(const checkpoint::Reader& reader);
@@ -102,8 +103,8 @@ class TypedWorker final : public Worker {
   /// Sum of the last stage's values over `ranks`, on every rank.
   template <class N>
   N from_last_stage(N mine, grid::Communicator& ranks, const char* what);
-  /// Σ cross entropy of each term of the objective. `waits`: label of the wait.
-  std::vector<double> loss_sums(const char* waits);
+  /// Σ cross entropy of each term of the objective over all ranks. `waits`: label of the wait.
+  std::vector<double> loss_sums(View1<double> losses, const char* waits);
 
   const deck::Config& config_;
   const architecture::Architecture& architecture_;
@@ -114,6 +115,8 @@ class TypedWorker final : public Worker {
   StepActions<P> actions_;
   std::optional<Audit<P>> audit_;
   std::optional<optim::LocalTraining<P>> local_;
+  Arena worker_loss_memory_;
+  View1<double> worker_losses_;      ///< of a step, summed over this rank's workers
   std::vector<double> progress_;     ///< of this rank's workers, which a checkpoint is written from
   std::vector<Executor> executors_;  ///< one per program
   bool begun_ = false;               ///< the next step, by the last one

@@ -200,6 +200,11 @@ void print_notes(const deck::Config& c, const plan::Machine& machine) {
   note("products      ", plan::products_note(c.precision, machine));
   note("attention     ", plan::attention_note(c.precision, machine));
   note("attention     ", plan::packing_note(c, machine));
+  deck::LocalConfig unused;
+  unused.mixing = c.local.mixing;
+  if (c.parallel.workers == 1 && !(c.local == unused))
+    say("local         no local training, because [local] workers is 1; the other keys of [local] ",
+        "have no effect");
   if (c.run.audit_every > 0)
     say("audits        every ", with_commas(c.run.audit_every),
         " steps a second forward and backward pass, at most ",

@@ -203,12 +203,14 @@ std::string workers_report(const deck::Config& config, const architecture::Archi
            "; an outer step every ", local.inner_steps, " steps",
            local.fragments > 1 ? text(" of each of ", local.fragments, " fragments") : "",
            local.delay > 0 ? text(", ", local.delay, " steps after differences are sent") : "");
-  if (const std::int64_t left = config.run.steps % local.inner_steps;
-      left > 0 && local.fragments == 1)
-    lines += text("\n  the last ", left, left == 1 ? " step" : " steps",
-                  " of the run are not followed by an outer step, and do not change the weights "
-                  "that it leaves; choose [run] steps as a multiple of ",
-                  local.inner_steps);
+  // The last outer step follows the last differences by the delay.
+  const std::int64_t outer =
+      std::max<std::int64_t>(0, config.run.steps - local.delay) / local.inner_steps;
+  const std::int64_t last = outer * local.inner_steps + (outer > 0 ? local.delay : 0);
+  if (local.fragments == 1 && last < config.run.steps)
+    lines += text("\n  the last outer step is after step ", last, ", so that the last ",
+                  config.run.steps - last, " steps of the run do not change the weights that it ",
+                  "leaves; choose [run] steps = ", (outer + 1) * local.inner_steps + local.delay);
   const plan::RankPlan& most = plan::most_traffic(ranks);
   const auto rows = plan::outer_traffic(
       config, a, architecture::make_shard(a, p, most.pipeline, most.tensor), machine);

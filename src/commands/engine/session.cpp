@@ -60,6 +60,7 @@ void share_layout(grid::Runtime& runtime, deck::Deck& deck, const plan::Machine&
 void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
   if (ranks % p.model_ranks() != 0) p.tensor = p.context = p.pipeline = p.chunks = 1;
   p.strategy = DataStrategy::all_reduce;
+  p.workers = 1;
   p.data = ranks / p.model_ranks();
 }
 
