@@ -48,7 +48,7 @@ bool shares_state(const deck::Config& config) {
   return config.parallel.divides_state();
 }
 
-/// Of a worker of local training, in checkpoints.
+/// Numbers of a worker's progress in checkpoints of local training.
 constexpr std::int64_t progress_numbers = 4;
 
 /// Elements of Muon's second moments that each replica saves, which hidden matrices do not have.
