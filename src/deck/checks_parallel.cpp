@@ -151,7 +151,9 @@ void check_shard_group(const Deck& deck) {
   if (p.shard_group == 0) return;
   const bool context = p.context > 1;
   check_usage(p.replicas() % p.shard_group == 0, deck.cite("parallel", "shard_group"),
-              " does not divide the ", p.replicas(), " replicas of ", deck.cite("parallel", "data"),
+              " does not divide the ", p.replicas(), " replicas of ",
+              p.workers > 1 ? text("each of ", deck.cite("local", "workers"), ", with ") : "",
+              deck.cite("parallel", "data"),
               context ? text(" · ", deck.cite("parallel", "context")) : "", "; choose ",
               choices(divisors(p.replicas()), p.shard_group));
 }
@@ -163,7 +165,8 @@ void check_passes(const Deck& deck) {
   const std::int64_t micro_batches = deck.config.micro_batches();
   check_usage(micro_batches <= micro_batches_limit, deck.cite("batch", "global"), " is ",
               micro_batches, " times ", deck.cite("batch", "micro"), " · ",
-              deck.cite("parallel", "data"), ", but a rank takes at most ", micro_batches_limit,
+              p.workers > p.data ? deck.cite("local", "workers") : deck.cite("parallel", "data"),
+              ", but a rank takes at most ", micro_batches_limit,
               " micro-batches in a step; choose a larger micro or more data");
   const std::int64_t stages = p.stages();
   std::int64_t programs = 0;  // each size of the global batch has its own
