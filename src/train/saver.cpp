@@ -50,7 +50,7 @@ void Saver::save(const checkpoint::RunState& state, bool goes_on) {
   grid::together(world_, [&] {
     if (world_.rank() == 0) checkpoint::begin_inside(config_.directory, state_.step);
   });
-  phase_ = Phase::shards;
+  enter(Phase::shards);
   const auto share = worker_.share();
   write_share(background_ ? copy_memory_.copy(share) : share);
   held_up_ = seconds(Clock::now() - asked);
@@ -78,7 +78,7 @@ void Saver::has_moved() {
 /// The first rank makes a checkpoint of the shards.
 void Saver::complete() {
   std::vector<std::string> packed = world_.gather(shard_, 0, "a checkpoint's shards");
-  phase_ = Phase::completion;
+  enter(Phase::completion);
   if (world_.rank() > 0) return;
   part_ = start_part(background_, [this, packed = std::move(packed)] {
     std::vector<checkpoint::ShardSummary> shards;
@@ -108,7 +108,7 @@ Saver::Progress Saver::progress() {
 void Saver::advance(const Progress& of_all) {
   if (phase_ == Phase::none || of_all.unfinished != 0) return;
   if (of_all.failed != 0) {
-    phase_ = Phase::none;
+    enter(Phase::none);
     if (world_.rank() == 0) checkpoint::abandon(config_.directory, state_.step);
     const auto error = std::exchange(error_, nullptr);
     grid::together(world_, [&] {
@@ -117,7 +117,7 @@ void Saver::advance(const Progress& of_all) {
   } else if (phase_ == Phase::shards) {
     complete();
   } else {
-    phase_ = Phase::none;
+    enter(Phase::none);
     last_seconds_ = seconds(Clock::now() - began_);
     report();
   }

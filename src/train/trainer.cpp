@@ -360,13 +360,14 @@ std::vector<std::int64_t> Trainer::wishes(std::int64_t step) {
           local_saver_ ? local_saver_->unfinished() : 0};
 }
 
-/// The result of all ranks' wishes, which has the largest of each.
-Request Trainer::agreed(std::span<const std::int64_t> words) {
+/// The result of all ranks' wishes, which has the largest of each. Late ones may be of an earlier
+/// phase of the checkpoint.
+Request Trainer::agreed(std::span<const std::int64_t> words, std::int64_t phase) {
   if (words[4] != 0)
     grid::together(parts_.world, [&] {
       if (!lost_folder_.empty()) throw Error(lost_folder_);
     });
-  saver_.advance({words[2], words[3]});
+  if (phase == saver_.phases()) saver_.advance({words[2], words[3]});
   if (local_saver_) local_saver_->advance(words[5]);
   return {words[0], words[1]};
 }
@@ -375,7 +376,7 @@ Request Trainer::agreement(std::int64_t step) {
   std::vector<std::int64_t> words = wishes(step);
   parts_.world.all_reduce(std::span<std::int64_t>(words), grid::Reduction::maximum,
                           "agreement at a step's end");
-  return agreed(words);
+  return agreed(words, saver_.phases());
 }
 
 }  // namespace trireme::train

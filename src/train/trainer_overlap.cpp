@@ -64,7 +64,7 @@ void Trainer::end_agreement() {
   parts_.world.wait(agreement_, "agreement at a step's end");
   copy_to_host<std::int64_t>(exec_, mine_, words_, "train/end_agreement reads the requests");
   peak_bytes_ = mine_.back();
-  const Request found = agreed(mine_);
+  const Request found = agreed(mine_, saver_.phases());
   mine_.clear();
   wanted_.stop = std::max(wanted_.stop, found.stop);
   wanted_.checkpoint = std::max(wanted_.checkpoint, found.checkpoint);

@@ -48,6 +48,7 @@ Request Trainer::take_served_step(std::int64_t step) {
 
 void Trainer::begin_late_agreement(std::int64_t step) {
   LateAgreement& begun = late_agreements_.emplace_back();
+  begun.phase = saver_.phases();
   begun.words = wishes(step);
   const std::int64_t n = std::ssize(begun.words);
   if (late_words_.extent(0) == 0) {
@@ -67,7 +68,7 @@ void Trainer::end_late_agreement() {
   parts_.world.wait(ended.request, "agreement at a step's end");
   copy_to_host<std::int64_t>(exec_, ended.words, ended.sent,
                              "train/end_late_agreement reads the requests");
-  const Request found = agreed(ended.words);
+  const Request found = agreed(ended.words, ended.phase);
   wanted_.stop = std::max(wanted_.stop, found.stop);
   wanted_.checkpoint = std::max(wanted_.checkpoint, found.checkpoint);
 }

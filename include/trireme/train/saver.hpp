@@ -57,11 +57,17 @@ class Saver {
   /// rank are assumed.
   Seconds expected_seconds() const;
   bool under_way() const { return phase_ != Phase::none; }
+  /// Number of phases that have begun, the same on all ranks: progress() is that of the last one.
+  std::int64_t phases() const { return phases_; }
   Bytes copy_bytes() const { return copy_memory_.bytes(); }
 
  private:
   enum class Phase : std::uint8_t { none, shards, completion };
 
+  void enter(Phase phase) {
+    phase_ = phase;
+    ++phases_;
+  }
   void write_share(std::vector<checkpoint::SliceView> slices);
   void has_moved();
   void complete();
@@ -74,6 +80,7 @@ class Saver {
   CopyMemory copy_memory_;
 
   Phase phase_ = Phase::none;
+  std::int64_t phases_ = 0;
   bool in_background_ = false;  ///< some rank has memory for a copy
   bool background_ = false;     ///< the checkpoint under way
   checkpoint::RunState state_;

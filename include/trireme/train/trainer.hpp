@@ -67,7 +67,8 @@ class Trainer {
   void save_locally(std::int64_t step);
   Request agreement(std::int64_t step);
   std::vector<std::int64_t> wishes(std::int64_t step);
-  Request agreed(std::span<const std::int64_t> words);
+  /// `phase`: Saver::phases() when the wishes were made.
+  Request agreed(std::span<const std::int64_t> words, std::int64_t phase);
   // With overlapping steps, in trainer_overlap.cpp
   bool ends_overlap(std::int64_t step) const;
   Request take_overlapping_step(std::int64_t step);
@@ -115,6 +116,7 @@ class Trainer {
 
   // With parameter servers
   struct LateAgreement {
+    std::int64_t phase = 0;  ///< Saver::phases()
     std::vector<std::int64_t> words;
     View1<std::int64_t> sent;  ///< on the device
     grid::Request request;
