@@ -33,8 +33,10 @@ FRAMES = [
     (r"TurnByPacks<", 40, "sine and cosine reduce angles beyond 2^31, which no position reaches, in local memory"),
     (r"\bnormal_fill<", 40, "likewise, and only once in a run"),
     (r"\buniform_fill<", 40, "likewise, and only once in a run"),
-    (r"\b(AttentionForward|TeamOfHead|TeamOfKeys|TeamOfQueries)<", 144,
+    (r"\bAttentionForward<", 144,
      "portable attention: its functions share the functor, which is copied to local memory once per thread"),
+    (r"\bTeamOf(Head|Keys|Queries)<double", 400, "likewise; a row of the mask's factors, and one of the soft cap's slopes"),
+    (r"\bTeamOf(Head|Keys|Queries)<", 272, "likewise"),
     (r"\bFlash(Forward|Backward)<(trireme::)?\w+, \d+, (true|false), true>", 128,
      "with documents: their starts take registers, and the rows of the tables are those without"),
     (r"\barithmetic_work<", 40, "likewise; measures the rate of arithmetic, in trireme bench alone"),
@@ -108,7 +110,11 @@ def parse(resources, code, demangle):
 
 def kernels_of(tool, path):
     def run(option):
-        return subprocess.run([tool, option, path], check=True, capture_output=True, text=True).stdout
+        done = subprocess.run([tool, option, path], capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{tool} {option} {path} ended with {done.returncode}: {done.stderr.strip()}\n"
+                     "cuobjdump needs nvdisasm beside itself or in PATH")
+        return done.stdout
 
     def demangle(names):
         return subprocess.run(["c++filt"], check=True, capture_output=True, text=True,
