@@ -23,12 +23,12 @@ class Row:
         self.tensor, self.data, self.pipelines, self.local, self.delayed = tensor, data, pipelines, local, delayed
         self.shard, self.group, self.cheap = shard, group, cheap or tensor * data == 1
         self.servers = servers
-        if servers:
-            keys = f"parallel.strategy=server parallel.servers={servers} {keys}".strip()
-        self.model = f"{MODEL} {keys}".strip()
+        strategy = f" parallel.strategy=server parallel.servers={servers}" if servers else ""
+        self.model = f"{MODEL}{strategy} {keys}".strip()
         self.name = (f"chains, tensor {tensor} · data {data}{', local checkpoints' if local else ''}"
                      f"{', 2bw' if delayed else ''}{', ' + keys.split()[0] if keys else ''}"
-                     f"{f', shard {shard}' if shard else ''}{f' in groups of {group}' if group else ''}")
+                     f"{f', shard {shard}' if shard else ''}{f' in groups of {group}' if group else ''}"
+                     f"{f', {servers} servers' if servers else ''}")
 
     def schedules(self, pipeline):
         if self.delayed:
