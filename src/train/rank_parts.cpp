@@ -10,6 +10,7 @@
 #include <trireme/plan/reduction_scratch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace trireme::train {
@@ -145,7 +146,7 @@ void RankParts<P>::make_vocabulary(const deck::Config& config,
   const auto scratch = plan::reduction_scratch(
       config, architecture, parameters.shard(),
       parameters.bucket_cut(config.parallel.bucket_bytes, replicas.size()), machine);
-  for (grid::Communicator* sums : {vocabulary->inputs, vocabulary->logits})
+  for (grid::Communicator* sums : std::array{vocabulary->inputs, vocabulary->logits})
     sums->reserve_scratch(scratch.vocabulary);
 }
 
