@@ -83,7 +83,7 @@ StepResult TypedWorker<P>::result_from(std::span<const double> sums, std::span<c
         i == 0 ? actions_.batch_targets(step) : samples * terms[i].per_sample;
     const double mean = counted == 0 ? 0 : sums[i] / static_cast<double>(counted);
     found.loss = i == 0 ? mean : found.loss + mean;
-    if (i > 0) found.other_losses.push_back({std::string(terms[i].name), mean});
+    if (i > 0) found.other_losses.push_back(NamedLoss{std::string(terms[i].name), mean});
   }
   return found;
 }
