@@ -28,7 +28,7 @@ class Row:
         self.name = (f"chains, tensor {tensor} · data {data}{', local checkpoints' if local else ''}"
                      f"{', 2bw' if delayed else ''}{', ' + keys.split()[0] if keys else ''}"
                      f"{f', shard {shard}' if shard else ''}{f' in groups of {group}' if group else ''}"
-                     f"{f', {servers} servers' if servers else ''}")
+                     f"{f', servers {servers}' if servers else ''}")
 
     def schedules(self, pipeline):
         if self.delayed:

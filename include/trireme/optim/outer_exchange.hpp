@@ -27,7 +27,7 @@ class OuterExchange {
 
   /// Elements of an exchange, at most.
   std::int64_t elements() const { return elements_; }
-  /// Whether differences were sent, and finish() has not been followed by forget().
+  /// Whether differences were sent that forget() has not ended.
   bool in_flight() const { return state_ != State::idle; }
   void forget() { state_ = State::idle; }
   Bytes bytes() const { return memory_.capacity(); }
