@@ -11,7 +11,7 @@ namespace {
 using Str = std::string;
 using Int = std::int64_t;
 
-constexpr std::int64_t ramp_limit = std::int64_t{1} << 40, bytes_limit = ramp_limit;
+constexpr std::int64_t ramp_limit = std::int64_t{1} << 40;
 
 void run_keys(std::vector<Entry>& out) {
   SectionKeys run(out, "run", &Config::run);

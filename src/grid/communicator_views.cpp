@@ -20,11 +20,11 @@ template <class Space>
 constexpr bool returns_when_done = false;
 #if defined(KOKKOS_ENABLE_SERIAL)
 template <>
-constexpr bool returns_when_done<Kokkos::Serial> = true;
+[[maybe_unused]] constexpr bool returns_when_done<Kokkos::Serial> = true;
 #endif
 #if defined(KOKKOS_ENABLE_OPENMP)
 template <>
-constexpr bool returns_when_done<Kokkos::OpenMP> = true;
+[[maybe_unused]] constexpr bool returns_when_done<Kokkos::OpenMP> = true;
 #endif
 constexpr bool in_calling_thread = returns_when_done<Exec>;
 

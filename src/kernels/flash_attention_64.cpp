@@ -1,14 +1,7 @@
-#include <trireme/kernels/block_launch.hpp>
-#include <trireme/kernels/flash_launch.hpp>
+#include <trireme/kernels/flash_instances.hpp>
 
 namespace trireme::kernels {
 
-#define TRIREME_INSTANTIATE(T)                                                                \
-  template void flash_forward<T, 64>(const ExecGrid&, const FlashForwardArguments<T>&, bool); \
-  template void flash_backward<T, 64>(const ExecGrid&, const FlashDeltaArguments<T>&,         \
-                                      const FlashBackwardArguments<T>&, bool)
-TRIREME_INSTANTIATE(Bf16);
-TRIREME_INSTANTIATE(Fp16);
-#undef TRIREME_INSTANTIATE
+TRIREME_FLASH_INSTANCES(64);
 
 }  // namespace trireme::kernels

@@ -13,7 +13,7 @@ void flash_attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> gr
                               const AttentionDropout& dropout) {
   const ExecGrid grid{exec};
   const FlashGradientArguments<T> a(dqkv, grad, o, qkv, logsumexp, workspace, shape, dropout,
-                                    grid.processors());
+                                    grid.processors(), flash_backward_keys(shape.head_size));
   const bool found =
       with_flash_kernel(shape.head_size, [&]<int size>(std::integral_constant<int, size>) {
         flash_backward<T, size>(grid, a.delta, a.gradients, dropout.rate > 0.0);

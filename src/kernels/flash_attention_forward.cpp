@@ -7,9 +7,11 @@
 namespace trireme::kernels {
 
 bool flash_available() {
-  constexpr std::uint32_t largest =
-      std::max({FlashForwardTile<128>::shared_bytes, FlashBackwardTile<128>::shared_bytes,
-                FlashBackwardTile<160>::shared_bytes});
+  constexpr std::uint32_t largest = []<int... sizes>(std::integer_sequence<int, sizes...>) {
+    return std::max(
+        {FlashForwardTile<sizes>::shared_bytes..., FlashBackwardTile<sizes>::shared_bytes...});
+  }
+  (FlashHeadSizes());
   static const bool available = block_kernel_runs<FlashDelta<Bf16, 64>>(std::int64_t{largest});
   return available;
 }

@@ -61,7 +61,7 @@ void attention(benchmark::State& state, bool backward, const AttentionShape& sha
 /// Those of tensor cores for the types that have them, else those around the register tiles.
 template <class T>
 std::vector<std::int64_t> head_sizes() {
-  if (is_narrow<T>) return {32, 64, 80, 96, 112, 128, 160};
+  if (is_narrow<T>) return {32, 64, 80, 96, 112, 128, 160, 192, 256};
   return {32, 64, 80, 128};
 }
 

@@ -74,9 +74,9 @@ class FlashFixture : public ::testing::Test {
     EXPECT_EQ(emulated.grid.report.bank_conflicts, 0);
   }
 };
-using Cases = ::testing::Types<Case<Bf16, 32>, Case<Bf16, 64>, Case<Bf16, 80>, Case<Bf16, 96>,
-                               Case<Bf16, 112>, Case<Bf16, 128>, Case<Bf16, 160>, Case<Fp16, 64>,
-                               Case<Fp16, 96>, Case<Fp16, 112>, Case<Fp16, 128>, Case<Fp16, 160>>;
+using Cases = ::testing::Types<Case<Bf16, 16>, Case<Bf16, 32>, Case<Bf16, 64>, Case<Bf16, 80>,
+                               Case<Bf16, 96>, Case<Bf16, 112>, Case<Bf16, 128>, Case<Bf16, 160>,
+                               Case<Bf16, 256>, Case<Fp16, 64>, Case<Fp16, 128>, Case<Fp16, 192>>;
 
 /// Bits of numbers, for comparisons that distinguish NaNs and signed zeros.
 template <class T>

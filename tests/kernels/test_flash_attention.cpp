@@ -31,11 +31,11 @@ TEST(FlashRule, TakesItsSizesAndAlignment) {
     return flash_takes(shape, {reinterpret_cast<const void*>(address)}, {stride});
   };
   AttentionShape s{2, 100, 4, 2, 64, true, 0.125, 2};
-  for (const std::int64_t size : {32, 64, 80, 96, 112, 128, 160}) {
+  for (const std::int64_t size : {16, 32, 64, 80, 96, 112, 128, 160, 192, 256}) {
     s.head_size = size;
     EXPECT_TRUE(takes(s)) << size;
   }
-  for (const std::int64_t size : {1, 16, 48, 192, 256}) {
+  for (const std::int64_t size : {1, 8, 48, 224, 320}) {
     s.head_size = size;
     EXPECT_FALSE(takes(s)) << size;
   }

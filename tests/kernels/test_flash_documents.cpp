@@ -30,8 +30,8 @@ struct Packed {
 
 template <class C>
 class FlashDocuments : public FlashFixture<C> {};
-using SomeCases = ::testing::Types<Case<Bf16, 32>, Case<Bf16, 64>, Case<Bf16, 80>, Case<Bf16, 128>,
-                                   Case<Fp16, 96>, Case<Fp16, 112>, Case<Fp16, 160>>;
+using SomeCases = ::testing::Types<Case<Bf16, 32>, Case<Bf16, 64>, Case<Bf16, 80>, Case<Bf16, 112>,
+                                   Case<Bf16, 160>, Case<Bf16, 256>, Case<Fp16, 192>>;
 TYPED_TEST_SUITE(FlashDocuments, SomeCases);
 
 /// Documents of one token, within tiles, across blocks of keys and of queries; windows, parts of

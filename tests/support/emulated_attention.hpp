@@ -110,11 +110,13 @@ void EmulatedAttention<T, head_size>::backward(const std::vector<T>& grad) {
       View2<T>(dqkv.data(), tokens(), qkv_columns()),
       View2<const T>(grad.data(), tokens(), columns()),
       View2<const T>(o.data(), tokens(), columns()), qkv(), rows<const float>(logsumexp.data()),
-      View1<float>(workspace.data(), workspace.size()), shape_, dropout_, grid.processors());
+      View1<float>(workspace.data(), workspace.size()), shape_, dropout_, grid.processors(),
+      kernels::flash_backward_keys(head_size));
   kernels::flash_backward<T, head_size>(grid, a.delta, a.gradients, dropout_.rate > 0.0);
 }
 
 // Slow to compile: once, in tests/kernels/emulated/.
+extern template class EmulatedAttention<Bf16, 16>;
 extern template class EmulatedAttention<Bf16, 32>;
 extern template class EmulatedAttention<Bf16, 64>;
 extern template class EmulatedAttention<Bf16, 80>;
@@ -122,10 +124,9 @@ extern template class EmulatedAttention<Bf16, 96>;
 extern template class EmulatedAttention<Bf16, 112>;
 extern template class EmulatedAttention<Bf16, 128>;
 extern template class EmulatedAttention<Bf16, 160>;
+extern template class EmulatedAttention<Bf16, 256>;
 extern template class EmulatedAttention<Fp16, 64>;
-extern template class EmulatedAttention<Fp16, 96>;
-extern template class EmulatedAttention<Fp16, 112>;
 extern template class EmulatedAttention<Fp16, 128>;
-extern template class EmulatedAttention<Fp16, 160>;
+extern template class EmulatedAttention<Fp16, 192>;
 
 }  // namespace trireme::testing

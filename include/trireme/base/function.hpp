@@ -8,8 +8,10 @@
 #endif
 
 /// Marks a function that only devices run, in builds for devices; tests run it on hosts.
-#if defined(__CUDACC__) || defined(__HIPCC__)
+#if defined(__CUDACC__)
 #define TRIREME_DEVICE_FUNCTION __device__ __forceinline__
+#elif defined(__HIPCC__)
+#define TRIREME_DEVICE_FUNCTION __device__ inline __attribute__((always_inline))
 #else
 #define TRIREME_DEVICE_FUNCTION inline
 #endif

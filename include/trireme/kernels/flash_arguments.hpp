@@ -56,7 +56,7 @@ struct FlashGradientArguments {
   FlashGradientArguments(View2<T> dqkv, View2<const T> grad, View2<const T> o, View2<const T> qkv,
                          View3<const float> logsumexp, View1<float> workspace,
                          const AttentionShape& shape, const AttentionDropout& dropout,
-                         int processors, int block_keys = 128) {
+                         int processors, int block_keys) {
     const FlashWorkspace parts(shape.sizes());
     float* const deltas = workspace.data() + parts.sums;
     auto* const counters = reinterpret_cast<unsigned*>(deltas + parts.deltas);

@@ -8,25 +8,30 @@
 /// Sizes, arguments and places of FlashBackward.
 namespace trireme::kernels {
 
-/// Sizes of the blocks. The gradients of 128 keys and values stay in registers. Warps form grids:
-/// one of `sides` columns, where a warp has 32 keys and one side of the queries (for scores) or of
-/// the head's elements (for gradients of keys and values); and one of query_warps rows for the
-/// gradient of queries. With 32 keys per warp instead of 16, less of the other operands is read
-/// from shared memory, which limits these kernels.
+/// Keys of a block, whose gradients and those of their values stay in registers.
+constexpr int flash_backward_keys(std::int64_t head_size) {
+  return head_size > 160 ? 64 : 128;
+}
+
+/// Sizes of the blocks. Warps form grids: one of `sides` columns, where a warp has 32 (or 16) keys
+/// and one side of the queries (for scores) or of the head's elements (for gradients of keys and
+/// values); and one of query_warps rows for the gradient of queries. With 32 keys per warp instead
+/// of 16, less of the other operands is read from shared memory, which limits these kernels.
 template <int head_size>
 struct FlashBackwardTile {
+  static constexpr int keys = flash_backward_keys(head_size);
   static constexpr int warps = head_size <= 64 ? 4 : 8;
   static constexpr int threads = warps * warp_lanes;
   static constexpr int sides = warps / 4;
-  static constexpr int row_tiles = 2;  // of keys, per warp
-  static constexpr int warp_keys = 16 * row_tiles;
-  static constexpr int keys = warps / sides * warp_keys;
-  static constexpr int queries = head_size > 64 && head_size <= 128 ? 64 : 32;
+  static constexpr int warp_keys = keys * sides / warps;
+  static constexpr int row_tiles = warp_keys / 16;  // of keys, per warp
+  static constexpr int queries = (head_size > 64 && head_size <= 128) || head_size == 192 ? 64 : 32;
   static constexpr int side_queries = queries / sides;
   static constexpr int side_elements = flash_columns(head_size) / sides;
   static constexpr int blocks_per_processor = head_size <= 64 ? 2 : 1;
 
-  static constexpr int query_warps = head_size > 64 && head_size <= 96 ? 4 : 2;
+  static constexpr int query_warps =
+      (head_size > 64 && head_size <= 96) || head_size == 192 ? 4 : 2;
   static constexpr int query_tiles = queries / 16 / query_warps;  // per warp
   static constexpr int head_warps = warps / query_warps;
   static constexpr int head_pairs = head_size / 16;  // of tiles

@@ -11,17 +11,21 @@
 namespace trireme::kernels {
 
 /// Sizes of the blocks. A warp has 32 queries, so that each operand loaded from keys or values
-/// serves two products: with 16, shared memory would be too slow. The sums of the output and of a
-/// block of scores stay in registers, K + keys of them per thread.
+/// serves two products: with 16, shared memory limits the kernel. The sums of the output and of a
+/// block of scores stay in registers, K + keys of them per thread, or half as many with 16 queries.
 template <int head_size>
 struct FlashForwardTile {
-  static constexpr int warps = 4;
-  static constexpr int threads = warps * warp_lanes;
-  static constexpr int row_tiles = 2;
+  static constexpr int row_tiles = head_size <= 160 ? 2 : 1;
   static constexpr int warp_queries = 16 * row_tiles;
-  static constexpr int queries = warps * warp_queries;
-  static constexpr int keys = head_size <= 64 ? 48 : head_size <= 128 ? 64 : 32;
-  static constexpr int blocks_per_processor = head_size <= 64 ? 3 : 2;
+  static constexpr int queries = 128;
+  static constexpr int warps = queries / warp_queries;
+  static constexpr int threads = warps * warp_lanes;
+  static constexpr int keys = head_size <= 64    ? 48
+                              : head_size <= 128 ? 64
+                              : head_size <= 160 ? 32
+                              : head_size <= 192 ? 64
+                                                 : 48;
+  static constexpr int blocks_per_processor = head_size <= 64 ? 3 : head_size <= 160 ? 2 : 1;
 
   using Rows = SharedRows<flash_columns(head_size)>;
   static constexpr std::uint32_t queries_at = 0;

@@ -7,16 +7,14 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 /// Common parts of the kernels of attention on tensor cores: sizes, the order of blocks, the
 /// dropout mask of a fragment.
 namespace trireme::kernels {
 
 /// Head sizes for which there are kernels.
-constexpr bool has_flash_kernel(std::int64_t head_size) {
-  return head_size == 32 || head_size == 64 || head_size == 80 || head_size == 96 ||
-         head_size == 112 || head_size == 128 || head_size == 160;
-}
+using FlashHeadSizes = std::integer_sequence<int, 16, 32, 64, 80, 96, 112, 128, 160, 192, 256>;
 
 /// Numbers of a row in shared memory, which has whole pieces of 64 bytes. The columns after
 /// the head's own are neither written nor part of any result.
@@ -26,15 +24,19 @@ TRIREME_FUNCTION constexpr int flash_columns(int head_size) {
 
 /// Calls f with the head size as a constant; false if there is no kernel for it.
 template <class F>
-bool with_flash_kernel(std::int64_t head_size, const F& f) {
+constexpr bool with_flash_kernel(std::int64_t head_size, const F& f) {
   const auto is = [&]<int size>(std::integral_constant<int, size> constant) {
     if (head_size == size) f(constant);
     return head_size == size;
   };
-  return is(std::integral_constant<int, 32>()) || is(std::integral_constant<int, 64>()) ||
-         is(std::integral_constant<int, 80>()) || is(std::integral_constant<int, 96>()) ||
-         is(std::integral_constant<int, 112>()) || is(std::integral_constant<int, 128>()) ||
-         is(std::integral_constant<int, 160>());
+  return [&]<int... sizes>(std::integer_sequence<int, sizes...>) {
+    return (is(std::integral_constant<int, sizes>()) || ...);
+  }
+  (FlashHeadSizes());
+}
+
+constexpr bool has_flash_kernel(std::int64_t head_size) {
+  return with_flash_kernel(head_size, [](auto) {});
 }
 
 /// AttentionShape with all defaults filled in, and everything else that all blocks read. Query i

@@ -60,8 +60,8 @@ class KernelChoice {
   KernelChoice& set_products(DType type, MatmulBackend backend);
 
   /// Calls that a back end does not support go to the next one: from cuDNN (no window, no dropout)
-  /// to tensor cores (head sizes 32, 64, 80, 96, 112, 128 and 160, rows that begin at multiples of
-  /// 16 bytes) to the portable one. fp32 and fp64 use the portable one.
+  /// to tensor cores (FlashHeadSizes, rows that begin at multiples of 16 bytes) to the portable
+  /// one. fp32 and fp64 use the portable one.
   AttentionBackends attention(DType type) const;
   /// Error if one is unavailable for the type, which is bf16 or fp16.
   KernelChoice& set_attention(DType type, AttentionBackends backends);

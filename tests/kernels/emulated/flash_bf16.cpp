@@ -3,6 +3,7 @@
 
 namespace trireme::testing {
 
+template class EmulatedAttention<Bf16, 16>;
 template class EmulatedAttention<Bf16, 32>;
 template class EmulatedAttention<Bf16, 64>;
 template class EmulatedAttention<Bf16, 80>;

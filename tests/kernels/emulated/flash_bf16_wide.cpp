@@ -6,6 +6,7 @@ namespace trireme::testing {
 template class EmulatedAttention<Bf16, 112>;
 template class EmulatedAttention<Bf16, 128>;
 template class EmulatedAttention<Bf16, 160>;
+template class EmulatedAttention<Bf16, 256>;
 
 }  // namespace trireme::testing
 

@@ -4,10 +4,8 @@
 namespace trireme::testing {
 
 template class EmulatedAttention<Fp16, 64>;
-template class EmulatedAttention<Fp16, 96>;
-template class EmulatedAttention<Fp16, 112>;
 template class EmulatedAttention<Fp16, 128>;
-template class EmulatedAttention<Fp16, 160>;
+template class EmulatedAttention<Fp16, 192>;
 
 }  // namespace trireme::testing
 

@@ -1,0 +1,7 @@
+#include <trireme/kernels/flash_instances.hpp>
+
+namespace trireme::kernels {
+
+TRIREME_FLASH_INSTANCES(192);
+
+}  // namespace trireme::kernels
