@@ -39,6 +39,7 @@ FRAMES = [
     (r"\bTeamOf(Head|Keys|Queries)<", 272, "likewise"),
     (r"\bFlash(Forward|Backward)<(trireme::)?\w+, \d+, (true|false), true>", 128,
      "with documents: their starts take registers, and the rows of the tables are those without"),
+    (r"\bKokkosBlas::GEMMImpl<", 16, "a library's kernel, for products that cuBLASLt does not take"),
     (r"\barithmetic_work<", 40, "likewise; measures the rate of arithmetic, in trireme bench alone"),
 ]
 OTHER_FRAME = 128  # attention, with a toolkit or an architecture other than the page's (sm_90a is that of sm_90)

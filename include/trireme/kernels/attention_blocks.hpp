@@ -37,7 +37,8 @@ struct HeadSizes {
 /// Prefetches a row of a block that is read later: rows are far apart, and hardware does not look
 /// ahead.
 template <class T>
-TRIREME_FUNCTION void prefetch_row([[maybe_unused]] const T* row, [[maybe_unused]] std::int64_t size) {
+TRIREME_FUNCTION void prefetch_row([[maybe_unused]] const T* row,
+                                   [[maybe_unused]] std::int64_t size) {
 #if !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__) && !defined(__SYCL_DEVICE_ONLY__)
   constexpr std::int64_t line = 64 / sizeof(T);
   if constexpr (exec_on_host)
