@@ -67,9 +67,8 @@ int main(int argc, char** argv) {
   try {
     trireme::grid::Runtime runtime(argc, argv);
     if (trireme::commands::is_started_by_another_mpi(runtime.ranks(), runtime.software().mpi))
-      return static_cast<int>(trireme::ExitCode::usage);
-    const trireme::ExitCode code = trireme::run(runtime, argc, argv);
-    return static_cast<int>(code);
+      return static_cast<int>(runtime.ends_with(trireme::ExitCode::usage));
+    return static_cast<int>(runtime.ends_with(trireme::run(runtime, argc, argv)));
   } catch (const std::exception& e) {
     std::fprintf(stderr, "trireme: error: %s\n", trireme::plain_message(e).c_str());
     return 1;

@@ -19,10 +19,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <condition_variable>
+#include <cstdlib>
 #include <exception>
 #include <limits>
+#include <mutex>
 #include <optional>
+#include <string_view>
+#include <system_error>
 #include <thread>
 
 namespace trireme::grid {
@@ -85,6 +91,35 @@ constexpr int launcher_milliseconds = 300;
   _exit(static_cast<int>(ExitCode::failed));
 }
 
+/// The longest time that MPI_Finalize may take, if the environment has one.
+std::chrono::seconds end_limit(std::chrono::seconds usual) {
+  constexpr const char* variable = "TRIREME_END_SECONDS";
+  const char* given = std::getenv(variable);
+  if (given == nullptr) return usual;
+  const std::string_view word = given;
+  std::uint32_t seconds = 0;
+  const auto [end, error] = std::from_chars(word.begin(), word.end(), seconds);
+  check_usage(error == std::errc() && end == word.end() && seconds > 0, variable, " = \"", word,
+              "\" is not a number of seconds; set it to a whole number from 1 on, or unset it");
+  return std::chrono::seconds(seconds);
+}
+
+/// MPICH 4.0 over UCX' TCP sometimes waits for ever: one rank has closed its connections, and
+/// another one still expects an answer from it. All work is complete by then.
+void finalize_mpi(std::chrono::seconds limit, ExitCode code) {
+  const std::jthread timer([&](const std::stop_token& finished) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any().wait_for(lock, finished, limit, [] { return false; });
+    if (finished.stop_requested()) return;
+    log::warn(text("MPI_Finalize did not return within ", limit.count(),
+                   " s; the processes end without it"));
+    std::fflush(nullptr);
+    _exit(static_cast<int>(code));
+  });
+  MPI_Finalize();
+}
+
 }  // namespace
 
 Runtime::Runtime(int& argc, char**& argv) {
@@ -109,7 +144,7 @@ Runtime::~Runtime() {
   error_claim_.reset();
   world_.reset();
   Kokkos::finalize();
-  MPI_Finalize();
+  finalize_mpi(end_limit_, code_);
 }
 
 Software Runtime::software() const {
@@ -132,7 +167,8 @@ std::string Runtime::description() const {
 
 ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
   try {
-    return work();
+    together([&] { end_limit_ = end_limit(end_limit_); });
+    return ends_with(work());
   } catch (const SilentError&) {
     throw;
   } catch (const SharedError&) {

@@ -189,5 +189,20 @@ TEST_F(Stops, AFileNamedCheckpointSavesOneAndTheRunGoesOn) {
   }
 }
 
+/// Rank 1 stays in MPI_Finalize, and so does rank 0, which waits for it there.
+TEST_F(Stops, AnMpiThatDoesNotEndDoesNotHoldTheRun) {
+  const std::string hung = "rm -rf run; export LD_PRELOAD=" TRIREME_FAILING_CALLS
+                           " FAULT_CALL=MPI_Finalize FAULT_RANK=1 TRIREME_END_SECONDS=1; ";
+  EXPECT_EQ(run(hung + train(2, "")), 0) << err();
+  EXPECT_EQ(last_step("run"), 12);
+  EXPECT_EQ(newest_step("run/checkpoints"), 12);
+  EXPECT_EQ(occurrences(err(), "MPI_Finalize did not return within 1 s"), 1) << err();
+  EXPECT_EQ(run(hung + train(2, "run.directory=/proc/no")), 2) << err();
+  EXPECT_EQ(occurrences(err(), "trireme: error"), 1) << err();
+  EXPECT_EQ(run("export TRIREME_END_SECONDS=1m; " + train(2, "")), 2);
+  EXPECT_EQ(occurrences(err(), "trireme: error"), 1) << err();
+  EXPECT_NE(err().find("TRIREME_END_SECONDS = \"1m\" is not"), std::string::npos) << err();
+}
+
 }  // namespace
 }  // namespace trireme::commands

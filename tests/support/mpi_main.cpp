@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
     delete listeners.Release(listeners.default_result_printer());
     listeners.Append(new trireme::testing::Failures);
   }
-  const std::int64_t failed = RUN_ALL_TESTS();
-  return static_cast<int>(runtime.world().all_reduce<std::int64_t>(
-      failed, trireme::grid::Reduction::maximum, "test result"));
+  const std::int64_t failed = runtime.world().all_reduce<std::int64_t>(
+      RUN_ALL_TESTS(), trireme::grid::Reduction::maximum, "test result");
+  using trireme::ExitCode;
+  return static_cast<int>(runtime.ends_with(failed == 0 ? ExitCode::finished : ExitCode::failed));
 }

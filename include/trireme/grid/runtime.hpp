@@ -5,6 +5,7 @@
 #include <trireme/layout/process_grid.hpp>
 #include <trireme/layout/stage_map.hpp>
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -53,7 +54,14 @@ class Runtime {
   /// return.
   [[noreturn]] void abort(const Error& error);
 
+  /// Returns `code`, with which main() is about to end. The process also ends with it if
+  /// MPI_Finalize takes longer than TRIREME_END_SECONDS (60). Otherwise this code is that of the
+  /// last guard(), or ExitCode::failed.
+  ExitCode ends_with(ExitCode code) { return code_ = code; }
+
  private:
+  std::chrono::seconds end_limit_{60};
+  ExitCode code_ = ExitCode::failed;
   std::unique_ptr<Communicator> world_;
   std::unique_ptr<NodeClaim> error_claim_;
 };
