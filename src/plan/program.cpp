@@ -47,13 +47,22 @@ schedule::ProgramLayout layout_of(const deck::Config& config, std::int64_t globa
   return layout;
 }
 
+schedule::Cost flops_of(const deck::Config& config) {
+  return flop_cost(stage_flops(architecture::describe(config.model), config.parallel));
+}
+
 /// The named schedule with the passes of a shared vocabulary, which are placed by their FLOPs.
 schedule::Program named_program(const deck::Config& config, const schedule::ProgramLayout& layout) {
   schedule::Program program = schedule::generate(config.parallel.schedule, layout);
-  if (!layout.shares_vocabulary) return program;
-  const auto a = architecture::describe(config.model);
-  schedule::share_vocabulary(program, flop_cost(stage_flops(a, config.parallel)));
+  if (layout.shares_vocabulary) schedule::share_vocabulary(program, flops_of(config));
   return program;
+}
+
+/// Transfers beside the passes of a shared vocabulary are ordered by FLOPs, as those passes are.
+schedule::LowerOptions lowering(const deck::Config& config, const Machine& machine) {
+  schedule::LowerOptions options{config.model.tied_embeddings, transport(config.parallel, machine)};
+  if (config.parallel.shares_vocabulary()) options.cost = flops_of(config);
+  return options;
 }
 
 schedule::Program program_of(const deck::Config& config, std::int64_t global,
@@ -69,7 +78,7 @@ schedule::Program program_of(const deck::Config& config, std::int64_t global,
     for (const schedule::Instr& i : row)
       check_usage(i.op != schedule::Op::evaluate, p.program, ": ", i,
                   " does not train; a program for training has F, B, I and W");
-  schedule::lower(program, {config.model.tied_embeddings, transport(p, machine)});
+  schedule::lower(program, lowering(config, machine));
   const auto mistakes = schedule::validate(program);
   check_usage(!by_hand || mistakes.empty(), p.program,
               ": the program cannot run:", listed(mistakes));
@@ -83,7 +92,7 @@ schedule::Program program_of(const deck::Config& config, std::int64_t global,
 
 schedule::Program generated_program(const deck::Config& config, const Machine& machine) {
   schedule::Program program = named_program(config, layout_of(config, config.batch.global));
-  schedule::lower(program, {config.model.tied_embeddings, transport(config.parallel, machine)});
+  schedule::lower(program, lowering(config, machine));
   return program;
 }
 

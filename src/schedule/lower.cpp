@@ -7,6 +7,7 @@
 #include <trireme/schedule/overlap.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 namespace trireme::schedule {
 namespace {
@@ -115,11 +116,12 @@ Program with_channels(const Program& program) {
 }
 
 /// See lower(). Programs that do not complete keep independent channels.
-Program with_groups(const Program& program) {
+Program with_groups(const Program& program, const Cost& cost) {
   Program channels = with_channels(program);
   Program whole = channels;  // passes of later steps wait for updates
   if (whole.layout.overlaps_steps()) add_overlapped_updates(whole);
-  Played played = play(whole, unit_cost);
+  // Rounded, so that sums are exact, and passes that end together do so in every order of sums.
+  Played played = play(whole, [&](const Instr& i) { return std::round(cost(i) * 1024) / 1024; });
   if (!played.mistakes.empty()) return channels;
   std::vector<Event> computed;
   computed.reserve(played.timeline.events.size() / 2);
@@ -133,6 +135,14 @@ Program with_groups(const Program& program) {
   const auto row_of = [&](Stage stage) -> Row& {
     return out.ranks[static_cast<std::size_t>(program.layout.rank_of(stage))];
   };
+  std::vector<std::size_t> last_group(out.ranks.size(), computed.size());
+  const auto add = [&](Instr transfer, std::size_t group) {
+    const Rank r = program.layout.rank_of(transfer.stage);
+    std::size_t& last = last_group[static_cast<std::size_t>(r)];
+    transfer.opens_group = !program.layout.is_local(transfer) && last != group;
+    if (transfer.opens_group) last = group;
+    row_of(transfer.stage).push_back(transfer);
+  };
   Transfers transfers(program.layout);
   for (std::size_t first = 0, end = 0; first < computed.size(); first = end) {
     while (end < computed.size() && computed[end].end == computed[first].end) ++end;
@@ -144,8 +154,8 @@ Program with_groups(const Program& program) {
         for (const Instr& send : transfers.sends) {
           if (program.layout.is_local(send) != local) continue;
           const Instr receive = partner_of(send);
-          row_of(send.stage).push_back(send);
-          row_of(receive.stage).push_back(receive);
+          add(send, first);
+          add(receive, first);
         }
       }
   }
@@ -194,7 +204,7 @@ void lower(Program& program, const LowerOptions& options) {
             " cannot be lowered: ", what.empty() ? "it is not a computation" : what);
     }
   const bool evaluation = evaluates(program);
-  program = options.transport == Transport::ordered_groups ? with_groups(program)
+  program = options.transport == Transport::ordered_groups ? with_groups(program, options.cost)
                                                            : with_channels(program);
   program.layout.transport = options.transport;
   if (evaluation) return;

@@ -64,9 +64,9 @@ void Player::wake(Rank r) {
 
 void Player::advance(std::size_t r) {
   while (true) {
-    const bool in_group =
-        !finished(r) && is_transfer(current(r).op) && !program_.layout.is_local(current(r));
-    if (states_[r].group_open && !in_group) close_group(r);
+    const bool joins = !finished(r) && is_transfer(current(r).op) && !current(r).opens_group &&
+                       !program_.layout.is_local(current(r));
+    if (states_[r].group_open && !joins) close_group(r);
     if (finished(r) || !step(r)) return;
   }
 }

@@ -120,8 +120,10 @@ void Executor::mark_groups() {
            !layout_.is_local(steps_[i].instr);
   };
   for (std::size_t i = 0; i < steps_.size(); ++i) {
-    steps_[i].opens_group = transfers(i) && (i == 0 || !transfers(i - 1));
-    steps_[i].closes_group = transfers(i) && !transfers(i + 1);
+    steps_[i].opens_group =
+        transfers(i) && (i == 0 || !transfers(i - 1) || steps_[i].instr.opens_group);
+    steps_[i].closes_group =
+        transfers(i) && (!transfers(i + 1) || steps_[i + 1].instr.opens_group);
   }
 }
 

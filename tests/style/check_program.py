@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 RULES = {
-    "host-only": (r"\bMPI_Init|Kokkos::|\bcuda[A-Z]|\bnccl[A-Z]", r"kokkos|cuda|nccl|hip|rocm"),
+    "host-only": (r"\bMPI_Init|Kokkos::|\bcuda[A-Z]|\bnccl[A-Z]", r"\[lib(kokkos|cuda|cublas|cudnn|nccl|rccl|amdhip|roc|hsa)"),
     "on-devices": (r"cuda_parallel_launch_(?:constant|global)_memory.*trireme| U r?nccl[A-Z]", r"nccl|rccl"),
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <trireme/schedule/program.hpp>
+#include <trireme/schedule/timeline.hpp>
 
 namespace trireme::schedule {
 
 struct LowerOptions {
   bool tied = false;  ///< the last stage uses the first one's token table
   Transport transport = Transport::independent_channels;
+  Cost cost = unit_cost;  ///< that orders transfers under ordered groups
 };
 
 /// Adds transfers, reductions and the update to a program of computing instructions.
@@ -14,7 +16,7 @@ struct LowerOptions {
 /// A send follows its producer directly. Under independent channels, a receive is posted before the
 /// computing instruction that precedes its consumer, so that the transfer overlaps one computation.
 /// Under ordered groups, both sides of every transfer have the same position in one total order:
-/// the order in which the producers end when the program is played in unit costs. No rank can then
+/// the order in which the producers end when the program is played with `cost`. No rank can then
 /// wait for a later transfer, and transfers between the same two computations of a rank form one
 /// group. (If a computation of the receiver ends together with the producer, the transfer follows
 /// it; otherwise it would delay the group before it.) Transfers within a rank are part of no group.

@@ -89,7 +89,10 @@ struct Instr {
   Op op = Op::forward;
   Stage stage = 0;
   Micro micro = 0;
-  bool operator==(const Instr&) const = default;
+  bool opens_group = false;  ///< a transfer that does not join the group of the one before it
+  bool operator==(const Instr& other) const {
+    return op == other.op && stage == other.stage && micro == other.micro;
+  }
 };
 
 std::string to_string(const Instr& instr);
@@ -99,8 +102,8 @@ std::ostream& operator<<(std::ostream& out, const Instr& instr);
 enum class Transport : std::uint8_t {
   /// MPI tags and requests: one first-in-first-out queue per channel (receiving stage, direction).
   independent_channels,
-  /// One NCCL communicator: a rank's transfers form one queue in program order. Adjacent ones form
-  /// one group (ncclGroupStart … End), whose parts progress together. A group completes when all
+  /// One NCCL communicator: a rank's transfers form one queue in program order. Adjacent ones, up
+  /// to one that opens a group, form one (ncclGroupStart … End), whose parts progress together. A group completes when all
   /// its parts have matched, and only then the next group starts. Sends and receives between two
   /// ranks match in order, whatever they carry.
   ordered_groups,
