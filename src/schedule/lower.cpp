@@ -120,8 +120,11 @@ Program with_groups(const Program& program, const Cost& cost) {
   Program channels = with_channels(program);
   Program whole = channels;  // passes of later steps wait for updates
   if (whole.layout.overlaps_steps()) add_overlapped_updates(whole);
-  // Rounded, so that sums are exact, and passes that end together do so in every order of sums.
-  Played played = play(whole, [&](const Instr& i) { return std::round(cost(i) * 1024) / 1024; });
+  // Rounded, so that sums are exact, and passes that end together do so in every order of sums. A
+  // rank's passes end one after another, so that each is followed by its own sends.
+  Played played = play(whole, [&](const Instr& i) {
+    return std::max(std::round(cost(i) * 1024), is_pass(i.op) ? 1.0 : 0.0) / 1024;
+  });
   if (!played.mistakes.empty()) return channels;
   std::vector<Event> computed;
   computed.reserve(played.timeline.events.size() / 2);
