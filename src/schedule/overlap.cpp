@@ -138,7 +138,9 @@ std::vector<std::size_t> ends_of_steps(std::span<const Instr> row, const Program
 
 Instr seen_from(const Instr& instr, int step, const ProgramLayout& layout) {
   const bool of_pass = instr.op < Op::reduce_gradients;
-  return {instr.op, instr.stage, instr.micro - step * (of_pass ? layout.micro_batches : 1)};
+  Instr seen = instr;
+  seen.micro -= step * (of_pass ? layout.micro_batches : 1);
+  return seen;
 }
 
 Program single_step(const Program& overlapped) {

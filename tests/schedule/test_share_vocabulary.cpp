@@ -35,7 +35,7 @@ Program shared(ScheduleKind kind, int ranks, int micro_batches,
   layout.shares_vocabulary = true;
   Program program = generate(kind, layout);
   share_vocabulary(program, cost);
-  lower(program, {tied, transport});
+  lower(program, {tied, transport, cost});
   return program;
 }
 
@@ -51,10 +51,12 @@ TEST(ShareVocabulary, EveryProgramIsValidWithBothTransports) {
       for (const int m : {1, 2, 3, 8, 19})
         for (const Transport transport :
              {Transport::independent_channels, Transport::ordered_groups}) {
-          const Program program = shared(kind, ranks, m, unit_cost, transport, true);
-          EXPECT_EQ(joined(validate(program)), "")
-              << name_of(kind) << " ranks " << ranks << " m " << m << name_of(transport);
-          EXPECT_FALSE(program.layout.tied);
+          for (const double logits : {0.0, 0.0001, 0.3}) {
+            const Program program = shared(kind, ranks, m, with_logits(logits), transport, true);
+            EXPECT_EQ(joined(validate(program)), "")
+                << name_of(kind) << " ranks " << ranks << " m " << m << name_of(transport);
+            EXPECT_FALSE(program.layout.tied);
+          }
         }
 }
 
@@ -96,14 +98,18 @@ TEST(ShareVocabulary, FewTableGradientsWait) {
 TEST(ShareVocabulary, IdleTimeIsThatOfEqualStages) {
   const int p = 4;
   for (const int m : {16, 64})
-    for (const double logits : {0.1, 0.25, 0.5}) {
-      const Cost cost = with_logits(logits);
-      const Timeline t =
-          play(shared(ScheduleKind::one_forward_one_backward, p, m, cost), cost).timeline;
-      const double work = 3 + 1.5 * logits;
-      EXPECT_GE(t.span(), m * work);
-      EXPECT_LE(t.span(), (m + p - 1) * work + 2 + 2 * logits) << m << " " << logits;
-    }
+    for (const double logits : {0.1, 0.25, 0.5})
+      for (const Transport transport :
+           {Transport::independent_channels, Transport::ordered_groups}) {
+        const Cost cost = with_logits(logits);
+        const Program program =
+            shared(ScheduleKind::one_forward_one_backward, p, m, cost, transport);
+        const Timeline t = play(program, cost).timeline;
+        const double work = 3 + 1.5 * logits;
+        EXPECT_GE(t.span(), m * work);
+        EXPECT_LE(t.span(), (m + p - 1) * work + 2 + 2 * logits)
+            << m << " " << logits << " " << name_of(transport);
+      }
 }
 
 /// Only the first micro-batch and the last one wait for a few messages.

@@ -176,22 +176,29 @@ class Groups : public Recorder {
   void end_group() override { ran.push_back("]"); }
 };
 
-TEST(Executor, TransfersBetweenTwoComputationsAreOneGroup) {
+TEST(Executor, TransfersOfOneMomentAreOneGroup) {
   schedule::Program program = schedule::generate(ScheduleKind::one_forward_one_backward, {4, 8, 1});
   schedule::lower(program, {true, schedule::Transport::ordered_groups});
+  int together = 0, beside = 0;
   for (Rank rank = 0; rank < 4; ++rank) {
     Groups recorder(program.layout);
     Executor(program, rank).run(recorder);
     std::vector<std::string> expected;
     bool open = false;
     for (const Instr& instr : program.ranks[static_cast<std::size_t>(rank)]) {
-      if (schedule::is_transfer(instr.op) != open) expected.push_back(open ? "]" : "[");
-      open = schedule::is_transfer(instr.op);
+      const bool transfer = schedule::is_transfer(instr.op), joins = transfer && !instr.opens_group;
+      if (open && joins) ++together;
+      if (open && transfer && !joins) ++beside;
+      if (open && !joins) expected.push_back("]");
+      if (transfer && !(open && joins)) expected.push_back("[");
+      open = transfer;
       expected.push_back(schedule::to_string(instr));
     }
     EXPECT_EQ(recorder.ran, expected);
     EXPECT_GT(std::ranges::count(expected, "["), 2);
   }
+  EXPECT_GT(together, 2);
+  EXPECT_GT(beside, 2);
   schedule::Program channels =
       schedule::generate(ScheduleKind::one_forward_one_backward, {4, 8, 1});
   schedule::lower(channels, {true});

@@ -17,12 +17,12 @@ struct LowerOptions {
 /// computing instruction that precedes its consumer, so that the transfer overlaps one computation.
 /// Under ordered groups, both sides of every transfer have the same position in one total order:
 /// the order in which the producers end when the program is played with `cost`. No rank can then
-/// wait for a later transfer, and transfers between the same two computations of a rank form one
-/// group. (If a computation of the receiver ends together with the producer, the transfer follows
-/// it; otherwise it would delay the group before it.) Transfers within a rank are part of no group.
-/// A program for training ends with the
-/// reduction of each stage's gradients and of the tied gradients, the norm and the update. A
-/// program for evaluation has transfers only.
+/// wait for a later transfer. A rank's transfers whose producers end together form one group. (If a
+/// computation of the receiver ends together with the producer, the transfer follows it; otherwise
+/// it would delay the group before it.) Transfers within a rank are part of no group.
+///
+/// A program for training ends with the reduction of each stage's gradients and of the tied
+/// gradients, the norm and the update. A program for evaluation has transfers only.
 ///
 /// An invalid program stays invalid; validate() reports why.
 void lower(Program& program, const LowerOptions& options = {});
