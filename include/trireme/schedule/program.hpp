@@ -89,7 +89,7 @@ struct Instr {
   Op op = Op::forward;
   Stage stage = 0;
   Micro micro = 0;
-  bool opens_group = false;  ///< a transfer that does not join the group of the one before it
+  bool opens_group = false;  ///< a transfer that begins a new group
   bool operator==(const Instr& other) const {
     return op == other.op && stage == other.stage && micro == other.micro;
   }
