@@ -122,8 +122,7 @@ void Executor::mark_groups() {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     steps_[i].opens_group =
         transfers(i) && (i == 0 || !transfers(i - 1) || steps_[i].instr.opens_group);
-    steps_[i].closes_group =
-        transfers(i) && (!transfers(i + 1) || steps_[i + 1].instr.opens_group);
+    steps_[i].closes_group = transfers(i) && (!transfers(i + 1) || steps_[i + 1].instr.opens_group);
   }
 }
 

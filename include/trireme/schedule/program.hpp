@@ -103,9 +103,9 @@ enum class Transport : std::uint8_t {
   /// MPI tags and requests: one first-in-first-out queue per channel (receiving stage, direction).
   independent_channels,
   /// One NCCL communicator: a rank's transfers form one queue in program order. Adjacent ones, up
-  /// to one that opens a group, form one (ncclGroupStart … End), whose parts progress together. A group completes when all
-  /// its parts have matched, and only then the next group starts. Sends and receives between two
-  /// ranks match in order, whatever they carry.
+  /// to one that opens a group, form one (ncclGroupStart … End), whose parts progress together. A
+  /// group completes when all its parts have matched, and only then the next group starts. Sends
+  /// and receives between two ranks match in order, whatever they carry.
   ordered_groups,
 };
 std::string_view name_of(Transport transport);
