@@ -18,7 +18,7 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
          stored.config.parallel.overlaps_steps() != current.config.parallel.overlaps_steps()) ||
         name == "parallel.staleness" || name == "parallel.updates";
     found.push_back({key.section, key.name, literal(key, before), literal(key, now),
-                     current.where(key.section, key.name), delays ? Effect::numbers : key.effect});
+                     current.where(key.section, key.name), delays ? Effect::training : key.effect});
   }
   return found;
 }

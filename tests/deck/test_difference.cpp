@@ -44,8 +44,8 @@ TEST(Difference, AScheduleChangesNumbersOnlyIfItDelaysGradients) {
     return found.front().effect;
   };
   EXPECT_EQ(effect("1f1b", "gpipe"), Effect::none);
-  EXPECT_EQ(effect("1f1b", "2bw"), Effect::numbers);
-  EXPECT_EQ(effect("2bw", "zb-h1"), Effect::numbers);
+  EXPECT_EQ(effect("1f1b", "2bw"), Effect::training);
+  EXPECT_EQ(effect("2bw", "zb-h1"), Effect::training);
 }
 
 TEST(Difference, IsFoundForEveryKeyOfTheTable) {
