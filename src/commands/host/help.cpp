@@ -1,9 +1,16 @@
+// `trireme help`: texts of the commands, and the keys of decks and machine files as text, Markdown
+// or JSON Schema.
 #include <trireme/base/check.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/deck/deck.hpp>
+#include <trireme/deck/key_file.hpp>
 #include <trireme/plan/machine_file.hpp>
 
+#include <nlohmann/json.hpp>
+
+#include <cmath>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,21 +18,119 @@
 namespace trireme::commands {
 namespace {
 
+using deck::KeyText;
+using deck::KeyType;
+using nlohmann::ordered_json;
+
+void add_range(const KeyText& key, ordered_json& out) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  const deck::Range& range = key.range;
+  if (key.type == KeyType::integer || key.type == KeyType::bytes) {
+    if (range.least != Limits::min()) out["minimum"] = range.least;
+    if (range.most != Limits::max()) out["maximum"] = range.most;
+    return;
+  }
+  if (std::isfinite(range.low)) out[range.low_open ? "exclusiveMinimum" : "minimum"] = range.low;
+  if (std::isfinite(range.high)) out[range.high_open ? "exclusiveMaximum" : "maximum"] = range.high;
+}
+
+ordered_json words_of(const KeyText& key) {
+  ordered_json words = ordered_json::array();
+  for (const std::string_view word : key.choices) words.push_back(word);
+  return words;
+}
+
+/// Type and accepted values. A number of bytes may also be a string with a unit.
+ordered_json accepted(const KeyText& key) {
+  ordered_json out;
+  switch (key.type) {
+    case KeyType::string:
+    case KeyType::path:
+      out["type"] = "string";
+      if (key.nonempty) out["minLength"] = 1;
+      break;
+    case KeyType::integer:
+      out["type"] = "integer";
+      add_range(key, out);
+      break;
+    case KeyType::number:
+      out["type"] = "number";
+      add_range(key, out);
+      break;
+    case KeyType::boolean:
+      out["type"] = "boolean";
+      break;
+    case KeyType::duration:
+      out["type"] = "string";
+      out["pattern"] = "^[0-9]+:[0-5][0-9]:[0-5][0-9]$";
+      break;
+    case KeyType::choice:
+      out["enum"] = words_of(key);
+      break;
+    case KeyType::bytes:
+      out["type"] = {"number", "string"};
+      add_range(key, out);
+      break;
+    case KeyType::list:
+      out["type"] = "array";
+      out["items"] = key.choices.empty() ? ordered_json{{"type", "string"}}
+                                         : ordered_json{{"enum", words_of(key)}};
+      break;
+  }
+  return out;
+}
+
+void add_default(const KeyText& key, ordered_json& out) {
+  if (!key.fallback || key.type == KeyType::duration) return;  // durations are strings in files
+  std::visit([&out](const auto& value) { out["default"] = value; }, *key.fallback);
+}
+
+ordered_json schema_of(const KeyText& key) {
+  ordered_json out{
+      {"description", key.unit.empty() ? key.help : text(key.help, " (", key.unit, ")")}};
+  out.update(accepted(key));
+  add_default(key, out);
+  return out;
+}
+
+/// JSON Schema (draft 7) of a kind of file: its keys with types, ranges, accepted words, defaults
+/// and help.
+std::string key_schema(const deck::FileKind& kind) {
+  ordered_json sections = ordered_json::object();
+  for (const deck::Section& section : kind.sections) {
+    ordered_json keys = ordered_json::object();
+    for (const KeyText* key : kind.table)
+      if (key->section == section.name) keys[key->name] = schema_of(*key);
+    sections[section.name] = {{"description", section.help},
+                              {"type", "object"},
+                              {"additionalProperties", false},
+                              {"properties", std::move(keys)}};
+  }
+  const ordered_json schema{{"$schema", "http://json-schema.org/draft-07/schema#"},
+                            {"title", text("Trireme ", kind.name)},
+                            {"type", "object"},
+                            {"additionalProperties", false},
+                            {"properties", std::move(sections)}};
+  return schema.dump(1) + "\n";
+}
+
 struct HelpOptions {
   std::string topic;
   bool markdown = false;
+  bool schema = false;
 };
 
 void help(const CLI::App& app, const HelpOptions& options) {
-  if (options.topic == "deck") {
-    std::cout << (options.markdown ? deck::reference_markdown() : deck::reference_text());
+  if (options.topic == "deck" || options.topic == "machine") {
+    const bool deck = options.topic == "deck";
+    std::cout << (options.schema ? key_schema(deck ? deck::deck_kind() : plan::machine_kind())
+                  : options.markdown
+                      ? (deck ? deck::reference_markdown() : plan::machine_markdown())
+                      : (deck ? deck::reference_text() : plan::machine_text()));
     return;
   }
-  if (options.topic == "machine") {
-    std::cout << (options.markdown ? plan::machine_markdown() : plan::machine_text());
-    return;
-  }
-  check_usage(!options.markdown, "--markdown is for `trireme help deck` and `help machine`");
+  check_usage(!options.markdown && !options.schema,
+              "--markdown and --schema are for `trireme help deck` and `trireme help machine`");
   if (options.topic.empty()) {
     std::cout << app.help();
     return;
@@ -50,7 +155,12 @@ void add_help(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "help", "List the keys of a deck or of a machine file, or show the help of a command");
   command->add_option("TOPIC", options->topic, "deck, machine, or a command")->type_name("");
-  command->add_flag("--markdown", options->markdown, "Print the keys as Markdown");
+  CLI::Option* markdown =
+      command->add_flag("--markdown", options->markdown, "Print the keys as Markdown");
+  command
+      ->add_flag("--schema", options->schema,
+                 "Print the keys as a JSON Schema, with which editors complete and check a file")
+      ->excludes(markdown);
   command->footer("Examples:\n  trireme help deck\n  trireme help machine\n  trireme help train");
   command->callback([&app, options] { help(app, *options); });
 }
