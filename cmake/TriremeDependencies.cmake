@@ -224,8 +224,8 @@ endif()
 get_property(launcher_of_kokkos GLOBAL PROPERTY RULE_LAUNCH_COMPILE)
 if(launcher_of_kokkos AND CMAKE_CXX_COMPILER_LAUNCHER)
   message(FATAL_ERROR "CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER} hides the compiler from Kokkos' launcher, "
-                      "so that no source would reach nvcc. Unset it, also in the environment; docs/install.md tells how "
-                      "to use ccache with nvcc")
+                      "so that no source would reach nvcc. Unset it, also in the environment; "
+                      "docs/notes/building.md describes how to use ccache with nvcc")
 endif()
 set(TRIREME_ON_DEVICE OFF)  # kernels run on a device; the build machine may lack its driver
 set(TRIREME_DEVICE_KIND host)

@@ -57,8 +57,8 @@ void run_keys(std::vector<Entry>& out) {
          "recording of when each instruction of the last logged step ran; `trireme draw` shows it")
       .otherwise(false);
   run.boolean("gradient_noise_scale", &RunConfig::gradient_noise_scale,
-              "estimate of the batch that pays, from the gradients of first micro-batches and of "
-              "whole batches (McCandlish et al. 2018); see docs/optimizers.md")
+              "estimate of the critical batch size, from the gradients of first micro-batches and "
+              "of whole batches (McCandlish et al. 2018); see docs/optimizers.md")
       .otherwise(false);
   run.integer("audit_every", &RunConfig::audit_every,
               "steps between audits, which compute a step's gradients a second time on other ranks "

@@ -52,7 +52,7 @@ void parallel_keys(std::vector<Entry>& out) {
               "given: the keys of this section and batch.micro; auto: those of tensor, pipeline, "
               "data, schedule, chunks, sequence_parallel, recompute, shard and "
               "batch.micro that the deck does not set are chosen for the number of ranks of each "
-              "job; see docs/parallelism.md")
+              "job; see docs/layout.md")
       .otherwise(Str("given"));
   parallel
       .path(
@@ -99,7 +99,7 @@ void parallel_keys(std::vector<Entry>& out) {
               "2 with zb-v, v-half and v-min, otherwise 1");
   parallel
       .path("program", &ParallelConfig::program,
-            "file of a hand-written program, for schedule = \"file\"; see docs/parallelism.md")
+            "file of a hand-written program, for schedule = \"file\"; see docs/schedules.md")
       .otherwise(Str());
   parallel
       .path("timeline", &ParallelConfig::timeline,
@@ -139,7 +139,7 @@ void parallel_keys(std::vector<Entry>& out) {
   parallel
       .choice("shard", &ParallelConfig::shard,
               "state that replicas divide among themselves (ZeRO): none, the optimizer's state, "
-              "also the sums of gradients, or also the weights; see docs/parallelism.md")
+              "also the sums of gradients, or also the weights; see docs/data_parallelism.md")
       .otherwise(Str("none"));
   parallel
       .integer("shard_group", &ParallelConfig::shard_group,

@@ -132,7 +132,7 @@ def main():
     print(f"\nhost time at {args.launch:g} us a launch: {step * args.launch / 1000:.2f} ms a step, "
           f"{micro * args.launch / 1000:.2f} ms a micro-batch, {block * args.launch / 1000:.3f} ms a block of logits")
     if args.expect and args.expect != f"{step},{micro},{block}":
-        sys.exit(f"launches and copies are {step},{micro},{block}, expected {args.expect}: docs/performance.md, too")
+        sys.exit(f"launches and copies are {step},{micro},{block}, expected {args.expect}: docs/notes/rates.md, too")
 
 
 if __name__ == "__main__":

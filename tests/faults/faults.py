@@ -12,7 +12,7 @@ disks    disks are full                              table in disks.py
 flips    bits of numbers are flipped                 table in flips.py
 
 A new command or format is a new row of a table. Without --soak, some attempts of each row, the same ones each time.
---update writes the figures to docs/reliability.md. Prints each broken promise and ends with 1 if there is one, and with 77 if
+--update writes the figures to docs/notes/faults.md. Prints each broken promise and ends with 1 if there is one, and with 77 if
 everything was skipped.
 """
 import argparse
@@ -26,7 +26,7 @@ from pathlib import Path
 
 import runs as jobs
 
-PAGE = Path(__file__).parents[2] / "docs/reliability.md"
+PAGE = Path(__file__).parents[2] / "docs/notes/faults.md"
 
 
 def run_all(driver, runs, options):
@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--number", type=int, help="attempts of each row")
     parser.add_argument("--keep", help="folder for files that broke a promise")
     parser.add_argument("--only", default="", help="rows whose names contain these words")
-    parser.add_argument("--update", action="store_true", help="write the figures to docs/reliability.md")
+    parser.add_argument("--update", action="store_true", help="write the figures to docs/notes/faults.md")
     options = parser.parse_args()
     jobs.take_in_orphans()
     all_lost, skipped = 0, True

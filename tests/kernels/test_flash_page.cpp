@@ -13,9 +13,9 @@
 #include "kernels/flash_cases.hpp"
 #include "support/emulated_group_attention.hpp"
 
-// The tables of docs/attention.md: sizes are those of the kernels, and instructions of a step those
-// that the emulator counts. tests/style/check_kernels.py compares the same rows with the compiler's
-// output.
+// The tables of docs/notes/attention_kernels.md: sizes are those of the kernels, and instructions
+// of a step those that the emulator counts. tests/style/check_kernels.py compares the same rows
+// with the compiler's output.
 
 namespace trireme::kernels {
 namespace {
@@ -36,7 +36,7 @@ std::vector<std::string> cells_of(const std::string& line) {
 
 /// The row of head size K, or of "K, dropout", in the table whose first heading is "K of `kernel`".
 Row row_of(const std::string& kernel, const std::string& head_size) {
-  std::ifstream page(trireme::testing::source_folder() + "/docs/attention.md");
+  std::ifstream page(trireme::testing::source_folder() + "/docs/notes/attention_kernels.md");
   std::vector<std::string> names;
   for (std::string line; std::getline(page, line);) {
     const auto cells = cells_of(line);
@@ -50,7 +50,8 @@ Row row_of(const std::string& kernel, const std::string& head_size) {
       return row;
     }
   }
-  ADD_FAILURE() << "docs/attention.md has no row for head size " << head_size << " of " << kernel;
+  ADD_FAILURE() << "docs/notes/attention_kernels.md has no row for head size " << head_size
+                << " of " << kernel;
   return {};
 }
 

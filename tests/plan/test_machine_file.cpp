@@ -165,7 +165,7 @@ TEST(MachineFile, OneThatCannotBeReadIsNamed) {
 }
 
 TEST(MachineFile, PageInDocsHasTheTableOfKeys) {
-  const std::string page = testing::read_file(TRIREME_SOURCE_DIR "/docs/planning.md");
+  const std::string page = testing::read_file(TRIREME_SOURCE_DIR "/docs/machine_keys.md");
   EXPECT_NE(page.find(machine_markdown()), std::string::npos)
       << "replace the tables by the output of: trireme help machine --markdown";
 }

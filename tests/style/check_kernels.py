@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Checks what the CUDA compiler made of the kernels: check_kernels.py [--some] [--print] --cuobjdump TOOL
-       --page docs/attention.md [--toolkit 13.0] OBJECT...
+       --page docs/notes/attention_kernels.md [--toolkit 13.0] OBJECT...
 
 Objects of src/kernels, compiled for CUDA. They are disassembled (cuobjdump). The rules:
 

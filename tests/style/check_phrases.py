@@ -42,7 +42,7 @@ def texts(path):
 
 def findings(root):
     files = [root / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
-    files += sorted((root / "docs").glob("*.md"))
+    files += sorted((root / "docs").rglob("*.md"))
     for folder in ("src", "include", "inputs", "tools"):
         files += sorted(path for path in (root / folder).rglob("*") if path.suffix.lstrip(".") in COMMENT)
     for path in files:

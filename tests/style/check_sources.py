@@ -218,7 +218,7 @@ def anchors(page):
 
 
 def broken_links(root):
-    for page in sorted([*root.glob("*.md"), *root.glob("docs/*.md")]):
+    for page in sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")]):
         for target in LINK.findall(page.read_text(encoding="utf-8")):
             path, _, heading = target.partition("#")
             to = page.parent / path if path else page

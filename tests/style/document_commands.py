@@ -41,7 +41,7 @@ def main():
     parser.add_argument("--update", action="store_true")
     options = parser.parse_args()
     document = Path(options.document).resolve()
-    root = document.parent.parent
+    root = Path(__file__).resolve().parents[2]
     environment = dict(os.environ, PATH=os.path.abspath(options.bin) + os.pathsep + os.environ["PATH"])
 
     lines = document.read_text(encoding="utf-8").splitlines()

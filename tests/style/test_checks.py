@@ -113,6 +113,7 @@ class Checks(unittest.TestCase):
             self.assert_found("names", "docs/development.md", content, part)
         self.assert_found("names", "docs/tutorial.md", "", "expected such a page")
         self.assert_found("names", "docs/other.md", "[x](../src/none.cpp) [y](https://none)", "src/none.cpp")
+        self.assert_found("names", "docs/notes/other.md", "[x](../tutorial.md#below)", "no such heading")
 
     def test_decks(self):
         self.assert_found("decks", "inputs/b.toml", DECK.replace("a.toml", "b.toml").replace("check", "chek"), "check")
