@@ -306,5 +306,71 @@ TEST_F(HuggingFaceCommands, ARunsFolderStandsForItsCheckpoints) {
   expect_error(folder_, "; did you mean latest?");
 }
 
+TEST_F(HuggingFaceCommands, RotaryPositionsContinueWithAnotherSequence) {
+#ifdef TRIREME_ON_DEVICE
+  if (run("trireme-engine --help") == 127) GTEST_SKIP() << err();
+#endif
+  tokenize();
+  const std::string llama = " model.family=llama";
+  ASSERT_EQ(run("trireme train deck.toml" + llama), 0) << err();
+  for (const char* sequence : {"16", "47"}) {
+    const std::string other = llama + " model.sequence=" + sequence;
+    const std::string from_run = " --checkpoint run/checkpoints/step_00000003";
+    EXPECT_EQ(run("trireme eval deck.toml --data tokens.h5" + other + from_run), 0) << err();
+    EXPECT_EQ(run("trireme generate deck.toml --tokens 3" + other + from_run), 0) << err();
+    const std::string to = std::string(" run.directory=to_") + sequence;
+    EXPECT_EQ(run("trireme train deck.toml run.steps=5 "
+                  "checkpoint.restart=run/checkpoints/step_00000003" +
+                  other + to),
+              0)
+        << err();
+    expect_output(folder_, std::string("model.sequence  29 -> ") + sequence);
+    expect_output(folder_, "after step 3, 12 samples");
+  }
+}
+
+TEST_F(HuggingFaceCommands, PositionsThatDependOnTheSequenceSayWhy) {
+#ifdef TRIREME_ON_DEVICE
+  if (run("trireme-engine --help") == 127) GTEST_SKIP() << err();
+#endif
+  tokenize();
+  const std::string dynamic =
+      " model.family=llama model.rope_scaling=dynamic model.rope_factor=2 "
+      "model.rope_original_sequence=20";
+  for (const auto& [name, keys, reason] :
+       {std::tuple("gpt", std::string(), "learned positions have a row for each token"),
+        {"rotary", dynamic, "rope_scaling = \"dynamic\" computes the rotary positions from it"}}) {
+    const std::string deck = "deck.toml" + keys + " run.directory=" + name;
+    ASSERT_EQ(run("trireme train " + deck + " run.steps=1"), 0) << err();
+    for (const std::string command : {"train", "eval --data tokens.h5", "generate --tokens 3"}) {
+      const std::string restart = command == "train" ? " checkpoint.restart=latest" : "";
+      EXPECT_EQ(run("trireme " + command + " " + deck + " model.sequence=24" + restart), 2);
+      expect_error(folder_, "[model] sequence = 24 (command line), but 29 in");
+      expect_error(folder_, reason);
+    }
+  }
+  EXPECT_EQ(run("trireme eval --data tokens.h5 deck.toml model.sequence=24 run.directory=rotary" +
+                dynamic + " --checkpoint rotary/checkpoints/step_00000001"),
+            2);
+}
+
+TEST_F(HuggingFaceCommands, AnAdapterThatChangesTheBaseIsRefused) {
+  ASSERT_EQ(run("trireme import golden golden.toml && trireme export run base"), 0) << err();
+  const std::string config = R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8,
+    "target_modules": ["c_attn"], )";
+  const std::string import =
+      "trireme import base golden.toml run.directory=tuned adapter.kind=lora adapter.rank=4 "
+      "adapter.alpha=8 --adapter adapter";
+  for (const char* member : {R"("init_lora_weights": "pissa")", R"("init_lora_weights": "loftq")",
+                             R"("alora_invocation_tokens": [1])", R"("next_variant": 1)"}) {
+    ASSERT_EQ(run("rm -rf adapter && mkdir adapter"), 0);
+    folder_.write("adapter/adapter_config.json", config + member + "}");
+    EXPECT_EQ(run(import), 2);
+    expect_error(folder_,
+                 "adapter/adapter_config.json: describes an adapter that Trireme does not");
+    EXPECT_NE(run("ls tuned"), 0);
+  }
+}
+
 }  // namespace
 }  // namespace trireme::commands

@@ -48,6 +48,38 @@ TEST(Difference, AScheduleChangesNumbersOnlyIfItDelaysGradients) {
   EXPECT_EQ(effect("2bw", "zb-h1"), Effect::numbers);
 }
 
+TEST(Difference, TheSequenceIsPartOfTheModelOnlyIfItsPositionsDependOnIt) {
+  const auto found = [](const std::string& before, const std::string& now,
+                        const std::vector<std::string>& keys) {
+    const auto deck = [&](const std::string& sequence) {
+      auto all = keys;
+      all.push_back("model.sequence=" + sequence);
+      return parse_deck(example, "a.toml", all);
+    };
+    const auto differences = deck::differences(deck(before), deck(now));
+    EXPECT_EQ(differences.size(), 1u);
+    return differences.front();
+  };
+  const Difference learned = found("32", "64", {});
+  EXPECT_EQ(learned.effect, Effect::model);
+  EXPECT_NE(learned.reason.find("learned positions"), std::string::npos);
+  EXPECT_EQ(found("32", "64", {"model.family=bert"}).effect, Effect::model);
+  EXPECT_EQ(found("64", "32", {"model.family=llama"}).effect, Effect::numbers);
+  EXPECT_EQ(found("32", "64", {"model.positions=rotary"}).effect, Effect::numbers);
+  const auto scaled = [](const std::string& kind) {
+    return std::vector<std::string>{"model.family=llama", "model.rope_scaling=" + kind,
+                                    "model.rope_factor=4", "model.rope_original_sequence=32",
+                                    "model.rope_high_frequency_factor=8"};
+  };
+  for (const char* kind : {"linear", "yarn", "llama3"})
+    EXPECT_EQ(found("64", "128", scaled(kind)).effect, Effect::numbers) << kind;
+  const Difference dynamic = found("64", "128", scaled("dynamic"));
+  EXPECT_EQ(dynamic.effect, Effect::model);
+  EXPECT_NE(dynamic.reason.find("\"dynamic\""), std::string::npos);
+  EXPECT_EQ(found("32", "16", scaled("dynamic")).effect, Effect::numbers)
+      << "up to the original sequence the positions are the same";
+}
+
 TEST(Difference, IsFoundForEveryKeyOfTheTable) {
   const Deck stored = parse_deck(example, "stored/deck.toml");
   for (const Key& key : keys()) {

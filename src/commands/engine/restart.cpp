@@ -104,8 +104,9 @@ void expect_no(const Differences& contradictions, const std::string& folder,
                const std::string& remedy) {
   std::string list;
   for (const auto& d : contradictions)
-    list += text("\n  [", d.section, "] ", d.name, " = ", d.current, " (", d.place, "), but ",
-                 d.stored, " in ", folder, "/", checkpoint::deck_name);
+    list +=
+        text("\n  [", d.section, "] ", d.name, " = ", d.current, " (", d.place, "), but ", d.stored,
+             " in ", folder, "/", checkpoint::deck_name, d.reason.empty() ? "" : "; ", d.reason);
   check_usage(list.empty(), "the deck contradicts the checkpoint ", folder, ":", list,
               "\ngive the checkpoint's values", remedy);
 }

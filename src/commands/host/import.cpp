@@ -47,9 +47,9 @@ void expect_no_checkpoints(const deck::Deck& deck) {
               "; give another checkpoint.directory=FOLDER or remove them");
 }
 
-/// Opens PEFT's files after a comparison with the deck.
-void open_adapter(const std::string& folder, const deck::Deck& deck,
-                  std::optional<hugging_face::SafetensorsFile>& file) {
+/// Opens PEFT's files after a comparison with the deck; returns the differences that are allowed.
+std::vector<std::string> open_adapter(const std::string& folder, const deck::Deck& deck,
+                                      std::optional<hugging_face::SafetensorsFile>& file) {
   check_usage(deck.config.model.adapter.present(), "--adapter ", folder, ": ", deck.file_name,
               " has ", deck.cite("adapter", "kind"), "; set [adapter] as in ", folder, "/",
               hugging_face::adapter_config_name);
@@ -58,8 +58,9 @@ void open_adapter(const std::string& folder, const deck::Deck& deck,
   check_usage(std::filesystem::exists(config, ignored), config,
               ": no such file; give a folder with PEFT's adapter_config.json and "
               "adapter_model.safetensors");
-  hugging_face::expect_same_adapter(io::read_text_file(config, 1 << 20), config, deck);
+  auto lines = hugging_face::expect_same_adapter(io::read_text_file(config, 1 << 20), config, deck);
   file.emplace(folder + "/" + hugging_face::adapter_weights_name);
+  return lines;
 }
 
 void run(const ImportOptions& options) {
@@ -84,7 +85,11 @@ void run(const ImportOptions& options) {
   hugging_face::expect_same_model(config, deck);
   expect_no_checkpoints(deck);
   std::optional<hugging_face::SafetensorsFile> adapter;
-  if (!options.adapter.empty()) open_adapter(options.adapter, deck, adapter);
+  std::vector<std::string> different = hugging_face::differences(config, deck);
+  if (!options.adapter.empty()) {
+    const auto lines = open_adapter(options.adapter, deck, adapter);
+    different.insert(different.end(), lines.begin(), lines.end());
+  }
   const std::string& directory = deck.config.checkpoint.directory;
   const DType dtype = master_type(deck.config.precision.compute);
   std::filesystem::create_directories(directory, ignored);  // an error is that of the owner's file
@@ -96,7 +101,7 @@ void run(const ImportOptions& options) {
   for (const std::string& line : lines) log::warn(line);
   say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", weights.path(),
       adapter ? text(" and the adapters of ", adapter->path()) : "", " as ", name_of(dtype));
-  for (const std::string& line : hugging_face::differences(config, deck)) say(line);
+  for (const std::string& line : different) say(line);
   std::string same = options.deck;
   for (const auto& override : options.overrides) same += " " + override;
   say("train it with `trireme train ", same, " checkpoint.restart=latest`");
