@@ -26,6 +26,16 @@ std::size_t number_of(const SliceSummary& slice, Manifest& manifest,
 
 }  // namespace
 
+Files files_of(const RunState& state) {
+  Files files = state.files;
+  for (const auto& [name, content] : files)
+    check(name != deck_name && name != index_name && name != manifest_name &&
+              !name.starts_with("shard_") && name.find('/') == std::string::npos,
+          "a checkpoint cannot keep a file '", name, "'");
+  files[deck_name] = state.deck_toml;
+  return files;
+}
+
 std::int64_t Manifest::bytes() const {
   std::int64_t sum = 0;
   for (const auto& file : files) sum += file.bytes;

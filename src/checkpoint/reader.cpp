@@ -22,17 +22,23 @@ Reader::Reader(const std::string& folder, Opening opening)
       manifest_(read_manifest(folder)),
       places_(manifest_.arrays.size()),
       structure_verified_(manifest_.shards.size(), opening == Opening::outline) {
-  if (opening == Opening::outline)
-    verify_outline(folder, manifest_);
-  else
-    verify_file(folder, manifest_, deck_name);
-  state_ = {manifest_.step, manifest_.samples, io::read_text_file(folder + "/" + deck_name),
+  if (opening == Opening::outline) verify_outline(folder, manifest_);
+  state_ = {manifest_.step, manifest_.samples, read_member(folder, manifest_, deck_name),
             manifest_.layout, manifest_.values};
   for (std::size_t a = 0; a < manifest_.arrays.size(); ++a)
     numbers_.emplace(manifest_.arrays[a].name, a);
   for (std::size_t shard = 0; shard < manifest_.shards.size(); ++shard)
     for (std::size_t slice = 0; slice < manifest_.shards[shard].slices.size(); ++slice)
       places_[manifest_.shards[shard].slices[slice].array].push_back({shard, slice});
+}
+
+Files Reader::kept_files() const {
+  Files files;
+  for (const FileInfo& info : manifest_.files) {
+    if (info.name == deck_name || info.name == index_name) continue;
+    files[info.name] = read_member(folder_, manifest_, info.name);
+  }
+  return files;
 }
 
 const io::InputFile& Reader::file(std::size_t shard) const {

@@ -24,6 +24,19 @@ io::InputFile open(const std::string& path, std::int64_t bytes) {
   return file;
 }
 
+const FileInfo& listed(const std::string& folder, const Manifest& manifest,
+                       const std::string& name) {
+  const auto info = std::ranges::find(manifest.files, name, &FileInfo::name);
+  check(info != manifest.files.end(), folder, "/", manifest_name, ": does not list the file ",
+        name);
+  return *info;
+}
+
+void expect_digest(const std::string& path, const Digest& found, const Digest& expected) {
+  check(found == expected, path, ": is damaged or part of another checkpoint: checksum ",
+        found.hex(), ", expected ", expected.hex(), remedy);
+}
+
 }  // namespace
 
 io::InputFile open_member(const std::string& path) {
@@ -63,17 +76,24 @@ void read_block(const io::InputFile& file, const Manifest& manifest, const Shard
 }
 
 void verify_file(const std::string& folder, const Manifest& manifest, const std::string& name) {
-  const auto info = std::ranges::find(manifest.files, name, &FileInfo::name);
-  check(info != manifest.files.end(), folder, "/", manifest_name, ": does not list the file ",
-        name);
-  const std::string path = open(folder + "/" + name, info->bytes).path();
-  const Digest found = io::file_checksum(path);
-  check(found == info->digest, path, ": is damaged or part of another checkpoint: checksum ",
-        found.hex(), ", expected ", info->digest.hex(), remedy);
+  const FileInfo& info = listed(folder, manifest, name);
+  const std::string path = open(folder + "/" + name, info.bytes).path();
+  expect_digest(path, io::file_checksum(path), info.digest);
+}
+
+std::string read_member(const std::string& folder, const Manifest& manifest,
+                        const std::string& name) {
+  const FileInfo& info = listed(folder, manifest, name);
+  const io::InputFile file = open(folder + "/" + name, info.bytes);
+  std::string content(static_cast<std::size_t>(info.bytes), '\0');
+  file.read(0, content.data(), content.size());
+  expect_digest(file.path(), checksum(content.data(), content.size()), info.digest);
+  return content;
 }
 
 void verify_outline(const std::string& folder, const Manifest& manifest) {
-  for (const char* name : {deck_name, index_name}) verify_file(folder, manifest, name);
+  for (const char* name : {deck_name, index_name}) listed(folder, manifest, name);
+  for (const FileInfo& file : manifest.files) verify_file(folder, manifest, file.name);
   for (const auto& shard : manifest.shards) verify_structure(folder, manifest, shard);
 }
 

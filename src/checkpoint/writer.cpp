@@ -57,10 +57,6 @@ void move_into_place(const std::string& partial, const std::string& folder) {
   fs::remove_all(former, ignored);
 }
 
-FileInfo deck_file(const std::string& deck) {
-  return {deck_name, std::ssize(deck), checksum(deck.data(), deck.size())};
-}
-
 /// Renames the folder first, so that a partly removed one does not look like a checkpoint.
 void remove_checkpoint(const std::string& path) {
   std::error_code error;
@@ -99,9 +95,13 @@ void expect_shards(const std::string& folder, const std::vector<ShardInfo>& shar
   }
 }
 
-void complete(const std::string& folder, Manifest manifest, const std::string& deck) {
-  io::replace_file(folder + "/" + deck_name, deck);
-  manifest.files = {deck_file(deck), write_index(folder, manifest)};
+void write_files(const std::string& folder, const Files& files) {
+  for (const auto& [name, content] : files) io::replace_file(folder + "/" + name, content);
+}
+
+void complete(const std::string& folder, Manifest manifest, const Files& files) {
+  write_files(folder, files);
+  manifest.files.push_back(write_index(folder, manifest));
   io::replace_file(folder + "/" + manifest_name, to_json(manifest));
 }
 
@@ -157,7 +157,8 @@ Manifest manifest_of(const RunState& state, const std::vector<ShardSummary>& sum
   manifest.samples = state.samples;
   manifest.layout = state.layout;
   manifest.values = state.values;
-  manifest.files = {deck_file(state.deck_toml)};
+  for (const auto& [name, content] : files_of(state))
+    manifest.files.push_back({name, std::ssize(content), checksum(content.data(), content.size())});
   return manifest;
 }
 
@@ -171,15 +172,15 @@ void commit(const std::string& directory, const RunState& state,
     abandon(directory, state.step);
     throw;
   }
-  commit(directory, manifest, state.deck_toml, retention, progress);
+  commit(directory, manifest, files_of(state), retention, progress);
 }
 
-void commit(const std::string& directory, const Manifest& manifest, const std::string& deck,
+void commit(const std::string& directory, const Manifest& manifest, const Files& files,
             const Retention& retention, const std::function<void()>& progress) {
   const std::string partial = partial_folder(directory, manifest.step);
   try {
     expect_shards(partial, manifest.shards, progress);
-    complete(partial, manifest, deck);
+    complete(partial, manifest, files);
   } catch (...) {
     abandon(directory, manifest.step);
     throw;
@@ -192,12 +193,12 @@ void commit(const std::string& directory, const Manifest& manifest, const std::s
 }
 
 void commit_part(const std::string& directory, std::int64_t step, const std::string& manifest,
-                 const std::string& deck, const Retention& retention) {
+                 const Files& files, const Retention& retention) {
   const std::string partial = partial_folder(directory, step);
   const std::string name = folder_name(step);
   try {
     create_folder(partial);
-    io::replace_file(partial + "/" + deck_name, deck);
+    write_files(partial, files);
     io::replace_file(partial + "/" + manifest_name, manifest);
     move_into_place(partial, directory + "/" + name);
   } catch (...) {

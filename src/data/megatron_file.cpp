@@ -108,6 +108,23 @@ std::int64_t MegatronFile::token_at(std::int64_t sequence, std::int64_t pointer)
   return pointer / token_bytes_;
 }
 
+std::string MegatronFile::fingerprint() const {
+  constexpr std::int64_t end_bytes = 1 << 20;
+  constexpr std::int64_t block_bytes = 4096;
+  constexpr std::int64_t blocks = 64;
+  Checksum sum;
+  const auto add = [&sum](const io::InputFile& file, std::int64_t begin, std::int64_t bytes) {
+    file.for_each_block(begin, std::min(begin + bytes, file.size()),
+                        [&](const std::byte* data, std::size_t size) { sum.update(data, size); });
+  };
+  for (const std::int64_t bytes : {index_.size(), bin_.size()}) sum.update(&bytes, sizeof bytes);
+  add(index_, 0, end_bytes);
+  add(index_, std::max<std::int64_t>(0, index_.size() - end_bytes), end_bytes);
+  const std::int64_t last = std::max<std::int64_t>(0, bin_.size() - block_bytes);
+  for (std::int64_t i = 0; i < blocks; ++i) add(bin_, last / (blocks - 1) * i, block_bytes);
+  return sum.digest().hex();
+}
+
 template <class Stored>
 void MegatronFile::read_as(std::int64_t first, std::span<std::int32_t> out) const {
   const std::int64_t limit = vocabulary_ > 0 ? vocabulary_ : vocabulary_limit;

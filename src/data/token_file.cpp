@@ -92,6 +92,15 @@ TokenizerSource TokenFile::tokenizer_source() const {
   return {header_.tokenizer_path, header_.end_of_document};
 }
 
+std::string TokenFile::fingerprint() const {
+  Checksum sum;
+  for (const std::int64_t number : {header_.tokens, header_.documents, header_.counted})
+    sum.update(&number, sizeof number);
+  for (const Digest& part : {header_.tokens_digest, header_.offsets_digest, header_.mask_digest})
+    sum.update(&part, sizeof part);
+  return sum.digest().hex();
+}
+
 void TokenFile::expect_inside(std::int64_t first, std::int64_t count) const {
   check(first >= 0 && count <= tokens() && first <= tokens() - count, path(), ": has ", tokens(),
         " tokens, but ", count, " from token ", first, " were requested");

@@ -61,6 +61,20 @@ class IdDecoder final : public Decoder {
 
 constexpr std::int64_t file_limit_bytes = 256 << 20;
 
+/// The tokenizer.json at a path; "" for a folder with vocab.json and merges.txt instead.
+std::string json_of(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  check_usage(fs::exists(path, error), "tokenizer '", path,
+              "': no such file or folder; expected \"bytes\", a tokenizer.json, or a folder with ",
+              "one or with vocab.json and merges.txt");
+  if (!fs::is_directory(path)) return path;
+  if (fs::exists(path + "/tokenizer.json")) return path + "/tokenizer.json";
+  check_usage(fs::exists(path + "/vocab.json"), path,
+              ": has neither a tokenizer.json nor a vocab.json");
+  return "";
+}
+
 std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path,
                                                const std::string& end_of_document) {
   return parse_tokenizer(io::read_text_file(path, file_limit_bytes), path, end_of_document);
@@ -121,18 +135,24 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSource& source) {
                 source.end_of_document, "'");
     return std::make_unique<ByteTokenizer>();
   }
-  std::error_code error;
-  check_usage(std::filesystem::exists(source.path, error), "tokenizer '", source.path,
-              "': no such file or folder; expected \"bytes\", a tokenizer.json, or a folder with ",
-              "one or with vocab.json and merges.txt");
-  if (!std::filesystem::is_directory(source.path))
-    return read_tokenizer_json(source.path, source.end_of_document);
-  const std::string json = source.path + "/tokenizer.json";
-  if (std::filesystem::exists(json)) return read_tokenizer_json(json, source.end_of_document);
-  check_usage(std::filesystem::exists(source.path + "/vocab.json"), source.path,
-              ": has neither a tokenizer.json nor a vocab.json");
+  const std::string json = json_of(source.path);
+  if (!json.empty()) return read_tokenizer_json(json, source.end_of_document);
   return std::make_unique<BpeTokenizer>(read_bpe_folder(source.path), source.end_of_document,
                                         source.path);
+}
+
+std::map<std::string, std::string> tokenizer_files(const std::string& path) {
+  std::map<std::string, std::string> files;
+  if (path == "bytes") return files;
+  const auto add = [&files](const std::string& name, const std::string& from) {
+    files[name] = io::read_text_file(from, file_limit_bytes);
+  };
+  if (const std::string json = json_of(path); !json.empty()) {
+    add("tokenizer.json", json);
+  } else {
+    for (const char* name : {"vocab.json", "merges.txt"}) add(name, path + "/" + name);
+  }
+  return files;
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& path) {

@@ -3,18 +3,21 @@
 #include <trireme/deck/value.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace trireme::deck {
 namespace {
 
-/// Why a checkpoint's model fits one length of samples only; "" if it fits both.
-std::string reason_for_one_sequence(const ModelConfig& stored, const ModelConfig& current) {
+/// The effect of another length of samples, and why it is more than another length.
+std::pair<Effect, std::string> effect_of_sequence(const ModelConfig& stored,
+                                                  const ModelConfig& current) {
   if (current.positions == Positions::learned)
-    return "its learned positions have a row for each token of a sample";
-  if (current.rope_scaling != RotaryScalingKind::dynamic) return "";
+    return {Effect::model, "its learned positions have a row for each token of a sample"};
   const std::int64_t original = current.rope_original_sequence;
-  if (std::max(stored.sequence, original) == std::max(current.sequence, original)) return "";
-  return "rope_scaling = \"dynamic\" computes the rotary positions from it";
+  if (current.rope_scaling == RotaryScalingKind::dynamic &&
+      std::max(stored.sequence, original) != std::max(current.sequence, original))
+    return {Effect::function, "rope_scaling = \"dynamic\" computes the rotary positions from it"};
+  return {Effect::numbers, ""};
 }
 
 }  // namespace
@@ -32,14 +35,11 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
         (name == "parallel.schedule" &&
          stored.config.parallel.overlaps_steps() != current.config.parallel.overlaps_steps()) ||
         name == "parallel.staleness" || name == "parallel.updates";
-    const std::string reason =
-        name == "model.sequence"
-            ? reason_for_one_sequence(stored.config.model, current.config.model)
-            : "";
-    const bool numbers = delays || (name == "model.sequence" && reason.empty());
+    std::pair<Effect, std::string> effect{delays ? Effect::training : key.effect, ""};
+    if (name == "model.sequence")
+      effect = effect_of_sequence(stored.config.model, current.config.model);
     found.push_back({key.section, key.name, literal(key, before), literal(key, now),
-                     current.where(key.section, key.name), numbers ? Effect::numbers : key.effect,
-                     reason});
+                     current.where(key.section, key.name), effect.first, effect.second});
   }
   return found;
 }

@@ -21,7 +21,11 @@ std::string reference_markdown() {
       "All mistakes are reported at once, each with its file, line and column, and the program\n"
       "ends with exit code 2. A run writes its deck with all values resolved to `deck.toml` in\n"
       "its directory. `trireme help deck` prints this page on a terminal; both are generated\n"
-      "from the key tables `src/deck/table*.cpp`.\n";
+      "from the key tables `src/deck/table*.cpp`.\n\n"
+      "The column *checkpoint* applies when a run continues from a checkpoint, or when `eval` or\n"
+      "`generate` read one. A *fixed* key must have the checkpoint's value; another one is an\n"
+      "error. A *listed* key may differ, and the difference is printed. Only training lists keys\n"
+      "that change nothing but training.\n";
   return out + key_markdown(deck_kind());
 }
 

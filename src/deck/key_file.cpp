@@ -210,6 +210,32 @@ std::string cell(const std::string& words) {
   return out;
 }
 
+/// What happens to a value that is not the checkpoint's, in a word.
+std::string_view rule_of(Effect effect) {
+  switch (effect) {
+    case Effect::none:
+    case Effect::place:
+      return "";
+    case Effect::training:
+    case Effect::numbers:
+    case Effect::samples:
+      return "listed";
+    case Effect::storage:
+      return "listed; fixed if stored numbers have another type";
+    case Effect::state:
+      return "listed; fixed if optimizer state is missing";
+    case Effect::batches:
+      return "fixed after step 0";
+    case Effect::function:
+      return "listed; fixed in evaluations";
+    case Effect::model:
+      return "fixed";
+    case Effect::adapter:
+      return "fixed with adapters";
+  }
+  return "";
+}
+
 }  // namespace
 
 const KeyText* FileKind::find(std::string_view section, std::string_view key_name) const {
@@ -274,13 +300,18 @@ std::string key_text(const FileKind& kind) {
 
 std::string key_markdown(const FileKind& kind) {
   std::string out;
+  const bool restarts = std::ranges::any_of(
+      kind.table, [](const KeyText* key) { return key->effect != Effect::none; });
   for (const Section& section : kind.sections) {
-    out += text("\n## [", section.name, "]\n\n", section.help,
-                "\n\n| key | meaning | accepted | unit | default |\n|---|---|---|---|---|\n");
+    out +=
+        text("\n## [", section.name, "]\n\n", section.help,
+             "\n\n| key | meaning | accepted | unit | default |", restarts ? " checkpoint |" : "",
+             "\n|---|---|---|---|---|", restarts ? "---|" : "", "\n");
     for (const KeyText* key : kind.table)
       if (key->section == section.name)
         out += text("| `", key->name, "` | ", cell(key->help), " | ", cell(expectation(*key)),
-                    " | ", key->unit, " | ", cell(fallback_text(*key)), " |\n");
+                    " | ", key->unit, " | ", cell(fallback_text(*key)), " |",
+                    restarts ? text(" ", rule_of(key->effect), " |") : "", "\n");
   }
   return out;
 }

@@ -147,6 +147,7 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
       .number("loss_scale", &PrecisionConfig::loss_scale,
               "factor of the first step's loss with fp16, which keeps small gradients from "
               "underflow; a skipped step halves it, down to 1")
+      .effect(Effect::training)
       .from(1)
       .below(16777217)  // at most LossScaling::most
       .otherwise(65536.0);
@@ -154,6 +155,7 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
       .integer("loss_scale_interval", &PrecisionConfig::loss_scale_interval,
                "number of consecutive unskipped steps after which the loss scale doubles; 0 keeps "
                "it constant")
+      .effect(Effect::training)
       .unit("steps")
       .at_least(0)
       .at_most(steps_limit)
@@ -175,6 +177,10 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
   data.string("end_of_document", &DataConfig::end_of_document,
               "tokenizer's special token that ends documents; \"\" means its usual one")
       .otherwise(Str());
+  data.boolean("replaced", &DataConfig::replaced,
+               "continuation from a checkpoint although the token files or the tokenizer are not "
+               "those of its run")
+      .otherwise(false);
   const auto special = [&](const char* name, Int DataConfig::*field, const char* help,
                            const char* rule) {
     data.integer(name, field, help)

@@ -30,17 +30,17 @@ void adapter_keys(std::vector<Entry>& out) {
       .at_most(65536)
       .otherwise(std::int64_t{8});
   key("alpha", KeyType::number, &AdapterConfig::alpha,
-      "the updates are multiplied with alpha / rank", Effect::numbers)
+      "the updates are multiplied with alpha / rank", Effect::adapter)
       .above(0)
       .otherwise(16.0);
   key("scaling", KeyType::choice, &AdapterConfig::scaling,
       "the updates' factor: alpha / rank (standard), or alpha / √rank (rslora; Kalajdzievski 2023)",
-      Effect::numbers)
+      Effect::adapter)
       .words(words(names<AdapterScaling>()))
       .otherwise(std::string("standard"));
   key("dropout", KeyType::number, &AdapterConfig::dropout,
       "fraction of the elements of a product's input that its adapter does not see",
-      Effect::numbers)
+      Effect::training)
       .from(0)
       .below(1)
       .otherwise(0.0);

@@ -10,12 +10,12 @@ void local_keys(std::vector<Entry>& out) {
   out.emplace_back("local", "workers", KeyType::integer,
                    "copies of the model that train apart, each on its part of every batch (DiLoCo; "
                    "Douillard et al. 2023); 1 means no local training",
-                   Effect::numbers)
+                   Effect::training)
       .in(&Config::parallel, &ParallelConfig::workers)
       .at_least(1)
       .at_most(65536)
       .otherwise(Int{1});
-  SectionKeys local(out, "local", &Config::local, Effect::numbers);
+  SectionKeys local(out, "local", &Config::local, Effect::training);
   local
       .integer("inner_steps", &LocalConfig::inner_steps,
                "steps of the workers between two outer steps, which bring them together")

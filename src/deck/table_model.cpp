@@ -161,26 +161,26 @@ void rotary_keys(SectionKeys<ModelConfig>& model) {
       .choice("rope_scaling", &ModelConfig::rope_scaling,
               "change of rotary positions for sequences longer than those of an earlier training, "
               "as in transformers: none, linear, dynamic, yarn or llama3; see docs/models.md")
-      .effect(Effect::numbers)
+      .effect(Effect::function)
       .otherwise(Str("none"));
   model
       .number("rope_factor", &ModelConfig::rope_factor,
               "factor of the longest wavelengths (rope_scaling other than none)")
-      .effect(Effect::numbers)
+      .effect(Effect::function)
       .from(1)
       .otherwise(1.0);
   model
       .integer("rope_original_sequence", &ModelConfig::rope_original_sequence,
                "sequence of the earlier training; required for rope_scaling dynamic, yarn and "
                "llama3")
-      .effect(Effect::numbers)
+      .effect(Effect::function)
       .unit("tokens")
       .at_least(0)
       .at_most(size_limit)
       .otherwise(Int{0});
   const auto number = [&](const char* name, double ModelConfig::*field, double value,
                           const char* help) {
-    model.number(name, field, help).effect(Effect::numbers).above(0).otherwise(value);
+    model.number(name, field, help).effect(Effect::function).above(0).otherwise(value);
   };
   number("rope_low_frequency_factor", &ModelConfig::rope_low_frequency_factor, 1,
          "wavelengths above rope_original_sequence / this are multiplied by rope_factor (llama3)");
@@ -193,7 +193,7 @@ void rotary_keys(SectionKeys<ModelConfig>& model) {
   model
       .number("rope_attention_factor", &ModelConfig::rope_attention_factor,
               "factor of rotated queries and keys (yarn)")
-      .effect(Effect::numbers)
+      .effect(Effect::function)
       .from(0)
       .otherwise(0.0, "0: 0.1 ln(rope_factor) + 1");
 }
@@ -235,7 +235,7 @@ void model_keys(std::vector<Entry>& out) {
       .at_least(0)
       .otherwise(Int{0});
   model.number("dropout", &ModelConfig::dropout, "fraction of activations set to zero in training")
-      .effect(Effect::numbers)
+      .effect(Effect::training)
       .from(0)
       .below(1)
       .otherwise(0.0);
@@ -253,7 +253,7 @@ void packing_key(std::vector<Entry>& out) {
           "packing", &ModelConfig::packing,
           "content of a sample: a window of the token stream (none), or whole documents that do "
           "not see one another (documents)")
-      .effect(Effect::samples)
+      .effect(Effect::numbers)
       .otherwise(Str("none"));
 }
 

@@ -9,7 +9,7 @@ using Str = std::string;
 using Int = std::int64_t;
 
 void optimizer_keys(std::vector<Entry>& out) {
-  SectionKeys optimizer(out, "optimizer", &Config::optimizer, Effect::numbers);
+  SectionKeys optimizer(out, "optimizer", &Config::optimizer, Effect::training);
   optimizer
       .choice(
           "kind", &OptimizerConfig::kind,

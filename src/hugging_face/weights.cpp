@@ -120,10 +120,10 @@ class Shards {
     if (bytes_ >= waiting_bytes && missing_ == 0) flush();
   }
 
-  void commit(const std::string& deck_toml) {
+  void commit(const checkpoint::RunState& state) {
     check(missing_ == 0, directory_, ": ", missing_, " elements are missing");
     flush();
-    checkpoint::commit(directory_, {0, 0, deck_toml}, summaries_, {});
+    checkpoint::commit(directory_, state, summaries_, {});
   }
 
  private:
@@ -356,7 +356,7 @@ std::vector<StoredTensor> match_adapters(const SafetensorsFile& file,
 
 std::vector<std::string> import_weights(const TensorFolder& folder, const deck::ModelConfig& model,
                                         DType dtype, const std::string& directory,
-                                        const std::string& deck_toml, bool allow_nonfinite,
+                                        const checkpoint::RunState& state, bool allow_nonfinite,
                                         const SafetensorsFile* adapter) {
   const Format& format = format_of(model.family);
   auto stored = match(folder, format, model);
@@ -375,7 +375,7 @@ std::vector<std::string> import_weights(const TensorFolder& folder, const deck::
       add_pieces(stored[i], tensors[i], specs, numbers, shards);
       shards.flush_if_large();
     }
-    shards.commit(deck_toml);
+    shards.commit(state);
   } catch (...) {
     checkpoint::abandon(directory, 0);
     throw;

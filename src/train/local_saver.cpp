@@ -294,8 +294,8 @@ void LocalSaver::complete(const std::string& manifest) {
     return;
   }
   part_ = start_part(config_.asynchronous,
-                     [manifest, folder = folder_, step = state_.step, deck = state_.deck_toml] {
-                       checkpoint::commit_part(folder, step, manifest, deck, kept);
+                     [manifest, folder = folder_, step = state_.step, files = files_of(state_)] {
+                       checkpoint::commit_part(folder, step, manifest, files, kept);
                        return std::string();
                      });
 }

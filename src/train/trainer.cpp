@@ -297,8 +297,14 @@ std::optional<Evaluation> Trainer::validate() {
 }
 
 checkpoint::RunState Trainer::state_of(std::int64_t step) const {
-  return {step, batches_.samples(step), parts_.deck_toml, layout_text(parts_.config.parallel),
-          to_values(skips_, step)};
+  auto values = to_values(skips_, step);
+  values.insert(parts_.values.begin(), parts_.values.end());
+  return {step,
+          batches_.samples(step),
+          parts_.deck_toml,
+          layout_text(parts_.config.parallel),
+          std::move(values),
+          parts_.files};
 }
 
 void Trainer::save_locally(std::int64_t step) {

@@ -36,6 +36,7 @@ class MadeSource final : public TokenSource {
   std::int64_t documents() const override { return std::ssize(offsets_) - 1; }
   const std::string& tokenizer() const override { return path_; }
   TokenizerSource tokenizer_source() const override { return {"", ""}; }
+  std::string fingerprint() const override { return ""; }
   void read(std::int64_t first, std::span<std::int32_t> out) const override {
     for (std::size_t i = 0; i < out.size(); ++i)
       out[i] = static_cast<std::int32_t>((first + static_cast<std::int64_t>(i)) % 60000);

@@ -44,8 +44,8 @@ TEST(Difference, AScheduleChangesNumbersOnlyIfItDelaysGradients) {
     return found.front().effect;
   };
   EXPECT_EQ(effect("1f1b", "gpipe"), Effect::none);
-  EXPECT_EQ(effect("1f1b", "2bw"), Effect::numbers);
-  EXPECT_EQ(effect("2bw", "zb-h1"), Effect::numbers);
+  EXPECT_EQ(effect("1f1b", "2bw"), Effect::training);
+  EXPECT_EQ(effect("2bw", "zb-h1"), Effect::training);
 }
 
 TEST(Difference, TheSequenceIsPartOfTheModelOnlyIfItsPositionsDependOnIt) {
@@ -74,7 +74,7 @@ TEST(Difference, TheSequenceIsPartOfTheModelOnlyIfItsPositionsDependOnIt) {
   for (const char* kind : {"linear", "yarn", "llama3"})
     EXPECT_EQ(found("64", "128", scaled(kind)).effect, Effect::numbers) << kind;
   const Difference dynamic = found("64", "128", scaled("dynamic"));
-  EXPECT_EQ(dynamic.effect, Effect::model);
+  EXPECT_EQ(dynamic.effect, Effect::function);
   EXPECT_NE(dynamic.reason.find("\"dynamic\""), std::string::npos);
   EXPECT_EQ(found("32", "16", scaled("dynamic")).effect, Effect::numbers)
       << "up to the original sequence the positions are the same";

@@ -73,23 +73,31 @@ TEST(Table, SaysWhichKeysDefineTheModel) {
     EXPECT_TRUE(expected.contains(std::string("model.") + property)) << property;
 }
 
-TEST(Table, SaysWhichKeysChangeTheNumbersOfARun) {
-  std::set<std::string> expected{"run.seed", "model.dropout", "model.masked_share"};
-  for (const Key& key : keys())
-    if (key.section == "optimizer" || key.section == "local" || key.section == "precision" || scales_rotary(key))
-      expected.insert(key.full_name());
-  expected.insert({"adapter.alpha", "adapter.scaling", "adapter.dropout"});
-  for (const char* other :
-       {"precision.compute", "optimizer.kind", "optimizer.momentum", "optimizer.frozen"})
-    EXPECT_EQ(expected.erase(other), 1u) << other;
-  EXPECT_EQ(keys_with(Effect::numbers), expected);
+TEST(Table, SaysWhichKeysChangeResults) {
+  std::set<std::string> training{"model.dropout", "adapter.dropout", "precision.loss_scale",
+                                 "precision.loss_scale_interval"};
+  std::set<std::string> both{"run.seed", "model.masked_share", "data.packing"};
+  std::set<std::string> function;
+  for (const Key& key : keys()) {
+    if (key.section == "optimizer" || key.section == "local") training.insert(key.full_name());
+    if (key.section == "precision" && !training.contains(key.full_name()))
+      both.insert(key.full_name());
+    if (scales_rotary(key)) function.insert(key.full_name());
+  }
+  EXPECT_EQ(both.erase("precision.compute"), 1u);
+  for (const char* other : {"optimizer.kind", "optimizer.momentum", "optimizer.frozen"})
+    EXPECT_EQ(training.erase(other), 1u) << other;
+  EXPECT_EQ(keys_with(Effect::training), training);
+  EXPECT_EQ(keys_with(Effect::numbers), both);
+  EXPECT_EQ(keys_with(Effect::function), function);
   EXPECT_EQ(keys_with(Effect::state),
             (std::set<std::string>{"optimizer.kind", "optimizer.momentum", "optimizer.frozen",
                                    "adapter.also_trained"}));
   EXPECT_EQ(keys_with(Effect::adapter),
-            (std::set<std::string>{"adapter.kind", "adapter.rank", "adapter.targets"}));
+            (std::set<std::string>{"adapter.kind", "adapter.rank", "adapter.alpha",
+                                   "adapter.scaling", "adapter.targets"}));
   EXPECT_EQ(keys_with(Effect::storage), std::set<std::string>{"precision.compute"});
-  EXPECT_EQ(keys_with(Effect::samples), (std::set<std::string>{"data.train", "data.packing"}));
+  EXPECT_EQ(keys_with(Effect::samples), std::set<std::string>{"data.train"});
   EXPECT_EQ(keys_with(Effect::batches),
             (std::set<std::string>{"batch.global", "batch.ramp_start", "batch.ramp_increment",
                                    "batch.ramp_samples"}));

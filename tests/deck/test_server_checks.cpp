@@ -111,8 +111,8 @@ TEST(ServerChecks, StalenessChangesTheNumbers) {
     const auto found = differences(served({}), served({override}));
     return found.size() == 1 ? found.front().effect : Effect::model;
   };
-  EXPECT_EQ(effect("parallel.staleness=2"), Effect::numbers);
-  EXPECT_EQ(effect("parallel.updates=push"), Effect::numbers);
+  EXPECT_EQ(effect("parallel.staleness=2"), Effect::training);
+  EXPECT_EQ(effect("parallel.updates=push"), Effect::training);
   EXPECT_EQ(effect("parallel.servers=2"), Effect::none);
 }
 

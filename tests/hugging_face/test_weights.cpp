@@ -42,7 +42,7 @@ class HuggingFaceWeights : public ::testing::TestWithParam<Case> {
   }
   std::string refusal(const std::string& folder) {
     return message_of([&] {
-      import_weights(TensorFolder(folder), model_, DType::fp32, folder_.file("to"), "deck");
+      import_weights(TensorFolder(folder), model_, DType::fp32, folder_.file("to"), {0, 0, "deck"});
     });
   }
   /// A folder of the model's tensors, changed by `edit`, filled with zeros.
@@ -102,7 +102,7 @@ TEST_P(HuggingFaceWeights, OutAndInAgainIsTheSameBitsInOneFileOrInShards) {
     const auto from = exported(shard_bytes);
     EXPECT_EQ(weight_files(from).size() > 2, shard_bytes > 0);
     const auto to = folder_.file(text("to", shard_bytes));
-    import_weights(TensorFolder(from), model_, DType::fp32, to, "the deck", true);
+    import_weights(TensorFolder(from), model_, DType::fp32, to, {0, 0, "the deck"}, true);
     const checkpoint::Reader reader(to + "/step_00000000");
     EXPECT_EQ(reader.state().step, 0);
     EXPECT_EQ(reader.state().samples, 0);
@@ -124,7 +124,7 @@ TEST_P(HuggingFaceWeights, RoundingTouchesEveryNumberOnceAndOverflowIsRefused) {
   const checkpoint::Reader reader(checkpoint("small"));
   export_weights(reader, model_, DType::fp16, made("half"));
   import_weights(TensorFolder(folder_.file("half")), model_, DType::fp64, folder_.file("to"),
-                 "deck");
+                 {0, 0, "deck"});
   const checkpoint::Reader back(folder_.file("to") + "/step_00000000");
   for (const auto& array : back.arrays()) {
     std::vector<double> read(static_cast<std::size_t>(array.elements()));
@@ -227,7 +227,7 @@ TEST(Import, TensorsThatTransformersWritesAreThoseOfTheModel) {
     const TensorFolder weights(path);
     EXPECT_EQ(message_of([&] { match(weights, *file.format, file.model); }), "no error") << name;
     const TemporaryFolder to;
-    import_weights(weights, file.model, DType::fp64, to.path().string(), "deck");
+    import_weights(weights, file.model, DType::fp64, to.path().string(), {0, 0, "deck"});
     EXPECT_TRUE(fs::exists(to.file("step_00000000/manifest.json"))) << name;
   }
 }

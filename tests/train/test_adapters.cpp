@@ -76,7 +76,7 @@ class Peft : public ::testing::TestWithParam<const char*> {
   std::string import_as(DType dtype) {
     const hugging_face::SafetensorsFile adapter(golden_ + "/adapter/adapter_model.safetensors");
     hugging_face::import_weights(hugging_face::TensorFolder(golden_), model_, dtype,
-                                 folder_.path().string(), "", false, &adapter);
+                                 folder_.path().string(), {0, 0, ""}, false, &adapter);
     return folder_.file(checkpoint::folder_name(0));
   }
 
@@ -148,7 +148,7 @@ TEST_P(Peft, LogitsOfAdaptersAndOfTheMergedExportAreThoseOfPeft) {
   deck::ModelConfig plain = model_;
   plain.adapter = {};
   hugging_face::import_weights(hugging_face::TensorFolder(merged.path().string()), plain,
-                               DType::fp64, imported.path().string(), "");
+                               DType::fp64, imported.path().string(), {0, 0, ""});
   expect_near(logits_of(plain, imported.file(checkpoint::folder_name(0))), results_.logits.front(),
               1e-9);
 }
@@ -311,7 +311,7 @@ TEST_F(Frozen, MergedWeightsHaveTheLossOfTheirAdapters) {
                                    DType::fp64, merged.path().string());
       const deck::Config plain = small_config(4, 2, 1, {family});
       hugging_face::import_weights(hugging_face::TensorFolder(merged.path().string()), plain.model,
-                                   DType::fp64, imported.path().string(), "");
+                                   DType::fp64, imported.path().string(), {0, 0, ""});
       Rig whole(plain, tokens_, *self);
       whole.worker->load(checkpoint::Reader(imported.file(checkpoint::folder_name(0))));
       EXPECT_NEAR(loss(whole), loss(rig), 1e-12 * before);

@@ -68,7 +68,7 @@ class Imported : public ::testing::TestWithParam<const char*> {
     model_.sequence = std::ssize(results_.tokens.front()) - 1;
     architecture_ = architecture::describe(model_);
     const hugging_face::TensorFolder weights(golden);
-    hugging_face::import_weights(weights, model_, DType::fp64, folder_.path().string(), "");
+    hugging_face::import_weights(weights, model_, DType::fp64, folder_.path().string(), {0, 0, ""});
     parameters_.emplace(architecture_, architecture::whole_model(architecture_), false);
     load_weights(handle_, checkpoint::Reader(folder_.file("step_00000000")), architecture_,
                  *parameters_);

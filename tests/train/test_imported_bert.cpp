@@ -70,7 +70,7 @@ TEST_P(ImportedBert, LossesAreThoseOfTransformers) {
   const auto model = hugging_face::parse_config(io::read_text_file(config), config).model;
   const auto architecture = architecture::describe(model);
   hugging_face::import_weights(hugging_face::TensorFolder(golden), model, DType::fp64,
-                               folder.path().string(), "");
+                               folder.path().string(), {0, 0, ""});
   model::Parameters<P> parameters(architecture, architecture::whole_model(architecture), false);
   const kernels::Handle handle;
   load_weights(handle, checkpoint::Reader(folder.file("step_00000000")), architecture, parameters);

@@ -29,6 +29,7 @@ class SleepingTokens final : public data::TokenSource {
   std::int64_t documents() const override { return tokens_.documents(); }
   const std::string& tokenizer() const override { return tokens_.tokenizer(); }
   data::TokenizerSource tokenizer_source() const override { return tokens_.tokenizer_source(); }
+  std::string fingerprint() const override { return tokens_.fingerprint(); }
   void read(std::int64_t first, std::span<std::int32_t> out) const override {
     if (const auto wait = std::exchange(wait_, {})) wait();
     tokens_.read(first, out);

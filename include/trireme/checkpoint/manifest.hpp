@@ -12,6 +12,9 @@
 
 namespace trireme::checkpoint {
 
+/// Files by name: their bytes.
+using Files = std::map<std::string, std::string>;
+
 /// The state of a run. `samples` is its complete position in the data.
 struct RunState {
   std::int64_t step = 0;
@@ -20,7 +23,14 @@ struct RunState {
   std::string layout = {};   ///< of the ranks that wrote it, for information
   /// Other state that the run needs, such as that of loss scaling, by name.
   std::map<std::string, std::string> values = {};
+  /// Files kept in the checkpoint's folder, such as those of the tokenizer. Reader::state() has
+  /// none: see Reader::kept_files().
+  Files files = {};
 };
+
+/// All files of a checkpoint of this state except index, manifest and shards: its deck and the
+/// files that it keeps. Error for a file with the name of another member of a checkpoint.
+Files files_of(const RunState& state);
 
 /// A global array: its name ("a/b/c", where a and b are HDF5 groups), type and shape.
 struct ArrayInfo {

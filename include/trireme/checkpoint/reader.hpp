@@ -46,6 +46,8 @@ class Reader {
   const Manifest& manifest() const { return manifest_; }
   const std::vector<ArrayInfo>& arrays() const { return manifest_.arrays; }
   bool has(const std::string& name) const { return numbers_.contains(name); }
+  /// The files that the checkpoint keeps (RunState::files), read and verified.
+  Files kept_files() const;
 
   /// Copies a whole array to `out`. UsageError with both types and shapes if they differ from the
   /// stored ones.

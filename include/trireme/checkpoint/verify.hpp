@@ -26,8 +26,12 @@ void read_block(const io::InputFile& file, const Manifest& manifest, const Shard
 /// Verifies every byte of a file that is not a shard.
 void verify_file(const std::string& folder, const Manifest& manifest, const std::string& name);
 
-/// Verifies all but the arrays' data: verify_file for deck and index, verify_structure for every
-/// shard.
+/// The content of such a file, verified.
+std::string read_member(const std::string& folder, const Manifest& manifest,
+                        const std::string& name);
+
+/// Verifies all but the arrays' data: verify_file for every file of the manifest, verify_structure
+/// for every shard.
 void verify_outline(const std::string& folder, const Manifest& manifest);
 
 /// Verifies the arrays' data in a shard. `progress`, if given, is called after each block.

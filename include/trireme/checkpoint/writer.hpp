@@ -36,25 +36,26 @@ std::string begin(const std::string& directory, std::int64_t step);
 std::string begin_inside(const std::string& directory, std::int64_t step);
 
 /// Completes the checkpoint `directory`/step_00000100. It checks that the shards exist and that
-/// their slices cover every array exactly once, writes index, deck and manifest, flushes everything
-/// to the device, renames the folder, names it in the file `latest` and removes old checkpoints. An
-/// error removes the shards and leaves all earlier checkpoints unchanged. `progress`, if given, is
-/// called after each shard and each removal.
+/// their slices cover every array exactly once, writes index, deck, kept files and manifest,
+/// flushes everything to the device, renames the folder, names it in the file `latest` and removes
+/// old checkpoints. An error removes the shards and leaves all earlier checkpoints unchanged.
+/// `progress`, if given, is called after each shard and each removal.
 void commit(const std::string& directory, const RunState& state,
             const std::vector<ShardSummary>& summaries, const Retention& retention,
             const std::function<void()>& progress = {});
 
-/// The manifest of these shards and the deck, without an index. Error as in commit.
+/// The manifest of these shards and of files_of(state), without an index. Error as in commit.
 Manifest manifest_of(const RunState& state, const std::vector<ShardSummary>& summaries);
 
-/// The same for shards of another directory's checkpoint that were copied to the folder of begin().
-void commit(const std::string& directory, const Manifest& manifest, const std::string& deck,
+/// Completes shards of another directory's checkpoint that were copied to the folder of begin().
+/// `files` are those of the manifest, which has no index.
+void commit(const std::string& directory, const Manifest& manifest, const Files& files,
             const Retention& retention, const std::function<void()>& progress = {});
 
 /// Completes a folder that has only a part of a checkpoint's shards, those of a node: writes
-/// manifest (to_json(manifest_of())) and deck, renames the folder and removes old ones.
+/// manifest (to_json(manifest_of())) and files, renames the folder and removes old ones.
 void commit_part(const std::string& directory, std::int64_t step, const std::string& manifest,
-                 const std::string& deck, const Retention& retention);
+                 const Files& files, const Retention& retention);
 
 /// Removes such a folder, and all former ones but the newest: the disk may have room for only two.
 void abandon_part(const std::string& directory, std::int64_t step);

@@ -19,6 +19,7 @@ struct EvalOptions {
   std::string deck;
   std::vector<std::string> overrides;
   std::string checkpoint;  ///< a folder, or "latest" of the deck's checkpoint directory
+  bool as_deck = false;    ///< the deck's function counts where the checkpoint has another
   std::string data;        ///< token file; "": the deck's validation file, if there are no tasks
   std::vector<std::string> tasks = {};  ///< files of JSON lines
   std::string prefix = {};              ///< special token before a text; "": the end of a document
@@ -30,6 +31,7 @@ struct GenerateOptions {
   std::string deck;
   std::vector<std::string> overrides;
   std::string checkpoint;
+  bool as_deck = false;
   std::string prompt;
   std::string prompts;  ///< a file; "": the prompt above
   std::string output;   ///< a file; "": standard output

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/checkpoint/reader.hpp>
+#include <trireme/commands/identity.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/train/worker.hpp>
@@ -18,9 +19,10 @@ namespace trireme::commands {
 /// rules are documented in docs/checkpoint.md. All members are collective.
 class Restart {
  public:
-  /// Finds the checkpoint to resume from and compares its deck with this one: a UsageError lists
-  /// all contradictions. Arrays are not read yet. Both arguments must outlive this object.
-  Restart(grid::Runtime& runtime, const deck::Deck& deck);
+  /// Finds the checkpoint to resume from and compares its deck, tokenizer and data with these: a
+  /// UsageError lists all contradictions. Arrays are not read yet. `identity` is that of rank 0.
+  /// All arguments must outlive this object.
+  Restart(grid::Runtime& runtime, const deck::Deck& deck, const Identity& identity);
 
   /// Loads the checkpoint, each rank its slices. A damaged checkpoint ends all ranks if it was
   /// named in the deck; with "latest" it is skipped and the next older one is tried. Without a
@@ -35,12 +37,14 @@ class Restart {
   void choose_shared();
   void pass_over(const std::string& folder, const std::string& reason);
   void compare(const checkpoint::Reader& reader);
+  void compare_data(const checkpoint::Reader& reader) const;
   void start_fresh(train::Worker& worker);
   void make_room(std::int64_t from) const;
   void report(const checkpoint::RunState& state, bool optimizer_state) const;
 
   grid::Runtime& runtime_;
   const deck::Deck& deck_;
+  const Identity& identity_;
   std::string folder_;  ///< the candidate; "": none
   std::int64_t local_before_ = std::numeric_limits<std::int64_t>::max();
   std::set<std::string> damaged_;  ///< on rank 0: skipped checkpoints
@@ -52,8 +56,11 @@ class Restart {
 /// other exception is thrown by all ranks together. Collective.
 std::optional<std::string> damage_found(grid::Runtime& runtime, const std::function<void()>& local);
 
-/// The folder of `where` (find_checkpoint). Verifies it except for its arrays and compares it with
-/// the deck's model: a UsageError lists all contradictions. Collective.
-std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std::string& where);
+/// The folder of `where` (find_checkpoint). Verifies it except for its arrays and compares its
+/// model and tokenizer with the deck's: a UsageError lists all contradictions, a warning all other
+/// differences that change results. `as_deck` accepts another function of the same weights
+/// (Effect::function). Collective.
+std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std::string& where,
+                       bool as_deck);
 
 }  // namespace trireme::commands

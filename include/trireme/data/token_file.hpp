@@ -28,6 +28,7 @@ class TokenFile final : public TokenSource {
   std::int64_t text_bytes() const { return header_.text_bytes; }
   const std::string& tokenizer() const override { return tokenizer_; }
   TokenizerSource tokenizer_source() const override;
+  std::string fingerprint() const override;
   const TokenHeader& header() const { return header_; }
 
   /// Tokens [first, first + out.size()). Error if an id is outside the vocabulary.

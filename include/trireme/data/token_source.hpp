@@ -26,6 +26,10 @@ class TokenSource {
   /// The place of that tokenizer when the file was made.
   virtual TokenizerSource tokenizer_source() const = 0;
 
+  /// Digest of the file's tokens, documents and mask, in hexadecimal digits: the same for a copy,
+  /// whatever its path. Takes no longer than opening the file.
+  virtual std::string fingerprint() const = 0;
+
   /// Tokens [first, first + out.size()). Error if an id is outside the vocabulary.
   virtual void read(std::int64_t first, std::span<std::int32_t> out) const = 0;
   /// Whether only some tokens count in the loss; otherwise all do.

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -82,6 +84,14 @@ struct TokenizerSource {
   /// "</s>", "<eos>" and "[SEP]" that the tokenizer has. The byte tokenizer has its own.
   std::string end_of_document = {};
 };
+
+/// Names that files of a tokenizer can have in a folder.
+inline constexpr std::array<const char*, 3> tokenizer_file_names{"tokenizer.json", "vocab.json",
+                                                                 "merges.txt"};
+
+/// The files of the tokenizer at this path, by such names: a folder with them is a tokenizer, too.
+/// None for "bytes". UsageError as make_tokenizer.
+std::map<std::string, std::string> tokenizer_files(const std::string& path);
 
 /// UsageError if the tokenizer does not exist or needs a feature that is not implemented.
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSource& source);

@@ -285,6 +285,7 @@ struct DataConfig {
   std::string validation;  ///< "": none
   std::string tokenizer;
   std::string end_of_document;  ///< "": the tokenizer's usual one
+  bool replaced = false;        ///< other token files or another tokenizer than the checkpoint's
   /// Ids of bert's [CLS], [SEP] and [MASK]; −1: the last three of the vocabulary.
   std::int64_t class_token = -1;
   std::int64_t separator_token = -1;

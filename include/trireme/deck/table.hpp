@@ -45,17 +45,21 @@ struct Range {
   bool high_open = false;
 };
 
-/// The effect of a changed value on a run that continues from a checkpoint.
+/// The effect of a changed value on the use of a checkpoint: whether the checkpoint fixes the key.
+/// `train` and the commands that evaluate a model (`eval`, `generate`) reject the change, list it,
+/// or accept it silently. `export` has no deck: it writes the checkpoint's model.
 enum class Effect : std::uint8_t {
-  none,     ///< the same numbers
-  place,    ///< the same numbers: only the place of files changes
-  numbers,  ///< different numbers from then on
-  samples,  ///< different training samples from then on
-  storage,  ///< different numbers, and perhaps another type of the checkpoint's numbers
-  state,    ///< different numbers, and perhaps other arrays of the optimizer's state
-  batches,  ///< a different number of samples in the previous steps
-  model,    ///< another model, which the checkpoint's weights do not fit
-  adapter   ///< other adapters, which fit a checkpoint without adapters only
+  none,      ///< the same results
+  place,     ///< the same results: only the place of files changes
+  training,  ///< other results of training from then on; listed by `train`
+  numbers,   ///< other results; listed by both
+  samples,   ///< other training samples from then on; listed by `train`
+  storage,   ///< as numbers; `train` rejects another type of the checkpoint's numbers
+  state,     ///< as training; `train` rejects optimizer state that the checkpoint does not have
+  batches,   ///< other numbers of samples in the previous steps, which `train` rejects
+  function,  ///< another function of the same weights; listed by `train`, rejected by the others
+  model,     ///< another model, which the checkpoint's weights do not fit; rejected by both
+  adapter    ///< other adapters; rejected by both if the checkpoint has adapters
 };
 
 /// One entry of a table, without the access to its values.

@@ -33,14 +33,16 @@ Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfi
 Exported export_adapters(const checkpoint::Reader& reader, const deck::ModelConfig& model,
                          DType dtype, const std::string& folder);
 
-/// Writes the weights of a folder as a checkpoint of step 0 in `directory`, without any optimizer
-/// state, as numbers of type `dtype`. Errors as in match and export_weights; after an error
-/// the directory has no new checkpoint. Numbers that are infinite or NaN are an error unless
-/// `allow_nonfinite`. Returns a line for each tensor that has some. `adapter`: the file of PEFT's
-/// adapters, which the checkpoint then holds too; without it a model's adapters are left out.
+/// Writes the weights of a folder as a checkpoint of `state`, whose step is 0, in `directory`,
+/// without any optimizer state, as numbers of type `dtype`. Errors as in match and export_weights;
+/// after an error the directory has no new checkpoint. Numbers that are infinite or NaN are an
+/// error unless `allow_nonfinite`. Returns a line for each tensor that has some. `adapter`: the
+/// file of PEFT's adapters, which the checkpoint then holds too; without it a model's adapters are
+/// left out.
 std::vector<std::string> import_weights(const TensorFolder& folder, const deck::ModelConfig& model,
                                         DType dtype, const std::string& directory,
-                                        const std::string& deck_toml, bool allow_nonfinite = false,
+                                        const checkpoint::RunState& state,
+                                        bool allow_nonfinite = false,
                                         const SafetensorsFile* adapter = nullptr);
 
 }  // namespace trireme::hugging_face

@@ -16,6 +16,7 @@
 #include <array>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -32,7 +33,11 @@ struct RunParts {
   const data::Samples& samples;
   const data::Windows* validation;  ///< null: none
   const std::vector<std::int32_t>& bytes_of_token;
-  std::string deck_toml;      ///< resolved deck, for checkpoints
+  std::string deck_toml;  ///< resolved deck, for checkpoints
+  /// Other values and files for checkpoints (RunState). The files are on rank 0, and with local
+  /// checkpoints on every rank.
+  std::map<std::string, std::string> values;
+  checkpoint::Files files;
   Bytes checkpoint_copy = 0;  ///< host memory for background checkpoints
   /// Error on rank 0 if the run's folders are no longer its own.
   std::function<void()> expect_folders = [] {};

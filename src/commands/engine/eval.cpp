@@ -33,7 +33,7 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
     bytes = bytes_of_token(deck, *file);
   });
 
-  const std::string folder = find_model(runtime, session.deck, options.checkpoint);
+  const std::string folder = find_model(runtime, session.deck, options.checkpoint, options.as_deck);
   const auto worker = train::make_worker(config, session.architecture, *session.grid,
                                          session.machine, {}, train::Mode::evaluate);
   std::int64_t step = 0;

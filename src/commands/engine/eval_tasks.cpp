@@ -206,7 +206,7 @@ void evaluate_tasks(grid::Runtime& runtime, Session& session, const EvalOptions&
         io::expect_writable(path);
     found = read_tasks(session.deck, options);
   });
-  const std::string folder = find_model(runtime, session.deck, options.checkpoint);
+  const std::string folder = find_model(runtime, session.deck, options.checkpoint, options.as_deck);
   const std::vector<Likelihood> likelihoods = score(runtime, session, folder, found.requests);
   runtime.together([&] {
     for (const Task& task : found.tasks)

@@ -262,7 +262,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
                 ": a model that predicts masked tokens, such as bert, cannot generate text; use a "
                 "model with objective = \"next_token\", such as gpt or llama");
   });
-  const std::string folder = find_model(runtime, session.deck, options.checkpoint);
+  const std::string folder = find_model(runtime, session.deck, options.checkpoint, options.as_deck);
   const std::int64_t replicas = config.parallel.data;
   const std::int64_t replica = session.grid->coordinates()[Axis::data];
   std::unique_ptr<Texts> texts;

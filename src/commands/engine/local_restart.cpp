@@ -85,7 +85,7 @@ class Collection {
     }
     runtime_.together([&] {
       if (runtime_.rank() == 0)
-        checkpoint::commit(config_.directory, manifest_, deck_, {}, move_on);
+        checkpoint::commit(config_.directory, manifest_, files_, {}, move_on);
     });
     say("local checkpoint of step ", wanted_.step, ": ", wanted_.holders.size(), " shards on ",
         nodes_.size(), nodes_.size() == 1 ? " node" : " nodes", " copied to ", config_.directory,
@@ -94,17 +94,19 @@ class Collection {
   }
 
  private:
-  /// A rank of some holder reads manifest and deck for all.
+  /// A rank of some holder reads the manifest and its files for all.
   void read_manifest() {
     const std::size_t holder = *wanted_.holders.begin()->second.begin();
     const Rank reader = nodes_[holder].ranks.front();
     std::string content;
     if (runtime_.rank() == reader) {
       try {
-        checkpoint::verify_file(folder_, checkpoint::read_manifest(folder_), checkpoint::deck_name);
-        content = pack_texts(
-            {io::read_text_file(folder_ + "/" + checkpoint::manifest_name, manifest_limit_bytes),
-             io::read_text_file(folder_ + "/" + checkpoint::deck_name)});
+        const auto manifest = checkpoint::read_manifest(folder_);
+        std::vector<std::string> texts{
+            io::read_text_file(folder_ + "/" + checkpoint::manifest_name, manifest_limit_bytes)};
+        for (const checkpoint::FileInfo& file : manifest.files)
+          texts.push_back(checkpoint::read_member(folder_, manifest, file.name));
+        content = pack_texts(texts);
       } catch (const Error&) {
         content.clear();
       }
@@ -113,7 +115,8 @@ class Collection {
     if (content.empty()) return;
     const auto texts = unpack_texts(content);
     manifest_ = checkpoint::parse_manifest(texts.at(0), folder_ + "/" + checkpoint::manifest_name);
-    deck_ = texts.at(1);
+    for (std::size_t i = 0; i < manifest_.files.size(); ++i)
+      files_[manifest_.files[i].name] = texts.at(i + 1);
   }
 
   /// Each rank copies some of its node's shards, and remembers which ones are damaged.
@@ -175,7 +178,7 @@ class Collection {
   std::string partial_;  ///< in the checkpoint directory
   LocalCheckpoint wanted_;
   checkpoint::Manifest manifest_;
-  std::string deck_;
+  checkpoint::Files files_;
   std::vector<std::string> damaged_;  ///< shard, reason, shard, reason …
 };
 

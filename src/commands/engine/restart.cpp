@@ -38,15 +38,17 @@ checkpoint::Reader reader_of(const std::string& folder) {
 }
 
 /// Effect of a difference on the numbers, which do not depend on the layout.
-std::string_view note(const deck::Difference& d) {
+std::string_view note(const deck::Difference& d, bool same_data) {
   switch (d.effect) {
+    case deck::Effect::training:
     case deck::Effect::numbers:
+    case deck::Effect::function:
     case deck::Effect::adapter:
     case deck::Effect::storage:
     case deck::Effect::state:
       return "  (changes the numbers from here on)";
     case deck::Effect::samples:
-      return "  (other samples from here on, unless it is a copy)";
+      return same_data ? "  (the same samples)" : "  (other samples from here on)";
     case deck::Effect::none:
     case deck::Effect::place:
     case deck::Effect::batches:
@@ -112,7 +114,7 @@ void expect_no(const Differences& contradictions, const std::string& folder,
 }
 
 /// One line per difference: "  parallel.tensor  1 -> 2".
-std::string lines_of(const Differences& differences) {
+std::string lines_of(const Differences& differences, bool same_data = true) {
   std::size_t name_width = 0;
   std::size_t change_width = 0;
   const auto change = [](const deck::Difference& d) { return d.stored + " -> " + d.current; };
@@ -125,8 +127,9 @@ std::string lines_of(const Differences& differences) {
     std::string line = text("\n  ", d.full_name());
     line.resize(name_width + 5, ' ');
     line += change(d);
-    if (!note(d).empty()) line.resize(name_width + 5 + change_width, ' ');
-    lines += line.append(note(d));
+    const std::string_view effect = note(d, same_data);
+    if (!effect.empty()) line.resize(name_width + 5 + change_width, ' ');
+    lines += line.append(effect);
   }
   return lines;
 }
@@ -143,7 +146,8 @@ std::int64_t first_of_others(const std::string& folder, const std::string& direc
 
 }  // namespace
 
-Restart::Restart(grid::Runtime& runtime, const deck::Deck& deck) : runtime_(runtime), deck_(deck) {
+Restart::Restart(grid::Runtime& runtime, const deck::Deck& deck, const Identity& identity)
+    : runtime_(runtime), deck_(deck), identity_(identity) {
   choose();
 }
 
@@ -214,7 +218,26 @@ void Restart::compare(const checkpoint::Reader& reader) {
   }
   expect_no(contradictions, reader.folder(),
             ", or start a new run with checkpoint.restart=none and another run.directory");
-  differences_ = lines_of(harmless);
+  differences_ = lines_of(harmless, same_training_data(reader, identity_));
+  compare_data(reader);
+}
+
+/// Another tokenizer gives the token ids another meaning; other token files change the samples of
+/// the following steps. The user must know of both.
+void Restart::compare_data(const checkpoint::Reader& reader) const {
+  const bool same_paths =
+      differences_.find("\n  data.train ") == std::string::npos && reader.state().step > 0;
+  for (const std::string& difference :
+       {tokenizer_difference(reader, deck_, identity_),
+        same_paths ? data_difference(reader, deck_, identity_) : ""}) {
+    if (difference.empty()) continue;
+    check_usage(deck_.config.data.replaced, difference);
+    log::warn(text(difference, ": accepted, because data.replaced = true"));
+  }
+  if (!same_validation_data(reader, identity_))
+    log::warn(text(deck_.cite("data", "validation"), " holds other tokens than when ",
+                   reader.folder(),
+                   " was saved: losses of evaluations before and after it are not ", "comparable"));
 }
 
 std::optional<std::int64_t> Restart::load(train::Worker& worker) {
@@ -300,14 +323,32 @@ std::optional<std::string> damage_found(grid::Runtime& runtime,
   return runtime.world().broadcast(mine.value_or(""), static_cast<int>(speaker), "what is damaged");
 }
 
-std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std::string& where) {
+std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std::string& where,
+                       bool as_deck) {
   return found_by_one(runtime, [&] {
     std::string folder = find_checkpoint(deck, where);
-    Differences found = compare_to(checkpoint::Reader(folder), deck).differences;
-    std::erase_if(found, [](const auto& d) { return d.effect != deck::Effect::model; });
+    const checkpoint::Reader reader(folder);
+    const Comparison found = compare_to(reader, deck);
+    Differences contradictions;
+    Differences listed;
+    for (const auto& d : found.differences) {
+      const bool of_function = d.effect == deck::Effect::function;
+      if (d.effect == deck::Effect::model || (of_function && !as_deck) ||
+          (d.effect == deck::Effect::adapter && found.has_adapters))
+        contradictions.push_back(d);
+      else if (of_function || d.effect == deck::Effect::numbers ||
+               d.effect == deck::Effect::storage)
+        listed.push_back(d);
+    }
+    const bool as_deck_helps = std::ranges::all_of(
+        contradictions, [](const auto& d) { return d.effect == deck::Effect::function; });
     expect_no(
-        found, folder,
-        text(" (", folder, "/", checkpoint::deck_name, " is a deck), or name another checkpoint"));
+        contradictions, folder,
+        text(" (", folder, "/", checkpoint::deck_name, " is a deck), or name another checkpoint",
+             as_deck_helps ? ", or give --as-deck to compute the deck's function" : ""));
+    expect_same_tokenizer(reader, deck);
+    if (!listed.empty())
+      log::warn(text("the deck differs from that of ", folder, ":", lines_of(listed)));
     return folder;
   });
 }

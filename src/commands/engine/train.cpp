@@ -3,6 +3,7 @@
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
+#include <trireme/commands/identity.hpp>
 #include <trireme/commands/packing.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
@@ -154,6 +155,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   std::unique_ptr<data::TokenSource> validation_file;
   std::optional<data::Windows> validation;
   std::vector<std::int32_t> bytes;
+  Identity identity;
   runtime.together([&] {
     if (session.training.files.empty()) session.training = open_training_data(session.deck);
     const std::int64_t text_tokens = config.model.text_tokens();
@@ -165,8 +167,11 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     }
     expect_usable(config, *samples, validation);
     bytes = bytes_of_token(session.deck, *session.training.files.front());
+    if (runtime.rank() == 0 || !config.checkpoint.local.empty())
+      identity = identity_of(session.deck);
+    add_data(identity, session.training, validation_file.get());
   });
-  Restart restart(runtime, session.deck);
+  Restart restart(runtime, session.deck, identity);
   runtime.together([&] {  // only after a deck that contradicts the checkpoint was refused
     if (runtime.rank() == 0) leave_deck(session.deck);
   });
@@ -239,8 +244,8 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   // 8 train
   train::Trainer trainer(
       {config, session.architecture, runtime.world(), *samples, validation ? &*validation : nullptr,
-       bytes, deck::resolved_toml(session.deck), saved_bytes(session, shard),
-       [&] { folders.expect_mine(); }},
+       bytes, deck::resolved_toml(session.deck), identity.values, identity.files,
+       saved_bytes(session, shard), [&] { folders.expect_mine(); }},
       *worker);
   return runtime.guard([&] {
     trainer.start(restart.load(*worker));

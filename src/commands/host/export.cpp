@@ -18,6 +18,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -41,16 +42,21 @@ struct ExportOptions {
   std::string base;
 };
 
-/// Existing files of weights in the output folder.
-std::vector<std::string> weight_files(const std::string& folder) {
+/// Files of a model besides its weights and their configuration.
+constexpr std::array<const char*, 4> other_files{
+    hugging_face::adapter_weights_name, data::tokenizer_file_names[0],
+    data::tokenizer_file_names[1], data::tokenizer_file_names[2]};
+
+/// Existing files of a model in the output folder, except its configuration.
+std::vector<std::string> model_files(const std::string& folder) {
   std::vector<std::string> files = hugging_face::weight_files(folder);
-  const std::string adapter = folder + "/" + hugging_face::adapter_weights_name;
-  if (fs::exists(adapter)) files.push_back(adapter);
+  for (const char* name : other_files)
+    if (fs::exists(folder + "/" + name)) files.push_back(folder + "/" + name);
   return files;
 }
 
 void expect_no_files(const ExportOptions& options, const std::string& config) {
-  std::vector<std::string> there = weight_files(options.folder);
+  std::vector<std::string> there = model_files(options.folder);
   if (fs::exists(config)) there.push_back(config);
   check_usage(options.force || there.empty(), there.empty() ? "" : there.front(),
               " exists; choose another folder, or give --force to replace ",
@@ -74,6 +80,16 @@ deck::Deck stored_deck(const checkpoint::Reader& reader) {
   });
   if (!has) deck.config.model.adapter = {};
   return deck;
+}
+
+/// The tokenizer that the checkpoint keeps, or without one the deck's.
+std::unique_ptr<data::Tokenizer> stored_tokenizer(const checkpoint::Reader& reader,
+                                                  const deck::Deck& deck,
+                                                  const checkpoint::Files& kept) {
+  const bool has = std::ranges::any_of(data::tokenizer_file_names,
+                                       [&](const char* name) { return kept.contains(name); });
+  if (!has) return tokenizer_of(deck);
+  return data::make_tokenizer({reader.folder(), deck.config.data.end_of_document});
 }
 
 /// Whether adapters are written alone, for PEFT.
@@ -101,7 +117,8 @@ void run(const ExportOptions& options) {
   hugging_face::expect_exportable(deck);
   const DType stored = hugging_face::weights_type(reader, deck.config.model);
   const DType dtype = options.dtype.empty() ? stored : parse<DType>(options.dtype).value();
-  const auto tokenizer = tokenizer_of(deck);
+  const checkpoint::Files kept = reader.kept_files();
+  const auto tokenizer = stored_tokenizer(reader, deck, kept);
 
   io::remove_temporaries_on_signals();
   io::AtomicFolder folder(options.folder);
@@ -113,9 +130,16 @@ void run(const ExportOptions& options) {
                    adapters
                        ? hugging_face::adapter_config_text(model, options.base)
                        : hugging_face::config_text(model, dtype, tokenizer->end_of_document()));
+  std::vector<std::string> tokenizer_paths;
+  for (const char* name : data::tokenizer_file_names) {
+    const auto file = kept.find(name);
+    if (file == kept.end()) continue;
+    io::replace_file(to + "/" + name, file->second);
+    tokenizer_paths.push_back(options.folder + "/" + name);
+  }
   const bool in_one_step = folder.commit(
       [&](const std::string& name) {
-        const auto old = weight_files(options.folder);
+        const auto old = model_files(options.folder);
         return name == config_name ||
                std::ranges::find(old, options.folder + "/" + name) != old.end();
       },
@@ -135,6 +159,9 @@ void run(const ExportOptions& options) {
       : dtype == stored ? ", bit for bit"
                         : text(", rounded from ", name_of(stored)));
   say("wrote ", config);
+  if (!tokenizer_paths.empty())
+    say("wrote ", join(tokenizer_paths, " and "), ": the tokenizer ", tokenizer->name(),
+        " of the checkpoint's run");
 }
 
 }  // namespace

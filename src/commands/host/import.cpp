@@ -6,6 +6,7 @@
 #include <trireme/base/narrow.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/commands/host.hpp>
+#include <trireme/commands/identity.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/hugging_face/config_json.hpp>
@@ -63,6 +64,21 @@ std::vector<std::string> open_adapter(const std::string& folder, const deck::Dec
   return lines;
 }
 
+/// A model is of little use with another tokenizer than that of its folder.
+void warn_of_other_tokenizer(const std::string& folder, const deck::Deck& deck) {
+  std::string own;
+  try {
+    own = data::make_tokenizer(folder)->name();
+  } catch (const UsageError&) {
+    return;  // the folder has no tokenizer that Trireme reads
+  }
+  const std::string used = tokenizer_of(deck)->name();
+  if (own == used) return;
+  log::warn(text(folder, " has the tokenizer ", own, ", but ", deck.cite("data", "tokenizer"),
+                 used == "bytes" ? "" : text(" is ", used),
+                 "; unless the model was made for the latter, set data.tokenizer=", folder));
+}
+
 void run(const ImportOptions& options) {
   const std::string config_path = options.folder + "/config.json";
   std::error_code ignored;
@@ -95,9 +111,13 @@ void run(const ImportOptions& options) {
   std::filesystem::create_directories(directory, ignored);  // an error is that of the owner's file
   const FolderOwner owner(directory, deck.cite("checkpoint", "directory"), 0);
   expect_no_checkpoints(deck);  // a run may have ended in between
-  const auto lines = hugging_face::import_weights(
-      weights, deck.config.model, dtype, directory, deck::resolved_toml(deck),
-      options.allow_nonfinite, adapter ? &*adapter : nullptr);
+  const Identity identity = identity_of(deck);
+  const checkpoint::RunState state{
+      0, 0, deck::resolved_toml(deck), "", identity.values, identity.files};
+  const auto lines =
+      hugging_face::import_weights(weights, deck.config.model, dtype, directory, state,
+                                   options.allow_nonfinite, adapter ? &*adapter : nullptr);
+  warn_of_other_tokenizer(options.folder, deck);
   for (const std::string& line : lines) log::warn(line);
   say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", weights.path(),
       adapter ? text(" and the adapters of ", adapter->path()) : "", " as ", name_of(dtype));

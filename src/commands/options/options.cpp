@@ -16,12 +16,15 @@ namespace {
 
 constexpr std::int64_t largest = std::int64_t{1} << 40;
 
-CLI::Option* add_checkpoint(CLI::App& command, std::string& checkpoint) {
-  return command
+void add_checkpoint(CLI::App& command, std::string& checkpoint, bool& as_deck) {
+  command
       .add_option("--checkpoint", checkpoint,
                   "Checkpoint folder, or \"latest\": the newest in the deck's checkpoint directory")
       ->default_val("latest")
       ->type_name("FOLDER");
+  command.add_flag("--as-deck", as_deck,
+                   "Compute the deck's function where it differs from the checkpoint's, such as "
+                   "other scaled rotary positions");
 }
 
 /// CLI11 reads "nan" and "inf" as numbers, and a range check lets NaN through.
@@ -94,7 +97,7 @@ CLI::App* add_eval_options(CLI::App& app, EvalOptions& options) {
   CLI::App* command = app.add_subcommand(
       "eval", "Compute losses of a checkpoint on a token file, or its accuracy in tasks");
   add_deck_arguments(*command, options.deck, options.overrides);
-  add_checkpoint(*command, options.checkpoint);
+  add_checkpoint(*command, options.checkpoint, options.as_deck);
   command
       ->add_option("--data", options.data,
                    "Token file; default: the deck's data.validation, unless there are --tasks")
@@ -133,7 +136,7 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
   CLI::App* command =
       app.add_subcommand("generate", "Generate text from a checkpoint and a prompt");
   add_deck_arguments(*command, options.deck, options.overrides);
-  add_checkpoint(*command, options.checkpoint);
+  add_checkpoint(*command, options.checkpoint, options.as_deck);
   CLI::Option* prompt = command->add_option(
       "--prompt", options.prompt, "Text to continue; default: the beginning of a document");
   command

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <trireme/checkpoint/reader.hpp>
+#include <trireme/commands/resolve.hpp>
+#include <trireme/deck/deck.hpp>
+
+#include <map>
+#include <string>
+
+namespace trireme::commands {
+
+/// The tokenizer and the token files of a run, as its checkpoints store them (RunState). A
+/// checkpoint's weights have a meaning with its tokenizer only, and its position in the data with
+/// its token files only.
+struct Identity {
+  std::map<std::string, std::string> values;
+  checkpoint::Files files;  ///< of the tokenizer
+};
+
+/// The deck's tokenizer. UsageError if it cannot be read.
+Identity identity_of(const deck::Deck& deck);
+/// Adds fingerprints of the token files; null: no file for evaluations.
+void add_data(Identity& identity, const TrainingData& training,
+              const data::TokenSource* validation);
+
+/// "bpe-… (end of document 0) instead of …": how the deck's tokenizer differs from that of the
+/// checkpoint, with the remedy; "" if it is the same.
+std::string tokenizer_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
+                                 const Identity& identity);
+/// The training file of the checkpoint's run that was replaced by another one under the same path,
+/// with the remedy; "" if none was.
+std::string data_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
+                            const Identity& identity);
+/// Whether the token files of both runs have the same content and weights, whatever their paths.
+bool same_training_data(const checkpoint::Reader& reader, const Identity& identity);
+/// Whether the evaluations of both runs read the same tokens.
+bool same_validation_data(const checkpoint::Reader& reader, const Identity& identity);
+
+/// UsageError unless the deck's tokenizer is that of the checkpoint.
+void expect_same_tokenizer(const checkpoint::Reader& reader, const deck::Deck& deck);
+
+}  // namespace trireme::commands

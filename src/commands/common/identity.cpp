@@ -1,0 +1,111 @@
+// Compares the tokenizer and the token files of a checkpoint's run with those of a deck. Paths do
+// not count: a file at another path may be the same, and another file may have taken its place.
+#include <trireme/commands/identity.hpp>
+
+#include <trireme/base/check.hpp>
+#include <trireme/base/text.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/data/blend.hpp>
+#include <trireme/data/token_source.hpp>
+
+#include <sstream>
+#include <vector>
+
+namespace trireme::commands {
+namespace {
+
+constexpr const char* tokenizer_key = "tokenizer";
+constexpr const char* end_key = "end_of_document";
+constexpr const char* training_key = "data.train";
+constexpr const char* validation_key = "data.validation";
+
+using Values = std::map<std::string, std::string>;
+
+/// "" for a checkpoint that does not store the value, such as one made by another program.
+std::string value_of(const Values& values, const char* key) {
+  const auto found = values.find(key);
+  return found == values.end() ? "" : found->second;
+}
+
+bool same(const checkpoint::Reader& reader, const Identity& identity, const char* key) {
+  const std::string stored = value_of(reader.state().values, key);
+  return stored.empty() || stored == value_of(identity.values, key);
+}
+
+/// The entries of "1 0123…, 2 4567…".
+std::vector<std::string> entries(const std::string& list) {
+  std::vector<std::string> found;
+  std::istringstream words(list);
+  for (std::string entry; std::getline(words >> std::ws, entry, ',');) found.push_back(entry);
+  return found;
+}
+
+/// The remedy if the checkpoint keeps its tokenizer.
+std::string kept_tokenizer(const checkpoint::Reader& reader, const std::string& name) {
+  if (name == "bytes") return "set data.tokenizer=bytes";
+  return text("set data.tokenizer=", reader.folder(), ", which keeps the tokenizer");
+}
+
+}  // namespace
+
+Identity identity_of(const deck::Deck& deck) {
+  const auto tokenizer = tokenizer_of(deck);
+  return {
+      {{tokenizer_key, tokenizer->name()}, {end_key, std::to_string(tokenizer->end_of_document())}},
+      data::tokenizer_files(deck.config.data.tokenizer)};
+}
+
+void add_data(Identity& identity, const TrainingData& training,
+              const data::TokenSource* validation) {
+  std::string list;
+  for (std::size_t i = 0; i < training.files.size(); ++i)
+    list += text(i > 0 ? ", " : "", training.weights[i], " ", training.files[i]->fingerprint());
+  identity.values[training_key] = list;
+  if (validation != nullptr) identity.values[validation_key] = validation->fingerprint();
+}
+
+std::string tokenizer_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
+                                 const Identity& identity) {
+  const std::string before = value_of(reader.state().values, tokenizer_key);
+  const std::string now = value_of(identity.values, tokenizer_key);
+  if (!before.empty() && before != now)
+    return text("checkpoint ", reader.folder(), " was trained with the tokenizer ", before,
+                ", but ", deck.cite("data", "tokenizer"), now == "bytes" ? "" : text(" is ", now),
+                "; ", kept_tokenizer(reader, before), ", and use token files made with it");
+  if (same(reader, identity, end_key)) return "";
+  return text("checkpoint ", reader.folder(), " was trained with documents that end with token ",
+              value_of(reader.state().values, end_key), ", but with ",
+              deck.cite("data", "end_of_document"), " they end with token ",
+              value_of(identity.values, end_key), "; set data.end_of_document as in ",
+              reader.folder(), "/", checkpoint::deck_name);
+}
+
+std::string data_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
+                            const Identity& identity) {
+  const auto before = entries(value_of(reader.state().values, training_key));
+  const auto now = entries(value_of(identity.values, training_key));
+  const auto files = data::parse_blend(deck.config.data.train);
+  if (before.size() != now.size() || now.size() != files.size()) return "";
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (before[i] != now[i])
+      return text("checkpoint ", reader.folder(), " was trained on other tokens than ",
+                  files[i].path, " (", deck.where("data", "train"),
+                  ") holds now; restore the file, or continue on the new tokens with "
+                  "data.replaced=true");
+  return "";
+}
+
+bool same_training_data(const checkpoint::Reader& reader, const Identity& identity) {
+  return same(reader, identity, training_key);
+}
+
+bool same_validation_data(const checkpoint::Reader& reader, const Identity& identity) {
+  return same(reader, identity, validation_key);
+}
+
+void expect_same_tokenizer(const checkpoint::Reader& reader, const deck::Deck& deck) {
+  const std::string difference = tokenizer_difference(reader, deck, identity_of(deck));
+  check_usage(difference.empty(), difference);
+}
+
+}  // namespace trireme::commands
