@@ -11,8 +11,8 @@ constexpr std::int64_t most_tokens = 1 << 20;
 
 }  // namespace
 
-std::set<std::int32_t> answer_ends(const TokenSource& source, const Tokenizer& tokenizer) {
-  std::set<std::int32_t> ends;
+std::set<std::int64_t> answer_ends(const TokenSource& source, const Tokenizer& tokenizer) {
+  std::set<std::int64_t> ends;
   if (!source.has_mask()) return ends;
   std::vector<std::int64_t> offsets(
       static_cast<std::size_t>(std::min(source.documents(), most_documents)) + 1);
@@ -25,8 +25,8 @@ std::set<std::int32_t> answer_ends(const TokenSource& source, const Tokenizer& t
   // that count to their end.
   for (std::size_t i = 0; i + 1 < ids.size(); ++i)
     if (counted[i] != uncounted && counted[i + 1] == uncounted) ends.insert(ids[i]);
-  ends.erase(static_cast<std::int32_t>(tokenizer.end_of_document()));
-  std::erase_if(ends, [special = tokenizer.special_tokens()](std::int32_t id) {
+  ends.erase(tokenizer.end_of_document());
+  std::erase_if(ends, [special = tokenizer.special_tokens()](std::int64_t id) {
     return std::ranges::none_of(special, [id](const auto& token) { return token.second == id; });
   });
   return ends;

@@ -23,7 +23,8 @@ constexpr const char* end_key = "eos_token_id";
 /// Members of one file, in their order, and the changes to them.
 class Members {
  public:
-  explicit Members(const std::string& content) : members_(ordered_json::parse(content)) {}
+  explicit Members(const std::string& content)
+      : content_(content), members_(ordered_json::parse(content)) {}
 
   json value(const std::string& name) const {
     const auto found = members_.find(name);
@@ -43,9 +44,13 @@ class Members {
     if (members_.erase(name) > 0) changes_.push_back(name + ", removed");
   }
 
-  UpdatedFile take() && { return {members_.dump(2) + "\n", std::move(changes_)}; }
+  /// Without changes, the bytes of the file.
+  UpdatedFile take() && {
+    return {changes_.empty() ? content_ : members_.dump(2) + "\n", std::move(changes_)};
+  }
 
  private:
+  std::string content_;
   ordered_json members_;
   std::vector<std::string> changes_;
 };
@@ -74,6 +79,10 @@ bool is_of_tokenizer(const std::string& name) {
 
 std::string name_in_checkpoint(const std::string& name) {
   return text(prefix, name);
+}
+
+bool is_kept(const std::string& name_in_checkpoint) {
+  return name_in_checkpoint.starts_with(prefix);
 }
 
 std::map<std::string, std::string> files_to_keep(const std::string& folder, bool tokenizer) {

@@ -18,7 +18,7 @@ namespace trireme::data {
 namespace {
 
 using testing::TemporaryFolder;
-using Ids = std::set<std::int32_t>;
+using Ids = std::set<std::int64_t>;
 
 std::string golden(const std::string& name) {
   return trireme::testing::source_folder() + "/tests/golden/instructions/" + name;

@@ -24,6 +24,8 @@ inline constexpr std::array kept_names{
 bool is_of_tokenizer(const std::string& name);
 /// The name of a kept file in a checkpoint: "hugging_face_config.json".
 std::string name_in_checkpoint(const std::string& name);
+/// Whether a checkpoint's file has such a name.
+bool is_kept(const std::string& name_in_checkpoint);
 
 /// The files of kept_names in a folder, by their names in a checkpoint. `tokenizer`: also those of
 /// the tokenizer. UsageError for a generation_config.json that is no JSON object.

@@ -10,6 +10,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/hugging_face/config_json.hpp>
+#include <trireme/hugging_face/kept_files.hpp>
 #include <trireme/hugging_face/match.hpp>
 #include <trireme/hugging_face/peft.hpp>
 #include <trireme/hugging_face/weights.hpp>
@@ -64,16 +65,20 @@ std::vector<std::string> open_adapter(const std::string& folder, const deck::Dec
   return lines;
 }
 
-/// A model is of little use with another tokenizer than that of its folder.
-void warn_of_other_tokenizer(const std::string& folder, const deck::Deck& deck) {
-  std::string own;
+/// The tokenizer of a model's folder; "" if it has none that Trireme reads.
+std::string tokenizer_in(const std::string& folder) {
   try {
-    own = data::make_tokenizer(folder)->name();
+    return data::make_tokenizer(folder)->name();
   } catch (const UsageError&) {
-    return;  // the folder has no tokenizer that Trireme reads
+    return "";
   }
+}
+
+/// A model is of little use with another tokenizer than that of its folder.
+void warn_of_other_tokenizer(const std::string& folder, const std::string& own,
+                             const deck::Deck& deck) {
   const std::string used = tokenizer_of(deck)->name();
-  if (own == used) return;
+  if (own.empty() || own == used) return;
   log::warn(text(folder, " has the tokenizer ", own, ", but ", deck.cite("data", "tokenizer"),
                  used == "bytes" ? "" : text(" is ", used),
                  "; unless the model was made for the latter, set data.tokenizer=", folder));
@@ -111,13 +116,16 @@ void run(const ImportOptions& options) {
   std::filesystem::create_directories(directory, ignored);  // an error is that of the owner's file
   const FolderOwner owner(directory, deck.cite("checkpoint", "directory"), 0);
   expect_no_checkpoints(deck);  // a run may have ended in between
-  const Identity identity = identity_of(deck);
+  Identity identity = identity_of(deck);
+  const std::string own = tokenizer_in(options.folder);
+  identity.files.merge(
+      hugging_face::files_to_keep(options.folder, own == tokenizer_of(deck)->name()));
   const checkpoint::RunState state{
       0, 0, deck::resolved_toml(deck), "", identity.values, identity.files};
   const auto lines =
       hugging_face::import_weights(weights, deck.config.model, dtype, directory, state,
                                    options.allow_nonfinite, adapter ? &*adapter : nullptr);
-  warn_of_other_tokenizer(options.folder, deck);
+  warn_of_other_tokenizer(options.folder, own, deck);
   for (const std::string& line : lines) log::warn(line);
   say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", weights.path(),
       adapter ? text(" and the adapters of ", adapter->path()) : "", " as ", name_of(dtype));
