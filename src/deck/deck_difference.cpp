@@ -36,7 +36,7 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
          stored.config.parallel.overlaps_steps() != current.config.parallel.overlaps_steps()) ||
         name == "parallel.staleness" || name == "parallel.updates";
     std::pair<Effect, std::string> effect{delays ? Effect::training : key.effect, ""};
-    if (name == "model.sequence")
+    if (key.effect == Effect::length)
       effect = effect_of_sequence(stored.config.model, current.config.model);
     found.push_back({key.section, key.name, literal(key, before), literal(key, now),
                      current.where(key.section, key.name), effect.first, effect.second});

@@ -1,5 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/reader.hpp>
+#include <trireme/checkpoint/verify.hpp>
 #include <trireme/checkpoint/writer.hpp>
 
 #include <checkpoint/support.hpp>
@@ -50,6 +51,35 @@ class CheckpointTest : public ::testing::Test {
   std::vector<double> moment_;
   std::vector<std::uint16_t> half_;
 };
+
+TEST_F(CheckpointTest, KeepsFilesAndReportsTheirDamage) {
+  const Files files{{"tokenizer.json", std::string("{\"a\":\0 1}\n", 10)}, {"empty.txt", ""}};
+  write(directory(), {3, 30, "# deck\n", "", {}, files}, views(), 0);
+  const std::string path = folder("step_00000003");
+  EXPECT_EQ(Reader(path).kept_files(), files);
+  EXPECT_EQ(Reader(path, Opening::manifest).kept_files(), files);
+  EXPECT_EQ(Reader(path).state().deck_toml, "# deck\n");
+  EXPECT_EQ(read_file(path + "/tokenizer.json"), files.at("tokenizer.json"));
+  save(4);
+  EXPECT_EQ(Reader(folder("step_00000004")).kept_files(), Files{});
+  damage(path + "/tokenizer.json");
+  for (const auto& use :
+       {std::function<void()>([&] { Reader{path}; }), std::function<void()>([&] { verify(path); }),
+        std::function<void()>([&] { Reader(path, Opening::manifest).kept_files(); })})
+    expect_mentions(message_of(use), {"tokenizer.json", "damaged"});
+  fs::remove(path + "/empty.txt");
+  expect_mentions(message_of([&] { Reader(path, Opening::manifest).kept_files(); }),
+                  {"empty.txt", "is missing"});
+}
+
+TEST_F(CheckpointTest, RejectsKeptFilesWithTheNamesOfOtherMembers) {
+  for (const char* name : {deck_name, index_name, manifest_name, "shard_000000.h5", "a/b"})
+    expect_mentions(message_of([&] {
+                      write(directory(), {3, 30, "", "", {}, {{name, "x"}}}, views(), 0);
+                    }),
+                    {name});
+  EXPECT_EQ(names(), std::vector<std::string>{});
+}
 
 TEST_F(CheckpointTest, RoundTripsEveryBit) {
   save(100);

@@ -37,7 +37,7 @@ class Local : public ::testing::Test {
         fs::remove(partial + "/" + shard_name(number));
     }
     const RunState state{step, 4 * step, "# deck\n"};
-    commit_part(directory(node), step, to_json(manifest_of(state, summaries)), state.deck_toml,
+    commit_part(directory(node), step, to_json(manifest_of(state, summaries)), files_of(state),
                 {2, 0});
   }
 

@@ -79,6 +79,19 @@ TEST(MegatronFile, ReadsTokensAndDocumentsOfAllIntegerTypes) {
   EXPECT_FALSE(tokens_exist(folder.file("q")));
 }
 
+TEST(MegatronFile, HasTheFingerprintOfItsContent) {
+  const TemporaryFolder folder;
+  const auto fingerprint = [&](int documents, std::int64_t vocabulary) {
+    write_pair<std::uint16_t>(folder, some_documents(documents, vocabulary), 8);
+    return open_tokens(folder.file("p"), vocabulary)->fingerprint();
+  };
+  const std::string one = fingerprint(200, 500);  // 40,200 bytes of tokens
+  EXPECT_EQ(fingerprint(200, 500), one);
+  EXPECT_NE(fingerprint(200, 400), one);
+  EXPECT_NE(fingerprint(202, 500), one);
+  EXPECT_NE(fingerprint(4, 500), fingerprint(4, 400));  // shorter than a block
+}
+
 TEST(MegatronFile, NamesTheIdThatLiesOutsideTheVocabulary) {
   const TemporaryFolder folder;
   write_pair<std::int32_t>(folder, {{1, 2}, {3, -4}}, 4);

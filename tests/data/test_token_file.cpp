@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <set>
 #include <vector>
 
 namespace trireme::data {
@@ -70,6 +71,36 @@ TEST(TokenFile, EqualInputGivesEqualBytes) {
   write_token_file(folder.file("a.h5"), 100, 257);
   write_token_file(folder.file("b.h5"), 100, 257);
   EXPECT_EQ(read_file(folder.file("a.h5")), read_file(folder.file("b.h5")));
+}
+
+/// Tokens, borders of documents and mask define the samples; sources and path do not.
+TEST(TokenFile, HasTheFingerprintOfWhatTrainingReads) {
+  const TemporaryFolder folder;
+  const auto fingerprint = [&](const std::vector<std::vector<std::int32_t>>& documents,
+                               const std::vector<bool>& counts, const std::string& sources) {
+    const auto path = folder.file("t.h5");
+    TokenFileWriter writer(path, "test", 300);
+    for (std::size_t d = 0; d < documents.size(); ++d) {
+      if (counts.empty())
+        writer.append(documents[d]);
+      else
+        writer.append(documents[d], counts[d]);
+      writer.end_document(10);
+    }
+    writer.commit(sources);
+    return TokenFile(path).fingerprint();
+  };
+  const std::string one = fingerprint({{1, 2}, {3, 4, 5}}, {}, "a.txt");
+  EXPECT_EQ(one.size(), 32u);
+  EXPECT_EQ(fingerprint({{1, 2}, {3, 4, 5}}, {}, "elsewhere/b.txt"), one);
+  const std::set<std::string> all{one,
+                                  fingerprint({{1, 2}, {3, 4, 6}}, {}, "a.txt"),
+                                  fingerprint({{1, 2, 3}, {4, 5}}, {}, "a.txt"),
+                                  fingerprint({{1, 2}, {3, 4, 5}, {6}}, {}, "a.txt"),
+                                  fingerprint({{3, 4, 5}, {1, 2}}, {}, "a.txt"),
+                                  fingerprint({{1, 2}, {3, 4, 5}}, {false, true}, "a.txt"),
+                                  fingerprint({{1, 2}, {3, 4, 5}}, {true, false}, "a.txt")};
+  EXPECT_EQ(all.size(), 7u);
 }
 
 TEST(TokenFile, NamesTheDamageWhereverAByteIsFlipped) {

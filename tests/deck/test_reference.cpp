@@ -66,7 +66,7 @@ TEST(Table, SaysWhichKeysDefineTheModel) {
   std::set<std::string> expected{"data.class_token", "data.separator_token", "data.mask_token"};
   for (const Key& key : keys())
     if (key.section == "model" && key.name != "dropout" && key.name != "masked_share" &&
-        !scales_rotary(key))
+        key.name != "sequence" && !scales_rotary(key))
       expected.insert(key.full_name());
   EXPECT_EQ(keys_with(Effect::model), expected);
   for (const char* property : {"norm", "head_size", "window", "shared_layers", "objective"})
@@ -90,6 +90,7 @@ TEST(Table, SaysWhichKeysChangeResults) {
   EXPECT_EQ(keys_with(Effect::training), training);
   EXPECT_EQ(keys_with(Effect::numbers), both);
   EXPECT_EQ(keys_with(Effect::function), function);
+  EXPECT_EQ(keys_with(Effect::length), std::set<std::string>{"model.sequence"});
   EXPECT_EQ(keys_with(Effect::state),
             (std::set<std::string>{"optimizer.kind", "optimizer.momentum", "optimizer.frozen",
                                    "adapter.also_trained"}));

@@ -157,18 +157,36 @@ class Checks(unittest.TestCase):
         for shown, printed in [
             (line, another), (line + another + peak, line + peak.replace("105", "99.5").replace("110,039,0", "9")),
             (line + found + another + peak, line + found + peak),
-            ("after step 21, 336 samples\n", "after step 9, 1,440 samples\n"),
         ]:
             self.assertEqual(tutorial.masked(shown), tutorial.masked(printed))
         for shown, printed in [
             (line, line.replace("MFU", "HFU")), (line + found, line), (line + found + peak, line + peak + found),
             ("exit code 75\n", "exit code 0\n"), ("data 1 · pipeline 2\n", "data 2 · pipeline 1\n"),
+            ("step        160\n", "step        120\n"), ("a/step_00000160\n", "a/step_00000120\n"),
+            ("samples     2,560\n", "samples     1,920\n"), ("after step 21, 336 samples\n", "after step 9, 144 samples\n"),
             ("parameters    688,992\n", "parameters    688,993\n"), ("run  160 steps\n", "run  161 steps\n"),
         ]:
             self.assertNotEqual(tutorial.masked(shown), tutorial.masked(printed))
 
+    def test_a_tutorial_may_show_a_run_that_stopped_after_another_step(self):
+        def output(stop, samples, last=120):
+            return [f"stopped early after step {stop} of 120; start again\n",
+                    f"restarted from a/step_{stop:08} after step {stop}, {samples} samples\n",
+                    f"checkpoint a/step_{last:08}\n"]
+
+        def compared(shown, printed):
+            of_shown, of_printed = tutorial.Masks(), tutorial.Masks()
+            return [of_shown(a) == of_printed(b) for a, b in zip(shown, printed)]
+
+        self.assertEqual(compared(output(21, "336"), output(23, "368")), [True, True, True])
+        self.assertEqual(compared(output(21, "336"), output(23, "368", 160)), [True, True, False])
+        self.assertEqual(compared(output(21, "336"), [*output(23, "368")[:1], *output(24, "384")[1:]]),
+                         [True, False, True])
+
     def test_a_document_is_its_examples_and_the_text_between(self):
         lines = ["a", "", "    $ one", "    1", "", "    2", "    $ two", "", "b", "    c"]
+        self.assertEqual(tutorial.parse(["    $ one \\", "        more", "    1"]),
+                         [([], "    $ one \\\n        more", ["    1"]), ([], None, [])])
         self.assertEqual(tutorial.parse(lines), [
             (["a", ""], "    $ one", ["    1", "", "    2"]), ([], "    $ two", []), (["", "b", "    c"], None, [])])
 

@@ -3,7 +3,7 @@
 
     tutorial.py DOCUMENT --bin FOLDER [--mpiexec PROGRAM] [--update]
 
-An example is an indented block of a line `$ command` and what the command prints. All commands run in order in one shell,
+An example is an indented block of a line `$ command`, continued after a backslash, and what the command prints. All commands run in order in one shell,
 in a scratch folder that looks like a clone with FOLDER as build/host/bin. A command that ends in `# in a second terminal`
 runs while the command before it runs, after that one has printed a line that begins with `step`. Every exit code is 0,
 unless the command prints it (`echo $?`). Shown and printed output are compared after MASKS. Prints what differs and ends
@@ -33,12 +33,11 @@ MASKS = [
     (r"^trireme: warning: \S+ [\d.]+ % of the tokens of its samples are padding.*\n", ""),
     (r"[\d,]+ (tokens/s|tokens in|tokens count|tokens[:,]|samples of \d+|documents|files in|logged steps)", r"N \1"),
     (r"in [\d,]+ samples, [\d.]+ % padding", "in N samples, N % padding"),
-    (r"\b(loss|lr|norm|MFU|left|step) +[\d.,:e+-]*\d", r"\1 N"),
-    (r"(?<=step N, )[\d,]+ samples", "N samples"),
+    (r"\b(loss|lr|norm|MFU|left) +[\d.,:e+-]*\d", r"\1 N"),
+    (r"^step +\d+(?=/)", "step N"),
+    (r"(?<=after step STOP, )[\d,]+ samples", "N samples"),
     (r"[\d.]+ bits per byte", "N bits per byte"),
-    (r"step_\d{8}", "step_N"),
     (r"^(\S+\.jsonl +acc\w*) .*", r"\1 N"),
-    (r"^(samples) .*", r"\1 N"),
     (r"[ \t]+", " "),
     (r"^(.*\n)\1+", r"\1"),  # the number of lines with the same words
     (r"^(found .*\n)step N/\d+ .*\n", r"\1"),  # the last step may have been logged before the request was found
@@ -46,6 +45,24 @@ MASKS = [
 ]
 # These make the folder build/host, which the test is given; tools/run runs the same ones.
 GIVEN = ("./tools/setup", "cmake --preset host", "cmake --build --preset host")
+
+
+# A request to stop ends a run after any step, whose number stands in the following commands' output, too.
+STOPPED = re.compile(r"^stopped early after step (\d+) of", re.MULTILINE)
+
+
+class Masks:
+    """What the output of the commands so far says, for the comparison: of those shown, or of those printed."""
+
+    def __init__(self):
+        self.stop = None
+
+    def __call__(self, text):
+        if found := STOPPED.search(text):
+            self.stop = int(found[1])
+        if self.stop is not None:
+            text = re.sub(rf"\b(step_|step )0*{self.stop}\b(?!/)", r"\1STOP", text)
+        return masked(text)
 
 
 def masked(text):
@@ -67,6 +84,8 @@ def parse(lines):
             at += 1
             continue
         command, at, shown = lines[at], at + 1, []
+        while command.endswith("\\") and at < len(lines):
+            command, at = command + "\n" + lines[at], at + 1
         # An empty line belongs to the output when more of it follows.
         while at < len(lines) and is_output(lines[at] or "".join(lines[at + 1:at + 2])):
             shown.append(lines[at])
@@ -124,6 +143,7 @@ def main():
     commands = [command[len(PROMPT):] if command else "" for _, command, _ in parts]
 
     out, mistakes, ran = [], 0, 0
+    of_shown, of_printed = Masks(), Masks()
     with tempfile.TemporaryDirectory(prefix="trireme-tutorial-") as folder:
         shell = Shell(folder, scratch_clone(document.parent.parent, Path(folder), options.bin, options.mpiexec))
         for (text, prompt, shown), command, following in zip(parts, commands, [*commands[1:], ""]):
@@ -137,7 +157,7 @@ def main():
             ran += 1
             printed, code = shell.run(command, following if following.endswith(SECOND) else None)
             true = ["    " + line if line else "" for line in printed.splitlines()]
-            same = masked(printed) == masked("".join(line[4:] + "\n" for line in shown))
+            same = of_printed(printed) == of_shown("".join(line[4:] + "\n" for line in shown))
             out += shown if same else true
             if not same:
                 mistakes += not options.update

@@ -12,6 +12,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace trireme::commands {
 
@@ -40,7 +41,7 @@ class Restart {
   void choose_shared();
   void pass_over(const std::string& folder, const std::string& reason);
   void compare(const checkpoint::Reader& reader);
-  void compare_data(const checkpoint::Reader& reader) const;
+  void compare_data(const checkpoint::Reader& reader);
   void start_fresh(train::Worker& worker);
   void make_room(std::int64_t from) const;
   void report(const checkpoint::RunState& state, bool optimizer_state) const;
@@ -50,8 +51,9 @@ class Restart {
   const Identity& identity_;
   std::string folder_;  ///< the candidate; "": none
   std::int64_t local_before_ = std::numeric_limits<std::int64_t>::max();
-  std::set<std::string> damaged_;  ///< on rank 0: skipped checkpoints
-  std::string differences_;        ///< on rank 0: differences of the decks, one per line
+  std::set<std::string> damaged_;      ///< on rank 0: skipped checkpoints
+  std::string differences_;            ///< on rank 0: differences of the decks, one per line
+  std::vector<std::string> warnings_;  ///< on rank 0: accepted differences of tokenizer and data
 };
 
 /// Runs `local`, which must not communicate, on every rank. Returns on all ranks the message of the

@@ -52,6 +52,7 @@ std::string_view note(const deck::Difference& d, bool same_data) {
     case deck::Effect::none:
     case deck::Effect::place:
     case deck::Effect::batches:
+    case deck::Effect::length:
     case deck::Effect::model:
       break;
   }
@@ -224,7 +225,8 @@ void Restart::compare(const checkpoint::Reader& reader) {
 
 /// Another tokenizer gives the token ids another meaning; other token files change the samples of
 /// the following steps. The user must know of both.
-void Restart::compare_data(const checkpoint::Reader& reader) const {
+void Restart::compare_data(const checkpoint::Reader& reader) {
+  warnings_.clear();
   const bool same_paths =
       differences_.find("\n  data.train ") == std::string::npos && reader.state().step > 0;
   for (const std::string& difference :
@@ -232,12 +234,12 @@ void Restart::compare_data(const checkpoint::Reader& reader) const {
         same_paths ? data_difference(reader, deck_, identity_) : ""}) {
     if (difference.empty()) continue;
     check_usage(deck_.config.data.replaced, difference);
-    log::warn(text(difference, ": accepted, because data.replaced = true"));
+    warnings_.push_back(text(difference, ": accepted, because data.replaced = true"));
   }
   if (!same_validation_data(reader, identity_))
-    log::warn(text(deck_.cite("data", "validation"), " holds other tokens than when ",
-                   reader.folder(),
-                   " was saved: losses of evaluations before and after it are not ", "comparable"));
+    warnings_.push_back(text(deck_.cite("data", "validation"), " holds other tokens than when ",
+                             reader.folder(), " was saved: losses of evaluations before and after ",
+                             "it are not comparable"));
 }
 
 std::optional<std::int64_t> Restart::load(train::Worker& worker) {
@@ -284,6 +286,7 @@ void Restart::report(const checkpoint::RunState& state, bool optimizer_state) co
   say("restarted from ", folder_, " after step ", state.step, ", ", with_commas(state.samples),
       " samples");
   if (!differences_.empty()) say("differs from the deck of ", folder_, ":", differences_);
+  for (const std::string& warning : warnings_) log::warn(warning);
 }
 
 void Restart::start_fresh(train::Worker& worker) {
