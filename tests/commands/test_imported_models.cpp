@@ -80,16 +80,15 @@ TEST_F(ImportedModels, PositionsThatDependOnTheSequenceSayWhy) {
         {"rotary", dynamic, "rope_scaling = \"dynamic\" computes the rotary positions from it"}}) {
     const std::string deck = "deck.toml" + keys + " run.directory=" + name;
     ASSERT_EQ(run("trireme train " + deck + " run.steps=1"), 0) << err();
-    for (const std::string command : {"train", "eval --data tokens.h5", "generate --tokens 3"}) {
-      const std::string restart = command == "train" ? " checkpoint.restart=latest" : "";
-      EXPECT_EQ(run("trireme " + command + " " + deck + " model.sequence=24" + restart), 2);
+    for (const std::string command : {"eval --data tokens.h5", "generate --tokens 3"}) {
+      EXPECT_EQ(run("trireme " + command + " " + deck + " model.sequence=24"), 2);
       expect_error(folder_, "[model] sequence = 24 (command line), but 29 in");
       expect_error(folder_, reason);
     }
+    EXPECT_EQ(run("trireme train " + deck + " model.sequence=24 checkpoint.restart=latest"),
+              keys.empty() ? 2 : 0)
+        << "rope_scaling may change in a training: " << err();
   }
-  EXPECT_EQ(run("trireme eval --data tokens.h5 deck.toml model.sequence=24 run.directory=rotary" +
-                dynamic + " --checkpoint rotary/checkpoints/step_00000001"),
-            2);
 }
 
 TEST_F(ImportedModels, AnAdapterThatChangesTheBaseIsRefused) {

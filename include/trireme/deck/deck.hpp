@@ -51,7 +51,6 @@ struct Difference {
   std::string current;
   std::string place;  ///< Deck::where of the current value
   Effect effect = Effect::none;
-  std::string reason;  ///< why a checkpoint needs the stored value; "" if the key says it
 
   std::string full_name() const { return section + "." + name; }
 };

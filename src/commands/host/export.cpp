@@ -47,6 +47,10 @@ constexpr std::array<const char*, 4> other_files{
     hugging_face::adapter_weights_name, data::tokenizer_file_names[0],
     data::tokenizer_file_names[1], data::tokenizer_file_names[2]};
 
+bool is_tokenizer_file(const std::string& name) {
+  return std::ranges::find(data::tokenizer_file_names, name) != data::tokenizer_file_names.end();
+}
+
 /// Existing files of a model in the output folder, except its configuration.
 std::vector<std::string> model_files(const std::string& folder) {
   std::vector<std::string> files = hugging_face::weight_files(folder);
@@ -205,12 +209,15 @@ void run(const ExportOptions& options) {
       : dtype == stored ? ", bit for bit"
                         : text(", rounded from ", name_of(stored)));
   say("wrote ", options.folder, "/", config_name);
-  std::vector<std::string> others;
-  for (const auto& [name, content] : beside.files)
-    if (name != config_name) others.push_back(options.folder + "/" + name);
-  if (!others.empty())
-    say("wrote ", join(others, " and "), ", with the tokenizer ", tokenizer->name(),
-        " of the checkpoint's run");
+  const auto say_wrote = [&](bool of_tokenizer, const auto&... what) {
+    std::vector<std::string> names;
+    for (const auto& [name, content] : beside.files)
+      if (name != config_name && is_tokenizer_file(name) == of_tokenizer)
+        names.push_back(options.folder + "/" + name);
+    if (!names.empty()) say("wrote ", join(names, " and "), what...);
+  };
+  say_wrote(true, ": the tokenizer ", tokenizer->name(), " of the checkpoint's run");
+  say_wrote(false, ": kept from the import");
   for (const std::string& change : beside.changes) say(options.folder, "/", change);
 }
 
