@@ -142,8 +142,8 @@ bool is_without_effect(const std::string& name) {
 }  // namespace
 
 bool says_nothing(const json& value) {
-  return value.is_null() || value == false ||
-         ((value.is_string() || value.is_structured()) && value.empty());
+  return value.is_null() || value == false || value == "" ||
+         (value.is_structured() && value.empty());
 }
 
 std::string lower_case(std::string word) {

@@ -113,7 +113,8 @@ UpdatedFile updated_config(const std::string& imported, const std::string& path,
   for (const ConfigKey& key : file.format->keys) {
     if (!key.write || key.is_part()) continue;
     const json now = key.write(ours);
-    if (now == said(file, key)) continue;
+    const json before = said(file, key);
+    if (now == before || (now.is_discarded() && before.is_discarded())) continue;
     if (now.is_discarded())
       members.remove(key.name);
     else

@@ -107,8 +107,10 @@ TEST(KeptFiles, FilesOfEveryFamilyAreUnchangedByTheirOwnModel) {
     const std::string content = read_file(golden + folder + "/config.json");
     const json before = json::parse(content);
     const auto type = before.value("dtype", before.value("torch_dtype", "float32"));
-    const UpdatedFile file =
-        exported(content, read(content), {}, type == "float64" ? DType::fp64 : DType::fp32);
+    const UpdatedFile file = exported(content, read(content), {},
+                                      type == "float64"    ? DType::fp64
+                                      : type == "bfloat16" ? DType::bf16
+                                                           : DType::fp32);
     EXPECT_EQ(file.changes, Lines{}) << folder;
     EXPECT_EQ(json::parse(file.content), before) << folder;
   }
