@@ -1,8 +1,21 @@
 #include <trireme/deck/deck.hpp>
 
+#include <trireme/deck/sequence_effect.hpp>
 #include <trireme/deck/value.hpp>
 
+#include <algorithm>
+
 namespace trireme::deck {
+
+SequenceEffect effect_of_sequence(const ModelConfig& stored, const ModelConfig& current) {
+  if (current.positions == Positions::learned)
+    return {Effect::model, "learned positions have a row for each token of a sample"};
+  const std::int64_t original = current.rope_original_sequence;
+  if (current.rope_scaling == RotaryScalingKind::dynamic &&
+      std::max(stored.sequence, original) != std::max(current.sequence, original))
+    return {Effect::function, "rope_scaling = \"dynamic\" computes the rotary positions from it"};
+  return {};
+}
 
 std::vector<Difference> differences(const Deck& stored, const Deck& current) {
   std::vector<Difference> found;
@@ -17,8 +30,11 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
         (name == "parallel.schedule" &&
          stored.config.parallel.overlaps_steps() != current.config.parallel.overlaps_steps()) ||
         name == "parallel.staleness" || name == "parallel.updates";
+    Effect effect = delays ? Effect::training : key.effect;
+    if (name == "model.sequence")
+      effect = effect_of_sequence(stored.config.model, current.config.model).effect;
     found.push_back({key.section, key.name, literal(key, before), literal(key, now),
-                     current.where(key.section, key.name), delays ? Effect::training : key.effect});
+                     current.where(key.section, key.name), effect});
   }
   return found;
 }

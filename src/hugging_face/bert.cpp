@@ -2,6 +2,7 @@
 #include <trireme/hugging_face/bert.hpp>
 
 #include <trireme/base/text.hpp>
+#include <trireme/hugging_face/general_keys.hpp>
 
 #include <utility>
 
@@ -142,7 +143,7 @@ std::string today(std::string_view name, const M& m) {
 const Format& bert_format() {
   static const Format format{.family = Family::bert,
                              .model_type = "bert",
-                             .keys = keys(),
+                             .keys = with_general_keys(keys()),
                              .model_class = model_class,
                              .check = check_config,
                              .tensors = tensors,

@@ -7,6 +7,7 @@
 #include <trireme/deck/families.hpp>
 #include <trireme/deck/table.hpp>
 #include <trireme/deck/value.hpp>
+#include <trireme/hugging_face/general_keys.hpp>
 #include <trireme/hugging_face/strict_json.hpp>
 
 #include <algorithm>
@@ -15,27 +16,6 @@ namespace trireme::hugging_face {
 namespace {
 
 using deck::ModelConfig;
-
-/// PyTorch's name of a type.
-const char* torch_name(DType type) {
-  switch (type) {
-    case DType::fp64:
-      return "float64";
-    case DType::fp32:
-      return "float32";
-    case DType::bf16:
-      return "bfloat16";
-    case DType::fp16:
-      return "float16";
-    case DType::int64:
-    case DType::int32:
-    case DType::uint32:
-    case DType::uint16:
-    case DType::uint8:
-      break;
-  }
-  throw Error(text("weights of type ", name_of(type), "; expected fp64, fp32, bf16 or fp16"));
-}
 
 /// A model with sizes of 1, which stand in for missing or wrong values so that checking continues,
 /// and with the base of rotary positions that transformers assumes for files of any family without
@@ -91,6 +71,26 @@ void expect_published(const Format& format, const deck::Deck& deck, Complaints& 
 
 }  // namespace
 
+const char* torch_name(DType type) {
+  switch (type) {
+    case DType::fp64:
+      return "float64";
+    case DType::fp32:
+      return "float32";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::fp16:
+      return "float16";
+    case DType::int64:
+    case DType::int32:
+    case DType::uint32:
+    case DType::uint16:
+    case DType::uint8:
+      break;
+  }
+  throw Error(text("weights of type ", name_of(type), "; expected fp64, fp32, bf16 or fp16"));
+}
+
 void expect_exportable(const deck::Deck& deck) {
   const ModelConfig& m = deck.config.model;
   const Format& format = format_of(m.family);
@@ -104,7 +104,7 @@ void expect_exportable(const deck::Deck& deck) {
 }
 
 std::string config_text(const ModelConfig& model, DType dtype,
-                        std::optional<std::int64_t> end_of_document) {
+                        const std::vector<std::int64_t>& end_tokens) {
   const Format& format = format_of(model.family);
   nlohmann::ordered_json out;
   out["architectures"] = {format.model_class(model)};
@@ -117,9 +117,10 @@ std::string config_text(const ModelConfig& model, DType dtype,
   out["initializer_range"] = architecture::weight_deviation;
   out["torch_dtype"] = torch_name(dtype);
   // Without these keys transformers would use the ids of the family's first tokenizer.
-  const bool has_end = end_of_document && model.causal();
-  for (const char* key : {"bos_token_id", "eos_token_id"})
-    out[key] = has_end ? nlohmann::ordered_json(*end_of_document) : nullptr;
+  const bool has_end = !end_tokens.empty() && model.causal();
+  out["bos_token_id"] = has_end ? nlohmann::ordered_json(end_tokens.front()) : nullptr;
+  out["eos_token_id"] =
+      end_tokens.size() > 1 && has_end ? nlohmann::ordered_json(end_tokens) : out["bos_token_id"];
   return out.dump(2) + "\n";
 }
 
@@ -136,6 +137,7 @@ ModelFile parse_config(const std::string& content, const std::string& path) {
       out.format->keys.end())
     out.model.key_value_heads = out.model.heads;
   out.format->check(file, out.model, complaints);
+  out.unknown = unknown_members(file, out.format->keys);
   complaints.raise(text(path, ": describes a model that Trireme does not have"),
                    "such a model cannot be imported; change a value in the file only if the "
                    "weights were trained with the expected one");
@@ -172,6 +174,10 @@ std::vector<std::string> differences(const ModelFile& file, const deck::Deck& de
       lines.push_back(text(file.path, " has ", free.name, " = ", free.value.dump(),
                            "; training uses ", deck.cite("model", free.deck)));
   }
+  if (!file.unknown.empty())
+    lines.push_back(text(file.path, " has members that neither Trireme nor transformers' ",
+                         file.format->model_class(file.model),
+                         " uses: ", shortened(join(file.unknown, ", "))));
   return lines;
 }
 

@@ -3,6 +3,7 @@
 
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/text.hpp>
+#include <trireme/hugging_face/general_keys.hpp>
 
 #include <utility>
 
@@ -102,7 +103,7 @@ const Format& gpt2_format() {
   static const Format format{
       .family = Family::gpt,
       .model_type = "gpt2",
-      .keys = keys(),
+      .keys = with_general_keys(keys()),
       .model_class = [](const M&) { return std::string("GPT2LMHeadModel"); },
       .check = check_config,
       .tensors = tensors,

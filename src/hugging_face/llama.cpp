@@ -4,6 +4,7 @@
 
 #include <trireme/base/text.hpp>
 #include <trireme/hugging_face/gemma_keys.hpp>
+#include <trireme/hugging_face/general_keys.hpp>
 #include <trireme/hugging_face/rotary_keys.hpp>
 
 #include <algorithm>
@@ -227,7 +228,7 @@ std::string today(std::string_view name, const M&) {
 Format format(const Class& c) {
   return {.family = c.family,
           .model_type = c.model_type,
-          .keys = keys(c),
+          .keys = with_general_keys(keys(c)),
           .model_class = [](const M& m) { return std::string(class_of(m.family).name); },
           .check = check_config,
           .tensors = tensors,

@@ -6,9 +6,11 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/hugging_face/convert.hpp>
+#include <trireme/hugging_face/general_keys.hpp>
 #include <trireme/hugging_face/strict_json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -144,8 +146,98 @@ std::string adapter_config_text(const deck::ModelConfig& m, const std::string& b
   return config.dump(2) + "\n";
 }
 
-void expect_same_adapter(const std::string& content, const std::string& path,
-                         const deck::Deck& deck) {
+namespace {
+
+/// Members of PEFT's LoraConfig that do not change what the stored adapters compute: they belong to
+/// the training, to initial values that the stored ones replace, or to the place of files.
+constexpr std::array harmless{"auto_mapping",   "base_model_name_or_path",
+                              "corda_config",   "ensure_weight_tying",
+                              "eva_config",     "fan_in_fan_out",
+                              "inference_mode", "loftq_config",
+                              "lora_dropout",   "lora_ga_config",
+                              "megatron_core",  "monteclora_config",
+                              "peft_version",   "qalora_group_size",
+                              "revision",       "runtime_config",
+                              "task_type",      "velora_config"};
+
+/// Members that the deck's [adapter] must have too.
+constexpr std::array compared{"init_lora_weights", "lora_alpha", "peft_type", "r",
+                              "target_modules",    "use_dora",   "use_rslora"};
+
+/// A member with which the adapters are other ones than factor · B A of whole layers, unless it
+/// has its default.
+struct OtherAdapter {
+  const char* name;
+  const char* reason;
+};
+
+constexpr OtherAdapter other_adapters[]{
+    {"alora_invocation_tokens", "the adapters act only on tokens after these"},
+    {"alpha_pattern", "Trireme has one alpha for all layers"},
+    {"arrow_config", "a router mixes several adapters"},
+    {"bias", "Trireme does not read trained biases"},
+    {"exclude_modules", "Trireme's targets cover all layers"},
+    {"kasa_config", "PEFT removes singular values of the base weights"},
+    {"layer_replication", "PEFT repeats layers of the base model"},
+    {"layers_pattern", "Trireme's targets cover all layers"},
+    {"layers_to_transform", "Trireme's targets cover all layers"},
+    {"lora_bias", "Trireme's B has no bias"},
+    {"megatron_config", "Trireme reads adapters of transformers' layers"},
+    {"modules_to_save", "Trireme does not read other trained weights"},
+    {"rank_pattern", "Trireme has one rank for all layers"},
+    {"target_parameters", "Trireme reads adapters of linear layers"},
+    {"trainable_token_indices", "Trireme does not read trained rows of the embedding"},
+    {"use_bdlora", "A or B is block-diagonal"},
+    {"use_qalora", "A reads sums of groups of inputs"}};
+
+/// Why the base weights are not those of the model's files; "" if they are.
+std::string change_of_base(const json& initial) {
+  if (initial.is_null() || initial.is_boolean()) return "";
+  const std::string word = initial.is_string() ? lower_case(initial.get<std::string>()) : "";
+  constexpr std::array kept{"eva", "gaussian", "mica", "orthogonal"};
+  if (std::ranges::find(kept, word) != kept.end()) return "";
+  constexpr const char* convert =
+      "; save the adapter again with PEFT's path_initial_model_for_weight_conversion, which makes "
+      "it a plain LoRA";
+  if (word.starts_with("pissa") || word.starts_with("corda") || word == "olora")
+    return text("PEFT subtracts the first B A from the base weights", convert);
+  if (word == "lora_ga")
+    return text("the training subtracted the first B A from the base weights", convert);
+  if (word == "loftq")
+    return "PEFT quantizes the base weights; import the model that its merge_and_unload() makes";
+  return "Trireme does not know whether these initial values change the base weights";
+}
+
+/// UsageError unless the adapters add factor · B A to the base weights of the model's files.
+void expect_plain_adapter(const json& file, const std::string& path) {
+  Complaints complaints;
+  const auto refuse = [&](const std::string& name, const json& value, const auto& reason) {
+    complaints.add(name, " = ", shortened(value.dump()), ": ", reason);
+  };
+  for (const auto& [name, value] : file.items()) {
+    const auto other = std::ranges::find(other_adapters, name, &OtherAdapter::name);
+    const bool known = std::ranges::find(harmless, name) != harmless.end() ||
+                       std::ranges::find(compared, name) != compared.end();
+    if (name == "init_lora_weights") {
+      if (const std::string reason = change_of_base(value); !reason.empty())
+        refuse(name, value, reason);
+    } else if (known || says_nothing(value) || (name == "bias" && value == "none")) {
+      continue;
+    } else if (other != std::end(other_adapters)) {
+      refuse(name, value, other->reason);
+    } else {
+      refuse(name, value, "Trireme does not know this member");
+    }
+  }
+  complaints.raise(text(path, ": describes an adapter that Trireme does not have"),
+                   "such an adapter cannot be imported; remove a member only if PEFT computes the "
+                   "same without it");
+}
+
+}  // namespace
+
+std::vector<std::string> expect_same_adapter(const std::string& content, const std::string& path,
+                                             const deck::Deck& deck) {
   const json file = parse_strict(content, path, {8, "the configuration", "; copy the file again"});
   const deck::ModelConfig& m = deck.config.model;
   const deck::AdapterConfig& a = m.adapter;
@@ -154,24 +246,20 @@ void expect_same_adapter(const std::string& content, const std::string& path,
     const auto found = file.find(key);
     return found == file.end() || found->is_null() ? otherwise : *found;
   };
+  const json kind = value("peft_type", "LORA");
+  check_usage(kind == "LORA", path, ": has peft_type = ", shortened(kind.dump()),
+              ", and Trireme reads \"LORA\" only; import the model that PEFT's merge_and_unload() "
+              "makes");
+  expect_plain_adapter(file, path);
   const auto expect = [&](const char* key, const json& otherwise, const json& wanted,
                           const std::string& ours) {
     if (const json found = value(key, otherwise); found != wanted)
       complaints.add(key, " = ", shortened(found.dump()), ", but ", ours);
   };
-  expect("peft_type", "LORA", "LORA", "Trireme reads LORA");
   expect("r", 8, a.rank, deck.cite("adapter", "rank"));
   expect("lora_alpha", 8, a.alpha, deck.cite("adapter", "alpha"));
   expect("use_rslora", false, a.scaling == AdapterScaling::rslora, deck.cite("adapter", "scaling"));
   expect("use_dora", false, architecture::has_magnitudes(a), deck.cite("adapter", "kind"));
-  for (const char* key : {"lora_bias", "use_qalora"})
-    expect(key, false, false, "Trireme reads false");
-  expect("bias", "none", "none", "Trireme reads none");
-  for (const char* key : {"layers_to_transform", "modules_to_save", "target_parameters",
-                          "exclude_modules", "trainable_token_indices", "layer_replication"})
-    expect(key, json(), json(), "Trireme reads null");
-  for (const char* key : {"rank_pattern", "alpha_pattern"})
-    expect(key, json::object(), json::object(), "Trireme has one rank and one alpha");
   if (const json targets = value("target_modules", json()); targets.is_array()) {
     // A file may name a layer by more or fewer of its last words.
     const auto same = [](const std::string& x, const std::string& y) {
@@ -193,6 +281,10 @@ void expect_same_adapter(const std::string& content, const std::string& path,
   }
   complaints.raise(text(path, " is another adapter than ", deck.file_name, " describes"),
                    "change [adapter], or give the adapter that it describes");
+  const json dropped = value("lora_dropout", 0);
+  if (dropped == a.dropout) return {};
+  return {text(path, " has lora_dropout = ", shortened(dropped.dump()), "; training uses ",
+               deck.cite("adapter", "dropout"))};
 }
 
 Merger::Merger(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType type)

@@ -61,6 +61,12 @@ Trainer::Trainer(const RunParts& parts, Worker& worker)
     local_saver_.emplace(parts_.config.checkpoint, parts_.world, worker);
 }
 
+void Trainer::keep(const std::map<std::string, std::string>& values,
+                   const checkpoint::Files& files) {
+  parts_.values = values;
+  parts_.files = files;
+}
+
 void Trainer::start(std::optional<std::int64_t> restored) {
   saved_step_ = restored.value_or(0);
   first_step_ = saved_step_ + 1;

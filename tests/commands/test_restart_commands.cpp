@@ -110,7 +110,8 @@ TEST_F(RestartCommands, ADeckThatContradictsTheCheckpointIsRefusedWithAllValuesA
   const std::string stored = " in " + checkpoint(4) + "/deck.toml\n";
   expect_error(folder_, "[model] hidden = 24 (command line), but 16" + stored);
   expect_error(folder_, "[model] feed_forward = 96 (default), but 64" + stored);
-  expect_error(folder_, "[model] sequence = 16 (command line), but 32" + stored);
+  expect_error(folder_, "[model] sequence = 16 (command line), but 32 in " + checkpoint(4) +
+                            "/deck.toml; learned positions have a row for each token");
   expect_error(folder_, "[precision] compute = \"fp64\" (command line), but \"fp32\"" + stored);
   expect_error(folder_, "[batch] global = 12 (command line), but 6" + stored);
   EXPECT_EQ(count(err(), "steps"), 0) << "no contradiction: " << err();

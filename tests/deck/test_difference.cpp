@@ -1,5 +1,6 @@
 #include <trireme/deck/deck.hpp>
 
+#include <trireme/deck/sequence_effect.hpp>
 #include <trireme/deck/table.hpp>
 
 #include <gtest/gtest.h>
@@ -46,6 +47,38 @@ TEST(Difference, AScheduleChangesNumbersOnlyIfItDelaysGradients) {
   EXPECT_EQ(effect("1f1b", "gpipe"), Effect::none);
   EXPECT_EQ(effect("1f1b", "2bw"), Effect::training);
   EXPECT_EQ(effect("2bw", "zb-h1"), Effect::training);
+}
+
+TEST(Difference, TheSequenceIsPartOfTheModelOnlyIfItsPositionsDependOnIt) {
+  const auto found = [](const std::string& before, const std::string& now,
+                        const std::vector<std::string>& keys) {
+    const auto deck = [&](const std::string& sequence) {
+      auto all = keys;
+      all.push_back("model.sequence=" + sequence);
+      return parse_deck(example, "a.toml", all);
+    };
+    const auto differences = deck::differences(deck(before), deck(now));
+    EXPECT_EQ(differences.size(), 1u);
+    const auto [effect, reason] =
+        effect_of_sequence(deck(before).config.model, deck(now).config.model);
+    EXPECT_EQ(differences.front().effect, effect);
+    EXPECT_EQ(reason.empty(), effect == Effect::numbers);
+    return effect;
+  };
+  EXPECT_EQ(found("32", "64", {}), Effect::model);
+  EXPECT_EQ(found("32", "64", {"model.family=bert"}), Effect::model);
+  EXPECT_EQ(found("64", "32", {"model.family=llama"}), Effect::numbers);
+  EXPECT_EQ(found("32", "64", {"model.positions=rotary"}), Effect::numbers);
+  const auto scaled = [](const std::string& kind) {
+    return std::vector<std::string>{"model.family=llama", "model.rope_scaling=" + kind,
+                                    "model.rope_factor=4", "model.rope_original_sequence=32",
+                                    "model.rope_high_frequency_factor=8"};
+  };
+  for (const char* kind : {"linear", "yarn", "llama3"})
+    EXPECT_EQ(found("64", "128", scaled(kind)), Effect::numbers) << kind;
+  EXPECT_EQ(found("64", "128", scaled("dynamic")), Effect::function);
+  EXPECT_EQ(found("32", "16", scaled("dynamic")), Effect::numbers)
+      << "up to the original sequence the positions are the same";
 }
 
 TEST(Difference, IsFoundForEveryKeyOfTheTable) {

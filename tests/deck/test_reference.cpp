@@ -66,7 +66,7 @@ TEST(Table, SaysWhichKeysDefineTheModel) {
   std::set<std::string> expected{"data.class_token", "data.separator_token", "data.mask_token"};
   for (const Key& key : keys())
     if (key.section == "model" && key.name != "dropout" && key.name != "masked_share" &&
-        !scales_rotary(key))
+        key.name != "sequence" && !scales_rotary(key))
       expected.insert(key.full_name());
   EXPECT_EQ(keys_with(Effect::model), expected);
   for (const char* property : {"norm", "head_size", "window", "shared_layers", "objective"})
@@ -76,7 +76,7 @@ TEST(Table, SaysWhichKeysDefineTheModel) {
 TEST(Table, SaysWhichKeysChangeResults) {
   std::set<std::string> training{"model.dropout", "adapter.dropout", "precision.loss_scale",
                                  "precision.loss_scale_interval"};
-  std::set<std::string> both{"run.seed", "model.masked_share", "data.packing"};
+  std::set<std::string> both{"run.seed", "model.sequence", "model.masked_share", "data.packing"};
   std::set<std::string> function;
   for (const Key& key : keys()) {
     if (key.section == "optimizer" || key.section == "local") training.insert(key.full_name());

@@ -24,7 +24,7 @@ TEST(ConfigJson, WhatIsWrittenReadsBack) {
     if (!rotary) model.gelu = model.tied_embeddings ? Gelu::exact : Gelu::tanh;
     model.norm_epsilon = 3e-7;
     if (rotary) model.rope_theta = 500000;
-    const auto content = config_text(model, DType::bf16, 256);
+    const auto content = config_text(model, DType::bf16, {256});
     const auto config = parse_config(content, "config.json");
     EXPECT_EQ(config.model, model);
     expect_mentions(content, {"\"torch_dtype\": \"bfloat16\"",
@@ -231,6 +231,41 @@ TEST(ConfigJson, ALlamaTrainsOnAnySequence) {
   ASSERT_EQ(lines.size(), 2u);
   expect_mentions(lines[0], {"max_position_embeddings = 131072", "[model] sequence = 61"});
   expect_mentions(lines[1], {"attention_dropout = 0.25", "[model] dropout = 0"});
+}
+
+TEST(ConfigJson, MembersOfAnyFamilyThatChangeTheFunctionAreRefused) {
+  for (const auto& [member, expected] :
+       {std::pair(R"("logit_scale": 0.0625)", "logit_scale = 0.0625, expected 1"),
+        {R"("partial_rotary_factor": 0.5)", "partial_rotary_factor = 0.5, expected 1"},
+        {R"("quantization_config": {"quant_method": "fp8"})", "expected null"},
+        {R"("final_logit_softcapping": 30.0)", "final_logit_softcapping = 30.0, expected null"},
+        {R"("is_causal": false)", "is_causal = false, expected true"},
+        {R"("use_bidirectional_attention": true)", "expected false"},
+        {R"("layer_types": ["full_attention", "chunked_attention"])", "expected layers that"},
+        {R"("architectures": ["LlamaForSequenceClassification"])", "expected the class"},
+        {R"("auto_map": {"AutoModelForCausalLM": "modeling.Other"})", "expected no program"}})
+    expect_mentions(refusal(llama + ", " + member + "}"), {expected});
+  for (const char* member :
+       {R"("logit_scale": 1.0)", R"("quantization_config": null)", R"("is_causal": true)",
+        R"("layer_types": ["full_attention", "full_attention"])", R"("partial_rotary_factor": 1)",
+        R"("architectures": ["LLaMAForCausalLM"])", R"("architectures": ["LlamaModel"])",
+        R"("auto_map": {"AutoTokenizer": ["tokens.Other", null]})", R"("architectures": null)"})
+    EXPECT_EQ(refusal(llama + ", " + member + "}"), "no error") << member;
+}
+
+TEST(ConfigJson, MembersThatNobodyUsesAreNamed) {
+  const auto lines_with = [](const std::string& members) {
+    const ModelFile file = parse_config(llama + members + "}", "c.json");
+    return differences(file, deck_of(model_toml(file)));
+  };
+  EXPECT_TRUE(lines_with(R"(, "use_cache": true, "_name_or_path": "x", "pad_token_id": 0,
+      "unsloth_fixed": true, "initializer_range": 0.02, "extra": null, "torch_dtype": "float16")")
+                  .empty());
+  const auto lines = lines_with(R"(, "embedding_multiplier": 12.0, "z_loss": 0.1)");
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines.front(),
+            "c.json has members that neither Trireme nor transformers' LlamaForCausalLM uses: "
+            "embedding_multiplier, z_loss");
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
 
+#include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace trireme::commands {
 
@@ -22,6 +24,14 @@ Identity identity_of(const deck::Deck& deck);
 /// Adds fingerprints of the token files; null: no file for evaluations.
 void add_data(Identity& identity, const TrainingData& training,
               const data::TokenSource* validation);
+
+/// Adds the special tokens that end the answers in these files (data::answer_ends).
+void add_answer_ends(Identity& identity, const deck::Deck& deck, const TrainingData& training);
+/// The same tokens of a checkpoint's run.
+std::vector<std::int64_t> answer_ends_of(const checkpoint::Reader& reader);
+/// Adds what a run takes over from the checkpoint that it continues: the files of an imported
+/// model, and the ends of answers that were trained before.
+void inherit(Identity& identity, const checkpoint::Reader& reader);
 
 /// "bpe-… (end of document 0) instead of …": how the deck's tokenizer differs from that of the
 /// checkpoint, with the remedy; "" if it is the same.

@@ -32,6 +32,9 @@ class Restart {
   /// initial weights.
   std::optional<std::int64_t> load(train::Worker& worker);
 
+  /// The folder of the checkpoint to load; "": none.
+  const std::string& folder() const { return folder_; }
+
  private:
   bool by_name() const;
   void choose();

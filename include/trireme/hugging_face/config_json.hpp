@@ -5,7 +5,6 @@
 #include <trireme/hugging_face/format.hpp>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,16 +23,21 @@ struct ModelFile {
   std::string path;  ///< for messages
   deck::ModelConfig model;
   std::vector<FreeValue> free;
+  /// Names of members that neither Trireme nor transformers' class uses.
+  std::vector<std::string> unknown;
 };
 
 /// UsageError that names every property of the deck's model that transformers' class of its family
 /// does not have and config.json cannot express, such as norm = "layer" of a llama.
 void expect_exportable(const deck::Deck& deck);
 
-/// config.json of this model with weights of this type. `end_of_document`, if the tokenizer has
-/// one, is the id that begins and ends a decoder's texts.
+/// PyTorch's name of a type of weights.
+const char* torch_name(DType type);
+
+/// config.json of this model with weights of this type. `end_tokens`, if the tokenizer has some,
+/// are the ids that end a decoder's texts; the first of them also begins them.
 std::string config_text(const deck::ModelConfig& model, DType dtype,
-                        std::optional<std::int64_t> end_of_document);
+                        const std::vector<std::int64_t>& end_tokens);
 
 /// The inverse of config_text, with transformers' defaults for missing keys. One UsageError names
 /// every key whose value no Trireme model has, the value and the expected one. `path` is for
@@ -44,7 +48,7 @@ ModelFile parse_config(const std::string& content, const std::string& path);
 /// config.json. Layers of a file never share weights.
 void expect_same_model(const ModelFile& file, const deck::Deck& deck);
 
-/// A line for each training value that differs from the deck's.
+/// A line for each training value that differs from the deck's, and one for unknown members.
 std::vector<std::string> differences(const ModelFile& file, const deck::Deck& deck);
 
 /// The section [model] of a deck for this model, without a final line feed.

@@ -25,10 +25,11 @@ std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfi
 /// adapter_config.json. `base`: name or folder of the model, for base_model_name_or_path.
 std::string adapter_config_text(const deck::ModelConfig& model, const std::string& base);
 
-/// One UsageError with each value of adapter_config.json that contradicts the deck's [adapter], or
-/// that no Trireme model has. `path` is for messages.
-void expect_same_adapter(const std::string& content, const std::string& path,
-                         const deck::Deck& deck);
+/// Returns a line for a training value that differs from the deck's. UsageErrors with each member
+/// of adapter_config.json that changes what PEFT computes from A, B and the base weights, or that
+/// is unknown, and with each value that contradicts the deck's [adapter]. `path` is for messages.
+std::vector<std::string> expect_same_adapter(const std::string& content, const std::string& path,
+                                             const deck::Deck& deck);
 
 /// Adds the updates factor · B A to the numbers of an array's slice, and with DoRA gives their rows
 /// the trained norms: `numbers` has those of type

@@ -48,6 +48,9 @@ class Trainer {
  public:
   Trainer(const RunParts& parts, Worker& worker);
 
+  /// Replaces RunParts::values and files, before the first checkpoint.
+  void keep(const std::map<std::string, std::string>& values, const checkpoint::Files& files);
+
   /// Continues after the step that the worker has loaded, or starts at step 1.
   void start(std::optional<std::int64_t> restored);
 
@@ -88,7 +91,7 @@ class Trainer {
   void look_for_folders();
   std::string progress_line(const Metrics& metrics) const;
 
-  const RunParts parts_;
+  RunParts parts_;
   const deck::BatchSchedule batches_;
   Worker& worker_;
   Requests requests_;

@@ -5,9 +5,12 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/data/answer_ends.hpp>
 #include <trireme/data/blend.hpp>
 #include <trireme/data/token_source.hpp>
+#include <trireme/hugging_face/kept_files.hpp>
 
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -17,6 +20,7 @@ namespace {
 constexpr const char* tokenizer_key = "tokenizer";
 constexpr const char* end_key = "end_of_document";
 constexpr const char* training_key = "data.train";
+constexpr const char* answers_key = "answer_ends";
 constexpr const char* validation_key = "data.validation";
 
 using Values = std::map<std::string, std::string>;
@@ -38,6 +42,12 @@ std::vector<std::string> entries(const std::string& list) {
   std::istringstream words(list);
   for (std::string entry; std::getline(words >> std::ws, entry, ',');) found.push_back(entry);
   return found;
+}
+
+void set_answer_ends(Identity& identity, const std::set<std::int64_t>& ends) {
+  std::vector<std::string> words;
+  for (const std::int64_t id : ends) words.push_back(text(id));
+  if (!words.empty()) identity.values[answers_key] = join(words, ", ");
 }
 
 /// The remedy if the checkpoint keeps its tokenizer.
@@ -62,6 +72,30 @@ void add_data(Identity& identity, const TrainingData& training,
     list += text(i > 0 ? ", " : "", training.weights[i], " ", training.files[i]->fingerprint());
   identity.values[training_key] = list;
   if (validation != nullptr) identity.values[validation_key] = validation->fingerprint();
+}
+
+void add_answer_ends(Identity& identity, const deck::Deck& deck, const TrainingData& training) {
+  const auto tokenizer = tokenizer_of(deck);
+  std::set<std::int64_t> ends;
+  for (const auto& file : training.files) ends.merge(data::answer_ends(*file, *tokenizer));
+  set_answer_ends(identity, ends);
+}
+
+std::vector<std::int64_t> answer_ends_of(const checkpoint::Reader& reader) {
+  std::vector<std::int64_t> ends;
+  for (const std::string& entry : entries(value_of(reader.state().values, answers_key)))
+    ends.push_back(std::stoll(entry));
+  return ends;
+}
+
+void inherit(Identity& identity, const checkpoint::Reader& reader) {
+  for (auto& [name, content] : reader.kept_files())
+    if (hugging_face::is_kept(name)) identity.files[name] = content;
+  const auto before = answer_ends_of(reader);
+  std::set<std::int64_t> ends(before.begin(), before.end());
+  for (const std::string& entry : entries(value_of(identity.values, answers_key)))
+    ends.insert(std::stoll(entry));
+  set_answer_ends(identity, ends);
 }
 
 std::string tokenizer_difference(const checkpoint::Reader& reader, const deck::Deck& deck,

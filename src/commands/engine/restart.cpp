@@ -12,6 +12,7 @@
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/deck.hpp>
+#include <trireme/deck/sequence_effect.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/train/load.hpp>
 
@@ -67,6 +68,7 @@ struct Comparison {
   /// The checkpoint has all arrays of the optimizer's state, or holds weights only.
   bool has_state = true;
   bool has_adapters = false;  ///< the checkpoint has some, which fit the same adapters only
+  std::string_view sequence_reason = "";  ///< why [model] sequence is fixed
 };
 
 DType stored_type(const deck::Deck& deck) {
@@ -91,9 +93,10 @@ Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) 
             deck::BatchSchedule(stored.config.batch) == deck::BatchSchedule(deck.config.batch),
             stored_type(stored) == stored_type(deck),
             train::holds_weights_only(reader) || stores_state(stored, deck),
-            std::ranges::any_of(reader.arrays(), [](const auto& array) {
-              return array.name.ends_with(architecture::adapter_a);
-            })};
+            std::ranges::any_of(
+                reader.arrays(),
+                [](const auto& array) { return array.name.ends_with(architecture::adapter_a); }),
+            deck::effect_of_sequence(stored.config.model, deck.config.model).reason};
   } catch (const UsageError& error) {
     const std::string_view message = error.what();
     log::warn(text("this version cannot compare ", path, " with ", deck.file_name, ": ",
@@ -102,12 +105,13 @@ Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) 
   }
 }
 
-void expect_no(const Differences& contradictions, const std::string& folder,
-               const std::string& remedy) {
+void expect_no(const Differences& contradictions, const Comparison& found,
+               const std::string& folder, const std::string& remedy) {
   std::string list;
   for (const auto& d : contradictions)
     list += text("\n  [", d.section, "] ", d.name, " = ", d.current, " (", d.place, "), but ",
-                 d.stored, " in ", folder, "/", checkpoint::deck_name);
+                 d.stored, " in ", folder, "/", checkpoint::deck_name,
+                 d.name == "sequence" ? text("; ", found.sequence_reason) : "");
   check_usage(list.empty(), "the deck contradicts the checkpoint ", folder, ":", list,
               "\ngive the checkpoint's values", remedy);
 }
@@ -215,7 +219,7 @@ void Restart::compare(const checkpoint::Reader& reader) {
     else if (d.effect != deck::Effect::place)
       harmless.push_back(d);
   }
-  expect_no(contradictions, reader.folder(),
+  expect_no(contradictions, found, reader.folder(),
             ", or start a new run with checkpoint.restart=none and another run.directory");
   differences_ = lines_of(harmless, same_training_data(reader, identity_));
   compare_data(reader);
@@ -344,7 +348,7 @@ std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std
     const bool as_deck_helps = std::ranges::all_of(
         contradictions, [](const auto& d) { return d.effect == deck::Effect::function; });
     expect_no(
-        contradictions, folder,
+        contradictions, found, folder,
         text(" (", folder, "/", checkpoint::deck_name, " is a deck), or name another checkpoint",
              as_deck_helps ? ", or give --as-deck to compute the deck's function" : ""));
     expect_same_tokenizer(reader, deck);

@@ -156,6 +156,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   std::optional<data::Windows> validation;
   std::vector<std::int32_t> bytes;
   Identity identity;
+  const bool describes = runtime.rank() == 0 || !config.checkpoint.local.empty();
   runtime.together([&] {
     if (session.training.files.empty()) session.training = open_training_data(session.deck);
     const std::int64_t text_tokens = config.model.text_tokens();
@@ -167,8 +168,10 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     }
     expect_usable(config, *samples, validation);
     bytes = bytes_of_token(session.deck, *session.training.files.front());
-    if (runtime.rank() == 0 || !config.checkpoint.local.empty())
+    if (describes) {
       identity = identity_of(session.deck);
+      add_answer_ends(identity, session.deck, session.training);
+    }
     add_data(identity, session.training, validation_file.get());
   });
   Restart restart(runtime, session.deck, identity);
@@ -248,7 +251,12 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
        saved_bytes(session, shard), [&] { folders.expect_mine(); }},
       *worker);
   return runtime.guard([&] {
-    trainer.start(restart.load(*worker));
+    const auto restored = restart.load(*worker);
+    if (restored && describes) {
+      inherit(identity, checkpoint::Reader(restart.folder(), checkpoint::Opening::manifest));
+      trainer.keep(identity.values, identity.files);
+    }
+    trainer.start(restored);
     return trainer.run();
   });
 }

@@ -5,11 +5,13 @@
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/host.hpp>
+#include <trireme/commands/identity.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/folder_writer.hpp>
+#include <trireme/hugging_face/kept_files.hpp>
 #include <trireme/hugging_face/peft.hpp>
 #include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/atomic_file.hpp>
@@ -30,8 +32,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* model_config_name = "config.json";
-
 struct ExportOptions {
   std::string checkpoint;
   std::string folder;
@@ -47,6 +47,10 @@ constexpr std::array<const char*, 4> other_files{
     hugging_face::adapter_weights_name, data::tokenizer_file_names[0],
     data::tokenizer_file_names[1], data::tokenizer_file_names[2]};
 
+bool is_tokenizer_file(const std::string& name) {
+  return std::ranges::find(data::tokenizer_file_names, name) != data::tokenizer_file_names.end();
+}
+
 /// Existing files of a model in the output folder, except its configuration.
 std::vector<std::string> model_files(const std::string& folder) {
   std::vector<std::string> files = hugging_face::weight_files(folder);
@@ -55,9 +59,12 @@ std::vector<std::string> model_files(const std::string& folder) {
   return files;
 }
 
-void expect_no_files(const ExportOptions& options, const std::string& config) {
+void expect_no_files(const ExportOptions& options, const checkpoint::Files& beside) {
   std::vector<std::string> there = model_files(options.folder);
-  if (fs::exists(config)) there.push_back(config);
+  for (const auto& [name, content] : beside)
+    if (const std::string path = options.folder + "/" + name;
+        fs::exists(path) && std::ranges::find(there, path) == there.end())
+      there.push_back(path);
   check_usage(options.force || there.empty(), there.empty() ? "" : there.front(),
               " exists; choose another folder, or give --force to replace ",
               there.size() == 1 ? "it" : text("all ", there.size(), " files of a model"));
@@ -105,42 +112,85 @@ bool writes_adapters(const ExportOptions& options, const deck::Deck& deck) {
   return true;
 }
 
+/// The files beside the weights, and what differs in them from an imported model's.
+struct Beside {
+  checkpoint::Files files;
+  std::vector<std::string> changes;
+};
+
+/// The configuration of a whole model, and of its generation if the model was imported with it.
+void add_model_config(Beside& out, const checkpoint::Reader& reader, const checkpoint::Files& kept,
+                      const deck::ModelConfig& model, DType dtype,
+                      const data::Tokenizer& tokenizer) {
+  std::vector<std::int64_t> ends;
+  if (tokenizer.end_of_document() < model.vocabulary) ends = {tokenizer.end_of_document()};
+  for (const std::int64_t id : answer_ends_of(reader)) ends.push_back(id);
+  const auto update = [&](const char* name, const auto& updated) {
+    const auto file = kept.find(hugging_face::name_in_checkpoint(name));
+    if (file == kept.end()) return false;
+    // Weights that were not trained here end a text as the imported ones.
+    const auto added = reader.state().step > 0 ? ends : std::vector<std::int64_t>{};
+    auto [content, changes] = updated(file->second, text(reader.folder(), "/", file->first), added);
+    out.files[name] = std::move(content);
+    for (const std::string& change : changes) out.changes.push_back(text(name, ": ", change));
+    return true;
+  };
+  update(hugging_face::generation_config_name, hugging_face::updated_generation_config);
+  const bool imported =
+      update(hugging_face::model_config_name,
+             [&](const std::string& file, const std::string& path, const auto& added) {
+               return hugging_face::updated_config(file, path, model, dtype, added);
+             });
+  if (imported) return;
+  out.files[hugging_face::model_config_name] = hugging_face::config_text(model, dtype, ends);
+  if (ends.size() > 1)
+    out.changes.push_back(text(hugging_face::model_config_name,
+                               ": eos_token_id = ", nlohmann::json(ends).dump(),
+                               ": the end of a document, and the end of the trained answers"));
+}
+
+/// The files of the tokenizer that the checkpoint keeps.
+void add_tokenizer(Beside& out, const checkpoint::Files& kept) {
+  for (const char* name : data::tokenizer_file_names)
+    if (const auto file = kept.find(name); file != kept.end()) out.files.insert(*file);
+  for (const std::string name : hugging_face::kept_names)
+    if (const auto file = kept.find(hugging_face::name_in_checkpoint(name));
+        file != kept.end() && hugging_face::is_of_tokenizer(name))
+      out.files[name] = file->second;
+}
+
 void run(const ExportOptions& options) {
   const std::int64_t most = shard_bytes(options.shard_size);
   const checkpoint::Reader reader(checkpoint::checkpoint_folder(options.checkpoint));
   const checkpoint::RunState& state = reader.state();
   const deck::Deck deck = stored_deck(reader);
+  const deck::ModelConfig& model = deck.config.model;
   const bool adapters = writes_adapters(options, deck);
-  const char* const config_name = adapters ? hugging_face::adapter_config_name : model_config_name;
-  const std::string config = options.folder + "/" + config_name;
-  expect_no_files(options, config);
+  const char* const config_name =
+      adapters ? hugging_face::adapter_config_name : hugging_face::model_config_name;
   hugging_face::expect_exportable(deck);
-  const DType stored = hugging_face::weights_type(reader, deck.config.model);
+  const DType stored = hugging_face::weights_type(reader, model);
   const DType dtype = options.dtype.empty() ? stored : parse<DType>(options.dtype).value();
   const checkpoint::Files kept = reader.kept_files();
   const auto tokenizer = stored_tokenizer(reader, deck, kept);
+  Beside beside;
+  if (adapters)
+    beside.files[config_name] = hugging_face::adapter_config_text(model, options.base);
+  else
+    add_model_config(beside, reader, kept, model, dtype, *tokenizer);
+  add_tokenizer(beside, kept);
+  expect_no_files(options, beside.files);
 
   io::remove_temporaries_on_signals();
   io::AtomicFolder folder(options.folder);
-  const deck::ModelConfig& model = deck.config.model;
   const std::string& to = folder.temporary_path();
   const auto exported = adapters ? hugging_face::export_adapters(reader, model, dtype, to)
                                  : hugging_face::export_weights(reader, model, dtype, to, most);
-  io::replace_file(to + "/" + config_name,
-                   adapters
-                       ? hugging_face::adapter_config_text(model, options.base)
-                       : hugging_face::config_text(model, dtype, tokenizer->end_of_document()));
-  std::vector<std::string> tokenizer_paths;
-  for (const char* name : data::tokenizer_file_names) {
-    const auto file = kept.find(name);
-    if (file == kept.end()) continue;
-    io::replace_file(to + "/" + name, file->second);
-    tokenizer_paths.push_back(options.folder + "/" + name);
-  }
+  for (const auto& [name, content] : beside.files) io::replace_file(to + "/" + name, content);
   const bool in_one_step = folder.commit(
       [&](const std::string& name) {
         const auto old = model_files(options.folder);
-        return name == config_name ||
+        return beside.files.contains(name) ||
                std::ranges::find(old, options.folder + "/" + name) != old.end();
       },
       config_name);
@@ -158,10 +208,17 @@ void run(const ExportOptions& options) {
       options.merge     ? ", with the adapters' updates"
       : dtype == stored ? ", bit for bit"
                         : text(", rounded from ", name_of(stored)));
-  say("wrote ", config);
-  if (!tokenizer_paths.empty())
-    say("wrote ", join(tokenizer_paths, " and "), ": the tokenizer ", tokenizer->name(),
-        " of the checkpoint's run");
+  say("wrote ", options.folder, "/", config_name);
+  const auto say_wrote = [&](bool of_tokenizer, const auto&... what) {
+    std::vector<std::string> names;
+    for (const auto& [name, content] : beside.files)
+      if (name != config_name && is_tokenizer_file(name) == of_tokenizer)
+        names.push_back(options.folder + "/" + name);
+    if (!names.empty()) say("wrote ", join(names, " and "), what...);
+  };
+  say_wrote(true, ": the tokenizer ", tokenizer->name(), " of the checkpoint's run");
+  say_wrote(false, ": kept from the import");
+  for (const std::string& change : beside.changes) say(options.folder, "/", change);
 }
 
 }  // namespace

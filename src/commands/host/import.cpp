@@ -10,6 +10,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/hugging_face/config_json.hpp>
+#include <trireme/hugging_face/kept_files.hpp>
 #include <trireme/hugging_face/match.hpp>
 #include <trireme/hugging_face/peft.hpp>
 #include <trireme/hugging_face/weights.hpp>
@@ -48,9 +49,9 @@ void expect_no_checkpoints(const deck::Deck& deck) {
               "; give another checkpoint.directory=FOLDER or remove them");
 }
 
-/// Opens PEFT's files after a comparison with the deck.
-void open_adapter(const std::string& folder, const deck::Deck& deck,
-                  std::optional<hugging_face::SafetensorsFile>& file) {
+/// Opens PEFT's files after a comparison with the deck; returns the differences that are allowed.
+std::vector<std::string> open_adapter(const std::string& folder, const deck::Deck& deck,
+                                      std::optional<hugging_face::SafetensorsFile>& file) {
   check_usage(deck.config.model.adapter.present(), "--adapter ", folder, ": ", deck.file_name,
               " has ", deck.cite("adapter", "kind"), "; set [adapter] as in ", folder, "/",
               hugging_face::adapter_config_name);
@@ -59,20 +60,25 @@ void open_adapter(const std::string& folder, const deck::Deck& deck,
   check_usage(std::filesystem::exists(config, ignored), config,
               ": no such file; give a folder with PEFT's adapter_config.json and "
               "adapter_model.safetensors");
-  hugging_face::expect_same_adapter(io::read_text_file(config, 1 << 20), config, deck);
+  auto lines = hugging_face::expect_same_adapter(io::read_text_file(config, 1 << 20), config, deck);
   file.emplace(folder + "/" + hugging_face::adapter_weights_name);
+  return lines;
+}
+
+/// The tokenizer of a model's folder; "" if it has none that Trireme reads.
+std::string tokenizer_in(const std::string& folder) {
+  try {
+    return data::make_tokenizer(folder)->name();
+  } catch (const UsageError&) {
+    return "";
+  }
 }
 
 /// A model is of little use with another tokenizer than that of its folder.
-void warn_of_other_tokenizer(const std::string& folder, const deck::Deck& deck) {
-  std::string own;
-  try {
-    own = data::make_tokenizer(folder)->name();
-  } catch (const UsageError&) {
-    return;  // the folder has no tokenizer that Trireme reads
-  }
+void warn_of_other_tokenizer(const std::string& folder, const std::string& own,
+                             const deck::Deck& deck) {
   const std::string used = tokenizer_of(deck)->name();
-  if (own == used) return;
+  if (own.empty() || own == used) return;
   log::warn(text(folder, " has the tokenizer ", own, ", but ", deck.cite("data", "tokenizer"),
                  used == "bytes" ? "" : text(" is ", used),
                  "; unless the model was made for the latter, set data.tokenizer=", folder));
@@ -100,23 +106,30 @@ void run(const ImportOptions& options) {
   hugging_face::expect_same_model(config, deck);
   expect_no_checkpoints(deck);
   std::optional<hugging_face::SafetensorsFile> adapter;
-  if (!options.adapter.empty()) open_adapter(options.adapter, deck, adapter);
+  std::vector<std::string> different = hugging_face::differences(config, deck);
+  if (!options.adapter.empty()) {
+    const auto lines = open_adapter(options.adapter, deck, adapter);
+    different.insert(different.end(), lines.begin(), lines.end());
+  }
   const std::string& directory = deck.config.checkpoint.directory;
   const DType dtype = master_type(deck.config.precision.compute);
   std::filesystem::create_directories(directory, ignored);  // an error is that of the owner's file
   const FolderOwner owner(directory, deck.cite("checkpoint", "directory"), 0);
   expect_no_checkpoints(deck);  // a run may have ended in between
-  const Identity identity = identity_of(deck);
+  Identity identity = identity_of(deck);
+  const std::string own = tokenizer_in(options.folder);
+  identity.files.merge(
+      hugging_face::files_to_keep(options.folder, own == tokenizer_of(deck)->name()));
   const checkpoint::RunState state{
       0, 0, deck::resolved_toml(deck), "", identity.values, identity.files};
   const auto lines =
       hugging_face::import_weights(weights, deck.config.model, dtype, directory, state,
                                    options.allow_nonfinite, adapter ? &*adapter : nullptr);
-  warn_of_other_tokenizer(options.folder, deck);
+  warn_of_other_tokenizer(options.folder, own, deck);
   for (const std::string& line : lines) log::warn(line);
   say("wrote ", directory, "/", checkpoint::folder_name(0), ": the weights of ", weights.path(),
       adapter ? text(" and the adapters of ", adapter->path()) : "", " as ", name_of(dtype));
-  for (const std::string& line : hugging_face::differences(config, deck)) say(line);
+  for (const std::string& line : different) say(line);
   std::string same = options.deck;
   for (const auto& override : options.overrides) same += " " + override;
   say("train it with `trireme train ", same, " checkpoint.restart=latest`");

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <trireme/hugging_face/config_key.hpp>
+
+#include <string>
+#include <vector>
+
+namespace trireme::hugging_face {
+
+/// A family's keys, and the members that any config.json may have and with which transformers, or
+/// another program that loads the file, computes another function than the family's: these must
+/// have a value without effect. The family's own keys of these names take precedence.
+std::vector<ConfigKey> with_general_keys(std::vector<ConfigKey> keys);
+
+/// The members that are no keys and that transformers' classes do not have either, unless their
+/// value is null, false or empty.
+std::vector<std::string> unknown_members(const json& file, const std::vector<ConfigKey>& keys);
+
+/// Whether a value is null, false, or an empty text, list or object.
+bool says_nothing(const json& value);
+
+std::string lower_case(std::string word);
+
+}  // namespace trireme::hugging_face

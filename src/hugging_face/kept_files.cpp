@@ -1,0 +1,140 @@
+// Keeps what an imported model's files say, and changes the members that the checkpoint's model
+// contradicts.
+#include <trireme/hugging_face/kept_files.hpp>
+
+#include <trireme/base/text.hpp>
+#include <trireme/hugging_face/complaints.hpp>
+#include <trireme/hugging_face/config_json.hpp>
+#include <trireme/hugging_face/strict_json.hpp>
+#include <trireme/io/input_file.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+namespace trireme::hugging_face {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::string_view prefix = "hugging_face_";
+constexpr const char* end_key = "eos_token_id";
+
+/// Members of one file, in their order, and the changes to them.
+class Members {
+ public:
+  explicit Members(const std::string& content)
+      : content_(content), members_(ordered_json::parse(content)) {}
+
+  json value(const std::string& name) const {
+    const auto found = members_.find(name);
+    return found == members_.end() ? json() : json(*found);
+  }
+
+  void set(const std::string& name, const json& value) {
+    const bool there = members_.contains(name);
+    if (there && json(members_[name]) == value) return;
+    changes_.push_back(
+        text(name, " = ", shortened(value.dump()),
+             there ? text(" instead of ", shortened(members_[name].dump())) : ", added"));
+    members_[name] = value;
+  }
+
+  void remove(const std::string& name) {
+    if (members_.erase(name) > 0) changes_.push_back(name + ", removed");
+  }
+
+  /// Without changes, the bytes of the file.
+  UpdatedFile take() && {
+    return {changes_.empty() ? content_ : members_.dump(2) + "\n", std::move(changes_)};
+  }
+
+ private:
+  std::string content_;
+  ordered_json members_;
+  std::vector<std::string> changes_;
+};
+
+/// Adds ids to the one or those that end a text.
+void add_end_tokens(Members& members, const std::vector<std::int64_t>& end_tokens) {
+  const json before = members.value(end_key);
+  json ids = before.is_array() ? before : before.is_null() ? json::array() : json::array({before});
+  const auto known = ids.size();
+  for (const std::int64_t id : end_tokens)
+    if (std::ranges::find(ids, json(id)) == ids.end()) ids.push_back(id);
+  if (ids.size() > known) members.set(end_key, ids.size() == 1 ? ids.front() : ids);
+}
+
+/// What the file says of a key; a training value is not always one of the model.
+json said(const ModelFile& file, const ConfigKey& key) {
+  const auto free = std::ranges::find(file.free, key.name, &FreeValue::name);
+  return free == file.free.end() ? key.write(file.model) : free->value;
+}
+
+}  // namespace
+
+bool is_of_tokenizer(const std::string& name) {
+  return name != model_config_name && name != generation_config_name;
+}
+
+std::string name_in_checkpoint(const std::string& name) {
+  return text(prefix, name);
+}
+
+bool is_kept(const std::string& name_in_checkpoint) {
+  return name_in_checkpoint.starts_with(prefix);
+}
+
+std::map<std::string, std::string> files_to_keep(const std::string& folder, bool tokenizer) {
+  constexpr std::int64_t most = 16 << 20;
+  std::map<std::string, std::string> files;
+  for (const std::string name : kept_names) {
+    const std::string path = folder + "/" + name;
+    std::error_code ignored;
+    if ((is_of_tokenizer(name) && !tokenizer) || !std::filesystem::exists(path, ignored)) continue;
+    std::string content = io::read_text_file(path, most);
+    if (name == generation_config_name)
+      parse_strict(content, path, {32, "the file", "; correct or remove it"});
+    files[name_in_checkpoint(name)] = std::move(content);
+  }
+  return files;
+}
+
+UpdatedFile updated_config(const std::string& imported, const std::string& path,
+                           const deck::ModelConfig& model, DType dtype,
+                           const std::vector<std::int64_t>& end_tokens) {
+  const ModelFile file = parse_config(imported, path);
+  Members members(imported);
+  deck::ModelConfig ours = model;
+  if (ours.positions == Positions::rotary)
+    ours.sequence = std::max(ours.sequence, file.model.sequence);
+  const json architectures = {file.format->model_class(ours)};
+  members.set("architectures", architectures);
+  for (const ConfigKey& key : file.format->keys) {
+    if (!key.write || key.is_part()) continue;
+    const json now = key.write(ours);
+    const json before = said(file, key);
+    if (now == before || (now.is_discarded() && before.is_discarded())) continue;
+    if (now.is_discarded())
+      members.remove(key.name);
+    else
+      members.set(key.name, now);
+  }
+  const json type = torch_name(dtype);
+  const bool has_new = !members.value("dtype").is_null();
+  if (has_new) members.set("dtype", type);
+  if (!has_new || !members.value("torch_dtype").is_null()) members.set("torch_dtype", type);
+  if (model.causal()) add_end_tokens(members, end_tokens);
+  return std::move(members).take();
+}
+
+UpdatedFile updated_generation_config(const std::string& imported, const std::string& path,
+                                      const std::vector<std::int64_t>& end_tokens) {
+  parse_strict(imported, path, {32, "the file", ""});
+  Members members(imported);
+  // Without it, transformers uses that of config.json.
+  if (!members.value(end_key).is_null()) add_end_tokens(members, end_tokens);
+  return std::move(members).take();
+}
+
+}  // namespace trireme::hugging_face
