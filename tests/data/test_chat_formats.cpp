@@ -118,8 +118,8 @@ TEST(ChatTemplates, WhatATemplateCannotWriteIsAnError) {
   const auto error = [](ChatFormat format, const std::string& messages) -> std::string {
     try {
       conversation(format, chat_of("{\"messages\": [" + messages + "]}"));
-    } catch (const UsageError& error) {
-      return error.what();
+    } catch (const UsageError& found) {
+      return found.what();
     }
     return "";
   };
