@@ -16,7 +16,7 @@ constexpr std::array formats{ChatFormat::chatml,   ChatFormat::qwen2_5, ChatForm
 constexpr std::string_view qwen_system =
     "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
 
-/// What the template writes for add_generation_prompt.
+/// The text that add_generation_prompt appends.
 std::string_view begin_of_answer(ChatFormat format) {
   switch (format) {
     case ChatFormat::none:

@@ -4,8 +4,8 @@
 
 #include <string_view>
 
-/// What the Jinja templates of the models' repositories write, one function per family. Each throws
-/// UsageError for what its template refuses or leaves out.
+/// The Jinja templates of the models' repositories, one function per family. Each throws UsageError
+/// for what its template refuses or leaves out.
 namespace trireme::data {
 
 /// Qwen2.5-Instruct. `default_system`: the system message of conversations without one; "": none.
