@@ -1,8 +1,8 @@
-// The chat formats: what the Jinja templates of the models' repositories write.
+// Names, special tokens and prompts of the chat formats.
 #include <trireme/data/chat.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/data/unicode.hpp>
+#include <trireme/data/chat_formats.hpp>
 
 #include <algorithm>
 #include <array>
@@ -10,130 +10,34 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::array<std::string_view, 2> chatml_tokens{"<|im_start|>", "<|im_end|>"};
-constexpr std::array<std::string_view, 4> llama3_tokens{"<|begin_of_text|>", "<|start_header_id|>",
-                                                        "<|end_header_id|>", "<|eot_id|>"};
-constexpr std::array<std::string_view, 4> mistral_tokens{"<s>", "</s>", "[INST]", "[/INST]"};
-constexpr std::array<std::string_view, 3> gemma_tokens{"<bos>", "<start_of_turn>", "<end_of_turn>"};
+constexpr std::array formats{ChatFormat::chatml,   ChatFormat::qwen2_5, ChatFormat::llama3,
+                             ChatFormat::llama3_1, ChatFormat::mistral, ChatFormat::gemma};
 
-/// Jinja's `trim`.
-std::string_view trimmed(std::string_view text) {
-  for (std::size_t at = 0; !text.empty(); at = 0) {
-    if (!is_space(next_character(text, at))) break;
-    text.remove_prefix(at);
-  }
-  while (!text.empty()) {
-    std::string_view shorter = text;
-    if (!is_space(take_last_character(shorter))) break;
-    text = shorter;
-  }
-  return text;
-}
+constexpr std::string_view qwen_system =
+    "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
 
-void expect_role(const ChatMessage& message, std::span<const std::string_view> roles) {
-  if (std::ranges::find(roles, message.role) != roles.end()) return;
-  std::string known;
-  for (const std::string_view role : roles)
-    known += (known.empty() ? "" : ", ") + std::string(role);
-  throw UsageError(text("has a message of role '", message.role, "', expected one of ", known));
-}
-
-/// User and assistant in turn, the user first.
-void expect_turns(std::span<const ChatMessage> messages) {
-  constexpr std::array<std::string_view, 2> roles{"user", "assistant"};
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    expect_role(messages[i], roles);
-    check_usage(messages[i].role == roles.at(i % 2), "has a message of role '", messages[i].role,
-                "' where one of '", roles.at(i % 2),
-                "' must follow: in this chat format user and assistant take turns");
+/// The text that add_generation_prompt appends.
+std::string_view begin_of_answer(ChatFormat format) {
+  switch (format) {
+    case ChatFormat::none:
+    case ChatFormat::mistral:
+      return "";
+    case ChatFormat::chatml:
+    case ChatFormat::qwen2_5:
+      return "<|im_start|>assistant\n";
+    case ChatFormat::llama3:
+    case ChatFormat::llama3_1:
+      return "<|start_header_id|>assistant<|end_header_id|>\n\n";
+    case ChatFormat::gemma:
+      return "<start_of_turn>model\n";
   }
-}
-
-class Writer {
- public:
-  void add(std::string_view part) { out_.text += part; }
-  /// An answer and the token that ends it.
-  void add_answer(std::string_view words, std::string_view end) {
-    const std::size_t begin = out_.text.size();
-    add(words);
-    add(end);
-    out_.answers.emplace_back(begin, out_.text.size());
-  }
-  void add_part(const ChatMessage& message, std::string_view words, std::string_view end) {
-    if (message.role == "assistant") return add_answer(words, end);
-    add(words);
-    add(end);
-  }
-  Conversation take() { return std::move(out_); }
-
- private:
-  Conversation out_;
-};
-
-Conversation chatml(const std::vector<ChatMessage>& messages) {
-  constexpr std::array<std::string_view, 4> roles{"system", "user", "assistant", "tool"};
-  Writer out;
-  for (const ChatMessage& m : messages) {
-    expect_role(m, roles);
-    out.add("<|im_start|>" + m.role + "\n");
-    out.add_part(m, m.content, "<|im_end|>");
-    out.add("\n");
-  }
-  return out.take();
-}
-
-Conversation llama3(const std::vector<ChatMessage>& messages) {
-  constexpr std::array<std::string_view, 5> roles{"system", "user", "assistant", "tool", "ipython"};
-  Writer out;
-  out.add("<|begin_of_text|>");
-  for (const ChatMessage& m : messages) {
-    expect_role(m, roles);
-    out.add("<|start_header_id|>" + m.role + "<|end_header_id|>\n\n");
-    out.add_part(m, trimmed(m.content), "<|eot_id|>");
-  }
-  return out.take();
-}
-
-/// A system message becomes the beginning of the first user's.
-Conversation mistral(const std::vector<ChatMessage>& messages) {
-  std::span<const ChatMessage> turns(messages);
-  std::string system;
-  if (turns.front().role == "system") {
-    system = turns.front().content + "\n\n";
-    turns = turns.subspan(1);
-  }
-  check_usage(!turns.empty(), "has a system message only");
-  expect_turns(turns);
-  Writer out;
-  out.add("<s>");
-  for (const ChatMessage& m : turns) {
-    if (m.role == "assistant") {
-      out.add_answer(" " + m.content, "</s>");
-      continue;
-    }
-    out.add("[INST] " + system + m.content + "[/INST]");
-    system.clear();
-  }
-  return out.take();
-}
-
-Conversation gemma(const std::vector<ChatMessage>& messages) {
-  expect_turns(messages);
-  Writer out;
-  out.add("<bos>");
-  for (const ChatMessage& m : messages) {
-    out.add("<start_of_turn>" + std::string(m.role == "assistant" ? "model" : m.role) + "\n");
-    out.add_part(m, trimmed(m.content), "<end_of_turn>");
-    out.add("\n");
-  }
-  return out.take();
+  return "";
 }
 
 }  // namespace
 
 ChatFormat chat_format(std::string_view name) {
-  for (const auto format :
-       {ChatFormat::chatml, ChatFormat::llama3, ChatFormat::mistral, ChatFormat::gemma})
+  for (const ChatFormat format : formats)
     if (name_of(format) == name) return format;
   return ChatFormat::none;
 }
@@ -144,8 +48,12 @@ std::string_view name_of(ChatFormat format) {
       return "none";
     case ChatFormat::chatml:
       return "chatml";
+    case ChatFormat::qwen2_5:
+      return "qwen2.5";
     case ChatFormat::llama3:
       return "llama3";
+    case ChatFormat::llama3_1:
+      return "llama3.1";
     case ChatFormat::mistral:
       return "mistral";
     case ChatFormat::gemma:
@@ -154,56 +62,71 @@ std::string_view name_of(ChatFormat format) {
   return "";
 }
 
-std::span<const std::string_view> special_tokens_of(ChatFormat format) {
+std::vector<std::string> chat_format_names() {
+  std::vector<std::string> names;
+  for (const ChatFormat format : formats) names.emplace_back(name_of(format));
+  return names;
+}
+
+std::vector<std::string_view> special_tokens_of(ChatFormat format, bool tools) {
   switch (format) {
     case ChatFormat::none:
       return {};
     case ChatFormat::chatml:
-      return chatml_tokens;
+    case ChatFormat::qwen2_5:
+      return {"<|im_start|>", "<|im_end|>"};
     case ChatFormat::llama3:
-      return llama3_tokens;
+    case ChatFormat::llama3_1:
+      return {"<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"};
     case ChatFormat::mistral:
-      return mistral_tokens;
+      if (!tools) return {"<s>", "</s>", "[INST]", "[/INST]"};
+      return {"<s>",
+              "</s>",
+              "[INST]",
+              "[/INST]",
+              "[AVAILABLE_TOOLS]",
+              "[/AVAILABLE_TOOLS]",
+              "[TOOL_CALLS]",
+              "[TOOL_RESULTS]",
+              "[/TOOL_RESULTS]"};
     case ChatFormat::gemma:
-      return gemma_tokens;
+      return {"<bos>", "<start_of_turn>", "<end_of_turn>"};
   }
   return {};
 }
 
-Conversation conversation(ChatFormat format, const std::vector<ChatMessage>& messages) {
-  check(!messages.empty(), "a conversation without messages");
+bool uses_tools(const Chat& chat) {
+  return !chat.tools.empty() || std::ranges::any_of(chat.messages, [](const ChatMessage& m) {
+    return !m.calls.empty() || m.role == "tool" || m.role == "ipython";
+  });
+}
+
+Conversation conversation(ChatFormat format, const Chat& chat) {
+  check(!chat.messages.empty(), "a conversation without messages");
   switch (format) {
     case ChatFormat::none:
       break;
     case ChatFormat::chatml:
-      return chatml(messages);
+      return write_qwen(chat, "");
+    case ChatFormat::qwen2_5:
+      return write_qwen(chat, qwen_system);
     case ChatFormat::llama3:
-      return llama3(messages);
+      return write_llama3(chat);
+    case ChatFormat::llama3_1:
+      return write_llama3_1(chat);
     case ChatFormat::mistral:
-      return mistral(messages);
+      return write_mistral(chat);
     case ChatFormat::gemma:
-      return gemma(messages);
+      return write_gemma(chat);
   }
   check(false, "a conversation without a format");
   return {};
 }
 
-std::string prompt_of(ChatFormat format, const std::vector<ChatMessage>& messages) {
-  check_usage(messages.back().role != "assistant",
+std::string prompt_of(ChatFormat format, const Chat& chat) {
+  check_usage(chat.messages.back().role != "assistant",
               "ends with a message of the assistant; end with a message to be answered");
-  std::string words = conversation(format, messages).text;
-  switch (format) {
-    case ChatFormat::none:
-    case ChatFormat::mistral:
-      break;
-    case ChatFormat::chatml:
-      return words + "<|im_start|>assistant\n";
-    case ChatFormat::llama3:
-      return words + "<|start_header_id|>assistant<|end_header_id|>\n\n";
-    case ChatFormat::gemma:
-      return words + "<start_of_turn>model\n";
-  }
-  return words;
+  return conversation(format, chat).text + std::string(begin_of_answer(format));
 }
 
 std::string_view end_of_answer(ChatFormat format) {
@@ -211,8 +134,10 @@ std::string_view end_of_answer(ChatFormat format) {
     case ChatFormat::none:
       break;
     case ChatFormat::chatml:
+    case ChatFormat::qwen2_5:
       return "<|im_end|>";
     case ChatFormat::llama3:
+    case ChatFormat::llama3_1:
       return "<|eot_id|>";
     case ChatFormat::mistral:
       return "</s>";

@@ -28,7 +28,32 @@ Kind kind_of(const JsonLine& line) {
   const bool talks = line.has("messages");
   if (is_text + completes + talks != 1)
     line.refuse("needs exactly one of \"text\", \"messages\", and \"prompt\" with \"completion\"");
+  if (is_text)
+    expect_full_weight(line);  // other members describe the text
+  else if (completes)
+    expect_known_members(line, {"prompt", "completion"});
+  else
+    expect_known_members(line, {"messages", "tools"});
   return is_text ? Kind::text : completes ? Kind::completion : Kind::messages;
+}
+
+/// The line's conversation in a format, and whether it uses tools.
+std::pair<Conversation, bool> conversation_of(const JsonLine& line, const Chat& chat,
+                                              ChatFormat format) {
+  if (format == ChatFormat::none)
+    throw UsageError(text(line.where(), ": has \"messages\"; choose their format with --chat: ",
+                          join(chat_format_names(), ", ")));
+  if (std::ranges::none_of(chat.messages,
+                           [](const auto& m) { return m.role == "assistant" && m.counted; }))
+    throw UsageError(text(line.where(),
+                          ": has no message of role 'assistant' that counts in the loss; remove "
+                          "the line"));
+  try {
+    return {conversation(format, chat), uses_tools(chat)};
+  } catch (const UsageError& error) {
+    throw UsageError(text(line.where(), ": ", error.what(),
+                          "; correct the line, or choose another --chat than ", name_of(format)));
+  }
 }
 
 }  // namespace
@@ -42,13 +67,14 @@ InstructionEncoder::InstructionEncoder(const Tokenizer& tokenizer, ChatFormat fo
       special_tokens_(special_tokens),
       plain_(tokenizer.encoder({false})),
       special_(tokenizer.encoder({true})) {
-  expect_special_tokens(tokenizer, format);
+  expect_special_tokens(tokenizer, format, false);
 }
 
-void expect_special_tokens(const Tokenizer& tokenizer, ChatFormat format) {
-  for (const std::string_view token : special_tokens_of(format))
+void expect_special_tokens(const Tokenizer& tokenizer, ChatFormat format, bool tools) {
+  for (const std::string_view token : special_tokens_of(format, tools))
     check_usage(tokenizer.special_token(token) >= 0, "--chat ", name_of(format),
-                " needs the special token ", token, ", which the tokenizer ", tokenizer.name(),
+                tools ? " with tools" : "", " needs the special token ", token,
+                ", which the tokenizer ", tokenizer.name(),
                 " does not have; choose the format of the tokenizer's model, or add the token to "
                 "its added_tokens");
 }
@@ -98,59 +124,13 @@ CountedTokens InstructionEncoder::encode_completion(const JsonLine& line) {
   return out;
 }
 
-std::vector<ChatMessage> messages_of(const JsonLine& line) {
-  const auto& list = line.json()["messages"];
-  constexpr const char* expected = "a list of objects with \"role\" and \"content\"";
-  if (!list.is_array() || list.empty()) line.refuse("messages", expected);
-  std::vector<ChatMessage> messages;
-  for (const auto& entry : list) {
-    const auto is_string = [&](const char* key) {
-      return entry.is_object() && entry.contains(key) && entry[key].is_string();
-    };
-    if (!is_string("role") || !is_string("content"))
-      line.refuse(text("message ", messages.size() + 1,
-                       " of \"messages\" is not an object with the strings \"role\" and "
-                       "\"content\""));
-    messages.push_back({entry["role"].get<std::string>(), entry["content"].get<std::string>()});
-  }
-  return messages;
-}
-
-std::vector<ChatMessage> InstructionEncoder::checked_messages(const JsonLine& line) const {
-  std::vector<ChatMessage> messages = messages_of(line);
-  for (const ChatMessage& message : messages) expect_plain(line, message.content);
-  if (std::ranges::none_of(messages, [](const auto& m) { return m.role == "assistant"; }))
-    throw UsageError(text(line.where(),
-                          ": has no message of role 'assistant', so that nothing "
-                          "counts in the loss; remove the line"));
-  return messages;
-}
-
-/// A message must not end its turn by a token's name.
-void InstructionEncoder::expect_plain(const JsonLine& line, const std::string& content) const {
-  if (special_tokens_) return;
-  for (const auto& [name, id] : tokenizer_.special_tokens())
-    if (content.find(name) != std::string::npos)
-      throw UsageError(text(line.where(), ": a message contains the name of the special token ",
-                            name,
-                            "; remove it, or give --special-tokens to encode it as the token"));
-}
-
 CountedTokens InstructionEncoder::encode_messages(const JsonLine& line) {
-  if (format_ == ChatFormat::none)
-    throw UsageError(text(line.where(),
-                          ": has \"messages\"; choose their format with --chat "
-                          "chatml, llama3, mistral or gemma"));
-  const std::vector<ChatMessage> messages = checked_messages(line);
-  Conversation all;
-  try {
-    all = conversation(format_, messages);
-  } catch (const UsageError& error) {
-    throw UsageError(text(line.where(), ": ", error.what(),
-                          "; correct the line, or choose another "
-                          "--chat than ",
-                          name_of(format_)));
-  }
+  const Chat chat = chat_of(line);
+  if (!special_tokens_)
+    expect_plain(chat, tokenizer_, line.where(),
+                 "remove it, or give --special-tokens to encode it as the token");
+  const auto [all, with_tools] = conversation_of(line, chat, format_);
+  if (with_tools) expect_special_tokens(tokenizer_, format_, true);
   CountedTokens out;
   out.ids = ids_of(all.text, true);
   std::int64_t at = 0;
@@ -168,18 +148,29 @@ CountedTokens InstructionEncoder::encode_messages(const JsonLine& line) {
   return out;
 }
 
-std::string text_of(const JsonLine& line) {
+std::vector<std::string> texts_of(const JsonLine& line, ChatFormat format) {
   switch (kind_of(line)) {
     case Kind::text:
-      return line.string("text");
+      return {line.string("text")};
     case Kind::completion:
-      return line.string("prompt") + line.string("completion");
+      return {line.string("prompt") + line.string("completion")};
     case Kind::messages:
       break;
   }
-  throw UsageError(text(line.where(),
-                        ": has \"messages\", but --train-bpe makes a tokenizer without "
-                        "the special tokens of chat formats; give a tokenizer with --tokenizer"));
+  std::string rest = conversation_of(line, chat_of(line), format).first.text;
+  std::vector<std::string> texts;
+  while (true) {
+    std::size_t first = rest.size();
+    std::size_t length = 0;
+    for (const std::string_view token : special_tokens_of(format, true))
+      if (const std::size_t at = rest.find(token); at < first) {
+        first = at;
+        length = token.size();
+      }
+    if (first > 0) texts.push_back(rest.substr(0, first));
+    if (length == 0) return texts;
+    rest.erase(0, first + length);
+  }
 }
 
 }  // namespace trireme::data

@@ -18,7 +18,7 @@ constexpr std::size_t shown_characters = 60;
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
 /// The beginning of a value, for messages.
-std::string shown(const nlohmann::json& value) {
+std::string shown(const nlohmann::ordered_json& value) {
   if (value.is_structured())
     return text(value.is_array() ? "a list of " : "an object of ", value.size());
   std::string all = printable(value.dump());
@@ -35,7 +35,7 @@ void use_line(std::string_view line, const std::string& where, const std::string
     throw UsageError(text(where, ": is not UTF-8: byte ", run.valid + 1,
                           " of the line begins no character; convert the file to UTF-8"));
   try {
-    const auto json = nlohmann::json::parse(line);
+    const auto json = nlohmann::ordered_json::parse(line);
     const JsonLine object(json, where, form);
     if (!json.is_object()) object.refuse(text("is ", shown(json), ", expected an object"));
     use(object);

@@ -165,14 +165,18 @@ void learn_bpe(const TokenizeOptions& options, const std::vector<std::string>& f
                     begun = false;
                   }},
                  [&](const JsonLine& line) {
-                   const std::string words = text_of(line);
-                   if (words.empty()) return;
-                   if (!is_for_validation(options, number)) trainer.feed(words);
-                   trainer.end_document();
-                   ++number;
+                   bool is_empty = true;
+                   for (const std::string& words : texts_of(line, options.chat)) {
+                     if (words.empty()) continue;
+                     is_empty = false;
+                     if (!is_for_validation(options, number)) trainer.feed(words);
+                     trainer.end_document();
+                   }
+                   number += is_empty ? 0 : 1;
                  });
-  io::replace_file(options.tokenizer, tokenizer_json(trainer.train(
-                                          options.train_bpe, special_tokens_of(options.chat))));
+  io::replace_file(
+      options.tokenizer,
+      tokenizer_json(trainer.train(options.train_bpe, special_tokens_of(options.chat, true))));
 }
 
 void check_options(const TokenizeOptions& o) {
@@ -197,6 +201,12 @@ void check_formats(const TokenizeOptions& o, const std::vector<std::string>& fil
   check_usage(o.chat == ChatFormat::none || lines != files.end() || o.train_bpe > 0, "--chat ",
               name_of(o.chat),
               ": no input is read as JSON lines; name the files .jsonl, or give --format jsonl");
+  const auto plain =
+      std::ranges::find_if(files, [&](const auto& path) { return !has_json_lines(o, path); });
+  check_usage(o.chat == ChatFormat::none || lines == files.end() || plain == files.end(), "--chat ",
+              name_of(o.chat), ": ", lines == files.end() ? "" : *lines,
+              " is read as JSON lines, but ", plain == files.end() ? "" : *plain,
+              " as text; give files of one kind, or --format jsonl for all");
   check_usage(o.document_separator.empty() || lines == files.end(),
               "--document-separator splits texts, but ", lines == files.end() ? "" : *lines,
               " is read as JSON lines, each a document; leave it out, or give --format text");

@@ -6,6 +6,7 @@
 #include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_tokenizer.hpp>
 #include <trireme/data/pipeline_tokenizer.hpp>
+#include <trireme/data/post_processor.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <nlohmann/json.hpp>
@@ -90,9 +91,14 @@ std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std
                                            const std::string& end_of_document) {
   const auto json = nlohmann::json::parse(content, nullptr, false);
   check_usage(!json.is_discarded() && json.is_object(), path, ": is not a JSON object");
+  std::unique_ptr<Tokenizer> tokenizer;
   if (is_byte_level(json))
-    return std::make_unique<BpeTokenizer>(read_byte_level_bpe(json, path), end_of_document, path);
-  return make_pipeline_tokenizer(json, end_of_document, path);
+    tokenizer =
+        std::make_unique<BpeTokenizer>(read_byte_level_bpe(json, path), end_of_document, path);
+  else
+    tokenizer = make_pipeline_tokenizer(json, end_of_document, path);
+  tokenizer->set_before_text(ids_before_text(JsonNode{json, path + ": "}["post_processor"]));
+  return tokenizer;
 }
 
 std::int64_t Tokenizer::text_bytes(std::int32_t id) const {

@@ -119,13 +119,13 @@ TEST_P(ChatFormats, PromptsAreConversationsUpToTheAnswer) {
       {"user", "One?"}, {"assistant", "1"}, {"user", " Two? "}, {"assistant", "2"}};
   for (const std::size_t last : {1, 3}) {
     const auto end = messages.begin() + static_cast<std::ptrdiff_t>(last);
-    const Conversation whole = conversation(format, {messages.begin(), end + 1});
+    const Conversation whole = conversation(format, {{messages.begin(), end + 1}});
     const std::size_t answer = whole.answers.back().first;
-    EXPECT_EQ(prompt_of(format, {messages.begin(), end}), whole.text.substr(0, answer));
+    EXPECT_EQ(prompt_of(format, {{messages.begin(), end}}), whole.text.substr(0, answer));
     const std::string words = whole.text.substr(0, whole.answers.back().second);
     EXPECT_TRUE(words.ends_with(end_of_answer(format))) << words;
   }
-  EXPECT_THROW(prompt_of(format, messages), UsageError) << "there is nothing to be answered";
+  EXPECT_THROW(prompt_of(format, {messages}), UsageError) << "there is nothing to be answered";
 }
 
 TEST(Instructions, CompletionsCountAndPromptsDoNot) {
@@ -271,7 +271,7 @@ TEST(Instructions, MistakesAreNamedWithLineAndRemedy) {
   const std::string answer = "{\"role\": \"assistant\", \"content\": \"a\"}";
   expect(error("{\"messages\": [" + user + "]}"), "no message of role 'assistant'");
   expect(error("{\"messages\": [" + user + ", " + answer + "]}", ChatFormat::none),
-         "--chat chatml");
+         "--chat: chatml, ");
   expect(error("{\"messages\": [{\"role\": \"bot\", \"content\": \"\"}, " + answer + "]}"),
          "role 'bot', expected one of system, user, assistant, tool");
   expect(

@@ -45,6 +45,7 @@ struct GenerateOptions {
   std::int64_t seed = 1;
   std::int64_t batch = 8;  ///< texts of a replica at a time
   std::string chat;        ///< format of the conversations; "": prompts are plain texts
+  std::string prefix;      ///< special token before a prompt; "": those of the tokenizer's file
 };
 
 struct BenchOptions {

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,34 +12,54 @@
 /// Texts of conversations in the formats of published models, as their chat templates write them.
 namespace trireme::data {
 
-/// chatml: Qwen and others. llama3: Llama 3. mistral: version 3 of Mistral's instruct format.
-/// gemma: Gemma 1 and 2.
-enum class ChatFormat : std::uint8_t { none, chatml, llama3, mistral, gemma };
+/// docs/token_files.md names the published template of each format, and the differences.
+enum class ChatFormat : std::uint8_t { none, chatml, qwen2_5, llama3, llama3_1, mistral, gemma };
 
-/// "chatml|llama3|mistral|gemma": ChatFormat::none for anything else.
+/// The format of a name such as "chatml"; ChatFormat::none for anything else.
 ChatFormat chat_format(std::string_view name);
 std::string_view name_of(ChatFormat format);
-/// The names of the special tokens that a format writes.
-std::span<const std::string_view> special_tokens_of(ChatFormat format);
+/// All names, for options and messages.
+std::vector<std::string> chat_format_names();
+/// The names of the special tokens that a format writes, with or without those of tools.
+std::vector<std::string_view> special_tokens_of(ChatFormat format, bool tools);
+
+/// A function that an assistant calls.
+struct ToolCall {
+  std::string id;  ///< "": none
+  /// {"name": string, "arguments": object}, in the order of the data.
+  nlohmann::ordered_json function;
+};
 
 struct ChatMessage {
   std::string role;
   std::string content;
+  std::vector<ToolCall> calls = {};
+  std::string call_id = {};  ///< the call whose result this is
+  bool counted = true;       ///< whether an assistant's message counts in the loss
 };
 
-/// A conversation as one text, and its parts [begin, end) that an assistant writes: each answer
-/// with the token that ends it.
+/// A conversation, and the descriptions of the functions that the assistant may call.
+struct Chat {
+  std::vector<ChatMessage> messages;
+  std::vector<nlohmann::ordered_json> tools = {};
+};
+
+/// Whether a conversation has tools, calls or their results.
+bool uses_tools(const Chat& chat);
+
+/// A conversation as one text, and its parts [begin, end) that an assistant writes and that count:
+/// each answer with the token that ends it.
 struct Conversation {
   std::string text;
   std::vector<std::pair<std::size_t, std::size_t>> answers;
 };
 
-/// Error with what the format cannot write, such as a role that it does not have.
-Conversation conversation(ChatFormat format, const std::vector<ChatMessage>& messages);
+/// UsageError with what the format cannot write, such as a role that it does not have.
+Conversation conversation(ChatFormat format, const Chat& chat);
 
 /// The text before an assistant's answer to the messages, as apply_chat_template writes it with
-/// add_generation_prompt. The last message is not the assistant's.
-std::string prompt_of(ChatFormat format, const std::vector<ChatMessage>& messages);
+/// add_generation_prompt. UsageError if the last message is the assistant's.
+std::string prompt_of(ChatFormat format, const Chat& chat);
 /// The special token that ends an answer.
 std::string_view end_of_answer(ChatFormat format);
 

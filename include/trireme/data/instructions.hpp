@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/data/chat.hpp>
+#include <trireme/data/chat_lines.hpp>
 #include <trireme/data/json_lines.hpp>
 #include <trireme/data/tokenizer.hpp>
 
@@ -24,8 +24,8 @@ struct CountedTokens {
 ///
 ///   {"text"}                       all count
 ///   {"prompt", "completion"}       those of the completion and the end of the document count
-///   {"messages": [{"role", "content"}, ...]}   the assistant's answers and the tokens that end
-///   them
+///   {"messages": [{"role", "content"}, ...], "tools"}   the assistant's answers whose loss weight
+///   is not 0, and the tokens that end them
 class InstructionEncoder {
  public:
   /// `special_tokens`: their names in texts are encoded as these tokens. UsageError unless the
@@ -40,8 +40,6 @@ class InstructionEncoder {
   CountedTokens encode_text(const JsonLine& line);
   CountedTokens encode_completion(const JsonLine& line);
   CountedTokens encode_messages(const JsonLine& line);
-  std::vector<ChatMessage> checked_messages(const JsonLine& line) const;
-  void expect_plain(const JsonLine& line, const std::string& text) const;
 
   const Tokenizer& tokenizer_;
   ChatFormat format_;
@@ -50,14 +48,13 @@ class InstructionEncoder {
   std::unique_ptr<Encoder> special_;  ///< they are tokens
 };
 
-/// The messages of a line of the third form. UsageError with the line's place.
-std::vector<ChatMessage> messages_of(const JsonLine& line);
+/// UsageError unless the tokenizer has the special tokens of the format, with or without those of
+/// tools.
+void expect_special_tokens(const Tokenizer& tokenizer, ChatFormat format, bool tools);
 
-/// UsageError unless the tokenizer has the special tokens of the format.
-void expect_special_tokens(const Tokenizer& tokenizer, ChatFormat format);
-
-/// The text of a line of the first two forms, for training a tokenizer.
-std::string text_of(const JsonLine& line);
+/// The texts of a line for training a tokenizer: those between the special tokens of a
+/// conversation, and the text of another line.
+std::vector<std::string> texts_of(const JsonLine& line, ChatFormat format);
 
 /// An example of a line, for messages.
 extern const char* const instruction_form;

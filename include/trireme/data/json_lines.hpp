@@ -12,10 +12,10 @@ namespace trireme::data {
 /// An object that is one line of a file, and its place for messages.
 class JsonLine {
  public:
-  JsonLine(const nlohmann::json& json, std::string where, std::string form)
+  JsonLine(const nlohmann::ordered_json& json, std::string where, std::string form)
       : json_(json), where_(std::move(where)), form_(std::move(form)) {}
 
-  const nlohmann::json& json() const { return json_; }
+  const nlohmann::ordered_json& json() const { return json_; }
   const std::string& where() const { return where_; }  ///< "tasks.jsonl:3"
   bool has(const char* key) const { return json_.contains(key); }
   /// UsageError unless the member is a string.
@@ -28,7 +28,7 @@ class JsonLine {
   [[noreturn]] void refuse(const char* key, const std::string& expected) const;
 
  private:
-  const nlohmann::json& json_;
+  const nlohmann::ordered_json& json_;
   std::string where_;
   std::string form_;
 };

@@ -54,6 +54,10 @@ class Tokenizer {
   virtual std::int32_t end_of_document() const = 0;
   /// The names of the special tokens, and their ids.
   virtual std::vector<std::pair<std::string, std::int32_t>> special_tokens() const { return {}; }
+  /// The ids that the tokenizer's file puts before a text, such as Llama's <s>; documents do not
+  /// have them.
+  const std::vector<std::int32_t>& before_text() const { return before_text_; }
+  void set_before_text(std::vector<std::int32_t> ids) { before_text_ = std::move(ids); }
   /// The id of the special token; -1: there is none.
   std::int32_t special_token(std::string_view name) const;
   virtual std::unique_ptr<Encoder> encoder(const EncodeOptions& options) const = 0;
@@ -72,6 +76,9 @@ class Tokenizer {
   /// Appends the ids of one whole document to `out`, without an end-of-document token.
   void encode(std::string_view document, std::vector<std::int32_t>& out,
               const EncodeOptions& options = {}) const;
+
+ private:
+  std::vector<std::int32_t> before_text_;
 };
 
 /// Names a tokenizer.

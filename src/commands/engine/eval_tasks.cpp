@@ -4,6 +4,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/commands/prompts.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/data/tasks.hpp>
@@ -32,14 +33,6 @@ struct Tasks {
   std::vector<Task> tasks;
   std::vector<Request> requests;
 };
-
-std::int32_t prefix_token(const data::Tokenizer& tokenizer, const std::string& name) {
-  if (name.empty()) return tokenizer.end_of_document();
-  const std::int32_t id = tokenizer.special_token(name);
-  check_usage(id >= 0, "--prefix ", name, ": the deck's tokenizer ", tokenizer.name(),
-              " has no such special token; leave it out to use the end-of-document token");
-  return id;
-}
 
 Tasks read_tasks(const deck::Deck& deck, const EvalOptions& options) {
   const auto tokenizer = tokenizer_of(deck);

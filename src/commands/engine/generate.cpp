@@ -1,17 +1,17 @@
 // The command trireme generate: replicas share the texts, and print them in their order.
 #include <trireme/base/log.hpp>
 #include <trireme/base/packed_texts.hpp>
+#include <trireme/base/printable.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/engine.hpp>
+#include <trireme/commands/prompts.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/data/chat.hpp>
 #include <trireme/data/instructions.hpp>
-#include <trireme/data/json_lines.hpp>
 #include <trireme/data/text_stream.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/io/output_file.hpp>
-#include <trireme/io/text_reader.hpp>
 #include <trireme/train/generator.hpp>
 
 #include <nlohmann/json.hpp>
@@ -25,50 +25,10 @@
 namespace trireme::commands {
 namespace {
 
-std::vector<std::string> lines_of(const std::string& path) {
-  io::TextReader reader(path);
-  std::string content;
-  std::array<char, 1 << 16> block{};
-  while (const std::size_t n = reader.read(block)) content.append(block.data(), n);
-  std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < content.size();) {
-    const std::size_t end = std::min(content.find('\n', begin), content.size());
-    lines.push_back(content.substr(begin, end - begin));
-    if (lines.back().ends_with('\r')) lines.back().pop_back();
-    begin = end + 1;
-  }
-  return lines;
-}
-
-using Messages = std::vector<data::ChatMessage>;
-
-/// A prompt, and with --chat the conversation to be continued.
-struct Prompt {
-  std::string words;
-  Messages messages = {};
-};
-
-Prompt question(std::string words) {
-  return {words, {{"user", std::move(words)}}};
-}
-
-/// One prompt per line, in a .jsonl file as an object.
-std::vector<Prompt> prompts_in(const std::string& path, bool chat) {
-  std::vector<Prompt> prompts;
-  if (path.ends_with(".jsonl")) {
-    data::read_json_lines(path, R"({"prompt": "Once upon a time"})",
-                          [&](const data::JsonLine& line) {
-                            if (!chat || !line.has("messages"))
-                              return prompts.push_back(question(line.string("prompt")));
-                            Messages messages = data::messages_of(line);
-                            std::string words = messages.back().content;
-                            prompts.push_back({std::move(words), std::move(messages)});
-                          });
-  } else {
-    for (std::string& line : lines_of(path)) prompts.push_back(question(std::move(line)));
-  }
-  check_usage(!prompts.empty(), path, ": has no prompts; write one per line");
-  return prompts;
+/// Standard output has the texts alone.
+void note(const std::string& message) {
+  if (log::speaking())
+    std::fputs(text("trireme: note: ", printable(message), "\n").c_str(), stderr);
 }
 
 /// All texts of a command: `samples` of each prompt in turn.
@@ -78,13 +38,32 @@ class Texts {
       : options_(options),
         tokenizer_(tokenizer_of(session.deck)),
         chat_(data::chat_format(options.chat)),
-        prompts_(options.prompts.empty() ? std::vector{question(options.prompt)}
-                                         : prompts_in(options.prompts, is_chat())) {
-    if (is_chat()) data::expect_special_tokens(*tokenizer_, chat_);
+        sequence_(session.config().model.sequence),
+        prompts_(prompts_of(options)) {
+    if (is_chat()) data::expect_special_tokens(*tokenizer_, chat_, false);
     const std::int64_t vocabulary = session.config().model.vocabulary;
-    for (std::size_t p = 0; p < prompts_.size(); ++p)
-      for (const std::int32_t id : ids_of(p))
-        check_usage(id < vocabulary, where(p), " has token ", id, ", the model only ", vocabulary);
+    for (std::size_t p = 0; p < prompts_.size(); ++p) {
+      const std::vector<std::int32_t> ids = ids_of(p);
+      for (const std::int32_t id : ids)
+        check_usage(id < vocabulary, prompts_[p].where, " has token ", id, ", the model only ",
+                    vocabulary);
+      tokens_.push_back(std::ssize(ids));
+    }
+  }
+
+  /// Says what is put before prompts, and which prompts lose their beginning.
+  void announce() const {
+    if (!is_chat()) note(describe_prefix(*tokenizer_, options_.prefix));
+    const auto is_long = [&](std::int64_t tokens) { return tokens > sequence_; };
+    const auto first = std::ranges::find_if(tokens_, is_long);
+    if (first == tokens_.end()) return;
+    const Prompt& prompt = prompts_[static_cast<std::size_t>(first - tokens_.begin())];
+    log::warn(text(prompt.where, " has ", *first, " tokens, but [model] sequence = ", sequence_,
+                   ": the first ", *first - sequence_, " are left out",
+                   prompts_.size() == 1 ? ""
+                                        : text(" (", std::ranges::count_if(tokens_, is_long),
+                                               " of ", prompts_.size(), " prompts are too long)"),
+                   "; shorten the prompt"));
   }
 
   bool is_chat() const { return chat_ != data::ChatFormat::none; }
@@ -110,6 +89,8 @@ class Texts {
   std::string json(std::int64_t n, const std::string& continuation, std::int64_t tokens,
                    const char* end) const {
     const nlohmann::ordered_json line{{"prompt", prompt(n)},
+                                      {"prompt_tokens", tokens_[prompt_of_text(n)]},
+                                      {"prompt_tokens_left_out", left_out(n)},
                                       {"sample", n % options_.samples + 1},
                                       {"text", continuation},
                                       {"tokens", tokens},
@@ -121,28 +102,35 @@ class Texts {
   std::size_t prompt_of_text(std::int64_t n) const {
     return static_cast<std::size_t>(n / options_.samples);
   }
+  std::int64_t left_out(std::int64_t n) const {
+    return std::max<std::int64_t>(0, tokens_[prompt_of_text(n)] - sequence_);
+  }
   std::vector<std::int32_t> ids_of(std::size_t p) const {
-    std::vector<std::int32_t> ids;
+    const Prompt& prompt = prompts_[p];
     if (!is_chat()) {
-      ids.push_back(tokenizer_->end_of_document());
-      tokenizer_->encode(prompts_[p].words, ids);
+      std::vector<std::int32_t> ids = ids_before_prompt(*tokenizer_, options_.prefix);
+      tokenizer_->encode(prompt.words, ids);
+      if (ids.empty()) ids.push_back(tokenizer_->end_of_document());  // a text begins with a token
       return ids;
     }
+    data::expect_plain(prompt.chat, *tokenizer_, prompt.where,
+                       "remove it: a message could end its turn with it");
+    std::vector<std::int32_t> ids;
     try {
-      tokenizer_->encode(data::prompt_of(chat_, prompts_[p].messages), ids, {true});
+      tokenizer_->encode(data::prompt_of(chat_, prompt.chat), ids, {true});
     } catch (const UsageError& error) {
-      throw UsageError(text(where(p), " ", error.what()));
+      throw UsageError(text(prompt.where, " ", error.what()));
     }
+    if (data::uses_tools(prompt.chat)) data::expect_special_tokens(*tokenizer_, chat_, true);
     return ids;
-  }
-  std::string where(std::size_t p) const {
-    return options_.prompts.empty() ? "the prompt" : text(options_.prompts, ":", p + 1);
   }
 
   const GenerateOptions& options_;
   std::unique_ptr<data::Tokenizer> tokenizer_;
   data::ChatFormat chat_;
+  std::int64_t sequence_;
   std::vector<Prompt> prompts_;
+  std::vector<std::int64_t> tokens_;  ///< of each prompt
 };
 
 /// Gets the words of text i as they are known; `last`: there are no more.
@@ -272,6 +260,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
     if (runtime.rank() == 0) io::expect_writable(options.output);
     texts = std::make_unique<Texts>(session, options);
     batch = std::min(options.batch, (texts->count() + replicas - 1) / replicas);
+    texts->announce();
   });
   runtime.together([&] {
     generator = train::make_generator(config, session.architecture, *session.grid, batch);

@@ -122,8 +122,8 @@ void add_tokenize(CLI::App& app) {
   command
       ->add_option_function<std::string>(
           "--chat", [options](const std::string& name) { options->chat = data::chat_format(name); },
-          "Chat format of messages in JSON lines: chatml, llama3, mistral or gemma")
-      ->check(CLI::IsMember({"chatml", "llama3", "mistral", "gemma"}).description(""))
+          text("Chat format of messages in JSON lines: ", join(data::chat_format_names(), ", ")))
+      ->check(CLI::IsMember(data::chat_format_names()).description(""))
       ->type_name("FORMAT");
   auto* validation = command
                          ->add_option("--validation", options->validation_output,

@@ -3,6 +3,7 @@
 #include <trireme/commands/options.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/data/chat.hpp>
 
 #include <algorithm>
 #include <array>
@@ -111,8 +112,8 @@ CLI::App* add_eval_options(CLI::App& app, EvalOptions& options) {
           ->type_name("FILE");
   command
       ->add_option("--prefix", options.prefix,
-                   "Special token before a text without context, such as <s>; default: the "
-                   "end-of-document token")
+                   "Special token before a text without context, such as <s>; default: "
+                   "end-of-document")
       ->type_name("TOKEN")
       ->needs(tasks);
   command
@@ -138,19 +139,28 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
   add_deck_arguments(*command, options.deck, options.overrides);
   add_checkpoint(*command, options.checkpoint, options.as_deck);
   CLI::Option* prompt = command->add_option(
-      "--prompt", options.prompt, "Text to continue; default: the beginning of a document");
+      "--prompt", options.prompt,
+      "Text to continue; default: empty, which begins with the end-of-document token");
   command
       ->add_option("--prompts", options.prompts,
-                   "File of texts to continue: one per line, or in a .jsonl file one object with "
-                   "\"prompt\" per line, with --chat also \"messages\"")
+                   "File of texts to continue, plain or gzip: one per line, or in a .jsonl or "
+                   ".jsonl.gz file one object with \"prompt\" per line, with --chat also "
+                   "\"messages\"")
       ->type_name("FILE")
       ->excludes(prompt);
+  CLI::Option* chat =
+      command
+          ->add_option("--chat", options.chat,
+                       text("Write the assistant's answers to the prompts, in this chat format: ",
+                            join(data::chat_format_names(), ", ")))
+          ->check(CLI::IsMember(data::chat_format_names()).description(""))
+          ->type_name("FORMAT");
   command
-      ->add_option("--chat", options.chat,
-                   "Write the assistant's answers to the prompts, in this chat format: chatml, "
-                   "llama3, mistral or gemma")
-      ->check(CLI::IsMember({"chatml", "llama3", "mistral", "gemma"}).description(""))
-      ->type_name("FORMAT");
+      ->add_option("--prefix", options.prefix,
+                   "Special token before a prompt, end-of-document, or none; default: the tokens "
+                   "that the tokenizer's post_processor puts before a text")
+      ->type_name("TOKEN")
+      ->excludes(chat);
   command
       ->add_option("-o,--output", options.output,
                    "Write the texts to this file, as JSON lines; default: print them")
