@@ -19,7 +19,6 @@ namespace trireme::data {
 namespace {
 
 constexpr int most_levels = 100;
-constexpr char32_t last_character = 0x10FFFF;
 constexpr std::int64_t most_repeats = 65535;  // of PCRE2
 
 class Translation {
@@ -319,7 +318,11 @@ class Translation {
       if (sees("[:")) {
         add(posix(options));
       } else if (sees("[")) {
-        add(bracket(options));
+        const CharacterSet inner = bracket(options);
+        // Oniguruma takes the complement of all characters beyond ASCII for all of them.
+        if (in_[from + 1] == '^' && !matches_beyond_ascii(inner.text))
+          refuse("a nested set of no character beyond ASCII", from);
+        add(inner);
       } else if (const std::optional<CharacterSet> set = escaped_set(options, true)) {
         add(*set);
       } else if (sees("-") && from != begin && !sees("-]")) {

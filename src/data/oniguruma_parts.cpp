@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
+#include <memory>
 #include <utility>
 
 namespace trireme::data {
@@ -93,13 +94,15 @@ constexpr std::string_view binary_properties =
     "joincontrol lowercase math quotationmark regionalindicator softdotted uppercase "
     "variationselector xidstart ";
 
-bool is_known(const std::string& property) {
+using Code = std::unique_ptr<pcre2_code, void (*)(pcre2_code*)>;
+
+/// Null if PCRE2 does not know the expression.
+Code compiled(const std::string& expression) {
   int error = 0;
   PCRE2_SIZE place = 0;
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(property.data()), property.size(),
-                                   PCRE2_UTF, &error, &place, nullptr);
-  pcre2_code_free(code);
-  return code != nullptr;
+  return {pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
+                        PCRE2_UTF | PCRE2_UCP, &error, &place, nullptr),
+          pcre2_code_free};
 }
 
 }  // namespace
@@ -129,7 +132,7 @@ std::string members_of_property(std::string_view name) {
   // A script. From 10.40 on, a bare name means Script_Extensions.
   const bool extensions = PCRE2_MAJOR > 10 || (PCRE2_MAJOR == 10 && PCRE2_MINOR >= 40);
   std::string script = text(extensions ? "\\p{sc:" : "\\p{", name, "}");
-  return is_known(script) ? script : "";
+  return compiled(script) ? script : "";
 }
 
 /// Whether the character folds to several ones, or may: Unicode's CaseFolding.txt, status F.
@@ -166,6 +169,24 @@ CharacterSet set_of(std::string_view list, bool negated) {
   std::string other(list);
   if (one) other[1] = list[1] == 'p' ? 'P' : 'p';
   return {text("[^", list, "]"), one ? other : ""};
+}
+
+bool matches_beyond_ascii(const std::string& set) {
+  const Code code = compiled(set);
+  if (!code) return true;  // an error when the whole pattern is compiled
+  const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> match(
+      pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
+  constexpr char32_t first = 0x80, first_surrogate = 0xD800, last_surrogate = 0xDFFF;
+  std::string characters;
+  for (char32_t c = first; c <= last_character; ++c) {
+    if (c < first_surrogate || c > last_surrogate) append_character(c, characters);
+    if (c % 4096 != 4095) continue;
+    if (pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(characters.data()), characters.size(),
+                    0, PCRE2_NO_UTF_CHECK, match.get(), nullptr) >= 0)
+      return true;
+    characters.clear();
+  }
+  return false;
 }
 
 std::string pcre2_literal(char32_t c) {

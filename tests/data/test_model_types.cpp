@@ -74,6 +74,15 @@ TEST(ModelTypes, IdsAreThoseOfFilesWithTypes) {
   EXPECT_EQ(ids_of(list), (Ids{0, 2, 0, 1}));
 }
 
+TEST(ModelTypes, TextAfterTheFileIsAnError) {
+  const auto error = [](const std::string& file) {
+    return message_of([&] { parse_tokenizer(file, "old.json", ""); });
+  };
+  expect_mentions(error("{\"model\": {}}\n{}"),
+                  {"old.json: is not JSON: line 2, column 1: unexpected '{'"});
+  expect_mentions(error("{\"model\": {"), {"column 12: the text ends within a value"});
+}
+
 TEST(ModelTypes, ThatAreNotSupportedAreNamed) {
   expect_mentions(message_of([] { ids_of(vocab + "," + unknown); }),
                   {"old.json: model.type = \"WordLevel\" is not supported"});

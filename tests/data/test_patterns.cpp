@@ -83,6 +83,8 @@ TEST(Patterns, ConstructsWithoutAnEqualAreNamed) {
       {"[\\d-x]", "an unescaped '-' after a range or class ('-' at byte 3)"},
       {"[]a]", "an unescaped ']' at the beginning of a set"},
       {"[a&&]", "an empty set"},
+      {"[^a[^\\D\\d]]", "a nested set of no character beyond ASCII ('[^\\D\\d]' at byte 3)"},
+      {"[a[^\\x{0}-\\x{10FFFF}]]", "a nested set of no character beyond ASCII"},
       {"[a", "a set without an end"},
       {"[[:letter:]]", "a POSIX bracket of another name"},
       {"(a", "a group without an end"},

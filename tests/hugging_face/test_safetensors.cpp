@@ -111,6 +111,7 @@ TEST_F(Safetensors, DamagedHeadersAreRefusedWithTheirReason) {
   EXPECT_EQ(refused_header(good), "no error");
   EXPECT_EQ(refused_header(good + "   "), "no error");
   EXPECT_EQ(refused_header(R"({"__metadata__":null,)" + good.substr(1)), "no error");
+  expect_mentions(refusal(with_length(good, std::string(17, 'x'))), {"end at byte 16 of 17"});
   expect_mentions(refusal("abc"), {"model.safetensors", "3 bytes"});
   expect_mentions(refusal(std::string(8, '\0') + "{}"), {"header of 0 bytes"});
   expect_mentions(refusal(std::string(8, '\xff') + "{}"),

@@ -30,6 +30,10 @@ struct CharacterSet {
 /// The set of these members, or of all other characters.
 CharacterSet set_of(std::string_view list, bool negated);
 
+/// Whether a set has a character beyond U+007F.
+bool matches_beyond_ascii(const std::string& set);
+
+inline constexpr char32_t last_character = 0x10FFFF;
 /// The character as PCRE2 writes it within and outside sets.
 std::string pcre2_literal(char32_t c);
 
