@@ -1,3 +1,5 @@
+// Parses a text without building values, notes where the parser stopped, and tells the mistake from
+// the text there, because messages never repeat those of a library.
 #include <trireme/base/json_mistake.hpp>
 
 #include <trireme/base/printable.hpp>

@@ -1,3 +1,5 @@
+// Reads a file once, from its beginning: plain bytes, or the members of a gzip file through zlib's
+// inflate(). zlib's own reader, gzread(), drops what follows a stray byte between members.
 #include <trireme/io/text_reader.hpp>
 
 #include <trireme/base/check.hpp>
