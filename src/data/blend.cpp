@@ -93,6 +93,19 @@ Blend::Place Blend::place(std::int64_t n) const {
   return {at, n};
 }
 
+std::vector<std::int64_t> Blend::counts(std::int64_t n) const {
+  check(n >= 0, "the first ", n, " numbers of a blend, expected at least 0");
+  std::vector<std::int64_t> of_node(nodes_.size());
+  of_node.back() = n;
+  for (std::size_t at = nodes_.size(); at-- > parts_;) {  // branches come before their node
+    const auto lighter = static_cast<std::size_t>(nodes_[at].lighter);
+    of_node[lighter] = share(of_node[at], nodes_[lighter].weight, nodes_[at].weight);
+    of_node[static_cast<std::size_t>(nodes_[at].heavier)] = of_node[at] - of_node[lighter];
+  }
+  of_node.resize(parts_);
+  return of_node;
+}
+
 std::vector<BlendEntry> parse_blend(const std::string& value) {
   std::vector<std::string_view> parts;
   std::string_view rest = value;

@@ -3,6 +3,7 @@
 #include <trireme/data/bpe_model.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/json_mistake.hpp>
 #include <trireme/data/bpe_vocabulary.hpp>
 #include <trireme/data/token_model.hpp>
 #include <trireme/data/utf8.hpp>
@@ -140,8 +141,9 @@ BpeModel read_bpe_folder(const std::string& folder) {
   const std::string vocab = folder + "/vocab.json";
   const std::string merges = folder + "/merges.txt";
   BpeVocabulary vocabulary;
-  const Json json = Json::parse(io::read_text_file(vocab, file_limit_bytes), nullptr, false);
-  check_usage(!json.is_discarded(), vocab, ": is not JSON");
+  const std::string content = io::read_text_file(vocab, file_limit_bytes);
+  const Json json = Json::parse(content, nullptr, false);
+  check_usage(!json.is_discarded(), vocab, ": is not JSON: ", json_mistake(content));
   read_tokens({json, vocab + ": "}, vocabulary);
   std::istringstream lines(io::read_text_file(merges, file_limit_bytes));
   std::string line;

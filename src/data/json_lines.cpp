@@ -2,6 +2,7 @@
 #include <trireme/data/json_lines.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/json_mistake.hpp>
 #include <trireme/base/printable.hpp>
 #include <trireme/base/utf8.hpp>
 #include <trireme/io/text_reader.hpp>
@@ -38,13 +39,23 @@ void use_line(std::string_view line, const std::string& where, const std::string
     const auto json = nlohmann::ordered_json::parse(line);
     const JsonLine object(json, where, form);
     if (!json.is_object()) object.refuse(text("is ", shown(json), ", expected an object"));
-    use(object);
+    with_place(where, [&] { use(object); });
   } catch (const nlohmann::json::exception&) {
-    throw UsageError(text(where, ": is not JSON; write one object per line, such as ", form));
+    throw UsageError(text(where, ": is not JSON: ", json_mistake(line),
+                          "; write one object per line, such as ", form));
   }
 }
 
 }  // namespace
+
+void with_place(const std::string& place, const std::function<void()>& use) {
+  try {
+    use();
+  } catch (const UsageError& error) {
+    if (std::string_view(error.what()).starts_with(place)) throw;
+    throw UsageError(text(place, ": ", error.what()));
+  }
+}
 
 void JsonLine::refuse(const std::string& complaint) const {
   throw UsageError(text(where_, ": ", complaint, "; write lines such as ", form_));

@@ -9,6 +9,7 @@
 #include <trireme/data/bpe_trainer.hpp>
 #include <trireme/data/document_splitter.hpp>
 #include <trireme/data/instructions.hpp>
+#include <trireme/data/json_lines.hpp>
 #include <trireme/data/token_file_writer.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/io/atomic_file.hpp>
@@ -138,13 +139,14 @@ void read_documents(const TokenizeOptions& options, const std::vector<std::strin
       });
       continue;
     }
+    const std::string place = path == "-" ? "standard input" : path;
     io::TextReader reader(path);
     while (const std::size_t bytes = reader.read(buffer)) {
-      splitter.feed({buffer.data(), bytes}, sink);
+      with_place(place, [&] { splitter.feed({buffer.data(), bytes}, sink); });
       total_bytes += static_cast<std::int64_t>(bytes);
       progress(total_bytes);
     }
-    splitter.finish(sink);
+    with_place(place, [&] { splitter.finish(sink); });
   }
 }
 

@@ -3,10 +3,12 @@
 #include <trireme/data/tokenizer.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/json_mistake.hpp>
 #include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_tokenizer.hpp>
 #include <trireme/data/pipeline_tokenizer.hpp>
 #include <trireme/data/post_processor.hpp>
+#include <trireme/data/token_model.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <nlohmann/json.hpp>
@@ -89,8 +91,11 @@ std::unique_ptr<Decoder> Tokenizer::decoder() const {
 
 std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& path,
                                            const std::string& end_of_document) {
-  const auto json = nlohmann::json::parse(content, nullptr, false);
-  check_usage(!json.is_discarded() && json.is_object(), path, ": is not a JSON object");
+  auto json = nlohmann::json::parse(content, nullptr, false);
+  check_usage(!json.is_discarded(), path, ": is not JSON: ", json_mistake(content),
+              "; fetch or write the file again");
+  check_usage(json.is_object(), path, ": is not a JSON object");
+  add_model_type(json);
   std::unique_ptr<Tokenizer> tokenizer;
   if (is_byte_level(json))
     tokenizer =

@@ -1,8 +1,8 @@
-// Splits text into words with PCRE2. Patterns are written for Oniguruma: Translation copies the
-// parts that mean the same in both and refuses the rest.
+// Splits text into words with PCRE2. Patterns are written for Oniguruma and translated.
 #include <trireme/data/word_splitter.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/data/oniguruma.hpp>
 #include <trireme/data/utf8.hpp>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -23,92 +23,6 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
-/// Oniguruma's white space. PCRE2's also has U+180E, which Unicode 6.3 removed.
-constexpr std::string_view white_space = R"(\t-\r\x{85}\p{Z})";
-
-/// Translates a splitting pattern to PCRE2 and refuses syntax that means something else in
-/// Oniguruma.
-class Translation {
- public:
-  Translation(std::string_view source, const std::string& where) : in_(source), where_(where) {}
-
-  std::string run() {
-    while (at_ < in_.size()) {
-      const char c = in_[at_];
-      if (c == '\\')
-        escape(false);
-      else if (c == '[')
-        bracket();
-      else if (c == '(')
-        group();
-      else {
-        if (c == '^' || c == '$') refuse(1);
-        if (c == '}' && at_ + 1 < in_.size() && in_[at_ + 1] == '+') refuse(2);
-        copy(1);
-      }
-    }
-    return std::move(out_);
-  }
-
- private:
-  [[noreturn]] void refuse(std::size_t length) const {
-    throw UsageError(text(where_, " = '", in_, "': '", in_.substr(at_, length), "' at byte ", at_,
-                          " is not supported: expected literals, [...], groups (?:, (?i:, (?=, "
-                          "(?!, (?>, \\p, \\s, \\S, \\d, \\D, \\r, \\n, \\t and quantifiers"));
-  }
-  void copy(std::size_t count) {
-    out_ += in_.substr(at_, count);
-    at_ += count;
-  }
-
-  void escape(bool in_bracket) {
-    const char c = at_ + 1 < in_.size() ? in_[at_ + 1] : '\0';
-    const bool word_like =
-        (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-    if (c == 's' || c == 'S') {
-      if (c == 'S' && in_bracket) refuse(2);
-      out_ += in_bracket ? std::string(white_space) : text(c == 's' ? "[" : "[^", white_space, "]");
-      at_ += 2;
-    } else if (c == 'p' || c == 'P') {
-      const std::size_t end = in_.find('}', at_);
-      if (at_ + 2 >= in_.size() || in_[at_ + 2] != '{' || end == std::string_view::npos) refuse(2);
-      copy(end + 1 - at_);
-    } else {
-      if (word_like ? std::string_view("rntdD").find(c) == std::string_view::npos
-                    : c <= ' ' || c > '~')
-        refuse(2);
-      copy(2);
-    }
-  }
-
-  void bracket() {
-    copy(1);
-    if (at_ < in_.size() && in_[at_] == '^') copy(1);
-    if (at_ < in_.size() && in_[at_] == ']') refuse(1);
-    while (at_ < in_.size() && in_[at_] != ']') {
-      if (in_[at_] == '[' || in_.substr(at_, 2) == "&&") refuse(1);
-      if (in_[at_] == '\\')
-        escape(true);
-      else
-        copy(1);
-    }
-    copy(std::min<std::size_t>(1, in_.size() - at_));
-  }
-
-  void group() {
-    if (in_.substr(at_, 2) == "(*") refuse(2);
-    if (in_.substr(at_, 2) != "(?") return copy(1);
-    for (const std::string_view known : {"(?:", "(?=", "(?!", "(?>", "(?i:"})
-      if (in_.substr(at_, known.size()) == known) return copy(known.size());
-    refuse(4);
-  }
-
-  std::string_view in_;
-  const std::string& where_;
-  std::string out_;
-  std::size_t at_ = 0;
-};
-
 }  // namespace
 
 struct WordPattern::Code {
@@ -123,9 +37,7 @@ WordPattern::WordPattern(const std::string& source, const std::string& where)
     : code_(std::make_unique<Code>()) {
   code_->where = where;
   code_->source = source;
-  const std::string translated = Translation(source, where).run();
-  const Utf8Run utf8 = utf8_run(translated);
-  check_usage(utf8.valid == translated.size(), where, ": is not UTF-8");
+  const std::string translated = to_pcre2(source, where);
   const std::unique_ptr<pcre2_compile_context, void (*)(pcre2_compile_context*)> context(
       pcre2_compile_context_create(nullptr), pcre2_compile_context_free);
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);

@@ -40,6 +40,7 @@ std::string_view remedy_for(std::string_view complaint) {
   const auto has = [&](std::string_view words) { return complaint.find(words) != complaint.npos; };
   if (has("could not determine value type")) return "; put strings into quotes";
   if (has("cannot redefine existing")) return "; remove one of the two";
+  if (has("could not be interpreted as a value")) return "; the number is too large";
   return "";
 }
 
@@ -151,15 +152,31 @@ class Reader {
     const auto place = node.source().begin;
     given_.places[key->full_name()] = text(file_name_, ":", place.line);
     std::string problem;
+    const std::string_view lost = lost_number(node);
     const auto raw = plain(node);
-    const auto value = raw ? accept(*key, *raw, problem) : std::nullopt;
+    const auto value = raw && lost.empty() ? accept(*key, *raw, problem) : std::nullopt;
     if (value) {
       given_.values[key->full_name()] = *value;
       return;
     }
     if (!raw) problem = text("expected ", expectation(*key), ", found ", kind_of(node));
+    if (!lost.empty())
+      problem = text("expected ", expectation(*key), ", found ", lost, ", which is too close to 0");
     given_.invalid.insert(key->full_name());
     diagnostics_.at(place.line, place.column, text("[", section, "] ", key->name, ": ", problem));
+  }
+
+  /// The text of a number that is not 0 but is read as 0, such as 1e-400; otherwise empty.
+  std::string_view lost_number(const toml::node& node) const {
+    const auto* number = node.as_floating_point();
+    if (number == nullptr || number->get() != 0) return {};
+    std::string_view rest = content_;
+    for (auto line = node.source().begin.line; line > 1; --line)
+      rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1);
+    rest.remove_prefix(std::min<std::size_t>(node.source().begin.column - 1, rest.size()));
+    const std::string_view written = rest.substr(0, rest.find_first_not_of("+-0123456789_.eE"));
+    const std::string_view digits = written.substr(0, written.find_first_of("eE"));
+    return digits.find_first_of("123456789") == digits.npos ? std::string_view() : written;
   }
 
   std::vector<std::string> section_names() const {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <type_traits>
 
 namespace trireme::deck {
@@ -125,14 +126,25 @@ Words parse_list(std::string_view written) {
   return words;
 }
 
-std::string shown(const Value& value) {
+/// The number as TOML writes one that is no integer.
+std::string decimal(double number) {
+  std::string digits = text(number);
+  if (digits.find_first_of(".ein") == std::string::npos) digits += ".0";
+  const std::size_t sign = digits.find("e-0");
+  if (sign != std::string::npos) digits.erase(sign + 2, 1);  // "3e-04" is written 3e-4
+  return digits;
+}
+
+std::string shown(const KeyText& key, const Value& value) {
   return std::visit(
-      [](const auto& v) -> std::string {
+      [&](const auto& v) -> std::string {
         using T = std::decay_t<decltype(v)>;
         if constexpr (std::is_same_v<T, std::string>)
           return text("the string ", quoted(v.substr(0, 80)));
         if constexpr (std::is_same_v<T, std::int64_t>) return text("the integer ", v);
-        if constexpr (std::is_same_v<T, double>) return text("the number ", v);
+        if constexpr (std::is_same_v<T, double>)
+          return key.type == KeyType::number ? text("the number ", v)
+                                             : "the floating-point number " + decimal(v);
         if constexpr (std::is_same_v<T, Words>)
           return text("the list ", list_text(v).substr(0, 80));
         else
@@ -201,7 +213,12 @@ std::optional<T> parse_whole(const std::string& digits, std::string& remark) {
   T value{};
   const char* end = digits.data() + digits.size();
   const auto [stop, error] = std::from_chars(digits.data(), end, value);
-  if (error == std::errc::result_out_of_range) remark = ", which is too large";
+  if (error == std::errc::result_out_of_range) {
+    const bool tiny = !std::is_integral_v<T> && std::abs(std::strtod(digits.c_str(), nullptr)) < 1;
+    remark = tiny                      ? ", which is too close to 0"
+             : digits.starts_with('-') ? ", which is too small"
+                                       : ", which is too large";
+  }
   if (error != std::errc() || stop != end || digits.empty()) return std::nullopt;
   return value;
 }
@@ -257,8 +274,12 @@ std::string expectation(const KeyText& key) {
 
 namespace {
 
-/// "; did you mean ...?" for a choice that is nearly one of the key's.
+/// "; did you mean ...?" for a choice that is nearly one of the key's; an integer for 1e3.
 std::string suggestion(const KeyText& key, const Value& raw) {
+  if (const auto* number = std::get_if<double>(&raw); number && key.type == KeyType::integer) {
+    const bool whole = std::abs(*number) < 0x1p53 && *number == std::floor(*number);
+    return whole ? text("; write ", static_cast<std::int64_t>(*number)) : "";
+  }
   const auto* word = std::get_if<std::string>(&raw);
   if (const auto* words = std::get_if<Words>(&raw); words && key.type == KeyType::list)
     for (const std::string& one : *words)
@@ -273,7 +294,8 @@ std::string suggestion(const KeyText& key, const Value& raw) {
 std::optional<Value> accept(const KeyText& key, const Value& raw, std::string& problem) {
   auto value = convert(key, raw);
   if (!value)
-    problem = text("expected ", expectation(key), ", found ", shown(raw), suggestion(key, raw));
+    problem =
+        text("expected ", expectation(key), ", found ", shown(key, raw), suggestion(key, raw));
   return value;
 }
 
@@ -315,13 +337,7 @@ std::string literal(const KeyText& key, const Value& value) {
   if (key.type == KeyType::duration) return quoted(duration_text(std::get<double>(value)));
   if (const auto* words = std::get_if<Words>(&value)) return list_text(*words);
   if (const auto* string = std::get_if<std::string>(&value)) return quoted(*string);
-  if (const auto* number = std::get_if<double>(&value)) {
-    std::string digits = text(*number);
-    if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
-    const std::size_t sign = digits.find("e-0");
-    if (sign != std::string::npos) digits.erase(sign + 2, 1);  // "3e-04" is written 3e-4
-    return digits;
-  }
+  if (const auto* number = std::get_if<double>(&value)) return decimal(*number);
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return text(*integer);
   return text(std::get<bool>(value));
 }

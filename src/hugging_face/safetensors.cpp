@@ -180,7 +180,9 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
       tensors_.push_back(TensorParser(path, name, value).parse(data, file_.size() - data));
       continue;
     }
-    check_usage(value.is_object(), path, ": ", metadata_key, " is not an object", remedy);
+    if (value.is_null()) continue;  // the library's "no metadata"
+    check_usage(value.is_object(), path, ": ", metadata_key, " is ", value.type_name(),
+                ", expected an object of strings or null", remedy);
     for (const auto& [key, word] : value.items()) {
       check_usage(word.is_string(), path, ": ", metadata_key, " '", shortened(key),
                   "' is not a string", remedy);

@@ -1,6 +1,7 @@
 #include <trireme/hugging_face/strict_json.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/json_mistake.hpp>
 #include <trireme/hugging_face/complaints.hpp>
 
 #include <set>
@@ -68,12 +69,9 @@ Json parse_strict(const std::string& content, const std::string& path, const Jso
     Json json = Json::parse(content);
     check_usage(json.is_object(), path, ": ", rules.what, " is not a JSON object", rules.remedy);
     return json;
-  } catch (const Json::parse_error& error) {
-    throw UsageError(
-        text(path, ": ", rules.what, " is not JSON: mistake at byte ", error.byte, rules.remedy));
   } catch (const Json::exception&) {
     throw UsageError(
-        text(path, ": ", rules.what, " holds a number that is out of range", rules.remedy));
+        text(path, ": ", rules.what, " is not JSON: ", json_mistake(content), rules.remedy));
   }
 }
 

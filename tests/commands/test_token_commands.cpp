@@ -76,6 +76,24 @@ TEST(TokenCommands, MegatronFilesAreShownAndDecoded) {
   EXPECT_EQ(read_file(folder.file("out")), "hi");
 }
 
+TEST(TokenCommands, CheckShowsTheEpochsOfEachFileOfABlend) {
+  const TemporaryFolder folder;
+  folder.write(
+      "deck.toml",
+      "[run]\nsteps = 20\n[model]\nfamily = \"llama\"\nlayers = 1\nhidden = 32\nheads = 2\n"
+      "sequence = 16\nvocabulary = 257\n[batch]\nglobal = 4\nmicro = 4\n"
+      "[optimizer]\nlearning_rate = 1e-2\n[data]\ntrain = \"1 a.h5, 1 b.h5\"\n");
+  folder.write("a", std::string(160, 'a'));  // 161 tokens: 10 windows
+  folder.write("b", std::string(640, 'b'));
+  ASSERT_EQ(shell(folder, "trireme tokenize a -o a.h5 && trireme tokenize b -o b.h5"), 0);
+  ASSERT_EQ(shell(folder, "trireme check deck.toml"), 0);
+  expect_output(folder, "blend         a.h5: 40 of the run's 80 samples, 4.00 epochs of 10\n");
+  expect_output(folder, "blend         b.h5: 40 of the run's 80 samples, 1.00 epochs of 40\n");
+  ASSERT_EQ(shell(folder, "trireme check deck.toml 'data.train=3 a.h5, 1 b.h5' run.steps=10"), 0);
+  expect_output(folder, "blend         a.h5: 30 of the run's 40 samples, 3.00 epochs of 10\n");
+  ASSERT_EQ(shell(folder, "trireme check deck.toml data.train=a.h5 && ! grep blend out"), 0);
+}
+
 TEST(TokenCommands, MistakesEndWithTwoAndDamageWithOne) {
   const TemporaryFolder folder;
   EXPECT_EQ(shell(folder, "trireme tokenize -o t.h5 missing"), 2);

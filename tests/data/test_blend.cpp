@@ -34,6 +34,18 @@ double largest_distance(const std::vector<double>& weights, std::int64_t count) 
   return largest;
 }
 
+TEST(Blend, CountsAreThoseOfThePlaces) {
+  for (const std::vector<double>& weights :
+       {std::vector<double>{1}, {3, 1}, {0.7, 0.2, 0.1}, {5, 4, 3, 2, 1, 0.01}}) {
+    const Blend blend(weights);
+    std::vector<std::int64_t> counts(weights.size());
+    for (std::int64_t n = 0; n < 500; ++n) {
+      EXPECT_EQ(blend.counts(n), counts) << n;
+      ++counts[blend.place(n).part];
+    }
+  }
+}
+
 TEST(Blend, PartsKeepToTheirSharesAtEveryNumber) {
   EXPECT_EQ(largest_distance({1}, 100), 0);
   EXPECT_LE(largest_distance({0.7, 0.3}, 20000), 0.5001);

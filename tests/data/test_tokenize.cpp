@@ -199,6 +199,47 @@ TEST(Tokenize, NamesWhatIsWrongWithItsInput) {
   EXPECT_EQ(files_in(folder), 7) << "temporary files are left behind";
 }
 
+/// A BPE with one token for each byte except 'z', so that "z" is an error.
+std::string tokenizer_without_z(const TemporaryFolder& folder) {
+  std::string vocab = R"("<|endoftext|>": 0)";
+  for (char c = 'a'; c < 'z'; ++c) vocab += text(", \"", c, "\": ", c - 'a' + 1);
+  return folder.write("tokenizer.json",
+                      R"({"added_tokens": [{"id": 0, "content": "<|endoftext|>", "special": true}],
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+      "model": {"merges": [], "vocab": {)" +
+                          vocab + "}}}");
+}
+
+TEST(Tokenize, ErrorsOfATextNameItsFileAndLine) {
+  const TemporaryFolder folder;
+  const auto output = folder.file("t.h5");
+  const auto tokenizer = tokenizer_without_z(folder);
+  const auto good = folder.write("a.txt", "abc");
+  const auto bad = folder.write("b.txt", "xyz");
+  const auto lines = folder.write("c.jsonl", "{\"text\": \"abc\"}\n\n{\"text\": \"xyz\"}\n");
+  const auto turns = folder.write("d.jsonl", R"({"prompt": "abc", "completion": "xyz"})");
+  const auto message = [&](std::vector<std::string> inputs, const std::string& separator = "") {
+    return message_of([&] {
+      run({.inputs = std::move(inputs),
+           .output = output,
+           .tokenizer = tokenizer,
+           .document_separator = separator});
+    });
+  };
+  const std::string byte = "has no token for byte 122";
+  EXPECT_TRUE(message({good, bad}).starts_with(bad + ": ")) << message({good, bad});
+  expect_mentions(message({good, bad}), {byte});
+  EXPECT_TRUE(message({good, lines}).starts_with(lines + ":3: ")) << message({good, lines});
+  expect_mentions(message({good, lines}), {byte});
+  EXPECT_TRUE(message({turns}).starts_with(turns + ":1: ")) << message({turns});
+  const auto late = folder.write("e.txt", std::string(9 << 20, 'a') + "b");
+  expect_mentions(message({good, late}, "a+b"), {late, "longer than 8"});
+  const auto half = folder.write("f.jsonl", "{\"text\": \"a\"}\n{\"text\": \"\\ud83d\"}\n");
+  expect_mentions(message({half}), {half + ":2: is not JSON: column 11: \\ud83d is half"});
+  const auto nan = folder.write("g.jsonl", "{\"text\": \"a\", \"score\": NaN}\n");
+  expect_mentions(message({nan}), {nan + ":1: is not JSON: column 24: NaN is not a number"});
+}
+
 TEST(Tokenize, SaysSoWhenASplitLeavesNothing) {
   const TemporaryFolder folder;
   const auto input = folder.write("in.txt", "one document");

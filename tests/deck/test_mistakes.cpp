@@ -72,7 +72,11 @@ TEST(Mistakes, DuplicateKeyIsReportedAtItsSecondPlace) {
 
 TEST(Mistakes, WrongTypesAreRefused) {
   const auto with = [](const std::string& lines) { return mistakes_of(example + lines); };
-  expect_contains(with("[run]\nsteps = 1.0\n"), "found the number 1");
+  expect_contains(with("[run]\nsteps = 1.0\n"), "found the floating-point number 1.0; write 1");
+  expect_contains(with("[run]\nsteps = 1e3\n"),
+                  "found the floating-point number 1000.0; write 1000");
+  expect_contains(with("[run]\nsteps = 1.5\n"), "found the floating-point number 1.5");
+  expect_contains(with("[run]\ndirectory = 1e3\n"), "found the floating-point number 1000.0");
   expect_contains(with("[run]\nsteps = true\n"), "found true");
   expect_contains(with("[run]\nsteps = [1]\n"), "found an array");
   expect_contains(with("[run]\nsteps = {a = 1}\n"), "found a table");
@@ -85,6 +89,23 @@ TEST(Mistakes, WrongTypesAreRefused) {
                   "expected one of \"fp32\", \"fp64\", \"bf16\", \"fp16\"");
   expect_contains(with("[run]\ndirectory = \"\"\n"), "a path (a non-empty string)");
   expect_contains(with("[run]\ndirectory = \"a\\u0000b\"\n"), "\"a\\u0000b\"");
+}
+
+TEST(Mistakes, NumbersThatDoNotFitAreNotRead) {
+  const auto with = [](const std::string& lines) { return mistakes_of(example + lines); };
+  for (const char* tiny : {"1e-400", "-1e-400", "0.001e-999", "2_0.5E-1000"})
+    expect_contains(with(std::string("[optimizer]\nlearning_rate = ") + tiny + " # note\n"),
+                    std::string("found ") + tiny + ", which is too close to 0");
+  for (const char* zero : {"0.0", "-0.0", "0e5", "0.000E-400"})
+    EXPECT_NO_THROW(
+        parse_deck(example + "[optimizer]\nweight_decay = " + zero + "\n", "a.toml", {}));
+  expect_contains(with("[optimizer]\nlearning_rate = 1e400\n"), "the number is too large");
+  const auto given = [](const std::string& override) { return mistakes_of(example, {override}); };
+  expect_contains(given("optimizer.learning_rate=1e-400"), "\"1e-400\", which is too close to 0");
+  expect_contains(given("optimizer.learning_rate=1e400"), "\"1e400\", which is too large");
+  expect_contains(given("optimizer.learning_rate=-1e400"), "\"-1e400\", which is too small");
+  expect_contains(given("run.steps=99999999999999999999"), "which is too large");
+  expect_contains(given("run.steps=-99999999999999999999"), "which is too small");
 }
 
 TEST(Mistakes, NumbersOutOfRangeAreRefused) {

@@ -110,6 +110,8 @@ TEST_F(Safetensors, DamagedHeadersAreRefusedWithTheirReason) {
   const std::string good = R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})";
   EXPECT_EQ(refused_header(good), "no error");
   EXPECT_EQ(refused_header(good + "   "), "no error");
+  EXPECT_EQ(refused_header(R"({"__metadata__":null,)" + good.substr(1)), "no error");
+  expect_mentions(refusal(with_length(good, std::string(17, 'x'))), {"end at byte 16 of 17"});
   expect_mentions(refusal("abc"), {"model.safetensors", "3 bytes"});
   expect_mentions(refusal(std::string(8, '\0') + "{}"), {"header of 0 bytes"});
   expect_mentions(refusal(std::string(8, '\xff') + "{}"),
@@ -146,7 +148,8 @@ TEST_F(Safetensors, DamagedHeadersAreRefusedWithTheirReason) {
       {R"({"a":{"dtype":"F32","dtype":"F32","shape":[4],"data_offsets":[0,16]}})", "twice"},
       {R"({"a":{"dtype":"F32","shape":[[[[4]]]],"data_offsets":[0,16]}})", "nested deeper"},
       {R"({"__metadata__":{"format":1}})", "'format' is not a string"},
-      {R"({"__metadata__":[]})", "not an object"},
+      {R"({"__metadata__":[]})", "__metadata__ is array, expected an object of strings or null"},
+      {R"({"__metadata__":{"format":null}})", "'format' is not a string"},
       {"{}", "end at byte 0"}};
   for (const auto& [header, reason] : headers)
     expect_mentions(refused_header(header), {"model.safetensors", reason});

@@ -28,6 +28,9 @@ TrainingData open_if_there(const deck::Deck& deck);
 /// remedy.
 TrainingData open_training_data(const deck::Deck& deck);
 
+/// For each file of a blend, its part of the run's samples and its epochs; no lines for one file.
+std::vector<std::string> blend_text(const data::Samples& samples, std::int64_t of_run);
+
 /// The tokenizer of [data].
 std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck);
 

@@ -25,6 +25,8 @@ class Blend {
   /// The part and place of number n; O(parts).
   Place place(std::int64_t n) const;
   std::size_t parts() const { return parts_; }
+  /// For each part, how many of the first n numbers are its own.
+  std::vector<std::int64_t> counts(std::int64_t n) const;
 
  private:
   /// A leaf has no lighter branch.

@@ -33,9 +33,13 @@ class JsonLine {
   std::string form_;
 };
 
+/// Runs `use`. A UsageError that does not begin with the place of the text gets it.
+void with_place(const std::string& place, const std::function<void()>& use);
+
 /// Calls `use` with each line of a file, plain or gzip ("-": standard input) in bounded memory;
 /// blank lines are skipped. UsageError for a line that is longer than 64 MiB, not UTF-8 or no
-/// object; `form` is an example of a line. `progress` gets the bytes read so far.
+/// object, and for one of `use`, with the line's place; `form` is an example of a line. `progress`
+/// gets the bytes read so far.
 void read_json_lines(const std::string& path, const std::string& form,
                      const std::function<void(const JsonLine&)>& use,
                      const std::function<void(std::int64_t)>& progress = {});

@@ -73,6 +73,8 @@ class Samples {
   /// Windows of one of the files.
   std::int64_t per_epoch(std::size_t file = 0) const { return windows_[file].count(); }
   std::int64_t sequence() const { return windows_.front().sequence(); }
+  /// For each file, how many of the first `samples` samples are its own.
+  std::vector<std::int64_t> of_files(std::int64_t samples) const { return blend_.counts(samples); }
   const Windows& windows(std::size_t file) const { return windows_[file]; }
   /// Whether all targets of all files count in the loss.
   bool all_count() const;

@@ -38,9 +38,13 @@ class TokenModel {
 /// outlive it. No text is encoded as a token that `names` hides.
 std::unique_ptr<TokenModel> make_model(const JsonNode& node, TokenNames& names);
 
+/// Adds `model.type` to a tokenizer.json that does not have it, as files of `tokenizers` before
+/// 0.9: the first of BPE, WordPiece, WordLevel and Unigram whose required members it has.
+void add_model_type(nlohmann::json& top);
+
 /// Reads an object of tokens and ids.
 void read_token_object(const JsonNode& node, TokenNames& names);
-/// Reads a list of merges, and calls use(left, right, place) for each.
+/// Reads a list of merges, and calls use(left, right, place) for each. A version is no merge.
 template <class Use>
 void read_merge_list(const JsonNode& node, const Use& use) {
   if (!node.json.is_array()) node.refuse("a list");
@@ -48,6 +52,7 @@ void read_merge_list(const JsonNode& node, const Use& use) {
     const JsonNode merge = node[i];
     if (merge.json.is_string()) {
       const std::string& both = merge.string();
+      if (both.starts_with("#version")) continue;
       const std::size_t blank = both.find(' ');
       if (blank == std::string::npos || both.find(' ', blank + 1) != std::string::npos)
         merge.refuse("two tokens with a space between them");

@@ -11,9 +11,8 @@ namespace trireme::data {
 /// A compiled splitting pattern. Thread-safe.
 class WordPattern {
  public:
-  /// Accepts expressions that mean the same to Oniguruma, for which tokenizers write them, and to
-  /// PCRE2: no \w, \b, \h, ^, $, look-behind or the like. UsageError names the part that is not
-  /// supported, and `where`.
+  /// `source` is in Oniguruma's syntax. UsageError with `where` names a part that is not supported
+  /// (to_pcre2), or a pattern that matches the empty text.
   WordPattern(const std::string& source, const std::string& where);
   ~WordPattern();
   WordPattern(const WordPattern&) = delete;

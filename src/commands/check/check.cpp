@@ -170,6 +170,18 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
       with_commas(batches.samples(c.run.steps) * c.model.sequence), " tokens");
 }
 
+/// How often the run takes each file of a blend, if the files exist.
+void print_blend(const deck::Deck& deck) {
+  const deck::Config& c = deck.config;
+  const TrainingData data = open_if_there(deck);
+  if (data.files.size() < 2) return;
+  const data::Samples samples(data.parts(), c.model.text_tokens(),
+                              static_cast<std::uint64_t>(c.run.seed), c.model.packing);
+  const deck::BatchSchedule batches(c.batch);
+  for (const std::string& line : blend_text(samples, batches.samples(c.run.steps)))
+    say("blend         ", line);
+}
+
 /// Packing of the training files that exist.
 void print_packing(const deck::Deck& deck) {
   const deck::ModelConfig& m = deck.config.model;
@@ -258,6 +270,7 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   print_schedule(c, program, plan::stage_flops(a, c.parallel), ranks);
   print_ramp(c, programs);
   print_step(c, a);
+  print_blend(deck);
   print_packing(deck);
   print_recompute(c, a, ranks, machine);
   print_notes(c, machine);

@@ -81,6 +81,20 @@ TrainingData open_training_data(const deck::Deck& deck) {
   return data;
 }
 
+std::vector<std::string> blend_text(const data::Samples& samples, std::int64_t of_run) {
+  std::vector<std::string> lines;
+  if (samples.files() == 1) return lines;
+  const std::vector<std::int64_t> taken = samples.of_files(of_run);
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    const std::int64_t epoch = samples.per_epoch(i);
+    const double epochs = static_cast<double>(taken[i]) / static_cast<double>(epoch);
+    lines.push_back(text(samples.windows(i).path(), ": ", with_commas(taken[i]), " of the run's ",
+                         with_commas(of_run), " samples, ", fixed(epochs, 2), " epochs of ",
+                         with_commas(epoch)));
+  }
+  return lines;
+}
+
 std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck) {
   try {
     return data::make_tokenizer({deck.config.data.tokenizer, deck.config.data.end_of_document});

@@ -195,6 +195,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   };
   say("data ", config.data.train, ": ", with_commas(session.training.tokens()), " tokens",
       one_epoch, config.batch.global, " per step, ", config.run.steps, " steps");
+  const deck::BatchSchedule batch_sizes(config.batch);
+  for (const std::string& line : blend_text(*samples, batch_sizes.samples(config.run.steps)))
+    say("blend ", line);
   for (std::size_t i = 0; i < samples->files(); ++i)
     say_packing("", *session.training.files[i], samples->windows(i));
   if (validation) say_packing("of validation ", *validation_file, *validation);
