@@ -26,8 +26,8 @@ Reader::Reader(const std::string& folder, Opening opening)
     verify_outline(folder, manifest_);
   else
     verify_file(folder, manifest_, deck_name);
-  state_ = {manifest_.step, manifest_.samples, io::read_text_file(folder + "/" + deck_name),
-            manifest_.layout, manifest_.values};
+  state_ = {manifest_.step,   manifest_.samples, io::read_text_file(folder + "/" + deck_name),
+            manifest_.layout, manifest_.values,  manifest_.starts};
   for (std::size_t a = 0; a < manifest_.arrays.size(); ++a)
     numbers_.emplace(manifest_.arrays[a].name, a);
   for (std::size_t shard = 0; shard < manifest_.shards.size(); ++shard)

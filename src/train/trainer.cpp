@@ -61,7 +61,8 @@ Trainer::Trainer(const RunParts& parts, Worker& worker)
     local_saver_.emplace(parts_.config.checkpoint, parts_.world, worker);
 }
 
-void Trainer::start(std::optional<std::int64_t> restored) {
+void Trainer::start(std::optional<std::int64_t> restored, std::vector<checkpoint::Start> starts) {
+  starts_ = std::move(starts);
   saved_step_ = restored.value_or(0);
   first_step_ = saved_step_ + 1;
   if (saved_step_ == 0) restored.reset();  // no step was logged
@@ -79,7 +80,10 @@ void Trainer::start(std::optional<std::int64_t> restored) {
   }
   if (metrics_ && metrics_->last_kept()) training.kept_time = metrics_->last_kept()->time;
   events::record(training);
-  if (local_saver_) local_saver_->begin();
+  if (!local_saver_) return;
+  checkpoint::Attempt attempt;
+  if (parts_.world.rank() == 0) attempt = {starts_.back().run, starts_.back().attempt};
+  local_saver_->begin(attempt);
 }
 
 /// Steps that are logged whatever happens.
@@ -297,8 +301,12 @@ std::optional<Evaluation> Trainer::validate() {
 }
 
 checkpoint::RunState Trainer::state_of(std::int64_t step) const {
-  return {step, batches_.samples(step), parts_.deck_toml, layout_text(parts_.config.parallel),
-          to_values(skips_, step)};
+  return {step,
+          batches_.samples(step),
+          parts_.deck_toml,
+          layout_text(parts_.config.parallel),
+          to_values(skips_, step),
+          starts_};
 }
 
 void Trainer::save_locally(std::int64_t step) {

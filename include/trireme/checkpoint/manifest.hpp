@@ -12,6 +12,15 @@
 
 namespace trireme::checkpoint {
 
+/// A start of a run, from a checkpoint or from initial weights.
+struct Start {
+  std::string run;           ///< as in Attempt
+  std::int64_t attempt = 0;  ///< its number
+  std::int64_t step = 0;     ///< of the checkpoint from which it continued; 0: initial weights
+  std::string parent = {};   ///< digest of that checkpoint's manifest; "": initial weights
+  bool operator==(const Start&) const = default;
+};
+
 /// The state of a run. `samples` is its complete position in the data.
 struct RunState {
   std::int64_t step = 0;
@@ -20,6 +29,8 @@ struct RunState {
   std::string layout = {};   ///< of the ranks that wrote it, for information
   /// Other state that the run needs, such as that of loss scaling, by name.
   std::map<std::string, std::string> values = {};
+  /// The starts that led to this state, the last one is that of the writing job. None: not trained.
+  std::vector<Start> starts = {};
 };
 
 /// A global array: its name ("a/b/c", where a and b are HDF5 groups), type and shape.
@@ -64,6 +75,7 @@ struct Manifest {
   std::int64_t samples = 0;
   std::string layout;
   std::map<std::string, std::string> values;
+  std::vector<Start> starts;
   std::vector<FileInfo> files;  ///< all files except shards and manifest
   std::vector<ArrayInfo> arrays;
   std::vector<ShardInfo> shards;

@@ -43,8 +43,9 @@ class Trainer {
  public:
   Trainer(const RunParts& parts, Worker& worker);
 
-  /// Continues after the step that the worker has loaded, or starts at step 1.
-  void start(std::optional<std::int64_t> restored);
+  /// Continues after the step that the worker has loaded, or starts at step 1. `starts`: of the
+  /// run, for its checkpoints, on rank 0.
+  void start(std::optional<std::int64_t> restored, std::vector<checkpoint::Start> starts);
 
   /// Runs to the last step, or until the time limit is near, a signal has arrived or a file `stop`
   /// exists at the end of a step. In these cases it writes a checkpoint and returns `restartable`.
@@ -94,13 +95,14 @@ class Trainer {
   std::int64_t first_step_ = 1;
   std::int64_t logged_step_ = 0;
   std::int64_t saved_step_ = 0;
-  Skips skips_;                        ///< as of the last logged step
-  std::optional<double> noise_scale_;  ///< likewise, in samples
-  bool save_is_due_ = false;           ///< postponed until a step is not skipped
-  bool local_is_due_ = false;          ///< the same for a local checkpoint
-  std::string lost_folder_;            ///< on rank 0: error of expect_folders
-  Clock::time_point looked_;           ///< last call of it
-  Clock::time_point began_;            ///< begin of the first step
+  std::vector<checkpoint::Start> starts_;  ///< on rank 0
+  Skips skips_;                            ///< as of the last logged step
+  std::optional<double> noise_scale_;      ///< likewise, in samples
+  bool save_is_due_ = false;               ///< postponed until a step is not skipped
+  bool local_is_due_ = false;              ///< the same for a local checkpoint
+  std::string lost_folder_;                ///< on rank 0: error of expect_folders
+  Clock::time_point looked_;               ///< last call of it
+  Clock::time_point began_;                ///< begin of the first step
   Clock::time_point logged_at_;
   Seconds untimed_ = 0;  ///< time spent on checkpoints since the last logged step
 

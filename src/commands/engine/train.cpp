@@ -243,7 +243,8 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
        [&] { folders.expect_mine(); }},
       *worker);
   return runtime.guard([&] {
-    trainer.start(restart.load(*worker));
+    Beginning beginning = restart.load(*worker);
+    trainer.start(beginning.step, std::move(beginning.starts));
     return trainer.run();
   });
 }
