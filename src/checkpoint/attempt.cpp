@@ -35,7 +35,7 @@ std::optional<std::int64_t> parse_count(std::string_view digits) {
 }
 
 std::optional<Attempt> read_attempt(const std::string& directory) {
-  const std::string path = directory + "/" + run_name;
+  const std::string path = directory + "/" + attempt_name;
   std::error_code error;
   if (!std::filesystem::exists(path, error) && !error) return std::nullopt;
   std::string content;
@@ -64,7 +64,7 @@ Attempt begin_attempt(const std::string& directory) {
     }
   } catch (const Error&) {  // damaged: then no name of it is used again
   }
-  io::replace_file(directory + "/" + run_name, text(next.run, ' ', next.number, '\n'));
+  io::replace_file(directory + "/" + attempt_name, text(next.run, ' ', next.number, '\n'));
   return next;
 }
 

@@ -1,5 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/checkpoint/attempt.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/lineage.hpp>
 #include <trireme/checkpoint/reader.hpp>
@@ -42,16 +43,25 @@ bool intact(const std::string& folder) {
   }
 }
 
-/// The end of the branch that was written last: of the run with the highest step, that of the last
-/// attempt.
-const Member& newest(const std::vector<Member>& members) {
-  const auto start = [](const Member& m) {
-    return m.lineage.starts.empty() ? Start{} : m.lineage.starts.back();
-  };
-  const std::string run = start(members.front()).run;
-  const Member* last = &members.front();
+Start last_start(const Member& member) {
+  return member.lineage.starts.empty() ? Start{} : member.lineage.starts.back();
+}
+
+/// The end of the branch that the directory's run has written last: its last attempt. Without one
+/// of that run, the run with the highest step counts.
+const Member& newest(const std::vector<Member>& members, const std::string& directory) {
+  std::string run;
+  try {
+    run = read_attempt(directory).value_or(Attempt{}).run;
+  } catch (const Error&) {  // damaged
+  }
+  const auto is_of_run = [&](const Member& m) { return last_start(m).run == run; };
+  if (std::ranges::none_of(members, is_of_run)) run = last_start(members.front()).run;
+  const Member* last = nullptr;
   for (const Member& member : members)
-    if (start(member).run == run && start(member).attempt > start(*last).attempt) last = &member;
+    if (is_of_run(member) &&
+        (last == nullptr || last_start(member).attempt > last_start(*last).attempt))
+      last = &member;
   return *last;
 }
 
@@ -82,7 +92,7 @@ std::optional<std::string> latest(const std::string& directory, std::set<std::st
     if (member.name == named) tip = member.lineage;
   if (named && !tip)  // its branch is not known, and later steps may belong to another one
     std::erase_if(members, [&](const Member& m) { return m.lineage.step >= *step_of(*named); });
-  if (!tip && !members.empty()) tip = newest(members).lineage;
+  if (!tip && !members.empty()) tip = newest(members, directory).lineage;
   for (const std::string& name : unreadable)
     if (!named && (!tip || *step_of(name) > tip->step)) usable(name);  // warns
   if (!tip) return std::nullopt;

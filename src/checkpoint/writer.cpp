@@ -202,8 +202,8 @@ void commit(const std::string& directory, const Manifest& manifest, const std::s
   }
   const std::string name = folder_name(manifest.step);
   try {
-    announce(directory, name);
     keep_other_branch(directory, name, partial);
+    announce(directory, name);
     move_into_place(partial, directory + "/" + name);
   } catch (...) {
     withdraw(directory);

@@ -95,6 +95,12 @@ TEST_F(Branches, WithoutLatestTheLastAttemptIsTheBranch) {
   harm(8);
   harm(6);
   EXPECT_EQ(latest(directory()), path(4)) << "not step 20 of the other branch";
+  save(40, {{run_b, 5, 0, ""}}, 0, "other");
+  fs::copy(folder_.file("other/step_00000040"), path(40), fs::copy_options::recursive);
+  replace(directory() + "/attempt", run_a + " 2\n");
+  EXPECT_EQ(latest(directory()), path(4)) << "not step 40 of another run";
+  replace(directory() + "/attempt", run_b + " 6\n");
+  EXPECT_EQ(latest(directory()), path(40));
 }
 
 TEST_F(Branches, ADamagedCheckpointFallsBackToThoseBeforeIt) {
@@ -165,7 +171,7 @@ TEST_F(Branches, AStepOfAnotherBranchIsKeptWhenItIsSavedAgain) {
   EXPECT_EQ(read_file(directory() + "/previous-1/step_00000006/manifest.json"), old);
   EXPECT_EQ(latest(directory()), path(6));
   save(6, continued_from(4, first_, 2));  // the same branch again
-  EXPECT_EQ(names_in(directory() + "/previous-1"), Names{"step_00000006"});
+  EXPECT_EQ(names_in(directory() + "/previous-1"), (Names{"latest", "step_00000006"}));
   EXPECT_FALSE(fs::exists(directory() + "/previous-2"));
 }
 
@@ -189,7 +195,7 @@ TEST_F(Branches, CopiesThatContinueAndImportsAreOtherBranches) {
 
 TEST_F(Branches, ALinkNamedLatestIsReadAndReplaced) {
   for (const std::int64_t step : {2, 4}) save(step, first_);
-  for (const std::string target : {std::string("step_00000002"), path(2)}) {
+  for (const std::string& target : {std::string("step_00000002"), path(2)}) {
     fs::remove(directory() + "/latest");
     fs::create_symlink(target, directory() + "/latest");
     EXPECT_EQ(latest(directory()), path(2)) << target;
@@ -206,7 +212,7 @@ TEST_F(Branches, ALinkNamedLatestIsReadAndReplaced) {
   fs::remove(directory() + "/latest");
   fs::create_directory(directory() + "/latest");
   expect_mentions(message_of([&] { settle_latest(directory(), folder_name(4)); }),
-                  {directory() + "/latest", "not a regular file"});
+                  {directory() + "/latest", "is a folder, expected a file"});
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST_F(Local, EachStartOfARunHasAHigherNumberAndKeepsTheRun) {
   EXPECT_EQ(read_attempt(directory()), second);
   EXPECT_NE(local_folder(second), local_folder(first));
   EXPECT_NE(begin_attempt(directory("other")).run, first.run);
-  replace(directory() + "/run", "damaged");
+  replace(directory() + "/attempt", "damaged");
   EXPECT_NE(begin_attempt(directory()).run, first.run);
 }
 
@@ -80,10 +80,10 @@ TEST_F(Local, AFileThatNamesNoAttemptIsAnError) {
         good.substr(0, 17), good.substr(0, 18), std::string("0123456789abcdeF 12\n"),
         std::string("0123456789abcdef -1\n"), std::string("0123456789abcdef 012\n"),
         std::string("0123456789abcdef 99999999999999999999\n"), std::string(5000, 'a')}) {
-    replace(directory() + "/run", content);
+    replace(directory() + "/attempt", content);
     EXPECT_THROW(read_attempt(directory()), Error) << content;
   }
-  replace(directory() + "/run", good);
+  replace(directory() + "/attempt", good);
   EXPECT_EQ(read_attempt(directory()), (Attempt{"0123456789abcdef", 12}));
 }
 

@@ -99,7 +99,7 @@ TEST_F(BranchCommands, ASymbolicLinkLatestIsReadAndReplacedAtTheStart) {
 
   ASSERT_EQ(run("cd run/checkpoints && rm latest && mkdir latest"), 0);
   EXPECT_EQ(resume("run.steps=8"), 2);
-  expect_error(folder_, "run/checkpoints/latest: exists and is not a regular file");
+  expect_error(folder_, "run/checkpoints/latest: is a folder, expected a file");
 }
 
 TEST_F(BranchCommands, FilesOfARunFollowTheUmask) {

@@ -7,7 +7,7 @@
 
 namespace trireme::checkpoint {
 
-/// A start of the run that writes to a checkpoint directory. The file `run` of the directory names
+/// A start of the run that writes to a checkpoint directory. The file `attempt` of the directory names
 /// the last one.
 struct Attempt {
   std::string run;          ///< 16 hexadecimal digits, chosen at random
@@ -15,7 +15,7 @@ struct Attempt {
   bool operator==(const Attempt&) const = default;
 };
 
-/// The file `run` of a checkpoint directory. No value without one; Error if it is damaged.
+/// The file `attempt` of a checkpoint directory. No value without one; Error if it is damaged.
 std::optional<Attempt> read_attempt(const std::string& directory);
 
 /// Begins the next attempt of the run of that file; a new run if there is no such file, or if it is

@@ -13,7 +13,7 @@ inline constexpr const char* announcement_name = "latest.partial";
 inline constexpr const char* deck_name = "deck.toml";
 inline constexpr const char* manifest_name = "manifest.json";
 inline constexpr const char* index_name = "index.h5";
-inline constexpr const char* run_name = "run";  ///< names the run and its last attempt
+inline constexpr const char* attempt_name = "attempt";  ///< names the run and its last start
 
 /// 100 -> "step_00000100"
 std::string folder_name(std::int64_t step);
