@@ -89,6 +89,8 @@ void expect_driver() {
   const std::string engine = (self.parent_path() / "trireme-engine").string();
   check(std::filesystem::exists(engine, error), "`trireme ", argv[1], "` needs ", engine,
         ", which is missing; install both programs into one folder");
+  // UCX, which reads this when it is loaded, would print a C backtrace when another rank dies.
+  setenv("UCX_HANDLE_ERRORS", "none", 0);
   execv(engine.c_str(), argv);
   throw Error(text("cannot start ", engine, ": ", std::strerror(errno)));
 }

@@ -111,7 +111,7 @@ void repair(const std::string& path, const std::string& content) {
 }
 
 int open_to_append(const std::string& path) {
-  return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
 }
 
 /// Returns false, with errno, if not everything was written; then nothing of it remains.

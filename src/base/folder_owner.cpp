@@ -145,8 +145,8 @@ bool FolderOwner::State::replace_dead(const std::string& what,
   const auto again = look_at_owner(path);
   const bool still = again && again->content == root->content;
   if (still) {
-    check_usage(::rename(temporary.c_str(), path.c_str()) == 0, path,
-                ": cannot replace it: ", std::strerror(errno));
+    const bool renamed = ::rename(temporary.c_str(), path.c_str()) == 0;
+    check_usage(renamed, path, ": cannot replace it: ", std::strerror(errno));
     former = text(owner.description(), ", which has died (", found.reason, ")");
     for (const std::string& claim : claims) ::unlink(claim.c_str());
   } else {

@@ -59,7 +59,7 @@ std::optional<OwnerFile> look_at_owner(const std::string& path) {
 }
 
 void write_owner(const std::string& path, const std::string& content) {
-  const OwnerDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  const OwnerDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   const bool written =
       file.get() >= 0 && ::write(file.get(), content.data(), content.size()) == std::ssize(content);
   const int error = errno;
@@ -81,11 +81,11 @@ bool publish_owner(const std::string& source, const std::string& target,
   const bool has_links =
       error != EPERM && error != ENOTSUP && error != ENOSYS && error != EMLINK && error != EXDEV;
   check_usage(!has_links, target, ": cannot create it: ", std::strerror(error));
-  const OwnerDescriptor file(::open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  const OwnerDescriptor file(::open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (file.get() < 0 && errno == EEXIST) return false;
-  check_usage(
-      file.get() >= 0 && ::write(file.get(), content.data(), content.size()) == std::ssize(content),
-      target, ": cannot write it: ", std::strerror(errno));
+  const bool written =
+      file.get() >= 0 && ::write(file.get(), content.data(), content.size()) == std::ssize(content);
+  check_usage(written, target, ": cannot write it: ", std::strerror(errno));
   return true;
 }
 

@@ -20,18 +20,26 @@ namespace fs = std::filesystem;
 constexpr std::string_view prefix = "step_";
 constexpr std::size_t digits = 8;
 
-/// Whether `latest` names an existing checkpoint before `from`.
-bool names_what_stays(const std::string& directory, std::int64_t from) {
+std::string trimmed(std::string name) {
+  name.erase(name.find_last_not_of(" \r\n\t") + 1);
+  return name;
+}
+
+std::string note_path(const std::string& directory) {
+  return directory + "/" + announcement_name;
+}
+
+/// Whether `latest` names an existing checkpoint other than `going`.
+bool names_what_stays(const std::string& directory, const std::vector<std::string>& going) {
   std::string name;
   try {
-    name = io::read_text_file(directory + "/" + latest_name);
+    name = read_latest(directory);
   } catch (const Error&) {
-    return false;  // the file cannot be read
+    return false;
   }
-  name.erase(name.find_last_not_of(" \r\n\t") + 1);
-  const auto step = step_of(name);
   std::error_code missing;
-  return step && *step < from && fs::is_directory(directory + "/" + name, missing);
+  return step_of(name) && std::ranges::find(going, name) == going.end() &&
+         fs::is_directory(directory + "/" + name, missing);
 }
 
 std::string new_folder(const std::string& directory) {
@@ -81,16 +89,74 @@ std::vector<std::string> folders_in(const std::string& directory) {
   return names;
 }
 
-std::string move_aside(const std::string& directory, std::int64_t from) {
-  std::vector<std::string> names = folders_in(directory);
-  std::erase_if(names, [&](const std::string& name) { return *step_of(name) < from; });
+std::string read_latest(const std::string& directory) {
+  const fs::path path = fs::path(directory) / latest_name;
   std::error_code missing;
-  if (fs::is_regular_file(directory + "/" + latest_name, missing) &&
-      !names_what_stays(directory, from))
-    names.insert(names.begin(), latest_name);  // first, so that it never names a moved checkpoint
-  if (names.empty()) return "";
+  if (fs::is_symlink(path, missing) && fs::is_directory(path, missing)) {
+    const fs::path target = fs::canonical(path);
+    return fs::equivalent(target.parent_path(), directory, missing) ? target.filename().string()
+                                                                    : target.string();
+  }
+  if (!fs::exists(path, missing) && !missing) return "";
+  return trimmed(io::read_text_file(path.string()));
+}
+
+void write_latest(const std::string& directory, const std::string& name) {
+  const std::string path = directory + "/" + latest_name;
+  std::error_code ignored;
+  if (fs::is_symlink(path, ignored)) fs::remove(path, ignored);
+  io::replace_file(path, name + "\n");
+}
+
+void settle_latest(const std::string& directory, const std::string& name) {
+  const std::string path = directory + "/" + latest_name;
+  std::error_code missing;
+  try {
+    if (read_latest(directory) != name || fs::is_symlink(path, missing))
+      write_latest(directory, name);
+  } catch (const Error&) {
+    if (fs::is_directory(path, missing)) throw;  // otherwise the next checkpoint replaces it
+  }
+  withdraw(directory);
+}
+
+void announce(const std::string& directory, const std::string& name) {
+  std::string former;
+  try {
+    former = read_latest(directory);
+  } catch (const Error&) {  // then it names no checkpoint
+  }
+  io::replace_file(note_path(directory), text(name, "\n", former, "\n"));
+}
+
+void withdraw(const std::string& directory) {
+  std::error_code ignored;
+  fs::remove(note_path(directory), ignored);
+}
+
+std::optional<std::string> announced(const std::string& directory) {
+  try {
+    const std::string note = io::read_text_file(note_path(directory), 4096);
+    const std::string name = note.substr(0, note.find('\n'));
+    std::error_code missing;
+    if (step_of(name) && trimmed(note.substr(name.size() + 1)) == read_latest(directory) &&
+        fs::is_directory(directory + "/" + name, missing))
+      return name;
+  } catch (const Error&) {  // there is no note, or it cannot be read
+  }
+  return std::nullopt;
+}
+
+std::string move_aside(const std::string& directory, const std::vector<std::string>& names) {
+  std::vector<std::string> going;
+  std::error_code missing;
+  if (fs::exists(fs::symlink_status(directory + "/" + latest_name, missing)) &&
+      !names_what_stays(directory, names))
+    going.emplace_back(latest_name);  // first, so that it never names a moved checkpoint
+  going.insert(going.end(), names.begin(), names.end());
+  if (going.empty()) return "";
   std::string folder = new_folder(directory);
-  for (const auto& name : names) move_into(folder, directory, name);
+  for (const auto& name : going) move_into(folder, directory, name);
   io::flush_folder(folder);
   io::flush_folder(directory);
   return folder;

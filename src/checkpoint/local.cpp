@@ -12,9 +12,7 @@
 #include <trireme/io/input_file.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
-#include <random>
 #include <string_view>
 #include <tuple>
 
@@ -23,24 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t run_digits = 16;
 constexpr std::string_view folder_prefix = "trireme-";
-
-std::optional<std::int64_t> number_of(std::string_view digits) {
-  std::int64_t number = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [at, error] = std::from_chars(digits.data(), end, number);
-  if (error != std::errc{} || at != end || number < 0 || text(number) != digits)
-    return std::nullopt;
-  return number;
-}
-
-std::string new_run() {
-  std::random_device random;
-  std::string digits;
-  while (digits.size() < run_digits) digits += "0123456789abcdef"[random() % 16];
-  return digits;
-}
 
 bool has_size(const std::string& path, std::int64_t bytes) {
   std::error_code error;
@@ -65,44 +46,8 @@ LocalPart part_in(const std::string& folder) {
 
 }  // namespace
 
-std::string LocalRun::folder_name() const {
-  return text(folder_prefix, run, "-", attempt);
-}
-
-std::optional<LocalRun> read_local_run(const std::string& directory) {
-  const std::string path = directory + "/" + local_name;
-  std::error_code error;
-  if (!fs::exists(path, error) && !error) return std::nullopt;
-  std::string content;
-  try {
-    content = io::read_text_file(path, 256);
-  } catch (const UsageError& failure) {
-    throw Error(failure.what());
-  }
-  const std::string run = content.substr(0, content.find(' '));
-  std::optional<std::int64_t> attempt;
-  if (content.size() > run.size() && content.ends_with('\n'))
-    attempt = number_of(
-        std::string_view(content).substr(run.size() + 1, content.size() - run.size() - 2));
-  check(run.size() == run_digits && attempt &&
-            run.find_first_not_of("0123456789abcdef") == std::string::npos,
-        path, ": does not name a run's local checkpoints; they are not used");
-  return LocalRun{run, *attempt};
-}
-
-LocalRun begin_attempt(const std::string& directory) {
-  LocalRun next{new_run(), 1};
-  try {
-    if (const auto former = read_local_run(directory)) next = {former->run, former->attempt + 1};
-  } catch (const Error&) {  // damaged: then no name of it is used again
-  }
-  io::replace_file(directory + "/" + local_name, text(next.run, ' ', next.attempt, '\n'));
-  return next;
-}
-
-void forget_local_checkpoints(const std::string& directory) {
-  std::error_code missing;
-  if (fs::exists(directory + "/" + local_name, missing)) begin_attempt(directory);
+std::string local_folder(const Attempt& attempt) {
+  return text(folder_prefix, attempt.run, "-", attempt.number);
 }
 
 std::string local_directory(const std::string& local, const std::string& node) {
@@ -113,13 +58,13 @@ std::string local_directory(const std::string& local, const std::string& node) {
   return directory;
 }
 
-void remove_attempts(const std::string& directory, const LocalRun& run,
+void remove_attempts(const std::string& directory, const std::string& run,
                      std::optional<std::int64_t> kept) {
-  const std::string of_run = text(folder_prefix, run.run, "-");
+  const std::string of_run = text(folder_prefix, run, "-");
   for (const auto& entry : readable_entries_of(directory)) {
     const std::string name = entry.path().filename().string();
     if (!name.starts_with(of_run)) continue;
-    const auto attempt = number_of(std::string_view(name).substr(of_run.size()));
+    const auto attempt = parse_count(std::string_view(name).substr(of_run.size()));
     std::error_code ignored;
     if (attempt && attempt != kept) fs::remove_all(entry.path(), ignored);
   }
@@ -152,8 +97,8 @@ std::string pack(const LocalPart& part) {
 LocalPart parse_part(const std::string& packed) {
   std::vector<std::string> texts = unpack_texts(packed);
   check(texts.size() >= 3, "a message about a local checkpoint is damaged");
-  const auto step = number_of(texts[0]);
-  const auto count = number_of(texts[2]);
+  const auto step = parse_count(texts[0]);
+  const auto count = parse_count(texts[2]);
   check(step && count, "a message about a local checkpoint is damaged");
   return {*step, texts[1], *count, {texts.begin() + 3, texts.end()}};
 }

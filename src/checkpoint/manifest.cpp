@@ -2,6 +2,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/lineage.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <algorithm>
@@ -22,6 +23,13 @@ std::size_t number_of(const SliceSummary& slice, Manifest& manifest,
         name_of(array.dtype), " ", shape_text(array.shape), " in one slice and ",
         name_of(slice.dtype), " ", shape_text(slice.shape), " in another");
   return at->second;
+}
+
+std::string content_of(const std::string& path) {
+  std::error_code error;  // with one, opening the file says why
+  check_usage(std::filesystem::exists(path, error) || error, path,
+              ": is missing; this folder is not a complete checkpoint");
+  return io::read_text_file(path, manifest_limit_bytes);
 }
 
 }  // namespace
@@ -82,10 +90,12 @@ Manifest assemble(const std::vector<ShardSummary>& summaries) {
 
 Manifest read_manifest(const std::string& folder) {
   const std::string path = folder + "/" + manifest_name;
-  std::error_code error;  // with one, opening the file says why
-  check_usage(std::filesystem::exists(path, error) || error, path,
-              ": is missing; this folder is not a complete checkpoint");
-  return parse_manifest(io::read_text_file(path, manifest_limit_bytes), path);
+  return parse_manifest(content_of(path), path);
+}
+
+Lineage read_lineage(const std::string& folder) {
+  const std::string path = folder + "/" + manifest_name;
+  return parse_lineage(content_of(path), path);
 }
 
 }  // namespace trireme::checkpoint

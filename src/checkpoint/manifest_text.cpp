@@ -1,6 +1,7 @@
 // The manifest as JSON that ends with a checksum of all preceding bytes. Parsing checks the
 // checksum, the format's number and every relation between arrays, shards and slices.
 #include <trireme/base/check.hpp>
+#include <trireme/checkpoint/lineage.hpp>
 #include <trireme/checkpoint/manifest.hpp>
 
 #include <nlohmann/json.hpp>
@@ -15,6 +16,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view seal_begin = ",\n\"checksum\":\"";
 constexpr std::string_view seal_end = "\"}\n";
+constexpr std::string_view head_end = ",\n\"block_bytes\":";  // strings have no line feeds
 constexpr std::size_t digest_digits = 32;
 constexpr std::size_t seal_size = seal_begin.size() + digest_digits + seal_end.size();
 
@@ -25,6 +27,15 @@ std::string quoted(const std::string& value) {
 std::string list(const Extents& values) {
   std::string out = "[";
   for (std::size_t i = 0; i < values.size(); ++i) out += text(i > 0 ? "," : "", values[i]);
+  return out + "]";
+}
+
+std::string list(const std::vector<Start>& starts) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < starts.size(); ++i)
+    out += text(i > 0 ? ",\n " : "\n ", "{\"run\":", quoted(starts[i].run),
+                ",\"attempt\":", starts[i].attempt, ",\"step\":", starts[i].step,
+                ",\"parent\":", quoted(starts[i].parent), "}");
   return out + "]";
 }
 
@@ -77,6 +88,14 @@ Extents whole_numbers(const Json& json, const std::string& path) {
   return numbers;
 }
 
+std::vector<Start> starts_from(const Json& json, const std::string& path) {
+  std::vector<Start> starts;
+  for (const Json& start : json.get_ref<const Json::array_t&>())
+    starts.push_back({start.at("run").get<std::string>(), whole_number(start.at("attempt"), path),
+                      whole_number(start.at("step"), path), start.at("parent").get<std::string>()});
+  return starts;
+}
+
 ArrayInfo array_from(const Json& json, const std::string& path) {
   ArrayInfo array;
   array.name = json.at("name").get<std::string>();
@@ -117,6 +136,7 @@ Manifest manifest_from(const Json& json, const std::string& path) {
   manifest.samples = whole_number(json.at("samples"), path);
   manifest.layout = json.at("layout").get<std::string>();
   manifest.values = json.at("values").get<std::map<std::string, std::string>>();
+  manifest.starts = starts_from(json.at("starts"), path);
   for (const auto& file : json.at("files"))
     manifest.files.push_back({plain_name(file.at("name"), path),
                               whole_number(file.at("bytes"), path),
@@ -157,14 +177,32 @@ void expect_known_format(const Json& json, const std::string& path) {
                               : "; it needs the older Trireme that wrote it");
 }
 
+/// What `read` makes of `json`, which is the content of a manifest or its head.
+template <class Read>
+auto parsed(const std::string& content, const std::string& json, const std::string& path,
+            const Read& read) {
+  const bool sealed = intact(content);
+  try {
+    const Json parsed_json = Json::parse(json);
+    expect_known_format(parsed_json, path);
+    check(sealed, path, ": is damaged (its checksum differs)");
+    return read(parsed_json, path);
+  } catch (const Json::exception&) {
+    throw Error(text(path, ": is damaged (", content.size(),
+                     " bytes that are not a whole manifest); copy the folder again or continue ",
+                     "from another checkpoint"));
+  }
+}
+
 }  // namespace
 
 std::string to_json(const Manifest& manifest) {
-  std::string out = text("{\"format\":", known_format, ",\n\"library\":", quoted(manifest.library),
-                         ",\n\"step\":", manifest.step, ",\n\"samples\":", manifest.samples,
-                         ",\n\"layout\":", quoted(manifest.layout),
-                         ",\n\"values\":", Json(manifest.values).dump(),
-                         ",\n\"block_bytes\":", block_bytes, ",\n\"files\":[");
+  std::string out =
+      text("{\"format\":", known_format, ",\n\"library\":", quoted(manifest.library),
+           ",\n\"step\":", manifest.step, ",\n\"samples\":", manifest.samples,
+           ",\n\"layout\":", quoted(manifest.layout),
+           ",\n\"values\":", Json(manifest.values).dump(), ",\n\"starts\":", list(manifest.starts),
+           ",\n\"block_bytes\":", block_bytes, ",\n\"files\":[");
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     const FileInfo& file = manifest.files[i];
     out += text(i > 0 ? ",\n " : "\n ", "{\"name\":", quoted(file.name), ",\"bytes\":", file.bytes,
@@ -186,17 +224,15 @@ std::string to_json(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(const std::string& content, const std::string& path) {
-  const bool sealed = intact(content);
-  try {
-    const Json json = Json::parse(content);
-    expect_known_format(json, path);
-    check(sealed, path, ": is damaged (its checksum differs)");
-    return manifest_from(json, path);
-  } catch (const Json::exception&) {
-    throw Error(text(path, ": is damaged (", content.size(),
-                     " bytes that are not a whole manifest); copy the folder again or continue ",
-                     "from another checkpoint"));
-  }
+  return parsed(content, content, path, manifest_from);
+}
+
+Lineage parse_lineage(const std::string& content, const std::string& path) {
+  const std::string head = content.substr(0, content.find(head_end)) + "}";
+  return parsed(content, head, path, [&](const Json& json, const std::string&) {
+    return Lineage{whole_number(json.at("step"), path), starts_from(json.at("starts"), path),
+                   content.substr(content.size() - seal_end.size() - digest_digits, digest_digits)};
+  });
 }
 
 }  // namespace trireme::checkpoint

@@ -23,8 +23,9 @@ Reader::Reader(const std::string& folder, Opening opening)
       places_(manifest_.arrays.size()),
       structure_verified_(manifest_.shards.size(), opening == Opening::outline) {
   if (opening == Opening::outline) verify_outline(folder, manifest_);
-  state_ = {manifest_.step, manifest_.samples, read_member(folder, manifest_, deck_name),
-            manifest_.layout, manifest_.values};
+  state_ = {manifest_.step,   manifest_.samples, read_member(folder, manifest_, deck_name),
+            manifest_.layout, manifest_.values,  {},
+            manifest_.starts};
   for (std::size_t a = 0; a < manifest_.arrays.size(); ++a)
     numbers_.emplace(manifest_.arrays[a].name, a);
   for (std::size_t shard = 0; shard < manifest_.shards.size(); ++shard)

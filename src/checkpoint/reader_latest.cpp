@@ -1,6 +1,8 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/checkpoint/attempt.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/lineage.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>
 
@@ -12,33 +14,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The checkpoint that the file `latest` names, if it exists.
-std::optional<std::string> named_latest(const std::string& directory) {
+/// The checkpoint that the file `latest` names, if it exists. `warns`: says why there is none.
+std::optional<std::string> named_latest(const std::string& directory, bool warns) {
   const std::string path = directory + "/" + latest_name;
-  std::error_code missing;
-  if (!fs::is_regular_file(path, missing)) return std::nullopt;
   std::string name;
+  std::string reason = " is missing";
   try {
-    name = io::read_text_file(path);
+    name = read_latest(directory);
+    std::error_code missing;
+    if (step_of(name) && fs::is_directory(directory + "/" + name, missing)) return name;
+    if (fs::exists(fs::symlink_status(path, missing)))
+      reason = text(": names '", name.substr(0, 80), "', which is not a checkpoint in ", directory);
   } catch (const Error& error) {
-    log::warn(text(error.what(), "; the newest intact checkpoint is used"));
-    return std::nullopt;
+    reason = text(": ", error.what());
   }
-  name.erase(name.find_last_not_of(" \r\n\t") + 1);
-  if (step_of(name) && fs::is_directory(directory + "/" + name, missing)) return name;
-  log::warn(text(path, ": names '", name.substr(0, 80),
-                 "', which is not a checkpoint in this directory"));
+  if (warns && !folders_in(directory).empty())
+    log::warn(text(path, reason, "; the newest intact checkpoint is used"));
   return std::nullopt;
-}
-
-/// Whether it was completed after `latest` was written: by a run that was killed before it could
-/// update `latest`.
-bool is_newer_than_latest(const std::string& directory, const std::string& name) {
-  std::error_code missing;
-  const auto named = fs::last_write_time(directory + "/" + latest_name, missing);
-  if (missing) return false;
-  const auto completed = fs::last_write_time(directory + "/" + name + "/" + manifest_name, missing);
-  return !missing && completed > named;
 }
 
 bool intact(const std::string& folder) {
@@ -51,6 +43,28 @@ bool intact(const std::string& folder) {
   }
 }
 
+Start last_start(const Member& member) {
+  return member.lineage.starts.empty() ? Start{} : member.lineage.starts.back();
+}
+
+/// The end of the branch that the directory's run has written last: its last attempt. Without one
+/// of that run, the run with the highest step counts.
+const Member& newest(const std::vector<Member>& members, const std::string& directory) {
+  std::string run;
+  try {
+    run = read_attempt(directory).value_or(Attempt{}).run;
+  } catch (const Error&) {  // damaged
+  }
+  const auto is_of_run = [&](const Member& m) { return last_start(m).run == run; };
+  if (std::ranges::none_of(members, is_of_run)) run = last_start(members.front()).run;
+  const Member* last = nullptr;
+  for (const Member& member : members)
+    if (is_of_run(member) &&
+        (last == nullptr || last_start(member).attempt > last_start(*last).attempt))
+      last = &member;
+  return *last;
+}
+
 }  // namespace
 
 std::optional<std::string> latest(const std::string& directory) {
@@ -59,19 +73,31 @@ std::optional<std::string> latest(const std::string& directory) {
 }
 
 std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged) {
-  auto candidates = folders_in(directory);
-  const auto newer = [&](const std::string& name) { return is_newer_than_latest(directory, name); };
-  std::stable_partition(candidates.begin(), candidates.end(), newer);
-  if (const auto named = named_latest(directory)) {
-    std::erase(candidates, *named);
-    candidates.insert(std::partition_point(candidates.begin(), candidates.end(), newer), *named);
-  }
-  for (const auto& name : candidates) {
+  const auto usable = [&](const std::string& name) {
     const std::string folder = directory + "/" + name;
-    if (damaged.contains(folder)) continue;
-    if (intact(folder)) return folder;
+    if (damaged.contains(folder)) return false;
+    if (intact(folder)) return true;
     damaged.insert(folder);
-  }
+    return false;
+  };
+  if (const auto last = announced(directory); last && usable(*last)) return directory + "/" + *last;
+  // The file's own path among the damaged: one warning, however often this is called.
+  const auto named = named_latest(directory, damaged.insert(directory + "/" + latest_name).second);
+  if (named && usable(*named)) return directory + "/" + *named;
+
+  std::vector<std::string> unreadable;
+  std::vector<Member> members = members_of(directory, &unreadable);
+  std::optional<Lineage> tip;
+  for (const Member& member : members)
+    if (member.name == named) tip = member.lineage;
+  if (named && !tip)  // its branch is not known, and later steps may belong to another one
+    std::erase_if(members, [&](const Member& m) { return m.lineage.step >= *step_of(*named); });
+  if (!tip && !members.empty()) tip = newest(members, directory).lineage;
+  for (const std::string& name : unreadable)
+    if (!named && (!tip || *step_of(name) > tip->step)) usable(name);  // warns
+  if (!tip) return std::nullopt;
+  for (const Member& member : members)
+    if (precedes(member.lineage, *tip) && usable(member.name)) return directory + "/" + member.name;
   return std::nullopt;
 }
 

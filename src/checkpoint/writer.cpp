@@ -6,6 +6,7 @@
 #include <trireme/base/folder_entries.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/lineage.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>
 
@@ -72,7 +73,7 @@ void remove_leftovers(const std::string& directory) {
   for (const auto& entry : entries_of(directory)) {
     const auto name = entry.path().filename().string();
     if ((entry.is_directory() && name.starts_with("step_") && name.ends_with(partial_suffix)) ||
-        name.starts_with(text(latest_name, partial_suffix)))
+        (name.starts_with(text(latest_name, partial_suffix)) && name != announcement_name))
       partial.push_back(entry.path());
   }
   std::error_code ignored;
@@ -105,16 +106,30 @@ void complete(const std::string& folder, Manifest manifest, const Files& files) 
   io::replace_file(folder + "/" + manifest_name, to_json(manifest));
 }
 
+/// Checkpoints that the newest one does not continue from neither count nor are removed.
 void remove_old(const std::string& directory, const std::string& newest, const Retention& kept,
                 const std::function<void()>& progress) {
   if (kept.keep <= 0) return;
-  std::int64_t number = 1;  // the one just written, whatever its step
-  for (const auto& name : folders_in(directory)) {
-    if (name == newest || ++number <= kept.keep) continue;
+  const Lineage tip = read_lineage(directory + "/" + newest);
+  std::int64_t number = 1;  // the one just written
+  for (const auto& [name, lineage] : members_of(directory)) {
+    if (name == newest || !precedes(lineage, tip) || ++number <= kept.keep) continue;
     if (kept.keep_every > 0 && *step_of(name) % kept.keep_every == 0) continue;
     remove_checkpoint(directory + "/" + name);
     if (progress) progress();
   }
+}
+
+/// Moves a checkpoint of the same step aside, unless the new one replaces it.
+void keep_other_branch(const std::string& directory, const std::string& name,
+                       const std::string& partial) {
+  if (!fs::exists(directory + "/" + name)) return;
+  try {
+    if (precedes(read_lineage(directory + "/" + name), read_lineage(partial))) return;
+  } catch (const Error&) {  // damaged: its branch is not known
+  }
+  const std::string folder = move_aside(directory, {name});
+  log::warn(text(directory, "/", name, " belongs to another branch and was moved to ", folder));
 }
 
 }  // namespace
@@ -157,6 +172,7 @@ Manifest manifest_of(const RunState& state, const std::vector<ShardSummary>& sum
   manifest.samples = state.samples;
   manifest.layout = state.layout;
   manifest.values = state.values;
+  manifest.starts = state.starts;
   for (const auto& [name, content] : files_of(state))
     manifest.files.push_back({name, std::ssize(content), checksum(content.data(), content.size())});
   return manifest;
@@ -186,9 +202,18 @@ void commit(const std::string& directory, const Manifest& manifest, const Files&
     throw;
   }
   const std::string name = folder_name(manifest.step);
-  move_into_place(partial, directory + "/" + name);
+  try {
+    keep_other_branch(directory, name, partial);
+    announce(directory, name);
+    move_into_place(partial, directory + "/" + name);
+  } catch (...) {
+    withdraw(directory);
+    abandon(directory, manifest.step);
+    throw;
+  }
   io::flush_folder(directory);
-  io::replace_file(directory + "/" + latest_name, name + "\n");
+  write_latest(directory, name);
+  withdraw(directory);
   remove_old(directory, name, retention, progress);
 }
 

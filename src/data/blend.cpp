@@ -3,6 +3,7 @@
 #include <trireme/data/blend.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/unexpanded.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -119,9 +120,20 @@ std::vector<BlendEntry> parse_blend(const std::string& value) {
   for (const auto part : parts)
     if (auto entry = parse_entry(part)) entries.push_back(std::move(*entry));
   if (entries.empty()) return {{1, value}};
+  std::vector<double> weights;
   for (const auto part : parts)
     check_usage(parse_entry(part).has_value(), "[data] train = \"", value, "\": '", part,
                 "' is not a weight and a file; write such as \"0.7 a.h5, 0.3 b.h5\"");
+  for (const BlendEntry& entry : entries) {
+    const std::string why = unexpanded(entry.path);
+    check_usage(why.empty(), "[data] train: ", why);
+    weights.push_back(entry.weight);
+  }
+  try {
+    Blend{weights};
+  } catch (const UsageError& error) {
+    throw UsageError(text("[data] train = \"", value, "\": ", error.what()));
+  }
   return entries;
 }
 

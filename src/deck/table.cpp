@@ -171,7 +171,7 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
   data.path("validation", &DataConfig::validation, "token file for evaluation; \"\" means none")
       .otherwise(Str());
   packing_key(out);
-  data.string("tokenizer", &DataConfig::tokenizer, "\"bytes\", or a tokenizer's folder or file")
+  data.path("tokenizer", &DataConfig::tokenizer, "\"bytes\", or a tokenizer's folder or file")
       .nonempty()
       .otherwise(Str("bytes"));
   data.string("end_of_document", &DataConfig::end_of_document,

@@ -2,6 +2,7 @@
 #include <trireme/deck/value.hpp>
 
 #include <trireme/base/text.hpp>
+#include <trireme/base/unexpanded.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -159,8 +160,10 @@ std::optional<Value> convert(const KeyText& key, const Value& raw) {
   const auto* number = std::get_if<double>(&raw);
   switch (key.type) {
     case KeyType::string:
-    case KeyType::path:
       if (string && acceptable_string(key, *string)) return raw;
+      break;
+    case KeyType::path:
+      if (string && acceptable_string(key, *string) && unexpanded(*string).empty()) return raw;
       break;
     case KeyType::choice:
       if (string && std::ranges::find(key.choices, *string) != key.choices.end()) return raw;
@@ -293,7 +296,9 @@ std::string suggestion(const KeyText& key, const Value& raw) {
 
 std::optional<Value> accept(const KeyText& key, const Value& raw, std::string& problem) {
   auto value = convert(key, raw);
-  if (!value)
+  const auto* path = key.type == KeyType::path ? std::get_if<std::string>(&raw) : nullptr;
+  if (!value && path != nullptr) problem = unexpanded(*path);
+  if (!value && problem.empty())
     problem =
         text("expected ", expectation(key), ", found ", shown(key, raw), suggestion(key, raw));
   return value;

@@ -34,7 +34,7 @@ namespace {
 
 class Descriptor {
  public:
-  Descriptor(const std::string& path, int flags) : fd_(open(path.c_str(), flags, 0644)) {}
+  Descriptor(const std::string& path, int flags) : fd_(open(path.c_str(), flags, 0666)) {}
   ~Descriptor() {
     if (fd_ >= 0) close(fd_);
   }

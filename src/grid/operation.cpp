@@ -3,6 +3,7 @@
 #include <trireme/grid/operation.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/crash_delay.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/grid/message_block.hpp>
 #include <trireme/grid/transport_queue.hpp>
@@ -163,6 +164,7 @@ MPI_Datatype datatype<std::int64_t>() {
 
 void expect_mpi(int code, const char* what, const std::string& communicator) {
   if (code == MPI_SUCCESS) return;
+  CrashDelay::wait();  // the cause may be a death, which the watchdog reports
   char message[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, message, &length);

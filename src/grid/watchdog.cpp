@@ -99,7 +99,7 @@ Watchdog::Watchdog(Runtime& runtime, const std::string& directory, Seconds limit
   });
   runtime.together([&] {
     const std::string path = directory_ + "/log.txt";
-    log_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    log_ = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     check(log_ >= 0, "cannot write ", path, ": ", std::strerror(errno));
     file_ =
         std::make_unique<NodeFile>(mine.path, ranks, static_cast<int>(place - mine.ranks.begin()));
@@ -329,7 +329,7 @@ bool Watchdog::claim(Verdict verdict) {
 
 /// True for one node.
 bool Watchdog::claim_for_job(Verdict verdict) {
-  const int file = open(verdict_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const int file = open(verdict_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return errno != EEXIST;  // otherwise another node reports
   write_all(file, verdict == Verdict::aborting ? aborting_word : "reports");
   close(file);

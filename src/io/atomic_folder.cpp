@@ -71,8 +71,8 @@ AtomicFolder::AtomicFolder(const std::string& path) : path_(plain_path(path)) {
   beside_ = !exists_ || can_be_exchanged(path_);
   remove_dead_temporaries(beside_ ? parent_of(path_) : path_);
   temporary_path_ = temporary_name(beside_ ? path_ : path_ + "/model");
-  check_usage(fs::create_directory(temporary_path_, error), path,
-              ": cannot create this folder: ", error.message());
+  if (!error) fs::create_directory(temporary_path_, error);
+  check_usage(!error, path, ": cannot create this folder: ", error.message());
   remember_temporary(remembered_ = temporary_path_);
 }
 

@@ -106,19 +106,14 @@ void LocalSaver::exchange_outlines(const std::vector<checkpoint::SliceView>& sha
   }
 }
 
-void LocalSaver::begin() {
-  std::string begun;
-  grid::together(world_, [&] {
-    if (world_.rank() > 0) return;
-    const checkpoint::LocalRun run = checkpoint::begin_attempt(config_.directory);
-    begun = pack_texts({run.run, text(run.attempt)});
-  });
-  const auto parts = unpack_texts(world_.broadcast(begun, 0, "the run's local checkpoints"));
-  run_ = {parts.at(0), std::stoll(parts.at(1))};
+void LocalSaver::begin(const checkpoint::Attempt& attempt) {
+  const auto parts = unpack_texts(world_.broadcast(pack_texts({attempt.run, text(attempt.number)}),
+                                                   0, "the run's local checkpoints"));
+  attempt_ = {parts.at(0), std::stoll(parts.at(1))};
   const std::string directory = checkpoint::local_directory(config_.local, nodes_[node_].name);
-  folder_ = directory + "/" + run_.folder_name();
+  folder_ = directory + "/" + checkpoint::local_folder(attempt_);
   expect_own_folder();
-  if (leads()) checkpoint::remove_attempts(directory, run_, run_.attempt);
+  if (leads()) checkpoint::remove_attempts(directory, attempt_.run, attempt_.number);
   if (nodes_.size() == 1)
     say("local checkpoints in ", directory,
         " have no copy on another node, because there is only "
@@ -347,7 +342,7 @@ void LocalSaver::remove() {
   world_.barrier("local checkpoints are superfluous");
   if (leads())
     checkpoint::remove_attempts(checkpoint::local_directory(config_.local, nodes_[node_].name),
-                                run_, std::nullopt);
+                                attempt_.run, std::nullopt);
 }
 
 }  // namespace trireme::train

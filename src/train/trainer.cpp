@@ -61,13 +61,8 @@ Trainer::Trainer(const RunParts& parts, Worker& worker)
     local_saver_.emplace(parts_.config.checkpoint, parts_.world, worker);
 }
 
-void Trainer::keep(const std::map<std::string, std::string>& values,
-                   const checkpoint::Files& files) {
-  parts_.values = values;
-  parts_.files = files;
-}
-
-void Trainer::start(std::optional<std::int64_t> restored) {
+void Trainer::start(std::optional<std::int64_t> restored, const checkpoint::RunState& kept) {
+  kept_ = kept;
   saved_step_ = restored.value_or(0);
   first_step_ = saved_step_ + 1;
   if (saved_step_ == 0) restored.reset();  // no step was logged
@@ -85,7 +80,10 @@ void Trainer::start(std::optional<std::int64_t> restored) {
   }
   if (metrics_ && metrics_->last_kept()) training.kept_time = metrics_->last_kept()->time;
   events::record(training);
-  if (local_saver_) local_saver_->begin();
+  if (!local_saver_) return;
+  checkpoint::Attempt attempt;
+  if (parts_.world.rank() == 0) attempt = {kept_.starts.back().run, kept_.starts.back().attempt};
+  local_saver_->begin(attempt);
 }
 
 /// Steps that are logged whatever happens.
@@ -303,14 +301,12 @@ std::optional<Evaluation> Trainer::validate() {
 }
 
 checkpoint::RunState Trainer::state_of(std::int64_t step) const {
-  auto values = to_values(skips_, step);
-  values.insert(parts_.values.begin(), parts_.values.end());
-  return {step,
-          batches_.samples(step),
-          parts_.deck_toml,
-          layout_text(parts_.config.parallel),
-          std::move(values),
-          parts_.files};
+  checkpoint::RunState state = kept_;
+  state.step = step;
+  state.samples = batches_.samples(step);
+  state.layout = layout_text(parts_.config.parallel);
+  state.values.merge(to_values(skips_, step));
+  return state;
 }
 
 void Trainer::save_locally(std::int64_t step) {

@@ -51,37 +51,44 @@ class Local : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Local, EachStartOfARunHasAFolderOfItsOwnAndKeepsTheRun) {
-  EXPECT_EQ(read_local_run(directory()), std::nullopt);
-  forget_local_checkpoints(directory());
-  EXPECT_EQ(read_local_run(directory()), std::nullopt);
-  const LocalRun first = begin_attempt(directory());
-  EXPECT_EQ(first.attempt, 1);
-  EXPECT_EQ(read_local_run(directory()), first);
-  EXPECT_EQ(begin_attempt(directory()), (LocalRun{first.run, 2}));
-  forget_local_checkpoints(directory());
-  EXPECT_EQ(read_local_run(directory()), (LocalRun{first.run, 3}));
+TEST_F(Local, EachStartOfARunHasAHigherNumberAndKeepsTheRun) {
+  EXPECT_EQ(read_attempt(directory()), std::nullopt);
+  const Attempt first = begin_attempt(directory());
+  EXPECT_EQ(first.number, 1);
+  EXPECT_EQ(read_attempt(directory()), first);
+  const Attempt second = begin_attempt(directory());
+  EXPECT_EQ(second.run, first.run);
+  EXPECT_GT(second.number, first.number);
+  EXPECT_EQ(read_attempt(directory()), second);
+  EXPECT_NE(local_folder(second), local_folder(first));
   EXPECT_NE(begin_attempt(directory("other")).run, first.run);
-  replace(directory() + "/local", "damaged");
+  replace(directory() + "/attempt", "damaged");
   EXPECT_NE(begin_attempt(directory()).run, first.run);
 }
 
-TEST_F(Local, AFileThatNamesNoRunIsAnError) {
+/// Both copies of a directory continue: their checkpoints must not be mistaken for each other.
+TEST_F(Local, CopiesOfADirectoryBeginDifferentAttempts) {
+  begin_attempt(directory());
+  fs::copy(directory(), directory("copy"), fs::copy_options::recursive);
+  EXPECT_NE(begin_attempt(directory()).number, begin_attempt(directory("copy")).number);
+}
+
+TEST_F(Local, AFileThatNamesNoAttemptIsAnError) {
   const std::string good = "0123456789abcdef 12\n";
   for (std::string content :
        {std::string(), std::string("\n"), good + "x", good.substr(1), good.substr(0, 16),
         good.substr(0, 17), good.substr(0, 18), std::string("0123456789abcdeF 12\n"),
         std::string("0123456789abcdef -1\n"), std::string("0123456789abcdef 012\n"),
         std::string("0123456789abcdef 99999999999999999999\n"), std::string(5000, 'a')}) {
-    replace(directory() + "/local", content);
-    EXPECT_THROW(read_local_run(directory()), Error) << content;
+    replace(directory() + "/attempt", content);
+    EXPECT_THROW(read_attempt(directory()), Error) << content;
   }
-  replace(directory() + "/local", good);
-  EXPECT_EQ(read_local_run(directory()), (LocalRun{"0123456789abcdef", 12}));
+  replace(directory() + "/attempt", good);
+  EXPECT_EQ(read_attempt(directory()), (Attempt{"0123456789abcdef", 12}));
 }
 
 TEST_F(Local, OnlyFoldersOfTheRunAreRemoved) {
-  const LocalRun run{"0123456789abcdef", 3};
+  const std::string run = "0123456789abcdef";
   for (const char* name :
        {"trireme-0123456789abcdef-2", "trireme-0123456789abcdef-3", "trireme-0123456789abcdef-x",
         "trireme-0123456789abcde0-2", "step_00000001", "else"})
@@ -91,7 +98,7 @@ TEST_F(Local, OnlyFoldersOfTheRunAreRemoved) {
             (Names{"else", "step_00000001", "trireme-0123456789abcde0-2",
                    "trireme-0123456789abcdef-3", "trireme-0123456789abcdef-x"}));
   remove_attempts(directory(), run, std::nullopt);
-  EXPECT_FALSE(fs::exists(directory() + "/" + run.folder_name()));
+  EXPECT_FALSE(fs::exists(directory() + "/" + local_folder({run, 3})));
   remove_attempts(directory() + "/missing", run, std::nullopt);
 }
 

@@ -19,40 +19,41 @@ class Previous : public ::testing::Test {
   void save(const std::vector<std::int64_t>& steps) const {
     for (const auto step : steps) save_cut(directory(), step, {{"w", DType::fp32, {4}}}, 0, 1);
   }
+  std::string move_all() const { return move_aside(directory(), folders_in(directory())); }
   std::string directory() const { return folder_.file("c"); }
   TemporaryFolder folder_;
 };
 
 TEST_F(Previous, ChainsOfRunsGetFoldersOfTheirOwnWhichReadAsBefore) {
-  EXPECT_EQ(move_aside(directory(), 0), directory() + "/previous-1");
+  EXPECT_EQ(move_all(), directory() + "/previous-1");
   EXPECT_EQ(names_in(directory()), Names{"previous-1"});
   EXPECT_EQ(latest(directory()), std::nullopt);
   EXPECT_EQ(latest(directory() + "/previous-1"), directory() + "/previous-1/step_00000003");
-  EXPECT_EQ(move_aside(directory(), 0), "") << "nothing to move";
+  EXPECT_EQ(move_all(), "") << "nothing to move";
 
   save({2});
-  EXPECT_EQ(move_aside(directory(), 0), directory() + "/previous-2");
+  EXPECT_EQ(move_all(), directory() + "/previous-2");
   EXPECT_EQ(names_in(directory() + "/previous-1"),
             (Names{"latest", "step_00000001", "step_00000002", "step_00000003"}));
   EXPECT_EQ(names_in(directory() + "/previous-2"), (Names{"latest", "step_00000002"}));
 }
 
-TEST_F(Previous, WhatIsBeforeTheStepStaysAndLatestNeverNamesWhatHasGone) {
-  EXPECT_EQ(move_aside(directory(), 4), "");
-  EXPECT_EQ(move_aside(directory(), 3), directory() + "/previous-1");
+TEST_F(Previous, OthersStayAndLatestNeverNamesWhatHasGone) {
+  EXPECT_EQ(move_aside(directory(), {}), "");
+  EXPECT_EQ(move_aside(directory(), {"step_00000003"}), directory() + "/previous-1");
   EXPECT_EQ(names_in(directory()), (Names{"previous-1", "step_00000001", "step_00000002"}));
   EXPECT_EQ(latest(directory()), directory() + "/step_00000002");
 
   folder_.write("c/latest", "step_00000001\n");
-  EXPECT_EQ(move_aside(directory(), 2), directory() + "/previous-2");
+  EXPECT_EQ(move_aside(directory(), {"step_00000002"}), directory() + "/previous-2");
   EXPECT_EQ(names_in(directory()), (Names{"latest", "previous-1", "previous-2", "step_00000001"}));
 }
 
 TEST_F(Previous, NamesThatAreTakenAreLeftAlone) {
   folder_.write("c/previous-1", "a file");
-  EXPECT_EQ(move_aside(directory(), 0), directory() + "/previous-2");
+  EXPECT_EQ(move_all(), directory() + "/previous-2");
   EXPECT_EQ(read_file(folder_.file("c/previous-1")), "a file");
-  EXPECT_EQ(move_aside(folder_.file("missing"), 0), "");
+  EXPECT_EQ(move_aside(folder_.file("missing"), {}), "");
 }
 
 }  // namespace

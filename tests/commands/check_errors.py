@@ -55,7 +55,7 @@ class Runs:
         links = folder / ".bin"  # so that no path of a machine is on the page, and mpiexec is the build's
         environment = dict(self.environment, PATH=f"{links}:{self.programs}:{self.environment['PATH']}", HOME=str(folder))
         done = subprocess.run([*wrapper, "sh", "-c", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=180)
         return done.returncode, done.stderr.decode("utf-8", "backslashreplace"), done.stdout.decode(errors="replace")
 
     def prepare(self, folder, script):

@@ -77,6 +77,31 @@ class LocalCheckpoints : public TrainingRuns {
   static constexpr const char* other_run = "trireme-0123456789abcdef-1";
 };
 
+TEST_F(LocalCheckpoints, AfterARollBackThoseOfTheAbandonedBranchAreNotUsed) {
+  const std::string intervals = "checkpoint.asynchronous=false checkpoint.every=3";
+  fs::create_directories(folder_.file("run/checkpoints"));
+  folder_.write("run/checkpoints/step_00000009.partial", "in the way");
+  EXPECT_EQ(run(on_nodes({0, 1}, intervals)), 1) << err();
+  fs::remove(folder_.file("run/checkpoints/step_00000009.partial"));
+  EXPECT_EQ(saved_steps("run/checkpoints"), (std::vector<std::int64_t>{3, 6}));
+  EXPECT_EQ(newest_step(local(0)), 8);
+  keep_state();
+  for (const std::int64_t named : {6, 3}) {
+    bring_back();
+    folder_.write("run/checkpoints/latest", folder_name(named) + "\n");
+    EXPECT_EQ(run(on_nodes({0, 1}, intervals)), 0) << err();
+    EXPECT_EQ(last_job().restored, named == 6 ? 8 : 3);
+    const auto warnings = recorded_warnings(folder_, "run");
+    EXPECT_EQ(std::ranges::count_if(warnings,
+                                    [](const std::string& w) {
+                                      return w.find("names an earlier checkpoint") !=
+                                             std::string::npos;
+                                    }),
+              named == 6 ? 0 : 2)
+        << "one of each local checkpoint";
+  }
+}
+
 TEST_F(LocalCheckpoints, AnyLostNodeCostsNothingAndPartnersCostTheStepsSinceTheSharedOne) {
   ASSERT_EQ(run(train(4, "run.directory=reference")), 0) << err();
   ASSERT_EQ(run(std::string("mkdir -p disk/node0/") + other_run + "/step_00000011"), 0);

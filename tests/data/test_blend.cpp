@@ -89,6 +89,11 @@ TEST(Blend, IsWrittenAsWeightsAndFiles) {
   EXPECT_EQ(paths("a,b.h5"), Strings{"1:a,b.h5"}) << "a name with a comma";
   expect_mentions(message_of([&] { parse_blend("0.7 a.h5, b.h5"); }),
                   {"'b.h5'", "not a weight and a file"});
+  for (const char* value : {"0 a.h5", "-1 a.h5, 2 b.h5", "inf a.h5, 1 b.h5", "nan a.h5, 1 b.h5"})
+    expect_mentions(message_of([&] { parse_blend(value); }), {value, "expected a positive number"});
+  expect_mentions(message_of([&] { parse_blend("1e-30 a.h5, 1 b.h5"); }),
+                  {"less than 2^-32 of the sum of weights"});
+  expect_mentions(message_of([&] { parse_blend("1 a.h5, 1 ~/b.h5"); }), {"~ in", "not expanded"});
 }
 
 TEST(Blend, SamplesCountEpochsOfEachFileByItself) {

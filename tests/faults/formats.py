@@ -49,7 +49,7 @@ TABLE = [
     *[Row(f"local checkpoint: {name}", f"disk/{NEAR_RUN}/step_00000003/{name}", f"{CONTINUE} {NEAR}",
           text=name[-3:] != ".h5", accepted="exact", often=False)
       for name in ("manifest.json", "shard_000000.h5", "deck.toml")],
-    Row("local checkpoint: the run's name", "near/checkpoints/local", f"{CONTINUE} {NEAR}", accepted="exact", often=False),
+    Row("local checkpoint: the run's name", "near/checkpoints/attempt", f"{CONTINUE} {NEAR}", accepted="exact", often=False),
     Row("token file", "data/tokens.h5", "trireme inspect --decode data/tokens.h5", text=False, accepted="exact"),
     Row("token file, `eval`", "data/tokens.h5", "trireme eval deck.toml --data data/tokens.h5", text=False,
         accepted="exact", often=False),
@@ -133,7 +133,7 @@ def leave_local_checkpoints(runs, folder):
     if done.code != 1 or len(made) != 1:
         raise SystemExit(f"no local checkpoints: {done.code} {done.err}")
     made[0].parent.rename(folder / "disk" / NEAR_RUN)
-    (checkpoints / "local").write_text("0123456789abcdef 1\n")
+    (checkpoints / "attempt").write_text("0123456789abcdef 1\n")
 
 
 def dead_owner(runs, folder):

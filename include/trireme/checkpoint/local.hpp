@@ -1,5 +1,7 @@
 #pragma once
 
+#include <trireme/checkpoint/attempt.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -14,28 +16,14 @@ namespace trireme::checkpoint {
 /// a folder of the usual form without an index. All nodes together have the whole checkpoint. The
 /// files of a run are in LOCAL/trireme-RUN-ATTEMPT. docs/checkpoint.md describes them.
 
-/// The run to which local checkpoints belong, and the start of it that wrote them: later starts do
-/// not use them, because they continue from another checkpoint.
-struct LocalRun {
-  std::string run;  ///< 16 hexadecimal digits, chosen at random
-  std::int64_t attempt = 0;
-  bool operator==(const LocalRun&) const = default;
-
-  std::string folder_name() const;  ///< "trireme-RUN-ATTEMPT"
-};
-
-/// The file `local` of the checkpoint directory. No value without one; Error if it is damaged.
-std::optional<LocalRun> read_local_run(const std::string& directory);
-/// Begins another attempt of the run of that file, so that former local checkpoints are not used
-/// again; a new run if there is no such file, or if it is damaged.
-LocalRun begin_attempt(const std::string& directory);
-/// The same if there is such a file.
-void forget_local_checkpoints(const std::string& directory);
+/// "trireme-RUN-ATTEMPT": later attempts do not use its files, because they continue from another
+/// checkpoint.
+std::string local_folder(const Attempt& attempt);
 
 /// [checkpoint] local of a node: `%node%` is replaced by the node's name.
 std::string local_directory(const std::string& local, const std::string& node);
 /// Removes the folders of a run in a node's local directory, except that of the attempt `kept`.
-void remove_attempts(const std::string& directory, const LocalRun& run,
+void remove_attempts(const std::string& directory, const std::string& run,
                      std::optional<std::int64_t> kept);
 
 /// A node's part of a local checkpoint.

@@ -15,6 +15,15 @@ namespace trireme::checkpoint {
 /// Files by name: their bytes.
 using Files = std::map<std::string, std::string>;
 
+/// A start of a run, from a checkpoint or from initial weights.
+struct Start {
+  std::string run;           ///< as in Attempt
+  std::int64_t attempt = 0;  ///< its number
+  std::int64_t step = 0;     ///< of the checkpoint from which it continued; 0: initial weights
+  std::string parent = {};   ///< digest of that checkpoint's manifest; "": initial weights
+  bool operator==(const Start&) const = default;
+};
+
 /// The state of a run. `samples` is its complete position in the data.
 struct RunState {
   std::int64_t step = 0;
@@ -26,6 +35,8 @@ struct RunState {
   /// Files kept in the checkpoint's folder, such as those of the tokenizer. Reader::state() has
   /// none: see Reader::kept_files().
   Files files = {};
+  /// The starts that led to this state, the last one is that of the writing job. None: not trained.
+  std::vector<Start> starts = {};
 };
 
 /// All files of a checkpoint of this state except index, manifest and shards: its deck and the
@@ -74,6 +85,7 @@ struct Manifest {
   std::int64_t samples = 0;
   std::string layout;
   std::map<std::string, std::string> values;
+  std::vector<Start> starts;
   std::vector<FileInfo> files;  ///< all files except shards and manifest
   std::vector<ArrayInfo> arrays;
   std::vector<ShardInfo> shards;

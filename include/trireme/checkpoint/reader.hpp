@@ -13,12 +13,13 @@
 
 namespace trireme::checkpoint {
 
-/// The checkpoint to resume from: one completed after `latest` was written (by a run that was
-/// killed then), otherwise the one that `latest` names, otherwise the newest intact one. A warning
-/// names each checkpoint that is passed over, with the reason. Manifest, sizes, index and the
-/// shards' structures are verified, which is quick. A reader may still find a damaged block; then
-/// call again with that folder in `damaged`, to which the folders passed over are added. One rank
-/// calls this and tells the others. No value if there is no directory or no checkpoint in it.
+/// The checkpoint to resume from: one that a killed run completed without naming it in `latest`,
+/// otherwise the one that `latest` names, otherwise the newest intact one on the branch of that.
+/// Without a usable `latest`, the branch is that of the last attempt. Times of files play no part.
+/// A warning names each checkpoint that is passed over, with the reason. Manifest, sizes, index and
+/// the shards' structures are verified, which is quick. A reader may still find a damaged block;
+/// then call again with that folder in `damaged`, to which the folders passed over are added. One
+/// rank calls this and tells the others. No value if there is no directory or no checkpoint in it.
 std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged);
 std::optional<std::string> latest(const std::string& directory);
 

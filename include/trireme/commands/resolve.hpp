@@ -22,7 +22,8 @@ struct TrainingData {
   std::int64_t tokens() const;  ///< sum over all files
 };
 
-/// Opens the files of [data] train; empty if any of them does not exist.
+/// Opens the files of [data] train; empty if none of them exists. UsageError if one of several is
+/// missing.
 TrainingData open_if_there(const deck::Deck& deck);
 /// Opens the files of [data] train; the error for a missing file names the key, its place and the
 /// remedy.

@@ -16,6 +16,13 @@
 
 namespace trireme::commands {
 
+/// Where a run begins.
+struct Beginning {
+  std::optional<std::int64_t> step;  ///< restored; none: initial weights
+  /// On rank 0: the starts of the checkpoint, and this one.
+  std::vector<checkpoint::Start> starts;
+};
+
 /// The start of a run by [checkpoint] restart: from a checkpoint, or from initial weights. The
 /// rules are documented in docs/checkpoint.md. All members are collective.
 class Restart {
@@ -27,10 +34,9 @@ class Restart {
 
   /// Loads the checkpoint, each rank its slices. A damaged checkpoint ends all ranks if it was
   /// named in the deck; with "latest" it is skipped and the next older one is tried. Without a
-  /// checkpoint the weights are initialised. Later checkpoints of the run, or all of another run in
-  /// the same directory, are moved to another folder. Returns the restored step; nothing for
-  /// initial weights.
-  std::optional<std::int64_t> load(train::Worker& worker);
+  /// checkpoint the weights are initialised. Checkpoints in the directory from which the run does
+  /// not continue, of other branches or runs, are moved to another folder.
+  Beginning load(train::Worker& worker);
 
   /// The folder of the checkpoint to load; "": none.
   const std::string& folder() const { return folder_; }
@@ -43,7 +49,8 @@ class Restart {
   void compare(const checkpoint::Reader& reader);
   void compare_data(const checkpoint::Reader& reader);
   void start_fresh(train::Worker& worker);
-  void make_room(std::int64_t from) const;
+  std::string refusal(const checkpoint::Manifest& local) const;
+  std::vector<checkpoint::Start> begin_branch(const std::optional<std::int64_t>& step) const;
   void report(const checkpoint::RunState& state, bool optimizer_state) const;
 
   grid::Runtime& runtime_;

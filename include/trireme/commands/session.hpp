@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/commands/find_checkpoint.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/grid/runtime.hpp>
@@ -39,10 +40,6 @@ enum class Ranks : std::uint8_t {
 /// deck, else from the training file; without either, the error names the key to set.
 Session open_session(grid::Runtime& runtime, const std::string& deck_file,
                      const std::vector<std::string>& overrides, Ranks ranks);
-
-/// The checkpoint folder `where`, or for "latest" the newest intact one in the deck's directory.
-/// UsageError if there is none.
-std::string find_checkpoint(const deck::Deck& deck, const std::string& where);
 
 /// The result of `find` on rank 0, returned on all ranks. Separate searches could differ, because a
 /// run in progress may complete another checkpoint. Collective.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/base/clock.hpp>
+#include <trireme/base/crash_delay.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/grid/hang_report.hpp>
 #include <trireme/grid/node_file.hpp>
@@ -97,6 +98,7 @@ class Watchdog {
   Clock::time_point published_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
+  CrashDelay crash_delay_;  ///< a library that crashes by a death does not end this process first
 };
 
 }  // namespace trireme::grid

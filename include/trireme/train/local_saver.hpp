@@ -32,8 +32,9 @@ class LocalSaver {
   LocalSaver(const LocalSaver&) = delete;
   LocalSaver& operator=(const LocalSaver&) = delete;
 
-  /// Begins an attempt of the run: local checkpoints of earlier ones are removed. Collective.
-  void begin();
+  /// Begins the attempt that rank 0 names: local checkpoints of earlier ones are removed.
+  /// Collective.
+  void begin(const checkpoint::Attempt& attempt);
   /// Writes a checkpoint, in the background unless the deck says otherwise. First waits for the one
   /// in progress. Collective.
   void save(const checkpoint::RunState& state);
@@ -83,7 +84,7 @@ class LocalSaver {
   std::vector<std::int64_t> share_bytes_;  ///< per rank, as in CopyMemory
   std::unique_ptr<CopyMemory> memory_;
   std::vector<Received> received_;
-  checkpoint::LocalRun run_;
+  checkpoint::Attempt attempt_;
   std::string folder_;  ///< of this attempt on this node
 
   Phase phase_ = Phase::none;

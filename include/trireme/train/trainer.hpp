@@ -16,7 +16,6 @@
 #include <array>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,11 +32,6 @@ struct RunParts {
   const data::Samples& samples;
   const data::Windows* validation;  ///< null: none
   const std::vector<std::int32_t>& bytes_of_token;
-  std::string deck_toml;  ///< resolved deck, for checkpoints
-  /// Other values and files for checkpoints (RunState). The files are on rank 0, and with local
-  /// checkpoints on every rank.
-  std::map<std::string, std::string> values;
-  checkpoint::Files files;
   Bytes checkpoint_copy = 0;  ///< host memory for background checkpoints
   /// Error on rank 0 if the run's folders are no longer its own.
   std::function<void()> expect_folders = [] {};
@@ -48,11 +42,10 @@ class Trainer {
  public:
   Trainer(const RunParts& parts, Worker& worker);
 
-  /// Replaces RunParts::values and files, before the first checkpoint.
-  void keep(const std::map<std::string, std::string>& values, const checkpoint::Files& files);
-
-  /// Continues after the step that the worker has loaded, or starts at step 1.
-  void start(std::optional<std::int64_t> restored);
+  /// Continues after the step that the worker has loaded, or starts at step 1. Every checkpoint of
+  /// the run has deck, values, files and starts of `kept`. They are those of rank 0; with local
+  /// checkpoints, every rank has deck and files.
+  void start(std::optional<std::int64_t> restored, const checkpoint::RunState& kept);
 
   /// Runs to the last step, or until the time limit is near, a signal has arrived or a file `stop`
   /// exists at the end of a step. In these cases it writes a checkpoint and returns `restartable`.
@@ -91,7 +84,7 @@ class Trainer {
   void look_for_folders();
   std::string progress_line(const Metrics& metrics) const;
 
-  RunParts parts_;
+  const RunParts parts_;
   const deck::BatchSchedule batches_;
   Worker& worker_;
   Requests requests_;
@@ -102,6 +95,7 @@ class Trainer {
   std::int64_t first_step_ = 1;
   std::int64_t logged_step_ = 0;
   std::int64_t saved_step_ = 0;
+  checkpoint::RunState kept_;          ///< as start() received it
   Skips skips_;                        ///< as of the last logged step
   std::optional<double> noise_scale_;  ///< likewise, in samples
   bool save_is_due_ = false;           ///< postponed until a step is not skipped

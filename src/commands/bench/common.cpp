@@ -70,10 +70,10 @@ BenchFolder::BenchFolder(const BenchSetting& setting, Bytes bytes) {
       for (fs::path p = path_; !p.empty() && !fs::exists(p, error); p = p.parent_path())
         made_.push_back(p.string());
       fs::create_directories(path_, error);
-      check_usage(!error && ::access(path_.c_str(), W_OK | X_OK) == 0,
-                  deck.cite("checkpoint", "directory"), ": cannot write there (",
-                  error ? error.message() : std::strerror(errno),
-                  "); choose a folder that can be written");
+      if (!error && ::access(path_.c_str(), W_OK | X_OK) != 0)
+        error = std::error_code(errno, std::generic_category());
+      check_usage(!error, deck.cite("checkpoint", "directory"), ": cannot write there (",
+                  error.message(), "); choose a folder that can be written");
       const auto room = fs::space(path_, error).available;
       check(error || room > static_cast<std::uintmax_t>(bytes),
             deck.cite("checkpoint", "directory"), ": this measurement needs ", human_bytes(bytes),

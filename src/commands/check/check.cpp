@@ -6,6 +6,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/commands/check/tables.hpp>
 #include <trireme/commands/check/time.hpp>
+#include <trireme/commands/find_checkpoint.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/packing.hpp>
@@ -321,6 +322,7 @@ void check_deck(const CheckOptions& options) {
   const plan::Machine machine =
       options.machine.empty() ? installation::this_machine() : plan::load_machine(options.machine);
   const deck::Deck deck = deck_for_ranks(options.deck, options.overrides, options.ranks, machine);
+  expect_restart(deck);
   if (options.resolved) {
     log::line(deck::resolved_toml(deck));
     return;

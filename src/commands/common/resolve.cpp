@@ -67,9 +67,9 @@ std::int64_t TrainingData::tokens() const {
 
 TrainingData open_if_there(const deck::Deck& deck) {
   const auto entries = data::parse_blend(deck.config.data.train);
-  const bool all = std::all_of(entries.begin(), entries.end(),
+  const bool any = std::any_of(entries.begin(), entries.end(),
                                [](const auto& entry) { return data::tokens_exist(entry.path); });
-  return all ? open_training_data(deck) : TrainingData{};
+  return any ? open_training_data(deck) : TrainingData{};  // refuses a part that is missing
 }
 
 TrainingData open_training_data(const deck::Deck& deck) {

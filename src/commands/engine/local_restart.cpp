@@ -67,10 +67,16 @@ class Collection {
         wanted_(std::move(wanted)) {}
 
   /// Returns why it cannot be collected; "" if it was.
-  std::string collect() {
+  std::string collect(const std::function<std::string(const checkpoint::Manifest&)>& refusal) {
     const auto begin = Clock::now();
     read_manifest();
     if (manifest_.step != wanted_.step) return "its manifest cannot be read any more";
+    std::string why;
+    runtime_.together([&] {
+      if (runtime_.rank() == 0) why = refusal(manifest_);
+    });
+    why = runtime_.world().broadcast(why, 0, "use of a local checkpoint");
+    if (!why.empty()) return why;
     runtime_.together([&] {
       if (runtime_.rank() == 0) checkpoint::begin_inside(config_.directory, wanted_.step);
     });
@@ -183,20 +189,19 @@ class Collection {
 };
 
 /// The run that the checkpoint directory names, on all ranks; no value if there is none.
-std::optional<checkpoint::LocalRun> known_run(grid::Runtime& runtime,
-                                              const std::string& directory) {
+std::optional<checkpoint::Attempt> known_run(grid::Runtime& runtime, const std::string& directory) {
   std::string packed;
   if (runtime.rank() == 0) {
     try {
-      if (const auto run = checkpoint::read_local_run(directory))
-        packed = pack_texts({run->run, text(run->attempt)});
+      if (const auto run = checkpoint::read_attempt(directory))
+        packed = pack_texts({run->run, text(run->number)});
     } catch (const Error& error) {
       log::warn(error.what());
     }
   }
   const auto texts = unpack_texts(runtime.world().broadcast(packed, 0, "local checkpoints"));
   if (texts.empty()) return std::nullopt;
-  return checkpoint::LocalRun{texts.at(0), std::stoll(texts.at(1))};
+  return checkpoint::Attempt{texts.at(0), std::stoll(texts.at(1))};
 }
 
 /// The local checkpoints on all nodes, on rank 0.
@@ -249,14 +254,14 @@ void pass_over(std::int64_t step, const std::string& why) {
 
 }  // namespace
 
-std::optional<std::int64_t> collect_local_checkpoint(grid::Runtime& runtime,
-                                                     const deck::CheckpointConfig& config,
-                                                     std::int64_t after, std::int64_t before) {
+std::optional<std::int64_t> collect_local_checkpoint(
+    grid::Runtime& runtime, const deck::CheckpointConfig& config, std::int64_t after,
+    std::int64_t before, const std::function<std::string(const checkpoint::Manifest&)>& refusal) {
   const auto run = known_run(runtime, config.directory);
   if (!run) return std::nullopt;
   const auto nodes = grid::nodes(runtime.world());
-  const std::string folder =
-      checkpoint::local_directory(config.local, grid::node_name()) + "/" + run->folder_name();
+  const std::string folder = checkpoint::local_directory(config.local, grid::node_name()) + "/" +
+                             checkpoint::local_folder(*run);
   std::vector<LocalCheckpoint> found = found_on(runtime, nodes, folder);
   std::erase_if(found,
                 [&](const LocalCheckpoint& c) { return c.step <= after || c.step >= before; });
@@ -269,7 +274,7 @@ std::optional<std::int64_t> collect_local_checkpoint(grid::Runtime& runtime,
         next < found.size() ? pack(found[next]) : "", 0, "local checkpoint");
     if (packed.empty()) return std::nullopt;
     Collection collection(runtime, config, nodes, folder, unpack_checkpoint(packed));
-    const std::string why = collection.collect();
+    const std::string why = collection.collect(refusal);
     const std::int64_t step = unpack_checkpoint(packed).step;
     if (why.empty()) return step;
     if (runtime.rank() == 0) pass_over(step, why);

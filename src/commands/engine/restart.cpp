@@ -6,8 +6,9 @@
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/narrow.hpp>
+#include <trireme/checkpoint/attempt.hpp>
 #include <trireme/checkpoint/folders.hpp>
-#include <trireme/checkpoint/local.hpp>
+#include <trireme/checkpoint/lineage.hpp>
 #include <trireme/commands/local_restart.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/batch_schedule.hpp>
@@ -137,14 +138,13 @@ std::string lines_of(const Differences& differences, bool same_data = true) {
   return lines;
 }
 
-/// First step of the checkpoints in `directory` that do not belong to a run restarted from
-/// `folder`: later ones of the same run are another branch; if `folder` is elsewhere, all are
-/// another run's.
-std::int64_t first_of_others(const std::string& folder, const std::string& directory,
-                             std::int64_t step) {
+/// The name of a checkpoint in `directory`; "" if it is elsewhere.
+std::string name_in(const std::string& directory, const std::string& folder) {
   std::error_code missing;
-  const auto parent = std::filesystem::canonical(folder, missing).parent_path();
-  return std::filesystem::equivalent(parent, directory, missing) ? step + 1 : 0;
+  const auto path = std::filesystem::canonical(folder, missing);
+  return std::filesystem::equivalent(path.parent_path(), directory, missing)
+             ? path.filename().string()
+             : "";
 }
 
 }  // namespace
@@ -167,7 +167,8 @@ void Restart::choose() {
   if (c.restart != "latest" || c.local.empty()) return;
   const std::string name = folder_.substr(folder_.find_last_of('/') + 1);
   const auto collected =
-      collect_local_checkpoint(runtime_, c, checkpoint::step_of(name).value_or(-1), local_before_);
+      collect_local_checkpoint(runtime_, c, checkpoint::step_of(name).value_or(-1), local_before_,
+                               [this](const checkpoint::Manifest& m) { return refusal(m); });
   if (!collected) return;
   local_before_ = *collected;  // each is tried once
   choose_shared();
@@ -177,7 +178,10 @@ void Restart::choose() {
 void Restart::choose_shared() {
   folder_ = found_by_one(runtime_, [&]() -> std::string {
     const deck::CheckpointConfig& c = deck_.config.checkpoint;
-    if (c.restart == "none") return "";
+    if (c.restart == "none") {
+      expect_restart(deck_);
+      return "";
+    }
     if (by_name()) {
       const std::string folder = find_checkpoint(deck_, c.restart);
       compare(checkpoint::Reader(folder));
@@ -244,7 +248,7 @@ void Restart::compare_data(const checkpoint::Reader& reader) {
                              "it are not comparable"));
 }
 
-std::optional<std::int64_t> Restart::load(train::Worker& worker) {
+Beginning Restart::load(train::Worker& worker) {
   const deck::BatchSchedule batches(deck_.config.batch);
   while (!folder_.empty()) {
     checkpoint::RunState state;
@@ -273,12 +277,10 @@ std::optional<std::int64_t> Restart::load(train::Worker& worker) {
       continue;
     }
     report(state, !weights_only);
-    if (by_name())
-      make_room(first_of_others(folder_, deck_.config.checkpoint.directory, state.step));
-    return state.step;
+    return {state.step, begin_branch(state.step)};
   }
   start_fresh(worker);
-  return std::nullopt;
+  return {std::nullopt, begin_branch(std::nullopt)};
 }
 
 void Restart::report(const checkpoint::RunState& state, bool optimizer_state) const {
@@ -297,16 +299,49 @@ void Restart::start_fresh(train::Worker& worker) {
   if (c.restart == "latest")
     say("no ", checkpoint::folders_in(c.directory).empty() ? "" : "intact ", "checkpoint in ",
         c.directory, ": starting at step 1");
-  make_room(0);
 }
 
-void Restart::make_room(std::int64_t from) const {
+/// Why a local checkpoint is not used instead of `folder_`; "" if it is.
+std::string Restart::refusal(const checkpoint::Manifest& local) const {
+  const checkpoint::Lineage tip{local.step, local.starts};
+  std::int64_t step = -1;
+  if (!folder_.empty()) {
+    const checkpoint::Lineage base = checkpoint::read_lineage(folder_);
+    step = base.step;
+    if (!precedes(base, tip)) return text("it does not continue from ", folder_);
+  }
+  const std::string& directory = deck_.config.checkpoint.directory;
+  for (const auto& [name, lineage] : checkpoint::members_of(directory))
+    if (lineage.step > step && !damaged_.contains(directory + "/" + name) &&
+        (precedes(lineage, tip) || precedes(tip, lineage)))
+      return text("it belongs to the branch of ", directory, "/", name, ", and `",
+                  checkpoint::latest_name, "` names an earlier checkpoint");
+  return "";
+}
+
+/// Moves aside what this run does not continue from, and begins an attempt. Returns the starts of
+/// this run, on rank 0.
+std::vector<checkpoint::Start> Restart::begin_branch(
+    const std::optional<std::int64_t>& step) const {
+  std::vector<checkpoint::Start> starts;
   runtime_.together([&] {
     if (runtime_.rank() > 0) return;
-    checkpoint::forget_local_checkpoints(deck_.config.checkpoint.directory);
-    const std::string aside = checkpoint::move_aside(deck_.config.checkpoint.directory, from);
-    if (!aside.empty()) say("checkpoints that do not belong to this run were moved to ", aside);
+    const std::string& directory = deck_.config.checkpoint.directory;
+    const checkpoint::Lineage tip =
+        step ? checkpoint::read_lineage(folder_) : checkpoint::Lineage{};
+    const auto others =
+        step ? checkpoint::not_on_branch(directory, tip) : checkpoint::folders_in(directory);
+    const std::string aside = checkpoint::move_aside(directory, others);
+    if (!aside.empty() && !others.empty())
+      say("checkpoints that do not belong to this run were moved to ", aside, ": ",
+          join(others, ", "));
+    if (const std::string name = name_in(directory, folder_); step && !name.empty())
+      checkpoint::settle_latest(directory, name);
+    const checkpoint::Attempt attempt = checkpoint::begin_attempt(directory);
+    starts = tip.starts;
+    starts.push_back({attempt.run, attempt.number, step.value_or(0), tip.digest});
   });
+  return starts;
 }
 
 std::optional<std::string> damage_found(grid::Runtime& runtime,

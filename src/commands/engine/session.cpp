@@ -4,8 +4,6 @@
 
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/checkpoint/folders.hpp>
-#include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/layout.hpp>
@@ -17,7 +15,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <sstream>
 
 namespace trireme::commands {
@@ -73,25 +70,6 @@ void replicate_for_generation(deck::ParallelConfig& p, std::int64_t ranks) {
   replicate(p, ranks);
 }
 
-/// A folder with a manifest; otherwise the error names the newest checkpoint that exists.
-void expect_checkpoint(const std::string& folder, const std::string& directory) {
-  std::error_code ignored;
-  const bool exists = std::filesystem::is_directory(folder, ignored);
-  if (exists && std::filesystem::exists(folder + "/" + checkpoint::manifest_name, ignored)) return;
-  auto inside = exists ? checkpoint::latest(folder) : std::nullopt;
-  if (exists && !inside) inside = checkpoint::latest(folder + "/checkpoints");
-  const std::string word =
-      exists || folder.find('/') != std::string::npos ? "" : nearest(folder, {"none", "latest"});
-  const auto newest = inside ? inside : checkpoint::latest(directory);
-  throw UsageError(
-      text(folder,
-           exists ? " is not a complete checkpoint, because it has no manifest.json"
-                  : ": no such checkpoint folder",
-           word.empty() ? "" : text("; did you mean ", word, "?"),
-           newest ? text(exists && !inside ? "; copy it again, or give " : "; give ", *newest)
-                  : "; copy it again, or train first"));
-}
-
 }  // namespace
 
 Session open_session(grid::Runtime& runtime, const std::string& deck_file,
@@ -128,18 +106,6 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
     s.grid->use_transports(grid::make_nccl_transport);
   }
   return s;
-}
-
-std::string find_checkpoint(const deck::Deck& deck, const std::string& where) {
-  if (where != "latest") {
-    expect_checkpoint(where, deck.config.checkpoint.directory);
-    return where.substr(0, where.find_last_not_of('/') + 1);
-  }
-  const std::string& directory = deck.config.checkpoint.directory;
-  const auto folder = checkpoint::latest(directory);
-  check_usage(folder.has_value(), "there is no complete checkpoint in ", directory,
-              "; train first, or give a checkpoint's folder");
-  return *folder;
 }
 
 std::string found_by_one(grid::Runtime& runtime, const std::function<std::string()>& find) {

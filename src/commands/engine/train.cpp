@@ -250,16 +250,16 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   // 8 train
   train::Trainer trainer(
       {config, session.architecture, runtime.world(), *samples, validation ? &*validation : nullptr,
-       bytes, deck::resolved_toml(session.deck), identity.values, identity.files,
-       saved_bytes(session, shard), [&] { folders.expect_mine(); }},
+       bytes, saved_bytes(session, shard), [&] { folders.expect_mine(); }},
       *worker);
   return runtime.guard([&] {
-    const auto restored = restart.load(*worker);
-    if (restored && describes) {
+    const Beginning beginning = restart.load(*worker);
+    if (beginning.step && describes)
       inherit(identity, checkpoint::Reader(restart.folder(), checkpoint::Opening::manifest));
-      trainer.keep(identity.values, identity.files);
-    }
-    trainer.start(restored);
+    trainer.start(beginning.step, {.deck_toml = deck::resolved_toml(session.deck),
+                                   .values = identity.values,
+                                   .files = identity.files,
+                                   .starts = beginning.starts});
     return trainer.run();
   });
 }

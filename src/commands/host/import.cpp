@@ -113,7 +113,10 @@ void run(const ImportOptions& options) {
   }
   const std::string& directory = deck.config.checkpoint.directory;
   const DType dtype = master_type(deck.config.precision.compute);
-  std::filesystem::create_directories(directory, ignored);  // an error is that of the owner's file
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  check_usage(!error, deck.cite("checkpoint", "directory"), ": cannot create this folder (",
+              error.message(), "); choose another run.directory");
   const FolderOwner owner(directory, deck.cite("checkpoint", "directory"), 0);
   expect_no_checkpoints(deck);  // a run may have ended in between
   Identity identity = identity_of(deck);

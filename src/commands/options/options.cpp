@@ -3,6 +3,7 @@
 #include <trireme/commands/options.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/unexpanded.hpp>
 #include <trireme/data/chat.hpp>
 
 #include <algorithm>
@@ -69,6 +70,17 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   const std::string best = nearest(*unknown, names);
   return text("unknown option ", *unknown, best.empty() ? "" : text("; did you mean ", best, "?"));
+}
+
+/// Arguments that name a file or folder are refused if a shell would have expanded them.
+void check_paths(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool names_path = type == "FILE" || type == "FOLDER" || type == "PATH" ||
+                            (option->get_positional() && option->get_name() != "OVERRIDES");
+    if (names_path) option->check([](const std::string& path) { return unexpanded(path); });
+  }
+  for (CLI::App* command : app.get_subcommands({})) check_paths(*command);
 }
 
 }  // namespace
@@ -253,6 +265,7 @@ CLI::App* add_bench_options(CLI::App& app, BenchOptions& options) {
 }
 
 bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+  check_paths(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // help or version was requested

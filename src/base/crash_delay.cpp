@@ -1,0 +1,53 @@
+#include <trireme/base/crash_delay.hpp>
+
+#include <signal.h>
+#include <time.h>
+
+#include <array>
+#include <atomic>
+
+namespace trireme {
+namespace {
+
+constexpr std::array fatal_signals{SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+std::atomic<bool> exists{false};
+
+/// The default action, to which the signal is reset, follows when this returns: the instruction is
+/// repeated, or abort() raises the signal again.
+extern "C" void delay_the_end(int) {
+  CrashDelay::wait();
+}
+
+/// Replaces the handlers that are `from` by `to`.
+void exchange_handlers(void (*from)(int), void (*to)(int)) {
+  struct sigaction next {};
+  next.sa_handler = to;
+  next.sa_flags = SA_RESETHAND;
+  for (const int number : fatal_signals) {
+    struct sigaction present {};
+    ::sigaction(number, nullptr, &present);
+    if ((present.sa_flags & SA_SIGINFO) == 0 && present.sa_handler == from)
+      ::sigaction(number, &next, nullptr);
+  }
+}
+
+}  // namespace
+
+CrashDelay::CrashDelay() {
+  exists = true;
+  exchange_handlers(SIG_DFL, delay_the_end);
+}
+
+CrashDelay::~CrashDelay() {
+  exists = false;
+  exchange_handlers(delay_the_end, SIG_DFL);
+}
+
+void CrashDelay::wait() {
+  using namespace std::chrono;
+  const timespec pause{duration_cast<seconds>(delay).count(),
+                       (delay % seconds(1)) / nanoseconds(1)};
+  if (exists) ::nanosleep(&pause, nullptr);  // allowed in a signal handler
+}
+
+}  // namespace trireme

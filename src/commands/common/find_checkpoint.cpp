@@ -1,0 +1,67 @@
+#include <trireme/commands/find_checkpoint.hpp>
+
+#include <trireme/base/check.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/lineage.hpp>
+#include <trireme/checkpoint/reader.hpp>
+
+#include <filesystem>
+#include <optional>
+
+namespace trireme::commands {
+namespace {
+
+/// A folder with a manifest; otherwise the error names the newest checkpoint that exists.
+void expect_checkpoint(const std::string& folder, const std::string& directory) {
+  std::error_code ignored;
+  const bool exists = std::filesystem::is_directory(folder, ignored);
+  if (exists && std::filesystem::exists(folder + "/" + checkpoint::manifest_name, ignored)) return;
+  auto inside = exists ? checkpoint::latest(folder) : std::nullopt;
+  if (exists && !inside) inside = checkpoint::latest(folder + "/checkpoints");
+  const std::string word =
+      exists || folder.find('/') != std::string::npos ? "" : nearest(folder, {"none", "latest"});
+  const auto newest = inside ? inside : checkpoint::latest(directory);
+  throw UsageError(
+      text(folder,
+           exists ? " is not a complete checkpoint, because it has no manifest.json"
+                  : ": no such checkpoint folder",
+           word.empty() ? "" : text("; did you mean ", word, "?"),
+           newest ? text(exists && !inside ? "; copy it again, or give " : "; give ", *newest)
+                  : "; copy it again, or train first"));
+}
+
+/// Starting with random weights beside an imported model is a forgotten restart.
+void expect_no_import(const deck::Deck& deck) {
+  const std::string& directory = deck.config.checkpoint.directory;
+  const auto members = checkpoint::members_of(directory);
+  check_usage(members.size() != 1 || members.front().lineage.step > 0 ||
+                  !members.front().lineage.starts.empty(),
+              deck.cite("checkpoint", "restart"), " trains random weights, but ", directory, "/",
+              checkpoint::folder_name(0),
+              " holds imported ones; train them with checkpoint.restart=latest, or choose another "
+              "run.directory");
+}
+
+}  // namespace
+
+std::string find_checkpoint(const deck::Deck& deck, const std::string& where) {
+  if (where != "latest") {
+    expect_checkpoint(where, deck.config.checkpoint.directory);
+    return where.substr(0, where.find_last_not_of('/') + 1);
+  }
+  const std::string& directory = deck.config.checkpoint.directory;
+  const auto folder = checkpoint::latest(directory);
+  check_usage(folder.has_value(), "there is no complete checkpoint in ", directory,
+              "; train first, or give a checkpoint's folder");
+  return *folder;
+}
+
+void expect_restart(const deck::Deck& deck) {
+  const std::string& restart = deck.config.checkpoint.restart;
+  if (restart == "none")
+    expect_no_import(deck);
+  else if (restart != "latest")
+    find_checkpoint(deck, restart);
+}
+
+}  // namespace trireme::commands
