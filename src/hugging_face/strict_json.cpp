@@ -22,7 +22,13 @@ class Watcher : public nlohmann::json_sax<Json> {
   bool boolean(bool) override { return value(); }
   bool number_integer(number_integer_t) override { return value(); }
   bool number_unsigned(number_unsigned_t) override { return value(); }
-  bool number_float(number_float_t, const string_t&) override { return value(); }
+  bool number_float(number_float_t number, const string_t& written) override {
+    const std::string digits = written.substr(0, written.find_first_of("eE"));
+    const bool lost = number == 0 && digits.find_first_of("123456789") != std::string::npos;
+    check_usage(!lost, path_, ": ", rules_.what, " holds the number ", shortened(written),
+                ", which is too close to 0", rules_.remedy);
+    return value();
+  }
   bool string(string_t&) override { return value(); }
   bool binary(binary_t&) override { return value(); }
   bool start_object(std::size_t) override { return open(); }
