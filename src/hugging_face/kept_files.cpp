@@ -65,7 +65,7 @@ void add_end_tokens(Members& members, const std::vector<std::int64_t>& end_token
   if (ids.size() > known) members.set(end_key, ids.size() == 1 ? ids.front() : ids);
 }
 
-/// What the file says of a key; a training value is not always one of the model.
+/// The file's value of a key; a training value is not always one of the model.
 json said(const ModelFile& file, const ConfigKey& key) {
   const auto free = std::ranges::find(file.free, key.name, &FreeValue::name);
   return free == file.free.end() ? key.write(file.model) : free->value;
