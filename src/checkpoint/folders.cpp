@@ -1,3 +1,5 @@
+// Names of checkpoint folders, the file `latest`, the note of a checkpoint that is complete but not
+// yet named there, and folders that a run moves aside.
 #include <trireme/checkpoint/folders.hpp>
 
 #include <trireme/base/check.hpp>

@@ -1,3 +1,5 @@
+// A manifest: its files, arrays and shards. Slices of several ranks are assembled to arrays, which
+// they must tile.
 #include <trireme/checkpoint/manifest.hpp>
 
 #include <trireme/base/check.hpp>

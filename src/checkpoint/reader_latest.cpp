@@ -1,3 +1,5 @@
+// Chooses the checkpoint to continue from, by what checkpoints contain: the one that `latest`
+// names, or the newest intact one on its branch.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/attempt.hpp>

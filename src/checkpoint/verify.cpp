@@ -1,3 +1,5 @@
+// Compares files of a checkpoint with the sizes and checksums of its manifest: small files whole,
+// datasets block by block, and the other bytes of shards in one pass.
 #include <trireme/checkpoint/verify.hpp>
 
 #include <trireme/base/check.hpp>

@@ -227,7 +227,7 @@ std::string cell(const std::string& words) {
   return out;
 }
 
-/// What happens to a value that is not the checkpoint's, in a word.
+/// The rule for a value that is not that of the checkpoint, in a word.
 std::string_view rule_of(Effect effect) {
   switch (effect) {
     case Effect::none:
