@@ -1,3 +1,5 @@
+// Names of checkpoint folders, the file `latest` with its note of a checkpoint that it does not name
+// yet, and the folders of earlier runs, to which checkpoints are moved by renaming.
 #include <trireme/checkpoint/folders.hpp>
 
 #include <trireme/base/check.hpp>

@@ -177,7 +177,7 @@ void expect_known_format(const Json& json, const std::string& path) {
                               : "; it needs the older Trireme that wrote it");
 }
 
-/// What `read` makes of `json`, which is the content of a manifest or its head.
+/// Reads `json`, the content of a manifest or its head, by `read`.
 template <class Read>
 auto parsed(const std::string& content, const std::string& json, const std::string& path,
             const Read& read) {

@@ -1,3 +1,5 @@
+// Finds the checkpoint to resume from: that of the note, that of the file `latest`, then the intact
+// ones on its branch, the newest first. Lineages are read only if the first two cannot be used.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/attempt.hpp>
