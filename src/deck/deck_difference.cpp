@@ -19,7 +19,7 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
          stored.config.parallel.overlaps_steps() != current.config.parallel.overlaps_steps()) ||
         name == "parallel.staleness" || name == "parallel.updates";
     Effect effect = delays ? Effect::training : key.effect;
-    if (name == "model.sequence")
+    if (key.effect == Effect::length)
       effect = effect_of_sequence(stored.config.model, current.config.model).effect;
     found.push_back({key.section, key.name, literal(key, before), literal(key, now),
                      current.where(key.section, key.name), effect});

@@ -243,6 +243,8 @@ std::string_view rule_of(Effect effect) {
       return "listed; fixed if optimizer state is missing";
     case Effect::batches:
       return "fixed after step 0";
+    case Effect::length:
+      return "listed; fixed where positions depend on it";
     case Effect::function:
       return "listed; fixed in evaluations";
     case Effect::model:

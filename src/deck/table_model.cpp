@@ -223,9 +223,8 @@ void model_keys(std::vector<Entry>& out) {
   size("feed_forward", &ModelConfig::feed_forward, "inner width of the feed-forward layer")
       .derive([](Config& c) { c.model.feed_forward = 4 * c.model.hidden; }, "4 · model.hidden")
       .at_most(4 * size_limit);
-  size("sequence", &ModelConfig::sequence,
-       "tokens per sample; a checkpoint with learned positions fixes it")
-      .effect(Effect::numbers)  // or more: effect_of_sequence()
+  size("sequence", &ModelConfig::sequence, "tokens per sample")
+      .effect(Effect::length)
       .unit("tokens");
   size("vocabulary", &ModelConfig::vocabulary,
        "number of token ids of the model; 0 means that of the token file's tokenizer")

@@ -76,7 +76,7 @@ TEST(Table, SaysWhichKeysDefineTheModel) {
 TEST(Table, SaysWhichKeysChangeResults) {
   std::set<std::string> training{"model.dropout", "adapter.dropout", "precision.loss_scale",
                                  "precision.loss_scale_interval"};
-  std::set<std::string> both{"run.seed", "model.sequence", "model.masked_share", "data.packing"};
+  std::set<std::string> both{"run.seed", "model.masked_share", "data.packing"};
   std::set<std::string> function;
   for (const Key& key : keys()) {
     if (key.section == "optimizer" || key.section == "local") training.insert(key.full_name());
@@ -90,6 +90,7 @@ TEST(Table, SaysWhichKeysChangeResults) {
   EXPECT_EQ(keys_with(Effect::training), training);
   EXPECT_EQ(keys_with(Effect::numbers), both);
   EXPECT_EQ(keys_with(Effect::function), function);
+  EXPECT_EQ(keys_with(Effect::length), std::set<std::string>{"model.sequence"});
   EXPECT_EQ(keys_with(Effect::state),
             (std::set<std::string>{"optimizer.kind", "optimizer.momentum", "optimizer.frozen",
                                    "adapter.also_trained"}));

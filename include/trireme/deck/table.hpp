@@ -57,6 +57,7 @@ enum class Effect : std::uint8_t {
   storage,   ///< as numbers; `train` rejects another type of the checkpoint's numbers
   state,     ///< as training; `train` rejects optimizer state that the checkpoint does not have
   batches,   ///< other numbers of samples in the previous steps, which `train` rejects
+  length,    ///< another length of samples, with the effect of effect_of_sequence()
   function,  ///< another function of the same weights; listed by `train`, rejected by the others
   model,     ///< another model, which the checkpoint's weights do not fit; rejected by both
   adapter    ///< other adapters; rejected by both if the checkpoint has adapters

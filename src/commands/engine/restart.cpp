@@ -44,6 +44,7 @@ std::string_view note(const deck::Difference& d, bool same_data) {
   switch (d.effect) {
     case deck::Effect::training:
     case deck::Effect::numbers:
+    case deck::Effect::length:
     case deck::Effect::function:
     case deck::Effect::adapter:
     case deck::Effect::storage:
