@@ -21,13 +21,13 @@ void expect_checkpoint(const std::string& folder, const std::string& directory) 
   const std::string word =
       exists || folder.find('/') != std::string::npos ? "" : nearest(folder, {"none", "latest"});
   const auto newest = inside ? inside : checkpoint::latest(directory);
-  throw UsageError(
-      text(folder,
-           exists ? " is not a complete checkpoint, because it has no manifest.json"
-                  : ": no such checkpoint folder",
-           word.empty() ? "" : text("; did you mean ", word, "?"),
-           newest ? text(exists && !inside ? "; copy it again, or give " : "; give ", *newest)
-                  : "; copy it again, or train first"));
+  std::string remedy = newest ? "give " + *newest : "copy it again, or train first";
+  if (newest && exists && !inside) remedy = "copy it again, or " + remedy;
+  if (!word.empty()) remedy = text("did you mean ", word, "?");
+  throw UsageError(text(folder,
+                        exists ? " is not a complete checkpoint, because it has no manifest.json; "
+                               : ": no such checkpoint folder; ",
+                        remedy));
 }
 
 /// Starting with random weights beside an imported model is a forgotten restart.
