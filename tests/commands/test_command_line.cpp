@@ -1,7 +1,11 @@
+#include <trireme/deck/table.hpp>
+
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -79,6 +83,36 @@ TEST(CommandLine, HelpDeckListsKeys) {
   EXPECT_EQ(outcome.code, 0);
   EXPECT_TRUE(contains(outcome.out, "[optimizer]"));
   EXPECT_TRUE(contains(outcome.out, "learning_rate"));
+}
+
+/// The schema accepts each key's default and no key of another name.
+TEST(CommandLine, HelpDeckPrintsASchemaOfAllKeys) {
+  const testing::TemporaryFolder folder;
+  const Outcome outcome = run(folder, "help deck --schema");
+  EXPECT_EQ(outcome.code, 0);
+  const auto schema = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(schema["additionalProperties"], false);
+  for (const deck::Key& key : deck::keys()) {
+    const auto& section = schema["properties"][key.section];
+    EXPECT_EQ(section["additionalProperties"], false) << key.section;
+    ASSERT_TRUE(section["properties"].contains(key.name)) << key.full_name();
+    const auto& entry = section["properties"][key.name];
+    EXPECT_TRUE(contains(entry["description"], key.help)) << key.full_name();
+    if (!entry.contains("default")) continue;
+    const auto& fallback = entry["default"];
+    if (entry.contains("enum")) {
+      EXPECT_NE(std::ranges::find(entry["enum"], fallback), entry["enum"].end()) << entry;
+    } else if (entry["type"] == "integer") {
+      EXPECT_TRUE(fallback.is_number_integer()) << entry;
+      EXPECT_TRUE(!entry.contains("minimum") || fallback >= entry["minimum"]) << entry;
+      EXPECT_TRUE(!entry.contains("maximum") || fallback <= entry["maximum"]) << entry;
+    }
+  }
+  const auto& run_keys = schema["properties"]["run"]["properties"];
+  EXPECT_EQ(run_keys["steps"]["type"], "integer");
+  EXPECT_EQ(run_keys["steps"]["minimum"], 1);
+  EXPECT_EQ(run_keys["time_limit"]["type"], "string");
+  EXPECT_EQ(run(folder, "help machine --schema").code, 0);
 }
 
 TEST(CommandLine, OutputThatCannotBeWrittenIsAnError) {
