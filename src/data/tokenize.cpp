@@ -10,6 +10,7 @@
 #include <trireme/data/document_splitter.hpp>
 #include <trireme/data/instructions.hpp>
 #include <trireme/data/json_lines.hpp>
+#include <trireme/data/pipeline_tokenizer.hpp>
 #include <trireme/data/token_file_writer.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/io/atomic_file.hpp>
@@ -19,6 +20,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 namespace trireme::data {
 namespace {
@@ -37,16 +39,77 @@ bool has_json_lines(const TokenizeOptions& options, const std::string& path) {
   return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz");
 }
 
-bool is_for_validation(const TokenizeOptions& options, std::int64_t number) {
-  return !options.validation_output.empty() &&
-         chosen_for_validation(options.seed, number, options.validation_fraction);
-}
+/// Divides documents between the two files by their numbers. If that leaves a file without any, as
+/// with one file of text, the validation file gets the end of the text, from a line end on.
+class Division {
+ public:
+  /// Reads the texts if their length must be known.
+  Division(const TokenizeOptions& options, const std::vector<std::string>& files)
+      : options_(options) {
+    if (options.validation_output.empty() || !options.document_separator.empty()) return;
+    std::int64_t chosen = 0;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      if (files[i] == "-" || has_json_lines(options, files[i])) return;
+      chosen += is_chosen(static_cast<std::int64_t>(i)) ? 1 : 0;
+    }
+    if (chosen > 0 && chosen < std::ssize(files)) return;
+    std::int64_t bytes = 0;
+    std::vector<char> buffer(read_bytes);
+    for (const std::string& path : files) {
+      io::TextReader reader(path);
+      while (const std::size_t more = reader.read(buffer)) bytes += static_cast<std::int64_t>(more);
+    }
+    cut_ =
+        static_cast<std::int64_t>(static_cast<double>(bytes) * (1 - options.validation_fraction));
+  }
+
+  /// Whether the end of the text is held out.
+  bool is_by_place() const { return cut_ >= 0; }
+
+  /// For each part of a document's text, in order: calls use(bytes, is_for_validation). A call of
+  /// end() separates the parts of a document that is divided.
+  template <class Use, class End>
+  void divide(std::int64_t number, std::string_view bytes, const Use& use, const End& end) {
+    if (!is_by_place()) return use(bytes, is_for_validation(number));
+    const std::int64_t begin = std::exchange(read_, read_ + std::ssize(bytes));
+    if (!held_out_ && read_ > cut_) {
+      const auto from = static_cast<std::size_t>(std::max<std::int64_t>(0, cut_ - begin));
+      const std::size_t line_end = bytes.find('\n', from);
+      if (line_end != bytes.npos) {
+        use(bytes.substr(0, line_end + 1), false);
+        end();
+        bytes.remove_prefix(line_end + 1);
+        held_out_ = true;
+      }
+    }
+    if (!bytes.empty()) use(bytes, held_out_);
+  }
+  /// After the last part of a document.
+  void end_document() {
+    if (is_by_place() && read_ >= cut_) held_out_ = true;
+  }
+  /// Of a whole document.
+  bool is_for_validation(std::int64_t number) const {
+    return !options_.validation_output.empty() && is_chosen(number);
+  }
+
+ private:
+  bool is_chosen(std::int64_t number) const {
+    return chosen_for_validation(options_.seed, number, options_.validation_fraction);
+  }
+
+  const TokenizeOptions& options_;
+  std::int64_t cut_ = -1;  ///< bytes of text after which the next line end is looked for; -1: none
+  std::int64_t read_ = 0;
+  bool held_out_ = false;  ///< the line end was found
+};
 
 /// Writes each document to one of the two files while its text streams.
 class Documents {
  public:
-  Documents(const TokenizeOptions& options, const Tokenizer& tokenizer)
+  Documents(const TokenizeOptions& options, const Tokenizer& tokenizer, Division division)
       : options_(options),
+        division_(std::move(division)),
         tokenizer_(tokenizer),
         encoder_(tokenizer.encoder({options.special_tokens})),
         train_(options.output, tokenizer.name(), tokenizer.vocabulary(), source_of(options)) {
@@ -56,15 +119,63 @@ class Documents {
   }
 
   void piece(std::string_view bytes) {
-    if (current_ == nullptr)
-      current_ = is_for_validation(options_, number_) ? validation_.get() : &train_;
+    division_.divide(
+        number_, bytes,
+        [&](std::string_view part, bool for_validation) { write(part, for_validation); },
+        [&] { end_part(); });
+  }
+
+  void end() {
+    end_part();
+    division_.end_document();
+  }
+
+  /// A whole document.
+  void add(const CountedTokens& document) {
+    if (document.ids.empty()) return;
+    TokenFileWriter& file = division_.is_for_validation(number_) ? *validation_ : train_;
+    std::span<const std::int32_t> rest(document.ids);
+    for (const auto& [count, counted] : document.runs) {
+      file.append(rest.first(static_cast<std::size_t>(count)), counted);
+      rest = rest.subspan(static_cast<std::size_t>(count));
+    }
+    file.end_document(document.text_bytes);
+    ++number_;
+  }
+
+  /// `before` runs once nothing but a failing write can prevent the files.
+  template <class Before>
+  void commit(const Before& before) {
+    check_usage(number_ > 0, "no text in ", join(options_.inputs, ", "),
+                ": every input is empty; give files with text");
+    const std::string remedy =
+        "; choose another --validation-fraction or --seed, or split the text into more documents "
+        "with --document-separator";
+    const std::string none = number_ == 1 ? "the only document was not"
+                                          : text("none of the ", number_, " documents was");
+    check_usage(train_.documents() > 0, options_.output, ": ", none, " chosen for training",
+                remedy);
+    check_usage(!validation_ || validation_->documents() > 0, options_.validation_output, ": ",
+                none, " chosen for validation", remedy);
+    before();
+    const std::string sources = join(options_.inputs, "\n");
+    if (validation_) validation_->commit(sources);
+    train_.commit(sources);
+  }
+
+  TokenizedPart train() const { return part(train_); }
+  TokenizedPart validation() const { return validation_ ? part(*validation_) : TokenizedPart{}; }
+
+ private:
+  void write(std::string_view bytes, bool for_validation) {
+    if (current_ == nullptr) current_ = for_validation ? validation_.get() : &train_;
     ids_.clear();
     encoder_->feed(bytes, ids_);
     current_->append(ids_);
     text_bytes_ += std::ssize(bytes);
   }
 
-  void end() {
+  void end_part() {
     if (current_ == nullptr) return;  // an empty document
     ids_.clear();
     encoder_->finish(ids_);
@@ -76,44 +187,12 @@ class Documents {
     ++number_;
   }
 
-  /// A whole document.
-  void add(const CountedTokens& document) {
-    if (document.ids.empty()) return;
-    TokenFileWriter& file = is_for_validation(options_, number_) ? *validation_ : train_;
-    std::span<const std::int32_t> rest(document.ids);
-    for (const auto& [count, counted] : document.runs) {
-      file.append(rest.first(static_cast<std::size_t>(count)), counted);
-      rest = rest.subspan(static_cast<std::size_t>(count));
-    }
-    file.end_document(document.text_bytes);
-    ++number_;
-  }
-
-  void commit() {
-    check_usage(number_ > 0, "no text in ", join(options_.inputs, ", "),
-                ": every input is empty; give files with text");
-    const std::string remedy =
-        "; choose another --validation-fraction or --seed, or split the text into more documents "
-        "with "
-        "--document-separator";
-    check_usage(train_.documents() > 0, options_.output, ": none of the ", number_,
-                " documents was chosen for training", remedy);
-    check_usage(!validation_ || validation_->documents() > 0, options_.validation_output,
-                ": none of the ", number_, " documents was chosen for validation", remedy);
-    const std::string sources = join(options_.inputs, "\n");
-    if (validation_) validation_->commit(sources);
-    train_.commit(sources);
-  }
-
-  TokenizedPart train() const { return part(train_); }
-  TokenizedPart validation() const { return validation_ ? part(*validation_) : TokenizedPart{}; }
-
- private:
   static TokenizedPart part(const TokenFileWriter& file) {
     return {file.documents(), file.tokens(), file.text_bytes(), file.counted()};
   }
 
   const TokenizeOptions& options_;
+  Division division_;
   const Tokenizer& tokenizer_;
   std::unique_ptr<Encoder> encoder_;
   TokenFileWriter train_;
@@ -150,35 +229,42 @@ void read_documents(const TokenizeOptions& options, const std::vector<std::strin
   }
 }
 
-/// Learns a BPE from the training documents, numbered as in Documents, and writes the tokenizer.
-void learn_bpe(const TokenizeOptions& options, const std::vector<std::string>& files,
-               const TokenizeProgress& progress) {
+/// Learns a BPE from the training documents, numbered as in Documents: its tokenizer.json.
+std::string learn_bpe(const TokenizeOptions& options, const std::vector<std::string>& files,
+                      Division division, const TokenizeProgress& progress) {
   BpeTrainer trainer;
   std::int64_t number = 0;
   bool begun = false;
+  const auto end = [&] {
+    trainer.end_document();
+    number += begun ? 1 : 0;
+    begun = false;
+  };
   read_documents(options, files, progress,
                  {[&](std::string_view bytes) {
-                    begun = true;
-                    if (!is_for_validation(options, number)) trainer.feed(bytes);
+                    division.divide(
+                        number, bytes,
+                        [&](std::string_view part, bool for_validation) {
+                          begun = true;
+                          if (!for_validation) trainer.feed(part);
+                        },
+                        end);
                   },
                   [&] {
-                    trainer.end_document();
-                    number += begun ? 1 : 0;
-                    begun = false;
+                    end();
+                    division.end_document();
                   }},
                  [&](const JsonLine& line) {
                    bool is_empty = true;
                    for (const std::string& words : texts_of(line, options.chat)) {
                      if (words.empty()) continue;
                      is_empty = false;
-                     if (!is_for_validation(options, number)) trainer.feed(words);
+                     if (!division.is_for_validation(number)) trainer.feed(words);
                      trainer.end_document();
                    }
                    number += is_empty ? 0 : 1;
                  });
-  io::replace_file(
-      options.tokenizer,
-      tokenizer_json(trainer.train(options.train_bpe, special_tokens_of(options.chat, true))));
+  return tokenizer_json(trainer.train(options.train_bpe, special_tokens_of(options.chat, true)));
 }
 
 void check_options(const TokenizeOptions& o) {
@@ -271,21 +357,27 @@ TokenizeSummary tokenize(const TokenizeOptions& given, const TokenizeProgress& p
       input_files(options.inputs, {options.output, options.validation_output,
                                    options.train_bpe > 0 ? options.tokenizer : options.output});
   check_formats(options, files);
-  if (options.train_bpe > 0) learn_bpe(options, files, progress);
-  const auto tokenizer = make_tokenizer(source_of(options));
+  const Division division(options, files);
+  std::string learned;
+  if (options.train_bpe > 0) learned = learn_bpe(options, files, division, progress);
+  const auto tokenizer = learned.empty()
+                             ? make_tokenizer(source_of(options))
+                             : parse_tokenizer(learned, options.tokenizer, options.end_of_document);
   std::unique_ptr<InstructionEncoder> instructions;
   if (options.chat != ChatFormat::none ||
       std::ranges::any_of(files, [&](const auto& path) { return has_json_lines(options, path); }))
     instructions =
         std::make_unique<InstructionEncoder>(*tokenizer, options.chat, options.special_tokens);
-  Documents documents(options, *tokenizer);
+  Documents documents(options, *tokenizer, division);
   read_documents(
       options, files, progress,
       {[&](std::string_view bytes) { documents.piece(bytes); }, [&] { documents.end(); }},
       [&](const JsonLine& line) { documents.add(instructions->encode(line)); });
-  documents.commit();
-  return {std::ssize(files), options.tokenizer, tokenizer->vocabulary(), documents.train(),
-          documents.validation()};
+  documents.commit([&] {  // nothing is left of a command that fails
+    if (!learned.empty()) io::replace_file(options.tokenizer, learned);
+  });
+  return {std::ssize(files), options.tokenizer,      tokenizer->vocabulary(),
+          documents.train(), documents.validation(), division.is_by_place()};
 }
 
 }  // namespace trireme::data

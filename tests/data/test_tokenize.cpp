@@ -123,6 +123,78 @@ TEST(DocumentSplitter, RefusesBadAndUnboundedExpressions) {
   EXPECT_THROW(DocumentSplitter("(*UTF)a"), UsageError);
 }
 
+/// Too few documents to choose from: the end of the text is held out, at a line end.
+TEST(Tokenize, HoldsOutTheEndOfOneText) {
+  const TemporaryFolder folder;
+  std::string content;
+  for (int i = 0; i < 200; ++i) content += "line " + std::to_string(i) + "\n";
+  const auto tokenized = [&](const std::vector<std::string>& inputs, double fraction) {
+    TokenizeOptions options;
+    options.inputs = inputs;
+    options.output = folder.file("train.h5");
+    options.validation_output = folder.file("validation.h5");
+    options.validation_fraction = fraction;
+    return tokenize(options, [](std::int64_t) {});
+  };
+  const auto texts = [&](const char* file) {
+    const auto documents = documents_of(folder.file(file));
+    return std::accumulate(documents.begin(), documents.end(), std::string());
+  };
+  const std::vector<std::string> one{folder.write("a.txt", content)};
+  for (const std::vector<std::string>& inputs :
+       {one, std::vector<std::string>{gzipped(folder, "a.gz", content)}})
+    for (const double fraction : {0.02, 0.5}) {
+      const auto summary = tokenized(inputs, fraction);
+      EXPECT_TRUE(summary.end_held_out);
+      const std::string train = texts("train.h5");
+      const std::string held_out = texts("validation.h5");
+      EXPECT_EQ(train + held_out, content);
+      EXPECT_EQ(train.back(), '\n');
+      EXPECT_NEAR(static_cast<double>(held_out.size()),
+                  fraction * static_cast<double>(content.size()), 9);  // a line
+    }
+  // The division may be in any of several files, or between two.
+  const std::vector<std::string> three{folder.write("x", content), folder.write("y", "one line"),
+                                       folder.write("z", content)};
+  EXPECT_TRUE(tokenized(three, 0.02).end_held_out);
+  EXPECT_EQ(documents_of(folder.file("train.h5")).size(), 3u);
+  EXPECT_EQ(texts("train.h5") + texts("validation.h5"), content + "one line" + content);
+  const std::vector<std::string> two{folder.write("x", "one line"), folder.write("y", content)};
+  tokenized(two, 0.9999);
+  EXPECT_EQ(texts("train.h5"), "one line");
+  // There is no line end to divide at.
+  EXPECT_THROW(tokenized({folder.write("a.txt", std::string(5000, 'x'))}, 0.02), UsageError);
+  // Enough files are divided as a whole.
+  std::vector<std::string> many;
+  for (int i = 0; i < 300; ++i) many.push_back(folder.write("f" + std::to_string(i), "x\ny\n"));
+  EXPECT_FALSE(tokenized(many, 0.02).end_held_out);
+}
+
+/// The tokenizer learns from the text before the division, and is not left by a command that fails.
+TEST(Tokenize, LearnsFromTheTextThatIsNotHeldOut) {
+  const TemporaryFolder folder;
+  std::string content;
+  for (int i = 0; i < 500; ++i) content += "the quick brown fox\n";
+  for (int i = 0; i < 500; ++i) content += "jackdaws love quartz\n";
+  TokenizeOptions options;
+  options.inputs = {folder.write("a.txt", content)};
+  options.output = folder.file("train.h5");
+  options.validation_output = folder.file("validation.h5");
+  options.validation_fraction = 0.5;
+  options.train_bpe = 300;
+  tokenize(options, [](std::int64_t) {});
+  const std::string vocabulary = read_file(folder.file("tokenizer.json"));
+  EXPECT_NE(vocabulary.find("quick"), std::string::npos);
+  EXPECT_EQ(vocabulary.find("jack"), std::string::npos);
+
+  const TemporaryFolder other;
+  options.inputs = {other.write("a.txt", std::string(5000, 'x'))};
+  options.output = other.file("train.h5");
+  options.validation_output = other.file("validation.h5");
+  EXPECT_THROW(tokenize(options, [](std::int64_t) {}), UsageError);
+  EXPECT_EQ(files_in(other), 1);
+}
+
 TEST(Tokenize, ReadsFilesFoldersAndGzipInSortedOrder) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder.path() / "in/deep");

@@ -61,6 +61,10 @@ void run(const data::TokenizeOptions& options) {
   }
   say_part(options.output, summary.train);
   if (!options.validation_output.empty()) say_part(options.validation_output, summary.validation);
+  if (summary.end_held_out)
+    say(options.validation_output, ": the end of the text, from a line end on, because ",
+        summary.files == 1 ? "1 document is" : text(summary.files, " documents are"),
+        " too few to choose from");
   say("read ", with_commas(total_bytes), " bytes from ", with_commas(summary.files),
       summary.files == 1 ? " file in " : " files in ", fixed(seconds, 2), " s, ",
       speed(total_bytes, seconds));
@@ -130,8 +134,10 @@ void add_tokenize(CLI::App& app) {
                                       "Second token file, for validation")
                          ->type_name("FILE");
   command
-      ->add_option("--validation-fraction", options->validation_fraction,
-                   "Fraction of the documents that goes to the validation file")
+      ->add_option(
+          "--validation-fraction", options->validation_fraction,
+          "Fraction of the documents that goes to the validation file; of the text, if the "
+          "documents are too few")
       ->capture_default_str()
       ->needs(validation);
   command->add_option("--seed", options->seed, "Seed for choosing the validation documents")
