@@ -33,6 +33,7 @@ RAW = re.compile(r"Fatal error in|MPI_Abort|Abort\(|BAD TERMINATION|terminate ca
 def words_of(text, folder, programs, masks):
     """What a run printed, without what differs between machines."""
     text = text.split("\n" + "-" * 20)[0]  # Open MPI's launcher adds a box of its own
+    text = re.sub(r"(?m)^\[\S+:\d+ *:\d+:\d+\] .*\n", "", text)  # UCX, on a message of a rank that dies
     text = text.replace(str(programs), "BIN").replace(str(folder), "RUN")
     text = re.sub(r"  \[(src|include)/[^\]]*:\d+\]", "  [src/...]", text)
     text = re.sub(r"\(pid \d+ on [^ )]+\)", "(pid PID on HOST)", text)
