@@ -332,7 +332,8 @@ std::vector<checkpoint::Start> Restart::begin_branch(
         step ? checkpoint::read_lineage(folder_) : checkpoint::Lineage{};
     const auto others =
         step ? checkpoint::not_on_branch(directory, tip) : checkpoint::folders_in(directory);
-    const std::string aside = checkpoint::move_aside(directory, others);
+    const bool moves = !step || !others.empty();
+    const std::string aside = moves ? checkpoint::move_aside(directory, others) : "";
     if (!aside.empty() && !others.empty())
       say("checkpoints that do not belong to this run were moved to ", aside, ": ",
           join(others, ", "));
