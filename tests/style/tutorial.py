@@ -27,7 +27,8 @@ SECOND = "# in a second terminal"
 MASKS = [
     (r"^trireme: 2 ranks, .*", "trireme: 2 ranks, VERSIONS"),
     (r"^matrix-product peak .*", "matrix-product peak"),
-    (r"(?s)\A(/// Returns ).*", r"\1TEXT\n"),  # the sample that the trained model writes
+    (r"(?s)^(/// Returns ).*", r"\1TEXT\n"),  # the sample that the trained model writes
+    (r"\bbpe-[0-9a-f]{32}\b", "BPE"),
     (r"[\d.,]*\d (?:B|KiB|MiB|bytes)\b", "SIZE"),
     (r"[\d.]+ s\b(?:, [\d.]+ MB/s)?", "SECONDS"),
     (r"^trireme: warning: \S+ [\d.]+ % of the tokens of its samples are padding.*\n", ""),
