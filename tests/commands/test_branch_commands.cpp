@@ -113,7 +113,7 @@ TEST_F(BranchCommands, FilesOfARunFollowTheUmask) {
       << err();
   EXPECT_EQ(run("find run open -type f ! -perm 664; find run open -type d ! -perm 775"), 0);
   EXPECT_EQ(out(), "");
-  EXPECT_EQ(run("umask 077; trireme train deck.toml run.steps=1 run.directory=closed"), 0) << err();
+  EXPECT_EQ(run("umask 077; trireme train deck.toml run.steps=2 run.directory=closed"), 0) << err();
   EXPECT_EQ(run("find closed -type f ! -perm 600; find closed -type d ! -perm 700"), 0);
   EXPECT_EQ(out(), "");
 }
@@ -130,7 +130,7 @@ TEST_F(BranchCommands, CheckSaysOfRestartsAndBlendsWhatTrainSays) {
            {"\"data.train=1 t.h5, inf t.h5\"", "in a blend"},
            {"\"data.train=1e-40 t.h5, 1 t.h5\"", "in a blend"},
            {"\"data.train=0.5 t.h5, 0.5 missing.h5\"", "no such file missing.h5"}}) {
-    EXPECT_EQ(run("trireme check deck.toml " + arguments), 2) << arguments;
+    EXPECT_EQ(run("trireme check deck.toml run.directory=new " + arguments), 2) << arguments;
     expect_error(folder_, words);
     const std::string said = err();
     EXPECT_EQ(run("trireme train deck.toml run.directory=new " + arguments), 2) << arguments;

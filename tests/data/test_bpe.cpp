@@ -260,7 +260,7 @@ TEST(TokenizerJson, WhatIsNotImplementedIsNamedWithItsKey) {
       {split + "behavior", "Removed", {"pretokenizers[0].behavior", "Removed", "Isolated"}},
       {split + "invert", true, {"pretokenizers[0].invert"}},
       {split + "pattern", {{"String", " "}}, {"pretokenizers[0].pattern", "Regex"}},
-      {split + "pattern/Regex", "\\w+", {"splitting pattern", "\\w", "not supported"}},
+      {split + "pattern/Regex", "\\ba", {"splitting pattern", "\\b", "not supported"}},
       {split + "pattern/Regex", "(?<=a)b", {"'(?<='", "not supported"}},
       {split + "pattern/Regex", "a*", {"no text at all"}},
       {split + "pattern/Regex", "(a", {"splitting pattern = '(a'"}},

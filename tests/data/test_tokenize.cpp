@@ -180,7 +180,7 @@ TEST(Tokenize, LearnsFromTheTextThatIsNotHeldOut) {
   options.inputs = {folder.write("a.txt", content)};
   options.output = folder.file("train.h5");
   options.validation_output = folder.file("validation.h5");
-  options.validation_fraction = 0.5;
+  options.validation_fraction = 0.6;
   options.train_bpe = 300;
   tokenize(options, [](std::int64_t) {});
   const std::string vocabulary = read_file(folder.file("tokenizer.json"));

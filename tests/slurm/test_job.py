@@ -118,6 +118,8 @@ class Slurm(Scripts):
         self.assertIn("run.directory=a b optimizer.learning_rate=1e-3", calls[0])
 
     def test_weights_to_start_from_are_for_the_first_part_only(self):
+        (self.folder / "weights").mkdir()
+        (self.folder / "weights/manifest.json").touch()
         text = self.printed(*self.GENERIC, "checkpoint.restart=weights")
         _, calls, _ = self.run_script(text, 75, "step_1")
         self.assertTrue(calls[0].endswith("trireme train deck.toml checkpoint.restart=weights"), calls)
