@@ -88,7 +88,7 @@ class Division {
   void end_document() {
     if (is_by_place() && read_ >= cut_) held_out_ = true;
   }
-  /// Of a whole document.
+  /// Whether a document that is not divided goes to the validation file.
   bool is_for_validation(std::int64_t number) const {
     return !options_.validation_output.empty() && is_chosen(number);
   }

@@ -256,7 +256,7 @@ TEST_F(LocalCheckpoints, AnotherRunInTheDirectoryDoesNotUseThem) {
   // A file that names no run any more.
   ASSERT_EQ(run("rm -rf run disk"), 0);
   interrupt({0, 1});
-  folder_.write("run/checkpoints/local", "0123");
+  folder_.write("run/checkpoints/attempt", "0123");
   ASSERT_EQ(run(on_nodes({0, 1}, "")), 0) << err();
   EXPECT_EQ(occurrences(err(), "trireme: warning"), 1) << err();
   expect_reference("damaged", 5);

@@ -75,8 +75,8 @@ TEST_F(LogWording, OfARestart) {
        "differs from the deck of run/checkpoints/step_00000004:", "  run.steps              4 -> 5",
        "  run.seed               1 -> 3 *  (changes the numbers from here on)",
        "  model.dropout          0.1 -> 0.2 *  (changes the numbers from here on)",
-       "  data.train             \"data/tokens.h5\" -> \"data/../data/tokens.h5\"  (other "
-       "samples from here on, unless it is a copy)"});
+       "  data.train             \"data/tokens.h5\" -> \"data/../data/tokens.h5\"  (the "
+       "same samples)"});
   restart(0, "run.steps=5 model.dropout=0.2 run.seed=3");
   expect_lines({"nothing to do: step 5 of 5 is done"});
   train(0, "run.steps=2");

@@ -30,7 +30,8 @@ void add_answer_ends(Identity& identity, const deck::Deck& deck, const TrainingD
 /// The same tokens of a checkpoint's run.
 std::vector<std::int64_t> answer_ends_of(const checkpoint::Reader& reader);
 /// Adds what a run takes over from the checkpoint that it continues: the files of an imported
-/// model, and the ends of answers that were trained before.
+/// model, and the ends of answers that were trained before. No effect on an identity without a
+/// tokenizer, as on ranks that write no files.
 void inherit(Identity& identity, const checkpoint::Reader& reader);
 
 /// "bpe-… (end of document 0) instead of …": how the deck's tokenizer differs from that of the

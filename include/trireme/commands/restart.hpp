@@ -21,6 +21,8 @@ struct Beginning {
   std::optional<std::int64_t> step;  ///< restored; none: initial weights
   /// On rank 0: the starts of the checkpoint, and this one.
   std::vector<checkpoint::Start> starts;
+  /// That of the run, with what it takes over from the checkpoint (inherit).
+  Identity identity;
 };
 
 /// The start of a run by [checkpoint] restart: from a checkpoint, or from initial weights. The
@@ -37,9 +39,6 @@ class Restart {
   /// checkpoint the weights are initialised. Checkpoints in the directory from which the run does
   /// not continue, of other branches or runs, are moved to another folder.
   Beginning load(train::Worker& worker);
-
-  /// The folder of the checkpoint to load; "": none.
-  const std::string& folder() const { return folder_; }
 
  private:
   bool by_name() const;

@@ -89,6 +89,7 @@ std::vector<std::int64_t> answer_ends_of(const checkpoint::Reader& reader) {
 }
 
 void inherit(Identity& identity, const checkpoint::Reader& reader) {
+  if (!identity.values.contains(tokenizer_key)) return;
   for (auto& [name, content] : reader.kept_files())
     if (hugging_face::is_kept(name)) identity.files[name] = content;
   const auto before = answer_ends_of(reader);

@@ -254,6 +254,7 @@ Beginning Restart::load(train::Worker& worker) {
   while (!folder_.empty()) {
     checkpoint::RunState state;
     bool weights_only = false;
+    Identity identity = identity_;
     const auto read = [&] {
       const checkpoint::Reader reader =
           by_name() ? checkpoint::Reader(folder_, Opening::manifest) : reader_of(folder_);
@@ -265,6 +266,7 @@ Beginning Restart::load(train::Worker& worker) {
           batches.phases().size() > 1 ? text(" and ", deck_.cite("batch", "ramp_start")) : "",
           " they would be ", batches.samples(state.step), "; resume with the [batch] of ", folder_,
           "/", checkpoint::deck_name);
+      inherit(identity, reader);
       worker.load(reader);
     };
     if (by_name()) {
@@ -278,10 +280,10 @@ Beginning Restart::load(train::Worker& worker) {
       continue;
     }
     report(state, !weights_only);
-    return {state.step, begin_branch(state.step)};
+    return {state.step, begin_branch(state.step), identity};
   }
   start_fresh(worker);
-  return {std::nullopt, begin_branch(std::nullopt)};
+  return {std::nullopt, begin_branch(std::nullopt), identity_};
 }
 
 void Restart::report(const checkpoint::RunState& state, bool optimizer_state) const {

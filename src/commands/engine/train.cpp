@@ -156,7 +156,6 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   std::optional<data::Windows> validation;
   std::vector<std::int32_t> bytes;
   Identity identity;
-  const bool describes = runtime.rank() == 0 || !config.checkpoint.local.empty();
   runtime.together([&] {
     if (session.training.files.empty()) session.training = open_training_data(session.deck);
     const std::int64_t text_tokens = config.model.text_tokens();
@@ -168,7 +167,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     }
     expect_usable(config, *samples, validation);
     bytes = bytes_of_token(session.deck, *session.training.files.front());
-    if (describes) {
+    if (runtime.rank() == 0 || !config.checkpoint.local.empty()) {
       identity = identity_of(session.deck);
       add_answer_ends(identity, session.deck, session.training);
     }
@@ -254,11 +253,9 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
       *worker);
   return runtime.guard([&] {
     const Beginning beginning = restart.load(*worker);
-    if (beginning.step && describes)
-      inherit(identity, checkpoint::Reader(restart.folder(), checkpoint::Opening::manifest));
     trainer.start(beginning.step, {.deck_toml = deck::resolved_toml(session.deck),
-                                   .values = identity.values,
-                                   .files = identity.files,
+                                   .values = beginning.identity.values,
+                                   .files = beginning.identity.files,
                                    .starts = beginning.starts});
     return trainer.run();
   });
