@@ -82,7 +82,7 @@ TEST_F(LogWording, OfARestart) {
   train(0, "run.steps=2");
   expect_lines(
       {"checkpoints that do not belong to this run were moved to "
-       "run/checkpoints/previous-1"});
+       "run/checkpoints/previous-1: step_00000005, step_00000004, step_00000002"});
   std::ofstream(folder_.file("run/checkpoints/step_00000002/manifest.json")) << "{}";
   restart(0, "run.steps=2");
   expect_lines({"trireme: warning: checkpoint run/checkpoints/step_00000002 is passed over: *",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/checkpoint/lineage.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/identity.hpp>
 #include <trireme/deck/deck.hpp>
@@ -49,7 +50,7 @@ class Restart {
   void compare_data(const checkpoint::Reader& reader);
   void start_fresh(train::Worker& worker);
   std::string refusal(const checkpoint::Manifest& local) const;
-  std::vector<checkpoint::Start> begin_branch(const std::optional<std::int64_t>& step) const;
+  std::vector<checkpoint::Start> begin_branch(const std::optional<checkpoint::Lineage>& tip) const;
   void report(const checkpoint::RunState& state, bool optimizer_state) const;
 
   grid::Runtime& runtime_;

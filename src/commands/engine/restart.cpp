@@ -255,6 +255,7 @@ Beginning Restart::load(train::Worker& worker) {
     checkpoint::RunState state;
     bool weights_only = false;
     Identity identity = identity_;
+    checkpoint::Lineage tip;
     const auto read = [&] {
       const checkpoint::Reader reader =
           by_name() ? checkpoint::Reader(folder_, Opening::manifest) : reader_of(folder_);
@@ -267,6 +268,7 @@ Beginning Restart::load(train::Worker& worker) {
           " they would be ", batches.samples(state.step), "; resume with the [batch] of ", folder_,
           "/", checkpoint::deck_name);
       inherit(identity, reader);
+      if (runtime_.rank() == 0) tip = checkpoint::read_lineage(folder_);
       worker.load(reader);
     };
     if (by_name()) {
@@ -280,7 +282,7 @@ Beginning Restart::load(train::Worker& worker) {
       continue;
     }
     report(state, !weights_only);
-    return {state.step, begin_branch(state.step), identity};
+    return {state.step, begin_branch(tip), identity};
   }
   start_fresh(worker);
   return {std::nullopt, begin_branch(std::nullopt), identity_};
@@ -322,28 +324,27 @@ std::string Restart::refusal(const checkpoint::Manifest& local) const {
   return "";
 }
 
-/// Moves aside what this run does not continue from, and begins an attempt. Returns the starts of
-/// this run, on rank 0.
+/// Moves aside what this run does not continue from, and begins an attempt. `tip`, on rank 0: the
+/// checkpoint from which it continues. Returns the starts of this run, on rank 0.
 std::vector<checkpoint::Start> Restart::begin_branch(
-    const std::optional<std::int64_t>& step) const {
+    const std::optional<checkpoint::Lineage>& tip) const {
   std::vector<checkpoint::Start> starts;
   runtime_.together([&] {
     if (runtime_.rank() > 0) return;
     const std::string& directory = deck_.config.checkpoint.directory;
-    const checkpoint::Lineage tip =
-        step ? checkpoint::read_lineage(folder_) : checkpoint::Lineage{};
     const auto others =
-        step ? checkpoint::not_on_branch(directory, tip) : checkpoint::folders_in(directory);
-    const bool moves = !step || !others.empty();
+        tip ? checkpoint::not_on_branch(directory, *tip) : checkpoint::folders_in(directory);
+    const bool moves = !tip || !others.empty();
     const std::string aside = moves ? checkpoint::move_aside(directory, others) : "";
     if (!aside.empty() && !others.empty())
       say("checkpoints that do not belong to this run were moved to ", aside, ": ",
           join(others, ", "));
-    if (const std::string name = name_in(directory, folder_); step && !name.empty())
+    if (const std::string name = name_in(directory, folder_); tip && !name.empty())
       checkpoint::settle_latest(directory, name);
     const checkpoint::Attempt attempt = checkpoint::begin_attempt(directory);
-    starts = tip.starts;
-    starts.push_back({attempt.run, attempt.number, step.value_or(0), tip.digest});
+    const checkpoint::Lineage from = tip.value_or(checkpoint::Lineage{});
+    starts = from.starts;
+    starts.push_back({attempt.run, attempt.number, from.step, from.digest});
   });
   return starts;
 }
