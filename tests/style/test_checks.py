@@ -74,8 +74,8 @@ class Checks(unittest.TestCase):
         self.assert_found("pairs", "src/deck/alone.cpp", "", "include/trireme/deck/alone.hpp")
 
     def test_lengths(self):
-        self.assert_found("lengths", "src/deck/a.cpp", "\n" * 401, "401 lines")
-        self.assertEqual(self.violations("lengths", files={"src/deck/a.cpp": "\n" * 400}), [])
+        self.assert_found("lengths", "src/deck/a.cpp", "\n" * 601, "401 lines")
+        self.assertEqual(self.violations("lengths", files={"src/deck/a.cpp": "\n" * 600}), [])
 
     def test_openings(self):
         self.assert_found("openings", "src/deck/a.cpp", "int x;\n" * 101, "expected a comment")

@@ -30,13 +30,18 @@ namespace {
 using checkpoint::Opening;
 using Differences = std::vector<deck::Difference>;
 
-/// Opens a checkpoint that was intact a moment ago: whatever fails is damage, and no mistake.
-checkpoint::Reader reader_of(const std::string& folder) {
+/// Reads a checkpoint that was intact a moment ago: whatever fails is damage, and no mistake.
+template <class Read>
+auto as_damage(const Read& read) {
   try {
-    return checkpoint::Reader(folder, Opening::manifest);
+    return read();
   } catch (const UsageError& error) {
     throw Error(error.what());
   }
+}
+
+checkpoint::Reader reader_of(const std::string& folder) {
+  return as_damage([&] { return checkpoint::Reader(folder, Opening::manifest); });
 }
 
 /// Effect of a difference on the numbers, which do not depend on the layout.
@@ -56,7 +61,7 @@ std::string_view note(const deck::Difference& d, bool same_data) {
     case deck::Effect::place:
     case deck::Effect::batches:
     case deck::Effect::model:
-      break;
+      return "";
   }
   return "";
 }
@@ -268,7 +273,7 @@ Beginning Restart::load(train::Worker& worker) {
           " they would be ", batches.samples(state.step), "; resume with the [batch] of ", folder_,
           "/", checkpoint::deck_name);
       inherit(identity, reader);
-      if (runtime_.rank() == 0) tip = checkpoint::read_lineage(folder_);
+      if (runtime_.rank() == 0) tip = as_damage([&] { return checkpoint::read_lineage(folder_); });
       worker.load(reader);
     };
     if (by_name()) {
@@ -301,9 +306,9 @@ void Restart::report(const checkpoint::RunState& state, bool optimizer_state) co
 void Restart::start_fresh(train::Worker& worker) {
   const deck::CheckpointConfig& c = deck_.config.checkpoint;
   worker.initialise();
+  const char* intact = checkpoint::folders_in(c.directory).empty() ? "" : "intact ";
   if (c.restart == "latest")
-    say("no ", checkpoint::folders_in(c.directory).empty() ? "" : "intact ", "checkpoint in ",
-        c.directory, ": starting at step 1");
+    say("no ", intact, "checkpoint in ", c.directory, ": starting at step 1");
 }
 
 /// Why a local checkpoint is not used instead of `folder_`; "" if it is.
@@ -374,8 +379,7 @@ std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std
     std::string folder = find_checkpoint(deck, where);
     const checkpoint::Reader reader(folder);
     const Comparison found = compare_to(reader, deck);
-    Differences contradictions;
-    Differences listed;
+    Differences contradictions, listed;
     for (const auto& d : found.differences) {
       const bool of_function = d.effect == deck::Effect::function;
       if (d.effect == deck::Effect::model || (of_function && !as_deck) ||
@@ -385,12 +389,12 @@ std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std
                d.effect == deck::Effect::storage)
         listed.push_back(d);
     }
-    const bool as_deck_helps = std::ranges::all_of(
-        contradictions, [](const auto& d) { return d.effect == deck::Effect::function; });
-    expect_no(
-        contradictions, found, folder,
-        text(" (", folder, "/", checkpoint::deck_name, " is a deck), or name another checkpoint",
-             as_deck_helps ? ", or give --as-deck to compute the deck's function" : ""));
+    const bool as_deck_helps =
+        std::ranges::count(contradictions, deck::Effect::function, &deck::Difference::effect) ==
+        std::ssize(contradictions);
+    expect_no(contradictions, found, folder,
+              text(" (", folder, "/deck.toml is a deck), or name another checkpoint",
+                   as_deck_helps ? ", or give --as-deck to compute the deck's function" : ""));
     expect_same_tokenizer(reader, deck);
     if (!listed.empty())
       log::warn(text("the deck differs from that of ", folder, ":", lines_of(listed)));
