@@ -74,7 +74,7 @@ class Checks(unittest.TestCase):
         self.assert_found("pairs", "src/deck/alone.cpp", "", "include/trireme/deck/alone.hpp")
 
     def test_lengths(self):
-        self.assert_found("lengths", "src/deck/a.cpp", "\n" * 601, "401 lines")
+        self.assert_found("lengths", "src/deck/a.cpp", "\n" * 601, "601 lines")
         self.assertEqual(self.violations("lengths", files={"src/deck/a.cpp": "\n" * 600}), [])
 
     def test_openings(self):
