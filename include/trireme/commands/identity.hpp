@@ -34,12 +34,12 @@ std::vector<std::int64_t> answer_ends_of(const checkpoint::Reader& reader);
 /// tokenizer, as on ranks that write no files.
 void inherit(Identity& identity, const checkpoint::Reader& reader);
 
-/// "bpe-… (end of document 0) instead of …": how the deck's tokenizer differs from that of the
-/// checkpoint, with the remedy; "" if it is the same.
+/// Message that names the checkpoint's tokenizer, the deck's and the remedy; "" if both are the
+/// same.
 std::string tokenizer_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
                                  const Identity& identity);
-/// The training file of the checkpoint's run that was replaced by another one under the same path,
-/// with the remedy; "" if none was.
+/// Message that names the first training file with other tokens than in the checkpoint's run, and
+/// the remedy; "" if there is none, or if the numbers of files differ.
 std::string data_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
                             const Identity& identity);
 /// Whether the token files of both runs have the same content and weights, whatever their paths.
