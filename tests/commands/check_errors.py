@@ -85,6 +85,12 @@ class Runs:
             return None
         return wrapper
 
+    @staticmethod
+    def unprinted(case, said):
+        """The line that a launcher may cut off, where it did."""
+        line = case.get("may_lack")
+        return [line] if line and line not in said else []
+
     def run(self, case, base, folder):
         """(lines on standard error, complaint or "") of a case; (None, why) where it cannot run here."""
         shutil.copytree(base, folder, symlinks=True)
@@ -98,6 +104,7 @@ class Runs:
         shown = case.get("shows")  # lines to show of a run that continues
         text = "\n".join(line for line in (printed + out).split("\n") if re.search(shown, line)) if shown else printed
         said = words_of(text, folder, self.programs, case.get("mask", []))
+        said += self.unprinted(case, said)
         expected = case.get("exit", 2)
         if code == 0 if expected == NOT_ZERO else code != expected:
             return said, f"exit code {code} in place of {expected}\n{printed}{out}{(folder / '.before').read_text()}"
