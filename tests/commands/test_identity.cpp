@@ -121,9 +121,10 @@ TEST_F(Identity, AnotherEndOfDocumentIsAnErrorOfEveryCommand) {
   ASSERT_EQ(run("trireme train" + deck), 0) << err();
   ASSERT_EQ(run("trireme eval" + deck), 0) << err();
   ASSERT_EQ(run("trireme eval" + deck + "'data.end_of_document=<|endoftext|>'"), 0) << err();
-  for (const char* command :
-       {"trireme eval", "trireme generate --tokens 2", "trireme train checkpoint.restart=latest"}) {
-    EXPECT_EQ(run(command + deck + "'data.end_of_document=<|im_end|>'"), 2) << command;
+  for (const char* command : {"trireme eval", "trireme generate --tokens 2", "trireme train"}) {
+    EXPECT_EQ(run(command + deck + "checkpoint.restart=latest 'data.end_of_document=<|im_end|>'"),
+              2)
+        << command;
     for (const char* part : {"end_of_document = \"<|im_end|>\"", "documents that end with token",
                              "chats/checkpoints/step_00000002/deck.toml"})
       EXPECT_NE(err().find(part), std::string::npos) << command << "\n" << err();

@@ -57,11 +57,11 @@ double suitable_learning_rate(double flops) {
   return std::min(3e-3, 0.3118 * std::pow(flops, -0.125));
 }
 
-/// With two significant digits, at least 1.
+/// Rounded down to two significant digits, at least 1.
 std::int64_t rounded(double number) {
   const double unit =
       std::pow(10, std::max(0.0, std::floor(std::log10(std::max(1.0, number))) - 1));
-  return std::max<std::int64_t>(1, std::llround(std::round(number / unit) * unit));
+  return std::max<std::int64_t>(1, std::llround(std::floor(number / unit) * unit));
 }
 
 std::string two_digits(double number) {
@@ -185,13 +185,18 @@ class Sizing {
     return run;
   }
 
-  /// Fewer tokens, so that the run ends in time.
-  void shorten(FirstRun& run, const Shape& shape) const {
-    if (run.seconds() <= wish_.seconds) return;
+  /// Changes the number of steps so that the run takes the wanted time: fewer if it must, more as
+  /// long as the text allows.
+  void fill_time(FirstRun& run, const Shape& shape) const {
     const double steps = wish_.seconds / run.layout.seconds();
-    run.steps = std::max(least_steps, rounded(steps));
-    run.bound = Bound::time;
-    finish(run, shape);
+    const bool late = run.seconds() > wish_.seconds;
+    if (!late && (run.bound == Bound::data || !wish_.imported.empty())) return;
+    const double most = most_epochs * static_cast<double>(wish_.tokens) /
+                        static_cast<double>(run.samples * run.sequence);
+    run.steps = std::max(least_steps, rounded(std::min(steps, most)));
+    if (late) run.bound = Bound::time;
+    count_epochs(run);
+    run.deck = deck_text(wish_, run, shape);
   }
 
  private:
@@ -250,11 +255,6 @@ class Sizing {
     run.deck = deck_text(wish_, run, shape);
   }
 
-  void finish(FirstRun& run, const Shape& shape) const {
-    count_epochs(run);
-    run.deck = deck_text(wish_, run, shape);
-  }
-
   const Wish& wish_;
 };
 
@@ -281,7 +281,7 @@ FirstRun choose_first_run(const Wish& wish) {
     if (best->bound == Bound::data) break;
   }
   check_usage(best.has_value(), problem);
-  sizing.shorten(*best, shape);
+  sizing.fill_time(*best, shape);
   return *best;
 }
 

@@ -247,7 +247,7 @@ std::string why(const Wish& wish, const FirstRun& run) {
   switch (run.bound) {
     case Bound::time:
       return text("the largest model that sees ", tokens_per_parameter,
-                  " tokens per parameter in this time");
+                  " tokens per parameter or more in this time");
     case Bound::data:
       return text("the text bounds the model: beyond ", most_epochs,
                   " epochs there is little to gain; more text allows a larger one");
