@@ -1,8 +1,10 @@
 #pragma once
 
-#include <trireme/data/tokenize.hpp>
-
 #include <CLI/CLI.hpp>
+
+namespace trireme::data {
+struct TokenizeOptions;
+}
 
 /// The commands of the host-only program `trireme`. Each function adds one subcommand. Its callback
 /// does the work and throws trireme::Error on failure.

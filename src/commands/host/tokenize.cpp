@@ -63,10 +63,9 @@ void tokenize_and_report(const data::TokenizeOptions& options) {
   }
   say_part(options.output, summary.train);
   if (!options.validation_output.empty()) say_part(options.validation_output, summary.validation);
-  if (summary.end_held_out)
-    say(options.validation_output, ": the end of the text, from a line end on, because ",
-        summary.files == 1 ? "1 document is" : text(summary.files, " documents are"),
-        " too few to choose from");
+  if (!summary.end_held_out.empty())
+    say(options.validation_output, ": ", summary.end_held_out,
+        ", because the documents are too few to choose from");
   say("read ", with_commas(total_bytes), " bytes from ", with_commas(summary.files),
       summary.files == 1 ? " file in " : " files in ", fixed(seconds, 2), " s, ",
       speed(total_bytes, seconds));

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -148,7 +149,8 @@ std::string deck_text(const Wish& wish, const FirstRun& run, const Shape& shape)
   out += text("\n[data]\ntrain = ", deck::quoted(wish.train), "\n");
   if (!wish.validation.empty()) out += text("validation = ", deck::quoted(wish.validation), "\n");
   out += text("tokenizer = ", deck::quoted(wish.tokenizer), "\n");
-  if (wish.chats) out += "packing = \"documents\"      # a token sees its own conversation alone\n";
+  if (wish.longest_chat > 0)
+    out += "packing = \"documents\"      # a token sees its own conversation alone\n";
   out += text("\n[checkpoint]\nevery = ", interval,
               "\nkeep = 2\nrestart = \"latest\"         # the same command starts the run and ",
               "continues it\n");
@@ -166,10 +168,7 @@ class Sizing {
     run.layers = shape.layers;
     run.hidden = shape.hidden;
     const bool tunes = !wish_.imported.empty();
-    run.sequence = tunes ? std::min<std::int64_t>(wish_.imported_sequence, 1024)
-                         : suitable_sequence(12.0 * static_cast<double>(shape.layers) *
-                                             static_cast<double>(shape.hidden * shape.hidden));
-    fit_text(run);
+    run.sequence = sequence_of(shape);
     const architecture::Architecture model = architecture_of(run, shape);
     run.parameters = model.parameters();
     const double text = static_cast<double>(wish_.tokens);
@@ -200,17 +199,29 @@ class Sizing {
   }
 
  private:
-  /// Shortens samples until training and validation have some.
-  void fit_text(FirstRun& run) const {
+  /// Conversations fit into a sample; texts are at least eight samples for training and one for
+  /// validation.
+  std::int64_t sequence_of(const Shape& shape) const {
+    const bool tunes = !wish_.imported.empty();
+    const std::int64_t most = tunes ? wish_.imported_sequence : 4096;
+    if (wish_.longest_chat > 0) {
+      const auto longest = static_cast<std::uint64_t>(wish_.longest_chat);
+      return std::min<std::int64_t>(std::max<std::uint64_t>(64, std::bit_ceil(longest)), most);
+    }
+    std::int64_t sequence =
+        tunes ? std::min<std::int64_t>(most, 1024)
+              : suitable_sequence(12.0 * static_cast<double>(shape.layers) *
+                                  static_cast<double>(shape.hidden * shape.hidden));
     const std::int64_t least =
         std::min(wish_.tokens / 8, wish_.validation.empty() ? wish_.tokens : wish_.held_out) - 1;
-    while (run.sequence > least && run.sequence / 2 >= least_sequence) run.sequence /= 2;
+    while (sequence > least && sequence / 2 >= least_sequence) sequence /= 2;
     check_usage(
-        run.sequence <= least, wish_.train, ": ", with_commas(wish_.tokens), " tokens for training",
+        sequence <= least, wish_.train, ": ", with_commas(wish_.tokens), " tokens for training",
         wish_.validation.empty() ? std::string()
                                  : text(" and ", with_commas(wish_.held_out), " for validation"),
         " are too few; a run needs ", 8 * (least_sequence + 1), " and ", least_sequence + 1,
         " at least, and some 100,000 to learn anything. Give more text");
+    return sequence;
   }
 
   architecture::Architecture architecture_of(const FirstRun& run, const Shape& shape) const {

@@ -4,6 +4,7 @@
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/init/first_run.hpp>
 #include <trireme/data/token_source.hpp>
+#include <trireme/data/tokenize.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/value.hpp>
@@ -21,6 +22,8 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <span>
+#include <vector>
 
 namespace trireme::commands {
 namespace {
@@ -177,7 +180,7 @@ void tokenize_texts(const InitOptions& options, Wish& wish) {
   o.inputs = options.inputs;
   o.output = folder + "/train.h5";
   o.validation_output = folder + "/validation.h5";
-  o.validation_fraction = 0.02;
+  o.validation_fraction = options.chat.empty() ? 0.02 : 0.05;
   o.document_separator = options.separator;
   if (!options.chat.empty()) o.chat = data::chat_format(options.chat);
   o.tokenizer = !options.tokenizer.empty() ? options.tokenizer
@@ -209,11 +212,23 @@ void use_token_files(const InitOptions& options, Wish& wish) {
               wish.validation, ": no such token file");
 }
 
+std::int64_t longest_document(const data::TokenSource& file) {
+  std::vector<std::int64_t> begins(1 << 16);
+  std::int64_t longest = 0;
+  const std::int64_t step = std::ssize(begins) - 1;
+  for (std::int64_t first = 0; first < file.documents(); first += step) {
+    const auto count = static_cast<std::size_t>(std::min(step, file.documents() - first)) + 1;
+    file.read_document_offsets(first, std::span(begins).first(count));
+    for (std::size_t i = 1; i < count; ++i) longest = std::max(longest, begins[i] - begins[i - 1]);
+  }
+  return longest;
+}
+
 /// Numbers of tokens and the tokenizer, from the token files.
 void read_token_files(const InitOptions& options, Wish& wish) {
   const auto train = data::open_tokens(wish.train);
   wish.tokens = train->tokens();
-  wish.chats = train->has_mask();
+  if (train->has_mask()) wish.longest_chat = longest_document(*train);
   if (!wish.validation.empty()) wish.held_out = data::open_tokens(wish.validation)->tokens();
   wish.tokenizer = options.tokenizer.empty() ? train->tokenizer_source().path : options.tokenizer;
   check_usage(!wish.tokenizer.empty(), wish.train,

@@ -21,14 +21,14 @@ inline constexpr double tuning_epochs = 3;
 
 /// What a first run on some text depends on.
 struct Wish {
-  std::string deck;             ///< path of the deck, for the names of files and folders
-  std::string train;            ///< token file
-  std::string validation;       ///< token file; "": none
-  std::string tokenizer;        ///< as [data] tokenizer
-  std::int64_t tokens = 0;      ///< of the training file
-  std::int64_t held_out = 0;    ///< tokens of the validation file
-  std::int64_t vocabulary = 0;  ///< ids of the tokenizer
-  bool chats = false;           ///< the training file has a mask: documents are packed whole
+  std::string deck;               ///< path of the deck, for the names of files and folders
+  std::string train;              ///< token file
+  std::string validation;         ///< token file; "": none
+  std::string tokenizer;          ///< as [data] tokenizer
+  std::int64_t tokens = 0;        ///< of the training file
+  std::int64_t held_out = 0;      ///< tokens of the validation file
+  std::int64_t vocabulary = 0;    ///< ids of the tokenizer
+  std::int64_t longest_chat = 0;  ///< tokens of a conversation, which is packed whole; 0: texts
   Family family = Family::llama;
   std::string imported;        ///< folder of a Hugging Face model to tune; "": a new model
   std::string imported_model;  ///< its section [model]
