@@ -120,6 +120,7 @@ void run_host_command(int argc, char** argv) {
   add_engine_commands(app, engine);
   commands::add_check(app);
   commands::add_draw(app);
+  commands::add_init(app);
   commands::add_inspect(app);
   commands::add_plan(app);
   commands::add_predict(app);

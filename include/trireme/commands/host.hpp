@@ -1,5 +1,7 @@
 #pragma once
 
+#include <trireme/data/tokenize.hpp>
+
 #include <CLI/CLI.hpp>
 
 /// The commands of the host-only program `trireme`. Each function adds one subcommand. Its callback
@@ -11,10 +13,14 @@ void add_draw(CLI::App& app);
 void add_export(CLI::App& app);
 void add_help(CLI::App& app);
 void add_import(CLI::App& app);
+void add_init(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_predict(CLI::App& app);
 void add_report(CLI::App& app);
 void add_tokenize(CLI::App& app);
+
+/// Tokenizes, shows the progress and prints what was written.
+void tokenize_and_report(const data::TokenizeOptions& options);
 
 }  // namespace trireme::commands

@@ -36,7 +36,9 @@ void make_folder_of(const std::string& path) {
   check_usage(!error, path, ": cannot create the folder ", folder.string(), ": ", error.message());
 }
 
-void run(const data::TokenizeOptions& options) {
+}  // namespace
+
+void tokenize_and_report(const data::TokenizeOptions& options) {
   make_folder_of(options.output);
   make_folder_of(options.validation_output);
   if (options.train_bpe > 0) make_folder_of(options.tokenizer);
@@ -69,8 +71,6 @@ void run(const data::TokenizeOptions& options) {
       summary.files == 1 ? " file in " : " files in ", fixed(seconds, 2), " s, ",
       speed(total_bytes, seconds));
 }
-
-}  // namespace
 
 void add_tokenize(CLI::App& app) {
   auto* command =
@@ -149,7 +149,7 @@ void add_tokenize(CLI::App& app) {
       "      --document-separator '\\n\\n(?=\\S)' /usr/share/dictd/gcide.dict.dz\n"
       "  # conversations, of which the assistant's answers count in the loss\n"
       "  trireme tokenize -o chats.h5 --tokenizer tokenizer.json --chat chatml chats.jsonl");
-  command->callback([options] { run(*options); });
+  command->callback([options] { tokenize_and_report(*options); });
 }
 
 }  // namespace trireme::commands
