@@ -50,7 +50,7 @@ RunRecords records_of(RunReport& report) {
   return records;
 }
 
-/// Of the files texts*.jsonl.
+/// The texts of all files texts*.jsonl.
 std::vector<GeneratedText> texts_of(const std::string& folder) {
   std::vector<std::string> paths;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
