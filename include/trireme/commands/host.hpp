@@ -1,9 +1,13 @@
 #pragma once
 
+#include <trireme/base/check.hpp>
+
 #include <CLI/CLI.hpp>
 
-/// The commands of the host-only program `trireme`. Each function adds one subcommand. Its callback
-/// does the work and throws trireme::Error on failure.
+#include <string>
+
+/// The commands of the host-only program `trireme`, and its help topics. Each add function adds one
+/// subcommand. Its callback does the work and throws trireme::Error on failure.
 namespace trireme::commands {
 
 void add_check(CLI::App& app);
@@ -16,5 +20,15 @@ void add_plan(CLI::App& app);
 void add_predict(CLI::App& app);
 void add_report(CLI::App& app);
 void add_tokenize(CLI::App& app);
+
+/// Exit code of `trireme check --must-fit` for a plan that does not fit into the memory.
+inline constexpr ExitCode exit_code_of_no_fit = static_cast<ExitCode>(3);
+
+/// `trireme help exit-codes` and `trireme help environment`.
+std::string exit_codes_text();
+std::string environment_text();
+
+/// The version with its commit, and what it was built with: one line each.
+std::string version_text();
 
 }  // namespace trireme::commands
