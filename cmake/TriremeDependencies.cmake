@@ -18,6 +18,7 @@ find_package(KokkosKernels QUIET)
 trireme_need("${KokkosKernels_FOUND}" "Kokkos Kernels"
              "libtrilinos-kokkos-kernels-dev liblapack-dev libblas-dev" kokkos-kernels)
 
+set(MPI_DETERMINE_LIBRARY_VERSION ON)  # for `trireme --version`
 find_package(MPI QUIET COMPONENTS CXX)
 trireme_need("${MPI_CXX_FOUND}" "MPI" "mpich libmpich-dev" mpich)
 
@@ -240,6 +241,13 @@ if(dnnl_FOUND)
 else()
   set(onednn_is OFF)
 endif()
+# "MPICH 4.0.2" from the first line of the library's text, such as "MPICH Version: 4.0.2"; the standard if it has not run.
+string(REGEX REPLACE "[\n,].*" "" TRIREME_MPI_NAME "${MPI_CXX_LIBRARY_VERSION_STRING}")
+string(REGEX REPLACE "[ \t]*[Vv]ersion:?[ \t]*|[ \t]+" " " TRIREME_MPI_NAME "${TRIREME_MPI_NAME}")
+if(NOT TRIREME_MPI_NAME)
+  set(TRIREME_MPI_NAME "standard ${MPI_CXX_VERSION}")
+endif()
+string(REPLACE ";" ", " TRIREME_BACK_ENDS "${Kokkos_DEVICES}")
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DIR}), HDF5 ${HDF5_VERSION}, MPI ${MPI_CXX_VERSION}, "
                "oneDNN ${onednn_is}, cuBLASLt ${TRIREME_HAS_CUBLASLT}, cuDNN ${TRIREME_HAS_CUDNN}")
 

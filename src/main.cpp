@@ -97,7 +97,7 @@ void expect_driver() {
 
 /// CLI11 alone would report that a command is required, without naming the unknown word.
 void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
-  check_usage(argc >= 2, "no command is given\n\n", app.help());
+  check_usage(argc >= 2, "no command is given\n\n", commands::help_text(app));
   if (argv[1][0] == '-') return;
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands(nullptr)) names.push_back(command->get_name());
@@ -112,7 +112,7 @@ void run_host_command(int argc, char** argv) {
   CLI::App app(
       "Trireme trains transformer language models with tensor, pipeline and data parallelism.");
   app.name("trireme");
-  app.set_version_flag("--version", "trireme " TRIREME_VERSION);
+  app.set_version_flag("--version", commands::version_text);
   app.footer("`trireme <command> --help` shows a command's options and an example.");
   app.require_subcommand(1);
 

@@ -5,8 +5,7 @@
 #include <trireme/base/events.hpp>
 #include <trireme/base/input.hpp>
 #include <trireme/base/printable.hpp>
-
-#include <unistd.h>
+#include <trireme/base/terminal.hpp>
 
 #include <cerrno>
 #include <cstdio>
@@ -57,14 +56,18 @@ void end_progress(State& s) {
   s.progress_shown = false;
 }
 
-void to_stderr(std::string_view prefix, std::string_view message) {
+/// `colour`: of the prefix on a terminal, as its ANSI number.
+void to_stderr(std::string_view prefix, int colour, std::string_view message) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if (!s.speaks) return;
   end_progress(s);
   std::fflush(stdout);
   const std::string shown = printable(message, /*lines=*/true);  // names of files may hold anything
-  const std::string whole = text(prefix, shown, "\n");
+  const std::string shown_prefix = terminal::has_colours()
+                                       ? text("\033[1;", colour, "m", prefix, "\033[0m")
+                                       : std::string(prefix);
+  const std::string whole = text(shown_prefix, shown, "\n");
   std::fwrite(whole.data(), 1, whole.size(), stderr);
   to_file(s, prefix, shown);
 }
@@ -78,7 +81,7 @@ bool speaking() {
   return state().speaks;
 }
 bool on_terminal() {
-  return isatty(STDOUT_FILENO) == 1;
+  return terminal::rewrites_lines();
 }
 
 void set_file(const std::string& path) {
@@ -102,11 +105,11 @@ void line(std::string_view message) {
 }
 
 void warn(std::string_view message) {
-  to_stderr("trireme: warning: ", message);
+  to_stderr("trireme: warning: ", 33, message);
   if (speaking()) events::record(events::Warning{std::string(message)});
 }
 void error(std::string_view message) {
-  to_stderr("trireme: error: ", message);
+  to_stderr("trireme: error: ", 31, message);
 }
 
 void progress(std::string_view message) {

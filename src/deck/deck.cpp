@@ -5,13 +5,18 @@
 #include <trireme/deck/key_file.hpp>
 #include <trireme/deck/layout.hpp>
 
+#include <algorithm>
+#include <filesystem>
 #include <utility>
 
 namespace trireme::deck {
 
 const FileKind& deck_kind() {
-  static const FileKind kind =
-      file_kind("deck", "`trireme help deck` lists all keys", sections(), keys());
+  static const FileKind kind = [] {
+    FileKind deck = file_kind("deck", "`trireme help deck` lists all keys", sections(), keys());
+    deck.aliases = deck_aliases();
+    return deck;
+  }();
   return kind;
 }
 
@@ -41,8 +46,31 @@ Deck parse_deck(std::string_view content, const std::string& file_name,
   return deck;
 }
 
+namespace {
+
+/// The folders of a run are those where it is now, unless the command line has others.
+void follow_run(Deck& deck, const std::string& folder) {
+  if (deck.where("run", "directory") == "command line") return;
+  const std::string former = std::exchange(deck.config.run.directory, folder);
+  if (deck.config.checkpoint.directory == former + "/checkpoints")
+    deck.config.checkpoint.directory = folder + "/checkpoints";
+}
+
+}  // namespace
+
 Deck load_deck(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse_deck(read_key_file(path, deck_kind()), path, overrides);
+  const std::filesystem::path folder(path);
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(folder, unreadable))
+    return parse_deck(read_key_file(path, deck_kind()), path, overrides);
+  const std::string name = path.substr(0, std::max<std::size_t>(1, path.find_last_not_of('/') + 1));
+  const std::string file = (name == "/" ? "" : name) + "/deck.toml";
+  check_usage(std::filesystem::exists(file, unreadable), path,
+              " is a folder without deck.toml; give the path of a deck (a TOML file), or the "
+              "folder of a run, which holds its deck");
+  Deck deck = parse_deck(read_key_file(file, deck_kind()), file, overrides);
+  if (std::filesystem::exists(name + "/events.jsonl", unreadable)) follow_run(deck, name);
+  return deck;
 }
 
 std::string resolved_toml(const Deck& deck) {

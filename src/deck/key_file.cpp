@@ -50,6 +50,18 @@ std::string kind_of(const toml::node& node) {
   return "a date or time";
 }
 
+/// In lower case, with underscores for hyphens.
+std::string plain_word(std::string_view word) {
+  std::string out(word);
+  for (char& c : out) c = c == '-' ? '_' : c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return out;
+}
+
+bool has_word(const Alias& alias, const std::string& word) {
+  return !word.empty() && word.find(' ') == word.npos &&
+         text(" ", alias.words, " ").find(text(" ", word, " ")) != std::string::npos;
+}
+
 /// Reads one file and its overrides, and collects their mistakes.
 class Reader {
  public:
@@ -99,16 +111,23 @@ class Reader {
     const std::size_t dot = name.find('.');
     if (equals == std::string::npos || dot == std::string::npos) {
       const bool has_key = equals != std::string::npos && !name.empty();
-      report("expected section.key=value without blanks",
-             has_key ? suggestion("", name) : ", such as run.steps=20");
+      const std::string meant = has_key ? kind_.override_for(name, written.substr(equals + 1)) : "";
+      report("expected section.key=value without spaces", !meant.empty() ? "; " + meant
+                                                          : has_key      ? suggestion("", name)
+                                                                    : ", such as run.steps=20");
       return;
     }
     const std::string section = name.substr(0, dot);
     const KeyText* key = kind_.find(section, name.substr(dot + 1));
     if (key == nullptr) {
       const auto all = section_names();
+      const std::string meant =
+          kind_.find(likely_section(section), name.substr(dot + 1)) != nullptr
+              ? ""
+              : kind_.override_for(name.substr(dot + 1), written.substr(equals + 1));
       if (std::ranges::find(all, section) == all.end())
-        report("unknown section ", section, section_suggestion(section));
+        report("unknown section ", section,
+               meant.empty() ? section_suggestion(section) : "; " + meant);
       else
         report("unknown key ", name.substr(dot + 1), " in [", section, "]",
                suggestion(section, name.substr(dot + 1)));
@@ -187,9 +206,17 @@ class Reader {
 
   /// "; did you mean \"layers\"?", the section that has the key, or the file kind's help.
   std::string suggestion(std::string_view section, std::string_view name) const {
-    for (const KeyText* key : kind_.table)
-      if (key->name == name && key->section != section)
-        return text("; it belongs to [", key->section, "]");
+    const std::vector<Meant> meant = kind_.meant_by(name);
+    if (!meant.empty() && meant.front().key->name == name)
+      return text("; it belongs to [", meant.front().key->section, "]");
+    if (!meant.empty()) {
+      std::vector<std::string> keys;
+      for (const Meant& m : meant)
+        keys.push_back(text(m.key->name,
+                            m.key->section == section ? "" : text(" of [", m.key->section, "]"),
+                            m.note.empty() ? "" : text(" (", m.note, ")")));
+      return text("; did you mean ", join(keys, " or "), "?");
+    }
     std::vector<std::string> siblings, others;
     for (const KeyText* key : kind_.table)
       (key->section == section ? siblings : others).push_back(key->name);
@@ -201,8 +228,16 @@ class Reader {
     return "; " + kind_.help;
   }
 
+  std::string likely_section(std::string_view section) const {
+    const auto alias = std::ranges::find_if(kind_.aliases, [&](const Alias& a) {
+      return a.name.find('.') == a.name.npos && has_word(a, plain_word(section));
+    });
+    return alias == kind_.aliases.end() ? nearest(section, section_names())
+                                        : std::string(alias->name);
+  }
+
   std::string section_suggestion(std::string_view section) const {
-    const std::string best = nearest(section, section_names());
+    const std::string best = likely_section(section);
     if (!best.empty()) return text("; did you mean [", best, "]?");
     return text("; the sections are ", join(section_names(), ", "));
   }
@@ -263,6 +298,29 @@ const KeyText* FileKind::find(std::string_view section, std::string_view key_nam
   return nullptr;
 }
 
+std::vector<Meant> FileKind::meant_by(std::string_view written) const {
+  const std::string word = plain_word(written);
+  std::vector<Meant> found;
+  for (const KeyText* key : table)
+    if (key->name == word || key->full_name() == word) found.push_back({key, {}});
+  if (!found.empty()) return found;
+  for (const Alias& alias : aliases) {
+    const std::size_t dot = alias.name.find('.');
+    if (dot == alias.name.npos || !has_word(alias, word)) continue;
+    found.push_back({find(alias.name.substr(0, dot), alias.name.substr(dot + 1)), alias.note});
+  }
+  return found;
+}
+
+std::string FileKind::override_for(std::string_view word, std::string_view value) const {
+  std::string out;
+  for (const auto& [key, note] : meant_by(word))
+    out += text(out.empty() ? "write " : " or ", key->full_name(), "=",
+                value.empty() || !note.empty() ? "..." : value,
+                note.empty() ? "" : text(" (", note, ")"));
+  return out;
+}
+
 std::string read_key_file(const std::string& path, const FileKind& kind) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
@@ -299,21 +357,25 @@ std::string cite(const KeyText& key, const Value& value, const std::string& plac
   return text("[", key.section, "] ", key.name, " = ", literal(key, value), " (", place, ")");
 }
 
+std::string key_text(const KeyText& key) {
+  constexpr std::size_t column = 26;  // of the help, after the longest name
+  const std::size_t name = key.name.size();
+  return text("  ", key.name, std::string(name < column ? column - name : 0, ' '), "  ", key.help,
+              key.unit.empty() ? "" : text(" [", key.unit, "]"), "\n", std::string(column + 4, ' '),
+              expectation(key), "; ", key.required() || key.often_required ? "" : "default ",
+              fallback_text(key), "\n");
+}
+
+std::string section_text(const FileKind& kind, const Section& section) {
+  std::string out = text("[", section.name, "]  ", section.help, "\n");
+  for (const KeyText* key : kind.table)
+    if (key->section == section.name) out += key_text(*key);
+  return out;
+}
+
 std::string key_text(const FileKind& kind) {
   std::string out;
-  for (const Section& section : kind.sections) {
-    out += text("\n[", section.name, "]  ", section.help, "\n");
-    for (const KeyText* key : kind.table) {
-      if (key->section != section.name) continue;
-      out +=
-          text("  ", key->name, std::string(key->name.size() < 22 ? 22 - key->name.size() : 1, ' '),
-               key->help, key->unit.empty() ? "" : text(" [", key->unit, "]"), "\n",
-               std::string(24, ' '), expectation(*key), "; ",
-               key->required() || key->often_required ? fallback_text(*key)
-                                                      : text("default ", fallback_text(*key)),
-               "\n");
-    }
-  }
+  for (const Section& section : kind.sections) out += "\n" + section_text(kind, section);
   return out;
 }
 

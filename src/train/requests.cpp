@@ -1,10 +1,18 @@
+// Requests to a run: the handler of signals, which may only use lock-free atomics and write(), the
+// time limit, and the files in the run's directory.
 #include <trireme/train/requests.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 
+#include <unistd.h>
+
 #include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
 #include <filesystem>
+#include <string_view>
 
 namespace trireme::train {
 namespace {
@@ -15,9 +23,64 @@ constexpr std::size_t stack_bytes = 256 * 1024;
 
 volatile std::sig_atomic_t last_signal = 0;
 
+// Facts for the message that the handler of signals writes.
+volatile std::sig_atomic_t speaks = 0;
+volatile std::sig_atomic_t rewrites = 0;
+std::atomic<std::int64_t> step_under_way = 0;  // 0: none yet
+std::atomic<bool> stops_after_it = false;
+std::atomic<std::int64_t> interrupted_at = 0;  // of the first SIGINT, in ticks of Clock; 0: none
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
+/// A buffer for a message. Signal handlers must not allocate memory.
+struct Message {
+  std::array<char, 256> bytes;
+  std::size_t size = 0;
+
+  void add(std::string_view words) {
+    for (const char c : words)
+      if (size < bytes.size()) bytes.at(size++) = c;
+  }
+  void add(std::int64_t number) {
+    std::array<char, 24> digits;
+    const auto end = std::to_chars(digits.begin(), digits.end(), number).ptr;
+    add(std::string_view(digits.begin(), end));
+  }
+  void write() const {
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, bytes.data(), size);
+  }
+};
+
+void say_that_it_stops() {
+  Message message;
+  message.add(rewrites != 0 ? "\r\033[K" : "");
+  message.add("trireme: stopping after ");
+  if (stops_after_it) {
+    message.add("step ");
+    message.add(step_under_way);
+  } else {
+    message.add(step_under_way == 0 ? "the first step" : "the steps under way");
+  }
+  message.add(" with a checkpoint; press Ctrl-C again to abort at once\n");
+  message.write();
+}
+
+/// A launcher may deliver one Ctrl-C twice, by itself and from the terminal.
+constexpr auto same_key = std::chrono::seconds(1);
+
 void remember_signal(int signal) {
+  const int error = errno;
+  if (signal == SIGINT) {
+    const std::int64_t now = Clock::now().time_since_epoch().count();
+    std::int64_t first = 0;
+    if (interrupted_at.compare_exchange_strong(first, now)) {
+      if (speaks != 0) say_that_it_stops();
+    } else if (Clock::duration(now - first) > same_key) {
+      std::signal(SIGINT, SIG_DFL);
+      raise(SIGINT);  // delivered when this handler returns
+    }
+  }
   last_signal = signal;
-  if (signal == SIGINT) std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C does not wait
+  errno = error;
 }
 
 /// A job's time limit counts from the start of its processes.
@@ -30,6 +93,11 @@ constexpr auto between_looks = std::chrono::milliseconds(500);
 
 StopSignals::StopSignals() : stack_(stack_bytes) {
   last_signal = 0;
+  step_under_way = 0;
+  stops_after_it = false;
+  interrupted_at = 0;
+  speaks = log::speaking() ? 1 : 0;
+  rewrites = log::on_terminal() ? 1 : 0;
   stack_t stack{};
   stack.ss_sp = stack_.data();
   stack.ss_size = stack_.size();
@@ -59,6 +127,11 @@ Requests::Requests(const deck::RunConfig& config) : config_(config) {}
 void Requests::begin_steps() {
   steps_ = 0;
   steps_began_ = looked_ = Clock::now();
+}
+
+void Requests::begin_step(std::int64_t step, bool may_be_last) {
+  step_under_way = step;
+  stops_after_it = may_be_last;
 }
 
 Request Requests::ask(bool first_rank, Seconds saving, double next_steps) {

@@ -16,8 +16,10 @@
 #include <trireme/train/step_history.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
+#include <string_view>
 #include <utility>
 
 namespace trireme::train {
@@ -50,7 +52,55 @@ std::string description(const Evaluation& e) {
   return e.bytes > 0 ? text(line, ", ", fixed(e.bits_per_byte(), 4), " bits per byte") : line;
 }
 
+/// Three digits: "0.62", "10.7k", "3.52M".
+std::string three_digits(double number) {
+  constexpr std::array<std::string_view, 5> units{"", "k", "M", "G", "T"};
+  std::size_t unit = 0;
+  for (; std::abs(number) >= 999.5 && unit + 1 < units.size(); ++unit) number /= 1000;
+  const double size = std::abs(number);
+  const int digits = size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
+  return text(fixed(number, digits), units.at(unit));
+}
+
+/// The same; numbers below 0.01 as "4.2e-5".
+std::string norm_text(double norm) {
+  if (!(norm > 0 && norm < 0.01)) return three_digits(norm);
+  const int exponent = static_cast<int>(std::floor(std::log10(norm)));
+  return text(fixed(norm * std::pow(10, -exponent), 1), "e", exponent);
+}
+
+/// "0:19", "1h02m", "3d04h".
+std::string short_duration(double seconds) {
+  if (!(seconds < 1000 * 86400.0)) return "?";
+  const auto minutes = static_cast<std::int64_t>(seconds / 60);
+  const auto two = [](std::int64_t n) { return text(n < 10 ? "0" : "", n); };
+  if (minutes < 60) return human_seconds(std::min(seconds, 3599.0));
+  if (minutes < 24 * 60) return text(minutes / 60, "h", two(minutes % 60), "m");
+  return text(minutes / (24 * 60), "d", two(minutes / 60 % 24), "h");
+}
+
 }  // namespace
+
+std::string step_line(const Metrics& m, std::int64_t steps, double epochs, Seconds left,
+                      bool ramps) {
+  constexpr std::size_t most = 79;
+  const std::size_t digits = text(steps).size();
+  std::string step = text(m.step);
+  step.insert(0, digits - std::min(digits, step.size()), ' ');
+  const std::string begin = text("step ", step, "/", steps, " epoch ", three_digits(epochs));
+  const std::string loss = text("  loss ", fixed(m.loss, std::abs(m.loss) < 1 ? 4 : 3));
+  const std::string rate = text("  ", three_digits(m.tokens_per_second), " tok/s");
+  const std::string end = text("  eta ", short_duration(left));
+  std::string batch = ramps ? text(" batch ", m.global_batch) : "";
+  std::string norm = text(" norm ", norm_text(m.gradient_norm));
+  std::string mfu = text(" ", fixed(100 * m.flops_utilization, 0), "% MFU");
+  for (std::string* part : {&mfu, &batch, &norm}) {
+    const std::string line = text(begin, batch, loss, norm, rate, mfu, end);
+    if (line.size() <= most) return line;
+    part->clear();
+  }
+  return text(begin, loss, rate, end);
+}
 
 Trainer::Trainer(const RunParts& parts, Worker& worker)
     : parts_(parts),
@@ -120,6 +170,7 @@ ExitCode Trainer::take_steps() {
     const bool overlaps = parts_.config.parallel.overlaps_steps();
     const bool served = parts_.config.parallel.has_servers();
     const bool goes_on = served ? !meets_after(step) : overlaps && !ends_overlap(step);
+    requests_.begin_step(step, !overlaps && !served);
     const Request request = served     ? take_served_step(step)
                             : overlaps ? take_overlapping_step(step)
                                        : take_step(step);
@@ -261,9 +312,19 @@ void Trainer::say_noise_scale() const {
       " % of the progress of a step with an unlimited batch");
 }
 
+/// Tokens per second from the first step of this job to the last, with evaluations and checkpoints.
+void Trainer::say_mean_speed() const {
+  const deck::Config& c = parts_.config;
+  const std::int64_t samples = batches_.samples(c.run.steps) - batches_.samples(first_step_ - 1);
+  const double rate = static_cast<double>(samples * c.model.sequence) / seconds_since(began_);
+  say("mean speed: ", with_commas(std::llround(rate)), " tokens/s, MFU ",
+      fixed(100 * rate * parts_.architecture.model_flops_per_token() / peak_flops_, 1), " %");
+}
+
 /// Peak memory is what `trireme check` predicts. Collective.
 void Trainer::end() const {
   say_noise_scale();
+  if (first_step_ <= parts_.config.run.steps) say_mean_speed();
   const Bytes mine = peak_resident_bytes();
   const Bytes most =
       parts_.world.all_reduce<std::int64_t>(mine, grid::Reduction::maximum, "peak memory");
@@ -276,21 +337,16 @@ void Trainer::end() const {
     say("peak memory of a rank: ", human_bytes(most), " resident, ", with_commas(most), " bytes");
 }
 
+/// An epoch of a blend has as many samples as all of its files together.
 std::string Trainer::progress_line(const Metrics& m) const {
-  const std::int64_t steps = parts_.config.run.steps;
-  const std::int64_t tokens_left =
-      batches_.samples(steps) * parts_.config.model.sequence - m.tokens;
-  const auto digits = std::to_string(steps).size();
-  std::string step = std::to_string(m.step);
-  step.insert(0, digits - std::min(digits, step.size()), ' ');
-  char rate[32];
-  std::snprintf(rate, sizeof rate, "%.2e", m.learning_rate);
-  const bool ramps = batches_.phases().size() > 1;
-  return text("step ", step, "/", steps, ramps ? text("  batch ", m.global_batch) : "", "  loss ",
-              fixed(m.loss, 4), "  lr ", rate, "  norm ", fixed(m.gradient_norm, 3), "  ",
-              with_commas(std::llround(m.tokens_per_second)), " tokens/s  MFU ",
-              fixed(100 * m.flops_utilization, 1), " %  left ",
-              human_seconds(static_cast<double>(tokens_left) / m.tokens_per_second));
+  const deck::Config& c = parts_.config;
+  std::int64_t per_epoch = 0;
+  for (std::size_t i = 0; i < parts_.samples.files(); ++i) per_epoch += parts_.samples.per_epoch(i);
+  const std::int64_t samples = batches_.samples(m.step);
+  const auto tokens_left =
+      static_cast<double>((batches_.samples(c.run.steps) - samples) * c.model.sequence);
+  return step_line(m, c.run.steps, static_cast<double>(samples) / static_cast<double>(per_epoch),
+                   tokens_left / m.tokens_per_second, batches_.phases().size() > 1);
 }
 
 std::optional<Evaluation> Trainer::validate() {

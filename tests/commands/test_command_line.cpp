@@ -1,3 +1,4 @@
+#include <trireme/base/terminal.hpp>
 #include <trireme/deck/table.hpp>
 
 #include <gtest/gtest.h>
@@ -7,6 +8,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <sstream>
 #include <string>
 
 #include "support/temporary_folder.hpp"
@@ -51,6 +55,19 @@ TEST(CommandLine, MistakesAreOneErrorOnStderrAndExitCodeTwo) {
   EXPECT_TRUE(contains(run(folder, "help trian").err, "did you mean train?"));
 }
 
+TEST(CommandLine, OptionsNamedAsKeysOfTheDeckShowTheOverride) {
+  const testing::TemporaryFolder folder;
+  const auto error_of = [&](const std::string& line) { return run(folder, line).err; };
+  EXPECT_TRUE(contains(error_of("check a.toml --steps 10"),
+                       "unknown option --steps; keys of the deck are set without dashes: write "
+                       "run.steps=10"));
+  EXPECT_TRUE(contains(error_of("check a.toml --lr=1e-3"), "write optimizer.learning_rate=1e-3"));
+  EXPECT_TRUE(contains(error_of("plan a.toml --ranks 4 --tp 2"), "write parallel.tensor=2"));
+  EXPECT_TRUE(contains(error_of("check a.toml --max-steps --ranks 4"), "write run.steps=..."));
+  EXPECT_TRUE(contains(error_of("check a.toml --run.steps 10"), "write run.steps=10"));
+  EXPECT_TRUE(contains(error_of("check a.toml --rank 4"), "did you mean --ranks?"));
+}
+
 TEST(CommandLine, EveryCommandHasHelpWithAnExample) {
   const testing::TemporaryFolder folder;
   const Outcome overview = run(folder, "--help");
@@ -74,7 +91,91 @@ TEST(CommandLine, VersionIsPrinted) {
   const testing::TemporaryFolder folder;
   const Outcome outcome = run(folder, "--version");
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_EQ(outcome.out, "trireme " TRIREME_VERSION "\n");
+  EXPECT_EQ(outcome.out.find("trireme " TRIREME_VERSION), 0u);
+  EXPECT_TRUE(std::regex_search(
+      outcome.out, std::regex("^trireme [^ \n]+( \\([-0-9a-z]+\\))?\nKokkos \\d+\\.\\d+[.0-9]* "
+                              "\\w.*\nMPI \\S.*\\d.*\nHDF5 \\d+\\.\\d+.*\noneDNN (\\d+\\.\\d+.*|"
+                              "none)\nproducts \\w+, attention \\w+, transport \\w+\n$")))
+      << outcome.out;
+}
+
+/// The lines of a text that are wider than so many characters.
+std::string too_wide(const std::string& words, std::size_t columns) {
+  std::istringstream in(words);
+  std::string found;
+  for (std::string line; std::getline(in, line);)
+    if (terminal::width(line) > columns) found += line + "\n";
+  return found;
+}
+
+TEST(CommandLine, HelpNamesEveryKeyOfASectionWithinTheTerminalsWidth) {
+  const testing::TemporaryFolder folder;
+  for (const deck::Section& section : deck::sections()) {
+    const Outcome outcome = run(folder, "help " + section.name);
+    EXPECT_EQ(outcome.code, 0);
+    EXPECT_EQ(outcome.out.find("[" + section.name + "]  "), 0u) << outcome.out;
+    for (const deck::Key& key : deck::keys())
+      EXPECT_EQ(contains(outcome.out, "\n  " + key.name + " "), key.section == section.name)
+          << key.full_name();
+    EXPECT_EQ(too_wide(outcome.out, 80), "");
+  }
+  for (const std::string topic : {"optimizer", "exit-codes", "environment"}) {
+    setenv("COLUMNS", "60", 1);
+    EXPECT_EQ(too_wide(run(folder, "help " + topic).out, 60), "") << topic;
+    unsetenv("COLUMNS");
+  }
+}
+
+TEST(CommandLine, HelpKnowsKeysByTheirNamesAndThoseOfOtherPrograms) {
+  const testing::TemporaryFolder folder;
+  for (const char* topic : {"learning_rate", "optimizer.learning_rate", "lr"})
+    EXPECT_EQ(run(folder, std::string("help ") + topic).out.find("[optimizer]\n  learning_rate "),
+              0u)
+        << topic;
+  const std::string both = run(folder, "help batch_size").out;
+  EXPECT_TRUE(contains(both, "  global ") && contains(both, "  micro ")) << both;
+}
+
+TEST(CommandLine, HelpOfACommandBeginsItsUsageWithTheProgram) {
+  const testing::TemporaryFolder folder;
+  for (const char* line : {"help train", "train --help", "help check", "check --help"})
+    EXPECT_TRUE(contains(run(folder, line).out, "\nUsage: trireme ")) << line;
+  for (const std::string command : {"train", "eval", "generate", "bench", "check", "plan", "export",
+                                    "tokenize", "inspect", "report"})
+    EXPECT_EQ(too_wide(run(folder, command + " --help").out, 80), "") << command;
+}
+
+TEST(CommandLine, HelpExplainsExitCodesAndEveryVariableThatTheSourcesRead) {
+  const testing::TemporaryFolder folder;
+  const std::string codes = run(folder, "help exit-codes").out;
+  for (const char* code : {"0", "1", "2", "3", "75", "76"})
+    EXPECT_TRUE(contains(codes, std::string("\n  ") + code + " ")) << codes;
+  const std::string variables = run(folder, "help environment").out;
+  const std::regex name("\"(TRIREME_[A-Z_]+|NO_COLOR|COLUMNS|TERM)\"");
+  int found = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(TRIREME_SOURCE_DIR "/src")) {
+    if (entry.path().extension() != ".cpp") continue;
+    const std::string source = testing::read_file(entry.path().string());
+    for (auto it = std::sregex_iterator(source.begin(), source.end(), name);
+         it != std::sregex_iterator(); ++it, ++found)
+      EXPECT_TRUE(contains(variables, "\n  " + (*it)[1].str() + " ")) << entry.path();
+  }
+  EXPECT_GT(found, 4);
+}
+
+TEST(CommandLine, ACheckThatMustFitEndsWithCodeThree) {
+  const testing::TemporaryFolder folder;
+  const std::string check =
+      "check " TRIREME_SOURCE_DIR "/inputs/gpt2_124m.toml --ranks 8 --machine " TRIREME_SOURCE_DIR
+      "/inputs/machines/h100.toml ";
+  EXPECT_EQ(run(folder, check + "--must-fit").code, 0);
+  EXPECT_EQ(run(folder, check + "parallel.memory_limit=1GB").code, 0);
+  const Outcome outcome = run(folder, check + "parallel.memory_limit=1GB --must-fit");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_TRUE(contains(outcome.err, "trireme: error: the plan does not fit: a rank needs "))
+      << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "\nmemory per rank\n")) << "the plan is printed";
 }
 
 TEST(CommandLine, HelpDeckListsKeys) {

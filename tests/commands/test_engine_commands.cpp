@@ -26,6 +26,45 @@ TEST_F(EngineCommands, ARunLeavesDeckMetricsLogAndCheckpoint) {
   EXPECT_EQ(run("trireme check run/deck.toml"), 0) << "the resolved deck is a deck";
 }
 
+TEST_F(EngineCommands, TheFolderOfARunOrCheckpointStandsForItsDeck) {
+  ASSERT_EQ(run("trireme train deck.toml"), 0) << err();
+  for (const char* command :
+       {"check run", "check run/ run.steps=20", "check run/checkpoints/step_00000012",
+        "plan run --ranks 2", "eval run", "generate run/ --tokens 3", "export run exported",
+        "train run checkpoint.restart=latest run.steps=13", "report run", "draw run -o d.svg"})
+    EXPECT_EQ(run(std::string("trireme ") + command), 0) << command << "\n" << err();
+  EXPECT_EQ(last_job().restored, 12);
+  EXPECT_EQ(run("mkdir data/a; trireme check data/a"), 2);
+  EXPECT_NE(err().find("data/a is a folder without deck.toml; give "), std::string::npos) << err();
+  // A run that was moved is read and continued where it is.
+  ASSERT_EQ(run("mv run moved; trireme eval moved"), 0) << err();
+  ASSERT_EQ(run("trireme train moved checkpoint.restart=latest run.steps=14"), 0) << err();
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("run")));
+  EXPECT_EQ(last_job("moved").restored, 13);
+  ASSERT_EQ(run("trireme check moved --resolved run.directory=new"), 0) << err();
+  EXPECT_NE(out().find("directory = \"new/checkpoints\""), std::string::npos) << out();
+}
+
+TEST_F(EngineCommands, APlanForAnotherMachineNeedsNoDataThatFits) {
+  const std::string machine = " --machine " TRIREME_SOURCE_DIR "/inputs/machines/h100.toml";
+  for (const std::string mistake :
+       {"model.vocabulary=100", "data.tokenizer=nowhere model.vocabulary=300",
+        "\"data.train=0.5 data/tokens.h5, 0.5 data/none.h5\" model.vocabulary=300"})
+    for (const std::string command :
+         {std::string("check"), std::string("check --layer"), std::string("plan --ranks 2")}) {
+      const std::string line = "trireme " + command + " deck.toml " + mistake;
+      if (!command.starts_with("plan")) {
+        EXPECT_EQ(run(line), 2) << line;
+      }
+      EXPECT_EQ(run(line + machine), 0) << line << err();
+      EXPECT_EQ(count(err(), "trireme: warning: "), 1) << line << err();
+      EXPECT_NE(err().find("The plan for another machine does not use these files."),
+                std::string::npos)
+          << err();
+      EXPECT_FALSE(out().empty());
+    }
+}
+
 TEST_F(EngineCommands, EvaluationAndSamplesDoNotDependOnTheNumberOfRanks) {
   ASSERT_EQ(run("trireme train deck.toml"), 0) << err();
   std::string loss;

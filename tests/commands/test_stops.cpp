@@ -28,6 +28,8 @@ class Stops : public TrainingRuns {
     return std::all_of(to.begin(), to.end(), [&](pid_t pid) { return kill(pid, signal) == 0; });
   }
 
+  mutable std::string err_of_stop_;  ///< standard error of the last expect_stop()'s job
+
   /// Runs a job, does something to it when it has taken some steps, and expects a stop.
   void expect_stop(int ranks, const std::string& arguments,
                    const std::function<void(Job&, const std::vector<pid_t>&)>& act,
@@ -41,6 +43,7 @@ class Stops : public TrainingRuns {
       act(started, processes);
       started.wait();
     }
+    err_of_stop_ = err();
     expect_stopped(ranks, cause);
   }
 
@@ -110,6 +113,12 @@ TEST_F(Stops, SignalsTwiceAndOfTwoKindsAreOne) {
     send({processes[1]}, SIGTERM);
     send({processes[0]}, SIGUSR1);
   });
+  // A launcher and the terminal may both deliver one Ctrl-C.
+  expect_stop(2, "", [](Job&, const std::vector<pid_t>& processes) {
+    EXPECT_TRUE(send(processes, SIGINT));
+    send(processes, SIGINT);
+  });
+  EXPECT_EQ(occurrences(err_of_stop_, "trireme: stopping after step "), 1) << err_of_stop_;
 }
 
 TEST_F(Stops, DuringAWriteTheyWaitForTheLastCheckpoint) {

@@ -1,11 +1,14 @@
 #include <trireme/deck/deck.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/deck/key_file.hpp>
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <sstream>
 #include <string>
 
 #include "deck/example.hpp"
@@ -31,6 +34,50 @@ TEST(Mistakes, UnknownSectionNamesTheNearest) {
   expect_contains(mistakes_of(example + "[optimiser]\n"),
                   "a.toml:11:2: unknown section [optimiser]; did you mean [optimizer]?");
   expect_contains(mistakes_of(example + "[[run]]\n"), "[[run]] is a list of tables; write [run]");
+}
+
+TEST(Mistakes, WordsOfOtherProgramsNameTheirKeys) {
+  const std::string in_data = example;  // ends in [data]
+  expect_contains(mistakes_of(in_data + "val_data = \"v.h5\"\n"),
+                  "unknown key val_data in [data]; did you mean validation?");
+  expect_contains(mistakes_of(in_data + "lr = 1e-3\n"),
+                  "unknown key lr in [data]; did you mean learning_rate of [optimizer]?");
+  expect_contains(mistakes_of(in_data + "batch_size = 8\n"),
+                  "did you mean global of [batch] or micro of [batch]?");
+  expect_contains(mistakes_of(in_data + "epochs = 3\n"),
+                  "did you mean steps of [run] (steps = epochs · tokens of the training file");
+  expect_contains(mistakes_of(in_data + "[Training]\n"), "did you mean [run]?");
+  expect_contains(mistakes_of(example, {"max_steps=10"}), "; write run.steps=10");
+  expect_contains(mistakes_of(example, {"MAX-STEPS=10"}), "; write run.steps=10");
+  expect_contains(mistakes_of(example, {"optim.lr=1e-3"}),
+                  "unknown section optim; write optimizer.learning_rate=1e-3");
+  expect_contains(mistakes_of(example, {"epochs=3"}), "; write run.steps=... (steps = epochs");
+}
+
+TEST(Mistakes, EveryAliasNamesAKeyOrASectionAndIsNoNameOfOne) {
+  const FileKind& kind = deck_kind();
+  for (const Alias& alias : kind.aliases) {
+    const std::size_t dot = alias.name.find('.');
+    if (dot == std::string_view::npos) {
+      EXPECT_TRUE(std::ranges::any_of(sections(), [&](const Section& section) {
+        return section.name == alias.name;
+      })) << alias.name;
+      continue;
+    }
+    const KeyText* key = kind.find(alias.name.substr(0, dot), alias.name.substr(dot + 1));
+    ASSERT_NE(key, nullptr) << alias.name;
+    std::istringstream words{std::string(alias.words)};
+    int number = 0;
+    for (std::string word; words >> word; ++number) {
+      const auto meant = kind.meant_by(word);
+      EXPECT_TRUE(std::ranges::any_of(meant, [&](const Meant& m) { return m.key == key; }))
+          << word << " of " << alias.name << " is the name of a key";
+    }
+    EXPECT_GT(number, 0) << alias.name;
+  }
+  for (const char* word : {"lr", "learning_rate", "tp", "pp", "dp", "cp", "epochs", "batch_size",
+                           "seq_len", "max_steps", "n_layer", "d_model"})
+    EXPECT_FALSE(kind.meant_by(word).empty()) << word;
 }
 
 TEST(Mistakes, TwoMistakesInTwoLinesAreBothReported) {

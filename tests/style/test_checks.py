@@ -164,8 +164,8 @@ class Checks(unittest.TestCase):
             self.assertEqual(found(name, text), [], text)
 
     def test_a_tutorial_may_show_other_figures_and_no_other_words(self):
-        line = "step  20/160  loss 5.6975  lr 3.00e-03  norm 0.622  10,247 tokens/s  MFU 20.2 %  left 0:28\n"
-        another = "step 100/160  loss 4.1  lr 0.00e+00  norm 12.622  247 tokens/s  MFU 9 %  left 1:00:28\n"
+        line = "step  20/160 epoch 0.42  loss 5.698 norm 0.62  10.2k tok/s 20% MFU  eta 0:28\n"
+        another = "step 100/160 epoch 2.11  loss 4.100 norm 4.2e-5  247 tok/s  eta 1h00m\n"
         found = "found runs/tutorial/stop\n"
         peak = "peak memory of a rank: 105 MiB resident, 110,039,040 bytes\n"
         for shown, printed in [
@@ -174,7 +174,7 @@ class Checks(unittest.TestCase):
         ]:
             self.assertEqual(tutorial.masked(shown), tutorial.masked(printed))
         for shown, printed in [
-            (line, line.replace("MFU", "HFU")), (line + found, line), (line + found + peak, line + peak + found),
+            (line, line.replace("norm", "form")), (line + found, line), (line + found + peak, line + peak + found),
             ("exit code 75\n", "exit code 0\n"), ("data 1 · pipeline 2\n", "data 2 · pipeline 1\n"),
             ("step        160\n", "step        120\n"), ("a/step_00000160\n", "a/step_00000120\n"),
             ("samples     2,560\n", "samples     1,920\n"), ("after step 21, 336 samples\n", "after step 9, 144 samples\n"),

@@ -26,6 +26,8 @@ SECOND = "# in a second terminal"
 # What differs between machines, builds and runs, or grows with the tree, and what stands for it in the comparison.
 MASKS = [
     (r"^trireme: 2 ranks, .*", "trireme: 2 ranks, VERSIONS"),
+    (r"^trireme \d+\.\d+\.\d+.*", "trireme VERSION"),
+    (r"^(Kokkos|MPI|HDF5|oneDNN) \S.*\n", ""),
     (r"^matrix-product peak .*", "matrix-product peak"),
     (r"(?s)^(/// Returns ).*", r"\1TEXT\n"),  # the sample that the trained model writes
     (r"\bbpe-[0-9a-f]{32}\b", "BPE"),
@@ -34,7 +36,9 @@ MASKS = [
     (r"^trireme: warning: \S+ [\d.]+ % of the tokens of its samples are padding.*\n", ""),
     (r"[\d,]+ (tokens/s|tokens in|tokens count|tokens[:,]|samples of \d+|documents|files in|logged steps)", r"N \1"),
     (r"in [\d,]+ samples, [\d.]+ % padding", "in N samples, N % padding"),
-    (r"\b(loss|lr|norm|MFU|left) +[\d.,:e+-]*\d", r"\1 N"),
+    (r"[\d.]+[kMGT]? tok/s(?: \d+% MFU)?", "N tok/s"),  # a wide line has no MFU
+    (r"\b(loss|norm|epoch|MFU) +[\d.,e+-]*\d[kMGT]?", r"\1 N"),
+    (r"\beta \S+", "eta N"),
     (r"^step +\d+(?=/)", "step N"),
     (r"(?<=after step STOP, )[\d,]+ samples", "N samples"),
     (r"[\d.]+ bits per byte", "N bits per byte"),

@@ -1,13 +1,17 @@
 #pragma once
 
+#include <trireme/base/check.hpp>
+
 #include <CLI/CLI.hpp>
+
+#include <string>
 
 namespace trireme::data {
 struct TokenizeOptions;
 }
 
-/// The commands of the host-only program `trireme`. Each function adds one subcommand. Its callback
-/// does the work and throws trireme::Error on failure.
+/// The commands of the host-only program `trireme`, and its help topics. Each add function adds one
+/// subcommand. Its callback does the work and throws trireme::Error on failure.
 namespace trireme::commands {
 
 void add_check(CLI::App& app);
@@ -24,5 +28,15 @@ void add_tokenize(CLI::App& app);
 
 /// Tokenizes, shows the progress and prints what was written.
 void tokenize_and_report(const data::TokenizeOptions& options);
+
+/// Exit code of `trireme check --must-fit` for a plan that does not fit into the memory.
+inline constexpr ExitCode exit_code_of_no_fit = static_cast<ExitCode>(3);
+
+/// `trireme help exit-codes` and `trireme help environment`.
+std::string exit_codes_text();
+std::string environment_text();
+
+/// The version with its commit, and what it was built with: one line each.
+std::string version_text();
 
 }  // namespace trireme::commands

@@ -66,6 +66,10 @@ CLI::App* add_bench_options(CLI::App& app, BenchOptions& options);
 /// The positional arguments `DECK [section.key=value ...]` that most commands take.
 void add_deck_arguments(CLI::App& command, std::string& deck, std::vector<std::string>& overrides);
 
+/// The help of the program or of one of its commands, wrapped at the terminal's width. Examples
+/// that are wider continue after a backslash.
+std::string help_text(const CLI::App& app);
+
 /// Parses the command line. Returns true if a command is to run, false if help or the version was
 /// requested and has been printed. Every mistake is a UsageError.
 bool parse_command_line(CLI::App& app, int argc, const char* const* argv);

@@ -40,6 +40,12 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck);
 /// ids. A file's tokenizer, if stored, must be the deck's.
 void resolve_vocabulary(deck::Deck& deck, const TrainingData& data);
 
+/// Opens the training files that exist and resolves the vocabulary. A plan for another machine,
+/// `elsewhere`, needs no data: token files or a tokenizer that are missing or do not fit the deck
+/// are then a warning, and the result is empty. The vocabulary is that of the deck, or of the
+/// files.
+TrainingData resolve_data(deck::Deck& deck, bool elsewhere);
+
 /// With layout = "auto" chooses the layout for `ranks` ranks, for the machine of [parallel] machine
 /// or, without one, for `machine`. No effect with layout = "given". The vocabulary must be
 /// resolved.
@@ -49,10 +55,17 @@ void resolve_layout(deck::Deck& deck, std::int64_t ranks, const plan::Machine& m
 /// chose, and why; "" if the deck gave it.
 std::string layout_text(const deck::Deck& deck);
 
+/// A deck, and the training files that exist; empty for those that do not fit the deck.
+struct PlannedRun {
+  deck::Deck deck;
+  TrainingData training;
+};
+
 /// The deck, resolved for `ranks` ranks of the machine without MPI; 0: the product of the deck's
-/// axes. The token file need not exist if the deck sets the vocabulary.
-deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
-                          std::int64_t ranks, const plan::Machine& machine);
+/// axes. The token file need not exist if the deck sets the vocabulary. `elsewhere`: as in
+/// resolve_data().
+PlannedRun deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
+                          std::int64_t ranks, const plan::Machine& machine, bool elsewhere);
 
 /// Opens the file of [data] validation. UsageError if it has more ids than the model.
 std::unique_ptr<data::TokenSource> open_validation_file(const deck::Deck& deck);

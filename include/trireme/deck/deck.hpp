@@ -30,9 +30,10 @@ struct Deck {
 /// The sections and keys of a deck.
 const FileKind& deck_kind();
 
-/// Reads a deck and applies overrides "section.key=value"; the last override of a key wins. Throws
-/// one UsageError that names every mistake with its place. Conditions on the number of ranks are
-/// checked by resolve_parallel.
+/// Reads a deck and applies overrides "section.key=value"; the last override of a key wins. `path`
+/// may be the folder of a run or of a checkpoint, which holds deck.toml; a run's folders are then
+/// those where it is now. Throws one UsageError that names every mistake with its place. Conditions
+/// on the number of ranks are checked by resolve_parallel.
 Deck load_deck(const std::string& path, const std::vector<std::string>& overrides = {});
 
 /// The same for text in memory; errors name it `file_name`.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/deck/aliases.hpp>
 #include <trireme/deck/diagnostics.hpp>
 #include <trireme/deck/table.hpp>
 #include <trireme/deck/value.hpp>
@@ -13,21 +14,34 @@
 /// TOML files of `[section]` and `key = value` with a table of their keys: decks and machine files.
 namespace trireme::deck {
 
+/// A key that a word may stand for.
+struct Meant {
+  const KeyText* key = nullptr;
+  std::string_view note;  ///< as in Alias
+};
+
 /// One kind of file.
 struct FileKind {
   std::string name;                   ///< name in errors: "deck"
   std::string help;                   ///< "`trireme help deck` lists all keys"
   std::vector<Section> sections;      ///< in the order of the documents
   std::vector<const KeyText*> table;  ///< ordered by section; outlives this
+  std::vector<Alias> aliases = {};    ///< words of other programs
 
   const KeyText* find(std::string_view section, std::string_view name) const;
+  /// The keys of this name in any section, or else those that other programs call so. Upper case
+  /// and hyphens do not matter.
+  std::vector<Meant> meant_by(std::string_view word) const;
+  /// "write run.steps=10": how an override of the keys that `word` may stand for is written; "" if
+  /// there is none. `value`: "" for an unknown one.
+  std::string override_for(std::string_view word, std::string_view value) const;
 };
 
 /// `keys` must outlive the result.
 template <class C>
 FileKind file_kind(const std::string& name, const std::string& help,
                    const std::vector<Section>& sections, const std::vector<KeyOf<C>>& keys) {
-  FileKind kind{name, help, sections, {}};
+  FileKind kind{name, help, sections, {}, {}};
   for (const KeyOf<C>& key : keys) kind.table.push_back(&key);
   return kind;
 }
@@ -77,8 +91,11 @@ void store_keys(const std::vector<KeyOf<C>>& keys, const std::string& file_name,
 /// A value as errors quote it: "[model] heads = 10 (inputs/a.toml:14)".
 std::string cite(const KeyText& key, const Value& value, const std::string& place);
 
-/// All sections and keys as text for a terminal, and as Markdown tables.
+/// All sections and keys as text for a terminal, not yet wrapped, and as Markdown tables.
 std::string key_text(const FileKind& kind);
+/// One section or one key as text.
+std::string section_text(const FileKind& kind, const Section& section);
+std::string key_text(const KeyText& key);
 std::string key_markdown(const FileKind& kind);
 
 }  // namespace trireme::deck

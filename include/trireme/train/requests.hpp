@@ -13,9 +13,10 @@ namespace trireme::train {
 
 /// Catches SIGTERM, SIGUSR1 and SIGINT during its lifetime; one object at a time per process. The
 /// handler has its own stack: generated code of matrix products keeps data where a signal's frame
-/// would be written on the interrupted stack, and has been corrupted by it. A second SIGINT ends
-/// the process at once. A SIGUSR1 that `trireme train` has blocked while the run started is
-/// delivered; SIGUSR1 is blocked again after the end of this object's lifetime.
+/// would be written on the interrupted stack, and has been corrupted by it. The first SIGINT
+/// writes on the speaking rank after which step the run stops; one that comes more than a second
+/// later ends the process at once. A SIGUSR1 that `trireme train` has blocked while the run started
+/// is delivered; SIGUSR1 is blocked again after the end of this object's lifetime.
 class StopSignals {
  public:
   StopSignals();
@@ -53,6 +54,8 @@ class Requests {
  public:
   explicit Requests(const deck::RunConfig& config);
 
+  /// Call before each step. `may_be_last`: a request during the step ends the run after it.
+  void begin_step(std::int64_t step, bool may_be_last);
   /// Starts the measurement of step times.
   void begin_steps();
   /// Call after each step. Only `first_rank` looks for files, at most twice per second, and removes

@@ -37,6 +37,13 @@ struct RunParts {
   std::function<void()> expect_folders = [] {};
 };
 
+/// The line of a step for people, at most 79 columns wide:
+/// "step  20/120 epoch 0.42  loss 5.698 norm 0.62  10.7k tok/s 21% MFU  eta 0:19". Where it would
+/// be wider, the MFU, the batch and the norm are left out, in this order. `ramps`: the global batch
+/// changes in this run and belongs to the line. `left`: time to the last step.
+std::string step_line(const Metrics& metrics, std::int64_t steps, double epochs, Seconds left,
+                      bool ramps);
+
 /// The training loop: step, log, validate, save, stop.
 class Trainer {
  public:
@@ -60,6 +67,7 @@ class Trainer {
   Request take_step(std::int64_t step);
   void write_timeline();
   void say_noise_scale() const;
+  void say_mean_speed() const;
   void end() const;
   [[noreturn]] void fail_not_finite(const std::string& message);
   std::optional<Evaluation> validate();

@@ -21,6 +21,7 @@
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/recompute.hpp>
+#include <trireme/plan/search.hpp>
 #include <trireme/plan/servers.hpp>
 #include <trireme/plan/stages.hpp>
 #include <trireme/schedule/generate.hpp>
@@ -45,6 +46,7 @@ struct CheckOptions {
   bool resolved = false;
   bool layer = false;
   std::string json;  ///< file, or "-" for the output
+  bool must_fit = false;
 };
 
 std::string scientific(double number) {
@@ -172,9 +174,8 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
 }
 
 /// How often the run takes each file of a blend, if the files exist.
-void print_blend(const deck::Deck& deck) {
+void print_blend(const deck::Deck& deck, const TrainingData& data) {
   const deck::Config& c = deck.config;
-  const TrainingData data = open_if_there(deck);
   if (data.files.size() < 2) return;
   const data::Samples samples(data.parts(), c.model.text_tokens(),
                               static_cast<std::uint64_t>(c.run.seed), c.model.packing);
@@ -184,10 +185,10 @@ void print_blend(const deck::Deck& deck) {
 }
 
 /// Packing of the training files that exist.
-void print_packing(const deck::Deck& deck) {
+void print_packing(const deck::Deck& deck, const TrainingData& data) {
   const deck::ModelConfig& m = deck.config.model;
   if (!m.packs_documents()) return;
-  for (const auto& file : open_if_there(deck).files) {
+  for (const auto& file : data.files) {
     const data::PackedDocuments packed(*file, m.sequence);
     say("packing       ", packing_text(*file, packed));
     warn_of_packing(*file, packed);
@@ -242,7 +243,8 @@ void print_time(const deck::Config& c, const architecture::Architecture& a,
     say("\ntime of a step: not predicted, because ", machine.file, " does not set ", missing);
 }
 
-void print_report(const deck::Deck& deck, const plan::Machine& machine) {
+void print_report(const PlannedRun& run, const plan::Machine& machine) {
+  const deck::Deck& deck = run.deck;
   const deck::Config& c = deck.config;
   const auto a = architecture::describe(c.model);
   const std::vector<schedule::Program> programs = plan::step_programs(c, machine);
@@ -271,8 +273,8 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   print_schedule(c, program, plan::stage_flops(a, c.parallel), ranks);
   print_ramp(c, programs);
   print_step(c, a);
-  print_blend(deck);
-  print_packing(deck);
+  print_blend(deck, run.training);
+  print_packing(deck, run.training);
   print_recompute(c, a, ranks, machine);
   print_notes(c, machine);
   say("\nstages\n", stages_report(plan::group_stages(a, c.parallel), c.parallel));
@@ -292,13 +294,37 @@ void print_report(const deck::Deck& deck, const plan::Machine& machine) {
   print_time(c, a, program, machine);
 }
 
+/// Largest memory of a rank: `arrays_only` without its process, that is where its kernels run.
+Bytes most_bytes(const std::vector<plan::RankPlan>& ranks, bool arrays_only) {
+  return arrays_only ? plan::device_total(plan::most_memory(ranks).memory)
+                     : plan::most_at_peak(ranks).peak();
+}
+
+/// Ends the program unless every rank fits into [parallel] memory_limit or the machine's memory.
+void expect_fit(const deck::Deck& deck, const plan::Machine& machine) {
+  const deck::Config& c = deck.config;
+  const plan::MemoryLimit limit = plan::memory_limit(c.parallel, machine, 0);
+  check_usage(limit.bytes > 0,
+              "--must-fit needs the memory of a rank; give --machine FILE, or set ",
+              "parallel.memory_limit");
+  const auto a = architecture::describe(c.model);
+  std::vector<plan::RankPlan> ranks =
+      plan::plan_ranks(c, a, plan::training_needs(plan::step_programs(c, machine)), machine);
+  if (c.parallel.has_servers()) ranks.push_back(plan::plan_server(c, a, machine));
+  const Bytes needed = most_bytes(ranks, limit.arrays_only);
+  if (needed <= limit.bytes) return;
+  throw Error(text("the plan does not fit: a rank needs ", human_bytes(needed), " of ",
+                   human_bytes(limit.bytes), "; use more tensor or pipeline ranks, set recompute, ",
+                   "shard or offload in [parallel], or reduce [batch] micro"),
+              exit_code_of_no_fit);
+}
+
 void write_json(const deck::Deck& deck, const plan::Machine& machine, const std::string& path) {
   const deck::Config& c = deck.config;
   const auto a = architecture::describe(c.model);
   const std::vector<schedule::Program> programs = plan::step_programs(c, machine);
   const auto ranks = plan::plan_ranks(c, a, plan::training_needs(programs), machine);
-  const Bytes memory = machine.on_device() ? device_total(plan::most_memory(ranks).memory)
-                                           : plan::most_at_peak(ranks).peak();
+  const Bytes memory = most_bytes(ranks, machine.on_device());
   std::optional<plan::StepTime> time;
   if (!c.parallel.has_servers() && missing_speeds(c, machine).empty())
     time = predict_step(c, a, programs.back(), machine);
@@ -321,18 +347,22 @@ void print_layer(const deck::Deck& deck, const plan::Machine& machine) {
 void check_deck(const CheckOptions& options) {
   const plan::Machine machine =
       options.machine.empty() ? installation::this_machine() : plan::load_machine(options.machine);
-  const deck::Deck deck = deck_for_ranks(options.deck, options.overrides, options.ranks, machine);
+  const PlannedRun run = deck_for_ranks(options.deck, options.overrides, options.ranks, machine,
+                                        /*elsewhere=*/!options.machine.empty());
+  const deck::Deck& deck = run.deck;
   expect_restart(deck);
   if (options.resolved) {
     log::line(deck::resolved_toml(deck));
     return;
   }
   if (!options.json.empty()) write_json(deck, machine, options.json);
-  if (options.json == "-") return;
-  if (options.layer)
-    print_layer(deck, machine);
-  else
-    print_report(deck, machine);
+  if (options.json != "-") {
+    if (options.layer)
+      print_layer(deck, machine);
+    else
+      print_report(run, machine);
+  }
+  if (options.must_fit) expect_fit(deck, machine);
 }
 
 }  // namespace
@@ -362,6 +392,9 @@ void add_check(CLI::App& app) {
                    "Also write the predicted time, its shares and the memory as JSON; - prints "
                    "them instead of the report")
       ->type_name("FILE");
+  command->add_flag("--must-fit", options->must_fit,
+                    "Exit code 3 if a rank needs more memory than parallel.memory_limit or the "
+                    "machine has");
   command->footer(
       "Examples:\n  trireme check inputs/gpt2_124m.toml --ranks 8 batch.micro=4\n"
       "  trireme check inputs/gpt2_124m.toml --ranks 8 --machine inputs/machines/h100.toml");

@@ -4,6 +4,7 @@
 
 #include <trireme/architecture/frozen.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
 #include <trireme/data/blend.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/layout.hpp>
@@ -14,6 +15,7 @@
 #include <trireme/plan/recompute.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace trireme::commands {
 namespace {
@@ -147,6 +149,26 @@ void resolve_vocabulary(deck::Deck& deck, const TrainingData& data) {
   architecture::expect_trainable(deck);
 }
 
+TrainingData resolve_data(deck::Deck& deck, bool elsewhere) {
+  TrainingData data;
+  try {
+    data = open_if_there(deck);
+    resolve_vocabulary(deck, data);
+    return data;
+  } catch (const UsageError& mismatch) {
+    if (!elsewhere) throw;
+    std::int64_t& vocabulary = deck.config.model.vocabulary;
+    if (vocabulary == 0)
+      for (const auto& file : data.files)
+        vocabulary = std::max(vocabulary, file->vocabulary() + added_ids(deck.config));
+    if (vocabulary == 0) throw;
+    deck::check_special_tokens(deck);
+    architecture::expect_trainable(deck);
+    log::warn(text(mismatch.what(), "\n  The plan for another machine does not use these files."));
+  }
+  return {};
+}
+
 void resolve_layout(deck::Deck& deck, std::int64_t ranks, const plan::Machine& machine) {
   const deck::ParallelConfig& p = deck.config.parallel;
   if (p.layout == LayoutMode::given) return;
@@ -171,8 +193,8 @@ std::string layout_text(const deck::Deck& deck) {
               deck.layout_reason);
 }
 
-deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
-                          std::int64_t ranks, const plan::Machine& machine) {
+PlannedRun deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
+                          std::int64_t ranks, const plan::Machine& machine, bool elsewhere) {
   deck::Deck deck = deck::load_deck(path, overrides);
   plan::expect_available(deck, machine);
   const deck::ParallelConfig& p = deck.config.parallel;
@@ -181,13 +203,13 @@ deck::Deck deck_for_ranks(const std::string& path, const std::vector<std::string
               " chooses a layout for a number of ranks; give --ranks");
   if (ranks == 0) ranks = p.model_ranks() * (std::max<std::int64_t>(1, p.data) + p.server_places());
   if (given) deck::resolve_parallel(deck, ranks);
-  resolve_vocabulary(deck, open_if_there(deck));
+  TrainingData training = resolve_data(deck, elsewhere);
   if (!given) {
     resolve_layout(deck, ranks, machine);
     deck::resolve_parallel(deck, ranks);
   }
   plan::resolve_recompute(deck, machine);
-  return deck;
+  return {std::move(deck), std::move(training)};
 }
 
 std::unique_ptr<data::TokenSource> open_validation_file(const deck::Deck& deck) {

@@ -89,7 +89,8 @@ void draw_ring(const DrawOptions& options, const deck::Config& c, Format format)
 
 void draw(const DrawOptions& options) {
   const plan::Machine machine = installation::this_machine();
-  const deck::Deck deck = deck_for_ranks(options.deck, options.overrides, options.ranks, machine);
+  const deck::Deck deck =
+      deck_for_ranks(options.deck, options.overrides, options.ranks, machine, false).deck;
   const Format format = format_of(options);
   if (options.ring) return draw_ring(options, deck.config, format);
   if (format == Format::program) {

@@ -229,7 +229,7 @@ void add_export(CLI::App& app) {
   const auto options = std::make_shared<ExportOptions>();
   command
       ->add_option("CHECKPOINT", options->checkpoint,
-                   "Checkpoint folder, or folder of checkpoints (its latest)")
+                   "Checkpoint folder, or folder of checkpoints or of a run (its latest)")
       ->required()
       ->type_name("");
   command

@@ -1,7 +1,9 @@
-// `trireme help`: texts of the commands, and the keys of decks and machine files as text, Markdown
-// or JSON Schema.
+// `trireme help`: texts of the commands, the keys of decks and machine files as text, Markdown or
+// JSON Schema, and the topics of topics.cpp.
 #include <trireme/base/check.hpp>
+#include <trireme/base/terminal.hpp>
 #include <trireme/commands/host.hpp>
+#include <trireme/commands/options.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/deck/key_file.hpp>
 #include <trireme/plan/machine_file.hpp>
@@ -120,32 +122,57 @@ struct HelpOptions {
   bool schema = false;
 };
 
+void show(const std::string& words) {
+  std::cout << terminal::wrapped(words, terminal::columns());
+}
+
+/// The section, or the keys that the topic names or that other programs call so; "" if none.
+std::string text_of_deck_topic(const std::string& topic) {
+  const deck::FileKind& kind = deck::deck_kind();
+  for (const deck::Section& section : kind.sections)
+    if (section.name == topic) return section_text(kind, section);
+  std::string out;
+  for (const auto& [key, note] : kind.meant_by(topic)) {
+    if (!out.empty()) out += "\n";
+    out += text("[", key->section, "]\n", key_text(*key));
+    if (!note.empty()) out += text("  ", topic, ": ", note, "\n");
+  }
+  return out;
+}
+
 void help(const CLI::App& app, const HelpOptions& options) {
   if (options.topic == "deck" || options.topic == "machine") {
     const bool deck = options.topic == "deck";
-    std::cout << (options.schema ? key_schema(deck ? deck::deck_kind() : plan::machine_kind())
-                  : options.markdown
-                      ? (deck ? deck::reference_markdown() : plan::machine_markdown())
-                      : (deck ? deck::reference_text() : plan::machine_text()));
+    if (options.schema)
+      std::cout << key_schema(deck ? deck::deck_kind() : plan::machine_kind());
+    else if (options.markdown)
+      std::cout << (deck ? deck::reference_markdown() : plan::machine_markdown());
+    else
+      show(deck ? deck::reference_text() : plan::machine_text());
     return;
   }
   check_usage(!options.markdown && !options.schema,
               "--markdown and --schema are for `trireme help deck` and `trireme help machine`");
   if (options.topic.empty()) {
-    std::cout << app.help();
+    std::cout << help_text(app);
     return;
   }
-  std::vector<std::string> topics{"deck", "machine"};
+  if (options.topic == "exit-codes") return show(exit_codes_text());
+  if (options.topic == "environment") return show(environment_text());
+  std::vector<std::string> topics{"deck", "machine", "exit-codes", "environment"};
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
     topics.push_back(command->get_name());
     if (command->get_name() != options.topic) continue;
-    std::cout << command->help();
+    std::cout << help_text(*command);
     return;
   }
+  if (const std::string found = text_of_deck_topic(options.topic); !found.empty())
+    return show(found);
+  for (const deck::Section& section : deck::deck_kind().sections) topics.push_back(section.name);
   const std::string best = nearest(options.topic, topics);
-  throw UsageError(
-      text("no help on ", options.topic, "; ",
-           best.empty() ? "the topics are " + join(topics, ", ") : "did you mean " + best + "?"));
+  throw UsageError(text("no help on ", options.topic, "; ",
+                        best.empty() ? "the topics are keys of a deck, " + join(topics, ", ")
+                                     : "did you mean " + best + "?"));
 }
 
 }  // namespace
@@ -153,15 +180,22 @@ void help(const CLI::App& app, const HelpOptions& options) {
 void add_help(CLI::App& app) {
   const auto options = std::make_shared<HelpOptions>();
   CLI::App* command = app.add_subcommand(
-      "help", "List the keys of a deck or of a machine file, or show the help of a command");
-  command->add_option("TOPIC", options->topic, "deck, machine, or a command")->type_name("");
+      "help", "Explain a command, the keys of a deck or machine file, or exit codes");
+  command
+      ->add_option(
+          "TOPIC", options->topic,
+          "A command, deck, machine, a section or key of a deck, exit-codes or environment")
+      ->type_name("");
   CLI::Option* markdown =
       command->add_flag("--markdown", options->markdown, "Print the keys as Markdown");
   command
       ->add_flag("--schema", options->schema,
                  "Print the keys as a JSON Schema, with which editors complete and check a file")
       ->excludes(markdown);
-  command->footer("Examples:\n  trireme help deck\n  trireme help machine\n  trireme help train");
+  command->footer(
+      "Examples:\n  trireme help train\n  trireme help deck\n  trireme help optimizer\n  trireme "
+      "help "
+      "learning_rate\n  trireme help exit-codes");
   command->callback([&app, options] { help(app, *options); });
 }
 

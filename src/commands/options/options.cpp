@@ -3,13 +3,17 @@
 #include <trireme/commands/options.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/terminal.hpp>
 #include <trireme/base/unexpanded.hpp>
 #include <trireme/data/chat.hpp>
+#include <trireme/deck/deck.hpp>
+#include <trireme/deck/key_file.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <string_view>
 
@@ -56,8 +60,18 @@ std::string not_empty(const std::string& written) {
   return written.empty() ? "expected a text that is not empty" : "";
 }
 
-/// CLI11's words, or for an option that does not exist the nearest that does.
-std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
+/// The value that the command line gives to an unknown option: "10" in `--steps 10`.
+std::string value_after(const std::string& option, int argc, const char* const* argv) {
+  for (int i = 1; i + 1 < argc; ++i)
+    if (argv[i] == option && argv[i + 1][0] != '-' && std::strchr(argv[i + 1], '=') == nullptr)
+      return argv[i + 1];
+  return "";
+}
+
+/// CLI11's words, or for an option that does not exist the nearest that does, or the key of the
+/// deck that it may stand for.
+std::string complaint(const CLI::App& app, const CLI::ParseError& error, int argc,
+                      const char* const* argv) {
   const bool unexpected = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   if (!unexpected || app.get_subcommands().empty()) return error.what();
   const CLI::App& command = *app.get_subcommands().front();
@@ -65,11 +79,23 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
   const auto unknown =
       std::ranges::find_if(words, [](const std::string& w) { return w.starts_with("-"); });
   if (unknown == words.end()) return error.what();
+  const std::size_t equals = unknown->find('=');
+  const std::string option = unknown->substr(0, equals);
   std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  const std::string best = nearest(*unknown, names);
-  return text("unknown option ", *unknown, best.empty() ? "" : text("; did you mean ", best, "?"));
+  for (const CLI::Option* known : command.get_options())
+    for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+  const std::string best = nearest(option, names);
+  const std::string meant =
+      command.get_option_no_throw("OVERRIDES") == nullptr || best.starts_with(option)
+          ? ""
+          : deck::deck_kind().override_for(
+                option.substr(std::min(option.find_first_not_of('-'), option.size())),
+                equals == std::string::npos ? value_after(option, argc, argv)
+                                            : unknown->substr(equals + 1));
+  return text("unknown option ", option,
+              !meant.empty()  ? text("; keys of the deck are set without dashes: ", meant)
+              : !best.empty() ? text("; did you mean ", best, "?")
+                              : "");
 }
 
 /// Arguments that name a file or folder are refused if a shell would have expanded them.
@@ -98,8 +124,8 @@ CLI::App* add_train_options(CLI::App& app, TrainOptions& options) {
   CLI::App* command = app.add_subcommand("train", "Train the model of a deck");
   add_deck_arguments(*command, options.deck, options.overrides);
   command->footer(
-      "Each process is one rank. Metrics, log, resolved deck and checkpoints are written to the\n"
-      "deck's run.directory. Exit code 75 means that the run stopped early; continue it with\n"
+      "Each process is one rank. Metrics, log, resolved deck and checkpoints are written to the "
+      "deck's run.directory. Exit code 75 means that the run stopped early; continue it with "
       "checkpoint.restart=latest.\n"
       "\nExample:\n  mpiexec -n 4 trireme train inputs/tiny.toml run.steps=200 "
       "checkpoint.restart=latest");
@@ -257,24 +283,37 @@ CLI::App* add_bench_options(CLI::App& app, BenchOptions& options) {
   command->footer(
       "With --machine-file, only the sections that it needs are measured unless --only names "
       "more.\n"
-      "`checkpoint`, `background` and `index` write temporary files to the deck's checkpoint\n"
+      "`checkpoint`, `background` and `index` write temporary files to the deck's checkpoint "
       "directory. `background` trains some steps on the deck's training file.\n"
       "\nExample:\n  mpiexec -n 2 trireme bench inputs/tiny.toml --only "
       "bandwidth,matmul,kernels,communication --json bench.json");
   return command;
 }
 
+std::string help_text(const CLI::App& app) {
+  const std::string words = app.help(app.get_parent() == nullptr ? "" : "trireme");
+  const std::size_t examples = std::min(words.find("\nExample"), words.size());
+  const std::size_t columns = terminal::columns();
+  return terminal::wrapped(words.substr(0, examples), columns) +
+         terminal::wrapped(words.substr(examples), columns, " \\");
+}
+
 bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+  terminal::expect_valid_variables();
   check_paths(app);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& success) {  // help or version was requested
+  } catch (const CLI::CallForHelp&) {
+    const auto used = app.get_subcommands();
+    std::cout << help_text(used.empty() ? app : *used.front());
+    return false;
+  } catch (const CLI::Success& success) {  // the version was requested
     app.exit(success, std::cout, std::cerr);
     return false;
   } catch (const CLI::ParseError& error) {
     std::string command;
     for (const CLI::App* used : app.get_subcommands()) command += " " + used->get_name();
-    throw UsageError(text(complaint(app, error), "\n  `trireme", command,
+    throw UsageError(text(complaint(app, error, argc, argv), "\n  `trireme", command,
                           " --help` lists arguments and options"));
   }
   return true;

@@ -168,7 +168,7 @@ void plan_deck(const PlanOptions& options) {
   check_fixed(report.deck);
   set_machine(report, options.machine);
   plan::expect_available(report.deck, report.machine);
-  resolve_vocabulary(report.deck, open_if_there(report.deck));
+  resolve_data(report.deck, !options.machine.empty());
   report.found = plan::search_layouts(report.deck, options.ranks, report.machine,
                                       {.memory_limit = options.memory_limit});
   if (!chooses) add_own(report, options);

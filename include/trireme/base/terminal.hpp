@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+/// The terminal that the program's output reaches, if it does, and text for it.
+namespace trireme::terminal {
+
+/// Whether output to this file descriptor reaches a terminal: directly, or through a launcher such
+/// as mpiexec on this node, which forwards the output of its processes to its own.
+bool reached_by(int descriptor);
+
+/// Whether a progress line on standard output replaces the one before. TRIREME_PROGRESS = "rewrite"
+/// or "lines" decides; otherwise it does on a terminal other than TERM=dumb.
+bool rewrites_lines();
+
+/// UsageError if TRIREME_PROGRESS has another value.
+void expect_valid_variables();
+
+/// Whether messages on standard error have colours: on a terminal other than TERM=dumb, unless
+/// NO_COLOR is set.
+bool has_colours();
+
+/// Columns for text on standard output: those of COLUMNS, of the terminal, or 80; at least 40.
+std::size_t columns();
+
+/// The text with line breaks between words, so that no line has more than `columns` columns unless
+/// a single word has. A line that continues another one begins below the other's second column of
+/// a table (text after two or more spaces), or is indented like it; by two spaces more if the
+/// indentation is one to 19 spaces. `joint` ends each
+/// line that is continued.
+std::string wrapped(std::string_view lines, std::size_t columns, std::string_view joint = "");
+
+/// Columns of a text in UTF-8, without characters of double width.
+std::size_t width(std::string_view text);
+
+}  // namespace trireme::terminal
