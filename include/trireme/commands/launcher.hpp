@@ -25,6 +25,10 @@ using Environment = std::function<const char*(const char*)>;
 /// is alone, and so is a batch script within its allocation.
 std::optional<Launch> launched_with_others(const Environment& environment, const std::string& mpi);
 
+/// The two halves of the error about a launch whose processes are jobs of one rank each.
+std::string launch_mismatch(const Launch& launch, const std::string& mpi);
+std::string launch_remedy(const Launch& launch, const std::string& mpi);
+
 /// Ends a process that a launcher of another MPI has started as one of several, each of which would
 /// be an MPI job of its own and train alone. `ranks`: MPI's number of ranks. Returns whether the
 /// process must end; one process prints the error.

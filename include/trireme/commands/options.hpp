@@ -57,14 +57,22 @@ struct BenchOptions {
   std::string machine_file;  ///< file that describes this machine; "": none
 };
 
+struct DoctorOptions {
+  std::string folder = ".";
+  std::string json = {};  ///< file for the findings, or "-" for the output; "": none
+};
+
 /// Each adds one subcommand that stores its values in `options`, and returns it.
 CLI::App* add_train_options(CLI::App& app, TrainOptions& options);
 CLI::App* add_eval_options(CLI::App& app, EvalOptions& options);
 CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options);
 CLI::App* add_bench_options(CLI::App& app, BenchOptions& options);
+CLI::App* add_doctor_options(CLI::App& app, DoctorOptions& options);
 
 /// The positional arguments `DECK [section.key=value ...]` that most commands take.
 void add_deck_arguments(CLI::App& command, std::string& deck, std::vector<std::string>& overrides);
+/// The option --json; `what` it writes.
+void add_json_option(CLI::App& command, std::string& json, const std::string& what);
 
 /// Parses the command line. Returns true if a command is to run, false if help or the version was
 /// requested and has been printed. Every mistake is a UsageError.

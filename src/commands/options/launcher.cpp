@@ -118,19 +118,24 @@ std::optional<Launch> launched_with_others(const Environment& environment, const
   return std::nullopt;
 }
 
+std::string launch_mismatch(const Launch& launch, const std::string& mpi) {
+  return text(launch.launcher, " started ", launch.at_least ? "at least " : "", launch.ranks,
+              " processes, but for ", short_name(mpi), " each of them is a job of 1 rank");
+}
+
+std::string launch_remedy(const Launch& launch, const std::string& mpi) {
+  return text("start them with ", launch.remedy.empty() ? "" : launch.remedy + ", or with ",
+              "the mpiexec of ", short_name(mpi),
+              " (`mpiexec -n 1` for a single process inside another launcher's job)");
+}
+
 bool is_started_by_another_mpi(int ranks, const std::string& mpi) {
   if (ranks > 1) return false;
-  const std::string library = short_name(mpi);
-  const auto launch =
-      launched_with_others([](const char* name) { return std::getenv(name); }, library);
+  const auto launch = launched_with_others([](const char* name) { return std::getenv(name); }, mpi);
   if (!launch) return false;
   if (launch->reports) {
     log::set_speaking(true);
-    log::error(
-        text(launch->launcher, " started ", launch->at_least ? "at least " : "", launch->ranks,
-             " processes, but for ", library, " each of them is a job of 1 rank; start them with ",
-             launch->remedy.empty() ? "" : launch->remedy + ", or with ", "the mpiexec of ",
-             library, " (`mpiexec -n 1` for a single process inside another launcher's job)"));
+    log::error(launch_mismatch(*launch, mpi) + "; " + launch_remedy(*launch, mpi));
   }
   return true;
 }
