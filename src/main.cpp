@@ -134,6 +134,7 @@ void run_host_command(int argc, char** argv) {
   commands::add_export(app);
   commands::add_import(app);
   commands::add_tokenize(app);
+  commands::add_completion(app);
   commands::add_help(app);
 
   refuse_unknown_command(app, argc, argv);

@@ -7,6 +7,7 @@
 namespace trireme::commands {
 
 void add_check(CLI::App& app);
+void add_completion(CLI::App& app);
 void add_draw(CLI::App& app);
 void add_export(CLI::App& app);
 void add_help(CLI::App& app);

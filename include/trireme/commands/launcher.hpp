@@ -19,6 +19,9 @@ struct Launch {
 /// The value of an environment variable, or null.
 using Environment = std::function<const char*(const char*)>;
 
+/// "MPICH 4.0.2", "Open MPI v4.1.4": without what else MPI libraries say of themselves.
+std::string short_mpi_name(std::string mpi);
+
 /// The launcher that started several processes, if one did. `mpi` is the MPI library's name, for
 /// the remedy. Variables of Open MPI, PMI (MPICH, Intel MPI, Cray), Flux, Slurm, PALS and PMIx
 /// count. An inner launcher prevails: one process that mpiexec starts within a job of several tasks

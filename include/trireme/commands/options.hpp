@@ -25,6 +25,7 @@ struct EvalOptions {
   std::string prefix = {};              ///< special token before a text; "": the end of a document
   std::string output = {};              ///< file for the measures; "": none
   std::string log_likelihoods = {};     ///< file for those of all requests; "": none
+  std::string json = {};                ///< file for losses and measures, or "-"; "": none
 };
 
 struct GenerateOptions {

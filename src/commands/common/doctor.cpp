@@ -409,10 +409,7 @@ ExitCode report_findings(const std::vector<Finding>& findings, std::size_t ranks
                            {"status", name_of(worst)},
                            {"checks", std::move(list)}};
     const std::string content = all.dump(2, ' ', false, ordered_json::error_handler_t::replace);
-    if (options.json == "-")
-      log::line(content);
-    else
-      io::write_output(options.json, content + "\n", "; choose another file for --json");
+    io::write_json(options.json, content);
   }
   if (options.json != "-") {
     for (const Finding& f : findings)

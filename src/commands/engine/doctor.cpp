@@ -141,7 +141,7 @@ void add_device(RankFacts& facts) {
 }
 
 Finding launcher_finding(const grid::Runtime& runtime, const std::optional<Launch>& launch) {
-  const std::string mpi = runtime.software().mpi;
+  const std::string mpi = short_mpi_name(runtime.software().mpi);
   const int ranks = runtime.ranks();
   if (launch && ranks == 1)
     return {Health::failure, "launcher", launch_mismatch(*launch, mpi),

@@ -147,6 +147,7 @@ CLI::App* add_eval_options(CLI::App& app, EvalOptions& options) {
                    "Write the log-likelihood of each request to this file, as JSON lines")
       ->type_name("FILE")
       ->needs(tasks);
+  add_json_option(*command, options.json, "losses and measures");
   command->footer(
       "Examples:\n  mpiexec -n 2 trireme eval inputs/tiny.toml --checkpoint "
       "run/checkpoints/step_00000100 --data test.h5\n  mpiexec -n 4 trireme eval deck.toml --tasks "
