@@ -81,6 +81,20 @@ TEST_F(EngineCommands, EvaluationAndSamplesDoNotDependOnTheNumberOfRanks) {
     EXPECT_EQ(out(), texts) << ranks;
   }
   EXPECT_FALSE(loss.empty());
+  ASSERT_EQ(run(mpiexec(2) + "trireme eval deck.toml --json -"), 0) << err();
+  const auto json = nlohmann::json::parse(out());
+  EXPECT_EQ("bits per byte " + fixed(json.at("bits_per_byte").get<double>(), 4), loss);
+  EXPECT_EQ(json.at("step"), 12);
+  EXPECT_EQ(json.at("losses").at(0).at("of"), "token");
+  ASSERT_EQ(run("trireme inspect --json - run/checkpoints"), 0) << err();
+  const auto facts = nlohmann::json::parse(out());
+  EXPECT_EQ(facts.at("kind"), "checkpoint");
+  EXPECT_EQ(facts.at("step"), 12);
+  EXPECT_FALSE(facts.at("arrays").empty());
+  const std::string checkpoint = " run/checkpoints/step_00000012";
+  ASSERT_EQ(run("trireme inspect --diff --json -" + checkpoint + checkpoint), 0) << err();
+  const auto difference = nlohmann::json::parse(out());
+  EXPECT_EQ(difference.at("equal"), difference.at("arrays").size());
   EXPECT_EQ(count(texts, "---- sample"), 4);
 }
 

@@ -15,6 +15,7 @@ struct TokenizeOptions;
 namespace trireme::commands {
 
 void add_check(CLI::App& app);
+void add_completion(CLI::App& app);
 void add_draw(CLI::App& app);
 void add_export(CLI::App& app);
 void add_help(CLI::App& app);
@@ -27,7 +28,7 @@ void add_report(CLI::App& app);
 void add_tokenize(CLI::App& app);
 
 /// Tokenizes, shows the progress and prints what was written.
-void tokenize_and_report(const data::TokenizeOptions& options);
+void tokenize_and_report(const data::TokenizeOptions& options, const std::string& json);
 
 /// Exit code of `trireme check --must-fit` for a plan that does not fit into the memory.
 inline constexpr ExitCode exit_code_of_no_fit = static_cast<ExitCode>(3);

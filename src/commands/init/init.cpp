@@ -192,7 +192,7 @@ void tokenize_texts(const InitOptions& options, Wish& wish) {
                       : suitable_vocabulary(bytes_of_texts(options.inputs, folder));
     if (o.train_bpe > 0) o.tokenizer = folder + "/tokenizer.json";
   }
-  tokenize_and_report(o);
+  tokenize_and_report(o, "");
   wish.train = o.output;
   wish.validation = o.validation_output;
 }
