@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-/// What a rank of `trireme doctor` finds out about itself, its node and the run's folder.
+/// Facts that a rank of `trireme doctor` collects about itself, its node and the run's folder.
 namespace trireme::commands {
 
 /// A use of the run's folder that failed, with the reason; empty: it worked.
@@ -18,7 +18,7 @@ struct FolderFacts {
   Bytes free = 0;
 };
 
-/// What one rank knows about itself and its node. Limits are -1 where there is none.
+/// Facts of one rank and its node. Limits are -1 where there is none.
 struct RankFacts {
   std::string node;
   std::string cores;  ///< character i is '1' if core i may be used; empty: not known

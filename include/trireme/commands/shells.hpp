@@ -11,7 +11,7 @@ namespace trireme::commands {
 
 /// An option of a command as a shell completes it.
 struct CompletedOption {
-  /// What follows the option.
+  /// Kind of the word after the option.
   enum class Argument { none, file, folder, word, text };
   std::vector<std::string> names;  ///< "-o", "--output"
   std::string help;
@@ -20,7 +20,7 @@ struct CompletedOption {
 };
 
 struct CompletedCommand {
-  /// What its arguments are.
+  /// Kind of its arguments.
   enum class Operands { deck_and_keys, path_and_keys, paths, words, none };
   std::string name;
   std::string help;

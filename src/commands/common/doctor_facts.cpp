@@ -1,4 +1,4 @@
-// What a rank of `trireme doctor` finds out. It tries what a run does: files are written, replaced,
+// Facts that a rank of `trireme doctor` collects. It tries the calls of a run: files are written, replaced,
 // linked and locked in the run's folder.
 #include <trireme/commands/doctor_facts.hpp>
 

@@ -1,3 +1,5 @@
+// `trireme eval`: losses of a checkpoint on a token file, and the scores of tasks (eval_tasks.cpp), as
+// text and as JSON.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
