@@ -1,3 +1,5 @@
+#include <trireme/base/text.hpp>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -50,9 +52,8 @@ TEST_F(EngineCommands, APlanForAnotherMachineNeedsNoDataThatFits) {
   for (const std::string mistake :
        {"model.vocabulary=100", "data.tokenizer=nowhere model.vocabulary=300",
         "\"data.train=0.5 data/tokens.h5, 0.5 data/none.h5\" model.vocabulary=300"})
-    for (const std::string command :
-         {std::string("check"), std::string("check --layer"), std::string("plan --ranks 2")}) {
-      const std::string line = "trireme " + command + " deck.toml " + mistake;
+    for (const std::string_view command : {"check", "check --layer", "plan --ranks 2"}) {
+      const std::string line = text("trireme ", command, " deck.toml ", mistake);
       if (!command.starts_with("plan")) {
         EXPECT_EQ(run(line), 2) << line;
       }
