@@ -69,7 +69,7 @@ class Division {
         static_cast<std::int64_t>(static_cast<double>(bytes) * (1 - options.validation_fraction));
   }
 
-  /// What is held out where documents are too few to choose from; "": chosen documents.
+  /// Words for the text that is held out because documents are too few to choose from; "": none.
   std::string end_held_out() const {
     if (is_by_place()) return "the end of the text, from a line end on";
     if (last_lines_ == 0) return "";

@@ -48,7 +48,7 @@ Deck parse_deck(std::string_view content, const std::string& file_name,
 
 namespace {
 
-/// The folders of a run are those where it is now, unless the command line has others.
+/// Sets the run's folders to its present location, unless the command line has others.
 void follow_run(Deck& deck, const std::string& folder) {
   if (deck.where("run", "directory") == "command line") return;
   const std::string former = std::exchange(deck.config.run.directory, folder);

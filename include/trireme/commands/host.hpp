@@ -5,6 +5,8 @@
 #include <CLI/CLI.hpp>
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace trireme::data {
 struct TokenizeOptions;
@@ -32,6 +34,13 @@ void tokenize_and_report(const data::TokenizeOptions& options, const std::string
 
 /// Exit code of `trireme check --must-fit` for a plan that does not fit into the memory.
 inline constexpr ExitCode exit_code_of_no_fit = static_cast<ExitCode>(3);
+
+/// A row of a table of `trireme help`.
+struct HelpRow {
+  std::string_view name;
+  std::string_view meaning;
+};
+std::vector<HelpRow> exit_codes();
 
 /// `trireme help exit-codes` and `trireme help environment`.
 std::string exit_codes_text();

@@ -20,7 +20,7 @@ struct CompletedOption {
 };
 
 struct CompletedCommand {
-  /// Kind of its arguments.
+  /// Kind of the command's positional arguments.
   enum class Operands { deck_and_keys, path_and_keys, paths, words, none };
   std::string name;
   std::string help;

@@ -16,7 +16,7 @@ struct NamedLoss {
   double mean = 0;
 };
 
-/// A step between two logged ones: a short line of metrics.jsonl.
+/// Losses of a step between two logged steps: a short line of metrics.jsonl.
 struct StepLoss {
   std::int64_t step = 0;
   double loss = 0;                      ///< as of Metrics

@@ -26,7 +26,7 @@ class StepHistory {
 
   StepHistory(const deck::RunConfig& run, std::int64_t terms);
 
-  /// Steps are added in ascending order; the oldest one gives way if there is no room. Asynchronous
+  /// Steps are added in ascending order; the oldest step is dropped if the buffer is full. Asynchronous
   /// on exec.
   void add(const Exec& exec, std::int64_t step, std::int64_t targets, View1<const double> losses);
   /// Adds [1] to the norm of the last step that was added. Asynchronous on exec.

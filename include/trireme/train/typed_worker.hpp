@@ -85,7 +85,7 @@ class TypedWorker final : public Worker {
   void fetch_current();
   void take_status();
   void tell_servers(double& value, const char* what);
-  /// Adds loss and norm of a step that has been queued to the history.
+  /// Adds the loss and norm of a queued step to the history.
   void remember(std::int64_t step);
   /// The history before `step`. Collective, except with overlapping steps.
   std::vector<StepLoss> earlier_steps(std::int64_t step);

@@ -137,7 +137,7 @@ Finding core_finding(const std::vector<RankFacts>& ranks, const Nodes& nodes) {
 Finding device_finding(const std::vector<RankFacts>& ranks) {
   const RankFacts& first = ranks.front();
   if (first.device.empty())
-    return {Health::ok, "devices", "none needed: this build's kernels run on processors", ""};
+    return {Health::ok, "devices", "none needed: this build's kernels run on the CPU", ""};
   std::map<std::pair<std::string, std::string>, std::size_t> owners;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const auto [owner, is_new] = owners.emplace(std::pair(ranks[r].node, ranks[r].device_id), r);
@@ -270,7 +270,7 @@ Finding memory_finding(const std::vector<RankFacts>& ranks, const Nodes& nodes) 
     if (least >= 0 && share >= least) continue;
     least = share;
     value = text(human_bytes(share), " per rank on ", name, ": ", human_bytes(limit),
-                 limit < r.node_memory ? text(" (limit of the control group; the node has ",
+                 limit < r.node_memory ? text(" (cgroup limit; the node has ",
                                               human_bytes(r.node_memory), ")")
                                        : "",
                  " for ", counted(mine.size(), "rank"));

@@ -52,8 +52,8 @@ std::int64_t soft_limit(int resource) {
   return limit.rlim_cur == RLIM_INFINITY ? -1 : static_cast<std::int64_t>(limit.rlim_cur);
 }
 
-/// A number of bytes in the first word of a file; -1 for "max", for a number that means no limit,
-/// and without the file.
+/// Limit in bytes, the first word of a cgroup file; -1: "max", a number that means no limit, or no
+/// file.
 Bytes limit_in(const std::string& path) {
   std::ifstream in(path);
   std::string word;

@@ -20,7 +20,7 @@ using Operands = CompletedCommand::Operands;
 
 const std::vector<std::string> shells{"bash", "zsh", "fish"};
 
-/// The words of "TEXT:{a,b}", which CLI11 makes of a list of valid values.
+/// Valid values in an option's type name of CLI11, "TEXT:{a,b}".
 std::vector<std::string> words_in(const std::string& type) {
   std::vector<std::string> words;
   const std::size_t open = type.find('{');
@@ -393,7 +393,7 @@ void add_completion(CLI::App& app) {
       ->check(CLI::IsMember(shells).description(""))
       ->type_name("");
   command->footer(
-      "An installation has the scripts below share/, where shells find them.\n\n"
+      "Installations contain these scripts in share/, where shells find them.\n\n"
       "Examples:\n"
       "  source <(trireme completion bash)        # in ~/.bashrc\n"
       "  source <(trireme completion zsh)         # in ~/.zshrc, after compinit\n"

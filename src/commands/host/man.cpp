@@ -1,6 +1,7 @@
 // Manual pages, from the options of the commands and the key tables, and all files that an
 // installation has below share/.
 #include <trireme/base/check.hpp>
+#include <trireme/commands/host.hpp>
 #include <trireme/commands/shells.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/deck/key_file.hpp>
@@ -85,10 +86,10 @@ std::string footer(const std::string& words) {
 }
 
 std::string exit_status() {
-  return ".SH EXIT STATUS\n" + entry("0", "The command did its work.") + entry("1", "It failed.") +
-         entry("2", "A mistake in the deck or on the command line.") +
-         entry("75", "A run stopped early; continue it with checkpoint.restart=latest.") +
-         entry("76", "An audit found wrong numbers and ended the run.");
+  std::string out = ".SH EXIT STATUS\n";
+  for (const HelpRow& row : exit_codes())
+    out += entry(std::string(row.name), std::string(row.meaning));
+  return out;
 }
 
 std::string see_also(const std::string& self) {
@@ -102,7 +103,7 @@ std::string program_page(const CLI::App& app) {
   std::string out = heading("trireme", 1, "train transformer language models on supercomputers");
   out += ".SH SYNOPSIS\n.B trireme\n.I command\n.RI [ argument ...]\n.SH DESCRIPTION\n" +
          escaped(app.get_description()) +
-         "\nA deck, a file in TOML, has all settings of a run; "
+         "\nA deck is a TOML file with all settings of a run; "
          "every key can be overridden on the command line.\n.SH COMMANDS\n";
   for (const CLI::App* command : app.get_subcommands(nullptr))
     out += entry(command->get_name(),

@@ -48,9 +48,9 @@ std::int64_t suitable_sequence(double parameters) {
   return parameters < 5e6 ? 256 : parameters < 5e7 ? 512 : parameters < 5e8 ? 1024 : 2048;
 }
 
-/// Batch and learning rate that were best for a run of so many FLOPs (Bi et al. 2024, DeepSeek LLM,
+/// Best batch and learning rate for a run of this many FLOPs (Bi et al. 2024, DeepSeek LLM,
 /// arXiv 2401.02954, section 3.1). Their smallest runs had 1e17 FLOPs: the rate of smaller ones is
-/// bounded.
+/// capped.
 double suitable_batch(double flops) {
   return 0.292 * std::pow(flops, 0.3271);
 }
@@ -99,20 +99,20 @@ std::string model_text(const Wish& wish, const FirstRun& run, const Shape& shape
     return out.replace(at, end - at, text("\nsequence = ", run.sequence)) + "\n";
   }
   return text(
-      "[model]\nfamily = \"", name_of(wish.family), "\"\nlayers = ", shape.layers,
+      "[model]\nfamily = \"", wish.family, "\"\nlayers = ", shape.layers,
       "\nhidden = ", shape.hidden, "\nheads = ", shape.heads, "\nsequence = ", run.sequence,
       "             # tokens per sample\n",
-      wish.family == Family::bert ? "" : text("vocabulary = ", wish.vocabulary, "\n"),
+      wish.model.predicts_masked_tokens() ? "" : text("vocabulary = ", wish.vocabulary, "\n"),
       run.epochs > 4 ? "dropout = 0.1              # the run has more than 4 epochs\n" : "");
 }
 
 std::string adapter_text(const Wish& wish) {
   if (!wish.lora) return "";
-  const bool fused = wish.family == Family::gpt;
   return text("\n[adapter]\nkind = \"lora\"\nrank = 16\nalpha = 32\ntargets = [",
-              fused ? "\"attention.query_key_value\", \"attention.output\", \"feed_forward.up\", "
-                    : "\"attention.query\", \"attention.key_value\", \"attention.output\", "
-                      "\"feed_forward.gate_up\", ",
+              !wish.model.gated()
+                  ? "\"attention.query_key_value\", \"attention.output\", \"feed_forward.up\", "
+                  : "\"attention.query\", \"attention.key_value\", \"attention.output\", "
+                    "\"feed_forward.gate_up\", ",
               "\"feed_forward.down\"]\n");
 }
 
@@ -203,7 +203,7 @@ class Sizing {
   /// validation.
   std::int64_t sequence_of(const Shape& shape) const {
     const bool tunes = !wish_.imported.empty();
-    const std::int64_t most = tunes ? wish_.imported_sequence : 4096;
+    const std::int64_t most = tunes ? wish_.model.sequence : 4096;
     if (wish_.longest_chat > 0) {
       const auto longest = static_cast<std::uint64_t>(wish_.longest_chat);
       return std::min<std::int64_t>(std::max<std::uint64_t>(64, std::bit_ceil(longest)), most);

@@ -7,6 +7,7 @@
 #include <trireme/data/tokenize.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/deck/checks.hpp>
+#include <trireme/deck/families.hpp>
 #include <trireme/deck/value.hpp>
 #include <trireme/hugging_face/config_json.hpp>
 #include <trireme/installation/this_machine.hpp>
@@ -59,7 +60,7 @@ std::string take_model(std::vector<std::string>& inputs) {
   std::string model;
   std::erase_if(inputs, [&](const std::string& input) {
     if (!is_model_folder(input)) return false;
-    check_usage(model.empty(), model, " and ", input, " are models; give one");
+    check_usage(model.empty(), model, " and ", input, " are both model folders; give only one");
     model = input;
     return true;
   });
@@ -171,7 +172,7 @@ std::int64_t bytes_of_texts(const std::vector<std::string>& inputs, const std::s
   return bytes;
 }
 
-/// Writes the token files, in a folder of the deck's name.
+/// Writes the token files to data/NAME/, with the name of the deck.
 void tokenize_texts(const InitOptions& options, Wish& wish) {
   check_usage(options.validation.empty(),
               "--validation is for token files; `trireme init` divides ", "texts itself");
@@ -232,7 +233,7 @@ void read_token_files(const InitOptions& options, Wish& wish) {
   if (!wish.validation.empty()) wish.held_out = data::open_tokens(wish.validation)->tokens();
   wish.tokenizer = options.tokenizer.empty() ? train->tokenizer_source().path : options.tokenizer;
   check_usage(!wish.tokenizer.empty(), wish.train,
-              " does not name its tokenizer; give --tokenizer");
+              " does not name its tokenizer; set --tokenizer to the one that made it");
   const auto tokenizer = data::make_tokenizer(wish.tokenizer);
   check_usage(train->tokenizer().empty() || train->tokenizer() == tokenizer->name(), wish.train,
               " was made with the tokenizer ", train->tokenizer(), ", but ", wish.tokenizer, " is ",
@@ -243,14 +244,14 @@ void read_token_files(const InitOptions& options, Wish& wish) {
 void read_model(const InitOptions& options, Wish& wish) {
   if (wish.imported.empty()) {
     check_usage(!options.lora, "--lora tunes a model; give its Hugging Face folder too");
-    wish.family = *parse<Family>(options.family);
+    wish.family = options.family;
+    wish.model = deck::preset(*parse<Family>(options.family));
     return;
   }
   const std::string path = wish.imported + "/config.json";
   const auto file = hugging_face::parse_config(io::read_text_file(path, 1 << 20), path);
   wish.imported_model = hugging_face::model_toml(file);
-  wish.imported_sequence = file.model.sequence;
-  wish.family = file.model.family;
+  wish.model = file.model;
   wish.lora = options.lora;
 }
 
@@ -265,7 +266,7 @@ std::string why(const Wish& wish, const FirstRun& run) {
                   " tokens per parameter or more in this time");
     case Bound::data:
       return text("the text bounds the model: beyond ", most_epochs,
-                  " epochs there is little to gain; more text allows a larger one");
+                  " epochs there is little to gain; more text allows a larger model");
     case Bound::memory:
       return "the largest model that fits into the memory";
   }
@@ -273,7 +274,7 @@ std::string why(const Wish& wish, const FirstRun& run) {
 }
 
 void report(const InitOptions& options, const Wish& wish, const FirstRun& run) {
-  say("model       ", wish.imported.empty() ? std::string(name_of(wish.family)) : wish.imported,
+  say("model       ", wish.imported.empty() ? wish.family : wish.imported,
       wish.imported.empty() ? text(", ", run.layers, " layers, hidden ", run.hidden) : "", ", ",
       with_commas(run.parameters), " parameters, sequence ", run.sequence,
       wish.lora ? ", low-rank adapters" : "");
@@ -287,7 +288,7 @@ void report(const InitOptions& options, const Wish& wish, const FirstRun& run) {
       fixed(run.layout.seconds(), run.layout.seconds() < 1 ? 3 : 1), " s per step",
       wish.machine.file.empty() ? ", by typical speeds: the first steps of `trireme train` show it"
                                 : "");
-  say("wrote       ", options.deck, "; go on with");
+  say("wrote       ", options.deck, "; continue with");
   const std::string launcher = wish.ranks == 1 ? "" : text("mpiexec -n ", wish.ranks, " ");
   if (!wish.imported.empty()) say("  trireme import ", wish.imported, " ", options.deck);
   say("  ", launcher, "trireme train ", options.deck);
@@ -362,7 +363,9 @@ void add_init(CLI::App& app) {
                    "bytes, or a tokenizer's file or folder; default: that of the token file or of "
                    "the model, or a BPE that is trained on the texts")
       ->type_name("PATH");
-  command->add_option("--vocabulary", options->vocabulary, "Ids of the BPE; default: by the texts")
+  command
+      ->add_option("--vocabulary", options->vocabulary,
+                   "Vocabulary size of the BPE; default: by the size of the texts")
       ->check(CLI::Range(std::int64_t{257}, std::int64_t{1} << 24))
       ->type_name("IDS");
   command
@@ -373,10 +376,11 @@ void add_init(CLI::App& app) {
       ->check(CLI::IsMember(data::chat_format_names()).description(""))
       ->type_name("FORMAT");
   command
-      ->add_option("--validation", options->validation,
-                   "Token file for validation; texts are divided by themselves")
+      ->add_option(
+          "--validation", options->validation,
+          "Token file for validation, beside a token file; texts are divided automatically")
       ->type_name("FILE");
-  command->add_flag("--lora", options->lora, "Tune the model by low-rank adapters");
+  command->add_flag("--lora", options->lora, "Train low-rank adapters of the model only");
   command->footer(
       "Writes data/NAME/ with the token files and the deck NAME.toml, whose run is in runs/NAME.\n"
       "\nExamples:\n  trireme init my.txt -o my.toml --time 30m\n"

@@ -133,7 +133,7 @@ void add_timeline(RunReport& report) {
            drawing.measured ? "" : " A run with run.timeline=true measures it too.");
 }
 
-/// The parts that a comparison has too.
+/// Reads the parts of a report that comparisons also show.
 RunReport read_run(const std::string& folder) {
   expect_run(folder);
   RunReport report;

@@ -300,7 +300,7 @@ class Charts {
         figure(series, {title, loss_unit(), "logarithmic axis", true}), "</div></div>\n");
   }
 
-  /// A chart for each other term of the objective of one run.
+  /// One chart per further loss term of a single run.
   std::string other_losses() const {
     std::string out;
     for (std::size_t i = 1; single() && i < objective_.losses.size(); ++i) {
@@ -336,7 +336,7 @@ class Charts {
     const double unit = gibi ? 1024 * mebi : mebi;
     return figure(
         curves([&](const auto& m) { return static_cast<double>(m.peak_bytes) / unit; }),
-        {"Peak memory", gibi ? "GiB" : "MiB", "most resident of any rank so far", false, true});
+        {"Peak memory", gibi ? "GiB" : "MiB", "largest resident memory of any rank so far", false, true});
   }
 
   std::span<const RunReport> runs_;

@@ -124,7 +124,7 @@ std::string report_jobs(const RunReport& report) {
   return "<div class=\"stacked\">" +
          html_table("Jobs of this run; times in hours, minutes and seconds",
                     {"Job", "Start (UTC)", "Until (UTC)", "End", "Steps", "Waited",
-                     "Steps run again", "Lost to the restart"},
+                     "Steps repeated", "Lost to the restart"},
                     rows, 4) +
          "</div><p class=\"soft\">Waited: from the end of the job before to this job's start. Lost "
          "to the restart: from the metrics line of the checkpoint's step to this job's first step; "

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/base/types.hpp>
+#include <trireme/deck/config.hpp>
 #include <trireme/plan/machine.hpp>
 #include <trireme/plan/search.hpp>
 
@@ -16,10 +17,10 @@ inline constexpr double tokens_per_parameter = 20;
 /// Epochs after which more of them hardly lower the loss (Muennighoff et al. 2023, arXiv
 /// 2305.16264: up to 4 are as good as new text, and beyond 16 little is gained).
 inline constexpr double most_epochs = 16;
-/// The same when a trained model is tuned.
+/// Epochs when a trained model is tuned.
 inline constexpr double tuning_epochs = 3;
 
-/// What a first run on some text depends on.
+/// Inputs of a first run.
 struct Wish {
   std::string deck;               ///< path of the deck, for the names of files and folders
   std::string train;              ///< token file
@@ -29,17 +30,17 @@ struct Wish {
   std::int64_t held_out = 0;      ///< tokens of the validation file
   std::int64_t vocabulary = 0;    ///< ids of the tokenizer
   std::int64_t longest_chat = 0;  ///< tokens of a conversation, which is packed whole; 0: texts
-  Family family = Family::llama;
+  std::string family = "llama";
+  deck::ModelConfig model;     ///< properties of the family, or the imported model
   std::string imported;        ///< folder of a Hugging Face model to tune; "": a new model
   std::string imported_model;  ///< its section [model]
-  std::int64_t imported_sequence = 0;
-  bool lora = false;  ///< low-rank adapters for that model
+  bool lora = false;           ///< low-rank adapters for that model
   std::int64_t ranks = 1;
   Seconds seconds = 0;    ///< wanted duration
   plan::Machine machine;  ///< with speeds
 };
 
-/// What bounds the size of a first run.
+/// Limit on the size of a first run.
 enum class Bound : std::uint8_t { time, data, memory };
 
 /// The chosen run.
@@ -64,7 +65,7 @@ struct FirstRun {
 /// and the memory allow. UsageError with the remedy if the text is too short for any.
 FirstRun choose_first_run(const Wish& wish);
 
-/// Ids of a BPE for so many bytes of text; 0: so little that the bytes themselves are better.
+/// Vocabulary size of a BPE for a text of this size; 0: use the tokenizer "bytes".
 std::int64_t suitable_vocabulary(std::int64_t text_bytes);
 
 }  // namespace trireme::commands
