@@ -118,7 +118,7 @@ TEST(Check, ATrillionParametersOn3072RanksTakeSeconds) {
 
 TEST(Check, ASiteFileIsNoMachineFile) {
   const TemporaryFolder folder;
-  for (const std::string& command : {"check", "plan"}) {
+  for (const std::string command : {"check", "plan"}) {
     EXPECT_EQ(
         shell(folder, "trireme " + command + " '" + inputs + "tiny.toml' --ranks 1 --machine '" +
                           TRIREME_SOURCE_DIR "/tools/sites/lumi.toml'"),
