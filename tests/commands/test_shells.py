@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Completion scripts, manual pages and schemas of the program.
 
-    test_shells.py --bin FOLDER
+    test_shells.py --bin FOLDER --build FOLDER
 
 bash completes as in a terminal; the pages pass groff's warnings; every deck of inputs/ fits the schema that its first line
 names, and that schema is the program's own.
@@ -142,6 +142,21 @@ class Share(unittest.TestCase):
                              f"run: trireme help {topic} --schema > inputs/{topic}.schema.json")
 
 
+class Installation(unittest.TestCase):
+    def test_installed_files_are_complete_and_decks_find_their_schema(self):
+        with tempfile.TemporaryDirectory() as prefix:
+            done = subprocess.run(["cmake", "--install", options.build, "--prefix", prefix], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            share = Path(prefix) / "share"
+            for name in ("man/man1/trireme.1", "man/man5/trireme-deck.5", "bash-completion/completions/trireme",
+                         "zsh/site-functions/_trireme", "fish/vendor_completions.d/trireme.fish",
+                         "trireme/deck.schema.json", "trireme/sites/generic.toml"):
+                self.assertTrue((share / name).is_file(), name)
+            for deck in (share / "trireme/inputs").rglob("*.toml"):
+                schema = deck.resolve().parent / deck.read_text().split("\n", 1)[0].split()[1]
+                self.assertTrue(schema.is_file(), f"{deck}: {schema}")
+
+
 class Schemas(unittest.TestCase):
     @unittest.skipUnless(jsonschema, "no Python module jsonschema")
     def test_every_file_of_inputs_fits_the_schema_that_it_names(self):
@@ -167,5 +182,6 @@ class Schemas(unittest.TestCase):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", type=lambda path: Path(path).resolve(), required=True)
+    parser.add_argument("--build", type=lambda path: Path(path).resolve(), required=True)
     options, rest = parser.parse_known_args()
     unittest.main(argv=[sys.argv[0], *rest])
