@@ -371,7 +371,9 @@ std::vector<CompletedCommand> completed_commands(const CLI::App& app) {
   for (CompletedCommand& command : commands) {
     if (command.name != "help") continue;
     command.operands = Operands::words;
-    command.words = {"deck", "machine"};
+    command.words = {"deck", "machine", "exit-codes", "environment"};
+    for (const deck::Section& section : deck::deck_kind().sections)
+      command.words.push_back(section.name);
     for (const CompletedCommand& topic : commands) command.words.push_back(topic.name);
   }
   return commands;
