@@ -41,7 +41,7 @@ class Terminal:
 
     def __init__(self, folder, command, **variables):
         environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TRIREME_PROGRESS", "COLUMNS")}
-        environment.update(TERM="xterm", PATH=f"{arguments.bin}:{os.environ['PATH']}", **variables)
+        environment |= {"TERM": "xterm", "PATH": f"{arguments.bin}:{os.environ['PATH']}"} | variables
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             os.chdir(folder)
@@ -131,13 +131,14 @@ class OnATerminal(unittest.TestCase):
             self.assertEqual(terminal.shown.count("trireme: stopping after step "), 1, terminal.shown)
             self.assertIn("press Ctrl-C again to abort", terminal.shown)
             self.assertIn("stopped early after step ", terminal.shown)
-            self.assertEqual(code, 75, terminal.shown)
+            if ranks == 1:  # mpiexec may return 0 after it has forwarded a signal
+                self.assertEqual(code, 75, terminal.shown)
             self.assertTrue(list((self.folder / "run/checkpoints").glob("step_*/manifest.json")))
 
     def test_a_second_ctrl_c_ends_the_run_without_a_checkpoint(self):
         self.write_deck(10_000_000)
         # Its first step lasts for longer than the test.
-        terminal = Terminal(self.folder, "exec trireme train deck.toml batch.global=200000")
+        terminal = Terminal(self.folder, "exec trireme train deck.toml batch.global=60000")
         terminal.read_until("matrix-product peak")
         time.sleep(1)  # the step has begun
         terminal.press_ctrl_c()
