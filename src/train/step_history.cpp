@@ -32,7 +32,7 @@ void StepHistory::add(const Exec& exec, std::int64_t step, std::int64_t targets,
 }
 
 void StepHistory::add_norm(const Exec& exec, View1<const double> norm) {
-  kernels::accumulate<double>(exec, View1<double>(row(kept_.back().step).data() + terms_, 1), norm);
+  kernels::copy<double>(exec, View1<double>(row(kept_.back().step).data() + terms_, 1), norm);
 }
 
 std::vector<StepHistory::Entry> StepHistory::take(const Exec& exec, std::int64_t step) {

@@ -128,14 +128,18 @@ std::string optimizer_text(const Wish& wish, const FirstRun& run) {
 /// change.
 std::string deck_text(const Wish& wish, const FirstRun& run, const Shape& shape) {
   const std::int64_t interval = rounded(static_cast<double>(run.steps) / 10);
+  // Checkpoints at least a minute apart, and evaluations that take a fraction of the time.
+  const std::int64_t saved = std::clamp(rounded(60 / std::max(run.layout.seconds(), 1e-6)),
+                                        interval, std::max(interval, run.steps));
+  const std::int64_t evaluated = std::clamp<std::int64_t>(interval / 5, 1, 20);
   std::string out = head_text(wish);
   out += text("\n[run]\ndirectory = ", deck::quoted("runs/" + stem(wish)), "\nsteps = ", run.steps,
               "               # ", with_commas(run.tokens()), " tokens: ", fixed(run.epochs, 1),
               " epochs of the text\nlog_every = ",
               std::max<std::int64_t>(1, rounded(static_cast<double>(run.steps) / 200)), "\n");
   if (!wish.validation.empty())
-    out += text("evaluate_every = ", interval, "\nevaluate_batches = 20      # `trireme eval` ",
-                "evaluates the whole file\n");
+    out += text("evaluate_every = ", interval, "\nevaluate_batches = ", evaluated,
+                "      # `trireme eval` evaluates the whole file\n");
   out += "\n" + model_text(wish, run, shape) + adapter_text(wish);
   out +=
       "\n[parallel]\nlayout = \"auto\"            # chosen by the planner for the ranks of each "
@@ -151,7 +155,7 @@ std::string deck_text(const Wish& wish, const FirstRun& run, const Shape& shape)
   out += text("tokenizer = ", deck::quoted(wish.tokenizer), "\n");
   if (wish.longest_chat > 0)
     out += "packing = \"documents\"      # a token sees its own conversation alone\n";
-  out += text("\n[checkpoint]\nevery = ", interval,
+  out += text("\n[checkpoint]\nevery = ", saved,
               "\nkeep = 2\nrestart = \"latest\"         # the same command starts the run and ",
               "continues it\n");
   return out;

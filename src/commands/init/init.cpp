@@ -120,11 +120,13 @@ std::string folder_of(const InitOptions& options) {
 }
 
 /// Token files and tokenizer of texts. UsageError if one of them exists.
-std::vector<std::string> own_files(const InitOptions& options) {
+std::vector<std::string> own_files(const InitOptions& options, const Wish& wish) {
   const std::string folder = folder_of(options);
   const std::string train = folder + "/train.h5";
   const std::string validation = folder + "/validation.h5";
-  std::vector<std::string> files{train, validation, folder + "/tokenizer.json"};
+  std::vector<std::string> files{train, validation};
+  if (options.tokenizer.empty() && wish.imported.empty())
+    files.push_back(folder + "/tokenizer.json");
   for (const std::string& file : files) {
     std::error_code error;
     check_usage(!fs::exists(file, error), file, " exists already; to use it, run `trireme init ",
@@ -312,7 +314,8 @@ void run(InitOptions options) {
               " is a model; give the texts or the token file to tune it with, too");
   read_model(options, wish);
   const bool tokenized = std::ranges::any_of(options.inputs, is_token_file);
-  NewFiles files(folder_of(options), tokenized ? std::vector<std::string>{} : own_files(options));
+  NewFiles files(folder_of(options),
+                 tokenized ? std::vector<std::string>{} : own_files(options, wish));
   if (tokenized)
     use_token_files(options, wish);
   else
