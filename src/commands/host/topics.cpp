@@ -61,6 +61,8 @@ std::string environment_text() {
        {"SLURM_RESTART_COUNT",
         "tells a requeued job from its former one, which owned the run's "
         "folders"},
+       {"SLURM_NTASKS", "tasks of the job, with which trireme doctor compares the ranks of MPI"},
+       {"SLURM_STEP_ID", "tells doctor that srun, and not a batch script, has started it"},
        {"SLURMD_NODENAME", "name of the node in reports of audits"},
        {"HOME", "home folder, which errors about a path with ~ name"},
        {"PMI_RANK",
