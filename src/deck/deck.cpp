@@ -48,12 +48,21 @@ Deck parse_deck(std::string_view content, const std::string& file_name,
 
 namespace {
 
-/// The folders of a run are those where it is now, unless the command line has others.
-void follow_run(Deck& deck, const std::string& folder) {
-  if (deck.where("run", "directory") == "command line") return;
-  const std::string former = std::exchange(deck.config.run.directory, folder);
-  if (deck.config.checkpoint.directory == former + "/checkpoints")
-    deck.config.checkpoint.directory = folder + "/checkpoints";
+/// The deck of a run's or checkpoint's folder. The run's folder is the one where it is now, if
+/// `folder` is not "", and its checkpoints are inside it if they were, unless the command line has
+/// others.
+Deck load_kept(const std::string& file, const std::string& folder,
+               const std::vector<std::string>& overrides) {
+  const std::string content = read_key_file(file, deck_kind());
+  Deck deck = parse_deck(content, file, overrides);
+  const auto is_given = [&](const char* section) {
+    return deck.where(section, "directory") == "command line";
+  };
+  if (!folder.empty() && !is_given("run")) deck.config.run.directory = folder;
+  const Config kept = parse_deck(content, file).config;
+  if (!is_given("checkpoint") && kept.checkpoint.directory == kept.run.directory + "/checkpoints")
+    deck.config.checkpoint.directory = deck.config.run.directory + "/checkpoints";
+  return deck;
 }
 
 }  // namespace
@@ -68,9 +77,8 @@ Deck load_deck(const std::string& path, const std::vector<std::string>& override
   check_usage(std::filesystem::exists(file, unreadable), path,
               " is a folder without deck.toml; give the path of a deck (a TOML file), or the "
               "folder of a run, which holds its deck");
-  Deck deck = parse_deck(read_key_file(file, deck_kind()), file, overrides);
-  if (std::filesystem::exists(name + "/events.jsonl", unreadable)) follow_run(deck, name);
-  return deck;
+  const bool is_run = std::filesystem::exists(name + "/events.jsonl", unreadable);
+  return load_kept(file, is_run ? name : "", overrides);
 }
 
 std::string resolved_toml(const Deck& deck) {

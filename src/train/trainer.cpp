@@ -54,6 +54,7 @@ std::string description(const Evaluation& e) {
 /// Three digits: "0.62", "10.7k", "3.52M".
 std::string three_digits(double number) {
   constexpr std::array<std::string_view, 5> units{"", "k", "M", "G", "T"};
+  if (!std::isfinite(number)) return fixed(number, 0);
   std::size_t unit = 0;
   for (; std::abs(number) >= 999.5 && unit + 1 < units.size(); ++unit) number /= 1000;
   const double size = std::abs(number);

@@ -115,8 +115,9 @@ TEST(CommandLine, HelpNamesEveryKeyOfASectionWithinTheTerminalsWidth) {
     EXPECT_EQ(outcome.code, 0);
     EXPECT_EQ(outcome.out.find("[" + section.name + "]  "), 0u) << outcome.out;
     for (const deck::Key& key : deck::keys())
-      EXPECT_EQ(contains(outcome.out, "\n  " + key.name + " "), key.section == section.name)
-          << key.full_name();
+      if (key.section == section.name) {
+        EXPECT_TRUE(contains(outcome.out, "\n  " + key.name + " ")) << key.full_name();
+      }
     EXPECT_EQ(too_wide(outcome.out, 80), "");
   }
   for (const std::string topic : {"optimizer", "exit-codes", "environment"}) {
@@ -151,7 +152,7 @@ TEST(CommandLine, HelpExplainsExitCodesAndEveryVariableThatTheSourcesRead) {
   for (const char* code : {"0", "1", "2", "3", "75", "76"})
     EXPECT_TRUE(contains(codes, std::string("\n  ") + code + " ")) << codes;
   const std::string variables = run(folder, "help environment").out;
-  const std::regex name("\"(TRIREME_[A-Z_]+|NO_COLOR|COLUMNS|TERM)\"");
+  const std::regex name("(?:getenv\\(|variable\\(|variable = )\"([A-Z][A-Z_]+)\"");
   int found = 0;
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(TRIREME_SOURCE_DIR "/src")) {

@@ -46,7 +46,7 @@ TEST_F(EngineCommands, APlanForAnotherMachineNeedsNoDataThatFits) {
   for (const std::string mistake :
        {"model.vocabulary=100", "data.tokenizer=nowhere model.vocabulary=300",
         "\"data.train=0.5 data/tokens.h5, 0.5 data/none.h5\" model.vocabulary=300"})
-    for (const std::string command :
+    for (const std::string& command :
          {std::string("check"), std::string("check --layer"), std::string("plan --ranks 2")}) {
       const std::string line = "trireme " + command + " deck.toml " + mistake;
       if (!command.starts_with("plan")) {

@@ -63,6 +63,8 @@ std::string environment_text() {
        {"SLURM_RESTART_COUNT",
         "tells a requeued job from its former one, which owned the run's "
         "folders"},
+       {"SLURMD_NODENAME", "name of the node in reports of audits"},
+       {"HOME", "home folder, which errors about a path with ~ name"},
        {"PMI_RANK",
         "rank of a process, by which commands without MPI print once; likewise "
         "OMPI_COMM_WORLD_RANK, PMIX_RANK, PALS_RANKID and SLURM_PROCID"}});
