@@ -1,8 +1,9 @@
 // The program trireme. It runs the commands that need no MPI, and replaces itself by trireme-engine
-// beside it for train, eval, generate and bench.
+// beside it for train, eval, generate, bench and doctor.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/plain_message.hpp>
+#include <trireme/commands/doctor.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
 #include <trireme/installation/driver.hpp>
@@ -15,6 +16,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -32,6 +34,7 @@ struct EngineOptions {
   commands::EvalOptions eval;
   commands::GenerateOptions generate;
   commands::BenchOptions bench;
+  commands::DoctorOptions doctor;
 };
 
 void add_engine_commands(CLI::App& app, EngineOptions& options) {
@@ -39,13 +42,15 @@ void add_engine_commands(CLI::App& app, EngineOptions& options) {
   commands::add_eval_options(app, options.eval);
   commands::add_generate_options(app, options.generate);
   commands::add_bench_options(app, options.bench);
+  commands::add_doctor_options(app, options.doctor);
 }
 
 /// Whether the engine runs this command. execv replaces this process by the engine, so that a
 /// launcher such as srun or mpiexec sees one process per rank. This program answers --help; the
 /// engine reports mistakes, on one rank.
 bool is_for_engine(int argc, char** argv) {
-  constexpr std::array<std::string_view, 4> commands{"train", "eval", "generate", "bench"};
+  constexpr std::array<std::string_view, 5> commands{"train", "eval", "generate", "bench",
+                                                     "doctor"};
   if (argc < 2 || std::ranges::find(commands, argv[1]) == commands.end()) return false;
   CLI::App app;
   EngineOptions options;
@@ -72,16 +77,18 @@ void hold_stop_signal() {
 /// The engine of an installation for NVIDIA devices is linked with the driver's library: without
 /// it, the loader would end the engine before it could say what is missing. One process of a node
 /// speaks.
-void expect_driver() {
+void expect_driver(int argc, char** argv) {
   const char* library = installation::driver_library(installation::this_machine().device.kind);
   if (library == nullptr) return;
   const std::string missing = installation::missing_driver(library);
+  if (!missing.empty() && std::string_view(argv[1]) == "doctor")
+    std::exit(static_cast<int>(commands::report_no_start(argc, argv, "driver", missing)));
   log::set_speaking(missing.empty() || commands::is_first_on_node());
   check(missing.empty(), missing);
 }
 
-[[noreturn]] void start_engine(char** argv) {
-  expect_driver();
+[[noreturn]] void start_engine(int argc, char** argv) {
+  expect_driver(argc, argv);
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   check(!error,
@@ -120,6 +127,7 @@ void run_host_command(int argc, char** argv) {
   add_engine_commands(app, engine);
   commands::add_check(app);
   commands::add_draw(app);
+  commands::add_init(app);
   commands::add_inspect(app);
   commands::add_plan(app);
   commands::add_predict(app);
@@ -127,6 +135,7 @@ void run_host_command(int argc, char** argv) {
   commands::add_export(app);
   commands::add_import(app);
   commands::add_tokenize(app);
+  commands::add_completion(app);
   commands::add_help(app);
 
   refuse_unknown_command(app, argc, argv);
@@ -149,7 +158,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ,
               SIG_IGN);  // writes beyond a file-size limit return EFBIG; kept by execv
   try {
-    if (trireme::is_for_engine(argc, argv)) trireme::start_engine(argv);
+    if (trireme::is_for_engine(argc, argv)) trireme::start_engine(argc, argv);
     trireme::speak_once();
     trireme::run_host_command(argc, argv);
     std::cout.flush();

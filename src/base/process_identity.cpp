@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 
 namespace trireme {
@@ -39,7 +38,8 @@ struct Entry {
 /// State and start time, fields 3 and 22 of the file. Nothing of it may be readable.
 Entry entry_of(std::int64_t process) {
   std::ifstream in(text("/proc/", process, "/stat"));
-  const std::string stat{std::istreambuf_iterator<char>(in), {}};
+  std::string stat;  // stays empty if the process ends meanwhile
+  std::getline(in, stat, '\0');
   Entry entry;
   const auto name_end = stat.rfind(')');  // the name may hold any character
   if (name_end == std::string::npos) return entry;
@@ -67,8 +67,8 @@ Life life_of(const ProcessIdentity& process) {
   const ProcessIdentity mine = this_process();
   if (process.host != mine.host || process.system != mine.system) return Life::not_known;
   if (process.process <= 0) return Life::dead;
-  if (kill(static_cast<pid_t>(process.process), 0) != 0 && errno == ESRCH) return Life::dead;
   const Entry entry = entry_of(process.process);
+  if (kill(static_cast<pid_t>(process.process), 0) != 0 && errno == ESRCH) return Life::dead;
   if (entry.state == 'Z' || entry.state == 'X') return Life::dead;
   const bool reused = process.started > 0 && entry.started > 0 && entry.started != process.started;
   return reused ? Life::dead : Life::alive;

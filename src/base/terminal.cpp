@@ -113,7 +113,7 @@ std::size_t width(std::string_view text) {
 
 namespace {
 
-/// Where the lines begin that continue this one.
+/// Indentation of the lines that continue this line.
 std::size_t indent_of(std::string_view line, std::size_t columns) {
   const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
   const std::size_t gap = line.find("  ", begin);

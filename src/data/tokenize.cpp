@@ -17,6 +17,7 @@
 #include <trireme/io/text_reader.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -40,18 +41,23 @@ bool has_json_lines(const TokenizeOptions& options, const std::string& path) {
 }
 
 /// Divides documents between the two files by their numbers. If that leaves a file without any, as
-/// with one file of text, the validation file gets the end of the text, from a line end on.
+/// with one file of text, the validation file gets the end: of the text, from a line end on, or the
+/// last JSON lines.
 class Division {
  public:
   /// Reads the texts if their length must be known.
   Division(const TokenizeOptions& options, const std::vector<std::string>& files)
       : options_(options) {
     if (options.validation_output.empty() || !options.document_separator.empty()) return;
-    std::int64_t chosen = 0;
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      if (files[i] == "-" || has_json_lines(options, files[i])) return;
-      chosen += is_chosen(static_cast<std::int64_t>(i)) ? 1 : 0;
+    const auto is_json = [&](const std::string& path) { return has_json_lines(options, path); };
+    if (std::ranges::find(files, "-") != files.end()) return;
+    if (std::ranges::all_of(files, is_json)) {
+      hold_out_lines(files);
+      return;
     }
+    if (std::ranges::any_of(files, is_json)) return;
+    std::int64_t chosen = 0;
+    for (std::int64_t i = 0; i < std::ssize(files); ++i) chosen += is_chosen(i) ? 1 : 0;
     if (chosen > 0 && chosen < std::ssize(files)) return;
     std::int64_t bytes = 0;
     std::vector<char> buffer(read_bytes);
@@ -63,8 +69,12 @@ class Division {
         static_cast<std::int64_t>(static_cast<double>(bytes) * (1 - options.validation_fraction));
   }
 
-  /// Whether the end of the text is held out.
-  bool is_by_place() const { return cut_ >= 0; }
+  /// Words for the text that is held out because documents are too few to choose from; "": none.
+  std::string end_held_out() const {
+    if (is_by_place()) return "the end of the text, from a line end on";
+    if (last_lines_ == 0) return "";
+    return last_lines_ == 1 ? "the last line" : text("the last ", last_lines_, " lines");
+  }
 
   /// For each part of a document's text, in order: calls use(bytes, is_for_validation). A call of
   /// end() separates the parts of a document that is divided.
@@ -90,10 +100,42 @@ class Division {
   }
   /// Whether a document that is not divided goes to the validation file.
   bool is_for_validation(std::int64_t number) const {
+    if (last_lines_ > 0) return number >= first_held_out_;
     return !options_.validation_output.empty() && is_chosen(number);
   }
 
  private:
+  bool is_by_place() const { return cut_ >= 0; }
+
+  /// Holds out the last lines if a choice among all of them leaves a file without any.
+  void hold_out_lines(const std::vector<std::string>& files) {
+    std::int64_t lines = 0;
+    std::int64_t chosen = 0;
+    std::vector<char> buffer(read_bytes);
+    for (const std::string& path : files) {
+      io::TextReader reader(path);
+      bool blank = true;  // so far in this line
+      const auto end_line = [&] {
+        if (!blank) chosen += is_chosen(lines++) ? 1 : 0;
+        blank = true;
+      };
+      while (const std::size_t more = reader.read(buffer)) {
+        for (const char c : std::string_view(buffer.data(), more)) {
+          if (c == '\n')
+            end_line();
+          else if (c != ' ' && c != '\t' && c != '\r')
+            blank = false;
+        }
+        if (chosen > 0 && chosen < lines) return;
+      }
+      end_line();
+    }
+    if (lines < 2 || (chosen > 0 && chosen < lines)) return;
+    const double share = options_.validation_fraction * static_cast<double>(lines);
+    last_lines_ = std::clamp<std::int64_t>(std::llround(share), 1, lines - 1);
+    first_held_out_ = lines - last_lines_;
+  }
+
   bool is_chosen(std::int64_t number) const {
     return chosen_for_validation(options_.seed, number, options_.validation_fraction);
   }
@@ -101,7 +143,9 @@ class Division {
   const TokenizeOptions& options_;
   std::int64_t cut_ = -1;  ///< bytes of text after which the next line end is looked for; -1: none
   std::int64_t read_ = 0;
-  bool held_out_ = false;  ///< the line end was found
+  bool held_out_ = false;        ///< the line end was found
+  std::int64_t last_lines_ = 0;  ///< JSON lines that are held out; 0: chosen ones
+  std::int64_t first_held_out_ = 0;
 };
 
 /// Writes each document to one of the two files while its text streams.
@@ -377,7 +421,7 @@ TokenizeSummary tokenize(const TokenizeOptions& given, const TokenizeProgress& p
     if (!learned.empty()) io::replace_file(options.tokenizer, learned);
   });
   return {std::ssize(files), options.tokenizer,      tokenizer->vocabulary(),
-          documents.train(), documents.validation(), division.is_by_place()};
+          documents.train(), documents.validation(), division.end_held_out()};
 }
 
 }  // namespace trireme::data

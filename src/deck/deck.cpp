@@ -48,9 +48,9 @@ Deck parse_deck(std::string_view content, const std::string& file_name,
 
 namespace {
 
-/// The deck of a run's or checkpoint's folder. The run's folder is the one where it is now, if
-/// `folder` is not "", and its checkpoints are inside it if they were, unless the command line has
-/// others.
+/// The deck in the folder of a run or checkpoint. Sets run.directory to `folder`, if that is not
+/// "", and checkpoint.directory with it if it was inside the run's folder, unless the command line
+/// sets them.
 Deck load_kept(const std::string& file, const std::string& folder,
                const std::vector<std::string>& overrides) {
   const std::string content = read_key_file(file, deck_kind());

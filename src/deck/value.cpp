@@ -15,24 +15,6 @@ namespace {
 
 constexpr std::int64_t hours_limit = 1000000;
 
-/// "hh:mm:ss" in seconds; the hours may have any number of digits.
-std::optional<Seconds> parse_duration(std::string_view written) {
-  std::int64_t fields[3] = {};
-  for (int i = 0; i < 3; ++i) {
-    const std::size_t end = i < 2 ? written.find(':') : written.size();
-    if (end == std::string_view::npos) return std::nullopt;
-    const std::string_view digits = written.substr(0, end);
-    const bool two_digits = digits.size() == 2 || (i == 0 && !digits.empty());
-    const bool all_digits =
-        std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
-    if (!two_digits || !all_digits || digits.size() > 7) return std::nullopt;
-    std::from_chars(digits.data(), digits.data() + digits.size(), fields[i]);
-    written.remove_prefix(std::min(end + 1, written.size()));
-  }
-  if (fields[0] > hours_limit || fields[1] > 59 || fields[2] > 59) return std::nullopt;
-  return static_cast<Seconds>(fields[0] * 3600 + fields[1] * 60 + fields[2]);
-}
-
 std::string duration_text(Seconds seconds) {
   const auto whole = static_cast<std::int64_t>(std::llround(seconds));
   const auto two = [](std::int64_t n) { return text(n < 10 ? "0" : "", n); };
@@ -227,6 +209,23 @@ std::optional<T> parse_whole(const std::string& digits, std::string& remark) {
 }
 
 }  // namespace
+
+std::optional<Seconds> parse_duration(std::string_view written) {
+  std::int64_t fields[3] = {};
+  for (int i = 0; i < 3; ++i) {
+    const std::size_t end = i < 2 ? written.find(':') : written.size();
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view digits = written.substr(0, end);
+    const bool two_digits = digits.size() == 2 || (i == 0 && !digits.empty());
+    const bool all_digits =
+        std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+    if (!two_digits || !all_digits || digits.size() > 7) return std::nullopt;
+    std::from_chars(digits.data(), digits.data() + digits.size(), fields[i]);
+    written.remove_prefix(std::min(end + 1, written.size()));
+  }
+  if (fields[0] > hours_limit || fields[1] > 59 || fields[2] > 59) return std::nullopt;
+  return static_cast<Seconds>(fields[0] * 3600 + fields[1] * 60 + fields[2]);
+}
 
 std::string quoted(std::string_view string) {
   std::string out = "\"";

@@ -343,16 +343,20 @@ void Watchdog::report_death(int i) {
   if (!file_->verdict().compare_exchange_strong(none, Verdict::claimed)) return;
   if (nodes_.size() > 1 && access(verdict_path_.c_str(), F_OK) == 0) return;  // another reports
   const Sighting dead = sighting(i);
-  conclude(death_report(dead));
-  claim_for_job(Verdict::claimed);
+  const std::string report = death_report(dead);
+  say("trireme: error: " + report);
   std::vector<Sighting> others = sightings();
   std::erase_if(others, [&](const Sighting& s) { return s.state.rank == dead.state.rank; });
   say(hang_report(others, 0));
+  record(report);
+  claim_for_job(Verdict::claimed);
   end_all();
 }
 
 void Watchdog::report_hang() {
-  conclude(hang_report(sightings(), limit_));
+  const std::string report = hang_report(sightings(), limit_);
+  say("trireme: error: " + report);
+  record(report);
   end_all();
 }
 
@@ -362,8 +366,7 @@ void Watchdog::say(const std::string& message) const {
   write_all(STDERR_FILENO, message);
 }
 
-void Watchdog::conclude(const std::string& report) const {
-  say("trireme: error: " + report);
+void Watchdog::record(const std::string& report) {
   events::record(events::Stop{events::StopCause::watchdog, static_cast<int>(ExitCode::failed),
                               report.substr(0, report.find_last_not_of('\n') + 1)});
 }

@@ -2,6 +2,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/input.hpp>
+#include <trireme/base/log.hpp>
 #include <trireme/io/atomic_file.hpp>
 
 #include <cerrno>
@@ -37,6 +38,13 @@ void write_output(const std::string& path, std::string_view content, const std::
     reason = reason.substr(0, reason.find("  [src/"));
     throw UsageError(text(path, ": cannot be written: ", reason, remedy));
   }
+}
+
+void write_json(const std::string& path, const std::string& json) {
+  if (path == "-")
+    log::line(json);
+  else
+    write_output(path, json + "\n", "; choose another file for --json");
 }
 
 void expect_writable(const std::string& path) {

@@ -118,6 +118,11 @@ class CrossCheck {
 }  // namespace
 
 Machine parse_machine(std::string_view content, const std::string& file_name) {
+  const bool launches =
+      content.starts_with("[launch]") || content.find("\n[launch]") != content.npos;
+  check_usage(!launches, file_name,
+              " is a site file, which `tools/job --site` reads; give a machine file, such as "
+              "inputs/machines/h100.toml (`trireme help machine` lists its keys)");
   Machine machine;
   deck::Diagnostics diagnostics(file_name, content);
   deck::Given given = deck::read_keys(content, file_name, {}, machine_kind(), diagnostics);

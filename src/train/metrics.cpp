@@ -1,3 +1,5 @@
+// metrics.jsonl: a line of numbers for each step, full ones for logged steps, and what a restart keeps
+// of them.
 #include <trireme/train/metrics.hpp>
 
 #include <trireme/base/check.hpp>
@@ -6,6 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <array>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 
@@ -55,6 +60,27 @@ std::string to_json(const Metrics& m) {
   return line.dump();
 }
 
+std::string to_json(const StepLoss& s) {
+  std::string line = text("{\"step\":", s.step);
+  const auto append = [&line](const std::string& name, double value) {
+    line += text(",\"", name, "\":");
+    if (!std::isfinite(value)) {
+      line += "null";
+      return;
+    }
+    std::array<char, 32> digits;
+    const auto single = static_cast<float>(value);
+    char* const end = digits.data() + digits.size();
+    const auto written = std::isfinite(single) ? std::to_chars(digits.data(), end, single)
+                                               : std::to_chars(digits.data(), end, value);
+    line.append(digits.data(), written.ptr);
+  };
+  append("loss", s.loss);
+  if (s.gradient_norm) append("gradient_norm", *s.gradient_norm);
+  for (const NamedLoss& other : s.other_losses) append(other.name, other.mean);
+  return line + "}";
+}
+
 /// The lines of the steps up to `step`. A line that a kill has torn is no JSON object.
 std::string MetricsFile::lines_up_to(std::int64_t step) {
   std::string kept;
@@ -66,9 +92,11 @@ std::string MetricsFile::lines_up_to(std::int64_t step) {
     const Json its_step = json.is_object() ? json.value("step", Json()) : Json();
     if (!its_step.is_number_integer()) continue;
     const Json time = json.value("time", Json());
-    last_logged_ = {its_step.get<std::int64_t>(),
-                    time.is_string() ? std::optional(time.get<std::string>()) : std::nullopt};
-    if (last_logged_->step > step) continue;
+    const auto number = its_step.get<std::int64_t>();
+    if (json.contains("learning_rate"))  // a logged step
+      last_logged_ = {number,
+                      time.is_string() ? std::optional(time.get<std::string>()) : std::nullopt};
+    if (number > step) continue;
     last_kept_ = last_logged_;
     kept += line + '\n';
   }
@@ -85,7 +113,17 @@ MetricsFile::MetricsFile(const std::string& directory, std::optional<std::int64_
 }
 
 void MetricsFile::write(const Metrics& metrics) {
-  file_ << to_json(metrics) << '\n' << std::flush;
+  append(to_json(metrics) + '\n');
+}
+
+void MetricsFile::write(const std::vector<StepLoss>& steps) {
+  std::string lines;
+  for (const StepLoss& step : steps) lines += to_json(step) + '\n';
+  if (!lines.empty()) append(lines);
+}
+
+void MetricsFile::append(const std::string& lines) {
+  file_ << lines << std::flush;
   check(file_.good(), "cannot write ", path_, "; is the disk full?");
 }
 

@@ -13,6 +13,7 @@
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/tensor/region.hpp>
+#include <trireme/train/step_history.hpp>
 
 #include <algorithm>
 #include <array>
@@ -140,7 +141,8 @@ void Trainer::start(std::optional<std::int64_t> restored, const checkpoint::RunS
 /// Steps that are logged whatever happens.
 bool Trainer::is_logged(std::int64_t step) const {
   const deck::RunConfig& run = parts_.config.run;
-  return step == run.steps || due(step, run.log_every) || due(step, run.evaluate_every);
+  return step == run.steps || due(step, run.log_every) || due(step, run.evaluate_every) ||
+         due(step, longest_history);
 }
 
 void Trainer::write_timeline() {
@@ -245,6 +247,7 @@ void Trainer::log_step(std::int64_t step, bool late) {
   m.skipped_steps = found.skips.total;
   m.loss_scale = found.skips.loss_scale;
   m.gradient_noise_scale = noise_scale_ = found.noise_scale;
+  if (metrics_) metrics_->write(found.earlier);
   check_skips(m, std::exchange(skips_, found.skips));
 
   const std::int64_t every = c.run.evaluate_every;

@@ -42,6 +42,7 @@ TypedWorker<P>::TypedWorker(const deck::Config& config,
   timeline_.layout = parts_.layout;
   for (const schedule::Program& program : programs)
     executors_.emplace_back(program, parts_.pipeline.rank());
+  if (!programs.empty()) history_.emplace(config.run, extent(parts_.model->losses(), 0));
   if (config.parallel.workers > 1 && !programs.empty()) {
     local_.emplace(config, architecture, parts_.parameters, *parts_.optimizer,
                    grid.across_parts(static_cast<int>(config.parallel.worker_groups())),
@@ -70,6 +71,7 @@ void TypedWorker<P>::initialise() {
   if (parts_.weight_gather) parts_.weight_gather->forget_windows();
   if (parts_.fp8) parts_.fp8->reset(handle_);
   if (!parts_.optimizer) return;
+  if (history_) history_->forget();
   parts_.optimizer->zero_state(handle_);
   parts_.optimizer->copy_masters_from_weights(handle_);
   const double scale = initial_loss_scale(config_.precision);
@@ -190,6 +192,7 @@ void TypedWorker<P>::train_step(std::int64_t step, const data::Samples& samples)
     const Executor& executor = begin_step(step, samples);
     take_step(step, [&](StepPart part) { run(executor, part); });
   });
+  remember(step);
 }
 
 template <class P>
@@ -201,6 +204,7 @@ void TypedWorker<P>::timed_step(std::int64_t step, const data::Samples& samples)
     timeline_.layout.micro_batches = static_cast<int>(executor.micro_batches());
     take_step(step, [&](StepPart part) { run_timed(executor, part); });
   });
+  remember(step);
 }
 
 template <class P>

@@ -214,6 +214,7 @@ void TypedWorker<P>::load_fp8(const checkpoint::Reader& reader) {
 
 template <class P>
 void TypedWorker<P>::load(const checkpoint::Reader& reader) {
+  if (history_) history_->forget();
   const Region region("load");
   load_model(reader);
   if (parts_.optimizer && reader.has(worker_progress) && !lacks_adapters(reader, architecture_))

@@ -13,6 +13,14 @@ template <class P>
 void TypedWorker<P>::overlapping_step(std::int64_t step, const data::Samples& samples,
                                       bool next_follows) {
   if (parts_.servers) return served_step(step, samples, next_follows);
+  const bool continues = begun_;
+  overlap(step, samples, next_follows);
+  if (continues) remember(step - 1);
+  if (!next_follows) remember(step);
+}
+
+template <class P>
+void TypedWorker<P>::overlap(std::int64_t step, const data::Samples& samples, bool next_follows) {
   check(parts_.second.has_value(), "steps of this schedule do not overlap");
   check(!begun_ || step == actions_.step() + 1, "step ", actions_.step() + 1,
         " has begun, but step ", step, " follows");
@@ -92,24 +100,29 @@ StepResult TypedWorker<P>::result_of(std::int64_t step) {
                        "train/result reads the loss scale before the update");
   StepResult found = result_from(sums, status, step);
   if (found.skips.loss_scale) found.skips.scale_before = before[0];
+  found.earlier = earlier_steps(step);
   return found;
 }
 
 template void TypedWorker<model::Fp32>::overlapping_step(std::int64_t, const data::Samples&, bool);
+template void TypedWorker<model::Fp32>::overlap(std::int64_t, const data::Samples&, bool);
 template int TypedWorker<model::Fp32>::make_room(const Executor&);
 template void TypedWorker<model::Fp32>::run_recorded(const Executor&);
 template StepResult TypedWorker<model::Fp32>::result_of(std::int64_t);
 template void TypedWorker<model::Fp64>::overlapping_step(std::int64_t, const data::Samples&, bool);
+template void TypedWorker<model::Fp64>::overlap(std::int64_t, const data::Samples&, bool);
 template int TypedWorker<model::Fp64>::make_room(const Executor&);
 template void TypedWorker<model::Fp64>::run_recorded(const Executor&);
 template StepResult TypedWorker<model::Fp64>::result_of(std::int64_t);
 template void TypedWorker<model::MixedBf16>::overlapping_step(std::int64_t, const data::Samples&,
                                                               bool);
+template void TypedWorker<model::MixedBf16>::overlap(std::int64_t, const data::Samples&, bool);
 template int TypedWorker<model::MixedBf16>::make_room(const Executor&);
 template void TypedWorker<model::MixedBf16>::run_recorded(const Executor&);
 template StepResult TypedWorker<model::MixedBf16>::result_of(std::int64_t);
 template void TypedWorker<model::MixedFp16>::overlapping_step(std::int64_t, const data::Samples&,
                                                               bool);
+template void TypedWorker<model::MixedFp16>::overlap(std::int64_t, const data::Samples&, bool);
 template int TypedWorker<model::MixedFp16>::make_room(const Executor&);
 template void TypedWorker<model::MixedFp16>::run_recorded(const Executor&);
 template StepResult TypedWorker<model::MixedFp16>::result_of(std::int64_t);

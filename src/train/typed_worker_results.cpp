@@ -59,6 +59,7 @@ StepResult TypedWorker<P>::result() {
       loss_sums(local_ ? worker_losses_ : parts_.model->losses(), "train/result reads the loss");
   const std::vector<double> status = common_status(statuses());
   StepResult found = result_from(sums, status, actions_.step());
+  found.earlier = earlier_steps(actions_.step());
   tell_servers(found.loss, "loss of the workers");
   if (!parts_.noise) return found;
   std::array<double, kernels::noise_state_size> noise{};
@@ -68,6 +69,70 @@ StepResult TypedWorker<P>::result() {
   // square may not be positive.
   if (noise[kernels::noise_square] > 0 && noise[kernels::noise_variance] > 0)
     found.noise_scale = noise[kernels::noise_variance] / noise[kernels::noise_square];
+  return found;
+}
+
+template <class P>
+void TypedWorker<P>::remember(std::int64_t step) {
+  const bool overlaps = parts_.second.has_value();
+  const bool divides = overlaps ? grid_.world().rank() == 0 : parts_.parameters.shard().has_head();
+  const View1<double> losses = overlaps ? actions_.records().losses(step)
+                               : local_ ? worker_losses_
+                                        : parts_.model->losses();
+  history_->add(handle_, step, divides ? actions_.batch_targets(step) : 0, losses);
+  const auto add_norm = [&](View1<double> status) {
+    history_->add_norm(handle_, View1<double>(status.data() + kernels::status_norm, 1));
+  };
+  if (overlaps) return add_norm(actions_.records().status(step));
+  if (parts_.servers) return;
+  if (!local_) return add_norm(parts_.optimizer->status());
+  for (std::int64_t w = 0; w < local_->workers_here(); ++w) add_norm(local_->status_of(w));
+}
+
+/// Steps that do not overlap have their losses on the replicas' last stages, and their norms on all
+/// ranks of a worker.
+template <class P>
+std::vector<StepLoss> TypedWorker<P>::earlier_steps(std::int64_t step) {
+  const std::vector<StepHistory::Entry> entries = history_->take(handle_, step);
+  if (entries.empty()) return {};
+  const auto& terms = parts_.model->objective().losses;
+  std::vector<double> losses, norms;
+  for (const StepHistory::Entry& e : entries) {
+    losses.insert(losses.end(), e.losses.begin(), e.losses.end());
+    norms.push_back(e.norm);
+  }
+  const bool overlaps = parts_.second.has_value();
+  if (!overlaps)
+    parts_.replicas.template all_reduce<double>(std::span(losses), grid::Reduction::sum,
+                                                "losses of earlier steps");
+  if (local_)
+    for (std::vector<double>* sums : {&losses, &norms})
+      local_->across().template all_reduce<double>(std::span(*sums), grid::Reduction::sum,
+                                                   "losses of earlier steps");
+  for (std::size_t e = 0; e < entries.size(); ++e)
+    for (std::size_t t = 0; t < terms.size(); ++t) {
+      const std::int64_t counted = t == 0 ? entries[e].targets
+                                          : actions_.batch_samples(entries[e].step) *
+                                                terms[t].per_sample;
+      double& loss = losses[e * terms.size() + t];
+      loss = counted == 0 ? 0 : loss / static_cast<double>(counted);
+    }
+  if (!overlaps)
+    parts_.pipeline.broadcast(std::as_writable_bytes(std::span(losses)),
+                              parts_.layout.rank_of(parts_.layout.last_stage()),
+                              "losses of earlier steps");
+  std::vector<StepLoss> found;
+  for (std::size_t e = 0; e < entries.size(); ++e) {
+    StepLoss& one = found.emplace_back();
+    one.step = entries[e].step;
+    for (std::size_t t = 0; t < terms.size(); ++t) {
+      const double mean = losses[e * terms.size() + t];
+      one.loss += mean;
+      if (t > 0) one.other_losses.push_back(NamedLoss{std::string(terms[t].name), mean});
+    }
+    if (!parts_.servers)
+      one.gradient_norm = norms[e] / static_cast<double>(local_ ? local_->workers() : 1);
+  }
   return found;
 }
 
@@ -88,25 +153,17 @@ StepResult TypedWorker<P>::result_from(std::span<const double> sums, std::span<c
   return found;
 }
 
-template std::vector<double> TypedWorker<model::Fp32>::statuses();
-template StepResult TypedWorker<model::Fp32>::result();
-template StepResult TypedWorker<model::Fp32>::result_from(std::span<const double>,
-                                                          std::span<const double>,
-                                                          std::int64_t) const;
-template std::vector<double> TypedWorker<model::Fp64>::statuses();
-template StepResult TypedWorker<model::Fp64>::result();
-template StepResult TypedWorker<model::Fp64>::result_from(std::span<const double>,
-                                                          std::span<const double>,
-                                                          std::int64_t) const;
-template std::vector<double> TypedWorker<model::MixedBf16>::statuses();
-template StepResult TypedWorker<model::MixedBf16>::result();
-template StepResult TypedWorker<model::MixedBf16>::result_from(std::span<const double>,
-                                                               std::span<const double>,
-                                                               std::int64_t) const;
-template std::vector<double> TypedWorker<model::MixedFp16>::statuses();
-template StepResult TypedWorker<model::MixedFp16>::result();
-template StepResult TypedWorker<model::MixedFp16>::result_from(std::span<const double>,
-                                                               std::span<const double>,
-                                                               std::int64_t) const;
+#define TRIREME_INSTANTIATE(P)                                                                \
+  template std::vector<double> TypedWorker<P>::statuses();                                    \
+  template StepResult TypedWorker<P>::result();                                               \
+  template void TypedWorker<P>::remember(std::int64_t);                                       \
+  template std::vector<StepLoss> TypedWorker<P>::earlier_steps(std::int64_t);                 \
+  template StepResult TypedWorker<P>::result_from(std::span<const double>,                    \
+                                                  std::span<const double>, std::int64_t) const;
+TRIREME_INSTANTIATE(model::Fp32)
+TRIREME_INSTANTIATE(model::Fp64)
+TRIREME_INSTANTIATE(model::MixedBf16)
+TRIREME_INSTANTIATE(model::MixedFp16)
+#undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::train

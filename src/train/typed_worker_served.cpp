@@ -17,6 +17,7 @@ void TypedWorker<P>::served_step(std::int64_t step, const data::Samples& samples
   servers.fetch(handle_, step);
   run(begin_step(step, samples));
   servers.end_step(step, !next_follows);
+  remember(step);
 }
 
 /// The weights of a served worker lack at least the last step's update.

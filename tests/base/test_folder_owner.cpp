@@ -90,6 +90,25 @@ TEST(ProcessIdentity, TellsAZombieAndAReusedNumberFromALivingProcess) {
   EXPECT_EQ(life_of(mine), Life::not_known);
 }
 
+/// Files of /proc can no longer be read once their process has ended, also between open and read.
+TEST(ProcessIdentity, OfAProcessThatEndsIsDeadAndNoError) {
+  auto* const before = signal(SIGCHLD, SIG_IGN);  // no zombies
+  for (int i = 0; i < 300; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(10 * (i % 30)));
+      _exit(0);
+    }
+    ProcessIdentity process = this_process();
+    process.process = child;
+    process.started = 0;
+    while (life_of(process) == Life::alive) {
+    }
+    EXPECT_EQ(life_of(process), Life::dead);
+  }
+  signal(SIGCHLD, before);
+}
+
 TEST(OwnerJudgement, FollowsTheProcessOnThisHostAndTheHeartbeatElsewhere) {
   const OwnerEntry mine = here();
   const auto verdict = [&](const OwnerEntry& owner, Seconds age) {

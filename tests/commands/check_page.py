@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Holds a report to what a page of one file must be: well-formed, of itself alone, and named for screen readers.
 
-    check_page.py FILE
+    check_page.py FILE [--script]
 
-Prints what is wrong and ends with 1 if something is.
+--script: the page may have a script of its own. Prints what is wrong and ends with 1 if something is.
 """
 import re
 import sys
@@ -13,13 +13,16 @@ from pathlib import Path
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def mistakes(content):
+def mistakes(content, may_have_script):
     page = ElementTree.fromstring(content)  # HTML that is XML too: an error names line and column
     names = [element.get("id") for element in page.iter() if element.get("id")]
     yield from (f"id {name} stands twice" for name in set(names) if names.count(name) > 1)
     for element in page.iter():
         tag = element.tag.removeprefix(SVG)
-        if tag in ("script", "link", "img", "iframe", "object", "embed", "image", "use", "base"):
+        if tag == "script" and may_have_script:
+            yield from (f"the script uses {word}" for word in ("fetch", "XMLHttp", "import", "http", "eval")
+                        if word in element.text)
+        elif tag in ("script", "link", "img", "iframe", "object", "embed", "image", "use", "base"):
             yield f"<{tag}>: a page of one file has none"
         for key, value in element.attrib.items():
             if key in ("src", "href", "srcset", "data") or key.startswith("on") or "url(" in value:
@@ -39,7 +42,7 @@ def mistakes(content):
 def main():
     content = Path(sys.argv[1]).read_bytes().decode("utf-8")
     try:
-        found = list(mistakes(content))
+        found = list(mistakes(content, "--script" in sys.argv[2:]))
     except ElementTree.ParseError as error:
         found = [f"not well-formed: {error}"]
     for mistake in found:

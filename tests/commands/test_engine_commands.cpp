@@ -1,10 +1,17 @@
+#include <trireme/base/text.hpp>
+
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <trireme/base/text.hpp>
 
 #include "commands/engine_commands.hpp"
 
 #include <cmath>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace trireme::commands {
 namespace {
@@ -14,7 +21,8 @@ TEST_F(EngineCommands, ARunLeavesDeckMetricsLogAndCheckpoint) {
   ASSERT_EQ(recorded().jobs.size(), 1u) << "one rank writes";
   ASSERT_TRUE(last_job().end);
   EXPECT_EQ(last_job().end->steps, 12);
-  EXPECT_EQ(count(file("run/metrics.jsonl"), "\n"), 3);
+  EXPECT_EQ(count(file("run/metrics.jsonl"), "\n"), 12) << "every step";
+  EXPECT_EQ(count(file("run/metrics.jsonl"), "\"learning_rate\""), 3) << "logged steps";
   EXPECT_EQ(count(file("run/metrics.jsonl"), "\"bits_per_byte\""), 1);
   EXPECT_NE(file("run/deck.toml").find("vocabulary = 257"), std::string::npos);
   EXPECT_EQ(file("run/log.txt"), out()) << "the log is what people have seen";
@@ -46,9 +54,8 @@ TEST_F(EngineCommands, APlanForAnotherMachineNeedsNoDataThatFits) {
   for (const std::string mistake :
        {"model.vocabulary=100", "data.tokenizer=nowhere model.vocabulary=300",
         "\"data.train=0.5 data/tokens.h5, 0.5 data/none.h5\" model.vocabulary=300"})
-    for (const std::string& command :
-         {std::string("check"), std::string("check --layer"), std::string("plan --ranks 2")}) {
-      const std::string line = "trireme " + command + " deck.toml " + mistake;
+    for (const std::string_view command : {"check", "check --layer", "plan --ranks 2"}) {
+      const std::string line = text("trireme ", command, " deck.toml ", mistake);
       if (!command.starts_with("plan")) {
         EXPECT_EQ(run(line), 2) << line;
       }
@@ -77,6 +84,20 @@ TEST_F(EngineCommands, EvaluationAndSamplesDoNotDependOnTheNumberOfRanks) {
     EXPECT_EQ(out(), texts) << ranks;
   }
   EXPECT_FALSE(loss.empty());
+  ASSERT_EQ(run(mpiexec(2) + "trireme eval deck.toml --json -"), 0) << err();
+  const auto json = nlohmann::json::parse(out());
+  EXPECT_EQ("bits per byte " + fixed(json.at("bits_per_byte").get<double>(), 4), loss);
+  EXPECT_EQ(json.at("step"), 12);
+  EXPECT_EQ(json.at("losses").at(0).at("of"), "token");
+  ASSERT_EQ(run("trireme inspect --json - run/checkpoints"), 0) << err();
+  const auto facts = nlohmann::json::parse(out());
+  EXPECT_EQ(facts.at("kind"), "checkpoint");
+  EXPECT_EQ(facts.at("step"), 12);
+  EXPECT_FALSE(facts.at("arrays").empty());
+  const std::string checkpoint = " run/checkpoints/step_00000012";
+  ASSERT_EQ(run("trireme inspect --diff --json -" + checkpoint + checkpoint), 0) << err();
+  const auto difference = nlohmann::json::parse(out());
+  EXPECT_EQ(difference.at("equal"), difference.at("arrays").size());
   EXPECT_EQ(count(texts, "---- sample"), 4);
 }
 
@@ -88,7 +109,7 @@ TEST_F(EngineCommands, ABertTrainsGoesOnBitForBitAndIsEvaluatedButDoesNotGenerat
   ASSERT_EQ(train(" run.directory=whole"), 0) << err();
   EXPECT_NE(file("whole/deck.toml").find("vocabulary = 260"), std::string::npos)
       << "three more than bytes have";
-  EXPECT_EQ(count(file("whole/metrics.jsonl"), "\"pair_loss\""), 3);
+  EXPECT_EQ(count(file("whole/metrics.jsonl"), "\"pair_loss\""), 12);
   EXPECT_EQ(count(file("whole/metrics.jsonl"), "\"validation_pair_loss\""), 1);
   EXPECT_EQ(count(file("whole/metrics.jsonl"), "\"bits_per_byte\""), 0);
   ASSERT_EQ(train(" run.steps=5"), 0) << err();
@@ -178,6 +199,75 @@ TEST_F(EngineCommands, TimeLimitAndSignalsStopRestartablyAndARestartReadsAsOneRu
   };
   EXPECT_EQ(losses("parts"), losses("whole"));
   EXPECT_EQ(count(losses("whole"), "\n"), 12);
+}
+
+/// The steps in between have the losses and norms of a run that logs every step, in single
+/// precision, on every layout, and the training is the same bit for bit.
+TEST_F(EngineCommands, StepsBetweenLoggedOnesAreRecordedAndARestartContinuesThem) {
+  const auto numbers = [&](const std::string& run_folder, const std::string& key) {
+    std::istringstream lines(file(run_folder + "/metrics.jsonl"));
+    std::vector<double> found;
+    std::int64_t step = 0;
+    for (std::string line; std::getline(lines, line);) {
+      const auto json = nlohmann::json::parse(line);
+      EXPECT_EQ(json["step"], ++step) << line;
+      EXPECT_EQ(json.contains("time"), json.contains("tokens_per_second")) << line;
+      found.push_back(json.value(key, 0.0));
+    }
+    return found;
+  };
+  for (const auto& [ranks, layout] :
+       {std::pair{2, "parallel.pipeline=2 model.layers=2 parallel.schedule=2bw batch.global=8"},
+        std::pair{4, "parallel.tensor=2 model.heads=2 parallel.data=2"},
+        std::pair{2, "local.workers=2 local.inner_steps=4 batch.global=8"},
+        std::pair{3, "parallel.strategy=server model.layers=2"}}) {
+    SCOPED_TRACE(layout);
+    const std::string train =
+        mpiexec(ranks) + "trireme train deck.toml " + layout +
+        " checkpoint.restart=latest checkpoint.every=7 optimizer.decay_steps=12 ";
+    ASSERT_EQ(run("rm -rf run each && " + train + "run.directory=each run.log_every=1"), 0)
+        << err();
+    ASSERT_EQ(run(train + "run.log_every=5 run.steps=7"), 0) << err();
+    EXPECT_EQ(count(file("run/metrics.jsonl"), "\n"), 7);
+    ASSERT_EQ(run(train + "run.log_every=100"), 0) << err();
+    for (const std::string key : {"loss", "gradient_norm"}) {
+      if (key == "gradient_norm" && ranks == 3) continue;  // servers have it
+      const auto found = numbers("run", key);
+      const auto expected = numbers("each", key);
+      ASSERT_EQ(found.size(), 12u);
+      ASSERT_EQ(expected.size(), 12u);
+      for (std::size_t i = 0; i < 12; ++i)
+        EXPECT_NEAR(found[i], expected[i], 2e-7 * expected[i]) << key << " of step " << i + 1;
+    }
+    EXPECT_EQ(count(file("run/metrics.jsonl"), "\"learning_rate\""), 3) << "steps 5, 7 and 12";
+    ASSERT_EQ(run("trireme inspect --diff each/checkpoints/step_00000012 "
+                  "run/checkpoints/step_00000012"),
+              0);
+    std::istringstream words(out().substr(out().rfind("equal")));
+    std::string word, of;
+    int equal = 0, all = 0;
+    words >> word >> equal >> of >> all;
+    EXPECT_EQ(equal, all) << out();
+  }
+}
+
+TEST_F(EngineCommands, AReportShowsTextsThatGenerateWroteWithTheirStep) {
+  const std::string generate =
+      "trireme generate deck.toml --prompt 'the ' --tokens 5 --samples 2 -o run/texts_";
+  ASSERT_EQ(run("trireme train deck.toml run.steps=3 optimizer.decay_steps=12"), 0) << err();
+  ASSERT_EQ(run(generate + "a.jsonl"), 0) << err();
+  ASSERT_EQ(run("trireme train deck.toml run.steps=6 checkpoint.restart=latest "
+                "optimizer.decay_steps=12"),
+            0)
+      << err();
+  ASSERT_EQ(run(mpiexec(2) + generate + "b.jsonl"), 0) << err();
+  std::istringstream lines(file("run/texts_a.jsonl") + file("run/texts_b.jsonl"));
+  std::vector<std::int64_t> steps;
+  for (std::string line; std::getline(lines, line);)
+    steps.push_back(nlohmann::json::parse(line)["step"]);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{3, 3, 6, 6}));
+  ASSERT_EQ(run("trireme report run"), 0) << err();
+  EXPECT_NE(file("run/report.html").find("Generated texts"), std::string::npos);
 }
 
 TEST_F(EngineCommands, AnotherModelOrBatchThanTheSavedOneIsRefused) {

@@ -105,6 +105,33 @@ TEST_F(Identity, TheTokenizerThatACheckpointKeepsTakesThePlaceOfALostOne) {
   EXPECT_EQ(last_job().restart->checkpoint, "run/checkpoints/step_00000004");
 }
 
+TEST_F(Identity, AnotherEndOfDocumentIsAnErrorOfEveryCommand) {
+  std::string chats;
+  for (int i = 0; i < 60; ++i)
+    chats += text(R"({"messages": [{"role": "user", "content": "what is )", i,
+                  R"( plus one?"}, {"role": "assistant", "content": "it is )", i + 1, "\"}]}\n");
+  folder_.write("c.jsonl", chats);
+  ASSERT_EQ(run("trireme tokenize --train-bpe 290 --chat chatml --tokenizer c.json -o c.h5 "
+                "--validation w.h5 --validation-fraction 0.1 c.jsonl"),
+            0)
+      << err();
+  const std::string deck =
+      " deck.toml data.train=c.h5 data.validation=w.h5 data.tokenizer=c.json run.directory=chats "
+      "run.steps=2 ";
+  ASSERT_EQ(run("trireme train" + deck), 0) << err();
+  ASSERT_EQ(run("trireme eval" + deck), 0) << err();
+  ASSERT_EQ(run("trireme eval" + deck + "'data.end_of_document=<|endoftext|>'"), 0) << err();
+  for (const char* command : {"trireme eval", "trireme generate --tokens 2", "trireme train"}) {
+    EXPECT_EQ(run(command + deck + "checkpoint.restart=latest 'data.end_of_document=<|im_end|>'"),
+              2)
+        << command;
+    for (const char* part : {"end_of_document = \"<|im_end|>\"", "documents that end with token",
+                             "chats/checkpoints/step_00000002/deck.toml"})
+      EXPECT_NE(err().find(part), std::string::npos) << command << "\n" << err();
+    EXPECT_EQ(count(err(), "trireme: error:"), 1) << err();
+  }
+}
+
 TEST_F(Identity, AFileInThePlaceOfTheTrainingDataIsAnErrorUnlessDeclared) {
   const auto tokens = [&](const std::string& text_file, const std::string& h5) {
     return run(text("trireme tokenize --tokenizer t.json --document-separator '\\n' -o ", h5, " ",

@@ -108,12 +108,12 @@ TEST_F(PlanLayouts, SaysWhoseSpeedsItAssumes) {
 TEST_F(PlanLayouts, WritesAPageOfOneFile) {
   ASSERT_EQ(plan("--ranks 8 --html p.html"), 0) << err();
   EXPECT_EQ(shell(folder_, "'" TRIREME_PYTHON "' -B '" TRIREME_SOURCE_DIR
-                           "/tests/commands/check_page.py' p.html"),
+                           "/tests/commands/check_page.py' p.html --script"),
             0)
       << read_file(folder_.file("out")) << err();
   const std::string page = read_file(folder_.file("p.html"));
   for (const char* part :
-       {"Layouts of a.toml on 8 ranks", "Memory of a rank in GiB over seconds of a step",
+       {"Layouts of a.toml on 8 ranks", "memory of a rank, GiB", "seconds per step, logarithmic",
         "bubble: waiting for other pipeline ranks", "the deck's layout", "Rejected layouts"})
     EXPECT_NE(page.find(part), std::string::npos) << part;
 }

@@ -116,6 +116,17 @@ TEST(Check, ATrillionParametersOn3072RanksTakeSeconds) {
   EXPECT_EQ(read_file(folder.file("out")), resolved) << "two names of one deck";
 }
 
+TEST(Check, ASiteFileIsNoMachineFile) {
+  const TemporaryFolder folder;
+  for (const std::string command : {"check", "plan"}) {
+    EXPECT_EQ(
+        shell(folder, "trireme " + command + " '" + inputs + "tiny.toml' --ranks 1 --machine '" +
+                          TRIREME_SOURCE_DIR "/tools/sites/lumi.toml'"),
+        2);
+    expect_error(folder, "lumi.toml is a site file, which `tools/job --site` reads");
+  }
+}
+
 /// Equal stages alone would be idle for 63/575 of the time. Selene's messages are NCCL's.
 TEST(Check, ATrillionParametersWithASharedVocabularyAreIdleAsEqualStagesAre) {
   const TemporaryFolder folder;

@@ -123,6 +123,68 @@ TEST_F(Report, OfManyStepsStaysBelowAMegabyte) {
   expect_on_page("<dt>Steps</dt><dd>100,000<");
 }
 
+/// Short lines, of steps between logged ones, have loss and norm.
+TEST_F(Report, ShowsEveryStepAndAxesOfTokensAndTime) {
+  std::string lines;
+  for (int i = 1; i <= 100; ++i)
+    lines += i % 10 == 0 ? line(i, text(5.0 - 0.01 * i))
+                         : text("{\"step\":", i, ",\"loss\":", 5.0 - 0.01 * i,
+                                ",\"gradient_norm\":", i == 55 ? "null" : "0.5", "}\n");
+  write_run(lines);
+  ASSERT_EQ(run("trireme report run"), 0) << err();
+  expect_output(folder_, ", 10 logged steps");
+  expect_good_page("run/report.html");
+  expect_on_page("<title>step 55\ntraining 4.45</title>");
+  expect_on_page("<title>step 55\nvalue not finite</title>");
+  expect_on_page("class=\"raw first\"");
+  for (const char* part : {"id=\"by-tokens\"", "id=\"by-time\"", ">seconds in steps</b>",
+                           ">30,000</span>", "by by-steps by-tokens"})
+    expect_on_page(part);
+}
+
+TEST_F(Report, ShowsRecordedTextsByStep) {
+  write_run(line(1, "5"));
+  folder_.write("run/texts_b.jsonl", R"({"step":20,"prompt":"the <b>","text":"second\nline"})"
+                                     "\n");
+  folder_.write("run/texts.jsonl", R"({"step":10,"prompt":"the <b>","text":"first"})"
+                                   "\n");
+  ASSERT_EQ(run("trireme report run"), 0) << err();
+  expect_good_page("run/report.html");
+  expect_on_page("the &lt;b&gt;");
+  const std::string all = page();
+  EXPECT_LT(all.find("second\nline"), all.find("first</td>"));
+  folder_.write("run/texts.jsonl", "{\"step\":1,\"prompt\":2,\"text\":\"x\"}\n");
+  EXPECT_EQ(run("trireme report run"), 2);
+  expect_one_error({"run/texts.jsonl:1: \"prompt\" is 2, expected a string"});
+}
+
+TEST_F(Report, OfSeveralRunsLaysTheirCurvesOverOneAnother) {
+  write_run(line(1, "5") + line(2, "4.5"));
+  ASSERT_EQ(run("mv run 'first <run>'"), 0);
+  write_run(line(1, "5.25") + line(3, "3.5"));
+  ASSERT_EQ(run("trireme check --resolved deck.toml optimizer.learning_rate=0.5 run.steps=3 "
+                "run.directory=other > "
+                "run/deck.toml"),
+            0)
+      << err();
+  ASSERT_EQ(run("trireme report 'first <run>' run/ -o both.html"), 0) << err();
+  expect_output(folder_, "4 logged steps of 2 runs");
+  expect_good_page("both.html");
+  const std::string page = file("both.html");
+  for (const char* part :
+       {"Comparison of 2 runs", "<span class=\"key run-1\">first &lt;run&gt;</span>",
+        "class=\"line run-2\"", "Training loss", "optimizer.learning_rate", ">0.5</td>",
+        ">Finished</td>", "first &lt;run&gt;: This run has no events.jsonl",
+        "steps 0 to 3. first &lt;run&gt;: from 4.5 to 5, last 4.5. run: from 3.5 to 5.25"})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  for (const char* part : {"optimizer.warmup_steps", "run.directory"})
+    EXPECT_EQ(page.find(part), std::string::npos) << part << " does not differ";
+  EXPECT_EQ(run("trireme report 'first <run>' run"), 2);
+  expect_one_error({"a page of several runs needs a file", "-o FILE"});
+  EXPECT_EQ(run("trireme report run run run run run run run run run -o x.html"), 2);
+  expect_one_error({"9 runs are too many for one page; give at most 8"});
+}
+
 TEST_F(Report, MistakesAreNamedOnce) {
   const auto refused = [&](const std::string& line, const std::vector<std::string>& parts) {
     SCOPED_TRACE(line);
@@ -197,8 +259,9 @@ TEST_F(Report, TellsWhenJobsRanWhyTheyEndedAndWhatRestartsCost) {
   ASSERT_EQ(run("trireme report run"), 0) << err();
   expect_good_page("run/report.html");
   for (const char* part :
-       {"<td>1 (4242)</td><td>2026-11-22 11:00:00</td><td>2026-11-22 11:00:37</td>", "was killed",
-        "refused (exit code 2)", "error: the deck contradicts &lt;it&gt;",
+       {">1 (4242)</td>", ">2026-11-22 11:00:00</td>", ">2026-11-22 11:00:37</td>", ">1 to 27</td>",
+        ">11 to 30</td>", "trained by Trireme 0.1.0", "Trireme 0.1.0; matrix-product peak",
+        "was killed", "refused (exit code 2)", "error: the deck contradicts &lt;it&gt;",
         "stopped: time limit after step 30 (exit code 75)", "<dt>Restarts</dt><dd>1<",
         "<dt>Waited</dt><dd>7:22<",  // 4:23 and 2:59
         "<dt>Lost to restarts</dt><dd>7:45<small>17 steps run again",

@@ -153,9 +153,12 @@ TEST(Chart, SaysInWordsWhatItShows) {
   const std::vector<Series> series{{"training", "first", {{1, 5.5}, {2, nan}, {3, 2.25}}},
                                    {"validation", "second", {{3, 3.125}}}};
   const std::vector<Mark> marks{{MarkKind::restart, 2, "restart behind <2>"}};
-  const std::string page = chart(series, {"Loss", "nats", false, false, 3, marks});
+  const std::vector<XAxis> axes{{.last = 3}};
+  const std::string page =
+      chart(series, {.title = "Loss", .unit = "nats", .axes = axes, .marks = marks});
   for (const char* part :
-       {"aria-label=\"Loss, nats, steps 0 to 3. training: from 2.25 to 5.5, last 2.25. "
+       {"<b class=\"y-title\" aria-hidden=\"true\">nats</b>", "<b>step</b>",
+        "aria-label=\"Loss, nats, steps 0 to 3. training: from 2.25 to 5.5, last 2.25. "
         "validation: from 3.125 to 3.125, last 3.125.\"",
         "<title>step 3\ntraining 2.25\nvalidation 3.125</title>", "step 2\ntraining not finite",
         "restart behind &lt;2&gt;", "class=\"mark restart\" d=\"M666.7 0V1000\""})
@@ -164,11 +167,56 @@ TEST(Chart, SaysInWordsWhatItShows) {
 }
 
 TEST(Chart, OfNothingFiniteSaysSo) {
-  EXPECT_NE(chart({{"loss", "first", {{1, nan}}}}, {"Loss", "nats"}).find("No number to show"),
+  const std::vector<XAxis> axes{{.last = 2}};
+  EXPECT_NE(chart({{"loss", "first", {{1, nan}}}}, {.title = "Loss", .axes = axes})
+                .find("No number to show"),
             std::string::npos);
-  EXPECT_NE(chart({{"norm", "first", {{1, 0}, {2, -1}}}}, {"Norm", "", true}).find("No number"),
+  EXPECT_NE(chart({{"norm", "first", {{1, 0}, {2, -1}}}},
+                  {.title = "Norm", .logarithmic = true, .axes = axes})
+                .find("No number"),
             std::string::npos)
       << "a logarithmic axis has no place for what is not above 0";
+}
+
+int occurrences(const std::string& text, const std::string& part) {
+  int n = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
+  return n;
+}
+
+TEST(Chart, HasAPictureForEachAxisThatIsNotAMultipleOfTheSteps) {
+  XAxis tokens{"tokens", "tokens", "tokens", 300, [](std::size_t, double s) { return 100 * s; }};
+  const XAxis time{"time", "hours in steps", "hours", 9,
+                   [](std::size_t run, double s) { return s * s * (run == 0 ? 1 : 0.25); }};
+  const std::vector<Series> series{{"a", "run-1", {{1, 5}, {3, 2}}, 0},
+                                   {"b", "run-2", {{2, 4}}, 1}};
+  const auto page_with = [&](double per_step) {
+    tokens.per_step = per_step;
+    const std::vector<XAxis> axes{{.last = 3}, tokens, time};
+    return chart(series, {.title = "Loss", .axes = axes});
+  };
+  const std::string page = page_with(100);
+  EXPECT_EQ(occurrences(page, "<svg"), 2);
+  EXPECT_EQ(occurrences(page, "<svg class=\"by by-steps by-tokens\""), 1);
+  EXPECT_EQ(occurrences(page, "class=\"x-labels by by-tokens\""), 1);
+  EXPECT_EQ(occurrences(page_with(0), "<svg"), 3);
+  for (const char* part : {"<title>1 hours", "d=\"M111.1 0L1000 1000\"", "<b>hours in steps</b>"})
+    EXPECT_NE(page.find(part), std::string::npos) << part << " in:\n" << page;
+}
+
+TEST(Chart, DrawsANoisyCurveThinWithItsMovingAverage) {
+  Series noisy{"loss", "first", {}, 0, true};
+  for (int i = 1; i <= 200; ++i)
+    noisy.points.push_back({static_cast<double>(i), i % 2 ? 1.0 : 3.0});
+  const auto average = moving_average(plot_columns(noisy.points, 400));
+  ASSERT_EQ(average.size(), 200u);
+  for (std::size_t i = 10; i < 190; ++i) EXPECT_NEAR(average[i], 2, 1e-3) << i;
+  const std::vector<XAxis> axes{{.last = 200}};
+  const auto page = [&] { return chart({noisy}, {.title = "Loss", .axes = axes}); };
+  EXPECT_EQ(occurrences(page(), "class=\"raw first\""), 1);
+  EXPECT_EQ(occurrences(page(), "class=\"line first\""), 1);
+  noisy.points.resize(20);
+  EXPECT_EQ(occurrences(page(), "class=\"raw first\""), 0) << "too short for an average";
 }
 
 }  // namespace

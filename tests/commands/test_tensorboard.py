@@ -104,6 +104,15 @@ class Tensorboard(unittest.TestCase):
         self.assertAlmostEqual(second, 1795378823.045, places=3)
         self.assertEqual(a, {"loss/loss": 2, "speed/step_seconds": 9})
 
+    def test_a_step_between_logged_ones_gets_a_time_in_between(self):
+        lines = [{"step": 8, "loss": 3}, {"step": 9, "loss": 2.5, "gradient_norm": 1},
+                 {"step": 10, "time": "1970-01-02T00:00:10.000Z", "loss": 2, "step_seconds": 3}]
+        run = self.convert("".join(json.dumps(line) + "\n" for line in lines))
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        found = self.converted()
+        self.assertEqual([(time, step) for time, step, _ in found], [(86404, 8), (86407, 9), (86410, 10)])
+        self.assertEqual(found[1][2], {"loss/loss": 2.5, "optimizer/gradient_norm": 1})
+
     def test_converting_again_replaces_and_a_torn_line_is_left_out(self):
         for content in ('{"step": 1, "loss": 2}\n{"step": 2, "lo', '{"step": 1, "loss": 2}\n'):
             self.assertEqual(self.convert(content).returncode, 0)

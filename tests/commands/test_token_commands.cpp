@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <support/shell.hpp>
 
@@ -23,6 +24,31 @@ TEST(TokenCommands, TokenizeThenInspectThenDecode) {
   expect_output(folder, "verified ");
   ASSERT_EQ(shell(folder, "trireme inspect --decode t.h5"), 0);
   EXPECT_EQ(read_file(folder.file("out")), "onetwothree");
+}
+
+TEST(TokenCommands, JsonHasTheFactsOfTheText) {
+  const TemporaryFolder folder;
+  folder.write("text", "one\n\ntwo\n\nthree");
+  ASSERT_EQ(shell(folder,
+                  "trireme tokenize -o t.h5 --document-separator '\\n\\n' --json facts.json text"),
+            0);
+  expect_output(folder, "t.h5: 14 tokens in 3 documents");
+  auto json = nlohmann::json::parse(read_file(folder.file("facts.json")));
+  EXPECT_EQ(json.at("train").at("tokens"), 14);
+  EXPECT_EQ(json.at("train").at("documents"), 3);
+  EXPECT_EQ(json.at("train").at("path"), "t.h5");
+  EXPECT_EQ(json.at("files"), 1);
+  EXPECT_TRUE(json.at("validation").is_null());
+  ASSERT_EQ(shell(folder, "trireme inspect --verify --json - t.h5"), 0);
+  json = nlohmann::json::parse(read_file(folder.file("out")));
+  EXPECT_EQ(json.at("kind"), "token file");
+  EXPECT_EQ(json.at("tokens"), 14);
+  EXPECT_EQ(json.at("sources"), nlohmann::json::array({"text"}));
+  EXPECT_EQ(json.at("verified"), true);
+  EXPECT_EQ(shell(folder, "trireme inspect --json missing/facts.json t.h5"), 2);
+  expect_error(folder, "missing/facts.json: cannot be written");
+  EXPECT_EQ(shell(folder, "trireme inspect --json - nothing.h5"), 2);
+  expect_error(folder, "nothing.h5: no such file");
 }
 
 TEST(TokenCommands, DecodeStopsQuietlyWhenNobodyReads) {

@@ -145,7 +145,7 @@ TEST(Tokenize, HoldsOutTheEndOfOneText) {
        {one, std::vector<std::string>{gzipped(folder, "a.gz", content)}})
     for (const double fraction : {0.02, 0.5}) {
       const auto summary = tokenized(inputs, fraction);
-      EXPECT_TRUE(summary.end_held_out);
+      EXPECT_FALSE(summary.end_held_out.empty());
       const std::string train = texts("train.h5");
       const std::string held_out = texts("validation.h5");
       EXPECT_EQ(train + held_out, content);
@@ -156,7 +156,7 @@ TEST(Tokenize, HoldsOutTheEndOfOneText) {
   // The division may be in any of several files, or between two.
   const std::vector<std::string> three{folder.write("x", content), folder.write("y", "one line"),
                                        folder.write("z", content)};
-  EXPECT_TRUE(tokenized(three, 0.02).end_held_out);
+  EXPECT_FALSE(tokenized(three, 0.02).end_held_out.empty());
   EXPECT_EQ(documents_of(folder.file("train.h5")).size(), 3u);
   EXPECT_EQ(texts("train.h5") + texts("validation.h5"), content + "one line" + content);
   const std::vector<std::string> two{folder.write("x", "one line"), folder.write("y", content)};
@@ -167,7 +167,31 @@ TEST(Tokenize, HoldsOutTheEndOfOneText) {
   // Enough files are divided as a whole.
   std::vector<std::string> many;
   for (int i = 0; i < 300; ++i) many.push_back(folder.write("f" + std::to_string(i), "x\ny\n"));
-  EXPECT_FALSE(tokenized(many, 0.02).end_held_out);
+  EXPECT_TRUE(tokenized(many, 0.02).end_held_out.empty());
+}
+
+/// The same for JSON lines, of which the last ones are held out whole.
+TEST(Tokenize, HoldsOutTheLastOfFewJsonLines) {
+  const TemporaryFolder folder;
+  TokenizeOptions options;
+  options.output = folder.file("train.h5");
+  options.validation_output = folder.file("validation.h5");
+  options.validation_fraction = 0.02;
+  const auto tokenized = [&](int lines) {
+    std::string content = "\n";
+    for (int i = 0; i < lines; ++i)
+      content += "{\"text\": \"document " + std::to_string(i) + "\"}\n\n";
+    options.inputs = {folder.write("a.jsonl", content)};
+    return tokenize(options, [](std::int64_t) {}).end_held_out;
+  };
+  EXPECT_EQ(tokenized(20), "the last line");
+  EXPECT_EQ(documents_of(folder.file("validation.h5")), std::vector<std::string>{"document 19"});
+  EXPECT_EQ(documents_of(folder.file("train.h5")).size(), 19u);
+  EXPECT_EQ(tokenized(400), "");
+  options.validation_fraction = 0.9999;
+  EXPECT_EQ(tokenized(3), "the last 2 lines");
+  EXPECT_EQ(documents_of(folder.file("train.h5")), std::vector<std::string>{"document 0"});
+  EXPECT_THROW(tokenized(1), UsageError);
 }
 
 /// The tokenizer learns from the text before the division, and is not left by a command that fails.

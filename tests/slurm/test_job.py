@@ -17,30 +17,30 @@ import scripts
 from scripts import DECK, JOB, ROOT, Scripts
 from spares import Spares  # noqa: F401: its tests run with these
 
-MACHINES = sorted(path.stem for path in (ROOT / "tools/machines").glob("*.toml"))
+SITES = sorted(path.stem for path in (ROOT / "tools/sites").glob("*.toml"))
 WANTED = {"alps", "aurora", "frontier", "generic", "lumi", "perlmutter"}
 BATCH = {"slurm": "#SBATCH ", "pbs": "#PBS ", "flux": "#flux: "}
-# What each machine needs besides --time, and what its ranks per node are then.
+# What each site needs besides --time, and what its ranks per node are then.
 NEEDS = {"generic": (["--ranks-per-node", "4"], 4), "perlmutter": (["--account", "m0_g"], 4),
          "frontier": (["--account", "abc"], 8), "lumi": (["--account", "project_1"], 8),
          "alps": (["--account", "g1"], 4), "aurora": (["--account", "p", "--queue", "debug"], 12)}
 
 
-class Machines(Scripts):
+class Sites(Scripts):
     def test_all_are_there(self):
-        self.assertLessEqual(WANTED, set(MACHINES))
-        self.assertEqual(set(NEEDS), set(MACHINES), "a new machine: say what it needs in NEEDS")
+        self.assertLessEqual(WANTED, set(SITES))
+        self.assertEqual(set(NEEDS), set(SITES), "a new site: say what it needs in NEEDS")
 
     def test_scripts_are_bash_and_their_directives_come_first(self):
-        for name in MACHINES:
+        for name in SITES:
             for batch, mark in BATCH.items():
-                launch = tomllib.loads((ROOT / f"tools/machines/{name}.toml").read_text())["launch"]
+                launch = tomllib.loads((ROOT / f"tools/sites/{name}.toml").read_text())["launch"]
                 if batch not in launch:
-                    self.refused(f"--batch {batch}", "--machine", name, "--batch", batch, "--time", "01:00:00",
+                    self.refused(f"--batch {batch}", "--site", name, "--batch", batch, "--time", "01:00:00",
                                  *NEEDS[name][0])
                     continue
-                with self.subTest(machine=name, batch=batch):
-                    text = self.printed("--machine", name, "--batch", batch, "--nodes", "2", "--time", "01:00:00",
+                with self.subTest(site=name, batch=batch):
+                    text = self.printed("--site", name, "--batch", batch, "--nodes", "2", "--time", "01:00:00",
                                         *NEEDS[name][0])
                     checked = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True)
                     self.assertEqual((checked.returncode, checked.stderr), (0, ""))
@@ -65,15 +65,15 @@ class Machines(Scripts):
         return shlex.split(found[0])
 
     def test_every_fact_has_its_source(self):
-        for name in MACHINES:
-            machine = tomllib.loads((ROOT / f"tools/machines/{name}.toml").read_text())
+        for name in SITES:
+            site = tomllib.loads((ROOT / f"tools/sites/{name}.toml").read_text())
             for table in ("node", "batch_options", "modules", "environment", "launch", "queues"):
-                for part in machine.get(table, []) if isinstance(machine.get(table), list) else [machine.get(table)]:
+                for part in site.get(table, []) if isinstance(site.get(table), list) else [site.get(table)]:
                     if part is not None:
                         self.assertRegex(part.get("source", ""), r"^https://\S+", f"{name}: {table}")
 
     def test_sources_stand_beside_settings(self):
-        text = self.printed("--machine", "alps", "--time", "01:00:00", *NEEDS["alps"][0])
+        text = self.printed("--site", "alps", "--time", "01:00:00", *NEEDS["alps"][0])
         lines = text.splitlines()
         exports = [number for number, line in enumerate(lines) if line.startswith(("export NCCL", "export FI_"))]
         self.assertGreater(len(exports), 5)
@@ -211,13 +211,13 @@ class NodeRanges(Scripts):
             self.assertIn(f"job: {nodes} nodes, {2 * int(nodes)} ranks", said)
 
     def test_directives_do_not_count_tasks_that_slurm_does_not_know(self):
-        for name in MACHINES:
-            if "slurm" in tomllib.loads((ROOT / f"tools/machines/{name}.toml").read_text())["launch"]:
-                text = self.printed("--machine", name, "--nodes", "2-4", "--time", "01:00:00", *NEEDS[name][0])
+        for name in SITES:
+            if "slurm" in tomllib.loads((ROOT / f"tools/sites/{name}.toml").read_text())["launch"]:
+                text = self.printed("--site", name, "--nodes", "2-4", "--time", "01:00:00", *NEEDS[name][0])
                 own = [line for line in text.splitlines() if line.startswith("#SBATCH ")]
                 self.assertNotRegex("".join(own), "ntasks|per-task=1", f"{name}: {own}")
                 self.assertEqual(subprocess.run(["bash", "-n"], input=text, text=True).returncode, 0)
-        text = self.printed("--machine", "alps", "--nodes", "2-4", "--time", "01:00:00", *NEEDS["alps"][0])
+        text = self.printed("--site", "alps", "--nodes", "2-4", "--time", "01:00:00", *NEEDS["alps"][0])
         self.assertIn("#SBATCH --gpus-per-node=4\n", text)
 
     def test_a_range_of_one_number_is_that_number(self):
@@ -250,10 +250,10 @@ class NodeRanges(Scripts):
             self.refused(part, f"--nodes={wrong}", *self.ARGUMENTS)
         for batch in ("pbs", "flux"):
             self.refused(f"{batch} takes one number of nodes", "--batch", batch, "--nodes", "2-4", *self.ARGUMENTS)
-        lumi = ["--machine", "lumi", "--account", "p", "--time", "01:00:00"]
+        lumi = ["--site", "lumi", "--account", "p", "--time", "01:00:00"]
         self.refused("lumi has 2978 nodes", *lumi, "--nodes", "2-3000")
         self.refused("takes 1 to 1024", *lumi, "--nodes", "1000-1025")
-        self.refused("gives at most 02:00:00", "--machine", "frontier", "--account", "p", "--time", "03:00:00",
+        self.refused("gives at most 02:00:00", "--site", "frontier", "--account", "p", "--time", "03:00:00",
                      "--nodes", "90-200")
 
     def test_every_number_must_resolve(self):
@@ -272,17 +272,17 @@ class Mistakes(Scripts):
 
     def test_each_is_one_clear_error(self):
         rpn = ["--ranks-per-node", "2"]
-        self.refused('unknown machine "perlmuter"', "--machine", "perlmuter", *self.TIME)
+        self.refused('unknown site "perlmuter"', "--site", "perlmuter", *self.TIME)
         self.refused("--ranks-per-node", *self.TIME)
-        self.refused("needs a project: --account", "--machine", "lumi", *self.TIME)
-        self.refused("needs a queue: --queue debug", "--machine", "aurora", "--account", "p", *self.TIME)
+        self.refused("needs a project: --account", "--site", "lumi", *self.TIME)
+        self.refused("needs a queue: --queue debug", "--site", "aurora", "--account", "p", *self.TIME)
         self.refused('"two" is not a number of nodes; give one such as 4, or 4-8', *rpn, *self.TIME, "--nodes", "two")
         self.refused("0: a job has at least 1 node", *rpn, *self.TIME, "--nodes", "0")
         self.refused("0 is not at least 1", "--ranks-per-node", "0", *self.TIME)
-        self.refused("lumi has 2978 nodes", "--machine", "lumi", "--account", "p", *self.TIME, "--nodes", "3000")
-        self.refused("takes 1 to 1024", "--machine", "lumi", "--account", "p", *self.TIME, "--nodes", "1025")
-        self.refused("gives at most 02:00:00", "--machine", "frontier", "--account", "p", "--time", "03:00:00")
-        self.refused("a node of lumi has 8 devices", "--machine", "lumi", "--account", "p", *self.TIME,
+        self.refused("lumi has 2978 nodes", "--site", "lumi", "--account", "p", *self.TIME, "--nodes", "3000")
+        self.refused("takes 1 to 1024", "--site", "lumi", "--account", "p", *self.TIME, "--nodes", "1025")
+        self.refused("gives at most 02:00:00", "--site", "frontier", "--account", "p", "--time", "03:00:00")
+        self.refused("a node of lumi has 8 devices", "--site", "lumi", "--account", "p", *self.TIME,
                      "--ranks-per-node", "9")
         self.refused("expected a duration", *rpn, "--time", "1h")
         self.refused("--lead 300", *rpn, "--time", "00:05:00")
@@ -309,9 +309,9 @@ class Mistakes(Scripts):
         (self.folder / "deck.toml").write_text(DECK.replace('"out"', '"out\\ntouch trap"'))
         self.refused("[run] directory", *arguments)
         (self.folder / "deck.toml").write_text(DECK)
-        good = (ROOT / "tools/machines/generic.toml").read_text()
+        good = (ROOT / "tools/sites/generic.toml").read_text()
         (self.folder / "mine.toml").write_text(re.sub('description = "', 'description = "a\\\\ntouch trap ', good, count=1))
-        self.refused("control character", "--machine", "mine.toml", *arguments)
+        self.refused("control character", "--site", "mine.toml", *arguments)
 
     def test_accounts_and_queues_are_one_word(self):
         for word in ("a b", "a --uid=0", "a;b", "a'b", 'a"b', "$(id)"):
@@ -320,12 +320,12 @@ class Mistakes(Scripts):
 
     def test_inputs_are_never_overwritten(self):
         arguments = ["--ranks-per-node", "2", *self.TIME]
-        (self.folder / "mine.toml").write_text((ROOT / "tools/machines/generic.toml").read_text())
+        (self.folder / "mine.toml").write_text((ROOT / "tools/sites/generic.toml").read_text())
         (self.folder / "tokens.h5").write_text("tokens")
         (self.folder / "link").symlink_to("deck.toml")
         (self.folder / "hard").hardlink_to(self.folder / "mine.toml")
         for output in ("deck.toml", "./deck.toml", "link", "mine.toml", "hard", "tokens.h5"):
-            self.refused("an input of the job", *arguments, "--machine", "mine.toml", "-o", output)
+            self.refused("an input of the job", *arguments, "--site", "mine.toml", "-o", output)
         self.refused("exists and is not a file", *arguments, "-o", ".")
         self.assertEqual((self.folder / "deck.toml").read_text(), DECK)
         (self.folder / "tokens.h5").unlink()
@@ -343,33 +343,35 @@ class Mistakes(Scripts):
         (self.folder / "deck.toml").unlink()
         self.refused("deck deck.toml: No such file", "--ranks-per-node", "2", *self.TIME)
 
-    def test_machine_files(self):
-        good = (ROOT / "tools/machines/generic.toml").read_text()
+    def test_site_files(self):
+        good = (ROOT / "tools/sites/generic.toml").read_text()
         for change, part in ((("batch = \"slurm\"", "batch = \"lsf\""), "batch = 'lsf'"),
                              (("[launch]", "[lanch]"), "lanch is not a key; did you mean launch?"),
                              (("slurm = [\"srun\"", "slurm = [1"), "expected a list of strings"),
                              (("[launch]", "[node]\ncout = 1\n[launch]"), "[node] cout is not a key; did you mean count?"),
                              (("[launch]\nsource", "[launch]\n# source"), "launch has no source"),
                              (("[launch]", "[node]\ncount = 0\n[launch]"), "expected at least 1"),
-                             (("description", "description ="), "machine file mine.toml")):
+                             (("description", "description ="), "site file mine.toml")):
             self.assertIn(change[0], good)
             (self.folder / "mine.toml").write_text(good.replace(*change, 1))
-            self.refused(part, "--machine", "mine.toml", "--ranks-per-node", "2", *self.TIME)
+            self.refused(part, "--site", "mine.toml", "--ranks-per-node", "2", *self.TIME)
+        machine = ROOT / "inputs/machines/h100.toml"
+        self.refused(f"{machine} is a machine file, which `trireme check`", "--site", str(machine), *self.TIME)
         (self.folder / "mine.toml").write_text(good)
-        self.printed("--machine", "mine.toml", "--ranks-per-node", "2", *self.TIME)
+        self.printed("--site", "mine.toml", "--ranks-per-node", "2", *self.TIME)
 
-    def test_the_documents_machine_file_works(self):
-        document = (ROOT / "docs/machines.md").read_text()
+    def test_the_documents_site_file_works(self):
+        document = (ROOT / "docs/sites.md").read_text()
         (self.folder / "mine.toml").write_text(re.search(r"```toml\n(.*?)```", document, re.DOTALL)[1])
-        text = self.printed("--machine", "mine.toml", "--account", "p", *self.TIME)
+        text = self.printed("--site", "mine.toml", "--account", "p", *self.TIME)
         self.assertIn("#SBATCH --partition=gpu\n", text)
         self.assertIn("export NCCL_SOCKET_IFNAME=hsn\n", text)
-        self.refused("takes 1 to 64", "--machine", "mine.toml", "--account", "p", *self.TIME, "--nodes", "65")
+        self.refused("takes 1 to 64", "--site", "mine.toml", "--account", "p", *self.TIME, "--nodes", "65")
 
     def test_help_shows_an_example(self):
         said = subprocess.run([sys.executable, "-B", JOB, "--help"], capture_output=True, text=True)
         self.assertEqual(said.returncode, 0)
-        self.assertTrue(re.search(r"tools/job inputs/\S+\.toml --machine", said.stdout))
+        self.assertTrue(re.search(r"tools/job inputs/\S+\.toml --site", said.stdout))
 
 
 if __name__ == "__main__":

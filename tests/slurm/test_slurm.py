@@ -90,7 +90,7 @@ class Runs(unittest.TestCase):
     # What a user does
 
     def print_script(self, *arguments, nodes="2"):
-        return self.slurm.run(str(ROOT / "tools/job"), "deck.toml", "--machine", "generic", "--nodes", nodes,
+        return self.slurm.run(str(ROOT / "tools/job"), "deck.toml", "--site", "generic", "--nodes", nodes,
                               "--ranks-per-node", "1", "-o", "deck.job", *arguments, cwd=self.folder)
 
     def submit(self):

@@ -201,7 +201,8 @@ def decks(root):
                 yield f"{name}: its leading comment has no line such as `#   trireme {wanted} {name}`"
 
 
-NAMING = ("CONTRIBUTING.md", "docs/development.md", "docs/tutorial.md")
+NAMING = ("CONTRIBUTING.md", "docs/development.md", "docs/notes/additions.md", "docs/notes/promises.md",
+          "docs/tutorial.md")
 FILE = re.compile(r"(?<![\w./-])(?:\./)?((?:\.ci|src|include|tests|docs|tools|inputs|cmake|spack)/[\w./*-]+|"
                   r"(?:CHANGELOG|CMakeLists|CMakePresets|CONTRIBUTING|README)\.\w+)")
 TEST = re.compile(r"`([A-Z]\w+)\.([A-Z]\w+)`")

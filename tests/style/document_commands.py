@@ -3,8 +3,8 @@
 
     document_commands.py DOCUMENT --bin FOLDER [--update]
 
-An example is an indented block whose first line is `$ trireme ...` and whose other lines are what it prints. The commands
-run in the repository, with the programs of FOLDER first on PATH. Prints what differs and ends with 1; with --update the
+An example is an indented block whose first line is `$ trireme ...` and whose other lines are what it prints; a line `…`
+stands for any lines. The commands run in the repository, with the programs of FOLDER first on PATH. Prints what differs and ends with 1; with --update the
 document gets the true output instead, and the files that commands write (`-o docs/pictures/...`) are written.
 """
 import argparse
@@ -17,6 +17,29 @@ from pathlib import Path
 
 INDENT = "    "
 PROMPT = INDENT + "$ trireme "
+ELISION = INDENT + "…"
+
+
+def shows(shown, true):
+    """Whether the shown lines are the true ones, except for those that elisions stand for."""
+    pieces, at = [[]], 0
+    for line in shown:
+        if line == ELISION:
+            pieces.append([])
+        else:
+            pieces[-1].append(line)
+    for number, piece in enumerate(pieces):
+        last = len(true) - len(piece)
+        starts = range(at, last + 1)
+        if number == len(pieces) - 1:
+            starts = range(max(at, last), last + 1)
+        if number == 0:
+            starts = starts[:1]
+        start = next((start for start in starts if true[start:start + len(piece)] == piece), None)
+        if start is None:
+            return False
+        at = start + len(piece)
+    return len(pieces) > 1 or len(shown) == len(true)
 
 
 def output_of(command, root, environment, written):
@@ -62,8 +85,9 @@ def main():
             at += 1
         said = output_of(line[len(INDENT) + 2:], root, environment, written).splitlines()
         true = [(INDENT + said_line) if said_line else "" for said_line in said]
-        out += true
-        if true != shown:
+        correct = shows(shown, true)
+        out += shown if correct else true
+        if not correct:
             differences += 1
             print(f"{line.strip()}\n  is shown as\n" + "\n".join(shown) + "\n  but prints\n" + "\n".join(true))
     for target, content in written.items():

@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import check_phrases  # noqa: E402
 import check_sources  # noqa: E402
 import deck_commands  # noqa: E402
+import document_commands  # noqa: E402
 import tutorial  # noqa: E402
 
 DECK = """# A deck.
@@ -23,6 +24,8 @@ DEVELOPMENT = "# How to\n" + "".join(f"| {floor} | `{folder}` | |\n" for folder,
 CLEAN = {
     "CONTRIBUTING.md": "See [how](docs/development.md#how-to) and `src/main.cpp`.\n",
     "docs/development.md": DEVELOPMENT + "`src/NAME.cpp`, `inputs/*.toml`, `Sum.Holds`, `Norm.Holds`, `sums.hold`, `x.cpp`\n",
+    "docs/notes/additions.md": "# Additions\n",
+    "docs/notes/promises.md": "# Promises\n",
     "docs/tutorial.md": "[above](#top)\n\n## Top\n\n    $ ./inputs/a.toml\n",
     "tests/CMakeLists.txt": "add_test(NAME sums.hold COMMAND a)\n",
     "tests/a.cpp": "TEST(Sum, Holds) {\nTYPED_TEST(Norm, Holds) {\n",
@@ -34,6 +37,16 @@ CLEAN = {
     "tests/support/mpi_main.cpp": "#include <mpi.h>\n",
     "inputs/a.toml": DECK,
 }
+
+
+class Elisions(unittest.TestCase):
+    def test_an_elision_stands_for_any_lines(self):
+        true, elision = list("abcd"), document_commands.ELISION
+        for shown in [true, ["a", elision, "d"], [elision, "c", "d"], [elision, "b", elision], [elision]]:
+            self.assertTrue(document_commands.shows(shown, true), shown)
+        for shown in [true[:2], ["a", elision, "c"], ["b", elision], [elision, "d", "c", elision], true + ["e"]]:
+            self.assertFalse(document_commands.shows(shown, true), shown)
+        self.assertFalse(document_commands.shows(["a", elision, "a"], ["a"]))
 
 
 class Checks(unittest.TestCase):

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -81,8 +82,8 @@ class Job {
     int seen = 0;
     for (const pid_t pid : processes()) {
       const std::string folder = "/proc/" + std::to_string(pid);
-      if (read_file(folder + "/comm") != "trireme-engine\n") continue;
-      const std::string environment = '\0' + read_file(folder + "/environ");
+      if (read(folder + "/comm") != "trireme-engine\n") continue;
+      const std::string environment = '\0' + read(folder + "/environ");
       const auto at = environment.find(std::string("\0PMI_RANK=", 10));
       const int rank = at == std::string::npos ? 0 : std::atoi(environment.c_str() + at + 10);
       if (rank < number && found[static_cast<std::size_t>(rank)] == 0) ++seen;
@@ -106,13 +107,20 @@ class Job {
   }
 
  private:
+  /// A file of /proc; "" if its process has ended.
+  static std::string read(const std::filesystem::path& path) {
+    std::ostringstream content;
+    content << std::ifstream(path).rdbuf();
+    return content.str();
+  }
+
   static std::vector<pid_t> descendants(pid_t of) {
     std::vector<std::pair<pid_t, pid_t>> parents;  // of every process
     std::error_code gone;
     for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
       const pid_t pid = std::atoi(entry.path().filename().c_str());
       if (pid <= 0) continue;
-      const std::string stat = read_file(entry.path() / "stat");
+      const std::string stat = read(entry.path() / "stat");
       const auto name_end = stat.rfind(')');
       if (name_end == std::string::npos || name_end + 4 >= stat.size()) continue;
       parents.emplace_back(pid, std::atoi(stat.c_str() + name_end + 4));

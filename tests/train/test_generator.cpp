@@ -159,6 +159,31 @@ TEST(Metrics, ARestartedRunReadsAsOne) {
   EXPECT_EQ(steps("metrics.previous-2.jsonl"), "1 2 ");
 }
 
+TEST(Metrics, AShortLineHasSinglePrecisionAndARestartKeepsItWithTheLoggedOnes) {
+  EXPECT_EQ(to_json(StepLoss{12, 3.4012345678901, {{"pair_loss", 0.75}}, 0.1}),
+            R"({"step":12,"loss":3.4012346,"gradient_norm":0.1,"pair_loss":0.75})");
+  EXPECT_EQ(to_json(StepLoss{3, std::nan(""), {}, std::nullopt}), R"({"step":3,"loss":null})");
+  EXPECT_EQ(to_json(StepLoss{3, 1e300, {}, 1e-300}),
+            R"({"step":3,"loss":1e+300,"gradient_norm":0})");
+  const trireme::testing::TemporaryFolder folder;
+  Metrics logged;
+  logged.step = 3;
+  logged.time = "2026-11-22T20:20:23.045Z";
+  {
+    MetricsFile file(folder.path().string(), std::nullopt);
+    file.write({StepLoss{1, 5, {}, 1}, StepLoss{2, 4, {}, 1}});
+    file.write(logged);
+    file.write({StepLoss{4, 3, {}, 1}});
+  }
+  const MetricsFile again(folder.path().string(), 3);
+  EXPECT_EQ(again.last_logged()->step, 3);
+  EXPECT_EQ(again.last_logged()->time, logged.time);
+  EXPECT_EQ(again.last_kept()->step, 3);
+  const std::string kept = trireme::testing::read_file(folder.file("metrics.jsonl"));
+  EXPECT_EQ(kept, to_json(StepLoss{1, 5, {}, 1}) + "\n" + to_json(StepLoss{2, 4, {}, 1}) + "\n" +
+                      to_json(logged) + "\n");
+}
+
 TEST(Metrics, ALineTornByAKillGoesAwayWhereverItWasCut) {
   const trireme::testing::TemporaryFolder folder;
   const auto line = [](std::int64_t step) {

@@ -26,10 +26,9 @@ bool has_colours();
 std::size_t columns();
 
 /// The text with line breaks between words, so that no line has more than `columns` columns unless
-/// a single word has. A line that continues another one begins below the other's second column of
-/// a table (text after two or more spaces), or is indented like it; by two spaces more if the
-/// indentation is one to 19 spaces. `joint` ends each
-/// line that is continued.
+/// a single word has. A continuation line is aligned with the second column of a table row (text
+/// after two or more spaces); otherwise it has its line's indentation, and two spaces more if that
+/// is 1 to 19. `joint` ends each line that is continued.
 std::string wrapped(std::string_view lines, std::size_t columns, std::string_view joint = "");
 
 /// Columns of a text in UTF-8, without characters of double width.

@@ -10,6 +10,7 @@ namespace trireme::commands {
 ExitCode train(grid::Runtime& runtime, const TrainOptions& options);
 ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options);
 ExitCode bench(grid::Runtime& runtime, const BenchOptions& options);
+ExitCode doctor(grid::Runtime& runtime, const DoctorOptions& options);
 ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options);
 
 }  // namespace trireme::commands

@@ -25,6 +25,7 @@ struct EvalOptions {
   std::string prefix = {};              ///< special token before a text; "": the end of a document
   std::string output = {};              ///< file for the measures; "": none
   std::string log_likelihoods = {};     ///< file for those of all requests; "": none
+  std::string json = {};                ///< file for losses and measures, or "-"; "": none
 };
 
 struct GenerateOptions {
@@ -57,14 +58,22 @@ struct BenchOptions {
   std::string machine_file;  ///< file that describes this machine; "": none
 };
 
+struct DoctorOptions {
+  std::string folder = ".";
+  std::string json = {};  ///< file for the findings, or "-" for the output; "": none
+};
+
 /// Each adds one subcommand that stores its values in `options`, and returns it.
 CLI::App* add_train_options(CLI::App& app, TrainOptions& options);
 CLI::App* add_eval_options(CLI::App& app, EvalOptions& options);
 CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options);
 CLI::App* add_bench_options(CLI::App& app, BenchOptions& options);
+CLI::App* add_doctor_options(CLI::App& app, DoctorOptions& options);
 
 /// The positional arguments `DECK [section.key=value ...]` that most commands take.
 void add_deck_arguments(CLI::App& command, std::string& deck, std::vector<std::string>& overrides);
+/// The option --json; `what` it writes.
+void add_json_option(CLI::App& command, std::string& json, const std::string& what);
 
 /// The help of the program or of one of its commands, wrapped at the terminal's width. Examples
 /// that are wider continue after a backslash.

@@ -48,16 +48,17 @@ struct TokenizeSummary {
   std::int64_t vocabulary = 0;
   TokenizedPart train;
   TokenizedPart validation;
-  bool end_held_out = false;  ///< validation is the end of the text, not documents chosen at random
+  std::string end_held_out = {};  ///< words for the validation file's part of the inputs, if it is
+                                  ///< not documents chosen at random
 };
 
 /// Called with the bytes of text read so far, every 256 KiB.
 using TokenizeProgress = std::function<void(std::int64_t)>;
 
 /// Writes the token file(s). Drops empty documents and numbers the others; only the number and the
-/// seed decide which file a document goes to. If each file is a document and this leaves one of the
-/// token files without any, the validation file gets the last `validation_fraction` of the text,
-/// from a line end on. Files appear complete or not at all.
+/// seed decide which file a document goes to. If each file or JSON line is a document and this
+/// leaves one of the token files without any, the validation file gets the last
+/// `validation_fraction` of the text, from a line end on, or of the lines. Files appear complete or not at all.
 TokenizeSummary tokenize(const TokenizeOptions& options, const TokenizeProgress& progress);
 
 /// The files of `inputs` in order; folders are listed without the files of `outputs`. UsageError

@@ -78,7 +78,7 @@ class Watchdog {
   void report_death(int i);
   void report_hang();
   void say(const std::string& message) const;
-  void conclude(const std::string& report) const;  ///< says it and records the event
+  static void record(const std::string& report);  ///< as an event of the run
   [[noreturn]] void end_all();
 
   std::string directory_;

@@ -16,6 +16,14 @@ struct NamedLoss {
   double mean = 0;
 };
 
+/// Losses of a step between two logged steps: a short line of metrics.jsonl.
+struct StepLoss {
+  std::int64_t step = 0;
+  double loss = 0;                      ///< as of Metrics
+  std::vector<NamedLoss> other_losses;  ///< as of Metrics
+  std::optional<double> gradient_norm;  ///< nothing if parameter servers have it
+};
+
 /// One logged step: a line of metrics.jsonl.
 struct Metrics {
   std::int64_t step = 0;
@@ -42,6 +50,8 @@ struct Metrics {
 /// One JSON object whose numbers read back exactly; null for one that is not finite, which JSON
 /// cannot say.
 std::string to_json(const Metrics& metrics);
+/// The same with numbers of single precision, which keeps the file small.
+std::string to_json(const StepLoss& step);
 
 /// metrics.jsonl of a run. Open on one rank only.
 class MetricsFile {
@@ -50,6 +60,8 @@ class MetricsFile {
   /// restarted one keeps the whole lines up to `restored_step`, so that the file reads as one run.
   MetricsFile(const std::string& directory, std::optional<std::int64_t> restored_step);
   void write(const Metrics& metrics);
+  /// Steps before the next one that is logged.
+  void write(const std::vector<StepLoss>& steps);
 
   /// A line that a former job wrote.
   struct Line {
@@ -62,6 +74,7 @@ class MetricsFile {
 
  private:
   std::string lines_up_to(std::int64_t step);
+  void append(const std::string& lines);
 
   std::optional<Line> last_logged_;
   std::optional<Line> last_kept_;

@@ -13,8 +13,8 @@ namespace trireme::train {
 
 /// Catches SIGTERM, SIGUSR1 and SIGINT during its lifetime; one object at a time per process. The
 /// handler has its own stack: generated code of matrix products keeps data where a signal's frame
-/// would be written on the interrupted stack, and has been corrupted by it. The first SIGINT
-/// writes on the speaking rank after which step the run stops; one that comes more than a second
+/// would be written on the interrupted stack, and has been corrupted by it. At the first
+/// SIGINT, the speaking rank prints the step after which the run stops; a SIGINT more than a second
 /// later ends the process at once. A SIGUSR1 that `trireme train` has blocked while the run started
 /// is delivered; SIGUSR1 is blocked again after the end of this object's lifetime.
 class StopSignals {

@@ -6,6 +6,7 @@
 #include <trireme/train/executor.hpp>
 #include <trireme/train/rank_parts.hpp>
 #include <trireme/train/step_actions.hpp>
+#include <trireme/train/step_history.hpp>
 #include <trireme/train/worker.hpp>
 
 #include <cstdint>
@@ -84,6 +85,11 @@ class TypedWorker final : public Worker {
   void fetch_current();
   void take_status();
   void tell_servers(double& value, const char* what);
+  /// Adds the loss and norm of a queued step to the history.
+  void remember(std::int64_t step);
+  /// The history before `step`. Collective, except with overlapping steps.
+  std::vector<StepLoss> earlier_steps(std::int64_t step);
+  void overlap(std::int64_t step, const data::Samples& samples, bool next_follows);
   /// The other weights become equal to those of step `step`.
   void copy_second_weights(std::int64_t step);
   /// Returns the executor of the step's program.
@@ -114,6 +120,7 @@ class TypedWorker final : public Worker {
   RankParts<P> parts_;
   StepActions<P> actions_;
   std::optional<Audit<P>> audit_;
+  std::optional<StepHistory> history_;  ///< for training
   std::optional<optim::LocalTraining<P>> local_;
   Arena worker_loss_memory_;
   View1<double> worker_losses_;      ///< of a step, summed over this rank's workers

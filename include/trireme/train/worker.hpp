@@ -28,6 +28,8 @@ struct StepResult {
   double gradient_norm = 0;             ///< before clipping
   Skips skips;                          ///< so far
   std::optional<double> noise_scale;    ///< gradient noise scale in samples, if it is estimated
+  /// On rank 0, the steps since the last result, at most longest_history.
+  std::vector<StepLoss> earlier = {};
 };
 
 /// One term of the training objective over a token file.

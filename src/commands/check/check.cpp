@@ -328,12 +328,7 @@ void write_json(const deck::Deck& deck, const plan::Machine& machine, const std:
   std::optional<plan::StepTime> time;
   if (!c.parallel.has_servers() && missing_speeds(c, machine).empty())
     time = predict_step(c, a, programs.back(), machine);
-  const std::string content = plan_json(c, time ? &*time : nullptr, memory, machine).dump(2);
-  if (path == "-") {
-    log::line(content);
-    return;
-  }
-  io::write_output(path, content + "\n", "; choose another file for --json");
+  io::write_json(path, plan_json(c, time ? &*time : nullptr, memory, machine).dump(2));
 }
 
 void print_layer(const deck::Deck& deck, const plan::Machine& machine) {

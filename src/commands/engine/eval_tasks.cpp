@@ -144,8 +144,8 @@ void print(const std::vector<Task>& tasks, std::span<const Likelihood> likelihoo
           with_commas(task.truncated));
 }
 
-std::string results_json(const std::vector<Task>& tasks, std::span<const Likelihood> likelihoods,
-                         const Session& session, const std::string& checkpoint) {
+ordered_json results_json(const std::vector<Task>& tasks, std::span<const Likelihood> likelihoods,
+                          const Session& session, const std::string& checkpoint) {
   ordered_json results = ordered_json::object();
   for (const Task& task : tasks) {
     ordered_json entry{{"kind", data::name_of(task.kind)},
@@ -157,10 +157,9 @@ std::string results_json(const std::vector<Task>& tasks, std::span<const Likelih
     }
     results[task.path] = std::move(entry);
   }
-  const ordered_json all{{"deck", session.deck.file_name},
-                         {"checkpoint", checkpoint},
-                         {"results", std::move(results)}};
-  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return {{"deck", session.deck.file_name},
+          {"checkpoint", checkpoint},
+          {"results", std::move(results)}};
 }
 
 std::string likelihoods_json(const std::vector<Task>& tasks, const std::vector<Request>& requests,
@@ -187,7 +186,7 @@ std::string likelihoods_json(const std::vector<Task>& tasks, const std::vector<R
 
 }  // namespace
 
-void evaluate_tasks(grid::Runtime& runtime, Session& session, const EvalOptions& options) {
+ordered_json evaluate_tasks(grid::Runtime& runtime, Session& session, const EvalOptions& options) {
   const deck::Config& config = session.config();
   Tasks found;
   runtime.together([&] {
@@ -211,12 +210,16 @@ void evaluate_tasks(grid::Runtime& runtime, Session& session, const EvalOptions&
                      " is not finite: its weights are damaged or have diverged; evaluate an "
                      "earlier checkpoint"));
   });
-  say("checkpoint ", folder);
-  print(found.tasks, likelihoods);
+  const ordered_json results = results_json(found.tasks, likelihoods, session, folder);
+  if (options.json != "-") {
+    say("checkpoint ", folder);
+    print(found.tasks, likelihoods);
+  }
   runtime.together([&] {
     if (runtime.rank() > 0) return;
     if (!options.output.empty())
-      io::write_output(options.output, results_json(found.tasks, likelihoods, session, folder),
+      io::write_output(options.output,
+                       results.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n",
                        "; choose another file with -o");
     if (!options.log_likelihoods.empty())
       io::write_output(options.log_likelihoods,
@@ -224,6 +227,7 @@ void evaluate_tasks(grid::Runtime& runtime, Session& session, const EvalOptions&
                        "; choose another file with --log-likelihoods");
   });
   expect_output_written(runtime);
+  return results;
 }
 
 }  // namespace trireme::commands

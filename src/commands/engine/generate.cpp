@@ -66,6 +66,9 @@ class Texts {
                    "; shorten the prompt"));
   }
 
+  /// The step of the checkpoint that writes them.
+  void set_step(std::int64_t step) { step_ = step; }
+
   bool is_chat() const { return chat_ != data::ChatFormat::none; }
   /// The token that ends a text; a conversation also ends with the document.
   std::int32_t end() const {
@@ -88,7 +91,8 @@ class Texts {
   }
   std::string json(std::int64_t n, const std::string& continuation, std::int64_t tokens,
                    const char* end) const {
-    const nlohmann::ordered_json line{{"prompt", prompt(n)},
+    const nlohmann::ordered_json line{{"step", step_},
+                                      {"prompt", prompt(n)},
                                       {"prompt_tokens", tokens_[prompt_of_text(n)]},
                                       {"prompt_tokens_left_out", left_out(n)},
                                       {"sample", n % options_.samples + 1},
@@ -129,6 +133,7 @@ class Texts {
   std::unique_ptr<data::Tokenizer> tokenizer_;
   data::ChatFormat chat_;
   std::int64_t sequence_;
+  std::int64_t step_ = 0;
   std::vector<Prompt> prompts_;
   std::vector<std::int64_t> tokens_;  ///< of each prompt
 };
@@ -264,7 +269,9 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
   });
   runtime.together([&] {
     generator = train::make_generator(config, session.architecture, *session.grid, batch);
-    generator->load(checkpoint::Reader(folder, checkpoint::Opening::manifest));
+    const checkpoint::Reader reader(folder, checkpoint::Opening::manifest);
+    texts->set_step(reader.state().step);
+    generator->load(reader);
   });
 
   // Text n is written by replica n mod replicas. Several replicas print what they have from time to

@@ -4,6 +4,7 @@
 #include <trireme/base/terminal.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
+#include <trireme/commands/shells.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/deck/key_file.hpp>
 #include <trireme/plan/machine_file.hpp>
@@ -95,31 +96,12 @@ ordered_json schema_of(const KeyText& key) {
   return out;
 }
 
-/// JSON Schema (draft 7) of a kind of file: its keys with types, ranges, accepted words, defaults
-/// and help.
-std::string key_schema(const deck::FileKind& kind) {
-  ordered_json sections = ordered_json::object();
-  for (const deck::Section& section : kind.sections) {
-    ordered_json keys = ordered_json::object();
-    for (const KeyText* key : kind.table)
-      if (key->section == section.name) keys[key->name] = schema_of(*key);
-    sections[section.name] = {{"description", section.help},
-                              {"type", "object"},
-                              {"additionalProperties", false},
-                              {"properties", std::move(keys)}};
-  }
-  const ordered_json schema{{"$schema", "http://json-schema.org/draft-07/schema#"},
-                            {"title", text("Trireme ", kind.name)},
-                            {"type", "object"},
-                            {"additionalProperties", false},
-                            {"properties", std::move(sections)}};
-  return schema.dump(1) + "\n";
-}
-
 struct HelpOptions {
   std::string topic;
   bool markdown = false;
   bool schema = false;
+  bool man = false;
+  std::string share;  ///< folder
 };
 
 void show(const std::string& words) {
@@ -141,10 +123,15 @@ std::string text_of_deck_topic(const std::string& topic) {
 }
 
 void help(const CLI::App& app, const HelpOptions& options) {
+  if (!options.share.empty()) return write_share(app, options.share);
+  if (options.man) {
+    std::cout << man_page(app, options.topic);
+    return;
+  }
   if (options.topic == "deck" || options.topic == "machine") {
     const bool deck = options.topic == "deck";
     if (options.schema)
-      std::cout << key_schema(deck ? deck::deck_kind() : plan::machine_kind());
+      std::cout << key_schema(deck);
     else if (options.markdown)
       std::cout << (deck ? deck::reference_markdown() : plan::machine_markdown());
     else
@@ -177,6 +164,27 @@ void help(const CLI::App& app, const HelpOptions& options) {
 
 }  // namespace
 
+// JSON Schema (draft 7): the keys with types, ranges, accepted words, defaults and help.
+std::string key_schema(bool of_decks) {
+  const deck::FileKind& kind = of_decks ? deck::deck_kind() : plan::machine_kind();
+  ordered_json sections = ordered_json::object();
+  for (const deck::Section& section : kind.sections) {
+    ordered_json keys = ordered_json::object();
+    for (const KeyText* key : kind.table)
+      if (key->section == section.name) keys[key->name] = schema_of(*key);
+    sections[section.name] = {{"description", section.help},
+                              {"type", "object"},
+                              {"additionalProperties", false},
+                              {"properties", std::move(keys)}};
+  }
+  const ordered_json schema{{"$schema", "http://json-schema.org/draft-07/schema#"},
+                            {"title", text("Trireme ", kind.name)},
+                            {"type", "object"},
+                            {"additionalProperties", false},
+                            {"properties", std::move(sections)}};
+  return schema.dump(1) + "\n";
+}
+
 void add_help(CLI::App& app) {
   const auto options = std::make_shared<HelpOptions>();
   CLI::App* command = app.add_subcommand(
@@ -192,6 +200,12 @@ void add_help(CLI::App& app) {
       ->add_flag("--schema", options->schema,
                  "Print the keys as a JSON Schema, with which editors complete and check a file")
       ->excludes(markdown);
+  command->add_flag("--man", options->man, "Print the manual page of the topic, for man -l");
+  command
+      ->add_option("--share", options->share,
+                   "Write all manual pages, completion scripts and JSON Schemas below this folder, "
+                   "as an installation has them")
+      ->type_name("FOLDER");
   command->footer(
       "Examples:\n  trireme help train\n  trireme help deck\n  trireme help optimizer\n  trireme "
       "help "

@@ -6,9 +6,11 @@
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>
 #include <trireme/commands/host.hpp>
+#include <trireme/commands/options.hpp>
 #include <trireme/data/megatron_file.hpp>
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/tokenizer.hpp>
+#include <trireme/io/output_file.hpp>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -28,6 +30,7 @@ namespace trireme::commands {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::ordered_json;
 
 struct InspectOptions {
   std::vector<std::string> paths;
@@ -35,6 +38,19 @@ struct InspectOptions {
   bool diff = false;
   bool decode = false;
   std::string tokenizer;  ///< its path; "": as stored in the token file
+  std::string json;       ///< file, or "-" for the output
+};
+
+/// Nothing is printed while it lives, if `wanted`.
+class Silence {
+ public:
+  explicit Silence(bool wanted) { log::set_speaking(spoke_ && !wanted); }
+  ~Silence() { log::set_speaking(spoke_); }
+  Silence(const Silence&) = delete;
+  Silence& operator=(const Silence&) = delete;
+
+ private:
+  bool spoke_ = log::speaking();
 };
 
 /// One line. Names in files may hold control characters.
@@ -130,26 +146,34 @@ void decode(const std::string& path, const std::string& elsewhere) {
   write_to_stdout(content);
 }
 
-void inspect_megatron(const data::MegatronFile& file, bool verify) {
+ordered_json inspect_megatron(const data::MegatronFile& file, bool verify) {
   show("file        ", file.path(), " and .bin, ", human_bytes(file.tokens() * file.token_bytes()));
   show("format      Megatron-LM token file, ids of ", file.token_bytes(), " bytes");
   show("tokens      ", with_commas(file.tokens()));
   show("sequences   ", with_commas(file.sequences()));
   show("documents   ", with_commas(file.documents()));
-  if (!verify) return;
+  ordered_json out{{"kind", "Megatron-LM token file"},
+                   {"path", file.path()},
+                   {"token_bytes", file.token_bytes()},
+                   {"tokens", file.tokens()},
+                   {"sequences", file.sequences()},
+                   {"documents", file.documents()},
+                   {"verified", verify}};
+  if (!verify) return out;
   file.verify();
   show("verified    sequences and documents are in order (the format has no checksums)");
+  return out;
 }
 
-void inspect_tokens(const std::string& path, bool verify) {
+ordered_json inspect_tokens(const std::string& path, bool verify) {
   const auto opened = data::open_tokens(path);
   if (const auto* megatron = dynamic_cast<const data::MegatronFile*>(opened.get()))
     return inspect_megatron(*megatron, verify);
   const auto& file = dynamic_cast<const data::TokenFile&>(*opened);
   const auto& header = file.header();
   std::istringstream sources(file.sources());
-  std::string text_file;
-  std::getline(sources, text_file);
+  std::vector<std::string> names;
+  for (std::string name; std::getline(sources, name);) names.push_back(name);
   show("file        ", path, ", ", human_bytes(header.file_bytes));
   show("format      token file, version ", header.version);
   show("tokenizer   ", file.tokenizer());
@@ -163,19 +187,38 @@ void inspect_tokens(const std::string& path, bool verify) {
     show("counted     ", with_commas(header.counted), " tokens count in the loss");
   show("documents   ", with_commas(file.documents()));
   show("text        ", with_commas(file.text_bytes()), " bytes");
-  show("sources     ", text_file);
-  while (std::getline(sources, text_file)) show("            ", text_file);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    show(i == 0 ? "sources     " : "            ", names[i]);
   show("checksum    ", header.tokens_digest.hex(), " (XXH3-128 of the tokens)");
-  if (!verify) return;
+  const auto source = file.tokenizer_source();
+  ordered_json out{{"kind", "token file"},
+                   {"path", path},
+                   {"bytes", header.file_bytes},
+                   {"version", header.version},
+                   {"tokenizer", file.tokenizer()},
+                   {"tokenizer_path", source.path},
+                   {"end_of_document", source.end_of_document},
+                   {"vocabulary", file.vocabulary()},
+                   {"token_bytes", header.token_bytes},
+                   {"tokens", file.tokens()},
+                   {"counted", file.has_mask() ? header.counted : file.tokens()},
+                   {"documents", file.documents()},
+                   {"text_bytes", file.text_bytes()},
+                   {"sources", names},
+                   {"checksum", header.tokens_digest.hex()},
+                   {"verified", verify}};
+  if (!verify) return out;
   file.verify();
   show("verified    all checksums match");
+  return out;
 }
 
 std::string padded(const std::string& word, std::size_t width) {
   return word + std::string(width - std::min(width, word.size()), ' ');
 }
 
-void say_arrays(const checkpoint::Manifest& manifest) {
+/// Prints the arrays and adds them to `out`.
+void say_arrays(const checkpoint::Manifest& manifest, ordered_json& out) {
   std::size_t width = 0;
   for (const auto& array : manifest.arrays) width = std::max(width, array.name.size());
   std::vector<std::int64_t> slices(manifest.arrays.size());
@@ -189,11 +232,17 @@ void say_arrays(const checkpoint::Manifest& manifest) {
     show("  ", padded(array.name, width), "  ", name_of(array.dtype), "  ",
          checkpoint::shape_text(array.shape), "  ", human_bytes(array.bytes()),
          slices[a] > 1 ? text(" in ", slices[a], " slices") : "");
+    out["arrays"].push_back({{"name", array.name},
+                             {"dtype", name_of(array.dtype)},
+                             {"shape", array.shape},
+                             {"bytes", array.bytes()},
+                             {"slices", slices[a]}});
   }
+  out["elements"] = elements;
   show("elements    ", with_commas(elements), " in all arrays");
 }
 
-void inspect_checkpoint(const std::string& folder, bool verify) {
+ordered_json inspect_checkpoint(const std::string& folder, bool verify) {
   const auto manifest = checkpoint::read_manifest(folder);
   checkpoint::verify_outline(folder, manifest);
   show("folder      ", folder, ", ", human_bytes(manifest.bytes()), " in ",
@@ -207,13 +256,29 @@ void inspect_checkpoint(const std::string& folder, bool verify) {
   show("shards      ", manifest.shards.size());
   for (const auto& shard : manifest.shards)
     show("  ", shard.name, "  ", human_bytes(shard.bytes), "  ", shard.slices.size(), " slices");
-  say_arrays(manifest);
-  if (!verify) return;
+  ordered_json out{{"kind", "checkpoint"},
+                   {"path", folder},
+                   {"bytes", manifest.bytes()},
+                   {"version", checkpoint::known_format},
+                   {"library", manifest.library},
+                   {"step", manifest.step},
+                   {"samples", manifest.samples},
+                   {"layout", manifest.layout},
+                   {"state", manifest.values},
+                   {"shards", ordered_json::array()},
+                   {"arrays", ordered_json::array()},
+                   {"verified", verify}};
+  for (const auto& shard : manifest.shards)
+    out["shards"].push_back(
+        {{"name", shard.name}, {"bytes", shard.bytes}, {"slices", shard.slices.size()}});
+  say_arrays(manifest, out);
+  if (!verify) return out;
   checkpoint::verify(folder, manifest);
   show("verified    all checksums match");
+  return out;
 }
 
-void diff(const std::string& first, const std::string& second) {
+ordered_json diff(const std::string& first, const std::string& second) {
   const checkpoint::Reader a(checkpoint::checkpoint_folder(first));
   const checkpoint::Reader b(checkpoint::checkpoint_folder(second));
   show("first       ", a.folder(), ", step ", with_commas(a.state().step));
@@ -222,6 +287,10 @@ void diff(const std::string& first, const std::string& second) {
   std::size_t width = 0;
   for (const auto& array : differences) width = std::max(width, array.name.size());
   std::size_t equal = 0;
+  ordered_json out{{"kind", "difference"},
+                   {"first", {{"path", a.folder()}, {"step", a.state().step}}},
+                   {"second", {{"path", b.folder()}, {"step", b.state().step}}},
+                   {"arrays", ordered_json::array()}};
   for (const auto& array : differences) {
     const std::string name = padded(array.name, width);
     if (!array.only.empty())
@@ -232,8 +301,16 @@ void diff(const std::string& first, const std::string& second) {
            array.largest_relative);
     else
       ++equal;
+    out["arrays"].push_back({{"name", array.name},
+                             {"only", array.only},
+                             {"elements", array.elements},
+                             {"different", array.different},
+                             {"largest_absolute", array.largest_absolute},
+                             {"largest_relative", array.largest_relative}});
   }
   show("equal       ", equal, " of ", differences.size(), " arrays, bit for bit");
+  out["equal"] = equal;
+  return out;
 }
 
 void inspect(const InspectOptions& options) {
@@ -243,15 +320,19 @@ void inspect(const InspectOptions& options) {
               options.diff ? "--diff compares two checkpoints, but one path is given"
                            : "two paths are given; to compare two checkpoints, add --diff");
   const std::string& path = options.paths.front();
-  if (options.diff) return diff(path, options.paths.back());
-  if (fs::is_directory(path)) {
-    check_usage(!options.decode, path, ": is a folder; --decode takes a token file");
-    inspect_checkpoint(checkpoint::checkpoint_folder(path), options.verify);
-  } else if (options.decode) {
-    decode(path, options.tokenizer);
-  } else {
-    inspect_tokens(path, options.verify);
-  }
+  const bool folder = fs::is_directory(path);
+  check_usage(options.diff || !folder || !options.decode, path,
+              ": is a folder; --decode takes a token file");
+  if (options.decode) return decode(path, options.tokenizer);
+  const auto look = [&] {
+    const Silence silence(options.json == "-");  // the JSON is the output then
+    if (options.diff) return diff(path, options.paths.back());
+    return folder ? inspect_checkpoint(checkpoint::checkpoint_folder(path), options.verify)
+                  : inspect_tokens(path, options.verify);
+  };
+  const ordered_json facts = look();
+  if (!options.json.empty())
+    io::write_json(options.json, facts.dump(2, ' ', false, ordered_json::error_handler_t::replace));
 }
 
 }  // namespace
@@ -285,6 +366,8 @@ void add_inspect(CLI::App& app) {
                    "Tokenizer for --decode; default: the path stored in the token file")
       ->type_name("PATH")
       ->needs(decoding);
+  add_json_option(*command, options->json, "the facts");
+  decoding->excludes("--json");
   command->footer(
       "Examples:\n"
       "  trireme inspect --verify runs/tiny/checkpoints/step_00000100\n"

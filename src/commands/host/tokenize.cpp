@@ -4,10 +4,13 @@
 #include <trireme/base/clock.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
+#include <trireme/commands/options.hpp>
 #include <trireme/data/tokenize.hpp>
 #include <trireme/io/atomic_file.hpp>
+#include <trireme/io/output_file.hpp>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -36,7 +39,35 @@ void make_folder_of(const std::string& path) {
   check_usage(!error, path, ": cannot create the folder ", folder.string(), ": ", error.message());
 }
 
-void run(const data::TokenizeOptions& options) {
+nlohmann::ordered_json part_json(const std::string& path, const data::TokenizedPart& part) {
+  return {{"path", path},
+          {"documents", part.documents},
+          {"tokens", part.tokens},
+          {"counted", part.counted},
+          {"text_bytes", part.text_bytes}};
+}
+
+std::string summary_json(const data::TokenizeOptions& options, const data::TokenizeSummary& summary,
+                         std::int64_t bytes, double seconds) {
+  using nlohmann::ordered_json;
+  const bool validation = !options.validation_output.empty();
+  const ordered_json all{
+      {"tokenizer", summary.tokenizer},
+      {"vocabulary", summary.vocabulary},
+      {"files", summary.files},
+      {"bytes", bytes},
+      {"seconds", seconds},
+      {"train", part_json(options.output, summary.train)},
+      {"validation",
+       validation ? part_json(options.validation_output, summary.validation) : ordered_json()},
+      {"end_held_out", summary.end_held_out}};
+  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+void tokenize_and_report(const data::TokenizeOptions& options, const std::string& json) {
+  if (json != "-") io::expect_writable(json);
   make_folder_of(options.output);
   make_folder_of(options.validation_output);
   if (options.train_bpe > 0) make_folder_of(options.tokenizer);
@@ -48,29 +79,28 @@ void run(const data::TokenizeOptions& options) {
   const auto summary = data::tokenize(options, [&](std::int64_t bytes) {
     total_bytes = bytes;
     const double seconds = seconds_since(begin);
-    if (seconds < next) return;
+    if (seconds < next || json == "-") return;
     next = seconds + interval;
     log::progress(text("read ", human_bytes(bytes), ", ", speed(bytes, seconds)));
   });
   const double seconds = seconds_since(begin);
   if (options.train_bpe > 0) {
-    say(summary.tokenizer, ": ", with_commas(summary.vocabulary), " ids");
+    if (json != "-") say(summary.tokenizer, ": ", with_commas(summary.vocabulary), " ids");
     if (summary.vocabulary < options.train_bpe)
       log::warn(text("the texts yield only ", summary.vocabulary, " ids, fewer than --train-bpe ",
                      options.train_bpe));
   }
+  if (!json.empty()) io::write_json(json, summary_json(options, summary, total_bytes, seconds));
+  if (json == "-") return;
   say_part(options.output, summary.train);
   if (!options.validation_output.empty()) say_part(options.validation_output, summary.validation);
-  if (summary.end_held_out)
-    say(options.validation_output, ": the end of the text, from a line end on, because ",
-        summary.files == 1 ? "1 document is" : text(summary.files, " documents are"),
-        " too few to choose from");
+  if (!summary.end_held_out.empty())
+    say(options.validation_output, ": ", summary.end_held_out,
+        ", because the documents are too few to choose from");
   say("read ", with_commas(total_bytes), " bytes from ", with_commas(summary.files),
       summary.files == 1 ? " file in " : " files in ", fixed(seconds, 2), " s, ",
       speed(total_bytes, seconds));
 }
-
-}  // namespace
 
 void add_tokenize(CLI::App& app) {
   auto* command =
@@ -149,7 +179,9 @@ void add_tokenize(CLI::App& app) {
       "      --document-separator '\\n\\n(?=\\S)' /usr/share/dictd/gcide.dict.dz\n"
       "  # conversations, of which the assistant's answers count in the loss\n"
       "  trireme tokenize -o chats.h5 --tokenizer tokenizer.json --chat chatml chats.jsonl");
-  command->callback([options] { run(*options); });
+  const auto json = std::make_shared<std::string>();
+  add_json_option(*command, *json, "the summary");
+  command->callback([options, json] { tokenize_and_report(*options, *json); });
 }
 
 }  // namespace trireme::commands

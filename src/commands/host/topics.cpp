@@ -10,32 +10,30 @@
 namespace trireme::commands {
 namespace {
 
-struct Row {
-  std::string_view name;
-  std::string_view meaning;
-};
-
-std::string table(std::string_view heading, const std::vector<Row>& rows) {
+std::string table(std::string_view heading, const std::vector<HelpRow>& rows) {
   std::size_t widest = 0;
-  for (const Row& row : rows) widest = std::max(widest, row.name.size());
+  for (const HelpRow& row : rows) widest = std::max(widest, row.name.size());
   std::string out = text(heading, "\n\n");
-  for (const Row& row : rows)
+  for (const HelpRow& row : rows)
     out += text("  ", row.name, std::string(widest - row.name.size() + 2, ' '), row.meaning, "\n");
   return out;
 }
 
 }  // namespace
 
+std::vector<HelpRow> exit_codes() {
+  return {{"0", "finished"},
+          {"1", "failed: a device, a full disk, damaged data, a loss that is not finite"},
+          {"2", "a mistake on the command line, in a deck or in an input file"},
+          {"3", "trireme check --must-fit: a rank needs more memory than it has"},
+          {"75",
+           "train stopped early with a checkpoint, after a signal, the time limit or "
+           "a stop file; start the same command again with checkpoint.restart=latest"},
+          {"76", "train stopped because an audit found wrong numbers (run.audit_every)"}};
+}
+
 std::string exit_codes_text() {
-  return table("Exit codes of trireme; an error is printed once on standard error.",
-               {{"0", "finished"},
-                {"1", "failed: a device, a full disk, damaged data, a loss that is not finite"},
-                {"2", "a mistake on the command line, in a deck or in an input file"},
-                {"3", "trireme check --must-fit: a rank needs more memory than it has"},
-                {"75",
-                 "train stopped early with a checkpoint, after a signal, the time limit or "
-                 "a stop file; start the same command again with checkpoint.restart=latest"},
-                {"76", "train stopped because an audit found wrong numbers (run.audit_every)"}});
+  return table("Exit codes of trireme; an error is printed once on standard error.", exit_codes());
 }
 
 std::string environment_text() {
@@ -63,6 +61,8 @@ std::string environment_text() {
        {"SLURM_RESTART_COUNT",
         "tells a requeued job from its former one, which owned the run's "
         "folders"},
+       {"SLURM_NTASKS", "tasks of the job, with which trireme doctor compares the ranks of MPI"},
+       {"SLURM_STEP_ID", "tells doctor that srun, and not a batch script, has started it"},
        {"SLURMD_NODENAME", "name of the node in reports of audits"},
        {"HOME", "home folder, which errors about a path with ~ name"},
        {"PMI_RANK",

@@ -37,16 +37,6 @@ struct Evidence {
   std::int64_t least() const { return std::max(size.value_or(1), rank.value_or(0) + 1); }
 };
 
-/// "MPICH 4.0.2", "Open MPI v4.1.4": without what else libraries say of themselves.
-std::string short_name(std::string mpi) {
-  mpi = mpi.substr(0, mpi.find(','));
-  if (const auto at = mpi.find("Version:"); at != std::string::npos) {
-    const auto number = mpi.find_first_not_of(" \t", at + 8);
-    mpi = mpi.substr(0, at) + (number == std::string::npos ? "" : mpi.substr(number));
-  }
-  return mpi.empty() ? "this MPI" : mpi.substr(0, mpi.find_last_not_of(' ') + 1);
-}
-
 bool is_open_mpi(const std::string& mpi) {
   return mpi.find("Open MPI") != std::string::npos;
 }
@@ -100,6 +90,15 @@ std::vector<std::vector<Evidence>> evidence(const Environment& environment,
 
 }  // namespace
 
+std::string short_mpi_name(std::string mpi) {
+  mpi = mpi.substr(0, mpi.find(','));
+  if (const auto at = mpi.find("Version:"); at != std::string::npos) {
+    const auto number = mpi.find_first_not_of(" \t", at + 8);
+    mpi = mpi.substr(0, at) + (number == std::string::npos ? "" : mpi.substr(number));
+  }
+  return mpi.empty() ? "this MPI" : mpi.substr(0, mpi.find_last_not_of(' ') + 1);
+}
+
 std::optional<Launch> launched_with_others(const Environment& environment, const std::string& mpi) {
   for (const auto& group : evidence(environment, mpi)) {
     const Evidence* fewest = nullptr;
@@ -118,19 +117,24 @@ std::optional<Launch> launched_with_others(const Environment& environment, const
   return std::nullopt;
 }
 
+std::string launch_mismatch(const Launch& launch, const std::string& mpi) {
+  return text(launch.launcher, " started ", launch.at_least ? "at least " : "", launch.ranks,
+              " processes, but for ", short_mpi_name(mpi), " each of them is a job of 1 rank");
+}
+
+std::string launch_remedy(const Launch& launch, const std::string& mpi) {
+  return text("start them with ", launch.remedy.empty() ? "" : launch.remedy + ", or with ",
+              "the mpiexec of ", short_mpi_name(mpi),
+              " (`mpiexec -n 1` for a single process inside another launcher's job)");
+}
+
 bool is_started_by_another_mpi(int ranks, const std::string& mpi) {
   if (ranks > 1) return false;
-  const std::string library = short_name(mpi);
-  const auto launch =
-      launched_with_others([](const char* name) { return std::getenv(name); }, library);
+  const auto launch = launched_with_others([](const char* name) { return std::getenv(name); }, mpi);
   if (!launch) return false;
   if (launch->reports) {
     log::set_speaking(true);
-    log::error(
-        text(launch->launcher, " started ", launch->at_least ? "at least " : "", launch->ranks,
-             " processes, but for ", library, " each of them is a job of 1 rank; start them with ",
-             launch->remedy.empty() ? "" : launch->remedy + ", or with ", "the mpiexec of ",
-             library, " (`mpiexec -n 1` for a single process inside another launcher's job)"));
+    log::error(launch_mismatch(*launch, mpi) + "; " + launch_remedy(*launch, mpi));
   }
   return true;
 }

@@ -1,4 +1,4 @@
-// Command line of the engine's commands (train, eval, generate, bench) and parsing for both
+// Command line of the engine's commands (train, eval, generate, bench, doctor) and parsing for both
 // programs: every mistake becomes a UsageError.
 #include <trireme/commands/options.hpp>
 
@@ -120,6 +120,15 @@ void add_deck_arguments(CLI::App& command, std::string& deck, std::vector<std::s
       ->option_text("[section.key=value ...]");
 }
 
+void add_json_option(CLI::App& command, std::string& json, const std::string& what) {
+  command
+      .add_option("--json", json,
+                  text("Also write ", what,
+                       " to this file as JSON; - prints the JSON instead of the "
+                       "text"))
+      ->type_name("FILE");
+}
+
 CLI::App* add_train_options(CLI::App& app, TrainOptions& options) {
   CLI::App* command = app.add_subcommand("train", "Train the model of a deck");
   add_deck_arguments(*command, options.deck, options.overrides);
@@ -164,6 +173,7 @@ CLI::App* add_eval_options(CLI::App& app, EvalOptions& options) {
                    "Write the log-likelihood of each request to this file, as JSON lines")
       ->type_name("FILE")
       ->needs(tasks);
+  add_json_option(*command, options.json, "losses and measures");
   command->footer(
       "Examples:\n  mpiexec -n 2 trireme eval inputs/tiny.toml --checkpoint "
       "run/checkpoints/step_00000100 --data test.h5\n  mpiexec -n 4 trireme eval deck.toml --tasks "
@@ -287,6 +297,26 @@ CLI::App* add_bench_options(CLI::App& app, BenchOptions& options) {
       "directory. `background` trains some steps on the deck's training file.\n"
       "\nExample:\n  mpiexec -n 2 trireme bench inputs/tiny.toml --only "
       "bandwidth,matmul,kernels,communication --json bench.json");
+  return command;
+}
+
+CLI::App* add_doctor_options(CLI::App& app, DoctorOptions& options) {
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Test launcher, cores, devices, file system, clocks and limits of a job");
+  command
+      ->add_option("--folder", options.folder,
+                   "Existing folder on the file system of the runs, in which small files are "
+                   "written and removed")
+      ->capture_default_str()
+      ->type_name("FOLDER");
+  add_json_option(*command, options.json, "the findings");
+  command->footer(
+      "Run it as you will run `train`: with the same launcher, nodes and ranks. It prints one "
+      "line\n"
+      "per check: ok, warning or failure, what was found, and what to do. Exit code 1 means that "
+      "a\n"
+      "check failed.\n"
+      "\nExamples:\n  mpiexec -n 2 trireme doctor\n  srun trireme doctor --folder $SCRATCH/runs");
   return command;
 }
 

@@ -4,10 +4,14 @@
 #include <trireme/commands/report/markup.hpp>
 #include <trireme/commands/report/run_report.hpp>
 #include <trireme/commands/report/ticks.hpp>
+#include <trireme/deck/layout.hpp>
+#include <trireme/deck/table.hpp>
+#include <trireme/deck/value.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 
 namespace trireme::commands {
 namespace {
@@ -35,6 +39,14 @@ constexpr const char* style = R"(
 .plot .best { stroke: var(--first); }
 .plot .deck { stroke: var(--second); }
 .plot .step { stroke: var(--first); stroke-width: 1.2; }
+.details { margin: 0 0 0.6rem; }
+summary { cursor: pointer; padding: 0.3rem 0; }
+.keys { position: relative; }
+.keys button {
+  position: absolute; top: 0.5rem; right: 0.5rem; padding: 0.2rem 0.8rem; cursor: pointer;
+  background: var(--paper); color: var(--ink); border: 1px solid var(--line); border-radius: 4px;
+  font: inherit; font-size: 0.85rem;
+}
 .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 0.35rem 0.8rem; }
 .bars > * { min-width: 0; }
 .bar { display: flex; height: 1.35rem; background: var(--line); border-radius: 3px; overflow: hidden; }
@@ -44,7 +56,25 @@ constexpr const char* style = R"(
   content: ""; display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.4em;
   border-radius: 2px; background: var(--of);
 }
-.keys { font-size: 0.8rem; }
+@media (max-width: 46rem) { .bars { grid-template-columns: max-content 1fr; }
+  .bars .number { grid-column: 2; margin-top: -0.3rem; text-align: left; } }
+)";
+
+/// The page's script: a button copies the keys before it. Where a browser has no clipboard, it
+/// selects them.
+constexpr const char* script = R"(
+for (const button of document.querySelectorAll(".keys button")) {
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const keys = button.previousElementSibling;
+    getSelection().selectAllChildren(keys);
+    try {
+      await navigator.clipboard.writeText(keys.textContent);
+      button.textContent = "Copied";
+    } catch { button.textContent = document.execCommand("copy") ? "Copied" : "Selected"; }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+}
 )";
 
 /// Meaning of each cause, for the legend.
@@ -81,7 +111,9 @@ std::string labels(const Ticks& x, const Ticks& y) {
   for (const Tick& tick : x.ticks)
     out += text("<span style=\"left:", percent_of(log_part(x, tick.at), 1), "%\">",
                 escaped(tick.label), "</span>");
-  return out + "</div>";
+  return out +
+         "<b>seconds per step, logarithmic</b></div><b class=\"y-title\">memory of a rank, "
+         "GiB</b>";
 }
 
 /// Memory and time of layouts: the front as steps, every played layout as a point.
@@ -107,14 +139,16 @@ class FrontChart {
     std::string svg;
     for (const Tick& tick : y_.ticks)
       svg += text("<path class=\"grid\" d=\"M0 ", y(tick.at), "H", width, "\"/>");
+    for (const Tick& tick : x_.ticks)
+      svg += text("<path class=\"grid\" d=\"M", x(tick.at), " 0V", height, "\"/>");
     svg += front_line();
     for (const Candidate& c : report_.found.candidates) svg += point(c, "candidate");
     for (const Candidate& c : report_.found.front) svg += point(c, "best");
     if (report_.own) svg += point(*report_.own, "deck");
     return text(
-        "<figure class=\"wide\"><figcaption>Memory of a rank in GiB over seconds of a step, "
-        "logarithmic"
-        "<span class=\"legend\"><span class=\"key first\">none is both faster and smaller</span>"
+        "<figure class=\"wide\"><figcaption><b>Memory and time</b>"
+        "<span class=\"legend\"><span class=\"key first\">Pareto front: none is both faster and "
+        "smaller</span>"
         "<span class=\"key earlier\">other layouts</span>",
         report_.own ? "<span class=\"key second\">the deck's layout</span>" : "",
         "</span></figcaption><div class=\"plot\"><svg xmlns=\"http://www.w3.org/2000/svg\" "
@@ -178,36 +212,81 @@ std::string bars(const PlanReport& report) {
 }
 
 std::vector<std::string> figures(const PlanReport& report, const Candidate& c) {
-  return {name_of_layout(c.layout),
-          seconds_text(c.seconds()),
+  return {seconds_text(c.seconds()),
           with_commas(static_cast<std::int64_t>(report.tokens_per_second(c))),
-          fixed(100 * report.utilization(c), 1) + " %",
-          fixed(100 * c.time.idle_share, 1) + " %",
+          fixed(100 * report.utilization(c), 1) + " %", fixed(100 * c.time.idle_share, 1) + " %",
           human_bytes(c.bytes)};
 }
 
-std::string tables(const PlanReport& report) {
-  std::vector<std::vector<std::string>> best, rejected;
-  std::string overrides;
-  const auto add = [&](const std::string& name, const Candidate& c) {
-    best.push_back(figures(report, c));
-    best.back().insert(best.back().begin(), name);
-  };
-  for (std::size_t i = 0; i < report.shown(); ++i) {
-    const Candidate& c = report.found.candidates[i];
-    add(text(i + 1), c);
-    overrides += text(i + 1, "  ", overrides_of(c.layout), "\n");
+/// The value of a key in a layout, as a deck has it.
+std::string value_in(const plan::Layout& layout, const deck::Key& key) {
+  deck::Config config;
+  layout.set(config);
+  return deck::literal(key, key.load(config));
+}
+
+/// The layout's keys as a part of a deck.
+std::string deck_keys(const plan::Layout& layout) {
+  std::string out;
+  std::string section;
+  for (const deck::Key* key : deck::layout_keys()) {
+    if (key->section != section)
+      out += text(out.empty() ? "" : "\n", "[", section = key->section, "]\n");
+    out += text(key->name, " = ", value_in(layout, *key), "\n");
   }
-  if (report.own) add("deck", *report.own);
+  return out;
+}
+
+/// The best layouts and the deck's own, in a table of the keys that differ among the best, and all
+/// keys of each layout to copy.
+std::string tables(const PlanReport& report) {
+  std::vector<std::pair<std::string, const Candidate*>> shown;
+  for (std::size_t i = 0; i < report.shown(); ++i)
+    shown.emplace_back(text(i + 1), &report.found.candidates[i]);
+  if (report.own) shown.emplace_back("deck", &*report.own);
+  std::vector<std::string> head{"Layout"};
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [name, candidate] : shown) rows.push_back({name});
+  std::vector<std::string> equal;
+  for (const deck::Key* key : deck::layout_keys()) {
+    std::vector<std::string> values;
+    for (const auto& [name, candidate] : shown) values.push_back(value_in(candidate->layout, *key));
+    const auto best = std::span(values).first(report.shown());
+    if (std::ranges::count(best, values.front()) == std::ssize(best)) {
+      equal.push_back(text(key->name, " = ", values.front()));
+      continue;
+    }
+    head.push_back(key->name);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      std::erase(values[i], '"');
+      rows[i].push_back(values[i]);
+    }
+  }
+  const auto keys = static_cast<int>(head.size());
+  for (const char* figure : {"Step", "Tokens/s", "MFU", "Idle", "Memory"})
+    head.emplace_back(figure);
+  std::string copies;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const Candidate& c = *shown[i].second;
+    for (std::string& figure : figures(report, c)) rows[i].push_back(std::move(figure));
+    copies += text("<details class=\"details\"", i == 0 ? " open=\"open\"" : "", "><summary>",
+                   i < report.shown() ? "Layout " : "Layout of the ", shown[i].first, ": ",
+                   escaped(name_of_layout(c.layout)), "</summary><div class=\"keys\"><pre>",
+                   escaped(deck_keys(c.layout)),
+                   "</pre><button type=\"button\" hidden=\"hidden\">Copy</button></div></details>");
+  }
+  std::string out = "<h2>Best layouts</h2><div class=\"stacked\">" +
+                    html_table("Keys that differ, and their results", head, rows, keys) + "</div>";
+  if (!equal.empty())
+    out +=
+        text("<p class=\"soft\">Equal in the best layouts: ", escaped(join(equal, ", ")), ".</p>");
+  out += "<h2>Keys for the deck</h2>" + copies;
+  std::vector<std::vector<std::string>> rejected;
   for (const plan::Rejection& r : report.found.rejected)
     rejected.push_back({r.reason, with_commas(r.layouts)});
-  std::string out =
-      "<h2>Best layouts</h2><div class=\"scroll\">" +
-      html_table("Best layouts", {"", "Layout", "Step", "Tokens/s", "MFU", "Idle", "Memory"}, best,
-                 2) +
-      "</div><h2>Overrides of the deck</h2><pre>" + escaped(overrides) + "</pre>";
   if (!rejected.empty())
-    out += "<h2>Rejected layouts</h2>" + html_table("Reasons", {"Reason", "Layouts"}, rejected, 1);
+    out += "<h2>Rejected layouts</h2><div class=\"said\">" +
+           html_table("Reasons", {"Reason", "Layouts"}, rejected, 1) + "</div>";
   return out;
 }
 
@@ -225,12 +304,13 @@ std::string plan_page(const PlanReport& report) {
       escaped(title), "</h1><p class=\"soft\">Machine: ", escaped(report.machine.called()),
       found.limit > 0 ? text(", ", human_bytes(found.limit), " per rank") : "", ". ",
       with_commas(found.evaluated), " layouts fit; the best ", found.candidates.size(),
-      " were played.</p>",
+      " were simulated.</p>",
       report.own_problem.empty()
           ? ""
           : text("<p>The deck's layout ", escaped(report.own_problem), "</p>"),
-      "<h2>Time and memory</h2>", FrontChart(report).html(), "<h2>Seconds of a step</h2>",
-      bars(report), tables(report), "</main></body></html>\n");
+      "<h2>Time and memory</h2>", FrontChart(report).html(), "<h2>Seconds of a step, by cause</h2>",
+      bars(report), tables(report), "</main><footer class=\"soft\">Written by trireme plan, ",
+      TRIREME_VERSION, "</footer><script>", script, "</script></body></html>\n");
 }
 
 }  // namespace trireme::commands

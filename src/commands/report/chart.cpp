@@ -18,8 +18,8 @@ namespace {
 // The SVG's own units; it is stretched to the width and height that the page gives it.
 constexpr double width = 1000;
 constexpr double height = 1000;
-constexpr std::size_t most_columns = 480;  // of a curve: about its pixels
-constexpr std::size_t most_hits = 160;     // places that show their numbers under the pointer
+constexpr std::size_t most_columns = 400;  // of a curve: about its pixels
+constexpr std::size_t most_hits = 100;     // places that show their numbers under the pointer
 constexpr std::size_t most_dots = 60;      // a curve of fewer points shows them
 constexpr std::size_t most_marks = 240;
 constexpr int y_ticks = 5;
@@ -65,10 +65,15 @@ Range range_of(const std::vector<Series>& series, bool logarithmic) {
   return range;
 }
 
-Axes axes_of(Range range, const ChartOptions& options) {
+Axes axes_of(Range range, const ChartOptions& options, const XAxis& across) {
   Axes axes;
   axes.logarithmic = options.logarithmic;
-  axes.x = step_ticks(0, options.last_x, x_ticks);
+  axes.x =
+      across.place ? round_ticks(0, across.last, x_ticks) : step_ticks(0, across.last, x_ticks);
+  if (across.place) {
+    axes.x.high = across.last;  // not extended
+    std::erase_if(axes.x.ticks, [&](const Tick& t) { return t.at > across.last; });
+  }
   if (options.from_zero) range.low = std::min(range.low, 0.0);
   axes.y = options.logarithmic ? log_ticks(range.low, range.high, y_ticks)
                                : round_ticks(range.low, range.high, y_ticks);
@@ -128,8 +133,14 @@ std::string draw_series(const Axes& axes, const Series& series) {
   const std::vector<Point> points = placed(series, axes.logarithmic);
   const auto columns = plot_columns(points, most_columns);
   std::string out;
-  if (points.size() > columns.size()) out += path(series.style, "band", band(axes, columns));
-  out += path(series.style, "line", curve(axes, columns));
+  const auto average = series.noisy ? moving_average(columns) : std::vector<double>();
+  if (points.size() > columns.size())
+    out += path(series.style, "band", band(axes, columns));
+  else if (!average.empty())
+    out += path(series.style, "raw", curve(axes, columns));
+  std::vector<PlotColumn> smooth = columns;
+  for (std::size_t c = 0; c < average.size(); ++c) smooth[c].mean = average[c];
+  out += path(series.style, "line", curve(axes, smooth));
   if (points.size() <= most_dots) out += path(series.style, "dots", dots(axes, columns));
   return out;
 }
@@ -162,7 +173,11 @@ std::string draw_marks(const Axes& axes, std::span<const Mark> marks) {
   return out;
 }
 
-std::string steps_text(double first, double last) {
+/// "steps 10 to 20", "0.5 to 0.6 hours"
+std::string range_text(const XAxis& across, double first, double last) {
+  if (across.place)
+    return text(short_number(first), first == last ? "" : " to " + short_number(last), " ",
+                across.unit);
   const std::string from = with_commas(std::llround(first));
   return first == last ? "step " + from
                        : text("steps ", from, " to ", with_commas(std::llround(last)));
@@ -186,7 +201,8 @@ std::string values_text(const Series& series, double first, double last) {
 }
 
 /// Strips over the chart that show the numbers under the pointer.
-std::string hits(const Axes& axes, const std::vector<Series>& series, std::span<const Mark> marks) {
+std::string hits(const Axes& axes, const std::vector<Series>& series, std::span<const Mark> marks,
+                 const XAxis& across) {
   const auto columns = plot_columns(series.front().points, most_hits);
   std::string out;
   double left = axes.x.low;
@@ -194,7 +210,7 @@ std::string hits(const Axes& axes, const std::vector<Series>& series, std::span<
     const PlotColumn& column = columns[c];
     const double right =
         c + 1 < columns.size() ? (column.last_x + columns[c + 1].first_x) / 2 : axes.x.high;
-    std::string words = steps_text(column.first_x, column.last_x);
+    std::string words = range_text(across, column.first_x, column.last_x);
     for (const Series& s : series) words += values_text(s, column.first_x, column.last_x);
     int shown = 0;
     for (const Mark& mark : marks)
@@ -208,20 +224,28 @@ std::string hits(const Axes& axes, const std::vector<Series>& series, std::span<
   return out;
 }
 
-std::string labels(const Axes& axes) {
+std::string y_labels(const Axes& axes) {
   std::string out = "<div class=\"y-labels\" aria-hidden=\"true\">";
   for (const Tick& t : axes.y.ticks)
     out += text("<span style=\"top:", px(axes.y_of(t.at) / 10), "%\">", t.label, "</span>");
-  out += "</div><div class=\"x-labels\" aria-hidden=\"true\">";
-  for (const Tick& t : axes.x.ticks)
-    out += text("<span style=\"left:", px(axes.x_of(t.at) / 10), "%\">", t.label, "</span>");
   return out + "</div>";
 }
 
+/// Ticks and title below the plot.
+std::string x_labels(const Axes& axes, const XAxis& across, const std::string& style) {
+  std::string out = text("<div class=\"x-labels", style, "\" aria-hidden=\"true\">");
+  for (const Tick& t : axes.x.ticks)
+    out += text("<span style=\"left:", px(axes.x_of(t.at) / 10), "%\">", t.label, "</span>");
+  return text(out, "<b>", escaped(across.title), "</b></div>");
+}
+
 /// Description of the chart in words.
-std::string description(const std::vector<Series>& series, const ChartOptions& options) {
-  std::string out =
-      text(options.title, ", ", options.unit, ", ", steps_text(0, options.last_x), ".");
+std::string description(const std::vector<Series>& series, const ChartOptions& options,
+                        const XAxis& across) {
+  std::string out = options.title;
+  for (const std::string& more : {options.note, options.unit})
+    if (!more.empty()) out += ", " + more;
+  out += text(", ", range_text(across, 0, across.last), ".");
   for (const Series& s : series) {
     const auto columns = plot_columns(s.points, 1);
     if (columns.empty() || columns.front().points == 0) continue;
@@ -245,24 +269,66 @@ std::string legend(const std::vector<Series>& series) {
   return out + "</span>";
 }
 
+/// The series and marks at their places on an axis, as far as it reaches.
+std::vector<Series> placed_on(const XAxis& across, std::vector<Series> series) {
+  for (Series& s : series) {
+    if (across.place)
+      for (Point& p : s.points) p.x = across.place(s.run, p.x);
+    std::erase_if(s.points, [&](const Point& p) { return p.x > across.last * (1 + 1e-9); });
+  }
+  return series;
+}
+std::vector<Mark> placed_on(const XAxis& across, std::span<const Mark> marks) {
+  std::vector<Mark> placed(marks.begin(), marks.end());
+  if (across.place)
+    for (Mark& mark : placed) mark.x = across.place(0, mark.x);
+  return placed;
+}
+
+/// One picture, with the labels of every axis on which it looks the same.
+std::string picture(const std::vector<Series>& all, Range range, const ChartOptions& options,
+                    std::span<const XAxis> axes, const std::string& styles) {
+  const XAxis& across = axes.front();
+  const std::vector<Series> series = placed_on(across, all);
+  const std::vector<Mark> marks = placed_on(across, options.marks);
+  const Axes at = axes_of(range, options, across);
+  std::string out =
+      text("<svg class=\"", styles, "\" role=\"img\" aria-label=\"",
+           escaped(description(series, options, across)),
+           "\" viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\">\n", grid_lines(at));
+  for (const bool behind : {true, false})
+    for (const Series& s : series)
+      if ((s.style == "earlier") == behind) out += draw_series(at, s);
+  out += draw_marks(at, marks) + hits(at, series, marks, across) + "</svg>";
+  for (const XAxis& axis : axes)
+    out += x_labels(axes_of(range, options, axis), axis, " by by-" + axis.name);
+  return out;
+}
+
 }  // namespace
 
 std::string chart(const std::vector<Series>& series, const ChartOptions& options) {
-  std::string out =
-      text("<figure class=\"chart\"><figcaption><b>", escaped(options.title), "</b> <span>",
-           escaped(options.unit), "</span>", legend(series), "</figcaption>\n");
+  std::string out = text("<figure class=\"chart\"><figcaption><b>", escaped(options.title),
+                         "</b> <span>", escaped(options.note), "</span>",
+                         options.legend ? legend(series) : "", "</figcaption>\n");
   const Range range = range_of(series, options.logarithmic);
   if (range.empty()) return out + "<p class=\"none\">No number to show.</p></figure>\n";
-  const Axes axes = axes_of(range, options);
-  out += text("<div class=\"plot\"><svg role=\"img\" aria-label=\"",
-              escaped(description(series, options)),
-              "\" viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\">\n", grid_lines(axes));
-  for (const bool behind : {true, false})
-    for (const Series& s : series)
-      if ((s.style == "earlier") == behind) out += draw_series(axes, s);
-  out += draw_marks(axes, options.marks);
-  out += hits(axes, series, options.marks);
-  return text(out, "</svg>", labels(axes), "</div></figure>\n");
+  const std::vector<XAxis> axes(options.axes.begin(), options.axes.end());
+  const XAxis& steps = axes.front();
+  std::vector<XAxis> same{steps};
+  std::string styles = "by by-" + steps.name;
+  std::string others;
+  for (const XAxis& axis : std::span(axes).subspan(1))
+    if (axis.per_step > 0) {
+      same.push_back(axis);
+      styles += " by-" + axis.name;
+    } else {
+      others += picture(series, range, options, std::span(&axis, 1), "by by-" + axis.name);
+    }
+  return text(
+      out, "<div class=\"plot\">", picture(series, range, options, same, styles), others,
+      y_labels(axes_of(range, options, steps)), "<b class=\"y-title\" aria-hidden=\"true\">",
+      escaped(options.unit.empty() ? options.title : options.unit), "</b></div></figure>\n");
 }
 
 }  // namespace trireme::commands

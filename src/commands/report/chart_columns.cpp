@@ -42,4 +42,28 @@ std::vector<PlotColumn> plot_columns(std::span<const Point> points, std::size_t 
   return columns;
 }
 
+std::vector<double> moving_average(std::span<const PlotColumn> columns) {
+  constexpr std::size_t fewest = 40;
+  const std::size_t n = columns.size();
+  if (n < fewest) return {};
+  const double width = static_cast<double>(n) / 100 + 1;
+  const auto reach = static_cast<std::size_t>(3 * width);
+  std::vector<double> average(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    // As many columns before as after: otherwise the average of a falling curve begins too low.
+    const std::size_t near = std::min({reach, i, n - 1 - i});
+    double sum = 0;
+    double weights = 0;
+    for (std::size_t j = i - near; j <= i + near; ++j) {
+      const double distance = (static_cast<double>(j) - static_cast<double>(i)) / width;
+      const double weight =
+          std::exp(-distance * distance / 2) * static_cast<double>(columns[j].points);
+      if (columns[j].points > 0) sum += weight * columns[j].mean;
+      weights += weight;
+    }
+    average[i] = sum / weights;  // only used where the column has points
+  }
+  return average;
+}
+
 }  // namespace trireme::commands

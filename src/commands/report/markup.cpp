@@ -69,7 +69,8 @@ std::string html_table(std::string_view caption, const std::vector<std::string>&
   for (const auto& row : rows) {
     out += "<tr>";
     for (std::size_t c = 0; c < row.size(); ++c)
-      out += text("<td", right(c), ">", escaped(row[c]), "</td>");
+      out += text("<td", right(c), " data-label=\"", escaped(head[c]), "\">", escaped(row[c]),
+                  "</td>");
     out += "</tr>\n";
   }
   return out + "</tbody></table></div>\n";

@@ -1,5 +1,5 @@
-// `trireme report`: collects a run's deck, metrics, events, checkpoints and timelines, and writes
-// them as one HTML file.
+// `trireme report`: collects a run's deck, metrics, events, texts, checkpoints and timelines, and
+// writes them as one HTML file; of several runs, their metrics and what differs in their decks.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -22,11 +22,12 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ReportOptions {
-  std::string run;
+  std::vector<std::string> runs;
   std::string output;
 };
 
 constexpr std::size_t boxes_of_timeline = 1000;  // a page stays below a megabyte
+constexpr std::size_t most_runs = 8;             // that have a colour
 
 void expect_run(const std::string& run) {
   check_usage(fs::exists(run), run, ": no such folder; give the [run] directory of a deck");
@@ -47,6 +48,20 @@ RunRecords records_of(RunReport& report) {
   if (records.torn)
     report.notes.push_back("The last line of metrics.jsonl is incomplete and was ignored.");
   return records;
+}
+
+/// The texts of all files texts*.jsonl.
+std::vector<GeneratedText> texts_of(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (const std::string name = entry.path().filename().string();
+        name.starts_with("texts") && name.ends_with(".jsonl"))
+      paths.push_back(folder + "/" + name);
+  std::ranges::sort(paths);
+  std::vector<GeneratedText> all;
+  for (const std::string& path : paths)
+    for (GeneratedText& one : read_texts(path)) all.push_back(std::move(one));
+  return all;
 }
 
 std::vector<EarlierRun> earlier_runs(const std::string& folder) {
@@ -118,40 +133,67 @@ void add_timeline(RunReport& report) {
            drawing.measured ? "" : " A run with run.timeline=true measures it too.");
 }
 
-void write_report(const ReportOptions& options) {
-  expect_run(options.run);
+/// Reads the parts of a report that comparisons also show.
+RunReport read_run(const std::string& folder) {
+  expect_run(folder);
   RunReport report;
-  report.folder = options.run;
+  report.folder = folder;
   while (report.folder.size() > 1 && report.folder.ends_with('/')) report.folder.pop_back();
-  const std::string deck_path = report.folder + "/deck.toml";
-  report.deck = deck::load_deck(deck_path);
-  report.deck_toml = plan::read_text_file(deck_path, deck_path);
+  report.deck = deck::load_deck(report.folder + "/deck.toml");
   report.records = records_of(report);
-  report.earlier = earlier_runs(report.folder);
   report.history = history_of(report);
+  return report;
+}
+
+std::string page_of_run(RunReport& report) {
+  const std::string deck_path = report.folder + "/deck.toml";
+  report.deck_toml = plan::read_text_file(deck_path, deck_path);
+  report.earlier = earlier_runs(report.folder);
+  report.texts = texts_of(report.folder);
   report.checkpoint_folder = checkpoint_folder(report);
   report.checkpoints = checkpoints_in(report.checkpoint_folder);
   add_timeline(report);
-  const std::string page = report_page(report);
-  const std::string path = options.output.empty() ? report.folder + "/report.html" : options.output;
+  return report_page(report);
+}
+
+void write_report(const ReportOptions& options) {
+  check_usage(options.runs.size() <= most_runs, "report: ", options.runs.size(),
+              " runs are too many for one page; give at most ", most_runs);
+  check_usage(options.runs.size() == 1 || !options.output.empty(),
+              "report: a page of several runs needs a file; give it with -o FILE");
+  std::vector<RunReport> runs;
+  for (const std::string& folder : options.runs) runs.push_back(read_run(folder));
+  const std::string page = runs.size() == 1 ? page_of_run(runs.front()) : comparison_page(runs);
+  const std::string path =
+      options.output.empty() ? runs.front().folder + "/report.html" : options.output;
   if (!is_first_process()) return;
   io::write_output(path, page, "; choose another file with -o");
-  say(path, ": ", human_bytes(std::ssize(page)), ", ", report.records.steps.size(),
-      " logged steps");
+  std::size_t steps = 0;
+  for (const RunReport& run : runs) steps += run.records.steps.size();
+  say(path, ": ", human_bytes(std::ssize(page)), ", ", steps, " logged steps",
+      runs.size() == 1 ? "" : text(" of ", runs.size(), " runs"));
 }
 
 }  // namespace
 
 void add_report(CLI::App& app) {
   const auto options = std::make_shared<ReportOptions>();
-  CLI::App* command = app.add_subcommand(
-      "report", "Write a run as one HTML file: curves, restarts, checkpoints, layout, deck");
-  command->add_option("RUN", options->run, "Folder of the run: the [run] directory of its deck")
+  CLI::App* command =
+      app.add_subcommand("report", "Write a run as one HTML file, or compare several runs in one");
+  command
+      ->add_option(
+          "RUN", options->runs,
+          "Folder of a run: the [run] directory of its deck. Several: their curves over one "
+          "another")
       ->required()
       ->type_name("");
-  command->add_option("-o,--output", options->output, "File to write; default: RUN/report.html")
+  command
+      ->add_option("-o,--output", options->output,
+                   "File to write; default for one run: RUN/report.html")
       ->type_name("FILE");
-  command->footer("Example:\n  trireme report runs/tiny -o tiny.html");
+  command->footer(
+      "Examples:\n  trireme report runs/tiny -o tiny.html\n  trireme report runs/a runs/b -o "
+      "compared.html");
   command->callback([options] { write_report(*options); });
 }
 

@@ -1,5 +1,6 @@
-// The charts of a report: loss, learning rate, gradient norm, speed, MFU and memory, with marks
-// for restarts, checkpoints and skipped steps.
+// The charts of a report: loss, learning rate, gradient norm, speed, MFU and memory, over steps,
+// tokens or time. One run has marks for restarts, checkpoints and skipped steps; several runs have
+// a curve each.
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/chart.hpp>
@@ -10,8 +11,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <string_view>
+#include <utility>
 
 namespace trireme::commands {
 namespace {
@@ -21,14 +23,84 @@ using Steps = std::vector<train::Metrics>;
 constexpr std::size_t most_earlier = 4;  // earlier runs beside this one
 constexpr double log_ratio = 30;         // of the gradient's norms, for a logarithmic axis
 
-/// One curve; `value` returns a number, or an optional one if only some steps have it.
-template <class Value>
-Series series_of(const Steps& steps, const std::string& name, const char* style, Value value) {
-  Series series{name, style, {}};
-  for (const train::Metrics& m : steps)
-    if (const std::optional<double> y = value(m))
-      series.points.push_back({static_cast<double>(m.step), *y});
-  return series;
+std::optional<double> finite(double value) {
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+/// The loss of tokens, like validation_loss. Other terms have separate charts.
+template <class Record>
+double token_loss(const Record& record) {
+  double loss = record.loss;
+  for (const train::NamedLoss& other : record.other_losses) loss -= other.mean;
+  return loss;
+}
+
+/// Tokens and time in steps of a run after each logged step, straight lines in between.
+class Clock {
+ public:
+  explicit Clock(const Steps& steps) {
+    double sum = 0;
+    for (const train::Metrics& m : steps) {
+      const double before = steps_.empty() ? 0 : steps_.back();
+      sum += (static_cast<double>(m.step) - before) * finite(m.step_seconds).value_or(0);
+      steps_.push_back(static_cast<double>(m.step));
+      tokens_.push_back(static_cast<double>(m.tokens));
+      seconds_.push_back(sum);
+    }
+  }
+  double tokens(double step) const { return at(tokens_, step); }
+  double seconds(double step) const { return at(seconds_, step); }
+  double last_step() const { return steps_.empty() ? 0 : steps_.back(); }
+  /// Tokens of a step; 0 if the steps have different numbers of them.
+  double tokens_per_step() const {
+    const double first = steps_.empty() ? 0 : tokens_.front() / steps_.front();
+    for (std::size_t i = 0; i < steps_.size(); ++i)
+      if (tokens_[i] != first * steps_[i]) return 0;
+    return first;
+  }
+
+ private:
+  double at(const std::vector<double>& values, double step) const {
+    const auto above = std::ranges::lower_bound(steps_, step) - steps_.begin();
+    const auto i = static_cast<std::size_t>(above);
+    if (i == steps_.size()) return values.empty() ? 0 : values.back();
+    const double step_before = i == 0 ? 0 : steps_[i - 1];
+    const double before = i == 0 ? 0 : values[i - 1];
+    return before + (values[i] - before) * (step - step_before) / (steps_[i] - step_before);
+  }
+
+  std::vector<double> steps_, tokens_, seconds_;
+};
+
+/// Steps, tokens and time, for all runs.
+std::vector<XAxis> axes_of(const std::vector<Clock>& clocks) {
+  XAxis steps, tokens, time;
+  tokens.name = tokens.title = tokens.unit = "tokens";
+  tokens.last = steps.last = 0;
+  tokens.per_step = clocks.front().tokens_per_step();
+  Seconds longest = 0;
+  for (const Clock& clock : clocks) {
+    if (clock.last_step() == 0) continue;
+    steps.last = std::max(steps.last, clock.last_step());
+    tokens.last = std::max(tokens.last, clock.tokens(clock.last_step()));
+    longest = std::max(longest, clock.seconds(clock.last_step()));
+    if (clock.tokens_per_step() != tokens.per_step) tokens.per_step = 0;
+  }
+  const auto& [unit, seconds] = longest < 300     ? std::pair{"seconds", 1.0}
+                                : longest < 18000 ? std::pair{"minutes", 60.0}
+                                                  : std::pair{"hours", 3600.0};
+  time.name = "time";
+  time.unit = unit;
+  time.title = text(unit, " in steps");
+  time.last = longest / seconds;
+  tokens.place = [&clocks](std::size_t run, double step) { return clocks[run].tokens(step); };
+  time.place = [&clocks, seconds](std::size_t run, double step) {
+    return clocks[run].seconds(step) / seconds;
+  };
+  std::vector<XAxis> axes{steps};
+  if (tokens.last > 0) axes.push_back(tokens);
+  if (time.last > 0) axes.push_back(time);
+  return axes;
 }
 
 /// "step 7: loss or gradient not finite, first in the gradient of …; loss scale 65,536 to 32,768"
@@ -68,139 +140,211 @@ std::vector<Mark> marks_of(const RunReport& report) {
   return marks;
 }
 
-/// Adds the curves of the last earlier runs as thin lines in the background.
-template <class Value>
-void add_earlier(std::vector<Series>& series, const RunReport& report, Value value) {
-  const std::size_t runs = report.earlier.size();
-  for (std::size_t i = runs - std::min(runs, most_earlier); i < runs; ++i) {
-    Series earlier = series_of(report.earlier[i].records.steps, "earlier runs", "earlier", value);
-    if (!earlier.points.empty()) series.push_back(std::move(earlier));
-  }
-}
-
+/// Curves of several runs have the style of their run.
 class Charts {
  public:
-  explicit Charts(const RunReport& report)
-      : report_(report),
-        objective_(architecture::objective_of(report.deck.config.model)),
-        steps_(report.records.steps),
-        marks_(marks_of(report)) {
-    last_x_ = static_cast<double>(steps_.back().step);
+  explicit Charts(std::span<const RunReport> runs)
+      : runs_(runs), objective_(architecture::objective_of(runs.front().deck.config.model)) {
+    for (const RunReport& run : runs) clocks_.emplace_back(run.records.steps);
+    if (single()) {
+      marks_ = marks_of(runs.front());
+      const auto& earlier = runs.front().earlier;
+      for (std::size_t i = earlier.size() - std::min(earlier.size(), most_earlier);
+           i < earlier.size(); ++i) {
+        earlier_.push_back(&earlier[i].records);
+        clocks_.emplace_back(earlier[i].records.steps);
+      }
+    }
+    axes_ = axes_of(clocks_);
+    if (single()) {
+      // The axes end with the run, not with an earlier one.
+      const Clock& own = clocks_.front();
+      for (XAxis& axis : axes_)
+        axis.last = axis.place ? axis.place(0, own.last_step()) : own.last_step();
+    }
   }
 
-  std::string all() {
-    std::string out = "<div class=\"charts\">\n" + loss();
-    const auto add = [&](const std::string& title, const std::string& unit, bool from_zero,
-                         const Series& series, bool logarithmic = false) {
-      if (!series.points.empty())
-        out += chart({series}, {title, unit, logarithmic, from_zero, last_x_, marks_});
-    };
-    add("Learning rate", "", true, curve([](const auto& m) { return m.learning_rate; }));
-    const Series norms = curve([](const auto& m) { return m.gradient_norm; });
-    const bool wide = spans(norms);
-    add("Gradient norm", wide ? "before clipping, logarithmic" : "before clipping", !wide, norms,
-        wide);
-    add("Tokens per second", "of all ranks", true,
-        curve([](const auto& m) { return m.tokens_per_second; }));
-    add("MFU", "% of the measured matrix-product peak", true,
-        curve([](const auto& m) { return 100 * m.flops_utilization; }));
-    out += memory();
-    if (steps_.front().global_batch != steps_.back().global_batch)
-      add("Global batch", "samples", true,
-          curve([](const auto& m) { return static_cast<double>(m.global_batch); }));
-    add("Loss scale", "logarithmic", false, curve([](const auto& m) { return m.loss_scale; }),
-        true);
-    add("Gradient noise scale", "samples, logarithmic", false,
-        curve([](const auto& m) { return m.gradient_noise_scale; }), true);
-    add("Bits per byte", "validation", false, curve([](const auto& m) { return m.bits_per_byte; }));
-    return out + other_losses() + "</div>\n";
+  /// Buttons that select the horizontal axis, before the charts.
+  std::string all() const {
+    std::string buttons;
+    for (const XAxis& axis : axes_)
+      buttons += text("<input type=\"radio\" name=\"by\" id=\"by-", axis.name, "\"",
+                      axis.name == "steps" ? " checked=\"checked\"" : "", "/><label for=\"by-",
+                      axis.name, "\">", axis.name == "time" ? axis.unit : axis.name, "</label>\n");
+    return "<div class=\"switch\"><span class=\"soft\">horizontal axis: </span>" + buttons +
+           "<div class=\"charts\">\n" + figures() + "</div></div>\n";
   }
 
  private:
-  template <class Value>
-  Series curve(Value value) const {
-    return series_of(steps_, "value", "first", value);
+  bool single() const { return runs_.size() == 1; }
+
+  std::string figures() const {
+    std::string out = loss();
+    const auto add = [&](const ChartOptions& options, const std::vector<Series>& series) {
+      const bool any =
+          std::ranges::any_of(series, [](const Series& s) { return !s.points.empty(); });
+      if (any) out += figure(series, options);
+    };
+    if (!single()) add({"Validation loss", loss_unit()}, curves(&train::Metrics::validation_loss));
+    add({.title = "Learning rate", .from_zero = true}, curves(&train::Metrics::learning_rate));
+    const std::vector<Series> all_norms = norms();
+    const bool wide = spans(all_norms);
+    add({"Gradient norm", "norm", wide ? "before clipping, logarithmic" : "before clipping", wide,
+         !wide},
+        all_norms);
+    add({"Tokens per second", "tokens per second", "of all ranks", false, true},
+        noisy(curves(&train::Metrics::tokens_per_second)));
+    add({"MFU", "%", "of the measured matrix-product peak", false, true},
+        noisy(curves([](const auto& m) { return 100 * m.flops_utilization; })));
+    out += memory();
+    const bool ramps = std::ranges::any_of(runs_, [](const RunReport& run) {
+      const Steps& steps = run.records.steps;
+      return !steps.empty() && steps.front().global_batch != steps.back().global_batch;
+    });
+    if (ramps)
+      add({"Global batch", "samples", "", false, true},
+          curves([](const auto& m) { return static_cast<double>(m.global_batch); }));
+    add({"Loss scale", "", "logarithmic", true}, curves(&train::Metrics::loss_scale));
+    add({"Gradient noise scale", "samples", "logarithmic", true},
+        curves(&train::Metrics::gradient_noise_scale));
+    add({"Bits per byte", "bits per byte", "validation"}, curves(&train::Metrics::bits_per_byte));
+    return out + other_losses();
   }
 
-  static bool spans(const Series& series) {
+  std::string figure(const std::vector<Series>& series, ChartOptions options) const {
+    options.axes = axes_;
+    options.marks = marks_;
+    options.legend = single();
+    return chart(series, options);
+  }
+
+  Series empty_series(std::size_t run) const {
+    if (single()) return {"value", "first", {}, 0};
+    return {runs_[run].folder, text("run-", run + 1), {}, run};
+  }
+
+  /// A curve of each run; `value` returns a number, or an optional one if only some logged steps
+  /// have it.
+  template <class Value>
+  std::vector<Series> curves(Value value) const {
+    std::vector<Series> all;
+    for (std::size_t run = 0; run < runs_.size(); ++run) {
+      all.push_back(empty_series(run));
+      for (const train::Metrics& m : runs_[run].records.steps)
+        if (const std::optional<double> y = std::invoke(value, m))
+          all.back().points.push_back({static_cast<double>(m.step), *y});
+    }
+    return all;
+  }
+  static std::vector<Series> noisy(std::vector<Series> series) {
+    for (Series& s : series) s.noisy = true;
+    return series;
+  }
+
+  std::vector<Series> norms() const {
+    std::vector<Series> all;
+    for (std::size_t run = 0; run < runs_.size(); ++run) {
+      all.push_back(empty_series(run));
+      for (const train::StepLoss& s : runs_[run].records.losses)
+        if (s.gradient_norm)
+          all.back().points.push_back({static_cast<double>(s.step), *s.gradient_norm});
+    }
+    return noisy(std::move(all));
+  }
+
+  static bool spans(const std::vector<Series>& series) {
     double low = std::numeric_limits<double>::infinity();
     double high = 0;
-    for (const Point& p : series.points)
-      if (std::isfinite(p.y)) {
-        low = std::min(low, p.y);
-        high = std::max(high, p.y);
-      }
+    for (const Series& s : series)
+      for (const Point& p : s.points)
+        if (std::isfinite(p.y)) {
+          low = std::min(low, p.y);
+          high = std::max(high, p.y);
+        }
     return low > 0 && high > log_ratio * low;
   }
 
-  std::string both(const std::vector<Series>& series, const std::string& title,
-                   const std::string& unit, bool logarithmic) const {
-    return chart(series, {title, unit, logarithmic, false, last_x_, marks_});
-  }
+  std::string loss_unit() const { return text("nats per ", objective_.losses.front().counted); }
 
   /// Two charts, with linear and with logarithmic axis; two buttons select one.
   std::string loss() const {
-    // The loss of tokens, like validation_loss. Other terms have separate charts.
-    const auto of_tokens = [](const auto& m) {
-      double loss = m.loss;
-      for (const train::NamedLoss& other : m.other_losses) loss -= other.mean;
-      return std::optional<double>(loss);
+    const auto add_losses = [](Series& series, const RunRecords& records) {
+      for (const train::StepLoss& s : records.losses)
+        series.points.push_back({static_cast<double>(s.step), token_loss(s)});
     };
-    std::vector<Series> series{series_of(steps_, "training", "first", of_tokens)};
-    Series validation =
-        series_of(steps_, "validation", "second", [](const auto& m) { return m.validation_loss; });
-    if (!validation.points.empty()) series.push_back(std::move(validation));
-    add_earlier(series, report_, of_tokens);
-    const std::string unit = text("nats per ", objective_.losses.front().counted);
+    std::vector<Series> series;
+    for (std::size_t run = 0; run < runs_.size(); ++run) {
+      series.push_back(empty_series(run));
+      add_losses(series.back(), runs_[run].records);
+    }
+    series = noisy(std::move(series));
+    if (single()) {
+      series.front().name = "training";
+      Series validation = std::move(curves(&train::Metrics::validation_loss).front());
+      validation.name = "validation";
+      validation.style = "second";
+      if (!validation.points.empty()) series.push_back(std::move(validation));
+      for (std::size_t i = 0; i < earlier_.size(); ++i) {
+        Series earlier{"earlier runs", "earlier", {}, i + 1};
+        add_losses(earlier, *earlier_[i]);
+        if (!earlier.points.empty()) series.push_back(std::move(earlier));
+      }
+    }
+    const std::string title = single() ? "Loss" : "Training loss";
     return text(
         "<div class=\"scale\"><input type=\"radio\" name=\"scale\" id=\"linear\" "
         "checked=\"checked\"/><label for=\"linear\">linear</label><input type=\"radio\" "
         "name=\"scale\" id=\"logarithmic\"/><label for=\"logarithmic\">logarithmic</label>\n",
-        "<div class=\"linear wide\">", both(series, "Loss", unit, false),
+        "<div class=\"linear wide\">", figure(series, {title, loss_unit()}),
         "</div><div class=\"logarithmic wide\">",
-        both(series, "Loss", unit + ", logarithmic axis", true), "</div></div>\n");
+        figure(series, {title, loss_unit(), "logarithmic axis", true}), "</div></div>\n");
   }
 
-  /// A chart for each other term of the objective.
+  /// One chart per further loss term of a single run.
   std::string other_losses() const {
     std::string out;
-    for (std::size_t i = 1; i < objective_.losses.size(); ++i) {
+    for (std::size_t i = 1; single() && i < objective_.losses.size(); ++i) {
       const architecture::LossTerm& term = objective_.losses[i];
       const auto mean = [&](const std::vector<train::NamedLoss>& losses) -> std::optional<double> {
         const auto found = std::ranges::find(losses, term.name, &train::NamedLoss::name);
         return found == losses.end() ? std::nullopt : std::optional(found->mean);
       };
-      std::vector<Series> series{series_of(steps_, "training", "first",
-                                           [&](const auto& m) { return mean(m.other_losses); }),
-                                 series_of(steps_, "validation", "second", [&](const auto& m) {
-                                   return mean(m.other_validation_losses);
-                                 })};
+      std::vector<Series> series{{"training", "first", {}, 0, true}};
+      for (const train::StepLoss& s : runs_.front().records.losses)
+        if (const auto y = mean(s.other_losses))
+          series.front().points.push_back({static_cast<double>(s.step), *y});
+      series.push_back(std::move(
+          curves([&](const auto& m) { return mean(m.other_validation_losses); }).front()));
+      series.back().name = "validation";
+      series.back().style = "second";
       std::erase_if(series, [](const Series& one) { return one.points.empty(); });
       if (series.empty()) continue;
       std::string title = text(term.counted, " loss");
       title.front() = static_cast<char>(std::toupper(title.front()));
-      out += both(series, title, text("nats per ", term.counted), false);
+      out += figure(series, {title, text("nats per ", term.counted)});
     }
     return out;
   }
 
   std::string memory() const {
     Bytes most = 0;
-    for (const auto& m : steps_) most = std::max(most, m.peak_bytes);
+    for (const RunReport& run : runs_)
+      for (const auto& m : run.records.steps) most = std::max(most, m.peak_bytes);
     if (most == 0) return "";  // not known on this system
     constexpr double mebi = 1 << 20;
     const bool gibi = static_cast<double>(most) >= 1024 * mebi;
     const double unit = gibi ? 1024 * mebi : mebi;
-    return chart({curve([&](const auto& m) { return static_cast<double>(m.peak_bytes) / unit; })},
-                 {"Peak memory", text(gibi ? "GiB" : "MiB", ", most resident of any rank so far"),
-                  false, true, last_x_, marks_});
+    return figure(
+        curves([&](const auto& m) { return static_cast<double>(m.peak_bytes) / unit; }),
+        {"Peak memory", gibi ? "GiB" : "MiB", "largest resident memory of any rank so far", false, true});
   }
 
-  const RunReport& report_;
+  std::span<const RunReport> runs_;
   architecture::TrainingObjective objective_;
-  const Steps& steps_;
+  std::vector<const RunRecords*> earlier_;
+  std::vector<Clock> clocks_;  ///< of the runs, then of the earlier ones
+  std::vector<XAxis> axes_;
   std::vector<Mark> marks_;
-  double last_x_ = 1;
 };
 
 }  // namespace
@@ -226,14 +370,25 @@ std::vector<SkippedSteps> skipped_steps(const RunReport& report) {
   return found;
 }
 
-std::string report_charts(const RunReport& report) {
-  if (report.records.steps.empty()) return "<p>No step has been logged.</p>\n";
+std::string report_charts(std::span<const RunReport> runs) {
+  const bool any =
+      std::ranges::any_of(runs, [](const RunReport& run) { return !run.records.steps.empty(); });
+  if (!any) return "<p>No step has been logged.</p>\n";
   std::string keys = "<p class=\"marks\">";
-  for (const auto& [style, words] :
-       {std::pair{"checkpoint", "checkpoint"}, std::pair{"restart", "restart"},
-        std::pair{"skipped", "skipped step"}})
-    keys += text("<span class=\"key ", style, "\">", words, "</span>");
-  return keys + "</p>\n" + Charts(report).all();
+  const auto add = [&](const std::string& style, const std::string& words) {
+    keys += text("<span class=\"key ", style, "\">", escaped(words), "</span>");
+  };
+  if (runs.size() == 1)
+    for (const auto& [style, words] :
+         {std::pair{"checkpoint", "checkpoint"}, std::pair{"restart", "restart"},
+          std::pair{"skipped", "skipped step"}})
+      add(style, words);
+  else
+    for (std::size_t i = 0; i < runs.size(); ++i) add(text("run-", i + 1), runs[i].folder);
+  return keys +
+         "<span class=\"soft\">thin line or band: every step; thick line: moving "
+         "average</span></p>\n" +
+         Charts(runs).all();
 }
 
 }  // namespace trireme::commands

@@ -42,18 +42,45 @@ std::string machine_of(const RunJob& job) {
   const events::Start& s = job.start;
   std::string out = text(s.ranks, s.ranks == 1 ? " rank" : " ranks", ": data ", s.data,
                          " · pipeline ", s.pipeline, " · tensor ", s.tensor);
-  if (!job.ranks) return out;
-  const events::Ranks& r = *job.ranks;
-  out += r.hosts.size() == 1 ? text(", on ", r.hosts.front())
-                             : text(", on ", r.hosts.size(), " hosts");
-  return out + text(", Kokkos ", r.kokkos, " ", r.execution_space,
-                    r.threads > 1 ? text(" (threads per rank: ", r.threads, ")") : "", ", ", r.mpi);
+  if (job.ranks) {
+    const events::Ranks& r = *job.ranks;
+    out += r.hosts.size() == 1 ? text(", on ", r.hosts.front())
+                               : text(", on ", r.hosts.size(), " hosts");
+    out += text(", Kokkos ", r.kokkos, " ", r.execution_space,
+                r.threads > 1 ? text(" (threads per rank: ", r.threads, ")") : "", ", ", r.mpi);
+  }
+  if (job.devices) out += ", " + job.devices->products;
+  return out + ", Trireme " + s.version;
 }
 
-std::string peak_of(const RunJob& job) {
+/// The machines of the jobs, equal ones of consecutive jobs once, with their measured peaks.
+std::string machines(const std::vector<RunJob>& jobs) {
+  std::string out = "<dl class=\"facts\">\n";
+  for (std::size_t first = 0, end = 0; first < jobs.size(); first = end) {
+    double low = 0;
+    double high = 0;
+    const std::string machine = machine_of(jobs[first]);
+    for (end = first; end < jobs.size() && machine_of(jobs[end]) == machine; ++end)
+      if (jobs[end].training) {
+        const double peak = jobs[end].training->peak_flops / 1e9;
+        low = high == 0 ? peak : std::min(low, peak);
+        high = std::max(high, peak);
+      }
+    const std::string peaks =
+        fixed(low, 1) + (fixed(low, 1) == fixed(high, 1) ? "" : " to " + fixed(high, 1));
+    out += text(
+        "<dt>", end == first + 1 ? text("Job ", end) : text("Jobs ", first + 1, " to ", end),
+        "</dt><dd>", escaped(machine),
+        high > 0 ? text("; matrix-product peak of all ranks ", peaks, " GFLOP/s") : "", "</dd>\n");
+  }
+  return out + "</dl>\n";
+}
+
+/// "from step 539 to 1,000", and where it started.
+std::string steps_of(const RunJob& job) {
   if (!job.training) return "no step";
-  return text(fixed(job.training->peak_flops / 1e9, 1), " GFLOP/s",
-              job.devices ? text(", ", job.devices->products) : "");
+  if (job.last_step <= job.restored) return text("none after ", with_commas(job.restored));
+  return text(with_commas(job.restored + 1), " to ", with_commas(job.last_step));
 }
 
 std::string messages(const RunHistory& history) {
@@ -89,25 +116,20 @@ std::string report_jobs(const RunReport& report) {
     const RunJob& job = history.jobs[i];
     const bool over = job.end || job.stop || i + 1 < history.jobs.size();
     rows.push_back({text(i + 1, job.start.job ? " (" + *job.start.job + ")" : ""), date(job.began),
-                    text(date(job.seen), over ? "" : ", last seen"),
-                    job.restart ? job.restart->checkpoint : "the beginning", end_of_job(history, i),
-                    machine_of(job), peak_of(job),
-                    job.training ? with_commas(job.restored + 1) : "none",
-                    job.last_step == 0 ? "none" : with_commas(job.last_step),
-                    i == 0 ? "" : human_seconds(job.waited),
+                    text(date(job.seen), over ? "" : ", last seen"), end_of_job(history, i),
+                    steps_of(job), i == 0 ? "" : human_seconds(job.waited),
                     job.restored > 0 ? with_commas(job.run_again) : "",
                     job.lost ? human_seconds(*job.lost) : ""});
   }
-  return html_table("Jobs of this run; times in hours, minutes and seconds",
-                    {"Job", "Start (UTC)", "Until (UTC)", "Starts from", "End", "Machine",
-                     "Matrix-product peak", "First step", "Last step", "Waited", "Steps run again",
-                     "Lost to the restart"},
-                    rows, 7) +
-         "<p class=\"soft\">Waited: from the end of the job before to this job's start. Lost to "
-         "the "
-         "restart: from the metrics line of the checkpoint's step to this job's first step; it "
-         "includes the wait.</p>\n" +
-         messages(history);
+  return "<div class=\"stacked\">" +
+         html_table("Jobs of this run; times in hours, minutes and seconds",
+                    {"Job", "Start (UTC)", "Until (UTC)", "End", "Steps", "Waited",
+                     "Steps repeated", "Lost to the restart"},
+                    rows, 4) +
+         "</div><p class=\"soft\">Waited: from the end of the job before to this job's start. Lost "
+         "to the restart: from the metrics line of the checkpoint's step to this job's first step; "
+         "it includes the wait.</p>\n<h3>Machines</h3>\n" +
+         machines(history.jobs) + messages(history);
 }
 
 }  // namespace trireme::commands

@@ -6,6 +6,7 @@
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/stages.hpp>
 
+#include <algorithm>
 #include <string_view>
 
 namespace trireme::commands {
@@ -39,12 +40,23 @@ std::string stages(const deck::Config& c, const architecture::Architecture& a) {
 
 }  // namespace
 
+std::string versions_of(const RunReport& report) {
+  std::vector<std::string> versions;
+  if (report.history)
+    for (const RunJob& job : report.history->jobs)
+      if (std::ranges::find(versions, job.start.version) == versions.end())
+        versions.push_back(job.start.version);
+  return join(versions, ", ");
+}
+
 std::string report_headline(const RunReport& report) {
   const deck::Config& c = report.deck.config;
   const std::int64_t ranks = c.parallel.ranks();
+  const std::string versions = versions_of(report);
   return text("<p class=\"soft\">", name_of(c.model.family), ", ",
               with_commas(architecture::describe(c.model).parameters()), " parameters, ",
-              name_of(c.precision.compute), ", ", ranks, ranks == 1 ? " rank" : " ranks", "</p>\n");
+              name_of(c.precision.compute), ", ", ranks, ranks == 1 ? " rank" : " ranks",
+              versions.empty() ? "" : ", trained by Trireme " + escaped(versions), "</p>\n");
 }
 
 std::string report_layout(const RunReport& report) {

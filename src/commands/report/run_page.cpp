@@ -1,49 +1,22 @@
-// The HTML page of a report: figures, charts, jobs, checkpoints, layout, timelines and the deck.
+// The HTML pages of reports: figures, charts, jobs, checkpoints, layout, timelines and the deck of
+// a run, and a comparison of several runs.
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/markup.hpp>
 #include <trireme/commands/report/run_report.hpp>
 #include <trireme/commands/report/ticks.hpp>
+#include <trireme/deck/table.hpp>
+#include <trireme/deck/value.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <span>
 
 namespace trireme::commands {
 namespace {
 
 using Steps = std::vector<train::Metrics>;
 using Rows = std::vector<std::vector<std::string>>;
-
-template <class Value>
-double median(const Steps& steps, Value value) {
-  std::vector<double> values;
-  for (const train::Metrics& m : steps)
-    if (std::isfinite(value(m))) values.push_back(value(m));
-  if (values.empty()) return std::nan("");
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
-
-const train::Metrics* best_validation(const Steps& steps) {
-  const train::Metrics* best = nullptr;
-  for (const train::Metrics& m : steps)
-    if (m.validation_loss && std::isfinite(*m.validation_loss) &&
-        (!best || *m.validation_loss < *best->validation_loss))
-      best = &m;
-  return best;
-}
-
-/// Time in steps, without checkpoints and evaluations.
-Seconds time_in_steps(const Steps& steps) {
-  Seconds sum = 0;
-  std::int64_t before = 0;
-  for (const train::Metrics& m : steps) {
-    if (std::isfinite(m.step_seconds)) sum += static_cast<double>(m.step - before) * m.step_seconds;
-    before = m.step;
-  }
-  return sum;
-}
 
 class Figures {
  public:
@@ -62,14 +35,15 @@ std::string at_step(std::int64_t step) {
 }
 
 std::string figures(const RunReport& report) {
-  const Steps& steps = report.records.steps;
+  const RunRecords& records = report.records;
+  const Steps& steps = records.steps;
   if (steps.empty()) return "";
   const train::Metrics& last = steps.back();
   const std::int64_t all = report.deck.config.run.steps;
   Figures figures;
   figures.add("Steps", with_commas(last.step), "of " + with_commas(all));
   figures.add("Loss", short_number(last.loss, 5), at_step(last.step));
-  if (const train::Metrics* best = best_validation(steps))
+  if (const train::Metrics* best = best_validation(records))
     figures.add("Best validation loss", short_number(*best->validation_loss, 5),
                 text(at_step(best->step),
                      best->bits_per_byte
@@ -79,17 +53,14 @@ std::string figures(const RunReport& report) {
     figures.add("Best validation loss", "none", "no evaluation");
   figures.add("Tokens", with_commas(last.tokens), "trained on");
   figures.add("Tokens per second",
-              short_number(median(steps, [](const auto& m) { return m.tokens_per_second; }), 4),
-              "median");
-  figures.add(
-      "MFU",
-      short_number(100 * median(steps, [](const auto& m) { return m.flops_utilization; }), 3) +
-          " %",
-      "median, of the measured peak");
+              short_number(median(records, &train::Metrics::tokens_per_second), 4), "median");
+  figures.add("MFU",
+              short_number(100 * median(records, &train::Metrics::flops_utilization), 3) + " %",
+              "median, of the measured peak");
   Bytes peak = 0;
   for (const auto& m : steps) peak = std::max(peak, m.peak_bytes);
   figures.add("Peak memory", peak > 0 ? human_bytes(peak) : "not known", "of a rank");
-  figures.add("Time in steps", human_seconds(time_in_steps(steps)),
+  figures.add("Time in steps", human_seconds(time_in_steps(records)),
               "without evaluations and checkpoints");
   figures.add("Skipped steps", with_commas(last.skipped_steps), "not finite");
   if (!report.history) {
@@ -108,13 +79,8 @@ std::string figures(const RunReport& report) {
 }
 
 std::string state(const RunReport& report) {
-  const Steps& steps = report.records.steps;
-  if (!steps.empty() && steps.back().step >= report.deck.config.run.steps)
-    return "<p class=\"state\">Finished</p>\n";
-  std::string words = "Not finished";
-  if (report.history && !report.history->jobs.empty())
-    words += ": the last job " + end_of_job(*report.history, report.history->jobs.size() - 1);
-  return text("<p class=\"state open\">", escaped(words), "</p>\n");
+  const auto [words, finished] = state_of(report);
+  return text("<p class=\"state", finished ? "" : " open", "\">", escaped(words), "</p>\n");
 }
 
 std::string notes(const RunReport& report) {
@@ -135,7 +101,7 @@ std::string skipped(const RunReport& report) {
                         ? with_commas(all[i].first)
                         : text(with_commas(all[i].first), " to ", with_commas(all[i].last)),
                     with_commas(all[i].steps)});
-  return "<h2>Skipped steps</h2>\n<div class=\"said\">\n" +
+  return "<h2>Skipped steps</h2>\n<div class=\"said stacked\">\n" +
          html_table(text("Steps whose loss or gradient was not finite",
                          all.size() > most ? text("; the last ", most, " of ", all.size()) : ""),
                     {"Last one", "Between steps", "Skipped"}, rows, 1) +
@@ -160,7 +126,7 @@ std::string earlier(const RunReport& report) {
   Rows rows;
   for (const EarlierRun& run : report.earlier) {
     const Steps& steps = run.records.steps;
-    const train::Metrics* best = best_validation(steps);
+    const train::Metrics* best = best_validation(run.records);
     rows.push_back({run.name, steps.empty() ? "none" : with_commas(steps.back().step),
                     steps.empty() ? "" : short_number(steps.back().loss, 5),
                     best ? short_number(*best->validation_loss, 5) : ""});
@@ -180,20 +146,143 @@ std::string timeline(const RunReport& report) {
   return text(out, "<figure class=\"timeline\">", svg, "</figure>\n");
 }
 
+/// Texts by step, the newest first.
+std::string texts(const RunReport& report) {
+  if (report.texts.empty()) return "";
+  constexpr std::size_t most = 100;
+  std::vector<GeneratedText> all = report.texts;
+  std::ranges::stable_sort(all, std::greater(), &GeneratedText::step);
+  Rows rows;
+  for (std::size_t i = 0; i < std::min(all.size(), most); ++i)
+    rows.push_back({with_commas(all[i].step), all[i].prompt, all[i].words});
+  return "<h2>Generated texts</h2>\n<div class=\"texts\">\n" +
+         html_table(text("Texts of trireme generate in texts*.jsonl, by step",
+                         all.size() > most ? text("; the newest ", most, " of ", all.size()) : ""),
+                    {"Step", "Prompt", "Continuation"}, rows, 3) +
+         "</div>\n";
+}
+
 }  // namespace
 
-std::string report_page(const RunReport& report) {
-  const std::string title = escaped(report.folder);
+double median(const RunRecords& records, double train::Metrics::*value) {
+  std::vector<double> values;
+  for (const train::Metrics& m : records.steps)
+    if (std::isfinite(m.*value)) values.push_back(m.*value);
+  if (values.empty()) return std::nan("");
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+const train::Metrics* best_validation(const RunRecords& records) {
+  const train::Metrics* best = nullptr;
+  for (const train::Metrics& m : records.steps)
+    if (m.validation_loss && std::isfinite(*m.validation_loss) &&
+        (!best || *m.validation_loss < *best->validation_loss))
+      best = &m;
+  return best;
+}
+
+Seconds time_in_steps(const RunRecords& records) {
+  Seconds sum = 0;
+  std::int64_t before = 0;
+  for (const train::Metrics& m : records.steps) {
+    if (std::isfinite(m.step_seconds)) sum += static_cast<double>(m.step - before) * m.step_seconds;
+    before = m.step;
+  }
+  return sum;
+}
+
+std::pair<std::string, bool> state_of(const RunReport& report) {
+  const Steps& steps = report.records.steps;
+  if (!steps.empty() && steps.back().step >= report.deck.config.run.steps)
+    return {"Finished", true};
+  std::string words = "Not finished";
+  if (report.history && !report.history->jobs.empty())
+    words += ": the last job " + end_of_job(*report.history, report.history->jobs.size() - 1);
+  return {words, false};
+}
+
+namespace {
+
+std::string page_of(const std::string& title, const std::string& head, const std::string& main) {
   return text(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta "
       "name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>",
-      title, " – Trireme</title>\n<style>", report_style(), "</style>\n</head>\n<body>\n<header>\n",
-      "<h1>", title, "</h1>\n", report_headline(report), state(report), "</header>\n<main>\n",
-      figures(report), notes(report), "<h2>Progress</h2>\n", report_charts(report),
-      "<h2>Jobs and restarts</h2>\n", report_jobs(report), skipped(report), checkpoints(report),
-      earlier(report), report_layout(report), timeline(report),
-      "<h2>Deck, as resolved</h2>\n<pre tabindex=\"0\">", escaped(report.deck_toml),
-      "</pre>\n</main>\n</body>\n</html>\n");
+      escaped(title), " – Trireme</title>\n<style>", report_style(),
+      "</style>\n</head>\n<body>\n<header>\n<h1>", escaped(title), "</h1>\n", head,
+      "</header>\n<main>\n", main, "</main>\n<footer class=\"soft\">Written by trireme report, ",
+      TRIREME_VERSION, "</footer>\n</body>\n</html>\n");
+}
+
+}  // namespace
+
+std::string report_page(const RunReport& report) {
+  return page_of(report.folder, report_headline(report) + state(report),
+                 text(figures(report), notes(report), "<h2>Progress</h2>\n",
+                      report_charts(std::span(&report, 1)), texts(report),
+                      "<h2>Jobs and restarts</h2>\n", report_jobs(report), skipped(report),
+                      checkpoints(report), earlier(report), report_layout(report), timeline(report),
+                      "<h2>Deck, as resolved</h2>\n<pre tabindex=\"0\">", escaped(report.deck_toml),
+                      "</pre>\n"));
+}
+
+namespace {
+
+/// A row for each key whose value differs among the decks, except for the runs' folders.
+std::string deck_differences(std::span<const RunReport> runs) {
+  std::vector<std::string> head{"Key"};
+  for (const RunReport& run : runs) head.push_back(run.folder);
+  Rows rows;
+  for (const deck::Key& key : deck::keys()) {
+    Rows::value_type row{key.full_name()};
+    if (row.front() == "run.directory" || row.front() == "checkpoint.directory") continue;
+    for (const RunReport& run : runs) row.push_back(deck::literal(key, key.load(run.deck.config)));
+    const bool differs = std::ranges::any_of(row.begin() + 1, row.end(),
+                                             [&](const std::string& one) { return one != row[1]; });
+    if (differs) rows.push_back(std::move(row));
+  }
+  if (rows.empty()) return "<p>The decks have the same values, except for their folders.</p>\n";
+  return "<div class=\"stacked\">" +
+         html_table("Keys whose values differ", head, rows, static_cast<int>(head.size())) +
+         "</div>";
+}
+
+std::string run_table(std::span<const RunReport> runs) {
+  Rows rows;
+  for (const RunReport& run : runs) {
+    const RunRecords& records = run.records;
+    const bool any = !records.steps.empty();
+    const train::Metrics* best = best_validation(records);
+    rows.push_back(
+        {run.folder, state_of(run).first, versions_of(run),
+         any ? with_commas(records.steps.back().step) : "0",
+         any ? with_commas(records.steps.back().tokens) : "0",
+         any ? short_number(records.steps.back().loss, 5) : "",
+         best ? short_number(*best->validation_loss, 5) : "",
+         any ? short_number(median(records, &train::Metrics::tokens_per_second)) : "",
+         any ? short_number(100 * median(records, &train::Metrics::flops_utilization), 3) + " %"
+             : "",
+         human_seconds(time_in_steps(records))});
+  }
+  return "<div class=\"stacked\">" +
+         html_table("The runs; rate and MFU are medians of the logged steps",
+                    {"Run", "State", "Trireme", "Steps", "Tokens", "Last loss", "Best validation",
+                     "Tokens/s", "MFU", "Time in steps"},
+                    rows, 3) +
+         "</div>";
+}
+
+}  // namespace
+
+std::string comparison_page(std::span<const RunReport> runs) {
+  RunReport all;
+  for (const RunReport& run : runs)
+    for (const std::string& note : run.notes) all.notes.push_back(run.folder + ": " + note);
+  return page_of(text("Comparison of ", runs.size(), " runs"), "",
+                 text(run_table(runs), notes(all), "<h2>Progress</h2>\n", report_charts(runs),
+                      "<h2>Differences of the decks</h2>\n", deck_differences(runs)));
 }
 
 }  // namespace trireme::commands

@@ -7,16 +7,24 @@
 namespace trireme::commands {
 namespace {
 
-/// Terms of the training objective beside that of tokens: "pair_loss", "validation_pair_loss".
-void add_other_losses(train::Metrics& m, const JsonLine& line) {
-  constexpr std::string_view validation = "validation_";
+constexpr std::string_view validation = "validation_";
+
+/// Terms of the training objective besides that of tokens, such as "pair_loss".
+std::vector<train::NamedLoss> other_losses(const JsonLine& line, bool of_validation) {
+  std::vector<train::NamedLoss> found;
   for (const auto& [key, value] : line.json.items()) {
-    if (!key.ends_with("_loss") || key == "validation_loss") continue;
-    if (key.starts_with(validation))
-      m.other_validation_losses.push_back({key.substr(validation.size()), line.real(key.c_str())});
-    else
-      m.other_losses.push_back({key, line.real(key.c_str())});
+    if (!key.ends_with("_loss") || key == "validation_loss" ||
+        key.starts_with(validation) != of_validation)
+      continue;
+    found.push_back({of_validation ? key.substr(validation.size()) : key, line.real(key.c_str())});
   }
+  return found;
+}
+
+/// Every line has these.
+train::StepLoss loss_of(const JsonLine& line) {
+  return {line.whole("step"), line.real("loss"), other_losses(line, false),
+          line.maybe("gradient_norm")};
 }
 
 train::Metrics record_of(const JsonLine& line) {
@@ -36,7 +44,8 @@ train::Metrics record_of(const JsonLine& line) {
   m.loss_scale = line.maybe("loss_scale");
   m.gradient_noise_scale = line.maybe("gradient_noise_scale");
   m.validation_loss = line.maybe("validation_loss");
-  add_other_losses(m, line);
+  m.other_losses = other_losses(line, false);
+  m.other_validation_losses = other_losses(line, true);
   m.bits_per_byte = line.maybe("bits_per_byte");
   return m;
 }
@@ -46,13 +55,23 @@ train::Metrics record_of(const JsonLine& line) {
 RunRecords read_records(const std::string& path) {
   RunRecords records;
   records.torn = read_json_lines(path, [&](const JsonLine& line) {
-    const train::Metrics record = record_of(line);
-    const std::int64_t before = records.steps.empty() ? 0 : records.steps.back().step;
-    if (record.step <= before)
-      line.fail(text("\"step\" is ", record.step, ", expected more than the ", before, " before"));
-    records.steps.push_back(record);
+    const train::StepLoss loss = loss_of(line);
+    const std::int64_t before = records.losses.empty() ? 0 : records.losses.back().step;
+    if (loss.step <= before)
+      line.fail(text("\"step\" is ", loss.step, ", expected more than the ", before, " before"));
+    records.losses.push_back(loss);
+    if (line.json.contains("learning_rate") || line.json.contains("tokens"))
+      records.steps.push_back(record_of(line));
   });
   return records;
+}
+
+std::vector<GeneratedText> read_texts(const std::string& path) {
+  std::vector<GeneratedText> texts;
+  read_json_lines(path, [&](const JsonLine& line) {
+    texts.push_back({line.whole("step"), line.string("prompt"), line.string("text")});
+  });
+  return texts;
 }
 
 }  // namespace trireme::commands

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,8 +15,10 @@ struct Point {
 
 struct Series {
   std::string name;
-  std::string style;          ///< CSS class: "first", "second" or "earlier"
+  std::string style;          ///< CSS class: "first", "second", "earlier" or "run-1"
   std::vector<Point> points;  ///< x is a step, ascending; a y that is not finite interrupts it
+  std::size_t run = 0;        ///< whose steps they are, for XAxis::place
+  bool noisy = false;         ///< drawn as a thin line, with its moving average as a thick one
 };
 
 enum class MarkKind : std::uint8_t { checkpoint, restart, skipped };
@@ -27,13 +30,27 @@ struct Mark {
   std::string words;
 };
 
+/// One of the horizontal axes that the reader of a page chooses from.
+struct XAxis {
+  std::string name = "steps";  ///< of the CSS class "by-steps"
+  std::string title = "step";
+  std::string unit = "steps";  ///< of a value or range
+  double last = 1;
+  /// The place of a run's step; null: the step itself.
+  std::function<double(std::size_t run, double step)> place = {};
+  /// If above 0, every place is so many times the step: the picture of the steps gets other labels.
+  double per_step = 0;
+};
+
 struct ChartOptions {
   std::string title = {};
-  std::string unit = {};
+  std::string unit = {};  ///< title of the vertical axis; "": title
+  std::string note = {};  ///< follows the title
   bool logarithmic = false;
   bool from_zero = false;
-  double last_x = 1;
-  std::span<const Mark> marks = {};
+  bool legend = true;
+  std::span<const XAxis> axes = {};  ///< the first one is that of the steps
+  std::span<const Mark> marks = {};  ///< of run 0
 };
 
 /// A figure in HTML: an SVG that is scaled to the width of the page, with labels next to it that
@@ -56,5 +73,9 @@ struct PlotColumn {
 /// `points`, ascending in x, in at most `most` columns: one for each point if there are no more,
 /// else those of equal intervals of x that have points.
 std::vector<PlotColumn> plot_columns(std::span<const Point> points, std::size_t most);
+
+/// The means of the columns, each averaged with those near it by a Gaussian of a hundredth of the
+/// curve's width; nothing for a curve that is too short.
+std::vector<double> moving_average(std::span<const PlotColumn> columns);
 
 }  // namespace trireme::commands

@@ -7,14 +7,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace trireme::commands {
 
 /// The contents of a metrics.jsonl.
 struct RunRecords {
-  std::vector<train::Metrics> steps;  ///< ascending; numbers that were not finite are NaN
+  std::vector<train::Metrics> steps;    ///< logged ones, ascending; not finite: NaN
+  std::vector<train::StepLoss> losses;  ///< of these steps and of those in between
   bool torn = false;  ///< the last line was incomplete, after a kill, and was ignored
 };
 
@@ -31,6 +34,16 @@ struct SavedModel {
   std::string damage;  ///< why its manifest could not be read; "": it was read
 };
 
+/// A text that `trireme generate -o` has written.
+struct GeneratedText {
+  std::int64_t step = 0;
+  std::string prompt;
+  std::string words;
+};
+
+/// Reads such a file. UsageError as of read_records().
+std::vector<GeneratedText> read_texts(const std::string& path);
+
 struct EarlierRun {
   std::string name;  ///< metrics.previous-1.jsonl
   RunRecords records;
@@ -46,6 +59,7 @@ struct RunReport {
   std::optional<RunHistory> history;  ///< nothing without events.jsonl
   std::string checkpoint_folder;
   std::vector<SavedModel> checkpoints;  ///< ascending
+  std::vector<GeneratedText> texts;     ///< in the order of the file
   std::string timeline_svg;             ///< "": none
   std::string timeline_words;           ///< its description, or why there is none
   std::vector<std::string> notes;       ///< missing or ignored data
@@ -60,15 +74,31 @@ struct SkippedSteps {
 };
 std::vector<SkippedSteps> skipped_steps(const RunReport& report);
 
+/// Versions of Trireme that trained it, as its events have them: "0.1.0".
+std::string versions_of(const RunReport& report);
+
+/// "Finished", or how the last job ended; and whether the run is finished.
+std::pair<std::string, bool> state_of(const RunReport& report);
+
+/// The logged step with the smallest finite validation loss; null: none.
+const train::Metrics* best_validation(const RunRecords& records);
+/// Time in steps, without evaluations and checkpoints.
+Seconds time_in_steps(const RunRecords& records);
+/// The median of a number over the logged steps.
+double median(const RunRecords& records, double train::Metrics::* value);
+
 /// How a job ended, in a few words: "stopped: time limit after step 40 (exit code 75)".
 std::string end_of_job(const RunHistory& history, std::size_t number);
 
 /// The whole page: HTML that is also XML, without external resources.
 std::string report_page(const RunReport& report);
 
+/// Several runs on one page: curves over one another, figures, and what differs in their decks.
+std::string comparison_page(std::span<const RunReport> runs);
+
 /// Parts of the page.
 std::string report_headline(const RunReport& report);
-std::string report_charts(const RunReport& report);
+std::string report_charts(std::span<const RunReport> runs);
 std::string report_jobs(const RunReport& report);
 std::string report_layout(const RunReport& report);
 /// Style sheet for light and dark, narrow and wide, and paper.

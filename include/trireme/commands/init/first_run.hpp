@@ -1,0 +1,71 @@
+#pragma once
+
+#include <trireme/base/types.hpp>
+#include <trireme/deck/config.hpp>
+#include <trireme/plan/machine.hpp>
+#include <trireme/plan/search.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace trireme::commands {
+
+/// Tokens per parameter with which a model of a given amount of computation has the lowest loss
+/// (Hoffmann et al. 2022, arXiv 2203.15556).
+inline constexpr double tokens_per_parameter = 20;
+/// Epochs after which more of them hardly lower the loss (Muennighoff et al. 2023, arXiv
+/// 2305.16264: up to 4 are as good as new text, and beyond 16 little is gained).
+inline constexpr double most_epochs = 16;
+/// Epochs when a trained model is tuned.
+inline constexpr double tuning_epochs = 3;
+
+/// Inputs of a first run.
+struct Wish {
+  std::string deck;               ///< path of the deck, for the names of files and folders
+  std::string train;              ///< token file
+  std::string validation;         ///< token file; "": none
+  std::string tokenizer;          ///< as [data] tokenizer
+  std::int64_t tokens = 0;        ///< of the training file
+  std::int64_t held_out = 0;      ///< tokens of the validation file
+  std::int64_t vocabulary = 0;    ///< ids of the tokenizer
+  std::int64_t longest_chat = 0;  ///< tokens of a conversation, which is packed whole; 0: texts
+  std::string family = "llama";
+  deck::ModelConfig model;     ///< properties of the family, or the imported model
+  std::string imported;        ///< folder of a Hugging Face model to tune; "": a new model
+  std::string imported_model;  ///< its section [model]
+  bool lora = false;           ///< low-rank adapters for that model
+  std::int64_t ranks = 1;
+  Seconds seconds = 0;    ///< wanted duration
+  plan::Machine machine;  ///< with speeds
+};
+
+/// Limit on the size of a first run.
+enum class Bound : std::uint8_t { time, data, memory };
+
+/// The chosen run.
+struct FirstRun {
+  std::string deck;  ///< the commented text
+  std::int64_t layers = 0;
+  std::int64_t hidden = 0;
+  std::int64_t sequence = 0;
+  std::int64_t parameters = 0;
+  std::int64_t samples = 0;  ///< per step
+  std::int64_t steps = 0;
+  double epochs = 0;
+  double learning_rate = 0;
+  Bound bound = Bound::time;
+  plan::Candidate layout;  ///< the fastest
+
+  std::int64_t tokens() const { return steps * samples * sequence; }
+  Seconds seconds() const { return static_cast<Seconds>(steps) * layout.seconds(); }
+};
+
+/// Chooses model, batch, steps and learning rate: the largest model that the wanted time, the text
+/// and the memory allow. UsageError with the remedy if the text is too short for any.
+FirstRun choose_first_run(const Wish& wish);
+
+/// Vocabulary size of a BPE for a text of this size; 0: use the tokenizer "bytes".
+std::int64_t suitable_vocabulary(std::int64_t text_bytes);
+
+}  // namespace trireme::commands

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <trireme/deck/config.hpp>
+#include <trireme/tensor/arena.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace trireme::train {
+
+/// The trainer logs at least every so many steps, because a history holds no more.
+inline constexpr std::int64_t longest_history = 4096;
+
+/// Losses and gradient norms of the steps since the last logged one. Each step leaves them in device
+/// memory without a wait, and a logged step reads all of them in one copy.
+class StepHistory {
+ public:
+  /// A step: the losses of this rank, not yet divided by the number of targets.
+  struct Entry {
+    std::int64_t step = 0;
+    std::int64_t targets = 0;    ///< tokens that count in the loss; 0: not known on this rank
+    std::vector<double> losses;  ///< one for each term of the objective
+    double norm = 0;
+  };
+
+  StepHistory(const deck::RunConfig& run, std::int64_t terms);
+
+  /// Steps are added in ascending order; the oldest step is dropped if the buffer is full. Asynchronous
+  /// on exec.
+  void add(const Exec& exec, std::int64_t step, std::int64_t targets, View1<const double> losses);
+  /// Adds [1] to the norm of the last step that was added. Asynchronous on exec.
+  void add_norm(const Exec& exec, View1<const double> norm);
+  /// Forgets the steps up to `step`, and returns all of them but `step` itself. Waits for exec if
+  /// there are any.
+  std::vector<Entry> take(const Exec& exec, std::int64_t step);
+  void forget() { kept_.clear(); }
+
+ private:
+  /// [terms + 1] losses and norm of a step.
+  View1<double> row(std::int64_t step) const;
+
+  std::int64_t terms_;
+  std::int64_t capacity_;
+  Arena memory_;
+  View1<double> rows_;
+  std::vector<Entry> kept_;  ///< without losses and norm
+};
+
+}  // namespace trireme::train

@@ -1,0 +1,54 @@
+// Losses and norms of the steps between two logged ones: a ring of rows on the device.
+#include <trireme/train/step_history.hpp>
+
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/tensor/copy.hpp>
+
+#include <algorithm>
+
+namespace trireme::train {
+
+// Two more than between logged steps: overlapping steps are read while the next one runs.
+StepHistory::StepHistory(const deck::RunConfig& run, std::int64_t terms)
+    : terms_(terms),
+      capacity_(std::min(run.log_every, longest_history) + 2),
+      memory_("step history", capacity_ * (terms + 1) * static_cast<std::int64_t>(sizeof(double))),
+      rows_(memory_.take<double>(capacity_ * (terms + 1))) {
+  kept_.reserve(static_cast<std::size_t>(capacity_));
+}
+
+View1<double> StepHistory::row(std::int64_t step) const {
+  return View1<double>(rows_.data() + step % capacity_ * (terms_ + 1),
+                       static_cast<std::size_t>(terms_ + 1));
+}
+
+void StepHistory::add(const Exec& exec, std::int64_t step, std::int64_t targets,
+                      View1<const double> losses) {
+  if (std::ssize(kept_) == capacity_) kept_.erase(kept_.begin());
+  kept_.push_back({step, targets, {}, 0});
+  const View1<double> all = row(step);
+  kernels::copy<double>(exec, View1<double>(all.data(), losses.extent(0)), losses);
+  kernels::fill(exec, View1<double>(all.data() + terms_, 1), 0.0);
+}
+
+void StepHistory::add_norm(const Exec& exec, View1<const double> norm) {
+  kernels::copy<double>(exec, View1<double>(row(kept_.back().step).data() + terms_, 1), norm);
+}
+
+std::vector<StepHistory::Entry> StepHistory::take(const Exec& exec, std::int64_t step) {
+  const auto end = std::ranges::upper_bound(kept_, step, {}, &Entry::step);
+  std::vector<Entry> taken(kept_.begin(), end);
+  kept_.erase(kept_.begin(), end);
+  if (!taken.empty() && taken.back().step == step) taken.pop_back();
+  if (taken.empty()) return taken;
+  std::vector<double> rows(rows_.extent(0));
+  copy_to_host<double>(exec, rows, rows_, "train/result reads the losses of earlier steps");
+  for (Entry& entry : taken) {
+    const double* first = rows.data() + entry.step % capacity_ * (terms_ + 1);
+    entry.losses.assign(first, first + terms_);
+    entry.norm = first[terms_];
+  }
+  return taken;
+}
+
+}  // namespace trireme::train
