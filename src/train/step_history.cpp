@@ -26,13 +26,19 @@ void StepHistory::add(const Exec& exec, std::int64_t step, std::int64_t targets,
                       View1<const double> losses) {
   if (std::ssize(kept_) == capacity_) kept_.erase(kept_.begin());
   kept_.push_back({step, targets, {}, 0});
-  const View1<double> all = row(step);
-  kernels::copy<double>(exec, View1<double>(all.data(), losses.extent(0)), losses);
-  kernels::fill(exec, View1<double>(all.data() + terms_, 1), 0.0);
+  if (!cleared_) kernels::fill(exec, rows_, 0.0);  // for runs without norms
+  cleared_ = true;
+  has_norm_ = false;
+  kernels::copy<double>(exec, View1<double>(row(step).data(), losses.extent(0)), losses);
 }
 
 void StepHistory::add_norm(const Exec& exec, View1<const double> norm) {
-  kernels::copy<double>(exec, View1<double>(row(kept_.back().step).data() + terms_, 1), norm);
+  const View1<double> sum(row(kept_.back().step).data() + terms_, 1);
+  if (has_norm_)
+    kernels::accumulate<double>(exec, sum, norm);
+  else
+    kernels::copy<double>(exec, sum, norm);
+  has_norm_ = true;
 }
 
 std::vector<StepHistory::Entry> StepHistory::take(const Exec& exec, std::int64_t step) {

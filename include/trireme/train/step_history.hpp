@@ -26,8 +26,8 @@ class StepHistory {
 
   StepHistory(const deck::RunConfig& run, std::int64_t terms);
 
-  /// Steps are added in ascending order; the oldest step is dropped if the buffer is full. Asynchronous
-  /// on exec.
+  /// Steps are added in ascending order; the oldest step is dropped if the buffer is full.
+  /// Asynchronous on exec.
   void add(const Exec& exec, std::int64_t step, std::int64_t targets, View1<const double> losses);
   /// Adds [1] to the norm of the last step that was added. Asynchronous on exec.
   void add_norm(const Exec& exec, View1<const double> norm);
@@ -45,6 +45,8 @@ class StepHistory {
   Arena memory_;
   View1<double> rows_;
   std::vector<Entry> kept_;  ///< without losses and norm
+  bool cleared_ = false;     ///< all rows were zeros once
+  bool has_norm_ = false;    ///< the last step that was added has one
 };
 
 }  // namespace trireme::train
