@@ -13,6 +13,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -109,6 +110,16 @@ class Shell:
         self.bash = subprocess.Popen(["bash"], cwd=folder, env=environment, text=True, bufsize=1, errors="replace",
                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
+    def interrupt(self):
+        """SIGINT to the program that the shell has started."""
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:  # it has ended meanwhile
+                continue
+            if parent == self.bash.pid:
+                os.kill(int(process.name), signal.SIGINT)
+
     def run(self, command):
         """What the command prints, and its exit code."""
         self.bash.stdin.write("{ " + command + "\n} </dev/null\n" + f'printf "\\n{self.end}%d\\n" $?\n')
@@ -121,7 +132,7 @@ class Shell:
             if not line.startswith("[mpiexec@"):  # MPICH's launcher, on Ctrl-C
                 printed += line
             if interrupts and line.startswith("step "):
-                subprocess.run(["pkill", "-INT", "-P", str(self.bash.pid)], check=True)
+                self.interrupt()
                 interrupts = False
         raise SystemExit(f"{command}: the shell ended after\n{printed}")
 
