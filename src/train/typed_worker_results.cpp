@@ -74,6 +74,7 @@ StepResult TypedWorker<P>::result() {
 
 template <class P>
 void TypedWorker<P>::remember(std::int64_t step) {
+  const Region region("keep_losses");
   const bool overlaps = parts_.second.has_value();
   const bool divides = overlaps ? grid_.world().rank() == 0 : parts_.parameters.shard().has_head();
   const View1<double> losses = overlaps ? actions_.records().losses(step)
