@@ -30,27 +30,6 @@ std::string system_digest() {
   return checksum(words.data(), words.size()).hex().substr(0, 16);
 }
 
-struct Entry {
-  char state = '?';
-  std::int64_t started = 0;
-};
-
-/// State and start time, fields 3 and 22 of the file. Nothing of it may be readable.
-Entry entry_of(std::int64_t process) {
-  std::ifstream in(text("/proc/", process, "/stat"));
-  std::string stat;  // stays empty if the process ends meanwhile
-  std::getline(in, stat, '\0');
-  Entry entry;
-  const auto name_end = stat.rfind(')');  // the name may hold any character
-  if (name_end == std::string::npos) return entry;
-  std::istringstream fields(stat.substr(name_end + 1));
-  std::string skipped;
-  fields >> entry.state;
-  for (int field = 4; field < 22; ++field) fields >> skipped;
-  fields >> entry.started;
-  return entry;
-}
-
 std::int64_t nanoseconds(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
@@ -59,15 +38,34 @@ std::int64_t nanoseconds(clockid_t clock) {
 
 }  // namespace
 
+/// Fields 2, 3, 4 and 22 of the file: "42 (mpiexec) S 41 ...". A process may end between the
+/// opening of its file and the reading, which std::getline takes for an empty file.
+ProcessEntry process_entry(std::int64_t process) {
+  std::ifstream in(text("/proc/", process, "/stat"));
+  std::string stat;
+  std::getline(in, stat, '\0');
+  ProcessEntry entry;
+  const auto begin = stat.find('(');
+  const auto end = stat.rfind(')');  // the name may hold any character
+  if (begin == std::string::npos || end == std::string::npos) return entry;
+  entry.name = stat.substr(begin + 1, end - begin - 1);
+  std::istringstream fields(stat.substr(end + 1));
+  std::string skipped;
+  fields >> entry.state >> entry.parent;
+  for (int field = 5; field < 22; ++field) fields >> skipped;
+  fields >> entry.started;
+  return entry;
+}
+
 ProcessIdentity this_process() {
-  return {host_name(), system_digest(), getpid(), entry_of(getpid()).started};
+  return {host_name(), system_digest(), getpid(), process_entry(getpid()).started};
 }
 
 Life life_of(const ProcessIdentity& process) {
   const ProcessIdentity mine = this_process();
   if (process.host != mine.host || process.system != mine.system) return Life::not_known;
   if (process.process <= 0) return Life::dead;
-  const Entry entry = entry_of(process.process);
+  const ProcessEntry entry = process_entry(process.process);
   if (kill(static_cast<pid_t>(process.process), 0) != 0 && errno == ESRCH) return Life::dead;
   if (entry.state == 'Z' || entry.state == 'X') return Life::dead;
   const bool reused = process.started > 0 && entry.started > 0 && entry.started != process.started;

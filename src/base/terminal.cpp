@@ -3,6 +3,7 @@
 #include <trireme/base/terminal.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/process_identity.hpp>
 #include <trireme/base/text.hpp>
 
 #include <sys/ioctl.h>
@@ -14,8 +15,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 namespace trireme::terminal {
 namespace {
@@ -29,20 +28,6 @@ bool is_dumb() {
   return variable("TERM") == "dumb";
 }
 
-/// Name and parent of a process, from /proc/PID/stat: "42 (mpiexec) S 41 ...".
-struct Process {
-  std::string name;
-  long parent = 0;
-};
-
-Process process(long id) {
-  std::ifstream in(text("/proc/", id, "/stat"));
-  const std::string stat{std::istreambuf_iterator<char>(in), {}};
-  const std::size_t begin = stat.find('('), end = stat.rfind(')');
-  if (begin == std::string::npos || end == std::string::npos || end + 4 >= stat.size()) return {};
-  return {stat.substr(begin + 1, end - begin - 1), std::atol(stat.c_str() + end + 4)};
-}
-
 bool is_launcher(std::string_view name) {
   constexpr std::array<std::string_view, 5> names{"mpiexec", "mpirun", "prterun", "orterun",
                                                   "srun"};
@@ -50,7 +35,7 @@ bool is_launcher(std::string_view name) {
 }
 
 /// Whether the launcher's own descriptor is a terminal.
-bool is_terminal_of(long launcher, int descriptor) {
+bool is_terminal_of(std::int64_t launcher, int descriptor) {
   std::error_code unreadable;
   const std::string target =
       std::filesystem::read_symlink(text("/proc/", launcher, "/fd/", descriptor), unreadable)
@@ -66,8 +51,8 @@ bool reaches(int descriptor) {
       fstat(descriptor, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
   if (!own && !forwarded) return false;
   // Open MPI gives its processes terminals of their own, whatever becomes of their output.
-  for (long id = getppid(); id > 1;) {
-    const Process found = process(id);
+  for (std::int64_t id = getppid(); id > 1;) {
+    const ProcessEntry found = process_entry(id);
     if (is_launcher(found.name)) return is_terminal_of(id, descriptor);
     id = found.parent;
   }

@@ -5,6 +5,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/folder_owner.hpp>
+#include <trireme/base/process_identity.hpp>
 
 #include <fcntl.h>
 #include <sched.h>
@@ -39,12 +40,8 @@ constexpr std::string_view aborting_word = "aborts";
 std::atomic<Watchdog*> current{nullptr};
 
 bool is_stopped(int pid) {
-  std::ifstream in(text("/proc/", pid, "/stat"));
-  std::string stat;
-  std::getline(in, stat);
-  const auto end = stat.rfind(") ");  // end of the name, which may hold any character
-  return end != std::string::npos && end + 2 < stat.size() &&
-         (stat[end + 2] == 'T' || stat[end + 2] == 't');
+  const char state = process_entry(pid).state;
+  return state == 'T' || state == 't';
 }
 
 void write_all(int file, std::string_view message) {

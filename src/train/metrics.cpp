@@ -1,5 +1,5 @@
-// metrics.jsonl: a line of numbers for each step, full ones for logged steps, and what a restart keeps
-// of them.
+// metrics.jsonl: a line of numbers for each step, full ones for logged steps, and what a restart
+// keeps of them.
 #include <trireme/train/metrics.hpp>
 
 #include <trireme/base/check.hpp>

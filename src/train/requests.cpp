@@ -28,7 +28,8 @@ volatile std::sig_atomic_t speaks = 0;
 volatile std::sig_atomic_t rewrites = 0;
 std::atomic<std::int64_t> step_under_way = 0;  // 0: none yet
 std::atomic<bool> stops_after_it = false;
-std::atomic<std::int64_t> interrupted_at = 0;  // time of the first SIGINT, in ticks of Clock; 0: none
+std::atomic<std::int64_t> interrupted_at =
+    0;  // time of the first SIGINT, in ticks of Clock; 0: none
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
 /// A buffer for a message. Signal handlers must not allocate memory.

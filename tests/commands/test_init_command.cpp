@@ -114,23 +114,37 @@ TEST_F(Init, TunesAModelOnConversations) {
   folder_.write("chats.jsonl", chats);
   ASSERT_EQ(run("trireme tokenize my.txt --train-bpe 400 --chat chatml -o base/train.h5"), 0)
       << err();
-  ASSERT_EQ(run("trireme init base/train.h5 -o base.toml --time 1s --ranks 1"), 0) << err();
-  ASSERT_EQ(run("trireme train base.toml run.steps=2 optimizer.warmup_steps=0 && "
-                "trireme export runs/base/checkpoints model"),
-            0)
-      << err();
-  ASSERT_EQ(run("trireme init model chats.jsonl --chat chatml --lora -o tuned.toml --ranks 1"), 0)
-      << err();
-  expect_output(folder_, "trireme import model tuned.toml");
-  const deck::Config c = config("tuned.toml");
-  EXPECT_EQ(c.model.adapter.kind, AdapterKind::lora);
-  EXPECT_TRUE(c.model.packs_documents());
-  EXPECT_EQ(c.data.tokenizer, "model");
-  ASSERT_EQ(run("trireme import model tuned.toml && trireme train tuned.toml run.steps=2 "
-                "optimizer.warmup_steps=0"),
-            0)
-      << err();
-  expect_output(folder_, "restarted from runs/tuned/checkpoints/step_00000000");
+  // The positions of a GPT are learned for a sequence, which cannot change.
+  for (const std::string family : {"llama", "gpt"}) {
+    ASSERT_EQ(run("rm -rf *.toml runs model data && trireme init base/train.h5 -o base.toml "
+                  "--time 1s --ranks 1 --family " +
+                  family),
+              0)
+        << err();
+    ASSERT_EQ(run("trireme train base.toml run.steps=2 optimizer.warmup_steps=0 && "
+                  "trireme export runs/base/checkpoints model"),
+              0)
+        << err();
+    ASSERT_EQ(run("trireme init model chats.jsonl --chat chatml --lora -o tuned.toml --ranks 1"), 0)
+        << err();
+    expect_output(folder_, "trireme import model tuned.toml");
+    expect_output(folder_, "generate tuned.toml --chat chatml");
+    const deck::Config c = config("tuned.toml");
+    EXPECT_EQ(c.model.adapter.kind, AdapterKind::lora);
+    EXPECT_TRUE(c.model.packs_documents());
+    EXPECT_EQ(c.data.tokenizer, "model");
+    EXPECT_EQ(c.model.sequence, family == "gpt" ? config("base.toml").model.sequence : 64);
+    ASSERT_EQ(run("trireme import model tuned.toml && "
+                  "trireme train tuned.toml run.steps=2 optimizer.warmup_steps=0"),
+              0)
+        << err();
+    expect_output(folder_, "restarted from runs/tuned/checkpoints/step_00000000");
+    // Less time than wanted never makes a run longer.
+    ASSERT_EQ(run("trireme init model data/tuned/train.h5 --lora -o late.toml --ranks 1 --time 1s"),
+              0)
+        << err();
+    EXPECT_LE(config("late.toml").run.steps, c.run.steps);
+  }
 }
 
 TEST_F(Init, WishesThatCannotBeMetAreOneErrorAndLeaveNothing) {

@@ -170,7 +170,7 @@ TEST(Tokenize, HoldsOutTheEndOfOneText) {
   EXPECT_TRUE(tokenized(many, 0.02).end_held_out.empty());
 }
 
-/// The same for JSON lines, of which the last ones are held out whole.
+/// Too few JSON lines to choose from: the last ones are held out.
 TEST(Tokenize, HoldsOutTheLastOfFewJsonLines) {
   const TemporaryFolder folder;
   TokenizeOptions options;

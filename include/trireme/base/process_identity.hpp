@@ -29,6 +29,15 @@ enum class Life : std::uint8_t {
 /// A zombie is dead. A process of the same number that started at another time is another one.
 Life life_of(const ProcessIdentity& process);
 
+/// Entry of a process of this host in /proc/PID/stat.
+struct ProcessEntry {
+  std::string name;
+  char state = '?';  ///< 'T': stopped, 'Z': a zombie; '?': there is no such process, or it ended
+  std::int64_t parent = 0;
+  std::int64_t started = 0;  ///< clock ticks after the boot
+};
+ProcessEntry process_entry(std::int64_t process);
+
 /// The id of this process's job in its batch system: Slurm, PBS, Flux, LSF, Cobalt.
 std::optional<std::string> batch_job();
 

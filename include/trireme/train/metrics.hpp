@@ -50,7 +50,7 @@ struct Metrics {
 /// One JSON object whose numbers read back exactly; null for one that is not finite, which JSON
 /// cannot say.
 std::string to_json(const Metrics& metrics);
-/// The same with numbers of single precision, which keeps the file small.
+/// One JSON object with numbers of single precision, which keep the file small.
 std::string to_json(const StepLoss& step);
 
 /// metrics.jsonl of a run. Open on one rank only.

@@ -57,7 +57,7 @@ std::string sight_of_first_rank(grid::Communicator& world, const std::string& fo
     std::string found;
     for (const auto end = std::chrono::steady_clock::now() + patience; wrong.empty();) {
       std::ifstream in(path);
-      found.assign(std::istreambuf_iterator<char>(in), {});
+      std::getline(in, found);  // stays empty if the file cannot be read
       if (found == content || std::chrono::steady_clock::now() > end) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }

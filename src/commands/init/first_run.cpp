@@ -6,13 +6,13 @@
 #include <trireme/base/check.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/deck/layout.hpp>
+#include <trireme/deck/sequence_effect.hpp>
 #include <trireme/deck/value.hpp>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
-#include <filesystem>
 #include <optional>
 #include <vector>
 
@@ -71,23 +71,15 @@ std::string two_digits(double number) {
   return buffer;
 }
 
-std::string stem(const Wish& wish) {
-  return std::filesystem::path(wish.deck).stem().string();
-}
-
-std::string launched(const Wish& wish) {
-  return wish.ranks == 1 ? "" : text("mpiexec -n ", wish.ranks, " ");
-}
-
 std::string head_text(const Wish& wish) {
   const std::string& deck = wish.deck;
   std::string out = "# Written by `trireme init`. `trireme help deck` explains all keys.\n#\n";
   if (!wish.imported.empty()) out += text("#   trireme import ", wish.imported, " ", deck, "\n");
-  out += text("#   trireme check ", deck, " --ranks ", wish.ranks, "\n#   ", launched(wish),
+  out += text("#   trireme check ", deck, " --ranks ", wish.ranks, "\n#   ", wish.launcher,
               "trireme train ", deck,
               "     # the same command continues a run that was interrupted\n");
-  if (!wish.validation.empty()) out += text("#   ", launched(wish), "trireme eval ", deck, "\n");
-  return out + text("#   trireme report runs/", stem(wish), "\n");
+  if (!wish.validation.empty()) out += text("#   ", wish.launcher, "trireme eval ", deck, "\n");
+  return out + text("#   trireme report runs/", wish.name, "\n");
 }
 
 std::string model_text(const Wish& wish, const FirstRun& run, const Shape& shape) {
@@ -133,7 +125,7 @@ std::string deck_text(const Wish& wish, const FirstRun& run, const Shape& shape)
                                         interval, std::max(interval, run.steps));
   const std::int64_t evaluated = std::clamp<std::int64_t>(interval / 5, 1, 20);
   std::string out = head_text(wish);
-  out += text("\n[run]\ndirectory = ", deck::quoted("runs/" + stem(wish)), "\nsteps = ", run.steps,
+  out += text("\n[run]\ndirectory = ", deck::quoted("runs/" + wish.name), "\nsteps = ", run.steps,
               "               # ", with_commas(run.tokens()), " tokens: ", fixed(run.epochs, 1),
               " epochs of the text\nlog_every = ",
               std::max<std::int64_t>(1, rounded(static_cast<double>(run.steps) / 200)), "\n");
@@ -159,6 +151,13 @@ std::string deck_text(const Wish& wish, const FirstRun& run, const Shape& shape)
               "\nkeep = 2\nrestart = \"latest\"         # the same command starts the run and ",
               "continues it\n");
   return out;
+}
+
+/// Whether a model computes something else with samples of another length.
+bool depends_on_sequence(const deck::ModelConfig& model) {
+  deck::ModelConfig shorter = model;
+  shorter.sequence = 1;
+  return deck::effect_of_sequence(model, shorter).effect != deck::Effect::numbers;
 }
 
 /// A run of this shape, for a number of tokens.
@@ -196,7 +195,7 @@ class Sizing {
     if (!late && (run.bound == Bound::data || !wish_.imported.empty())) return;
     const double most = most_epochs * static_cast<double>(wish_.tokens) /
                         static_cast<double>(run.samples * run.sequence);
-    run.steps = std::max(least_steps, rounded(std::min(steps, most)));
+    run.steps = std::max(std::min(least_steps, run.steps), rounded(std::min(steps, most)));
     if (late) run.bound = Bound::time;
     count_epochs(run);
     run.deck = deck_text(wish_, run, shape);
@@ -207,6 +206,7 @@ class Sizing {
   /// validation.
   std::int64_t sequence_of(const Shape& shape) const {
     const bool tunes = !wish_.imported.empty();
+    if (tunes && depends_on_sequence(wish_.model)) return wish_.model.sequence;
     const std::int64_t most = tunes ? wish_.model.sequence : 4096;
     if (wish_.longest_chat > 0) {
       const auto longest = static_cast<std::uint64_t>(wish_.longest_chat);

@@ -70,17 +70,21 @@ std::string take_model(std::vector<std::string>& inputs) {
 /// Cores that this process may use.
 std::int64_t own_cores() {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));  // more than fit into the set
 }
 
-/// FLOP/s of fp32 products of a core by its clock and vector units; 0: not known.
+/// FLOP/s of fp32 products of a core by its highest clock and its vector units; 0: not known.
 double core_peak() {
   std::ifstream in("/proc/cpuinfo");
   double clock = 0;
+  if (std::ifstream highest("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
+      highest >> clock)
+    clock *= 1e3;
   double per_cycle = 0;
   for (std::string line; std::getline(in, line) && (clock == 0 || per_cycle == 0);) {
-    if (line.starts_with("cpu MHz")) clock = std::atof(line.c_str() + line.find(':') + 1) * 1e6;
+    if (clock == 0 && line.starts_with("cpu MHz"))
+      clock = std::atof(line.c_str() + line.find(':') + 1) * 1e6;
     if (!line.starts_with("flags")) continue;
     const auto has = [&](const char* flag) { return line.find(flag) != line.npos; };
     per_cycle = has(" avx512f") ? 48 : has(" fma") ? 32 : has(" avx") ? 16 : 8;
@@ -115,13 +119,13 @@ Seconds wanted_seconds(const std::string& written) {
   return seconds;
 }
 
-std::string folder_of(const InitOptions& options) {
-  return "data/" + fs::path(options.deck).stem().string();
+std::string folder_of(const Wish& wish) {
+  return "data/" + wish.name;
 }
 
 /// Token files and tokenizer of texts. UsageError if one of them exists.
 std::vector<std::string> own_files(const InitOptions& options, const Wish& wish) {
-  const std::string folder = folder_of(options);
+  const std::string folder = folder_of(wish);
   const std::string train = folder + "/train.h5";
   const std::string validation = folder + "/validation.h5";
   std::vector<std::string> files{train, validation};
@@ -177,8 +181,8 @@ std::int64_t bytes_of_texts(const std::vector<std::string>& inputs, const std::s
 /// Writes the token files to data/NAME/, with the name of the deck.
 void tokenize_texts(const InitOptions& options, Wish& wish) {
   check_usage(options.validation.empty(),
-              "--validation is for token files; `trireme init` divides ", "texts itself");
-  const std::string folder = folder_of(options);
+              "--validation is for token files; `trireme init` divides texts itself: leave it out");
+  const std::string folder = folder_of(wish);
   data::TokenizeOptions o;
   o.inputs = options.inputs;
   o.output = folder + "/train.h5";
@@ -239,7 +243,7 @@ void read_token_files(const InitOptions& options, Wish& wish) {
   const auto tokenizer = data::make_tokenizer(wish.tokenizer);
   check_usage(train->tokenizer().empty() || train->tokenizer() == tokenizer->name(), wish.train,
               " was made with the tokenizer ", train->tokenizer(), ", but ", wish.tokenizer, " is ",
-              tokenizer->name(), "; give --tokenizer with the former");
+              tokenizer->name(), "; set --tokenizer to the one that made it");
   wish.vocabulary = std::max<std::int64_t>(train->vocabulary(), tokenizer->vocabulary());
 }
 
@@ -258,6 +262,8 @@ void read_model(const InitOptions& options, Wish& wish) {
 }
 
 std::string why(const Wish& wish, const FirstRun& run) {
+  if (run.seconds() > wish.seconds * 1.05)
+    return "the smallest useful run, which takes longer than --time";
   if (!wish.imported.empty())
     return run.bound == Bound::time && run.epochs < tuning_epochs * 0.99
                ? "fewer epochs than usual, because of --time"
@@ -281,7 +287,8 @@ void report(const InitOptions& options, const Wish& wish, const FirstRun& run) {
       with_commas(run.parameters), " parameters, sequence ", run.sequence,
       wish.lora ? ", low-rank adapters" : "");
   say("run         ", with_commas(run.steps), " steps of ", run.samples,
-      " samples: ", with_commas(run.tokens()), " tokens, ", fixed(run.epochs, 1), " epochs");
+      run.samples == 1 ? " sample: " : " samples: ", with_commas(run.tokens()), " tokens, ",
+      fixed(run.epochs, 1), " epochs");
   say("why         ", why(wish, run));
   const plan::Layout& l = run.layout.layout;
   say("layout      data ", l.data, " · pipeline ", l.pipeline, " · tensor ", l.tensor,
@@ -291,11 +298,11 @@ void report(const InitOptions& options, const Wish& wish, const FirstRun& run) {
       wish.machine.file.empty() ? ", by typical speeds: the first steps of `trireme train` show it"
                                 : "");
   say("wrote       ", options.deck, "; continue with");
-  const std::string launcher = wish.ranks == 1 ? "" : text("mpiexec -n ", wish.ranks, " ");
   if (!wish.imported.empty()) say("  trireme import ", wish.imported, " ", options.deck);
-  say("  ", launcher, "trireme train ", options.deck);
-  say("  ", launcher, "trireme generate ", options.deck, " --prompt \"...\"");
-  say("  trireme report runs/", fs::path(options.deck).stem().string());
+  say("  ", wish.launcher, "trireme train ", options.deck);
+  say("  ", wish.launcher, "trireme generate ", options.deck,
+      options.chat.empty() ? "" : " --chat " + options.chat, " --prompt \"...\"");
+  say("  trireme report runs/", wish.name);
 }
 
 void run(InitOptions options) {
@@ -306,22 +313,26 @@ void run(InitOptions options) {
               ": the name of a deck ends with .toml; write -o ", options.deck, ".toml");
   Wish wish;
   wish.deck = options.deck;
+  wish.name = fs::path(options.deck).stem().string();
   wish.seconds = wanted_seconds(options.time);
   wish.ranks = options.ranks > 0 ? options.ranks : own_cores();
+  if (wish.ranks > 1) wish.launcher = text("mpiexec -n ", wish.ranks, " ");
   wish.machine = machine_of(options, wish.ranks);
   wish.imported = take_model(options.inputs);
   check_usage(!options.inputs.empty(), wish.imported,
               " is a model; give the texts or the token file to tune it with, too");
   read_model(options, wish);
   const bool tokenized = std::ranges::any_of(options.inputs, is_token_file);
-  NewFiles files(folder_of(options),
+  NewFiles files(folder_of(wish),
                  tokenized ? std::vector<std::string>{} : own_files(options, wish));
   if (tokenized)
     use_token_files(options, wish);
   else
     tokenize_texts(options, wish);
   read_token_files(options, wish);
-  const std::string missing = wish.machine.time_mistake({}, wish.ranks);
+  deck::PrecisionConfig precision;
+  if (wish.machine.on_device()) precision.compute = DType::bf16;  // as the deck has
+  const std::string missing = wish.machine.time_mistake(precision, wish.ranks);
   check_usage(missing.empty(), wish.machine.called(), " does not give ", missing,
               ", without which no time can be predicted; measure it by `trireme bench DECK "
               "--machine-file FILE`");

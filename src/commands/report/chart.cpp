@@ -296,9 +296,9 @@ std::string picture(const std::vector<Series>& all, Range range, const ChartOpti
       text("<svg class=\"", styles, "\" role=\"img\" aria-label=\"",
            escaped(description(series, options, across)),
            "\" viewBox=\"0 0 1000 1000\" preserveAspectRatio=\"none\">\n", grid_lines(at));
-  for (const bool behind : {true, false})
+  for (const bool in_background : {true, false})
     for (const Series& s : series)
-      if ((s.style == "earlier") == behind) out += draw_series(at, s);
+      if ((s.style == "earlier") == in_background) out += draw_series(at, s);
   out += draw_marks(at, marks) + hits(at, series, marks, across) + "</svg>";
   for (const XAxis& axis : axes)
     out += x_labels(axes_of(range, options, axis), axis, " by by-" + axis.name);

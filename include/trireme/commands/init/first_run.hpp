@@ -22,7 +22,9 @@ inline constexpr double tuning_epochs = 3;
 
 /// Inputs of a first run.
 struct Wish {
-  std::string deck;               ///< path of the deck, for the names of files and folders
+  std::string deck;               ///< path of the deck
+  std::string name;               ///< of the run: the deck's without its extension
+  std::string launcher;           ///< words before `trireme train`; "" for one rank
   std::string train;              ///< token file
   std::string validation;         ///< token file; "": none
   std::string tokenizer;          ///< as [data] tokenizer
