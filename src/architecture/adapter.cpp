@@ -7,10 +7,6 @@
 namespace trireme::architecture {
 namespace {
 
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 /// Matrices in one array: keys and values, or gate and up.
 std::int64_t blocks_of(const ArraySpec& weight) {
   return weight.name == "attention.key_value" || weight.name == "feed_forward.gate_up" ? 2 : 1;

@@ -56,10 +56,6 @@ double Architecture::attention_products() const {
   return static_cast<double>(model.layers) * products;
 }
 
-bool Architecture::has_frozen() const {
-  return std::ranges::any_of(arrays, &ArraySpec::frozen);
-}
-
 /// The layers' matrices; of the head, those that it has itself.
 double Architecture::frozen_products() const {
   double products = 0;
@@ -104,7 +100,14 @@ Architecture describe(const deck::ModelConfig& model) {
   for (std::int64_t layer = 0; layer < groups; ++layer)
     add(a.layer, layer, text("layers.", layer, "."), model.shared_layers > 0);
   add(a.head, model.layers, "", false);
+  a.has_frozen = std::ranges::any_of(a.arrays, &ArraySpec::frozen);
   return a;
+}
+
+std::map<std::string, ArraySpec> arrays_by_name(const deck::ModelConfig& model) {
+  std::map<std::string, ArraySpec> arrays;
+  for (const ArraySpec& spec : describe(model).arrays) arrays[spec.name] = spec;
+  return arrays;
 }
 
 }  // namespace trireme::architecture

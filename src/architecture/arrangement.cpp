@@ -2,6 +2,7 @@
 // in which whole layers take turns. See Arrangement.
 #include <trireme/architecture/arrangement.hpp>
 
+#include <trireme/base/alignment.hpp>
 #include <trireme/base/check.hpp>
 
 #include <algorithm>
@@ -9,11 +10,6 @@
 
 namespace trireme::architecture {
 namespace {
-
-constexpr std::int64_t unit_elements = 32;  // 64 bytes of a two-byte type
-std::int64_t round_up(std::int64_t n) {
-  return (n + unit_elements - 1) / unit_elements * unit_elements;
-}
 
 constexpr int ends_window = 0;
 
@@ -54,7 +50,7 @@ Arrangement::Arrangement(const BucketCut& cut, int data_rank, std::int64_t end,
   place_runs(own);
   std::int64_t resident = 0;
   for (const Run& run : runs_)
-    if (!run.takes_turns) resident = std::max(resident, round_up(run.place + run.size()));
+    if (!run.takes_turns) resident = std::max(resident, aligned_elements(run.place + run.size()));
   if (has_windows_) find_own(cut, data_rank, resident);
 }
 
@@ -96,10 +92,10 @@ void Arrangement::place_runs(std::int64_t own_elements) {
   std::int64_t at = 0;
   for (Run& run : runs_)
     if (!run.takes_turns) {
-      run.place = round_up(at);
+      run.place = aligned_elements(at);
       at = run.place + run.size();
     }
-  at = round_up(at) + own_elements;
+  at = aligned_elements(at) + own_elements;
   for (int window = 0; window < 3; ++window) {
     std::int64_t most = 0;
     for (std::size_t u = 0; u < units_.size(); ++u) {
@@ -108,13 +104,13 @@ void Arrangement::place_runs(std::int64_t own_elements) {
       for (Run& run : runs_)
         if (run.unit == static_cast<int>(u) && run.takes_turns) {
           run.place = at + used;
-          used += round_up(run.size());
+          used += aligned_elements(run.size());
         }
       most = std::max(most, used);
     }
     at += most;
   }
-  elements_ = round_up(at);
+  elements_ = aligned_elements(at);
 }
 
 void Arrangement::find_own(const BucketCut& cut, int data_rank, std::int64_t own_begin) {
@@ -137,7 +133,7 @@ void Arrangement::find_own(const BucketCut& cut, int data_rank, std::int64_t own
   own_ = std::move(joined);
   for (Own& own : own_) {
     own.place = own_begin;
-    own_begin += round_up(own.end - own.begin);
+    own_begin += aligned_elements(own.end - own.begin);
   }
 }
 
@@ -196,7 +192,7 @@ std::int64_t most_own_elements(const BucketCut& cut, std::int64_t end,
   cut.visit([&](const BucketRun& run) {
     if (run.begin >= end || !takes_turns(run.ranges.front())) return;
     visit_parts(run, cut.data_ranks(), [&](int rank, std::int64_t first, std::int64_t last) {
-      sums[static_cast<std::size_t>(rank)] += run.count * round_up(last - first);
+      sums[static_cast<std::size_t>(rank)] += run.count * aligned_elements(last - first);
     });
   });
   return std::ranges::max(sums);

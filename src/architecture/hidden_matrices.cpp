@@ -22,12 +22,6 @@ std::map<std::string, Cut> cuts_of(const LayerDescription& layer) {
   return cuts;
 }
 
-std::int64_t product(const std::vector<std::int64_t>& shape, std::size_t begin, std::size_t end) {
-  std::int64_t n = 1;
-  for (std::size_t axis = begin; axis < end; ++axis) n *= shape[axis];
-  return n;
-}
-
 }  // namespace
 
 MatrixRounds::MatrixRounds(const Architecture& architecture, const Shard& shard,

@@ -10,10 +10,6 @@
 namespace trireme::architecture {
 namespace {
 
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 /// The tensor whose memory holds `tensor`.
 int root_of(const LayerDescription& layer, int tensor) {
   while (layer.tensors[at(tensor)].stored_in >= 0) tensor = layer.tensors[at(tensor)].stored_in;

@@ -7,10 +7,6 @@
 namespace trireme::architecture {
 namespace {
 
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
-
 /// The residual addition whose sum is normed at once, in one kernel.
 bool fuses_norm(const Operation& residual, const Operation& next) {
   return residual.kind == OperationKind::residual && next.kind == OperationKind::norm &&

@@ -8,15 +8,6 @@
 #include <array>
 
 namespace trireme::architecture {
-namespace {
-
-template <class E>
-std::size_t at(E enumerator) {
-  return static_cast<std::size_t>(enumerator);
-}
-
-}  // namespace
-
 // The lists are in the order of the enumerators.
 
 std::int64_t rows_of(Rows rows, const LocalSizes& n) {

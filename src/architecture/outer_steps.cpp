@@ -1,16 +1,11 @@
 #include <trireme/architecture/outer_steps.hpp>
 
+#include <trireme/base/alignment.hpp>
+
 #include <algorithm>
 
 namespace trireme::architecture {
-namespace {
-
-/// Arrays begin at cache lines.
-constexpr Bytes up(Bytes bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 std::optional<int> OuterSteps::sent(std::int64_t step) const {
   if (step < 1) return std::nullopt;
@@ -61,8 +56,8 @@ std::int64_t exchanged_elements(const deck::Config& config, std::int64_t fragmen
 Bytes exchange_bytes(const deck::ParallelConfig& parallel, std::int64_t elements, Bytes element) {
   const std::int64_t groups = parallel.worker_groups();
   const std::int64_t part = (elements + groups - 1) / groups;
-  return up(parallel.workers_per_rank() * elements * element) + up(elements * element) +
-         (groups > 1 ? up(parallel.workers * part * element) : 0);
+  return aligned(parallel.workers_per_rank() * elements * element) + aligned(elements * element) +
+         (groups > 1 ? aligned(parallel.workers * part * element) : 0);
 }
 
 }  // namespace trireme::architecture

@@ -1,15 +1,12 @@
 #include <trireme/architecture/placement.hpp>
 
+#include <trireme/base/alignment.hpp>
+
 #include <algorithm>
 #include <utility>
 
 namespace trireme::architecture {
 namespace {
-constexpr std::int64_t unit = 32;
-std::int64_t round_up(std::int64_t n) {
-  return (n + unit - 1) / unit * unit;
-}
-
 /// Cut arrays, then those of which all tensor ranks hold the whole; in each, shared layers last.
 constexpr int first_replicated = 2;
 constexpr int sections = 6;
@@ -40,21 +37,21 @@ Placement place(const Architecture& architecture, const Shard& shard,
   p.offset.resize(arrays.size());
   std::int64_t end = 0;
   for (int section = 0; section <= sections; ++section) {
-    if (section == first_replicated) p.replicated = end = round_up(end);
-    if (section == sections) p.trained = end = round_up(end);
+    if (section == first_replicated) p.replicated = end = aligned_elements(end);
+    if (section == sections) p.trained = end = aligned_elements(end);
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       if (section_of(arrays[i]) != section) continue;
       const bool follows = architecture.arrays[arrays[i].number].follows_previous;
-      p.offset[i] = follows ? end : round_up(end);
+      p.offset[i] = follows ? end : aligned_elements(end);
       end = p.offset[i] + arrays[i].elements();
     }
   }
-  p.elements = round_up(end);
+  p.elements = aligned_elements(end);
   p.tied_offset = p.trained;
   const bool both = shard.shares_vocabulary() || (shard.has_embedding() && shard.has_head());
   if (architecture.model.tied_embeddings && both && !arrays.front().frozen)
     p.tied_elements = arrays.front().elements();
-  p.gradient_elements = p.trained + round_up(p.tied_elements);
+  p.gradient_elements = p.trained + aligned_elements(p.tied_elements);
   return p;
 }
 

@@ -128,17 +128,17 @@ Shard make_shard(const Architecture& architecture, const deck::ParallelConfig& p
   return make_shard(architecture, parallel, at);
 }
 
-Shard whole_model(const Architecture& architecture) {
-  return make_shard(architecture, deck::ParallelConfig{}, 0, 0);
-}
-
-namespace {
-
 std::int64_t product(const std::vector<std::int64_t>& extents, std::size_t begin, std::size_t end) {
   std::int64_t n = 1;
   for (std::size_t axis = begin; axis < end; ++axis) n *= extents[axis];
   return n;
 }
+
+Shard whole_model(const Architecture& architecture) {
+  return make_shard(architecture, deck::ParallelConfig{}, 0, 0);
+}
+
+namespace {
 
 /// Indices of the split axis that the same tensor ranks hold.
 struct Run {

@@ -1,16 +1,12 @@
 // The optimizer state of a rank: whole arrays, or the parts of the buckets that a data rank owns.
 #include <trireme/architecture/state.hpp>
+#include <trireme/base/alignment.hpp>
 #include <trireme/layout/share.hpp>
 
 #include <algorithm>
 
 namespace trireme::architecture {
 namespace {
-
-constexpr std::int64_t unit = 32;  // as arrays in an arena
-std::int64_t round_up(std::int64_t n) {
-  return (n + unit - 1) / unit * unit;
-}
 
 /// The owned parts of the buckets of trained or frozen arrays in the arena of the weights, joined
 /// where they touch.
@@ -115,7 +111,7 @@ StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placemen
   for (const std::size_t local : state_order(arrays, false, kind)) {
     const std::int64_t at = in_turn ? state.elements : placement.offset[local];
     state.blocks.push_back({local, arrays[local].offset, arrays[local].extent, 0, at});
-    if (in_turn) state.elements += round_up(arrays[local].elements());
+    if (in_turn) state.elements += aligned_elements(arrays[local].elements());
   }
   finish_state(state, arrays, kind);
   return state;
@@ -124,7 +120,8 @@ StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placemen
 std::int64_t whole_muon_elements(const std::vector<LocalArray>& arrays, bool matrices) {
   std::int64_t elements = 0;
   for (const LocalArray& array : arrays)
-    if (!array.frozen && (matrices || !array.hidden_matrix)) elements += round_up(array.elements());
+    if (!array.frozen && (matrices || !array.hidden_matrix))
+      elements += aligned_elements(array.elements());
   return elements;
 }
 
@@ -150,7 +147,7 @@ void add_owned(StatePlacement& state, std::size_t local, const Piece& piece, std
       const std::int64_t elements = block.elements();
       state.blocks.push_back({local, std::move(block.offset), std::move(block.extent),
                               piece.first + block.first, state.elements, piece.counted});
-      state.elements += round_up(elements);
+      state.elements += aligned_elements(elements);
     }
   });
 }
@@ -293,7 +290,7 @@ std::vector<std::int64_t> owned_sums(const BucketCut& cut, std::int64_t unit_ele
 }
 
 std::int64_t most_state_elements(const BucketCut& cut, bool matrices) {
-  return std::ranges::max(owned_sums(cut, unit, false, false, matrices));
+  return std::ranges::max(owned_sums(cut, array_alignment_elements, false, false, matrices));
 }
 
 }  // namespace trireme::architecture

@@ -37,7 +37,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr const char* name = "owner";
+constexpr const char* owner_file_name = "owner";
 constexpr Seconds least_limit = 60;
 constexpr Seconds usual_limit = 600;
 constexpr auto look_again = 500ms;
@@ -200,7 +200,7 @@ void FolderOwner::State::hold() {
 
 /// Removes what jobs have left that died while they took the folder.
 void FolderOwner::State::sweep() const {
-  const std::string prefix = text(name, ".");
+  const std::string prefix = text(owner_file_name, ".");
   std::vector<std::string> found;
   for (const auto& entry : readable_entries_of(folder))
     if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
@@ -216,7 +216,7 @@ FolderOwner::FolderOwner(const std::string& folder, const std::string& what, Sec
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.folder = folder;
-  s.path = folder + "/" + name;
+  s.path = folder + "/" + owner_file_name;
   s.mine = entry_of_this_job(watchdog);
   s.content = to_text(s.mine);
   s.take(what, waiting);

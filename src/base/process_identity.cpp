@@ -16,12 +16,6 @@
 namespace trireme {
 namespace {
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 std::string system_digest() {
   std::string words;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), words);
@@ -37,6 +31,12 @@ std::int64_t nanoseconds(clockid_t clock) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
 
 /// Fields 2, 3, 4 and 22 of the file: "42 (mpiexec) S 41 ...". A process may end between the
 /// opening of its file and the reading, which std::getline takes for an empty file.

@@ -70,6 +70,15 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::string percent(double share) {
+  return fixed(100 * share, 1) + " %";
+}
+
+std::string padded(std::string word, std::size_t width) {
+  word.resize(std::max(word.size(), width), ' ');
+  return word;
+}
+
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   word = word.substr(0, 64);  // keys are short: none is near a longer word
   std::string best;

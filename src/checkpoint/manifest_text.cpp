@@ -20,7 +20,7 @@ constexpr std::string_view head_end = ",\n\"block_bytes\":";  // strings have no
 constexpr std::size_t digest_digits = 32;
 constexpr std::size_t seal_size = seal_begin.size() + digest_digits + seal_end.size();
 
-std::string quoted(const std::string& value) {
+std::string in_quotes(const std::string& value) {
   return Json(value).dump();
 }
 
@@ -33,15 +33,15 @@ std::string list(const Extents& values) {
 std::string list(const std::vector<Start>& starts) {
   std::string out = "[";
   for (std::size_t i = 0; i < starts.size(); ++i)
-    out += text(i > 0 ? ",\n " : "\n ", "{\"run\":", quoted(starts[i].run),
+    out += text(i > 0 ? ",\n " : "\n ", "{\"run\":", in_quotes(starts[i].run),
                 ",\"attempt\":", starts[i].attempt, ",\"step\":", starts[i].step,
-                ",\"parent\":", quoted(starts[i].parent), "}");
+                ",\"parent\":", in_quotes(starts[i].parent), "}");
   return out + "]";
 }
 
 /// Written without the JSON library: there may be millions of digests.
 void append_shard(std::string& out, const ShardInfo& shard) {
-  out += text("{\"name\":", quoted(shard.name), ",\"bytes\":", shard.bytes, ",\"structure\":\"",
+  out += text("{\"name\":", in_quotes(shard.name), ",\"bytes\":", shard.bytes, ",\"structure\":\"",
               shard.structure.hex(), "\",\"slices\":[");
   for (std::size_t i = 0; i < shard.slices.size(); ++i) {
     const SliceInfo& slice = shard.slices[i];
@@ -198,20 +198,20 @@ auto parsed(const std::string& content, const std::string& json, const std::stri
 
 std::string to_json(const Manifest& manifest) {
   std::string out =
-      text("{\"format\":", known_format, ",\n\"library\":", quoted(manifest.library),
+      text("{\"format\":", known_format, ",\n\"library\":", in_quotes(manifest.library),
            ",\n\"step\":", manifest.step, ",\n\"samples\":", manifest.samples,
-           ",\n\"layout\":", quoted(manifest.layout),
+           ",\n\"layout\":", in_quotes(manifest.layout),
            ",\n\"values\":", Json(manifest.values).dump(), ",\n\"starts\":", list(manifest.starts),
            ",\n\"block_bytes\":", block_bytes, ",\n\"files\":[");
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     const FileInfo& file = manifest.files[i];
-    out += text(i > 0 ? ",\n " : "\n ", "{\"name\":", quoted(file.name), ",\"bytes\":", file.bytes,
-                ",\"xxh3_128\":\"", file.digest.hex(), "\"}");
+    out += text(i > 0 ? ",\n " : "\n ", "{\"name\":", in_quotes(file.name),
+                ",\"bytes\":", file.bytes, ",\"xxh3_128\":\"", file.digest.hex(), "\"}");
   }
   out += "],\n\"arrays\":[";
   for (std::size_t i = 0; i < manifest.arrays.size(); ++i) {
     const ArrayInfo& array = manifest.arrays[i];
-    out += text(i > 0 ? ",\n " : "\n ", "{\"name\":", quoted(array.name), ",\"dtype\":\"",
+    out += text(i > 0 ? ",\n " : "\n ", "{\"name\":", in_quotes(array.name), ",\"dtype\":\"",
                 name_of(array.dtype), "\",\"shape\":", list(array.shape), "}");
   }
   out += "],\n\"shards\":[";

@@ -20,7 +20,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-constexpr double unit = 4294967296.0;  // the sum of all weights, 2^32
+constexpr double weight_unit = 4294967296.0;  // the sum of all weights, 2^32
 constexpr std::size_t parts_limit = 4096;
 
 /// round(count · part / whole), halves rounded up.
@@ -29,7 +29,7 @@ std::int64_t share(std::int64_t count, std::uint64_t part, std::uint64_t whole) 
   return static_cast<std::int64_t>((product + whole / 2) / whole);
 }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view without_blanks(std::string_view text) {
   const auto begin = text.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
@@ -42,7 +42,7 @@ std::optional<BlendEntry> parse_entry(std::string_view text) {
   const auto digits = static_cast<std::size_t>(end - text.data());
   if (error != std::errc() || digits == text.size() || (*end != ' ' && *end != '\t'))
     return std::nullopt;
-  entry.path = trimmed(text.substr(digits));
+  entry.path = without_blanks(text.substr(digits));
   return entry;
 }
 
@@ -60,7 +60,7 @@ Blend::Blend(std::span<const double> weights) : parts_(weights.size()) {
   using Entry = std::pair<std::uint64_t, std::int32_t>;  // lightest node first
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   for (const double weight : weights) {
-    const auto whole = static_cast<std::uint64_t>(weight / largest / sum * unit + 0.5);
+    const auto whole = static_cast<std::uint64_t>(weight / largest / sum * weight_unit + 0.5);
     check_usage(whole >= 1, "weight ", weight,
                 " in a blend is less than 2^-32 of the sum of weights");
     queue.emplace(whole, static_cast<std::int32_t>(nodes_.size()));
@@ -112,7 +112,7 @@ std::vector<BlendEntry> parse_blend(const std::string& value) {
   std::string_view rest = value;
   while (true) {
     const std::size_t comma = rest.find(',');
-    parts.push_back(trimmed(rest.substr(0, comma)));
+    parts.push_back(without_blanks(rest.substr(0, comma)));
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
   }

@@ -5,6 +5,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/json_mistake.hpp>
 #include <trireme/data/bpe_vocabulary.hpp>
+#include <trireme/data/json_node.hpp>
 #include <trireme/data/token_model.hpp>
 #include <trireme/data/utf8.hpp>
 #include <trireme/io/input_file.hpp>
@@ -17,10 +18,7 @@
 namespace trireme::data {
 namespace {
 
-using Json = nlohmann::json;
 using Node = JsonNode;
-
-constexpr std::int64_t file_limit_bytes = 256 << 20;
 
 void read_byte_level(const Node& node, BpeModel& model) {
   model.add_prefix_space = node["add_prefix_space"].flag(true);
@@ -78,37 +76,37 @@ void read_added(const Node& node, BpeVocabulary& vocabulary) {
 }
 
 /// Whether it is a Split whose matches and gaps are words.
-bool is_isolating(const Json& splitter) {
-  if (!splitter.is_object() || splitter.value("type", Json()) != "Split") return false;
-  const Json pattern = splitter.value("pattern", Json());
+bool is_isolating(const nlohmann::json& splitter) {
+  if (!splitter.is_object() || splitter.value("type", nlohmann::json()) != "Split") return false;
+  const nlohmann::json pattern = splitter.value("pattern", nlohmann::json());
   return pattern.is_object() && pattern.contains("Regex") &&
-         splitter.value("behavior", Json()) == "Isolated" &&
-         splitter.value("invert", Json(false)) == false;
+         splitter.value("behavior", nlohmann::json()) == "Isolated" &&
+         splitter.value("invert", nlohmann::json(false)) == false;
 }
 
 }  // namespace
 
-bool is_byte_level(const Json& json) {
-  static const Json nothing;
-  const auto member = [](const Json& of, const char* key) -> const Json& {
+bool is_byte_level(const nlohmann::json& json) {
+  static const nlohmann::json nothing;
+  const auto member = [](const nlohmann::json& of, const char* key) -> const nlohmann::json& {
     const auto found = of.is_object() ? of.find(key) : of.end();
     return of.is_object() && found != of.end() ? *found : nothing;
   };
-  const auto type_of = [&](const char* key) -> const Json& {
+  const auto type_of = [&](const char* key) -> const nlohmann::json& {
     return member(member(json, key), "type");
   };
   if (type_of("model") != "BPE" || !member(json, "normalizer").is_null()) return false;
   if (member(json.at("model"), "byte_fallback") == true) return false;
   if (!member(json, "decoder").is_null() && type_of("decoder") != "ByteLevel") return false;
   if (type_of("pre_tokenizer") == "ByteLevel") return true;
-  const Json& list = member(member(json, "pre_tokenizer"), "pretokenizers");
+  const nlohmann::json& list = member(member(json, "pre_tokenizer"), "pretokenizers");
   if (type_of("pre_tokenizer") != "Sequence" || !list.is_array() || list.empty()) return false;
   return member(list.back(), "type") == "ByteLevel" &&
          (list.size() == 1 || member(list.back(), "add_prefix_space") == false) &&
          std::all_of(list.begin(), list.end() - 1, is_isolating);
 }
 
-BpeModel read_byte_level_bpe(const Json& json, const std::string& path) {
+BpeModel read_byte_level_bpe(const nlohmann::json& json, const std::string& path) {
   const Node top{json, path + ": "};
   const Node model = top["model"];
   model.expect_type("BPE");
@@ -132,7 +130,7 @@ BpeModel read_byte_level_bpe(const Json& json, const std::string& path) {
 }
 
 BpeModel parse_tokenizer_json(const std::string& content, const std::string& path) {
-  const Json json = Json::parse(content, nullptr, false);
+  const nlohmann::json json = nlohmann::json::parse(content, nullptr, false);
   check_usage(!json.is_discarded() && json.is_object(), path, ": is not a JSON object");
   return read_byte_level_bpe(json, path);
 }
@@ -142,7 +140,7 @@ BpeModel read_bpe_folder(const std::string& folder) {
   const std::string merges = folder + "/merges.txt";
   BpeVocabulary vocabulary;
   const std::string content = io::read_text_file(vocab, file_limit_bytes);
-  const Json json = Json::parse(content, nullptr, false);
+  const nlohmann::json json = nlohmann::json::parse(content, nullptr, false);
   check_usage(!json.is_discarded(), vocab, ": is not JSON: ", json_mistake(content));
   read_tokens({json, vocab + ": "}, vocabulary);
   std::istringstream lines(io::read_text_file(merges, file_limit_bytes));
@@ -178,12 +176,13 @@ std::string tokenizer_json(const BpeModel& model) {
   // One token and one merge per line; the library would write each part of a merge on its own line.
   std::string vocab;
   for (std::size_t id = 0; id < names.size(); ++id)
-    vocab += text(id > 0 ? ",\n" : "\n", "      ", Json(names[id]).dump(), ": ", id);
+    vocab += text(id > 0 ? ",\n" : "\n", "      ", nlohmann::json(names[id]).dump(), ": ", id);
   std::string merges;
   for (std::size_t i = 0; i < model.merges.size(); ++i)
-    merges += text(i > 0 ? ",\n" : "\n", "      [",
-                   Json(names[static_cast<std::size_t>(model.merges[i].left)]).dump(), ", ",
-                   Json(names[static_cast<std::size_t>(model.merges[i].right)]).dump(), "]");
+    merges +=
+        text(i > 0 ? ",\n" : "\n", "      [",
+             nlohmann::json(names[static_cast<std::size_t>(model.merges[i].left)]).dump(), ", ",
+             nlohmann::json(names[static_cast<std::size_t>(model.merges[i].right)]).dump(), "]");
   const std::string byte_level =
       text("{\"type\": \"ByteLevel\", \"add_prefix_space\": ", model.add_prefix_space,
            ", \"trim_offsets\": true, \"use_regex\": true}");

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int32_t first_byte_id = 1;  // id 0 is the end-of-document token
 constexpr std::int64_t smallest = first_byte_id + 256;
-constexpr std::int64_t largest = 1 << 24;
+constexpr std::int64_t largest_vocabulary = 1 << 24;
 
 using Pair = std::uint64_t;  // left << 32 | right: ordered as the ids
 
@@ -169,10 +169,10 @@ void BpeTrainer::end_document() {
 BpeModel BpeTrainer::train(std::int64_t vocabulary,
                            std::span<const std::string_view> special) const {
   const std::int64_t least = smallest + std::ssize(special);
-  check_usage(vocabulary >= least && vocabulary <= largest, "a BPE of ", vocabulary,
+  check_usage(vocabulary >= least && vocabulary <= largest_vocabulary, "a BPE of ", vocabulary,
               " ids, expected ", least, " (the bytes and ",
               special.empty() ? "an end-of-document token) to " : "the special tokens) to ",
-              largest);
+              largest_vocabulary);
   BpeModel model;
   model.patterns.emplace_back(gpt2_pattern);
   const auto add_special = [&](std::string_view name) {

@@ -27,8 +27,8 @@ constexpr std::array<std::string_view, 32> descriptions{
 
 /// Names for whether a message counts in the loss: OpenAI and Mistral (weight), axolotl (train,
 /// training), ms-swift and slime (loss, loss_mask, step_loss_mask).
-constexpr std::array<std::string_view, 6> weights{"weight", "train",     "training",
-                                                  "loss",   "loss_mask", "step_loss_mask"};
+constexpr std::array<std::string_view, 6> weight_members{"weight", "train",     "training",
+                                                         "loss",   "loss_mask", "step_loss_mask"};
 
 template <class Names>
 bool is_one_of(std::string_view name, const Names& names) {
@@ -45,7 +45,7 @@ std::optional<std::string> unknown_member(const Json& object,
                                           std::initializer_list<std::string_view> read) {
   for (const auto& [key, value] : object.items())
     if (!is_nothing(value) && !is_one_of(key, read) && !is_one_of(key, descriptions) &&
-        !is_one_of(key, weights))
+        !is_one_of(key, weight_members))
       return key;
   return std::nullopt;
 }
@@ -58,7 +58,7 @@ std::optional<bool> flag_of(const Json& value) {
 }
 
 /// A value for a message.
-std::string shown(const Json& value) {
+std::string value_text(const Json& value) {
   return value.is_structured() ? "an " + std::string(value.type_name()) : value.dump();
 }
 
@@ -170,16 +170,17 @@ class MessageReader {
   /// does not.
   bool counted(const std::string& role) const {
     std::optional<bool> found;
-    for (const std::string_view key : weights) {
+    for (const std::string_view key : weight_members) {
       if (!has(std::string(key).c_str())) continue;
       const std::optional<bool> flag = flag_of(json_[key]);
       if (!flag)
-        refuse(text("has \"", key, "\": ", shown(json_[key]), ", expected 0, 1, false or true"));
+        refuse(
+            text("has \"", key, "\": ", value_text(json_[key]), ", expected 0, 1, false or true"));
       if (found && *found != *flag)
         refuse(text("has members for its loss weight that contradict each other, \"", key,
                     "\" and another; keep one"));
       if (*flag && role != "assistant")
-        refuse(text("has \"", key, "\": ", shown(json_[key]), ", but role '", role,
+        refuse(text("has \"", key, "\": ", value_text(json_[key]), ", but role '", role,
                     "'; only an assistant's messages count in the loss"));
       found = flag;
     }
@@ -206,10 +207,10 @@ std::vector<Json> tools_of(const JsonLine& line) {
 }  // namespace
 
 void expect_full_weight(const JsonLine& line) {
-  for (const std::string_view key : weights) {
+  for (const std::string_view key : weight_members) {
     const auto found = line.json().find(key);
     if (found == line.json().end() || is_nothing(*found) || flag_of(*found) == true) continue;
-    throw UsageError(text(line.where(), ": has \"", key, "\": ", shown(*found),
+    throw UsageError(text(line.where(), ": has \"", key, "\": ", value_text(*found),
                           ", but lines have no loss weight; remove the line, or the member"));
   }
 }

@@ -20,9 +20,9 @@ void add_run(CountedTokens& out, std::int64_t& at, std::int64_t end, bool counte
   at = std::max(at, end);
 }
 
-enum class Kind : std::uint8_t { text, completion, messages };
+enum class LineKind : std::uint8_t { text, completion, messages };
 
-Kind kind_of(const JsonLine& line) {
+LineKind kind_of(const JsonLine& line) {
   const bool is_text = line.has("text");
   const bool completes = line.has("prompt") || line.has("completion");
   const bool talks = line.has("messages");
@@ -34,7 +34,7 @@ Kind kind_of(const JsonLine& line) {
     expect_known_members(line, {"prompt", "completion"});
   else
     expect_known_members(line, {"messages", "tools"});
-  return is_text ? Kind::text : completes ? Kind::completion : Kind::messages;
+  return is_text ? LineKind::text : completes ? LineKind::completion : LineKind::messages;
 }
 
 /// The line's conversation in a format, and whether it uses tools.
@@ -89,11 +89,11 @@ std::vector<std::int32_t> InstructionEncoder::ids_of(std::string_view text, bool
 
 CountedTokens InstructionEncoder::encode(const JsonLine& line) {
   switch (kind_of(line)) {
-    case Kind::text:
+    case LineKind::text:
       return encode_text(line);
-    case Kind::completion:
+    case LineKind::completion:
       return encode_completion(line);
-    case Kind::messages:
+    case LineKind::messages:
       return encode_messages(line);
   }
   return {};
@@ -150,11 +150,11 @@ CountedTokens InstructionEncoder::encode_messages(const JsonLine& line) {
 
 std::vector<std::string> texts_of(const JsonLine& line, ChatFormat format) {
   switch (kind_of(line)) {
-    case Kind::text:
+    case LineKind::text:
       return {line.string("text")};
-    case Kind::completion:
+    case LineKind::completion:
       return {line.string("prompt") + line.string("completion")};
-    case Kind::messages:
+    case LineKind::messages:
       break;
   }
   std::string rest = conversation_of(line, chat_of(line), format).first.text;

@@ -14,7 +14,6 @@ namespace trireme::data {
 namespace {
 
 constexpr std::size_t line_limit = std::size_t{64} << 20;
-constexpr std::size_t read_bytes = std::size_t{256} << 10;
 constexpr std::size_t shown_characters = 60;
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 

@@ -10,11 +10,9 @@
 namespace trireme::data {
 namespace {
 
-using Json = nlohmann::json;
+const nlohmann::json nothing;
 
-const Json nothing;
-
-bool is_shallow(const Json& json, int levels) {
+bool is_shallow(const nlohmann::json& json, int levels) {
   if (!json.is_structured()) return true;
   if (levels == 0 || json.size() > 100) return false;
   for (const auto& part : json)
@@ -37,7 +35,7 @@ JsonNode JsonNode::operator[](std::size_t index) const {
 
 void JsonNode::refuse(const std::string& supported) const {
   std::string value =  // dump() recurses
-      is_shallow(json, 4) ? json.dump(-1, ' ', false, Json::error_handler_t::replace)
+      is_shallow(json, 4) ? json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
                           : text("(", json.type_name(), " of ", json.size(), " parts)");
   if (value.size() > 100) value = value.substr(0, 100) + "...";
   throw UsageError(text(path, " = ", value, " is not supported; expected ", supported));

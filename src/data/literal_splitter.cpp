@@ -14,7 +14,7 @@ namespace {
 constexpr char32_t no_character = 0xFFFD;
 
 /// The last character of a text that may begin within a character or have wrong bytes.
-char32_t last_character(std::string_view text) {
+char32_t character_before(std::string_view text) {
   const std::string_view character =
       text.substr(text.empty() ? 0 : character_begin(text, text.size() - 1));
   std::size_t at = 0;
@@ -70,11 +70,11 @@ LiteralSplitter::Place LiteralSplitter::place_at(std::size_t at, bool final) con
     place.undecided = !final && held.size() - end < longest_character;
     const bool follows =
         end < held.size() && is_word_character(first_character(held.substr(end)).first);
-    if (follows || is_word_character(last_character(held.substr(0, at)))) return place;
+    if (follows || is_word_character(character_before(held.substr(0, at)))) return place;
   }
   std::size_t begin = at;
   while (literal.strips_left && begin > done_) {
-    if (!is_white_space(last_character(held.substr(0, begin)))) break;
+    if (!is_white_space(character_before(held.substr(0, begin)))) break;
     begin = character_begin(held, begin - 1);
   }
   while (literal.strips_right && end < held.size()) {
@@ -97,7 +97,7 @@ std::size_t LiteralSplitter::settled_end(bool final) const {
     // A character that is cut off may turn out to be white space.
     const std::size_t begin = character_begin(held.substr(0, end), end - 1);
     const bool whole = !utf8_run(held.substr(begin, end - begin)).incomplete;
-    if (whole && !is_white_space(last_character(held.substr(0, end)))) break;
+    if (whole && !is_white_space(character_before(held.substr(0, end)))) break;
     end = begin;
   }
   return end;

@@ -16,7 +16,6 @@ namespace {
 constexpr char magic[] = "MMIDIDX\0";  // 9 bytes with the terminating zero
 static_assert(sizeof magic == 9);
 constexpr std::int64_t header_bytes = 9 + 8 + 1 + 8 + 8;
-constexpr std::size_t chunk = 16384;  // tokens or sequences at a time
 
 template <class T>
 T get(const char* from) {
@@ -128,9 +127,9 @@ std::string MegatronFile::fingerprint() const {
 template <class Stored>
 void MegatronFile::read_as(std::int64_t first, std::span<std::int32_t> out) const {
   const std::int64_t limit = vocabulary_ > 0 ? vocabulary_ : vocabulary_limit;
-  std::array<Stored, chunk> stored;
-  for (std::size_t at = 0; at < out.size(); at += chunk) {
-    const std::size_t count = std::min(chunk, out.size() - at);
+  std::array<Stored, numbers_at_a_time> stored;
+  for (std::size_t at = 0; at < out.size(); at += numbers_at_a_time) {
+    const std::size_t count = std::min(numbers_at_a_time, out.size() - at);
     const std::int64_t token = first + static_cast<std::int64_t>(at);
     bin_.read(token * token_bytes_, stored.data(), count * sizeof(Stored));
     std::uint64_t largest = 0;  // a negative id is a large unsigned one
@@ -195,8 +194,8 @@ void MegatronFile::read_document_offsets(std::int64_t first, std::span<std::int6
 }
 
 void MegatronFile::verify() const {
-  std::vector<std::int32_t> sizes(chunk);
-  std::vector<std::int64_t> pointers(chunk);
+  std::vector<std::int32_t> sizes(numbers_at_a_time);
+  std::vector<std::int64_t> pointers(numbers_at_a_time);
   std::int64_t expected = 0;
   for (std::int64_t first = 0; first < sequences_; first += std::ssize(sizes)) {
     const auto count = static_cast<std::size_t>(std::min(std::ssize(sizes), sequences_ - first));
@@ -212,7 +211,7 @@ void MegatronFile::verify() const {
   for (std::int64_t first = 0; first < document_entries_; first += std::ssize(pointers))
     read_document_offsets(first, std::span(pointers).first(static_cast<std::size_t>(
                                      std::min(std::ssize(pointers), document_entries_ - first))));
-  std::vector<std::int32_t> ids(chunk);
+  std::vector<std::int32_t> ids(numbers_at_a_time);
   for (std::int64_t first = 0; first < tokens_; first += std::ssize(ids))
     read(first, std::span(ids).first(
                     static_cast<std::size_t>(std::min(std::ssize(ids), tokens_ - first))));

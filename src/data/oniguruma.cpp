@@ -18,7 +18,7 @@
 namespace trireme::data {
 namespace {
 
-constexpr int most_levels = 100;
+constexpr int most_groups = 100;
 constexpr std::int64_t most_repeats = 65535;  // of PCRE2
 
 class Translation {
@@ -58,7 +58,7 @@ class Translation {
 
   /// Until the group's ')' or the end. "(?i)" within a group holds to the group's end.
   std::string alternatives(Options options) {
-    if (++levels_ > most_levels) refuse("nesting of more than 100 groups", at_);
+    if (++levels_ > most_groups) refuse("nesting of more than 100 groups", at_);
     std::string out;
     while (skip_ignored(options), !at_end() && !sees(")")) {
       if (take("|")) {
@@ -283,7 +283,7 @@ class Translation {
 
   CharacterSet bracket(Options options) {
     const std::size_t from = at_++;
-    if (++levels_ > most_levels) refuse("nesting of more than 100 sets", from);
+    if (++levels_ > most_groups) refuse("nesting of more than 100 sets", from);
     const bool negated = take("^");
     std::vector<CharacterSet> operands;
     do operands.push_back(united(options));

@@ -20,8 +20,8 @@ namespace {
 using Named = std::pair<std::string_view, std::string_view>;
 
 // Members of a PCRE2 set for \s, \d, \w and \h. PCRE2's own \s has U+180E, and its \w fewer marks.
-constexpr std::string_view white_space = R"(\t-\r\x{85}\p{Z})";
-constexpr std::string_view word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view space_members = R"(\t-\r\x{85}\p{Z})";
+constexpr std::string_view word_members = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 constexpr std::string_view hex_digit = "0-9A-Fa-f";
 
 /// Names of properties, without case, spaces, '-' and '_', whose PCRE2 names differ. Names of
@@ -35,9 +35,9 @@ constexpr Named named_sets[]{
     {"digit", R"(\p{Nd})"},
     {"lower", R"(\p{Lowercase})"},
     {"punct", R"(\p{P})"},  // a POSIX bracket: members_of_posix
-    {"space", white_space},
+    {"space", space_members},
     {"upper", R"(\p{Uppercase})"},
-    {"word", word},
+    {"word", word_members},
     {"xdigit", hex_digit},
     {"any", R"(\x{0}-\x{10FFFF})"},
     {"assigned", R"(\P{Cn})"},
@@ -80,7 +80,7 @@ constexpr Named named_sets[]{
     {"titlecaseletter", R"(\p{Lt})"},
     {"unassigned", R"(\p{Cn})"},
     {"uppercaseletter", R"(\p{Lu})"},
-    {"whitespace", white_space},
+    {"whitespace", space_members},
 };
 constexpr std::size_t posix_names = 12;
 

@@ -13,9 +13,9 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::int64_t chunk = 1 << 16;  // documents read at a time
-constexpr std::int64_t most_tokens = std::int64_t{1} << 44;
-constexpr std::uint32_t none = 0xFFFFFFFFu;
+constexpr std::int64_t documents_at_a_time = 1 << 16;  // documents read at a time
+constexpr std::int64_t packed_tokens_limit = std::int64_t{1} << 44;
+constexpr std::uint32_t no_piece = 0xFFFFFFFFu;
 
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
@@ -77,18 +77,18 @@ PackedDocuments::PackedDocuments(const TokenSource& file, std::int64_t sequence)
   check_usage(sequence >= 1 && sequence <= longest_sequence,
               "[data] packing = \"documents\" needs ", "[model] sequence of 1 to ",
               longest_sequence, " tokens, not ", sequence);
-  check_usage(file.tokens() < most_tokens, file.path(), " has ", file.tokens(),
-              " tokens; [data] packing = \"documents\" takes files of less than ", most_tokens,
-              ", so split it into a blend");
+  check_usage(file.tokens() < packed_tokens_limit, file.path(), " has ", file.tokens(),
+              " tokens; [data] packing = \"documents\" takes files of less than ",
+              packed_tokens_limit, ", so split it into a blend");
   std::vector<std::uint64_t> sorted;
   {
     const std::vector<std::uint64_t> all = cut_documents(file);
     check_usage(
-        !all.empty(), file.path(), ": none of its ", documents_,
+        !all.empty(), file.path(), ": no_piece of its ", documents_,
         " documents has two tokens, so that [data] packing = \"documents\" finds nothing to "
-        "predict; set packing = \"none\"");
-    check_usage(all.size() < none, file.path(), " has ", all.size(),
-                " pieces of documents; [data] packing = \"documents\" takes less than ", none,
+        "predict; set packing = \"no_piece\"");
+    check_usage(all.size() < no_piece, file.path(), " has ", all.size(),
+                " pieces of documents; [data] packing = \"documents\" takes less than ", no_piece,
                 ", so split it into a blend");
     sorted = by_length(all, sequence, longest_sequence - 1);
   }
@@ -99,10 +99,10 @@ PackedDocuments::PackedDocuments(const TokenSource& file, std::int64_t sequence)
 std::vector<std::uint64_t> PackedDocuments::cut_documents(const TokenSource& file) {
   std::vector<std::uint64_t> pieces;
   pieces.reserve(at(documents_ + file.tokens() / sequence_));
-  std::vector<std::int64_t> offsets(at(chunk + 1));
+  std::vector<std::int64_t> offsets(at(documents_at_a_time + 1));
   std::int64_t end = 0;
-  for (std::int64_t first = 0; first < documents_; first += chunk) {
-    const std::int64_t count = std::min(chunk, documents_ - first);
+  for (std::int64_t first = 0; first < documents_; first += documents_at_a_time) {
+    const std::int64_t count = std::min(documents_at_a_time, documents_ - first);
     file.read_document_offsets(first, std::span(offsets).first(at(count + 1)));
     for (std::int64_t d = 0; d < count; ++d) {
       std::int64_t begin = offsets[at(d)];
@@ -128,8 +128,8 @@ std::vector<std::uint64_t> PackedDocuments::cut_documents(const TokenSource& fil
 
 std::vector<std::uint32_t> PackedDocuments::best_fit(const std::vector<std::uint64_t>& sorted) {
   std::vector<std::uint32_t> sample_of(sorted.size());
-  std::vector<std::uint32_t> newest(at(sequence_), none);  // sample with this room
-  std::vector<std::uint32_t> before;                       // another one with the same room
+  std::vector<std::uint32_t> newest(at(sequence_), no_piece);  // sample with this room
+  std::vector<std::uint32_t> before;                           // another one with the same room
   NumberSet rooms(sequence_);
   const auto put = [&](std::uint32_t sample, std::int64_t room) {
     if (room == 0) return;
@@ -142,11 +142,11 @@ std::vector<std::uint32_t> PackedDocuments::best_fit(const std::vector<std::uint
     std::uint32_t sample = 0;
     if (room < 0) {
       sample = count_++;
-      before.push_back(none);
+      before.push_back(no_piece);
       put(sample, sequence_ - length);
     } else {
       sample = std::exchange(newest[at(room)], before[newest[at(room)]]);
-      if (newest[at(room)] == none) rooms.erase(room);
+      if (newest[at(room)] == no_piece) rooms.erase(room);
       put(sample, room - length);
     }
     sample_of[i] = sample;

@@ -3,6 +3,7 @@
 #include <trireme/data/pairs.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/data/batch.hpp>
 
 #include <algorithm>
 #include <numeric>
@@ -12,10 +13,6 @@ namespace {
 
 constexpr std::uint32_t training = 0;
 constexpr std::uint32_t evaluation = 1;
-
-std::span<std::int32_t> row(std::span<std::int32_t> array, std::int64_t i, std::int64_t length) {
-  return array.subspan(static_cast<std::size_t>(i * length), static_cast<std::size_t>(length));
-}
 
 }  // namespace
 

@@ -28,9 +28,9 @@ std::string python_float(double value) {
   return digits;
 }
 
-class Writer {
+class PythonWriter {
  public:
-  explicit Writer(int indent) : indent_(indent) {}
+  explicit PythonWriter(int indent) : indent_(indent) {}
 
   void write(const Json& value, int level) {
     if (value.is_object()) {
@@ -75,7 +75,7 @@ class Writer {
 }  // namespace
 
 std::string python_json(const Json& value, int indent) {
-  Writer writer(indent);
+  PythonWriter writer(indent);
   writer.write(value, 0);
   return writer.take();
 }

@@ -3,6 +3,7 @@
 #include <trireme/data/samples.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/data/batch.hpp>
 #include <trireme/data/permutation.hpp>
 
 #include <algorithm>
@@ -17,12 +18,6 @@ std::int64_t windows_in(const TokenSource& file, std::int64_t sequence) {
               " tokens, but a sample of [model] sequence = ", sequence, " needs ", sequence + 1,
               "; choose a shorter sequence or tokenize more text");
   return (file.tokens() - 1) / sequence;
-}
-
-/// Row i of a [count, S] array, or nothing of an empty one.
-std::span<std::int32_t> row(std::span<std::int32_t> array, std::int64_t i, std::int64_t length) {
-  if (array.empty()) return array;
-  return array.subspan(static_cast<std::size_t>(i * length), static_cast<std::size_t>(length));
 }
 
 void expect_rows(std::span<std::int32_t> inputs, std::span<std::int32_t> targets,

@@ -97,15 +97,15 @@ class ReplacePattern final : public TextStep {
       : pattern_(std::move(pattern)), content_(std::move(content)), matcher_(*pattern_) {}
 
   std::size_t run(std::string_view text, Edge edge, TextSink& out) override {
-    using Kind = WordMatcher::Range::Kind;
+    using RangeKind = WordMatcher::Range::Kind;
     replaced_.clear();
     std::size_t at = 0;
     while (at < text.size()) {
       const auto found = matcher_.find(text, at, edge.last);
-      const std::size_t end = found.kind == Kind::none ? text.size() : found.begin;
+      const std::size_t end = found.kind == RangeKind::none ? text.size() : found.begin;
       replaced_ += text.substr(at, end - at);
       at = end;
-      if (found.kind != Kind::match) break;
+      if (found.kind != RangeKind::match) break;
       replaced_ += content_;
       at = found.end;
     }

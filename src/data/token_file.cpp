@@ -14,8 +14,6 @@ namespace trireme::data {
 namespace {
 
 constexpr std::int64_t rest_limit_bytes = 16 << 20;
-constexpr std::size_t chunk = 16384;  // ids or offsets at a time, on the stack
-
 TokenHeader read_header(const io::InputFile& file) {
   TokenHeader header{};
   const auto bytes = std::min<std::int64_t>(file.size(), token_header_bytes);
@@ -38,9 +36,9 @@ std::uint32_t widen(const Stored* from, std::int32_t* to, std::size_t count) {
 template <class Stored>
 void read_as(const io::InputFile& file, const TokenHeader& header, std::int64_t first,
              std::span<std::int32_t> out) {
-  std::array<Stored, chunk> stored;
-  for (std::size_t at = 0; at < out.size(); at += chunk) {
-    const std::size_t count = std::min(chunk, out.size() - at);
+  std::array<Stored, numbers_at_a_time> stored;
+  for (std::size_t at = 0; at < out.size(); at += numbers_at_a_time) {
+    const std::size_t count = std::min(numbers_at_a_time, out.size() - at);
     const std::int64_t token = first + static_cast<std::int64_t>(at);
     file.read(header.tokens_begin + token * header.token_bytes, stored.data(),
               count * sizeof(Stored));
@@ -196,7 +194,7 @@ void TokenFile::verify() const {
     check(found == header_.counted, path(), ": its mask counts ", found, " tokens, its header ",
           header_.counted, "; copy or make the file again");
   }
-  std::vector<std::int64_t> offsets(chunk);
+  std::vector<std::int64_t> offsets(numbers_at_a_time);
   for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1)  // overlap 1
     read_document_offsets(at, std::span(offsets).first(static_cast<std::size_t>(
                                   std::min(std::ssize(offsets), documents() + 1 - at))));

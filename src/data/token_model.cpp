@@ -12,7 +12,7 @@ namespace {
 
 using Build = std::unique_ptr<TokenModel> (*)(const JsonNode&, TokenNames&);
 
-constexpr std::array<JsonPart<Build>, 3> table{{
+constexpr std::array<JsonPart<Build>, 3> models{{
     {"BPE", make_bpe_model},
     {"Unigram", make_unigram_model},
     {"WordPiece", make_word_piece_model},
@@ -21,7 +21,7 @@ constexpr std::array<JsonPart<Build>, 3> table{{
 }  // namespace
 
 std::unique_ptr<TokenModel> make_model(const JsonNode& node, TokenNames& names) {
-  return part_of_type(node, table).build(node, names);
+  return part_of_type(node, models).build(node, names);
 }
 
 void add_model_type(nlohmann::json& top) {

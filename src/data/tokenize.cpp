@@ -29,8 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint32_t split_stream = 1u << 27;  // not a round of the sample permutation
-constexpr std::size_t read_bytes = 256 << 10;
-
 TokenizerSource source_of(const TokenizeOptions& options) {
   return {options.tokenizer, options.end_of_document};
 }

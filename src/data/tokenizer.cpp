@@ -6,6 +6,7 @@
 #include <trireme/base/json_mistake.hpp>
 #include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_tokenizer.hpp>
+#include <trireme/data/json_node.hpp>
 #include <trireme/data/pipeline_tokenizer.hpp>
 #include <trireme/data/post_processor.hpp>
 #include <trireme/data/token_model.hpp>
@@ -61,8 +62,6 @@ class IdDecoder final : public Decoder {
  private:
   const Tokenizer& tokenizer_;
 };
-
-constexpr std::int64_t file_limit_bytes = 256 << 20;
 
 /// The tokenizer.json at a path; "" for a folder with vocab.json and merges.txt instead.
 std::string json_of(const std::string& path) {

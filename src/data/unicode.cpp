@@ -18,8 +18,8 @@ UChar32 icu(char32_t c) {
 
 /// Properties of a character that tokenizers ask for, one bit each.
 enum Flag : std::uint8_t {
-  white_space = 1,
-  word = 2,
+  white_space_flag = 1,
+  word_flag = 2,
   punctuation = 4,
   numeric = 8,
   control = 16,
@@ -56,11 +56,11 @@ bool was_mark(UChar32 c, std::uint32_t category) {
 std::uint8_t flags_of(UChar32 c) {
   const std::uint32_t category = U_GET_GC_MASK(c);
   unsigned flags = 0;
-  if (u_isUWhiteSpace(c)) flags |= white_space;
+  if (u_isUWhiteSpace(c)) flags |= white_space_flag;
   if (u_hasBinaryProperty(c, UCHAR_POSIX_ALNUM) || u_isUAlphabetic(c) ||
       (category & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0 ||
       u_hasBinaryProperty(c, UCHAR_JOIN_CONTROL))
-    flags |= word;
+    flags |= word_flag;
   const bool ascii_symbol = c < 0x80 && (category & U_GC_S_MASK) != 0;
   if (ascii_symbol || was_punctuation(c, category)) flags |= punctuation;
   if ((category & U_GC_N_MASK) != 0) flags |= numeric;
@@ -73,7 +73,7 @@ std::uint8_t flags_of(UChar32 c) {
 }
 
 /// Flags of the first 2^16 characters; the others are looked up in ICU.
-const std::array<std::uint8_t, 0x10000>& table() {
+const std::array<std::uint8_t, 0x10000>& flag_table() {
   static const auto flags = [] {
     std::array<std::uint8_t, 0x10000> all{};
     for (UChar32 c = 0; c < 0x10000; ++c) all[static_cast<std::size_t>(c)] = flags_of(c);
@@ -83,7 +83,7 @@ const std::array<std::uint8_t, 0x10000>& table() {
 }
 
 bool has(char32_t c, Flag flag) {
-  return ((c < 0x10000 ? table()[c] : flags_of(icu(c))) & flag) != 0;
+  return ((c < 0x10000 ? flag_table()[c] : flags_of(icu(c))) & flag) != 0;
 }
 
 bool is_pictographic(char32_t c) {
@@ -149,10 +149,10 @@ std::string utf8_of(char32_t c) {
 }
 
 bool is_white_space(char32_t c) {
-  return has(c, white_space);
+  return has(c, white_space_flag);
 }
 bool is_word_character(char32_t c) {
-  return has(c, word);
+  return has(c, word_flag);
 }
 bool is_punctuation(char32_t c) {
   return has(c, punctuation);

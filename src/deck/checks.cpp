@@ -2,15 +2,10 @@
 #include <trireme/deck/checks.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/deck/adapter_checks.hpp>
 #include <trireme/deck/choices.hpp>
-#include <trireme/deck/combination_checks.hpp>
 #include <trireme/deck/layout.hpp>
-#include <trireme/deck/precision_checks.hpp>
-#include <trireme/deck/property_checks.hpp>
-#include <trireme/deck/ramp_check.hpp>
-#include <trireme/deck/rotary_checks.hpp>
-#include <trireme/deck/server_checks.hpp>
+#include <trireme/deck/model_checks.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 #include <trireme/deck/special_tokens.hpp>
 
 #include <algorithm>

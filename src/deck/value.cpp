@@ -81,7 +81,7 @@ bool acceptable_string(const KeyText& key, const std::string& value) {
 
 std::string list_text(const Words& words) {
   std::vector<std::string> all;
-  for (const std::string& word : words) all.push_back(quoted(word));
+  for (const std::string& word : words) all.push_back(in_quotes(word));
   return "[" + join(all, ", ") + "]";
 }
 
@@ -123,7 +123,7 @@ std::string shown(const KeyText& key, const Value& value) {
       [&](const auto& v) -> std::string {
         using T = std::decay_t<decltype(v)>;
         if constexpr (std::is_same_v<T, std::string>)
-          return text("the string ", quoted(v.substr(0, 80)));
+          return text("the string ", in_quotes(v.substr(0, 80)));
         if constexpr (std::is_same_v<T, std::int64_t>) return text("the integer ", v);
         if constexpr (std::is_same_v<T, double>)
           return key.type == KeyType::number ? text("the number ", v)
@@ -227,7 +227,7 @@ std::optional<Seconds> parse_duration(std::string_view written) {
   return static_cast<Seconds>(fields[0] * 3600 + fields[1] * 60 + fields[2]);
 }
 
-std::string quoted(std::string_view string) {
+std::string in_quotes(std::string_view string) {
   std::string out = "\"";
   for (const char c : string) {
     const auto byte = static_cast<unsigned char>(c);
@@ -266,7 +266,7 @@ std::string expectation(const KeyText& key) {
       [[fallthrough]];
     case KeyType::choice: {
       std::vector<std::string> words;
-      for (const auto word : key.choices) words.push_back(quoted(word));
+      for (const auto word : key.choices) words.push_back(in_quotes(word));
       if (key.type == KeyType::list) return "a list of " + join(words, ", ");
       return (words.size() == 1 ? "" : "one of ") + join(words, ", ");
     }
@@ -288,7 +288,7 @@ std::string suggestion(const KeyText& key, const Value& raw) {
       if (!acceptable_word(key, one)) word = &one;
   if ((key.type != KeyType::choice && key.type != KeyType::list) || word == nullptr) return "";
   const std::string best = nearest(*word, {key.choices.begin(), key.choices.end()});
-  return best.empty() ? "" : text("; did you mean ", quoted(best), "?");
+  return best.empty() ? "" : text("; did you mean ", in_quotes(best), "?");
 }
 
 }  // namespace
@@ -333,14 +333,15 @@ std::optional<Value> accept_text(const KeyText& key, std::string_view written,
       if (written == "true" || written == "false") return accept(key, written == "true", problem);
       break;
   }
-  problem = text("expected ", expectation(key), ", found ", quoted(written.substr(0, 80)), remark);
+  problem =
+      text("expected ", expectation(key), ", found ", in_quotes(written.substr(0, 80)), remark);
   return std::nullopt;
 }
 
 std::string literal(const KeyText& key, const Value& value) {
-  if (key.type == KeyType::duration) return quoted(duration_text(std::get<double>(value)));
+  if (key.type == KeyType::duration) return in_quotes(duration_text(std::get<double>(value)));
   if (const auto* words = std::get_if<Words>(&value)) return list_text(*words);
-  if (const auto* string = std::get_if<std::string>(&value)) return quoted(*string);
+  if (const auto* string = std::get_if<std::string>(&value)) return in_quotes(*string);
   if (const auto* number = std::get_if<double>(&value)) return decimal(*number);
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return text(*integer);
   return text(std::get<bool>(value));

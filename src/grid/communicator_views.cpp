@@ -33,11 +33,6 @@ auto bytes_at(Byte* data, std::size_t bytes) {
   return Kokkos::View<Byte*, Space, Unmanaged>(data, bytes);
 }
 
-template <class T>
-std::byte* raw(T* data) {
-  return const_cast<std::byte*>(reinterpret_cast<const std::byte*>(data));
-}
-
 template <class View>
 std::size_t bytes_of(const View& view) {
   return view.extent(0) * sizeof(typename View::value_type);

@@ -19,11 +19,6 @@ namespace {
 
 constexpr std::size_t most_lines = 64;
 
-std::string padded(std::string word, std::size_t width) {
-  word.resize(std::max(word.size(), width), ' ');
-  return word;
-}
-
 }  // namespace
 
 void set_device_environment() {

@@ -1,6 +1,7 @@
 #include <trireme/grid/shared_library.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/process_identity.hpp>
 #include <trireme/base/text.hpp>
 
 #include <dlfcn.h>
@@ -41,12 +42,6 @@ std::string try_to_load(const LibraryWanted& wanted, const std::string& name,
               join(missing, ", "), "; its version is too old");
 }
 
-std::string node_name() {
-  char name[256] = {};
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
 }  // namespace
 
 LoadedLibrary load_library(const LibraryWanted& wanted) {
@@ -58,7 +53,7 @@ LoadedLibrary load_library(const LibraryWanted& wanted) {
     wrongs.push_back("\n  " + wrong);
   }
   const char* path = std::getenv("LD_LIBRARY_PATH");
-  throw Error(text("cannot load ", wanted.what, " on ", node_name(), ":", join(wrongs, ""),
+  throw Error(text("cannot load ", wanted.what, " on ", host_name(), ":", join(wrongs, ""),
                    "\n  LD_LIBRARY_PATH is ",
                    path != nullptr && *path != '\0' ? std::string(path) : "empty", "\n",
                    wanted.remedy));

@@ -109,11 +109,6 @@ Launch combination(Reduction reduction, const char* verb) {
   return combine<T, Reduction::sum>;
 }
 
-template <class T>
-std::byte* raw(T* data) {
-  return const_cast<std::byte*>(reinterpret_cast<const std::byte*>(data));
-}
-
 }  // namespace
 
 std::span<TransportQueue* const> transport_queues() {

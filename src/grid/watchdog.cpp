@@ -37,7 +37,7 @@ constexpr auto suspension = 5s;
 /// busy cores.
 constexpr std::size_t head_start_bytes = std::size_t{32} << 20;
 constexpr std::string_view aborting_word = "aborts";
-std::atomic<Watchdog*> current{nullptr};
+std::atomic<Watchdog*> current_watchdog{nullptr};
 
 bool is_stopped(int pid) {
   const char state = process_entry(pid).state;
@@ -79,7 +79,7 @@ Watchdog::Watchdog(Runtime& runtime, const std::string& directory, Seconds limit
       verdict_path_(directory + "/heartbeat/verdict"),
       limit_(limit),
       interval_(static_cast<std::int64_t>(std::clamp(limit * 50, 100.0, 15'000.0))) {
-  check(current.load() == nullptr, "only one watchdog per process is possible");
+  check(current_watchdog.load() == nullptr, "only one watchdog per process is possible");
   check(limit > 0, "[run] watchdog = ", limit, " s; it must be positive");
   const std::string folder = directory + "/heartbeat";
   runtime.together([&] {
@@ -107,7 +107,7 @@ Watchdog::Watchdog(Runtime& runtime, const std::string& directory, Seconds limit
   patience_from_ = heartbeat_clock();
   runtime.world().barrier("watchdogs");
   head_start_.assign(head_start_bytes, 1);
-  current = this;
+  current_watchdog = this;
   start();
 }
 
@@ -120,7 +120,7 @@ void Watchdog::start() {
   try {
     thread_ = std::thread([this] { run(); });
   } catch (...) {
-    current = nullptr;
+    current_watchdog = nullptr;
     Heartbeat::end();
     throw;
   }
@@ -130,7 +130,7 @@ void Watchdog::start() {
 Watchdog::~Watchdog() {
   // The handler of the exception ends the other ranks, whose deaths need no report.
   if (std::uncaught_exceptions() > 0) claim(Verdict::aborting);
-  current = nullptr;
+  current_watchdog = nullptr;
   Heartbeat::end();
   stopping_ = true;
   thread_.join();
@@ -139,7 +139,7 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::glance() {
-  Watchdog* watchdog = current.load(std::memory_order_relaxed);
+  Watchdog* watchdog = current_watchdog.load(std::memory_order_relaxed);
   if (watchdog == nullptr) return;
   const NodeFile& file = *watchdog->file_;
   for (int k = 1; k < std::min(file.ranks(), 4); ++k) {
@@ -149,7 +149,7 @@ void Watchdog::glance() {
 }
 
 Watchdog::Claim Watchdog::silence() {
-  Watchdog* watchdog = current.load();
+  Watchdog* watchdog = current_watchdog.load();
   if (watchdog == nullptr) return Claim::none;
   return watchdog->claim(Verdict::aborting) ? Claim::first : Claim::taken;
 }

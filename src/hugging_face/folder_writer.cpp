@@ -110,10 +110,10 @@ std::string FolderWriter::index_text() const {
       elements += checkpoint::volume(tensors_[t].shape);
       map[tensors_[t].name] = std::filesystem::path(paths_[i]).filename();
     }
-  nlohmann::ordered_json json;
-  json["metadata"] = {{"total_parameters", elements}, {"total_size", all}};
-  json["weight_map"] = std::move(map);
-  return json.dump(2) + "\n";
+  nlohmann::ordered_json index;
+  index["metadata"] = {{"total_parameters", elements}, {"total_size", all}};
+  index["weight_map"] = std::move(map);
+  return index.dump(2) + "\n";
 }
 
 void FolderWriter::commit() {

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::string_view prefix = "hugging_face_";
+constexpr std::string_view kept_prefix = "hugging_face_";
 constexpr const char* end_key = "eos_token_id";
 
 /// Members of one file, in their order, and the changes to them.
@@ -78,11 +78,11 @@ bool is_of_tokenizer(const std::string& name) {
 }
 
 std::string name_in_checkpoint(const std::string& name) {
-  return text(prefix, name);
+  return text(kept_prefix, name);
 }
 
 bool is_kept(const std::string& name_in_checkpoint) {
-  return name_in_checkpoint.starts_with(prefix);
+  return name_in_checkpoint.starts_with(kept_prefix);
 }
 
 std::map<std::string, std::string> files_to_keep(const std::string& folder, bool tokenizer) {

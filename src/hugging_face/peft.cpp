@@ -76,12 +76,6 @@ std::vector<std::string> target_modules(const deck::ModelConfig& m) {
   return {names.begin(), names.end()};
 }
 
-std::map<std::string, ArraySpec> specs_of(const deck::ModelConfig& model) {
-  std::map<std::string, ArraySpec> specs;
-  for (const ArraySpec& spec : architecture::describe(model).arrays) specs[spec.name] = spec;
-  return specs;
-}
-
 /// A row of zeros has no direction, and stays zero.
 void scale_row(std::vector<double>& row, double magnitude) {
   double square = 0;
@@ -288,7 +282,7 @@ std::vector<std::string> expect_same_adapter(const std::string& content, const s
 }
 
 Merger::Merger(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType type)
-    : reader_(reader), model_(model), type_(type), specs_(specs_of(model)) {}
+    : reader_(reader), model_(model), type_(type), specs_(architecture::arrays_by_name(model)) {}
 
 /// One of the equal blocks of an array, in double.
 std::vector<double> Merger::read(const ArraySpec& spec, std::int64_t block,

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t length_bytes = 8;
 constexpr const char* metadata_key = "__metadata__";
-constexpr const char* remedy = "; copy or download the file again";
+constexpr const char* file_remedy = "; copy or download the file again";
 
 struct TypeName {
   std::string_view name;
@@ -28,42 +28,42 @@ struct TypeName {
   std::optional<DType> dtype;
 };
 
-constexpr std::array<TypeName, 16> types{{{"F64", 8, DType::fp64},
-                                          {"F32", 4, DType::fp32},
-                                          {"BF16", 2, DType::bf16},
-                                          {"F16", 2, DType::fp16},
-                                          {"I64", 8, {}},
-                                          {"I32", 4, {}},
-                                          {"I16", 2, {}},
-                                          {"I8", 1, {}},
-                                          {"U64", 8, {}},
-                                          {"U32", 4, {}},
-                                          {"U16", 2, {}},
-                                          {"U8", 1, {}},
-                                          {"BOOL", 1, {}},
-                                          {"C64", 8, {}},
-                                          {"F8_E4M3", 1, {}},
-                                          {"F8_E5M2", 1, {}}}};
+constexpr std::array<TypeName, 16> tensor_types{{{"F64", 8, DType::fp64},
+                                                 {"F32", 4, DType::fp32},
+                                                 {"BF16", 2, DType::bf16},
+                                                 {"F16", 2, DType::fp16},
+                                                 {"I64", 8, {}},
+                                                 {"I32", 4, {}},
+                                                 {"I16", 2, {}},
+                                                 {"I8", 1, {}},
+                                                 {"U64", 8, {}},
+                                                 {"U32", 4, {}},
+                                                 {"U16", 2, {}},
+                                                 {"U8", 1, {}},
+                                                 {"BOOL", 1, {}},
+                                                 {"C64", 8, {}},
+                                                 {"F8_E4M3", 1, {}},
+                                                 {"F8_E5M2", 1, {}}}};
 
-const TypeName* type_of(std::string_view name) {
-  const auto* found = std::ranges::find(types, name, &TypeName::name);
-  return found == types.end() ? nullptr : found;
+const TypeName* known_type(std::string_view name) {
+  const auto* found = std::ranges::find(tensor_types, name, &TypeName::name);
+  return found == tensor_types.end() ? nullptr : found;
 }
 
 std::string read_header(const io::InputFile& file) {
   const std::string& path = file.path();
   check_usage(file.size() >= length_bytes, path, ": ", file.size(),
-              " bytes are too few for a safetensors file", remedy);
-  std::array<unsigned char, length_bytes> head{};
-  file.read(0, head.data(), head.size());
+              " bytes are too few for a safetensors file", file_remedy);
+  std::array<unsigned char, length_bytes> length_field{};
+  file.read(0, length_field.data(), length_field.size());
   std::uint64_t length = 0;
-  for (std::size_t i = head.size(); i-- > 0;) length = length << 8 | head[i];
+  for (std::size_t i = length_field.size(); i-- > 0;) length = length << 8 | length_field[i];
   const auto room = static_cast<std::uint64_t>(file.size() - length_bytes);
   check_usage(length <= static_cast<std::uint64_t>(safetensors_header_limit), path,
               " is not a safetensors file: its header would have ", length,
               " bytes; download it again (with `git lfs pull` if it is a Git LFS pointer)");
   check_usage(length >= 2 && length <= room, path, ": a header of ", length,
-              " bytes in a file that has ", room, " after its first ", length_bytes, remedy);
+              " bytes in a file that has ", room, " after its first ", length_bytes, file_remedy);
   std::string content(static_cast<std::size_t>(length), '\0');
   file.read(length_bytes, content.data(), content.size());
   check_usage(content.front() == '{', path, ": the header does not begin with '{'",
@@ -74,9 +74,10 @@ std::string read_header(const io::InputFile& file) {
 /// Reads and checks the members of one tensor.
 class TensorParser {
  public:
-  TensorParser(const std::string& path, const std::string& name, const Json& json)
-      : where_(text(path, ": tensor '", shortened(name), "': ")), json_(json) {
-    check_usage(json.is_object(), where_, "is ", json.type_name(), ", expected an object", remedy);
+  TensorParser(const std::string& path, const std::string& name, const Json& tensor)
+      : where_(text(path, ": tensor '", shortened(name), "': ")), json_(tensor) {
+    check_usage(tensor.is_object(), where_, "is ", tensor.type_name(), ", expected an object",
+                file_remedy);
     tensor_.name = name;
   }
 
@@ -84,22 +85,22 @@ class TensorParser {
   TensorInfo parse(std::int64_t data, std::int64_t data_bytes) {
     const Json& type = member("dtype");
     check_usage(type.is_string(), where_, "dtype is ", type.type_name(), ", expected a string",
-                remedy);
+                file_remedy);
     tensor_.type = type.get<std::string>();
-    const TypeName* known = type_of(tensor_.type);
+    const TypeName* known = known_type(tensor_.type);
     check_usage(known != nullptr, where_, "the type '", shortened(tensor_.type),
                 "' is unknown; convert the tensor to F64, F32, BF16 or F16");
     tensor_.shape = numbers("shape");
     const std::int64_t wanted = product(known->bytes);
     const Extents offsets = numbers("data_offsets");
     check_usage(offsets.size() == 2, where_, "data_offsets has ", offsets.size(),
-                " numbers, expected 2", remedy);
+                " numbers, expected 2", file_remedy);
     check_usage(offsets[0] <= offsets[1] && offsets[1] <= data_bytes, where_, "data_offsets [",
                 offsets[0], ", ", offsets[1], "] exceed the ", data_bytes, " bytes of data",
-                remedy);
+                file_remedy);
     check_usage(offsets[1] - offsets[0] == wanted, where_, "has ", offsets[1] - offsets[0],
                 " bytes, but ", tensor_.type, " ", checkpoint::shape_text(tensor_.shape), " takes ",
-                wanted, remedy);
+                wanted, file_remedy);
     tensor_.begin = data + offsets[0];
     tensor_.bytes = wanted;
     return tensor_;
@@ -108,20 +109,20 @@ class TensorParser {
  private:
   const Json& member(const char* key) const {
     const auto found = json_.find(key);
-    check_usage(found != json_.end(), where_, "has no ", key, remedy);
+    check_usage(found != json_.end(), where_, "has no ", key, file_remedy);
     return *found;
   }
 
   Extents numbers(const char* key) const {
     const Json& list = member(key);
     check_usage(list.is_array() && list.size() <= 64, where_, key,
-                " is not a list of numbers (at most 64)", remedy);
+                " is not a list of numbers (at most 64)", file_remedy);
     Extents out;
     for (const Json& item : list) {
       const bool fits = item.is_number_unsigned() && item.get<std::uint64_t>() <= std::uint64_t{1}
                                                                                       << 60;
       check_usage(fits, where_, key, " holds ", shortened(item.dump()),
-                  ", expected whole numbers from 0 to 2^60", remedy);
+                  ", expected whole numbers from 0 to 2^60", file_remedy);
       out.push_back(item.get<std::int64_t>());
     }
     return out;
@@ -134,7 +135,7 @@ class TensorParser {
       check_usage(empty || (!__builtin_mul_overflow(bytes, extent, &bytes) &&
                             bytes <= std::int64_t{1} << 60),
                   where_, "the shape ", checkpoint::shape_text(tensor_.shape),
-                  " has more than 2^60 bytes", remedy);
+                  " has more than 2^60 bytes", file_remedy);
     return empty ? 0 : bytes;
   }
 
@@ -151,41 +152,41 @@ void expect_no_holes(const std::string& path, const std::vector<TensorInfo>& ten
     check_usage(tensor.begin == at, path, ": tensor '", shortened(tensor.name), "' begins at byte ",
                 tensor.begin - data, " of the data, ",
                 tensor.begin < at ? "within the previous tensor" : "after a gap", ", expected ",
-                at - data, remedy);
+                at - data, file_remedy);
     at += tensor.bytes;
   }
   check_usage(at == end, path, ": the tensors end at byte ", at - data, " of ", end - data,
-              " bytes of data", remedy);
+              " bytes of data", file_remedy);
 }
 
 }  // namespace
 
 std::string_view safetensors_name(DType type) {
-  const auto* found = std::ranges::find(types, std::optional<DType>(type), &TypeName::dtype);
-  return found == types.end() ? std::string_view() : found->name;
+  const auto* found = std::ranges::find(tensor_types, std::optional<DType>(type), &TypeName::dtype);
+  return found == tensor_types.end() ? std::string_view() : found->name;
 }
 
 std::optional<DType> TensorInfo::dtype() const {
-  const TypeName* known = type_of(type);
+  const TypeName* known = known_type(type);
   return known == nullptr ? std::nullopt : known->dtype;
 }
 
 SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   const std::string header = read_header(file_);
   const std::int64_t data = length_bytes + std::ssize(header);
-  const Json json =
+  const Json members =
       parse_strict(header, path, {3, "the header", "; give a complete safetensors file"});
-  for (const auto& [name, value] : json.items()) {
+  for (const auto& [name, value] : members.items()) {
     if (name != metadata_key) {
       tensors_.push_back(TensorParser(path, name, value).parse(data, file_.size() - data));
       continue;
     }
     if (value.is_null()) continue;  // the library's "no metadata"
     check_usage(value.is_object(), path, ": ", metadata_key, " is ", value.type_name(),
-                ", expected an object of strings or null", remedy);
+                ", expected an object of strings or null", file_remedy);
     for (const auto& [key, word] : value.items()) {
       check_usage(word.is_string(), path, ": ", metadata_key, " '", shortened(key),
-                  "' is not a string", remedy);
+                  "' is not a string", file_remedy);
       metadata_[key] = word.get<std::string>();
     }
   }

@@ -72,9 +72,9 @@ Json parse_strict(const std::string& content, const std::string& path, const Jso
   Watcher watcher(path, rules);
   Json::sax_parse(content, &watcher);
   try {
-    Json json = Json::parse(content);
-    check_usage(json.is_object(), path, ": ", rules.what, " is not a JSON object", rules.remedy);
-    return json;
+    Json parsed = Json::parse(content);
+    check_usage(parsed.is_object(), path, ": ", rules.what, " is not a JSON object", rules.remedy);
+    return parsed;
   } catch (const Json::exception&) {
     throw UsageError(
         text(path, ": ", rules.what, " is not JSON: ", json_mistake(content), rules.remedy));

@@ -18,10 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* remedy = "; copy or download the folder again";
+constexpr const char* folder_remedy = "; copy or download the folder again";
 constexpr std::string_view extension = ".safetensors";
 
-std::string padded(std::int64_t number) {
+std::string five_digits(std::int64_t number) {
   const std::string digits = std::to_string(number);
   return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
 }
@@ -96,7 +96,7 @@ void expect_places(const std::string& index, const std::map<std::string, std::st
 }  // namespace
 
 std::string shard_name(std::int64_t number, std::int64_t of) {
-  return text("model-", padded(number), "-of-", padded(of), extension);
+  return text("model-", five_digits(number), "-of-", five_digits(of), extension);
 }
 
 std::vector<std::string> weight_files(const std::string& folder) {
@@ -112,15 +112,15 @@ std::vector<std::string> weight_files(const std::string& folder) {
 
 std::map<std::string, std::string> parse_shard_index(const std::string& content,
                                                      const std::string& path) {
-  const auto json = parse_strict(content, path, {8, "the index", remedy});
-  const auto map = json.find("weight_map");
-  check_usage(map != json.end() && map->is_object() && !map->empty(), path,
-              ": has no weight_map {tensor: file}", remedy);
+  const auto index = parse_strict(content, path, {8, "the index", folder_remedy});
+  const auto map = index.find("weight_map");
+  check_usage(map != index.end() && map->is_object() && !map->empty(), path,
+              ": has no weight_map {tensor: file}", folder_remedy);
   std::map<std::string, std::string> places;
   for (const auto& [tensor, file] : map->items()) {
     check_usage(file.is_string() && is_plain(file.get<std::string>()), path, ": weight_map '",
                 shortened(tensor), "' is ", shortened(file.dump()),
-                ", expected the name of a safetensors file in this folder", remedy);
+                ", expected the name of a safetensors file in this folder", folder_remedy);
     places[tensor] = file.get<std::string>();
   }
   return places;

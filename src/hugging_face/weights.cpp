@@ -50,12 +50,6 @@ void convert_checked(const std::string& what, DType from, const void* in, DType 
               ", which is too large for ", name_of(to), "; choose a type with a larger range");
 }
 
-std::map<std::string, ArraySpec> specs_of(const deck::ModelConfig& model) {
-  std::map<std::string, ArraySpec> specs;
-  for (const ArraySpec& spec : architecture::describe(model).arrays) specs[spec.name] = spec;
-  return specs;
-}
-
 /// Columns of a tensor's matrix of pieces [rows, columns], before any transposition.
 std::int64_t columns_of(const Tensor& tensor) {
   return tensor.transposed ? tensor.shape.front() : 1;
@@ -240,7 +234,7 @@ std::string names_of(const Tensor& tensor) {
 }  // namespace
 
 DType weights_type(const checkpoint::Reader& reader, const deck::ModelConfig& model) {
-  const auto specs = specs_of(model);
+  const auto specs = architecture::arrays_by_name(model);
   const checkpoint::ArrayInfo* first = nullptr;
   std::size_t found = 0;
   for (const checkpoint::ArrayInfo& array : reader.arrays()) {
@@ -278,7 +272,7 @@ template <class Out>
 void write_tensors(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType dtype,
                    const std::vector<Tensor>& tensors, const Merger* merger, Out& out) {
   const DType stored = weights_type(reader, model);
-  const auto specs = specs_of(model);
+  const auto specs = architecture::arrays_by_name(model);
   Buffer matrix;
   Buffer converted;
   for (const Tensor& tensor : tensors) {
@@ -360,7 +354,7 @@ std::vector<std::string> import_weights(const TensorFolder& folder, const deck::
                                         const SafetensorsFile* adapter) {
   const Format& format = format_of(model.family);
   auto stored = match(folder, format, model);
-  const auto specs = specs_of(model);
+  const auto specs = architecture::arrays_by_name(model);
   auto tensors = format.tensors(model);
   if (adapter != nullptr) {
     const auto added = adapter_tensors(format, model);

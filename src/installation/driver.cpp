@@ -1,5 +1,6 @@
 #include <trireme/installation/driver.hpp>
 
+#include <trireme/base/process_identity.hpp>
 #include <trireme/base/text.hpp>
 
 #include <dlfcn.h>
@@ -17,10 +18,8 @@ std::string missing_driver(const char* library) {
     return "";
   }
   const char* said = dlerror();
-  char node[256] = {};
-  gethostname(node, sizeof node - 1);
   return text(
-      "no NVIDIA driver was found on ", node, " (", said != nullptr ? said : library,
+      "no NVIDIA driver was found on ", host_name(), " (", said != nullptr ? said : library,
       "), but this installation's kernels run on NVIDIA devices; start the command in a job "
       "on a node with devices (Slurm: --gpus-per-node)");
 }

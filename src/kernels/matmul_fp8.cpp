@@ -12,7 +12,7 @@ namespace trireme::kernels {
 namespace {
 
 template <class F>
-constexpr LtFp8 library_type = std::is_same_v<F, E4M3> ? LtFp8::e4m3 : LtFp8::e5m2;
+constexpr LtFp8 fp8_library_type = std::is_same_v<F, E4M3> ? LtFp8::e4m3 : LtFp8::e5m2;
 
 /// Two matrices of codes in a layer's memory, one after the other.
 template <class A, class B>
@@ -31,8 +31,8 @@ template <class A, class B, class C>
 LtProduct library_product(View2<C> c, View2<const A> a, const Fp8Scale& of_a, View2<const B> b,
                           const Fp8Scale& of_b, double beta, View1<const C> bias) {
   LtProduct p;
-  p.fp8_a = library_type<A>;
-  p.fp8_b = library_type<B>;
+  p.fp8_a = fp8_library_type<A>;
+  p.fp8_b = fp8_library_type<B>;
   p.scale_a = of_a.inverse;
   p.scale_b = of_b.inverse;
   p.output = dtype_of<C>;

@@ -13,15 +13,6 @@
 namespace trireme::model {
 namespace {
 
-template <class T>
-View1<T> part(View1<T> x, const layout::Slice& slice) {
-  return View1<T>(x.data() + slice.offset, static_cast<std::size_t>(slice.extent));
-}
-template <class T>
-View2<T> part(View2<T> x, const layout::Slice& slice) {
-  return rows_of(x, slice.offset, slice.extent);
-}
-
 template <class Fields>
 Fields fields_of(const architecture::TrainingObjective& o) {
   return {o.field("targets"), o.field("rows"), o.find("pairs")};

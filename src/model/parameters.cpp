@@ -19,7 +19,7 @@ using architecture::LocalArray;
 namespace {
 
 template <class T>
-View1<T> part(View1<T> all, std::int64_t offset, std::int64_t elements) {
+View1<T> part_or_none(View1<T> all, std::int64_t offset, std::int64_t elements) {
   if (all.data() == nullptr) return {};
   check(offset >= 0 && offset + elements <= extent(all, 0), "elements [", offset, ", ",
         offset + elements, ") of an arena of ", extent(all, 0));
@@ -27,7 +27,7 @@ View1<T> part(View1<T> all, std::int64_t offset, std::int64_t elements) {
 }
 
 template <class T>
-View2<T> matrix(View1<T> flat, std::int64_t rows, std::int64_t columns) {
+View2<T> matrix_or_none(View1<T> flat, std::int64_t rows, std::int64_t columns) {
   if (flat.data() == nullptr) return {};
   return View2<T>(flat.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
@@ -66,9 +66,10 @@ Parameters<P>::Parameters(const architecture::Architecture& architecture,
   if (gradients) all_gradients_ = gradients_.take<Gradient>(gradient_places_.elements());
   if (gradients && placement_.tied_elements > 0) {
     const LocalArray& token = local_.front();
-    tied_gradient_ = matrix(part(all_gradients_, gradient_places_.place(placement_.tied_offset),
-                                 placement_.tied_elements),
-                            token.extent[0], token.extent[1]);
+    tied_gradient_ =
+        matrix_or_none(part_or_none(all_gradients_, gradient_places_.place(placement_.tied_offset),
+                                    placement_.tied_elements),
+                       token.extent[0], token.extent[1]);
   }
   for (std::size_t i = 0; i < local_.size(); ++i) {
     const ArraySpec& spec = architecture.arrays[local_[i].number];
@@ -76,10 +77,10 @@ Parameters<P>::Parameters(const architecture::Architecture& architecture,
     const std::int64_t n = local_[i].elements();
     entries_.push_back(
         {&spec, local_[i], offset,
-         slice(spec, local_[i], part(all_weights_, place_of(weight_places_, i), n)),
+         slice(spec, local_[i], part_or_none(all_weights_, place_of(weight_places_, i), n)),
          slice(spec, local_[i],
                spec.frozen ? View1<Gradient>()
-                           : part(all_gradients_, place_of(gradient_places_, i), n))});
+                           : part_or_none(all_gradients_, place_of(gradient_places_, i), n))});
     by_name_.emplace(spec.name, i);
   }
 }
@@ -127,9 +128,9 @@ void Parameters<P>::set_weights(const Exec& exec, const std::function<void(const
       if (unit(e) == u) set(e);
     for (const architecture::Arrangement::Own& own : places.own())
       if (places.run_of(own.begin)->unit == u)
-        kernels::copy<Compute>(
-            exec, part(all_weights_, own.place, own.end - own.begin),
-            View1<const Compute>(part(all_weights_, places.place(own.begin), own.end - own.begin)));
+        kernels::copy<Compute>(exec, part_or_none(all_weights_, own.place, own.end - own.begin),
+                               View1<const Compute>(part_or_none(
+                                   all_weights_, places.place(own.begin), own.end - own.begin)));
   }
 }
 
@@ -174,7 +175,7 @@ void Parameters<P>::set_row_norms(
   Arena squares("norms of rows", n * static_cast<std::int64_t>(sizeof(Accumulate<Compute>)));
   const auto sums = squares.take<Accumulate<Compute>>(n);
   if (w.weight.elements() == n * columns) {
-    kernels::row_squares<Compute>(exec, sums, matrix(w.weight.data, n, columns));
+    kernels::row_squares<Compute>(exec, sums, matrix_or_none(w.weight.data, n, columns));
   } else {
     constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
     const auto row_bytes = columns * static_cast<std::int64_t>(sizeof(Compute));
@@ -184,13 +185,13 @@ void Parameters<P>::set_row_norms(
     for (std::int64_t row = 0; row < n; row += most) {
       const std::int64_t count = std::min(most, n - row);
       NamedTensor<Compute> rows{
-          w.spec->name, w.spec->shape, {}, w.spec->shape, part(all, 0, count * columns)};
+          w.spec->name, w.spec->shape, {}, w.spec->shape, part_or_none(all, 0, count * columns)};
       rows.offset.assign(rows.shape.size(), 0);
       rows.offset.front() = row;
       rows.extent.front() = count;
       read(rows);
-      kernels::row_squares<Compute>(exec, part(sums, row, count),
-                                    matrix(rows.data, count, columns));
+      kernels::row_squares<Compute>(exec, part_or_none(sums, row, count),
+                                    matrix_or_none(rows.data, count, columns));
       fence(exec, "model/parameters reads rows of weights");
     }
   }
@@ -208,25 +209,27 @@ auto Parameters<P>::entry(const std::string& name) const -> const Entry& {
 template <class P>
 auto Parameters<P>::weight(const std::string& name, std::int64_t rows, std::int64_t columns) const
     -> View2<Compute> {
-  return matrix(part(all_weights_, weight_places_.place(entry(name).offset), rows * columns), rows,
-                columns);
+  return matrix_or_none(
+      part_or_none(all_weights_, weight_places_.place(entry(name).offset), rows * columns), rows,
+      columns);
 }
 template <class P>
 auto Parameters<P>::gradient(const std::string& name, std::int64_t rows, std::int64_t columns) const
     -> View2<Gradient> {
   if (entry(name).spec->frozen) return {};
-  return matrix(part(all_gradients_, gradient_places_.place(entry(name).offset), rows * columns),
-                rows, columns);
+  return matrix_or_none(
+      part_or_none(all_gradients_, gradient_places_.place(entry(name).offset), rows * columns),
+      rows, columns);
 }
 template <class P>
 auto Parameters<P>::weight(const std::string& name, std::int64_t elements) const -> View1<Compute> {
-  return part(all_weights_, weight_places_.place(entry(name).offset), elements);
+  return part_or_none(all_weights_, weight_places_.place(entry(name).offset), elements);
 }
 template <class P>
 auto Parameters<P>::gradient(const std::string& name, std::int64_t elements) const
     -> View1<Gradient> {
   if (entry(name).spec->frozen) return {};
-  return part(all_gradients_, gradient_places_.place(entry(name).offset), elements);
+  return part_or_none(all_gradients_, gradient_places_.place(entry(name).offset), elements);
 }
 
 template <class P>
@@ -263,9 +266,9 @@ auto Parameters<P>::owned_frozen() const -> std::vector<NamedTensor<Compute>> {
        architecture::owned_frozen(local_, placement_, buckets, replicas_.rank)) {
     if (!block.counted) continue;
     const Entry& e = entries_[block.local];
-    owned.push_back(
-        {e.spec->name, e.spec->shape, block.offset, block.extent,
-         part(all_weights_, weight_places_.own_place(e.offset + block.first), block.elements())});
+    owned.push_back({e.spec->name, e.spec->shape, block.offset, block.extent,
+                     part_or_none(all_weights_, weight_places_.own_place(e.offset + block.first),
+                                  block.elements())});
   }
   return owned;
 }
@@ -278,7 +281,7 @@ auto Parameters<P>::replicated_gradients(Stage stage, bool partial_gradient) con
   if (run.extent == 0) return {};
   if (const auto* whole = gradient_places_.run_of(run.offset); whole && whole->takes_turns)
     return {};
-  return part(all_gradients_, gradient_places_.place(run.offset), run.extent);
+  return part_or_none(all_gradients_, gradient_places_.place(run.offset), run.extent);
 }
 
 template class Parameters<Fp32>;

@@ -28,16 +28,6 @@ View2<T> rows_from(View2<T> x, std::int64_t first, std::int64_t count) {
   return x.data() == nullptr ? x : rows_of(x, first, count);
 }
 
-template <class T>
-View1<T> part(View1<T> x, const layout::Slice& slice) {
-  return View1<T>(x.data() + slice.offset, static_cast<std::size_t>(slice.extent));
-}
-
-template <class T>
-View2<T> matrix(View1<T> memory, std::int64_t rows, std::int64_t columns) {
-  return View2<T>(memory.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
-}
-
 }  // namespace
 
 template <class P>

@@ -10,11 +10,6 @@ namespace trireme::optim {
 namespace {
 
 template <class T>
-View1<T> part(View1<T> all, std::int64_t first, std::int64_t n) {
-  return View1<T>(all.data() + first, static_cast<std::size_t>(n));
-}
-
-template <class T>
 Bytes bytes_of(View1<T> view) {
   return extent(view, 0) * static_cast<Bytes>(sizeof(T));
 }

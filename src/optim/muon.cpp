@@ -18,16 +18,6 @@ namespace {
 /// Coefficients of the polynomial (Jordan et al. 2024).
 constexpr double linear = 3.4445, cubic = -4.7750, quintic = 2.0315;
 
-template <class T>
-View1<T> part(const View1<T>& all, std::int64_t first, std::int64_t n) {
-  return View1<T>(all.data() + first, static_cast<std::size_t>(n));
-}
-
-template <class T>
-View2<T> matrix(const View1<T>& memory, std::int64_t rows, std::int64_t columns) {
-  return View2<T>(memory.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
-}
-
 }  // namespace
 
 double muon_factor(MuonScale scale, double rows, double columns) {

@@ -12,14 +12,7 @@
 #include <numeric>
 
 namespace trireme::optim {
-namespace {
-
-template <class T>
-View1<T> part(std::type_identity_t<View1<T>> all, std::int64_t first, std::int64_t n) {
-  return View1<T>(all.data() + first, static_cast<std::size_t>(n));
-}
-
-}  // namespace
+namespace {}  // namespace
 
 template <class P>
 Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,

@@ -5,14 +5,7 @@
 #include <trireme/optim/optimizer.hpp>
 
 namespace trireme::optim {
-namespace {
-
-template <class T>
-View1<T> part(std::type_identity_t<View1<T>> all, std::int64_t first, std::int64_t n) {
-  return View1<T>(all.data() + first, static_cast<std::size_t>(n));
-}
-
-}  // namespace
+namespace {}  // namespace
 
 template <class P>
 void Optimizer<P>::step(const kernels::Handle& handle, std::int64_t step,

@@ -9,14 +9,7 @@
 #include <numeric>
 
 namespace trireme::optim {
-namespace {
-
-template <class T>
-View1<T> part(View1<T> all, std::int64_t first, std::int64_t n) {
-  return View1<T>(all.data() + first, static_cast<std::size_t>(n));
-}
-
-}  // namespace
+namespace {}  // namespace
 
 template <class D>
 OuterExchange<D>::OuterExchange(grid::Communicator& across, const deck::ParallelConfig& parallel,

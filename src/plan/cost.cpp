@@ -27,8 +27,9 @@ StageFlops layer_flops(const architecture::Architecture& architecture,
     layer.backward_weight += products * product_factor(op, Pass::backward_weight);
   }
   if (kept.empty()) return layer;
-  const LocalSizes sizes = local_sizes(m, whole_model(architecture), 1, m.sequence, false,
-                                       host_logit_elements);  // no effect on layers
+  const architecture::LocalSizes sizes =
+      local_sizes(m, whole_model(architecture), 1, m.sequence, false,
+                  host_logit_elements);  // no effect on layers
   const auto again = [&](const PhaseProgram& phase) {
     return 2 * products_again(architecture.layer, phase, m);
   };

@@ -1,5 +1,7 @@
 #include <trireme/plan/kernel_time.hpp>
 
+#include <trireme/base/alignment.hpp>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -22,10 +24,6 @@ constexpr std::array<Tile, 6> tiles{{{256, 128, 1},
                                      {64, 128, 0.8},
                                      {64, 64, 0.65}}};
 
-std::int64_t parts(std::int64_t n, std::int64_t part) {
-  return (n + part - 1) / part;
-}
-
 }  // namespace
 
 KernelTime::KernelTime(const Machine& machine, const deck::PrecisionConfig& precision)
@@ -43,10 +41,11 @@ Seconds KernelTime::tiled(const ProductSizes& s, double rate) const {
   const std::int64_t processors = device_.multiprocessors;
   double best = std::numeric_limits<double>::infinity();
   for (const Tile& tile : tiles) {
-    const std::int64_t all = s.count * parts(s.rows, tile.rows) * parts(s.columns, tile.columns);
+    const std::int64_t all =
+        s.count * divided_up(s.rows, tile.rows) * divided_up(s.columns, tile.columns);
     for (const std::int64_t splits : {1, 2, 4}) {
       if (splits > 1 && all >= processors) break;
-      const auto waves = static_cast<double>(parts(all * splits, processors));
+      const auto waves = static_cast<double>(divided_up(all * splits, processors));
       const double length =
           static_cast<double>(s.sum) / static_cast<double>(splits) + device_.tile_overhead;
       best = std::min(best, waves * 2 * static_cast<double>(tile.rows * tile.columns) * length /

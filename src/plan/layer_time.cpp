@@ -9,6 +9,7 @@
 namespace trireme::plan {
 namespace {
 
+using architecture::at;
 using architecture::Operation;
 using architecture::OperationKind;
 using architecture::Pass;
@@ -21,10 +22,6 @@ using architecture::Value;
 /// 2307.08691, section 1).
 constexpr double scores_again = 2.5;
 constexpr double backward_rate = 63.0 / 73;
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// The measured rate of an operation's kernels; 0: that of memory.
 double rate_of(const Machine::Kernels& rates, OperationKind kind) {

@@ -1,5 +1,6 @@
 #include <trireme/plan/local_training.hpp>
 
+#include <trireme/base/alignment.hpp>
 #include <trireme/layout/split.hpp>
 #include <trireme/plan/local_sizes.hpp>
 
@@ -7,10 +8,6 @@
 
 namespace trireme::plan {
 namespace {
-
-constexpr Bytes up(Bytes bytes) {
-  return (bytes + 63) / 64 * 64;
-}
 
 constexpr Bytes progress_bytes = 64;  // a few numbers of each parked worker
 
@@ -28,8 +25,8 @@ void add_local(ArenaParts& arenas, const deck::Config& config, const LocalElemen
   const int arrays = config.local.outer_momentum > 0 ? 2 : 1;
   const Bytes accumulate = sizes.accumulate();
   arenas.local_state =
-      arrays * up(arenas.state_elements * accumulate) + parked * sizes.optimizer(arenas);
-  arenas.local = parked * (up(elements.parked * sizes.element()) + progress_bytes) +
+      arrays * aligned(arenas.state_elements * accumulate) + parked * sizes.optimizer(arenas);
+  arenas.local = parked * (aligned(elements.parked * sizes.element()) + progress_bytes) +
                  architecture::exchange_bytes(
                      p, architecture::exchanged_elements(config, elements.fragment, accumulate),
                      message_element(config, accumulate));

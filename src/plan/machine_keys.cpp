@@ -27,7 +27,7 @@ using Entries = std::vector<deck::EntryOf<Machine>>;
 constexpr double slowest = 1e6;        ///< FLOP/s or bytes/s
 constexpr double fastest_peak = 1e17;  ///< FLOP/s of one device
 constexpr double fastest_link = 1e14;  ///< bytes/s
-constexpr double longest = 1;          ///< seconds of a launch, message or layer
+constexpr double longest_seconds = 1;  ///< seconds of a launch, message or layer
 
 void device_keys(Entries& out) {
   using Device = Machine::Device;
@@ -78,7 +78,7 @@ void device_keys(Entries& out) {
   device.number("launch", &Device::launch, "shortest time of a kernel")
       .unit("s")
       .from(0)
-      .to(longest)
+      .to(longest_seconds)
       .otherwise(0.0);
 }
 
@@ -134,7 +134,7 @@ void node_keys(Entries& out) {
   node.number("link_latency", &Node::link_latency, "time of a short message within a node")
       .unit("s")
       .from(0)
-      .to(longest)
+      .to(longest_seconds)
       .otherwise(0.0);
   deck::SectionKeys network(out, "network", &Machine::network);
   network
@@ -159,7 +159,7 @@ void node_keys(Entries& out) {
   network.number("latency", &Network::latency, "time of a short message between nodes")
       .unit("s")
       .from(0)
-      .to(longest)
+      .to(longest_seconds)
       .otherwise(0.0);
 }
 
@@ -221,7 +221,7 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
               "twice as long")
       .unit("s")
       .from(0)
-      .to(longest)
+      .to(longest_seconds)
       .otherwise(0.0);
   software
       .number("optimizer_bytes", &Software::optimizer_bytes,

@@ -7,6 +7,7 @@
 #include <trireme/architecture/hidden_matrices.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/state.hpp>
+#include <trireme/base/alignment.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/memory.hpp>
@@ -64,7 +65,7 @@ MemoryEstimate::MemoryEstimate(const deck::Config& config,
     : architecture_(architecture),
       machine_(machine),
       arrays_only_(arrays_only),
-      ranks_differ_(architecture.model.shared_layers > 0 || architecture.has_frozen()),
+      ranks_differ_(architecture.model.shared_layers > 0 || architecture.has_frozen),
       sizes_(config, machine),
       grouped_(transport(config.parallel, machine) == schedule::Transport::ordered_groups) {}
 
@@ -148,11 +149,10 @@ MemoryEstimate::DividedPart MemoryEstimate::divided_part(const deck::Config& con
   };
   // All arrays of a part take turns in one window.
   const auto window_of = [](const architecture::Arrangement& places) {
-    constexpr std::int64_t line = 32;
     std::vector<std::int64_t> units(places.units().size());
     for (const auto& run : places.runs())
       if (run.takes_turns)
-        units[static_cast<std::size_t>(run.unit)] += (run.size() + line - 1) / line * line;
+        units[static_cast<std::size_t>(run.unit)] += aligned_elements(run.size());
     return units.empty() ? 0 : std::ranges::max(units);
   };
   const architecture::BucketCut gradients = cut(architecture::CutOf::gradients);

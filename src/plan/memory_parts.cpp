@@ -5,6 +5,7 @@
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/state.hpp>
+#include <trireme/base/alignment.hpp>
 #include <trireme/base/attention_memory.hpp>
 #include <trireme/base/audit.hpp>
 #include <trireme/base/matmul_memory.hpp>
@@ -20,18 +21,15 @@ namespace {
 
 using architecture::Home;
 
-constexpr Bytes line = 64;  // alignment of arrays in an arena
-Bytes up(Bytes bytes) {
-  return (bytes + line - 1) / line * line;
-}
-
 /// [B, h, S], and of narrow numbers what tensor cores take; over a context axis the ring's blocks.
 Bytes attention_work(const LocalSizes& s, const deck::Config& config, const Machine& machine) {
   if (s.context_ranks > 1)
-    return up(s.ring_values() * s.element) + up(s.ring_sums(true, s.narrow()) * s.accumulate);
-  if (!s.narrow()) return up(s.micro * s.heads * s.sequence * s.accumulate);
+    return aligned(s.ring_values() * s.element) +
+           aligned(s.ring_sums(true, s.narrow()) * s.accumulate);
+  if (!s.narrow()) return aligned(s.micro * s.heads * s.sequence * s.accumulate);
   const AttentionSizes sizes{s.micro, s.sequence, s.heads, s.key_value_heads, s.head_size};
-  return up(4 * narrow_attention_workspace(sizes, has_cudnn_gradient(config.precision, machine)));
+  return aligned(4 *
+                 narrow_attention_workspace(sizes, has_cudnn_gradient(config.precision, machine)));
 }
 
 /// Bytes of the scores that attention which stores them keeps of a layer: the result of softmax,
@@ -76,8 +74,8 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
            (split_backward ? at(Home::split, part) : 0);
   };
   ActivationParts parts;
-  const Bytes residual = up(s.rows * s.hidden * s.element);    // [R, D]
-  const Bytes gathered = up(s.tokens * s.hidden * s.element);  // [T, D]
+  const Bytes residual = aligned(s.rows * s.hidden * s.element);    // [R, D]
+  const Bytes gathered = aligned(s.tokens * s.hidden * s.element);  // [T, D]
   parts.layer = layer_bytes(s, a, layer, machine.software);
   parts.input = residual;
   const architecture::HeadGradient gradient = architecture::head_gradient(config.parallel);
@@ -85,28 +83,29 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
                                             : slot(a.embedding);
   const architecture::LayerDescription head = describe_head(a.model, gradient);
   parts.head = slot(head);
-  if (a.model.packs_documents()) parts.positions = up(s.tokens * 4);
-  parts.scratch = line /* the loss */ + (s.cuts_tokens ? gathered : 0) +
+  if (a.model.packs_documents()) parts.positions = aligned(s.tokens * 4);
+  parts.scratch = array_alignment /* the loss */ + (s.cuts_tokens ? gathered : 0) +
                   attention_work(s, config, machine) + layer.transient_bytes +
                   2 * residual;  // output and dx
   const auto adapters = architecture::adapter_scratch(a.layer, s, a.model.adapter);
-  parts.scratch += 2 * up(s.tokens * adapters.rows * s.element) +
-                   up(s.tokens * adapters.columns * s.element) + up(adapters.scaled * s.element);
+  parts.scratch += 2 * aligned(s.tokens * adapters.rows * s.element) +
+                   aligned(s.tokens * adapters.columns * s.element) +
+                   aligned(adapters.scaled * s.element);
   for (const architecture::ScaledProduct& product : architecture::scaled_products(a.layer, s))
-    parts.layer_scales += 2 * up(product.outputs * s.accumulate);
+    parts.layer_scales += 2 * aligned(product.outputs * s.accumulate);
   if (config.precision.products == Products::fp8)
-    parts.scratch += up(architecture::fp8_code_bytes(a.layer, s));
+    parts.scratch += aligned(architecture::fp8_code_bytes(a.layer, s));
   parts.head_scratch = at(Home::scratch, head);
   parts.logits = static_cast<Bytes>(machine.software.logit_bytes * static_cast<double>(s.targets) *
                                     static_cast<double>(s.vocabulary));
-  parts.message = up(s.slice * s.hidden * s.element);
+  parts.message = aligned(s.slice * s.hidden * s.element);
   if (shares_logits(gradient)) {
     const architecture::LayerDescription part = describe_shared_logits(a.model, gradient);
     parts.logits_slot = at(Home::batch, part) + at(Home::slot, part);
     parts.logits_scratch = at(Home::scratch, part);
     // Look-up, output, its gradient, and the look-up's gradient; statistics
     parts.logits_messages = 4 * schedule::shared_buffers * parts.message +
-                            up(config.parallel.pipeline * s.targets * 3 * 8);
+                            aligned(config.parallel.pipeline * s.targets * 3 * 8);
   }
   parts.tensor_sum = activation_scratch(config, s, machine);
   return parts;
@@ -162,8 +161,8 @@ Bytes TrainingSizes::activations(const ActivationParts& a, const architecture::S
 }
 
 Bytes TrainingSizes::optimizer(const ArenaParts& arenas) const {
-  return (states_ - seconds_) * up(arenas.state_elements * accumulate_) +
-         seconds_ * up(arenas.second_elements * accumulate_);
+  return (states_ - seconds_) * aligned(arenas.state_elements * accumulate_) +
+         seconds_ * aligned(arenas.second_elements * accumulate_);
 }
 
 /// Transfer buffers are the receive buffers that are posted at the same time, the send buffers of

@@ -1,24 +1,21 @@
 // Counts memory, messages and FLOPs of Muon by the same rounds that its update runs.
 #include <trireme/plan/muon.hpp>
 
+#include <trireme/base/alignment.hpp>
+
 #include <algorithm>
 
 namespace trireme::plan {
-namespace {
-
-constexpr Bytes line = 64;  // alignment in an arena
-Bytes up(Bytes bytes) {
-  return (bytes + line - 1) / line * line;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Bytes muon_bytes(const architecture::MatrixRounds& rounds, Bytes element) {
   const std::int64_t whole = rounds.whole_elements();
-  return up(rounds.part_elements() * element) + (rounds.tensor() > 1 ? up(whole * element) : 0) +
-         up(rounds.joined_elements() * element) + 2 * up(rounds.gram_elements() * element) +
-         up(rounds.chunk_elements() * element) + up((whole + norm_block - 1) / norm_block * 8) +
-         up(8);
+  return aligned(rounds.part_elements() * element) +
+         (rounds.tensor() > 1 ? aligned(whole * element) : 0) +
+         aligned(rounds.joined_elements() * element) +
+         2 * aligned(rounds.gram_elements() * element) +
+         aligned(rounds.chunk_elements() * element) +
+         aligned((whole + norm_block - 1) / norm_block * 8) + aligned(8);
 }
 
 MuonTraffic muon_traffic(const architecture::MatrixRounds& rounds, int tensor_rank, int worker,

@@ -27,9 +27,9 @@ double flops_per_byte(const Machine& machine) {
 constexpr double link_slowness = 8;  ///< a byte between ranks takes as long as so many in memory
 
 /// Everything that the choice depends on, for each kind of rank.
-class Search {
+class RecomputeSearch {
  public:
-  Search(deck::Deck& deck, const Machine& machine)
+  RecomputeSearch(deck::Deck& deck, const Machine& machine)
       : deck_(deck), machine_(machine), architecture_(architecture::describe(deck.config.model)) {
     const deck::Config& c = deck.config;
     const auto needs = training_needs(step_programs(c, machine));
@@ -203,7 +203,7 @@ Kept kept_tensors(const deck::ParallelConfig& parallel, const LayerDescription& 
 }
 
 void resolve_recompute(deck::Deck& deck, const Machine& machine) {
-  if (deck.config.parallel.recompute == Recompute::automatic) Search(deck, machine).run();
+  if (deck.config.parallel.recompute == Recompute::automatic) RecomputeSearch(deck, machine).run();
 }
 
 std::string recomputed_text(const deck::ParallelConfig& parallel, const LayerDescription& layer) {

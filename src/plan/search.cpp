@@ -70,10 +70,10 @@ std::vector<Candidate> front_of(const std::vector<Candidate>& ascending) {
   return front;
 }
 
-class Search {
+class LayoutSearch {
  public:
-  Search(const deck::Deck& deck, std::int64_t ranks, const Machine& machine,
-         const SearchOptions& options)
+  LayoutSearch(const deck::Deck& deck, std::int64_t ranks, const Machine& machine,
+               const SearchOptions& options)
       : deck_(deck),
         ranks_(ranks),
         machine_(machine),
@@ -260,7 +260,7 @@ SearchResult search_layouts(const deck::Deck& deck, std::int64_t ranks, const Ma
                             const SearchOptions& options) {
   check(machine.time_mistake(deck.config.precision, ranks).empty(), machine.called(),
         " has no speeds");
-  return Search(deck, ranks, machine, options).run();
+  return LayoutSearch(deck, ranks, machine, options).run();
 }
 
 Candidate play_layout(const deck::Config& config, const Machine& machine, bool arrays_only) {

@@ -8,7 +8,7 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/choices.hpp>
 #include <trireme/deck/layout.hpp>
-#include <trireme/deck/precision_checks.hpp>
+#include <trireme/deck/model_checks.hpp>
 #include <trireme/plan/network_time.hpp>
 
 #include <algorithm>

@@ -5,6 +5,7 @@
 #include <trireme/architecture/saved.hpp>
 #include <trireme/architecture/server_ranges.hpp>
 #include <trireme/architecture/state.hpp>
+#include <trireme/base/alignment.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/local_sizes.hpp>
 
@@ -15,11 +16,6 @@ namespace trireme::plan {
 namespace {
 
 using architecture::BucketRun;
-
-constexpr Bytes line = 64;  // alignment of arrays in an arena
-Bytes aligned_bytes(Bytes bytes) {
-  return (bytes + line - 1) / line * line;
-}
 
 /// The arrays of a rank, and how servers divide them.
 struct Ranges {
@@ -142,9 +138,8 @@ std::vector<MemoryRow> server_memory(const deck::Config& config,
   const Bytes received = architecture::received_elements(r.cut) * r.sizes.accumulate;
   return {{"weights", weights * r.sizes.element},
           {"gradients", gradients * r.sizes.accumulate},
-          {"optimizer state", states(config, r.sizes) * aligned_bytes(state * r.sizes.accumulate)},
-          {"received gradients",
-           architecture::received_gradients(r.parallel) * aligned_bytes(received)}};
+          {"optimizer state", states(config, r.sizes) * aligned(state * r.sizes.accumulate)},
+          {"received gradients", architecture::received_gradients(r.parallel) * aligned(received)}};
 }
 
 Bytes server_share_bytes(const deck::Config& config, const architecture::Architecture& architecture,

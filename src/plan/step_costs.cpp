@@ -71,7 +71,7 @@ std::vector<double> stage_parameters(const Architecture& a,
                            : 0;
   std::vector<double> all;
   all.reserve(stage_layers.size());
-  if (a.has_frozen()) return parameters_of(a, stage_layers, tensor, false);
+  if (a.has_frozen) return parameters_of(a, stage_layers, tensor, false);
   for (const layout::Slice& layers : stage_layers)
     all.push_back(layer * static_cast<double>(layers.extent));
   all.front() += part_parameters(a.embedding, tensor);
@@ -176,8 +176,8 @@ StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
   StageSizes sizes;
   sizes.layers = architecture::partition(a, p);
   sizes.parameters = stage_parameters(a, sizes.layers, p.tensor, p.shares_vocabulary());
-  if (a.has_frozen()) sizes.frozen = parameters_of(a, sizes.layers, p.tensor, true);
-  for (const architecture::ArraySpec& array : a.arrays) {
+  if (a.has_frozen) sizes.frozen = parameters_of(a, sizes.layers, p.tensor, true);
+  const auto add = [&](const architecture::ArraySpec& array) {
     const double n = static_cast<double>(array.elements()) /
                      static_cast<double>(array.split_axis >= 0 ? p.tensor : 1);
     const bool table = array.of_vocabulary;
@@ -189,7 +189,14 @@ StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
       sizes.head += n;
     if (table && a.model.tied_embeddings && !p.shares_vocabulary() && sizes.layers.size() > 1)
       sizes.head += n;
-  }
+  };
+  // The embedding's arrays come first and the head's last; there may be a million between them.
+  const auto& arrays = a.arrays;
+  const auto layers = std::ranges::find_if(arrays, [](const auto& x) { return x.layer >= 0; });
+  const auto head = std::ranges::partition_point(
+      layers, arrays.end(), [&](const auto& x) { return x.layer < a.model.layers; });
+  std::for_each(arrays.begin(), layers, add);
+  std::for_each(head, arrays.end(), add);
   return sizes;
 }
 

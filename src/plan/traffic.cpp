@@ -9,6 +9,7 @@
 #include <trireme/architecture/frozen.hpp>
 #include <trireme/architecture/objective.hpp>
 #include <trireme/architecture/state.hpp>
+#include <trireme/base/alignment.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/gathers.hpp>
 #include <trireme/plan/local_sizes.hpp>
@@ -25,10 +26,6 @@ using architecture::Architecture;
 using architecture::LocalArray;
 using architecture::Pass;
 using architecture::Shard;
-
-std::int64_t parts(std::int64_t n, std::int64_t part) {
-  return (n + part - 1) / part;
-}
 
 class Counter {
  public:
@@ -55,7 +52,7 @@ class Counter {
     std::int64_t layers = 0;
     for (const Stage stage : shard_.stages)
       layers += shard_.stage_layers[static_cast<std::size_t>(stage)].extent;
-    const bool alike = !architecture_.has_frozen();
+    const bool alike = !architecture_.has_frozen;
     for (const bool again : {false, true})
       for (const auto* phase :
            {&layer_.forward, &layer_.backward, &layer_.backward_input, &layer_.backward_weight})
@@ -242,7 +239,7 @@ class Counter {
     std::int64_t blocks = 0;
     for (const LocalArray& array : arrays_)
       for (const architecture::Piece& piece : array.pieces)
-        if (piece.counted && !array.frozen) blocks += parts(piece.elements(), norm_block);
+        if (piece.counted && !array.frozen) blocks += divided_up(piece.elements(), norm_block);
     return blocks;
   }
 
@@ -304,7 +301,7 @@ class Counter {
         shard_.tensor_size,
         times * (!blocks     ? 1
                  : rows == 0 ? 0
-                             : parts(rows, sizes_.logit_block)),
+                             : divided_up(rows, sizes_.logit_block)),
         times * rows * columns_of(t.columns, sizes_) *
             bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
   }

@@ -5,7 +5,7 @@ namespace trireme::schedule {
 namespace {
 
 /// A JSON string (RFC 8259, section 7). Bytes beyond ASCII are UTF-8 already.
-std::string quoted(std::string_view raw) {
+std::string in_quotes(std::string_view raw) {
   constexpr std::string_view hex = "0123456789abcdef";
   std::string out = "\"";
   for (const char c : raw) {
@@ -55,13 +55,13 @@ class Trace {
   }
   void metadata(std::string_view what, Rank thread, const std::string& name) {
     append(text("{\"name\":\"", what, "\",\"ph\":\"M\",\"pid\":", process_, ",\"tid\":", thread,
-                ",\"args\":{\"name\":", quoted(name), "}}"));
+                ",\"args\":{\"name\":", in_quotes(name), "}}"));
   }
   void slice(std::string_view phase, const Event& e, double at, const std::string& more) {
-    append(text("{\"name\":", quoted(to_string(e.instr)), ",\"cat\":", quoted(name_of(e.instr.op)),
-                ",\"ph\":\"", phase, "\",\"pid\":", process_, ",\"tid\":", e.rank, ",\"ts\":", at,
-                more, ",\"args\":{\"stage\":", e.instr.stage, ",\"micro\":", e.instr.micro,
-                ",\"position\":", e.position, "}}"));
+    append(text("{\"name\":", in_quotes(to_string(e.instr)), ",\"cat\":",
+                in_quotes(name_of(e.instr.op)), ",\"ph\":\"", phase, "\",\"pid\":", process_,
+                ",\"tid\":", e.rank, ",\"ts\":", at, more, ",\"args\":{\"stage\":", e.instr.stage,
+                ",\"micro\":", e.instr.micro, ",\"position\":", e.position, "}}"));
   }
 
   std::string events_;

@@ -12,8 +12,6 @@
 namespace trireme::schedule {
 namespace {
 
-constexpr Seconds never = std::numeric_limits<Seconds>::infinity();
-
 class Lists {
  public:
   Lists(const ProgramLayout& layout, const StageCosts& costs, const ListRule& rule)

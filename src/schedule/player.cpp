@@ -13,7 +13,7 @@
 namespace trireme::schedule {
 namespace {
 
-constexpr Seconds absent = std::numeric_limits<Seconds>::quiet_NaN();
+constexpr Seconds not_sent = std::numeric_limits<Seconds>::quiet_NaN();
 
 bool exists(Seconds since) {
   return !std::isnan(since);
@@ -27,10 +27,10 @@ Player::Player(const Program& program, const Cost& cost, Transport transport, in
       transport_(transport),
       send_buffers_(static_cast<std::size_t>(send_buffers)),
       states_(program.ranks.size()),
-      exists_since_(values(program.layout), absent),
+      exists_since_(values(program.layout), not_sent),
       transfers_(2 * static_cast<std::size_t>(program.layout.stages()) *
                      static_cast<std::size_t>(program.layout.passes()),
-                 Transfer{absent, absent, absent, 0}),
+                 Transfer{not_sent, not_sent, not_sent, 0}),
       started_(2 * static_cast<std::size_t>(program.layout.stages())),
       shared_(program.layout.shares_vocabulary
                   ? static_cast<std::size_t>(ops * program.layout.micro_batches)

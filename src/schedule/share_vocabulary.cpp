@@ -15,7 +15,6 @@ namespace {
 
 using Row = std::vector<Instr>;
 
-constexpr Seconds never = std::numeric_limits<Seconds>::infinity();
 /// Time of a message in forward passes: where messages take less, no rank waits for them.
 constexpr double assumed_latency = 0.25;
 constexpr int most_delayed = 2;  ///< micro-batches whose table gradient may wait

@@ -38,7 +38,7 @@ View allocate(const std::string& label, std::size_t bytes) {
     const View view(Kokkos::view_alloc(Kokkos::WithoutInitializing, label), bytes);
     want_large_pages(view.data(), bytes);
     using Words = Kokkos::View<std::uint64_t*, Space, Unmanaged>;
-    static_assert(arena_alignment_bytes % sizeof(std::uint64_t) == 0);
+    static_assert(array_alignment % sizeof(std::uint64_t) == 0);
     Kokkos::deep_copy(Words(reinterpret_cast<std::uint64_t*>(view.data()), bytes / 8), 0);
     return view;
   } else {
@@ -53,7 +53,7 @@ Arena::Arena(const std::string& label, std::int64_t bytes, ArenaMemory where)
   check(bytes >= 0, "arena ", label, ": size = ", bytes, " bytes, expected 0 or more");
   // Some back ends of Kokkos align to less than a cache line: allocate one line more and start at a
   // multiple.
-  const auto padded = static_cast<std::size_t>(aligned(bytes) + arena_alignment_bytes);
+  const auto padded = static_cast<std::size_t>(aligned(bytes) + array_alignment);
   try {
     if (where == ArenaMemory::device)
       memory_ = allocate<Kokkos::View<std::byte*, Memory>>(label, padded);

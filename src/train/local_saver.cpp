@@ -18,9 +18,8 @@ namespace trireme::train {
 namespace {
 
 const std::string node_mark = "node-";
-constexpr auto look_again = std::chrono::milliseconds(10);
 /// While the newest one is being completed, the other one is whole.
-constexpr checkpoint::Retention kept{2, 0};
+constexpr checkpoint::Retention kept_copies{2, 0};
 
 /// The names and places of slices, without their data.
 std::string outline_of(const std::vector<checkpoint::SliceView>& slices) {
@@ -290,7 +289,7 @@ void LocalSaver::complete(const std::string& manifest) {
   }
   part_ = start_part(config_.asynchronous,
                      [manifest, folder = folder_, step = state_.step, files = files_of(state_)] {
-                       checkpoint::commit_part(folder, step, manifest, files, kept);
+                       checkpoint::commit_part(folder, step, manifest, files, kept_copies);
                        return std::string();
                      });
 }

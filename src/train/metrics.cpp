@@ -20,18 +20,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t content_limit_bytes = std::int64_t{1} << 40;
+}  // namespace
 
-/// To metrics.previous-1.jsonl, or the first number that is free.
-void move_aside(const std::string& path, const std::string& directory) {
+void move_aside(const std::string& path, const std::string& directory, const char* stem) {
   if (!std::filesystem::exists(path)) return;
   std::string to;
   for (int n = 1; to.empty() || std::filesystem::exists(to); ++n)
-    to = text(directory, "/metrics.previous-", n, ".jsonl");
+    to = text(directory, "/", stem, ".previous-", n, ".jsonl");
   std::filesystem::rename(path, to);
 }
-
-}  // namespace
 
 std::string to_json(const Metrics& m) {
   Json line{{"step", m.step},
@@ -86,7 +83,7 @@ std::string MetricsFile::lines_up_to(std::int64_t step) {
   std::string kept;
   std::error_code error;  // with one, opening the file says why
   if (!std::filesystem::exists(path_, error) && !error) return kept;
-  std::istringstream in(io::read_text_file(path_, content_limit_bytes));
+  std::istringstream in(io::read_text_file(path_, record_limit_bytes));
   for (std::string line; std::getline(in, line);) {
     const Json json = Json::parse(line, nullptr, false);
     const Json its_step = json.is_object() ? json.value("step", Json()) : Json();
@@ -106,7 +103,7 @@ std::string MetricsFile::lines_up_to(std::int64_t step) {
 MetricsFile::MetricsFile(const std::string& directory, std::optional<std::int64_t> restored_step)
     : path_(directory + "/metrics.jsonl") {
   const std::string kept = restored_step ? lines_up_to(*restored_step) : "";
-  if (!restored_step) move_aside(path_, directory);
+  if (!restored_step) move_aside(path_, directory, "metrics");
   io::replace_file(path_, kept);
   file_.open(path_, std::ios::app);
   check(file_.good(), "cannot write ", path_, "; is the folder writable?");

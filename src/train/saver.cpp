@@ -15,8 +15,6 @@ namespace trireme::train {
 namespace {
 
 constexpr double assumed_bytes_per_second = 100e6;
-constexpr auto look_again = std::chrono::milliseconds(10);
-
 }  // namespace
 
 Saver::Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Worker& worker,

@@ -4,6 +4,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>
+#include <trireme/train/metrics.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -17,16 +18,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Kind = ServerEvent::Kind;
-
-constexpr std::int64_t content_limit_bytes = std::int64_t{1} << 40;
-
-void move_aside(const std::string& path, const std::string& directory) {
-  if (!std::filesystem::exists(path)) return;
-  std::string to;
-  for (int n = 1; to.empty() || std::filesystem::exists(to); ++n)
-    to = text(directory, "/server_events.previous-", n, ".jsonl");
-  std::filesystem::rename(path, to);
-}
 
 std::string header(const deck::ParallelConfig& p, std::int64_t step) {
   return Json{{"first_step", step + 1},
@@ -61,7 +52,7 @@ std::optional<ServerEvent> event_in(const Json& line) {
 std::string lines_up_to(const std::string& path, std::int64_t step) {
   std::string kept;
   if (!std::filesystem::exists(path)) return kept;
-  std::istringstream in(io::read_text_file(path, content_limit_bytes));
+  std::istringstream in(io::read_text_file(path, record_limit_bytes));
   for (std::string line; std::getline(in, line);) {
     const Json json = Json::parse(line, nullptr, false);
     const auto event = event_in(json);
@@ -77,7 +68,7 @@ ServerRecord::ServerRecord(const deck::Config& config, std::int64_t step)
     : path_(config.run.directory + "/server_events.jsonl") {
   std::filesystem::create_directories(config.run.directory);
   const std::string kept = step > 0 ? lines_up_to(path_, step) : "";
-  if (step == 0) move_aside(path_, config.run.directory);
+  if (step == 0) move_aside(path_, config.run.directory, "server_events");
   io::replace_file(path_, kept + header(config.parallel, step) + '\n');
   file_.open(path_, std::ios::app);
   check(file_.good(), "cannot write ", path_, "; is the folder writable?");
@@ -95,7 +86,7 @@ void ServerRecord::write(const ServerEvent& event, std::int64_t lacks) {
 std::vector<ServerEvent> read_record(const deck::ParallelConfig& p, std::int64_t step) {
   check_usage(std::filesystem::exists(p.replay), "[parallel] replay = \"", p.replay,
               "\": no such file; choose the server_events.jsonl of a run");
-  std::istringstream in(io::read_text_file(p.replay, content_limit_bytes));
+  std::istringstream in(io::read_text_file(p.replay, record_limit_bytes));
   std::vector<ServerEvent> events;
   bool fits = true;
   std::string found;

@@ -3,6 +3,7 @@
 #include <trireme/train/server_worker.hpp>
 
 #include <trireme/architecture/server_ranges.hpp>
+#include <trireme/base/alignment.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/kernels/elementwise.hpp>
@@ -23,11 +24,6 @@ static_assert(architecture::server_status_bytes == kernels::status_size * 8);
 model::Replicas replicas_of(const deck::ParallelConfig& parallel, const grid::Communicator& group) {
   return {architecture::server_division(parallel), group.rank(), group.size(),
           parallel.bucket_bytes, parallel.sequence_parallel};
-}
-
-template <class T>
-View1<T> part(View1<T> all, std::int64_t first, std::int64_t n) {
-  return View1<T>(all.data() + first, static_cast<std::size_t>(n));
 }
 
 }  // namespace
@@ -78,14 +74,13 @@ ServerWorker<P>::ServerWorker(const deck::Config& config,
 
 template <class P>
 void ServerWorker<P>::find_parts() {
-  constexpr std::int64_t unit = 32;  // as in received_elements()
   const auto server = static_cast<std::size_t>(group_.rank());
   std::int64_t received = 0;
   for (std::size_t i = 0; i < messages_->buckets().size(); ++i) {
     const auto& bounds = messages_->buckets()[i].bounds;
     if (bounds[server] == bounds[server + 1]) continue;
     parts_.push_back({i, bounds[server], bounds[server + 1], received});
-    received += (parts_.back().size() + unit - 1) / unit * unit;
+    received += aligned_elements(parts_.back().size());
   }
 }
 

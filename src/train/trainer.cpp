@@ -25,10 +25,6 @@
 namespace trireme::train {
 namespace {
 
-bool due(std::int64_t step, std::int64_t every) {
-  return every > 0 && step % every == 0;
-}
-
 std::string layout_text(const deck::ParallelConfig& p) {
   return text("data ", p.data, p.has_servers() ? text(" + ", p.servers, " servers") : "",
               " · pipeline ", p.pipeline, " · tensor ", p.tensor, ", ", name_of(p.schedule),

@@ -7,13 +7,7 @@
 #include <algorithm>
 
 namespace trireme::train {
-namespace {
-
-bool due(std::int64_t step, std::int64_t every) {
-  return every > 0 && step % every == 0;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 /// Evaluations and checkpoints need the weights of a step with all updates before and none after.
 bool Trainer::ends_overlap(std::int64_t step) const {

@@ -7,13 +7,7 @@
 #include <utility>
 
 namespace trireme::train {
-namespace {
-
-bool due(std::int64_t step, std::int64_t every) {
-  return every > 0 && step % every == 0;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 /// Steps from the begin of an agreement to its end. A worker that gets the weights for step c + lag
 /// knows that every other worker has ended step c, so that it need not wait for the agreement.

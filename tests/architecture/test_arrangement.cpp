@@ -12,7 +12,7 @@
 namespace trireme::architecture {
 namespace {
 
-deck::ModelConfig small_model(bool tied, int key_value_heads, std::int64_t shared_layers) {
+deck::ModelConfig model_to_arrange(bool tied, int key_value_heads, std::int64_t shared_layers) {
   deck::ModelConfig m;
   if (key_value_heads > 0) deck::set_family(m, Family::llama);
   m.key_value_heads = key_value_heads > 0 ? key_value_heads : 6;
@@ -27,14 +27,14 @@ deck::ModelConfig small_model(bool tied, int key_value_heads, std::int64_t share
   return m;
 }
 
-struct Rank {
+struct CutOfRank {
   Architecture architecture;
   Shard shard;
   std::vector<LocalArray> arrays;
   Placement placement;
   BucketCut cut;
 
-  Rank(const deck::ModelConfig& model, int pipeline, int at, int tensor, int replicas)
+  CutOfRank(const deck::ModelConfig& model, int pipeline, int at, int tensor, int replicas)
       : architecture(describe(model)),
         shard(make_shard(architecture, testing::layout_of(pipeline, 1, tensor), at, 0)),
         arrays(local_arrays(architecture, shard)),
@@ -53,8 +53,8 @@ void for_ranks(const Use& use) {
               SCOPED_TRACE(text("tied ", tied, ", heads ", key_value_heads, ", shared ", shared,
                                 ", pipeline ", pipeline, ", tensor ", tensor, ", replicas ",
                                 replicas));
-              const Rank rank(small_model(tied, key_value_heads, shared), pipeline, at, tensor,
-                              replicas);
+              const CutOfRank rank(model_to_arrange(tied, key_value_heads, shared), pipeline, at,
+                                   tensor, replicas);
               use(rank, replicas);
               if (::testing::Test::HasFailure()) return;
             }
@@ -68,7 +68,7 @@ void expect_apart(std::vector<std::pair<std::int64_t, std::int64_t>> ranges) {
 }
 
 TEST(Arrangement, EveryElementIsKeptByOneReplica) {
-  for_ranks([](const Rank& rank, int replicas) {
+  for_ranks([](const CutOfRank& rank, int replicas) {
     for (const bool gradients : {false, true}) {
       const Division division{!gradients, gradients};
       std::vector<std::pair<std::int64_t, std::int64_t>> kept;
@@ -90,7 +90,7 @@ TEST(Arrangement, EveryElementIsKeptByOneReplica) {
 }
 
 TEST(Arrangement, ArraysOfAPassDoNotOverlap) {
-  for_ranks([](const Rank& rank, int replicas) {
+  for_ranks([](const CutOfRank& rank, int replicas) {
     std::int64_t elements = -1;
     for (int r = 0; r < replicas; ++r) {
       const Arrangement places = arranged_weights(rank.cut, {true, false}, r);
@@ -119,7 +119,7 @@ TEST(Arrangement, ArraysOfAPassDoNotOverlap) {
 }
 
 TEST(Arrangement, NeighbouringLayersHaveDifferentWindows) {
-  for_ranks([](const Rank& rank, int) {
+  for_ranks([](const CutOfRank& rank, int) {
     const Arrangement places = arranged_weights(rank.cut, {true, false}, 0);
     for (std::int64_t layer = 0; layer + 1 < 5; ++layer) {
       const int a = places.unit_of(layer), b = places.unit_of(layer + 1);
@@ -133,7 +133,7 @@ TEST(Arrangement, NeighbouringLayersHaveDifferentWindows) {
 }
 
 TEST(Arrangement, ElementsOfAnArrayFollowOneAnother) {
-  for_ranks([](const Rank& rank, int) {
+  for_ranks([](const CutOfRank& rank, int) {
     const Arrangement places = arranged_weights(rank.cut, {true, false}, 1);
     for (std::size_t i = 0; i < rank.arrays.size(); ++i) {
       const std::int64_t n = rank.arrays[i].elements();

@@ -14,8 +14,8 @@
 namespace trireme::architecture {
 namespace {
 
-deck::ModelConfig small_model(std::int64_t hidden, std::int64_t feed_forward, bool tied,
-                              int key_value_heads = 0) {
+deck::ModelConfig model_to_cut(std::int64_t hidden, std::int64_t feed_forward, bool tied,
+                               int key_value_heads = 0) {
   deck::ModelConfig m;
   if (key_value_heads > 0) deck::set_family(m, Family::llama);
   m.key_value_heads = key_value_heads;
@@ -83,8 +83,8 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const auto& model :
-       {small_model(96, 480, true), small_model(96, 480, false), small_model(90, 350, true),
-        small_model(72, 290, true, 2), small_model(192, 1024, false, 3)})
+       {model_to_cut(96, 480, true), model_to_cut(96, 480, false), model_to_cut(90, 350, true),
+        model_to_cut(72, 290, true, 2), model_to_cut(192, 1024, false, 3)})
     for (const auto& [pipeline, tensor] : {std::pair(1, 1), {2, 1}, {1, 4}})
       for (const std::int64_t most : {1, 4096, 5000, 12288, 30000, 1 << 20})
         for (const int ranks : {2, 3, 40}) all.push_back({model, pipeline, tensor, most, ranks});
@@ -164,7 +164,7 @@ TEST(BucketCut, SumsAreThoseOfTheListsOfBlocks) {
 
 /// A trillion parameters on one rank of a million: 246 million buckets of one block.
 TEST(BucketCut, CostsTheNumberOfArraysNotOfBucketsTimesRanks) {
-  deck::ModelConfig m = small_model(25600, 102400, true);
+  deck::ModelConfig m = model_to_cut(25600, 102400, true);
   m.layers = 128;
   m.heads = 160;
   m.vocabulary = 51200;

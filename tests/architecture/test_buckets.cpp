@@ -9,7 +9,7 @@
 namespace trireme::architecture {
 namespace {
 
-Architecture model(bool tied) {
+Architecture bucketed_model(bool tied) {
   deck::ModelConfig m;
   m.layers = 5;
   m.hidden = 24;
@@ -26,7 +26,7 @@ TEST(Buckets, HoldEveryGradientOnceAndAreCutAlikeWhereTensorRanksHoldTheSame) {
     for (const int pipeline : {1, 2})
       for (const int chunks : {1, 2})
         for (const std::int64_t most : {1, 100, 5000, 1 << 20}) {
-          const Architecture a = model(tied);
+          const Architecture a = bucketed_model(tied);
           std::vector<std::vector<std::int64_t>> replicated(4);
           for (int t = 0; t < 4; ++t) {
             const Shard shard = make_shard(a, testing::layout_of(pipeline, chunks, 4), 0, t);

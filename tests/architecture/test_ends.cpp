@@ -22,7 +22,7 @@ deck::ModelConfig tied_model(Family family, bool tied = true,
   return m;
 }
 
-LocalSizes sizes_of(const deck::ModelConfig& m, int tensor = 1) {
+LocalSizes sizes_of_five_samples(const deck::ModelConfig& m, int tensor = 1) {
   Shard shard = whole_model(describe(m));
   shard.tensor_size = tensor;
   return local_sizes(m, shard, micro, m.sequence, false, host_logit_elements);
@@ -35,7 +35,7 @@ TEST(Ends, RowsOfAMicroBatchAreThoseOfItsSamples) {
       for (const Rows rows : {Rows::tokens, Rows::own, Rows::targets, Rows::pairs, Rows::head_rows,
                               Rows::logit_block}) {
         if (rows == Rows::pairs && !m.has_sentence_head()) continue;
-        EXPECT_EQ(rows_of(rows, sizes_of(m)), micro * rows_per_sample(rows, m))
+        EXPECT_EQ(rows_of(rows, sizes_of_five_samples(m)), micro * rows_per_sample(rows, m))
             << name_of(family) << ", " << shape_text({"", rows});
       }
     }
@@ -107,7 +107,7 @@ Bytes up(Bytes bytes) {
 TEST(Ends, ScratchOfTheLogitsHasTheirGradientWhereItsNumbersAreNarrower) {
   const deck::ModelConfig m = tied_model(Family::llama);
   const auto head = describe_head(m);
-  const LocalSizes n = sizes_of(m, 4);  // 100 targets, in one block; 25 of 100 ids
+  const LocalSizes n = sizes_of_five_samples(m, 4);  // 100 targets, in one block; 25 of 100 ids
   const Bytes statistics = up(100 * 8) + up(3 * 100 * 8 * 4) + up(3 * 100 * 8);
   EXPECT_EQ(bytes_at(Home::scratch, head, n, 4, 4), 100 * up(25 * 4) + statistics);
   EXPECT_EQ(bytes_at(Home::scratch, head, n, 2, 4),
@@ -120,7 +120,7 @@ TEST(Ends, ScratchOfTheLogitsHasTheirGradientWhereItsNumbersAreNarrower) {
 TEST(Ends, ScratchOfMaskedTokensAndPairs) {
   const deck::ModelConfig m = tied_model(Family::bert);
   const auto head = describe_head(m);
-  const LocalSizes n = sizes_of(m);
+  const LocalSizes n = sizes_of_five_samples(m);
   const Bytes logits = 15 * up(100 * 4) + 15 * up(100 * 2) + up(15 * 8) + 2 * up(3 * 15 * 8);
   const Bytes masked = up(20 * 48 * 2) + 3 * up(15 * 48 * 2) + 2 * up(15 * 4);
   const Bytes pairs =
@@ -129,7 +129,7 @@ TEST(Ends, ScratchOfMaskedTokensAndPairs) {
   EXPECT_EQ(bytes_at(Home::batch, head, n, 2, 4), up(15 * 4) + up(20 * 4) + up(5 * 4));
   const auto alone = tied_model(Family::bert, true, SentenceLoss::none);
   const Bytes rows = up(20 * 48 * 2) - up(15 * 48 * 2);
-  EXPECT_EQ(bytes_at(Home::scratch, describe_head(alone), sizes_of(alone), 2, 4),
+  EXPECT_EQ(bytes_at(Home::scratch, describe_head(alone), sizes_of_five_samples(alone), 2, 4),
             logits + masked - rows);
 }
 
@@ -168,7 +168,7 @@ TEST(Ends, SlotsKeepWhatTheHeadsBackwardPassReads) {
   for (const Family family : {Family::llama, Family::bert})
     for (const Bytes element : {2, 4}) {
       const deck::ModelConfig m = tied_model(family);
-      LocalSizes n = sizes_of(m);
+      LocalSizes n = sizes_of_five_samples(m);
       n.logit_block = 4;
       const auto bytes = [&](Home home, HeadGradient gradient) {
         return bytes_at(home, describe_head(m, gradient), n, element, 4);

@@ -13,8 +13,8 @@
 namespace trireme::architecture {
 namespace {
 
-constexpr Bytes element = 2;
-constexpr Bytes accumulate = 4;
+constexpr Bytes element_bytes = 2;
+constexpr Bytes accumulated_bytes = 4;
 
 deck::ModelConfig small(Family family) {
   deck::ModelConfig m;
@@ -29,7 +29,8 @@ deck::ModelConfig small(Family family) {
   return m;
 }
 
-LocalSizes sizes_of(const deck::ModelConfig& m, int tensor = 1, bool sequence_parallel = false) {
+LocalSizes sizes_of_two_samples(const deck::ModelConfig& m, int tensor = 1,
+                                bool sequence_parallel = false) {
   Shard shard = whole_model(describe(m));
   shard.tensor_size = tensor;
   return local_sizes(m, shard, 2, m.sequence, sequence_parallel, host_logit_elements);
@@ -72,7 +73,7 @@ class Replay {
   std::pair<Place, Bytes> where(const PhaseProgram& phase, const Value& v) const {
     const auto i = static_cast<std::size_t>(v.tensor);
     const Tensor t = v.gradient ? gradient_of(layer_, v.tensor) : layer_.tensors[i];
-    const Bytes number = t.numbers == Numbers::compute ? element : accumulate;
+    const Bytes number = t.numbers == Numbers::compute ? element_bytes : accumulated_bytes;
     return {v.gradient ? phase.gradients[i] : phase.tensors[i],
             rows_of(t.rows, sizes_) * columns_of(t.columns, sizes_) * number};
   }
@@ -138,7 +139,8 @@ class Replay {
 void expect_every_read_is_of_its_value(const deck::ModelConfig& m, const Kept& kept, bool split,
                                        const LocalSizes& sizes) {
   const LayerDescription layer = describe_layer(m);
-  const LayerProgram program = lower(layer, sizes, {kept, true, split, element, accumulate});
+  const LayerProgram program =
+      lower(layer, sizes, {kept, true, split, element_bytes, accumulated_bytes});
   Replay replay(layer, sizes);
   replay.put_input(program.forward);
   replay.run(program.forward, false);
@@ -168,7 +170,7 @@ TEST(LayerProgram, EveryStepReadsWhatWasWrittenForItWhateverIsKept) {
               kept[t] = ((t != choices[i] && t != choices[j]) != inverse);
             SCOPED_TRACE(text(name_of(family), inverse ? ": only " : ": all but ", choices[i],
                               " and ", choices[j], split ? ", split" : ""));
-            expect_every_read_is_of_its_value(m, kept, split, sizes_of(m));
+            expect_every_read_is_of_its_value(m, kept, split, sizes_of_two_samples(m));
             if (::testing::Test::HasFailure()) return;
           }
   }
@@ -181,7 +183,7 @@ TEST(LayerProgram, EveryStepReadsWhatWasWrittenForItOnPartsOfTheTokens) {
         const deck::ModelConfig m = small(family);
         SCOPED_TRACE(text(name_of(family), ", ", name_of(r)));
         expect_every_read_is_of_its_value(m, kept_tensors(describe_layer(m), r), split,
-                                          sizes_of(m, 3, true));
+                                          sizes_of_two_samples(m, 3, true));
       }
 }
 
@@ -205,16 +207,16 @@ TEST(LayerProgram, FullRecomputationLeavesOutTheLastProductOnly) {
   for (const Family family : all_families) {
     const deck::ModelConfig m = small(family);
     const LayerDescription layer = describe_layer(m);
-    const LayerProgram whole =
-        lower(layer, sizes_of(m), {kept_tensors(layer, Recompute::full), true, false, 2, 4});
+    const LayerProgram whole = lower(layer, sizes_of_two_samples(m),
+                                     {kept_tensors(layer, Recompute::full), true, false, 2, 4});
     double all = 0;
     for (const Operation& op : layer.operations)
       all += product_factor(op, Pass::forward) * products_per_token(op, m);
     const bool normed = m.norm_placement == NormPlacement::sandwich;  // the last product is read
     const double down = normed ? 0 : static_cast<double>(m.feed_forward * m.hidden);
     EXPECT_DOUBLE_EQ(products_again(layer, whole.backward, m), all - down) << name_of(family);
-    const LayerProgram none =
-        lower(layer, sizes_of(m), {kept_tensors(layer, Recompute::none), true, false, 2, 4});
+    const LayerProgram none = lower(layer, sizes_of_two_samples(m),
+                                    {kept_tensors(layer, Recompute::none), true, false, 2, 4});
     EXPECT_EQ(products_again(layer, none.backward, m), 0);
   }
 }
@@ -226,15 +228,16 @@ TEST(LayerProgram, NeedsLessTransientMemoryThanAllItsValuesTogether) {
     for (const Recompute r : {Recompute::none, Recompute::selective, Recompute::full}) {
       const deck::ModelConfig m = small(family);
       const LayerDescription layer = describe_layer(m);
-      const LocalSizes n = sizes_of(m);
+      const LocalSizes n = sizes_of_two_samples(m);
       const LayerProgram program =
-          lower(layer, n, {kept_tensors(layer, r), true, false, element, accumulate});
-      const LayerProgram none =
-          lower(layer, n, {kept_tensors(layer, Recompute::none), true, false, element, accumulate});
+          lower(layer, n, {kept_tensors(layer, r), true, false, element_bytes, accumulated_bytes});
+      const LayerProgram none = lower(
+          layer, n,
+          {kept_tensors(layer, Recompute::none), true, false, element_bytes, accumulated_bytes});
       const Bytes gradients = n.tokens *
                               (4 * n.hidden + n.inner + n.query_key_value() +
                                std::max(n.attention(), n.gated() ? n.feed_forward : 0)) *
-                              element;
+                              element_bytes;
       EXPECT_LE(program.transient_bytes, gradients + none.kept_bytes - program.kept_bytes)
           << name_of(family) << ' ' << name_of(r);
     }

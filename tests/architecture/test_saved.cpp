@@ -20,7 +20,7 @@ struct Grid {
   int key_value_heads = 0;  ///< 0: family gpt
 };
 
-Architecture model(bool tied, int key_value_heads = 0) {
+Architecture saved_model(bool tied, int key_value_heads = 0) {
   deck::ModelConfig m;
   if (key_value_heads > 0) deck::set_family(m, Family::llama);
   m.key_value_heads = key_value_heads;
@@ -53,7 +53,7 @@ void for_ranks(const Architecture& a, const Grid& g, const Use& use) {
 
 TEST(SavedParts, AllRanksTogetherWriteEveryElementOnce) {
   for (const Grid& g : grids) {
-    const Architecture a = model(g.tied, g.key_value_heads);
+    const Architecture a = saved_model(g.tied, g.key_value_heads);
     std::vector<std::vector<int>> written;
     for (const ArraySpec& spec : a.arrays)
       written.emplace_back(static_cast<std::size_t>(spec.elements()));
@@ -78,7 +78,7 @@ TEST(SavedParts, AllRanksTogetherWriteEveryElementOnce) {
 
 TEST(SavedParts, LieInTheMemoryOfTheirLocalArray) {
   for (const Grid& g : grids) {
-    const Architecture a = model(g.tied, g.key_value_heads);
+    const Architecture a = saved_model(g.tied, g.key_value_heads);
     for_ranks(a, g, [&](int, const auto& arrays, const auto& parts) {
       for (const SavedPart& part : parts) {
         const LocalArray& local = arrays[part.local];
@@ -96,7 +96,7 @@ TEST(SavedParts, LieInTheMemoryOfTheirLocalArray) {
 
 TEST(SavedParts, RanksOfAStageWriteAlike) {
   for (const Grid& g : grids) {
-    const Architecture a = model(g.tied, g.key_value_heads);
+    const Architecture a = saved_model(g.tied, g.key_value_heads);
     std::map<int, std::pair<std::int64_t, std::int64_t>> bounds;  // per pipeline rank
     for_ranks(a, g, [&](int p, const auto&, const auto& parts) {
       std::int64_t elements = 0;
@@ -113,7 +113,7 @@ TEST(SavedParts, RanksOfAStageWriteAlike) {
 }
 
 TEST(SavedParts, BothRanksWithTheTiedTableWriteHalfOfIt) {
-  const Architecture a = model(true);
+  const Architecture a = saved_model(true);
   std::map<int, std::int64_t> rows;
   for_ranks(a, {3, 1, 1, 1}, [&](int p, const auto& arrays, const auto& parts) {
     for (const SavedPart& part : parts)
@@ -127,7 +127,7 @@ TEST(SavedParts, BothRanksWithTheTiedTableWriteHalfOfIt) {
 /// Two tensor ranks with a head in common, two replicas: a quarter for each.
 TEST(SavedParts, RanksThatShareAHeadShareItsWriting) {
   const Grid grid{1, 1, 2, 2, true, 1};
-  const Architecture a = model(true, 1);
+  const Architecture a = saved_model(true, 1);
   std::vector<std::int64_t> elements;
   for_ranks(a, grid, [&](int, const auto& arrays, const auto& parts) {
     elements.push_back(0);

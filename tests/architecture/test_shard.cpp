@@ -12,7 +12,7 @@
 namespace trireme::architecture {
 namespace {
 
-Architecture model(std::int64_t layers, std::int64_t vocabulary, bool tied) {
+Architecture model_to_partition(std::int64_t layers, std::int64_t vocabulary, bool tied) {
   deck::ModelConfig m;
   m.layers = layers;
   m.hidden = 24;
@@ -39,22 +39,22 @@ std::vector<std::int64_t> sizes(const Architecture& a, int stages) {
 using Sizes = std::vector<std::int64_t>;
 
 TEST(Partition, SmallVocabulariesLeaveStagesAlike) {
-  EXPECT_EQ(sizes(model(8, 61, true), 1), (Sizes{8}));
-  EXPECT_EQ(sizes(model(8, 61, true), 4), (Sizes{2, 2, 2, 2}));
-  EXPECT_EQ(sizes(model(5, 61, true), 4), (Sizes{2, 1, 1, 1}));
-  EXPECT_EQ(sizes(model(2, 61, true), 4), (Sizes{1, 1, 0, 0}));
+  EXPECT_EQ(sizes(model_to_partition(8, 61, true), 1), (Sizes{8}));
+  EXPECT_EQ(sizes(model_to_partition(8, 61, true), 4), (Sizes{2, 2, 2, 2}));
+  EXPECT_EQ(sizes(model_to_partition(5, 61, true), 4), (Sizes{2, 1, 1, 1}));
+  EXPECT_EQ(sizes(model_to_partition(2, 61, true), 4), (Sizes{1, 1, 0, 0}));
 }
 
 TEST(Partition, LogitsTakeThePlaceOfLayers) {
   // A layer has 12 · 24² + 24 · 16 = 7296 products per token, the logits 24 · 1000: 3.3 layers.
-  EXPECT_EQ(sizes(model(12, 1000, true), 2), (Sizes{8, 4}));
-  EXPECT_EQ(sizes(model(12, 100000, true), 3), (Sizes{6, 6, 0}));
+  EXPECT_EQ(sizes(model_to_partition(12, 1000, true), 2), (Sizes{8, 4}));
+  EXPECT_EQ(sizes(model_to_partition(12, 100000, true), 3), (Sizes{6, 6, 0}));
 }
 
 TEST(Partition, WithGpipeBothHalvesOfTheStepHaveTheSameLongestStage) {
   // The head's gradient is part of the backward pass. With n of 12 layers in the last of two
   // stages, a micro-batch takes max(12 − n, n + h) layers forward, and twice that back.
-  const Architecture a = model(12, 1000, true);
+  const Architecture a = model_to_partition(12, 1000, true);
   deck::ParallelConfig p = testing::layout_of(2);
   p.schedule = ScheduleKind::gpipe;
   const double h = 24.0 * 1000 / 7296;
@@ -69,7 +69,7 @@ TEST(Partition, WithGpipeBothHalvesOfTheStepHaveTheSameLongestStage) {
 
 TEST(Partition, InAVTheRanksAreAlike) {
   // 18 layers on 2 ranks, 4 stages: the first rank has the first stage, the last one and the head.
-  const Architecture a = model(18, 1000, true);
+  const Architecture a = model_to_partition(18, 1000, true);
   deck::ParallelConfig p = testing::layout_of(2, 2);
   p.schedule = ScheduleKind::zb_v;
   const double h = 24.0 * 1000 / 7296;
@@ -85,7 +85,7 @@ TEST(LocalArrays, TileEveryGlobalArray) {
     for (const int pipeline : {1, 2, 3})
       for (const int chunks : {1, 2})
         for (const int tensor : {1, 2, 4}) {
-          const Architecture a = model(5, 61, tied);
+          const Architecture a = model_to_partition(5, 61, tied);
           std::map<std::size_t, std::int64_t> held;
           int copies = 0;
           for (int p = 0; p < pipeline; ++p)

@@ -10,7 +10,7 @@
 namespace trireme::architecture {
 namespace {
 
-Architecture model(bool tied, int key_value_heads = 0) {
+Architecture model_of_large_vocabulary(bool tied, int key_value_heads = 0) {
   deck::ModelConfig m;
   if (key_value_heads > 0) deck::set_family(m, Family::llama);
   m.key_value_heads = key_value_heads;
@@ -24,14 +24,14 @@ Architecture model(bool tied, int key_value_heads = 0) {
   return describe(m);
 }
 
-struct Rank {
+struct BucketsOfRank {
   Shard shard;
   std::vector<LocalArray> arrays;
   Placement placement;
   std::vector<Bucket> buckets;
 
-  Rank(const Architecture& a, int pipeline_size, int pipeline, int tensor, int replicas,
-       std::int64_t most, int tensor_size = 2)
+  BucketsOfRank(const Architecture& a, int pipeline_size, int pipeline, int tensor, int replicas,
+                std::int64_t most, int tensor_size = 2)
       : shard(make_shard(a, testing::layout_of(pipeline_size, 1, tensor_size), pipeline, tensor)),
         arrays(local_arrays(a, shard)),
         placement(place(a, shard, arrays)),
@@ -42,8 +42,8 @@ TEST(State, ReplicasOwnEveryElementOnceInWholeBlocksOfTheNorm) {
   for (const bool tied : {true, false})
     for (const int replicas : {2, 3, 7})
       for (const std::int64_t most : {1, 10000, 1 << 20}) {
-        const Architecture a = model(tied);
-        const Rank rank(a, 1, 0, 1, replicas, most);
+        const Architecture a = model_of_large_vocabulary(tied);
+        const BucketsOfRank rank(a, 1, 0, 1, replicas, most);
         std::vector<std::vector<int>> owner;
         for (const LocalArray& array : rank.arrays)
           owner.emplace_back(static_cast<std::size_t>(array.elements()), -1);
@@ -78,10 +78,10 @@ TEST(State, ReplicasOwnEveryElementOnceInWholeBlocksOfTheNorm) {
 /// the tensor ranks that hold it.
 TEST(State, OfSharedHeadsIsCutAtTheBlocksOfTheirPieces) {
   for (const auto& [tensor, key_value_heads] : {std::pair{4, 2}, {6, 1}, {2, 3}, {5, 3}, {3, 2}}) {
-    const Architecture a = model(true, key_value_heads);
+    const Architecture a = model_of_large_vocabulary(true, key_value_heads);
     std::vector<std::int64_t> counted(a.arrays.size(), 0);
     for (int t = 0; t < tensor; ++t) {
-      const Rank rank(a, 1, 0, t, 3, 7000, tensor);
+      const BucketsOfRank rank(a, 1, 0, t, 3, 7000, tensor);
       std::vector<std::vector<int>> owner;
       for (const LocalArray& array : rank.arrays)
         owner.emplace_back(static_cast<std::size_t>(array.elements()), -1);
@@ -105,10 +105,10 @@ TEST(State, OfSharedHeadsIsCutAtTheBlocksOfTheirPieces) {
 }
 
 TEST(State, FirstAndLastStageOwnTheSamePartsOfATiedTable) {
-  const Architecture a = model(true);
-  const Rank first(a, 2, 0, 0, 3, 30000);
-  const Rank last(a, 2, 1, 0, 3, 30000);
-  const auto parts = [](const Rank& rank, int r) {
+  const Architecture a = model_of_large_vocabulary(true);
+  const BucketsOfRank first(a, 2, 0, 0, 3, 30000);
+  const BucketsOfRank last(a, 2, 1, 0, 3, 30000);
+  const auto parts = [](const BucketsOfRank& rank, int r) {
     std::vector<std::pair<std::int64_t, std::int64_t>> found;
     for (const auto& block : owned_state(rank.arrays, rank.placement, rank.buckets, r).blocks)
       if (rank.arrays[block.local].number == 0) found.emplace_back(block.first, block.elements());
@@ -123,8 +123,8 @@ TEST(State, FirstAndLastStageOwnTheSamePartsOfATiedTable) {
 }
 
 TEST(State, BothGradientsOfATiedTableAreCutAlike) {
-  const Architecture a = model(true);
-  const Rank rank(a, 1, 0, 0, 3, 2000);
+  const Architecture a = model_of_large_vocabulary(true);
+  const BucketsOfRank rank(a, 1, 0, 0, 3, 2000);
   std::vector<std::int64_t> look_up, logits;
   for (const Bucket& b : rank.buckets)
     for (const std::int64_t bound : b.bounds) {
@@ -138,8 +138,8 @@ TEST(State, BothGradientsOfATiedTableAreCutAlike) {
 }
 
 TEST(State, WithoutSharingEveryRankHoldsAllAtThePlacesOfTheWeights) {
-  const Architecture a = model(true);
-  const Rank rank(a, 1, 0, 0, 1, 5000);
+  const Architecture a = model_of_large_vocabulary(true);
+  const BucketsOfRank rank(a, 1, 0, 0, 1, 5000);
   const auto state = whole_state(rank.arrays, rank.placement);
   EXPECT_TRUE(state.whole);
   EXPECT_EQ(state.elements, rank.placement.elements);

@@ -2,6 +2,7 @@
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/folder_owner.hpp>
 
+#include <support/messages.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <gtest/gtest.h>
@@ -22,18 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 using Verdict = OwnerJudgement::Verdict;
+using testing::message_of;
 using testing::read_file;
 using testing::TemporaryFolder;
-
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// An owner on another host, as its file would say.
 OwnerEntry elsewhere(const std::string& job = "7") {

@@ -51,8 +51,8 @@ int code_of(double x) {
 
 template <class F>
 class Fp8 : public ::testing::Test {};
-using Types = ::testing::Types<E4M3, E5M2>;
-TYPED_TEST_SUITE(Fp8, Types);
+using EightBitTypes = ::testing::Types<E4M3, E5M2>;
+TYPED_TEST_SUITE(Fp8, EightBitTypes);
 
 TYPED_TEST(Fp8, EveryCodeHasTheValueOfTheDefinition) {
   for (int code = 0; code < 256; ++code) {

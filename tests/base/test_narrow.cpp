@@ -35,8 +35,8 @@ class Narrow : public ::testing::Test {
   static constexpr int mantissa_bits = std::is_same_v<T, Bf16> ? 7 : 10;
   static constexpr std::uint32_t infinity = std::is_same_v<T, Bf16> ? 0x7f80 : 0x7c00;
 };
-using Types = ::testing::Types<Bf16, Fp16>;
-TYPED_TEST_SUITE(Narrow, Types);
+using SixteenBitTypes = ::testing::Types<Bf16, Fp16>;
+TYPED_TEST_SUITE(Narrow, SixteenBitTypes);
 
 TYPED_TEST(Narrow, EveryNumberHasItsValueAndComesBack) {
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {

@@ -4,6 +4,7 @@
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/writer.hpp>
 
+#include <support/messages.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <gtest/gtest.h>
@@ -19,19 +20,8 @@
 
 namespace trireme::checkpoint::testing {
 
-inline std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-inline void expect_mentions(const std::string& message, const std::vector<std::string>& words) {
-  for (const auto& word : words)
-    EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' in: " << message;
-}
+using trireme::testing::expect_mentions;
+using trireme::testing::message_of;
 
 inline void replace(const std::string& path, const std::string& bytes) {
   std::filesystem::remove(path);  // on some file systems overwriting waits for the device

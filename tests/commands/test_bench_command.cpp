@@ -2,6 +2,7 @@
 
 #include <trireme/plan/machine_file.hpp>
 
+#include <commands/engine_commands.hpp>
 #include <support/shell.hpp>
 
 #include <nlohmann/json.hpp>
@@ -21,12 +22,6 @@ namespace {
 
 using namespace trireme::testing;
 using Json = nlohmann::json;
-
-#ifdef TRIREME_ON_DEVICE
-constexpr bool engine_needs_driver = true;
-#else
-constexpr bool engine_needs_driver = false;
-#endif
 
 /// A folder with a deck of a very small model, and text.
 class BenchCommand : public ::testing::Test {

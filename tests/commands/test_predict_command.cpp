@@ -19,7 +19,7 @@ const std::string selene = TRIREME_SOURCE_DIR "/inputs/machines/selene.toml";
 const std::string columns_line =
     "model,layers,hidden,heads,sequence,vocabulary,tensor,pipeline,data,schedule,chunks,micro,"
     "global_batch,recompute,step_ms\n";
-const std::string good = "gpt_a,4,256,4,128,1000,2,2,4,1f1b,1,2,32,none,100\n";
+const std::string good_row = "gpt_a,4,256,4,128,1000,2,2,4,1f1b,1,2,32,none,100\n";
 
 class Predict : public ::testing::Test {
  protected:
@@ -34,12 +34,13 @@ class Predict : public ::testing::Test {
   /// The row with another value in the n-th cell.
   static std::string with(int cell, const std::string& value) {
     std::size_t begin = 0;
-    for (int i = 0; i < cell; ++i) begin = good.find(',', begin) + 1;
-    return good.substr(0, begin) + value + good.substr(good.find_first_of(",\n", begin));
+    for (int i = 0; i < cell; ++i) begin = good_row.find(',', begin) + 1;
+    return good_row.substr(0, begin) + value +
+           good_row.substr(good_row.find_first_of(",\n", begin));
   }
   /// The text of the only error, which is about the row.
   std::string mistake(const std::string& row, const std::string& more = "precision.compute=fp16") {
-    EXPECT_EQ(predict(columns_line + good + row, more), 2) << row;
+    EXPECT_EQ(predict(columns_line + good_row + row, more), 2) << row;
     EXPECT_EQ(out(), "");
     const std::string message = err(), begin = "trireme: error: ";
     EXPECT_EQ(message.find(begin), 0u) << message;
@@ -51,7 +52,8 @@ class Predict : public ::testing::Test {
 };
 
 TEST_F(Predict, ComparesEachRowWithItsPrediction) {
-  ASSERT_EQ(predict("# measured by hand\n" + columns_line + "\n" + good + "\n" + good), 0) << err();
+  ASSERT_EQ(predict("# measured by hand\n" + columns_line + "\n" + good_row + "\n" + good_row), 0)
+      << err();
   const std::string printed = out();
   EXPECT_EQ(printed.find("line  model  tensor  pipeline  data  micro  measured  predicted  "), 0u);
   EXPECT_NE(printed.find("\n4     gpt_a       2         2     4      2     0.100  "),
@@ -65,7 +67,7 @@ TEST_F(Predict, ComparesEachRowWithItsPrediction) {
 TEST_F(Predict, JsonHasTheSameAndMemoryIfItIsMeasured) {
   std::string header = columns_line;
   header.insert(header.size() - 1, ",memory_gb,zero_stage");
-  std::string row = good;
+  std::string row = good_row;
   row.insert(row.size() - 1, ",1.5,1");
   ASSERT_EQ(predict(header + row, "precision.compute=fp16 --json"), 0) << err();
   const auto played = nlohmann::json::parse(out());
@@ -90,17 +92,17 @@ TEST_F(Predict, JsonHasTheSameAndMemoryIfItIsMeasured) {
 }
 
 TEST_F(Predict, KeysOfADeckAreColumnsOrArguments) {
-  std::string header = columns_line, row = good;
+  std::string header = columns_line, row = good_row;
   header.insert(header.size() - 1, ",model.layers");
   row.insert(row.size() - 1, ",8");
   const auto seconds = [&](const std::string& rows, const std::string& more = "") {
     EXPECT_EQ(predict(rows, "precision.compute=fp16 --json " + more), 0) << err();
     return static_cast<double>(nlohmann::json::parse(out())[0]["predicted_seconds"]);
   };
-  const double four = seconds(columns_line + good);
+  const double four = seconds(columns_line + good_row);
   const double eight = seconds(header + row);
   EXPECT_GT(eight, 1.2 * four);
-  EXPECT_EQ(seconds(columns_line + good, "model.layers=8"), eight);
+  EXPECT_EQ(seconds(columns_line + good_row, "model.layers=8"), eight);
   EXPECT_EQ(seconds(header + row, "model.layers=4"), four) << "arguments count more";
 }
 
@@ -145,22 +147,22 @@ TEST_F(Predict, MistakesOfTheFileAreErrors) {
   EXPECT_EQ(predict("model.hiden,layers\n5,4\n"), 2);
   EXPECT_EQ(shell(folder_, text("trireme predict none.csv --machine '", selene, "'")), 2);
   expect_error(folder_, "none.csv: no such file");
-  std::string header = columns_line, row = good;
+  std::string header = columns_line, row = good_row;
   header.insert(header.size() - 1, ",model.hiden");
   row.insert(row.size() - 1, ",5");
   EXPECT_EQ(predict(header + row), 2);
   expect_error(folder_,
                "s.csv:2: model.hiden=5: unknown key hiden in [model]; did you mean hidden?");
-  EXPECT_EQ(predict(columns_line + good, "model.layers=many"), 2);
+  EXPECT_EQ(predict(columns_line + good_row, "model.layers=many"), 2);
   expect_error(folder_, "command line: model.layers=many: expected an integer");
 }
 
 TEST_F(Predict, AMachineWithoutSpeedsIsAnErrorThatNamesThem) {
   folder_.write("bare.toml",
                 "[machine]\nname = \"bare\"\n[device]\nkind = \"cuda\"\nmemory = 80e9\n");
-  EXPECT_EQ(predict(columns_line + good, "precision.compute=fp16", "bare.toml"), 2);
+  EXPECT_EQ(predict(columns_line + good_row, "precision.compute=fp16", "bare.toml"), 2);
   expect_error(folder_, "bare.toml does not say [device] peak_fp16, [device] bandwidth, ");
-  EXPECT_EQ(predict(columns_line + good, "", "none.toml"), 2);
+  EXPECT_EQ(predict(columns_line + good_row, "", "none.toml"), 2);
   expect_error(folder_, "none.toml: no such machine file");
 }
 

@@ -3,7 +3,10 @@
 #include <trireme/base/check.hpp>
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/token_file_writer.hpp>
+#include <trireme/data/tokenizer.hpp>
 
+#include <support/messages.hpp>
+#include <support/source_folder.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <gtest/gtest.h>
@@ -14,6 +17,10 @@
 #include <vector>
 
 namespace trireme::data {
+
+using testing::expect_mentions;
+using testing::golden_file;
+using testing::message_of;
 
 /// Documents of 1, 2, … tokens with pseudo-random ids.
 inline std::vector<std::vector<std::int32_t>> some_documents(int count, std::int64_t vocabulary) {
@@ -63,19 +70,10 @@ inline std::string mutated(std::string json, std::mt19937& random) {
   return json;
 }
 
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-inline void expect_mentions(const std::string& message, const std::vector<std::string>& words) {
-  for (const auto& word : words)
-    EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' in: " << message;
+inline std::string decode(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+  std::string text;
+  tokenizer.decode(ids, text);
+  return text;
 }
 
 inline std::int64_t files_in(const testing::TemporaryFolder& folder) {

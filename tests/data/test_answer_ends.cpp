@@ -5,8 +5,9 @@
 #include <trireme/data/token_file_writer.hpp>
 #include <trireme/data/tokenize.hpp>
 
-#include <support/source_folder.hpp>
 #include <support/temporary_folder.hpp>
+
+#include "support.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,18 +19,14 @@ namespace trireme::data {
 namespace {
 
 using testing::TemporaryFolder;
-using Ids = std::set<std::int64_t>;
+using TokenSet = std::set<std::int64_t>;
 
-std::string golden(const std::string& name) {
-  return trireme::testing::source_folder() + "/tests/golden/instructions/" + name;
-}
-
-Ids ends_of(const std::string& input, const std::string& tokenizer, ChatFormat format) {
+TokenSet ends_of(const std::string& input, const std::string& tokenizer, ChatFormat format) {
   const TemporaryFolder folder;
   TokenizeOptions options;
   options.inputs = {folder.write("in.jsonl", input)};
   options.output = folder.file("out.h5");
-  options.tokenizer = golden(tokenizer);
+  options.tokenizer = golden_file(text("instructions/", tokenizer));
   options.chat = format;
   tokenize(options, [](auto) {});
   return answer_ends(TokenFile(options.output), *make_tokenizer(options.tokenizer));
@@ -45,9 +42,9 @@ TEST(AnswerEnds, AreTheFormatsEndOfATurn) {
                                           {ChatFormat::llama3, "bpe.json"},
                                           {ChatFormat::gemma, "gemma.json"},
                                           {ChatFormat::mistral, "mistral.json"}}) {
-    const auto made = make_tokenizer(golden(tokenizer));
+    const auto made = make_tokenizer(golden_file(text("instructions/", tokenizer)));
     const std::int32_t end = made->special_token(end_of_answer(format));
-    const Ids expected = end == made->end_of_document() ? Ids{} : Ids{end};
+    const TokenSet expected = end == made->end_of_document() ? TokenSet{} : TokenSet{end};
     EXPECT_EQ(ends_of(line + "\n", tokenizer, format), expected) << name_of(format);
   }
 }
@@ -55,11 +52,11 @@ TEST(AnswerEnds, AreTheFormatsEndOfATurn) {
 TEST(AnswerEnds, CompletionsAndTextsEndDocuments) {
   EXPECT_EQ(ends_of("{\"prompt\": \"2 + 2 =\", \"completion\": \" 4\"}\n{\"text\": \"more\"}\n",
                     "bpe.json", ChatFormat::none),
-            Ids{});
+            TokenSet{});
 }
 
 TEST(AnswerEnds, OrdinaryTokensAndFilesWithoutAMaskHaveNone) {
-  const auto tokenizer = make_tokenizer(golden("bpe.json"));
+  const auto tokenizer = make_tokenizer(golden_file("instructions/bpe.json"));
   const std::int32_t end = tokenizer->end_of_document();
   const std::int32_t turn = tokenizer->special_token("<|im_end|>");
   for (const bool mask : {true, false}) {
@@ -71,7 +68,8 @@ TEST(AnswerEnds, OrdinaryTokensAndFilesWithoutAMaskHaveNone) {
     writer.append(std::array{end}, !mask);
     writer.end_document(4);
     writer.commit("test");
-    EXPECT_EQ(answer_ends(TokenFile(folder.file("t.h5")), *tokenizer), mask ? Ids{turn} : Ids{});
+    EXPECT_EQ(answer_ends(TokenFile(folder.file("t.h5")), *tokenizer),
+              mask ? TokenSet{turn} : TokenSet{});
   }
 }
 

@@ -27,10 +27,8 @@ using Ids = std::vector<std::int32_t>;
 using testing::read_file;
 using testing::TemporaryFolder;
 
-const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/bpe/";
-
 std::vector<std::string> sample_documents() {
-  const std::string text = read_file(golden + "sample.txt");
+  const std::string text = read_file(golden_file("bpe/sample.txt"));
   std::vector<std::string> documents;
   std::size_t begin = 0;
   for (std::size_t end; (end = text.find("\n\n", begin)) != std::string::npos; begin = end + 2)
@@ -53,18 +51,12 @@ std::vector<Ids> encode(const Tokenizer& tokenizer, const std::vector<std::strin
   return all;
 }
 
-std::string decode(const Tokenizer& tokenizer, const Ids& ids) {
-  std::string text;
-  tokenizer.decode(ids, text);
-  return text;
-}
-
 TEST(Bpe, IdsAreThoseOfHuggingFaceHoweverTheTextIsCut) {
-  const auto expected = nlohmann::json::parse(read_file(golden + "ids.json"));
+  const auto expected = nlohmann::json::parse(read_file(golden_file("bpe/ids.json")));
   const auto documents = sample_documents();
   ASSERT_EQ(documents.size(), 15u);
   for (const std::string name : {"gpt2", "llama3", "prefixed", "several"}) {
-    const auto tokenizer = make_tokenizer(golden + name + ".json");
+    const auto tokenizer = make_tokenizer(golden_file("bpe/" + name + ".json"));
     for (const bool special : {false, true})
       for (const std::size_t piece : {1000u, 1u, 2u, 7u}) {
         const auto found = encode(*tokenizer, documents, piece, special);
@@ -78,19 +70,19 @@ TEST(Bpe, IdsAreThoseOfHuggingFaceHoweverTheTextIsCut) {
 }
 
 TEST(Bpe, VocabJsonWithMergesIsTheSameTokenizer) {
-  const auto file = make_tokenizer(golden + "gpt2.json");
-  const auto folder = make_tokenizer(golden + "gpt2");
+  const auto file = make_tokenizer(golden_file("bpe/gpt2.json"));
+  const auto folder = make_tokenizer(golden_file("bpe/gpt2"));
   EXPECT_EQ(folder->name(), file->name());
   EXPECT_EQ(folder->vocabulary(), 700);
   EXPECT_EQ(encode(*folder, sample_documents(), 100), encode(*file, sample_documents(), 100));
-  EXPECT_NE(make_tokenizer(golden + "llama3.json")->name(), file->name());
+  EXPECT_NE(make_tokenizer(golden_file("bpe/llama3.json"))->name(), file->name());
 }
 
 TEST(Bpe, AnyBytesComeBackHoweverTheyAreCut) {
   std::mt19937 random(3);
-  const std::string sample = read_file(golden + "sample.txt");
+  const std::string sample = read_file(golden_file("bpe/sample.txt"));
   for (const std::string name : {"gpt2", "llama3"}) {
-    const auto tokenizer = make_tokenizer(golden + name + ".json");
+    const auto tokenizer = make_tokenizer(golden_file("bpe/" + name + ".json"));
     for (int trial = 0; trial < 200; ++trial) {
       std::string bytes = sample.substr(random() % (sample.size() - 300), 300);
       const unsigned changes = random() % 40;
@@ -108,7 +100,7 @@ TEST(Bpe, AnyBytesComeBackHoweverTheyAreCut) {
 }
 
 TEST(Bpe, BytesThatAreNoCharacterSplitAsSubstitutes) {
-  const auto tokenizer = make_tokenizer(golden + "gpt2.json");
+  const auto tokenizer = make_tokenizer(golden_file("bpe/gpt2.json"));
   const std::string letters = "the oars";
   for (const std::string bad : {"\xFF", "\xC3", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xC0\xAF"}) {
     Ids expected = encode(*tokenizer, {letters}, 100)[0];
@@ -123,7 +115,7 @@ TEST(Bpe, BytesThatAreNoCharacterSplitAsSubstitutes) {
 }
 
 TEST(Bpe, TextCannotEndItsDocument) {
-  const auto tokenizer = make_tokenizer(golden + "gpt2.json");
+  const auto tokenizer = make_tokenizer(golden_file("bpe/gpt2.json"));
   EXPECT_EQ(tokenizer->end_of_document(), 0);
   const std::string text = "a<|endoftext|>b";
   const Ids plain = encode(*tokenizer, {text}, 100)[0];
@@ -137,7 +129,7 @@ TEST(Bpe, TextCannotEndItsDocument) {
 }
 
 TEST(Bpe, SpecialTokensTakeBlanksAlong) {
-  auto json = nlohmann::json::parse(read_file(golden + "gpt2.json"));
+  auto json = nlohmann::json::parse(read_file(golden_file("bpe/gpt2.json")));
   json["added_tokens"][0]["rstrip"] = true;
   const BpeTokenizer tokenizer(parse_tokenizer_json(json.dump(), "x.json"), "", "x.json");
   for (const std::size_t piece : {100u, 1u, 14u})
@@ -147,7 +139,7 @@ TEST(Bpe, SpecialTokensTakeBlanksAlong) {
 }
 
 TEST(Bpe, EndOfDocumentCanBeNamed) {
-  const std::string path = golden + "llama3.json";
+  const std::string path = golden_file("bpe/llama3.json");
   EXPECT_EQ(make_tokenizer(TokenizerSource{path, ""})->end_of_document(), 0);
   EXPECT_EQ(make_tokenizer(TokenizerSource{path, "<|eot|>"})->end_of_document(), 700);
   expect_mentions(message_of([&] {
@@ -196,7 +188,8 @@ TEST(BpeMerges, ShortAndLongWordsAreMergedAsDefined) {
 }
 
 TEST(BpeTrainer, LearnsTheMergesThatHuggingFaceLearns) {
-  const BpeModel expected = parse_tokenizer_json(read_file(golden + "gpt2.json"), "gpt2.json");
+  const BpeModel expected =
+      parse_tokenizer_json(read_file(golden_file("bpe/gpt2.json")), "gpt2.json");
   BpeTrainer trainer;
   for (const auto& document : sample_documents()) {
     for (std::size_t at = 0; at < document.size(); at += 5)
@@ -212,7 +205,7 @@ TEST(BpeTrainer, LearnsTheMergesThatHuggingFaceLearns) {
   }
   const std::string written = tokenizer_json(found);
   EXPECT_EQ(BpeTokenizer(parse_tokenizer_json(written, "written"), "", "written").name(),
-            make_tokenizer(golden + "gpt2.json")->name());
+            make_tokenizer(golden_file("bpe/gpt2.json"))->name());
   EXPECT_EQ(trainer.train(257).merges.size(), 0u);
   EXPECT_THROW(trainer.train(256), UsageError);
   const std::vector<std::string_view> special{"<|a|>", "<|b|>"};
@@ -229,7 +222,7 @@ TEST(BpeTrainer, LearnsTheMergesThatHuggingFaceLearns) {
 
 /// The tokenizer.json with one value replaced.
 std::string changed(const std::string& pointer, const nlohmann::json& value) {
-  auto json = nlohmann::json::parse(read_file(golden + "llama3.json"));
+  auto json = nlohmann::json::parse(read_file(golden_file("bpe/llama3.json")));
   json[nlohmann::json::json_pointer(pointer)] = value;
   return json.dump();
 }
@@ -283,9 +276,9 @@ TEST(TokenizerJson, WhatIsNotImplementedIsNamedWithItsKey) {
 }
 
 TEST(TokenizerJson, MutationsEndInAnErrorOrAWholeTokenizer) {
-  const std::string whole = read_file(golden + "llama3.json");
+  const std::string whole = read_file(golden_file("bpe/llama3.json"));
   std::mt19937 random(11);
-  const std::string sample = read_file(golden + "sample.txt");
+  const std::string sample = read_file(golden_file("bpe/sample.txt"));
   int accepted = 0;
   for (int trial = 0; trial < 200; ++trial) {
     const std::string json = mutated(whole, random);
@@ -306,7 +299,7 @@ TEST(TokenizerJson, MutationsEndInAnErrorOrAWholeTokenizer) {
 }
 
 TEST(Bpe, AWordWithoutEndIsAnError) {
-  const auto tokenizer = make_tokenizer(golden + "gpt2.json");
+  const auto tokenizer = make_tokenizer(golden_file("bpe/gpt2.json"));
   const auto encoder = tokenizer->encoder({});
   Ids ids;
   const std::string letters(1 << 20, 'a');

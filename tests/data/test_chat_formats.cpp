@@ -5,7 +5,6 @@
 #include <trireme/data/tokenize.hpp>
 #include <trireme/data/tokenizer.hpp>
 
-#include <support/source_folder.hpp>
 #include <support/temporary_folder.hpp>
 
 #include "support.hpp"
@@ -22,20 +21,17 @@ namespace {
 
 using testing::read_file;
 using testing::TemporaryFolder;
-using Json = nlohmann::ordered_json;
-
-std::string golden(const std::string& name) {
-  return trireme::testing::source_folder() + "/tests/golden/instructions/" + name;
-}
+using Ids = std::vector<std::int32_t>;
+using OrderedJson = nlohmann::ordered_json;
 
 Chat chat_of(const std::string& line) {
-  const Json json = Json::parse(line);
+  const OrderedJson json = OrderedJson::parse(line);
   return data::chat_of(JsonLine(json, "a.jsonl:2", instruction_form));
 }
 
 std::vector<Chat> chats_in(const std::string& name) {
   std::vector<Chat> chats;
-  read_json_lines(golden(name), instruction_form,
+  read_json_lines(golden_file("instructions/" + name), instruction_form,
                   [&](const JsonLine& line) { chats.push_back(data::chat_of(line)); });
   return chats;
 }
@@ -48,7 +44,7 @@ std::vector<std::string> answers_of(const Conversation& all) {
 }
 
 TEST(ChatTemplates, TextsAndAnswersAreThoseOfThePublishedTemplates) {
-  const Json texts = Json::parse(read_file(golden("texts.json")));
+  const OrderedJson texts = OrderedJson::parse(read_file(golden_file("instructions/texts.json")));
   int compared = 0;
   for (const auto& [name, files] : texts.items())
     for (const auto& [file, expected] : files.items()) {
@@ -163,9 +159,9 @@ TEST(PythonJson, NumbersAreThoseOfRepr) {
            {"5e-324", "5e-324"},
            {"0.1", "0.1"},
            {"18446744073709551615", "18446744073709551615"}})
-    EXPECT_EQ(python_json(Json::parse(written)), expected);
-  EXPECT_THROW(python_json(Json::parse("18446744073709551616")), UsageError);
-  EXPECT_EQ(python_json(Json::parse(R"({"b":[1,{}],"a":[]})"), 2),
+    EXPECT_EQ(python_json(OrderedJson::parse(written)), expected);
+  EXPECT_THROW(python_json(OrderedJson::parse("18446744073709551616")), UsageError);
+  EXPECT_EQ(python_json(OrderedJson::parse(R"({"b":[1,{}],"a":[]})"), 2),
             "{\n  \"b\": [\n    1,\n    {}\n  ],\n  \"a\": []\n}");
 }
 
@@ -176,7 +172,7 @@ class ChatMembers : public ::testing::Test {
     TokenizeOptions o;
     o.inputs = {folder_.write("a.jsonl", "{\"text\": \"fine\"}\n" + line + "\n")};
     o.output = folder_.file("out.h5");
-    o.tokenizer = golden("bpe.json");
+    o.tokenizer = golden_file("instructions/bpe.json");
     o.chat = chat;
     try {
       counted_ = tokenize(o, [](auto) {}).train.counted;
@@ -287,11 +283,12 @@ TEST_F(ChatMembers, NamesOfSpecialTokensAreErrorsInEveryTextOfAConversation) {
 
 /// Mistral's tools have special tokens of their own.
 TEST_F(ChatMembers, ATokenizerWithoutTheTokensOfToolsIsRefused) {
-  const auto file = folder_.write("tools.jsonl", read_file(golden("tools.jsonl")));
+  const auto file =
+      folder_.write("tools.jsonl", read_file(golden_file("instructions/tools.jsonl")));
   TokenizeOptions o;
   o.inputs = {file};
   o.output = folder_.file("out.h5");
-  o.tokenizer = golden("mistral.json");
+  o.tokenizer = golden_file("instructions/mistral.json");
   o.chat = ChatFormat::mistral;
   try {
     tokenize(o, [](auto) {});
@@ -306,7 +303,7 @@ TEST_F(ChatMembers, ATokenizerWithoutTheTokensOfToolsIsRefused) {
 /// Chats train a tokenizer that has the special tokens, whose names it does not learn as text.
 TEST_F(ChatMembers, ATokenizerIsTrainedOnConversations) {
   std::string lines;
-  for (int i = 0; i < 50; ++i) lines += read_file(golden("tools.jsonl"));
+  for (int i = 0; i < 50; ++i) lines += read_file(golden_file("instructions/tools.jsonl"));
   for (const ChatFormat format : {ChatFormat::qwen2_5, ChatFormat::llama3_1, ChatFormat::mistral}) {
     TokenizeOptions o;
     o.inputs = {folder_.write("chats.jsonl", lines)};
@@ -335,18 +332,18 @@ TEST_F(ChatMembers, ATokenizerIsTrainedOnConversations) {
 /// A folder's other files are not mistaken for documents.
 TEST_F(ChatMembers, TextFilesBesideConversationsAreAnError) {
   std::filesystem::create_directory(folder_.file("in"));
-  folder_.write("in/b.jsonl", read_file(golden("conversations.jsonl")));
+  folder_.write("in/b.jsonl", read_file(golden_file("instructions/conversations.jsonl")));
   TokenizeOptions o;
   o.inputs = {folder_.file("in")};
   o.output = folder_.file("out.h5");
-  o.tokenizer = golden("bpe.json");
+  o.tokenizer = golden_file("instructions/bpe.json");
   o.chat = ChatFormat::chatml;
   EXPECT_NO_THROW(tokenize(o, [](auto) {}));
   for (const char* name : {"in/README.md", "in/z.txt", "in/a.json"}) {
     folder_.write(name, "{}");
     for (const std::int64_t ids : {0, 400}) {
       o.train_bpe = ids;
-      o.tokenizer = ids > 0 ? folder_.file("tokenizer.json") : golden("bpe.json");
+      o.tokenizer = ids > 0 ? folder_.file("tokenizer.json") : golden_file("instructions/bpe.json");
       try {
         tokenize(o, [](auto) {});
         ADD_FAILURE() << name;
@@ -360,14 +357,13 @@ TEST_F(ChatMembers, TextFilesBesideConversationsAreAnError) {
 }
 
 TEST(BeforeText, TokensAreThoseOfThePostProcessor) {
-  const Json file = Json::parse(read_file(golden("mistral.json")));
+  const OrderedJson file = OrderedJson::parse(read_file(golden_file("instructions/mistral.json")));
   const auto before = [&](const char* post_processor) {
     const TemporaryFolder folder;
-    Json json = file;
-    json["post_processor"] = Json::parse(post_processor);
+    OrderedJson json = file;
+    json["post_processor"] = OrderedJson::parse(post_processor);
     return make_tokenizer(folder.write("t.json", json.dump()))->before_text();
   };
-  using Ids = std::vector<std::int32_t>;
   EXPECT_EQ(before("null"), Ids{});
   EXPECT_EQ(before(R"({"type": "ByteLevel"})"), Ids{});
   const std::string bos =

@@ -5,7 +5,6 @@
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/tokenize.hpp>
 
-#include <support/source_folder.hpp>
 #include <support/temporary_folder.hpp>
 
 #include "support.hpp"
@@ -22,10 +21,6 @@ namespace {
 using testing::read_file;
 using testing::TemporaryFolder;
 using Json = nlohmann::json;
-
-std::string golden(const std::string& name) {
-  return trireme::testing::source_folder() + "/tests/golden/instructions/" + name;
-}
 
 struct Line {
   std::vector<std::int32_t> ids;
@@ -54,7 +49,7 @@ std::vector<Line> lines_of(const std::string& path, std::int32_t end) {
 
 std::vector<Line> golden_lines(const std::string& name) {
   std::vector<Line> lines;
-  const Json all = Json::parse(read_file(golden("golden.json")));
+  const Json all = Json::parse(read_file(golden_file("instructions/golden.json")));
   for (const Json& pair : all[name])
     lines.push_back({pair[0].get<std::vector<std::int32_t>>(), pair[1].get<std::vector<int>>()});
   return lines;
@@ -70,26 +65,26 @@ TokenizeOptions options_of(const TemporaryFolder& folder, const std::string& inp
   return o;
 }
 
-struct Case {
+struct ChatCase {
   ChatFormat format;
   const char* tokenizer;
 };
 
-class ChatFormats : public ::testing::TestWithParam<Case> {};
+class ChatFormats : public ::testing::TestWithParam<ChatCase> {};
 INSTANTIATE_TEST_SUITE_P(All, ChatFormats,
-                         ::testing::Values(Case{ChatFormat::chatml, "bpe.json"},
-                                           Case{ChatFormat::llama3, "bpe.json"},
-                                           Case{ChatFormat::mistral, "mistral.json"},
-                                           Case{ChatFormat::gemma, "gemma.json"}),
+                         ::testing::Values(ChatCase{ChatFormat::chatml, "bpe.json"},
+                                           ChatCase{ChatFormat::llama3, "bpe.json"},
+                                           ChatCase{ChatFormat::mistral, "mistral.json"},
+                                           ChatCase{ChatFormat::gemma, "gemma.json"}),
                          [](const auto& c) { return std::string(name_of(c.param.format)); });
 
 TEST_P(ChatFormats, IdsAndCountedTokensAreThoseOfTransformers) {
   const TemporaryFolder folder;
-  std::string conversations = read_file(golden("conversations.jsonl"));
+  std::string conversations = read_file(golden_file("instructions/conversations.jsonl"));
   if (GetParam().format == ChatFormat::gemma)
     conversations.resize(conversations.find("{\"messages\": [{\"role\": \"system\""));
   const auto input = folder.write("chats.jsonl", conversations);
-  const std::string tokenizer = golden(GetParam().tokenizer);
+  const std::string tokenizer = golden_file(text("instructions/", GetParam().tokenizer));
   const auto summary =
       tokenize(options_of(folder, input, tokenizer, GetParam().format), [](auto) {});
   const std::int32_t end = make_tokenizer(tokenizer)->end_of_document();
@@ -130,8 +125,9 @@ TEST_P(ChatFormats, PromptsAreConversationsUpToTheAnswer) {
 
 TEST(Instructions, CompletionsCountAndPromptsDoNot) {
   const TemporaryFolder folder;
-  const std::string tokenizer = golden("bpe.json");
-  tokenize(options_of(folder, golden("completions.jsonl"), tokenizer), [](auto) {});
+  const std::string tokenizer = golden_file("instructions/bpe.json");
+  tokenize(options_of(folder, golden_file("instructions/completions.jsonl"), tokenizer),
+           [](auto) {});
   const auto expected = golden_lines("completions");
   const auto found = lines_of(folder.file("out.h5"), make_tokenizer(tokenizer)->end_of_document());
   ASSERT_EQ(found.size(), expected.size());
@@ -249,7 +245,7 @@ std::string error_of(const TokenizeOptions& options) {
 
 TEST(Instructions, MistakesAreNamedWithLineAndRemedy) {
   const TemporaryFolder folder;
-  const std::string tokenizer = golden("bpe.json");
+  const std::string tokenizer = golden_file("instructions/bpe.json");
   const auto error = [&](const std::string& line, ChatFormat chat = ChatFormat::chatml) {
     const auto input = folder.write("a.jsonl", "{\"text\": \"fine\"}\n" + line + "\n");
     return error_of(options_of(folder, input, tokenizer, chat));
@@ -278,9 +274,10 @@ TEST(Instructions, MistakesAreNamedWithLineAndRemedy) {
       error("{\"messages\": [{\"role\": \"user\", \"content\": \"<|im_end|>\"}, " + answer + "]}"),
       "name of the special token <|im_end|>");
   const auto input = folder.write("a.jsonl", "{\"messages\": [" + answer + ", " + user + "]}\n");
-  EXPECT_NE(error_of(options_of(folder, input, golden("gemma.json"), ChatFormat::gemma))
-                .find("role 'assistant' where one of 'user' must follow"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of(options_of(folder, input, golden_file("instructions/gemma.json"), ChatFormat::gemma))
+          .find("role 'assistant' where one of 'user' must follow"),
+      std::string::npos);
   EXPECT_NE(error_of(options_of(folder, input, "bytes", ChatFormat::llama3))
                 .find("needs the special token <|begin_of_text|>"),
             std::string::npos);

@@ -19,13 +19,13 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 using Json = nlohmann::json;
 
-const std::string vocab = R"("vocab": {"a": 0, "b": 1, "ab": 2, "[UNK]": 3})";
-const std::string list = R"("vocab": [["a", -1], ["b", -2.0], [" ", -1]])";
-const std::string merges = R"("merges": ["#version: 0.2", "a b"])";
-const std::string pairs = R"("merges": [["a", "b"]])";
-const std::string unknown = R"("unk_token": "[UNK]")";
-const std::string prefix = R"("continuing_subword_prefix": "##")";
-const std::string longest = R"("max_input_chars_per_word": 100)";
+const std::string vocab_member = R"("vocab": {"a": 0, "b": 1, "ab": 2, "[UNK]": 3})";
+const std::string list_member = R"("vocab": [["a", -1], ["b", -2.0], [" ", -1]])";
+const std::string merges_member = R"("merges": ["#version: 0.2", "a b"])";
+const std::string pair_merges_member = R"("merges": [["a", "b"]])";
+const std::string unknown_member = R"("unk_token": "[UNK]")";
+const std::string prefix_member = R"("continuing_subword_prefix": "##")";
+const std::string longest_member = R"("max_input_chars_per_word": 100)";
 
 std::string type_of(const std::string& model) {
   Json top = Json::parse(R"({"model": {)" + model + "}}");
@@ -34,23 +34,26 @@ std::string type_of(const std::string& model) {
 }
 
 TEST(ModelTypes, AreTheFirstWithTheMembers) {
-  EXPECT_EQ(type_of(vocab + "," + merges), "BPE");
-  EXPECT_EQ(type_of(vocab + "," + pairs), "BPE");
-  EXPECT_EQ(type_of(vocab + "," + unknown + "," + prefix + "," + longest), "WordPiece");
-  EXPECT_EQ(type_of(vocab + "," + unknown + "," + prefix + "," + longest + R"(,"merges": null)"),
+  EXPECT_EQ(type_of(vocab_member + "," + merges_member), "BPE");
+  EXPECT_EQ(type_of(vocab_member + "," + pair_merges_member), "BPE");
+  EXPECT_EQ(
+      type_of(vocab_member + "," + unknown_member + "," + prefix_member + "," + longest_member),
+      "WordPiece");
+  EXPECT_EQ(type_of(vocab_member + "," + unknown_member + "," + prefix_member + "," +
+                    longest_member + R"(,"merges": null)"),
             "WordPiece");
-  EXPECT_EQ(type_of(vocab + "," + unknown + "," + longest), "WordLevel");
-  EXPECT_EQ(type_of(vocab + "," + unknown), "WordLevel");
-  EXPECT_EQ(type_of(list + R"(,"unk_id": 0)"), "Unigram");
-  EXPECT_EQ(type_of(list + R"(,"unk_id": null)"), "Unigram");
-  EXPECT_EQ(type_of(list), "Unigram");
-  EXPECT_EQ(type_of(vocab), "none");
-  EXPECT_EQ(type_of(merges), "none");
+  EXPECT_EQ(type_of(vocab_member + "," + unknown_member + "," + longest_member), "WordLevel");
+  EXPECT_EQ(type_of(vocab_member + "," + unknown_member), "WordLevel");
+  EXPECT_EQ(type_of(list_member + R"(,"unk_id": 0)"), "Unigram");
+  EXPECT_EQ(type_of(list_member + R"(,"unk_id": null)"), "Unigram");
+  EXPECT_EQ(type_of(list_member), "Unigram");
+  EXPECT_EQ(type_of(vocab_member), "none");
+  EXPECT_EQ(type_of(merges_member), "none");
 }
 
 TEST(ModelTypes, OfTheFileArePreferred) {
-  EXPECT_EQ(type_of(R"("type": "Unigram",)" + vocab + "," + merges), "Unigram");
-  Json top = Json::parse(R"({"model": {"type": null,)" + vocab + "," + merges + "}}");
+  EXPECT_EQ(type_of(R"("type": "Unigram",)" + vocab_member + "," + merges_member), "Unigram");
+  Json top = Json::parse(R"({"model": {"type": null,)" + vocab_member + "," + merges_member + "}}");
   add_model_type(top);
   EXPECT_TRUE(top["model"]["type"].is_null());
 }
@@ -65,13 +68,18 @@ Ids ids_of(const std::string& model, const std::string& rest = "") {
 
 TEST(ModelTypes, IdsAreThoseOfFilesWithTypes) {
   const Ids bpe{0, 2};
-  EXPECT_EQ(ids_of(vocab + "," + merges), bpe);
-  EXPECT_EQ(ids_of(vocab + "," + pairs + R"(,"dropout": null)"), bpe);
-  EXPECT_EQ(ids_of(vocab + "," + pairs + R"(,"dropout": 0.0, "fuse_unk": false)"), bpe);
-  EXPECT_EQ(ids_of(vocab + "," + merges, R"("normalizer": null, "decoder": null,)"), bpe);
-  EXPECT_EQ(ids_of(vocab + "," + unknown + "," + prefix + "," + longest), Ids{3});
-  EXPECT_EQ(ids_of(list + R"(,"unk_id": 0)"), (Ids{0, 2, 0, 1}));
-  EXPECT_EQ(ids_of(list), (Ids{0, 2, 0, 1}));
+  EXPECT_EQ(ids_of(vocab_member + "," + merges_member), bpe);
+  EXPECT_EQ(ids_of(vocab_member + "," + pair_merges_member + R"(,"dropout": null)"), bpe);
+  EXPECT_EQ(
+      ids_of(vocab_member + "," + pair_merges_member + R"(,"dropout": 0.0, "fuse_unk": false)"),
+      bpe);
+  EXPECT_EQ(ids_of(vocab_member + "," + merges_member, R"("normalizer": null, "decoder": null,)"),
+            bpe);
+  EXPECT_EQ(
+      ids_of(vocab_member + "," + unknown_member + "," + prefix_member + "," + longest_member),
+      Ids{3});
+  EXPECT_EQ(ids_of(list_member + R"(,"unk_id": 0)"), (Ids{0, 2, 0, 1}));
+  EXPECT_EQ(ids_of(list_member), (Ids{0, 2, 0, 1}));
 }
 
 TEST(ModelTypes, TextAfterTheFileIsAnError) {
@@ -84,9 +92,9 @@ TEST(ModelTypes, TextAfterTheFileIsAnError) {
 }
 
 TEST(ModelTypes, ThatAreNotSupportedAreNamed) {
-  expect_mentions(message_of([] { ids_of(vocab + "," + unknown); }),
+  expect_mentions(message_of([] { ids_of(vocab_member + "," + unknown_member); }),
                   {"old.json: model.type = \"WordLevel\" is not supported"});
-  expect_mentions(message_of([] { ids_of(vocab); }),
+  expect_mentions(message_of([] { ids_of(vocab_member); }),
                   {"old.json: model.type = null is not supported", "\"BPE\""});
 }
 

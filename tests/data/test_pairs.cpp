@@ -15,28 +15,28 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::int64_t sequence = 23;
+constexpr std::int64_t pair_sequence = 23;
 constexpr std::int64_t text_tokens = 20;
-constexpr std::int64_t vocabulary = 260;  // 257 of them are text
+constexpr std::int64_t pair_vocabulary = 260;  // 257 of them are text
 
 deck::Config config_of(SentenceLoss loss, double share = 0.3, std::int64_t seed = 42) {
   deck::Config c;
   c.run.seed = seed;
   deck::set_family(c.model, Family::bert);
-  c.model.sequence = sequence;
-  c.model.vocabulary = vocabulary;
+  c.model.sequence = pair_sequence;
+  c.model.vocabulary = pair_vocabulary;
   c.model.masked_share = share;
   c.model.sentence_loss = loss;
   return c;
 }
 
 /// Memory of a batch.
-struct Batch {
+struct PairBatch {
   std::vector<std::int32_t> tokens, segments, targets, rows, pairs;
 
-  Batch(const deck::Config& c, std::int64_t samples) {
+  PairBatch(const deck::Config& c, std::int64_t samples) {
     const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-    tokens.resize(size(samples * sequence));
+    tokens.resize(size(samples * pair_sequence));
     segments.resize(tokens.size());
     targets.resize(size(samples * c.model.targets()));
     const bool pairs_wanted = c.model.has_sentence_head();
@@ -49,7 +49,7 @@ struct Batch {
     if (!pairs.empty()) all.push_back(pairs);
     return all;
   }
-  bool operator==(const Batch&) const = default;
+  bool operator==(const PairBatch&) const = default;
 };
 
 class PairsTest : public ::testing::Test {
@@ -59,20 +59,20 @@ class PairsTest : public ::testing::Test {
         file_(folder_.file("t.h5")),
         samples_(file_, text_tokens, 42) {}
 
-  Batch training(const deck::Config& c, std::int64_t first, std::int64_t count) {
-    Batch batch(c, count);
+  PairBatch training(const deck::Config& c, std::int64_t first, std::int64_t count) {
+    PairBatch batch(c, count);
     Pairs(c).read(samples_, first, count, batch.fields());
     return batch;
   }
 
   /// The text of both segments of sample i, with the masked tokens restored.
-  static std::array<std::vector<std::int32_t>, 2> text_of(Batch batch, std::int64_t i) {
+  static std::array<std::vector<std::int32_t>, 2> text_of(PairBatch batch, std::int64_t i) {
     for (std::size_t q = 0; q < batch.targets.size(); ++q)
       batch.tokens[static_cast<std::size_t>(batch.rows[q])] = batch.targets[q];
     std::array<std::vector<std::int32_t>, 2> text;
     std::vector<std::int32_t> ends;
-    for (std::int64_t s = 0; s < sequence; ++s) {
-      const auto at = static_cast<std::size_t>(i * sequence + s);
+    for (std::int64_t s = 0; s < pair_sequence; ++s) {
+      const auto at = static_cast<std::size_t>(i * pair_sequence + s);
       const auto segment = static_cast<std::size_t>(batch.segments[at]);
       if (s == 0 || batch.tokens[at] >= 257)
         ends.push_back(batch.tokens[at]);
@@ -95,7 +95,7 @@ class PairsTest : public ::testing::Test {
 };
 
 TEST_F(PairsTest, WithoutALossOfPairsTheyAreTheWindowCutInTwo) {
-  const Batch batch = training(config_of(SentenceLoss::none), 100, 50);
+  const PairBatch batch = training(config_of(SentenceLoss::none), 100, 50);
   std::set<std::size_t> cuts;
   for (std::int64_t i = 0; i < 50; ++i) {
     auto [text, second] = text_of(batch, i);
@@ -110,7 +110,7 @@ TEST_F(PairsTest, WithoutALossOfPairsTheyAreTheWindowCutInTwo) {
 
 TEST_F(PairsTest, TheSecondSegmentIsTheNextOneOrThatOfAnotherWindow) {
   const std::int64_t count = 400;
-  const Batch batch = training(config_of(SentenceLoss::next), 7, count);
+  const PairBatch batch = training(config_of(SentenceLoss::next), 7, count);
   std::int64_t others = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto [first, second] = text_of(batch, i);
@@ -130,14 +130,14 @@ TEST_F(PairsTest, TheSecondSegmentIsTheNextOneOrThatOfAnotherWindow) {
     else
       EXPECT_TRUE(!sources.empty() && (!is_own || sources.size() > 1)) << i;
     others += batch.pairs[static_cast<std::size_t>(i)];
-    EXPECT_EQ(batch.rows[batch.targets.size() + static_cast<std::size_t>(i)], i * sequence);
+    EXPECT_EQ(batch.rows[batch.targets.size() + static_cast<std::size_t>(i)], i * pair_sequence);
   }
   EXPECT_NEAR(static_cast<double>(others), count / 2.0, 5 * std::sqrt(count / 4.0));
 }
 
 TEST_F(PairsTest, SegmentsOutOfOrderHaveChangedPlaces) {
   const std::int64_t count = 400;
-  const Batch batch = training(config_of(SentenceLoss::order), 7, count);
+  const PairBatch batch = training(config_of(SentenceLoss::order), 7, count);
   std::int64_t swapped = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     auto [first, second] = text_of(batch, i);
@@ -154,17 +154,17 @@ TEST_F(PairsTest, OfMaskedTokensEightInTenAreHiddenAndOneIsReplaced) {
   const std::int64_t masked = config.model.targets();
   EXPECT_EQ(masked, 7);
   const std::int64_t count = 2000;
-  const Batch batch = training(config, 0, count);
+  const PairBatch batch = training(config, 0, count);
   std::int64_t hidden = 0, kept = 0;
-  std::vector<std::int64_t> at(sequence);
+  std::vector<std::int64_t> at(pair_sequence);
   for (std::int64_t i = 0; i < count; ++i) {
     std::set<std::int32_t> places;
     for (std::int64_t k = 0; k < masked; ++k) {
       const auto q = static_cast<std::size_t>(i * masked + k);
       const std::int32_t row = batch.rows[q];
-      EXPECT_EQ(row / sequence, i);
+      EXPECT_EQ(row / pair_sequence, i);
       places.insert(row);
-      ++at[static_cast<std::size_t>(row % sequence)];
+      ++at[static_cast<std::size_t>(row % pair_sequence)];
       const std::int32_t token = batch.tokens[static_cast<std::size_t>(row)];
       hidden += token == 259 ? 1 : 0;
       kept += token == batch.targets[q] ? 1 : 0;
@@ -183,16 +183,17 @@ TEST_F(PairsTest, OfMaskedTokensEightInTenAreHiddenAndOneIsReplaced) {
   EXPECT_EQ(at.front(), 0);
   EXPECT_EQ(at.back(), 0);
   for (std::size_t s = 1; s + 1 < at.size(); ++s)
-    EXPECT_NEAR(static_cast<double>(at[s]), n / (sequence - 2), 0.2 * n / (sequence - 2)) << s;
+    EXPECT_NEAR(static_cast<double>(at[s]), n / (pair_sequence - 2), 0.2 * n / (pair_sequence - 2))
+        << s;
 }
 
 TEST_F(PairsTest, ASampleIsTheSameWhoeverReadsIt) {
   for (const auto loss : {SentenceLoss::next, SentenceLoss::order, SentenceLoss::none}) {
     const auto config = config_of(loss);
-    const Batch together = training(config, 30, 6);
+    const PairBatch together = training(config, 30, 6);
     for (std::int64_t i = 0; i < 6; ++i) {
-      const Batch alone = training(config, 30 + i, 1);
-      const auto begin = together.tokens.begin() + i * sequence;
+      const PairBatch alone = training(config, 30 + i, 1);
+      const auto begin = together.tokens.begin() + i * pair_sequence;
       EXPECT_TRUE(std::equal(alone.tokens.begin(), alone.tokens.end(), begin));
       const auto targets = together.targets.begin() + i * config.model.targets();
       EXPECT_TRUE(std::equal(alone.targets.begin(), alone.targets.end(), targets));
@@ -216,12 +217,12 @@ TEST_F(PairsTest, EvaluationMasksAlikeWhateverTheSeed) {
   const Windows windows(file_, text_tokens);
   const auto evaluated = [&](std::int64_t seed, std::int64_t first, std::int64_t count) {
     const auto config = config_of(SentenceLoss::next, 0.3, seed);
-    Batch batch(config, count);
+    PairBatch batch(config, count);
     Pairs(config).read(windows, first, count, batch.fields());
     return batch;
   };
   EXPECT_EQ(evaluated(1, 3, 5), evaluated(2, 3, 5));
-  const Batch batch = evaluated(1, 3, 5);
+  const PairBatch batch = evaluated(1, 3, 5);
   const auto [first, second] = text_of(batch, 2);
   const auto text = window(5);
   EXPECT_TRUE(std::equal(first.begin(), first.end(), text.begin()));
@@ -237,7 +238,7 @@ TEST_F(PairsTest, AFileOfOneSampleHasNoOtherSegments) {
 
 TEST_F(PairsTest, TheReaderIsThatOfTheObjective) {
   auto config = config_of(SentenceLoss::next);
-  Batch masked(config, 4), expected(config, 4);
+  PairBatch masked(config, 4), expected(config, 4);
   const Windows text(file_, text_tokens);
   make_batch_reader(config)->read(text, 0, 4, masked.fields());
   Pairs(config).read(text, 0, 4, expected.fields());

@@ -32,7 +32,7 @@ struct Collector final : TextSink {
   }
 };
 
-Pieces split(const std::string& pattern, const std::string& text, std::size_t chunk_bytes) {
+Pieces split_pieces(const std::string& pattern, const std::string& text, std::size_t chunk_bytes) {
   TextSteps steps;
   steps.push_back(make_split_pattern(pattern, "pattern", SplitBehavior::isolated, false));
   Collector pieces;
@@ -54,8 +54,8 @@ TEST(Patterns, PiecesEqualThoseOfTokenizers) {
     for (std::size_t i = 0; i < golden["texts"].size(); ++i) {
       const std::string text = golden["texts"][i];
       const Pieces expected = of["pieces"][i];
-      EXPECT_EQ(split(pattern, text, text.size()), expected) << pattern << " on " << text;
-      EXPECT_EQ(split(pattern, text, 3), expected) << pattern << " in chunks on " << text;
+      EXPECT_EQ(split_pieces(pattern, text, text.size()), expected) << pattern << " on " << text;
+      EXPECT_EQ(split_pieces(pattern, text, 3), expected) << pattern << " in chunks on " << text;
     }
   }
 }
@@ -104,7 +104,7 @@ TEST(Patterns, ConstructsWithoutAnEqualAreNamed) {
       {"a*", "can match no text at all"},
       {"(?i)ab|\\z", "can match no text at all"}};
   for (const auto& [pattern, words] : rejected)
-    expect_mentions(message_of([&, source = pattern] { split(source, "a", 1); }),
+    expect_mentions(message_of([&, source = pattern] { split_pieces(source, "a", 1); }),
                     {"pattern = '" + pattern + "'", words});
 }
 

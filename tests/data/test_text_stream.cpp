@@ -5,6 +5,8 @@
 
 #include <support/temporary_folder.hpp>
 
+#include "support.hpp"
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -17,8 +19,6 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 using Json = nlohmann::json;
-
-const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/tokenizers/";
 
 /// The text, and what was known after each token.
 struct Streamed {
@@ -45,11 +45,11 @@ Streamed stream(const Tokenizer& tokenizer, std::span<const std::int32_t> before
 /// Decoders replace a whole run of bytes that are no character, also those that came before: only
 /// texts without such bytes are the same.
 TEST(TextStream, PiecesAreTheTextOfAllTokens) {
-  const Json strings = Json::parse(testing::read_file(golden + "strings.json"));
+  const Json strings = Json::parse(testing::read_file(golden_file("tokenizers/strings.json")));
   int compared = 0;
   for (const std::string name : {"llama2", "mistral", "gemma", "t5", "xlmr", "unigram_bytes",
                                  "bert_uncased", "qwen", "mixed"}) {
-    const auto tokenizer = make_tokenizer(golden + name + ".json");
+    const auto tokenizer = make_tokenizer(golden_file("tokenizers/" + name + ".json"));
     for (const auto& string : strings) {
       Ids ids{tokenizer->end_of_document()};
       tokenizer->encode(string.get<std::string>(), ids);

@@ -33,8 +33,8 @@ std::string gzipped(const TemporaryFolder& folder, const std::string& name,
   return path;
 }
 
-std::vector<std::string> split(const std::string& separator, const std::string& content,
-                               std::size_t piece) {
+std::vector<std::string> split_documents(const std::string& separator, const std::string& content,
+                                         std::size_t piece) {
   std::vector<std::string> documents(1);
   DocumentSplitter splitter(separator);
   const DocumentSplitter::Sink sink{[&](std::string_view bytes) { documents.back() += bytes; },
@@ -92,34 +92,36 @@ TEST(DocumentSplitter, CutsTheSameHoweverTheTextIsChunked) {
     const auto length = random() % 60;
     for (unsigned i = 0; i < length; ++i) content += "ab\n \nx"[random() % 6];
     for (const auto& separator : separators) {
-      const auto whole = split(separator, content, 1000);
+      const auto whole = split_documents(separator, content, 1000);
       for (const std::size_t piece : {1u, 2u, 3u, 7u, 20u})
-        ASSERT_EQ(split(separator, content, piece), whole) << separator << " on " << content;
+        ASSERT_EQ(split_documents(separator, content, piece), whole)
+            << separator << " on " << content;
     }
   }
 }
 
 TEST(DocumentSplitter, CutsWhereExpected) {
   using Strings = std::vector<std::string>;
-  EXPECT_EQ(split("\\n\\n(?=\\S)", "one\n\n two\n\nthree\n\n", 4),
+  EXPECT_EQ(split_documents("\\n\\n(?=\\S)", "one\n\n two\n\nthree\n\n", 4),
             (Strings{"one\n\n two", "three\n\n"}));
-  EXPECT_EQ(split("(?=#)", "#a#b", 1), (Strings{"", "#a", "#b"}));
-  EXPECT_EQ(split(",", ",a,,b,", 2), (Strings{"", "a", "", "b", ""}));
-  EXPECT_EQ(split("", "a,b", 1), Strings{"a,b"});
-  EXPECT_EQ(split(",", "", 1), Strings{});
+  EXPECT_EQ(split_documents("(?=#)", "#a#b", 1), (Strings{"", "#a", "#b"}));
+  EXPECT_EQ(split_documents(",", ",a,,b,", 2), (Strings{"", "a", "", "b", ""}));
+  EXPECT_EQ(split_documents("", "a,b", 1), Strings{"a,b"});
+  EXPECT_EQ(split_documents(",", "", 1), Strings{});
 }
 
 TEST(DocumentSplitter, KeepsChunksThatAreLongerThanItsLookBehindApart) {
   std::string content;  // 300 KiB: the buffer is trimmed many times
   for (int i = 0; i < 30000; ++i) content += text("line ", i, i % 7 == 0 ? "\n\n" : "\n");
   for (const auto* separator : {"\\n\\n", "(?<=9\\n)", "^line", "(?m)^line 1", "\\Aline"})
-    EXPECT_EQ(split(separator, content, 1000), split(separator, content, content.size()))
+    EXPECT_EQ(split_documents(separator, content, 1000),
+              split_documents(separator, content, content.size()))
         << separator;
 }
 
 TEST(DocumentSplitter, RefusesBadAndUnboundedExpressions) {
   expect_mentions(message_of([] { DocumentSplitter("(ab"); }), {"(ab", "character 3"});
-  EXPECT_THROW(split("(?s)a.*b", std::string(9 << 20, 'a'), 1 << 20), UsageError);
+  EXPECT_THROW(split_documents("(?s)a.*b", std::string(9 << 20, 'a'), 1 << 20), UsageError);
   EXPECT_THROW(DocumentSplitter("(*UTF)a"), UsageError);
 }
 

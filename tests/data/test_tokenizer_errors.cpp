@@ -21,10 +21,8 @@ using Ids = std::vector<std::int32_t>;
 using Json = nlohmann::json;
 using testing::read_file;
 
-const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/tokenizers/";
-
 std::string with(const std::string& name, const std::string& pointer, const Json& value) {
-  Json json = Json::parse(read_file(golden + name + ".json"));
+  Json json = Json::parse(read_file(golden_file("tokenizers/" + name + ".json")));
   json[Json::json_pointer(pointer)] = value;
   return json.dump();
 }
@@ -138,9 +136,9 @@ TEST(TokenizerErrors, MutationsEndInAnErrorOrAWholeTokenizer) {
   std::mt19937 random(23);
   const std::string sample = "The fox, 12 caf\xC3\xA9s  <unk> \xE4\xB8\x80\xFF o\xCC\x88\n\n</s> x";
   int accepted = 0;
-  for (const char* name :
+  for (const std::string name :
        {"llama2", "gemma", "t5", "albert", "unigram_bytes", "bert_uncased", "mixed"}) {
-    const std::string whole = read_file(golden + name + ".json");
+    const std::string whole = read_file(golden_file("tokenizers/" + name + ".json"));
     for (int trial = 0; trial < 150; ++trial) {
       // Half of the changes are in the small parts before the model.
       const std::size_t model = whole.find("\"model\"");

@@ -24,13 +24,13 @@ using Ids = std::vector<std::int32_t>;
 using Json = nlohmann::json;
 using testing::read_file;
 
-const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/tokenizers/";
 const std::vector<std::string> names{"llama2",     "mistral", "gemma",         "t5",
                                      "albert",     "xlmr",    "unigram_bytes", "bert_uncased",
                                      "bert_cased", "qwen",    "mixed"};
 
 std::vector<std::string> all_strings() {
-  return Json::parse(read_file(golden + "strings.json")).get<std::vector<std::string>>();
+  return Json::parse(read_file(golden_file("tokenizers/strings.json")))
+      .get<std::vector<std::string>>();
 }
 
 Ids encode(Encoder& encoder, const std::string& text, std::size_t piece) {
@@ -39,12 +39,6 @@ Ids encode(Encoder& encoder, const std::string& text, std::size_t piece) {
     encoder.feed(std::string_view(text).substr(at, piece), ids);
   encoder.finish(ids);
   return ids;
-}
-
-std::string decode(const Tokenizer& tokenizer, const Ids& ids) {
-  std::string text;
-  tokenizer.decode(ids, text);
-  return text;
 }
 
 void expect_golden(const Tokenizer& tokenizer, const Json& wanted,
@@ -69,18 +63,20 @@ void expect_golden(const Tokenizer& tokenizer, const Json& wanted,
 
 TEST(Tokenizers, IdsAndTextsAreThoseOfHuggingFaceHoweverTheTextIsCut) {
   const auto strings = all_strings();
-  const Json expected = Json::parse(read_file(golden + "golden.json"));
+  const Json expected = Json::parse(read_file(golden_file("tokenizers/golden.json")));
   ASSERT_EQ(expected.size(), names.size());
   for (const auto& name : names)
-    expect_golden(*make_tokenizer(golden + name + ".json"), expected[name], strings, name);
+    expect_golden(*make_tokenizer(golden_file("tokenizers/" + name + ".json")), expected[name],
+                  strings, name);
 }
 
 TEST(Tokenizers, OtherPartsGiveTheIdsAndTextsOfHuggingFace) {
   const auto strings = all_strings();
-  const Json changes = Json::parse(read_file(golden + "parts.json"));
+  const Json changes = Json::parse(read_file(golden_file("tokenizers/parts.json")));
   EXPECT_GT(changes.size(), 30u);
   for (const auto& change : changes) {
-    Json json = Json::parse(read_file(golden + change["base"].get<std::string>() + ".json"));
+    Json json = Json::parse(
+        read_file(golden_file("tokenizers/" + change["base"].get<std::string>() + ".json")));
     json.update(change["change"]);
     std::vector<std::string> some;
     for (const std::size_t i : change["strings"]) some.push_back(strings[i]);
@@ -100,7 +96,7 @@ std::string long_text(int count) {
 TEST(Tokenizers, LongDocumentsGiveTheSameIdsInBlocksAndInOnePiece) {
   const std::string text = long_text(12);
   for (const auto& name : names) {
-    const auto tokenizer = make_tokenizer(golden + name + ".json");
+    const auto tokenizer = make_tokenizer(golden_file("tokenizers/" + name + ".json"));
     const auto encoder = tokenizer->encoder({});
     const Ids whole = encode(*encoder, text, text.size());
     for (const std::size_t piece : {1000u, 4096u, 30000u})
@@ -117,7 +113,7 @@ TEST(Tokenizers, LongDocumentsGiveTheSameIdsInBlocksAndInOnePiece) {
 }
 
 TEST(Tokenizers, DocumentsAreDecodedOneByOne) {
-  const auto tokenizer = make_tokenizer(golden + "llama2.json");
+  const auto tokenizer = make_tokenizer(golden_file("tokenizers/llama2.json"));
   Ids ids;
   tokenizer->encode("the fox", ids);
   ids.push_back(tokenizer->end_of_document());
@@ -127,7 +123,7 @@ TEST(Tokenizers, DocumentsAreDecodedOneByOne) {
 
 TEST(Tokenizers, AContinuationKeepsTheBlankBeforeIt) {
   for (const std::string name : {"llama2", "t5", "qwen"}) {
-    const auto tokenizer = make_tokenizer(golden + name + ".json");
+    const auto tokenizer = make_tokenizer(golden_file("tokenizers/" + name + ".json"));
     Ids all;
     tokenizer->encode("the fox over the dog", all);
     for (std::size_t cut = 0; cut <= all.size(); ++cut) {
@@ -143,7 +139,7 @@ TEST(Tokenizers, AContinuationKeepsTheBlankBeforeIt) {
 }
 
 TEST(Tokenizers, BytesThatAreNoCharacterAreReplacedAndCutCharactersDecodeToReplacements) {
-  const auto tokenizer = make_tokenizer(golden + "mistral.json");
+  const auto tokenizer = make_tokenizer(golden_file("tokenizers/mistral.json"));
   const auto encoder = tokenizer->encoder({});
   const std::string replacement = "\xEF\xBF\xBD";
   for (const std::size_t piece : {100u, 1u}) {
@@ -158,8 +154,8 @@ TEST(Tokenizers, BytesThatAreNoCharacterAreReplacedAndCutCharactersDecodeToRepla
 
 TEST(Tokenizers, TextCannotEndItsDocument) {
   for (const auto& name : names) {
-    const auto tokenizer = make_tokenizer(golden + name + ".json");
-    Json json = Json::parse(read_file(golden + name + ".json"));
+    const auto tokenizer = make_tokenizer(golden_file("tokenizers/" + name + ".json"));
+    Json json = Json::parse(read_file(golden_file("tokenizers/" + name + ".json")));
     Ids special;
     std::string text;
     for (const auto& token : json["added_tokens"])
@@ -181,8 +177,8 @@ TEST(Tokenizers, TextCannotEndItsDocument) {
 
 TEST(Tokenizers, EndsOfDocumentsAreFound) {
   const auto end_of = [](const std::string& name) {
-    const Json json = Json::parse(read_file(golden + name + ".json"));
-    const auto id = make_tokenizer(golden + name + ".json")->end_of_document();
+    const Json json = Json::parse(read_file(golden_file("tokenizers/" + name + ".json")));
+    const auto id = make_tokenizer(golden_file("tokenizers/" + name + ".json"))->end_of_document();
     for (const auto& token : json["added_tokens"])
       if (token["id"] == id) return token["content"].get<std::string>();
     return std::string();
@@ -191,16 +187,16 @@ TEST(Tokenizers, EndsOfDocumentsAreFound) {
   EXPECT_EQ(end_of("gemma"), "<eos>");
   EXPECT_EQ(end_of("bert_cased"), "[SEP]");
   EXPECT_EQ(end_of("qwen"), "<|endoftext|>");
-  const std::string path = golden + "bert_cased.json";
+  const std::string path = golden_file("tokenizers/bert_cased.json");
   EXPECT_EQ(make_tokenizer(TokenizerSource{path, "[CLS]"})->end_of_document(), 2);
 }
 
 TEST(Tokenizers, NamesDependOnWhatIdsDependOn) {
-  const Json json = Json::parse(read_file(golden + "t5.json"));
+  const Json json = Json::parse(read_file(golden_file("tokenizers/t5.json")));
   const auto name_of = [](const Json& changed) {
     return parse_tokenizer(changed.dump(), "x.json", "")->name();
   };
-  const std::string name = make_tokenizer(golden + "t5.json")->name();
+  const std::string name = make_tokenizer(golden_file("tokenizers/t5.json"))->name();
   EXPECT_TRUE(name.starts_with("unigram-")) << name;
   EXPECT_EQ(name_of(json), name);
   Json other = json;
@@ -223,7 +219,7 @@ double seconds_of(const Tokenizer& tokenizer, const std::string& text) {
 
 TEST(Tokenizers, TimeIsLinearInALineWithoutBlanks) {
   for (const auto& name : names) {
-    const auto tokenizer = make_tokenizer(golden + name + ".json");
+    const auto tokenizer = make_tokenizer(golden_file("tokenizers/" + name + ".json"));
     for (const std::string unit : {"a", "\xE4\xB8\x80", "ab\xCC\x81.", " "}) {
       std::string text;
       while (text.size() < 60000) text += unit;
@@ -235,7 +231,7 @@ TEST(Tokenizers, TimeIsLinearInALineWithoutBlanks) {
 }
 
 TEST(Tokenizers, AWordWithoutEndIsAnError) {
-  const auto tokenizer = make_tokenizer(golden + "bert_cased.json");
+  const auto tokenizer = make_tokenizer(golden_file("tokenizers/bert_cased.json"));
   const auto encoder = tokenizer->encoder({});
   Ids ids;
   const std::string letters(1 << 20, 'a');

@@ -2,13 +2,19 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/deck/deck.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "support/messages.hpp"
+
 namespace trireme::deck {
+
+using testing::expect_contains;
 
 /// A deck with every required key; heads on line 4, global on line 7.
 inline const std::string example =
@@ -42,8 +48,16 @@ inline std::string replaced(std::string content, const std::string& what, const 
   return content.replace(at, what.size(), by);
 }
 
-inline void expect_contains(const std::string& whole, const std::string& part) {
-  EXPECT_NE(whole.find(part), std::string::npos) << "expected \"" << part << "\" in:\n" << whole;
+/// The message of the UsageError that resolve_parallel ends with.
+inline std::string resolve_refusal(std::int64_t ranks, const std::vector<std::string>& overrides) {
+  Deck deck = parse_deck(example, "a.toml", overrides);
+  try {
+    resolve_parallel(deck, ranks);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "accepted";
+  return "";
 }
 
 }  // namespace trireme::deck

@@ -1,5 +1,5 @@
 #include <trireme/deck/batch_schedule.hpp>
-#include <trireme/deck/checks.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 
 #include <gtest/gtest.h>
 
@@ -119,27 +119,16 @@ TEST(RampCheck, AProgramOfAFileIsForOneSize) {
   parse_deck(example, "a.toml", overrides);
 }
 
-std::string refusal(std::int64_t ranks, const std::vector<std::string>& overrides) {
-  Deck deck = parse_deck(example, "a.toml", overrides);
-  try {
-    resolve_parallel(deck, ranks);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "accepted";
-  return "";
-}
-
 TEST(ResolveParallel, MicroTimesDataMustDivideEverySize) {
   Deck deck = parse_deck(example, "a.toml", good);
   resolve_parallel(deck, 2);
-  expect_contains(refusal(3, good),
+  expect_contains(resolve_refusal(3, good),
                   "[batch] ramp_start = 4 (command line) is not a multiple of [batch] micro = 2 "
                   "(a.toml:8) · [parallel] data = 3 (from the number of ranks) = 6; choose a "
                   "ramp_start of 12, or data of 1 or 2");
   expect_contains(
-      refusal(2, {"batch.global=16", "batch.ramp_start=4", "batch.ramp_increment=6",
-                  "batch.ramp_samples=9"}),
+      resolve_refusal(2, {"batch.global=16", "batch.ramp_start=4", "batch.ramp_increment=6",
+                          "batch.ramp_samples=9"}),
       "the global batch of 10 samples, [batch] ramp_start = 4 (command line) + [batch] "
       "ramp_increment = 6 (command line), is not a multiple of [batch] micro = 2 (a.toml:8) · "
       "[parallel] data = 2 (from the number of ranks) = 4; choose a ramp_increment of 4 or 12, or "
@@ -147,9 +136,9 @@ TEST(ResolveParallel, MicroTimesDataMustDivideEverySize) {
 }
 
 TEST(ResolveParallel, TheProgramsOfAllSizesAreBounded) {
-  expect_contains(refusal(1024, {"batch.micro=1", "batch.global=2048", "batch.ramp_start=4",
-                                 "batch.ramp_increment=2", "batch.ramp_samples=10000000",
-                                 "parallel.pipeline=1024"}),
+  expect_contains(resolve_refusal(1024, {"batch.micro=1", "batch.global=2048", "batch.ramp_start=4",
+                                         "batch.ramp_increment=2", "batch.ramp_samples=10000000",
+                                         "parallel.pipeline=1024"}),
                   "[batch] ramp_increment = 2 (command line): the programs of all sizes of the "
                   "global batch have ");
 }

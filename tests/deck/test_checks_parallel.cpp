@@ -1,7 +1,6 @@
 // Errors of contradictory keys of [parallel].
-#include <trireme/deck/checks.hpp>
-
 #include <trireme/base/check.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 
 #include <gtest/gtest.h>
 
@@ -313,71 +312,65 @@ TEST(ResolveParallel, FillsDataFromTheNumberOfRanks) {
   }
 }
 
-std::string refusal(std::int64_t ranks, const std::vector<std::string>& overrides) {
-  Deck deck = parse_deck(example, "a.toml", overrides);
-  try {
-    resolve_parallel(deck, ranks);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "accepted";
-  return "";
-}
-
 TEST(ResolveParallel, FactorsMustMultiplyToTheRanks) {
   expect_contains(
-      refusal(4, {"parallel.data=3"}),
+      resolve_refusal(4, {"parallel.data=3"}),
       "[parallel] tensor = 1 (default) · [parallel] pipeline = 1 (default) · [parallel] "
       "data = 3 (command line) = 3, but the run has 4 ranks; choose data = 4 (or remove "
       "it), or start 3 ranks");
 }
 
 TEST(ResolveParallel, AWrongProductNamesWhatWouldFit) {
-  expect_contains(refusal(12, {"parallel.tensor=2", "parallel.pipeline=3", "parallel.data=4"}),
-                  "= 24, but the run has 12 ranks; choose data = 2 (or remove it), or tensor = 1, "
-                  "or start 24 ranks");
-  expect_contains(refusal(12, {"parallel.tensor=2", "parallel.pipeline=5", "parallel.data=2"}),
-                  "= 20, but the run has 12 ranks; choose pipeline = 3, or start 20 ranks");
-  expect_contains(refusal(12, {"parallel.tensor=1", "parallel.pipeline=1", "parallel.data=2"}),
-                  "choose data = 12 (or remove it), or pipeline = 6, or start 2 ranks");
-  expect_contains(refusal(7, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=2"}),
-                  "= 8, but the run has 7 ranks; start 8 ranks");
-  expect_contains(refusal(6, {"parallel.tensor=4"}),
+  expect_contains(
+      resolve_refusal(12, {"parallel.tensor=2", "parallel.pipeline=3", "parallel.data=4"}),
+      "= 24, but the run has 12 ranks; choose data = 2 (or remove it), or tensor = 1, "
+      "or start 24 ranks");
+  expect_contains(
+      resolve_refusal(12, {"parallel.tensor=2", "parallel.pipeline=5", "parallel.data=2"}),
+      "= 20, but the run has 12 ranks; choose pipeline = 3, or start 20 ranks");
+  expect_contains(
+      resolve_refusal(12, {"parallel.tensor=1", "parallel.pipeline=1", "parallel.data=2"}),
+      "choose data = 12 (or remove it), or pipeline = 6, or start 2 ranks");
+  expect_contains(
+      resolve_refusal(7, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.data=2"}),
+      "= 8, but the run has 7 ranks; start 8 ranks");
+  expect_contains(resolve_refusal(6, {"parallel.tensor=4"}),
                   "[parallel] tensor = 4 (command line) · [parallel] pipeline = 1 (default) = 4 "
                   "does not divide "
                   "the run's 6 ranks; choose a tensor of 1, 2 or 3, or start 4 or 8 ranks");
   expect_contains(
-      refusal(6, {"parallel.tensor=2", "parallel.pipeline=2"}),
+      resolve_refusal(6, {"parallel.tensor=2", "parallel.pipeline=2"}),
       "does not divide the run's 6 ranks; choose a tensor of 1 or 3, or a pipeline of 1 "
       "or 3, or start 4 or 8 ranks");
   expect_contains(
-      refusal(1, {"parallel.pipeline=2"}),
+      resolve_refusal(1, {"parallel.pipeline=2"}),
       "the run's 1 rank; choose a pipeline of 1, or start 2 ranks (mpiexec -n 2 trireme ..., or "
       "srun -n 2 trireme ...)");
 }
 
 TEST(ResolveParallel, MicroTimesDataMustDivideGlobal) {
   expect_contains(
-      refusal(4, {}),
+      resolve_refusal(4, {}),
       "[batch] global = 12 (a.toml:7) is not a multiple of [batch] micro = 2 (a.toml:8) "
       "· [parallel] data = 4 (from the number of ranks) = 8; start 1, 2, 3 or 6 ranks, or choose a "
       "micro of 1 or 3, "
       "or data of 1, 2, 3 or 6, or a global of 8 or 16");
   expect_contains(
-      refusal(5, {}),
+      resolve_refusal(5, {}),
       "; start 1, 2, 3 or 6 ranks, or choose data of 1, 2, 3 or 6, or a global of 10 or 20");
 }
 
 TEST(ResolveParallel, AStepHasABoundedNumberOfMicroBatches) {
-  expect_contains(refusal(1, {"batch.micro=1", "batch.global=1000000"}),
+  expect_contains(resolve_refusal(1, {"batch.micro=1", "batch.global=1000000"}),
                   "at most 65536 micro-batches");
   expect_contains(
-      refusal(1024, {"batch.micro=1", "batch.global=65536", "parallel.pipeline=1024"}),
+      resolve_refusal(1024, {"batch.micro=1", "batch.global=65536", "parallel.pipeline=1024"}),
       "= 1024 stages with 65536 micro-batches are 67108864 forward passes in a step, more than "
       "524288");
-  expect_contains(refusal(1, {"batch.micro=1", "batch.global=65536", "model.sequence=1048576",
-                              "model.layers=1024", "model.hidden=40000", "model.heads=8"}),
-                  "activations in a step of a replica, more than 1e+17");
+  expect_contains(
+      resolve_refusal(1, {"batch.micro=1", "batch.global=65536", "model.sequence=1048576",
+                          "model.layers=1024", "model.hidden=40000", "model.heads=8"}),
+      "activations in a step of a replica, more than 1e+17");
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include <trireme/deck/layout.hpp>
-
-#include <trireme/deck/checks.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 
 #include <gtest/gtest.h>
 
@@ -23,7 +22,7 @@ std::string mistake(Words overrides) {
   return mistakes_of(replaced(example, "micro = 2\n", ""), overrides);
 }
 
-std::string refusal(std::int64_t ranks, const Words& overrides = {}) {
+std::string layout_refusal(std::int64_t ranks, const Words& overrides = {}) {
   try {
     expect_layout(automatic(overrides), ranks);
   } catch (const UsageError& error) {
@@ -83,16 +82,16 @@ TEST(Layout, AllAxesAreFound) {
 
 TEST(Layout, RanksThatNoneFitsNameTheNearestThatOneDoes) {
   EXPECT_EQ(
-      refusal(7),
+      layout_refusal(7),
       "[parallel] layout = \"auto\" (command line): no layout fits 7 ranks with [batch] global "
       "= 12 (a.toml:7); start 4, 6, 8 or 9 ranks, or choose another global batch")
       << "heads, layers and samples have no factor 7";
-  expect_contains(refusal(7, {"parallel.tensor=2", "parallel.pipeline=2"}),
+  expect_contains(layout_refusal(7, {"parallel.tensor=2", "parallel.pipeline=2"}),
                   "with [batch] global = 12 (a.toml:7), [parallel] tensor = 2 (command line), "
                   "[parallel] pipeline = 2 (command line); start 4, 8 or 12 ranks, or remove keys");
-  expect_contains(refusal(1000000007), "start 72 or 96 ranks");
-  expect_contains(refusal(3, {"parallel.data=1048576", "batch.global=1048576", "parallel.tensor=4",
-                              "parallel.pipeline=1048576"}),
+  expect_contains(layout_refusal(1000000007), "start 72 or 96 ranks");
+  expect_contains(layout_refusal(3, {"parallel.data=1048576", "batch.global=1048576",
+                                     "parallel.tensor=4", "parallel.pipeline=1048576"}),
                   "; remove keys");
 }
 

@@ -1,8 +1,7 @@
-#include <trireme/deck/checks.hpp>
+#include <trireme/base/check.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/deck/layout.hpp>
-
-#include <trireme/base/check.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 
 #include <gtest/gtest.h>
 

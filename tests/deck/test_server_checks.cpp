@@ -1,6 +1,5 @@
 // Errors and sizes of decks with parameter servers.
-#include <trireme/deck/checks.hpp>
-#include <trireme/deck/server_checks.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 
 #include "deck/example.hpp"
 

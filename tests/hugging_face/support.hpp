@@ -7,6 +7,8 @@
 #include <trireme/deck/families.hpp>
 #include <trireme/hugging_face/safetensors.hpp>
 
+#include <support/messages.hpp>
+#include <support/source_folder.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <gtest/gtest.h>
@@ -19,22 +21,11 @@
 
 namespace trireme::hugging_face::testing {
 
+using trireme::testing::expect_mentions;
+using trireme::testing::golden_file;
+using trireme::testing::message_of;
 using trireme::testing::read_file;
 using trireme::testing::TemporaryFolder;
-
-inline std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-inline void expect_mentions(const std::string& message, const std::vector<std::string>& words) {
-  for (const auto& word : words)
-    EXPECT_NE(message.find(word), std::string::npos) << "'" << word << "' in: " << message;
-}
 
 /// Odd sizes: 6 heads of 24, a vocabulary and a sequence that are prime.
 inline deck::ModelConfig odd_model(bool tied) {

@@ -5,10 +5,8 @@ namespace {
 
 using namespace testing;
 
-const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/";
-
 deck::ModelConfig read_golden(const std::string& folder) {
-  const auto path = golden + folder + "/config.json";
+  const auto path = golden_file(folder + "/config.json");
   return parse_config(read_file(path), path).model;
 }
 

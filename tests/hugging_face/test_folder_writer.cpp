@@ -19,15 +19,15 @@ std::vector<std::string> names_in(const TemporaryFolder& folder) {
   return names;
 }
 
-const std::vector<TensorPlan> plan{{"a", DType::fp32, {5}},  // 20 bytes
-                                   {"b", DType::bf16, {3, 2}},
-                                   {"empty", DType::fp32, {0}},
-                                   {"large", DType::fp64, {7}},
-                                   {"c", DType::fp32, {2}}};
+const std::vector<TensorPlan> three_tensors{{"a", DType::fp32, {5}},  // 20 bytes
+                                            {"b", DType::bf16, {3, 2}},
+                                            {"empty", DType::fp32, {0}},
+                                            {"large", DType::fp64, {7}},
+                                            {"c", DType::fp32, {2}}};
 constexpr std::int64_t plan_bytes = 20 + 12 + 0 + 56 + 8;
 
 void write(const std::string& folder, std::int64_t most_bytes, char with = 'x') {
-  FolderWriter writer(folder, plan, most_bytes);
+  FolderWriter writer(folder, three_tensors, most_bytes);
   const std::string data(plan_bytes, with);
   writer.append(data.data(), 50);  // across tensors and files
   writer.append(data.data(), plan_bytes - 50);
@@ -51,13 +51,13 @@ TEST(FolderWriter, ShardsAreAsFullAsTheSizeAllowsAndALargeTensorIsAlone) {
   const auto sizes = [](std::int64_t most) {
     std::vector<std::int64_t> bytes;
     std::size_t next = 0;
-    for (const ShardPlan& shard : plan_shards(plan, most)) {
+    for (const ShardPlan& shard : plan_shards(three_tensors, most)) {
       EXPECT_EQ(shard.first, next);
       EXPECT_GT(shard.last, shard.first);
       next = shard.last;
       bytes.push_back(shard.bytes);
     }
-    EXPECT_EQ(next, plan.size());
+    EXPECT_EQ(next, three_tensors.size());
     return bytes;
   };
   EXPECT_EQ(sizes(0), (std::vector<std::int64_t>{96}));
@@ -79,7 +79,7 @@ TEST(FolderWriter, FilesAndIndexHaveTheNamesAndTheContentThatTransformersReads) 
                           "\"large\": \"model-00002-of-00003.safetensors\""});
   const TensorFolder read(folder.path().string());
   EXPECT_EQ(read.path(), folder.file(index_name));
-  ASSERT_EQ(read.tensors().size(), plan.size());
+  ASSERT_EQ(read.tensors().size(), three_tensors.size());
   std::int64_t bytes = 0;
   for (const StoredTensor& tensor : read.tensors()) {
     EXPECT_EQ(tensor.file->metadata().at("format"), "pt");
@@ -108,7 +108,7 @@ TEST(FolderWriter, NothingAppearsUnlessEverythingIsWritten) {
   const TemporaryFolder folder;
   write(folder.path().string(), 0, 'o');
   for (const std::int64_t most : {0, 32, 1}) {
-    FolderWriter writer(folder.path().string(), plan, most);
+    FolderWriter writer(folder.path().string(), three_tensors, most);
     const std::string data(plan_bytes, 'n');
     writer.append(data.data(), plan_bytes - 1);
     expect_mentions(message_of([&] { writer.commit(); }), {"planned"});

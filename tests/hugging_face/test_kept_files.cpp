@@ -95,7 +95,6 @@ TEST(KeptFiles, TokensThatEndTextsAreAdded) {
 }
 
 TEST(KeptFiles, FilesOfEveryFamilyAreUnchangedByTheirOwnModel) {
-  const std::string golden = TRIREME_SOURCE_DIR "/tests/golden/";
   for (const std::string folder :
        {"gpt2_hugging_face/tied", "gpt2_hugging_face/untied", "llama_hugging_face/tied",
         "llama_hugging_face/untied", "decoders_hugging_face/qwen2_tied",
@@ -104,7 +103,7 @@ TEST(KeptFiles, FilesOfEveryFamilyAreUnchangedByTheirOwnModel) {
         "decoders_hugging_face/gemma3", "decoders_hugging_face/llama_yarn",
         "decoders_hugging_face/llama_dynamic", "bert_hugging_face/pairs",
         "bert_hugging_face/masked"}) {
-    const std::string content = read_file(golden + folder + "/config.json");
+    const std::string content = read_file(golden_file(folder + "/config.json"));
     const json before = json::parse(content);
     const auto type = before.value("dtype", before.value("torch_dtype", "float32"));
     const UpdatedFile file = exported(content, read(content), {},
@@ -117,8 +116,7 @@ TEST(KeptFiles, FilesOfEveryFamilyAreUnchangedByTheirOwnModel) {
 }
 
 TEST(KeptFiles, ValuesOfDropoutBelongToTheTraining) {
-  const std::string content =
-      read_file(TRIREME_SOURCE_DIR "/tests/golden/gpt2_hugging_face/tied/config.json");
+  const std::string content = read_file(golden_file("gpt2_hugging_face/tied/config.json"));
   json before = json::parse(content);
   before["attn_pdrop"] = 0.3;
   const UpdatedFile file = exported(before.dump(), read(content));

@@ -4,6 +4,7 @@
 #include <trireme/io/input_file.hpp>
 #include <trireme/io/text_reader.hpp>
 
+#include <support/messages.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <gtest/gtest.h>
@@ -19,18 +20,9 @@
 namespace trireme::io {
 namespace {
 
+using testing::message_of;
 using testing::read_file;
 using testing::TemporaryFolder;
-
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 std::int64_t files_in(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});

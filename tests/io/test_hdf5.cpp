@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/io/hdf5_file.hpp>
 
+#include <support/messages.hpp>
 #include <support/temporary_folder.hpp>
 
 #include <gtest/gtest.h>
@@ -12,19 +13,10 @@
 namespace trireme::io {
 namespace {
 
+using testing::message_of;
 using testing::read_file;
 using testing::TemporaryFolder;
 using Extents = std::vector<std::int64_t>;
-
-template <class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Hdf5, KeepsTheBitsOfEveryType) {
   const TemporaryFolder folder;

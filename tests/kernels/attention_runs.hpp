@@ -4,23 +4,61 @@
 #include <trireme/kernels/attention.hpp>
 #include <trireme/tensor/fence.hpp>
 
+#include <gtest/gtest.h>
+
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/attention.hpp"
+#include "reference/rounded_attention.hpp"
 #include "support/device_array.hpp"
 
 /// Attention from host arrays to host arrays, and bounds of its errors.
 namespace trireme::kernels::attention_runs {
 
+using testing::at;
 using testing::DeviceArray;
 using testing::uniform;
 
-inline std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
+/// Columns [first, last) of each row, one range after another.
+template <class T>
+std::vector<T> take_columns(const std::vector<T>& x, std::int64_t columns,
+                            const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
+  std::vector<T> taken;
+  for (auto row = x.begin(); row != x.end(); row += columns)
+    for (const auto& [first, last] : ranges) taken.insert(taken.end(), row + first, row + last);
+  return taken;
+}
+
+template <class T>
+std::vector<T> random_qkv(const AttentionShape& s) {
+  return uniform<T>(s.tokens() * s.qkv_columns(), 1);
+}
+template <class T>
+std::vector<T> random_gradient(const AttentionShape& s) {
+  return uniform<T>(s.tokens() * s.heads * s.head_size, 2);
+}
+
+/// Compares bits, because a NaN is not equal to itself.
+template <class T>
+void expect_same_bits(const std::vector<T>& found, const std::vector<T>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(T)), 0);
+}
+
+template <class T>
+void expect_within(const std::vector<T>& found, const reference::Bounded& expected,
+                   const char* what) {
+  ASSERT_EQ(found.size(), expected.values.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_LE(std::abs(static_cast<double>(found[i]) - expected.values[i]), expected.bounds[i])
+        << what << " " << i << " is " << static_cast<double>(found[i]) << ", expected "
+        << expected.values[i];
 }
 
 template <class T>
@@ -84,6 +122,16 @@ inline std::vector<std::int32_t> positions_of(const AttentionShape& s,
   }
   return positions;
 }
+
+/// A shape and the positions of its tokens, which live as long as this.
+struct Packed {
+  Packed(const AttentionShape& s, const std::vector<std::int32_t>& lengths)
+      : positions(positions_of(s, lengths)), shape(s) {
+    shape.positions = positions.flat();
+  }
+  DeviceArray<std::int32_t> positions;
+  AttentionShape shape;
+};
 
 inline AttentionDropout some_dropout() {
   return {0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/attention_runs.hpp"
 #include "reference/rounded_attention.hpp"
 #include "support/device_array.hpp"
 #include "support/emulated_attention.hpp"
@@ -17,28 +18,16 @@
 /// The tensor-core kernels, emulated, against the definition: for all head sizes and types.
 namespace trireme::kernels::flash_cases {
 
+using attention_runs::expect_within;
+using attention_runs::some_dropout;
 using testing::EmulatedAttention;
 using testing::EmulatedRun;
 using testing::uniform;
-
-inline AttentionDropout some_dropout() {
-  return {0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
-}
 
 inline std::string describe(const AttentionShape& s, const AttentionDropout& dropout) {
   return text("B ", s.batch, " S ", s.sequence, " H ", s.heads, " Hkv ", s.key_value_heads,
               " before ", s.heads_before, s.causal ? " causal" : " full", " window ", s.window,
               " dropout ", dropout.rate);
-}
-
-template <class T>
-void expect_within(const std::vector<T>& found, const reference::Bounded& expected,
-                   const char* what) {
-  ASSERT_EQ(found.size(), expected.values.size());
-  for (std::size_t i = 0; i < found.size(); ++i)
-    ASSERT_LE(std::abs(static_cast<double>(found[i]) - expected.values[i]), expected.bounds[i])
-        << what << " " << i << " is " << static_cast<double>(found[i]) << ", expected "
-        << expected.values[i];
 }
 
 template <class Type, int size>

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/attention_runs.hpp"
+#include "kernels/cases.hpp"
 #include "reference/attention.hpp"
 #include "support/device_array.hpp"
 
@@ -28,37 +29,36 @@ using testing::uniform;
 
 /// Odd and even lengths around the blocks, head sizes around the register tiles, grouped heads;
 /// windows of one token, within a block, across blocks, and of all tokens but one; soft caps.
-const AttentionShape shapes[] = {{1, 1, 1, 1, 1},
-                                 {2, 13, 1, 1, 1},
-                                 {1, 13, 3, 3, 13},
-                                 {2, 128, 2, 2, 16},
-                                 {1, 65, 2, 1, 24},
-                                 {1, 130, 4, 2, 64},
-                                 {3, 67, 6, 2, 80},
-                                 {1, 200, 1, 1, 128},
-                                 {1, 63, 2, 2, 13, false},
-                                 {2, 129, 4, 1, 32, false},
-                                 {1, 64, 2, 2, 64, true, 0.5},
-                                 {1, 192, 1, 1, 48, false, 2.0},
-                                 {1, 13, 1, 1, 13, true, 0.0, 0, 0, 1},
-                                 {2, 130, 2, 1, 16, true, 0.0, 0, 0, 2},
-                                 {1, 200, 4, 2, 24, true, 0.0, 0, 0, 33},
-                                 {1, 200, 3, 2, 16, true, 0.0, 2, 1, 70},
-                                 {1, 193, 1, 1, 8, true, 0.5, 0, 0, 64},
-                                 {1, 150, 2, 2, 32, true, 0.0, 0, 0, 149},
-                                 {1, 130, 4, 2, 64, true, 0.0, 0, 0, 0, 1.0},
-                                 {2, 67, 2, 1, 13, true, 0.0, 0, 0, 33, 1.0},
-                                 {1, 63, 2, 2, 16, false, 0.0, 0, 0, 0, 1.0}};
+const AttentionShape attention_shapes[] = {{1, 1, 1, 1, 1},
+                                           {2, 13, 1, 1, 1},
+                                           {1, 13, 3, 3, 13},
+                                           {2, 128, 2, 2, 16},
+                                           {1, 65, 2, 1, 24},
+                                           {1, 130, 4, 2, 64},
+                                           {3, 67, 6, 2, 80},
+                                           {1, 200, 1, 1, 128},
+                                           {1, 63, 2, 2, 13, false},
+                                           {2, 129, 4, 1, 32, false},
+                                           {1, 64, 2, 2, 64, true, 0.5},
+                                           {1, 192, 1, 1, 48, false, 2.0},
+                                           {1, 13, 1, 1, 13, true, 0.0, 0, 0, 1},
+                                           {2, 130, 2, 1, 16, true, 0.0, 0, 0, 2},
+                                           {1, 200, 4, 2, 24, true, 0.0, 0, 0, 33},
+                                           {1, 200, 3, 2, 16, true, 0.0, 2, 1, 70},
+                                           {1, 193, 1, 1, 8, true, 0.5, 0, 0, 64},
+                                           {1, 150, 2, 2, 32, true, 0.0, 0, 0, 149},
+                                           {1, 130, 4, 2, 64, true, 0.0, 0, 0, 0, 1.0},
+                                           {2, 67, 2, 1, 13, true, 0.0, 0, 0, 33, 1.0},
+                                           {1, 63, 2, 2, 16, false, 0.0, 0, 0, 0, 1.0}};
 
 template <class T>
 class Attention : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(Attention, Types);
+TYPED_TEST_SUITE(Attention, WideTypes);
 
 TYPED_TEST(Attention, ForwardAgreesWithTheDefinition) {
   using T = TypeParam;
   const double u = std::numeric_limits<T>::epsilon() / 2;
-  for (const AttentionShape& s : shapes)
+  for (const AttentionShape& s : attention_shapes)
     for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
       const auto qkv = uniform<T>(s.tokens() * s.qkv_columns(), 1);
       const auto expected = reference::attention(qkv, s, dropout);
@@ -106,7 +106,7 @@ TEST(AttentionBackward, MatchesFiniteDifferencesElementByElement) {
 }
 
 TEST(AttentionBackward, MatchesFiniteDifferencesAlongRandomDirections) {
-  for (const AttentionShape& s : shapes)
+  for (const AttentionShape& s : attention_shapes)
     for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
       const auto qkv = uniform<double>(s.tokens() * s.qkv_columns(), 1);
       const auto grad = uniform<double>(s.tokens() * s.heads * s.head_size, 2);
@@ -136,7 +136,7 @@ TEST(AttentionBackward, MatchesFiniteDifferencesAlongRandomDirections) {
 
 TEST(AttentionBackward, FloatAgreesWithDouble) {
   const double u = std::numeric_limits<float>::epsilon() / 2;
-  for (const AttentionShape& s : shapes)
+  for (const AttentionShape& s : attention_shapes)
     for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
       const auto qkv = uniform<float>(s.tokens() * s.qkv_columns(), 1);
       const auto grad = uniform<float>(s.tokens() * s.heads * s.head_size, 2);
@@ -189,16 +189,6 @@ TYPED_TEST(Attention, BatchSplitHasTheSameBits) {
     EXPECT_EQ(run_forward(part(qkv), one, dropout).o, part(o));
     EXPECT_EQ(run_backward(part(qkv), part(grad), one, dropout), part(dqkv));
   }
-}
-
-/// Columns [first, last) of each row, one range after another.
-template <class T>
-std::vector<T> take_columns(const std::vector<T>& x, std::int64_t columns,
-                            const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
-  std::vector<T> taken;
-  for (auto row = x.begin(); row != x.end(); row += columns)
-    for (const auto& [first, last] : ranges) taken.insert(taken.end(), row + first, row + last);
-  return taken;
 }
 
 /// Uneven parts of whole groups of heads, forward and backward; the last part has no head.
@@ -261,7 +251,7 @@ TYPED_TEST(Attention, DecodedRowsAreThoseOfForward) {
   using T = TypeParam;
   const double u = std::numeric_limits<T>::epsilon() / 2;
   const Exec exec;
-  for (AttentionShape s : shapes) {
+  for (AttentionShape s : attention_shapes) {
     s.causal = true;
     const auto qkv = uniform<T>(s.tokens() * s.qkv_columns(), 1);
     const auto o = run_forward(qkv, s).o;

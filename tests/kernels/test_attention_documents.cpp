@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/attention_runs.hpp"
+#include "kernels/cases.hpp"
 #include "reference/rounded_attention.hpp"
 #include "support/device_array.hpp"
 
@@ -29,59 +30,29 @@ struct Documents {
 
 /// Documents of one token, within blocks, at their edges and across them; with grouped heads, parts
 /// of groups and windows.
-const Documents cases[] = {{{1, 1, 1, 1, 1}, {1}},
-                           {{2, 13, 3, 3, 13}, {1, 2, 4}},
-                           {{2, 128, 2, 2, 16}, {13}},
-                           {{1, 130, 4, 2, 64}, {64, 1, 65}},
-                           {{3, 67, 6, 2, 80}, {66, 1}},
-                           {{1, 300, 2, 1, 24}, {1, 128, 13, 200}},
-                           {{2, 257, 1, 1, 128}, {32, 31, 33, 150}},
-                           {{1, 200, 4, 2, 24, true, 0.0, 0, 0, 33}, {70, 20, 3}},
-                           {{1, 200, 3, 2, 16, true, 0.0, 2, 1, 70}, {128, 72}},
-                           {{1, 193, 1, 1, 8, true, 0.5, 0, 0, 64}, {100}}};
-
-/// The case's shape with its positions, which live as long as this.
-class Packed {
- public:
-  explicit Packed(const Documents& c) : positions_(positions_of(c.shape, c.lengths)), s_(c.shape) {
-    s_.positions = positions_.flat();
-  }
-  const AttentionShape& operator*() const { return s_; }
-
- private:
-  testing::DeviceArray<std::int32_t> positions_;
-  AttentionShape s_;
-};
-
-template <class T>
-std::vector<T> input(const AttentionShape& s) {
-  return uniform<T>(s.tokens() * s.qkv_columns(), 1);
-}
-template <class T>
-std::vector<T> gradient(const AttentionShape& s) {
-  return uniform<T>(s.tokens() * s.heads * s.head_size, 2);
-}
-
-/// Compares bits, because a NaN is not equal to itself.
-template <class T>
-void expect_same_bits(const std::vector<T>& found, const std::vector<T>& expected) {
-  ASSERT_EQ(found.size(), expected.size());
-  EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(T)), 0);
-}
+const Documents document_cases[] = {{{1, 1, 1, 1, 1}, {1}},
+                                    {{2, 13, 3, 3, 13}, {1, 2, 4}},
+                                    {{2, 128, 2, 2, 16}, {13}},
+                                    {{1, 130, 4, 2, 64}, {64, 1, 65}},
+                                    {{3, 67, 6, 2, 80}, {66, 1}},
+                                    {{1, 300, 2, 1, 24}, {1, 128, 13, 200}},
+                                    {{2, 257, 1, 1, 128}, {32, 31, 33, 150}},
+                                    {{1, 200, 4, 2, 24, true, 0.0, 0, 0, 33}, {70, 20, 3}},
+                                    {{1, 200, 3, 2, 16, true, 0.0, 2, 1, 70}, {128, 72}},
+                                    {{1, 193, 1, 1, 8, true, 0.5, 0, 0, 64}, {100}}};
 
 template <class T>
 class AttentionDocuments : public ::testing::Test {};
-using WideTypes = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(AttentionDocuments, WideTypes);
 
 TYPED_TEST(AttentionDocuments, ForwardAgreesWithTheDefinition) {
   using T = TypeParam;
   const double u = std::numeric_limits<T>::epsilon() / 2;
-  for (const Documents& c : cases)
+  for (const Documents& c : document_cases)
     for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
-      const Packed packed(c);
-      const AttentionShape& s = *packed;
-      const auto qkv = input<T>(s);
+      const Packed packed(c.shape, c.lengths);
+      const AttentionShape& s = packed.shape;
+      const auto qkv = random_qkv<T>(s);
       const auto expected = reference::attention(qkv, s, dropout);
       const auto found = run_forward(qkv, s, dropout);
       // As without documents (test_attention.cpp).
@@ -99,9 +70,9 @@ TEST(AttentionDocumentsBackward, MatchesFiniteDifferencesElementByElement) {
   for (const Documents& c :
        {Documents{{2, 7, 2, 1, 3}, {2, 3}}, {{1, 8, 2, 1, 2, true, 0.0, 0, 0, 2}, {5, 3}}})
     for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
-      const Packed packed(c);
-      const AttentionShape& s = *packed;
-      const auto qkv = input<double>(s), grad = gradient<double>(s);
+      const Packed packed(c.shape, c.lengths);
+      const AttentionShape& s = packed.shape;
+      const auto qkv = random_qkv<double>(s), grad = random_gradient<double>(s);
       const auto found = run_backward(qkv, grad, s, dropout);
       for (std::size_t i = 0; i < qkv.size(); ++i) {
         std::vector<double> direction(qkv.size());
@@ -123,11 +94,11 @@ std::vector<T> rows_of(const std::vector<T>& all, std::int64_t rows, std::int64_
 /// Results and gradients of each document are those of a sample that is this document. Sums are
 /// divided into blocks in another way; the numbers are below 10, of at most 300 terms: 1e-12.
 TEST(AttentionDocumentsBackward, OfEachDocumentIsThatOfTheDocumentAlone) {
-  for (const Documents& c : cases) {
-    const Packed packed(c);
-    const AttentionShape& s = *packed;
+  for (const Documents& c : document_cases) {
+    const Packed packed(c.shape, c.lengths);
+    const AttentionShape& s = packed.shape;
     SCOPED_TRACE(describe(s));
-    const auto qkv = input<double>(s), grad = gradient<double>(s);
+    const auto qkv = random_qkv<double>(s), grad = random_gradient<double>(s);
     const auto o = run_forward(qkv, s).o, dqkv = run_backward(qkv, grad, s);
     const auto positions = positions_of(c.shape, c.lengths);
     const std::int64_t rows = s.tokens();
@@ -153,8 +124,7 @@ TEST(AttentionDocumentsBackward, OfEachDocumentIsThatOfTheDocumentAlone) {
 
 template <class T>
 class AttentionDocument : public ::testing::Test {};
-using Types = ::testing::Types<float, double, Bf16, Fp16>;
-TYPED_TEST_SUITE(AttentionDocument, Types);
+TYPED_TEST_SUITE(AttentionDocument, AllTypes);
 
 TYPED_TEST(AttentionDocument, OfTheWholeSampleHasTheBitsOfNoDocuments) {
   using T = TypeParam;
@@ -162,12 +132,13 @@ TYPED_TEST(AttentionDocument, OfTheWholeSampleHasTheBitsOfNoDocuments) {
                                   {1, 64, 2, 2, 64},
                                   {1, 200, 3, 2, 16, true, 0.0, 2, 1, 70}})
     for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
-      const Packed packed({s, {static_cast<std::int32_t>(s.sequence)}});
-      const auto qkv = input<T>(s), grad = gradient<T>(s);
-      const auto found = run_forward(qkv, *packed, dropout), all = run_forward(qkv, s, dropout);
+      const Packed packed(s, {static_cast<std::int32_t>(s.sequence)});
+      const auto qkv = random_qkv<T>(s), grad = random_gradient<T>(s);
+      const auto found = run_forward(qkv, packed.shape, dropout),
+                 all = run_forward(qkv, s, dropout);
       expect_same_bits(found.o, all.o);
       expect_same_bits(found.logsumexp, all.logsumexp);
-      expect_same_bits(run_backward(qkv, grad, *packed, dropout),
+      expect_same_bits(run_backward(qkv, grad, packed.shape, dropout),
                        run_backward(qkv, grad, s, dropout));
     }
 }
@@ -177,9 +148,9 @@ TYPED_TEST(AttentionDocument, OfTheWholeSampleHasTheBitsOfNoDocuments) {
 /// ones.
 TYPED_TEST(AttentionDocument, BlocksOfOthersAreNotTouched) {
   using T = TypeParam;
-  const Packed packed({{1, 300, 2, 1, 16}, {60, 68, 100}});
-  const AttentionShape& s = *packed;
-  const auto clean = input<T>(s), grad = gradient<T>(s);
+  const Packed packed({1, 300, 2, 1, 16}, {60, 68, 100});
+  const AttentionShape& s = packed.shape;
+  const auto clean = random_qkv<T>(s), grad = random_gradient<T>(s);
   auto before = clean, after = clean;
   for (std::int64_t t = 0; t < 128; ++t)
     for (std::int64_t c = 0; c < s.qkv_columns(); ++c) before[at(t * s.qkv_columns() + c)] = T(NAN);
@@ -197,16 +168,7 @@ TYPED_TEST(AttentionDocument, BlocksOfOthersAreNotTouched) {
 
 template <class T>
 class NarrowAttentionDocuments : public ::testing::Test {};
-using NarrowTypes = ::testing::Types<Bf16, Fp16>;
 TYPED_TEST_SUITE(NarrowAttentionDocuments, NarrowTypes);
-
-template <class T>
-void expect_within(const std::vector<T>& found, const reference::Bounded& expected,
-                   const char* what) {
-  for (std::size_t i = 0; i < expected.values.size(); ++i)
-    ASSERT_LE(std::abs(static_cast<double>(found[i]) - expected.values[i]), expected.bounds[i])
-        << what << " " << i;
-}
 
 /// Within the bounds of kernels that round more.
 TYPED_TEST(NarrowAttentionDocuments, AgreeWithTheDefinition) {
@@ -216,10 +178,10 @@ TYPED_TEST(NarrowAttentionDocuments, AgreeWithTheDefinition) {
                              Documents{{2, 67, 3, 2, 16, true, 0.0, 2, 1}, {13}},
                              Documents{{1, 150, 2, 1, 16, true, 0.0, 0, 0, 20}, {70, 80}}})
     for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
-      const Packed packed(c);
-      const AttentionShape& s = *packed;
+      const Packed packed(c.shape, c.lengths);
+      const AttentionShape& s = packed.shape;
       SCOPED_TRACE(describe(s));
-      const auto qkv = input<T>(s), grad = gradient<T>(s);
+      const auto qkv = random_qkv<T>(s), grad = random_gradient<T>(s);
       const reference::RoundedAttention reference({qkv.begin(), qkv.end()}, s, dropout, unit);
       const auto found = run_forward(qkv, s, dropout);
       expect_within(found.o, reference.output(), "o");

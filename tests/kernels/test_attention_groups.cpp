@@ -9,28 +9,28 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/attention_runs.hpp"
+#include "kernels/cases.hpp"
 #include "support/device_array.hpp"
 
 /// A rank may hold parts of groups of query heads: it computes its part of the whole.
 namespace trireme::kernels {
 namespace {
 
+using attention_runs::take_columns;
+using testing::at;
 using testing::DeviceArray;
 using testing::uniform;
 
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
-
 template <class T>
-struct Passes {
+struct GroupPasses {
   std::vector<T> o;     // [T, H K]
   std::vector<T> dqkv;  // as qkv
 };
 
 template <class T>
-Passes<T> run(const std::vector<T>& qkv, const std::vector<T>& grad, const AttentionShape& s,
-              std::int64_t first_head) {
+GroupPasses<T> run_part(const std::vector<T>& qkv, const std::vector<T>& grad,
+                        const AttentionShape& s, std::int64_t first_head) {
   const AttentionDropout dropout{0.3, {7, Purpose::attention_dropout, 3, 5}, 11, first_head, 9};
   const Handle handle;
   const std::int64_t columns = s.heads * s.head_size;
@@ -45,16 +45,6 @@ Passes<T> run(const std::vector<T>& qkv, const std::vector<T>& grad, const Atten
                         x.matrix(s.tokens(), s.qkv_columns()), lse_view, work.flat(), s, dropout);
   fence(handle, "test");
   return {o.values(), dx.values()};
-}
-
-/// Columns [first, last) of each row, one range after another.
-template <class T>
-std::vector<T> take_columns(const std::vector<T>& x, std::int64_t columns,
-                            const std::vector<std::pair<std::int64_t, std::int64_t>>& ranges) {
-  std::vector<T> taken;
-  for (auto row = x.begin(); row != x.end(); row += columns)
-    for (const auto& [first, last] : ranges) taken.insert(taken.end(), row + first, row + last);
-  return taken;
 }
 
 /// The query heads [begin, end), with the keys and values that they use.
@@ -80,8 +70,7 @@ struct Part {
 
 template <class T>
 class AttentionGroups : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(AttentionGroups, Types);
+TYPED_TEST_SUITE(AttentionGroups, WideTypes);
 
 /// Outputs and the gradients of queries have the same bits. The gradients of keys and values are
 /// sums over the parts that hold them, in a different order than within one part.
@@ -95,15 +84,15 @@ TYPED_TEST(AttentionGroups, ACutThroughThemLeavesTheAnswer) {
       const std::int64_t query_columns = whole.heads * whole.head_size;
       const auto qkv = uniform<T>(whole.tokens() * columns, 1);
       const auto grad = uniform<T>(whole.tokens() * query_columns, 2);
-      const Passes<T> expected = run(qkv, grad, whole, 2);
+      const GroupPasses<T> expected = run_part(qkv, grad, whole, 2);
       std::vector<double> sums(at(whole.tokens() * columns), 0.0);
       for (std::size_t p = 0; p + 1 < ends.size(); ++p) {
         SCOPED_TRACE(text(whole.heads, " heads over ", whole.key_value_heads, ", those from ",
                           ends[p], " to ", ends[p + 1]));
         const Part part(whole, ends[p], ends[p + 1]);
         const auto found =
-            run(take_columns(qkv, columns, {part.queries, part.keys, part.values}),
-                take_columns(grad, query_columns, {part.queries}), part.shape, 2 + ends[p]);
+            run_part(take_columns(qkv, columns, {part.queries, part.keys, part.values}),
+                     take_columns(grad, query_columns, {part.queries}), part.shape, 2 + ends[p]);
         EXPECT_EQ(found.o, take_columns(expected.o, query_columns, {part.queries}));
         const std::int64_t mine = part.shape.qkv_columns();
         EXPECT_EQ(take_columns(found.dqkv, mine, {{0, part.shape.heads * whole.head_size}}),

@@ -71,17 +71,17 @@ class Ring {
   int ranks_;
 };
 
-const AttentionShape shapes[] = {{1, 7, 2, 2, 8},
-                                 {2, 200, 2, 1, 16},
-                                 {1, 321, 4, 2, 24},
-                                 {2, 150, 2, 2, 13, false},
-                                 {1, 330, 3, 2, 16, true, 0.0, 2, 1, 70},
-                                 {1, 300, 1, 1, 8, true, 0.5, 0, 0, 5}};
+const AttentionShape part_shapes[] = {{1, 7, 2, 2, 8},
+                                      {2, 200, 2, 1, 16},
+                                      {1, 321, 4, 2, 24},
+                                      {2, 150, 2, 2, 13, false},
+                                      {1, 330, 3, 2, 16, true, 0.0, 2, 1, 70},
+                                      {1, 300, 1, 1, 8, true, 0.5, 0, 0, 5}};
 
 /// Each causal shape also with documents, whose ends are within chunks and at their edges.
-std::vector<std::pair<AttentionShape, bool>> cases() {
+std::vector<std::pair<AttentionShape, bool>> part_cases() {
   std::vector<std::pair<AttentionShape, bool>> all;
-  for (const AttentionShape& s : shapes)
+  for (const AttentionShape& s : part_shapes)
     for (const bool documents : {false, true})
       if (s.causal || !documents) all.emplace_back(s, documents);
   return all;
@@ -92,7 +92,7 @@ template <class T>
 void expect_parts_are_the_whole(double unit) {
   using A = Accumulate<T>;
   const Handle handle;
-  for (const auto& [given, documents] : cases())
+  for (const auto& [given, documents] : part_cases())
     for (const int ranks : {2, 3})
       for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
         AttentionShape s = given;

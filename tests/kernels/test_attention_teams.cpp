@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/attention_runs.hpp"
+#include "kernels/cases.hpp"
 
 namespace trireme::kernels {
 namespace {
@@ -17,8 +18,7 @@ using namespace attention_runs;
 
 template <class T>
 class AttentionTeams : public ::testing::Test {};
-using Types = ::testing::Types<float, double, Bf16, Fp16>;
-TYPED_TEST_SUITE(AttentionTeams, Types);
+TYPED_TEST_SUITE(AttentionTeams, AllTypes);
 
 template <class T>
 struct Numbers {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/attention_runs.hpp"
+#include "kernels/cases.hpp"
 #include "reference/rounded_attention.hpp"
 #include "support/device_array.hpp"
 
@@ -25,25 +26,8 @@ AttentionShape with_window(AttentionShape s, std::int64_t window) {
 }
 
 template <class T>
-std::vector<T> input(const AttentionShape& s) {
-  return uniform<T>(s.tokens() * s.qkv_columns(), 1);
-}
-template <class T>
-std::vector<T> gradient(const AttentionShape& s) {
-  return uniform<T>(s.tokens() * s.heads * s.head_size, 2);
-}
-
-/// Compares bits, because a NaN is not equal to itself.
-template <class T>
-void expect_same_bits(const std::vector<T>& found, const std::vector<T>& expected) {
-  ASSERT_EQ(found.size(), expected.size());
-  EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(T)), 0);
-}
-
-template <class T>
 class AttentionWindow : public ::testing::Test {};
-using Types = ::testing::Types<float, double, Bf16, Fp16>;
-TYPED_TEST_SUITE(AttentionWindow, Types);
+TYPED_TEST_SUITE(AttentionWindow, AllTypes);
 
 TYPED_TEST(AttentionWindow, OfTheSequenceOrMoreHasTheBitsOfNone) {
   using T = TypeParam;
@@ -51,7 +35,7 @@ TYPED_TEST(AttentionWindow, OfTheSequenceOrMoreHasTheBitsOfNone) {
     for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()})
       for (const std::int64_t window : {s.sequence, s.sequence + 1, std::int64_t{1} << 40}) {
         const AttentionShape wide = with_window(s, window);
-        const auto qkv = input<T>(s), grad = gradient<T>(s);
+        const auto qkv = random_qkv<T>(s), grad = random_gradient<T>(s);
         const auto found = run_forward(qkv, wide, dropout), all = run_forward(qkv, s, dropout);
         expect_same_bits(found.o, all.o);
         expect_same_bits(found.logsumexp, all.logsumexp);
@@ -66,7 +50,7 @@ TYPED_TEST(AttentionWindow, OfTheSequenceOrMoreHasTheBitsOfNone) {
 TYPED_TEST(AttentionWindow, BlocksOutsideItAreNotTouched) {
   using T = TypeParam;
   const AttentionShape s{1, 300, 2, 1, 16, true, 0.0, 0, 0, 33};
-  const auto clean = input<T>(s), grad = gradient<T>(s);
+  const auto clean = random_qkv<T>(s), grad = random_gradient<T>(s);
   auto qkv = clean;
   for (std::int64_t t = 0; t < 64; ++t)
     for (std::int64_t c = 0; c < s.qkv_columns(); ++c) qkv[at(t * s.qkv_columns() + c)] = T(NAN);
@@ -92,7 +76,7 @@ TYPED_TEST(AttentionWindow, DecodeIsEachRowOfForward) {
        {AttentionShape{1, 100, 4, 2, 16}, {2, 37, 3, 2, 8, true, 0.0, 2, 1}})
     for (const std::int64_t window : {1, 2, 20, 65}) {
       const AttentionShape s = with_window(of, window);
-      const auto qkv = input<T>(s);
+      const auto qkv = random_qkv<T>(s);
       const auto o = run_forward(qkv, s).o;
       const std::int64_t columns = s.heads * s.head_size, shared = s.key_value_heads * s.head_size;
       for (std::int64_t position = 0; position < s.sequence; ++position) {
@@ -117,8 +101,8 @@ TYPED_TEST(AttentionWindow, DecodeIsEachRowOfForward) {
             std::vector<std::int32_t>(at(s.batch), static_cast<std::int32_t>(position)));
         attention_decode<T>(Exec{}, result.matrix(s.batch, columns), dq.matrix(s.batch, columns),
                             dk.cube(s.batch, s.sequence, shared),
-                            dv.cube(s.batch, s.sequence, shared),
-                            {texts.flat(), positions.flat()}, s);
+                            dv.cube(s.batch, s.sequence, shared), {texts.flat(), positions.flat()},
+                            s);
         fence(Exec{}, "test");
         const auto found = result.values();
         // Both are off by twice δ (attention_runs.hpp) and by a rounding of numbers up to 1.
@@ -135,16 +119,7 @@ TYPED_TEST(AttentionWindow, DecodeIsEachRowOfForward) {
 
 template <class T>
 class NarrowAttentionWindow : public ::testing::Test {};
-using NarrowTypes = ::testing::Types<Bf16, Fp16>;
 TYPED_TEST_SUITE(NarrowAttentionWindow, NarrowTypes);
-
-template <class T>
-void expect_within(const std::vector<T>& found, const reference::Bounded& expected,
-                   const char* what) {
-  for (std::size_t i = 0; i < expected.values.size(); ++i)
-    ASSERT_LE(std::abs(static_cast<double>(found[i]) - expected.values[i]), expected.bounds[i])
-        << what << " " << i;
-}
 
 /// Within the bounds of kernels that round more. 33 and 70 cross the edge of a block.
 TYPED_TEST(NarrowAttentionWindow, AgreesWithTheDefinition) {
@@ -157,7 +132,7 @@ TYPED_TEST(NarrowAttentionWindow, AgreesWithTheDefinition) {
       for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
         const AttentionShape s = with_window(of, window);
         SCOPED_TRACE(describe(s));
-        const auto qkv = input<T>(s), grad = gradient<T>(s);
+        const auto qkv = random_qkv<T>(s), grad = random_gradient<T>(s);
         const reference::RoundedAttention reference({qkv.begin(), qkv.end()}, s, dropout, unit);
         const auto found = run_forward(qkv, s, dropout);
         expect_within(found.o, reference.output(), "o");

@@ -28,7 +28,7 @@ EmulatorLaunch two_warps() {
 }
 
 /// The message of the error that a kernel ends with; empty if there is none.
-std::string failure(const EmulatorLaunch& launch, const BlockEmulator::Body& body) {
+std::string block_failure(const EmulatorLaunch& launch, const BlockEmulator::Body& body) {
   try {
     BlockEmulator::run(launch, body);
   } catch (const Error& error) {
@@ -37,9 +37,9 @@ std::string failure(const EmulatorLaunch& launch, const BlockEmulator::Body& bod
   return "";
 }
 
-void expect_failure(const EmulatorLaunch& launch, const std::string& part,
-                    const BlockEmulator::Body& body) {
-  const std::string found = failure(launch, body);
+void expect_block_failure(const EmulatorLaunch& launch, const std::string& part,
+                          const BlockEmulator::Body& body) {
+  const std::string found = block_failure(launch, body);
   EXPECT_NE(found.find(part), std::string::npos) << "found: " << found;
 }
 
@@ -56,8 +56,8 @@ TEST(BlockEmulator, MissingBarrierIsAnError) {
       block.load_pair(x, word((block.thread() + 32) % 64 / 2 * 2));
     };
   };
-  expect_failure(two_warps(), "without a barrier", pass_on(false));
-  EXPECT_EQ(failure(two_warps(), pass_on(true)), "");
+  expect_block_failure(two_warps(), "without a barrier", pass_on(false));
+  EXPECT_EQ(block_failure(two_warps(), pass_on(true)), "");
 }
 
 TEST(BlockEmulator, WritingWhatOthersStillReadIsAnError) {
@@ -75,8 +75,8 @@ TEST(BlockEmulator, WritingWhatOthersStillReadIsAnError) {
         block.copy_async<4>(word(block.thread()), &zeros[0], true);
       };
     };
-    expect_failure(launch, "without a barrier", reuse(false));
-    EXPECT_EQ(failure(launch, reuse(true)), "");
+    expect_block_failure(launch, "without a barrier", reuse(false));
+    EXPECT_EQ(block_failure(launch, reuse(true)), "");
   }
 }
 
@@ -96,9 +96,9 @@ TEST(BlockEmulator, ReadingACopyBeforeWaitingIsAnError) {
       block.load_pair(x, word(2 * block.thread()));
     };
   };
-  expect_failure(two_warps(), "before it waited", copy(0));
-  expect_failure(two_warps(), "before it waited", copy(1));
-  EXPECT_EQ(failure(two_warps(), copy(2)), "");
+  expect_block_failure(two_warps(), "before it waited", copy(0));
+  expect_block_failure(two_warps(), "before it waited", copy(1));
+  EXPECT_EQ(block_failure(two_warps(), copy(2)), "");
 }
 
 TEST(BlockEmulator, WhatWasNotCopiedIsZero) {
@@ -116,16 +116,16 @@ TEST(BlockEmulator, WhatWasNotCopiedIsZero) {
 }
 
 TEST(BlockEmulator, DivergenceIsAnError) {
-  expect_failure(one_warp(), "do different things", [](EmulatedBlock& block) {
+  expect_block_failure(one_warp(), "do different things", [](EmulatedBlock& block) {
     if (block.thread() < 16)
       block.shuffle_xor(1, 1);
     else
       block.any(true);
   });
-  expect_failure(one_warp(), "without end", [](EmulatedBlock& block) {
+  expect_block_failure(one_warp(), "without end", [](EmulatedBlock& block) {
     if (block.thread() < 31) block.any(true);
   });
-  expect_failure(two_warps(), "without end", [](EmulatedBlock& block) {
+  expect_block_failure(two_warps(), "without end", [](EmulatedBlock& block) {
     if (block.thread() != 40) block.barrier();
   });
 }
@@ -250,9 +250,9 @@ TEST(BlockEmulator, WaitingForABlockThatHasNotBegunIsAnError) {
     if (block.index() == 0) block.await(&turn, 1);
     if (block.index() == 1) block.release(&turn, 1);
   };
-  expect_failure(launch, "without end", wait_for_the_other);
+  expect_block_failure(launch, "without end", wait_for_the_other);
   launch.resident = 2;
-  EXPECT_EQ(failure(launch, wait_for_the_other), "");
+  EXPECT_EQ(block_failure(launch, wait_for_the_other), "");
 }
 
 }  // namespace

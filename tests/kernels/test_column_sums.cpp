@@ -2,6 +2,7 @@
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/tensor/fence.hpp>
 
+#include "kernels/cases.hpp"
 #include "support/device_array.hpp"
 
 #include <gtest/gtest.h>
@@ -19,17 +20,16 @@ using testing::uniform;
 
 template <class T>
 class ColumnSums : public ::testing::Test {};
-using Types = ::testing::Types<float, double, Bf16, Fp16>;
-TYPED_TEST_SUITE(ColumnSums, Types);
+TYPED_TEST_SUITE(ColumnSums, AllTypes);
 
-using Shape = std::tuple<std::int64_t, std::int64_t>;
-const Shape shapes[] = {{1, 1},     {1, 200},   {7, 3},      {32, 5},          {33, 64},
-                        {64, 65},   {1000, 13}, {4099, 1},   {517, 129},       {40, 4097},
-                        {2, 70000}, {65, 5000}, {100, 2500}, {3, 131072 + 17}, {70, 65536}};
+using SumShape = std::tuple<std::int64_t, std::int64_t>;
+const SumShape sum_shapes[] = {{1, 1},     {1, 200},   {7, 3},      {32, 5},          {33, 64},
+                               {64, 65},   {1000, 13}, {4099, 1},   {517, 129},       {40, 4097},
+                               {2, 70000}, {65, 5000}, {100, 2500}, {3, 131072 + 17}, {70, 65536}};
 
 /// Rows are added in any order: n numbers within [-1, 1] and the initial one; Higham 2002, eq. 4.4.
 template <class T>
-double bound(std::int64_t rows) {
+double sum_bound(std::int64_t rows) {
   const double eps = std::numeric_limits<Accumulate<T>>::epsilon() / 2;
   return static_cast<double>(rows) * eps * static_cast<double>(rows + 1) * 1.01;
 }
@@ -47,14 +47,14 @@ void expect_sums(const std::vector<T>& x, std::int64_t rows, std::int64_t column
     double expected = before[at];
     for (std::int64_t t = 0; t < rows; ++t)
       expected += static_cast<double>(x[static_cast<std::size_t>(t * columns + n)]);
-    ASSERT_NEAR(found[at], expected, bound<T>(rows))
+    ASSERT_NEAR(found[at], expected, sum_bound<T>(rows))
         << rows << " × " << columns << ", column " << n;
   }
 }
 
 TYPED_TEST(ColumnSums, AreThoseOfTheDefinition) {
   using T = TypeParam;
-  for (const auto& [rows, columns] : shapes)
+  for (const auto& [rows, columns] : sum_shapes)
     expect_sums<T>(
         uniform<T>(rows * columns, 1), rows, columns,
         [](View1<Accumulate<T>> sum, View2<const T> x) { add_column_sums<T>(Handle{}, sum, x); });
@@ -63,7 +63,7 @@ TYPED_TEST(ColumnSums, AreThoseOfTheDefinition) {
 TYPED_TEST(ColumnSums, BySlicesAreThoseOfTheDefinition) {
   using T = TypeParam;
   using Sum = Accumulate<T>;
-  for (const auto& [rows, columns] : shapes) {
+  for (const auto& [rows, columns] : sum_shapes) {
     const std::int64_t room = column_slices(rows, columns).partial_elements(columns);
     // The workspace's content has no effect, and nothing after it is written.
     const DeviceArray<Sum> partial(room + 1, std::numeric_limits<Sum>::quiet_NaN());
@@ -95,7 +95,7 @@ TYPED_TEST(ColumnSums, BySlicesHaveTheSameBitsEveryTime) {
 TYPED_TEST(ColumnSums, OfNormsAreThoseOfTheDefinition) {
   using T = TypeParam;
   using Sum = Accumulate<T>;
-  for (const auto& [rows, columns] : shapes) {
+  for (const auto& [rows, columns] : sum_shapes) {
     if (rows * columns > 100'000) continue;
     for (const bool layer_norm : {true, false}) {
       const auto x = uniform<T>(rows * columns, 1);
@@ -128,8 +128,8 @@ TYPED_TEST(ColumnSums, OfNormsAreThoseOfTheDefinition) {
           of_bias += static_cast<double>(dy[i]);
         }
         // Summands within [-2, 2], each of three roundings more.
-        ASSERT_NEAR(gains[at], of_gain, 2 * bound<T>(rows + 3));
-        ASSERT_NEAR(biases[at], layer_norm ? of_bias : before[at], bound<T>(rows));
+        ASSERT_NEAR(gains[at], of_gain, 2 * sum_bound<T>(rows + 3));
+        ASSERT_NEAR(biases[at], layer_norm ? of_bias : before[at], sum_bound<T>(rows));
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include <trireme/kernels/cross_entropy.hpp>
 
+#include <kernels/cases.hpp>
 #include <kernels/tokens.hpp>
 #include <reference/cross_entropy.hpp>
 #include <reference/finite_difference.hpp>
@@ -22,27 +23,22 @@ namespace {
 
 using reference::columns_of;
 using reference::uneven_parts;
+using testing::at;
 using testing::DeviceArray;
 using testing::expect_close;
 using testing::random_numbers;
 using testing::random_tokens;
 
-constexpr std::int64_t sizes[] = {1, 13, 128};
-constexpr std::int64_t splits[] = {1, 2, 3, 5};
-constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr std::int64_t column_splits[] = {1, 2, 3, 5};
+constexpr double infinite_logit = std::numeric_limits<double>::infinity();
 constexpr double double_eps = std::numeric_limits<double>::epsilon();
-
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 template <class T>
 class CrossEntropyOf : public ::testing::Test {
  protected:
   static constexpr double eps = std::numeric_limits<T>::epsilon();
 };
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(CrossEntropyOf, Types);
+TYPED_TEST_SUITE(CrossEntropyOf, WideTypes);
 
 /// Results of all ranks together, for the columns of logits that each part holds.
 template <class T>
@@ -95,7 +91,7 @@ double width_of(const std::vector<double>& logits, std::size_t row, std::size_t 
 /// A row's sum of V exponentials is off by (V + 4 + width) eps, because the rounding of an exponent
 /// is relative to its argument. Merging P parts multiplies by another exponential and adds, in
 /// double: (P + 4 + width) of its epsilon.
-double sum_error(std::size_t columns, std::size_t parts, double width, double eps) {
+double row_sum_error(std::size_t columns, std::size_t parts, double width, double eps) {
   return (static_cast<double>(columns) + 4 + width) * eps +
          (static_cast<double>(parts) + 4 + width) * double_eps;
 }
@@ -138,9 +134,9 @@ TYPED_TEST(CrossEntropyOf, GradientsThroughASoftCapMatchFiniteDifferences) {
 TYPED_TEST(CrossEntropyOf, MatchesReference) {
   using T = TypeParam;
   const double scale = 1.0 / 37;
-  for (const std::int64_t r : sizes)
+  for (const std::int64_t r : small_sizes)
     for (const std::int64_t v : {1, 13, 128, 9000})  // 9000: several chunks in a part
-      for (const std::int64_t parts : splits)
+      for (const std::int64_t parts : column_splits)
         for (const double spread : {1.0, 20.0, 300.0}) {
           const auto logits = random_numbers<T>(r * v, 1, spread);
           const auto targets = random_tokens(r, v, 2);
@@ -151,7 +147,7 @@ TYPED_TEST(CrossEntropyOf, MatchesReference) {
           std::vector<double> error;
           for (std::size_t row = 0; row < targets.size(); ++row)
             error.push_back(
-                sum_error(at(v), at(parts), width_of(logits, row, at(v)), TestFixture::eps));
+                row_sum_error(at(v), at(parts), width_of(logits, row, at(v)), TestFixture::eps));
           expect_close(found.loss, loss, [&](std::size_t row) {
             return error[row] + 4 * double_eps * (1 + std::abs(loss[row]));
           });
@@ -180,10 +176,11 @@ TYPED_TEST(CrossEntropyOf, StatisticsAreThoseOfThePartAndThenOfTheRow) {
     for (std::size_t row = 0; row < at(r); ++row) {
       const double* of_row = statistics + row * 3;
       EXPECT_EQ(of_row[0], expected.largest[row]);
-      const double error = sum_error(at(v), parts, width_of(logits, row, at(v)), TestFixture::eps);
+      const double error =
+          row_sum_error(at(v), parts, width_of(logits, row, at(v)), TestFixture::eps);
       EXPECT_NEAR(of_row[1], expected.sum[row], error * expected.sum[row]);
       const bool held = targets[row] >= first && targets[row] < last;
-      EXPECT_EQ(of_row[2], held ? logits[row * at(v) + at(targets[row])] : -inf);
+      EXPECT_EQ(of_row[2], held ? logits[row * at(v) + at(targets[row])] : -infinite_logit);
     }
   };
   for (std::size_t p = 0; p < parts; ++p)
@@ -192,8 +189,8 @@ TYPED_TEST(CrossEntropyOf, StatisticsAreThoseOfThePartAndThenOfTheRow) {
 }
 
 TEST(CrossEntropy, GradientMatchesFiniteDifferences) {
-  for (const std::int64_t v : sizes)
-    for (const std::int64_t parts : splits) {
+  for (const std::int64_t v : small_sizes)
+    for (const std::int64_t parts : column_splits) {
       const auto logits = random_numbers<double>(3 * v, 1, 2.0);
       const auto targets = random_tokens(3, v, 2);
       const auto found =
@@ -218,7 +215,7 @@ TEST(CrossEntropy, BlocksOfRowsGiveTheSameBits) {
   constexpr std::int64_t v = 333;
   const auto logits = random_numbers<float>(13 * v, 1, 3.0);
   const auto targets = random_tokens(13, v, 2);
-  for (const std::int64_t parts : splits) {
+  for (const std::int64_t parts : column_splits) {
     const auto begins = uneven_parts(v, parts);
     const auto whole = cross_entropy_in_parts<float>(logits, targets, begins, 1.0);
     std::vector<double> loss;
@@ -241,7 +238,7 @@ TEST(CrossEntropy, BlocksOfRowsGiveTheSameBits) {
 /// double.
 TEST(CrossEntropy, GradientIsAccurateWhereTheSoftmaxIsNearOne) {
   constexpr std::int64_t chunk = 4096, v = chunk + 9;
-  std::vector<double> logits(at(v), -inf);
+  std::vector<double> logits(at(v), -infinite_logit);
   logits[0] = 20;
   std::fill(logits.begin() + chunk, logits.end(), 0.0);
   const double others = 9 * std::exp(-20.0);
@@ -258,7 +255,7 @@ TEST(CrossEntropy, GradientIsAccurateWhereTheSoftmaxIsNearOne) {
 
 TEST(CrossEntropy, EmptyPartsAndMaskedLogitsCountForNothing) {
   constexpr std::int64_t v = 4100;
-  std::vector<double> logits(at(v), -inf);
+  std::vector<double> logits(at(v), -infinite_logit);
   logits[4098] = logits[4099] = 1.0;
   const auto whole = cross_entropy_in_parts<float>(logits, {4099}, {0, v}, 1.0);
   // Empty parts at the ends and between, and parts that are completely masked.
@@ -282,7 +279,7 @@ TYPED_TEST(CrossEntropyOf, RowsWithoutATargetHaveNoLossAndNoGradient) {
   const auto targets = random_tokens(r, v, 2);
   auto some = targets;
   for (const std::size_t row : {0, 4, 5, 12}) some[row] = -1;
-  for (const std::int64_t parts : splits) {
+  for (const std::int64_t parts : column_splits) {
     auto begins = uneven_parts(v, parts);
     begins.insert(begins.begin() + 1, begins[1]);  // and an empty one
     const auto whole = cross_entropy_in_parts<T>(logits, targets, begins, 0.25);
@@ -306,8 +303,8 @@ TEST(CrossEntropy, ScoresAreTheLossAndTheDistanceToTheLargestLogit) {
 }
 
 TEST(CrossEntropy, NaNAndMaskedTargetsAreSeenByAll) {
-  std::vector<double> logits{1.0, 2.0, -inf, 3.0};
-  EXPECT_EQ(cross_entropy_in_parts<double>(logits, {2}, {0, 2, 4}, 1.0).loss[0], inf);
+  std::vector<double> logits{1.0, 2.0, -infinite_logit, 3.0};
+  EXPECT_EQ(cross_entropy_in_parts<double>(logits, {2}, {0, 2, 4}, 1.0).loss[0], infinite_logit);
   logits[3] = std::numeric_limits<double>::quiet_NaN();
   for (const std::vector<std::int64_t>& begins :
        {std::vector<std::int64_t>{0, 4}, {0, 2, 4}, {0, 3, 4}}) {
@@ -320,7 +317,7 @@ TEST(CrossEntropy, NaNAndMaskedTargetsAreSeenByAll) {
 /// The chunk of the NaN has no other unmasked logit; the largest one follows.
 TEST(CrossEntropy, NaNAmongMaskedLogitsIsSeen) {
   constexpr std::int64_t v = 4100;
-  std::vector<double> logits(at(v), -inf);
+  std::vector<double> logits(at(v), -infinite_logit);
   logits[4098] = logits[4099] = 1.0;
   logits[17] = std::numeric_limits<double>::quiet_NaN();
   for (const std::vector<std::int64_t>& begins :

@@ -11,6 +11,7 @@
 #include <optional>
 #include <tuple>
 
+#include "kernels/cases.hpp"
 #include "reference/elementwise.hpp"
 #include "reference/matmul.hpp"
 #include "support/device_array.hpp"
@@ -58,12 +59,11 @@ class Cublaslt : public ::testing::Test {
   }
   std::optional<Handle> handle_;
 };
-using Types = ::testing::Types<float, double, Bf16, Fp16>;
-TYPED_TEST_SUITE(Cublaslt, Types);
+TYPED_TEST_SUITE(Cublaslt, AllTypes);
 
 template <class C, class Bound>
-void expect_within(const std::vector<C>& found, const std::vector<double>& expected,
-                   const Bound& bound, const std::string& what) {
+void expect_within_bounds(const std::vector<C>& found, const std::vector<double>& expected,
+                          const Bound& bound, const std::string& what) {
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i)
     ASSERT_NEAR(static_cast<double>(found[i]), expected[i], bound(i)) << what << ", element " << i;
@@ -97,7 +97,7 @@ TYPED_TEST(Cublaslt, ProductsAreThoseOfTheDefinition) {
                     tb ? db.matrix(n, k) : db.matrix(k, n), ta ? Transpose::yes : Transpose::no,
                     tb ? Transpose::yes : Transpose::no, alpha, beta);
           const auto expected = reference::matmul(c, a, b, m, n, k, ta, tb, alpha, beta);
-          expect_within(
+          expect_within_bounds(
               dc.values(), expected,
               [&, k = k, alpha = alpha, beta = beta](std::size_t i) {
                 return stored_error<T, T>(expected[i], k, alpha, beta);
@@ -130,15 +130,15 @@ TYPED_TEST(Cublaslt, LinearLayersAreThoseOfTheDefinition) {
     auto weight = reference::matmul(zeros<T>(n * m), dy, x, n, m, t, true, false, 1.0, 0.0);
     for (std::size_t i = 0; i < weight.size(); ++i) weight[i] += static_cast<double>(dw[i]);
     const std::string what = text(t, " × ", m, " × ", n, ", ");
-    expect_within(
+    expect_within_bounds(
         ay.values(), y, [&, m = m](std::size_t i) { return stored_error<T, T>(y[i], m, 1, 1); },
         what + "y");
-    expect_within(
+    expect_within_bounds(
         wide.values(), y, [m = m](std::size_t) { return sum_error<T>(m, 1, 1); }, what + "logits");
-    expect_within(
+    expect_within_bounds(
         adx.values(), dx, [&, n = n](std::size_t i) { return stored_error<T, T>(dx[i], n); },
         what + "dx");
-    expect_within(
+    expect_within_bounds(
         adw.values(), weight, [t = t](std::size_t) { return sum_error<T>(t, 1, 1); }, what + "dw");
   }
 }
@@ -170,9 +170,9 @@ TYPED_TEST(Cublaslt, LargeProductsAreThoseOfTheTiledKernel) {
   const auto twice = [](const std::vector<double>& values, std::int64_t depth) {
     return [&values, depth](std::size_t i) { return 2 * stored_error<T, T>(values[i], depth); };
   };
-  expect_within(y, tiled_y, twice(tiled_y, m), "y");
-  expect_within(dx, tiled_dx, twice(tiled_dx, n), "dx");
-  expect_within(
+  expect_within_bounds(y, tiled_y, twice(tiled_y, m), "y");
+  expect_within_bounds(dx, tiled_dx, twice(tiled_dx, n), "dx");
+  expect_within_bounds(
       dw, tiled_dw, [&](std::size_t) { return 2 * sum_error<T>(t, 1, 1); }, "dw");
 }
 
@@ -207,18 +207,18 @@ TYPED_TEST(Cublaslt, LinearLayersWithGeluAreThoseOfTheDefinition) {
       for (std::size_t i = 0; i < dh.size(); ++i)
         dh[i] *= reference::gelu_slope(static_cast<double>(before[i]));
       const std::string what = text(t, " × ", m, " × ", n, has_bias ? ", " : " without bias, ");
-      expect_within(
+      expect_within_bounds(
           ah.values(), h, [&, m = m](std::size_t i) { return stored_error<T, T>(h[i], m, 1, 1); },
           what + "h");
       // |gelu'| <= 1.13; h may have been rounded first, and dy w.
-      expect_within(
+      expect_within_bounds(
           ag.values(), g,
           [&, m = m](std::size_t i) {
             return 1.13 * stored_error<T, T>(h[i], m, 1, 1) + device_tanh * std::abs(h[i]) +
                    rounding<T> * std::abs(g[i]);
           },
           what + "g");
-      expect_within(
+      expect_within_bounds(
           adh.values(), dh,
           [&, m = m](std::size_t i) {
             return 1.13 * stored_error<T, T>(product[i], m) +

@@ -4,6 +4,7 @@
 
 #include <trireme/kernels/words.hpp>
 
+#include <kernels/cases.hpp>
 #include <reference/elementwise.hpp>
 #include <reference/finite_difference.hpp>
 #include <support/device_array.hpp>
@@ -22,7 +23,6 @@ using testing::DeviceArray;
 using testing::expect_close;
 using testing::random_numbers;
 
-constexpr std::int64_t sizes[] = {1, 13, 128};
 constexpr RandomKey mask_key{20240607, Purpose::dropout, 11, 5};
 
 template <class T>
@@ -30,13 +30,12 @@ class Elementwise : public ::testing::Test {
  protected:
   static constexpr double eps = std::numeric_limits<T>::epsilon();
 };
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(Elementwise, Types);
+TYPED_TEST_SUITE(Elementwise, WideTypes);
 
 TYPED_TEST(Elementwise, GeluMatchesReference) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t f : sizes) {
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t f : small_sizes) {
       const auto h = random_numbers<T>(t * f, 1, 2.0);
       const DeviceArray<T> in(h);
       const DeviceArray<T> out(t * f);
@@ -61,8 +60,8 @@ TYPED_TEST(Elementwise, GeluOfLargeNumbersIsTheIdentityOrZero) {
 
 TYPED_TEST(Elementwise, GeluBackwardMatchesFiniteDifferences) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t f : sizes) {
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t f : small_sizes) {
       const auto h = random_numbers<T>(t * f, 1, 2.0);
       const auto dg = random_numbers<T>(t * f, 2);
       const DeviceArray<T> d_h(h);
@@ -94,8 +93,8 @@ TYPED_TEST(Elementwise, GeluBackwardMatchesFiniteDifferences) {
 
 TYPED_TEST(Elementwise, SwigluMatchesReference) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t f : sizes) {
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t f : small_sizes) {
       const auto h = random_numbers<T>(t * 2 * f, 1, 2.0);
       const DeviceArray<T> d_h(h);
       const DeviceArray<T> g(t * f);
@@ -115,8 +114,8 @@ TYPED_TEST(Elementwise, SwigluMatchesReference) {
 TYPED_TEST(Elementwise, GegluIsTheGeluOfTheGateTimesTheOtherPart) {
   using T = TypeParam;
   for (const Gelu form : {Gelu::tanh, Gelu::exact})
-    for (const std::int64_t t : sizes)
-      for (const std::int64_t f : sizes) {
+    for (const std::int64_t t : small_sizes)
+      for (const std::int64_t f : small_sizes) {
         const auto gate = random_numbers<T>(t * f, 1, 2.0);
         const auto up = random_numbers<T>(t * f, 2, 2.0);
         const auto dg = random_numbers<T>(t * f, 3);
@@ -167,8 +166,8 @@ TYPED_TEST(Elementwise, SwigluOfLargeGatesIsTheOtherPartOrZero) {
 
 TYPED_TEST(Elementwise, SwigluBackwardMatchesFiniteDifferences) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t f : sizes) {
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t f : small_sizes) {
       const auto h = random_numbers<T>(t * 2 * f, 1, 2.0);
       const auto dg = random_numbers<T>(t * f, 2);
       const DeviceArray<T> d_h(h);
@@ -199,8 +198,8 @@ TYPED_TEST(Elementwise, SwigluBackwardMatchesFiniteDifferences) {
 
 TYPED_TEST(Elementwise, DropoutMatchesReference) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t d : sizes)
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t d : small_sizes)
       for (const double rate : {0.0, 0.1, 0.5}) {
         const Dropout dropout{rate, mask_key, 7};
         const auto x = random_numbers<T>(t * d, 1);

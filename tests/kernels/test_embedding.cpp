@@ -5,6 +5,7 @@
 #include <trireme/kernels/embedding.hpp>
 #include <trireme/kernels/ordered_rows.hpp>
 
+#include <kernels/cases.hpp>
 #include <kernels/tokens.hpp>
 #include <reference/embedding.hpp>
 #include <reference/parts.hpp>
@@ -21,26 +22,21 @@ namespace trireme::kernels {
 namespace {
 
 using reference::uneven_parts;
+using testing::at;
 using testing::DeviceArray;
 using testing::expect_close;
 using testing::random_numbers;
 using testing::random_tokens;
 using testing::rows_of;
 
-constexpr std::int64_t sizes[] = {1, 13, 128};
-constexpr std::int64_t splits[] = {2, 3, 5};
-
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
+constexpr std::int64_t table_splits[] = {2, 3, 5};
 
 template <class T>
 class Embedding : public ::testing::Test {
  protected:
   static constexpr double eps = std::numeric_limits<T>::epsilon();
 };
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(Embedding, Types);
+TYPED_TEST_SUITE(Embedding, WideTypes);
 
 /// The embedding from `parts` parts of the table, and then of the rows.
 template <class T>
@@ -69,9 +65,9 @@ std::vector<T> embedding_in_parts(const std::vector<std::int32_t>& tokens,
 /// Every row comes from one part and is exact there; zeros add nothing. Positions then round once.
 TYPED_TEST(Embedding, LookUpsAndPositionsMatchReference) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t d : sizes)
-      for (const std::int64_t v : sizes)
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t d : small_sizes)
+      for (const std::int64_t v : small_sizes)
         for (const std::int64_t s : {1, 7, 13, 128}) {
           const auto tokens = random_tokens(t, v, 1);
           const auto table = random_numbers<T>(v * d, 2);
@@ -80,7 +76,7 @@ TYPED_TEST(Embedding, LookUpsAndPositionsMatchReference) {
           const auto expected = reference::embedding(tokens, table, positions, at(d));
           expect_close(whole, expected,
                        [&](std::size_t i) { return TestFixture::eps * std::abs(expected[i]); });
-          for (const std::int64_t parts : splits)
+          for (const std::int64_t parts : table_splits)
             ASSERT_EQ(embedding_in_parts<T>(tokens, table, positions, d, parts), whole)
                 << t << ' ' << d << ' ' << v << ' ' << s << ' ' << parts;
         }
@@ -91,9 +87,9 @@ TYPED_TEST(Embedding, LookUpsAndPositionsMatchReference) {
 TYPED_TEST(Embedding, LookUpBackwardMatchesReferenceAndHasTheBitsOfTheWholeTable) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t d : sizes)
-      for (const std::int64_t v : sizes) {
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t d : small_sizes)
+      for (const std::int64_t v : small_sizes) {
         const auto tokens = random_tokens(t, v, 1);
         const auto dx = random_numbers<T>(t * d, 4);
         const auto before = random_numbers<Acc>(v * d, 5);
@@ -112,7 +108,7 @@ TYPED_TEST(Embedding, LookUpBackwardMatchesReferenceAndHasTheBitsOfTheWholeTable
           size[at(tokens[i / at(d)]) * at(d) + i % at(d)] += std::abs(dx[i]);
         const double roundings = static_cast<double>(t + 1) * TestFixture::eps;
         expect_close(whole.values(), expected, [&](std::size_t i) { return roundings * size[i]; });
-        for (const std::int64_t parts : splits) {
+        for (const std::int64_t parts : table_splits) {
           const DeviceArray<Acc> split(before);
           const auto begins = uneven_parts(v, parts);
           for (std::size_t p = 0; p + 1 < begins.size(); ++p)
@@ -127,8 +123,8 @@ TYPED_TEST(Embedding, LookUpBackwardMatchesReferenceAndHasTheBitsOfTheWholeTable
 TYPED_TEST(Embedding, PositionsBackwardMatchesReferenceAndHasTheBitsOfTheWhole) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
-  for (const std::int64_t rows : sizes)
-    for (const std::int64_t d : sizes)
+  for (const std::int64_t rows : small_sizes)
+    for (const std::int64_t d : small_sizes)
       for (const std::int64_t s : {1, 5, 13, 128, 200})
         for (const std::int64_t first : {0, 3, 201}) {
           const auto dx = random_numbers<T>(rows * d, 4);
@@ -146,7 +142,7 @@ TYPED_TEST(Embedding, PositionsBackwardMatchesReferenceAndHasTheBitsOfTheWhole) 
           const double roundings = static_cast<double>(rows + 1) * TestFixture::eps;
           expect_close(whole.values(), expected,
                        [&](std::size_t i) { return roundings * size[i]; });
-          for (const std::int64_t parts : splits) {
+          for (const std::int64_t parts : table_splits) {
             const DeviceArray<Acc> split(before);
             const auto begins = uneven_parts(rows, parts);
             for (std::size_t p = 0; p + 1 < begins.size(); ++p)
@@ -171,8 +167,7 @@ void run_on_teams(const Functor& f, std::int64_t scratch) {
 
 template <class T>
 class OrderedRows : public ::testing::Test {};
-using NarrowTypes = ::testing::Types<float, double, Bf16, Fp16>;
-TYPED_TEST_SUITE(OrderedRows, NarrowTypes);
+TYPED_TEST_SUITE(OrderedRows, AllTypes);
 
 /// 3000 equal tokens fill the list of occurrences several times; 520 columns are two blocks; 13 and
 /// 521 columns are not a whole number of packs.

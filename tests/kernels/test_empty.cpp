@@ -16,6 +16,7 @@
 #include <trireme/kernels/update.hpp>
 #include <trireme/tensor/fence.hpp>
 
+#include <kernels/cases.hpp>
 #include <support/device_array.hpp>
 
 #include <gtest/gtest.h>
@@ -25,8 +26,8 @@ namespace {
 
 using testing::DeviceArray;
 
-constexpr std::int64_t n = 13;
-const std::vector<double> sevens(n, 7.0);
+constexpr std::int64_t thirteen = 13;
+const std::vector<double> sevens(thirteen, 7.0);
 
 template <class T>
 View2<T> nothing(std::int64_t rows, std::int64_t columns) {
@@ -37,7 +38,7 @@ View1<T> nothing() {
   return View1<T>(nullptr, 0);
 }
 
-/// n sevens, to check that they stay unchanged.
+/// Sevens, to check that they stay unchanged.
 template <class T>
 DeviceArray<T> kept() {
   return DeviceArray<T>(sevens);
@@ -50,8 +51,7 @@ void expect_kept(const DeviceArray<T>& x) {
 
 template <class T>
 class Empty : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(Empty, Types);
+TYPED_TEST_SUITE(Empty, WideTypes);
 
 TYPED_TEST(Empty, NormsOfNoRows) {
   using T = TypeParam;
@@ -59,7 +59,7 @@ TYPED_TEST(Empty, NormsOfNoRows) {
   const Handle handle;
   const DeviceArray<T> gain = kept<T>(), bias = kept<T>();
   const DeviceArray<Acc> dgain = kept<Acc>(), dbias = kept<Acc>();
-  const auto x = nothing<T>(0, n);
+  const auto x = nothing<T>(0, thirteen);
   layer_norm_forward<T>(handle, x, nothing<Acc>(), nothing<Acc>(), x, gain.flat(), bias.flat(),
                         1e-5);
   layer_norm_backward_input<T>(handle, x, x, x, nothing<Acc>(), nothing<Acc>(), gain.flat(), true);
@@ -111,28 +111,29 @@ TYPED_TEST(Empty, EmbeddingsOfNoTokensAndOfNoTable) {
   const Handle handle;
   const DeviceArray<T> x = kept<T>();
   const DeviceArray<Acc> dx = kept<Acc>();
-  const DeviceArray<std::int32_t> tokens(n, 4);
+  const DeviceArray<std::int32_t> tokens(thirteen, 4);
   // No tokens.
-  embedding_lookup<T>(handle, nothing<T>(0, 1), nothing<std::int32_t>(), x.matrix(n, 1), 0);
-  add_positions<T>(handle, nothing<T>(0, 1), x.matrix(n, 1), n, 5);
-  embedding_lookup_backward<T>(handle, dx.matrix(n, 1), nothing<T>(0, 1), nothing<std::int32_t>(),
-                               0);
-  positions_backward<T>(handle, dx.matrix(n, 1), nothing<T>(0, 1), n, 5);
+  embedding_lookup<T>(handle, nothing<T>(0, 1), nothing<std::int32_t>(), x.matrix(thirteen, 1), 0);
+  add_positions<T>(handle, nothing<T>(0, 1), x.matrix(thirteen, 1), thirteen, 5);
+  embedding_lookup_backward<T>(handle, dx.matrix(thirteen, 1), nothing<T>(0, 1),
+                               nothing<std::int32_t>(), 0);
+  positions_backward<T>(handle, dx.matrix(thirteen, 1), nothing<T>(0, 1), thirteen, 5);
   add_segments<T>(handle, nothing<T>(0, 1), x.matrix(2, 1), tokens.flat(), 5);
   segments_backward<T>(handle, dx.matrix(2, 1), nothing<T>(0, 1), tokens.flat(), 5);
-  pick_rows<T>(handle, nothing<T>(0, 1), x.matrix(n, 1), nothing<std::int32_t>(), 0);
-  place_rows<T>(handle, x.matrix(n, 1), nothing<T>(0, 1), nothing<std::int32_t>(), 0);
+  pick_rows<T>(handle, nothing<T>(0, 1), x.matrix(thirteen, 1), nothing<std::int32_t>(), 0);
+  place_rows<T>(handle, x.matrix(thirteen, 1), nothing<T>(0, 1), nothing<std::int32_t>(), 0);
   expect_kept(x);
   expect_kept(dx);
   // No table: every row is in another part.
-  embedding_lookup_backward<T>(handle, nothing<Acc>(0, 1), x.matrix(n, 1), tokens.flat(), 4);
-  embedding_lookup<T>(handle, x.matrix(n, 1), tokens.flat(), nothing<T>(0, 1), 4);
-  EXPECT_EQ(x.values(), std::vector<T>(n, T(0)));
+  embedding_lookup_backward<T>(handle, nothing<Acc>(0, 1), x.matrix(thirteen, 1), tokens.flat(), 4);
+  embedding_lookup<T>(handle, x.matrix(thirteen, 1), tokens.flat(), nothing<T>(0, 1), 4);
+  EXPECT_EQ(x.values(), std::vector<T>(thirteen, T(0)));
   // No columns.
-  embedding_lookup<T>(handle, nothing<T>(n, 0), tokens.flat(), nothing<T>(5, 0), 0);
-  embedding_lookup_backward<T>(handle, nothing<Acc>(5, 0), nothing<T>(n, 0), tokens.flat(), 0);
-  add_positions<T>(handle, nothing<T>(n, 0), nothing<T>(3, 0), 3, 0);
-  positions_backward<T>(handle, nothing<Acc>(3, 0), nothing<T>(n, 0), 3, 0);
+  embedding_lookup<T>(handle, nothing<T>(thirteen, 0), tokens.flat(), nothing<T>(5, 0), 0);
+  embedding_lookup_backward<T>(handle, nothing<Acc>(5, 0), nothing<T>(thirteen, 0), tokens.flat(),
+                               0);
+  add_positions<T>(handle, nothing<T>(thirteen, 0), nothing<T>(3, 0), 3, 0);
+  positions_backward<T>(handle, nothing<Acc>(3, 0), nothing<T>(thirteen, 0), 3, 0);
   fence(handle, "test");
 }
 
@@ -202,32 +203,38 @@ TYPED_TEST(Empty, Products) {
           return tb == Transpose::yes ? of(x, m, k) : of(x, k, m);
         };
         const DeviceArray<T> x = kept<T>(), none(0);
-        matmul<T>(handle, of(none, 0, n), left(0, 1, none), right(1, n, x), ta, tb);
-        matmul<T>(handle, of(none, n, 0), left(n, 1, x), right(1, 0, none), ta, tb);
+        matmul<T>(handle, of(none, 0, thirteen), left(0, 1, none), right(1, thirteen, x), ta, tb);
+        matmul<T>(handle, of(none, thirteen, 0), left(thirteen, 1, x), right(1, 0, none), ta, tb);
         matmul<T>(handle, of(none, 0, 0), left(0, 0, none), right(0, 0, none), ta, tb);
-        matmul<T>(handle, of(x, n, 1), left(n, 0, none), right(0, 1, none), ta, tb, 1.0, 1.0);
+        matmul<T>(handle, of(x, thirteen, 1), left(thirteen, 0, none), right(0, 1, none), ta, tb,
+                  1.0, 1.0);
         expect_kept(x);
-        matmul<T>(handle, of(x, 1, n), left(1, 0, none), right(0, n, none), ta, tb);
-        EXPECT_EQ(x.values(), std::vector<T>(n, T(0)));
+        matmul<T>(handle, of(x, 1, thirteen), left(1, 0, none), right(0, thirteen, none), ta, tb);
+        EXPECT_EQ(x.values(), std::vector<T>(thirteen, T(0)));
       }
     // A linear layer without inputs gives its bias; without tokens its gradients stay unchanged;
     // without outputs its input's gradient is 0.
-    const DeviceArray<T> x = kept<T>(), y(n, T(3));
+    const DeviceArray<T> x = kept<T>(), y(thirteen, T(3));
     const DeviceArray<Acc> dw = kept<Acc>(), dbias = kept<Acc>();
-    linear_forward<T>(handle, y.matrix(1, n), nothing<T>(1, 0), nothing<T>(n, 0), x.flat());
+    linear_forward<T>(handle, y.matrix(1, thirteen), nothing<T>(1, 0), nothing<T>(thirteen, 0),
+                      x.flat());
     expect_kept(y);
-    linear_forward<T>(handle, y.matrix(1, n), nothing<T>(1, 0), nothing<T>(n, 0), nothing<T>());
-    EXPECT_EQ(y.values(), std::vector<T>(n, T(0)));
-    linear_forward<T>(handle, nothing<T>(1, 0), y.matrix(1, n), nothing<T>(0, n), nothing<T>());
-    linear_forward<T>(handle, nothing<T>(0, n), nothing<T>(0, 1), y.matrix(n, 1), x.flat());
-    linear_backward_weight<T>(handle, dw.matrix(n, 1), dbias.flat(), nothing<T>(0, n),
+    linear_forward<T>(handle, y.matrix(1, thirteen), nothing<T>(1, 0), nothing<T>(thirteen, 0),
+                      nothing<T>());
+    EXPECT_EQ(y.values(), std::vector<T>(thirteen, T(0)));
+    linear_forward<T>(handle, nothing<T>(1, 0), y.matrix(1, thirteen), nothing<T>(0, thirteen),
+                      nothing<T>());
+    linear_forward<T>(handle, nothing<T>(0, thirteen), nothing<T>(0, 1), y.matrix(thirteen, 1),
+                      x.flat());
+    linear_backward_weight<T>(handle, dw.matrix(thirteen, 1), dbias.flat(), nothing<T>(0, thirteen),
                               nothing<T>(0, 1));
-    linear_backward_weight<T>(handle, nothing<Acc>(0, n), nothing<Acc>(), nothing<T>(1, 0),
-                              x.matrix(1, n));
+    linear_backward_weight<T>(handle, nothing<Acc>(0, thirteen), nothing<Acc>(), nothing<T>(1, 0),
+                              x.matrix(1, thirteen));
     expect_kept(dw);
     expect_kept(dbias);
-    linear_backward_input<T>(handle, x.matrix(1, n), nothing<T>(1, 0), nothing<T>(0, n));
-    EXPECT_EQ(x.values(), std::vector<T>(n, T(0)));
+    linear_backward_input<T>(handle, x.matrix(1, thirteen), nothing<T>(1, 0),
+                             nothing<T>(0, thirteen));
+    EXPECT_EQ(x.values(), std::vector<T>(thirteen, T(0)));
   }
 }
 
@@ -236,12 +243,12 @@ TYPED_TEST(Empty, Products) {
 TYPED_TEST(Empty, BiasOfALinearLayer) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
-  const DeviceArray<T> dy(testing::uniform<T>(5 * n, 1)), x(testing::uniform<T>(5 * 7, 2));
-  const DeviceArray<Acc> with(7 * n), without(7 * n), dbias(n);
-  linear_backward_weight<T>(Handle{}, with.matrix(n, 7), dbias.flat(), dy.matrix(5, n),
-                            x.matrix(5, 7));
-  linear_backward_weight<T>(Handle{}, without.matrix(n, 7), View1<Acc>(), dy.matrix(5, n),
-                            x.matrix(5, 7));
+  const DeviceArray<T> dy(testing::uniform<T>(5 * thirteen, 1)), x(testing::uniform<T>(5 * 7, 2));
+  const DeviceArray<Acc> with(7 * thirteen), without(7 * thirteen), dbias(thirteen);
+  linear_backward_weight<T>(Handle{}, with.matrix(thirteen, 7), dbias.flat(),
+                            dy.matrix(5, thirteen), x.matrix(5, 7));
+  linear_backward_weight<T>(Handle{}, without.matrix(thirteen, 7), View1<Acc>(),
+                            dy.matrix(5, thirteen), x.matrix(5, 7));
   EXPECT_EQ(without.values(), with.values());
 }
 

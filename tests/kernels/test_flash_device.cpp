@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/attention_runs.hpp"
+#include "kernels/cases.hpp"
 #include "reference/rounded_attention.hpp"
 #include "support/device_array.hpp"
 
@@ -22,17 +24,19 @@
 namespace trireme::kernels {
 namespace {
 
+using attention_runs::expect_within;
 using testing::DeviceArray;
 using testing::uniform;
 
 template <class T>
-struct Passes {
+struct DevicePasses {
   std::vector<T> o, dqkv;
   std::vector<float> logsumexp;
 };
 
 template <class T>
-Passes<T> run(AttentionBackend backend, const AttentionShape& s, const AttentionDropout& dropout) {
+DevicePasses<T> run_on_device(AttentionBackend backend, const AttentionShape& s,
+                              const AttentionDropout& dropout) {
   const Handle handle(KernelChoice().set_attention(dtype_of<T>, {backend, backend}));
   const std::int64_t columns = s.heads * s.head_size;
   const DeviceArray<T> qkv(uniform<T>(s.tokens() * s.qkv_columns(), 1));
@@ -51,17 +55,8 @@ Passes<T> run(AttentionBackend backend, const AttentionShape& s, const Attention
 }
 
 template <class T>
-void expect_within(const std::vector<T>& found, const reference::Bounded& expected,
-                   const char* what) {
-  for (std::size_t i = 0; i < found.size(); ++i)
-    ASSERT_LE(std::abs(static_cast<double>(found[i]) - expected.values[i]), expected.bounds[i])
-        << what << " " << i;
-}
-
-template <class T>
 class FlashOnDevice : public ::testing::Test {};
-using Types = ::testing::Types<Bf16, Fp16>;
-TYPED_TEST_SUITE(FlashOnDevice, Types);
+TYPED_TEST_SUITE(FlashOnDevice, NarrowTypes);
 
 /// Back ends of this build and device.
 std::vector<AttentionBackend> back_ends(DType type) {
@@ -92,7 +87,7 @@ TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
                    gradient = reference.gradient({grad.begin(), grad.end()});
         for (const AttentionBackend backend : back_ends(dtype_of<T>)) {
           SCOPED_TRACE(name_of(backend));
-          const Passes<T> found = run<T>(backend, s, dropout);
+          const DevicePasses<T> found = run_on_device<T>(backend, s, dropout);
           expect_within(found.o, o, "o");
           expect_within(found.logsumexp, logsumexp, "logsumexp");
           expect_within(found.dqkv, gradient, "dqkv");
@@ -144,9 +139,9 @@ TYPED_TEST(FlashOnDevice, HasTheSameBitsInEveryRun) {
          {std::pair(true, 64), std::pair(false, 64), std::pair(true, 128), std::pair(true, 256)}) {
       SCOPED_TRACE(text(name_of(backend), " K ", K, causal ? ", causal" : ""));
       const AttentionShape s{4, 2048, 8, 8, K, causal};
-      const Passes<T> first = run<T>(backend, s, {});
+      const DevicePasses<T> first = run_on_device<T>(backend, s, {});
       for (int i = 0; i < 5; ++i) {
-        const Passes<T> again = run<T>(backend, s, {});
+        const DevicePasses<T> again = run_on_device<T>(backend, s, {});
         ASSERT_EQ(bits(again.o), bits(first.o));
         ASSERT_EQ(bits(again.dqkv), bits(first.dqkv));
       }

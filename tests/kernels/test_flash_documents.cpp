@@ -16,17 +16,7 @@ namespace trireme::kernels {
 namespace {
 
 using namespace flash_cases;
-using attention_runs::positions_of;
-
-/// A shape and the positions of its tokens, which live as long as this.
-struct Packed {
-  Packed(const AttentionShape& shape, const std::vector<std::int32_t>& lengths)
-      : positions(positions_of(shape, lengths)), s(shape) {
-    s.positions = positions.flat();
-  }
-  testing::DeviceArray<std::int32_t> positions;
-  AttentionShape s;
-};
+using attention_runs::Packed;
 
 template <class C>
 class FlashDocuments : public FlashFixture<C> {};
@@ -40,9 +30,9 @@ TYPED_TEST(FlashDocuments, AgreeWithTheDefinition) {
   constexpr int K = TypeParam::head_size;
   for (const std::vector<std::int32_t>& lengths :
        std::vector<std::vector<std::int32_t>>{{1}, {1, 13, 128}, {64, 65}, {129, 21}})
-    this->check(Packed({1, 150, 1, 1, K}, lengths).s, {});
-  this->check(Packed({2, 37, 2, 1, K}, {9, 20}).s, some_dropout());
-  this->check(Packed({1, 134, 2, 2, K, true, 0.0, 2, 1, 40}, {50, 84}).s, some_dropout());
+    this->check(Packed({1, 150, 1, 1, K}, lengths).shape, {});
+  this->check(Packed({2, 37, 2, 1, K}, {9, 20}).shape, some_dropout());
+  this->check(Packed({1, 134, 2, 2, K, true, 0.0, 2, 1, 40}, {50, 84}).shape, some_dropout());
 }
 
 TYPED_TEST(FlashDocuments, OfTheWholeSampleHaveTheBitsOfNone) {
@@ -50,7 +40,7 @@ TYPED_TEST(FlashDocuments, OfTheWholeSampleHaveTheBitsOfNone) {
   const AttentionShape plain{1, 132, 1, 1, K};
   const Packed packed(plain, {132});
   const auto qkv = this->input(plain), grad = this->gradient(plain);
-  typename TestFixture::Kernels all(qkv, plain, {}), found(qkv, packed.s, {});
+  typename TestFixture::Kernels all(qkv, plain, {}), found(qkv, packed.shape, {});
   for (auto* kernels : {&all, &found}) {
     kernels->forward();
     kernels->backward(grad);
@@ -63,10 +53,10 @@ TYPED_TEST(FlashDocuments, OfTheWholeSampleHaveTheBitsOfNone) {
 /// Neither the order of blocks nor the number that run at a time changes a bit.
 TYPED_TEST(FlashDocuments, AnyOrderHasTheSameBits) {
   const Packed packed({1, 270, 2, 1, TypeParam::head_size}, {100, 40, 130});
-  const auto qkv = this->input(packed.s), grad = this->gradient(packed.s);
+  const auto qkv = this->input(packed.shape), grad = this->gradient(packed.shape);
   std::vector<std::vector<std::uint16_t>> outputs, gradients;
   for (const EmulatedRun how : {EmulatedRun{4, false, false}, {1, true, false}, {4, true, true}}) {
-    typename TestFixture::Kernels emulated(qkv, packed.s, {}, how);
+    typename TestFixture::Kernels emulated(qkv, packed.shape, {}, how);
     emulated.forward();
     emulated.backward(grad);
     outputs.push_back(bits(emulated.o));
@@ -83,9 +73,9 @@ TYPED_TEST(FlashDocuments, CostGrowsWithTheSequence) {
   constexpr int K = TypeParam::head_size;
   const auto operations = [&](std::int64_t sequence) {
     const Packed packed({1, sequence, 1, 1, K}, {128});
-    typename TestFixture::Kernels emulated(this->input(packed.s), packed.s, {});
+    typename TestFixture::Kernels emulated(this->input(packed.shape), packed.shape, {});
     emulated.forward();
-    emulated.backward(this->gradient(packed.s));
+    emulated.backward(this->gradient(packed.shape));
     return emulated.grid.report.operations;
   };
   const std::int64_t first = operations(384), second = operations(768), third = operations(1152);

@@ -42,9 +42,9 @@ class FlashGroupGradient : public ::testing::Test {
     EXPECT_EQ(emulated.grid.report.bank_conflicts, 0);
   }
 };
-using GroupCases = ::testing::Types<Case<Bf16, 64>, Case<Bf16, 96>, Case<Bf16, 128>,
-                                    Case<Bf16, 192>, Case<Bf16, 256>, Case<Fp16, 128>>;
-TYPED_TEST_SUITE(FlashGroupGradient, GroupCases);
+using GroupGradientCases = ::testing::Types<Case<Bf16, 64>, Case<Bf16, 96>, Case<Bf16, 128>,
+                                            Case<Bf16, 192>, Case<Bf16, 256>, Case<Fp16, 128>>;
+TYPED_TEST_SUITE(FlashGroupGradient, GroupGradientCases);
 
 /// Sequences within a block, with a partial last block, and of several blocks of queries and keys.
 TYPED_TEST(FlashGroupGradient, AgreesWithTheDefinition) {

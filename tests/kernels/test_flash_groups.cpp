@@ -41,10 +41,10 @@ class FlashGroups : public ::testing::Test {
     EXPECT_EQ(emulated.grid.report.bank_conflicts, 0);
   }
 };
-using GroupCases =
+using GroupForwardCases =
     ::testing::Types<Case<Bf16, 64>, Case<Bf16, 96>, Case<Bf16, 128>, Case<Bf16, 192>,
                      Case<Bf16, 256>, Case<Fp16, 64>, Case<Fp16, 192>>;
-TYPED_TEST_SUITE(FlashGroups, GroupCases);
+TYPED_TEST_SUITE(FlashGroups, GroupForwardCases);
 
 /// Sequences within a block, with a partial last block, and of several blocks of queries and keys.
 TYPED_TEST(FlashGroups, AgreesWithTheDefinition) {

@@ -35,7 +35,7 @@ std::vector<std::string> cells_of(const std::string& line) {
 }
 
 /// The row of head size K, or of "K, dropout", in the table whose first heading is "K of `kernel`".
-Row row_of(const std::string& kernel, const std::string& head_size) {
+Row page_row(const std::string& kernel, const std::string& head_size) {
   std::ifstream page(trireme::testing::source_folder() + "/docs/notes/attention_kernels.md");
   std::vector<std::string> names;
   for (std::string line; std::getline(page, line);) {
@@ -77,8 +77,8 @@ TYPED_TEST(FlashPage, HasTheSizesAndTheInstructionsOfTheKernels) {
   using Forward = FlashForwardTile<K>;
   using Backward = FlashBackwardTile<K>;
   static_assert(has_flash_kernel(K));
-  Row forward = row_of("FlashForward", text(K));
-  Row backward = row_of("FlashBackward", text(K));
+  Row forward = page_row("FlashForward", text(K));
+  Row backward = page_row("FlashBackward", text(K));
   expect_sizes<Forward>(forward);
   expect_sizes<Backward>(backward);
 
@@ -126,8 +126,8 @@ TYPED_TEST(GroupPage, HasTheSizesAndTheInstructionsOfTheForwardKernel) {
   using Dropping = GroupForwardTile<K, true>;
   static_assert(has_group_forward(K) && Tile::keys == Dropping::keys);
   constexpr bool alike = Tile::threads == Dropping::threads;
-  const Row row = row_of("GroupForward", text(K));
-  const Row dropping = alike ? row : row_of("GroupForward", text(K, ", dropout"));
+  const Row row = page_row("GroupForward", text(K));
+  const Row dropping = alike ? row : page_row("GroupForward", text(K, ", dropout"));
   expect_forward_sizes<Tile>(row);
   expect_forward_sizes<Dropping>(dropping);
 
@@ -146,7 +146,7 @@ TYPED_TEST(GroupPage, HasTheSizesAndTheInstructionsOfTheBackwardKernel) {
   constexpr int K = TypeParam::head_size;
   using Tile = GroupBackwardTile<K>;
   static_assert(has_group_backward(K));
-  const Row row = row_of("GroupBackward", text(K));
+  const Row row = page_row("GroupBackward", text(K));
   expect_group_sizes<Tile>(row, Tile::helper_registers, Tile::group_registers);
 
   const AttentionShape one{1, std::min(Tile::queries, Tile::keys), 1, 1, K, false};

@@ -19,7 +19,7 @@ namespace {
 using testing::DeviceArray;
 using testing::uniform;
 
-constexpr double sum_rounding = std::numeric_limits<float>::epsilon() / 2;
+constexpr double fp32_rounding = std::numeric_limits<float>::epsilon() / 2;
 constexpr double bf16_rounding = 1.0 / 256;
 
 /// A scale 2^exponent with its reciprocal and a maximum, as the model holds them.
@@ -56,8 +56,8 @@ std::vector<double> rounded(const std::vector<Bf16>& x, int exponent) {
 
 template <class F>
 class Fp8Quantization : public ::testing::Test {};
-using Types = ::testing::Types<E4M3, E5M2>;
-TYPED_TEST_SUITE(Fp8Quantization, Types);
+using Fp8Types = ::testing::Types<E4M3, E5M2>;
+TYPED_TEST_SUITE(Fp8Quantization, Fp8Types);
 
 /// Every bf16 number, among them NaNs and infinities: a kernel has the bits of the host's
 /// conversion, whatever instruction the device has for it.
@@ -148,7 +148,7 @@ class Fp8LinearPasses : public ::testing::Test {
   }
   /// |sum of k products|, in any order, is off by this share of Σ |a b|.
   static double sum_error(std::int64_t depth) {
-    return (static_cast<double>(depth) + 3) * sum_rounding * 1.01;
+    return (static_cast<double>(depth) + 3) * fp32_rounding * 1.01;
   }
   static std::vector<double> magnitudes(std::vector<double> values) {
     for (double& value : values) value = std::abs(value);

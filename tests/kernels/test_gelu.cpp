@@ -2,6 +2,7 @@
 #include <trireme/kernels/erf.hpp>
 #include <trireme/kernels/lanes.hpp>
 
+#include <kernels/cases.hpp>
 #include <reference/elementwise.hpp>
 #include <reference/finite_difference.hpp>
 #include <support/device_array.hpp>
@@ -20,15 +21,12 @@ using testing::DeviceArray;
 using testing::expect_close;
 using testing::random_numbers;
 
-constexpr std::int64_t sizes[] = {1, 13, 128};
-
 template <class T>
 class ExactGelu : public ::testing::Test {
  protected:
   static constexpr double eps = std::numeric_limits<T>::epsilon();
 };
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(ExactGelu, Types);
+TYPED_TEST_SUITE(ExactGelu, WideTypes);
 
 template <class T>
 std::vector<T> erf_of(const std::vector<T>& x) {
@@ -76,8 +74,8 @@ TYPED_TEST(ExactGelu, ErfHandlesInfinitiesAndNaN) {
 
 TYPED_TEST(ExactGelu, MatchesReference) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t f : sizes) {
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t f : small_sizes) {
       const auto h = random_numbers<T>(t * f, 1, 2.0);
       const DeviceArray<T> in(h);
       const DeviceArray<T> out(t * f);
@@ -95,8 +93,8 @@ TYPED_TEST(ExactGelu, MatchesReference) {
 
 TYPED_TEST(ExactGelu, BackwardMatchesFiniteDifferences) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t f : sizes) {
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t f : small_sizes) {
       const auto h = random_numbers<T>(t * f, 1, 2.0);
       const auto dg = random_numbers<T>(t * f, 2);
       const DeviceArray<T> d_h(h);
@@ -120,7 +118,7 @@ TYPED_TEST(ExactGelu, BackwardMatchesFiniteDifferences) {
 
 TYPED_TEST(ExactGelu, TanhAndItsGradientMatchReference) {
   using T = TypeParam;
-  for (const std::int64_t n : sizes) {
+  for (const std::int64_t n : small_sizes) {
     const auto x = random_numbers<T>(n * 3, 1, 2.0);
     const auto dy = random_numbers<T>(n * 3, 2);
     const DeviceArray<T> values(x);

@@ -7,6 +7,7 @@
 #include <trireme/kernels/vector_lanes.hpp>
 #include <trireme/tensor/fence.hpp>
 
+#include <kernels/cases.hpp>
 #include <reference/finite_difference.hpp>
 #include <reference/norm.hpp>
 #include <support/device_array.hpp>
@@ -25,14 +26,13 @@ using testing::DeviceArray;
 using testing::expect_close;
 using testing::random_numbers;
 
-constexpr std::int64_t sizes[] = {1, 13, 128};
-constexpr double epsilon = 1e-6;
+constexpr double head_norm_epsilon = 1e-6;
 
 /// Rows of queries, keys and as many values, and the reference's results for their heads.
 template <class T>
 struct HeadCase {
   HeadCase(std::int64_t t, std::int64_t h, std::int64_t hkv, std::int64_t k)
-      : norm{h, hkv, k, epsilon},
+      : norm{h, hkv, k, head_norm_epsilon},
         tokens(t),
         columns((h + 2 * hkv) * k),
         qkv(random_numbers<T>(t * columns, 1)),
@@ -84,7 +84,7 @@ struct HeadCase {
 std::vector<double> normed(const HeadCase<double>& c, std::vector<double> x,
                            const std::vector<double> (&gains)[2]) {
   c.for_heads([&](std::int64_t, std::int64_t, std::int64_t at, int kind) {
-    const auto y = reference::rms_norm(c.head(x, at), gains[kind], epsilon).y;
+    const auto y = reference::rms_norm(c.head(x, at), gains[kind], head_norm_epsilon).y;
     std::copy(y.begin(), y.end(), x.begin() + at);
   });
   return x;
@@ -92,13 +92,12 @@ std::vector<double> normed(const HeadCase<double>& c, std::vector<double> x,
 
 template <class T>
 class HeadNorms : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(HeadNorms, Types);
+TYPED_TEST_SUITE(HeadNorms, WideTypes);
 
 TYPED_TEST(HeadNorms, ForwardMatchesReferenceAndKeepsWhatBackwardNeeds) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t k : sizes)
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t k : small_sizes)
       for (const auto& [h, hkv] : {std::pair{1, 1}, {3, 1}, {13, 2}}) {
         const HeadCase<T> c(t, h, hkv, k);
         c.forward();
@@ -106,7 +105,7 @@ TYPED_TEST(HeadNorms, ForwardMatchesReferenceAndKeepsWhatBackwardNeeds) {
         std::vector<double> raw, inverse, bounds(expected.size());
         c.for_heads([&](std::int64_t, std::int64_t, std::int64_t at, int kind) {
           const auto x = c.head(c.qkv, at);
-          const auto forward = reference::rms_norm(x, c.gains[kind], epsilon);
+          const auto forward = reference::rms_norm(x, c.gains[kind], head_norm_epsilon);
           raw.insert(raw.end(), x.begin(), x.end());
           inverse.push_back(forward.inverse_rms[0]);
           for (std::int64_t d = 0; d < k; ++d) {
@@ -135,8 +134,8 @@ TYPED_TEST(HeadNorms, NothingNeedBeKept) {
 /// 1 and largest |xhat|². Each has the rounding error of a sum.
 TYPED_TEST(HeadNorms, BackwardInputMatchesReferenceAndLeavesTheValues) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t k : sizes) {
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t k : small_sizes) {
       const HeadCase<T> c(t, 5, 2, k);
       c.forward();
       c.backward_input();
@@ -145,7 +144,7 @@ TYPED_TEST(HeadNorms, BackwardInputMatchesReferenceAndLeavesTheValues) {
       c.for_heads([&](std::int64_t, std::int64_t, std::int64_t at, int kind) {
         const auto x = c.head(c.qkv, at), dy = c.head(c.dqkv, at);
         const auto& gain = c.gains[kind];
-        const auto forward = reference::rms_norm(x, gain, epsilon);
+        const auto forward = reference::rms_norm(x, gain, head_norm_epsilon);
         const auto dx = reference::rms_norm_backward_input(dy, x, gain, forward);
         double largest = 0, spread = 0;
         for (std::size_t d = 0; d < x.size(); ++d) {
@@ -176,7 +175,8 @@ TYPED_TEST(HeadNorms, BackwardWeightMatchesReferenceAndAdds) {
         for (double& x : of_kind) x = std::abs(x);
       c.for_heads([&](std::int64_t, std::int64_t, std::int64_t at, int kind) {
         const auto x = c.head(c.qkv, at), dy = c.head(c.dqkv, at);
-        const double inverse = reference::rms_norm(x, c.gains[kind], epsilon).inverse_rms[0];
+        const double inverse =
+            reference::rms_norm(x, c.gains[kind], head_norm_epsilon).inverse_rms[0];
         for (std::size_t d = 0; d < x.size(); ++d) {
           sums[kind][d] += dy[d] * x[d] * inverse;
           magnitudes[kind][d] += std::abs(dy[d] * x[d] * inverse);
@@ -200,7 +200,7 @@ TYPED_TEST(HeadNorms, BackwardWeightMatchesReferenceAndAdds) {
 TYPED_TEST(HeadNorms, PartsHaveTheBitsOfTheWhole) {
   using T = TypeParam;
   const HeadCase<T> whole(9, 4, 2, 24);
-  const HeadNorm part{1, 1, 24, epsilon};  // the last head of queries, the first of keys
+  const HeadNorm part{1, 1, 24, head_norm_epsilon};  // the last head of queries, the first of keys
   std::vector<T> mine;
   const auto all = whole.d_qkv.values();
   for (std::int64_t t = 4; t < 9; ++t)
@@ -218,7 +218,7 @@ TYPED_TEST(HeadNorms, PartsHaveTheBitsOfTheWhole) {
 }
 
 TEST(HeadNormGradient, BackwardMatchesFiniteDifferences) {
-  for (const std::int64_t k : sizes) {
+  for (const std::int64_t k : small_sizes) {
     const HeadCase<double> c(2, 2, 1, k);
     const auto loss = [&](const std::vector<double>& x, const std::vector<double>& query,
                           const std::vector<double>& key) {

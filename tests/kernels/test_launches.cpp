@@ -32,21 +32,22 @@ namespace {
 using testing::DeviceArray;
 using testing::LaunchRecorder;
 
-constexpr std::int64_t rows = 6;
-constexpr std::int64_t columns = 8;
-constexpr std::int64_t elements = 96;  // enough for every shape below
-constexpr Dropout dropout{0.5, {1, Purpose::dropout, 2, 3}, 0};
+constexpr std::int64_t few_rows = 6;
+constexpr std::int64_t few_columns = 8;
+constexpr std::int64_t few_elements = 96;  // enough for every shape below
+constexpr Dropout half_dropout{0.5, {1, Purpose::dropout, 2, 3}, 0};
 
 /// Arrays that all calls share; their content does not matter here.
 template <class T>
 struct Arrays {
-  DeviceArray<T> a{elements}, b{elements}, c{elements}, d{elements};
-  DeviceArray<T> gain{columns}, bias{columns};
-  DeviceArray<Accumulate<T>> mean{rows}, inverse{rows}, dgain{columns}, dbias{columns};
-  DeviceArray<Accumulate<T>> dtable{elements}, dpositions{elements};
-  DeviceArray<double> loss{rows}, one{1}, control{control_size}, status{status_size},
-      statistics{3 * rows}, merged{3 * rows};
-  DeviceArray<std::int32_t> tokens{rows};
+  DeviceArray<T> a{few_elements}, b{few_elements}, c{few_elements}, d{few_elements};
+  DeviceArray<T> gain{few_columns}, bias{few_columns};
+  DeviceArray<Accumulate<T>> mean{few_rows}, inverse{few_rows}, dgain{few_columns},
+      dbias{few_columns};
+  DeviceArray<Accumulate<T>> dtable{few_elements}, dpositions{few_elements};
+  DeviceArray<double> loss{few_rows}, one{1}, control{control_size}, status{status_size},
+      statistics{3 * few_rows}, merged{3 * few_rows};
+  DeviceArray<std::int32_t> tokens{few_rows};
   DeviceArray<std::int64_t> count{1}, zero{1};
 };
 
@@ -55,15 +56,15 @@ using Call = std::function<void(const Handle&)>;
 /// Public kernels by name, here and below.
 template <class T>
 std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
-  const auto matrix = [](const auto& array) { return array.matrix(rows, columns); };
+  const auto matrix = [](const auto& array) { return array.matrix(few_rows, few_columns); };
   const View2<T> a = matrix(x.a), b = matrix(x.b), c = matrix(x.c);
-  const View2<T> half = x.d.matrix(rows, columns / 2);
+  const View2<T> half = x.d.matrix(few_rows, few_columns / 2);
   const auto mean = x.mean.flat(), inverse = x.inverse.flat(), dgain = x.dgain.flat(),
              dbias = x.dbias.flat();
   const auto gain = x.gain.flat(), bias = x.bias.flat();
-  const HeadNorm heads{1, 0, columns / 2};
-  const View1<T> query(gain.data(), columns / 2);
-  const View1<Accumulate<T>> dquery(dgain.data(), columns / 2);
+  const HeadNorm heads{1, 0, few_columns / 2};
+  const View1<T> query(gain.data(), few_columns / 2);
+  const View1<Accumulate<T>> dquery(dgain.data(), few_columns / 2);
   return {
       {"layer_norm_forward",
        [=](const Handle& e) { layer_norm_forward<T>(e, a, mean, inverse, b, gain, bias, 1e-5); }},
@@ -83,15 +84,17 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
        [=](const Handle& e) { rms_norm_backward_weight<T>(e, dgain, b, c, inverse); }},
       {"head_norm_forward",
        [=](const Handle& e) {
-         head_norm_forward<T>(e, a, half, x.inverse.matrix(rows, 1), query, query, heads);
+         head_norm_forward<T>(e, a, half, x.inverse.matrix(few_rows, 1), query, query, heads);
        }},
       {"head_norm_backward_input",
        [=](const Handle& e) {
-         head_norm_backward_input<T>(e, a, half, x.inverse.matrix(rows, 1), query, query, heads);
+         head_norm_backward_input<T>(e, a, half, x.inverse.matrix(few_rows, 1), query, query,
+                                     heads);
        }},
       {"head_norm_backward_weight",
        [=](const Handle& e) {
-         head_norm_backward_weight<T>(e, dquery, dquery, a, half, x.inverse.matrix(rows, 1), heads);
+         head_norm_backward_weight<T>(e, dquery, dquery, a, half, x.inverse.matrix(few_rows, 1),
+                                      heads);
        }},
       {"rotary_forward",
        [=](const Handle& e) {
@@ -117,33 +120,33 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
       {"tanh_forward", [=](const Handle& e) { tanh_forward<T>(e, a, b); }},
       {"tanh_backward", [=](const Handle& e) { tanh_backward<T>(e, a, b, c); }},
       {"residual_dropout_forward",
-       [=](const Handle& e) { residual_dropout_forward<T>(e, a, b, c, dropout); }},
-      {"dropout_forward", [=](const Handle& e) { dropout_forward<T>(e, a, b, dropout); }},
-      {"dropout_backward", [=](const Handle& e) { dropout_backward<T>(e, a, b, dropout); }},
+       [=](const Handle& e) { residual_dropout_forward<T>(e, a, b, c, half_dropout); }},
+      {"dropout_forward", [=](const Handle& e) { dropout_forward<T>(e, a, b, half_dropout); }},
+      {"dropout_backward", [=](const Handle& e) { dropout_backward<T>(e, a, b, half_dropout); }},
   };
 }
 
 template <class T>
 std::map<std::string, Call> kernels_of_vocabulary(const Arrays<T>& x) {
-  const auto matrix = [](const auto& array) { return array.matrix(rows, columns); };
+  const auto matrix = [](const auto& array) { return array.matrix(few_rows, few_columns); };
   const View2<T> a = matrix(x.a), b = matrix(x.b), c = matrix(x.c);
   const auto dtable = matrix(x.dtable), dpositions = matrix(x.dpositions);
   const auto tokens = x.tokens.flat();
   const auto loss = x.loss.flat();
-  const auto statistics = x.statistics.matrix(rows, 3), merged = x.merged.matrix(rows, 3);
-  const auto parts = x.statistics.cube(1, rows, 3);
+  const auto statistics = x.statistics.matrix(few_rows, 3), merged = x.merged.matrix(few_rows, 3);
+  const auto parts = x.statistics.cube(1, few_rows, 3);
   return {
       {"embedding_lookup", [=](const Handle& e) { embedding_lookup<T>(e, a, tokens, b, 0); }},
-      {"add_positions", [=](const Handle& e) { add_positions<T>(e, a, c, rows, 0); }},
+      {"add_positions", [=](const Handle& e) { add_positions<T>(e, a, c, few_rows, 0); }},
       {"embedding_lookup_backward",
        [=](const Handle& e) { embedding_lookup_backward<T>(e, dtable, b, tokens, 0); }},
       {"positions_backward",
-       [=](const Handle& e) { positions_backward<T>(e, dpositions, b, rows, 0); }},
+       [=](const Handle& e) { positions_backward<T>(e, dpositions, b, few_rows, 0); }},
       {"add_segments",
-       [=](const Handle& e) { add_segments<T>(e, a, x.b.matrix(2, columns), tokens, 0); }},
+       [=](const Handle& e) { add_segments<T>(e, a, x.b.matrix(2, few_columns), tokens, 0); }},
       {"segments_backward",
        [=](const Handle& e) {
-         segments_backward<T>(e, x.dtable.matrix(2, columns), b, tokens, 0);
+         segments_backward<T>(e, x.dtable.matrix(2, few_columns), b, tokens, 0);
        }},
       {"pick_rows", [=](const Handle& e) { pick_rows<T>(e, a, b, tokens, 0); }},
       {"place_rows", [=](const Handle& e) { place_rows<T>(e, a, b, tokens, 0); }},
@@ -172,7 +175,7 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
       {"outer_difference", [=](const Handle& e) { outer_difference<T, T>(e, a, b, m); }},
       {"mean_of_workers",
        [=](const Handle& e) {
-         mean_of_workers<T>(e, View1<T>(a.data(), columns), x.b.matrix(rows, columns));
+         mean_of_workers<T>(e, View1<T>(a.data(), few_columns), x.b.matrix(few_rows, few_columns));
        }},
       {"outer_update",
        [=](const Handle& e) {
@@ -203,20 +206,20 @@ std::map<std::string, Call> kernels_of_arrays(const Arrays<T>& x) {
          const View1<std::uint64_t> hash(reinterpret_cast<std::uint64_t*>(count.data()), 1);
          add_hash_of_bits(e, hash, a.data(), extent(a, 0), sizeof(T));
        }},
-      {"normal_fill", [=](const Handle& e) { normal_fill<T>(e, a, dropout.key, 1.0, 0); }},
+      {"normal_fill", [=](const Handle& e) { normal_fill<T>(e, a, half_dropout.key, 1.0, 0); }},
       {"uniform_fill",
        [=](const Handle& e) {
-         uniform_fill<T>(e, View3<T>(a.data(), 1, a.extent(0), 1), dropout.key, 1.0, extent(a, 0),
-                         0);
+         uniform_fill<T>(e, View3<T>(a.data(), 1, a.extent(0), 1), half_dropout.key, 1.0,
+                         extent(a, 0), 0);
        }},
   };
 }
 
 template <class T>
 std::map<std::string, Call> kernels_of_matrices(const Arrays<T>& x) {
-  const View2<T> a = x.a.matrix(columns, columns), b = x.b.matrix(columns, columns),
-                 c = x.c.matrix(columns, columns);
-  const auto dw = x.dtable.matrix(columns, columns);
+  const View2<T> a = x.a.matrix(few_columns, few_columns), b = x.b.matrix(few_columns, few_columns),
+                 c = x.c.matrix(few_columns, few_columns);
+  const auto dw = x.dtable.matrix(few_columns, few_columns);
   const auto dbias = x.dbias.flat();
   const auto bias = x.bias.flat();
   return {
@@ -237,25 +240,25 @@ template <class T>
 std::map<std::string, Call> kernels_of_attention(const Arrays<T>& x) {
   AttentionShape shape;
   shape.batch = 1;
-  shape.sequence = rows;
+  shape.sequence = few_rows;
   shape.heads = shape.key_value_heads = 1;
   shape.head_size = 4;
-  const View2<T> o = x.a.matrix(rows, 4), grad = x.b.matrix(rows, 4);
-  const View2<T> qkv = x.c.matrix(rows, 12), dqkv = x.d.matrix(rows, 12);
+  const View2<T> o = x.a.matrix(few_rows, 4), grad = x.b.matrix(few_rows, 4);
+  const View2<T> qkv = x.c.matrix(few_rows, 12), dqkv = x.d.matrix(few_rows, 12);
   const View2<T> query = x.b.matrix(1, 4), result = x.a.matrix(1, 4);
-  const View3<T> keys = x.c.cube(1, rows, 4), values = x.d.cube(1, rows, 4);
+  const View3<T> keys = x.c.cube(1, few_rows, 4), values = x.d.cube(1, few_rows, 4);
   const View1<const std::int32_t> first(x.tokens.data(), 1);
   const CacheRows one{first, first};
-  const auto lse = x.mean.cube(1, 1, rows);
+  const auto lse = x.mean.cube(1, 1, few_rows);
   const auto workspace = x.inverse.flat();
   const AttentionDropout mask{0.5, {1, Purpose::attention_dropout, 2, 3}, 0, 0, 0};
   AttentionShape with_group = shape;
   with_group.group = 1;
   with_group.scale = 0.5;
   const AttentionPart part(with_group);
-  const View2<T> key_value = x.d.matrix(rows, 8);
-  const auto dkey_value = x.dtable.matrix(rows, 8);
-  const View1<Accumulate<T>> sums(x.dpositions.flat().data(), rows * 4);
+  const View2<T> key_value = x.d.matrix(few_rows, 8);
+  const auto dkey_value = x.dtable.matrix(few_rows, 8);
+  const View1<Accumulate<T>> sums(x.dpositions.flat().data(), few_rows * 4);
   return {
       {"attention_part_forward",
        [=](const Handle& e) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cases.hpp"
 #include "support/device_array.hpp"
 
 /// Layers with GELU are a product and a kernel if the library cannot fuse them.
@@ -15,8 +16,7 @@ using testing::uniform;
 
 template <class T>
 class LinearGelu : public ::testing::Test {};
-using Types = ::testing::Types<float, double, Bf16, Fp16>;
-TYPED_TEST_SUITE(LinearGelu, Types);
+TYPED_TEST_SUITE(LinearGelu, AllTypes);
 
 /// The exact form and rows of an odd length are never fused. (tests/kernels/test_cublaslt.cpp
 /// compares fused ones with the definition.)

@@ -28,16 +28,16 @@ struct Narrow {
   using Weight = float;
   using Message = Bf16;
 };
-using Types = ::testing::Types<Full32, Full64, Narrow>;
-TYPED_TEST_SUITE(Local, Types);
+using LocalTypes = ::testing::Types<Full32, Full64, Narrow>;
+TYPED_TEST_SUITE(Local, LocalTypes);
 
-constexpr std::int64_t sizes[]{1, 13, 128, 5000};
+constexpr std::int64_t vector_sizes[]{1, 13, 128, 5000};
 
 /// One rounding of each result.
 TYPED_TEST(Local, DifferencesAreRoundedOnce) {
   using M = typename TypeParam::Weight;
   using D = typename TypeParam::Message;
-  for (const std::int64_t n : sizes) {
+  for (const std::int64_t n : vector_sizes) {
     const auto outer = testing::uniform<M>(n, 1), local = testing::uniform<M>(n, 2);
     DeviceArray<M> a(outer), b(local);
     DeviceArray<D> d(n);
@@ -52,7 +52,7 @@ TYPED_TEST(Local, DifferencesAreRoundedOnce) {
 
 TYPED_TEST(Local, MeansAreThoseOfDoublePrecision) {
   using D = typename TypeParam::Message;
-  for (const std::int64_t n : sizes)
+  for (const std::int64_t n : vector_sizes)
     for (const std::int64_t workers : {1, 2, 5}) {
       DeviceArray<D> all(testing::uniform<D>(workers * n, 3));
       DeviceArray<D> mean(n);
@@ -77,7 +77,7 @@ TYPED_TEST(Local, MeansAreThoseOfDoublePrecision) {
 TYPED_TEST(Local, OuterUpdatesFollowTheRule) {
   using M = typename TypeParam::Weight;
   using D = typename TypeParam::Message;
-  for (const std::int64_t n : sizes)
+  for (const std::int64_t n : vector_sizes)
     for (const OuterRule& rule :
          {OuterRule{0.7, 0.9, true}, {0.5, 0.8, false}, {1, 0, false}, {0.3, 0, true}}) {
       const auto start = testing::uniform<M>(n, 4);
@@ -105,7 +105,7 @@ TYPED_TEST(Local, OuterUpdatesFollowTheRule) {
 
 TYPED_TEST(Local, MixingWithZeroIsACopy) {
   using M = typename TypeParam::Weight;
-  for (const std::int64_t n : sizes)
+  for (const std::int64_t n : vector_sizes)
     for (const double mixing : {0.0, 0.25}) {
       const auto own = testing::uniform<M>(n, 8), shared = testing::uniform<M>(n, 9);
       DeviceArray<M> local(own), outer(shared);
@@ -125,7 +125,7 @@ TYPED_TEST(Local, MixingWithZeroIsACopy) {
 
 TYPED_TEST(Local, SwapsExchangeContents) {
   using D = typename TypeParam::Message;
-  for (const std::int64_t n : sizes) {
+  for (const std::int64_t n : vector_sizes) {
     const auto first = testing::uniform<D>(n, 10), second = testing::uniform<D>(n, 11);
     DeviceArray<D> a(first), b(second);
     swap_contents<D>(Exec(), a.flat(), b.flat());

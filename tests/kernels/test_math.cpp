@@ -1,6 +1,7 @@
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/math.hpp>
 
+#include <kernels/cases.hpp>
 #include <support/device_array.hpp>
 
 #include <gtest/gtest.h>
@@ -87,8 +88,7 @@ TEST(Math, TanhIsWithinItsBound) {
 
 template <class T>
 class MathLimits : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(MathLimits, Types);
+TYPED_TEST_SUITE(MathLimits, WideTypes);
 
 TYPED_TEST(MathLimits, ExpHandlesOverflowUnderflowAndNaN) {
   using T = TypeParam;

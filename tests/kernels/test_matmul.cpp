@@ -16,6 +16,7 @@
 #include <tuple>
 #include <vector>
 
+#include "kernels/cases.hpp"
 #include "reference/matmul.hpp"
 #include "support/device_array.hpp"
 
@@ -32,8 +33,7 @@ class Matmul : public ::testing::Test {
     return KernelChoice().set_products(dtype_of<T>, backend);
   }
 };
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(Matmul, Types);
+TYPED_TEST_SUITE(Matmul, WideTypes);
 
 constexpr MatmulBackend all_backends[] = {MatmulBackend::tiled, MatmulBackend::kokkos_kernels,
                                           MatmulBackend::onednn, MatmulBackend::cublaslt};

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cases.hpp"
 #include "support/device_array.hpp"
 #include "support/launch_recorder.hpp"
 
@@ -16,8 +17,7 @@ using testing::uniform;
 
 template <class T>
 class MatmulMemory : public ::testing::Test {};
-using Types = ::testing::Types<float, double, Bf16, Fp16>;
-TYPED_TEST_SUITE(MatmulMemory, Types);
+TYPED_TEST_SUITE(MatmulMemory, AllTypes);
 
 TYPED_TEST(MatmulMemory, IsWhatThePlanCountsAndPreparedAtOnce) {
   using T = TypeParam;

@@ -12,6 +12,7 @@
 #include <trireme/kernels/rows.hpp>
 #include <trireme/kernels/update.hpp>
 
+#include "kernels/cases.hpp"
 #include "support/device_array.hpp"
 
 #include <gtest/gtest.h>
@@ -83,8 +84,7 @@ class NarrowKernels : public ::testing::Test {
 template <class T>
 unsigned NarrowKernels<T>::seed_ = 7;
 
-using Types = ::testing::Types<Bf16, Fp16>;
-TYPED_TEST_SUITE(NarrowKernels, Types);
+TYPED_TEST_SUITE(NarrowKernels, NarrowTypes);
 
 /// Calls f<T>() and f<float>().
 template <class T, class F>

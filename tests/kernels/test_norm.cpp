@@ -1,6 +1,7 @@
 // Layer normalisation against a naive reference in double, and its gradients by finite differences.
 #include <trireme/kernels/norm.hpp>
 
+#include <kernels/cases.hpp>
 #include <reference/finite_difference.hpp>
 #include <reference/norm.hpp>
 #include <support/device_array.hpp>
@@ -19,13 +20,10 @@ using testing::DeviceArray;
 using testing::expect_close;
 using testing::random_numbers;
 
-constexpr double norm_epsilon = 1e-5;
-constexpr std::int64_t sizes[] = {1, 13, 128};
-
 /// Inputs of one case and the reference's results.
 template <class T>
-struct Case {
-  Case(std::int64_t t, std::int64_t d)
+struct LayerNormCase {
+  LayerNormCase(std::int64_t t, std::int64_t d)
       : rows(t),
         hidden(d),
         x(random_numbers<T>(t * d, 1)),
@@ -63,14 +61,13 @@ struct Case {
 
 template <class T>
 class LayerNorm : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(LayerNorm, Types);
+TYPED_TEST_SUITE(LayerNorm, WideTypes);
 
 TYPED_TEST(LayerNorm, ForwardMatchesReference) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t d : sizes) {
-      const Case<T> c(t, d);
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t d : small_sizes) {
+      const LayerNormCase<T> c(t, d);
       const DeviceArray<T> y(t * d);
       const DeviceArray<Accumulate<T>> mean(t);
       const DeviceArray<Accumulate<T>> inverse(t);
@@ -96,7 +93,7 @@ TYPED_TEST(LayerNorm, ForwardMatchesReference) {
 
 TYPED_TEST(LayerNorm, ForwardWorksInPlace) {
   using T = TypeParam;
-  const Case<T> c(13, 128);
+  const LayerNormCase<T> c(13, 128);
   const DeviceArray<T> y(13 * 128);
   const DeviceArray<Accumulate<T>> mean(13);
   const DeviceArray<Accumulate<T>> inverse(13);
@@ -110,7 +107,7 @@ TYPED_TEST(LayerNorm, ForwardWorksInPlace) {
 /// |dx| is a difference of three terms, each at most inverse_std times the row's largest |gain dy|
 /// times 1, 1 and largest |xhat|^2. Each has the rounding error of a sum.
 template <class T>
-double backward_bound(const Case<T>& c, std::size_t row) {
+double backward_bound(const LayerNormCase<T>& c, std::size_t row) {
   double largest = 0;
   for (std::size_t d = 0; d < static_cast<std::size_t>(c.hidden); ++d)
     largest =
@@ -121,9 +118,9 @@ double backward_bound(const Case<T>& c, std::size_t row) {
 
 TYPED_TEST(LayerNorm, BackwardInputMatchesReference) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t d : sizes) {
-      const Case<T> c(t, d);
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t d : small_sizes) {
+      const LayerNormCase<T> c(t, d);
       auto expected = reference::layer_norm_backward_input(c.dy, c.x, c.gain, c.forward);
       const DeviceArray<T> dx(t * d);
       layer_norm_backward_input<T>(Exec{}, dx.matrix(t, d), c.d_dy.matrix(t, d), c.d_x.matrix(t, d),
@@ -147,9 +144,9 @@ TYPED_TEST(LayerNorm, BackwardInputMatchesReference) {
 TYPED_TEST(LayerNorm, BackwardWeightMatchesReferenceAndAdds) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
-  for (const std::int64_t t : sizes)
-    for (const std::int64_t d : sizes) {
-      const Case<T> c(t, d);
+  for (const std::int64_t t : small_sizes)
+    for (const std::int64_t d : small_sizes) {
+      const LayerNormCase<T> c(t, d);
       const auto start = random_numbers<T>(2 * d, 6);
       const auto columns = static_cast<std::size_t>(d);
       std::vector<double> gain(start.begin(), start.begin() + d);
@@ -180,8 +177,8 @@ TYPED_TEST(LayerNorm, BackwardWeightMatchesReferenceAndAdds) {
 }
 
 TEST(LayerNormGradient, BackwardMatchesFiniteDifferences) {
-  for (const std::int64_t d : sizes) {
-    const Case<double> c(2, d);
+  for (const std::int64_t d : small_sizes) {
+    const LayerNormCase<double> c(2, d);
     const auto loss = [&](const std::vector<double>& x, const std::vector<double>& gain,
                           const std::vector<double>& bias) {
       return reference::dot(c.dy, reference::layer_norm(x, gain, bias, norm_epsilon).y);

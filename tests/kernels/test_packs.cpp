@@ -9,6 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/cases.hpp"
+
 /// Rows in pieces of 16 bytes, as on devices, compared with one element at a time.
 namespace trireme::kernels {
 namespace {
@@ -27,8 +29,7 @@ class Packs : public ::testing::Test {
     return r;
   }
 };
-using Types = ::testing::Types<float, double, Bf16, Fp16>;
-TYPED_TEST_SUITE(Packs, Types);
+TYPED_TEST_SUITE(Packs, AllTypes);
 
 TYPED_TEST(Packs, MapGivesTheSameBitsWhereverRowsBegin) {
   using T = TypeParam;

@@ -1,6 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/random.hpp>
 
+#include <kernels/cases.hpp>
 #include <reference/elementwise.hpp>
 #include <support/device_array.hpp>
 #include <support/numbers.hpp>
@@ -16,23 +17,22 @@ namespace {
 using testing::DeviceArray;
 using testing::expect_close;
 
-constexpr RandomKey key{99, Purpose::initialisation, 3, 0};
+constexpr RandomKey normal_key{99, Purpose::initialisation, 3, 0};
 
 template <class T>
 class NormalFill : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(NormalFill, Types);
+TYPED_TEST_SUITE(NormalFill, WideTypes);
 
 TYPED_TEST(NormalFill, MatchesBoxMullerOfTheKeysWords) {
   using T = TypeParam;
   for (const std::int64_t n : {1, 13, 128, 5000})
     for (const std::int64_t first : {0L, 1L, 1L << 33}) {
       const DeviceArray<T> x(n);
-      normal_fill<T>(Exec{}, x.flat(), key, 0.02, first);
+      normal_fill<T>(Exec{}, x.flat(), normal_key, 0.02, first);
       std::vector<double> expected;
       for (std::int64_t i = first; i < first + n; ++i) {
-        const double u = uniform_from_word(reference::random_word(key, 2 * i));
-        const double v = uniform_from_word(reference::random_word(key, 2 * i + 1));
+        const double u = uniform_from_word(reference::random_word(normal_key, 2 * i));
+        const double v = uniform_from_word(reference::random_word(normal_key, 2 * i + 1));
         expected.push_back(0.02 * std::sqrt(-2 * std::log(u)) *
                            std::cos(2 * 3.14159265358979323846 * v));
       }
@@ -49,12 +49,12 @@ TYPED_TEST(NormalFill, AnySliceHasTheGlobalArraysBits) {
   using T = TypeParam;
   constexpr std::int64_t outer = 3, rows = 10, inner = 7;
   const DeviceArray<T> global(outer * rows * inner);
-  normal_fill<T>(Exec{}, global.flat(), key, 1.0, 0);
+  normal_fill<T>(Exec{}, global.flat(), normal_key, 1.0, 0);
   const auto all = global.values();
   std::int64_t first = 0;
   for (const std::int64_t count : {1, 6, 3}) {
     const DeviceArray<T> slice(outer * count * inner);
-    normal_fill<T>(Exec{}, slice.cube(outer, count, inner), key, 1.0, rows, first);
+    normal_fill<T>(Exec{}, slice.cube(outer, count, inner), normal_key, 1.0, rows, first);
     const auto part = slice.values();
     for (std::int64_t o = 0; o < outer; ++o)
       for (std::int64_t r = 0; r < count; ++r)
@@ -63,23 +63,24 @@ TYPED_TEST(NormalFill, AnySliceHasTheGlobalArraysBits) {
                     all[static_cast<std::size_t>((o * rows + first + r) * inner + i)]);
     first += count;
   }
-  EXPECT_THROW(normal_fill<T>(Exec{}, global.cube(outer, rows, inner), key, 1.0, rows, 1), Error);
+  EXPECT_THROW(normal_fill<T>(Exec{}, global.cube(outer, rows, inner), normal_key, 1.0, rows, 1),
+               Error);
 }
 
 TYPED_TEST(NormalFill, AnySliceOfAUniformArrayHasItsBits) {
   using T = TypeParam;
   constexpr std::int64_t outer = 2, rows = 9, inner = 5;
   const DeviceArray<T> global(outer * rows * inner);
-  uniform_fill<T>(Exec{}, global.cube(outer, rows, inner), key, 0.25, rows, 0);
+  uniform_fill<T>(Exec{}, global.cube(outer, rows, inner), normal_key, 0.25, rows, 0);
   const auto all = global.values();
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const double u = uniform_from_word(philox(key, i / 4).w[i % 4]);
+    const double u = uniform_from_word(philox(normal_key, i / 4).w[i % 4]);
     ASSERT_EQ(all[i], static_cast<T>(0.25 * (2 * u - 1)));
   }
   std::int64_t first = 0;
   for (const std::int64_t count : {2, 1, 6}) {
     const DeviceArray<T> slice(outer * count * inner);
-    uniform_fill<T>(Exec{}, slice.cube(outer, count, inner), key, 0.25, rows, first);
+    uniform_fill<T>(Exec{}, slice.cube(outer, count, inner), normal_key, 0.25, rows, first);
     const auto part = slice.values();
     for (std::size_t i = 0; i < part.size(); ++i) {
       const std::size_t o = i / static_cast<std::size_t>(count * inner);
@@ -88,7 +89,8 @@ TYPED_TEST(NormalFill, AnySliceOfAUniformArrayHasItsBits) {
     }
     first += count;
   }
-  EXPECT_THROW(uniform_fill<T>(Exec{}, global.cube(outer, rows, inner), key, 1.0, rows, 1), Error);
+  EXPECT_THROW(uniform_fill<T>(Exec{}, global.cube(outer, rows, inner), normal_key, 1.0, rows, 1),
+               Error);
 }
 
 /// Moments of n independent N(0,1): the mean has standard deviation 1/sqrt(n), the second moment
@@ -96,7 +98,7 @@ TYPED_TEST(NormalFill, AnySliceOfAUniformArrayHasItsBits) {
 TEST(NormalFillMoments, AreThoseOfTheNormalDistribution) {
   constexpr std::int64_t n = 1 << 20;
   const DeviceArray<double> x(n);
-  normal_fill<double>(Exec{}, x.flat(), key, 1.0, 0);
+  normal_fill<double>(Exec{}, x.flat(), normal_key, 1.0, 0);
   const auto values = x.values();
   double first = 0, second = 0, fourth = 0, neighbours = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/rms_norm.hpp>
 
+#include <kernels/cases.hpp>
 #include <support/device_array.hpp>
 #include <support/numbers.hpp>
 
@@ -15,8 +16,6 @@ namespace {
 
 using testing::DeviceArray;
 using testing::random_numbers;
-
-constexpr double norm_epsilon = 1e-5;
 
 template <class T>
 std::vector<double> numbers(const DeviceArray<T>& array) {
@@ -31,10 +30,10 @@ std::vector<double> numbers(const DeviceArray<T>& array) {
 using Outcome = std::vector<std::vector<double>>;
 
 template <class T>
-struct Case {
+struct ResidualNormCase {
   using A = Accumulate<T>;
 
-  Case(std::int64_t t, std::int64_t d, double rate)
+  ResidualNormCase(std::int64_t t, std::int64_t d, double rate)
       : rows(t),
         hidden(d),
         x(random_numbers<A>(t * d, 1)),
@@ -82,22 +81,21 @@ struct Case {
 
 template <class T>
 class ResidualNorm : public ::testing::Test {};
-using Types = ::testing::Types<float, double, Bf16, Fp16>;
-TYPED_TEST_SUITE(ResidualNorm, Types);
+TYPED_TEST_SUITE(ResidualNorm, AllTypes);
 
 TYPED_TEST(ResidualNorm, GivesTheBitsOfOneKernelAfterTheOther) {
   for (const std::int64_t t : {1, 13, 128})
     for (const std::int64_t d : {1, 13, 128, 770})
       for (const double rate : {0.0, 0.3}) {
         SCOPED_TRACE(text("[", t, ", ", d, "], dropout ", rate));
-        const Case<TypeParam> c(t, d, rate);
+        const ResidualNormCase<TypeParam> c(t, d, rate);
         EXPECT_EQ(c.layer_norm(true), c.layer_norm(false));
         EXPECT_EQ(c.rms_norm(true), c.rms_norm(false));
       }
 }
 
 TYPED_TEST(ResidualNorm, RefusesShapesThatDiffer) {
-  const Case<TypeParam> c(3, 8, 0.0);
+  const ResidualNormCase<TypeParam> c(3, 8, 0.0);
   const DeviceArray<TypeParam> y(24), sum(16);
   const DeviceArray<Accumulate<TypeParam>> mean(3), inverse(3);
   EXPECT_THROW(residual_layer_norm_forward<TypeParam>(

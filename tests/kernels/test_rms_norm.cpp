@@ -2,6 +2,7 @@
 // differences.
 #include <trireme/kernels/rms_norm.hpp>
 
+#include <kernels/cases.hpp>
 #include <reference/finite_difference.hpp>
 #include <reference/norm.hpp>
 #include <support/device_array.hpp>
@@ -20,10 +21,9 @@ using testing::DeviceArray;
 using testing::expect_close;
 using testing::random_numbers;
 
-constexpr double norm_epsilon = 1e-5;
-constexpr std::int64_t sizes[] = {1, 13, 128};
 /// Rows, and the offset of their gains.
-constexpr std::pair<std::int64_t, double> shapes[] = {{1, 0}, {13, 0}, {128, 0}, {13, 1}, {128, 1}};
+constexpr std::pair<std::int64_t, double> rms_shapes[] = {
+    {1, 0}, {13, 0}, {128, 0}, {13, 1}, {128, 1}};
 
 /// Inputs of one case and the reference's results.
 template <class T>
@@ -66,13 +66,12 @@ struct RmsCase {
 
 template <class T>
 class RmsNorm : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(RmsNorm, Types);
+TYPED_TEST_SUITE(RmsNorm, WideTypes);
 
 TYPED_TEST(RmsNorm, ForwardMatchesReferenceAndWorksInPlace) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const auto& [d, offset] : shapes) {
+  for (const std::int64_t t : small_sizes)
+    for (const auto& [d, offset] : rms_shapes) {
       const RmsCase<T> c(t, d, offset);
       const DeviceArray<T> y(t * d);
       const DeviceArray<Accumulate<T>> inverse(t);
@@ -104,8 +103,8 @@ double backward_bound(const RmsCase<T>& c, std::size_t row) {
 
 TYPED_TEST(RmsNorm, BackwardInputMatchesReference) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
-    for (const auto& [d, offset] : shapes) {
+  for (const std::int64_t t : small_sizes)
+    for (const auto& [d, offset] : rms_shapes) {
       const RmsCase<T> c(t, d, offset);
       auto expected = reference::rms_norm_backward_input(c.dy, c.x, c.gain, c.forward);
       const auto stream = random_numbers<T>(t * d, 5);
@@ -127,7 +126,7 @@ TYPED_TEST(RmsNorm, BackwardInputMatchesReference) {
 
 TYPED_TEST(RmsNorm, BackwardWeightMatchesReferenceAndAdds) {
   using T = TypeParam;
-  for (const std::int64_t t : sizes)
+  for (const std::int64_t t : small_sizes)
     for (const std::int64_t d : {1, 13, 128, 5000}) {
       const RmsCase<T> c(t, d);
       const auto start = random_numbers<T>(d, 6);
@@ -148,7 +147,7 @@ TYPED_TEST(RmsNorm, BackwardWeightMatchesReferenceAndAdds) {
 }
 
 TEST(RmsNormGradient, BackwardMatchesFiniteDifferences) {
-  for (const std::int64_t d : sizes) {
+  for (const std::int64_t d : small_sizes) {
     const RmsCase<double> c(2, d);
     const auto loss = [&](const std::vector<double>& x, const std::vector<double>& gain) {
       return reference::dot(c.dy, reference::rms_norm(x, gain, norm_epsilon).y);

@@ -4,6 +4,7 @@
 
 #include <trireme/base/check.hpp>
 
+#include <kernels/cases.hpp>
 #include <reference/finite_difference.hpp>
 #include <reference/rotary.hpp>
 #include <support/device_array.hpp>
@@ -23,8 +24,7 @@ using testing::random_numbers;
 
 template <class T>
 class RotaryPositions : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(RotaryPositions, Types);
+TYPED_TEST_SUITE(RotaryPositions, WideTypes);
 
 constexpr std::int64_t beside = 5;  // columns after the rotated heads
 

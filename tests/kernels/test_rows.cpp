@@ -2,6 +2,7 @@
 #include <trireme/kernels/embedding.hpp>
 #include <trireme/kernels/rows.hpp>
 
+#include <kernels/cases.hpp>
 #include <kernels/tokens.hpp>
 #include <reference/parts.hpp>
 #include <support/device_array.hpp>
@@ -22,12 +23,9 @@ using testing::expect_close;
 using testing::random_numbers;
 using testing::rows_of;
 
-constexpr std::int64_t sizes[] = {1, 13, 128};
-
 template <class T>
 class Rows : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(Rows, Types);
+TYPED_TEST_SUITE(Rows, WideTypes);
 
 /// Every third row of n, from the last on.
 std::vector<std::int32_t> some_rows(std::int64_t n) {
@@ -38,8 +36,8 @@ std::vector<std::int32_t> some_rows(std::int64_t n) {
 
 TYPED_TEST(Rows, PartsOfAMatrixAddUpToTheRowsPicked) {
   using T = TypeParam;
-  for (const std::int64_t n : sizes)
-    for (const std::int64_t hidden : sizes)
+  for (const std::int64_t n : small_sizes)
+    for (const std::int64_t hidden : small_sizes)
       for (const std::int64_t parts : {1, 2, 5}) {
         const auto x = random_numbers<T>(n * hidden, 1);
         const auto rows = some_rows(n);
@@ -85,8 +83,8 @@ TYPED_TEST(Rows, PlacedRowsAreThosePickedAndOthersStay) {
 
 TYPED_TEST(Rows, SegmentsAddTheirRowAndSumTheirGradients) {
   using T = TypeParam;
-  for (const std::int64_t n : sizes)
-    for (const std::int64_t hidden : sizes) {
+  for (const std::int64_t n : small_sizes)
+    for (const std::int64_t hidden : small_sizes) {
       std::vector<std::int32_t> segments;
       for (std::int64_t r = 0; r < n; ++r) segments.push_back(r % 5 < 2 ? 0 : 1);
       const auto table = random_numbers<T>(2 * hidden, 1);

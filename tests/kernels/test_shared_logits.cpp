@@ -3,6 +3,7 @@
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/shared_logits.hpp>
 
+#include <kernels/cases.hpp>
 #include <kernels/tokens.hpp>
 #include <reference/parts.hpp>
 #include <support/device_array.hpp>
@@ -20,13 +21,10 @@ namespace {
 
 using reference::columns_of;
 using reference::uneven_parts;
+using testing::at;
 using testing::DeviceArray;
 using testing::random_numbers;
 using testing::random_tokens;
-
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// softmax - one-hot of whole rows, in double; 0 of rows without a target.
 std::vector<double> gradient_of(const std::vector<double>& logits,
@@ -48,8 +46,7 @@ std::vector<double> gradient_of(const std::vector<double>& logits,
 
 template <class T>
 class SharedLogitsOf : public ::testing::Test {};
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(SharedLogitsOf, Types);
+TYPED_TEST_SUITE(SharedLogitsOf, WideTypes);
 
 /// Every number is a sum of V products whose factors are off by the error of an exponential, whose
 /// argument is at most `spread` wide.

@@ -2,6 +2,7 @@
 // norm is computed.
 #include <trireme/kernels/update.hpp>
 
+#include <kernels/cases.hpp>
 #include <support/device_array.hpp>
 #include <support/numbers.hpp>
 
@@ -23,8 +24,7 @@ class Update : public ::testing::Test {
  protected:
   static constexpr double eps = std::numeric_limits<T>::epsilon();
 };
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(Update, Types);
+TYPED_TEST_SUITE(Update, WideTypes);
 
 /// Three steps against the formulas in double. After k steps m and v have at most 4 k roundings of
 /// their largest terms, and the step's quotient 4 (k + 1) more of its own size.

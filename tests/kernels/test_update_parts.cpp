@@ -1,5 +1,6 @@
 #include <trireme/kernels/update.hpp>
 
+#include <kernels/cases.hpp>
 #include <support/device_array.hpp>
 #include <support/launch_recorder.hpp>
 #include <support/numbers.hpp>
@@ -92,8 +93,7 @@ class UpdateParts : public ::testing::Test {
   const kernels::UpdateParts parts_{table_.flat(), places_.chunks, {}};
   const DeviceArray<double> control_{std::vector<double>{1, 0.7, 0.1, 0.05}};
 };
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(UpdateParts, Types);
+TYPED_TEST_SUITE(UpdateParts, WideTypes);
 
 TYPED_TEST(UpdateParts, AdamWGivesTheBitsOfArrayByArray) {
   using T = TypeParam;

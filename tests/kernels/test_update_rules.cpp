@@ -1,5 +1,6 @@
 #include <trireme/kernels/update.hpp>
 
+#include <kernels/cases.hpp>
 #include <support/device_array.hpp>
 #include <support/numbers.hpp>
 
@@ -123,8 +124,7 @@ class Rules : public ::testing::Test {
  protected:
   static constexpr double eps = std::numeric_limits<T>::epsilon();
 };
-using Types = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(Rules, Types);
+TYPED_TEST_SUITE(Rules, WideTypes);
 
 TYPED_TEST(Rules, ALossThatIsNotFiniteMarksTheGradient) {
   using T = TypeParam;

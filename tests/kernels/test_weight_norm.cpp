@@ -1,6 +1,7 @@
 #include <trireme/kernels/weight_norm.hpp>
 #include <trireme/tensor/fence.hpp>
 
+#include "kernels/cases.hpp"
 #include "support/device_array.hpp"
 
 #include <gtest/gtest.h>
@@ -12,13 +13,13 @@
 namespace trireme::kernels {
 namespace {
 
+using testing::at;
 using testing::DeviceArray;
 using testing::uniform;
 
 template <class T>
 class WeightNorm : public ::testing::Test {};
-using Types = ::testing::Types<float, double, Bf16, Fp16>;
-TYPED_TEST_SUITE(WeightNorm, Types);
+TYPED_TEST_SUITE(WeightNorm, AllTypes);
 
 /// Half the distance between neighbouring numbers at 1.
 template <class T>
@@ -26,10 +27,6 @@ constexpr double half_ulp() {
   if constexpr (std::is_same_v<T, Bf16>) return 0x1p-8;
   if constexpr (std::is_same_v<T, Fp16>) return 0x1p-11;
   return static_cast<double>(std::numeric_limits<Accumulate<T>>::epsilon()) / 2;
-}
-
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
 }
 
 TYPED_TEST(WeightNorm, ScalesAreMagnitudesOverNormsOfRows) {
@@ -92,8 +89,7 @@ TYPED_TEST(WeightNorm, ColumnsAreScaledAndMultiplied) {
                    s = static_cast<double>(scale[at(i % columns)]);
         const auto b = static_cast<double>(bias[at(i % columns)]),
                    d = static_cast<double>(dy[at(i)]);
-        ASSERT_NEAR(static_cast<double>(one[at(i)]), s * v,
-                    rounding * std::abs(s * v) + least);
+        ASSERT_NEAR(static_cast<double>(one[at(i)]), s * v, rounding * std::abs(s * v) + least);
         ASSERT_NEAR(static_cast<double>(two[at(i)]), s * v + b,
                     rounding * (std::abs(s * v) + std::abs(b)));
         ASSERT_NEAR(static_cast<double>(three[at(i)]), s * v * d,

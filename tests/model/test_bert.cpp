@@ -19,7 +19,7 @@ namespace {
 
 using namespace trireme::testing;
 
-constexpr std::int64_t samples = 2;
+constexpr std::int64_t bert_samples = 2;
 constexpr std::int64_t sequence = 61;
 constexpr std::int64_t masked = 9;
 constexpr std::int64_t vocabulary = 503;
@@ -46,16 +46,10 @@ std::int32_t bert_token(std::int64_t b, std::int64_t s) {
                                    vocabulary);
 }
 
-double noise(std::int64_t i) {
-  return static_cast<double>(static_cast<std::uint64_t>((i + 7) * 2246822519) & 0xffffffffu) /
-             4294967296.0 -
-         0.5;
-}
-
 template <class P>
 void set_batch(const WholeModel<P>& stage) {
   std::vector<std::int32_t> tokens, segments, targets, rows, pairs;
-  for (std::int64_t b = 0; b < samples; ++b) {
+  for (std::int64_t b = 0; b < bert_samples; ++b) {
     for (std::int64_t s = 0; s < sequence; ++s) {
       tokens.push_back(bert_token(b, s));
       segments.push_back(s >= 20 + 13 * b ? 1 : 0);
@@ -71,43 +65,42 @@ void set_batch(const WholeModel<P>& stage) {
   set_values(stage.field(0, "segments"), segments);
   set_values(stage.targets(0), targets);
   if (stage.rank_model().objective().find("pairs")) {
-    for (std::int64_t b = 0; b < samples; ++b)
+    for (std::int64_t b = 0; b < bert_samples; ++b)
       rows.push_back(static_cast<std::int32_t>(b * sequence));
     set_values(stage.field(0, "pairs"), pairs);
   }
   set_values(stage.field(0, "rows"), rows);
 }
 
-MicroContext context(double dropout = 0) {
+MicroContext bert_context(double dropout = 0) {
   MicroContext c;
   c.seed = 7;
   c.step = 3;
   c.sequence = sequence;
   c.dropout = dropout;
-  c.token_weight = 1.0 / static_cast<double>(samples * masked);
+  c.token_weight = 1.0 / static_cast<double>(bert_samples * masked);
   return c;
 }
 
 /// Masked loss, sentence loss and their sum.
 template <class P>
 std::array<double, 3> losses(const WholeModel<P>& stage) {
-  const double tokens = value_of(stage.loss()) / static_cast<double>(samples * masked);
+  const double tokens = value_of(stage.loss()) / static_cast<double>(bert_samples * masked);
   const bool has_pairs = stage.rank_model().losses().extent(0) > 1;
-  const double pairs = has_pairs ? value_of(stage.loss(1)) / static_cast<double>(samples) : 0;
+  const double pairs = has_pairs ? value_of(stage.loss(1)) / static_cast<double>(bert_samples) : 0;
   return {tokens, pairs, tokens + pairs};
 }
 
 /// What make.py has written, line by line.
-struct Golden {
+struct BertGolden {
   std::array<double, 3> loss{};
   std::map<std::string, std::array<double, 3>> sums;  ///< Σ g, Σ g·noise, Σ g²
   std::vector<double> logits;
   std::vector<double> pairs;
   std::vector<double> gradients;  ///< every 29th element of each array
 
-  explicit Golden(Gelu form) {
-    const std::string stem =
-        text(trireme::testing::source_folder(), "/tests/golden/bert_fp64/", name_of(form));
+  explicit BertGolden(Gelu form) {
+    const std::string stem = golden_file(text("bert_fp64/", name_of(form)));
     std::ifstream in(stem + ".txt");
     for (std::string line; std::getline(in, line);) {
       std::istringstream words(line);
@@ -131,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(All, Bert,
                                                               Recompute::full),
                                             ::testing::Bool()));
 
-void expect_gradients(const Golden& golden, const Parameters<Fp64>& parameters) {
+void expect_gradients(const BertGolden& golden, const Parameters<Fp64>& parameters) {
   double largest = 0;  // over the model: the norm of design promise 1
   for (const double g : golden.gradients) largest = std::max(largest, std::abs(g));
   ASSERT_EQ(golden.sums.size(), parameters.entries().size());
@@ -146,7 +139,7 @@ void expect_gradients(const Golden& golden, const Parameters<Fp64>& parameters) 
     double sum = 0, projection = 0, squares = 0;
     for (std::size_t i = 0; i < g.size(); ++i) {
       sum += g[i];
-      projection += g[i] * noise(static_cast<std::int64_t>(i));
+      projection += g[i] * golden_noise(static_cast<std::int64_t>(i));
       squares += g[i] * g[i];
       if (i % stored_stride != 0) continue;
       ASSERT_LT(at, golden.gradients.size());
@@ -166,20 +159,20 @@ void expect_gradients(const Golden& golden, const Parameters<Fp64>& parameters) 
 
 TEST_P(Bert, LossAndGradientsEqualTransformersNormwise) {
   const auto [form, recompute, split] = GetParam();
-  const Golden golden(form);
+  const BertGolden golden(form);
   const auto architecture = architecture::describe(bert_model(form));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
   set_golden_weights(parameters);
-  const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, true, split, recompute});
+  const WholeModel<Fp64> stage(architecture, parameters, {bert_samples, 1, true, split, recompute});
   const kernels::Handle handle;
   set_batch(stage);
   stage.zero_loss(handle);
-  stage.forward(handle, 0, context());
+  stage.forward(handle, 0, bert_context());
   if (split) {
-    stage.backward_input(handle, 0, context());
-    stage.backward_weight(handle, 0, context(), [](std::int64_t) {});
+    stage.backward_input(handle, 0, bert_context());
+    stage.backward_weight(handle, 0, bert_context(), [](std::int64_t) {});
   } else {
-    stage.backward(handle, 0, context(), [](std::int64_t) {});
+    stage.backward(handle, 0, bert_context(), [](std::int64_t) {});
   }
   const auto found = losses(stage);
   for (std::size_t i = 0; i < found.size(); ++i)
@@ -193,14 +186,14 @@ INSTANTIATE_TEST_SUITE_P(Forms, BertGelu, ::testing::Values(Gelu::exact, Gelu::t
 /// Logits are nowhere stored whole: behind a forward pass without gradients the scratch memory
 /// holds those of the last block, here all masked tokens.
 TEST_P(BertGelu, LogitsInSinglePrecisionEqualTransformers) {
-  const Golden golden(GetParam());
+  const BertGolden golden(GetParam());
   const auto architecture = architecture::describe(bert_model(GetParam()));
   Parameters<Fp32> parameters(architecture, architecture::whole_model(architecture), false);
   set_golden_weights(parameters);
-  const WholeModel<Fp32> stage(architecture, parameters, {samples, 1, false, false});
+  const WholeModel<Fp32> stage(architecture, parameters, {bert_samples, 1, false, false});
   set_batch(stage);
   stage.zero_loss(kernels::Handle());
-  stage.evaluate(kernels::Handle(), 0, context(), samples);
+  stage.evaluate(kernels::Handle(), 0, bert_context(), bert_samples);
   const auto expect_near = [](const std::vector<double>& found,
                               const std::vector<double>& expected) {
     ASSERT_EQ(found.size(), expected.size());
@@ -223,18 +216,18 @@ TEST_P(BertGelu, EvaluationGivesTheLossesOfTraining) {
   const auto architecture = architecture::describe(bert_model(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
   set_golden_weights(parameters);
-  const WholeModel<Fp64> training(architecture, parameters, {samples, 1, true, false});
-  const WholeModel<Fp64> evaluating(architecture, parameters, {samples, 1, false, false});
+  const WholeModel<Fp64> training(architecture, parameters, {bert_samples, 1, true, false});
+  const WholeModel<Fp64> evaluating(architecture, parameters, {bert_samples, 1, false, false});
   const kernels::Handle handle;
   set_batch(training);
   set_batch(evaluating);
   training.zero_loss(handle);
-  training.forward(handle, 0, context());
+  training.forward(handle, 0, bert_context());
   evaluating.zero_loss(handle);
-  evaluating.evaluate(handle, 0, context(), samples);
+  evaluating.evaluate(handle, 0, bert_context(), bert_samples);
   EXPECT_EQ(losses(evaluating), losses(training));
   evaluating.zero_loss(handle);
-  evaluating.evaluate(handle, 0, context(), 1);
+  evaluating.evaluate(handle, 0, bert_context(), 1);
   EXPECT_LT(losses(evaluating)[0], 0.9 * losses(training)[0]) << "of one sample alone";
   EXPECT_LT(losses(evaluating)[1], 0.9 * losses(training)[1]);
 }
@@ -245,16 +238,16 @@ TEST(BertDropout, GradientsMatchFiniteDifferences) {
     Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
     set_golden_weights(parameters);
     const WholeModel<Fp64> stage(architecture, parameters,
-                                 {samples, 1, true, false, Recompute::selective});
+                                 {bert_samples, 1, true, false, Recompute::selective});
     const kernels::Handle handle;
     set_batch(stage);
     const auto loss = [&] {
       stage.zero_loss(handle);
-      stage.forward(handle, 0, context(0.2));
+      stage.forward(handle, 0, bert_context(0.2));
       return losses(stage)[2];
     };
     loss();
-    stage.backward(handle, 0, context(0.2), [](std::int64_t) {});
+    stage.backward(handle, 0, bert_context(0.2), [](std::int64_t) {});
     std::vector<double> analytic;
     for (const auto& e : parameters.entries())
       if (e.local.number > 0)

@@ -14,14 +14,14 @@ namespace {
 using namespace trireme::testing;
 using architecture::HeadGradient;
 
-constexpr std::int64_t samples = 2;
+constexpr std::int64_t head_samples = 2;
 
 template <class P>
 class HeadGradients : public ::testing::Test {};
 using Precisions = ::testing::Types<Fp32, Fp64, MixedBf16, MixedFp16>;
 TYPED_TEST_SUITE(HeadGradients, Precisions);
 
-deck::ModelConfig model_of(Family family) {
+deck::ModelConfig head_model(Family family) {
   deck::ModelConfig m = golden_model();
   deck::set_family(m, family);
   m.key_value_heads = m.heads;
@@ -36,14 +36,15 @@ std::vector<std::int32_t> values_of_field(const architecture::BatchField& field,
   const std::int64_t S = m.sequence, N = m.targets();
   std::vector<std::int32_t> values;
   if (field.name == "rows") {
-    for (std::int64_t b = 0; b < samples; ++b)
+    for (std::int64_t b = 0; b < head_samples; ++b)
       for (std::int64_t k = 0; k < N; ++k)
         values.push_back(static_cast<std::int32_t>(b * S + k + 1));
-    for (std::int64_t b = 0; b < samples; ++b) values.push_back(static_cast<std::int32_t>(b * S));
+    for (std::int64_t b = 0; b < head_samples; ++b)
+      values.push_back(static_cast<std::int32_t>(b * S));
     return values;
   }
   const bool two = field.name == "pairs" || field.name == "segments";
-  for (std::int64_t i = 0; i < samples * field.per_sample; ++i)
+  for (std::int64_t i = 0; i < head_samples * field.per_sample; ++i)
     values.push_back(golden_token(slot, i, 3 * i + 1) % (two ? 2 : 61));
   return values;
 }
@@ -55,7 +56,7 @@ std::vector<double> pass(const deck::ModelConfig& m, HeadGradient gradient, bool
   const auto architecture = architecture::describe(m);
   const Parameters<P> parameters(architecture, architecture::whole_model(architecture), true);
   set_golden_weights(parameters);
-  typename WholeModel<P>::Shape shape{.micro = samples, .slots = 2, .split_backward = split};
+  typename WholeModel<P>::Shape shape{.micro = head_samples, .slots = 2, .split_backward = split};
   shape.head = gradient;
   shape.logit_elements = 1;  // the shortest blocks
   const WholeModel<P> stage(architecture, parameters, shape);
@@ -91,7 +92,7 @@ std::vector<double> pass(const deck::ModelConfig& m, HeadGradient gradient, bool
 
 TYPED_TEST(HeadGradients, AreTheSameBitsInTheBackwardPass) {
   for (const Family family : {Family::gpt, Family::llama, Family::bert}) {
-    const deck::ModelConfig m = model_of(family);
+    const deck::ModelConfig m = head_model(family);
     const std::vector<double> expected = pass<TypeParam>(m, HeadGradient::with_losses, false);
     for (const HeadGradient later : {HeadGradient::kept, HeadGradient::again})
       for (const bool split : {false, true})

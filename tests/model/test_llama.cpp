@@ -20,7 +20,7 @@ namespace {
 
 using namespace trireme::testing;
 
-constexpr std::int64_t samples = 2;
+constexpr std::int64_t llama_samples = 2;
 
 /// A model whose numbers make.py has written, as `file`.txt and `file`.f64.
 struct Case {
@@ -82,16 +82,10 @@ std::int32_t llama_token(std::int64_t b, std::int64_t s) {
   return static_cast<std::int32_t>((7919 + b * 104729 + s * 1299709 + s * s * (b + 31)) % 503);
 }
 
-double noise(std::int64_t i) {
-  return static_cast<double>(static_cast<std::uint64_t>((i + 7) * 2246822519) & 0xffffffffu) /
-             4294967296.0 -
-         0.5;
-}
-
 template <class P>
 void set_tokens(const WholeModel<P>& stage) {
   std::vector<std::int32_t> tokens, targets;
-  for (std::int64_t b = 0; b < samples; ++b)
+  for (std::int64_t b = 0; b < llama_samples; ++b)
     for (std::int64_t s = 0; s < 61; ++s) {
       tokens.push_back(llama_token(b, s));
       targets.push_back(llama_token(b, s + 1));
@@ -106,9 +100,9 @@ const std::vector<std::vector<std::int64_t>> packed_lengths{{20, 1, 33}, {61}};
 
 template <class P>
 void set_packed_tokens(const WholeModel<P>& stage) {
-  std::vector<std::int32_t> tokens(samples * 61), targets(samples * 61, -1),
-      positions(samples * 61);
-  for (std::int64_t b = 0; b < samples; ++b) {
+  std::vector<std::int32_t> tokens(llama_samples * 61), targets(llama_samples * 61, -1),
+      positions(llama_samples * 61);
+  for (std::int64_t b = 0; b < llama_samples; ++b) {
     std::int64_t s = 0;
     for (const std::int64_t length : packed_lengths[static_cast<std::size_t>(b)])
       for (std::int64_t i = 0; i < length; ++i, ++s) {
@@ -125,29 +119,29 @@ void set_packed_tokens(const WholeModel<P>& stage) {
 
 /// Targets of both samples that count.
 std::int64_t counted(const Case& c) {
-  return c.packed ? 20 + 1 + 33 + 61 : samples * 61;
+  return c.packed ? 20 + 1 + 33 + 61 : llama_samples * 61;
 }
 
-MicroContext context(double dropout = 0) {
+MicroContext llama_context(double dropout = 0) {
   MicroContext c;
   c.seed = 7;
   c.step = 3;
   c.sequence = 61;
   c.dropout = dropout;
-  c.token_weight = 1.0 / static_cast<double>(samples * 61);
+  c.token_weight = 1.0 / static_cast<double>(llama_samples * 61);
   return c;
 }
 
 /// What make.py has written, line by line.
-struct Golden {
+struct LlamaGolden {
   double loss = 0;
   std::vector<std::string> names;  ///< of the arrays, in the order that numbers them for weights
   std::map<std::string, std::array<double, 3>> sums;  ///< Σ g, Σ g·noise, Σ g²
   std::vector<double> logits;
   std::vector<double> gradients;  ///< every stored_stride-th element of each array
 
-  explicit Golden(const Case& c) {
-    const std::string stem = text(trireme::testing::source_folder(), "/tests/golden/", c.file);
+  explicit LlamaGolden(const Case& c) {
+    const std::string stem = golden_file(c.file);
     std::ifstream in(stem + ".txt");
     for (std::string line; std::getline(in, line);) {
       std::istringstream words(line);
@@ -171,7 +165,7 @@ struct Golden {
 };
 
 template <class P>
-void set_weights(const Parameters<P>& parameters, const Golden& golden,
+void set_weights(const Parameters<P>& parameters, const LlamaGolden& golden,
                  const deck::ModelConfig& m) {
   for (const auto& entry : parameters.entries()) {
     const std::string& name = entry.spec->name;
@@ -206,17 +200,18 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(Llama, LossAndGradientsEqualTransformersNormwise) {
   const auto& [which, recompute, split] = GetParam();
-  const Golden golden(which);
+  const LlamaGolden golden(which);
   const auto architecture = architecture::describe(model_of(which));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
   set_weights(parameters, golden, architecture.model);
-  const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, true, split, recompute});
+  const WholeModel<Fp64> stage(architecture, parameters,
+                               {llama_samples, 1, true, split, recompute});
   const kernels::Handle handle;
   if (which.packed)
     set_packed_tokens(stage);
   else
     set_tokens(stage);
-  MicroContext micro = context();
+  MicroContext micro = llama_context();
   micro.token_weight = 1.0 / static_cast<double>(counted(which));
   stage.zero_loss(handle);
   stage.forward(handle, 0, micro);
@@ -252,7 +247,7 @@ TEST_P(Llama, LossAndGradientsEqualTransformersNormwise) {
     double sum = 0, projection = 0, squares = 0;
     for (std::size_t i = 0; i < g.size(); ++i) {
       sum += g[i];
-      projection += g[i] * noise(static_cast<std::int64_t>(i));
+      projection += g[i] * golden_noise(static_cast<std::int64_t>(i));
       squares += g[i] * g[i];
       const auto k = static_cast<std::int64_t>(i);
       if (k % stride != 0) continue;
@@ -285,12 +280,12 @@ void feed(Decoder<P>& decoder, const F& f) {
 }
 
 TEST_P(LlamaDecoder, LogitsInSinglePrecisionEqualTransformers) {
-  const Golden golden(GetParam());
+  const LlamaGolden golden(GetParam());
   const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp32> parameters(architecture, architecture::whole_model(architecture), false);
   set_weights(parameters, golden, architecture.model);
   const auto alone = grid::Communicator::self();
-  Decoder<Fp32> decoder(architecture, parameters, *alone, {samples, samples});
+  Decoder<Fp32> decoder(architecture, parameters, *alone, {llama_samples, llama_samples});
   std::vector<double> found;  // the first 16 behind the last 3 tokens of the first sequence
   feed(decoder, [&](std::int64_t s) {
     const auto logits = values_of(decoder.logits());
@@ -306,18 +301,18 @@ TEST_P(LlamaDecoder, LogitsInSinglePrecisionEqualTransformers) {
 TEST_P(LlamaDecoder, TokenByTokenGivesTheLossOfTheWholeText) {
   const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
-  set_weights(parameters, Golden(GetParam()), architecture.model);
+  set_weights(parameters, LlamaGolden(GetParam()), architecture.model);
   const kernels::Handle handle;
-  const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, false, false});
+  const WholeModel<Fp64> stage(architecture, parameters, {llama_samples, 1, false, false});
   set_tokens(stage);
   stage.zero_loss(handle);
-  stage.evaluate(handle, 0, context(), samples);
+  stage.evaluate(handle, 0, llama_context(), llama_samples);
   const auto alone = grid::Communicator::self();
-  Decoder<Fp64> decoder(architecture, parameters, *alone, {samples, samples});
+  Decoder<Fp64> decoder(architecture, parameters, *alone, {llama_samples, llama_samples});
   double nats = 0;
   feed(decoder, [&](std::int64_t s) {
     const std::vector<double> logits = values_of(decoder.logits());
-    for (std::int64_t b = 0; b < samples; ++b) {
+    for (std::int64_t b = 0; b < llama_samples; ++b) {
       const double* row = logits.data() + b * 503;
       double sum = 0;
       for (std::int64_t v = 0; v < 503; ++v) sum += std::exp(row[v]);
@@ -330,17 +325,17 @@ TEST_P(LlamaDecoder, TokenByTokenGivesTheLossOfTheWholeText) {
 TEST_P(LlamaDecoder, GradientsWithDropoutMatchFiniteDifferences) {
   const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
-  set_weights(parameters, Golden(GetParam()), architecture.model);
-  const WholeModel<Fp64> stage(architecture, parameters, {samples, 1, true, false});
+  set_weights(parameters, LlamaGolden(GetParam()), architecture.model);
+  const WholeModel<Fp64> stage(architecture, parameters, {llama_samples, 1, true, false});
   const kernels::Handle handle;
   const auto loss = [&] {
     set_tokens(stage);
     stage.zero_loss(handle);
-    stage.forward(handle, 0, context(0.2));
-    return value_of(stage.loss()) / (samples * 61);
+    stage.forward(handle, 0, llama_context(0.2));
+    return value_of(stage.loss()) / (llama_samples * 61);
   };
   loss();
-  stage.backward(handle, 0, context(0.2), [](std::int64_t) {});
+  stage.backward(handle, 0, llama_context(0.2), [](std::int64_t) {});
   std::vector<double> analytic;
   for (const auto& e : parameters.entries())
     if (e.local.number > 0) analytic.push_back(value_of(e.gradient.data, e.weight.elements() / 2));

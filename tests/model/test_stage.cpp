@@ -12,7 +12,7 @@ namespace {
 using namespace trireme::testing;
 using P = Fp64;
 
-MicroContext context(double dropout, std::int64_t first_sample = 0) {
+MicroContext stage_context(double dropout, std::int64_t first_sample = 0) {
   MicroContext c;
   c.seed = 7;
   c.step = 3;
@@ -37,7 +37,7 @@ TEST_P(TiedOrNot, GradientsMatchFiniteDifferencesWithDropout) {
   set_golden_weights(parameters);
   WholeModel<P> stage(architecture, parameters, {2, 1, true, false});
   const kernels::Handle handle;
-  const auto c = context(0.2);
+  const auto c = stage_context(0.2);
   const auto loss = [&] {
     set_tokens(stage, 2);
     stage.zero_loss(handle);
@@ -80,13 +80,13 @@ TEST(Stage, DropoutMasksBelongToGlobalSamples) {
   WholeModel<P> together(architecture, parameters, {4, 1, true, false});
   set_tokens(together, 4);
   together.zero_loss(handle);
-  together.forward(handle, 0, context(0.3));
+  together.forward(handle, 0, stage_context(0.3));
   double apart_sum = 0;
   WholeModel<P> apart(architecture, parameters, {1, 1, true, false});
   for (std::int64_t b = 0; b < 4; ++b) {
     set_tokens(apart, 1, b);
     apart.zero_loss(handle);
-    apart.forward(handle, 0, context(0.3, b));
+    apart.forward(handle, 0, stage_context(0.3, b));
     apart_sum += value_of(apart.loss());
   }
   EXPECT_NEAR(value_of(together.loss()), apart_sum, 1e-12 * apart_sum);
@@ -100,11 +100,11 @@ TEST(Stage, EvaluationEqualsTheForwardPassWithoutDropout) {
   WholeModel<P> training(architecture, parameters, {3, 1, true, false});
   set_tokens(training, 3);
   training.zero_loss(handle);
-  training.forward(handle, 0, context(0));
+  training.forward(handle, 0, stage_context(0));
   WholeModel<P> evaluating(architecture, parameters, {4, 1, false, false});
   set_tokens(evaluating, 4);
   evaluating.zero_loss(handle);
-  evaluating.evaluate(handle, 0, context(0.5), 3);
+  evaluating.evaluate(handle, 0, stage_context(0.5), 3);
   const double expected = value_of(training.loss());
   EXPECT_NEAR(value_of(evaluating.loss()), expected, 1e-13 * expected);
 }
@@ -118,7 +118,7 @@ TEST(Decoder, TokenByTokenGivesTheLossOfTheWholeText) {
   WholeModel<P> stage(architecture, parameters, {2, 1, false, false});
   set_tokens(stage, 2);
   stage.zero_loss(handle);
-  stage.evaluate(handle, 0, context(0), 2);
+  stage.evaluate(handle, 0, stage_context(0), 2);
 
   const auto alone = grid::Communicator::self();
   Decoder<P> decoder(architecture, parameters, *alone, {2, 2});
@@ -196,8 +196,8 @@ TEST(Stage, UntiedAndIndivisibleSizesTrain) {
   WholeModel<P> stage(architecture, parameters, {2, 1, true, false});
   set_tokens(stage, 2);
   stage.zero_loss(kernels::Handle());
-  stage.forward(kernels::Handle(), 0, context(0));
-  stage.backward(kernels::Handle(), 0, context(0), [](std::int64_t) {});
+  stage.forward(kernels::Handle(), 0, stage_context(0));
+  stage.backward(kernels::Handle(), 0, stage_context(0), [](std::int64_t) {});
   // Weights of deviation 0.02 leave the logits near zero: each token costs about log V.
   EXPECT_NEAR(value_of(stage.loss()) / 26, std::log(61.0), 0.05);
   EXPECT_EQ(parameters.tied_gradient().data(), nullptr);
@@ -225,8 +225,8 @@ TEST(Parameters, InitialValuesHaveTheirDeviationAndDependOnTheSeedAlone) {
 
 template <class Precision>
 class Memory : public ::testing::Test {};
-using Precisions = ::testing::Types<Fp32, Fp64>;
-TYPED_TEST_SUITE(Memory, Precisions);
+using PlainPrecisions = ::testing::Types<Fp32, Fp64>;
+TYPED_TEST_SUITE(Memory, PlainPrecisions);
 
 TYPED_TEST(Memory, PlannedBytesAreThoseAllocated) {
   for (const std::int64_t micro : {1, 3})

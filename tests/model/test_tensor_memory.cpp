@@ -16,7 +16,7 @@ class TensorMemoryTest : public ::testing::Test {};
 using Precisions = ::testing::Types<Fp32, Fp64, MixedBf16, MixedFp16>;
 TYPED_TEST_SUITE(TensorMemoryTest, Precisions);
 
-deck::ModelConfig model_of(Family family) {
+deck::ModelConfig one_layer_model(Family family) {
   deck::ModelConfig m;
   deck::set_family(m, family);
   m.layers = 1;
@@ -31,7 +31,7 @@ deck::ModelConfig model_of(Family family) {
 TYPED_TEST(TensorMemoryTest, TakesTheBytesOfTheDescription) {
   using T = typename TypeParam::Compute;
   for (const Family family : {Family::gpt, Family::llama, Family::bert}) {
-    const auto a = architecture::describe(model_of(family));
+    const auto a = architecture::describe(one_layer_model(family));
     const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
                                              architecture::host_logit_elements);
     for (const auto* part : {&a.embedding, &a.head})
@@ -46,7 +46,7 @@ TYPED_TEST(TensorMemoryTest, TakesTheBytesOfTheDescription) {
 
 TYPED_TEST(TensorMemoryTest, TensorsHaveTheirShapesAndDoNotOverlap) {
   using T = typename TypeParam::Compute;
-  const auto a = architecture::describe(model_of(Family::bert));
+  const auto a = architecture::describe(one_layer_model(Family::bert));
   const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
                                            architecture::host_logit_elements);
   Arena arena("test",
@@ -69,7 +69,7 @@ TYPED_TEST(TensorMemoryTest, TensorsHaveTheirShapesAndDoNotOverlap) {
 
 TYPED_TEST(TensorMemoryTest, RowsOfTheVocabularyBeginAtMultiplesOf64Bytes) {
   using T = typename TypeParam::Compute;
-  const auto a = architecture::describe(model_of(Family::gpt));
+  const auto a = architecture::describe(one_layer_model(Family::gpt));
   const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
                                            architecture::host_logit_elements);
   Arena arena("test",
@@ -89,7 +89,7 @@ TYPED_TEST(TensorMemoryTest, RowsOfTheVocabularyBeginAtMultiplesOf64Bytes) {
 }
 
 TYPED_TEST(TensorMemoryTest, OtherTensorsAreEmptyAndOtherNumbersAnError) {
-  const auto a = architecture::describe(model_of(Family::gpt));
+  const auto a = architecture::describe(one_layer_model(Family::gpt));
   const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
                                            architecture::host_logit_elements);
   Arena plan;

@@ -11,16 +11,14 @@ namespace {
 
 using namespace trireme::testing;
 
-const std::string golden = trireme::testing::source_folder() + "/tests/golden/gpt_fp64/";
-
 class Golden : public ::testing::TestWithParam<std::tuple<int, bool>> {};
 
 TEST_P(Golden, LossAndAllGradientsEqualPyTorchNormwise) {
   const auto [micro, split] = GetParam();
   Rig rig(micro, split);
-  EXPECT_NEAR(rig.pass(1), golden_losses(golden + "losses.txt").at(0).first, 1e-12);
+  EXPECT_NEAR(rig.pass(1), golden_losses(golden_file("gpt_fp64/losses.txt")).at(0).first, 1e-12);
 
-  const auto reference = read_doubles(golden + "gradients.f64");
+  const auto reference = read_doubles(golden_file("gpt_fp64/gradients.f64"));
   ASSERT_EQ(static_cast<std::int64_t>(reference.size()), rig.architecture.parameters());
   double largest = 0;  // over the model: the norm in design promise 1
   for (const double g : reference) largest = std::max(largest, std::abs(g));
@@ -35,7 +33,7 @@ TEST_P(Golden, LossAndAllGradientsEqualPyTorchNormwise) {
 TEST_P(Golden, LossesAndNormsOfTwentyStepsEqualPyTorch) {
   const auto [micro, split] = GetParam();
   Rig rig(micro, split);
-  const auto losses = golden_losses(golden + "losses.txt");
+  const auto losses = golden_losses(golden_file("gpt_fp64/losses.txt"));
   ASSERT_EQ(losses.size(), 20u);
   for (std::int64_t step = 1; step <= 20; ++step) {
     const auto [loss, norm] = losses[static_cast<std::size_t>(step - 1)];

@@ -20,8 +20,6 @@ namespace {
 
 using namespace trireme::testing;
 
-const std::string golden = trireme::testing::source_folder() + "/tests/golden/";
-
 deck::OptimizerConfig sgd(double momentum, bool nesterov) {
   auto o = golden_optimizer();
   o.kind = OptimizerKind::sgd;
@@ -38,7 +36,7 @@ TEST(Sgd, LossesAndNormsOfTwentyStepsEqualPyTorch) {
     SCOPED_TRACE(form);
     const auto config = sgd(momentum, nesterov);
     Rig rig(2, false, config);
-    const auto losses = golden_losses(golden + "sgd_fp64/" + form + ".txt");
+    const auto losses = golden_losses(golden_file(text("sgd_fp64/", form, ".txt")));
     ASSERT_EQ(losses.size(), 20u);
     for (std::int64_t step = 1; step <= 20; ++step) {
       const auto [loss, norm] = losses[static_cast<std::size_t>(step - 1)];
@@ -228,7 +226,7 @@ TEST(Optimizer, AStepIsAFewLaunches) {
 /// count of the bias correction.
 TEST(Optimizer, SkippedStepsLeaveNoTrace) {
   Rig rig(2, false);
-  const auto losses = golden_losses(golden + "gpt_fp64/losses.txt");
+  const auto losses = golden_losses(golden_file("gpt_fp64/losses.txt"));
   std::int64_t step = 0;  // of the run
   for (std::int64_t update = 1; update <= 20; ++update) {
     for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {

@@ -3,6 +3,8 @@
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/deck/families.hpp>
+#include <trireme/plan/program.hpp>
+#include <trireme/plan/step_time.hpp>
 
 namespace trireme::testing {
 
@@ -47,5 +49,19 @@ inline architecture::Shard shard_of(const deck::Config& c, const architecture::A
                                     int pipeline_rank, int tensor_rank) {
   return architecture::make_shard(a, c.parallel, pipeline_rank, tensor_rank);
 }
+
+inline plan::StepCosts costs_of(const deck::Config& c, const plan::Machine& m) {
+  const auto a = architecture::describe(c.model);
+  return plan::step_costs(c, a, plan::part_times(c, a, c.parallel.splits_backward(), m), m);
+}
+
+inline plan::StepTime predicted(const deck::Config& c, const plan::Machine& m) {
+  return plan::predict_step(c, architecture::describe(c.model), plan::step_program(c, m), m);
+}
+
+/// Their stages are not in a V.
+inline constexpr ScheduleKind schedules_in_order[]{ScheduleKind::gpipe,
+                                                   ScheduleKind::one_forward_one_backward,
+                                                   ScheduleKind::interleaved, ScheduleKind::zb_h1};
 
 }  // namespace trireme::testing

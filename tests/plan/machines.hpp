@@ -6,6 +6,8 @@
 
 namespace trireme::testing {
 
+inline const plan::Machine host_machine;
+
 /// A build for this kind of device without any library.
 inline plan::Machine installation(plan::DeviceKind kind) {
   plan::Machine machine;

@@ -16,7 +16,7 @@ using testing::deck_with;
 using testing::installation;
 using testing::machine_of;
 
-std::string error_of(const deck::Deck& deck, const Machine& machine) {
+std::string choice_error(const deck::Deck& deck, const Machine& machine) {
   try {
     expect_available(deck, machine);
   } catch (const UsageError& e) {
@@ -30,12 +30,12 @@ TEST(Choices, ALibraryThatTheBuildLacksIsNamedWithItsPlaceInTheDeck) {
   const std::string no_nccl =
       " is not possible: this installation was built without NCCL; choose transport = \"mpi\", or "
       "configure with -DTRIREME_NCCL=ON";
-  EXPECT_EQ(error_of(deck_with("[parallel]\ntransport = \"nccl\""), cuda),
+  EXPECT_EQ(choice_error(deck_with("[parallel]\ntransport = \"nccl\""), cuda),
             "[parallel] transport = \"nccl\" (a.toml:17)" + no_nccl);
-  EXPECT_EQ(error_of(deck_with("[parallel]\ntensor = 1", {"parallel.transport=nccl"}), cuda),
+  EXPECT_EQ(choice_error(deck_with("[parallel]\ntensor = 1", {"parallel.transport=nccl"}), cuda),
             "[parallel] transport = \"nccl\" (command line)" + no_nccl);
   EXPECT_EQ(
-      error_of(deck_with("[precision]\ncompute = \"bf16\"\nattention = \"cudnn\""), cuda),
+      choice_error(deck_with("[precision]\ncompute = \"bf16\"\nattention = \"cudnn\""), cuda),
       "[precision] attention = \"cudnn\" (a.toml:18) is not possible: this installation was "
       "built without cuDNN; choose attention = \"auto\", or configure with -DTRIREME_CUDNN=ON");
 }
@@ -43,20 +43,20 @@ TEST(Choices, ALibraryThatTheBuildLacksIsNamedWithItsPlaceInTheDeck) {
 TEST(Choices, AMachineFileIsToldWhatTheMachineLacks) {
   const Machine cuda = machine_of("cuda", "cublaslt", "tensor_cores", "mpi");
   EXPECT_EQ(
-      error_of(deck_with("[parallel]\ntransport = \"nccl\""), cuda),
+      choice_error(deck_with("[parallel]\ntransport = \"nccl\""), cuda),
       "[parallel] transport = \"nccl\" (a.toml:17) is not possible: box (m.toml) has no NCCL; "
       "choose transport = \"mpi\", or set [software] transport = \"nccl\" in m.toml if the "
       "machine has it");
   const deck::Deck cudnn = deck_with("[precision]\ncompute = \"bf16\"\nattention = \"cudnn\"");
-  EXPECT_EQ(error_of(cudnn, cuda),
+  EXPECT_EQ(choice_error(cudnn, cuda),
             "[precision] attention = \"cudnn\" (a.toml:18) is not possible: box (m.toml) has no "
             "cuDNN; choose attention = \"auto\", or set [software] attention = \"cudnn\" in m.toml "
             "if the machine has it");
   const deck::Deck cores =
       deck_with("[precision]\ncompute = \"bf16\"\nattention = \"tensor_cores\"");
-  EXPECT_EQ(error_of(cores, cuda), "no error");
+  EXPECT_EQ(choice_error(cores, cuda), "no error");
   EXPECT_EQ(
-      error_of(cores, machine_of("hip", "portable", "portable", "nccl")),
+      choice_error(cores, machine_of("hip", "portable", "portable", "nccl")),
       "[precision] attention = \"tensor_cores\" (a.toml:18) is not possible: box (m.toml) has "
       "no kernels for tensor cores with kind = \"hip\"; choose attention = \"auto\"");
 }
@@ -68,8 +68,8 @@ TEST(Choices, WhatTheMachineHasOrAHostIgnoresIsNoError) {
                            "[parallel]\ntransport = \"nccl\"",
                            "[precision]\ncompute = \"bf16\"\nattention = \"tensor_cores\"",
                            "[precision]\ncompute = \"bf16\"\nattention = \"cudnn\""}) {
-    EXPECT_EQ(error_of(deck_with(keys), all), "no error") << keys;
-    EXPECT_EQ(error_of(deck_with(keys), host), "no error") << keys;
+    EXPECT_EQ(choice_error(deck_with(keys), all), "no error") << keys;
+    EXPECT_EQ(choice_error(deck_with(keys), host), "no error") << keys;
   }
 }
 

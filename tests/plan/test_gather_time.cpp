@@ -18,20 +18,13 @@ namespace trireme::plan {
 namespace {
 
 using testing::config_of;
+using testing::costs_of;
+using testing::predicted;
 
 Machine nccl_cluster() {
   Machine m = testing::cluster();
   m.software.transport = TransportKind::nccl;
   return m;
-}
-
-StepCosts costs_of(const deck::Config& c, const Machine& m) {
-  const auto a = architecture::describe(c.model);
-  return step_costs(c, a, part_times(c, a, c.parallel.splits_backward(), m), m);
-}
-
-StepTime predicted(const deck::Config& c, const Machine& m) {
-  return predict_step(c, architecture::describe(c.model), step_program(c, m), m);
 }
 
 /// Gathers of layers in a step of a pipeline rank, as the order of its passes says.

@@ -18,7 +18,7 @@ namespace {
 using testing::Axes;
 using testing::config_of;
 
-constexpr double tokens = 64;  ///< of a micro-batch of config_of()
+constexpr double micro_batch_tokens = 64;  ///< of a micro-batch of config_of()
 
 /// 4 layers of a family with the same sizes; two heads of keys and values where it has groups.
 deck::Config of_family(Family family, const Axes& axes, Recompute recompute = Recompute::none) {
@@ -54,7 +54,7 @@ TEST(LayerTime, ProductsOfTensorRanksSumToTheFlopsOfTheSchedulesCost) {
           const StageFlops want = stage_flops(a, architecture::partition(a, testing::layout_of(4)),
                                               kept_tensors(c.parallel, a.layer))
                                       .front();
-          const double unit = tokens / static_cast<double>(tensor);
+          const double unit = micro_batch_tokens / static_cast<double>(tensor);
           const PartTime whole = times(c, testing::cluster()).layer;
           EXPECT_DOUBLE_EQ(whole.forward.flops, unit * want.forward);
           EXPECT_DOUBLE_EQ(whole.backward.flops,
@@ -75,7 +75,7 @@ TEST(LayerTime, TheHeadHasItsThreePassesInOne) {
     const auto c = of_family(Family::gpt, {.tensor = tensor});
     const PartTimes parts = times(c, testing::cluster());
     EXPECT_DOUBLE_EQ(parts.head.forward.flops,
-                     6.0 * 32 * 96 * tokens / static_cast<double>(tensor));
+                     6.0 * 32 * 96 * micro_batch_tokens / static_cast<double>(tensor));
     EXPECT_EQ(parts.head.backward.total(), 0);
     EXPECT_EQ(parts.embedding.forward.flops, 0);
     EXPECT_EQ(parts.embedding.backward.total(),
@@ -87,7 +87,7 @@ TEST(LayerTime, WithGpipeTheHeadsGradientIsItsBackwardPass) {
   auto c = of_family(Family::gpt, {.tensor = 2, .pipeline = 2});
   const PassTime fused = times(c, testing::cluster()).head.forward;
   c.parallel.schedule = ScheduleKind::gpipe;
-  const double products = 2.0 * 32 * 96 * tokens / 2;
+  const double products = 2.0 * 32 * 96 * micro_batch_tokens / 2;
   const PartTime kept = times(c, testing::cluster()).head;
   EXPECT_DOUBLE_EQ(kept.forward.flops, products);
   EXPECT_DOUBLE_EQ(kept.backward.flops, 2 * products);
@@ -180,7 +180,7 @@ TEST(LayerTime, OverlapHidesItsShareOfTheTensorAxis) {
   EXPECT_EQ(hidden.layer.forward.compute, shown.layer.forward.compute);
 }
 
-/// Causal: 64 tokens see 16 others on average, in two products.
+/// Causal: 64 micro_batch_tokens see 16 others on average, in two products.
 TEST(LayerTime, AttentionsGradientComputesItsScoresAgain) {
   const auto c = of_family(Family::gpt, {});
   Machine m = testing::cluster();

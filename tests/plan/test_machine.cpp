@@ -17,9 +17,8 @@ namespace {
 
 using testing::Axes;
 using testing::config_of;
+using testing::host_machine;
 using testing::machine_of;
-
-const Machine host;
 
 /// bf16 on every machine.
 deck::Config narrow(const Axes& axes = {}) {
@@ -28,7 +27,7 @@ deck::Config narrow(const Axes& axes = {}) {
   return config;
 }
 
-std::map<std::string, MemoryRow> memory(const deck::Config& config, const Machine& machine) {
+std::map<std::string, MemoryRow> memory_rows(const deck::Config& config, const Machine& machine) {
   const auto a = architecture::describe(config.model);
   std::map<std::string, MemoryRow> rows;
   for (const MemoryRow& row :
@@ -41,8 +40,8 @@ std::map<std::string, MemoryRow> memory(const deck::Config& config, const Machin
 std::map<std::string, std::pair<Bytes, Bytes>> difference(const deck::Config& config,
                                                           const Machine& machine) {
   std::map<std::string, std::pair<Bytes, Bytes>> out;
-  for (const auto& [what, row] : memory(config, machine)) out[what].first = row.bytes;
-  for (const auto& [what, row] : memory(config, host)) out[what].second = row.bytes;
+  for (const auto& [what, row] : memory_rows(config, machine)) out[what].first = row.bytes;
+  for (const auto& [what, row] : memory_rows(config, host_machine)) out[what].second = row.bytes;
   std::erase_if(out, [](const auto& entry) { return entry.second.first == entry.second.second; });
   return out;
 }
@@ -58,7 +57,7 @@ TEST(Machine, DevicesTakeAWorkspaceForSumsAndCublasltOneForProducts) {
   const Differences products{{"kernel workspace", {33 * mebibyte, 0}}};
   EXPECT_EQ(difference(narrow(), machine_of("cuda", "cublaslt", "cudnn", "mpi")), products);
   EXPECT_EQ(difference(narrow(), machine_of("host", "onednn", "portable", "mpi")), Differences{});
-  EXPECT_EQ(memory(narrow(), host).at("widened operands").bytes, 12 * mebibyte);
+  EXPECT_EQ(memory_rows(narrow(), host_machine).at("widened operands").bytes, 12 * mebibyte);
 }
 
 /// 2 samples of 32 tokens, 4 heads of 8: sums [2, 4, 64, 8], deltas [2, 4, 32] and 2 counters a
@@ -95,7 +94,7 @@ TEST(Machine, DevicesComputeMoreLogitsAtATime) {
     return std::int64_t{0};
   };
   const std::int64_t micro_batches = 4;
-  EXPECT_EQ(gathers(host), micro_batches * 16);
+  EXPECT_EQ(gathers(host_machine), micro_batches * 16);
   EXPECT_EQ(gathers(machine_of("hip", "portable", "portable", "mpi")), micro_batches * 2);
 }
 
@@ -114,22 +113,22 @@ TEST(Machine, NcclTakesScratchOfTheDeviceInPlaceOfTheHosts) {
     largest = std::max(largest, (bucket.end - bucket.begin) * 4);
     all += (bucket.end - bucket.begin) * 4;
   }
-  EXPECT_EQ(all, memory(config, host).at("gradients").bytes);
+  EXPECT_EQ(all, memory_rows(config, host_machine).at("gradients").bytes);
   // One bucket at a time meets the other rank's part, which is half of its lines of 64 bytes.
   ASSERT_GT(largest, 64 * 1024);
   ASSERT_LT(largest, 32 * mebibyte);
-  EXPECT_EQ(memory(config, nccl).at("reductions").bytes, (largest / 64 + 1) / 2 * 64);
+  EXPECT_EQ(memory_rows(config, nccl).at("reductions").bytes, (largest / 64 + 1) / 2 * 64);
   EXPECT_EQ(reduction_bytes(config, a, shard, nccl), 0);
   // By MPI all of them may be under way on the host.
-  EXPECT_FALSE(memory(config, mpi).contains("reductions"));
+  EXPECT_FALSE(memory_rows(config, mpi).contains("reductions"));
   EXPECT_EQ(reduction_bytes(config, a, shard, mpi), all / 2);
 }
 
 TEST(Machine, OffloadedBytesAreTheHostsWhereTheDeviceHasMemoryOfItsOwn) {
   deck::Config config = narrow();
   config.parallel.offload = Offload::both;
-  const auto away = memory(config, machine_of("hip", "portable", "portable", "mpi"));
-  const auto here = memory(config, machine_of("host", "portable", "portable", "mpi"));
+  const auto away = memory_rows(config, machine_of("hip", "portable", "portable", "mpi"));
+  const auto here = memory_rows(config, machine_of("host", "portable", "portable", "mpi"));
   EXPECT_TRUE(away.at("optimizer state (host)").on_host);
   EXPECT_EQ(away.at("optimizer state (host)").bytes, here.at("optimizer state").bytes);
   EXPECT_FALSE(away.contains("optimizer state"));
@@ -143,7 +142,7 @@ TEST(Machine, ProgramsAreLoweredForItsTransport) {
   EXPECT_EQ(nccl.layout.transport, schedule::Transport::ordered_groups);
   const auto mpi = step_program(config, machine_of("cuda", "cublaslt", "cudnn", "mpi"));
   EXPECT_EQ(mpi.layout.transport, schedule::Transport::independent_channels);
-  EXPECT_EQ(mpi, step_program(config, host));
+  EXPECT_EQ(mpi, step_program(config, host_machine));
 }
 
 /// All of it together is the sum of what each part takes.
@@ -151,9 +150,9 @@ TEST(Machine, ARankOfADeviceNeedsMoreByTheseAlone) {
   const deck::Config config = narrow({.tensor = 2, .pipeline = 2});
   const auto a = architecture::describe(config.model);
   const Machine device = machine_of("cuda", "cublaslt", "cudnn", "mpi");
-  const auto needs = training_needs(step_programs(config, host));
+  const auto needs = training_needs(step_programs(config, host_machine));
   const auto on_device = plan_ranks(config, a, needs, device);
-  const auto on_host = plan_ranks(config, a, needs, host);
+  const auto on_host = plan_ranks(config, a, needs, host_machine);
   ASSERT_EQ(on_device.size(), on_host.size());
   for (std::size_t r = 0; r < on_host.size(); ++r)
     EXPECT_EQ(device_total(on_device[r].memory) - device_total(on_host[r].memory), 33 * mebibyte);

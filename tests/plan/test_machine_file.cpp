@@ -6,11 +6,13 @@
 #include <string>
 
 #include "plan/machines.hpp"
+#include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace trireme::plan {
 namespace {
 
+using testing::expect_contains;
 using testing::machine_file;
 using testing::machine_of;
 
@@ -30,13 +32,9 @@ std::string contradiction(const std::string& kind, const std::string& products,
   return mistakes_of(machine_file(kind, products, attention, transport));
 }
 
-std::string with(const std::string& what, const std::string& by) {
+std::string machine_file_with(const std::string& what, const std::string& by) {
   std::string content = machine_file("cuda", "cublaslt", "cudnn", "nccl");
   return content.replace(content.find(what), what.size(), by);
-}
-
-void expect_part(const std::string& message, const std::string& part) {
-  EXPECT_NE(message.find(part), std::string::npos) << message;
 }
 
 TEST(MachineFile, GivesAMachineWithTheWaysOfItsKind) {
@@ -63,7 +61,7 @@ TEST(MachineFile, SoftwareAndNodeMayBeLeftOut) {
 
 TEST(MachineFile, MemoryIsWrittenInSeveralWays) {
   const auto memory = [](const std::string& written) {
-    return parse_machine(with("\"80 GiB\"", written), "m.toml").device.memory;
+    return parse_machine(machine_file_with("\"80 GiB\"", written), "m.toml").device.memory;
   };
   EXPECT_EQ(memory("80000000000"), 80000000000);
   EXPECT_EQ(memory("80e9"), 80000000000);
@@ -73,44 +71,46 @@ TEST(MachineFile, MemoryIsWrittenInSeveralWays) {
   EXPECT_EQ(memory("\"64\""), 64);
   for (const char* wrong : {"0", "-1", "1.5", "\"80 Gib\"", "\"80  GiB\"", "\"GiB\"", "\"\"",
                             "\"inf GiB\"", "\"nan\"", "1e30", "\"9000000000 GiB\"", "true", "[1]"})
-    expect_part(
-        mistakes_of(with("\"80 GiB\"", wrong)),
+    expect_contains(
+        mistakes_of(machine_file_with("\"80 GiB\"", wrong)),
         "m.toml:5:10: [device] memory: expected bytes above 0, such as 80000000000, 80e9 or "
         "\"80 GiB\", found ");
 }
 
 TEST(MachineFile, UnknownAndMissingKeysAreNamed) {
-  expect_part(mistakes_of(with("devices", "device")),
-              "m.toml:7:1: unknown key device in [node]; did you mean devices?");
-  expect_part(mistakes_of(with("[node]", "[nodes]")),
-              "m.toml:6:2: unknown section [nodes]; did you mean [node]?");
-  expect_part(mistakes_of(with("devices = 8", "products = \"onednn\"")),
-              "m.toml:7:1: unknown key products in [node]; it belongs to [software]");
-  expect_part(mistakes_of(with("devices = 8", "zzzzzz = 8")),
-              "`trireme help machine` lists all keys");
-  expect_part(
-      mistakes_of(with("name = \"box\"", "")),
+  expect_contains(mistakes_of(machine_file_with("devices", "device")),
+                  "m.toml:7:1: unknown key device in [node]; did you mean devices?");
+  expect_contains(mistakes_of(machine_file_with("[node]", "[nodes]")),
+                  "m.toml:6:2: unknown section [nodes]; did you mean [node]?");
+  expect_contains(mistakes_of(machine_file_with("devices = 8", "products = \"onednn\"")),
+                  "m.toml:7:1: unknown key products in [node]; it belongs to [software]");
+  expect_contains(mistakes_of(machine_file_with("devices = 8", "zzzzzz = 8")),
+                  "`trireme help machine` lists all keys");
+  expect_contains(
+      mistakes_of(machine_file_with("name = \"box\"", "")),
       "m.toml: [machine] name is missing: expected a non-empty string (name of the machine in "
       "reports)");
   const std::string empty = mistakes_of("[node]\ndevices = 4\n");
-  expect_part(empty, "3 mistakes in m.toml:");
-  expect_part(empty,
-              "[device] kind is missing: expected one of \"host\", \"cuda\", \"hip\", \"sycl\"");
-  expect_part(empty, "[device] memory is missing");
+  expect_contains(empty, "3 mistakes in m.toml:");
+  expect_contains(
+      empty, "[device] kind is missing: expected one of \"host\", \"cuda\", \"hip\", \"sycl\"");
+  expect_contains(empty, "[device] memory is missing");
 }
 
 TEST(MachineFile, ValuesOutsideOfTheirRangeAreRefused) {
-  expect_part(mistakes_of(with("\"cuda\"", "\"gpu\"")),
-              "m.toml:4:8: [device] kind: expected one of \"host\", \"cuda\", \"hip\", \"sycl\", "
-              "found the string \"gpu\"");
-  expect_part(
-      mistakes_of(with("devices = 8", "devices = 0")),
+  expect_contains(
+      mistakes_of(machine_file_with("\"cuda\"", "\"gpu\"")),
+      "m.toml:4:8: [device] kind: expected one of \"host\", \"cuda\", \"hip\", \"sycl\", "
+      "found the string \"gpu\"");
+  expect_contains(
+      mistakes_of(machine_file_with("devices = 8", "devices = 0")),
       "m.toml:7:11: [node] devices: expected an integer from 1 to 1024, found the integer 0");
-  expect_part(mistakes_of(with("\"cudnn\"", "\"auto\"")),
-              "m.toml:10:13: [software] attention: expected one of \"portable\", \"tensor_cores\", "
-              "\"cudnn\", found the string \"auto\"");
-  expect_part(mistakes_of(with("\"nccl\"", "\"auto\"")),
-              "expected one of \"mpi\", \"nccl\", found the string \"auto\"");
+  expect_contains(
+      mistakes_of(machine_file_with("\"cudnn\"", "\"auto\"")),
+      "m.toml:10:13: [software] attention: expected one of \"portable\", \"tensor_cores\", "
+      "\"cudnn\", found the string \"auto\"");
+  expect_contains(mistakes_of(machine_file_with("\"nccl\"", "\"auto\"")),
+                  "expected one of \"mpi\", \"nccl\", found the string \"auto\"");
 }
 
 TEST(MachineFile, ContradictionsAreNamedWithBothPlacesAndARemedy) {
@@ -138,11 +138,13 @@ TEST(MachineFile, ContradictionsAreNamedWithBothPlacesAndARemedy) {
             "[software] attention = \"cudnn\" (m.toml:10) contradicts [software] products = "
             "\"portable\" (m.toml:9): cuDNN shares the workspace of cuBLASLt; choose attention = "
             "\"tensor_cores\" or products = \"cublaslt\"");
-  expect_part(contradiction("sycl", "portable", "portable", "nccl"), "transport = \"mpi\"");
-  expect_part(contradiction("hip", "cublaslt", "tensor_cores", "nccl"), "2 mistakes in m.toml:");
+  expect_contains(contradiction("sycl", "portable", "portable", "nccl"), "transport = \"mpi\"");
+  expect_contains(contradiction("hip", "cublaslt", "tensor_cores", "nccl"),
+                  "2 mistakes in m.toml:");
   EXPECT_NO_THROW(machine_of("hip", "portable", "portable", "nccl"));
   // A key that is wrong by itself is not held against others.
-  EXPECT_EQ(mistakes_of(with("\"cuda\"", "\"gpu\"")).find("contradicts"), std::string::npos);
+  EXPECT_EQ(mistakes_of(machine_file_with("\"cuda\"", "\"gpu\"")).find("contradicts"),
+            std::string::npos);
 }
 
 TEST(MachineFile, OneThatCannotBeReadIsNamed) {
@@ -155,13 +157,13 @@ TEST(MachineFile, OneThatCannotBeReadIsNamed) {
     return "accepted";
   };
   const testing::TemporaryFolder folder;
-  expect_part(message("none.toml"), "none.toml: no such machine file (current folder: ");
-  expect_part(message(folder.file("")), "is a folder; give the path of a machine file");
-  expect_part(message(folder.write("empty.toml", " \n")),
-              "empty.toml is empty; `trireme help machine` lists all keys");
-  expect_part(message(folder.write("bad.toml", "[machine\n")), "bad.toml:1:");
-  expect_part(message(folder.write("line.toml", "[machine]\nname = \"\"\"a\"\"\"\n")),
-              "a machine file cannot contain multi-line strings");
+  expect_contains(message("none.toml"), "none.toml: no such machine file (current folder: ");
+  expect_contains(message(folder.file("")), "is a folder; give the path of a machine file");
+  expect_contains(message(folder.write("empty.toml", " \n")),
+                  "empty.toml is empty; `trireme help machine` lists all keys");
+  expect_contains(message(folder.write("bad.toml", "[machine\n")), "bad.toml:1:");
+  expect_contains(message(folder.write("line.toml", "[machine]\nname = \"\"\"a\"\"\"\n")),
+                  "a machine file cannot contain multi-line strings");
 }
 
 TEST(MachineFile, PageInDocsHasTheTableOfKeys) {

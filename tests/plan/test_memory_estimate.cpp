@@ -18,7 +18,7 @@ namespace {
 using testing::deck_with;
 
 /// The search decides about these keys.
-deck::Deck open_deck(std::vector<std::string> overrides) {
+deck::Deck deck_to_estimate(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(), {"parallel.layout=auto", "model.layers=5", "batch.global=16",
                                        "parallel.bucket_bytes=65536"});
   return deck_with("", overrides);
@@ -77,14 +77,15 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
 }
 
 TEST(MemoryEstimate, IsThatOfThePlanForGpt) {
-  EXPECT_GT(compare(open_deck({}), 8, testing::installation(DeviceKind::host)), 100);
+  EXPECT_GT(compare(deck_to_estimate({}), 8, testing::installation(DeviceKind::host)), 100);
 }
 
 TEST(MemoryEstimate, IsThatOfThePlanForUntiedNarrowWeightsOnDevices) {
   const Machine machine = testing::machine_of("cuda", "cublaslt", "tensor_cores", "nccl");
-  compare(open_deck({"model.family=llama", "model.key_value_heads=2", "precision.compute=bf16"}), 8,
-          machine);
-  compare(open_deck({"precision.compute=fp16", "parallel.offload=both"}), 4, machine);
+  compare(
+      deck_to_estimate({"model.family=llama", "model.key_value_heads=2", "precision.compute=bf16"}),
+      8, machine);
+  compare(deck_to_estimate({"precision.compute=fp16", "parallel.offload=both"}), 4, machine);
 }
 
 /// Also within groups of the 8 replicas of a node, and with Muon.
@@ -93,16 +94,17 @@ TEST(MemoryEstimate, IsThatOfThePlanForDividedGradientsAndWeights) {
   for (const char* tied : {"model.tied_embeddings=true", "model.tied_embeddings=false"})
     for (const char* shard : {"parallel.shard=gradients", "parallel.shard=weights"}) {
       SCOPED_TRACE(text(tied, " ", shard));
-      compare(open_deck({tied, shard, "parallel.pipeline=1", "batch.micro=1"}), 16, machine);
-      compare(open_deck({tied, shard, "parallel.data=2", "optimizer.kind=muon"}), 8, machine);
+      compare(deck_to_estimate({tied, shard, "parallel.pipeline=1", "batch.micro=1"}), 16, machine);
+      compare(deck_to_estimate({tied, shard, "parallel.data=2", "optimizer.kind=muon"}), 8,
+              machine);
     }
-  compare(open_deck({"parallel.shard=weights", "adapter.kind=lora"}), 4, machine);
+  compare(deck_to_estimate({"parallel.shard=weights", "adapter.kind=lora"}), 4, machine);
 }
 
 TEST(MemoryEstimate, IsThatOfThePlanForAnEncoderAndSharedLayers) {
   const Machine machine = testing::installation(DeviceKind::host);
-  compare(open_deck({"model.family=bert", "model.vocabulary=300"}), 4, machine);
-  compare(open_deck({"model.shared_layers=2"}), 4, machine);
+  compare(deck_to_estimate({"model.family=bert", "model.vocabulary=300"}), 4, machine);
+  compare(deck_to_estimate({"model.shared_layers=2"}), 4, machine);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 
 using architecture::Collective;
 
-constexpr double bytes = 1e9;
+constexpr double message_bytes = 1e9;
 constexpr double link = 100e9 * 0.5;  ///< bytes/s of testing::cluster()
 constexpr double link_latency = 1e-6, network_latency = 1e-5;
 
@@ -43,38 +43,41 @@ void expect_place(const GroupPlace& place, std::int64_t per_node, std::int64_t n
 
 TEST(NetworkTime, ARingOfANodeSendsAllButOnePart) {
   const Case c(4, 1, 1);
-  const Seconds once = 0.75 * bytes / link + link_latency * (4 + 3) / 2;
-  EXPECT_DOUBLE_EQ(c.time.collective(Collective::all_gather, bytes, Axis::tensor), once);
-  EXPECT_DOUBLE_EQ(c.time.collective(Collective::reduce_scatter, bytes, Axis::tensor), once);
-  EXPECT_DOUBLE_EQ(c.time.collective(Collective::all_reduce, bytes, Axis::tensor), 2 * once);
-  EXPECT_EQ(c.time.collective(Collective::all_reduce, bytes, Axis::data), 0) << "one rank";
+  const Seconds once = 0.75 * message_bytes / link + link_latency * (4 + 3) / 2;
+  EXPECT_DOUBLE_EQ(c.time.collective(Collective::all_gather, message_bytes, Axis::tensor), once);
+  EXPECT_DOUBLE_EQ(c.time.collective(Collective::reduce_scatter, message_bytes, Axis::tensor),
+                   once);
+  EXPECT_DOUBLE_EQ(c.time.collective(Collective::all_reduce, message_bytes, Axis::tensor),
+                   2 * once);
+  EXPECT_EQ(c.time.collective(Collective::all_reduce, message_bytes, Axis::data), 0) << "one rank";
 }
 
 TEST(NetworkTime, GroupsOfANodeShareItsNetwork) {
   const Case c(8, 1, 4);
   expect_place(c.time.place(Axis::data), 1, 4, 8);
-  EXPECT_DOUBLE_EQ(c.time.collective(Collective::all_gather, bytes, Axis::data),
-                   0.75 * bytes / (200e9 * 0.25 / 8) + 3 * network_latency);
+  EXPECT_DOUBLE_EQ(c.time.collective(Collective::all_gather, message_bytes, Axis::data),
+                   0.75 * message_bytes / (200e9 * 0.25 / 8) + 3 * network_latency);
 }
 
 TEST(NetworkTime, RanksOfAGroupOnANodeSendOverItsLinksFirst) {
   const Case c(2, 1, 8);
   expect_place(c.time.place(Axis::data), 4, 2, 2);
-  EXPECT_DOUBLE_EQ(c.time.collective(Collective::all_gather, bytes, Axis::data),
-                   7.0 / 8 * bytes / (200e9 * 0.25 / 2) + link_latency * 7 / 2 + network_latency);
+  EXPECT_DOUBLE_EQ(
+      c.time.collective(Collective::all_gather, message_bytes, Axis::data),
+      7.0 / 8 * message_bytes / (200e9 * 0.25 / 2) + link_latency * 7 / 2 + network_latency);
 }
 
 TEST(NetworkTime, AGroupWiderThanANodeIsAsFastAsItsSlowestLink) {
   const Case c(16, 1, 1);
   expect_place(c.time.place(Axis::tensor), 8, 2, 1);
   const Seconds latency = link_latency * 11 / 2 + network_latency;
-  EXPECT_DOUBLE_EQ(c.time.collective(Collective::all_gather, bytes, Axis::tensor),
-                   15.0 / 16 * bytes / link + latency);
+  EXPECT_DOUBLE_EQ(c.time.collective(Collective::all_gather, message_bytes, Axis::tensor),
+                   15.0 / 16 * message_bytes / link + latency);
   Machine slow = testing::cluster();
   slow.network.bandwidth = 50e9;
-  EXPECT_DOUBLE_EQ(
-      NetworkTime(slow, axes(16, 1, 1)).collective(Collective::all_gather, bytes, Axis::tensor),
-      15.0 / 16 * bytes / (50e9 * 0.5) + latency)
+  EXPECT_DOUBLE_EQ(NetworkTime(slow, axes(16, 1, 1))
+                       .collective(Collective::all_gather, message_bytes, Axis::tensor),
+                   15.0 / 16 * message_bytes / (50e9 * 0.5) + latency)
       << "by the efficiency of tensor groups";
 }
 
@@ -116,30 +119,30 @@ TEST(NetworkTime, GroupsFollowTheOrderOfTheAxes) {
 
 TEST(NetworkTime, StagesSendWithinANodeOrTogetherToTheNext) {
   const Case c(2, 8, 1);  // nodes hold the stages 0 to 3 and 4 to 7
-  const Seconds within = bytes / link + link_latency;
-  const Seconds across = bytes * 2 / (200e9 * 0.5) + network_latency;
+  const Seconds within = message_bytes / link + link_latency;
+  const Seconds across = message_bytes * 2 / (200e9 * 0.5) + network_latency;
   for (const int from : {0, 1, 2, 4, 5, 6})
-    EXPECT_DOUBLE_EQ(c.time.message(bytes, from, (from + 1) % 8), within);
-  EXPECT_DOUBLE_EQ(c.time.message(bytes, 3, 4), across);
-  EXPECT_DOUBLE_EQ(c.time.message(bytes, 7, 0), across) << "the last to the first";
+    EXPECT_DOUBLE_EQ(c.time.message(message_bytes, from, (from + 1) % 8), within);
+  EXPECT_DOUBLE_EQ(c.time.message(message_bytes, 3, 4), across);
+  EXPECT_DOUBLE_EQ(c.time.message(message_bytes, 7, 0), across) << "the last to the first";
   const Case data(2, 8, 4, SecondAxis::data);  // a stage to a node
   for (int from = 0; from < 8; ++from)
-    EXPECT_DOUBLE_EQ(data.time.message(bytes, from, (from + 1) % 8),
-                     bytes * 8 / (200e9 * 0.5) + network_latency);
-  EXPECT_DOUBLE_EQ(Case(16, 2, 1).time.message(bytes, 0, 1),
-                   bytes * 8 / (200e9 * 0.5) + network_latency)
+    EXPECT_DOUBLE_EQ(data.time.message(message_bytes, from, (from + 1) % 8),
+                     message_bytes * 8 / (200e9 * 0.5) + network_latency);
+  EXPECT_DOUBLE_EQ(Case(16, 2, 1).time.message(message_bytes, 0, 1),
+                   message_bytes * 8 / (200e9 * 0.5) + network_latency)
       << "of a stage of two nodes, each sends to one";
-  EXPECT_EQ(c.time.message(bytes, 3, 3), 0) << "within a rank";
+  EXPECT_EQ(c.time.message(message_bytes, 3, 3), 0) << "within a rank";
 }
 
 TEST(NetworkTime, TheFirstAndTheLastStageSumTheirTable) {
-  EXPECT_EQ(Case(8, 1, 1).time.first_and_last(bytes), 0);
-  EXPECT_DOUBLE_EQ(Case(4, 2, 1).time.first_and_last(bytes),
-                   2 * (0.5 * bytes / link + link_latency * 5 / 2));
-  EXPECT_DOUBLE_EQ(Case(8, 2, 1).time.first_and_last(bytes),
-                   2 * (0.5 * bytes / (200e9 * 0.25 / 8) + network_latency));
-  EXPECT_DOUBLE_EQ(Case(2, 8, 1).time.first_and_last(bytes),
-                   2 * (0.5 * bytes / (200e9 * 0.25 / 2) + network_latency));
+  EXPECT_EQ(Case(8, 1, 1).time.first_and_last(message_bytes), 0);
+  EXPECT_DOUBLE_EQ(Case(4, 2, 1).time.first_and_last(message_bytes),
+                   2 * (0.5 * message_bytes / link + link_latency * 5 / 2));
+  EXPECT_DOUBLE_EQ(Case(8, 2, 1).time.first_and_last(message_bytes),
+                   2 * (0.5 * message_bytes / (200e9 * 0.25 / 8) + network_latency));
+  EXPECT_DOUBLE_EQ(Case(2, 8, 1).time.first_and_last(message_bytes),
+                   2 * (0.5 * message_bytes / (200e9 * 0.25 / 2) + network_latency));
 }
 
 TEST(NetworkTime, WithoutTheSizeOfANodeAllRanksAreOnOne) {
@@ -148,7 +151,7 @@ TEST(NetworkTime, WithoutTheSizeOfANodeAllRanksAreOnOne) {
   const NetworkTime time(m, axes(4, 4, 4));
   for (const Axis axis : {Axis::tensor, Axis::pipeline, Axis::data})
     expect_place(time.place(axis), 4, 1, 1);
-  EXPECT_DOUBLE_EQ(time.message(bytes, 3, 0), bytes / link + link_latency);
+  EXPECT_DOUBLE_EQ(time.message(message_bytes, 3, 0), message_bytes / link + link_latency);
 }
 
 TEST(NetworkTime, MoreSpeedNeverTakesLonger) {
@@ -182,12 +185,12 @@ TEST(NetworkTime, MoreSpeedNeverTakesLonger) {
             shorter[i] += a < b ? 1 : 0;
           };
           for (const Axis axis : {Axis::tensor, Axis::pipeline, Axis::data})
-            compare(fast.collective(Collective::all_reduce, bytes, axis),
-                    slow.collective(Collective::all_reduce, bytes, axis));
+            compare(fast.collective(Collective::all_reduce, message_bytes, axis),
+                    slow.collective(Collective::all_reduce, message_bytes, axis));
           for (int from = 0; from < p; ++from)
-            compare(fast.message(bytes, from, (from + 1) % static_cast<int>(p)),
-                    slow.message(bytes, from, (from + 1) % static_cast<int>(p)));
-          compare(fast.first_and_last(bytes), slow.first_and_last(bytes));
+            compare(fast.message(message_bytes, from, (from + 1) % static_cast<int>(p)),
+                    slow.message(message_bytes, from, (from + 1) % static_cast<int>(p)));
+          compare(fast.first_and_last(message_bytes), slow.first_and_last(message_bytes));
         }
       }
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_GT(shorter[i], 0) << all[i].name;

@@ -1,6 +1,7 @@
 // schedule = "auto": memory limits, and times from FLOPs, machine files and timelines.
 #include <trireme/base/check.hpp>
 #include <trireme/deck/checks.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/program_search.hpp>
 #include <trireme/plan/ranks.hpp>
@@ -13,23 +14,22 @@
 #include <fstream>
 
 #include "plan/deck_with.hpp"
+#include "support/messages.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace trireme::plan {
 namespace {
 
-constexpr int ranks = 4;
+using testing::expect_contains;
 
-void expect_contains(const std::string& whole, const std::string& part) {
-  EXPECT_NE(whole.find(part), std::string::npos) << whole;
-}
+constexpr int pipeline_ranks = 4;
 
 deck::Config config_with(std::vector<std::string> overrides) {
   for (const char* set : {"parallel.pipeline=4", "parallel.schedule=auto", "model.layers=8",
                           "batch.global=96", "batch.micro=8"})
     overrides.insert(overrides.begin(), set);
   deck::Deck deck = testing::deck_with("", overrides);
-  deck::resolve_parallel(deck, ranks);
+  deck::resolve_parallel(deck, pipeline_ranks);
   return deck.config;
 }
 
@@ -40,7 +40,7 @@ Bytes most_array_bytes(const deck::Config& config, const schedule::Program& prog
 }
 
 schedule::ProgramLayout layout_of(const deck::Config& config) {
-  schedule::ProgramLayout layout{ranks, 12, static_cast<int>(config.parallel.chunks)};
+  schedule::ProgramLayout layout{pipeline_ranks, 12, static_cast<int>(config.parallel.chunks)};
   layout.placement = config.parallel.stage_map().placement;
   return layout;
 }
@@ -50,7 +50,7 @@ schedule::FoundProgram found(const std::vector<std::string>& overrides) {
   return fastest_program(config, layout_of(config), Machine{});
 }
 
-std::string error_of(const std::vector<std::string>& overrides) {
+std::string search_error(const std::vector<std::string>& overrides) {
   try {
     found(overrides);
   } catch (const UsageError& e) {
@@ -79,9 +79,9 @@ TEST(ProgramSearch, KeepsEveryRankWithinTheLimitAndUsesIt) {
 
 TEST(ProgramSearch, WithoutRoomForOneMicroBatchIsAnErrorWithTheRemedy) {
   expect_contains(
-      error_of({"parallel.memory_limit=1000"}),
+      search_error({"parallel.memory_limit=1000"}),
       "schedule = \"auto\" finds no program within the 1000 B per rank of [parallel] memory_limit");
-  expect_contains(error_of({"parallel.memory_limit=1000"}), "choose a smaller batch.micro");
+  expect_contains(search_error({"parallel.memory_limit=1000"}), "choose a smaller batch.micro");
 }
 
 TEST(ProgramSearch, TakesTheTimesOfATimeline) {
@@ -96,9 +96,9 @@ TEST(ProgramSearch, TakesTheTimesOfATimeline) {
   const schedule::FoundProgram by_times = found({text("parallel.timeline=", file)});
   EXPECT_GE(by_times.seconds, 3 * 3 * 12) << "the slow stage's passes";
   EXPECT_LE(by_times.seconds, 3 * 3 * 12 + 12);
-  expect_contains(error_of({text("parallel.timeline=", file), "parallel.chunks=2"}),
+  expect_contains(search_error({text("parallel.timeline=", file), "parallel.chunks=2"}),
                   "was measured with 4 pipeline ranks and 1 chunks, but the deck has 4 and 2");
-  expect_contains(error_of({"parallel.timeline=none.jsonl"}),
+  expect_contains(search_error({"parallel.timeline=none.jsonl"}),
                   "[parallel] timeline = \"none.jsonl\": no such file");
 }
 

@@ -6,14 +6,14 @@
 #include <algorithm>
 
 #include "plan/example.hpp"
+#include "plan/machines.hpp"
 
 namespace trireme::plan {
 namespace {
 
 using testing::Axes;
 using testing::config_of;
-
-const Machine machine;  // a host
+using testing::host_machine;
 
 /// Short cuts for ranks that are alike change nothing.
 TEST(Ranks, AreThoseOfTheirShards) {
@@ -21,14 +21,14 @@ TEST(Ranks, AreThoseOfTheirShards) {
                            Axes{.pipeline = 3, .data = 2}, Axes{.tensor = 2, .pipeline = 6}}) {
     const auto config = config_of(axes);
     const auto a = architecture::describe(config.model);
-    const auto program = step_program(config, machine);
-    const auto ranks = plan_ranks(config, a, training_needs({&program, 1}), machine);
+    const auto program = step_program(config, host_machine);
+    const auto ranks = plan_ranks(config, a, training_needs({&program, 1}), host_machine);
     ASSERT_EQ(ranks.size(), static_cast<std::size_t>(axes.pipeline * (axes.tensor > 1 ? 2 : 1)));
     for (const RankPlan& r : ranks) {
       const auto shard = testing::shard_of(config, a, r.pipeline, r.tensor);
       EXPECT_EQ(r.needs.slots, schedule::needs(program, r.pipeline).slots);
-      EXPECT_EQ(r.traffic, step_traffic(config, a, shard, r.needs.split_backward, machine));
-      EXPECT_EQ(total(r.memory), total(training_memory(config, a, shard, r.needs, machine)));
+      EXPECT_EQ(r.traffic, step_traffic(config, a, shard, r.needs.split_backward, host_machine));
+      EXPECT_EQ(total(r.memory), total(training_memory(config, a, shard, r.needs, host_machine)));
     }
   }
 }
@@ -39,16 +39,18 @@ TEST(Ranks, OneOfEachKindIsPlannedWhereHeadsAreShared) {
   config.model.hidden = 36;
   config.model.heads = 6;
   const auto a = architecture::describe(config.model);
-  const auto ranks = plan_ranks(config, a, training_needs(step_programs(config, machine)), machine);
+  const auto ranks =
+      plan_ranks(config, a, training_needs(step_programs(config, host_machine)), host_machine);
   EXPECT_EQ(most_memory(ranks).tensor, 1);
   Bytes most = 0, least = 0, sent = 0;
   for (int t = 0; t < 4; ++t) {
     const auto shard = testing::shard_of(config, a, 0, t);
     const auto& needs = ranks.front().needs;
-    const Bytes bytes = total(training_memory(config, a, shard, needs, machine));
+    const Bytes bytes = total(training_memory(config, a, shard, needs, host_machine));
     most = std::max(most, bytes);
     least = t == 0 ? bytes : std::min(least, bytes);
-    sent = std::max(sent, total(step_traffic(config, a, shard, needs.split_backward, machine)));
+    sent =
+        std::max(sent, total(step_traffic(config, a, shard, needs.split_backward, host_machine)));
   }
   EXPECT_EQ(total(most_memory(ranks).memory), most);
   EXPECT_EQ(total(least_memory(ranks).memory), least);
@@ -61,7 +63,7 @@ TEST(Ranks, APeakIsThatOfArraysCopyAndProcess) {
   config.checkpoint.every = 5;
   const auto plan = [&] {
     return plan_ranks(config, architecture::describe(config.model),
-                      training_needs(step_programs(config, machine)), machine);
+                      training_needs(step_programs(config, host_machine)), host_machine);
   };
   const auto ranks = plan();
   for (const RankPlan& r : ranks) {
@@ -81,7 +83,7 @@ TEST(Ranks, ProgramsTogetherNeedTheMostOfEach) {
   config.batch.ramp_start = 2;
   config.batch.ramp_increment = 2;
   config.batch.ramp_samples = 100;
-  const auto programs = step_programs(config, machine);
+  const auto programs = step_programs(config, host_machine);
   ASSERT_EQ(programs.size(), 4u);
   const auto needs = training_needs(programs);
   for (std::size_t i = 0; i < programs.size(); ++i) {
@@ -94,7 +96,7 @@ TEST(Ranks, ProgramsTogetherNeedTheMostOfEach) {
     }
   }
   EXPECT_EQ(needs[0].slots, 4) << "gpipe keeps all micro-batches";
-  EXPECT_EQ(programs.back(), step_program(config, machine));
+  EXPECT_EQ(programs.back(), step_program(config, host_machine));
   auto other = programs;
   other.front().ranks.front().pop_back();
   EXPECT_NE(schedule::fingerprint(programs), schedule::fingerprint(other));
@@ -106,7 +108,7 @@ TEST(Ranks, ProgramsTogetherNeedTheMostOfEach) {
 TEST(Ranks, TheFirstOfAPipelineKeepsMost) {
   const auto config = config_of({.tensor = 2, .pipeline = 4});
   const auto ranks = plan_ranks(config, architecture::describe(config.model),
-                                training_needs(step_programs(config, machine)), machine);
+                                training_needs(step_programs(config, host_machine)), host_machine);
   EXPECT_EQ(most_memory(ranks).pipeline, 0);
   EXPECT_EQ(most_memory(ranks).needs.slots, 4);
   EXPECT_EQ(least_memory(ranks).needs.slots, 1);

@@ -1,6 +1,7 @@
 #include <trireme/architecture/ends.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/deck/checks.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/recompute.hpp>
@@ -24,7 +25,7 @@ deck::Deck resolved(const std::string& keys, const Machine& machine) {
   return deck;
 }
 
-std::string error_of(const std::string& keys, const Machine& machine) {
+std::string recompute_error(const std::string& keys, const Machine& machine) {
   try {
     resolved(keys, machine);
   } catch (const UsageError& e) {
@@ -55,7 +56,7 @@ RankPlan largest_plan(DeviceKind kind) {
 }
 
 TEST(Recompute, WithoutALimitOfDeckOrMachineItIsAnErrorWithItsPlace) {
-  EXPECT_EQ(error_of(automatic, Machine{}),
+  EXPECT_EQ(recompute_error(automatic, Machine{}),
             "[parallel] recompute = \"auto\" (a.toml:17) needs memory_limit; give the bytes that a "
             "rank may use, such as memory_limit = 75_000_000_000");
 }
@@ -68,7 +69,7 @@ TEST(Recompute, TheMachinesMemoryIsTheLimitWhereTheDeckHasNone) {
   const deck::Deck deck = resolved(automatic, smaller);
   EXPECT_FALSE(deck.config.parallel.recomputed.empty());
   EXPECT_LE(device_total(plan_of(deck, smaller).memory), most - 1);
-  EXPECT_EQ(error_of(automatic, machine_with(DeviceKind::cuda, 1))
+  EXPECT_EQ(recompute_error(automatic, machine_with(DeviceKind::cuda, 1))
                 .find("[device] memory in m.toml (1 B) is too small: a rank needs "),
             0u);
 }
@@ -85,7 +86,7 @@ TEST(Recompute, AHostsMemoryHoldsTheProcessToo) {
 
 TEST(Recompute, TheDecksLimitIsTakenBeforeTheMachines) {
   const std::string one_byte = automatic + "\nmemory_limit = 1";
-  EXPECT_EQ(error_of(one_byte, machine_with(DeviceKind::cuda, Bytes{1} << 40))
+  EXPECT_EQ(recompute_error(one_byte, machine_with(DeviceKind::cuda, Bytes{1} << 40))
                 .find("[parallel] memory_limit = 1 (a.toml:18) (1 B) is too small: "),
             0u);
   const Bytes most = device_total(largest_plan(DeviceKind::cuda).memory);

@@ -1,9 +1,9 @@
-#include <trireme/plan/search.hpp>
-
 #include <trireme/base/check.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/layout.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 #include <trireme/plan/memory_estimate.hpp>
+#include <trireme/plan/search.hpp>
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 using testing::cluster;
 using testing::deck_with;
 
-deck::Deck open_deck(std::vector<std::string> overrides = {}) {
+deck::Deck deck_to_search(std::vector<std::string> overrides = {}) {
   overrides.insert(overrides.begin(),
                    {"parallel.layout=auto", "model.layers=6", "batch.global=24"});
   deck::Deck deck = deck_with("", overrides);
@@ -39,7 +39,7 @@ std::vector<Layout> all_layouts(const deck::Deck& deck, std::int64_t ranks) {
 }
 
 TEST(SearchSpace, HasOnlyLayoutsThatADeckAccepts) {
-  const deck::Deck deck = open_deck();
+  const deck::Deck deck = deck_to_search();
   for (const std::int64_t ranks : {1, 2, 6, 8, 12}) {
     const std::vector<Layout> all = all_layouts(deck, ranks);
     ASSERT_FALSE(all.empty());
@@ -56,13 +56,13 @@ TEST(SearchSpace, HasOnlyLayoutsThatADeckAccepts) {
 }
 
 TEST(SearchSpace, HasEachLayoutOnce) {
-  const std::vector<Layout> all = all_layouts(open_deck(), 8);
+  const std::vector<Layout> all = all_layouts(deck_to_search(), 8);
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(std::ranges::count(all, all[i]), 1) << i;
 }
 
 /// Every combination of axes that the deck allows is tried.
 TEST(SearchSpace, HasAllAxes) {
-  const deck::Deck deck = open_deck();
+  const deck::Deck deck = deck_to_search();
   std::set<std::vector<std::int64_t>> axes;
   for (const Layout& l : all_layouts(deck, 12)) axes.insert({l.tensor, l.pipeline, l.data});
   std::set<std::vector<std::int64_t>> expected;
@@ -72,7 +72,7 @@ TEST(SearchSpace, HasAllAxes) {
 }
 
 TEST(SearchSpace, CountsWhatItRejects) {
-  const deck::Deck deck = open_deck();
+  const deck::Deck deck = deck_to_search();
   const auto a = architecture::describe(deck.config.model);
   const Machine machine = cluster();
   SearchSpace space(deck, a, 32, machine);
@@ -89,7 +89,7 @@ TEST(SearchSpace, CountsWhatItRejects) {
 /// 6 layers on 2 ranks: 2 chunks have stages of 2 layers, 3 chunks of 1.
 TEST(SearchSpace, TriesNumbersOfChunksWithShorterStages) {
   std::set<std::int64_t> chunks;
-  for (const Layout& l : all_layouts(open_deck({"parallel.pipeline=2"}), 2)) {
+  for (const Layout& l : all_layouts(deck_to_search({"parallel.pipeline=2"}), 2)) {
     if (l.schedule == ScheduleKind::interleaved) chunks.insert(l.chunks);
     EXPECT_EQ(l.schedule == ScheduleKind::interleaved || is_v_schedule(l.schedule), l.chunks > 1);
   }
@@ -100,7 +100,7 @@ TEST(SearchSpace, TriesNumbersOfChunksWithShorterStages) {
 /// 6 layers: two stages on each of up to three ranks.
 TEST(SearchSpace, TriesTheSchedulesInAVWhereEveryStageHasALayer) {
   std::set<std::pair<ScheduleKind, std::int64_t>> found;
-  for (const Layout& l : all_layouts(open_deck(), 12))
+  for (const Layout& l : all_layouts(deck_to_search(), 12))
     if (is_v_schedule(l.schedule)) found.insert({l.schedule, l.pipeline});
   std::set<std::pair<ScheduleKind, std::int64_t>> expected;
   for (const auto kind : {ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min})
@@ -110,8 +110,8 @@ TEST(SearchSpace, TriesTheSchedulesInAVWhereEveryStageHasALayer) {
 
 TEST(SearchSpace, KeepsFixedKeys) {
   const auto all =
-      all_layouts(open_deck({"parallel.tensor=2", "parallel.recompute=full", "batch.micro=3",
-                             "parallel.chunks=2", "parallel.shard=optimizer"}),
+      all_layouts(deck_to_search({"parallel.tensor=2", "parallel.recompute=full", "batch.micro=3",
+                                  "parallel.chunks=2", "parallel.shard=optimizer"}),
                   8);
   ASSERT_FALSE(all.empty());
   for (const Layout& l : all) {
@@ -121,14 +121,14 @@ TEST(SearchSpace, KeepsFixedKeys) {
     EXPECT_EQ(l.recompute, Recompute::full);
     EXPECT_EQ(l.shard, Sharding::optimizer);
   }
-  for (const Layout& l : all_layouts(open_deck({"parallel.schedule=gpipe"}), 8))
+  for (const Layout& l : all_layouts(deck_to_search({"parallel.schedule=gpipe"}), 8))
     EXPECT_EQ(l.schedule, ScheduleKind::gpipe);
 }
 
 /// Gradients are complete after one pass only with one micro-batch on one pipeline rank.
 TEST(SearchSpace, DividesWhatSavesMemory) {
   std::set<Sharding> found;
-  for (const Layout& l : all_layouts(open_deck(), 12)) {
+  for (const Layout& l : all_layouts(deck_to_search(), 12)) {
     found.insert(l.shard);
     const bool one_pass = l.pipeline == 1 && l.micro * l.data == 24;
     EXPECT_TRUE(l.shard != Sharding::gradients || one_pass);
@@ -137,28 +137,29 @@ TEST(SearchSpace, DividesWhatSavesMemory) {
   }
   EXPECT_EQ(found.size(), 4u);
   for (const char* key : {"run.audit_every=5", "model.shared_layers=2"})
-    for (const Layout& l : all_layouts(open_deck({key}), 12))
+    for (const Layout& l : all_layouts(deck_to_search({key}), 12))
       EXPECT_LE(l.shard, Sharding::optimizer) << key;
 }
 
 /// Nodes of 8 ranks, of which two make a tensor group: 4 replicas.
 TEST(SearchSpace, TriesGroupsOfTheReplicasOfANode) {
   std::set<std::pair<Sharding, std::int64_t>> found;
-  for (const Layout& l : all_layouts(open_deck({"parallel.tensor=2", "parallel.pipeline=1"}), 16))
+  for (const Layout& l :
+       all_layouts(deck_to_search({"parallel.tensor=2", "parallel.pipeline=1"}), 16))
     found.insert({l.shard, l.shard_group});
   EXPECT_TRUE(found.contains({Sharding::weights, 4}));
   EXPECT_TRUE(found.contains({Sharding::weights, 0}));
   EXPECT_FALSE(found.contains({Sharding::optimizer, 4})) << "sends more and stores more";
-  for (const Layout& l : all_layouts(open_deck({"parallel.shard_group=2"}), 16))
+  for (const Layout& l : all_layouts(deck_to_search({"parallel.shard_group=2"}), 16))
     EXPECT_TRUE(l.shard_group == 2 && l.data % 2 == 0);
   for (const Layout& l :
-       all_layouts(open_deck({"parallel.shard=weights", "parallel.shard_group=0"}), 16))
+       all_layouts(deck_to_search({"parallel.shard=weights", "parallel.shard_group=0"}), 16))
     EXPECT_EQ(l.shard_group, 0) << "the deck sets it";
 }
 
 TEST(Search, DropsWhatIsSlowerAndLarger) {
   const SearchResult found =
-      search_layouts(open_deck(), 16, cluster(), {.best = 1000000, .of_front = 0});
+      search_layouts(deck_to_search(), 16, cluster(), {.best = 1000000, .of_front = 0});
   for (const Candidate& a : found.candidates)
     for (const Candidate& b : found.candidates)
       if (alike_but_shard(a.layout, b.layout) && a.layout.shard < b.layout.shard) {
@@ -172,7 +173,7 @@ deck::Deck deck_of_weights(std::vector<std::string> overrides = {}) {
   overrides.insert(overrides.end(),
                    {"parallel.tensor=1", "parallel.pipeline=1", "parallel.recompute=none",
                     "model.hidden=256", "model.layers=16", "batch.global=16"});
-  return open_deck(overrides);
+  return deck_to_search(overrides);
 }
 
 TEST(Search, ChoosesDividedWeightsOnlyWhereNothingElseFits) {
@@ -197,7 +198,7 @@ TEST(Search, ChoosesDividedWeightsOnlyWhereNothingElseFits) {
 
 /// No layout that is left out after ranking by the formula is faster by more than a percent.
 TEST(Search, FindsTheBestOfAllPlayedLayouts) {
-  const deck::Deck deck = open_deck();
+  const deck::Deck deck = deck_to_search();
   for (const std::int64_t ranks : {4, 12, 16}) {
     const SearchResult some = search_layouts(deck, ranks, cluster(), {.best = 20, .of_front = 0});
     const SearchResult all =
@@ -210,14 +211,14 @@ TEST(Search, FindsTheBestOfAllPlayedLayouts) {
 
 /// With stages of nearly equal costs, zb-v waits a sixth of the time of 1f1b.
 TEST(Search, ChoosesAVWhereItIsFaster) {
-  const deck::Deck deck = open_deck({"parallel.pipeline=2", "parallel.data=1", "batch.micro=3",
-                                     "parallel.recompute=none", "model.vocabulary=2"});
+  const deck::Deck deck = deck_to_search({"parallel.pipeline=2", "parallel.data=1", "batch.micro=3",
+                                          "parallel.recompute=none", "model.vocabulary=2"});
   const SearchResult found = search_layouts(deck, 2, cluster(), {.best = 100});
   EXPECT_EQ(found.candidates.front().layout.schedule, ScheduleKind::zb_v);
 }
 
 TEST(Search, CandidatesAreWhatTheirLayoutsTake) {
-  const deck::Deck deck = open_deck({"precision.compute=bf16"});
+  const deck::Deck deck = deck_to_search({"precision.compute=bf16"});
   const SearchResult found = search_layouts(deck, 8, cluster(), {.best = 30});
   ASSERT_EQ(found.candidates.size(), 30u);
   for (const Candidate& c : found.candidates) {
@@ -238,7 +239,7 @@ TEST(Search, CandidatesOfDividedWeightsAreWhatTheirLayoutsTake) {
   Machine machine = cluster();
   machine.network.bandwidth = 1e9;  // for which groups avoid the network
   for (const char* shard : {"parallel.shard=gradients", "parallel.shard=weights"}) {
-    const deck::Deck deck = open_deck({shard, "parallel.bucket_bytes=65536"});
+    const deck::Deck deck = deck_to_search({shard, "parallel.bucket_bytes=65536"});
     const SearchResult found = search_layouts(deck, 16, machine, {.best = 1000000});
     std::set<std::int64_t> groups;
     for (const Candidate& c : found.candidates) {
@@ -252,7 +253,7 @@ TEST(Search, CandidatesOfDividedWeightsAreWhatTheirLayoutsTake) {
 }
 
 TEST(Search, NoLayoutOfTheFrontIsWorseThanAnother) {
-  const SearchResult found = search_layouts(open_deck(), 12, cluster());
+  const SearchResult found = search_layouts(deck_to_search(), 12, cluster());
   ASSERT_GT(found.front.size(), 2u);
   EXPECT_EQ(found.front.front().layout, found.candidates.front().layout);
   for (std::size_t i = 1; i < found.front.size(); ++i) {
@@ -262,7 +263,7 @@ TEST(Search, NoLayoutOfTheFrontIsWorseThanAnother) {
 }
 
 TEST(Search, RejectsWhatDoesNotFit) {
-  const deck::Deck deck = open_deck();
+  const deck::Deck deck = deck_to_search();
   const SearchResult free = search_layouts(deck, 8, cluster());
   const Bytes limit =
       free.front.back().bytes + (free.front.front().bytes - free.front.back().bytes) / 4;
@@ -275,7 +276,7 @@ TEST(Search, RejectsWhatDoesNotFit) {
   }));
 }
 
-std::string error_of(const deck::Deck& deck, std::int64_t ranks, Bytes limit = 0) {
+std::string layout_error(const deck::Deck& deck, std::int64_t ranks, Bytes limit = 0) {
   try {
     search_layouts(deck, ranks, cluster(), {.memory_limit = limit});
   } catch (const UsageError& error) {
@@ -285,16 +286,16 @@ std::string error_of(const deck::Deck& deck, std::int64_t ranks, Bytes limit = 0
 }
 
 TEST(Search, ErrorsSayWhatWouldHelp) {
-  const std::string nowhere = error_of(open_deck(), 8, 100000);
+  const std::string nowhere = layout_error(deck_to_search(), 8, 100000);
   EXPECT_NE(nowhere.find("no layout of a.toml fits into 97.7 KiB per rank on 8 ranks: the "
                          "smallest needs "),
             std::string::npos)
       << nowhere;
   EXPECT_NE(nowhere.find("use more ranks"), std::string::npos) << nowhere;
   EXPECT_NE(nowhere.find("precision.compute=bf16"), std::string::npos) << nowhere;
-  const std::string fixed = error_of(open_deck({"parallel.tensor=2"}), 8, 100000);
+  const std::string fixed = layout_error(deck_to_search({"parallel.tensor=2"}), 8, 100000);
   EXPECT_NE(fixed.find("fix fewer keys (parallel.tensor)"), std::string::npos) << fixed;
-  const std::string ranks = error_of(open_deck(), 7);
+  const std::string ranks = layout_error(deck_to_search(), 7);
   EXPECT_NE(ranks.find("no layout fits 7 ranks"), std::string::npos) << ranks;
   EXPECT_NE(ranks.find("start 5, 6, 8 or 9 ranks"), std::string::npos) << ranks;
 }
@@ -316,7 +317,7 @@ TEST(Search, UsualSpeedsAreEnoughForEveryPrecision) {
 }
 
 TEST(Search, CostsWithKnownStagesAreTheSame) {
-  deck::Config c = open_deck().config;
+  deck::Config c = deck_to_search().config;
   Layout{2, 3, 2, 2, 2, ScheduleKind::interleaved}.set(c);
   const auto a = architecture::describe(c.model);
   const Machine machine = cluster();

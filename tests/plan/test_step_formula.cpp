@@ -14,9 +14,8 @@ namespace trireme::plan {
 namespace {
 
 using testing::config_of;
+using testing::schedules_in_order;
 
-constexpr ScheduleKind schedules[]{ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward,
-                                   ScheduleKind::interleaved, ScheduleKind::zb_h1};
 constexpr ScheduleKind in_a_v[]{ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min};
 
 /// A layer on each stage.
@@ -63,7 +62,7 @@ StepTime played(const deck::Config& c, const StepCosts& costs) {
 TEST(StepFormula, UniformStagesTakeWhatTheoryTells) {
   const Lengths l{1, 1.25, 0.75};
   const double all = l.forward + l.input + l.weight;
-  for (const ScheduleKind schedule : schedules)
+  for (const ScheduleKind schedule : schedules_in_order)
     for (const int p : {1, 2, 3, 5, 8})
       for (const int rounds : {1, 2, 5}) {
         const bool interleaved = schedule == ScheduleKind::interleaved;
@@ -98,7 +97,7 @@ TEST(StepFormula, UniformStagesInAVTakeWhatTheoryTells) {
 
 /// With fewer micro-batches than ranks, and with an incomplete last round.
 TEST(StepFormula, AnyNumberOfMicroBatchesIsEstimated) {
-  for (const ScheduleKind schedule : schedules)
+  for (const ScheduleKind schedule : schedules_in_order)
     for (const int p : {2, 4, 7})
       for (int m = 1; m <= 3 * p; ++m) {
         const int v = schedule == ScheduleKind::interleaved ? 2 : 1;
@@ -166,7 +165,7 @@ StepCosts random_costs(const deck::Config& c, std::mt19937& random) {
 TEST(StepFormula, TheFormulaFollowsThePlayedProgram) {
   std::mt19937 random(11);
   std::uniform_int_distribution<int> ranks(2, 12), chunks(2, 4), micro(1, 40);
-  for (const ScheduleKind schedule : schedules) {
+  for (const ScheduleKind schedule : schedules_in_order) {
     double worst = 0, sum = 0;
     constexpr int cases = 250;
     for (int n = 0; n < cases; ++n) {

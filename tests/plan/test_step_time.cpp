@@ -16,17 +16,17 @@ namespace {
 
 using testing::Axes;
 using testing::config_of;
+using testing::costs_of;
+using testing::predicted;
+using testing::schedules_in_order;
 
-constexpr ScheduleKind schedules[]{ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward,
-                                   ScheduleKind::interleaved, ScheduleKind::zb_h1};
-
-struct Layout {
+struct DeckOnCluster {
   deck::Config config;
   Machine machine;
 };
 
 /// A random deck that runs, on a cluster of GPUs.
-Layout random_layout(std::mt19937& random) {
+DeckOnCluster random_layout(std::mt19937& random) {
   const auto one_of = [&](auto... values) {
     const std::array all{values...};
     return all[std::uniform_int_distribution<std::size_t>(0, all.size() - 1)(random)];
@@ -36,9 +36,10 @@ Layout random_layout(std::mt19937& random) {
             .data = one_of(1, 2, 8),
             .sequence_parallel = one_of(0, 1) == 1,
             .tied = one_of(0, 1) == 1};
-  const ScheduleKind schedule = one_of(schedules[0], schedules[1], schedules[2], schedules[3]);
+  const ScheduleKind schedule = one_of(schedules_in_order[0], schedules_in_order[1],
+                                       schedules_in_order[2], schedules_in_order[3]);
   if (schedule == ScheduleKind::interleaved && axes.pipeline > 1) axes.chunks = 2;
-  Layout out{config_of(axes), testing::cluster()};
+  DeckOnCluster out{config_of(axes), testing::cluster()};
   deck::Config& c = out.config;
   if (axes.pipeline > 1) c.parallel.schedule = schedule;
   c.model.layers = 8;
@@ -60,21 +61,12 @@ Layout random_layout(std::mt19937& random) {
   return out;
 }
 
-StepTime predicted(const deck::Config& c, const Machine& m) {
-  return predict_step(c, architecture::describe(c.model), step_program(c, m), m);
-}
-
-StepCosts costs_of(const deck::Config& c, const Machine& m) {
-  const auto a = architecture::describe(c.model);
-  return step_costs(c, a, part_times(c, a, c.parallel.schedule == ScheduleKind::zb_h1, m), m);
-}
-
 TEST(StepTime, TheFormulaFollowsTheProgramsOfDecks) {
   std::mt19937 random(3);
   double worst = 0, sum = 0;
   constexpr int cases = 200;
   for (int n = 0; n < cases; ++n) {
-    const Layout l = random_layout(random);
+    const DeckOnCluster l = random_layout(random);
     const double ratio = estimated_seconds(l.config, costs_of(l.config, l.machine)) /
                          predicted(l.config, l.machine).seconds;
     worst = std::max(worst, std::abs(ratio - 1));
@@ -87,7 +79,7 @@ TEST(StepTime, TheFormulaFollowsTheProgramsOfDecks) {
 TEST(StepTime, SharesSumToTheStep) {
   std::mt19937 random(7);
   for (int n = 0; n < 200; ++n) {
-    const Layout l = random_layout(random);
+    const DeckOnCluster l = random_layout(random);
     const StepTime t = predicted(l.config, l.machine);
     EXPECT_NEAR(std::accumulate(t.shares.begin(), t.shares.end(), 0.0), t.seconds,
                 1e-9 * t.seconds);
@@ -109,7 +101,7 @@ TEST(StepTime, AFasterMachineNeverTakesLonger) {
   std::mt19937 random(23);
   std::array<int, 11> shorter{};
   for (int n = 0; n < 150; ++n) {
-    const Layout l = random_layout(random);
+    const DeckOnCluster l = random_layout(random);
     const Seconds time = predicted(l.config, l.machine).seconds;
     const Seconds estimate = estimated_seconds(l.config, costs_of(l.config, l.machine));
     for (std::size_t i = 0; i < shorter.size(); ++i) {

@@ -12,7 +12,7 @@
 namespace trireme::schedule {
 namespace {
 
-std::vector<ProgramLayout> layouts() {
+std::vector<ProgramLayout> overlapped_layouts() {
   std::vector<ProgramLayout> all;
   for (int p = 1; p <= 8; ++p)
     for (const int m : {p, p + 1, p + 3, 2 * p + 3, 5 * p}) all.push_back({p, m});
@@ -36,7 +36,7 @@ std::vector<Instr> part(const Program& program, Rank rank, int step) {
 }
 
 TEST(Overlap, ProgramsAreValidAndTheRepeatedStepIsNeverIdle) {
-  for (const ProgramLayout& layout : layouts())
+  for (const ProgramLayout& layout : overlapped_layouts())
     for (const Transport transport : transports)
       for (const bool tied : {false, true}) {
         SCOPED_TRACE(text("p ", layout.ranks, ", m ", layout.micro_batches, ", ",
@@ -54,7 +54,7 @@ TEST(Overlap, ProgramsAreValidAndTheRepeatedStepIsNeverIdle) {
 /// micro-batches more than ranks; if backward passes take twice as long as forward passes, always.
 TEST(Overlap, TheLongestStageIsNeverIdle) {
   for (const double backward : {1.5, 2.0, 3.0})
-    for (const ProgramLayout& layout : layouts()) {
+    for (const ProgramLayout& layout : overlapped_layouts()) {
       if (backward != 2 && layout.micro_batches < layout.ranks + 3) continue;
       const Program program = overlapped(layout, {true});
       const auto cost = [&](const Instr& i) {
@@ -70,7 +70,7 @@ TEST(Overlap, TheLongestStageIsNeverIdle) {
 
 /// A run of any length is the first step, the second one any number of times, and the last one.
 TEST(Overlap, AllStepsBetweenTheFirstAndTheLastAreTheSame) {
-  for (const ProgramLayout& layout : layouts())
+  for (const ProgramLayout& layout : overlapped_layouts())
     for (const Transport transport : transports) {
       const Program three = overlapped(layout, {true, transport});
       const Program five = overlapped(layout, {true, transport}, 5);
@@ -85,7 +85,7 @@ TEST(Overlap, AllStepsBetweenTheFirstAndTheLastAreTheSame) {
 }
 
 TEST(Overlap, RanksKeepAsManyMicroBatchesAsWith1f1b) {
-  for (const ProgramLayout& layout : layouts()) {
+  for (const ProgramLayout& layout : overlapped_layouts()) {
     const std::vector<Needs> all = needs(overlapped(layout, {true}));
     for (Rank r = 0; r < layout.ranks; ++r) {
       EXPECT_EQ(all[static_cast<std::size_t>(r)].slots, layout.ranks - r);

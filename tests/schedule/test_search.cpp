@@ -60,7 +60,7 @@ bool fits(const Program& program, std::span<const int> slots) {
   return true;
 }
 
-std::vector<ProgramLayout> layouts() {
+std::vector<ProgramLayout> searched_layouts() {
   std::vector<ProgramLayout> all;
   for (const auto& [p, m] : {std::pair{1, 3}, {2, 1}, {2, 8}, {3, 7}, {4, 4}, {4, 13}, {8, 16}})
     for (const ProgramLayout& layout :
@@ -71,7 +71,7 @@ std::vector<ProgramLayout> layouts() {
 
 TEST(SearchProgram, IsAtLeastAsFastAsEveryNamedScheduleThatFits) {
   int cases = 0, better = 0;
-  for (const ProgramLayout& layout : layouts())
+  for (const ProgramLayout& layout : searched_layouts())
     for (const Costs& costs : all_costs)
       for (const int per_chunk : {1, layout.ranks, 2 * layout.ranks}) {
         const Cost cost = [&](const Instr& i) { return costs.of(i, layout.stages()); };
@@ -121,7 +121,7 @@ TEST(SearchProgram, FindsTheSameEveryTime) {
 
 /// A list's own time is that of its program when it is played.
 TEST(ListSchedule, HasTheTimeOfItsProgram) {
-  for (const ProgramLayout& layout : layouts())
+  for (const ProgramLayout& layout : searched_layouts())
     for (const Costs& costs : all_costs) {
       const Cost cost = [&](const Instr& i) { return costs.of(i, layout.stages()); };
       const ListRule rule{

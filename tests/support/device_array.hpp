@@ -11,6 +11,10 @@
 
 namespace trireme::testing {
 
+inline std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
 /// Device memory that a test owns, filled from and read back to plain host vectors. Begins on a
 /// cache line.
 template <class T>

@@ -39,6 +39,13 @@ inline double golden_weight(std::int64_t number, const std::string& name, std::i
   return name.ends_with("gain") ? 1 + value : value;
 }
 
+/// Of -1/2 … 1/2: factors of the elements in a checksum of a gradient.
+inline double golden_noise(std::int64_t i) {
+  return static_cast<double>(static_cast<std::uint64_t>((i + 7) * 2246822519) & 0xffffffffu) /
+             4294967296.0 -
+         0.5;
+}
+
 inline std::int32_t golden_token(std::int64_t step, std::int64_t b, std::int64_t s) {
   return static_cast<std::int32_t>((step * 7919 + b * 104729 + s * 1299709 + s * s * (b + 31)) %
                                    61);

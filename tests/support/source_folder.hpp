@@ -17,4 +17,8 @@ inline std::string source_folder() {
   return relocated("TRIREME_SOURCE_DIR", TRIREME_SOURCE_DIR);
 }
 
+inline std::string golden_file(const std::string& name) {
+  return source_folder() + "/tests/golden/" + name;
+}
+
 }  // namespace trireme::testing

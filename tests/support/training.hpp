@@ -20,6 +20,8 @@
 
 namespace trireme::testing {
 
+inline constexpr const char* shared_vocabulary = "parallel.vocabulary=pipeline";
+
 /// A resolved deck of a model of 2 layers with odd sizes, in fp64 with dropout, for `ranks` ranks:
 /// data-parallel ones unless the overrides say otherwise.
 inline deck::Config small_config(std::int64_t global, std::int64_t micro, std::int64_t ranks,

@@ -27,14 +27,14 @@ namespace {
 using namespace trireme::testing;
 using P = model::Fp64;
 
-struct Results {
+struct PeftResults {
   std::vector<std::int32_t> tokens;
   std::vector<std::vector<double>> logits;  ///< before the first step, and after the last
   std::vector<double> losses, norms;
 };
 
-Results read_results(const std::string& path) {
-  Results out;
+PeftResults read_peft_results(const std::string& path) {
+  PeftResults out;
   std::ifstream in(path);
   for (std::string line, word; std::getline(in, line);) {
     std::istringstream words(line);
@@ -106,11 +106,10 @@ class Peft : public ::testing::TestWithParam<const char*> {
       EXPECT_NEAR(found[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i]))) << i;
   }
 
-  std::string golden_ =
-      trireme::testing::source_folder() + "/tests/golden/peft/" + std::string(GetParam());
+  std::string golden_ = golden_file(std::string("peft/") + GetParam());
   TemporaryFolder folder_;
   deck::ModelConfig model_;
-  Results results_ = read_results(golden_ + "/results.txt");
+  PeftResults results_ = read_peft_results(golden_ + "/results.txt");
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, Peft,

@@ -20,9 +20,9 @@ namespace trireme::train {
 namespace {
 
 using namespace trireme::testing;
-using Layout = std::vector<std::string>;
+using Overrides = std::vector<std::string>;
 
-constexpr std::int64_t steps = 4;
+constexpr std::int64_t audit_steps = 4;
 constexpr std::int64_t audited = 3;  // with audit_every = 3
 
 class AuditTest : public ::testing::Test {
@@ -31,7 +31,7 @@ class AuditTest : public ::testing::Test {
     if (!exec_on_host) GTEST_SKIP() << "the test writes to the worker's memory";
   }
 
-  deck::Config config_of(Layout overrides, std::int64_t every, AuditAction action) const {
+  deck::Config config_of(Overrides overrides, std::int64_t every, AuditAction action) const {
     overrides.push_back("parallel.bucket_bytes=20000");
     deck::Config config = small_config(12, 1, runtime().ranks(), overrides);
     config.run.audit_every = every;
@@ -40,8 +40,8 @@ class AuditTest : public ::testing::Test {
     return config;
   }
   /// Layouts of these ranks, each with its number of replicas.
-  static std::vector<Layout> layouts() {
-    std::vector<Layout> all{{}};
+  static std::vector<Overrides> layouts() {
+    std::vector<Overrides> all{{}};
     const int ranks = runtime().ranks();
     if (ranks > 1) {
       all.push_back({"parallel.shard=optimizer"});
@@ -58,8 +58,8 @@ class AuditTest : public ::testing::Test {
     return all;
   }
 
-  Trace numbers_without_faults(const Layout& layout) {
-    return Rig(config_of(layout, 0, AuditAction::stop), tokens_).run(1, steps);
+  Trace numbers_without_faults(const Overrides& layout) {
+    return Rig(config_of(layout, 0, AuditAction::stop), tokens_).run(1, audit_steps);
   }
 
   /// The list of hosts that the audits of a run have left, which is then removed.
@@ -81,7 +81,7 @@ class AuditTest : public ::testing::Test {
   };
   static Outcome run(Rig& rig, const std::function<void(std::int64_t)>& before) {
     Outcome outcome;
-    for (std::int64_t step = 1; step <= steps; ++step) try {
+    for (std::int64_t step = 1; step <= audit_steps; ++step) try {
         before(step);
         const Trace trace = rig.run(step, step);
         outcome.trace.losses.push_back(trace.losses.front());
@@ -120,7 +120,7 @@ class AuditTest : public ::testing::Test {
 };
 
 TEST_F(AuditTest, ChangesNoNumberWithoutFaults) {
-  std::vector<Layout> all = layouts();
+  std::vector<Overrides> all = layouts();
   all.push_back({"precision.compute=bf16", "precision.products=fp8", "model.hidden=48",
                  "model.sequence=32", "model.feed_forward=96"});
   all.push_back({"precision.compute=fp16", "parallel.shard=optimizer"});
@@ -128,11 +128,11 @@ TEST_F(AuditTest, ChangesNoNumberWithoutFaults) {
                  "batch.ramp_samples=24", "model.shared_layers=1", "parallel.recompute=full"});
   all.push_back({"model.family=llama", "model.heads=4", "model.key_value_heads=2",
                  "model.hidden=32", "optimizer.kind=lamb"});
-  for (const Layout& layout : all) {
+  for (const Overrides& layout : all) {
     SCOPED_TRACE(join(layout, " "));
     Rig plain(config_of(layout, 0, AuditAction::stop), tokens_);
     Rig audit(config_of(layout, 2, AuditAction::stop), tokens_);
-    EXPECT_EQ(plain.run(1, steps), audit.run(1, steps));
+    EXPECT_EQ(plain.run(1, audit_steps), audit.run(1, audit_steps));
     EXPECT_EQ(whole_arrays(*plain.worker, runtime().world()),
               whole_arrays(*audit.worker, runtime().world()));
     EXPECT_EQ(listed(), "");
@@ -143,10 +143,10 @@ TEST_F(AuditTest, ChangesNoNumberWithoutFaults) {
 /// another replica, or in the second. Each is gone when the passes are repeated. With a shared
 /// vocabulary, the first stage sends its wrong gradient to all others.
 TEST_F(AuditTest, FindsTheRankOfAWrongPass) {
-  std::vector<Layout> all = layouts();
-  const Layout shared{"parallel.pipeline=2", "parallel.vocabulary=pipeline"};
+  std::vector<Overrides> all = layouts();
+  const Overrides shared{"parallel.pipeline=2", "parallel.vocabulary=pipeline"};
   if (runtime().ranks() == 2) all.push_back(shared);
-  for (const Layout& layout : all) {
+  for (const Overrides& layout : all) {
     faulty_ = layout == shared ? 0 : runtime().ranks() - 1;
     const Trace right = numbers_without_faults(layout);
     for (const std::string arena : {"gradients", "saved activations"})
@@ -183,7 +183,7 @@ void flip_bit(Worker& worker, const std::string& part) {
 }
 
 TEST_F(AuditTest, FindsTheRankWhoseStateChanges) {
-  for (const Layout& layout : layouts()) {
+  for (const Overrides& layout : layouts()) {
     const Trace right = numbers_without_faults(layout);
     for (const std::string part : {"feed_forward", "optimizer.second_moment"})
       for (const AuditAction action : {AuditAction::stop, AuditAction::repair}) {
@@ -217,7 +217,7 @@ TEST_F(AuditTest, FindsAChangeOfEarlierSteps) {
     EXPECT_EQ(std::ranges::count(list, '\n'), 2) << list;
     EXPECT_NE(list.find("possibly"), std::string::npos) << list;
   } else {
-    EXPECT_EQ(outcome.trace.losses.size(), steps);
+    EXPECT_EQ(outcome.trace.losses.size(), audit_steps);
     EXPECT_EQ(std::ranges::count(list, '\n'), 1) << list;
   }
 }

@@ -18,7 +18,7 @@ namespace {
 using schedule::Instr;
 using schedule::Op;
 
-enum class Kind { activation, gradient, handed_over };
+enum class BufferKind { activation, gradient, handed_over };
 
 /// Records what ran, and checks that a slot and a buffer hold one micro-batch at a time.
 class Recorder : public Actions {
@@ -28,7 +28,7 @@ class Recorder : public Actions {
 
   std::vector<std::string> ran;
   std::set<int> slots;
-  std::map<Kind, std::map<int, Instr>> buffers;  ///< the receives that they belong to
+  std::map<BufferKind, std::map<int, Instr>> buffers;  ///< the receives that they belong to
 
   void forward(const Step& s) override {
     EXPECT_TRUE(slots.insert(s.slot).second) << "slot " << s.slot << " is taken";
@@ -63,9 +63,9 @@ class Recorder : public Actions {
     EXPECT_EQ(slots.erase(s.slot), 1u);
     note(s);
   }
-  Kind kind_of(const Instr& receive) const {
-    if (layout_.is_local(receive)) return Kind::handed_over;
-    return receive.op == Op::receive_activation ? Kind::activation : Kind::gradient;
+  BufferKind kind_of(const Instr& receive) const {
+    if (layout_.is_local(receive)) return BufferKind::handed_over;
+    return receive.op == Op::receive_activation ? BufferKind::activation : BufferKind::gradient;
   }
   void receive(const Step& s) {
     if (layout_.is_local(s.instr))
@@ -77,7 +77,7 @@ class Recorder : public Actions {
   void send(const Step& s) {
     const Instr receive = schedule::partner_of(s.instr);
     if (layout_.is_local(receive))
-      EXPECT_TRUE(buffers[Kind::handed_over].emplace(s.buffer, receive).second) << s.instr;
+      EXPECT_TRUE(buffers[BufferKind::handed_over].emplace(s.buffer, receive).second) << s.instr;
     else
       EXPECT_EQ(s.buffer, -1);
     note(s);

@@ -6,6 +6,7 @@
 #include <trireme/model/decoder.hpp>
 #include <trireme/train/load.hpp>
 
+#include "support/messages.hpp"
 #include "support/small_gpt.hpp"
 #include "support/source_folder.hpp"
 #include "support/training.hpp"
@@ -31,16 +32,16 @@ constexpr int shown_logits = 8;
 
 /// Two layers of products of at most 48 terms of size 1: some 1000 ε = 2e-13 between two orders of
 /// summation.
-constexpr double rounding = 1e-12;
+constexpr double decoder_rounding = 1e-12;
 
-struct Results {
+struct ModelResults {
   std::vector<std::vector<std::int32_t>> tokens;  ///< of each sequence, one more than the model's
   std::vector<double> losses;
   std::vector<double> logits;
 };
 
-Results read_results(const std::string& path) {
-  Results out;
+ModelResults read_model_results(const std::string& path) {
+  ModelResults out;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     std::istringstream words(line);
@@ -60,11 +61,10 @@ Results read_results(const std::string& path) {
 class Imported : public ::testing::TestWithParam<const char*> {
  protected:
   Imported() {
-    const std::string golden =
-        trireme::testing::source_folder() + "/tests/golden/" + std::string(GetParam());
+    const std::string golden = golden_file(GetParam());
     const std::string config = golden + "/config.json";
     model_ = hugging_face::parse_config(io::read_text_file(config), config).model;
-    results_ = read_results(golden + "/results.txt");
+    results_ = read_model_results(golden + "/results.txt");
     model_.sequence = std::ssize(results_.tokens.front()) - 1;
     architecture_ = architecture::describe(model_);
     const hugging_face::TensorFolder weights(golden);
@@ -77,7 +77,7 @@ class Imported : public ::testing::TestWithParam<const char*> {
   TemporaryFolder folder_;
   deck::ModelConfig model_;
   architecture::Architecture architecture_;
-  Results results_;
+  ModelResults results_;
   kernels::Handle handle_;
   std::optional<model::Parameters<P>> parameters_;
 };
@@ -112,7 +112,8 @@ TEST_P(Imported, LossesAreThoseOfTransformers) {
     stage.zero_loss(handle_);
     stage.evaluate(handle_, 0, context, 1);
     const double loss = value_of(stage.loss()) / static_cast<double>(model_.sequence);
-    EXPECT_NEAR(loss, results_.losses[i], rounding * results_.losses[i]) << "sequence " << i;
+    EXPECT_NEAR(loss, results_.losses[i], decoder_rounding * results_.losses[i])
+        << "sequence " << i;
   }
 }
 
@@ -128,7 +129,8 @@ TEST_P(Imported, LogitsAreThoseOfTransformers) {
   ASSERT_EQ(results_.logits.size(), static_cast<std::size_t>(shown_logits));
   const View1<double> logits(decoder.logits().data(), decoder.logits().extent(1));
   for (int i = 0; i < shown_logits; ++i)
-    EXPECT_NEAR(value_of(logits, i), results_.logits[static_cast<std::size_t>(i)], rounding);
+    EXPECT_NEAR(value_of(logits, i), results_.logits[static_cast<std::size_t>(i)],
+                decoder_rounding);
 }
 
 /// A checkpoint of those arrays of a worker on one rank whose names are wanted.
@@ -140,15 +142,6 @@ std::string write_some(const TemporaryFolder& folder, std::int64_t step, Worker&
   const auto shard = checkpoint::write_shard(checkpoint::begin(directory, step), 0, slices);
   checkpoint::commit(directory, {step, 4 * step, "deck"}, {shard}, {});
   return folder.file(checkpoint::folder_name(step));
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(WeightsOnly, StartWithAnOptimizerOfZerosAtStepZeroAndNowhereElse) {

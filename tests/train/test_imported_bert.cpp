@@ -23,7 +23,7 @@ using P = model::Fp64;
 
 /// Two layers of products of at most 12 terms of size 1: some 1000 ε = 2e-13 between two orders of
 /// summation.
-constexpr double rounding = 1e-12;
+constexpr double bert_rounding = 1e-12;
 
 /// A line of results.txt.
 struct Sample {
@@ -36,7 +36,7 @@ struct Sample {
   double pair_loss = 0;
 };
 
-std::vector<Sample> read_results(const std::string& path) {
+std::vector<Sample> read_samples(const std::string& path) {
   std::vector<Sample> samples;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
@@ -64,8 +64,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ImportedBert, ::testing::Values("pairs", "maske
 
 TEST_P(ImportedBert, LossesAreThoseOfTransformers) {
   const TemporaryFolder folder;
-  const auto golden =
-      text(trireme::testing::source_folder(), "/tests/golden/bert_hugging_face/", GetParam());
+  const auto golden = golden_file(text("bert_hugging_face/", GetParam()));
   const std::string config = golden + "/config.json";
   const auto model = hugging_face::parse_config(io::read_text_file(config), config).model;
   const auto architecture = architecture::describe(model);
@@ -77,7 +76,7 @@ TEST_P(ImportedBert, LossesAreThoseOfTransformers) {
   const WholeModel<P> stage(architecture, parameters, {1, 1, false, false});
   model::MicroContext context;
   context.sequence = model.sequence;
-  const auto samples = read_results(golden + "/results.txt");
+  const auto samples = read_samples(golden + "/results.txt");
   ASSERT_EQ(samples.size(), 4u);
   for (Sample sample : samples) {
     ASSERT_EQ(std::ssize(sample.tokens), model.sequence);
@@ -93,9 +92,9 @@ TEST_P(ImportedBert, LossesAreThoseOfTransformers) {
     stage.zero_loss(handle);
     stage.evaluate(handle, 0, context, 1);
     const double loss = value_of(stage.loss()) / static_cast<double>(model.targets());
-    EXPECT_NEAR(loss, sample.loss, rounding * sample.loss);
+    EXPECT_NEAR(loss, sample.loss, bert_rounding * sample.loss);
     if (model.has_sentence_head()) {
-      EXPECT_NEAR(value_of(stage.loss(1)), sample.pair_loss, rounding * sample.pair_loss);
+      EXPECT_NEAR(value_of(stage.loss(1)), sample.pair_loss, bert_rounding * sample.pair_loss);
     }
   }
 }

@@ -21,26 +21,26 @@ struct Ends {
   std::map<std::string, std::int64_t> head;
 };
 
-const Ends gpt{{{"kernels/dropout_forward", 1}, {"kernels/dropout_backward", 1}},
-               {{"kernels/layer_norm_forward", 1},
-                {"kernels/layer_norm_backward_input", 1},
-                {"kernels/layer_norm_backward_weight", 1},
-                {"kernels/matmul", 3}}};
-const Ends llama{gpt.embedding,
-                 {{"kernels/rms_norm_forward", 1},
-                  {"kernels/rms_norm_backward_input", 1},
-                  {"kernels/rms_norm_backward_weight", 1},
-                  {"kernels/matmul", 3}}};
+const Ends gpt_ends{{{"kernels/dropout_forward", 1}, {"kernels/dropout_backward", 1}},
+                    {{"kernels/layer_norm_forward", 1},
+                     {"kernels/layer_norm_backward_input", 1},
+                     {"kernels/layer_norm_backward_weight", 1},
+                     {"kernels/matmul", 3}}};
+const Ends llama_ends{gpt_ends.embedding,
+                      {{"kernels/rms_norm_forward", 1},
+                       {"kernels/rms_norm_backward_input", 1},
+                       {"kernels/rms_norm_backward_weight", 1},
+                       {"kernels/matmul", 3}}};
 /// Dense layer, GELU, norm and logits; of pairs a dense layer and two scores.
-const Ends bert{{},
-                {{"kernels/layer_norm_forward", 2},
-                 {"kernels/layer_norm_backward_input", 2},
-                 {"kernels/layer_norm_backward_weight", 2},
-                 {"kernels/gelu_forward", 1},
-                 {"kernels/gelu_backward", 1},
-                 {"kernels/matmul", 12}}};
+const Ends bert_ends{{},
+                     {{"kernels/layer_norm_forward", 2},
+                      {"kernels/layer_norm_backward_input", 2},
+                      {"kernels/layer_norm_backward_weight", 2},
+                      {"kernels/gelu_forward", 1},
+                      {"kernels/gelu_backward", 1},
+                      {"kernels/matmul", 12}}};
 
-struct Case {
+struct KernelCase {
   Family family;
   const Ends& ends;
   const char* schedule;
@@ -50,7 +50,7 @@ struct Case {
 
 class LayerKernels : public ::testing::Test {
  protected:
-  static deck::Config config_of(const Case& c, int tensor, int pipeline) {
+  static deck::Config config_of(const KernelCase& c, int tensor, int pipeline) {
     return small_config(
         12, 1, runtime().ranks(),
         {text("model.family=", name_of(c.family)), "model.layers=5", "model.heads=6", c.property,
@@ -80,7 +80,7 @@ class LayerKernels : public ::testing::Test {
     return launches;
   }
 
-  void expect_launches_as_counted(const Case& c, int tensor, int pipeline) {
+  void expect_launches_as_counted(const KernelCase& c, int tensor, int pipeline) {
     SCOPED_TRACE(text(name_of(c.family), ", ", c.schedule, ", ", c.recompute, ", ", c.property,
                       ", tensor ", tensor, ", pipeline ", pipeline));
     const deck::Config config = config_of(c, tensor, pipeline);
@@ -112,15 +112,17 @@ TEST_F(LayerKernels, AreLaunchedAsOftenAsCounted) {
   if (!exec_on_host) GTEST_SKIP() << "sums of columns take two launches on devices";
   const int ranks = runtime().ranks();
   for (const auto& [tensor, pipeline] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}})
-    for (const Case& c :
-         {Case{Family::gpt, gpt, "1f1b", "none", "model.shared_layers=2"},
-          Case{Family::gpt, gpt, "1f1b", "selective", "model.dropout=0"},
-          Case{Family::gpt, gpt, "zb-h1", "full"}, Case{Family::llama, llama, "1f1b", "full"},
-          Case{Family::llama, llama, "zb-h1", "selective"},
-          Case{Family::gemma2, llama, "1f1b", "full"},
-          Case{Family::gemma, llama, "zb-h1", "selective"},
-          Case{Family::bert, bert, "1f1b", "none"}, Case{Family::bert, bert, "zb-h1", "full"},
-          Case{Family::bert, bert, "gpipe", "selective", "model.dropout=0"}})
+    for (const KernelCase& c :
+         {KernelCase{Family::gpt, gpt_ends, "1f1b", "none", "model.shared_layers=2"},
+          KernelCase{Family::gpt, gpt_ends, "1f1b", "selective", "model.dropout=0"},
+          KernelCase{Family::gpt, gpt_ends, "zb-h1", "full"},
+          KernelCase{Family::llama, llama_ends, "1f1b", "full"},
+          KernelCase{Family::llama, llama_ends, "zb-h1", "selective"},
+          KernelCase{Family::gemma2, llama_ends, "1f1b", "full"},
+          KernelCase{Family::gemma, llama_ends, "zb-h1", "selective"},
+          KernelCase{Family::bert, bert_ends, "1f1b", "none"},
+          KernelCase{Family::bert, bert_ends, "zb-h1", "full"},
+          KernelCase{Family::bert, bert_ends, "gpipe", "selective", "model.dropout=0"}})
       if (tensor * pipeline == ranks) expect_launches_as_counted(c, tensor, pipeline);
 }
 

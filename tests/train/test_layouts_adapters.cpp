@@ -7,8 +7,6 @@ namespace {
 using enum OptimizerKind;
 using enum Recompute;
 
-constexpr Family llama = Family::llama;
-
 /// Adapters of all products, whose inputs are dropped by masks of global elements.
 std::vector<std::string> adapters(const char* up, const char* kind = "lora") {
   return {text("adapter.kind=", kind), "adapter.rank=3", "adapter.dropout=0.2",
@@ -33,16 +31,19 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankForAdapters) {
   const auto plain = adapters("feed_forward.up");
   Layout ring{1, 1, 1};
   ring.context = 2;
-  ring.family = llama;
+  ring.family = Family::llama;
   std::vector<Layout> layouts{
-      with({2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, llama, 1}, gated),
-      with({1, 2, 1, "zb-h1", 1, false, false, none, Sharding::none, adamw, llama, 2}, gated),
+      with({2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, Family::llama, 1}, gated),
+      with({1, 2, 1, "zb-h1", 1, false, false, none, Sharding::none, adamw, Family::llama, 2},
+           gated),
       with({1, 1, 2, "1f1b", 1, false, true, full, Sharding::optimizer, adamw}, plain),
       with(ring, gated),
-      with({3, 1, 1, "1f1b", 1, false, true, selective, Sharding::none, adamw, llama, 2}, gated),
+      with({3, 1, 1, "1f1b", 1, false, true, selective, Sharding::none, adamw, Family::llama, 2},
+           gated),
       with({1, 3, 1, "interleaved", 2, false, true, none, Sharding::none, lamb}, plain),
       with({2, 2, 1, "gpipe", 1, true, false, selective, Sharding::none, adamw}, plain),
-      with({1, 2, 2, "zb-v", 2, false, true, none, Sharding::optimizer, sgd, llama, 3}, gated)};
+      with({1, 2, 2, "zb-v", 2, false, true, none, Sharding::optimizer, sgd, Family::llama, 3},
+           gated)};
   keep_those_of(layouts, runtime().ranks());
   for (const Layout& layout : layouts) expect_the_same_answer(layout);
 }
@@ -57,17 +58,19 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankForMagnitudes) {
       "layers.*.attention.key_value_bias,layers.*.attention.output"};
   Layout ring{1, 1, 1};
   ring.context = 2;
-  ring.family = llama;
+  ring.family = Family::llama;
   std::vector<Layout> layouts{
-      with({2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, llama, 1}, gated),
+      with({2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, Family::llama, 1}, gated),
       with({1, 2, 1, "zb-h1", 1, false, false, none, Sharding::none, adamw}, fused),
       with({1, 1, 2, "1f1b", 1, false, true, full, Sharding::weights, adamw}, plain),
       with(ring, gated),
       with({3, 1, 1, "1f1b", 1, false, true, selective, Sharding::none, adamw}, fused),
       with({1, 3, 1, "interleaved", 2, false, true, none, Sharding::none, lamb}, plain),
       with({2, 2, 1, "gpipe", 1, true, false, selective, Sharding::none, adamw}, plain),
-      with({2, 1, 2, "1f1b", 1, true, true, none, Sharding::weights, adamw, llama, 2}, gated),
-      with({1, 2, 2, "zb-v", 2, false, true, none, Sharding::optimizer, sgd, llama, 3}, gated)};
+      with({2, 1, 2, "1f1b", 1, true, true, none, Sharding::weights, adamw, Family::llama, 2},
+           gated),
+      with({1, 2, 2, "zb-v", 2, false, true, none, Sharding::optimizer, sgd, Family::llama, 3},
+           gated)};
   keep_those_of(layouts, runtime().ranks());
   for (const Layout& layout : layouts) expect_the_same_answer(layout);
 }

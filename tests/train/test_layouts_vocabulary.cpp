@@ -6,8 +6,6 @@
 namespace trireme::train {
 namespace {
 
-constexpr const char* shared = "parallel.vocabulary=pipeline";
-
 /// 257 ids over 2 to 12 parts of different lengths, with each other axis.
 TEST_F(Layouts, GiveTheAnswerOfOneRankWhereTheVocabularyIsShared) {
   using enum OptimizerKind;
@@ -38,7 +36,7 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereTheVocabularyIsShared) {
         if (one_stage && layout.pipeline > 1) layouts.push_back(layout);
       }
   for (Layout& layout : layouts) {
-    layout.property = shared;
+    layout.property = shared_vocabulary;
     if (layout.tensor * layout.pipeline * layout.data == runtime().ranks())
       expect_the_same_answer(layout);
   }
@@ -48,8 +46,9 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereTheVocabularyIsShared) {
 TEST_F(Layouts, EvaluationsAreThoseOfOneRankWhereTheVocabularyIsShared) {
   const std::vector<std::int32_t> bytes(257, 1);
   const auto evaluated = [&](int pipeline, grid::Communicator& world) {
-    const deck::Config config = small_config(
-        12, 2, world.size(), {shared, "model.layers=5", text("parallel.pipeline=", pipeline)});
+    const deck::Config config =
+        small_config(12, 2, world.size(),
+                     {shared_vocabulary, "model.layers=5", text("parallel.pipeline=", pipeline)});
     Rig rig(config, tokens_, world);
     rig.run(1, 1);
     return rig.worker->evaluate(data::Windows(tokens_, config.model.text_tokens()), 9, bytes);
@@ -75,7 +74,10 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankAfterRestartsWithAndWithoutASharedVocabula
     return small_config(12, 1, world.size(), layout);
   };
   const std::vector<std::vector<std::string>> jobs{
-      {pipeline, shared}, {tensor}, {pipeline, shared, "parallel.schedule=gpipe"}, {pipeline}};
+      {pipeline, shared_vocabulary},
+      {tensor},
+      {pipeline, shared_vocabulary, "parallel.schedule=gpipe"},
+      {pipeline}};
   Trace found;
   for (std::size_t job = 0; job < jobs.size(); ++job) {
     const auto first = static_cast<std::int64_t>(2 * job);

@@ -16,7 +16,7 @@ namespace {
 using namespace trireme::testing;
 using Arrays = std::map<std::string, std::vector<double>>;
 
-constexpr std::int64_t batch = 8;
+constexpr std::int64_t noise_batch = 8;
 
 class NoiseScale : public ::testing::Test {
  protected:
@@ -58,8 +58,8 @@ class NoiseScale : public ::testing::Test {
 
   /// The ratio of the paper's equations A.2 and A.3, for one step.
   double expected(int replicas, std::int64_t micro, const std::vector<std::string>& model) const {
-    const auto b = static_cast<double>(micro), B = static_cast<double>(batch);
-    const double large = square_of(gradient_of(0, batch, model));
+    const auto b = static_cast<double>(micro), B = static_cast<double>(noise_batch);
+    const double large = square_of(gradient_of(0, noise_batch, model));
     double small = 0;
     for (int r = 0; r < replicas; ++r)
       small += square_of(gradient_of(r * micro, micro, model)) / replicas;
@@ -72,7 +72,7 @@ class NoiseScale : public ::testing::Test {
     SCOPED_TRACE(text(join(layout, " "), ", micro ", micro, ", ", join(model, " ")));
     layout.insert(layout.end(), model.begin(), model.end());
     layout.emplace_back("run.gradient_noise_scale=true");
-    const deck::Config config = small_config(batch, micro, runtime().ranks(), keys(layout));
+    const deck::Config config = small_config(noise_batch, micro, runtime().ranks(), keys(layout));
     Rig rig(config, tokens_);
     rig.worker->train_step(1, rig.samples);
     const auto found = rig.worker->result().noise_scale;
@@ -115,7 +115,7 @@ TEST_F(NoiseScale, IsThatOfTheGradientsOfSingleBatches) {
 /// near the smallest numbers of fp16 only.
 TEST_F(NoiseScale, DoesNotDependOnTheLossScale) {
   const auto noise = [&](const char* scale) {
-    Rig rig(small_config(batch, 1, runtime().ranks(),
+    Rig rig(small_config(noise_batch, 1, runtime().ranks(),
                          {"run.gradient_noise_scale=true", "precision.compute=fp16", scale}),
             tokens_);
     rig.run(1, 4);

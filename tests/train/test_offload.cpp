@@ -13,7 +13,7 @@ namespace {
 
 using namespace trireme::testing;
 
-constexpr std::int64_t steps = 3;
+constexpr std::int64_t offload_steps = 3;
 
 class OffloadTest : public ::testing::Test {
  protected:
@@ -38,7 +38,7 @@ class OffloadTest : public ::testing::Test {
     const data::Windows windows(tokens_, c.model.text_tokens());
     const std::vector<std::int32_t> bytes(257, 1);
     trace.losses.push_back(rig.worker->evaluate(windows, 7, bytes).tokens().nats);
-    const Trace last = rig.run(3, steps);
+    const Trace last = rig.run(3, offload_steps);
     trace.losses.push_back(last.losses[0]);
     return {trace, whole_arrays(*rig.worker, runtime().world())};
   }

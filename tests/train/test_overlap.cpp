@@ -16,8 +16,8 @@ namespace {
 
 using namespace trireme::testing;
 
-constexpr std::int64_t steps = 10;
-const std::vector<std::string> model{"model.layers=4", "parallel.bucket_bytes=20000"};
+constexpr std::int64_t overlap_steps = 10;
+const std::vector<std::string> four_layers{"model.layers=4", "parallel.bucket_bytes=20000"};
 
 using Arrays = std::map<std::string, std::vector<double>>;
 
@@ -129,7 +129,7 @@ Trace run_overlapped(Rig& rig, std::int64_t first, std::int64_t last,
 class Overlap : public ::testing::Test {
  protected:
   static deck::Config config_of(std::vector<std::string> overrides, std::int64_t ranks) {
-    overrides.insert(overrides.begin(), model.begin(), model.end());
+    overrides.insert(overrides.begin(), four_layers.begin(), four_layers.end());
     overrides.insert(overrides.begin(), "parallel.schedule=2bw");
     return small_config(12, 1, ranks, overrides);
   }
@@ -174,10 +174,10 @@ TEST_F(Overlap, EveryLayoutFollowsTheRuleOfDelayedGradients) {
     SCOPED_TRACE(join(overrides, ", "));
     const deck::Config config = config_of(overrides, runtime().ranks());
     Trace expected;
-    if (runtime().rank() == 0) expected = DelayedReference(config, tokens_).run(1, steps);
+    if (runtime().rank() == 0) expected = DelayedReference(config, tokens_).run(1, overlap_steps);
     runtime().world().barrier("the reference");
     Rig rig(config, tokens_);
-    const Trace found = run_overlapped(rig, 1, steps, {4, 5});
+    const Trace found = run_overlapped(rig, 1, overlap_steps, {4, 5});
     if (runtime().rank() > 0) continue;
     for (std::size_t i = 0; i < expected.losses.size(); ++i) {
       EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-10 * expected.losses[i]) << i;
@@ -203,7 +203,7 @@ TEST_F(Overlap, StagesAndTheEndsOfOverlapsKeepTheBits) {
                            text("parallel.shard=", distributed ? "optimizer" : "none")},
                           world.size()),
                 tokens_, world);
-        const Trace trace = run_overlapped(rig, 1, steps, ends);
+        const Trace trace = run_overlapped(rig, 1, overlap_steps, ends);
         skipped = rig.worker->result().skips.total;
         Outcome outcome{trace, whole_arrays(*rig.worker, world)};
         return runtime().rank() == 0 ? outcome : Outcome{};
@@ -213,7 +213,7 @@ TEST_F(Overlap, StagesAndTheEndsOfOverlapsKeepTheBits) {
     EXPECT_EQ(run(1, {}, data == 2), expected);
     if (std::string(type) == "fp16" && runtime().rank() < data) {
       EXPECT_GT(skipped, 0);
-      EXPECT_LT(skipped, steps);
+      EXPECT_LT(skipped, overlap_steps);
     }
     for (int pipeline = 2; pipeline * data <= ranks; ++pipeline) {
       EXPECT_EQ(run(pipeline, {}, false), expected);
@@ -231,14 +231,14 @@ TEST_F(Overlap, ARestartGoesOnBitForBit) {
                                            text("parallel.pipeline=", ranks)};
     const deck::Config config = config_of(numbers, ranks);
     Rig whole(config, tokens_);
-    const Trace expected = run_overlapped(whole, 1, steps, {});
+    const Trace expected = run_overlapped(whole, 1, overlap_steps, {});
     Rig first(config, tokens_);
     run_overlapped(first, 1, 6, {});
     const std::string folder = shared_folder(folder_) + type;
     save(*first.worker, folder, 6);
     Rig second(config, tokens_);
     second.worker->load(checkpoint::Reader(folder + "/step_00000006"));
-    const Trace found = run_overlapped(second, 7, steps, {});
+    const Trace found = run_overlapped(second, 7, overlap_steps, {});
     for (std::size_t i = 0; i < found.losses.size(); ++i) {
       EXPECT_EQ(found.losses[i], expected.losses[6 + i]) << i;
       EXPECT_EQ(found.norms[i], expected.norms[6 + i]) << i;
@@ -247,7 +247,7 @@ TEST_F(Overlap, ARestartGoesOnBitForBit) {
     const auto self = grid::Communicator::self();
     Rig alone(config_of({numbers[0], numbers[1]}, 1), tokens_, *self);
     alone.worker->load(checkpoint::Reader(folder + "/step_00000006"));
-    EXPECT_EQ(run_overlapped(alone, 7, steps, {8}), found);
+    EXPECT_EQ(run_overlapped(alone, 7, overlap_steps, {8}), found);
     runtime().world().barrier("all have read it");
   }
 }

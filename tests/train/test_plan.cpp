@@ -13,7 +13,7 @@ namespace {
 
 using namespace trireme::testing;
 
-struct Case {
+struct PlanCase {
   const char* schedule;
   int chunks;
   bool sequence_parallel;
@@ -31,8 +31,6 @@ struct Case {
   bool one_pass = false;  ///< one micro-batch per step, on one pipeline rank
 };
 
-constexpr const char* shared_vocabulary = "parallel.vocabulary=pipeline";
-
 class Plan : public ::testing::Test {
  protected:
   /// Calls `body` with every layout of these ranks, some options each.
@@ -42,109 +40,110 @@ class Plan : public ::testing::Test {
     for (int tensor = 1; tensor <= 4; ++tensor)
       for (int pipeline = 1; pipeline <= 4; ++pipeline) {
         if (ranks % (tensor * pipeline) != 0) continue;
-        for (const Case& c :
-             {Case{"1f1b", 1, false, true},
-              Case{"interleaved", 2, true, true},
-              Case{"zb-h1", 1, true, false},
-              Case{"gpipe", 1, false, false},
-              Case{"zb-v", 2, true, true, "selective", optimizer},
-              Case{"v-half", 2, false, true, "none", none, "adamw", Family::llama},
-              Case{"1f1b", 1, true, true, "selective", optimizer},
-              Case{"1f1b", 1, false, true, "full"},
-              Case{"2bw", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16"},
-              Case{"2bw", 1, false, false, "selective", none, "lamb", Family::bert},
-              Case{"zb-h1", 1, true, true, "full", optimizer},
-              Case{"1f1b", 1, true, true, "none", optimizer, "lamb"},
-              Case{"gpipe", 1, false, false, "none", none, "lamb"},
-              Case{"gpipe", 1, false, true, "none", optimizer, "sgd"},
-              Case{"gpipe", 1, true, true, "full"},
-              Case{"gpipe", 1, true, false, "selective", none, "adamw", Family::bert, 3, "bf16"},
-              Case{"1f1b", 1, true, true, "selective", none, "adamw", Family::llama},
-              Case{"zb-h1", 1, false, false, "none", optimizer, "adamw", Family::llama},
-              Case{"1f1b", 1, true, false, "none", optimizer, "lamb", Family::llama, 2},
-              Case{"interleaved", 2, false, true, "full", optimizer, "adamw", Family::llama, 1},
-              Case{"interleaved", 2, true, true, "none", optimizer, "adamw", Family::bert},
-              Case{"zb-h1", 1, true, false, "full", none, "adamw", Family::bert},
-              Case{"1f1b", 1, false, true, "selective", none, "adamw", Family::bert, 3, "bf16"},
-              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16"},
-              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
-                   Offload::both},
-              Case{"zb-h1", 1, false, false, "selective", none, "adamw", Family::llama, 3, "fp64",
-                   Offload::activations},
-              Case{"interleaved", 2, false, true, "full", optimizer, "lamb", Family::bert, 3,
-                   "fp32", Offload::both},
-              Case{"zb-h1", 1, false, true, "selective", none, "sgd", Family::llama, 2, "fp16"},
-              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
-                   Offload::none, "run.audit_every=5"},
-              Case{"interleaved", 2, true, false, "full", optimizer, "lamb", Family::gpt, 3,
-                   "fp32"},
-              Case{"1f1b", 1, true, true, "selective", optimizer, "adamw", Family::qwen2, 2},
-              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
-                   Offload::none, "model.layers=5", true},
-              Case{"zb-h1", 1, false, false, "selective", none, "adamw", Family::llama, 3, "bf16",
-                   Offload::none, "model.layers=5", true},
-              Case{"zb-h1", 1, false, false, "none", none, "lamb", Family::qwen2, 3, "bf16"},
-              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::qwen3, 2, "fp64",
-                   Offload::both, "model.head_size=8"},
-              Case{"interleaved", 2, false, true, "full", none, "sgd", Family::qwen3, 3, "fp32",
-                   Offload::none, "model.head_size=8"},
-              Case{"1f1b", 1, false, false, "selective", none, "adamw", Family::mistral, 3, "fp64",
-                   Offload::none, "model.window=17"},
-              Case{"1f1b", 1, true, true, "selective", optimizer, "adamw", Family::gemma3, 2,
-                   "fp32", Offload::none, "model.window=17"},
-              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "fp64",
-                   Offload::none, "model.shared_layers=2"},
-              Case{"zb-h1", 1, false, true, "full", none, "lamb", Family::bert, 3, "fp32",
-                   Offload::none, "model.shared_layers=2"},
-              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "fp64",
-                   Offload::none, shared_vocabulary},
-              Case{"gpipe", 1, false, false, "full", none, "lamb", Family::llama, 2, "bf16",
-                   Offload::none, shared_vocabulary},
-              Case{"zb-h1", 1, false, true, "selective", none, "adamw", Family::gpt, 3, "fp32",
-                   Offload::activations, shared_vocabulary},
-              Case{"zb-h1", 1, true, false, "full", optimizer, "adamw", Family::llama, 1, "fp16",
-                   Offload::none, shared_vocabulary},
-              Case{"1f1b", 1, false, true, "none", none, "adamw", Family::gpt, 3, "bf16",
-                   Offload::none, shared_vocabulary, true},
-              Case{"1f1b", 1, true, true, "none", weights},
-              Case{"zb-h1", 1, true, false, "full", weights, "adamw", Family::llama, 1, "bf16"},
-              Case{"interleaved", 2, true, true, "selective", weights, "lamb", Family::bert},
-              Case{"zb-v", 2, true, true, "none", weights, "adamw", Family::gpt, 3, "fp32",
-                   Offload::both},
-              Case{"1f1b", 1, true, true, "none", weights, "adamw", Family::gpt, 3, "fp64",
-                   Offload::none, shared_vocabulary},
-              Case{"1f1b", 1, true, true, "none", weights, "sgd", Family::gpt, 3, "fp64",
-                   Offload::none, "model.shared_layers=2"},
-              Case{"2bw", 1, true, true, "none", gradients, "adamw", Family::gpt, 3, "bf16"},
-              Case{"1f1b", 1, true, true, "none", none, "adamw", Family::llama, 2, "fp64",
-                   Offload::none, "adapter.kind=lora"},
-              Case{"zb-h1", 1, false, false, "selective", optimizer, "adamw", Family::llama, 3,
-                   "bf16", Offload::none, "adapter.kind=lora"},
-              Case{"interleaved", 2, true, true, "full", optimizer, "lamb", Family::gpt, 3, "fp32",
-                   Offload::none, "adapter.kind=lora"},
-              Case{"1f1b", 1, true, true, "none", weights, "adamw", Family::llama, 2, "bf16",
-                   Offload::none, "adapter.kind=lora"},
-              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::llama, 2, "fp32",
-                   Offload::none, "adapter.kind=dora"},
-              Case{"2bw", 1, false, true, "none", none, "adamw", Family::gpt, 3, "bf16",
-                   Offload::none, "adapter.kind=dora"},
-              Case{"1f1b", 1, true, true, "none", gradients, "adamw", Family::gpt, 3, "fp64",
-                   Offload::none, "optimizer.frozen=embedding,layers.0-1"},
-              Case{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
-                   Offload::none, "optimizer.frozen=embedding,layers.0-1"},
-              Case{"zb-h1", 1, true, false, "none", none, "adamw", Family::gpt, 3, "fp64",
-                   Offload::none,
-                   "optimizer.frozen=layers.1.attention.output,layers.*.feed_forward.up"}}) {
+        for (const PlanCase& c :
+             {PlanCase{"1f1b", 1, false, true},
+              PlanCase{"interleaved", 2, true, true},
+              PlanCase{"zb-h1", 1, true, false},
+              PlanCase{"gpipe", 1, false, false},
+              PlanCase{"zb-v", 2, true, true, "selective", optimizer},
+              PlanCase{"v-half", 2, false, true, "none", none, "adamw", Family::llama},
+              PlanCase{"1f1b", 1, true, true, "selective", optimizer},
+              PlanCase{"1f1b", 1, false, true, "full"},
+              PlanCase{"2bw", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16"},
+              PlanCase{"2bw", 1, false, false, "selective", none, "lamb", Family::bert},
+              PlanCase{"zb-h1", 1, true, true, "full", optimizer},
+              PlanCase{"1f1b", 1, true, true, "none", optimizer, "lamb"},
+              PlanCase{"gpipe", 1, false, false, "none", none, "lamb"},
+              PlanCase{"gpipe", 1, false, true, "none", optimizer, "sgd"},
+              PlanCase{"gpipe", 1, true, true, "full"},
+              PlanCase{"gpipe", 1, true, false, "selective", none, "adamw", Family::bert, 3,
+                       "bf16"},
+              PlanCase{"1f1b", 1, true, true, "selective", none, "adamw", Family::llama},
+              PlanCase{"zb-h1", 1, false, false, "none", optimizer, "adamw", Family::llama},
+              PlanCase{"1f1b", 1, true, false, "none", optimizer, "lamb", Family::llama, 2},
+              PlanCase{"interleaved", 2, false, true, "full", optimizer, "adamw", Family::llama, 1},
+              PlanCase{"interleaved", 2, true, true, "none", optimizer, "adamw", Family::bert},
+              PlanCase{"zb-h1", 1, true, false, "full", none, "adamw", Family::bert},
+              PlanCase{"1f1b", 1, false, true, "selective", none, "adamw", Family::bert, 3, "bf16"},
+              PlanCase{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16"},
+              PlanCase{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
+                       Offload::both},
+              PlanCase{"zb-h1", 1, false, false, "selective", none, "adamw", Family::llama, 3,
+                       "fp64", Offload::activations},
+              PlanCase{"interleaved", 2, false, true, "full", optimizer, "lamb", Family::bert, 3,
+                       "fp32", Offload::both},
+              PlanCase{"zb-h1", 1, false, true, "selective", none, "sgd", Family::llama, 2, "fp16"},
+              PlanCase{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
+                       Offload::none, "run.audit_every=5"},
+              PlanCase{"interleaved", 2, true, false, "full", optimizer, "lamb", Family::gpt, 3,
+                       "fp32"},
+              PlanCase{"1f1b", 1, true, true, "selective", optimizer, "adamw", Family::qwen2, 2},
+              PlanCase{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
+                       Offload::none, "model.layers=5", true},
+              PlanCase{"zb-h1", 1, false, false, "selective", none, "adamw", Family::llama, 3,
+                       "bf16", Offload::none, "model.layers=5", true},
+              PlanCase{"zb-h1", 1, false, false, "none", none, "lamb", Family::qwen2, 3, "bf16"},
+              PlanCase{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::qwen3, 2, "fp64",
+                       Offload::both, "model.head_size=8"},
+              PlanCase{"interleaved", 2, false, true, "full", none, "sgd", Family::qwen3, 3, "fp32",
+                       Offload::none, "model.head_size=8"},
+              PlanCase{"1f1b", 1, false, false, "selective", none, "adamw", Family::mistral, 3,
+                       "fp64", Offload::none, "model.window=17"},
+              PlanCase{"1f1b", 1, true, true, "selective", optimizer, "adamw", Family::gemma3, 2,
+                       "fp32", Offload::none, "model.window=17"},
+              PlanCase{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "fp64",
+                       Offload::none, "model.shared_layers=2"},
+              PlanCase{"zb-h1", 1, false, true, "full", none, "lamb", Family::bert, 3, "fp32",
+                       Offload::none, "model.shared_layers=2"},
+              PlanCase{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "fp64",
+                       Offload::none, shared_vocabulary},
+              PlanCase{"gpipe", 1, false, false, "full", none, "lamb", Family::llama, 2, "bf16",
+                       Offload::none, shared_vocabulary},
+              PlanCase{"zb-h1", 1, false, true, "selective", none, "adamw", Family::gpt, 3, "fp32",
+                       Offload::activations, shared_vocabulary},
+              PlanCase{"zb-h1", 1, true, false, "full", optimizer, "adamw", Family::llama, 1,
+                       "fp16", Offload::none, shared_vocabulary},
+              PlanCase{"1f1b", 1, false, true, "none", none, "adamw", Family::gpt, 3, "bf16",
+                       Offload::none, shared_vocabulary, true},
+              PlanCase{"1f1b", 1, true, true, "none", weights},
+              PlanCase{"zb-h1", 1, true, false, "full", weights, "adamw", Family::llama, 1, "bf16"},
+              PlanCase{"interleaved", 2, true, true, "selective", weights, "lamb", Family::bert},
+              PlanCase{"zb-v", 2, true, true, "none", weights, "adamw", Family::gpt, 3, "fp32",
+                       Offload::both},
+              PlanCase{"1f1b", 1, true, true, "none", weights, "adamw", Family::gpt, 3, "fp64",
+                       Offload::none, shared_vocabulary},
+              PlanCase{"1f1b", 1, true, true, "none", weights, "sgd", Family::gpt, 3, "fp64",
+                       Offload::none, "model.shared_layers=2"},
+              PlanCase{"2bw", 1, true, true, "none", gradients, "adamw", Family::gpt, 3, "bf16"},
+              PlanCase{"1f1b", 1, true, true, "none", none, "adamw", Family::llama, 2, "fp64",
+                       Offload::none, "adapter.kind=lora"},
+              PlanCase{"zb-h1", 1, false, false, "selective", optimizer, "adamw", Family::llama, 3,
+                       "bf16", Offload::none, "adapter.kind=lora"},
+              PlanCase{"interleaved", 2, true, true, "full", optimizer, "lamb", Family::gpt, 3,
+                       "fp32", Offload::none, "adapter.kind=lora"},
+              PlanCase{"1f1b", 1, true, true, "none", weights, "adamw", Family::llama, 2, "bf16",
+                       Offload::none, "adapter.kind=lora"},
+              PlanCase{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::llama, 2, "fp32",
+                       Offload::none, "adapter.kind=dora"},
+              PlanCase{"2bw", 1, false, true, "none", none, "adamw", Family::gpt, 3, "bf16",
+                       Offload::none, "adapter.kind=dora"},
+              PlanCase{"1f1b", 1, true, true, "none", gradients, "adamw", Family::gpt, 3, "fp64",
+                       Offload::none, "optimizer.frozen=embedding,layers.0-1"},
+              PlanCase{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
+                       Offload::none, "optimizer.frozen=embedding,layers.0-1"},
+              PlanCase{"zb-h1", 1, true, false, "none", none, "adamw", Family::gpt, 3, "fp64",
+                       Offload::none,
+                       "optimizer.frozen=layers.1.attention.output,layers.*.feed_forward.up"}}) {
           with_layout(tensor, pipeline, c, body);
         }
       }
-    for (Case c :
-         {Case{"1f1b", 1, true, true, "none", gradients},
-          Case{"1f1b", 1, true, true, "none", weights},
-          Case{"gpipe", 1, false, false, "full", weights, "lamb", Family::llama, 1, "bf16"},
-          Case{"1f1b", 1, true, true, "none", weights, "adamw", Family::qwen3, 2, "fp64",
-               Offload::none, "model.head_size=8"},
-          Case{"1f1b", 1, false, true, "none", weights, "adamw", Family::bert}})
+    for (PlanCase c :
+         {PlanCase{"1f1b", 1, true, true, "none", gradients},
+          PlanCase{"1f1b", 1, true, true, "none", weights},
+          PlanCase{"gpipe", 1, false, false, "full", weights, "lamb", Family::llama, 1, "bf16"},
+          PlanCase{"1f1b", 1, true, true, "none", weights, "adamw", Family::qwen3, 2, "fp64",
+                   Offload::none, "model.head_size=8"},
+          PlanCase{"1f1b", 1, false, true, "none", weights, "adamw", Family::bert}})
       for (const int tensor : {1, 2})
         for (const int context : {1, 2}) {
           if (ranks % (tensor * context) != 0) continue;
@@ -152,11 +151,11 @@ class Plan : public ::testing::Test {
           c.context = context;
           with_layout(tensor, 1, c, body);
         }
-    for (Case c :
-         {Case{"1f1b", 1, true, true, "none", optimizer, "lamb", Family::gpt, 3, "bf16"},
-          Case{"1f1b", 1, true, true, "none", gradients},
-          Case{"gpipe", 1, false, false, "full", weights, "adamw", Family::llama, 1, "bf16"},
-          Case{"1f1b", 1, true, true, "selective", weights}})
+    for (PlanCase c :
+         {PlanCase{"1f1b", 1, true, true, "none", optimizer, "lamb", Family::gpt, 3, "bf16"},
+          PlanCase{"1f1b", 1, true, true, "none", gradients},
+          PlanCase{"gpipe", 1, false, false, "full", weights, "adamw", Family::llama, 1, "bf16"},
+          PlanCase{"1f1b", 1, true, true, "selective", weights}})
       for (const int context : {1, 2}) {
         if (ranks != 4) continue;
         c.context = context;
@@ -164,7 +163,7 @@ class Plan : public ::testing::Test {
         c.property = "parallel.shard_group=2";
         with_layout(1, 1, c, body);
       }
-    const auto with_muon = [&](int tensor, int pipeline, Case c) {
+    const auto with_muon = [&](int tensor, int pipeline, PlanCase c) {
       c.optimizer = "muon";
       c.property = "model.layers=4";  // as many matrices for each rank
       if (ranks != 3 && ranks % (tensor * pipeline) == 0) with_layout(tensor, pipeline, c, body);
@@ -172,16 +171,16 @@ class Plan : public ::testing::Test {
     with_muon(1, 2, {"1f1b", 1, true, true});
     with_muon(2, 1, {"zb-h1", 1, true, true, "none", optimizer, "muon", Family::llama, 2, "bf16"});
     with_muon(1, 1, {"1f1b", 1, true, false, "none", weights, "muon", Family::llama, 1, "fp32"});
-    Case noise{"1f1b", 1, true, true, "none", optimizer};
+    PlanCase noise{"1f1b", 1, true, true, "none", optimizer};
     noise.property = "run.gradient_noise_scale=true";
     for (const int tensor : {1, 2})
       if (ranks % tensor == 0) with_layout(tensor, 1, noise, body);
-    for (Case c :
-         {Case{"1f1b", 1, true, true, "none", optimizer},
-          Case{"zb-h1", 1, false, false, "full", none, "lamb", Family::llama, 1, "bf16"},
-          Case{"interleaved", 2, true, true, "selective", optimizer, "adamw", Family::bert},
-          Case{"1f1b", 1, false, false, "none", optimizer, "adamw", Family::mistral, 3, "fp32",
-               Offload::activations, "model.window=17"}})
+    for (PlanCase c :
+         {PlanCase{"1f1b", 1, true, true, "none", optimizer},
+          PlanCase{"zb-h1", 1, false, false, "full", none, "lamb", Family::llama, 1, "bf16"},
+          PlanCase{"interleaved", 2, true, true, "selective", optimizer, "adamw", Family::bert},
+          PlanCase{"1f1b", 1, false, false, "none", optimizer, "adamw", Family::mistral, 3, "fp32",
+                   Offload::activations, "model.window=17"}})
       for (const int context : {2, 3, 4})
         for (const int tensor : {1, 2})
           for (const int pipeline : {1, 2}) {
@@ -191,7 +190,7 @@ class Plan : public ::testing::Test {
           }
   }
 
-  void with_layout(int tensor, int pipeline, const Case& c,
+  void with_layout(int tensor, int pipeline, const PlanCase& c,
                    const std::function<void(const deck::Config&, Rig&)>& body) {
     const int ranks = runtime().ranks();
     const bool groups = deck::preset(c.family).positions == Positions::rotary;

@@ -16,7 +16,7 @@ namespace {
 
 using namespace trireme::testing;
 
-constexpr std::int64_t steps = 6;
+constexpr std::int64_t ramp_steps = 6;
 
 class Ramp : public ::testing::Test {
  protected:
@@ -34,7 +34,7 @@ class Ramp : public ::testing::Test {
 TEST_F(Ramp, LossesAndNormsAreThoseOfOneRankOnEveryLayout) {
   const int ranks = runtime().ranks();
   const auto self = grid::Communicator::self();
-  const Trace alone = Rig(config(1), tokens_, *self).run(1, steps);
+  const Trace alone = Rig(config(1), tokens_, *self).run(1, ramp_steps);
   std::vector<std::vector<std::string>> layouts{
       {text("parallel.pipeline=", ranks), "parallel.schedule=gpipe"},
       {text("parallel.pipeline=", ranks), "parallel.schedule=zb-h1"},
@@ -44,8 +44,8 @@ TEST_F(Ramp, LossesAndNormsAreThoseOfOneRankOnEveryLayout) {
   if (ranks == 4) layouts.push_back({"parallel.tensor=2", "parallel.pipeline=2"});
   for (const auto& layout : layouts) {
     SCOPED_TRACE(join(layout, " "));
-    const Trace trace = Rig(config(ranks, layout), tokens_).run(1, steps);
-    for (std::size_t i = 0; i < steps; ++i) {
+    const Trace trace = Rig(config(ranks, layout), tokens_).run(1, ramp_steps);
+    for (std::size_t i = 0; i < ramp_steps; ++i) {
       EXPECT_NEAR(trace.losses[i], alone.losses[i], 1e-10 * alone.losses[i]) << "step " << i + 1;
       EXPECT_NEAR(trace.norms[i], alone.norms[i], 1e-10 * alone.norms[i]) << "step " << i + 1;
     }
@@ -54,14 +54,15 @@ TEST_F(Ramp, LossesAndNormsAreThoseOfOneRankOnEveryLayout) {
 
 TEST_F(Ramp, SchedulesGiveTheSameBits) {
   const int ranks = runtime().ranks();
-  const Trace a = Rig(config(ranks, {"parallel.schedule=gpipe"}), tokens_).run(1, steps);
-  EXPECT_EQ(Rig(config(ranks, {"parallel.schedule=zb-h1"}), tokens_).run(1, steps), a);
+  const Trace a = Rig(config(ranks, {"parallel.schedule=gpipe"}), tokens_).run(1, ramp_steps);
+  EXPECT_EQ(Rig(config(ranks, {"parallel.schedule=zb-h1"}), tokens_).run(1, ramp_steps), a);
 }
 
 TEST_F(Ramp, ThatStartsAtTheFullBatchIsNone) {
   const int ranks = runtime().ranks();
-  const Trace none = Rig(small_config(12, 1, ranks), tokens_).run(1, steps);
-  EXPECT_EQ(Rig(small_config(12, 1, ranks, {"batch.ramp_start=12"}), tokens_).run(1, steps), none);
+  const Trace none = Rig(small_config(12, 1, ranks), tokens_).run(1, ramp_steps);
+  EXPECT_EQ(Rig(small_config(12, 1, ranks, {"batch.ramp_start=12"}), tokens_).run(1, ramp_steps),
+            none);
   // Nor do the sizes to come show in the first steps.
   EXPECT_EQ(Rig(config(ranks), tokens_).run(1, 2),
             Rig(small_config(12, 1, ranks), tokens_).run(1, 2));
@@ -73,9 +74,9 @@ TEST_F(Ramp, StepsTakeTheSamplesOneBehindTheOther) {
   const std::vector<std::string> still{"model.dropout=0", "optimizer.learning_rate=1e-30"};
   const std::vector<double> twelve =
       Rig(small_config(12, 1, ranks, still), tokens_).run(1, 14).losses;
-  const std::vector<double> found = Rig(config(ranks, still), tokens_).run(1, steps).losses;
+  const std::vector<double> found = Rig(config(ranks, still), tokens_).run(1, ramp_steps).losses;
   std::size_t next = 0;
-  for (std::size_t step = 0; step < steps; ++step) {
+  for (std::size_t step = 0; step < ramp_steps; ++step) {
     const std::size_t twelves = std::vector<std::size_t>{1, 1, 2, 3, 3, 3}[step];
     double sum = 0;
     for (std::size_t i = 0; i < twelves; ++i) sum += twelve[next++];
@@ -99,7 +100,7 @@ TEST_F(Ramp, MemoryIsPlannedForAllSizesAndNoneIsTakenLater) {
   rig.run(1, 1);
   const std::int64_t arenas = arena_allocation_count();
   const std::int64_t waits = fence_count();
-  for (std::int64_t step = 2; step <= steps; ++step) rig.worker->train_step(step, rig.samples);
+  for (std::int64_t step = 2; step <= ramp_steps; ++step) rig.worker->train_step(step, rig.samples);
   EXPECT_EQ(arena_allocation_count(), arenas);
   if (exec_on_host) {  // devices wait for buffers of tokens, and for messages
     EXPECT_EQ(fence_count(), waits);

@@ -31,7 +31,7 @@ class Training : public ::testing::Test {
 
 std::vector<double> golden_losses() {
   std::vector<double> values;
-  std::ifstream in(trireme::testing::source_folder() + "/tests/golden/training_fp64/losses.txt");
+  std::ifstream in(golden_file("training_fp64/losses.txt"));
   for (double value = 0; in >> value;) values.push_back(value);
   return values;
 }

@@ -5,6 +5,7 @@
 #include <trireme/deck/config.hpp>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct Architecture {
   LayerDescription embedding;     ///< the operations before the layers
   LayerDescription layer;         ///< of each layer
   LayerDescription head;          ///< after the layers
+  bool has_frozen = false;        ///< whether any array is frozen
 
   std::int64_t parameters() const;
   /// Elements of the layers' matrices, each of which a token is multiplied with.
@@ -30,8 +32,6 @@ struct Architecture {
   /// Products of a token with keys and with values, in all layers: L h s with a causal mask (half
   /// of the full square), else 2 L h s.
   double attention_products() const;
-  /// Whether any array is frozen.
-  bool has_frozen() const;
   /// Products of a token with elements of frozen matrices, whose gradients are not computed.
   double frozen_products() const;
   /// Model FLOPs of a training step (recomputation not counted): 6 times these three, less 2 per
@@ -44,5 +44,7 @@ struct Architecture {
 /// The arrays of the model that the deck describes; initialisation with output projections scaled
 /// by 1/√(2L) (Radford et al. 2019, GPT-2).
 Architecture describe(const deck::ModelConfig& model);
+
+std::map<std::string, ArraySpec> arrays_by_name(const deck::ModelConfig& model);
 
 }  // namespace trireme::architecture

@@ -75,4 +75,7 @@ inline ArraySpec vector(std::string name, std::vector<std::int64_t> shape, int s
   return {std::move(name), std::move(shape), split_axis, init};
 }
 
+/// Elements along the axes [begin, end).
+std::int64_t product(const std::vector<std::int64_t>& extents, std::size_t begin, std::size_t end);
+
 }  // namespace trireme::architecture

@@ -4,6 +4,7 @@
 #include <trireme/base/types.hpp>
 #include <trireme/deck/config.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,6 +17,12 @@
 namespace trireme::architecture {
 
 struct LocalSizes;
+
+/// Place of an operation, a tensor or an enumerator in its list.
+template <class I>
+constexpr std::size_t at(I i) {
+  return static_cast<std::size_t>(i);
+}
 
 /// Rows of a tensor.
 enum class Rows : std::uint8_t {

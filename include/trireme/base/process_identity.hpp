@@ -6,6 +6,9 @@
 
 namespace trireme {
 
+/// Name of this host; "" if it has none.
+std::string host_name();
+
 /// A process, distinguishable from all others on all machines at all times.
 struct ProcessIdentity {
   std::string host;

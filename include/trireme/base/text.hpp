@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <sstream>
 #include <string>
@@ -49,6 +50,10 @@ std::string with_commas(std::int64_t number);
 std::string human_seconds(double seconds);
 /// A number with `digits` decimal places.
 std::string fixed(double number, int digits);
+/// 0.0625 -> "6.3 %".
+std::string percent(double share);
+/// `word` with spaces after it, `width` bytes at least.
+std::string padded(std::string word, std::size_t width);
 /// The candidate with the smallest edit distance to `word`, or "" if none is close
 /// enough.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);

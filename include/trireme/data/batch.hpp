@@ -3,8 +3,16 @@
 #include <trireme/base/check.hpp>
 
 #include <cstdint>
+#include <span>
 
 namespace trireme::data {
+
+/// Row i of a [count, S] array, or nothing of an empty one.
+inline std::span<std::int32_t> row(std::span<std::int32_t> array, std::int64_t i,
+                                   std::int64_t length) {
+  if (array.empty()) return array;
+  return array.subspan(static_cast<std::size_t>(i * length), static_cast<std::size_t>(length));
+}
 
 /// The division of a step's global batch among data-parallel ranks and micro-batches, by arithmetic
 /// on global sample numbers.

@@ -2,12 +2,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace trireme::data {
+
+/// Read from a file at a time.
+inline constexpr std::size_t read_bytes = std::size_t{256} << 10;
 
 /// An object that is one line of a file, and its place for messages.
 class JsonLine {

@@ -2,6 +2,7 @@
 
 #include <trireme/data/tokenizer.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,6 +12,9 @@ namespace trireme::data {
 
 /// Takes the place of a target that does not count in the loss.
 inline constexpr std::int32_t uncounted = -1;
+
+/// Ids or offsets of a file are converted in pieces of so many, on the stack.
+inline constexpr std::size_t numbers_at_a_time = 16384;
 
 /// Tokens of concatenated documents in a file. Thread-safe.
 class TokenSource {

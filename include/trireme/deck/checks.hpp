@@ -21,9 +21,4 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
 /// Activations of the forward pass of one micro-batch.
 double activations_of(const Config& config);
 
-/// Sets parallel.data from the number of ranks if it is 0. Checks that tensor · pipeline · data is
-/// the number of ranks and that micro · data divides every global batch. Throws a UsageError with
-/// all factors and the values that would fit.
-void resolve_parallel(Deck& deck, std::int64_t ranks);
-
 }  // namespace trireme::deck

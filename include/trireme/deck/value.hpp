@@ -23,7 +23,7 @@ std::optional<Value> accept_text(const KeyText& key, std::string_view written,
 
 /// The value as TOML that reads back as exactly the same value.
 std::string literal(const KeyText& key, const Value& value);
-std::string quoted(std::string_view string);
+std::string in_quotes(std::string_view string);
 
 /// "hh:mm:ss" in seconds; the hours may have any number of digits.
 std::optional<Seconds> parse_duration(std::string_view written);

@@ -56,6 +56,12 @@ struct Operation {
   std::optional<CopyBack> copy_back;
 };
 
+/// The bytes of an array.
+template <class T>
+std::byte* raw(T* data) {
+  return const_cast<std::byte*>(reinterpret_cast<const std::byte*>(data));
+}
+
 /// out[i] = (parts[0][i] + parts[1][i]) + parts[2][i] + …, with the same bits for any n and
 /// position i. Two-byte types are summed in float and rounded once. `out` may be one of the parts.
 /// T: float, double, Bf16, Fp16.

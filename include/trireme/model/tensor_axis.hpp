@@ -18,6 +18,17 @@ View2<T> rows_of(View2<T> x, std::int64_t first, std::int64_t count) {
       Kokkos::ALL);
 }
 
+using trireme::part;
+/// The elements, or rows, of a slice.
+template <class T>
+View1<T> part(const View1<T>& x, const layout::Slice& slice) {
+  return part(x, slice.offset, slice.extent);
+}
+template <class T>
+View2<T> part(const View2<T>& x, const layout::Slice& slice) {
+  return rows_of(x, slice.offset, slice.extent);
+}
+
 /// The tensor axis as layers use it. Matrix products work on all T tokens of a micro-batch; the
 /// residual stream, norms and dropout work on this rank's rows. Without sequence parallelism these
 /// are all rows, and every tensor rank does the same work; with it (Korthikanti et al. 2022, arXiv

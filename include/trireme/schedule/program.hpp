@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,9 @@
 /// lowered, validated, simulated, drawn and executed. No other part of the program knows a schedule
 /// by its name.
 namespace trireme::schedule {
+
+/// The time of what does not happen.
+inline constexpr Seconds never = std::numeric_limits<Seconds>::infinity();
 
 enum class Op : std::uint8_t {
   // Computations

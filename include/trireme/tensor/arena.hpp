@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/alignment.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/tensor/views.hpp>
 
@@ -7,14 +8,6 @@
 #include <string>
 
 namespace trireme {
-
-/// Every array begins at a multiple of this: a cache line, a 512-bit vector, and enough for device
-/// copies.
-inline constexpr std::int64_t arena_alignment_bytes = 64;
-
-inline constexpr std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + arena_alignment_bytes - 1) / arena_alignment_bytes * arena_alignment_bytes;
-}
 
 /// Location of an arena: device memory, or host memory, which a device's kernels and copies access
 /// over its link.

@@ -75,6 +75,18 @@ struct AccumulateOf<double> {
 template <class T>
 using Accumulate = typename AccumulateOf<std::remove_const_t<T>>::type;
 
+/// Elements [first, first + n) of a vector.
+template <class T>
+View1<T> part(const View1<T>& all, std::int64_t first, std::int64_t n) {
+  return View1<T>(all.data() + first, static_cast<std::size_t>(n));
+}
+
+/// A vector, or its beginning, as a matrix.
+template <class T>
+View2<T> matrix(const View1<T>& memory, std::int64_t rows, std::int64_t columns) {
+  return View2<T>(memory.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+}
+
 /// All elements of a matrix as a vector.
 template <class T>
 View1<T> flat(View2<T> x) {

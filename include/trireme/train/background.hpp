@@ -4,6 +4,7 @@
 #include <trireme/checkpoint/shard.hpp>
 #include <trireme/tensor/views.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <future>
@@ -12,6 +13,9 @@
 #include <vector>
 
 namespace trireme::train {
+
+/// Time between two looks at a part that is being written.
+inline constexpr auto look_again = std::chrono::milliseconds(10);
 
 /// Starts a rank's part of writing a checkpoint: in a thread, or deferred until someone waits for
 /// it.

@@ -44,6 +44,11 @@ struct RunParts {
 std::string step_line(const Metrics& metrics, std::int64_t steps, double epochs, Seconds left,
                       bool ramps);
 
+/// True every `every` steps; 0: never.
+inline bool due(std::int64_t step, std::int64_t every) {
+  return every > 0 && step % every == 0;
+}
+
 /// The training loop: step, log, validate, save, stop.
 class Trainer {
  public:

@@ -1,5 +1,6 @@
 // trireme bench, section bandwidth: y += x by the size of the arrays, all ranks at once. The other
 // sections take the bandwidth that bounds a kernel from this curve.
+#include <trireme/base/process_identity.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/elementwise.hpp>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr Bytes smallest_set = 64 << 10;
 constexpr Bytes farthest_set = 256 << 20;  // at least; 4 × the largest cache if that is more
-constexpr int growth = 4;                  // from one working set to the next
+constexpr int set_growth = 4;              // from one working set to the next
 
 /// Size of this processor's last-level cache from Linux's sysfs ("32768K"), 0 if unknown. sysconf
 /// may return the sum over a larger machine.
@@ -62,9 +63,7 @@ BenchBandwidth measure(const BenchSetting& setting, Bytes working_set) {
 }  // namespace
 
 std::int64_t ranks_on_this_node(const BenchSetting& setting) {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  const auto mine = static_cast<std::int64_t>(std::hash<std::string>()(name.data()));
+  const auto mine = static_cast<std::int64_t>(std::hash<std::string>()(host_name()));
   return std::ranges::count(setting.runtime.world().all_gather(mine, "ranks of each node"), mine);
 }
 
@@ -73,7 +72,7 @@ void know_bandwidth(const BenchSetting& setting) {
   if (!machine.bandwidth.empty()) return;
   const auto [part, largest] = caches(setting);
   const Bytes far = std::max(farthest_set, 4 * largest);
-  for (Bytes size = smallest_set;; size *= growth) {
+  for (Bytes size = smallest_set;; size *= set_growth) {
     machine.bandwidth.push_back(measure(setting, std::min(size, far)));
     if (2 * size <= part) machine.near = machine.bandwidth.size() - 1;
     if (size >= far) break;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Bytes smallest = 4 << 10;
 constexpr Bytes largest = 64 << 20;
-constexpr int growth = 4;
+constexpr int message_growth = 4;
 constexpr Bytes few_bytes = 1 << 20;  // smaller messages are easily disturbed: more rounds
 
 enum class Operation : std::uint8_t {
@@ -146,7 +146,7 @@ struct Measured {
 Measured measure(const BenchSetting& setting, const std::string& name,
                  grid::Communicator& communicator) {
   Measured out{name, communicator.size(), {}};
-  for (Bytes bytes = smallest; bytes <= largest; bytes *= growth) {
+  for (Bytes bytes = smallest; bytes <= largest; bytes *= message_growth) {
     const Message message(communicator, bytes);
     for (const auto& [operation, of_name] : operations) {
       if (setting.for_machine_file && !in_machine_files(operation)) continue;

@@ -83,7 +83,7 @@ BenchReport KernelBench::report() const {
     add(".share", share, "1", "rate / attainable");
     add(".calls", f.calls, "1", "per step of the slowest rank");
     table.add({f.name, size, rounded_seconds(f.seconds), rounded(rate) + " " + unit,
-               rounded(attainable) + " " + unit, percent(share), calls_of(f.calls),
+               rounded(attainable) + " " + unit, rough_percent(share), calls_of(f.calls),
                name_of(f.limit)});
     step += f.calls * f.seconds;
     attainable_step += f.calls * f.bound;

@@ -1,6 +1,7 @@
 // trireme bench --machine-file: describes this machine by the measurements of the sections
 // bandwidth, matmul, kernels and communication. The cost model (plan/) turned around: each value is
 // the one with which it predicts the seconds that were measured.
+#include <trireme/base/process_identity.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/grid/threads.hpp>
 #include <trireme/kernels/elementwise.hpp>
@@ -22,12 +23,6 @@ namespace trireme::commands {
 namespace {
 
 using plan::Machine;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 /// Fits each value of a machine, with a comment on how it was measured.
 class Description {

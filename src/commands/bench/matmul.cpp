@@ -179,7 +179,7 @@ BenchReport bench_matmul(const BenchSetting& setting) {
       const std::string shape = text(of[2], " × ", of[3], " × ", of[4]);
       const std::string name = text(p.name, ".", passes[pass]);
       if (cells.empty()) cells = {p.name, shape};
-      cells.push_back(text(rounded(rate / 1e9), "  ", percent(rate / of[1])));
+      cells.push_back(text(rounded(rate / 1e9), "  ", rough_percent(rate / of[1])));
       const std::string what =
           text(shape, " (tokens, outputs, inputs), ", p.fp8 ? "fp8, " : "", "slowest rank");
       report.rows.push_back({"matmul", name + ".seconds", t.seconds, "s", what});

@@ -57,7 +57,7 @@ std::string rounded_seconds(double seconds) {
   return digits(seconds, 3) + " s";
 }
 
-std::string percent(double share) {
+std::string rough_percent(double share) {
   return digits(share * 100, share < 0.0995 ? 2 : 3) + " %";
 }
 

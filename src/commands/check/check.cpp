@@ -163,7 +163,7 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
       scientific(a.model_flops_per_token() * static_cast<double>(tokens)), " model FLOPs (6 N + ",
       c.model.causal() ? "6 L h s per token, attention causal"
                        : "12 L h s per token, attention full",
-      a.has_frozen() ? ", less 2 per frozen weight" : "",
+      a.has_frozen ? ", less 2 per frozen weight" : "",
       c.model.predicts_masked_tokens()
           ? text(", ", c.model.targets(), " of ", c.model.sequence, " tokens predicted")
           : "",
@@ -269,7 +269,7 @@ void print_report(const PlannedRun& run, const plan::Machine& machine) {
   for (const architecture::ArraySpec& array : a.arrays)
     if (!array.frozen) trained += array.elements();
   say("parameters    ", with_commas(a.parameters()),
-      a.has_frozen() ? text(", of which ", with_commas(trained), " are trained") : "");
+      a.has_frozen ? text(", of which ", with_commas(trained), " are trained") : "");
   print_schedule(c, program, plan::stage_flops(a, c.parallel), ranks);
   print_ramp(c, programs);
   print_step(c, a);

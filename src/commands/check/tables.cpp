@@ -64,10 +64,6 @@ std::string columns(const std::vector<Cells>& rows, int numbers, const std::stri
   return out;
 }
 
-std::string percent(double share) {
-  return fixed(100 * share, 1) + " %";
-}
-
 std::string stages_report(const std::vector<plan::StageGroup>& groups,
                           const deck::ParallelConfig& parallel) {
   double all = 0;

@@ -270,9 +270,9 @@ Finding memory_finding(const std::vector<RankFacts>& ranks, const Nodes& nodes) 
     if (least >= 0 && share >= least) continue;
     least = share;
     value = text(human_bytes(share), " per rank on ", name, ": ", human_bytes(limit),
-                 limit < r.node_memory ? text(" (cgroup limit; the node has ",
-                                              human_bytes(r.node_memory), ")")
-                                       : "",
+                 limit < r.node_memory
+                     ? text(" (cgroup limit; the node has ", human_bytes(r.node_memory), ")")
+                     : "",
                  " for ", counted(mine.size(), "rank"));
   }
   if (least >= little) return {Health::ok, "memory", value, ""};
@@ -354,11 +354,6 @@ constexpr std::array<const char*, 3> health_names{"ok", "warning", "failure"};
 
 std::string name_of(Health health) {
   return health_names[static_cast<std::size_t>(health)];
-}
-
-std::string padded(std::string word, std::size_t width) {
-  word.resize(std::max(word.size(), width), ' ');
-  return word;
 }
 
 }  // namespace

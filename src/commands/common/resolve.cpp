@@ -6,8 +6,8 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/data/blend.hpp>
-#include <trireme/deck/checks.hpp>
 #include <trireme/deck/layout.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 #include <trireme/deck/special_tokens.hpp>
 #include <trireme/plan/auto_layout.hpp>
 #include <trireme/plan/choices.hpp>

@@ -116,10 +116,6 @@ std::vector<Likelihood> score(grid::Runtime& runtime, Session& session, const st
   return likelihoods;
 }
 
-std::string padded(const std::string& word, std::size_t width) {
-  return word + std::string(width - std::min(width, word.size()), ' ');
-}
-
 /// Six decimals, or seven digits of a large number.
 std::string shown(double value) {
   if (std::abs(value) < 1e7) return fixed(value, 6);

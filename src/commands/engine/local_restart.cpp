@@ -25,7 +25,7 @@ namespace {
 using checkpoint::LocalCheckpoint;
 using checkpoint::LocalPart;
 
-constexpr std::int64_t piece_bytes = 4 << 20;
+constexpr std::int64_t read_bytes = 4 << 20;
 constexpr std::int64_t manifest_limit_bytes = std::int64_t{4} << 30;
 
 void move_on() {
@@ -38,9 +38,9 @@ void copy_file(const std::string& from, const std::string& to, std::string& dama
   const io::InputFile in = checkpoint::open_member(from);
   io::AtomicFile out(to);
   out.probe_space(in.size());
-  std::vector<char> piece(static_cast<std::size_t>(piece_bytes));
-  for (std::int64_t at = 0; at < in.size(); at += piece_bytes) {
-    const auto bytes = static_cast<std::size_t>(std::min(piece_bytes, in.size() - at));
+  std::vector<char> piece(static_cast<std::size_t>(read_bytes));
+  for (std::int64_t at = 0; at < in.size(); at += read_bytes) {
+    const auto bytes = static_cast<std::size_t>(std::min(read_bytes, in.size() - at));
     try {
       in.read(at, piece.data(), bytes);
     } catch (const Error& error) {

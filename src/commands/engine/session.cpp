@@ -5,8 +5,8 @@
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/resolve.hpp>
-#include <trireme/deck/checks.hpp>
 #include <trireme/deck/layout.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 #include <trireme/grid/devices.hpp>
 #include <trireme/grid/transport.hpp>
 #include <trireme/installation/this_machine.hpp>

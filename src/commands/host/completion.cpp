@@ -60,7 +60,7 @@ std::string full_name(const deck::KeyText& key) {
 }
 
 /// In single quotes, for any of the three shells.
-std::string quoted(const std::string& word, bool fish = false) {
+std::string in_quotes(const std::string& word, bool fish = false) {
   std::string out = "'";
   for (const char c : word) {
     if (c == '\'')
@@ -124,20 +124,20 @@ std::string bash_script(const std::vector<CompletedCommand>& commands) {
   std::string options, arguments, operands, keys, values;
   for (const CompletedCommand& command : commands) {
     names.push_back(command.name);
-    options += text("    ", command.name, ") echo ", quoted(joined_names(command)), " ;;\n");
-    operands += text("    ", command.name, ") echo ", quoted(bash_operands(command)), " ;;\n");
+    options += text("    ", command.name, ") echo ", in_quotes(joined_names(command)), " ;;\n");
+    operands += text("    ", command.name, ") echo ", in_quotes(bash_operands(command)), " ;;\n");
     for (const CompletedOption& option : command.options) {
       if (option.argument == Argument::none) continue;
       std::vector<std::string> patterns;
       for (const std::string& name : option.names) patterns.push_back(command.name + ":" + name);
       arguments +=
-          text("    ", join(patterns, "|"), ") echo ", quoted(bash_argument(option)), " ;;\n");
+          text("    ", join(patterns, "|"), ") echo ", in_quotes(bash_argument(option)), " ;;\n");
     }
   }
   for (const deck::KeyText* key : deck::deck_kind().table) {
     keys += full_name(*key) + "=\n";
     if (const auto known = values_of(*key); !known.empty())
-      values += text("    ", full_name(*key), ") echo ", quoted(join(known, " ")), " ;;\n");
+      values += text("    ", full_name(*key), ") echo ", in_quotes(join(known, " ")), " ;;\n");
   }
   return text("# bash completion for trireme, made by `trireme completion bash`\n",
               "_trireme_options() {\n  case $1 in\n", options, "  esac\n}\n",
@@ -242,13 +242,13 @@ std::string zsh_option(const CompletedOption& option, const std::string& name) {
       rest = text(":value:(", join(option.words, " "), ")");
       break;
   }
-  return quoted(text("*", name, "[", zsh_text(brief(option.help)), "]", rest));
+  return in_quotes(text("*", name, "[", zsh_text(brief(option.help)), "]", rest));
 }
 
 std::string zsh_script(const std::vector<CompletedCommand>& commands) {
   std::string names, cases, keys, values;
   for (const CompletedCommand& command : commands) {
-    names += text("    ", quoted(text(command.name, ":", zsh_text(brief(command.help)))), "\n");
+    names += text("    ", in_quotes(text(command.name, ":", zsh_text(brief(command.help)))), "\n");
     cases += text("    ", command.name, ")\n      _arguments -S");
     for (const CompletedOption& option : command.options)
       for (const std::string& name : option.names)
@@ -264,7 +264,7 @@ std::string zsh_script(const std::vector<CompletedCommand>& commands) {
         cases += " \\\n        '*:path:_files'";
         break;
       case Operands::words:
-        cases += text(" \\\n        ", quoted(text("1:topic:(", join(command.words, " "), ")")));
+        cases += text(" \\\n        ", in_quotes(text("1:topic:(", join(command.words, " "), ")")));
         break;
       case Operands::none:
         break;
@@ -272,8 +272,9 @@ std::string zsh_script(const std::vector<CompletedCommand>& commands) {
     cases += " ;;\n";
   }
   for (const deck::KeyText* key : deck::deck_kind().table) {
-    keys += text("    ",
-                 quoted(text(full_name(*key), ":", zsh_text(brief(std::string(key->help))))), "\n");
+    keys +=
+        text("    ", in_quotes(text(full_name(*key), ":", zsh_text(brief(std::string(key->help))))),
+             "\n");
     if (const auto known = values_of(*key); !known.empty())
       values += text("      ", full_name(*key), ") compadd -- ", join(known, " "), " ;;\n");
   }
@@ -294,7 +295,7 @@ std::string fish_script(const std::vector<CompletedCommand>& commands) {
   std::string out =
       "# fish completion for trireme, made by `trireme completion fish`\n"
       "complete -c trireme -f\n";
-  const auto quote = [](const std::string& word) { return quoted(word, true); };
+  const auto quote = [](const std::string& word) { return in_quotes(word, true); };
   std::vector<std::string> with_decks;
   std::vector<std::string> with_keys;
   for (const CompletedCommand& command : commands) {

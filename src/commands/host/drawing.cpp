@@ -14,10 +14,6 @@
 namespace trireme::commands {
 namespace {
 
-std::string percent(double share) {
-  return fixed(100 * share, 1) + " %";
-}
-
 bool same_shape(const schedule::ProgramLayout& a, const schedule::ProgramLayout& b) {
   return a.map() == b.map() && a.micro_batches == b.micro_batches && a.steps == b.steps;
 }
@@ -30,8 +26,8 @@ std::string shape_text(const schedule::ProgramLayout& layout) {
 }
 
 /// Reads a run's timeline into drawing.measured, or sets drawing.warning if it does not fit.
-void read_measured(Drawing& drawing, const std::string& path, bool must_fit,
-                   const schedule::ProgramLayout& layout) {
+void add_measured(Drawing& drawing, const std::string& path, bool must_fit,
+                  const schedule::ProgramLayout& layout) {
   if (!must_fit && !std::filesystem::exists(path)) return;
   schedule::Timeline timeline = schedule::read_timeline(
       plan::read_text_file(path, path, "; a run with run.timeline=true writes one"), path);
@@ -70,7 +66,7 @@ Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
   drawing.schedule = c.parallel.schedule == ScheduleKind::file
                          ? c.parallel.program
                          : std::string(name_of(c.parallel.schedule));
-  read_measured(drawing, measured, must_fit, program.layout);
+  add_measured(drawing, measured, must_fit, program.layout);
   schedule::Cost cost;
   if (drawing.measured) {
     cost = schedule::mean_costs(*drawing.measured);

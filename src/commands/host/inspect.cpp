@@ -213,10 +213,6 @@ ordered_json inspect_tokens(const std::string& path, bool verify) {
   return out;
 }
 
-std::string padded(const std::string& word, std::size_t width) {
-  return word + std::string(width - std::min(width, word.size()), ' ');
-}
-
 /// Prints the arrays and adds them to `out`.
 void say_arrays(const checkpoint::Manifest& manifest, ordered_json& out) {
   std::size_t width = 0;

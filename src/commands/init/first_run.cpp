@@ -125,9 +125,9 @@ std::string deck_text(const Wish& wish, const FirstRun& run, const Shape& shape)
                                         interval, std::max(interval, run.steps));
   const std::int64_t evaluated = std::clamp<std::int64_t>(interval / 5, 1, 20);
   std::string out = head_text(wish);
-  out += text("\n[run]\ndirectory = ", deck::quoted("runs/" + wish.name), "\nsteps = ", run.steps,
-              "               # ", with_commas(run.tokens()), " tokens: ", fixed(run.epochs, 1),
-              " epochs of the text\nlog_every = ",
+  out += text("\n[run]\ndirectory = ", deck::in_quotes("runs/" + wish.name),
+              "\nsteps = ", run.steps, "               # ", with_commas(run.tokens()),
+              " tokens: ", fixed(run.epochs, 1), " epochs of the text\nlog_every = ",
               std::max<std::int64_t>(1, rounded(static_cast<double>(run.steps) / 200)), "\n");
   if (!wish.validation.empty())
     out += text("evaluate_every = ", interval, "\nevaluate_batches = ", evaluated,
@@ -136,15 +136,17 @@ std::string deck_text(const Wish& wish, const FirstRun& run, const Shape& shape)
   out +=
       "\n[parallel]\nlayout = \"auto\"            # chosen by the planner for the ranks of each "
       "start\n";
-  if (!wish.machine.file.empty()) out += text("machine = ", deck::quoted(wish.machine.file), "\n");
+  if (!wish.machine.file.empty())
+    out += text("machine = ", deck::in_quotes(wish.machine.file), "\n");
   out += text("\n[batch]\nglobal = ", run.samples,
               "                # samples per optimizer step, over all ranks\n");
   if (wish.machine.on_device())
     out += "\n[precision]\ncompute = \"bf16\"           # with fp32 master weights\n";
   out += optimizer_text(wish, run);
-  out += text("\n[data]\ntrain = ", deck::quoted(wish.train), "\n");
-  if (!wish.validation.empty()) out += text("validation = ", deck::quoted(wish.validation), "\n");
-  out += text("tokenizer = ", deck::quoted(wish.tokenizer), "\n");
+  out += text("\n[data]\ntrain = ", deck::in_quotes(wish.train), "\n");
+  if (!wish.validation.empty())
+    out += text("validation = ", deck::in_quotes(wish.validation), "\n");
+  out += text("tokenizer = ", deck::in_quotes(wish.tokenizer), "\n");
   if (wish.longest_chat > 0)
     out += "packing = \"documents\"      # a token sees its own conversation alone\n";
   out += text("\n[checkpoint]\nevery = ", saved,

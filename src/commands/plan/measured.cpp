@@ -3,7 +3,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/deck/checks.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 #include <trireme/plan/text_file.hpp>
 
 #include <algorithm>

@@ -7,6 +7,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/layout.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 #include <trireme/installation/this_machine.hpp>
 #include <trireme/io/output_file.hpp>
 #include <trireme/plan/choices.hpp>

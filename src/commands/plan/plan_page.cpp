@@ -19,8 +19,8 @@ namespace {
 using plan::Candidate;
 using plan::Cause;
 
-constexpr double width = 1000;
-constexpr double height = 1000;
+constexpr double picture_width = 1000;
+constexpr double picture_height = 1000;
 
 constexpr const char* style = R"(
 :root {
@@ -91,10 +91,6 @@ std::string percent_of(double part, double whole) {
   return fixed(100 * part / whole, 2);
 }
 
-std::string seconds_text(Seconds s) {
-  return short_number(s) + " s";
-}
-
 /// Place on a logarithmic axis, from 0 to 1: the slowest layouts of a front take many times as long
 /// as the fastest.
 double log_part(const Ticks& axis, double value) {
@@ -138,9 +134,9 @@ class FrontChart {
   std::string html() const {
     std::string svg;
     for (const Tick& tick : y_.ticks)
-      svg += text("<path class=\"grid\" d=\"M0 ", y(tick.at), "H", width, "\"/>");
+      svg += text("<path class=\"grid\" d=\"M0 ", y(tick.at), "H", picture_width, "\"/>");
     for (const Tick& tick : x_.ticks)
-      svg += text("<path class=\"grid\" d=\"M", x(tick.at), " 0V", height, "\"/>");
+      svg += text("<path class=\"grid\" d=\"M", x(tick.at), " 0V", picture_height, "\"/>");
     svg += front_line();
     for (const Candidate& c : report_.found.candidates) svg += point(c, "candidate");
     for (const Candidate& c : report_.found.front) svg += point(c, "best");
@@ -153,7 +149,7 @@ class FrontChart {
         report_.own ? "<span class=\"key second\">the deck's layout</span>" : "",
         "</span></figcaption><div class=\"plot\"><svg xmlns=\"http://www.w3.org/2000/svg\" "
         "viewBox=\"0 0 ",
-        width, " ", height,
+        picture_width, " ", picture_height,
         "\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"Memory over time of "
         "layouts\">",
         svg, "</svg>", labels(x_, y_), "</div></figure>");
@@ -161,9 +157,11 @@ class FrontChart {
 
  private:
   static double gib(const Candidate& c) { return static_cast<double>(c.bytes) / 0x1p30; }
-  double x(double seconds) const { return std::round(10 * width * log_part(x_, seconds)) / 10; }
+  double x(double seconds) const {
+    return std::round(10 * picture_width * log_part(x_, seconds)) / 10;
+  }
   double y(double memory) const {
-    return std::round(10 * height * (y_.high - memory) / (y_.high - y_.low)) / 10;
+    return std::round(10 * picture_height * (y_.high - memory) / (y_.high - y_.low)) / 10;
   }
   std::string front_line() const {
     std::string path;
@@ -174,8 +172,8 @@ class FrontChart {
   }
   std::string point(const Candidate& c, const char* kind) const {
     return text("<path class=\"point ", kind, "\" d=\"M", x(c.seconds()), " ", y(gib(c)),
-                "h0\"><title>", escaped(name_of_layout(c.layout)), ": ", seconds_text(c.seconds()),
-                ", ", human_bytes(c.bytes), "</title></path>");
+                "h0\"><title>", escaped(name_of_layout(c.layout)), ": ", short_number(c.seconds()),
+                " s", ", ", human_bytes(c.bytes), "</title></path>");
   }
 
   const PlanReport& report_;
@@ -189,11 +187,11 @@ std::string bar(const std::string& name, const Candidate& c, Seconds longest) {
     if (s <= 1e-6 * c.seconds()) continue;  // rounding
     const std::string_view cause = name_of(static_cast<Cause>(i));
     parts += text("<i style=\"width:", percent_of(s, longest), "%;background:var(--", cause,
-                  ")\" title=\"", cause, " ", seconds_text(s), "\"></i>");
+                  ")\" title=\"", cause, " ", short_number(s), " s\"></i>");
   }
   return text("<span>", escaped(name), "</span><span class=\"bar\" title=\"",
               escaped(name_of_layout(c.layout)), "\">", parts, "</span><span class=\"number\">",
-              seconds_text(c.seconds()), "</span>");
+              short_number(c.seconds()), " s", "</span>");
 }
 
 std::string bars(const PlanReport& report) {
@@ -209,13 +207,6 @@ std::string bars(const PlanReport& report) {
     out += bar(text("layout ", i + 1), report.found.candidates[i], longest);
   if (report.own) out += bar("the deck's layout", *report.own, longest);
   return out + "</div></figure>";
-}
-
-std::vector<std::string> figures(const PlanReport& report, const Candidate& c) {
-  return {seconds_text(c.seconds()),
-          with_commas(static_cast<std::int64_t>(report.tokens_per_second(c))),
-          fixed(100 * report.utilization(c), 1) + " %", fixed(100 * c.time.idle_share, 1) + " %",
-          human_bytes(c.bytes)};
 }
 
 /// The value of a key in a layout, as a deck has it.

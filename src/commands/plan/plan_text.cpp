@@ -18,12 +18,6 @@ std::string seconds_text(Seconds s) {
   return fixed(s, s < 0.1 ? 5 : s < 10 ? 3 : 1) + " s";
 }
 
-std::vector<std::string> figures(const PlanReport& report, const Candidate& c) {
-  return {seconds_text(c.seconds()),
-          with_commas(static_cast<std::int64_t>(report.tokens_per_second(c))),
-          percent(report.utilization(c)), percent(c.time.idle_share), human_bytes(c.bytes)};
-}
-
 /// The best layouts, each with its overrides in a line of its own.
 std::string best_text(const PlanReport& report) {
   Rows rows{{"", "step", "tokens/s", "MFU", "idle", "memory", "layout"}};
@@ -119,6 +113,12 @@ nlohmann::json json_of(const PlanReport& report, const Candidate& c) {
 }
 
 }  // namespace
+
+std::vector<std::string> figures(const PlanReport& report, const Candidate& c) {
+  return {seconds_text(c.seconds()),
+          with_commas(static_cast<std::int64_t>(report.tokens_per_second(c))),
+          percent(report.utilization(c)), percent(c.time.idle_share), human_bytes(c.bytes)};
+}
 
 double PlanReport::tokens_per_second(const Candidate& c) const {
   return static_cast<double>(deck.config.batch.global * deck.config.model.sequence) / c.seconds();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "support/messages.hpp"
 #include "support/recorded_device/communicators.hpp"
 #include "support/recorded_device/schedules.hpp"
 
@@ -19,17 +20,17 @@ namespace {
 using testing::communicators_of;
 using testing::count_up;
 using testing::counted;
-using testing::error_of;
 using testing::in_all_schedules;
+using testing::message_of;
 using testing::observe;
 using testing::range;
 using testing::recorded_device;
 
-constexpr std::int64_t n = 5;
+constexpr std::int64_t sent_floats = 5;
 
 /// One rank's stream of kernels, memory and transport.
-struct OneRank {
-  explicit OneRank(Communicator& communicator, std::int64_t floats = 4 * n)
+struct TransportRank {
+  explicit TransportRank(Communicator& communicator, std::int64_t floats = 4 * sent_floats)
       : x("x", static_cast<std::size_t>(floats)), transport(make_nccl_transport(communicator)) {}
 
   const Exec& exec() const { return compute.exec(); }
@@ -47,51 +48,52 @@ struct OneRank {
   std::vector<double> seen;
 };
 
-struct Job {
-  explicit Job(int size, std::int64_t floats = 4 * n) : communicators(communicators_of(size)) {
-    for (auto& c : communicators) ranks.push_back(std::make_unique<OneRank>(*c, floats));
+struct TransportJob {
+  explicit TransportJob(int size, std::int64_t floats = 4 * sent_floats)
+      : communicators(communicators_of(size)) {
+    for (auto& c : communicators) ranks.push_back(std::make_unique<TransportRank>(*c, floats));
   }
-  ~Job() {
+  ~TransportJob() {
     for (auto& r : ranks) r->exec().fence();
   }
   int size() const { return static_cast<int>(ranks.size()); }
-  OneRank& operator[](int r) { return *ranks[static_cast<std::size_t>(r)]; }
+  TransportRank& operator[](int r) { return *ranks[static_cast<std::size_t>(r)]; }
 
   std::vector<std::unique_ptr<Communicator>> communicators;
-  std::vector<std::unique_ptr<OneRank>> ranks;
+  std::vector<std::unique_ptr<TransportRank>> ranks;
 };
 
 /// Kernels write what is sent, read what was received, and overwrite what was sent.
 TEST(NcclTransport, ARingIsOrderedWithTheKernelsAroundIt) {
   for (const int size : {2, 3})
     in_all_schedules([size] {
-      Job job(size);
+      TransportJob job(size);
       for (int turn = 0; turn < 2; ++turn)
         for (int r = 0; r < size; ++r) {
-          OneRank& mine = job[r];
-          count_up(mine.exec(), mine.x.data(), n, 100 * r + turn);
-          count_up(mine.exec(), mine.x.data() + n, n, -1);
+          TransportRank& mine = job[r];
+          count_up(mine.exec(), mine.x.data(), sent_floats, 100 * r + turn);
+          count_up(mine.exec(), mine.x.data() + sent_floats, sent_floats, -1);
           mine.transport->begin_behind(mine.exec());
           const std::vector<Transport::Transfer> group{
-              {mine.at(0), 4 * n, (r + 1) % size, true},
-              {mine.at(n), 4 * n, (r + size - 1) % size, false}};
+              {mine.at(0), 4 * sent_floats, (r + 1) % size, true},
+              {mine.at(sent_floats), 4 * sent_floats, (r + size - 1) % size, false}};
           mine.transport->exchange(group);
           mine.see();
-          observe(mine.exec(), mine.x.data() + n, n, mine.seen);
-          count_up(mine.exec(), mine.x.data(), n, -2);
+          observe(mine.exec(), mine.x.data() + sent_floats, sent_floats, mine.seen);
+          count_up(mine.exec(), mine.x.data(), sent_floats, -2);
         }
       for (int r = 0; r < size; ++r) job[r].exec().fence();
       for (int r = 0; r < size; ++r)
-        EXPECT_EQ(job[r].seen, counted(n, 100 * ((r + size - 1) % size) + 1)) << r;
+        EXPECT_EQ(job[r].seen, counted(sent_floats, 100 * ((r + size - 1) % size) + 1)) << r;
       EXPECT_EQ(recorded_device().calls("ncclGroupStart"), 2 * size);
       EXPECT_EQ(recorded_device().calls("ncclGroupEnd"), 2 * size);
       EXPECT_EQ(recorded_device().calls("ncclSend"), 2 * size);
     });
 }
 
-void gather(Job& job, const std::vector<Bytes>& offsets) {
+void gather(TransportJob& job, const std::vector<Bytes>& offsets) {
   for (int r = 0; r < job.size(); ++r) {
-    OneRank& mine = job[r];
+    TransportRank& mine = job[r];
     const Bytes begin = offsets[static_cast<std::size_t>(r)] / 4;
     const Bytes count = offsets[static_cast<std::size_t>(r) + 1] / 4 - begin;
     count_up(mine.exec(), mine.x.data(), offsets.back() / 4, -1);
@@ -107,7 +109,7 @@ void gather(Job& job, const std::vector<Bytes>& offsets) {
 
 TEST(NcclTransport, EvenPartsAreOneAllGatherAndOthersOneGroupOfBroadcasts) {
   in_all_schedules([] {
-    Job job(3);
+    TransportJob job(3);
     gather(job, {0, 20, 40, 60});
     EXPECT_EQ(recorded_device().calls("ncclAllGather"), 3);
     EXPECT_EQ(recorded_device().calls("ncclBroadcast"), 0);
@@ -120,16 +122,16 @@ TEST(NcclTransport, EvenPartsAreOneAllGatherAndOthersOneGroupOfBroadcasts) {
 
 TEST(NcclTransport, ABroadcastComesFromItsRoot) {
   in_all_schedules([] {
-    Job job(3);
+    TransportJob job(3);
     for (int r = 0; r < 3; ++r) {
-      count_up(job[r].exec(), job[r].x.data(), n, 10 * r);
+      count_up(job[r].exec(), job[r].x.data(), sent_floats, 10 * r);
       job[r].transport->begin_behind(job[r].exec());
-      job[r].transport->broadcast(job[r].at(0), 4 * n, 1);
+      job[r].transport->broadcast(job[r].at(0), 4 * sent_floats, 1);
       job[r].see();
-      observe(job[r].exec(), job[r].x.data(), n, job[r].seen);
+      observe(job[r].exec(), job[r].x.data(), sent_floats, job[r].seen);
     }
     for (int r = 0; r < 3; ++r) job[r].exec().fence();
-    for (int r = 0; r < 3; ++r) EXPECT_EQ(job[r].seen, counted(n, 10));
+    for (int r = 0; r < 3; ++r) EXPECT_EQ(job[r].seen, counted(sent_floats, 10));
   });
 }
 
@@ -149,20 +151,23 @@ void sum(const Summands& s, const Exec& exec) {
 
 TEST(NcclTransport, KernelsOfTheQueueRunBetweenItsEntries) {
   in_all_schedules([] {
-    Job job(2);
+    TransportJob job(2);
     for (int r = 0; r < 2; ++r) {
-      OneRank& mine = job[r];
-      count_up(mine.exec(), mine.x.data(), n, r);
+      TransportRank& mine = job[r];
+      count_up(mine.exec(), mine.x.data(), sent_floats, r);
       mine.transport->begin_behind(mine.exec());
-      const std::vector<Transport::Transfer> there{{mine.at(0), 4 * n, 1 - r, true},
-                                                   {mine.at(n), 4 * n, 1 - r, false}};
+      const std::vector<Transport::Transfer> there{
+          {mine.at(0), 4 * sent_floats, 1 - r, true},
+          {mine.at(sent_floats), 4 * sent_floats, 1 - r, false}};
       mine.transport->exchange(there);
-      mine.transport->run(sum, {mine.at(0), mine.at(n), mine.at(2 * n), n, r, 2});
-      const std::vector<Transport::Transfer> back{{mine.at(2 * n), 4 * n, 1 - r, true},
-                                                  {mine.at(n), 4 * n, 1 - r, false}};
+      mine.transport->run(
+          sum, {mine.at(0), mine.at(sent_floats), mine.at(2 * sent_floats), sent_floats, r, 2});
+      const std::vector<Transport::Transfer> back{
+          {mine.at(2 * sent_floats), 4 * sent_floats, 1 - r, true},
+          {mine.at(sent_floats), 4 * sent_floats, 1 - r, false}};
       mine.transport->exchange(back);
       mine.see();
-      observe(mine.exec(), mine.x.data() + n, n, mine.seen);
+      observe(mine.exec(), mine.x.data() + sent_floats, sent_floats, mine.seen);
     }
     for (int r = 0; r < 2; ++r) job[r].exec().fence();
     for (int r = 0; r < 2; ++r) EXPECT_EQ(job[r].seen, (std::vector<double>{1, 3, 5, 7, 9}));
@@ -171,10 +176,10 @@ TEST(NcclTransport, KernelsOfTheQueueRunBetweenItsEntries) {
 
 TEST(NcclTransport, APlaceIsPassedOnceTheQueueHasReachedIt) {
   in_all_schedules([] {
-    Job job(2);
+    TransportJob job(2);
     Transport::Place places[2];
     const auto transfer = [&](int r) {
-      const Transport::Transfer t{job[r].at(0), 4 * n, 1 - r, r == 0};
+      const Transport::Transfer t{job[r].at(0), 4 * sent_floats, 1 - r, r == 0};
       job[r].transport->exchange({&t, 1});
       job[r].transport->record(places[r]);
     };
@@ -196,9 +201,9 @@ TEST(NcclTransport, APlaceIsPassedOnceTheQueueHasReachedIt) {
 
 TEST(NcclTransport, EndsItsWorkBeforeItsCommunicator) {
   in_all_schedules([] {
-    Job job(2);
+    TransportJob job(2);
     for (int r = 0; r < 2; ++r) {
-      const Transport::Transfer t{job[r].at(0), 4 * n, 1 - r, r == 0};
+      const Transport::Transfer t{job[r].at(0), 4 * sent_floats, 1 - r, r == 0};
       job[r].transport->exchange({&t, 1});
     }
     EXPECT_EQ(recorded_device().nccl.communicators, 2);
@@ -213,40 +218,41 @@ TEST(NcclTransport, FailuresNameTheCallTheCommunicatorAndTheReason) {
   struct Case {
     const char* function;
     const char* message;
-    std::function<void(OneRank&)> call;
+    std::function<void(TransportRank&)> call;
   };
-  const auto exchange = [](OneRank& r) {
+  const auto exchange = [](TransportRank& r) {
     const std::vector<Transport::Transfer> group{{r.at(0), 4, 1, true}, {r.at(1), 4, 1, false}};
     r.transport->exchange(group);
   };
-  const auto uneven = [](OneRank& r) {
+  const auto uneven = [](TransportRank& r) {
     const std::vector<Bytes> offsets{0, 4, 12};
     r.transport->all_gather(r.at(0), offsets);
   };
-  const std::vector<Case> cases{
-      {"ncclGroupStart", "beginning a group", exchange},
-      {"ncclSend", "sending", exchange},
-      {"ncclRecv", "receiving", exchange},
-      {"ncclGroupEnd", "exchanging", exchange},
-      {"ncclGroupStart", "beginning a group", uneven},
-      {"ncclBroadcast", "broadcast", uneven},
-      {"ncclGroupEnd", "all-gather of uneven parts", uneven},
-      {"ncclBroadcast", "broadcast", [](OneRank& r) { r.transport->broadcast(r.at(0), 4, 0); }},
-      {"ncclAllGather", "all-gather",
-       [](OneRank& r) {
-         const std::vector<Bytes> offsets{0, 4, 8};
-         r.transport->all_gather(r.at(0), offsets);
-       }},
-      {"ncclCommGetAsyncError", "asking for errors", [](OneRank& r) { r.transport->progress(); }},
-      {"an operation of NCCL", "an outstanding operation",
-       [](OneRank& r) { r.transport->progress(); }}};
+  const std::vector<Case> cases{{"ncclGroupStart", "beginning a group", exchange},
+                                {"ncclSend", "sending", exchange},
+                                {"ncclRecv", "receiving", exchange},
+                                {"ncclGroupEnd", "exchanging", exchange},
+                                {"ncclGroupStart", "beginning a group", uneven},
+                                {"ncclBroadcast", "broadcast", uneven},
+                                {"ncclGroupEnd", "all-gather of uneven parts", uneven},
+                                {"ncclBroadcast", "broadcast",
+                                 [](TransportRank& r) { r.transport->broadcast(r.at(0), 4, 0); }},
+                                {"ncclAllGather", "all-gather",
+                                 [](TransportRank& r) {
+                                   const std::vector<Bytes> offsets{0, 4, 8};
+                                   r.transport->all_gather(r.at(0), offsets);
+                                 }},
+                                {"ncclCommGetAsyncError", "asking for errors",
+                                 [](TransportRank& r) { r.transport->progress(); }},
+                                {"an operation of NCCL", "an outstanding operation",
+                                 [](TransportRank& r) { r.transport->progress(); }}};
   for (const Case& c : cases)
     in_all_schedules(
         [&] {
           SCOPED_TRACE(c.function);
-          Job job(2);
+          TransportJob job(2);
           recorded_device().fail(c.function, ncclRemoteError);
-          const std::string error = error_of([&] { c.call(job[0]); });
+          const std::string error = message_of([&] { c.call(job[0]); });
           const std::string expected = std::string("NCCL 2.28.3: ") + c.message +
                                        " on test: a failure of another rank (the test lets ";
           EXPECT_NE(error.find(expected), std::string::npos) << error;
@@ -259,12 +265,12 @@ TEST(NcclTransport, FailuresNameTheCallTheCommunicatorAndTheReason) {
 TEST(NcclTransport, FailuresOfTheDeviceNameWhatWasDone) {
   in_all_schedules(
       [] {
-        Job job(2);
+        TransportJob job(2);
         for (const auto& [function, message] :
              {std::pair("cudaEventRecord", "recording an event"),
               std::pair("cudaStreamWaitEvent", "waiting for an event")}) {
           recorded_device().fail(function, cudaErrorLaunchFailure);
-          EXPECT_NE(error_of([&] {
+          EXPECT_NE(message_of([&] {
                       job[0].transport->begin_behind(job[0].exec());
                     }).find(std::string("device error while ") + message + ": a failed launch"),
                     std::string::npos);
@@ -284,7 +290,7 @@ TEST(NcclTransport, WhatFailsHalfwayIsUndone) {
         [&, function = function, message = message] {
           const auto communicators = communicators_of(2);
           recorded_device().fail(function, ncclUnhandledCudaError);
-          const std::string error = error_of([&] { make_nccl_transport(*communicators[0]); });
+          const std::string error = message_of([&] { make_nccl_transport(*communicators[0]); });
           EXPECT_NE(error.find(message), std::string::npos) << error;
           EXPECT_EQ(recorded_device().nccl.communicators, 0) << function;
         },
@@ -293,7 +299,7 @@ TEST(NcclTransport, WhatFailsHalfwayIsUndone) {
 
 TEST(NcclTransport, StreamsAreUrgentAndNamesAreThoseOfTheLibrary) {
   in_all_schedules([] {
-    Job job(2);
+    TransportJob job(2);
     EXPECT_EQ(recorded_device().urgent_streams(), 2);
     EXPECT_EQ(nccl_name().rfind("NCCL 2.28.3 (", 0), 0U) << nccl_name();
   });

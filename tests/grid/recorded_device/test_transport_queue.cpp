@@ -22,8 +22,8 @@ using testing::counted;
 using testing::in_all_schedules;
 using testing::observe;
 
-struct OneRank {
-  OneRank(Communicator& c, std::int64_t floats)
+struct QueueRank {
+  QueueRank(Communicator& c, std::int64_t floats)
       : x("x", static_cast<std::size_t>(floats)),
         queue(make_nccl_transport(c), "test", c.rank(), c.size()) {}
 
@@ -40,22 +40,22 @@ struct OneRank {
   std::vector<double> seen;
 };
 
-struct Job {
-  Job(int size, std::int64_t floats, Bytes scratch)
+struct QueueJob {
+  QueueJob(int size, std::int64_t floats, Bytes scratch)
       : communicators(testing::communicators_of(size)) {
     for (auto& c : communicators) {
-      ranks.push_back(std::make_unique<OneRank>(*c, floats));
+      ranks.push_back(std::make_unique<QueueRank>(*c, floats));
       ranks.back()->queue.reserve_scratch(scratch);
     }
   }
-  ~Job() {
+  ~QueueJob() {
     for (auto& r : ranks) r->exec().fence();
   }
   int size() const { return static_cast<int>(ranks.size()); }
-  OneRank& operator[](int r) { return *ranks[static_cast<std::size_t>(r)]; }
+  QueueRank& operator[](int r) { return *ranks[static_cast<std::size_t>(r)]; }
 
   std::vector<std::unique_ptr<Communicator>> communicators;
-  std::vector<std::unique_ptr<OneRank>> ranks;
+  std::vector<std::unique_ptr<QueueRank>> ranks;
 };
 
 /// Sum over ranks of elements from `first` on of what count_up writes with first = 1000 r.
@@ -68,10 +68,10 @@ std::vector<double> sums(int ranks, std::int64_t n, std::int64_t first = 0) {
 
 /// Twice in a row, with kernels that write new inputs, read the sums and overwrite them.
 void all_reduce(int ranks, std::int64_t n) {
-  Job job(ranks, n, device_reduction_scratch_bytes(4 * n, ranks));
+  QueueJob job(ranks, n, device_reduction_scratch_bytes(4 * n, ranks));
   for (int turn = 0; turn < 2; ++turn)
     for (int r = 0; r < ranks; ++r) {
-      OneRank& mine = job[r];
+      QueueRank& mine = job[r];
       count_up(mine.exec(), mine.x.data(), n, 1000 * r + turn);
       Queued& queued = mine.queue.take("all_reduce", turn, -1);
       mine.queue.all_reduce(mine.exec(), queued, mine.x.data(), n, Reduction::sum);
@@ -93,9 +93,9 @@ TEST(TransportQueue, SegmentsOverlapWithoutARace) {
   const std::int64_t n = 2 * device_reduction_segment_bytes(2) / 4 + 100;  // float holds its sums
   in_all_schedules(
       [n] {
-        Job job(2, n, device_reduction_scratch_bytes(4 * n, 2));
+        QueueJob job(2, n, device_reduction_scratch_bytes(4 * n, 2));
         for (int r = 0; r < 2; ++r) {
-          OneRank& mine = job[r];
+          QueueRank& mine = job[r];
           std::fill_n(mine.x.data(), n, static_cast<float>(r + 1));
           Queued& queued = mine.queue.take("all_reduce", 0, -1);
           mine.queue.all_reduce(mine.exec(), queued, mine.x.data(), n, Reduction::sum);
@@ -111,9 +111,9 @@ TEST(TransportQueue, SegmentsOverlapWithoutARace) {
 TEST(TransportQueue, ReduceScatterLeavesEachRankItsPart) {
   in_all_schedules([] {
     const std::vector<std::int64_t> offsets{0, 10, 10, 37};
-    Job job(3, 80, 4 * 27 * 2);
+    QueueJob job(3, 80, 4 * 27 * 2);
     for (int r = 0; r < 3; ++r) {
-      OneRank& mine = job[r];
+      QueueRank& mine = job[r];
       count_up(mine.exec(), mine.x.data(), 37, 1000 * r);
       const auto i = static_cast<std::size_t>(r);
       Queued& queued = mine.queue.take("reduce_scatter", 0, -1);
@@ -133,9 +133,9 @@ TEST(TransportQueue, ReduceScatterLeavesEachRankItsPart) {
 /// Two sums in flight at a time share the scratch: only the queue's order keeps them apart.
 TEST(TransportQueue, SumsInFlightShareTheScratch) {
   in_all_schedules([] {
-    Job job(2, 80, 4 * 40);
+    QueueJob job(2, 80, 4 * 40);
     for (int r = 0; r < 2; ++r) {
-      OneRank& mine = job[r];
+      QueueRank& mine = job[r];
       Queued* queued[2];
       for (int k = 0; k < 2; ++k) {
         count_up(mine.exec(), mine.x.data() + 40 * k, 40, 1000 * r);
@@ -157,9 +157,9 @@ TEST(TransportQueue, SumsInFlightShareTheScratch) {
 /// Both directions in one group, as a schedule's neighbours exchange them.
 TEST(TransportQueue, OneGroupHoldsAllTransfersUntilItsEnd) {
   in_all_schedules([] {
-    Job job(2, 20, 0);
+    QueueJob job(2, 20, 0);
     for (int r = 0; r < 2; ++r) {
-      OneRank& mine = job[r];
+      QueueRank& mine = job[r];
       const auto at = [&](int i) { return reinterpret_cast<std::byte*>(mine.x.data() + i); };
       count_up(mine.exec(), mine.x.data(), 10, 100 * r);
       mine.queue.begin_group();

@@ -18,8 +18,8 @@ using testing::in_all_schedules;
 using testing::observe;
 using Part = OffloadedLayers::Part;
 
-constexpr std::int64_t n = 16;  // floats of a part
-constexpr OffloadedLayers::Sizes sizes{4 * n, 4 * n};
+constexpr std::int64_t part_floats = 16;  // floats of a part
+constexpr OffloadedLayers::Sizes sizes{4 * part_floats, 4 * part_floats};
 
 struct Device {
   explicit Device(int windows, int slots, std::int64_t layers)
@@ -50,7 +50,7 @@ void forward(Device& d, const SlotOffload& slot, int s, std::int64_t layers, int
   for (std::int64_t l = 0; l < layers; ++l) {
     const std::int64_t w = SlotOffload::window(s, l, layers, windows);
     slot.begin_write(d.compute.exec(), l);
-    count_up(d.compute.exec(), d.window(w, Part::saved), n, value(s, l, Part::saved));
+    count_up(d.compute.exec(), d.window(w, Part::saved), part_floats, value(s, l, Part::saved));
     slot.keep(d.compute.exec(), l);
   }
 }
@@ -65,10 +65,11 @@ void backward(Device& d, const SlotOffload& slot, int s, std::int64_t layers, in
     const auto i = static_cast<std::size_t>(l);
     const std::int64_t w = SlotOffload::window(s, l, layers, windows);
     slot.begin_read(d.compute.exec(), l, upto);
-    observe(d.compute.exec(), d.window(w, Part::saved), n, saved[i]);
-    if (upto == Part::work) observe(d.compute.exec(), d.window(w, Part::work), n, work[i]);
+    observe(d.compute.exec(), d.window(w, Part::saved), part_floats, saved[i]);
+    if (upto == Part::work)
+      observe(d.compute.exec(), d.window(w, Part::work), part_floats, work[i]);
     if (leaves_work) {
-      count_up(d.compute.exec(), d.window(w, Part::work), n, value(s, l, Part::work));
+      count_up(d.compute.exec(), d.window(w, Part::work), part_floats, value(s, l, Part::work));
       slot.keep(d.compute.exec(), l, Part::work);
     }
     slot.end_read(d.compute.exec(), l);
@@ -76,9 +77,9 @@ void backward(Device& d, const SlotOffload& slot, int s, std::int64_t layers, in
   d.compute.exec().fence();
   for (std::int64_t l = 0; l < layers; ++l) {
     const auto i = static_cast<std::size_t>(l);
-    EXPECT_EQ(saved[i], counted(n, value(s, l, Part::saved))) << "layer " << l;
+    EXPECT_EQ(saved[i], counted(part_floats, value(s, l, Part::saved))) << "layer " << l;
     if (upto == Part::work) {
-      EXPECT_EQ(work[i], counted(n, value(s, l, Part::work))) << "layer " << l;
+      EXPECT_EQ(work[i], counted(part_floats, value(s, l, Part::work))) << "layer " << l;
     }
   }
 }

@@ -17,18 +17,12 @@
 using trireme::testing::MemoryRange;
 using trireme::testing::recorded_device;
 
-namespace {
-
-class Group;
-
-/// Ranks with one id.
-struct Clique {
-  std::deque<Group*> active;
-};
-
-}  // namespace
-
 struct ncclComm {
+  /// Ranks with one id.
+  struct Clique {
+    std::deque<trireme::testing::StreamWork*> active;  ///< groups
+  };
+
   int rank = 0;
   int ranks = 0;
   Clique* clique = nullptr;
@@ -51,8 +45,8 @@ struct Operation {
   bool done = false;
 };
 
-std::map<std::string, Clique>& cliques() {
-  static std::map<std::string, Clique> all;
+std::map<std::string, ncclComm::Clique>& cliques() {
+  static std::map<std::string, ncclComm::Clique> all;
   return all;
 }
 std::vector<std::unique_ptr<ncclComm>>& communicators() {
@@ -129,7 +123,8 @@ class Group : public trireme::testing::StreamWork {
     const bool collective = mine.kind == Kind::gather || mine.kind == Kind::broadcast;
     for (int rank = 0; rank < comm_->ranks; ++rank) {
       if (!collective && rank != mine.other) continue;
-      for (Group* group : comm_->clique->active) {
+      for (StreamWork* work : comm_->clique->active) {
+        auto* const group = static_cast<Group*>(work);
         if (group->comm_->rank != rank) continue;
         const auto meets = [&](const Operation& o) {
           if (o.done) return false;

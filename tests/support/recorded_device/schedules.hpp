@@ -52,14 +52,4 @@ inline std::vector<double> counted(std::int64_t n, double first) {
   return x;
 }
 
-/// The message of the Error that `work` throws.
-inline std::string error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 }  // namespace trireme::testing

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/messages.hpp"
 #include "support/recorded_device/schedules.hpp"
 
 // copy_queue.cpp and fence.cpp as they are compiled for CUDA.
@@ -18,17 +19,17 @@ namespace {
 
 using testing::count_up;
 using testing::counted;
-using testing::error_of;
 using testing::in_all_schedules;
+using testing::message_of;
 using testing::observe;
 using testing::recorded_device;
 
-constexpr std::int64_t n = 6;
-constexpr Bytes bytes = n * 4;
+constexpr std::int64_t copied_floats = 6;
+constexpr Bytes copied_bytes = copied_floats * 4;
 
 struct Memories {
-  Kokkos::View<float*, Memory> x{"x", n};
-  StagingBuffer staging{"staging", bytes};
+  Kokkos::View<float*, Memory> x{"x", copied_floats};
+  StagingBuffer staging{"staging", copied_bytes};
   std::byte* device() const { return reinterpret_cast<std::byte*>(x.data()); }
   const float* numbers() const { return reinterpret_cast<const float*>(staging.data()); }
 };
@@ -39,16 +40,17 @@ TEST(CopyQueue, CopiesOutAfterTheEventAndTheHostReadsAfterItsOwn) {
     const Memories m;
     const CopyQueue queue;
     Event computed, copied;
-    count_up(compute.exec(), m.x.data(), n, 3);
+    count_up(compute.exec(), m.x.data(), copied_floats, 3);
     computed.record(compute.exec());
     queue.wait(computed);
-    queue.to_host(m.staging.data(), m.device(), bytes);
+    queue.to_host(m.staging.data(), m.device(), copied_bytes);
     copied.record(queue);
     wait(compute.exec(), copied);
-    count_up(compute.exec(), m.x.data(), n, 100);  // overwrites what was copied
+    count_up(compute.exec(), m.x.data(), copied_floats, 100);  // overwrites what was copied
     fence(copied, "test");
-    recorded_device().host_reads(m.staging.data(), bytes, "the test");
-    EXPECT_EQ(std::vector<double>(m.numbers(), m.numbers() + n), counted(n, 3));
+    recorded_device().host_reads(m.staging.data(), copied_bytes, "the test");
+    EXPECT_EQ(std::vector<double>(m.numbers(), m.numbers() + copied_floats),
+              counted(copied_floats, 3));
     compute.exec().fence();
   });
 }
@@ -60,15 +62,15 @@ TEST(CopyQueue, KernelsReadAfterTheCopyIn) {
     const CopyQueue queue;
     Event copied;
     std::vector<double> seen;
-    recorded_device().host_writes(m.staging.data(), bytes, "the test");
-    for (int i = 0; i < n; ++i)
+    recorded_device().host_writes(m.staging.data(), copied_bytes, "the test");
+    for (int i = 0; i < copied_floats; ++i)
       reinterpret_cast<float*>(m.staging.data())[i] = 7.0F + static_cast<float>(i);
-    queue.to_device(m.device(), m.staging.data(), bytes);
+    queue.to_device(m.device(), m.staging.data(), copied_bytes);
     copied.record(queue);
     wait(compute.exec(), copied);
-    observe(compute.exec(), m.x.data(), n, seen);
+    observe(compute.exec(), m.x.data(), copied_floats, seen);
     fence(compute.exec(), "test");
-    EXPECT_EQ(seen, counted(n, 7));
+    EXPECT_EQ(seen, counted(copied_floats, 7));
   });
 }
 
@@ -77,16 +79,16 @@ TEST(CopyQueue, CopiesOfOneQueueAreInOrderAndOfTwoConcurrent) {
     const Memories from, to;
     const CopyQueue out, in;
     Event stored, loaded;
-    std::fill_n(from.x.data(), n, 5.0F);
-    out.to_host(from.staging.data(), from.device(), bytes);
+    std::fill_n(from.x.data(), copied_floats, 5.0F);
+    out.to_host(from.staging.data(), from.device(), copied_bytes);
     stored.record(out);
     in.wait(stored);
-    in.to_device(to.device(), from.staging.data(), bytes);
-    in.to_host(to.staging.data(), to.device(), bytes);
+    in.to_device(to.device(), from.staging.data(), copied_bytes);
+    in.to_host(to.staging.data(), to.device(), copied_bytes);
     loaded.record(in);
     fence(loaded, "test");
-    recorded_device().host_reads(to.staging.data(), bytes, "the test");
-    EXPECT_EQ(to.numbers()[n - 1], 5.0F);
+    recorded_device().host_reads(to.staging.data(), copied_bytes, "the test");
+    EXPECT_EQ(to.numbers()[copied_floats - 1], 5.0F);
   });
 }
 
@@ -99,13 +101,13 @@ TEST(Event, IsRecordedAgainWithoutMovingEarlierWaits) {
     Event event, end;
     wait(compute.exec(), event);  // never recorded: complete
     EXPECT_TRUE(event.done());
-    queue.to_device(m.device(), m.staging.data(), bytes);
+    queue.to_device(m.device(), m.staging.data(), copied_bytes);
     event.record(queue);
     wait(compute.exec(), event);
-    count_up(compute.exec(), m.x.data(), n, 1);
+    count_up(compute.exec(), m.x.data(), copied_floats, 1);
     event.record(compute.exec());
     queue.wait(event);
-    queue.to_host(m.staging.data(), m.device(), bytes);
+    queue.to_host(m.staging.data(), m.device(), copied_bytes);
     end.record(queue);
     fence(end, "test");
     EXPECT_EQ(m.numbers()[0], 1.0F);
@@ -118,7 +120,7 @@ TEST(Event, QueriesNeitherBlockNorEndEarly) {
     const Memories m;
     Event event;
     const std::int64_t before = fence_count();
-    count_up(compute.exec(), m.x.data(), n, 1);
+    count_up(compute.exec(), m.x.data(), copied_floats, 1);
     event.record(compute.exec());
     EXPECT_FALSE(event.done());
     EXPECT_EQ(m.x.data()[1], 2.0F);  // the query moved the device on by the kernel
@@ -144,12 +146,12 @@ TEST(CopyToHost, StartsNoCopyBeforeTheWait) {
           EXPECT_EQ(recorded_device().calls("cudaMemcpyAsync"), 0);
           while (!done()) ++waits;
         });
-      count_up(compute.exec(), m.x.data(), n, 3);
-      std::vector<float> y(n);
-      copy_to_host<float>(compute.exec(), y, View1<float>(m.x.data(), n), "test");
+      count_up(compute.exec(), m.x.data(), copied_floats, 3);
+      std::vector<float> y(copied_floats);
+      copy_to_host<float>(compute.exec(), y, View1<float>(m.x.data(), copied_floats), "test");
       set_waiter({});
-      recorded_device().host_reads(y.data(), bytes, "the test");
-      EXPECT_EQ(std::vector<double>(y.begin(), y.end()), counted(n, 3));
+      recorded_device().host_reads(y.data(), copied_bytes, "the test");
+      EXPECT_EQ(std::vector<double>(y.begin(), y.end()), counted(copied_floats, 3));
       EXPECT_EQ(waits > 0, with_waiter);
     });
 }
@@ -202,7 +204,7 @@ TEST(CopyQueue, FailuresNameWhatWasDone) {
           CopyQueue queue;
           Event event;
           recorded_device().fail(c.function, cudaErrorLaunchFailure);
-          EXPECT_NE(error_of([&] {
+          EXPECT_NE(message_of([&] {
                       c.call(compute.exec(), queue, event);
                     }).find(std::string("device error while ") + c.message + ": a failed launch"),
                     std::string::npos);

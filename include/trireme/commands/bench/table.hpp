@@ -30,6 +30,6 @@ std::string rounded(double value);
 /// Three significant digits and a unit: "12.3 µs", "1.23 ms".
 std::string rounded_seconds(double seconds);
 /// "87 %".
-std::string percent(double share);
+std::string rough_percent(double share);
 
 }  // namespace trireme::commands

@@ -17,9 +17,6 @@ namespace trireme::commands {
 std::string columns(const std::vector<std::vector<std::string>>& rows, int numbers,
                     const std::string& indent, bool words_last = false);
 
-/// "12.3 %" of 0.123.
-std::string percent(double share);
-
 /// Stages with their layers, parameters and share of the FLOPs; a note if some have no layer.
 std::string stages_report(const std::vector<plan::StageGroup>& groups,
                           const deck::ParallelConfig& parallel);

@@ -39,4 +39,7 @@ std::string plan_json(const PlanReport& report);
 /// A self-contained HTML page.
 std::string plan_page(const PlanReport& report);
 
+/// Step time, tokens per second, MFU, idle share and memory of a candidate.
+std::vector<std::string> figures(const PlanReport& report, const plan::Candidate& c);
+
 }  // namespace trireme::commands

@@ -8,6 +8,16 @@
 
 namespace trireme::deck {
 
+/// Keys of [adapter] that contradict one another or the model: one message each, with the places.
+std::vector<std::string> adapter_mistakes(const Deck& deck);
+
+/// Contradictions between properties of the model, each with its remedy.
+std::vector<std::string> property_mistakes(const Deck& deck);
+
+/// Heads that cannot be rotated, and keys of rotary positions for longer sequences that are missing
+/// or contradict one another.
+std::vector<std::string> rotary_mistakes(const Deck& deck);
+
 /// Keys of [precision] that contradict precision.compute or the model: one message each, with the
 /// places of both.
 std::vector<std::string> precision_mistakes(const Deck& deck);

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <trireme/base/types.hpp>
+
+#include <cstdint>
+
+namespace trireme {
+
+/// Every array in an arena begins at a multiple of this: a cache line, a 512-bit vector, and enough
+/// for device copies.
+inline constexpr Bytes array_alignment = 64;
+/// The same in elements of a two-byte type. Arrays of all precisions have the same offsets.
+inline constexpr std::int64_t array_alignment_elements = 32;
+
+/// The next multiple of array_alignment.
+constexpr Bytes aligned(Bytes bytes) {
+  return (bytes + array_alignment - 1) / array_alignment * array_alignment;
+}
+/// The next multiple of array_alignment_elements.
+constexpr std::int64_t aligned_elements(std::int64_t elements) {
+  return (elements + array_alignment_elements - 1) / array_alignment_elements *
+         array_alignment_elements;
+}
+
+/// n / part, rounded up.
+constexpr std::int64_t divided_up(std::int64_t n, std::int64_t part) {
+  return (n + part - 1) / part;
+}
+
+}  // namespace trireme

@@ -1,0 +1,203 @@
+#include <trireme/deck/model_checks.hpp>
+
+#include <trireme/base/text.hpp>
+#include <trireme/deck/choices.hpp>
+#include <trireme/deck/layout.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+namespace trireme::deck {
+
+std::vector<std::string> adapter_mistakes(const Deck& deck) {
+  std::vector<std::string> mistakes;
+  const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
+  const ModelConfig& m = deck.config.model;
+  const AdapterConfig& a = m.adapter;
+  if (!a.present()) return mistakes;
+  const std::string targets = deck.cite("adapter", "targets");
+  if (a.targets.empty())
+    report(targets, " names no product; choose some, such as [\"attention.query\"]");
+  const bool gated = m.gated();
+  const std::string_view other = gated ? "feed_forward.up" : "feed_forward.gate_up";
+  if (a.targets_product(other))
+    report(targets, " names ", other, ", which a model with ", deck.cite("model", "activation"),
+           " does not have; choose ", gated ? "feed_forward.gate_up" : "feed_forward.up");
+  if (a.targets_product("attention.query_key_value") &&
+      (a.targets_product("attention.query") || a.targets_product("attention.key_value")))
+    report(targets,
+           " names queries, or keys and values, twice; choose attention.query_key_value, or "
+           "attention.query and attention.key_value");
+  for (const std::string& target : a.targets)
+    if (std::ranges::count(a.targets, target) > 1) {
+      report(targets, " names ", target, " twice; name it once");
+      break;
+    }
+  return mistakes;
+}
+
+std::vector<std::string> property_mistakes(const Deck& deck) {
+  std::vector<std::string> mistakes;
+  const ModelConfig& m = deck.config.model;
+  const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
+  const auto cite = [&](const char* key) { return deck.cite("model", key); };
+  if (!m.causal() && !m.predicts_masked_tokens())
+    report(cite("mask"), " lets each token see the one that ", cite("objective"),
+           " predicts; choose mask = \"causal\", or objective = \"masked_token\"");
+  if (!m.causal() && m.window > 0)
+    report(cite("window"), " needs mask = \"causal\", but ", cite("mask"),
+           "; choose window = 0, or mask = \"causal\"");
+  if (m.packs_documents() && m.predicts_masked_tokens())
+    report(deck.cite("data", "packing"), " needs objective = \"next_token\", but ",
+           cite("objective"), " trains on pairs of segments; set packing = \"none\"");
+  if (m.packs_documents() && !m.causal() && !m.predicts_masked_tokens())
+    report(deck.cite("data", "packing"), " needs mask = \"causal\", but ", cite("mask"),
+           "; choose packing = \"none\", or mask = \"causal\"");
+  if (m.shared_layers > m.layers)
+    report(cite("shared_layers"), " is more than ", cite("layers"), "; choose at most ", m.layers);
+
+  // `key` needs another value of the key `other`.
+  const auto expect = [&](const char* key, bool used, const char* other, bool fits,
+                          const char* needs, const char* none) {
+    if (used && !fits)
+      report(cite(key), " needs ", needs, ", but the deck has ", cite(other), "; choose ", key,
+             " = ", none, ", or change ", other);
+  };
+  expect("zero_centered_gains", m.zero_centered_gains, "norm", m.norm == NormKind::rms,
+         "norm = \"rms\"", "false");
+  expect("full_attention_every", m.full_attention_every > 0, "window", m.window > 0, "a window",
+         "0");
+  expect("window_rope_theta", m.window_rope_theta > 0, "window", m.window > 0, "a window", "0");
+  expect("window_rope_theta", m.window_rope_theta > 0, "positions",
+         m.positions == Positions::rotary, "positions = \"rotary\"", "0");
+  expect("logit_softcap", m.logit_softcap > 0, "objective", !m.predicts_masked_tokens(),
+         "objective = \"next_token\"", "0");
+  return mistakes;
+}
+
+// Conditions on rotary positions and on their scaling for longer sequences.
+
+namespace {
+
+/// The mistake of heads with an odd number of columns.
+std::string odd_heads(const Deck& deck) {
+  const ModelConfig& m = deck.config.model;
+  if (m.explicit_head_size > 0)
+    return text(deck.cite("model", "head_size"),
+                " is odd, and rotary positions need an even number; choose ", m.head_size() + 1);
+  if (m.hidden % m.heads != 0) return "";  // reported anyway
+  return text(deck.cite("model", "hidden"), " / ", deck.cite("model", "heads"),
+              " is a head size of ", m.head_size(), ", and rotary positions need an even one; ",
+              m.hidden % 2 == 0 ? text("choose ", choices(divisors(m.hidden / 2), m.heads),
+                                       " heads, or set head_size")
+                                : text("set an even head_size, or choose an even hidden"));
+}
+
+}  // namespace
+
+std::vector<std::string> rotary_mistakes(const Deck& deck) {
+  std::vector<std::string> mistakes;
+  const ModelConfig& m = deck.config.model;
+  if (m.positions == Positions::rotary && m.head_size() % 2 != 0)
+    if (const std::string mistake = odd_heads(deck); !mistake.empty()) mistakes.push_back(mistake);
+  if (m.rope_scaling == RotaryScalingKind::none) return mistakes;
+  const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
+  const std::string scaling = deck.cite("model", "rope_scaling");
+  if (m.positions != Positions::rotary)
+    report(scaling, " needs rotary positions, but the deck has ", deck.cite("model", "positions"),
+           "; choose rope_scaling = \"none\", or positions = \"rotary\"");
+  if (!deck.places.contains("model.rope_factor"))
+    report(scaling, " needs rope_factor; set it to the factor by which sequences are longer than ",
+           "those of the earlier training");
+  const bool yarn = m.rope_scaling == RotaryScalingKind::yarn;
+  if (m.rope_scaling != RotaryScalingKind::linear && m.rope_original_sequence == 0)
+    report(scaling,
+           " needs rope_original_sequence; set it to the sequence of the earlier training");
+  if (m.rope_scaling == RotaryScalingKind::dynamic && m.head_size() <= 2)
+    report(scaling, " needs heads of more than 2 columns, but a head has ", m.head_size(),
+           "; choose fewer heads, or another rope_scaling");
+  if (m.rope_scaling == RotaryScalingKind::llama3 &&
+      m.rope_high_frequency_factor <= m.rope_low_frequency_factor)
+    report(deck.cite("model", "rope_high_frequency_factor"), " is not above ",
+           deck.cite("model", "rope_low_frequency_factor"), "; choose a larger one");
+  if (yarn && m.rope_beta_fast < m.rope_beta_slow)
+    report(deck.cite("model", "rope_beta_fast"), " is less than ",
+           deck.cite("model", "rope_beta_slow"), "; choose a larger one");
+  if (yarn && m.rope_theta <= 1)
+    report(scaling, " needs rope_theta above 1, but the deck has ",
+           deck.cite("model", "rope_theta"), "; choose a larger one");
+  return mistakes;
+}
+
+std::vector<std::string> precision_mistakes(const Deck& deck) {
+  std::vector<std::string> mistakes;
+  const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
+  const PrecisionConfig& p = deck.config.precision;
+  const std::string compute = deck.cite("precision", "compute");
+  if (p.tf32 && p.compute != DType::fp32)
+    report(deck.cite("precision", "tf32"), " applies to fp32, but the deck has ", compute,
+           "; remove it, or choose compute = \"fp32\"");
+  const std::string attention = deck.cite("precision", "attention");
+  const bool cudnn = p.attention == AttentionKind::cudnn;
+  if ((cudnn || p.attention == AttentionKind::tensor_cores) && size_of(p.compute) != 2)
+    report(attention, " supports bf16 and fp16, not ", compute,
+           "; choose attention = \"auto\", or compute = \"bf16\" or \"fp16\"");
+  if (cudnn && deck.config.model.dropout > 0)
+    report(attention, " draws dropout masks that depend on the layout, so it cannot be used with ",
+           deck.cite("model", "dropout"), "; choose dropout = 0, or attention = \"auto\"");
+  if (p.products == Products::fp8 && p.compute != DType::bf16)
+    report(deck.cite("precision", "products"), " needs bf16, but the deck has ", compute,
+           "; choose compute = \"bf16\", or products = \"compute\"");
+  return mistakes;
+}
+
+namespace {
+
+/// Every tensor rank has the same part of the feed-forward, in whole units.
+bool splits(std::int64_t feed_forward, std::int64_t tensor) {
+  return feed_forward % (fp8_unit * tensor) == 0;
+}
+
+/// "choose 32 or 48": the nearest multiples of `unit`.
+std::string nearest_multiples(std::int64_t n, std::int64_t unit) {
+  const std::int64_t below = n / unit * unit;
+  return text("choose ", below > 0 ? text(below, " or ") : "", below + unit);
+}
+
+}  // namespace
+
+bool fp8_fits(const Config& config, std::int64_t tensor, std::int64_t micro) {
+  const ModelConfig& m = config.model;
+  return config.precision.products != Products::fp8 ||
+         (m.hidden % fp8_unit == 0 && m.head_size() % fp8_unit == 0 &&
+          splits(m.feed_forward, tensor) && micro * m.sequence % fp8_unit == 0);
+}
+
+std::vector<std::string> fp8_mistakes(const Deck& deck) {
+  std::vector<std::string> mistakes;
+  const ModelConfig& m = deck.config.model;
+  if (deck.config.precision.products != Products::fp8) return mistakes;
+  const std::string needs = text(" not a multiple of ", fp8_unit, ", which ",
+                                 deck.cite("precision", "products"), " needs; ");
+  const auto report = [&](const auto&... parts) {
+    mistakes.push_back(text(parts..., ", or products = \"compute\""));
+  };
+  if (m.hidden % fp8_unit != 0)
+    report(deck.cite("model", "hidden"), " is", needs, nearest_multiples(m.hidden, fp8_unit));
+  if (m.head_size() % fp8_unit != 0)
+    report(deck.cite("model", "heads"), " gives a head size of ", m.head_size(), ",", needs,
+           "set head_size, or choose other heads");
+  const std::int64_t tensor = is_open(deck, "parallel", "tensor") ? 1 : deck.config.parallel.tensor;
+  if (!splits(m.feed_forward, tensor))
+    report(deck.cite("model", "feed_forward"), " over ", deck.cite("parallel", "tensor"),
+           " gives parts that are", needs, nearest_multiples(m.feed_forward, fp8_unit * tensor),
+           tensor > 1 ? ", another tensor" : "");
+  const std::int64_t tokens = deck.config.batch.micro * m.sequence;
+  if (!is_open(deck, "batch", "micro") && tokens % fp8_unit != 0)
+    report(deck.cite("batch", "micro"), " · ", deck.cite("model", "sequence"), " = ", tokens, " is",
+           needs, "choose a micro of ", fp8_unit / std::gcd(fp8_unit, m.sequence),
+           " or a multiple of it");
+  return mistakes;
+}
+
+}  // namespace trireme::deck
