@@ -8,8 +8,11 @@
 #include <trireme/io/input_file.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
+#include <type_traits>
+#include <utility>
 
 namespace trireme::checkpoint {
 namespace {
@@ -151,6 +154,142 @@ ShardSummary write_shard(const std::string& folder, int number, std::span<const 
   file.commit();
   std::ranges::move(empty, std::back_inserter(shard.slices));
   return shard;
+}
+
+std::vector<Region> ordered(const std::string& file, std::int64_t file_bytes,
+                            std::vector<Region> regions) {
+  std::ranges::sort(regions, {}, &Region::begin);
+  std::int64_t end = 0;
+  for (const auto& [begin, bytes] : regions) {
+    check(begin >= end && bytes > 0 && bytes <= file_bytes && begin <= file_bytes - bytes, file,
+          ": ", bytes, " bytes of a dataset begin at byte ", begin, "; they must be in bytes ", end,
+          " to ", file_bytes, " and not empty");
+    end = begin + bytes;
+  }
+  return regions;
+}
+
+Digest structure_digest(const io::InputFile& file, std::vector<Region> storage) {
+  Checksum sum;
+  std::int64_t at = 0;
+  const auto until = [&](std::int64_t end) {
+    file.for_each_block(at, end,
+                        [&](const std::byte* data, std::size_t bytes) { sum.update(data, bytes); });
+  };
+  for (const auto& [begin, bytes] : ordered(file.path(), file.size(), std::move(storage))) {
+    until(begin);
+    at = begin + bytes;
+  }
+  until(file.size());
+  return sum.digest();
+}
+
+// Serializes the summary of a shard for the rank that commits. Parsing checks every count against
+// the bytes that follow.
+
+namespace {
+
+constexpr std::int64_t most_items = 1 << 28;
+
+/// Values in sequence, little endian like the machines that exchange them.
+class Packer {
+ public:
+  template <class T>
+  void put(T value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    out_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void put_text(const std::string& value) {
+    put(std::ssize(value));
+    out_ += value;
+  }
+  void put_extents(const Extents& values) {
+    put(std::ssize(values));
+    for (const auto value : values) put(value);
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+class Unpacker {
+ public:
+  explicit Unpacker(std::string_view bytes) : rest_(bytes) {}
+  template <class T>
+  T get() {
+    T value;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+  std::string get_text() { return std::string(take(static_cast<std::size_t>(get_count(1)))); }
+  Extents get_extents() {
+    Extents values(static_cast<std::size_t>(get_count(sizeof(std::int64_t))));
+    for (auto& value : values) value = get<std::int64_t>();
+    return values;
+  }
+  /// A number of items with at least `item_bytes` bytes each. The remaining bytes must hold them.
+  std::int64_t get_count(std::size_t item_bytes) {
+    const auto count = get<std::int64_t>();
+    check(count >= 0 && count <= most_items &&
+              static_cast<std::size_t>(count) <= rest_.size() / item_bytes,
+          "the summary of a shard is damaged: ", count, " items in ", rest_.size(), " bytes");
+    return count;
+  }
+  bool done() const { return rest_.empty(); }
+
+ private:
+  std::string_view take(std::size_t bytes) {
+    check(bytes <= rest_.size(), "the summary of a shard is truncated");
+    const auto part = rest_.substr(0, bytes);
+    rest_.remove_prefix(bytes);
+    return part;
+  }
+  std::string_view rest_;
+};
+
+}  // namespace
+
+std::string pack(const ShardSummary& summary) {
+  Packer out;
+  out.put_text(summary.file);
+  out.put(summary.bytes);
+  out.put(summary.structure);
+  out.put(std::ssize(summary.slices));
+  for (const auto& slice : summary.slices) {
+    out.put_text(slice.name);
+    out.put(slice.dtype);
+    out.put_extents(slice.shape);
+    out.put_extents(slice.slab.offset);
+    out.put_extents(slice.slab.extent);
+    out.put(slice.file_offset);
+    out.put(std::ssize(slice.blocks));
+    for (const auto& block : slice.blocks) out.put(block);
+  }
+  return out.take();
+}
+
+ShardSummary parse_summary(std::string_view bytes) {
+  Unpacker in(bytes);
+  ShardSummary summary;
+  summary.file = in.get_text();
+  summary.bytes = in.get<std::int64_t>();
+  summary.structure = in.get<Digest>();
+  summary.slices.resize(static_cast<std::size_t>(in.get_count(1)));
+  for (auto& slice : summary.slices) {
+    slice.name = in.get_text();
+    const auto dtype = in.get<std::uint8_t>();
+    check(dtype < names<DType>().size(), "the summary of a shard has the unknown type ", +dtype);
+    slice.dtype = static_cast<DType>(dtype);
+    slice.shape = in.get_extents();
+    slice.slab.offset = in.get_extents();
+    slice.slab.extent = in.get_extents();
+    slice.file_offset = in.get<std::int64_t>();
+    slice.blocks.resize(static_cast<std::size_t>(in.get_count(sizeof(Digest))));
+    for (auto& block : slice.blocks) block = in.get<Digest>();
+  }
+  check(in.done(), "the summary of a shard has trailing bytes");
+  return summary;
 }
 
 }  // namespace trireme::checkpoint

@@ -4,6 +4,8 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/key_file.hpp>
 #include <trireme/deck/layout.hpp>
+#include <trireme/deck/sequence_effect.hpp>
+#include <trireme/deck/value.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -90,6 +92,54 @@ std::string resolved_toml(const Deck& deck) {
         out += text(key.name, " = ", literal(key, key.load(deck.config)), "\n");
   }
   return out;
+}
+
+std::vector<Difference> differences(const Deck& stored, const Deck& current) {
+  std::vector<Difference> found;
+  for (const Key& key : keys()) {
+    const Value before = key.load(stored.config);
+    const Value now = key.load(current.config);
+    if (before == now) continue;
+    // Only 2bw, and servers with stale weights or an update for each worker, change the numbers;
+    // the other schedules and strategies give the same ones.
+    const std::string name = key.full_name();
+    const bool delays =
+        (name == "parallel.schedule" &&
+         stored.config.parallel.overlaps_steps() != current.config.parallel.overlaps_steps()) ||
+        name == "parallel.staleness" || name == "parallel.updates";
+    Effect effect = delays ? Effect::training : key.effect;
+    if (key.effect == Effect::length)
+      effect = effect_of_sequence(stored.config.model, current.config.model).effect;
+    found.push_back({key.section, key.name, literal(key, before), literal(key, now),
+                     current.where(key.section, key.name), effect});
+  }
+  return found;
+}
+
+std::string reference_text() {
+  std::string out =
+      "A deck is a TOML file. Each key belongs to a section:\n\n"
+      "  [run]\n  steps = 1000\n\n"
+      "and can be overridden on the command line: run.steps=1000 (strings need no quotes).\n";
+  return out + key_text(deck_kind());
+}
+
+std::string reference_markdown() {
+  std::string out =
+      "# The deck\n\n"
+      "A deck is a TOML file with all settings of a run. Each key is written as `key = value`\n"
+      "in its section. The command line can override every key as `section.key=value`; strings\n"
+      "need no quotes there:\n\n"
+      "```\ntrireme check inputs/tiny.toml --ranks 4 run.steps=20 parallel.schedule=gpipe\n```\n\n"
+      "All mistakes are reported at once, each with its file, line and column, and the program\n"
+      "ends with exit code 2. A run writes its deck with all values resolved to `deck.toml` in\n"
+      "its directory. `trireme help deck` prints this page on a terminal; both are generated\n"
+      "from the key tables `src/deck/table*.cpp`.\n\n"
+      "The column *checkpoint* applies when a run continues from a checkpoint, or when `eval` or\n"
+      "`generate` read one. A *fixed* key must have the checkpoint's value; another one is an\n"
+      "error. A *listed* key may differ, and the difference is printed. Only training lists keys\n"
+      "that change nothing but training.\n";
+  return out + key_markdown(deck_kind());
 }
 
 }  // namespace trireme::deck

@@ -5,13 +5,15 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/input.hpp>
 
-#include <hdf5.h>
-
 #include <fcntl.h>
+#include <hdf5.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 namespace trireme::io {
@@ -233,6 +235,151 @@ void Hdf5File::close_into(AtomicFile& file) {
       [&](std::int64_t at, const void* data, std::size_t bytes) { file.write(at, data, bytes); });
   const bool sized = ::ftruncate(file.descriptor(), memory_->size()) == 0;
   check(sized, file.path(), ": cannot give it ", memory_->size(), " bytes: ", std::strerror(errno));
+}
+
+namespace {
+
+constexpr std::int64_t locked_bytes = 16 << 20;  // at most, per HDF5 call that moves data
+
+std::int64_t product(std::span<const std::int64_t> extents) {
+  return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+}  // namespace
+
+std::int64_t Dataset::bytes() const {
+  return product(shape_) * size_of(dtype_);
+}
+
+bool Dataset::contiguous() const {
+  const Lock lock;
+  const Handle creation(expect_id(H5Dget_create_plist(handle_.id()), name_, "read its layout"),
+                        H5Pclose);
+  return H5Pget_layout(creation.id()) == H5D_CONTIGUOUS &&
+         H5Pget_external_count(creation.id()) == 0;
+}
+
+std::int64_t Dataset::file_offset() const {
+  const Lock lock;
+  const haddr_t address = contiguous() ? H5Dget_offset(handle_.id()) : HADDR_UNDEF;
+  return address == HADDR_UNDEF ? -1 : static_cast<std::int64_t>(address);
+}
+
+void Dataset::write(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
+                    const void* data) {
+  // H5Dwrite only reads the data.
+  transfer(offset, extent, static_cast<char*>(const_cast<void*>(data)), true);
+}
+
+void Dataset::read(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
+                   void* data) const {
+  transfer(offset, extent, static_cast<char*>(data), false);
+}
+
+/// Makes one HDF5 call if the block is small. Otherwise it splits the block along its first axis
+/// longer than 1.
+void Dataset::transfer(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
+                       char* data, bool writing) const {
+  check(offset.size() == shape_.size() && extent.size() == shape_.size(), name_, ": has ",
+        shape_.size(), " axes, but the block has ", extent.size());
+  for (std::size_t a = 0; a < shape_.size(); ++a)
+    check(offset[a] >= 0 && extent[a] >= 0 && offset[a] <= shape_[a] - extent[a], name_, ": axis ",
+          a, " has ", shape_[a], " elements, but the block is [", offset[a], ", ",
+          offset[a] + extent[a], ")");
+  const std::int64_t block_bytes = product(extent) * size_of(dtype_);
+  if (block_bytes == 0) return;
+  const auto axis = std::find_if(extent.begin(), extent.end(), [](auto n) { return n > 1; });
+  if (block_bytes > locked_bytes && axis != extent.end()) {
+    const auto a = static_cast<std::size_t>(axis - extent.begin());
+    std::vector<std::int64_t> from(offset.begin(), offset.end());
+    std::vector<std::int64_t> size(extent.begin(), extent.end());
+    size[a] = extent[a] / 2;
+    transfer(from, size, data, writing);
+    data += block_bytes / extent[a] * size[a];
+    from[a] += size[a];
+    size[a] = extent[a] - size[a];
+    transfer(from, size, data, writing);
+    return;
+  }
+  const Lock lock;
+  const Handle type = hdf5_type(dtype_);
+  const Handle memory = hdf5_space(extent, name_);
+  const Handle space(expect_id(H5Dget_space(handle_.id()), name_, "read its shape"), H5Sclose);
+  if (!shape_.empty()) {
+    const std::vector<hsize_t> start(offset.begin(), offset.end());
+    const std::vector<hsize_t> count(extent.begin(), extent.end());
+    expect_success(H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr,
+                                       count.data(), nullptr),
+                   name_, "select a block");
+  }
+  if (writing)
+    expect_success(H5Dwrite(handle_.id(), type.id(), memory.id(), space.id(), H5P_DEFAULT, data),
+                   name_, "write");
+  else
+    expect_success(H5Dread(handle_.id(), type.id(), memory.id(), space.id(), H5P_DEFAULT, data),
+                   name_, "read");
+}
+
+namespace {
+
+std::string without_patterns(const std::string& name) {  // HDF5 replaces %b with a number
+  if (name.find('%') == std::string::npos) return name;
+  std::string out;
+  for (const char c : name) out += c == '%' ? std::string("%%") : std::string(1, c);
+  return out;
+}
+
+void set_fill_value(const Handle& creation, DType dtype, const Handle& type,
+                    const std::string& object) {
+  std::uint64_t bits = 0;  // a quiet NaN; on little endian the low bytes are the value
+  if (dtype == DType::fp64) bits = 0x7FF8000000000000u;
+  if (dtype == DType::fp32) bits = 0x7FC00000u;
+  if (dtype == DType::bf16) bits = 0x7FC0u;
+  if (dtype == DType::fp16) bits = 0x7E00u;
+  if (bits != 0)
+    expect_success(H5Pset_fill_value(creation.id(), type.id(), &bits), object, "fill with NaN");
+}
+
+void select(const Handle& space, const VirtualPart& part, const std::string& object) {
+  if (part.extent.empty()) return;  // a scalar
+  const std::vector<hsize_t> start(part.offset.begin(), part.offset.end());
+  const std::vector<hsize_t> count(part.extent.begin(), part.extent.end());
+  const std::vector<hsize_t> once(count.size(), 1);
+  expect_success(H5Sselect_hyperslab(space.id(), H5S_SELECT_SET, start.data(), nullptr, once.data(),
+                                     count.data()),
+                 object, "select a part");
+}
+
+}  // namespace
+
+void Hdf5File::create_virtual_dataset(const std::string& name, DType dtype,
+                                      const std::vector<std::int64_t>& shape,
+                                      std::span<const VirtualPart> parts) {
+  const Lock lock;
+  const std::string object = text(path_, ": dataset '", name, "'");
+  const Handle type = hdf5_type(dtype);
+  const Handle space = hdf5_space(shape, object);
+  const Handle selected = hdf5_space(shape, object);
+  const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+  H5Pset_create_intermediate_group(links.id(), 1);
+  const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_obj_track_times(creation.id(), false);
+  set_fill_value(creation, dtype, type, object);
+  Handle source;
+  const VirtualPart* before = nullptr;
+  for (const auto& part : parts) {
+    select(selected, part, object);
+    if (before == nullptr || before->extent != part.extent)  // most parts have equal extents
+      source = hdf5_space(part.extent, object);
+    before = &part;
+    expect_success(H5Pset_virtual(creation.id(), selected.id(), without_patterns(part.file).c_str(),
+                                  without_patterns(part.dataset).c_str(), source.id()),
+                   object, "map a part");
+  }
+  const Handle dataset(expect_id(H5Dcreate2(handle_.id(), name.c_str(), type.id(), space.id(),
+                                            links.id(), creation.id(), H5P_DEFAULT),
+                                 object, "create"),
+                       H5Dclose);
 }
 
 }  // namespace trireme::io

@@ -11,12 +11,16 @@
 #include <trireme/kernels/widened_matmul.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
+#include <trireme/schedule/overlap.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/tensor/region.hpp>
 #include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/load.hpp>
+#include <trireme/train/progress.hpp>
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 namespace trireme::train {
 namespace {
@@ -351,5 +355,270 @@ template class TypedWorker<model::Fp32>;
 template class TypedWorker<model::Fp64>;
 template class TypedWorker<model::MixedBf16>;
 template class TypedWorker<model::MixedFp16>;
+
+// Overlapping steps of a worker: which part of the program a step runs, its timeline and results.
+template <class P>
+void TypedWorker<P>::overlapping_step(std::int64_t step, const data::Samples& samples,
+                                      bool next_follows) {
+  if (parts_.servers) return served_step(step, samples, next_follows);
+  const bool continues = begun_;
+  overlap(step, samples, next_follows);
+  if (continues) remember(step - 1);
+  if (!next_follows) remember(step);
+}
+
+template <class P>
+void TypedWorker<P>::overlap(std::int64_t step, const data::Samples& samples, bool next_follows) {
+  check(parts_.second.has_value(), "steps of this schedule do not overlap");
+  check(!begun_ || step == actions_.step() + 1, "step ", actions_.step() + 1,
+        " has begun, but step ", step, " follows");
+  const Region region("step");
+  Executor& executor = begin_step(step, samples);
+  executor.prepare(begun_, next_follows);
+  const bool begins = !begun_;
+  begun_ = next_follows;
+  if (!config_.run.timeline) return run(executor);
+  if (begins) {
+    recorded_parts_ = 0;
+    begin_clock();
+  }
+  if (begins && !next_follows) {
+    timeline_.layout = executor.layout();
+    timeline_.layout.steps = 1;
+    return run_timed(executor, StepPart::whole);
+  }
+  run_recorded(executor);
+}
+
+/// A timeline holds the last two steps: the repeated one, and the one before. The end of the last
+/// step is recorded only if no step was repeated.
+template <class P>
+int TypedWorker<P>::make_room(const Executor& executor) {
+  timeline_.layout = executor.layout();
+  std::vector<schedule::Event>& events = timeline_.events;
+  if (recorded_parts_ == 0) events.clear();
+  if (recorded_parts_ == 2) {
+    if (!begun_) return -1;
+    events.erase(events.begin(), events.begin() + latest_part_);
+    for (schedule::Event& e : events) e.instr = schedule::seen_from(e.instr, 1, timeline_.layout);
+    std::erase_if(events, [passes = 2 * executor.micro_batches()](const schedule::Event& e) {
+      return e.instr.micro < 0 || e.instr.micro >= passes;
+    });
+    const int first = events.empty() ? 0 : events.front().position;
+    for (schedule::Event& e : events) e.position -= first;
+  }
+  latest_part_ = std::ssize(events);
+  return recorded_parts_ < 2 ? recorded_parts_++ : 1;
+}
+
+template <class P>
+void TypedWorker<P>::run_recorded(const Executor& executor) {
+  const int part = make_room(executor);
+  const int offset = timeline_.events.empty() ? 0 : timeline_.events.back().position + 1;
+  executor.run([&](const Step& step, std::size_t position) {
+    publish(step, StepPart::whole);
+    actions_.has_begun();
+    train::run(actions_, step);
+    fence(handle_, "train/timed_step waits for each instruction");
+    const schedule::Instr instr = schedule::seen_from(step.instr, -part, timeline_.layout);
+    if (part >= 0 && instr.micro >= 0)
+      timeline_.events.push_back({parts_.pipeline.rank(), offset + static_cast<int>(position),
+                                  instr, since_zero(actions_.began()), since_zero(Clock::now())});
+  });
+  if (!begun_) parts_.transfers->finish();
+}
+
+template <class P>
+StepResult TypedWorker<P>::result_of(std::int64_t step) {
+  if (!parts_.second) {
+    check(step == actions_.step(), "step ", step, " is not the last one, ", actions_.step());
+    return result();
+  }
+  check(step == actions_.step() ? !begun_ : step + 1 == actions_.step(), "the result of step ",
+        step, " is not known at the end of step ", actions_.step());
+  const Region region("result");
+  const StepRecords& records = actions_.records();
+  std::vector<double> sums(records.losses(step).extent(0));
+  std::array<double, kernels::status_size> status{};
+  std::array<double, 1> before{};
+  copy_to_host<double>(handle_, sums, records.losses(step), "train/result reads the loss");
+  copy_to_host<double>(handle_, status, records.status(step),
+                       "train/result reads the gradient norm and what was skipped");
+  copy_to_host<double>(handle_, before, records.scale_before(step),
+                       "train/result reads the loss scale before the update");
+  StepResult found = result_from(sums, status, step);
+  if (found.skips.loss_scale) found.skips.scale_before = before[0];
+  found.earlier = earlier_steps(step);
+  return found;
+}
+
+template void TypedWorker<model::Fp32>::overlapping_step(std::int64_t, const data::Samples&, bool);
+template void TypedWorker<model::Fp32>::overlap(std::int64_t, const data::Samples&, bool);
+template int TypedWorker<model::Fp32>::make_room(const Executor&);
+template void TypedWorker<model::Fp32>::run_recorded(const Executor&);
+template StepResult TypedWorker<model::Fp32>::result_of(std::int64_t);
+template void TypedWorker<model::Fp64>::overlapping_step(std::int64_t, const data::Samples&, bool);
+template void TypedWorker<model::Fp64>::overlap(std::int64_t, const data::Samples&, bool);
+template int TypedWorker<model::Fp64>::make_room(const Executor&);
+template void TypedWorker<model::Fp64>::run_recorded(const Executor&);
+template StepResult TypedWorker<model::Fp64>::result_of(std::int64_t);
+template void TypedWorker<model::MixedBf16>::overlapping_step(std::int64_t, const data::Samples&,
+                                                              bool);
+template void TypedWorker<model::MixedBf16>::overlap(std::int64_t, const data::Samples&, bool);
+template int TypedWorker<model::MixedBf16>::make_room(const Executor&);
+template void TypedWorker<model::MixedBf16>::run_recorded(const Executor&);
+template StepResult TypedWorker<model::MixedBf16>::result_of(std::int64_t);
+template void TypedWorker<model::MixedFp16>::overlapping_step(std::int64_t, const data::Samples&,
+                                                              bool);
+template void TypedWorker<model::MixedFp16>::overlap(std::int64_t, const data::Samples&, bool);
+template int TypedWorker<model::MixedFp16>::make_room(const Executor&);
+template void TypedWorker<model::MixedFp16>::run_recorded(const Executor&);
+template StepResult TypedWorker<model::MixedFp16>::result_of(std::int64_t);
+
+// Workers of local training: their states from a checkpoint.
+/// Whether a checkpoint has the mean of a whole fragment, in the type of this run's messages: the
+/// same on all ranks.
+template <class P>
+bool TypedWorker<P>::holds_means(const checkpoint::Reader& reader, int fragment) const {
+  const DType type =
+      config_.local.differences == Differences::bf16 ? DType::bf16 : dtype_of<typename P::Master>;
+  return std::ranges::all_of(architecture_.arrays, [&](const architecture::ArraySpec& spec) {
+    if (spec.frozen || architecture::fragment_of(spec, config_.model, config_.local) != fragment)
+      return true;
+    const auto found = std::ranges::find(reader.arrays(), optim::outer_difference + spec.name,
+                                         &checkpoint::ArrayInfo::name);
+    return found != reader.arrays().end() && found->dtype == type;
+  });
+}
+
+/// After the shared weights and the first worker's state: what else a checkpoint holds. Without it,
+/// all workers continue from these.
+template <class P>
+void TypedWorker<P>::load_workers(const checkpoint::Reader& reader) {
+  local_->begin(handle_);
+  if (lacks_adapters(reader, architecture_)) return;  // a new run of adapters
+  const std::int64_t step = reader.state().step;
+  const auto stored =
+      std::ranges::find(reader.arrays(), worker_progress, &checkpoint::ArrayInfo::name);
+  const std::int64_t workers = stored == reader.arrays().end() ? 0 : stored->shape.front();
+  if (workers == 0 && step > 0)
+    say(reader.folder(), " holds no workers of local training; all start from its weights");
+  else if (workers > 0 && workers != local_->workers())
+    say(reader.folder(), " holds ", workers, " workers; ",
+        workers < local_->workers()
+            ? "the others start from the shared weights, with the first one's optimizer state"
+            : "the others are ignored");
+  for (const auto& block : parts_.optimizer->state())
+    if (const auto momentum = local_->outer_momentum(block);
+        momentum.data.data() != nullptr && reader.has(momentum.name))
+      load_array(handle_, reader, momentum);
+  if (const auto fragment = local_->schedule().in_flight(step);
+      fragment && holds_means(reader, *fragment))
+    local_->load_means(step, [&](const auto& means) {
+      for (const auto& [first, mean] : means) load_staged(handle_, reader, mean, rounding_bytes);
+    });
+  for (std::int64_t w = 0; w < local_->workers_here(); ++w) {
+    const std::int64_t worker = local_->first_worker() + w;
+    if (worker >= workers) continue;
+    local_->select(handle_, w);
+    load_worker(reader, worker);
+    load_progress(reader, worker);
+    if (parts_.weight_gather) parts_.weight_gather->forget_windows();
+  }
+}
+
+template <class P>
+void TypedWorker<P>::load_worker(const checkpoint::Reader& reader, std::int64_t worker) {
+  const auto as_worker = [&](auto tensor) {
+    const std::string name = name_of_worker(worker, tensor.name);
+    if (reader.has(name)) tensor.name = name;
+    return tensor;
+  };
+  parts_.parameters.set_weights(
+      handle_, [&](const auto& entry) { load_array(handle_, reader, as_worker(entry.weight)); });
+  for (const auto& block : parts_.optimizer->state()) {
+    if constexpr (optim::Optimizer<P>::has_masters)
+      load_array(handle_, reader, as_worker(block.updated));
+    for (const auto& array : block.arrays) load_array(handle_, reader, as_worker(array));
+  }
+}
+
+template <class P>
+void TypedWorker<P>::load_progress(const checkpoint::Reader& reader, std::int64_t worker) {
+  const auto stored =
+      std::ranges::find(reader.arrays(), worker_progress, &checkpoint::ArrayInfo::name);
+  std::array<double, progress_numbers> numbers{};
+  reader.read_slice(worker_progress, DType::fp64, stored->shape, {worker, 0}, {1, progress_numbers},
+                    numbers.data());
+  Skips skips;
+  skips.total = static_cast<std::int64_t>(numbers[0]);
+  skips.in_row = static_cast<std::int64_t>(numbers[1]);
+  skips.loss_scale = numbers[2];
+  skips.scale_steps = static_cast<std::int64_t>(numbers[3]);
+  parts_.optimizer->set_progress(handle_, progress_of(config_, skips, reader.state().step));
+}
+
+template bool TypedWorker<model::Fp32>::holds_means(const checkpoint::Reader&, int) const;
+template void TypedWorker<model::Fp32>::load_workers(const checkpoint::Reader&);
+template void TypedWorker<model::Fp32>::load_worker(const checkpoint::Reader&, std::int64_t);
+template void TypedWorker<model::Fp32>::load_progress(const checkpoint::Reader&, std::int64_t);
+template bool TypedWorker<model::Fp64>::holds_means(const checkpoint::Reader&, int) const;
+template void TypedWorker<model::Fp64>::load_workers(const checkpoint::Reader&);
+template void TypedWorker<model::Fp64>::load_worker(const checkpoint::Reader&, std::int64_t);
+template void TypedWorker<model::Fp64>::load_progress(const checkpoint::Reader&, std::int64_t);
+template bool TypedWorker<model::MixedBf16>::holds_means(const checkpoint::Reader&, int) const;
+template void TypedWorker<model::MixedBf16>::load_workers(const checkpoint::Reader&);
+template void TypedWorker<model::MixedBf16>::load_worker(const checkpoint::Reader&, std::int64_t);
+template void TypedWorker<model::MixedBf16>::load_progress(const checkpoint::Reader&, std::int64_t);
+template bool TypedWorker<model::MixedFp16>::holds_means(const checkpoint::Reader&, int) const;
+template void TypedWorker<model::MixedFp16>::load_workers(const checkpoint::Reader&);
+template void TypedWorker<model::MixedFp16>::load_worker(const checkpoint::Reader&, std::int64_t);
+template void TypedWorker<model::MixedFp16>::load_progress(const checkpoint::Reader&, std::int64_t);
+
+// Steps of a worker whose weights and optimizer state are on parameter servers.
+template <class P>
+void TypedWorker<P>::served_step(std::int64_t step, const data::Samples& samples,
+                                 bool next_follows) {
+  const Region region("step");
+  ServerLink<P>& servers = *parts_.servers;
+  grid::Heartbeat::publish({text("worker ", servers.messages().number(), ", fetch"), step});
+  servers.finish();  // the gradients are about to change
+  servers.fetch(handle_, step);
+  run(begin_step(step, samples));
+  servers.end_step(step, !next_follows);
+  remember(step);
+}
+
+/// The weights of a served worker lack at least the last step's update.
+template <class P>
+void TypedWorker<P>::fetch_current() {
+  if (parts_.servers) parts_.servers->fetch_current(handle_);
+}
+
+template <class P>
+void TypedWorker<P>::take_status() {
+  if (!parts_.servers) return;
+  const ServerMessages& messages = parts_.servers->messages();
+  messages.data.template broadcast<double>(handle_, parts_.optimizer->status(),
+                                           messages.server_place(0), "status of the servers");
+}
+
+template <class P>
+void TypedWorker<P>::tell_servers(double& value, const char* what) {
+  if (parts_.servers)
+    parts_.servers->messages().data.broadcast(std::as_writable_bytes(std::span(&value, 1)), 0,
+                                              what);
+}
+
+#define TRIREME_INSTANTIATE(P)                                                         \
+  template void TypedWorker<P>::served_step(std::int64_t, const data::Samples&, bool); \
+  template void TypedWorker<P>::fetch_current();                                       \
+  template void TypedWorker<P>::take_status();                                         \
+  template void TypedWorker<P>::tell_servers(double&, const char*);
+TRIREME_INSTANTIATE(model::Fp32)
+TRIREME_INSTANTIATE(model::Fp64)
+TRIREME_INSTANTIATE(model::MixedBf16)
+TRIREME_INSTANTIATE(model::MixedFp16)
+#undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::train

@@ -1,6 +1,7 @@
 // The axes and the stages of a deck's layout.
-#include <trireme/base/check.hpp>
 #include <trireme/deck/config.hpp>
+
+#include <trireme/base/check.hpp>
 
 #include <array>
 
