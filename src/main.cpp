@@ -6,7 +6,6 @@
 #include <trireme/commands/doctor.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
-#include <trireme/installation/driver.hpp>
 #include <trireme/installation/this_machine.hpp>
 
 #include <unistd.h>

@@ -1,12 +1,16 @@
+// Files of users, read whole, and their paths as they were meant.
 #include <trireme/base/input.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/text.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 namespace trireme {
@@ -55,6 +59,44 @@ int open_input(const std::string& path, const std::string& cited, bool streams) 
   if (!kind.empty()) refuse(cited, kind);
   ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
   return descriptor;
+}
+
+namespace {
+
+bool begins_name(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
+/// "$HOME" or "${HOME}" in a path; "" if there is none.
+std::string_view variable_in(std::string_view path) {
+  for (std::size_t at = path.find('$'); at != std::string_view::npos; at = path.find('$', at + 1)) {
+    std::size_t end = at + 1;
+    const bool braced = end < path.size() && path[end] == '{';
+    if (braced) ++end;
+    if (end == path.size() || !begins_name(path[end])) continue;
+    while (end < path.size() &&
+           (begins_name(path[end]) || std::isdigit(static_cast<unsigned char>(path[end])) != 0))
+      ++end;
+    if (braced && (end == path.size() || path[end++] != '}')) continue;
+    return path.substr(at, end - at);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string unexpanded(std::string_view path) {
+  const char* home = std::getenv("HOME");
+  if (path.starts_with('~')) {
+    const std::string_view word = path.substr(0, path.find('/'));
+    const bool mine = word == "~" && home != nullptr && *home != '\0';
+    return text(word, " in \"", path, "\" is not expanded; write ",
+                mine ? text(home, path.substr(1)) : "the full path");
+  }
+  const std::string_view variable = variable_in(path);
+  return variable.empty()
+             ? ""
+             : text(variable, " in \"", path, "\" is not expanded; write the full path");
 }
 
 }  // namespace trireme

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <string>
 
 namespace trireme {
 namespace {
@@ -82,6 +83,14 @@ std::optional<std::string> batch_job() {
 
 std::int64_t boot_time() {
   return nanoseconds(CLOCK_REALTIME) - nanoseconds(CLOCK_BOOTTIME);
+}
+
+Bytes peak_resident_bytes() {
+  // Linux only. getrusage would also count the program that this one replaced by exec.
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (Bytes kibibytes = 0; word == "VmHWM:" && status >> kibibytes) return kibibytes * 1024;
+  return 0;
 }
 
 }  // namespace trireme

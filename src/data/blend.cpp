@@ -3,7 +3,7 @@
 #include <trireme/data/blend.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/base/unexpanded.hpp>
+#include <trireme/base/input.hpp>
 
 #include <algorithm>
 #include <charconv>

@@ -1,7 +1,7 @@
 // BPE on characters (Sennrich et al. 2016), with byte fallback (Kudo and Richardson 2018). A word
 // may be a whole document, as for Llama 2: it is cut between characters that no merge can join, and
 // the parts are merged and cached like words.
-#include <trireme/data/bpe_words.hpp>
+#include <trireme/data/token_model.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>

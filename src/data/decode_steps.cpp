@@ -2,7 +2,7 @@
 #include <trireme/data/decode_steps.hpp>
 
 #include <trireme/base/utf8.hpp>
-#include <trireme/data/metaspace.hpp>
+#include <trireme/data/pre_tokenizers.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/utf8.hpp>
 #include <trireme/data/word_splitter.hpp>

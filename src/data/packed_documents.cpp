@@ -84,9 +84,9 @@ PackedDocuments::PackedDocuments(const TokenSource& file, std::int64_t sequence)
   {
     const std::vector<std::uint64_t> all = cut_documents(file);
     check_usage(
-        !all.empty(), file.path(), ": no_piece of its ", documents_,
+        !all.empty(), file.path(), ": none of its ", documents_,
         " documents has two tokens, so that [data] packing = \"documents\" finds nothing to "
-        "predict; set packing = \"no_piece\"");
+        "predict; set packing = \"none\"");
     check_usage(all.size() < no_piece, file.path(), " has ", all.size(),
                 " pieces of documents; [data] packing = \"documents\" takes less than ", no_piece,
                 ", so split it into a blend");

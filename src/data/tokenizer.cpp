@@ -8,7 +8,6 @@
 #include <trireme/data/bpe_tokenizer.hpp>
 #include <trireme/data/json_node.hpp>
 #include <trireme/data/pipeline_tokenizer.hpp>
-#include <trireme/data/post_processor.hpp>
 #include <trireme/data/token_model.hpp>
 #include <trireme/io/input_file.hpp>
 

@@ -1,6 +1,6 @@
 // The words of other programs (PyTorch recipes, Megatron-LM, DeepSpeed, transformers, nanoGPT) for
 // keys and sections of a deck. Errors about unknown keys and options suggest the key of a word.
-#include <trireme/deck/aliases.hpp>
+#include <trireme/deck/key_file.hpp>
 
 namespace trireme::deck {
 

@@ -1,3 +1,4 @@
+// Reads a deck with its overrides, and compares two decks or gives one as documents have it.
 #include <trireme/deck/deck.hpp>
 
 #include <trireme/base/check.hpp>

@@ -1,3 +1,4 @@
+// Contradictions among the keys of the model, of adapters and of the precision.
 #include <trireme/deck/model_checks.hpp>
 
 #include <trireme/base/text.hpp>

@@ -1,8 +1,8 @@
 // Conversion between the text of a file or the command line, TOML values and checked Values.
 #include <trireme/deck/value.hpp>
 
+#include <trireme/base/input.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/base/unexpanded.hpp>
 
 #include <algorithm>
 #include <charconv>

@@ -7,7 +7,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/base/plain_message.hpp>
 #include <trireme/grid/devices.hpp>
-#include <trireme/grid/node_claim.hpp>
+#include <trireme/grid/node_file.hpp>
 #include <trireme/grid/pause.hpp>
 #include <trireme/grid/threads.hpp>
 #include <trireme/grid/watchdog.hpp>

@@ -1,5 +1,5 @@
 // Keys and tensors of bert. No tensor is transposed.
-#include <trireme/hugging_face/bert.hpp>
+#include <trireme/hugging_face/format.hpp>
 
 #include <trireme/base/text.hpp>
 #include <trireme/hugging_face/general_keys.hpp>

@@ -1,9 +1,6 @@
 #include <trireme/hugging_face/format.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/hugging_face/bert.hpp>
-#include <trireme/hugging_face/gpt2.hpp>
-#include <trireme/hugging_face/llama.hpp>
 
 namespace trireme::hugging_face {
 

@@ -1,5 +1,5 @@
 // Keys and tensors of gpt. Matrices of its Conv1D are transposed.
-#include <trireme/hugging_face/gpt2.hpp>
+#include <trireme/hugging_face/format.hpp>
 
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/text.hpp>

@@ -1,9 +1,8 @@
 // Keys and tensors of llama and the families that follow it. `Class` holds the differences between
 // transformers' classes.
-#include <trireme/hugging_face/llama.hpp>
+#include <trireme/hugging_face/format.hpp>
 
 #include <trireme/base/text.hpp>
-#include <trireme/hugging_face/gemma_keys.hpp>
 #include <trireme/hugging_face/general_keys.hpp>
 #include <trireme/hugging_face/rotary_keys.hpp>
 

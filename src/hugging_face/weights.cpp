@@ -11,7 +11,6 @@
 #include <trireme/hugging_face/folder_writer.hpp>
 #include <trireme/hugging_face/match.hpp>
 #include <trireme/hugging_face/peft.hpp>
-#include <trireme/hugging_face/transpose.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -7,9 +7,9 @@
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/alignment.hpp>
 #include <trireme/base/attention_memory.hpp>
-#include <trireme/base/audit.hpp>
 #include <trireme/base/matmul_memory.hpp>
 #include <trireme/base/narrow.hpp>
+#include <trireme/deck/enums.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/reduction_scratch.hpp>

@@ -3,11 +3,16 @@
 #include <trireme/plan/program.hpp>
 
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/shard.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/cost.hpp>
-#include <trireme/plan/program_search.hpp>
+#include <trireme/plan/machine_file.hpp>
+#include <trireme/plan/ranks.hpp>
+#include <trireme/plan/recompute.hpp>
+#include <trireme/plan/search.hpp>
+#include <trireme/plan/step_time.hpp>
 #include <trireme/plan/text_file.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
@@ -139,6 +144,173 @@ std::vector<schedule::Needs> training_needs(std::span<const schedule::Program> p
     all[r].handed_over = std::max(all[r].handed_over, evaluating[r].handed_over);
   }
   return all;
+}
+
+// schedule = "auto": the durations of passes, and the micro-batches that each rank can save, with
+// which a program is searched.
+
+namespace {
+
+using architecture::Architecture;
+using schedule::Instr;
+using schedule::Op;
+using schedule::ProgramLayout;
+
+schedule::Cost flops(const deck::Config& config, const Architecture& a) {
+  return flop_cost(stage_flops(a, architecture::partition(a, config.parallel),
+                               kept_tensors(config.parallel, a.layer),
+                               architecture::head_gradient(config.parallel)));
+}
+
+/// Whole and split backward passes may recompute different tensors.
+schedule::Cost predicted(const deck::Config& config, const Architecture& a) {
+  const Machine machine = load_machine(config.parallel.machine);
+  const std::string missing = machine.time_mistake(config.precision, config.parallel.ranks());
+  check_usage(missing.empty(), machine.called(), " does not give ", missing,
+              ", without which schedule = \"auto\" cannot predict times; add it to the file, or "
+              "leave [parallel] machine out");
+  const auto with = [&](bool split) {
+    return cost_of(step_costs(config, a, part_times(config, a, split, machine), machine));
+  };
+  return [whole = with(false), split = with(true)](const Instr& i) {
+    return i.op == Op::backward ? whole(i) : split(i);
+  };
+}
+
+/// Halves of a pass that was measured as a whole have the shares of their FLOPs.
+schedule::Cost measured(const deck::Config& config, const Architecture& a,
+                        const ProgramLayout& layout) {
+  const std::string& file = config.parallel.timeline;
+  const std::string cited = text("[parallel] timeline = \"", file, "\"");
+  const schedule::Timeline timeline = schedule::read_timeline(
+      read_text_file(file, cited, "; a run with run.timeline = true writes one"), file);
+  const ProgramLayout& other = timeline.layout;
+  check_usage(other.map() == layout.map(), cited, " was measured with ", other.ranks,
+              " pipeline ranks and ", other.chunks, " chunks, but the deck has ", layout.ranks,
+              " and ", layout.chunks, other.stages() == layout.stages() ? ", in other places" : "",
+              "; measure a run with these, or leave timeline out");
+  const schedule::Cost mean = schedule::mean_costs(timeline);
+  for (Stage s = 0; s < layout.stages(); ++s)
+    check_usage(mean({Op::forward, s, 0}) > 0 &&
+                    mean({Op::backward, s, 0}) + mean({Op::backward_input, s, 0}) > 0,
+                cited, " has no forward and backward pass of stage ", s,
+                "; give the whole timeline of a step");
+  return [mean, share = flops(config, a)](const Instr& i) {
+    const Seconds found = mean(i);
+    if (found > 0) return found;
+    const auto of = [&](const schedule::Cost& cost, Op op) { return cost({op, i.stage, i.micro}); };
+    if (i.op == Op::backward) return of(mean, Op::backward_input) + of(mean, Op::backward_weight);
+    if (i.op != Op::backward_input && i.op != Op::backward_weight) return found;
+    return of(mean, Op::backward) * of(share, i.op) /
+           (of(share, Op::backward_input) + of(share, Op::backward_weight));
+  };
+}
+
+schedule::Cost pass_costs(const deck::Config& config, const Architecture& a,
+                          const ProgramLayout& layout) {
+  if (!config.parallel.timeline.empty()) return measured(config, a, layout);
+  return config.parallel.machine.empty() ? flops(config, a) : predicted(config, a);
+}
+
+/// The memory of each pipeline rank within a limit.
+class SlotLimit {
+ public:
+  SlotLimit(const deck::Config& config, const Architecture& a, const ProgramLayout& layout,
+            const Machine& machine)
+      : config_(config),
+        architecture_(a),
+        layout_(layout),
+        machine_(machine),
+        limit_(memory_limit(config.parallel, machine, 0)) {}
+
+  /// Slots of each rank with which it fits.
+  std::vector<int> slots() const {
+    const int least = layout_.chunks;
+    const int most = std::max(least, schedule::most_slots(layout_));
+    const auto ranks = static_cast<std::size_t>(layout_.ranks);
+    if (limit_.bytes == 0 || most == least) return std::vector<int>(ranks, most);
+    const std::vector<Bytes> few = bytes_with(least), many = bytes_with(most);
+    std::vector<int> slots;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      expect_room(few[r]);
+      const Bytes each = std::max<Bytes>(1, (many[r] - few[r]) / (most - least));
+      slots.push_back(
+          static_cast<int>(std::min<Bytes>(most, least + (limit_.bytes - few[r]) / each)));
+    }
+    return slots;
+  }
+
+  /// Takes a slot from the ranks that the program brings over the limit; false if there are none.
+  bool corrects(std::vector<int>& slots, const schedule::Program& program) const {
+    if (limit_.bytes == 0) return false;
+    const std::vector<Bytes> bytes = of_ranks(training_needs({&program, 1}));
+    bool found = false;
+    for (std::size_t r = 0; r < bytes.size(); ++r) {
+      if (bytes[r] <= limit_.bytes) continue;
+      if (slots[r] == layout_.chunks) expect_room(bytes[r]);
+      --slots[r];
+      found = true;
+    }
+    return found;
+  }
+
+ private:
+  std::vector<Bytes> bytes_with(int slots) const {
+    const bool in_v = layout_.placement == StagePlacement::v && layout_.chunks == 2;
+    const ScheduleKind like = in_v                 ? ScheduleKind::zb_v
+                              : layout_.chunks > 1 ? ScheduleKind::interleaved
+                                                   : ScheduleKind::zb_h1;
+    std::vector<schedule::Needs> needs;
+    for (Rank r = 0; r < layout_.ranks; ++r) {
+      needs.push_back(schedule::expected_needs(like, layout_, r));
+      needs.back().slots = slots;
+      needs.back().split_backward = true;
+    }
+    return of_ranks(needs);
+  }
+
+  /// The most of each pipeline rank's tensor ranks.
+  std::vector<Bytes> of_ranks(const std::vector<schedule::Needs>& needs) const {
+    std::vector<Bytes> bytes(needs.size());
+    const bool arrays = limit_.arrays_only || machine_.on_device();
+    for (const RankPlan& rank : plan_ranks(config_, architecture_, needs, machine_)) {
+      Bytes& most = bytes[static_cast<std::size_t>(rank.pipeline)];
+      most = std::max(most, arrays ? device_total(rank.memory) : rank.peak());
+    }
+    return bytes;
+  }
+
+  void expect_room(Bytes bytes) const {
+    check_usage(bytes <= limit_.bytes, "schedule = \"auto\" finds no program within the ",
+                human_bytes(limit_.bytes), " per rank of ",
+                config_.parallel.memory_limit > 0 ? "[parallel] memory_limit" : machine_.called(),
+                ": a rank needs ", human_bytes(bytes),
+                " with one micro-batch in flight; choose a smaller batch.micro, more tensor or "
+                "pipeline ranks, recompute = \"full\", or shard = \"optimizer\"");
+  }
+
+  const deck::Config& config_;
+  const Architecture& architecture_;
+  const ProgramLayout& layout_;
+  const Machine& machine_;
+  MemoryLimit limit_;
+};
+
+}  // namespace
+
+schedule::FoundProgram fastest_program(const deck::Config& config, const ProgramLayout& layout,
+                                       const Machine& machine) {
+  const Architecture a = architecture::describe(config.model);
+  const schedule::Cost cost = pass_costs(config, a, layout);
+  const schedule::LowerOptions lowering{config.model.tied_embeddings,
+                                        transport(config.parallel, machine)};
+  const SlotLimit limit(config, a, layout, machine);
+  std::vector<int> slots = limit.slots();
+  schedule::FoundProgram found;
+  do {
+    found = schedule::search_program(layout, cost, slots, lowering);
+  } while (limit.corrects(slots, found.program));
+  return found;
 }
 
 }  // namespace trireme::plan

@@ -1,3 +1,4 @@
+// Slots of activations that a rank needs for a schedule, and those expected of its kind.
 #include <trireme/schedule/needs.hpp>
 
 #include <trireme/base/check.hpp>

@@ -2,7 +2,7 @@
 // brings to the host.
 #include <trireme/train/hash_list.hpp>
 
-#include <trireme/base/audit.hpp>
+#include <trireme/deck/enums.hpp>
 #include <trireme/kernels/hash.hpp>
 #include <trireme/tensor/copy.hpp>
 

@@ -2,7 +2,7 @@
 // reduction.
 #include <trireme/train/step_actions.hpp>
 
-#include <trireme/data/context_fields.hpp>
+#include <trireme/data/batch_reader.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/optim/learning_rate.hpp>

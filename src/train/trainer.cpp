@@ -2,12 +2,12 @@
 // events of the run.
 #include <trireme/train/trainer.hpp>
 
-#include <trireme/base/audit.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/base/process_memory.hpp>
+#include <trireme/base/process_identity.hpp>
 #include <trireme/base/utc.hpp>
 #include <trireme/checkpoint/folders.hpp>
+#include <trireme/deck/enums.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/io/atomic_file.hpp>

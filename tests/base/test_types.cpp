@@ -1,21 +1,13 @@
-#include <trireme/base/adapter.hpp>
-#include <trireme/base/server.hpp>
 #include <trireme/base/types.hpp>
+
+#include "support/words.hpp"
 
 #include <gtest/gtest.h>
 
 namespace trireme {
 namespace {
 
-template <class E>
-void expect_words_read_back() {
-  for (std::size_t i = 0; i < names<E>().size(); ++i) {
-    const E value = static_cast<E>(i);
-    EXPECT_EQ(parse<E>(name_of(value)), value) << name_of(value);
-  }
-  EXPECT_EQ(parse<E>("no such word"), std::nullopt);
-  EXPECT_EQ(parse<E>(""), std::nullopt);
-}
+using testing::expect_words_read_back;
 
 TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<DType>();
@@ -33,16 +25,12 @@ TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<LayoutMode>();
   expect_words_read_back<Offload>();
   expect_words_read_back<Sharding>();
-  expect_words_read_back<DataStrategy>();
-  expect_words_read_back<ServerUpdates>();
   expect_words_read_back<TransportKind>();
   expect_words_read_back<AttentionKind>();
   expect_words_read_back<OptimizerKind>();
   expect_words_read_back<RateScaling>();
   expect_words_read_back<OuterOptimizer>();
   expect_words_read_back<Differences>();
-  expect_words_read_back<AdapterKind>();
-  expect_words_read_back<AdapterScaling>();
   expect_words_read_back<Axis>();
   EXPECT_EQ(name_of(ScheduleKind::one_forward_one_backward), "1f1b");
 }

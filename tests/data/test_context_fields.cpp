@@ -1,6 +1,6 @@
 // The fields of a batch that a rank of the context axis takes from those of whole samples.
 #include <trireme/architecture/placement.hpp>
-#include <trireme/data/context_fields.hpp>
+#include <trireme/data/batch_reader.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/data/batch.hpp>
-#include <trireme/data/permutation.hpp>
+#include <trireme/data/samples.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,4 @@
 #include <trireme/hugging_face/convert.hpp>
-#include <trireme/hugging_face/transpose.hpp>
 
 #include "support.hpp"
 

@@ -1,4 +1,4 @@
-#include <trireme/installation/driver.hpp>
+#include <trireme/installation/this_machine.hpp>
 
 #include <gtest/gtest.h>
 

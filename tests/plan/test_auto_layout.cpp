@@ -1,7 +1,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/parallel_checks.hpp>
-#include <trireme/plan/auto_layout.hpp>
+#include <trireme/plan/search.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 #include <trireme/plan/gather_time.hpp>
-#include <trireme/plan/gathers.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/step_time.hpp>
+#include <trireme/plan/traffic.hpp>
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,6 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/parallel_checks.hpp>
 #include <trireme/plan/program.hpp>
-#include <trireme/plan/program_search.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/search.hpp>
 #include <trireme/schedule/machine.hpp>

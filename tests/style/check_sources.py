@@ -5,8 +5,8 @@
 
 floors   A folder includes only folders of strictly lower floors, and links only their targets. Only grid/ includes
          mpi.h or nccl.h. Host-only folders include no Kokkos.
-pairs    Every src/x/y.cpp has its header include/trireme/x/y.hpp.
-lengths  No C++ file is longer than 600 lines.
+pairs    Every src/x/y.cpp has its header include/trireme/x/y.hpp, or first includes the header of x/ that declares it.
+lengths  C++ files of more than 600 lines are named. This is advice, and fails nothing.
 openings Sources of more than 100 lines begin with a comment that says what they do.
 vendors  Names of CUDA, HIP, cuBLASLt, cuDNN and NCCL stand in the few files that speak to them.
 plans    Plans depend on a plan::Machine, and not on how the program that makes them was built.
@@ -15,7 +15,7 @@ decks    Every deck begins with a comment that holds the commands that use it.
 names    Files and tests that documents for developers and new users name exist (NAME in a path is any word), links of
          all documents lead to a page and its heading, and docs/development.md has the table of floors.
 
-Prints one line per violation and ends with 1 if there is one.
+Prints one line per violation and ends with 1 if there is one that is more than advice.
 """
 import re
 import sys
@@ -137,7 +137,9 @@ def pairs(root):
         # attention_backward.cpp may be a part of what attention.hpp declares.
         words = inner.stem.split("_")
         stems = ("_".join(words[:n]) for n in range(len(words), 0, -1))
-        if not any(header.with_name(stem + ".hpp").exists() for stem in stems):
+        first = re.search(r"^#include <trireme/([^/]+)/", path.read_text(encoding="utf-8"), re.MULTILINE)
+        declared = first and first[1] == inner.parts[0]  # bert.cpp defines what format.hpp declares
+        if not declared and not any(header.with_name(stem + ".hpp").exists() for stem in stems):
             yield f"{path.relative_to(root)}: expected its header {header.relative_to(root)}"
 
 
@@ -145,7 +147,7 @@ def lengths(root):
     for path in sources(root, "src", "include", "tests", "benchmarks"):
         lines = len(path.read_text(encoding="utf-8").splitlines())
         if lines > LINES_LIMIT:
-            yield f"{path.relative_to(root)}: {lines} lines; at most {LINES_LIMIT}, two things may live there"
+            yield f"advice: {path.relative_to(root)}: {lines} lines, more than {LINES_LIMIT}: two things may live there"
 
 
 def openings(root):
@@ -272,7 +274,7 @@ def main():
     violations = list(CHECKS[sys.argv[1]](root))
     for violation in violations:
         print(violation)
-    return 1 if violations else 0
+    return 1 if any(not violation.startswith("advice: ") for violation in violations) else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 // One flipped bit in a weight, a gradient, an activation or a moment of one rank: audits find it,
 // name the rank, and repair it or stop the run.
-#include <trireme/base/audit.hpp>
+#include <trireme/deck/enums.hpp>
 #include <trireme/tensor/views.hpp>
-#include <trireme/train/voices.hpp>
+#include <trireme/train/audit_state.hpp>
 
 #include "support/bit_flip.hpp"
 #include "support/training.hpp"

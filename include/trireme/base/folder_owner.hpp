@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/base/owner_entry.hpp>
+#include <trireme/base/owner_file.hpp>
 #include <trireme/base/types.hpp>
 
 #include <functional>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace trireme {
 
@@ -15,5 +16,9 @@ void expect_file(const std::string& path, const std::string& cited, bool streams
 /// Opens a file for reading without waiting for another process. UsageError that begins with
 /// `cited` if it cannot be opened or is no file. Returns its descriptor.
 int open_input(const std::string& path, const std::string& cited, bool streams = false);
+
+/// Why a path is refused that a shell would have expanded: it begins with "~" or contains a
+/// variable such as $HOME. A folder of that name is never meant. "" for any other path.
+std::string unexpanded(std::string_view path);
 
 }  // namespace trireme

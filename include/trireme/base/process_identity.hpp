@@ -1,5 +1,7 @@
 #pragma once
 
+#include <trireme/base/types.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -46,5 +48,9 @@ std::optional<std::string> batch_job();
 
 /// When this system was booted, in nanoseconds since 1970.
 std::int64_t boot_time();
+
+/// Peak resident memory of this process so far: its pages in host memory, including those of files
+/// and shared ones. 0 where the system does not report it.
+Bytes peak_resident_bytes();
 
 }  // namespace trireme

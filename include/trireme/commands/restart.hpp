@@ -75,4 +75,12 @@ std::optional<std::string> damage_found(grid::Runtime& runtime, const std::funct
 std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std::string& where,
                        bool as_deck);
 
+/// Copies the newest whole local checkpoint of the run into its checkpoint directory, if its step
+/// is after `after` and before `before`. All nodes copy the shards that they hold. A warning names
+/// each newer one that is passed over, with the reason. `refusal`, called on rank 0, says why one
+/// is not used. Returns the step; nothing if there is none. Collective.
+std::optional<std::int64_t> collect_local_checkpoint(
+    grid::Runtime& runtime, const deck::CheckpointConfig& config, std::int64_t after,
+    std::int64_t before, const std::function<std::string(const checkpoint::Manifest&)>& refusal);
+
 }  // namespace trireme::commands

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <trireme/base/adapter.hpp>
-#include <trireme/base/audit.hpp>
 #include <trireme/base/fp8.hpp>
-#include <trireme/base/rotary_scaling.hpp>
-#include <trireme/base/server.hpp>
 #include <trireme/base/types.hpp>
+#include <trireme/deck/enums.hpp>
 #include <trireme/layout/axes.hpp>
 #include <trireme/layout/stage_map.hpp>
 

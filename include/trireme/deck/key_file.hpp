@@ -1,6 +1,5 @@
 #pragma once
 
-#include <trireme/deck/aliases.hpp>
 #include <trireme/deck/diagnostics.hpp>
 #include <trireme/deck/table.hpp>
 #include <trireme/deck/value.hpp>
@@ -13,6 +12,17 @@
 
 /// TOML files of `[section]` and `key = value` with a table of their keys: decks and machine files.
 namespace trireme::deck {
+
+/// Words of other programs for one key or section.
+struct Alias {
+  std::string_view name;   ///< full name of the key, "run.steps", or of the section, "run"
+  std::string_view words;  ///< separated by spaces; lower case, with underscores
+  /// How the value is found, for words whose value is not that of the key; "": the same value.
+  std::string_view note = {};
+};
+
+/// All words for the keys and sections of a deck. A word may be in several rows.
+const std::vector<Alias>& deck_aliases();
 
 /// A key that a word may stand for.
 struct Meant {
@@ -97,5 +107,15 @@ std::string key_text(const FileKind& kind);
 std::string section_text(const FileKind& kind, const Section& section);
 std::string key_text(const KeyText& key);
 std::string key_markdown(const FileKind& kind);
+
+/// Throws a UsageError for text that must not reach the TOML parser: empty, too large or binary
+/// files, multi-line strings, and dotted names so deep that destroying the parsed tables would
+/// exhaust the stack. Errors call the file a `kind`, "deck"; `help` says where its keys are
+/// documented.
+void refuse_unparsable(std::string_view content, const std::string& file_name,
+                       const std::string& kind, const std::string& help);
+
+/// The word for an error message, cut if it is longer than a line.
+std::string shortened(std::string_view word);
 
 }  // namespace trireme::deck

@@ -72,4 +72,20 @@ std::string layer_prefix(const deck::ModelConfig& model, std::int64_t layer);
 /// `name` with `prefix` added, unless it begins with it or with the prefix of a head.
 std::string with_prefix(std::string_view name, std::string_view prefix, std::string_view head);
 
+/// The families llama, qwen2, qwen3, mistral, gemma, gemma2 and gemma3 as Hugging Face's
+/// LlamaForCausalLM, Qwen2ForCausalLM and so on. Their rotary positions pair elements
+/// i and i + K/2 of a head like Trireme's, so queries and keys need no permutation. Files may
+/// lack the prefix "model." and hold `rotary_emb.inv_freq`.
+const Format& llama_format(Family family);
+
+/// The family gpt as Hugging Face's GPT2LMHeadModel. The weights of its Conv1D are [in, out],
+/// Trireme's are [out, in]. Files may lack the prefix "transformer." and hold the masks `attn.bias`
+/// and `attn.masked_bias`.
+const Format& gpt2_format();
+
+/// The family bert as Hugging Face's BertForPreTraining, or as its BertForMaskedLM without a
+/// sentence loss. Files may lack the prefix "bert.", name the parameters of LayerNorm `gamma` and
+/// `beta`, hold `position_ids`, and hold a sentence head that the model does not have.
+const Format& bert_format();
+
 }  // namespace trireme::hugging_face

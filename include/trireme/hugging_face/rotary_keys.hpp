@@ -19,4 +19,12 @@ void add_rotary_keys_of_two_kinds(std::vector<ConfigKey>& keys);
 /// contradict one another.
 void check_rotary(const json& file, const deck::ModelConfig& m, Complaints& complaints);
 
+/// Keys of GemmaForCausalLM that LlamaForCausalLM does not have.
+void add_gemma_keys(std::vector<ConfigKey>& keys);
+/// Those of Gemma2ForCausalLM: soft caps, and windows in every other layer unless layer_types says
+/// otherwise.
+void add_gemma2_keys(std::vector<ConfigKey>& keys);
+/// Those of Gemma3ForCausalLM: windows in all layers but every sixth one.
+void add_gemma3_keys(std::vector<ConfigKey>& keys);
+
 }  // namespace trireme::hugging_face

@@ -2,10 +2,20 @@
 
 #include <trireme/plan/machine.hpp>
 
+#include <string>
+
 namespace trireme::installation {
 
 /// The running build as a machine to plan for; memory and devices per node are unknown. This is the
 /// only function of planning that depends on the build.
 plan::Machine this_machine();
+
+/// The driver's library that the kernels of these devices need, or null: "libcuda.so.1". Programs
+/// that are linked with it do not start without it.
+const char* driver_library(plan::DeviceKind kind);
+
+/// Why this node cannot run kernels that need `library`, with a remedy; empty if the
+/// loader finds it.
+std::string missing_driver(const char* library);
 
 }  // namespace trireme::installation

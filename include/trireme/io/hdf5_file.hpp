@@ -2,9 +2,10 @@
 
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/hdf5_handle.hpp>
-#include <trireme/io/memory_file.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -48,6 +49,24 @@ struct VirtualPart {
   std::string dataset;
   std::vector<std::int64_t> offset;
   std::vector<std::int64_t> extent;
+};
+
+/// An unnamed file in memory. Parts that are never written take no memory.
+class MemoryFile {
+ public:
+  MemoryFile();
+  ~MemoryFile();
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  std::int64_t size() const;
+  /// Calls `use` for the parts with content, in pieces of at most 1 MiB.
+  using Use = std::function<void(std::int64_t offset, const void* data, std::size_t bytes)>;
+  void for_each_part(const Use& use) const;
+
+ private:
+  int descriptor_ = -1;
 };
 
 /// An HDF5 file. HDF5 may crash on damaged bytes: verify a checksum before open().

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/deck/config.hpp>
 #include <trireme/kernels/head_norm.hpp>
 #include <trireme/kernels/rotary.hpp>
 #include <trireme/model/operations.hpp>
@@ -70,5 +71,9 @@ class AttentionOperation final : public LayerOperation<P> {
   std::int64_t layer_;
   std::optional<RingAttention<T>> ring_;  ///< with a context axis
 };
+
+/// Sets head size, theta and scaling of a layer for samples of model.sequence tokens, with the
+/// formulas of transformers' rope types.
+void set_frequencies(kernels::Rotary& rotary, const deck::ModelConfig& model, std::int64_t layer);
 
 }  // namespace trireme::model

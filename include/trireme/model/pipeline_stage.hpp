@@ -1,7 +1,6 @@
 #pragma once
 
 #include <trireme/architecture/objective.hpp>
-#include <trireme/model/array_access.hpp>
 #include <trireme/model/embedding.hpp>
 #include <trireme/model/head.hpp>
 #include <trireme/model/layer.hpp>
@@ -12,6 +11,20 @@
 #include <vector>
 
 namespace trireme::model {
+
+/// Called before passes use the arrays of a part of the model, which replicas may divide: its
+/// weights may have to be gathered, and its gradients may take the memory of another layer's.
+/// `layer` as of architecture::layer_of(). Asynchronous on exec.
+class ArrayAccess {
+ public:
+  virtual ~ArrayAccess() = default;
+
+  /// Kernels launched afterwards may read the weights. `next`: the part that the pass reads next.
+  virtual void before_reads(const Exec& exec, std::int64_t layer,
+                            std::optional<std::int64_t> next) = 0;
+  /// Kernels launched afterwards may add to the gradients.
+  virtual void before_sums(const Exec& exec, std::int64_t layer) = 0;
+};
 
 /// One pipeline stage: some layers, preceded by the embedding in the first stage and followed by
 /// the head in the last stage. A stage may have no layers. The caller provides all memory.

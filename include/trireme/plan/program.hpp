@@ -4,6 +4,7 @@
 #include <trireme/plan/machine.hpp>
 #include <trireme/schedule/needs.hpp>
 #include <trireme/schedule/program.hpp>
+#include <trireme/schedule/search.hpp>
 
 #include <span>
 #include <vector>
@@ -30,5 +31,13 @@ std::vector<schedule::Needs> evaluation_needs(const schedule::ProgramLayout& lay
 
 /// Slots and buffers that each rank needs in a run that trains with these programs and evaluates.
 std::vector<schedule::Needs> training_needs(std::span<const schedule::Program> programs);
+
+/// The program for schedule = "auto": the fastest one for the times of [parallel] timeline, else of
+/// [parallel] machine, else for each stage's FLOPs, with which every rank fits into the memory
+/// limit (memory_limit()). Lowered. UsageError with the remedy if the times cannot be read or
+/// belong to other stages, or if no program fits.
+schedule::FoundProgram fastest_program(const deck::Config& config,
+                                       const schedule::ProgramLayout& layout,
+                                       const Machine& machine);
 
 }  // namespace trireme::plan

@@ -1,5 +1,6 @@
 #pragma once
 
+/// Search of the layout with the shortest step.
 #include <trireme/deck/deck.hpp>
 #include <trireme/plan/machine.hpp>
 #include <trireme/plan/search_space.hpp>
@@ -9,7 +10,6 @@
 #include <string>
 #include <vector>
 
-/// Search of the layout with the shortest step.
 namespace trireme::plan {
 
 /// A layout with its memory and time.
@@ -59,5 +59,10 @@ MemoryLimit memory_limit(const deck::ParallelConfig& parallel, const Machine& ma
 /// The machine with typical speeds in place of those that are not known: for layout = "auto"
 /// without a machine file.
 Machine with_usual_speeds(const Machine& machine);
+
+/// Chooses the layout for [parallel] layout = "auto": sets the keys of deck::layout_keys() that the
+/// deck does not fix, layout to "given", and the reason for the log (deck::set_layout). The
+/// vocabulary must be resolved. UsageError if no layout fits the number of ranks.
+void choose_layout(deck::Deck& deck, std::int64_t ranks, const Machine& machine);
 
 }  // namespace trireme::plan

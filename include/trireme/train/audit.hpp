@@ -7,7 +7,6 @@
 #include <trireme/train/hash_list.hpp>
 #include <trireme/train/rank_parts.hpp>
 #include <trireme/train/step_actions.hpp>
-#include <trireme/train/voices.hpp>
 
 #include <cstdint>
 #include <functional>

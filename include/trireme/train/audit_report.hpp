@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/base/audit.hpp>
+#include <trireme/deck/enums.hpp>
 #include <trireme/grid/communicator.hpp>
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/base/server.hpp>
+#include <trireme/deck/enums.hpp>
 
 #include <cstdint>
 #include <deque>

@@ -5,7 +5,7 @@
 #include <trireme/model/parameters.hpp>
 #include <trireme/optim/optimizer.hpp>
 #include <trireme/tensor/arena.hpp>
-#include <trireme/train/server_messages.hpp>
+#include <trireme/train/server_link.hpp>
 #include <trireme/train/server_order.hpp>
 #include <trireme/train/server_record.hpp>
 #include <trireme/train/worker.hpp>

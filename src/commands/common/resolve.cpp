@@ -9,10 +9,10 @@
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/parallel_checks.hpp>
 #include <trireme/deck/special_tokens.hpp>
-#include <trireme/plan/auto_layout.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/machine_file.hpp>
 #include <trireme/plan/recompute.hpp>
+#include <trireme/plan/search.hpp>
 
 #include <algorithm>
 #include <utility>

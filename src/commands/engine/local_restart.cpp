@@ -1,6 +1,6 @@
 // Collects a local checkpoint: rank 0 learns which nodes hold which shards, and all nodes copy
 // their shards to the checkpoint directory, where the checkpoint is completed like any other.
-#include <trireme/commands/local_restart.hpp>
+#include <trireme/commands/restart.hpp>
 
 #include <trireme/base/clock.hpp>
 #include <trireme/base/log.hpp>

@@ -9,7 +9,6 @@
 #include <trireme/checkpoint/attempt.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/lineage.hpp>
-#include <trireme/commands/local_restart.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/deck.hpp>

@@ -3,8 +3,8 @@
 #include <trireme/commands/options.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/base/terminal.hpp>
-#include <trireme/base/unexpanded.hpp>
 #include <trireme/data/chat.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/deck/key_file.hpp>
