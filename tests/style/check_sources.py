@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Checks what the build cannot: floors, name pairs, file lengths, deck headers.
 
-    check_sources.py floors|pairs|lengths|openings|vendors|plans|families|decks|names [repository]
+    check_sources.py floors|pairs|includes|lengths|openings|vendors|plans|families|decks|names [repository]
 
 floors   A folder includes only folders of strictly lower floors, and links only their targets. Only grid/ includes
          mpi.h or nccl.h. Host-only folders include no Kokkos.
 pairs    Every src/x/y.cpp has its header include/trireme/x/y.hpp, or first includes the header of x/ that declares it.
+includes The standard library's headers are included where their names are used, also by a header of the project: sources
+         that are compiled in groups do not show it.
 lengths  C++ files of more than 600 lines are named. This is advice, and fails nothing.
 openings Sources of more than 100 lines begin with a comment that says what they do.
 vendors  Names of CUDA, HIP, cuBLASLt, cuDNN and NCCL stand in the few files that speak to them.
@@ -38,6 +40,21 @@ FLOOR = {folder: floor for floor, folders in enumerate(FLOORS) for folder in fol
 HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "hugging_face",
              "installation"}
 LINES_LIMIT = 600
+INCLUDE_LINE = re.compile(r"^#include [<\"]([^>\"]+)[>\"]", re.MULTILINE)
+# Names of the standard library for which a source, or a header that it includes, needs this header.
+STANDARD_NAMES = {
+    "vector": "vector", "string": "string|to_string", "optional": "optional|nullopt", "array": "array", "span": "span",
+    "functional": "function", "memory": "unique_ptr|shared_ptr|make_unique|make_shared", "map": "map|multimap",
+    "set": "set|multiset", "unordered_map": "unordered_map", "unordered_set": "unordered_set", "deque": "deque",
+    "queue": "queue|priority_queue", "variant": "variant|holds_alternative|get_if", "mutex": "mutex|lock_guard|unique_lock",
+    "thread": "thread|this_thread", "atomic": "atomic", "future": "future|async", "fstream": "ifstream|ofstream",
+    "sstream": "ostringstream|istringstream", "filesystem": "filesystem", "chrono": "chrono", "numeric": "accumulate|gcd|iota",
+    "condition_variable": "condition_variable", "random": "mt19937|random_device", "tuple": "tuple|tie",
+    "string_view": "string_view", "algorithm": r"sort|find_if|max_element|min_element|any_of|all_of|none_of|ranges::\w+",
+}
+BRING = {"string_view": ("string", "sstream", "filesystem"), "string": ("sstream", "filesystem", "fstream"),
+         "tuple": ("functional", "memory", "map"), "algorithm": ("functional",), "array": ("functional", "span"),
+         "thread": ("future",), "mutex": ("condition_variable", "future")}
 OPENING_LIMIT = 100
 
 SPEAK_TO_VENDORS = {
@@ -141,6 +158,31 @@ def pairs(root):
         declared = first and first[1] == inner.parts[0]  # bert.cpp defines what format.hpp declares
         if not declared and not any(header.with_name(stem + ".hpp").exists() for stem in stems):
             yield f"{path.relative_to(root)}: expected its header {header.relative_to(root)}"
+
+
+def standard_includes(header, root, known):
+    """Standard headers that a header of the project includes, also by others of the project."""
+    if header not in known:
+        known[header] = set()  # a cycle would end here
+        path = root / "include" / header
+        for name in INCLUDE_LINE.findall(path.read_text(encoding="utf-8")) if path.exists() else ():
+            known[header] |= standard_includes(name, root, known) if name.startswith("trireme/") else {name}
+    return known[header]
+
+
+def names_with_headers(root):
+    known = {}
+    for path in sources(root, "src", "include"):
+        text = path.read_text(encoding="utf-8")
+        found = set()
+        for name in INCLUDE_LINE.findall(text):
+            found |= standard_includes(name, root, known) if name.startswith("trireme/") else {name}
+        code = re.sub(r"//.*|\"(?:[^\"\\\\]|\\\\.)*\"", "", text)
+        for header, names in STANDARD_NAMES.items():
+            if header in found or any(other in found for other in BRING.get(header, ())):
+                continue
+            if used := re.search(rf"\bstd::(?:{names})\b", code):
+                yield f"{path.relative_to(root)}: uses {used.group()} without <{header}>"
 
 
 def lengths(root):
@@ -262,7 +304,7 @@ def names(root):
     yield from broken_links(root)
 
 
-CHECKS = {"floors": floors, "pairs": pairs, "lengths": lengths, "openings": openings, "vendors": vendors,
+CHECKS = {"floors": floors, "pairs": pairs, "includes": names_with_headers, "lengths": lengths, "openings": openings, "vendors": vendors,
           "plans": plans, "families": families, "decks": decks, "names": names}
 
 

@@ -86,6 +86,12 @@ class Checks(unittest.TestCase):
     def test_pairs(self):
         self.assert_found("pairs", "src/deck/alone.cpp", "", "include/trireme/deck/alone.hpp")
 
+    def test_includes(self):
+        self.assert_found("includes", "src/deck/a.cpp", "#include <map>\nstd::vector<int> x;\n", "without <vector>")
+        header = {"include/trireme/deck/a.hpp": "#include <vector>\n"}
+        for text in ("#include <trireme/deck/a.hpp>\nstd::vector<int> x;\n", "// std::vector\n", '"std::vector"\n'):
+            self.assertEqual(self.violations("includes", files={"src/deck/a.cpp": text, **header}), [])
+
     def test_lengths(self):
         self.assert_found("lengths", "src/deck/a.cpp", "\n" * 601, "601 lines")
         self.assertEqual(self.violations("lengths", files={"src/deck/a.cpp": "\n" * 600}), [])
