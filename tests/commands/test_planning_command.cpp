@@ -1,7 +1,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "support/shell.hpp"
 
@@ -181,6 +187,45 @@ TEST_F(CheckMachine, HelpListsTheKeysOfSuchAFile) {
 
 /// Processor time and address space are limited, not the time on a busy machine. The cases take up
 /// to a few seconds each.
+/// "1.50 KiB", "32 B".
+double bytes_in(const std::string& number, const std::string& unit) {
+  const std::vector<std::string> units{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  const auto power = std::ranges::find(units, unit) - units.begin();
+  return std::stod(number) * std::pow(1024.0, static_cast<double>(power));
+}
+
+TEST_F(CheckMachine, RowsOfTheMemoryTableAddUpForRanksWithAndWithoutLayers) {
+  for (const char* layout :
+       {"parallel.pipeline=4 parallel.schedule=2bw", "parallel.pipeline=4 parallel.schedule=zb-v",
+        "parallel.pipeline=8", "parallel.pipeline=4 parallel.vocabulary=pipeline"}) {
+    const std::string deck = "'" TRIREME_SOURCE_DIR "/inputs/tiny.toml' ";
+    ASSERT_EQ(
+        shell(folder_, "trireme check --ranks 8 batch.global=192 batch.micro=1 " + deck + layout),
+        0);
+    std::istringstream lines(read_file(folder_.file("out")));
+    std::string line;
+    while (std::getline(lines, line) && line != "memory per rank") {
+    }
+    std::getline(lines, line);  // "most, rank 0  least, rank 2"
+    ASSERT_NE(line.find("least"), std::string::npos) << layout;
+    std::array<double, 2> sums{};
+    for (bool at_sum = false; !at_sum && std::getline(lines, line);) {
+      std::istringstream all(line);
+      const std::vector<std::string> row{std::istream_iterator<std::string>(all), {}};
+      at_sum = row.front() == "sum";
+      ASSERT_GE(row.size(), 5u) << line;
+      for (std::size_t column = 0; column < 2; ++column) {
+        const std::size_t at = row.size() - 4 + 2 * column;
+        const double bytes = bytes_in(row[at], row[at + 1]);
+        if (at_sum)
+          EXPECT_NEAR(sums[column] / bytes, 1, 0.02) << layout << ", column " << column;
+        else
+          sums[column] += bytes;
+      }
+    }
+  }
+}
+
 TEST_F(CheckMachine, StaysSmallForTheLargestDecks) {
   // 512 MiB of address space besides the 110 MB of the programs' libraries, which have large
   // tables.

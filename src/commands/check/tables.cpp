@@ -122,10 +122,18 @@ std::string memory_report(const std::vector<plan::RankPlan>& ranks,
   std::vector<Cells> rows;
   if (differ)
     rows.push_back({"", "most, " + place(most, parallel), "least, " + place(least, parallel)});
+  // A rank has no rows for memory that it does not need.
+  const auto bytes_of = [](const plan::RankPlan& rank, const std::string& what) {
+    const auto row = std::ranges::find(rank.memory, what, &plan::MemoryRow::what);
+    return row == rank.memory.end() ? Bytes{0} : row->bytes;
+  };
+  std::vector<plan::MemoryRow> all = most.memory;
+  for (const plan::MemoryRow& row : least.memory)
+    if (std::ranges::find(all, row.what, &plan::MemoryRow::what) == all.end()) all.push_back(row);
   const auto add_memory = [&](bool on_host) {
-    for (std::size_t i = 0; i < most.memory.size(); ++i)
-      if (most.memory[i].on_host == on_host)
-        rows.push_back(line(most.memory[i].what, most.memory[i].bytes, least.memory[i].bytes));
+    for (const plan::MemoryRow& row : all)
+      if (row.on_host == on_host)
+        rows.push_back(line(row.what, bytes_of(most, row.what), bytes_of(least, row.what)));
   };
   add_memory(false);
   rows.push_back(line("sum", plan::device_total(most.memory), plan::device_total(least.memory)));
