@@ -4,7 +4,9 @@
 #include <trireme/base/text.hpp>
 
 #include <dlfcn.h>
-#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
 
 namespace trireme::installation {
 
@@ -20,6 +22,13 @@ plan::Machine this_machine() {
   machine.device_kernels = true;
 #endif
   return machine;
+}
+
+std::string schema_line(const std::string& name) {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto path = program.parent_path().parent_path() / "share/trireme" / (name + ".schema.json");
+  return std::filesystem::exists(path, error) ? text("#:schema ", path.string(), "\n") : "";
 }
 
 const char* driver_library(plan::DeviceKind kind) {

@@ -58,6 +58,10 @@ TEST_F(Init, WritesADeckThatTrainsAndContinues) {
   for (const char* part : {"data/my/tokenizer.json: 1,024 ids", "the end of the text", "model  ",
                            "mpiexec -n 2 trireme train my.toml", "trireme report runs/my"})
     expect_output(folder_, part);
+  const std::string first = read_file(folder_.file("my.toml")).substr(0, 200);
+  const std::string schema = first.substr(0, first.find('\n'));
+  ASSERT_TRUE(schema.starts_with("#:schema ")) << first;
+  EXPECT_TRUE(std::filesystem::exists(schema.substr(9))) << schema;
   const deck::Config c = config("my.toml");
   EXPECT_EQ(c.data.train, "data/my/train.h5");
   EXPECT_EQ(c.data.validation, "data/my/validation.h5");

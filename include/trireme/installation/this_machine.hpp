@@ -10,6 +10,10 @@ namespace trireme::installation {
 /// only function of planning that depends on the build.
 plan::Machine this_machine();
 
+/// "#:schema …/share/trireme/deck.schema.json": the first line of a deck or machine file, by which
+/// editors complete its keys; empty if this installation has no schema of that name.
+std::string schema_line(const std::string& name);
+
 /// The driver's library that the kernels of these devices need, or null: "libcuda.so.1". Programs
 /// that are linked with it do not start without it.
 const char* driver_library(plan::DeviceKind kind);

@@ -4,6 +4,7 @@
 #include <trireme/base/process_identity.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/grid/threads.hpp>
+#include <trireme/installation/this_machine.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/fp8.hpp>
 #include <trireme/kernels/matmul.hpp>
@@ -44,9 +45,9 @@ class Description {
     products();
     attention();
     node();
-    return text("# Measured by trireme ", TRIREME_VERSION, " bench with ", ranks_,
-                ranks_ == 1 ? " rank" : " ranks", " and the deck ", setting_.session.deck.file_name,
-                ".\n", plan::machine_toml(machine_, comments_));
+    return text(installation::schema_line("machine"), "# Measured by trireme ", TRIREME_VERSION,
+                " bench with ", ranks_, ranks_ == 1 ? " rank" : " ranks", " and the deck ",
+                setting_.session.deck.file_name, ".\n", plan::machine_toml(machine_, comments_));
   }
 
  private:

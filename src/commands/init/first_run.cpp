@@ -8,6 +8,7 @@
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/sequence_effect.hpp>
 #include <trireme/deck/value.hpp>
+#include <trireme/installation/this_machine.hpp>
 
 #include <algorithm>
 #include <array>
@@ -73,7 +74,8 @@ std::string two_digits(double number) {
 
 std::string head_text(const Wish& wish) {
   const std::string& deck = wish.deck;
-  std::string out = "# Written by `trireme init`. `trireme help deck` explains all keys.\n#\n";
+  std::string out = installation::schema_line("deck") +
+                    "# Written by `trireme init`. `trireme help deck` explains all keys.\n#\n";
   if (!wish.imported.empty()) out += text("#   trireme import ", wish.imported, " ", deck, "\n");
   out += text("#   trireme check ", deck, " --ranks ", wish.ranks, "\n#   ", wish.launcher,
               "trireme train ", deck,
