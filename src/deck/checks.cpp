@@ -336,9 +336,9 @@ class CrossCheck {
              deck_.cite("parallel", "schedule"),
              "; choose schedule = \"interleaved\", or chunks = 1");
     if (file == p.program.empty())
-      report(deck_.cite("parallel", "schedule"), file ? " needs " : " does not read ",
-             deck_.cite("parallel", "program"),
-             file ? "; set program to the path of a program file"
+      report(deck_.cite("parallel", "schedule"),
+             file ? " needs a program, but " : " does not read ", deck_.cite("parallel", "program"),
+             file ? " names none; set program to the path of a program file"
                   : "; choose schedule = \"file\", or leave program out");
     const bool by_schedule =
         p.placement == StagePlacement::automatic || (p.placement == StagePlacement::v) == v;

@@ -40,9 +40,10 @@ void local_keys(std::vector<Entry>& out) {
       .below(1)
       .otherwise(0.9);
   local
-      .integer("fragments", &LocalConfig::fragments,
-               "parts of the model, layers in turn, whose outer steps are at different times "
-               "(Streaming DiLoCo; Douillard et al. 2025); at most inner_steps")
+      .integer(
+          "fragments", &LocalConfig::fragments,
+          "parts of the model whose outer steps are at different times; layers are assigned in "
+          "turn (Streaming DiLoCo; Douillard et al. 2025); at most inner_steps")
       .at_least(1)
       .at_most(65536)
       .otherwise(Int{1});

@@ -142,9 +142,10 @@ void parallel_keys(std::vector<Entry>& out) {
               "also the sums of gradients, or also the weights; see docs/data_parallelism.md")
       .otherwise(Str("none"));
   parallel
-      .integer("shard_group", &ParallelConfig::shard_group,
-               "replicas, consecutive ones such as those of a node, that divide the state among "
-               "themselves; each group then has all of it (hybrid sharding)")
+      .integer(
+          "shard_group", &ParallelConfig::shard_group,
+          "number of consecutive replicas, such as those of a node, that divide the state among "
+          "themselves; each group then has all of it (hybrid sharding)")
       .at_least(0)
       .otherwise(Int{0}, "0: all replicas");
   parallel

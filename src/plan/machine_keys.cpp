@@ -71,7 +71,7 @@ void device_keys(Entries& out) {
       .otherwise(0.0, "63/73 of device.attention_efficiency");
   device
       .number("tile_overhead", &Device::tile_overhead,
-              "start and end of a tile, as a number of elements of the sum's dimension")
+              "cost of a tile's start and end, in elements of the summed dimension")
       .from(0)
       .to(1e5)
       .otherwise(0.0);
@@ -152,7 +152,7 @@ void node_keys(Entries& out) {
       .otherwise(0.8);
   network
       .number("gradient_efficiency", &Network::gradient_efficiency,
-              "share of the bandwidth that sums of gradients reach")
+              "share of the bandwidth that the summation of gradients reaches")
       .above(0)
       .to(1)
       .otherwise(0.6);
