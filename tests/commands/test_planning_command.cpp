@@ -198,10 +198,9 @@ TEST_F(CheckMachine, RowsOfTheMemoryTableAddUpForRanksWithAndWithoutLayers) {
   for (const char* layout :
        {"parallel.pipeline=4 parallel.schedule=2bw", "parallel.pipeline=4 parallel.schedule=zb-v",
         "parallel.pipeline=8", "parallel.pipeline=4 parallel.vocabulary=pipeline"}) {
-    const std::string deck = "'" TRIREME_SOURCE_DIR "/inputs/tiny.toml' ";
-    ASSERT_EQ(
-        shell(folder_, "trireme check --ranks 8 batch.global=192 batch.micro=1 " + deck + layout),
-        0);
+    const std::string deck = "'" TRIREME_SOURCE_DIR "/inputs/tiny.toml' --ranks 8 ";
+    ASSERT_EQ(shell(folder_, "trireme check " + deck + "batch.global=192 batch.micro=1 " + layout),
+              0);
     std::istringstream lines(read_file(folder_.file("out")));
     std::string line;
     while (std::getline(lines, line) && line != "memory per rank") {
