@@ -6,7 +6,7 @@
 #include <trireme/commands/doctor.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 
 #include <unistd.h>
 

@@ -2,6 +2,7 @@
 #include <trireme/architecture/placement.hpp>
 
 namespace trireme::architecture {
+
 LocalSizes local_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_t micro,
                        std::int64_t sequence, bool sequence_parallel, std::int64_t logit_elements) {
   LocalSizes s;

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 namespace trireme::architecture {
-namespace {}  // namespace
 
 std::optional<int> OuterSteps::sent(std::int64_t step) const {
   if (step < 1) return std::nullopt;

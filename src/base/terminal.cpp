@@ -3,7 +3,7 @@
 #include <trireme/base/terminal.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 #include <trireme/base/text.hpp>
 
 #include <sys/ioctl.h>

@@ -1,4 +1,5 @@
-// Names, special tokens and prompts of the chat formats.
+// The chat templates as code, and the names, special tokens and prompts of the formats. White space
+// and quirks are those of the templates, because equal ids are the purpose.
 #include <trireme/data/chat.hpp>
 
 #include <trireme/base/check.hpp>
@@ -12,6 +13,290 @@
 
 namespace trireme::data {
 namespace {
+
+/// Jinja's `trim`.
+std::string trimmed(std::string_view text) {
+  for (std::size_t at = 0; !text.empty(); at = 0) {
+    if (!is_space(next_character(text, at))) break;
+    text.remove_prefix(at);
+  }
+  while (!text.empty()) {
+    std::string_view shorter = text;
+    if (!is_space(take_last_character(shorter))) break;
+    text = shorter;
+  }
+  return std::string(text);
+}
+
+void expect_role(const ChatMessage& message, std::initializer_list<std::string_view> roles) {
+  if (std::ranges::find(roles, message.role) != roles.end()) return;
+  throw UsageError(text("has a message of role '", message.role, "', expected one of ",
+                        join(std::vector<std::string>(roles.begin(), roles.end()), ", ")));
+}
+
+void expect_no_tools(const Chat& chat, const char* format) {
+  check_usage(!uses_tools(chat), "has tools, tool calls or their results, which ", format,
+              " does not define");
+}
+
+/// Llama's and Mistral's templates leave such a content out.
+void expect_calls_alone(const ChatMessage& message) {
+  check_usage(message.calls.empty() || message.content.empty(),
+              "has a message with \"content\" beside \"tool_calls\", which this chat format does "
+              "not write");
+}
+
+/// User and assistant in turn, the user first.
+void expect_turns(std::span<const ChatMessage* const> messages) {
+  constexpr std::array<std::string_view, 2> roles{"user", "assistant"};
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    check_usage(messages[i]->role == roles.at(i % 2), "has a message of role '", messages[i]->role,
+                "' where one of '", roles.at(i % 2),
+                "' must follow: in this chat format user and assistant take turns");
+}
+
+const std::string& name_of(const ToolCall& call) {
+  return call.function["name"].get_ref<const std::string&>();
+}
+
+class Writer {
+ public:
+  void add(std::string_view part) { out_.text += part; }
+  /// The message, and the token that ends it.
+  void add(const ChatMessage& message, std::string_view words, std::string_view end) {
+    const std::size_t begin = out_.text.size();
+    add(words);
+    add(end);
+    if (message.role == "assistant" && message.counted)
+      out_.answers.emplace_back(begin, out_.text.size());
+  }
+  Conversation take() { return std::move(out_); }
+
+ private:
+  Conversation out_;
+};
+
+std::string qwen_answer(const ChatMessage& message) {
+  std::string words = message.content;
+  for (const ToolCall& call : message.calls)
+    words += text(words.empty() ? "" : "\n", R"(<tool_call>
+{"name": ")",
+                  name_of(call), R"(", "arguments": )", python_json(call.function["arguments"]),
+                  "}\n</tool_call>");
+  return words;
+}
+
+constexpr std::string_view qwen_tools_begin =
+    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are "
+    "provided with function signatures within <tools></tools> XML tags:\n<tools>";
+constexpr std::string_view qwen_tools_end =
+    "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
+    "within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, "
+    "\"arguments\": <args-json-object>}\n</tool_call>";
+
+/// The Jinja templates of the models' repositories, one function per family. Each throws UsageError
+/// for what its template refuses or leaves out.
+/// Qwen2.5-Instruct. `default_system`: the system message of conversations without one; "": none.
+Conversation write_qwen(const Chat& chat, std::string_view default_system) {
+  std::span<const ChatMessage> turns(chat.messages);
+  Writer out;
+  const bool has_system = turns.front().role == "system";
+  const bool writes_system = has_system || !default_system.empty();
+  if (writes_system || !chat.tools.empty()) out.add("<|im_start|>system\n");
+  out.add(has_system ? std::string_view(turns.front().content) : default_system);
+  if (!chat.tools.empty()) {
+    if (writes_system) out.add("\n\n");
+    out.add(qwen_tools_begin);
+    for (const auto& tool : chat.tools) out.add("\n" + python_json(tool));
+    out.add(qwen_tools_end);
+  }
+  if (writes_system || !chat.tools.empty()) out.add("<|im_end|>\n");
+  if (has_system) turns = turns.subspan(1);
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const ChatMessage& m = turns[i];
+    expect_role(m, {"system", "user", "assistant", "tool"});
+    if (m.role != "tool") {
+      out.add("<|im_start|>" + m.role + "\n");
+      out.add(m, qwen_answer(m), "<|im_end|>");
+      out.add("\n");
+      continue;
+    }
+    // Results in a row are one turn of the user.
+    if (i == 0 || turns[i - 1].role != "tool") out.add("<|im_start|>user");
+    out.add("\n<tool_response>\n" + m.content + "\n</tool_response>");
+    if (i + 1 == turns.size() || turns[i + 1].role != "tool") out.add("<|im_end|>\n");
+  }
+  return out.take();
+}
+
+constexpr std::string_view llama_end = "<|eot_id|>";
+
+std::string llama_header(const std::string& role) {
+  return "<|start_header_id|>" + role + "<|end_header_id|>\n\n";
+}
+
+constexpr std::string_view llama_tools =
+    "Given the following functions, please respond with a JSON for a function call with its proper "
+    "arguments that best answers the given prompt.\n\nRespond in the format {\"name\": function "
+    "name, \"parameters\": dictionary of argument name and its value}.Do not use variables.\n\n";
+
+std::string llama3_1_words(const ChatMessage& message) {
+  if (message.calls.empty()) return trimmed(message.content);
+  check_usage(message.calls.size() == 1, "has a message with ", message.calls.size(),
+              " tool calls, but this chat format writes one per message");
+  expect_calls_alone(message);
+  const ToolCall& call = message.calls.front();
+  return text(R"({"name": ")", name_of(call), R"(", "parameters": )",
+              python_json(call.function["arguments"]), "}");
+}
+
+/// Meta-Llama-3-Instruct.
+Conversation write_llama3(const Chat& chat) {
+  expect_no_tools(chat, "llama3");
+  Writer out;
+  out.add("<|begin_of_text|>");
+  for (const ChatMessage& m : chat.messages) {
+    expect_role(m, {"system", "user", "assistant"});
+    out.add(llama_header(m.role));
+    out.add(m, trimmed(m.content), llama_end);
+  }
+  return out.take();
+}
+
+/// Llama-3.1-Instruct.
+Conversation write_llama3_1(const Chat& chat) {
+  std::span<const ChatMessage> turns(chat.messages);
+  Writer out;
+  out.add("<|begin_of_text|>" + llama_header("system"));
+  if (!chat.tools.empty()) out.add("Environment: ipython\n");
+  out.add("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n");
+  if (turns.front().role == "system") {
+    out.add(trimmed(turns.front().content));
+    turns = turns.subspan(1);
+  }
+  out.add(llama_end);
+  if (!chat.tools.empty()) {
+    check_usage(!turns.empty() && turns.front().role == "user",
+                "has tools, which this chat format writes into the user's first message, but no "
+                "such message at the beginning");
+    out.add(llama_header("user"));
+    out.add(llama_tools);
+    for (const auto& tool : chat.tools) out.add(python_json(tool, 4) + "\n\n");
+    out.add(turns.front(), trimmed(turns.front().content), llama_end);
+    turns = turns.subspan(1);
+  }
+  for (const ChatMessage& m : turns) {
+    expect_role(m, {"system", "user", "assistant", "tool", "ipython"});
+    if (m.role == "tool" || m.role == "ipython") {
+      out.add(llama_header("ipython"));
+      out.add(m, python_json(m.content), llama_end);
+    } else {
+      out.add(llama_header(m.role));
+      out.add(m, llama3_1_words(m), llama_end);
+    }
+  }
+  return out.take();
+}
+
+void expect_id(const std::string& id, const char* member) {
+  check_usage(id.size() == 9, "has the \"", member, "\" '", id,
+              "', but in this chat format the id of a call has nine characters");
+}
+
+/// The template quotes strings, and does not escape them.
+std::string mistral_tool(const nlohmann::ordered_json& tool) {
+  const auto function = tool.find("function");
+  check_usage(function != tool.end() && function->is_object(),
+              "has a tool without \"function\", an object");
+  std::string members;
+  for (const auto& [key, value] : function->items()) {
+    if (key == "return") continue;
+    members +=
+        text(members.empty() ? "" : ", ", '"', key,
+             "\": ", value.is_string() ? '"' + value.get<std::string>() + '"' : python_json(value));
+  }
+  return "{\"type\": \"function\", \"function\": {" + members + "}}";
+}
+
+std::string mistral_tools(const Chat& chat) {
+  if (chat.tools.empty()) return "";
+  std::vector<std::string> tools;
+  for (const auto& tool : chat.tools) tools.push_back(mistral_tool(tool));
+  return "[AVAILABLE_TOOLS] [" + join(tools, ", ") + "][/AVAILABLE_TOOLS]";
+}
+
+std::string mistral_answer(const ChatMessage& message) {
+  if (message.calls.empty()) return " " + trimmed(message.content);
+  expect_calls_alone(message);
+  std::vector<std::string> calls;
+  for (const ToolCall& call : message.calls) {
+    expect_id(call.id, "id");
+    std::string members = python_json(call.function);
+    members.pop_back();
+    calls.push_back(members + ", \"id\": \"" + call.id + "\"}");
+  }
+  return "[TOOL_CALLS] [" + join(calls, ", ") + "]";
+}
+
+/// Calls and their results do not count as turns.
+void expect_mistral_turns(std::span<const ChatMessage> messages) {
+  std::vector<const ChatMessage*> turns;
+  for (const ChatMessage& m : messages) {
+    expect_role(m, {"user", "assistant", "tool"});
+    if (m.role != "tool" && m.calls.empty()) turns.push_back(&m);
+  }
+  expect_turns(turns);
+}
+
+/// A system message becomes the beginning of the first user's, so that all answers see it.
+Conversation write_mistral(const Chat& chat) {
+  std::span<const ChatMessage> turns(chat.messages);
+  std::string system;
+  if (turns.front().role == "system") {
+    system = turns.front().content + "\n\n";
+    turns = turns.subspan(1);
+  }
+  expect_mistral_turns(turns);
+  const auto is_user = [](const ChatMessage& m) { return m.role == "user"; };
+  const auto last = std::find_if(turns.rbegin(), turns.rend(), is_user);
+  check_usage(last != turns.rend(), "has no message of role 'user'");
+  Writer out;
+  out.add("<s>");
+  for (const ChatMessage& m : turns) {
+    if (m.role == "assistant") {
+      out.add(m, mistral_answer(m), "</s>");
+    } else if (m.role == "tool") {
+      expect_id(m.call_id, "tool_call_id");
+      out.add("[TOOL_RESULTS] {\"content\": " + m.content + ", \"call_id\": \"" + m.call_id +
+              "\"}[/TOOL_RESULTS]");
+    } else {
+      // The template compares messages with the user's last one by their contents.
+      if (m.content == last->content) out.add(mistral_tools(chat));
+      out.add("[INST] " + system + m.content + "[/INST]");
+      system.clear();
+    }
+  }
+  return out.take();
+}
+
+/// Gemma 1 and 2.
+Conversation write_gemma(const Chat& chat) {
+  expect_no_tools(chat, "gemma");
+  std::vector<const ChatMessage*> turns;
+  for (const ChatMessage& m : chat.messages) {
+    expect_role(m, {"user", "assistant"});
+    turns.push_back(&m);
+  }
+  expect_turns(turns);
+  Writer out;
+  out.add("<bos>");
+  for (const ChatMessage& m : chat.messages) {
+    out.add("<start_of_turn>" + std::string(m.role == "assistant" ? "model" : m.role) + "\n");
+    out.add(m, trimmed(m.content), "<end_of_turn>");
+    out.add("\n");
+  }
+  return out.take();
+}
 
 constexpr std::array formats{ChatFormat::chatml,   ChatFormat::qwen2_5, ChatFormat::llama3,
                              ChatFormat::llama3_1, ChatFormat::mistral, ChatFormat::gemma};
@@ -148,299 +433,6 @@ std::string_view end_of_answer(ChatFormat format) {
       return "<end_of_turn>";
   }
   return "";
-}
-
-// The chat templates as code. White space and quirks are those of the templates, because equal ids
-// are the purpose.
-
-namespace {
-
-/// Jinja's `trim`.
-std::string trimmed(std::string_view text) {
-  for (std::size_t at = 0; !text.empty(); at = 0) {
-    if (!is_space(next_character(text, at))) break;
-    text.remove_prefix(at);
-  }
-  while (!text.empty()) {
-    std::string_view shorter = text;
-    if (!is_space(take_last_character(shorter))) break;
-    text = shorter;
-  }
-  return std::string(text);
-}
-
-void expect_role(const ChatMessage& message, std::initializer_list<std::string_view> roles) {
-  if (std::ranges::find(roles, message.role) != roles.end()) return;
-  throw UsageError(text("has a message of role '", message.role, "', expected one of ",
-                        join(std::vector<std::string>(roles.begin(), roles.end()), ", ")));
-}
-
-void expect_no_tools(const Chat& chat, const char* format) {
-  check_usage(!uses_tools(chat), "has tools, tool calls or their results, which ", format,
-              " does not define");
-}
-
-/// Llama's and Mistral's templates leave such a content out.
-void expect_calls_alone(const ChatMessage& message) {
-  check_usage(message.calls.empty() || message.content.empty(),
-              "has a message with \"content\" beside \"tool_calls\", which this chat format does "
-              "not write");
-}
-
-/// User and assistant in turn, the user first.
-void expect_turns(std::span<const ChatMessage* const> messages) {
-  constexpr std::array<std::string_view, 2> roles{"user", "assistant"};
-  for (std::size_t i = 0; i < messages.size(); ++i)
-    check_usage(messages[i]->role == roles.at(i % 2), "has a message of role '", messages[i]->role,
-                "' where one of '", roles.at(i % 2),
-                "' must follow: in this chat format user and assistant take turns");
-}
-
-const std::string& name_of(const ToolCall& call) {
-  return call.function["name"].get_ref<const std::string&>();
-}
-
-class Writer {
- public:
-  void add(std::string_view part) { out_.text += part; }
-  /// The message, and the token that ends it.
-  void add(const ChatMessage& message, std::string_view words, std::string_view end) {
-    const std::size_t begin = out_.text.size();
-    add(words);
-    add(end);
-    if (message.role == "assistant" && message.counted)
-      out_.answers.emplace_back(begin, out_.text.size());
-  }
-  Conversation take() { return std::move(out_); }
-
- private:
-  Conversation out_;
-};
-
-std::string qwen_answer(const ChatMessage& message) {
-  std::string words = message.content;
-  for (const ToolCall& call : message.calls)
-    words += text(words.empty() ? "" : "\n", R"(<tool_call>
-{"name": ")",
-                  name_of(call), R"(", "arguments": )", python_json(call.function["arguments"]),
-                  "}\n</tool_call>");
-  return words;
-}
-
-constexpr std::string_view qwen_tools_begin =
-    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are "
-    "provided with function signatures within <tools></tools> XML tags:\n<tools>";
-constexpr std::string_view qwen_tools_end =
-    "\n</tools>\n\nFor each function call, return a json object with function name and arguments "
-    "within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, "
-    "\"arguments\": <args-json-object>}\n</tool_call>";
-
-}  // namespace
-
-Conversation write_qwen(const Chat& chat, std::string_view default_system) {
-  std::span<const ChatMessage> turns(chat.messages);
-  Writer out;
-  const bool has_system = turns.front().role == "system";
-  const bool writes_system = has_system || !default_system.empty();
-  if (writes_system || !chat.tools.empty()) out.add("<|im_start|>system\n");
-  out.add(has_system ? std::string_view(turns.front().content) : default_system);
-  if (!chat.tools.empty()) {
-    if (writes_system) out.add("\n\n");
-    out.add(qwen_tools_begin);
-    for (const auto& tool : chat.tools) out.add("\n" + python_json(tool));
-    out.add(qwen_tools_end);
-  }
-  if (writes_system || !chat.tools.empty()) out.add("<|im_end|>\n");
-  if (has_system) turns = turns.subspan(1);
-  for (std::size_t i = 0; i < turns.size(); ++i) {
-    const ChatMessage& m = turns[i];
-    expect_role(m, {"system", "user", "assistant", "tool"});
-    if (m.role != "tool") {
-      out.add("<|im_start|>" + m.role + "\n");
-      out.add(m, qwen_answer(m), "<|im_end|>");
-      out.add("\n");
-      continue;
-    }
-    // Results in a row are one turn of the user.
-    if (i == 0 || turns[i - 1].role != "tool") out.add("<|im_start|>user");
-    out.add("\n<tool_response>\n" + m.content + "\n</tool_response>");
-    if (i + 1 == turns.size() || turns[i + 1].role != "tool") out.add("<|im_end|>\n");
-  }
-  return out.take();
-}
-
-namespace {
-
-constexpr std::string_view llama_end = "<|eot_id|>";
-
-std::string llama_header(const std::string& role) {
-  return "<|start_header_id|>" + role + "<|end_header_id|>\n\n";
-}
-
-constexpr std::string_view llama_tools =
-    "Given the following functions, please respond with a JSON for a function call with its proper "
-    "arguments that best answers the given prompt.\n\nRespond in the format {\"name\": function "
-    "name, \"parameters\": dictionary of argument name and its value}.Do not use variables.\n\n";
-
-std::string llama3_1_words(const ChatMessage& message) {
-  if (message.calls.empty()) return trimmed(message.content);
-  check_usage(message.calls.size() == 1, "has a message with ", message.calls.size(),
-              " tool calls, but this chat format writes one per message");
-  expect_calls_alone(message);
-  const ToolCall& call = message.calls.front();
-  return text(R"({"name": ")", name_of(call), R"(", "parameters": )",
-              python_json(call.function["arguments"]), "}");
-}
-
-}  // namespace
-
-Conversation write_llama3(const Chat& chat) {
-  expect_no_tools(chat, "llama3");
-  Writer out;
-  out.add("<|begin_of_text|>");
-  for (const ChatMessage& m : chat.messages) {
-    expect_role(m, {"system", "user", "assistant"});
-    out.add(llama_header(m.role));
-    out.add(m, trimmed(m.content), llama_end);
-  }
-  return out.take();
-}
-
-Conversation write_llama3_1(const Chat& chat) {
-  std::span<const ChatMessage> turns(chat.messages);
-  Writer out;
-  out.add("<|begin_of_text|>" + llama_header("system"));
-  if (!chat.tools.empty()) out.add("Environment: ipython\n");
-  out.add("Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n");
-  if (turns.front().role == "system") {
-    out.add(trimmed(turns.front().content));
-    turns = turns.subspan(1);
-  }
-  out.add(llama_end);
-  if (!chat.tools.empty()) {
-    check_usage(!turns.empty() && turns.front().role == "user",
-                "has tools, which this chat format writes into the user's first message, but no "
-                "such message at the beginning");
-    out.add(llama_header("user"));
-    out.add(llama_tools);
-    for (const auto& tool : chat.tools) out.add(python_json(tool, 4) + "\n\n");
-    out.add(turns.front(), trimmed(turns.front().content), llama_end);
-    turns = turns.subspan(1);
-  }
-  for (const ChatMessage& m : turns) {
-    expect_role(m, {"system", "user", "assistant", "tool", "ipython"});
-    if (m.role == "tool" || m.role == "ipython") {
-      out.add(llama_header("ipython"));
-      out.add(m, python_json(m.content), llama_end);
-    } else {
-      out.add(llama_header(m.role));
-      out.add(m, llama3_1_words(m), llama_end);
-    }
-  }
-  return out.take();
-}
-
-namespace {
-
-void expect_id(const std::string& id, const char* member) {
-  check_usage(id.size() == 9, "has the \"", member, "\" '", id,
-              "', but in this chat format the id of a call has nine characters");
-}
-
-/// The template quotes strings, and does not escape them.
-std::string mistral_tool(const nlohmann::ordered_json& tool) {
-  const auto function = tool.find("function");
-  check_usage(function != tool.end() && function->is_object(),
-              "has a tool without \"function\", an object");
-  std::string members;
-  for (const auto& [key, value] : function->items()) {
-    if (key == "return") continue;
-    members +=
-        text(members.empty() ? "" : ", ", '"', key,
-             "\": ", value.is_string() ? '"' + value.get<std::string>() + '"' : python_json(value));
-  }
-  return "{\"type\": \"function\", \"function\": {" + members + "}}";
-}
-
-std::string mistral_tools(const Chat& chat) {
-  if (chat.tools.empty()) return "";
-  std::vector<std::string> tools;
-  for (const auto& tool : chat.tools) tools.push_back(mistral_tool(tool));
-  return "[AVAILABLE_TOOLS] [" + join(tools, ", ") + "][/AVAILABLE_TOOLS]";
-}
-
-std::string mistral_answer(const ChatMessage& message) {
-  if (message.calls.empty()) return " " + trimmed(message.content);
-  expect_calls_alone(message);
-  std::vector<std::string> calls;
-  for (const ToolCall& call : message.calls) {
-    expect_id(call.id, "id");
-    std::string members = python_json(call.function);
-    members.pop_back();
-    calls.push_back(members + ", \"id\": \"" + call.id + "\"}");
-  }
-  return "[TOOL_CALLS] [" + join(calls, ", ") + "]";
-}
-
-/// Calls and their results do not count as turns.
-void expect_mistral_turns(std::span<const ChatMessage> messages) {
-  std::vector<const ChatMessage*> turns;
-  for (const ChatMessage& m : messages) {
-    expect_role(m, {"user", "assistant", "tool"});
-    if (m.role != "tool" && m.calls.empty()) turns.push_back(&m);
-  }
-  expect_turns(turns);
-}
-
-}  // namespace
-
-/// A system message becomes the beginning of the first user's, so that all answers see it.
-Conversation write_mistral(const Chat& chat) {
-  std::span<const ChatMessage> turns(chat.messages);
-  std::string system;
-  if (turns.front().role == "system") {
-    system = turns.front().content + "\n\n";
-    turns = turns.subspan(1);
-  }
-  expect_mistral_turns(turns);
-  const auto is_user = [](const ChatMessage& m) { return m.role == "user"; };
-  const auto last = std::find_if(turns.rbegin(), turns.rend(), is_user);
-  check_usage(last != turns.rend(), "has no message of role 'user'");
-  Writer out;
-  out.add("<s>");
-  for (const ChatMessage& m : turns) {
-    if (m.role == "assistant") {
-      out.add(m, mistral_answer(m), "</s>");
-    } else if (m.role == "tool") {
-      expect_id(m.call_id, "tool_call_id");
-      out.add("[TOOL_RESULTS] {\"content\": " + m.content + ", \"call_id\": \"" + m.call_id +
-              "\"}[/TOOL_RESULTS]");
-    } else {
-      // The template compares messages with the user's last one by their contents.
-      if (m.content == last->content) out.add(mistral_tools(chat));
-      out.add("[INST] " + system + m.content + "[/INST]");
-      system.clear();
-    }
-  }
-  return out.take();
-}
-
-Conversation write_gemma(const Chat& chat) {
-  expect_no_tools(chat, "gemma");
-  std::vector<const ChatMessage*> turns;
-  for (const ChatMessage& m : chat.messages) {
-    expect_role(m, {"user", "assistant"});
-    turns.push_back(&m);
-  }
-  expect_turns(turns);
-  Writer out;
-  out.add("<bos>");
-  for (const ChatMessage& m : chat.messages) {
-    out.add("<start_of_turn>" + std::string(m.role == "assistant" ? "model" : m.role) + "\n");
-    out.add(m, trimmed(m.content), "<end_of_turn>");
-    out.add("\n");
-  }
-  return out.take();
 }
 
 }  // namespace trireme::data

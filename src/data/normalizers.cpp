@@ -1,4 +1,4 @@
-// The table of normalizers of a tokenizer.json.
+// The normalizers of a tokenizer.json and their table. Each part has a comment on its source.
 #include <trireme/data/normalizers.hpp>
 
 #include <trireme/base/check.hpp>
@@ -21,108 +21,12 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::size_t most_parts = 64;
-constexpr int most_levels = 8;
-
-void add(const JsonNode& node, int levels, TextSteps& steps);
-
-/// `Build` may read the node, and adds steps.
-using Build = void (*)(const JsonNode&, int levels, TextSteps&);
-
-template <NormalForm form>
-void normal_form(const JsonNode&, int, TextSteps& steps) {
-  steps.push_back(make_normal_form(form));
-}
-
-template <void map(char32_t, std::string&)>
-void characters(const JsonNode&, int, TextSteps& steps) {
-  steps.push_back(make_character_map(map));
-}
-
-void strip(const JsonNode& node, int, TextSteps& steps) {
-  steps.push_back(make_strip(node["strip_left"].flag(true), node["strip_right"].flag(true)));
-}
-
-void prepend(const JsonNode& node, int, TextSteps& steps) {
-  steps.push_back(make_prepend(node["prepend"].string()));
-}
-
-void replace(const JsonNode& node, int, TextSteps& steps) {
-  const JsonNode pattern = node["pattern"];
-  const std::string& content = node["content"].string();
-  if (pattern.json.is_object() && pattern.json.contains("Regex")) {
-    const JsonNode source = pattern["Regex"];
-    steps.push_back(make_replace_pattern(source.string(), content, source.path));
-    return;
-  }
-  if (!pattern.json.is_object() || pattern["String"].is_nothing())
-    pattern.refuse("{\"String\": ...} or {\"Regex\": ...}");
-  steps.push_back(make_replace(pattern["String"].string(), content));
-}
-
-void bert(const JsonNode& node, int, TextSteps& steps) {
-  const bool lower = node["lowercase"].flag(true);
-  if (node["clean_text"].flag(true)) steps.push_back(make_character_map(clean_for_bert));
-  if (node["handle_chinese_chars"].flag(true))
-    steps.push_back(make_character_map(separate_ideographs));
-  if (node["strip_accents"].flag(lower)) {
-    steps.push_back(make_normal_form(NormalForm::nfd));
-    steps.push_back(make_character_map(without_nonspacing_marks));
-  }
-  if (lower) steps.push_back(make_character_map(lower_case));
-}
-
-void precompiled(const JsonNode& node, int, TextSteps& steps) {
-  const JsonNode charsmap = node["precompiled_charsmap"];
-  if (charsmap.is_nothing()) return;
-  steps.push_back(make_precompiled(charsmap));
-}
-
-void byte_level(const JsonNode&, int, TextSteps& steps) {
-  steps.push_back(make_character_map(to_byte_characters));
-}
-
-void sequence(const JsonNode& node, int levels, TextSteps& steps) {
-  const JsonNode list = node["normalizers"];
-  const std::size_t size = list.list_size(most_parts, "a list of at most 64 normalizers");
-  for (std::size_t i = 0; i < size; ++i) add(list[i], levels - 1, steps);
-}
-
-constexpr std::array<JsonPart<Build>, 14> table{{
-    {"BertNormalizer", bert},
-    {"ByteLevel", byte_level},
-    {"Lowercase", characters<lower_case>},
-    {"NFC", normal_form<NormalForm::nfc>},
-    {"NFD", normal_form<NormalForm::nfd>},
-    {"NFKC", normal_form<NormalForm::nfkc>},
-    {"NFKD", normal_form<NormalForm::nfkd>},
-    {"Nmt", characters<clean_for_nmt>},
-    {"Precompiled", precompiled},
-    {"Prepend", prepend},
-    {"Replace", replace},
-    {"Sequence", sequence},
-    {"Strip", strip},
-    {"StripAccents", characters<without_marks>},
-}};
-
-void add(const JsonNode& node, int levels, TextSteps& steps) {
-  if (levels == 0 || steps.size() > most_parts) node.refuse("at most 8 levels and 64 normalizers");
-  part_of_type(node, table).build(node, levels, steps);
-}
-
-}  // namespace
-
-TextSteps make_normalizer(const JsonNode& node) {
-  TextSteps steps;
-  if (!node.json.is_null()) add(node, most_levels, steps);
-  return steps;
-}
-
 // NFC, NFD, NFKC and NFKD by ICU, for the characters of Unicode 9, as in the `tokenizers` library;
 // newer characters remain. A part of a text ends before a character that no earlier one can combine
 // with.
 
-namespace {
+/// NFC, NFD, NFKC, NFKD (Unicode TR 15).
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
 const icu::Normalizer2& newest(NormalForm form) {
   UErrorCode code = U_ZERO_ERROR;
@@ -200,15 +104,11 @@ class Normalize final : public TextStep {
   std::string normal_;
 };
 
-}  // namespace
-
 std::unique_ptr<TextStep> make_normal_form(NormalForm form) {
   return std::make_unique<Normalize>(form);
 }
 
 // The normalizers Strip, Prepend and Replace.
-
-namespace {
 
 /// Bytes of white space at the beginning.
 std::size_t leading_space(std::string_view text) {
@@ -324,16 +224,17 @@ class ReplacePattern final : public TextStep {
   std::string replaced_;
 };
 
-}  // namespace
-
+/// Removes white space at the ends of the text.
 std::unique_ptr<TextStep> make_strip(bool left, bool right) {
   return std::make_unique<Strip>(left, right);
 }
 
+/// Puts `prefix` before a text that is not empty.
 std::unique_ptr<TextStep> make_prepend(std::string prefix) {
   return std::make_unique<Prepend>(std::move(prefix));
 }
 
+/// Replaces every match of a literal or of a pattern of word_splitter.hpp.
 std::unique_ptr<TextStep> make_replace(std::string literal, std::string content) {
   return std::make_unique<ReplaceLiteral>(std::move(literal), std::move(content));
 }
@@ -346,8 +247,6 @@ std::unique_ptr<TextStep> make_replace_pattern(const std::string& pattern, std::
 
 // SentencePiece's normalization rules (Kudo and Richardson 2018): a double-array trie of byte
 // strings whose values are places in a list of replacements, each ended by a zero byte.
-
-namespace {
 
 constexpr std::size_t most_bytes = 64 << 20;
 constexpr std::size_t longest_cluster = 5;  // longer clusters are looked up by character
@@ -495,10 +394,106 @@ class Precompiled final : public TextStep {
   std::string normal_;
 };
 
-}  // namespace
-
+/// SentencePiece's rules in `precompiled_charsmap`. UsageError if they are damaged.
 std::unique_ptr<TextStep> make_precompiled(const JsonNode& charsmap) {
   return std::make_unique<Precompiled>(std::make_shared<const Charsmap>(charsmap));
+}
+
+constexpr std::size_t most_parts = 64;
+constexpr int most_levels = 8;
+
+void add(const JsonNode& node, int levels, TextSteps& steps);
+
+/// `Build` may read the node, and adds steps.
+using Build = void (*)(const JsonNode&, int levels, TextSteps&);
+
+template <NormalForm form>
+void normal_form(const JsonNode&, int, TextSteps& steps) {
+  steps.push_back(make_normal_form(form));
+}
+
+template <void map(char32_t, std::string&)>
+void characters(const JsonNode&, int, TextSteps& steps) {
+  steps.push_back(make_character_map(map));
+}
+
+void strip(const JsonNode& node, int, TextSteps& steps) {
+  steps.push_back(make_strip(node["strip_left"].flag(true), node["strip_right"].flag(true)));
+}
+
+void prepend(const JsonNode& node, int, TextSteps& steps) {
+  steps.push_back(make_prepend(node["prepend"].string()));
+}
+
+void replace(const JsonNode& node, int, TextSteps& steps) {
+  const JsonNode pattern = node["pattern"];
+  const std::string& content = node["content"].string();
+  if (pattern.json.is_object() && pattern.json.contains("Regex")) {
+    const JsonNode source = pattern["Regex"];
+    steps.push_back(make_replace_pattern(source.string(), content, source.path));
+    return;
+  }
+  if (!pattern.json.is_object() || pattern["String"].is_nothing())
+    pattern.refuse("{\"String\": ...} or {\"Regex\": ...}");
+  steps.push_back(make_replace(pattern["String"].string(), content));
+}
+
+void bert(const JsonNode& node, int, TextSteps& steps) {
+  const bool lower = node["lowercase"].flag(true);
+  if (node["clean_text"].flag(true)) steps.push_back(make_character_map(clean_for_bert));
+  if (node["handle_chinese_chars"].flag(true))
+    steps.push_back(make_character_map(separate_ideographs));
+  if (node["strip_accents"].flag(lower)) {
+    steps.push_back(make_normal_form(NormalForm::nfd));
+    steps.push_back(make_character_map(without_nonspacing_marks));
+  }
+  if (lower) steps.push_back(make_character_map(lower_case));
+}
+
+void precompiled(const JsonNode& node, int, TextSteps& steps) {
+  const JsonNode charsmap = node["precompiled_charsmap"];
+  if (charsmap.is_nothing()) return;
+  steps.push_back(make_precompiled(charsmap));
+}
+
+void byte_level(const JsonNode&, int, TextSteps& steps) {
+  steps.push_back(make_character_map(to_byte_characters));
+}
+
+void sequence(const JsonNode& node, int levels, TextSteps& steps) {
+  const JsonNode list = node["normalizers"];
+  const std::size_t size = list.list_size(most_parts, "a list of at most 64 normalizers");
+  for (std::size_t i = 0; i < size; ++i) add(list[i], levels - 1, steps);
+}
+
+constexpr std::array<JsonPart<Build>, 14> table{{
+    {"BertNormalizer", bert},
+    {"ByteLevel", byte_level},
+    {"Lowercase", characters<lower_case>},
+    {"NFC", normal_form<NormalForm::nfc>},
+    {"NFD", normal_form<NormalForm::nfd>},
+    {"NFKC", normal_form<NormalForm::nfkc>},
+    {"NFKD", normal_form<NormalForm::nfkd>},
+    {"Nmt", characters<clean_for_nmt>},
+    {"Precompiled", precompiled},
+    {"Prepend", prepend},
+    {"Replace", replace},
+    {"Sequence", sequence},
+    {"Strip", strip},
+    {"StripAccents", characters<without_marks>},
+}};
+
+void add(const JsonNode& node, int levels, TextSteps& steps) {
+  if (levels == 0 || steps.size() > most_parts) node.refuse("at most 8 levels and 64 normalizers");
+  part_of_type(node, table).build(node, levels, steps);
+}
+
+}  // namespace
+
+TextSteps make_normalizer(const JsonNode& node) {
+  TextSteps steps;
+  if (!node.json.is_null()) add(node, most_levels, steps);
+  return steps;
 }
 
 }  // namespace trireme::data

@@ -1,4 +1,4 @@
-// The table of pre-tokenizers of a tokenizer.json.
+// The pre-tokenizers of a tokenizer.json and their table.
 #include <trireme/data/pre_tokenizers.hpp>
 
 #include <trireme/data/bpe_model.hpp>
@@ -13,117 +13,8 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::size_t most_parts = 64;
-constexpr int most_levels = 8;
-
-using Build = void (*)(const JsonNode&, int levels, TextSteps&);
-
-void add(const JsonNode& node, int levels, TextSteps& steps);
-
-SplitBehavior behavior_of(const JsonNode& node) {
-  constexpr std::array<std::pair<const char*, SplitBehavior>, 5> names{{
-      {"Removed", SplitBehavior::removed},
-      {"Isolated", SplitBehavior::isolated},
-      {"MergedWithPrevious", SplitBehavior::merged_with_previous},
-      {"MergedWithNext", SplitBehavior::merged_with_next},
-      {"Contiguous", SplitBehavior::contiguous},
-  }};
-  for (const auto& [name, behavior] : names)
-    if (node.json == name) return behavior;
-  node.refuse(
-      "\"Removed\", \"Isolated\", \"MergedWithPrevious\", \"MergedWithNext\" or \"Contiguous\"");
-}
-
-void bert(const JsonNode&, int, TextSteps& steps) {
-  steps.push_back(make_split_characters(is_white_space, SplitBehavior::removed));
-  steps.push_back(make_split_characters(is_punctuation, SplitBehavior::isolated));
-}
-
-void byte_level(const JsonNode& node, int, TextSteps& steps) {
-  if (node["add_prefix_space"].flag(true)) steps.push_back(make_prefix_space());
-  if (node["use_regex"].flag(true))
-    steps.push_back(make_split_pattern(gpt2_pattern, node.path, SplitBehavior::isolated, false));
-  steps.push_back(make_character_map(to_byte_characters));
-}
-
-void digits(const JsonNode& node, int, TextSteps& steps) {
-  steps.push_back(make_split_characters(is_numeric, node["individual_digits"].flag(false)
-                                                        ? SplitBehavior::isolated
-                                                        : SplitBehavior::contiguous));
-}
-
-void metaspace(const JsonNode& node, int, TextSteps& steps) {
-  const JsonNode replacement = node["replacement"];
-  const PrependScheme scheme = read_prepend_scheme(node);
-  if (scheme == PrependScheme::first && !steps.empty())
-    node["prepend_scheme"].refuse("\"always\" or \"never\" after another pre-tokenizer");
-  steps.push_back(make_metaspace(replacement.character(), scheme, node["split"].flag(true)));
-}
-
-void punctuation(const JsonNode& node, int, TextSteps& steps) {
-  const JsonNode behavior = node["behavior"];
-  steps.push_back(make_split_characters(
-      is_punctuation, behavior.json.is_null() ? SplitBehavior::isolated : behavior_of(behavior)));
-}
-
-void split(const JsonNode& node, int, TextSteps& steps) {
-  const SplitBehavior behavior = behavior_of(node["behavior"]);
-  const bool invert = node["invert"].flag(false);
-  const JsonNode pattern = node["pattern"];
-  if (pattern.json.is_object() && pattern.json.contains("Regex")) {
-    const JsonNode source = pattern["Regex"];
-    steps.push_back(make_split_pattern(source.string(), source.path, behavior, invert));
-    return;
-  }
-  if (!pattern.json.is_object() || pattern["String"].is_nothing())
-    pattern.refuse("{\"String\": ...} or {\"Regex\": ...}");
-  steps.push_back(make_split(pattern["String"].string(), behavior, invert));
-}
-
-void whitespace(const JsonNode&, int, TextSteps& steps) {
-  steps.push_back(make_whitespace());
-}
-
-void whitespace_split(const JsonNode&, int, TextSteps& steps) {
-  steps.push_back(make_split_characters(is_white_space, SplitBehavior::removed));
-}
-
-void sequence(const JsonNode& node, int levels, TextSteps& steps) {
-  const JsonNode list = node["pretokenizers"];
-  const std::size_t size = list.list_size(most_parts, "a list of at most 64 pre-tokenizers");
-  for (std::size_t i = 0; i < size; ++i) add(list[i], levels - 1, steps);
-}
-
-constexpr std::array<JsonPart<Build>, 9> table{{
-    {"BertPreTokenizer", bert},
-    {"ByteLevel", byte_level},
-    {"Digits", digits},
-    {"Metaspace", metaspace},
-    {"Punctuation", punctuation},
-    {"Sequence", sequence},
-    {"Split", split},
-    {"Whitespace", whitespace},
-    {"WhitespaceSplit", whitespace_split},
-}};
-
-void add(const JsonNode& node, int levels, TextSteps& steps) {
-  if (levels == 0 || steps.size() > most_parts)
-    node.refuse("at most 8 levels and 64 pre-tokenizers");
-  part_of_type(node, table).build(node, levels, steps);
-}
-
-}  // namespace
-
-TextSteps make_pre_tokenizer(const JsonNode& node) {
-  TextSteps steps;
-  if (!node.json.is_null()) add(node, most_levels, steps);
-  return steps;
-}
-
 // The pre-tokenizer Split and those that split at characters with a property. A finder hands out
 // matches in order; the step joins matches and the text between them to words.
-
-namespace {
 
 using Range = WordMatcher::Range;
 
@@ -272,29 +163,23 @@ std::unique_ptr<TextStep> make(Finder finder, SplitBehavior behavior, bool inver
   return std::make_unique<Split<Finder>>(std::move(finder), behavior, invert);
 }
 
-}  // namespace
-
+/// Splits words at matches of a literal. `invert`: the text between matches takes the part of the
+/// matches.
 std::unique_ptr<TextStep> make_split(std::string literal, SplitBehavior behavior, bool invert) {
   return make(LiteralFinder(std::move(literal)), behavior, invert);
-}
-
-std::unique_ptr<TextStep> make_split_pattern(const std::string& pattern, const std::string& where,
-                                             SplitBehavior behavior, bool invert) {
-  return make(PatternFinder(std::make_shared<const WordPattern>(pattern, where)), behavior, invert);
 }
 
 std::unique_ptr<TextStep> make_split_characters(bool (*matches)(char32_t), SplitBehavior behavior) {
   return make(CharacterFinder(matches), behavior, false);
 }
 
+/// Runs of \w and runs of other characters; white space is removed.
 std::unique_ptr<TextStep> make_whitespace() {
   return std::make_unique<Whitespace>();
 }
 
 // The pre-tokenizers that put a character before words: Metaspace, and ByteLevel's blank. Both
 // stream: they hold nothing.
-
-namespace {
 
 class Metaspace final : public TextStep {
  public:
@@ -356,7 +241,121 @@ class PrefixSpace final : public TextStep {
   std::unique_ptr<TextStep> copy() const override { return std::make_unique<PrefixSpace>(); }
 };
 
+/// Replaces blanks, and splits before each replacement. `first`: only at the document's beginning.
+std::unique_ptr<TextStep> make_metaspace(char32_t replacement, PrependScheme scheme, bool split) {
+  return std::make_unique<Metaspace>(replacement, scheme, split);
+}
+
+/// Puts a blank before a word that does not begin with one.
+std::unique_ptr<TextStep> make_prefix_space() {
+  return std::make_unique<PrefixSpace>();
+}
+
+constexpr std::size_t most_parts = 64;
+constexpr int most_levels = 8;
+
+using Build = void (*)(const JsonNode&, int levels, TextSteps&);
+
+void add(const JsonNode& node, int levels, TextSteps& steps);
+
+SplitBehavior behavior_of(const JsonNode& node) {
+  constexpr std::array<std::pair<const char*, SplitBehavior>, 5> names{{
+      {"Removed", SplitBehavior::removed},
+      {"Isolated", SplitBehavior::isolated},
+      {"MergedWithPrevious", SplitBehavior::merged_with_previous},
+      {"MergedWithNext", SplitBehavior::merged_with_next},
+      {"Contiguous", SplitBehavior::contiguous},
+  }};
+  for (const auto& [name, behavior] : names)
+    if (node.json == name) return behavior;
+  node.refuse(
+      "\"Removed\", \"Isolated\", \"MergedWithPrevious\", \"MergedWithNext\" or \"Contiguous\"");
+}
+
+void bert(const JsonNode&, int, TextSteps& steps) {
+  steps.push_back(make_split_characters(is_white_space, SplitBehavior::removed));
+  steps.push_back(make_split_characters(is_punctuation, SplitBehavior::isolated));
+}
+
+void byte_level(const JsonNode& node, int, TextSteps& steps) {
+  if (node["add_prefix_space"].flag(true)) steps.push_back(make_prefix_space());
+  if (node["use_regex"].flag(true))
+    steps.push_back(make_split_pattern(gpt2_pattern, node.path, SplitBehavior::isolated, false));
+  steps.push_back(make_character_map(to_byte_characters));
+}
+
+void digits(const JsonNode& node, int, TextSteps& steps) {
+  steps.push_back(make_split_characters(is_numeric, node["individual_digits"].flag(false)
+                                                        ? SplitBehavior::isolated
+                                                        : SplitBehavior::contiguous));
+}
+
+void metaspace(const JsonNode& node, int, TextSteps& steps) {
+  const JsonNode replacement = node["replacement"];
+  const PrependScheme scheme = read_prepend_scheme(node);
+  if (scheme == PrependScheme::first && !steps.empty())
+    node["prepend_scheme"].refuse("\"always\" or \"never\" after another pre-tokenizer");
+  steps.push_back(make_metaspace(replacement.character(), scheme, node["split"].flag(true)));
+}
+
+void punctuation(const JsonNode& node, int, TextSteps& steps) {
+  const JsonNode behavior = node["behavior"];
+  steps.push_back(make_split_characters(
+      is_punctuation, behavior.json.is_null() ? SplitBehavior::isolated : behavior_of(behavior)));
+}
+
+void split(const JsonNode& node, int, TextSteps& steps) {
+  const SplitBehavior behavior = behavior_of(node["behavior"]);
+  const bool invert = node["invert"].flag(false);
+  const JsonNode pattern = node["pattern"];
+  if (pattern.json.is_object() && pattern.json.contains("Regex")) {
+    const JsonNode source = pattern["Regex"];
+    steps.push_back(make_split_pattern(source.string(), source.path, behavior, invert));
+    return;
+  }
+  if (!pattern.json.is_object() || pattern["String"].is_nothing())
+    pattern.refuse("{\"String\": ...} or {\"Regex\": ...}");
+  steps.push_back(make_split(pattern["String"].string(), behavior, invert));
+}
+
+void whitespace(const JsonNode&, int, TextSteps& steps) {
+  steps.push_back(make_whitespace());
+}
+
+void whitespace_split(const JsonNode&, int, TextSteps& steps) {
+  steps.push_back(make_split_characters(is_white_space, SplitBehavior::removed));
+}
+
+void sequence(const JsonNode& node, int levels, TextSteps& steps) {
+  const JsonNode list = node["pretokenizers"];
+  const std::size_t size = list.list_size(most_parts, "a list of at most 64 pre-tokenizers");
+  for (std::size_t i = 0; i < size; ++i) add(list[i], levels - 1, steps);
+}
+
+constexpr std::array<JsonPart<Build>, 9> table{{
+    {"BertPreTokenizer", bert},
+    {"ByteLevel", byte_level},
+    {"Digits", digits},
+    {"Metaspace", metaspace},
+    {"Punctuation", punctuation},
+    {"Sequence", sequence},
+    {"Split", split},
+    {"Whitespace", whitespace},
+    {"WhitespaceSplit", whitespace_split},
+}};
+
+void add(const JsonNode& node, int levels, TextSteps& steps) {
+  if (levels == 0 || steps.size() > most_parts)
+    node.refuse("at most 8 levels and 64 pre-tokenizers");
+  part_of_type(node, table).build(node, levels, steps);
+}
+
 }  // namespace
+
+std::unique_ptr<TextStep> make_split_pattern(const std::string& pattern, const std::string& where,
+                                             SplitBehavior behavior, bool invert) {
+  return make(PatternFinder(std::make_shared<const WordPattern>(pattern, where)), behavior, invert);
+}
 
 PrependScheme read_prepend_scheme(const JsonNode& node) {
   const JsonNode named = node["prepend_scheme"];
@@ -374,12 +373,10 @@ PrependScheme read_prepend_scheme(const JsonNode& node) {
   return PrependScheme::never;
 }
 
-std::unique_ptr<TextStep> make_metaspace(char32_t replacement, PrependScheme scheme, bool split) {
-  return std::make_unique<Metaspace>(replacement, scheme, split);
-}
-
-std::unique_ptr<TextStep> make_prefix_space() {
-  return std::make_unique<PrefixSpace>();
+TextSteps make_pre_tokenizer(const JsonNode& node) {
+  TextSteps steps;
+  if (!node.json.is_null()) add(node, most_levels, steps);
+  return steps;
 }
 
 }  // namespace trireme::data

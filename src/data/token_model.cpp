@@ -1,4 +1,4 @@
-// The table of models of a tokenizer.json.
+// The models WordPiece and Unigram, and the table of models of a tokenizer.json.
 #include <trireme/data/token_model.hpp>
 
 #include <trireme/base/check.hpp>
@@ -16,52 +16,8 @@
 namespace trireme::data {
 namespace {
 
-using Build = std::unique_ptr<TokenModel> (*)(const JsonNode&, TokenNames&);
-
-constexpr std::array<JsonPart<Build>, 3> models{{
-    {"BPE", make_bpe_model},
-    {"Unigram", make_unigram_model},
-    {"WordPiece", make_word_piece_model},
-}};
-
-}  // namespace
-
-std::unique_ptr<TokenModel> make_model(const JsonNode& node, TokenNames& names) {
-  return part_of_type(node, models).build(node, names);
-}
-
-void add_model_type(nlohmann::json& top) {
-  const auto found = top.find("model");
-  if (found == top.end() || !found->is_object() || found->contains("type")) return;
-  const auto has = [&](const char* key, auto test) {
-    const auto member = found->find(key);
-    return member != found->end() && test(*member);
-  };
-  const auto object = [](const auto& json) { return json.is_object(); };
-  const auto list = [](const auto& json) { return json.is_array(); };
-  const auto word = [](const auto& json) { return json.is_string(); };
-  const auto count = [](const auto& json) { return json.is_number_integer(); };
-  if (has("vocab", object) && has("merges", list))
-    (*found)["type"] = "BPE";
-  else if (has("vocab", object) && has("unk_token", word) &&
-           has("continuing_subword_prefix", word) && has("max_input_chars_per_word", count))
-    (*found)["type"] = "WordPiece";
-  else if (has("vocab", object) && has("unk_token", word))
-    (*found)["type"] = "WordLevel";
-  else if (has("vocab", list))
-    (*found)["type"] = "Unigram";
-}
-
-void read_token_object(const JsonNode& node, TokenNames& names) {
-  if (!node.json.is_object()) node.refuse("an object of tokens and ids");
-  for (const auto& [token, id] : node.json.items())
-    names.add(token, JsonNode{id, node.path + "." + token}.id(), node.path);
-}
-
 // WordPiece (Wu et al. 2016; BERT): the longest token that begins the word, then the longest that
 // continues it; a word with a part that is no token is one unknown token.
-
-namespace {
 
 class WordPiece final : public TokenModel {
  public:
@@ -152,8 +108,7 @@ std::unique_ptr<WordEncoder> WordPiece::encoder() const {
   return std::make_unique<WordPieceEncoder>(*this);
 }
 
-}  // namespace
-
+/// A model of type WordPiece. The names must outlive it.
 std::unique_ptr<TokenModel> make_word_piece_model(const JsonNode& node, TokenNames& names) {
   return std::make_unique<WordPiece>(node, names);
 }
@@ -161,8 +116,6 @@ std::unique_ptr<TokenModel> make_word_piece_model(const JsonNode& node, TokenNam
 // Unigram language model (Kudo 2018): the tokens whose scores have the largest sum, by Viterbi's
 // algorithm. Of equal sums the path found first counts: shorter last tokens come later. Sums are
 // carried over when a long word is encoded in parts, so that rounding does not depend on the parts.
-
-namespace {
 
 constexpr double unknown_penalty = 10;
 
@@ -352,10 +305,51 @@ std::unique_ptr<WordEncoder> Unigram::encoder() const {
   return std::make_unique<UnigramEncoder>(*this);
 }
 
-}  // namespace
-
+/// A model of type Unigram. The names must outlive it.
 std::unique_ptr<TokenModel> make_unigram_model(const JsonNode& node, TokenNames& names) {
   return std::make_unique<Unigram>(node, names);
+}
+
+using Build = std::unique_ptr<TokenModel> (*)(const JsonNode&, TokenNames&);
+
+constexpr std::array<JsonPart<Build>, 3> models{{
+    {"BPE", make_bpe_model},
+    {"Unigram", make_unigram_model},
+    {"WordPiece", make_word_piece_model},
+}};
+
+}  // namespace
+
+std::unique_ptr<TokenModel> make_model(const JsonNode& node, TokenNames& names) {
+  return part_of_type(node, models).build(node, names);
+}
+
+void add_model_type(nlohmann::json& top) {
+  const auto found = top.find("model");
+  if (found == top.end() || !found->is_object() || found->contains("type")) return;
+  const auto has = [&](const char* key, auto test) {
+    const auto member = found->find(key);
+    return member != found->end() && test(*member);
+  };
+  const auto object = [](const auto& json) { return json.is_object(); };
+  const auto list = [](const auto& json) { return json.is_array(); };
+  const auto word = [](const auto& json) { return json.is_string(); };
+  const auto count = [](const auto& json) { return json.is_number_integer(); };
+  if (has("vocab", object) && has("merges", list))
+    (*found)["type"] = "BPE";
+  else if (has("vocab", object) && has("unk_token", word) &&
+           has("continuing_subword_prefix", word) && has("max_input_chars_per_word", count))
+    (*found)["type"] = "WordPiece";
+  else if (has("vocab", object) && has("unk_token", word))
+    (*found)["type"] = "WordLevel";
+  else if (has("vocab", list))
+    (*found)["type"] = "Unigram";
+}
+
+void read_token_object(const JsonNode& node, TokenNames& names) {
+  if (!node.json.is_object()) node.refuse("an object of tokens and ids");
+  for (const auto& [token, id] : node.json.items())
+    names.add(token, JsonNode{id, node.path + "." + token}.id(), node.path);
 }
 
 }  // namespace trireme::data

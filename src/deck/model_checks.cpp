@@ -80,6 +80,10 @@ std::vector<std::string> property_mistakes(const Deck& deck) {
 
 namespace {
 
+/// Sizes of which products in fp8 need multiples: rows, columns and depths of every product on
+/// every tensor rank.
+constexpr std::int64_t fp8_unit = 16;
+
 /// The mistake of heads with an odd number of columns.
 std::string odd_heads(const Deck& deck) {
   const ModelConfig& m = deck.config.model;

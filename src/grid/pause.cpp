@@ -1,6 +1,6 @@
 #include <trireme/grid/pause.hpp>
 
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/grid/threads.hpp>
 

@@ -1,7 +1,7 @@
 #include <trireme/grid/shared_library.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 #include <trireme/base/text.hpp>
 
 #include <dlfcn.h>

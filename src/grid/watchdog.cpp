@@ -5,7 +5,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/folder_owner.hpp>
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 
 #include <fcntl.h>
 #include <sched.h>

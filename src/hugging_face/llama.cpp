@@ -4,7 +4,7 @@
 
 #include <trireme/base/text.hpp>
 #include <trireme/hugging_face/general_keys.hpp>
-#include <trireme/hugging_face/rotary_keys.hpp>
+#include <trireme/hugging_face/llama_keys.hpp>
 
 #include <algorithm>
 #include <utility>

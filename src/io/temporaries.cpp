@@ -3,7 +3,7 @@
 
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/folder_entries.hpp>
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 #include <trireme/base/text.hpp>
 
 #include <unistd.h>

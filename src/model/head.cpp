@@ -1,6 +1,7 @@
 #include <trireme/model/head.hpp>
 
 namespace trireme::model {
+
 template <class P>
 Head<P>::Head(const Parameters<P>& parameters, const deck::ModelConfig& m, const TensorAxis& axis,
               architecture::HeadGradient gradient)

@@ -4,6 +4,7 @@
 #include <trireme/kernels/elementwise.hpp>
 
 namespace trireme::model {
+
 TensorAxis::TensorAxis(std::int64_t tokens) : tokens_(tokens), rows_{0, tokens} {}
 
 TensorAxis::TensorAxis(grid::Communicator& communicator, std::int64_t tokens,

@@ -1,6 +1,5 @@
 // The optimizer's state and its global norm. Constructor and lay_out_sums place arenas and tables;
-// find_norm sums squares by fixed blocks, so that no layout changes the norm. The update rules are
-// in optimizer_step.cpp.
+// find_norm sums squares by fixed blocks, so that no layout changes the norm. The updates follow.
 #include <trireme/optim/optimizer.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -13,7 +12,6 @@
 #include <numeric>
 
 namespace trireme::optim {
-namespace {}  // namespace
 
 template <class P>
 Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
@@ -312,15 +310,8 @@ auto Optimizer<P>::state() const -> std::vector<State> {
   return list;
 }
 
-template class Optimizer<model::Fp32>;
-template class Optimizer<model::Fp64>;
-template class Optimizer<model::MixedBf16>;
-template class Optimizer<model::MixedFp16>;
-
 // One update of all weights by AdamW, SGD, LAMB, LARS or Muon. Each rule is a few launches over all
 // arrays at once; kernels/update.hpp has the equations with their sources.
-
-namespace {}  // namespace
 
 template <class P>
 void Optimizer<P>::step(const kernels::Handle& handle, std::int64_t step,
@@ -469,21 +460,9 @@ void Optimizer<P>::find_trust_sums(const Exec& exec) const {
   model_group_.all_reduce<double>(exec, trust_sums_, grid::Reduction::sum, "trust ratios");
 }
 
-template void Optimizer<model::Fp32>::step(const kernels::Handle&, std::int64_t, double) const;
-template void Optimizer<model::Fp32>::delayed_step(const kernels::Handle&, std::int64_t,
-                                                   double) const;
-template void Optimizer<model::Fp64>::step(const kernels::Handle&, std::int64_t, double) const;
-template void Optimizer<model::Fp64>::delayed_step(const kernels::Handle&, std::int64_t,
-                                                   double) const;
-template void Optimizer<model::MixedBf16>::step(const kernels::Handle&, std::int64_t, double) const;
-template void Optimizer<model::MixedBf16>::delayed_step(const kernels::Handle&, std::int64_t,
-                                                        double) const;
-template void Optimizer<model::MixedFp16>::step(const kernels::Handle&, std::int64_t, double) const;
-template void Optimizer<model::MixedFp16>::delayed_step(const kernels::Handle&, std::int64_t,
-                                                        double) const;
-template void Optimizer<model::Fp32>::round_weights(const Exec&) const;
-template void Optimizer<model::Fp64>::round_weights(const Exec&) const;
-template void Optimizer<model::MixedBf16>::round_weights(const Exec&) const;
-template void Optimizer<model::MixedFp16>::round_weights(const Exec&) const;
+template class Optimizer<model::Fp32>;
+template class Optimizer<model::Fp64>;
+template class Optimizer<model::MixedBf16>;
+template class Optimizer<model::MixedFp16>;
 
 }  // namespace trireme::optim

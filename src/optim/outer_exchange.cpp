@@ -9,7 +9,6 @@
 #include <numeric>
 
 namespace trireme::optim {
-namespace {}  // namespace
 
 template <class D>
 OuterExchange<D>::OuterExchange(grid::Communicator& across, const deck::ParallelConfig& parallel,

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 namespace trireme::plan {
-namespace {}  // namespace
 
 Bytes muon_bytes(const architecture::MatrixRounds& rounds, Bytes element) {
   const std::int64_t whole = rounds.whole_elements();

@@ -1,6 +1,5 @@
 // Plays a program in virtual time. A rank advances until an instruction lacks a value; the event
-// that provides the value wakes it. Groups of transfers are in player_groups.cpp, reports in
-// player_report.cpp.
+// that provides the value wakes it. Groups of transfers and reports follow.
 #include <trireme/schedule/player.hpp>
 
 #include <trireme/base/check.hpp>

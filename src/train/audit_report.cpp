@@ -5,7 +5,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 #include <trireme/base/utc.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/io/atomic_file.hpp>

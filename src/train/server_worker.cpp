@@ -300,11 +300,6 @@ void ServerWorker<P>::update(const ServerEvent& event) {
   optimizer_->step(handle_, order_.updates(), rate);
 }
 
-template class ServerWorker<model::Fp32>;
-template class ServerWorker<model::Fp64>;
-template class ServerWorker<model::MixedBf16>;
-template class ServerWorker<model::MixedFp16>;
-
 // A server's results, its slices of a checkpoint, and the way back.
 template <class P>
 void ServerWorker<P>::initialise() {
@@ -444,21 +439,9 @@ std::string ServerWorker<P>::description() const {
   return text(name_of(type), " products by ", handle_.choice().products_description(type));
 }
 
-#define TRIREME_INSTANTIATE(P)                                                      \
-  template void ServerWorker<P>::initialise();                                      \
-  template StepResult ServerWorker<P>::result();                                    \
-  template StepResult ServerWorker<P>::result_of(std::int64_t);                     \
-  template Evaluation ServerWorker<P>::evaluate(const data::Windows&, std::int64_t, \
-                                                const std::vector<std::int32_t>&);  \
-  template std::vector<Score> ServerWorker<P>::score(const data::Requests&);        \
-  template std::vector<checkpoint::SliceView> ServerWorker<P>::share();             \
-  template void ServerWorker<P>::load(const checkpoint::Reader&);                   \
-  template std::vector<plan::MemoryRow> ServerWorker<P>::memory() const;            \
-  template std::string ServerWorker<P>::description() const;
-TRIREME_INSTANTIATE(model::Fp32)
-TRIREME_INSTANTIATE(model::Fp64)
-TRIREME_INSTANTIATE(model::MixedBf16)
-TRIREME_INSTANTIATE(model::MixedFp16)
-#undef TRIREME_INSTANTIATE
+template class ServerWorker<model::Fp32>;
+template class ServerWorker<model::Fp64>;
+template class ServerWorker<model::MixedBf16>;
+template class ServerWorker<model::MixedFp16>;
 
 }  // namespace trireme::train

@@ -383,11 +383,6 @@ void StepActions<P>::end_group() {
   parts_.pipeline.end_group(handle_);
 }
 
-template class StepActions<model::Fp32>;
-template class StepActions<model::Fp64>;
-template class StepActions<model::MixedBf16>;
-template class StepActions<model::MixedFp16>;
-
 // The instructions at a step's end: sums of gradients, the norm and the update. With overlapping
 // steps, sums begin in one instruction and end in another.
 template <class P>
@@ -518,47 +513,6 @@ void StepActions<P>::finish_fp8() {
   parts_.fp8->finish_step(handle_, step_);
 }
 
-template void StepActions<model::Fp32>::reduce_gradients(const Step&);
-template void StepActions<model::Fp32>::begin_tied_sum(std::int64_t);
-template void StepActions<model::Fp32>::begin_tied(const Step&);
-template void StepActions<model::Fp32>::reduce_tied(const Step&);
-template void StepActions<model::Fp32>::sum_shared_layers();
-template void StepActions<model::Fp32>::begin_norm_sum(std::int64_t);
-template void StepActions<model::Fp32>::begin_norm(const Step&);
-template void StepActions<model::Fp32>::gradient_norm(const Step&);
-template void StepActions<model::Fp32>::optimizer_step(const Step&);
-template void StepActions<model::Fp32>::finish_fp8();
-template void StepActions<model::Fp64>::reduce_gradients(const Step&);
-template void StepActions<model::Fp64>::begin_tied_sum(std::int64_t);
-template void StepActions<model::Fp64>::begin_tied(const Step&);
-template void StepActions<model::Fp64>::reduce_tied(const Step&);
-template void StepActions<model::Fp64>::sum_shared_layers();
-template void StepActions<model::Fp64>::begin_norm_sum(std::int64_t);
-template void StepActions<model::Fp64>::begin_norm(const Step&);
-template void StepActions<model::Fp64>::gradient_norm(const Step&);
-template void StepActions<model::Fp64>::optimizer_step(const Step&);
-template void StepActions<model::Fp64>::finish_fp8();
-template void StepActions<model::MixedBf16>::reduce_gradients(const Step&);
-template void StepActions<model::MixedBf16>::begin_tied_sum(std::int64_t);
-template void StepActions<model::MixedBf16>::begin_tied(const Step&);
-template void StepActions<model::MixedBf16>::reduce_tied(const Step&);
-template void StepActions<model::MixedBf16>::sum_shared_layers();
-template void StepActions<model::MixedBf16>::begin_norm_sum(std::int64_t);
-template void StepActions<model::MixedBf16>::begin_norm(const Step&);
-template void StepActions<model::MixedBf16>::gradient_norm(const Step&);
-template void StepActions<model::MixedBf16>::optimizer_step(const Step&);
-template void StepActions<model::MixedBf16>::finish_fp8();
-template void StepActions<model::MixedFp16>::reduce_gradients(const Step&);
-template void StepActions<model::MixedFp16>::begin_tied_sum(std::int64_t);
-template void StepActions<model::MixedFp16>::begin_tied(const Step&);
-template void StepActions<model::MixedFp16>::reduce_tied(const Step&);
-template void StepActions<model::MixedFp16>::sum_shared_layers();
-template void StepActions<model::MixedFp16>::begin_norm_sum(std::int64_t);
-template void StepActions<model::MixedFp16>::begin_norm(const Step&);
-template void StepActions<model::MixedFp16>::gradient_norm(const Step&);
-template void StepActions<model::MixedFp16>::optimizer_step(const Step&);
-template void StepActions<model::MixedFp16>::finish_fp8();
-
 // Which tokens count in a step's loss, and the scores of requests in an evaluation.
 template <class P>
 std::int64_t StepActions<P>::batch_targets(std::int64_t step) const {
@@ -626,33 +580,9 @@ void StepActions<P>::take_scores(std::int64_t group) {
   }
 }
 
-template std::int64_t StepActions<model::Fp32>::batch_targets(std::int64_t) const;
-template std::int64_t StepActions<model::Fp32>::worker_targets(std::int64_t) const;
-template void StepActions<model::Fp32>::begin_scoring(const data::Requests&, std::int64_t,
-                                                      std::vector<double>&);
-template void StepActions<model::Fp32>::take_scores(std::int64_t);
-template std::int64_t StepActions<model::Fp64>::batch_targets(std::int64_t) const;
-template std::int64_t StepActions<model::Fp64>::worker_targets(std::int64_t) const;
-template void StepActions<model::Fp64>::begin_scoring(const data::Requests&, std::int64_t,
-                                                      std::vector<double>&);
-template void StepActions<model::Fp64>::take_scores(std::int64_t);
-template std::int64_t StepActions<model::MixedBf16>::batch_targets(std::int64_t) const;
-template std::int64_t StepActions<model::MixedBf16>::worker_targets(std::int64_t) const;
-template void StepActions<model::MixedBf16>::begin_scoring(const data::Requests&, std::int64_t,
-                                                           std::vector<double>&);
-template void StepActions<model::MixedBf16>::take_scores(std::int64_t);
-template std::int64_t StepActions<model::MixedFp16>::batch_targets(std::int64_t) const;
-template std::int64_t StepActions<model::MixedFp16>::worker_targets(std::int64_t) const;
-template void StepActions<model::MixedFp16>::begin_scoring(const data::Requests&, std::int64_t,
-                                                           std::vector<double>&);
-template void StepActions<model::MixedFp16>::take_scores(std::int64_t);
-template const std::vector<std::int64_t>& StepActions<model::Fp32>::targets_of_workers(
-    std::int64_t) const;
-template const std::vector<std::int64_t>& StepActions<model::Fp64>::targets_of_workers(
-    std::int64_t) const;
-template const std::vector<std::int64_t>& StepActions<model::MixedBf16>::targets_of_workers(
-    std::int64_t) const;
-template const std::vector<std::int64_t>& StepActions<model::MixedFp16>::targets_of_workers(
-    std::int64_t) const;
+template class StepActions<model::Fp32>;
+template class StepActions<model::Fp64>;
+template class StepActions<model::MixedBf16>;
+template class StepActions<model::MixedFp16>;
 
 }  // namespace trireme::train

@@ -4,7 +4,7 @@
 
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 #include <trireme/base/utc.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/deck/enums.hpp>
@@ -447,8 +447,6 @@ Request Trainer::agreement(std::int64_t step) {
 // The training loop's part for overlapping steps: which step ends the overlap, and what is done a
 // step late because no rank waits for the others in between.
 
-namespace {}  // namespace
-
 /// Evaluations and checkpoints need the weights of a step with all updates before and none after.
 bool Trainer::ends_overlap(std::int64_t step) const {
   const deck::Config& c = parts_.config;
@@ -506,8 +504,6 @@ void Trainer::end_agreement() {
 
 // The training loop's part for parameter servers: workers meet only after steps that are logged,
 // evaluated or saved. In between they agree on requests to stop without waiting for one another.
-
-namespace {}  // namespace
 
 /// Steps from the begin of an agreement to its end. A worker that gets the weights for step c + lag
 /// knows that every other worker has ended step c, so that it need not wait for the agreement.

@@ -351,11 +351,6 @@ std::string TypedWorker<P>::description() const {
               parts_.fp8 ? ", those of the layers in fp8" : "");
 }
 
-template class TypedWorker<model::Fp32>;
-template class TypedWorker<model::Fp64>;
-template class TypedWorker<model::MixedBf16>;
-template class TypedWorker<model::MixedFp16>;
-
 // Overlapping steps of a worker: which part of the program a step runs, its timeline and results.
 template <class P>
 void TypedWorker<P>::overlapping_step(std::int64_t step, const data::Samples& samples,
@@ -452,30 +447,8 @@ StepResult TypedWorker<P>::result_of(std::int64_t step) {
   return found;
 }
 
-template void TypedWorker<model::Fp32>::overlapping_step(std::int64_t, const data::Samples&, bool);
-template void TypedWorker<model::Fp32>::overlap(std::int64_t, const data::Samples&, bool);
-template int TypedWorker<model::Fp32>::make_room(const Executor&);
-template void TypedWorker<model::Fp32>::run_recorded(const Executor&);
-template StepResult TypedWorker<model::Fp32>::result_of(std::int64_t);
-template void TypedWorker<model::Fp64>::overlapping_step(std::int64_t, const data::Samples&, bool);
-template void TypedWorker<model::Fp64>::overlap(std::int64_t, const data::Samples&, bool);
-template int TypedWorker<model::Fp64>::make_room(const Executor&);
-template void TypedWorker<model::Fp64>::run_recorded(const Executor&);
-template StepResult TypedWorker<model::Fp64>::result_of(std::int64_t);
-template void TypedWorker<model::MixedBf16>::overlapping_step(std::int64_t, const data::Samples&,
-                                                              bool);
-template void TypedWorker<model::MixedBf16>::overlap(std::int64_t, const data::Samples&, bool);
-template int TypedWorker<model::MixedBf16>::make_room(const Executor&);
-template void TypedWorker<model::MixedBf16>::run_recorded(const Executor&);
-template StepResult TypedWorker<model::MixedBf16>::result_of(std::int64_t);
-template void TypedWorker<model::MixedFp16>::overlapping_step(std::int64_t, const data::Samples&,
-                                                              bool);
-template void TypedWorker<model::MixedFp16>::overlap(std::int64_t, const data::Samples&, bool);
-template int TypedWorker<model::MixedFp16>::make_room(const Executor&);
-template void TypedWorker<model::MixedFp16>::run_recorded(const Executor&);
-template StepResult TypedWorker<model::MixedFp16>::result_of(std::int64_t);
-
 // Workers of local training: their states from a checkpoint.
+
 /// Whether a checkpoint has the mean of a whole fragment, in the type of this run's messages: the
 /// same on all ranks.
 template <class P>
@@ -558,23 +531,6 @@ void TypedWorker<P>::load_progress(const checkpoint::Reader& reader, std::int64_
   parts_.optimizer->set_progress(handle_, progress_of(config_, skips, reader.state().step));
 }
 
-template bool TypedWorker<model::Fp32>::holds_means(const checkpoint::Reader&, int) const;
-template void TypedWorker<model::Fp32>::load_workers(const checkpoint::Reader&);
-template void TypedWorker<model::Fp32>::load_worker(const checkpoint::Reader&, std::int64_t);
-template void TypedWorker<model::Fp32>::load_progress(const checkpoint::Reader&, std::int64_t);
-template bool TypedWorker<model::Fp64>::holds_means(const checkpoint::Reader&, int) const;
-template void TypedWorker<model::Fp64>::load_workers(const checkpoint::Reader&);
-template void TypedWorker<model::Fp64>::load_worker(const checkpoint::Reader&, std::int64_t);
-template void TypedWorker<model::Fp64>::load_progress(const checkpoint::Reader&, std::int64_t);
-template bool TypedWorker<model::MixedBf16>::holds_means(const checkpoint::Reader&, int) const;
-template void TypedWorker<model::MixedBf16>::load_workers(const checkpoint::Reader&);
-template void TypedWorker<model::MixedBf16>::load_worker(const checkpoint::Reader&, std::int64_t);
-template void TypedWorker<model::MixedBf16>::load_progress(const checkpoint::Reader&, std::int64_t);
-template bool TypedWorker<model::MixedFp16>::holds_means(const checkpoint::Reader&, int) const;
-template void TypedWorker<model::MixedFp16>::load_workers(const checkpoint::Reader&);
-template void TypedWorker<model::MixedFp16>::load_worker(const checkpoint::Reader&, std::int64_t);
-template void TypedWorker<model::MixedFp16>::load_progress(const checkpoint::Reader&, std::int64_t);
-
 // Steps of a worker whose weights and optimizer state are on parameter servers.
 template <class P>
 void TypedWorker<P>::served_step(std::int64_t step, const data::Samples& samples,
@@ -610,15 +566,9 @@ void TypedWorker<P>::tell_servers(double& value, const char* what) {
                                               what);
 }
 
-#define TRIREME_INSTANTIATE(P)                                                         \
-  template void TypedWorker<P>::served_step(std::int64_t, const data::Samples&, bool); \
-  template void TypedWorker<P>::fetch_current();                                       \
-  template void TypedWorker<P>::take_status();                                         \
-  template void TypedWorker<P>::tell_servers(double&, const char*);
-TRIREME_INSTANTIATE(model::Fp32)
-TRIREME_INSTANTIATE(model::Fp64)
-TRIREME_INSTANTIATE(model::MixedBf16)
-TRIREME_INSTANTIATE(model::MixedFp16)
-#undef TRIREME_INSTANTIATE
+template class TypedWorker<model::Fp32>;
+template class TypedWorker<model::Fp64>;
+template class TypedWorker<model::MixedBf16>;
+template class TypedWorker<model::MixedFp16>;
 
 }  // namespace trireme::train

@@ -1,4 +1,5 @@
-// Results of a worker's last step: losses, norm, skipped steps and the gradient noise scale.
+// Results of a worker's last step (losses, norm, skipped steps, gradient noise scale), its slices
+// of a checkpoint, and the way back.
 #include <trireme/train/typed_worker.hpp>
 
 #include <trireme/architecture/saved.hpp>
@@ -160,21 +161,6 @@ StepResult TypedWorker<P>::result_from(std::span<const double> sums, std::span<c
   }
   return found;
 }
-
-#define TRIREME_INSTANTIATE(P)                                                \
-  template std::vector<double> TypedWorker<P>::statuses();                    \
-  template StepResult TypedWorker<P>::result();                               \
-  template void TypedWorker<P>::remember(std::int64_t);                       \
-  template std::vector<StepLoss> TypedWorker<P>::earlier_steps(std::int64_t); \
-  template StepResult TypedWorker<P>::result_from(std::span<const double>,    \
-                                                  std::span<const double>, std::int64_t) const;
-TRIREME_INSTANTIATE(model::Fp32)
-TRIREME_INSTANTIATE(model::Fp64)
-TRIREME_INSTANTIATE(model::MixedBf16)
-TRIREME_INSTANTIATE(model::MixedFp16)
-#undef TRIREME_INSTANTIATE
-
-// A worker's slices of a checkpoint, and the way back.
 
 namespace {
 
@@ -417,33 +403,25 @@ void TypedWorker<P>::load_model(const checkpoint::Reader& reader) {
   if (begins && !fresh) say(reader.folder(), " holds no optimizer state; it starts at zero");
 }
 
-template std::vector<checkpoint::SliceView> TypedWorker<model::Fp32>::share();
-template void TypedWorker<model::Fp32>::load_fp8(const checkpoint::Reader&);
-template void TypedWorker<model::Fp32>::copy_second_weights(std::int64_t);
-template void TypedWorker<model::Fp32>::load_second_weights(const checkpoint::Reader&);
-template void TypedWorker<model::Fp32>::share_progress(std::vector<checkpoint::SliceView>&);
-template void TypedWorker<model::Fp32>::load_model(const checkpoint::Reader&);
-template void TypedWorker<model::Fp32>::load(const checkpoint::Reader&);
-template std::vector<checkpoint::SliceView> TypedWorker<model::Fp64>::share();
-template void TypedWorker<model::Fp64>::load_fp8(const checkpoint::Reader&);
-template void TypedWorker<model::Fp64>::copy_second_weights(std::int64_t);
-template void TypedWorker<model::Fp64>::load_second_weights(const checkpoint::Reader&);
-template void TypedWorker<model::Fp64>::share_progress(std::vector<checkpoint::SliceView>&);
-template void TypedWorker<model::Fp64>::load_model(const checkpoint::Reader&);
-template void TypedWorker<model::Fp64>::load(const checkpoint::Reader&);
-template std::vector<checkpoint::SliceView> TypedWorker<model::MixedBf16>::share();
-template void TypedWorker<model::MixedBf16>::load_fp8(const checkpoint::Reader&);
-template void TypedWorker<model::MixedBf16>::copy_second_weights(std::int64_t);
-template void TypedWorker<model::MixedBf16>::load_second_weights(const checkpoint::Reader&);
-template void TypedWorker<model::MixedBf16>::share_progress(std::vector<checkpoint::SliceView>&);
-template void TypedWorker<model::MixedBf16>::load_model(const checkpoint::Reader&);
-template void TypedWorker<model::MixedBf16>::load(const checkpoint::Reader&);
-template std::vector<checkpoint::SliceView> TypedWorker<model::MixedFp16>::share();
-template void TypedWorker<model::MixedFp16>::load_fp8(const checkpoint::Reader&);
-template void TypedWorker<model::MixedFp16>::copy_second_weights(std::int64_t);
-template void TypedWorker<model::MixedFp16>::load_second_weights(const checkpoint::Reader&);
-template void TypedWorker<model::MixedFp16>::share_progress(std::vector<checkpoint::SliceView>&);
-template void TypedWorker<model::MixedFp16>::load_model(const checkpoint::Reader&);
-template void TypedWorker<model::MixedFp16>::load(const checkpoint::Reader&);
+// typed_worker.cpp instantiates the other members.
+#define TRIREME_INSTANTIATE(P)                                                                  \
+  template std::vector<double> TypedWorker<P>::statuses();                                      \
+  template StepResult TypedWorker<P>::result();                                                 \
+  template void TypedWorker<P>::remember(std::int64_t);                                         \
+  template std::vector<StepLoss> TypedWorker<P>::earlier_steps(std::int64_t);                   \
+  template StepResult TypedWorker<P>::result_from(std::span<const double>,                      \
+                                                  std::span<const double>, std::int64_t) const; \
+  template std::vector<checkpoint::SliceView> TypedWorker<P>::share();                          \
+  template void TypedWorker<P>::load_fp8(const checkpoint::Reader&);                            \
+  template void TypedWorker<P>::copy_second_weights(std::int64_t);                              \
+  template void TypedWorker<P>::load_second_weights(const checkpoint::Reader&);                 \
+  template void TypedWorker<P>::share_progress(std::vector<checkpoint::SliceView>&);            \
+  template void TypedWorker<P>::load_model(const checkpoint::Reader&);                          \
+  template void TypedWorker<P>::load(const checkpoint::Reader&);
+TRIREME_INSTANTIATE(model::Fp32)
+TRIREME_INSTANTIATE(model::Fp64)
+TRIREME_INSTANTIATE(model::MixedBf16)
+TRIREME_INSTANTIATE(model::MixedFp16)
+#undef TRIREME_INSTANTIATE
 
 }  // namespace trireme::train

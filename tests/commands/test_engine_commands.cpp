@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include <trireme/base/text.hpp>
-
 #include "commands/engine_commands.hpp"
 
 #include <cmath>

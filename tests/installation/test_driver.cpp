@@ -1,4 +1,4 @@
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 
 #include <gtest/gtest.h>
 

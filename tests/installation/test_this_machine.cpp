@@ -1,4 +1,4 @@
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/cudnn_attention.hpp>
 #include <trireme/kernels/handle.hpp>

@@ -52,6 +52,7 @@ STANDARD_NAMES = {
     "condition_variable": "condition_variable", "random": "mt19937|random_device", "tuple": "tuple|tie",
     "string_view": "string_view", "algorithm": r"sort|find_if|max_element|min_element|any_of|all_of|none_of|ranges::\w+",
 }
+# Other headers with which a standard header need not be included.
 BRING = {"string_view": ("string", "sstream", "filesystem"), "string": ("sstream", "filesystem", "fstream"),
          "tuple": ("functional", "memory", "map"), "algorithm": ("functional",), "array": ("functional", "span"),
          "thread": ("future",), "mutex": ("condition_variable", "future")}

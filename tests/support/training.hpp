@@ -5,7 +5,7 @@
 #include <trireme/data/token_file_writer.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/grid/runtime.hpp>
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>

@@ -1,5 +1,5 @@
 #include <trireme/deck/batch_schedule.hpp>
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/fence.hpp>

@@ -9,14 +9,15 @@ namespace trireme {
 /// Every array in an arena begins at a multiple of this: a cache line, a 512-bit vector, and enough
 /// for device copies.
 inline constexpr Bytes array_alignment = 64;
-/// The same in elements of a two-byte type. Arrays of all precisions have the same offsets.
+/// array_alignment in elements of a two-byte type. The offset of an array is the same number of
+/// elements in every precision.
 inline constexpr std::int64_t array_alignment_elements = 32;
 
-/// The next multiple of array_alignment.
+/// `bytes`, rounded up to a multiple of array_alignment.
 constexpr Bytes aligned(Bytes bytes) {
   return (bytes + array_alignment - 1) / array_alignment * array_alignment;
 }
-/// The next multiple of array_alignment_elements.
+/// `elements`, rounded up to a multiple of array_alignment_elements.
 constexpr std::int64_t aligned_elements(std::int64_t elements) {
   return (elements + array_alignment_elements - 1) / array_alignment_elements *
          array_alignment_elements;

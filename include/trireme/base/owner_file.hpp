@@ -1,7 +1,7 @@
 #pragma once
 
 /// The operations on owner files of which folder_owner.cpp builds ownership.
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 #include <trireme/base/types.hpp>
 
 #include <sys/types.h>

@@ -2,7 +2,6 @@
 
 #include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/objective.hpp>
-#include <trireme/data/batch_reader.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/deck/config.hpp>
 

@@ -10,7 +10,7 @@
 
 namespace trireme::data {
 
-/// Read from a file at a time.
+/// Bytes that are read from a file at a time.
 inline constexpr std::size_t read_bytes = std::size_t{256} << 10;
 
 /// An object that is one line of a file, and its place for messages.

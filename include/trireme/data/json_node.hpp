@@ -9,7 +9,7 @@
 
 namespace trireme::data {
 
-/// Files of a tokenizer are read whole, up to this size.
+/// Largest size of a tokenizer's files, which are read whole.
 inline constexpr std::int64_t file_limit_bytes = 256 << 20;
 
 /// A value of a JSON file and its path, for messages. Refers to the parsed file.

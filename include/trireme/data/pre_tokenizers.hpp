@@ -14,24 +14,14 @@ TextSteps make_pre_tokenizer(const JsonNode& node);
 /// Treatment of the matches of a splitting pattern.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
-/// Splits words at matches of a literal, a pattern of word_splitter.hpp, or characters with a
-/// property. `invert`: the text between matches takes the part of the matches.
-std::unique_ptr<TextStep> make_split(std::string literal, SplitBehavior behavior, bool invert);
+/// Splits words at matches of a pattern of word_splitter.hpp. `invert`: the text between matches
+/// takes the part of the matches.
 std::unique_ptr<TextStep> make_split_pattern(const std::string& pattern, const std::string& where,
                                              SplitBehavior behavior, bool invert);
-std::unique_ptr<TextStep> make_split_characters(bool (*matches)(char32_t), SplitBehavior behavior);
-
-/// Runs of \w and runs of other characters; white space is removed.
-std::unique_ptr<TextStep> make_whitespace();
 
 /// Where Metaspace puts a replacement before a text that does not begin with one.
 enum class PrependScheme { always, first, never };
-/// Replaces blanks, and splits before each replacement. `first`: only at the document's beginning.
-std::unique_ptr<TextStep> make_metaspace(char32_t replacement, PrependScheme scheme, bool split);
 /// The scheme of a Metaspace pre-tokenizer or decoder.
 PrependScheme read_prepend_scheme(const JsonNode& node);
-
-/// Puts a blank before a word that does not begin with one.
-std::unique_ptr<TextStep> make_prefix_space();
 
 }  // namespace trireme::data

@@ -67,10 +67,6 @@ void read_merge_list(const JsonNode& node, const Use& use) {
   }
 }
 
-/// A model of type WordPiece. The names must outlive it.
-std::unique_ptr<TokenModel> make_word_piece_model(const JsonNode& node, TokenNames& names);
-/// A model of type Unigram. The names must outlive it.
-std::unique_ptr<TokenModel> make_unigram_model(const JsonNode& node, TokenNames& names);
 /// A model of type BPE, on characters. The names must outlive it.
 std::unique_ptr<TokenModel> make_bpe_model(const JsonNode& node, TokenNames& names);
 

@@ -13,7 +13,7 @@ namespace trireme::data {
 /// Takes the place of a target that does not count in the loss.
 inline constexpr std::int32_t uncounted = -1;
 
-/// Ids or offsets of a file are converted in pieces of so many, on the stack.
+/// Ids or offsets of a file that are converted at a time, on the stack.
 inline constexpr std::size_t numbers_at_a_time = 16384;
 
 /// Tokens of concatenated documents in a file. Thread-safe.

@@ -49,9 +49,6 @@ std::string_view name_of(AuditAction);
 template <>
 std::span<const std::string_view> names<AuditAction>();
 
-/// Device memory of a rank that audits its steps: hashes that the host has not read yet.
-inline constexpr Bytes audit_bytes = 4096 * 8;
-
 /// How replicas share their updates: all of them sum the gradients, or servers hold the weights
 /// (Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server").
 enum class DataStrategy : std::uint8_t { all_reduce, server };

@@ -22,9 +22,6 @@ std::vector<std::string> rotary_mistakes(const Deck& deck);
 /// places of both.
 std::vector<std::string> precision_mistakes(const Deck& deck);
 
-/// Sizes of which products in fp8 need multiples: rows, columns and depths of every product on
-/// every tensor rank.
-inline constexpr std::int64_t fp8_unit = 16;
 /// The sizes that contradict products = "fp8": one message each. Sizes that layout = "auto" chooses
 /// are left out.
 std::vector<std::string> fp8_mistakes(const Deck& deck);

@@ -8,15 +8,8 @@
 
 namespace trireme::deck {
 
-/// Place of a value of parallel.data that was 0.
-inline constexpr const char* from_ranks = "from the number of ranks";
-
 /// Keys that parameter servers cannot be combined with, and keys that need them.
 std::vector<std::string> server_mistakes(const Deck& deck);
-
-/// With servers: sets parallel.data, the number of workers, from the number of ranks if it is 0.
-/// Checks that tensor · pipeline · (data + servers) is the number of ranks.
-void resolve_server_axes(Deck& deck, std::int64_t ranks);
 
 /// The reason why the global batch cannot grow by [batch] ramp_start, ramp_increment and
 /// ramp_samples, with values that would fit; empty if it can. Every size must be a multiple of

@@ -72,8 +72,4 @@ class AttentionOperation final : public LayerOperation<P> {
   std::optional<RingAttention<T>> ring_;  ///< with a context axis
 };
 
-/// Sets head size, theta and scaling of a layer for samples of model.sequence tokens, with the
-/// formulas of transformers' rope types.
-void set_frequencies(kernels::Rotary& rotary, const deck::ModelConfig& model, std::int64_t layer);
-
 }  // namespace trireme::model

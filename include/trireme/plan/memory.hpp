@@ -20,6 +20,9 @@ struct MemoryRow {
   bool on_host = false;  ///< offloaded by a device
 };
 
+/// Device memory for hashes that the host has not read yet, of a rank that audits its steps.
+inline constexpr Bytes audit_bytes = 4096 * 8;
+
 /// The program of each layer of a training rank.
 architecture::LayerProgram layer_program(const deck::Config& config,
                                          const architecture::Architecture& architecture,

@@ -18,7 +18,7 @@
 /// by its name.
 namespace trireme::schedule {
 
-/// The time of what does not happen.
+/// Time of an event that never happens.
 inline constexpr Seconds never = std::numeric_limits<Seconds>::infinity();
 
 enum class Op : std::uint8_t {

@@ -14,7 +14,7 @@
 
 namespace trireme::train {
 
-/// Time between two looks at a part that is being written.
+/// Interval at which a part that is being written is checked.
 inline constexpr auto look_again = std::chrono::milliseconds(10);
 
 /// Starts a rank's part of writing a checkpoint: in a thread, or deferred until someone waits for

@@ -53,7 +53,7 @@ std::string to_json(const Metrics& metrics);
 /// One JSON object with numbers of single precision, which keep the file small.
 std::string to_json(const StepLoss& step);
 
-/// A run's files of lines are read whole, however long the run is.
+/// Largest size of a run's JSON-lines files, which are read whole.
 inline constexpr std::int64_t record_limit_bytes = std::int64_t{1} << 40;
 
 /// Renames a former run's file in `directory` to STEM.previous-1.jsonl, or to the first number that

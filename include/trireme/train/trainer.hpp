@@ -83,12 +83,12 @@ class Trainer {
   std::vector<std::int64_t> wishes(std::int64_t step);
   /// `phase`: Saver::phases() when the wishes were made.
   Request agreed(std::span<const std::int64_t> words, std::int64_t phase);
-  // With overlapping steps, in trainer_overlap.cpp
+  // With overlapping steps
   bool ends_overlap(std::int64_t step) const;
   Request take_overlapping_step(std::int64_t step);
   void begin_agreement(std::int64_t step);
   void end_agreement();
-  // With parameter servers, in trainer_served.cpp
+  // With parameter servers
   std::int64_t agreement_lag() const;
   bool meets_after(std::int64_t step) const;
   Request take_served_step(std::int64_t step);

@@ -80,7 +80,7 @@ class TypedWorker final : public Worker {
   void load_progress(const checkpoint::Reader& reader, std::int64_t worker);
   void load_fp8(const checkpoint::Reader& reader);
   void load_second_weights(const checkpoint::Reader& reader);
-  // With parameter servers, in typed_worker_served.cpp
+  // With parameter servers
   void served_step(std::int64_t step, const data::Samples& samples, bool next_follows);
   void fetch_current();
   void take_status();

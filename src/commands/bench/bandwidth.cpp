@@ -1,6 +1,6 @@
 // trireme bench, section bandwidth: y += x by the size of the arrays, all ranks at once. The other
 // sections take the bandwidth that bounds a kernel from this curve.
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/elementwise.hpp>

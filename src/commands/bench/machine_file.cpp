@@ -1,10 +1,10 @@
 // trireme bench --machine-file: describes this machine by the measurements of the sections
 // bandwidth, matmul, kernels and communication. The cost model (plan/) turned around: each value is
 // the one with which it predicts the seconds that were measured.
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/grid/threads.hpp>
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/fp8.hpp>
 #include <trireme/kernels/matmul.hpp>

@@ -13,7 +13,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/checks.hpp>
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 #include <trireme/io/output_file.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/cost.hpp>

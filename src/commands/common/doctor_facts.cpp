@@ -1,10 +1,10 @@
-// Facts that a rank of `trireme doctor` collects. It tries the calls of a run: files are written, replaced,
-// linked and locked in the run's folder.
+// Facts that a rank of `trireme doctor` collects. It tries the calls of a run: files are written,
+// replaced, linked and locked in the run's folder.
 #include <trireme/commands/doctor_facts.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/plain_message.hpp>
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/hdf5_file.hpp>
 

@@ -3,7 +3,7 @@
 #include <trireme/commands/doctor.hpp>
 
 #include <trireme/base/log.hpp>
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/launcher.hpp>
 #include <trireme/commands/session.hpp>

@@ -9,7 +9,7 @@
 #include <trireme/deck/parallel_checks.hpp>
 #include <trireme/grid/devices.hpp>
 #include <trireme/grid/transport.hpp>
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/recompute.hpp>
 

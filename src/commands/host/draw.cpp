@@ -7,7 +7,7 @@
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/checks.hpp>
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 #include <trireme/io/output_file.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/schedule/draw.hpp>

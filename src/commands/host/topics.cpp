@@ -1,7 +1,7 @@
 // Tables of `trireme help`: exit codes and environment variables; and the text of --version.
 #include <trireme/commands/commit.hpp>  // made by the build
 #include <trireme/commands/host.hpp>
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 
 #include <algorithm>
 #include <string_view>

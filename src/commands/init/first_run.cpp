@@ -8,7 +8,7 @@
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/sequence_effect.hpp>
 #include <trireme/deck/value.hpp>
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 
 #include <algorithm>
 #include <array>

@@ -10,7 +10,7 @@
 #include <trireme/deck/families.hpp>
 #include <trireme/deck/value.hpp>
 #include <trireme/hugging_face/config_json.hpp>
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>
 #include <trireme/io/text_reader.hpp>

@@ -1,4 +1,5 @@
-// Reads measured steps from a CSV file: each row becomes a deck.
+// `trireme predict`: compares predicted steps with measured ones of a CSV file, each row of which
+// becomes a deck.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
@@ -185,8 +186,6 @@ std::vector<MeasuredStep> read_measured(const std::string& path,
               "other line is a measured step");
   return steps;
 }
-
-// The command trireme predict: compares predicted with measured steps of a CSV file.
 
 struct PredictOptions {
   std::string rows;

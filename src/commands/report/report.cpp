@@ -8,7 +8,7 @@
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/report/run_report.hpp>
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 #include <trireme/io/output_file.hpp>
 #include <trireme/plan/text_file.hpp>
 

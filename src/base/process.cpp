@@ -1,4 +1,4 @@
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/text.hpp>

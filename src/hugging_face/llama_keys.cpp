@@ -1,5 +1,6 @@
-// rope_parameters of config.json: the types of scaling that transformers has, and their members.
-#include <trireme/hugging_face/rotary_keys.hpp>
+// Keys that some classes of llama.cpp add: rope_parameters, with the types of scaling that
+// transformers has, and the keys of Gemma.
+#include <trireme/hugging_face/llama_keys.hpp>
 
 #include <trireme/base/text.hpp>
 

@@ -1,6 +1,6 @@
-#include <trireme/installation/this_machine.hpp>
+#include <trireme/installation/this_installation.hpp>
 
-#include <trireme/base/process_identity.hpp>
+#include <trireme/base/process.hpp>
 #include <trireme/base/text.hpp>
 
 #include <dlfcn.h>
