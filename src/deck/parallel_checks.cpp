@@ -100,6 +100,36 @@ std::string dividing_ranks(const Deck& deck) {
               ", or choose ");
 }
 
+/// With servers: sets parallel.data, the number of workers, from the number of ranks if it is 0.
+/// Checks that tensor · pipeline · (data + servers) is the number of ranks.
+void resolve_server_axes(Deck& deck, std::int64_t ranks) {
+  ParallelConfig& p = deck.config.parallel;
+  const std::int64_t model_ranks = p.model_ranks();
+  const std::string factors =
+      text(deck.cite("parallel", "pipeline"), " · ", deck.cite("parallel", "tensor"));
+  if (p.data == 0) {
+    const std::int64_t places = ranks / model_ranks;
+    const std::int64_t least = model_ranks * (p.servers + 1);
+    check_usage(places > p.servers, deck.cite("parallel", "servers"), " and one worker, with ",
+                factors, ", need ", least, " ranks, but the run has ", ranks_text(ranks),
+                "; start at least ", least, " ranks (mpiexec -n ", least,
+                " trireme ...), or choose fewer servers");
+    check_usage(ranks % model_ranks == 0, factors, " = ", model_ranks, " does not divide the ",
+                "run's ", ranks_text(ranks), "; start ", places * model_ranks, " or ",
+                (places + 1) * model_ranks, " ranks");
+    p.data = places - p.servers;
+    deck.places["parallel.data"] = from_ranks;
+    return;
+  }
+  const std::int64_t all = model_ranks * (p.data + p.servers);
+  check_usage(all == ranks, factors, " · (", deck.cite("parallel", "data"), " workers + ",
+              deck.cite("parallel", "servers"), ") = ", all, ", but the run has ",
+              ranks_text(ranks), "; start ", ranks_text(all),
+              ranks % model_ranks == 0 && ranks / model_ranks > p.servers
+                  ? text(", or choose data = ", ranks / model_ranks - p.servers)
+                  : "");
+}
+
 /// Fills parallel.data, and checks the product of the axes.
 void resolve_axes(Deck& deck, std::int64_t ranks) {
   ParallelConfig& p = deck.config.parallel;
@@ -201,36 +231,6 @@ void check_passes(const Deck& deck) {
               deck.cite("parallel", "data"), " gives ", activations,
               " activations in a step of a replica, more than ", step_limit,
               "; choose a smaller global or more data");
-}
-
-/// With servers: sets parallel.data, the number of workers, from the number of ranks if it is 0.
-/// Checks that tensor · pipeline · (data + servers) is the number of ranks.
-void resolve_server_axes(Deck& deck, std::int64_t ranks) {
-  ParallelConfig& p = deck.config.parallel;
-  const std::int64_t model_ranks = p.model_ranks();
-  const std::string factors =
-      text(deck.cite("parallel", "pipeline"), " · ", deck.cite("parallel", "tensor"));
-  if (p.data == 0) {
-    const std::int64_t places = ranks / model_ranks;
-    const std::int64_t least = model_ranks * (p.servers + 1);
-    check_usage(places > p.servers, deck.cite("parallel", "servers"), " and one worker, with ",
-                factors, ", need ", least, " ranks, but the run has ", ranks_text(ranks),
-                "; start at least ", least, " ranks (mpiexec -n ", least,
-                " trireme ...), or choose fewer servers");
-    check_usage(ranks % model_ranks == 0, factors, " = ", model_ranks, " does not divide the ",
-                "run's ", ranks_text(ranks), "; start ", places * model_ranks, " or ",
-                (places + 1) * model_ranks, " ranks");
-    p.data = places - p.servers;
-    deck.places["parallel.data"] = from_ranks;
-    return;
-  }
-  const std::int64_t all = model_ranks * (p.data + p.servers);
-  check_usage(all == ranks, factors, " · (", deck.cite("parallel", "data"), " workers + ",
-              deck.cite("parallel", "servers"), ") = ", all, ", but the run has ",
-              ranks_text(ranks), "; start ", ranks_text(all),
-              ranks % model_ranks == 0 && ranks / model_ranks > p.servers
-                  ? text(", or choose data = ", ranks / model_ranks - p.servers)
-                  : "");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <trireme/deck/enums.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/local_sizes.hpp>
+#include <trireme/plan/memory.hpp>
 #include <trireme/plan/reduction_scratch.hpp>
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 // brings to the host.
 #include <trireme/train/hash_list.hpp>
 
-#include <trireme/deck/enums.hpp>
 #include <trireme/kernels/hash.hpp>
+#include <trireme/plan/memory.hpp>
 #include <trireme/tensor/copy.hpp>
 
 #include <algorithm>
@@ -41,8 +41,8 @@ std::vector<HashEntry> from_words(const std::string& words) {
 
 HashList::HashList(const Exec& exec)
     : exec_(exec),
-      memory_("audits", audit_bytes),
-      hashes_(memory_.take<std::uint64_t>(audit_bytes / 8)) {
+      memory_("audits", plan::audit_bytes),
+      hashes_(memory_.take<std::uint64_t>(plan::audit_bytes / 8)) {
   flush();
 }
 
