@@ -1,6 +1,6 @@
+#include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/base/plain_message.hpp>
 #include <trireme/commands/doctor.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/launcher.hpp>

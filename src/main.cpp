@@ -2,7 +2,6 @@
 // beside it for train, eval, generate, bench and doctor.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/base/plain_message.hpp>
 #include <trireme/commands/doctor.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>

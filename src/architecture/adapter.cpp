@@ -110,15 +110,13 @@ void add_adapters(LayerDescription& layer, const deck::ModelConfig& m) {
 
 layout::Slice adapter_columns(const LayerDescription& layer, const Operation& op,
                               const AdapterPart& part, const LocalSizes& n) {
-  switch (layer.tensors[at(op.output)].columns) {
-    case Columns::query_key_value:
-      if (part.output == 0) return {0, n.attention()};
-      return {n.attention() + (part.output - 1) * n.groups(), n.groups()};
-    case Columns::inner:
-      return {part.output * n.feed_forward, n.feed_forward};
-    default:
-      return {0, columns_of(layer.tensors[at(op.output)].columns, n)};
+  const Columns columns = layer.tensors[at(op.output)].columns;
+  if (columns == Columns::query_key_value) {
+    if (part.output == 0) return {0, n.attention()};
+    return {n.attention() + (part.output - 1) * n.groups(), n.groups()};
   }
+  if (columns == Columns::inner) return {part.output * n.feed_forward, n.feed_forward};
+  return {0, columns_of(columns, n)};
 }
 
 std::int64_t first_adapter_row(const Operation& op, std::size_t a, std::int64_t rank) {

@@ -3,9 +3,9 @@
 #include <trireme/base/events.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/clock.hpp>
 #include <trireme/base/input.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/base/utc.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -7,10 +7,10 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
+#include <trireme/base/clock.hpp>
 #include <trireme/base/folder_entries.hpp>
 #include <trireme/base/owner_file.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/base/utc.hpp>
 
 #include <fcntl.h>
 #include <signal.h>

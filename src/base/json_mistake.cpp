@@ -2,8 +2,8 @@
 // the text there, because messages never repeat those of a library.
 #include <trireme/base/json_mistake.hpp>
 
-#include <trireme/base/printable.hpp>
 #include <trireme/base/text.hpp>
+#include <trireme/base/utf8.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -4,8 +4,8 @@
 
 #include <trireme/base/events.hpp>
 #include <trireme/base/input.hpp>
-#include <trireme/base/printable.hpp>
 #include <trireme/base/terminal.hpp>
+#include <trireme/base/utf8.hpp>
 
 #include <cerrno>
 #include <cstdio>

@@ -5,9 +5,9 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/checkpoint/attempt.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/lineage.hpp>
+#include <trireme/checkpoint/local.hpp>
 #include <trireme/checkpoint/verify.hpp>
 
 #include <algorithm>

@@ -39,6 +39,25 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& node) {
   return tokens;
 }
 
+std::vector<std::string> names_with(const TokenNames& of_model,
+                                    const std::vector<AddedToken>& added, const JsonNode& node) {
+  std::vector<std::string> names = of_model.names();
+  const auto most = 4 * (std::ssize(names) + std::ssize(added)) + 65536;
+  for (const AddedToken& token : added) {
+    check_usage(token.id < most, node.path, ": token '", token.content, "' has id ", token.id,
+                ", expected below ", most, " for this vocabulary");
+    const auto id = static_cast<std::size_t>(token.id);
+    if (id >= names.size()) names.resize(id + 1);
+    check_usage(names[id].empty() || names[id] == token.content, node.path, ": tokens '", names[id],
+                "' and '", token.content, "' both have id ", id);
+    const std::int32_t known = of_model.id(token.content);
+    check_usage(known < 0 || known == token.id, node.path, ": token '", token.content, "' has id ",
+                token.id, ", and id ", known, " in model.vocab");
+    names[id] = token.content;
+  }
+  return names;
+}
+
 std::vector<LiteralSplitter::Literal> literals_of(const std::vector<AddedToken>& added,
                                                   const EncodeOptions& options, bool normalized) {
   std::vector<LiteralSplitter::Literal> wanted;

@@ -3,7 +3,9 @@
 #include <trireme/data/bpe_trainer.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/data/utf8.hpp>
+#include <trireme/data/byte_alphabet.hpp>
+
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -174,7 +176,6 @@ BpeModel BpeTrainer::train(std::int64_t vocabulary,
               special.empty() ? "an end-of-document token) to " : "the special tokens) to ",
               largest_vocabulary);
   BpeModel model;
-  model.patterns.emplace_back(gpt2_pattern);
   const auto add_special = [&](std::string_view name) {
     model.added.push_back(
         {static_cast<std::int32_t>(model.tokens.size()), std::string(name), true, false, false});
@@ -197,6 +198,46 @@ BpeModel BpeTrainer::train(std::int64_t vocabulary,
   }
   Merging(model, std::move(words), std::move(counts)).run(vocabulary);
   return model;
+}
+
+std::string tokenizer_json(const BpeModel& model) {
+  using Ordered = nlohmann::ordered_json;
+  std::vector<std::string> names;
+  std::vector<bool> special(model.tokens.size());
+  Ordered added = Ordered::array();
+  for (const auto& token : model.added) {
+    special[static_cast<std::size_t>(token.id)] = true;
+    added.push_back({{"id", token.id},
+                     {"content", token.content},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", token.normalized},
+                     {"special", token.special}});
+  }
+  for (std::size_t id = 0; id < model.tokens.size(); ++id)
+    names.push_back(special[id] ? model.tokens[id] : characters_of_bytes(model.tokens[id]));
+  // One token and one merge per line; the library would write each part of a merge on its own line.
+  std::string vocab;
+  for (std::size_t id = 0; id < names.size(); ++id)
+    vocab += text(id > 0 ? ",\n" : "\n", "      ", nlohmann::json(names[id]).dump(), ": ", id);
+  std::string merges;
+  for (std::size_t i = 0; i < model.merges.size(); ++i)
+    merges +=
+        text(i > 0 ? ",\n" : "\n", "      [",
+             nlohmann::json(names[static_cast<std::size_t>(model.merges[i].left)]).dump(), ", ",
+             nlohmann::json(names[static_cast<std::size_t>(model.merges[i].right)]).dump(), "]");
+  const char* byte_level =
+      R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true})";
+  return text("{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n",
+              "  \"added_tokens\": ", added.dump(), ",\n  \"normalizer\": null,\n",
+              "  \"pre_tokenizer\": ", byte_level, ",\n  \"post_processor\": null,\n",
+              "  \"decoder\": ", byte_level, ",\n  \"model\": {\n    \"type\": \"BPE\",\n",
+              "    \"dropout\": null,\n    \"unk_token\": null,\n",
+              "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n",
+              "    \"fuse_unk\": false,\n    \"byte_fallback\": false,\n",
+              "    \"ignore_merges\": false,\n    \"vocab\": {", vocab,
+              "\n    },\n    \"merges\": [", merges, "\n    ]\n  }\n}\n");
 }
 
 }  // namespace trireme::data

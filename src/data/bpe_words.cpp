@@ -1,75 +1,16 @@
-// BPE on characters (Sennrich et al. 2016), with byte fallback (Kudo and Richardson 2018). A word
-// may be a whole document, as for Llama 2: it is cut between characters that no merge can join, and
-// the parts are merged and cached like words.
-#include <trireme/data/token_model.hpp>
+// BPE. A word of characters may be a whole document, as for Llama 2: it is cut between characters
+// that no merge can join, and the parts are merged and cached like words. Words of bytes are whole.
+#include <trireme/data/bpe_words.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
-#include <trireme/data/bpe_merges.hpp>
+#include <trireme/data/byte_alphabet.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/word_cache.hpp>
 
 #include <algorithm>
-#include <span>
-#include <unordered_map>
 
 namespace trireme::data {
-namespace {
-
-/// The ids of single characters; -1: none.
-class CharacterIds {
- public:
-  CharacterIds() : low_(0x10000, -1) {}
-  void add(char32_t c, std::int32_t id) {
-    if (c < low_.size())
-      low_[c] = id;
-    else
-      high_[c] = id;
-  }
-  std::int32_t find(char32_t c) const {
-    if (c < low_.size()) return low_[c];
-    const auto found = high_.find(c);
-    return found == high_.end() ? -1 : found->second;
-  }
-
- private:
-  std::vector<std::int32_t> low_;
-  std::unordered_map<char32_t, std::int32_t> high_;
-};
-
-class BpeWords final : public TokenModel {
- public:
-  BpeWords(const JsonNode& node, TokenNames& names);
-
-  const char* kind() const override { return "bpe"; }
-  std::unique_ptr<WordEncoder> encoder() const override;
-  void add_to(Checksum& sum) const override {
-    sum.update(list.data(), list.size() * sizeof list[0]);
-    const std::int32_t rest[]{unknown, fuse_unknown, byte_fallback, ignore_merges};
-    sum.update(rest, sizeof rest);
-  }
-
-  /// Whether a merge can join two neighbouring characters.
-  bool joins(std::int32_t left, std::int32_t right) const {
-    return borders.find(left, right).rank != BpeMerges::none;
-  }
-
-  TokenNames& names;
-  std::vector<BpeMerge> list;
-  BpeMerges merges{std::span<const BpeMerge>()};
-  BpeMerges borders{std::span<const BpeMerge>()};  // pairs of characters at which merges join
-  CharacterIds characters;
-  std::vector<std::int32_t> bytes;
-  std::int32_t unknown = -1;
-  bool fuse_unknown = false;
-  bool byte_fallback = false;
-  bool ignore_merges = false;
-  bool merges_others = false;  // merges join byte tokens or the unknown token
-
- private:
-  void find_borders();
-};
-
 BpeWords::BpeWords(const JsonNode& node, TokenNames& all) : names(all) {
   if (!node["dropout"].json.is_null() && node["dropout"].json != 0.0)
     node["dropout"].refuse("null");
@@ -96,15 +37,24 @@ BpeWords::BpeWords(const JsonNode& node, TokenNames& all) : names(all) {
     if (at == name.size()) characters.add(c, id);
   }
   bytes = names.byte_tokens();
+  for (std::size_t byte = 0; byte < id_of_byte.size(); ++byte)
+    id_of_byte[byte] = characters.find(character_of_byte(static_cast<unsigned char>(byte)));
   byte_fallback = node["byte_fallback"].flag(false);
   fuse_unknown = node["fuse_unk"].flag(false);
   ignore_merges = node["ignore_merges"].flag(false);
   const JsonNode named = node["unk_token"];
   if (!named.is_nothing()) {
     unknown = names.id(named.string());
-    if (unknown < 0) named.refuse("null or a token of model.vocab");
+    const bool all_bytes = std::find(id_of_byte.begin(), id_of_byte.end(), -1) == id_of_byte.end();
+    if (unknown < 0 && !all_bytes) named.refuse("null or a token of model.vocab");
   }
   find_borders();
+}
+
+void BpeWords::add_to(Checksum& sum) const {
+  sum.update(list.data(), list.size() * sizeof list[0]);
+  const std::int32_t rest[]{unknown, fuse_unknown, byte_fallback, ignore_merges};
+  sum.update(rest, sizeof rest);
 }
 
 void BpeWords::find_borders() {
@@ -123,6 +73,8 @@ void BpeWords::find_borders() {
   }
   borders = BpeMerges(pairs);
 }
+
+namespace {
 
 class BpeWordEncoder final : public WordEncoder {
  public:
@@ -235,14 +187,56 @@ class BpeWordEncoder final : public WordEncoder {
   bool waiting_ = false;               // an unknown character has no symbol yet
 };
 
+class ByteWordEncoder final : public WordEncoder {
+ public:
+  ByteWordEncoder(const BpeWords& model, const std::string& where) : model_(model), where_(where) {
+    const bool all =
+        std::find(model.id_of_byte.begin(), model.id_of_byte.end(), -1) == model.id_of_byte.end();
+    check_usage(all || model.unknown < 0, where,
+                ": model.unk_token is not supported, because the vocabulary does not have all 256 ",
+                "bytes; expected null");
+  }
+
+  std::size_t run(std::string_view word, Edge, std::vector<std::int32_t>& out) override {
+    encode_cached(cache_, word, out, [&](std::vector<std::int32_t>& to) { encode(word, to); });
+    return word.size();
+  }
+
+ private:
+  void encode(std::string_view word, std::vector<std::int32_t>& out) const {
+    if (model_.ignore_merges)
+      if (const std::int32_t whole = model_.names.find(characters_of_bytes(word)); whole >= 0)
+        return out.push_back(whole);
+    const std::size_t begin = out.size();
+    out.resize(begin + word.size());
+    std::int32_t lowest = 0;
+    for (std::size_t i = 0; i < word.size(); ++i) {
+      out[begin + i] = model_.id_of_byte[static_cast<unsigned char>(word[i])];
+      lowest = std::min(lowest, out[begin + i]);
+    }
+    if (lowest < 0) {
+      const auto missing = static_cast<std::size_t>(
+          std::find(out.begin() + static_cast<std::ptrdiff_t>(begin), out.end(), -1) - out.begin());
+      throw UsageError(text(where_, ": has no token for byte ",
+                            static_cast<int>(static_cast<unsigned char>(word[missing - begin])),
+                            ", which the text contains"));
+    }
+    out.resize(begin + model_.merges.apply(std::span(out).subspan(begin)));
+  }
+
+  const BpeWords& model_;
+  const std::string& where_;
+  WordCache cache_;
+};
+
+}  // namespace
+
 std::unique_ptr<WordEncoder> BpeWords::encoder() const {
   return std::make_unique<BpeWordEncoder>(*this);
 }
 
-}  // namespace
-
-std::unique_ptr<TokenModel> make_bpe_model(const JsonNode& node, TokenNames& names) {
-  return std::make_unique<BpeWords>(node, names);
+std::unique_ptr<WordEncoder> BpeWords::byte_encoder(const std::string& where) const {
+  return std::make_unique<ByteWordEncoder>(*this, where);
 }
 
 }  // namespace trireme::data

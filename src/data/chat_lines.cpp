@@ -3,7 +3,7 @@
 #include <trireme/data/chat_lines.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/data/python_json.hpp>
+#include <trireme/data/chat.hpp>
 
 #include <algorithm>
 #include <array>

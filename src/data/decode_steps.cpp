@@ -2,9 +2,9 @@
 #include <trireme/data/decode_steps.hpp>
 
 #include <trireme/base/utf8.hpp>
-#include <trireme/data/pre_tokenizers.hpp>
+#include <trireme/data/byte_alphabet.hpp>
+#include <trireme/data/text_step.hpp>
 #include <trireme/data/unicode.hpp>
-#include <trireme/data/utf8.hpp>
 #include <trireme/data/word_splitter.hpp>
 
 #include <array>

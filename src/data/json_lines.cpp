@@ -3,7 +3,6 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/json_mistake.hpp>
-#include <trireme/base/printable.hpp>
 #include <trireme/base/utf8.hpp>
 #include <trireme/io/text_reader.hpp>
 

@@ -1,9 +1,8 @@
 // The normalizers of a tokenizer.json and their table. Each part has a comment on its source.
-#include <trireme/data/normalizers.hpp>
+#include <trireme/data/text_step.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/utf8.hpp>
-#include <trireme/data/character_maps.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/word_splitter.hpp>
 

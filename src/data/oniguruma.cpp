@@ -5,7 +5,6 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/utf8.hpp>
-#include <trireme/data/oniguruma_parts.hpp>
 #include <trireme/data/unicode.hpp>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Parts of patterns: names of properties as members of PCRE2's sets, characters, intervals, and
 // Oniguruma's case folding to several characters.
-#include <trireme/data/oniguruma_parts.hpp>
+#include <trireme/data/oniguruma.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/data/unicode.hpp>

@@ -1,14 +1,13 @@
 // Tokenizers made of parts: added tokens as written, normalizer, normalized added tokens,
 // pre-tokenizer, model. Text streams through all of them.
-#include <trireme/data/pipeline_tokenizer.hpp>
+#include <trireme/data/tokenizer_json.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
 #include <trireme/data/added_tokens.hpp>
 #include <trireme/data/decode_steps.hpp>
 #include <trireme/data/document_decoder.hpp>
-#include <trireme/data/normalizers.hpp>
-#include <trireme/data/pre_tokenizers.hpp>
+#include <trireme/data/text_step.hpp>
 #include <trireme/data/token_model.hpp>
 #include <trireme/data/token_names.hpp>
 #include <trireme/data/unicode.hpp>
@@ -168,7 +167,6 @@ class PipelineTokenizer final : public Tokenizer {
   std::int64_t text_bytes(std::int32_t id) const override;
 
  private:
-  void add_names(const JsonNode& node);
   void make_name(const JsonNode& top);
 
   Parts parts_;
@@ -178,14 +176,13 @@ class PipelineTokenizer final : public Tokenizer {
 
 PipelineTokenizer::PipelineTokenizer(const JsonNode& top, const std::string& end_of_document,
                                      const std::string& where) {
-  for (const char* key : {"truncation", "padding"}) top[key].expect_nothing();
   parts_.normalizer = make_normalizer(top["normalizer"]);
   parts_.pre_tokenizer = make_pre_tokenizer(top["pre_tokenizer"]);
   parts_.added = read_added_tokens(top["added_tokens"]);
   for (const AddedToken& token : parts_.added)
     if (token.special) parts_.model_names.hide(token.content);
   parts_.model = make_model(top["model"], parts_.model_names);
-  add_names(top["added_tokens"]);
+  texts_.names = names_with(parts_.model_names, parts_.added, top["added_tokens"]);
   texts_.where = where;
   texts_.end_of_document = find_end_of_document(parts_.added, end_of_document, where);
   texts_.steps = make_decode_steps(top["decoder"]);
@@ -205,24 +202,6 @@ std::int64_t PipelineTokenizer::text_bytes(std::int32_t id) const {
   std::string text;
   for (const auto& piece : part) text += piece;
   return is_byte_token(token) && text != token ? 1 : std::ssize(text);
-}
-
-void PipelineTokenizer::add_names(const JsonNode& node) {
-  std::vector<std::string>& names = texts_.names;
-  names = parts_.model_names.names();
-  const auto most = 4 * (std::ssize(names) + std::ssize(parts_.added)) + 65536;
-  for (const AddedToken& token : parts_.added) {
-    check_usage(token.id < most, node.path, ": token '", token.content, "' has id ", token.id,
-                ", expected below ", most, " for this vocabulary");
-    const auto id = static_cast<std::size_t>(token.id);
-    if (id >= names.size()) names.resize(id + 1);
-    check_usage(names[id].empty() || names[id] == token.content, node.path, ": tokens '", names[id],
-                "' and '", token.content, "' both have id ", id);
-    const std::int32_t known = parts_.model_names.id(token.content);
-    check_usage(known < 0 || known == token.id, node.path, ": token '", token.content, "' has id ",
-                token.id, ", and id ", known, " in model.vocab");
-    names[id] = token.content;
-  }
 }
 
 /// UsageError for a value that dump(), which recurses, cannot write.
@@ -252,10 +231,10 @@ void PipelineTokenizer::make_name(const JsonNode& top) {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_pipeline_tokenizer(const nlohmann::json& json,
+std::unique_ptr<Tokenizer> make_pipeline_tokenizer(const JsonNode& top,
                                                    const std::string& end_of_document,
                                                    const std::string& path) {
-  return std::make_unique<PipelineTokenizer>(JsonNode{json, path + ": "}, end_of_document, path);
+  return std::make_unique<PipelineTokenizer>(top, end_of_document, path);
 }
 
 // The tokens that a tokenizer puts before a text, such as Llama's <s>.

@@ -1,8 +1,6 @@
 // The pre-tokenizers of a tokenizer.json and their table.
-#include <trireme/data/pre_tokenizers.hpp>
+#include <trireme/data/text_step.hpp>
 
-#include <trireme/data/bpe_model.hpp>
-#include <trireme/data/character_maps.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/word_splitter.hpp>
 

@@ -3,6 +3,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
+#include <trireme/data/bpe_words.hpp>
 #include <trireme/data/token_trie.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/word_cache.hpp>
@@ -106,11 +107,6 @@ class WordPieceEncoder final : public WordEncoder {
 
 std::unique_ptr<WordEncoder> WordPiece::encoder() const {
   return std::make_unique<WordPieceEncoder>(*this);
-}
-
-/// A model of type WordPiece. The names must outlive it.
-std::unique_ptr<TokenModel> make_word_piece_model(const JsonNode& node, TokenNames& names) {
-  return std::make_unique<WordPiece>(node, names);
 }
 
 // Unigram language model (Kudo 2018): the tokens whose scores have the largest sum, by Viterbi's
@@ -305,17 +301,17 @@ std::unique_ptr<WordEncoder> Unigram::encoder() const {
   return std::make_unique<UnigramEncoder>(*this);
 }
 
-/// A model of type Unigram. The names must outlive it.
-std::unique_ptr<TokenModel> make_unigram_model(const JsonNode& node, TokenNames& names) {
-  return std::make_unique<Unigram>(node, names);
-}
-
 using Build = std::unique_ptr<TokenModel> (*)(const JsonNode&, TokenNames&);
 
+template <class Model>
+std::unique_ptr<TokenModel> make(const JsonNode& node, TokenNames& names) {
+  return std::make_unique<Model>(node, names);
+}
+
 constexpr std::array<JsonPart<Build>, 3> models{{
-    {"BPE", make_bpe_model},
-    {"Unigram", make_unigram_model},
-    {"WordPiece", make_word_piece_model},
+    {"BPE", make<BpeWords>},
+    {"Unigram", make<Unigram>},
+    {"WordPiece", make<WordPiece>},
 }};
 
 }  // namespace

@@ -4,15 +4,13 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/philox.hpp>
-#include <trireme/base/plain_message.hpp>
-#include <trireme/data/bpe_model.hpp>
 #include <trireme/data/bpe_trainer.hpp>
 #include <trireme/data/document_splitter.hpp>
 #include <trireme/data/instructions.hpp>
 #include <trireme/data/json_lines.hpp>
-#include <trireme/data/pipeline_tokenizer.hpp>
 #include <trireme/data/token_file_writer.hpp>
 #include <trireme/data/tokenizer.hpp>
+#include <trireme/data/tokenizer_json.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/text_reader.hpp>
 
@@ -58,13 +56,23 @@ class Division {
     for (std::int64_t i = 0; i < std::ssize(files); ++i) chosen += is_chosen(i) ? 1 : 0;
     if (chosen > 0 && chosen < std::ssize(files)) return;
     std::int64_t bytes = 0;
+    std::int64_t line_end = -1;       // the last one so far
+    std::int64_t last_line_end = -1;  // the last one with text after it
     std::vector<char> buffer(read_bytes);
     for (const std::string& path : files) {
       io::TextReader reader(path);
-      while (const std::size_t more = reader.read(buffer)) bytes += static_cast<std::int64_t>(more);
+      while (const std::size_t more = reader.read(buffer))
+        for (const char c : std::string_view(buffer.data(), more)) {
+          if (c == '\n')
+            line_end = bytes;
+          else
+            last_line_end = line_end;
+          ++bytes;
+        }
     }
     cut_ =
         static_cast<std::int64_t>(static_cast<double>(bytes) * (1 - options.validation_fraction));
+    if (last_line_end >= 0) cut_ = std::min(cut_, last_line_end);  // at least the last line
   }
 
   /// Words for the text that is held out because documents are too few to choose from; "": none.

@@ -4,11 +4,9 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/json_mistake.hpp>
-#include <trireme/data/bpe_model.hpp>
-#include <trireme/data/bpe_tokenizer.hpp>
 #include <trireme/data/json_node.hpp>
-#include <trireme/data/pipeline_tokenizer.hpp>
 #include <trireme/data/token_model.hpp>
+#include <trireme/data/tokenizer_json.hpp>
 #include <trireme/io/input_file.hpp>
 
 #include <nlohmann/json.hpp>
@@ -94,13 +92,12 @@ std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std
               "; fetch or write the file again");
   check_usage(json.is_object(), path, ": is not a JSON object");
   add_model_type(json);
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (is_byte_level(json))
-    tokenizer =
-        std::make_unique<BpeTokenizer>(read_byte_level_bpe(json, path), end_of_document, path);
-  else
-    tokenizer = make_pipeline_tokenizer(json, end_of_document, path);
-  tokenizer->set_before_text(ids_before_text(JsonNode{json, path + ": "}["post_processor"]));
+  const JsonNode top{json, path + ": "};
+  for (const char* key : {"truncation", "padding"}) top[key].expect_nothing();
+  std::unique_ptr<Tokenizer> tokenizer = is_byte_level(top)
+                                             ? make_byte_level_tokenizer(top, end_of_document, path)
+                                             : make_pipeline_tokenizer(top, end_of_document, path);
+  tokenizer->set_before_text(ids_before_text(top["post_processor"]));
   return tokenizer;
 }
 
@@ -146,8 +143,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSource& source) {
   }
   const std::string json = json_of(source.path);
   if (!json.empty()) return read_tokenizer_json(json, source.end_of_document);
-  return std::make_unique<BpeTokenizer>(read_bpe_folder(source.path), source.end_of_document,
-                                        source.path);
+  return read_bpe_folder(source.path, source.end_of_document);
 }
 
 std::map<std::string, std::string> tokenizer_files(const std::string& path) {

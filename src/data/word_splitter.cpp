@@ -2,8 +2,8 @@
 #include <trireme/data/word_splitter.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/data/byte_alphabet.hpp>
 #include <trireme/data/oniguruma.hpp>
-#include <trireme/data/utf8.hpp>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

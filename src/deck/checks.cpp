@@ -6,7 +6,6 @@
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/model_checks.hpp>
 #include <trireme/deck/parallel_checks.hpp>
-#include <trireme/deck/special_tokens.hpp>
 
 #include <algorithm>
 #include <initializer_list>

@@ -5,7 +5,6 @@
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/key_file.hpp>
 #include <trireme/deck/layout.hpp>
-#include <trireme/deck/sequence_effect.hpp>
 #include <trireme/deck/value.hpp>
 
 #include <algorithm>
@@ -141,6 +140,16 @@ std::string reference_markdown() {
       "error. A *listed* key may differ, and the difference is printed. Only training lists keys\n"
       "that change nothing but training.\n";
   return out + key_markdown(deck_kind());
+}
+
+SequenceEffect effect_of_sequence(const ModelConfig& stored, const ModelConfig& current) {
+  if (current.positions == Positions::learned)
+    return {Effect::model, "learned positions have a row for each token of a sample"};
+  const std::int64_t original = current.rope_original_sequence;
+  if (current.rope_scaling == RotaryScalingKind::dynamic &&
+      std::max(stored.sequence, original) != std::max(current.sequence, original))
+    return {Effect::function, "rope_scaling = \"dynamic\" computes the rotary positions from it"};
+  return {};
 }
 
 }  // namespace trireme::deck

@@ -1,7 +1,7 @@
 #include <trireme/grid/nodes.hpp>
 
-#include <trireme/base/packed_texts.hpp>
 #include <trireme/base/process.hpp>
+#include <trireme/base/text.hpp>
 
 #include <algorithm>
 #include <cstdlib>

@@ -2,10 +2,10 @@
 // the process grid.
 #include <trireme/grid/runtime.hpp>
 
+#include <trireme/base/check.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/folder_owner.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/base/plain_message.hpp>
 #include <trireme/grid/devices.hpp>
 #include <trireme/grid/node_file.hpp>
 #include <trireme/grid/pause.hpp>

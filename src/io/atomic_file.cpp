@@ -3,7 +3,12 @@
 #include <trireme/io/atomic_file.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/io/temporaries.hpp>
+#include <trireme/base/checksum.hpp>
+#include <trireme/base/folder_entries.hpp>
+#include <trireme/base/input.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/base/process.hpp>
+#include <trireme/base/text.hpp>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,11 +21,17 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <chrono>
 #include <climits>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
+#include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -269,6 +280,125 @@ void remove_temporaries_on_signals() {
     ::sigaction(number, nullptr, &former);
     if (former.sa_handler != SIG_IGN) ::sigaction(number, &action, nullptr);  // keeps nohup
   }
+}
+
+// Names of temporary files, and the removal of those that killed processes have left.
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view mark = ".partial-";
+constexpr std::size_t tag_digits = 8;
+constexpr auto longest_write = std::chrono::hours(24);
+
+std::string system_tag() {
+  const ProcessIdentity mine = this_process();
+  const std::string words = mine.host + " " + mine.system;
+  return checksum(words.data(), words.size()).hex().substr(0, tag_digits);
+}
+
+struct Maker {
+  std::string system;
+  std::int64_t process = 0;
+};
+
+/// The maker of a temporary file; nothing for any other name.
+std::optional<Maker> maker_of(std::string_view name) {
+  const auto at = name.rfind(mark);
+  if (at == std::string_view::npos || at == 0) return std::nullopt;
+  name.remove_prefix(at + mark.size());
+  if (name.size() < tag_digits + 4 || name[tag_digits] != '-') return std::nullopt;
+  const std::string_view tag = name.substr(0, tag_digits);
+  if (tag.find_first_not_of("0123456789abcdef") != std::string_view::npos) return std::nullopt;
+  Maker maker{std::string(tag), 0};
+  const char* end = name.data() + name.size();
+  const auto [dash, error] = std::from_chars(name.data() + tag_digits + 1, end, maker.process);
+  int number = 0;
+  if (error != std::errc() || dash == end || *dash != '-') return std::nullopt;
+  const auto [last, bad] = std::from_chars(dash + 1, end, number);
+  return bad == std::errc() && last == end ? std::optional(maker) : std::nullopt;
+}
+
+bool is_dead(const Maker& maker, const fs::directory_entry& entry) {
+  if (maker.system == system_tag()) {
+    ProcessIdentity process = this_process();
+    process.process = maker.process;
+    process.started = 0;
+    return life_of(process) == Life::dead;
+  }
+  std::error_code error;
+  const auto changed = fs::last_write_time(entry.path(), error);
+  return !error && fs::file_time_type::clock::now() - changed > longest_write;
+}
+
+}  // namespace
+
+std::string temporary_name(const std::string& path) {
+  static std::atomic<int> counter{0};
+  return text(path, mark, system_tag(), "-", ::getpid(), "-", counter.fetch_add(1));
+}
+
+void remove_dead_temporaries(const std::string& folder) {
+  std::vector<fs::path> dead;
+  std::error_code error;
+  for (const auto& entry : readable_entries_of(folder))
+    if (const auto maker = maker_of(entry.path().filename().native());
+        maker && is_dead(*maker, entry))
+      dead.push_back(entry.path());
+  for (const fs::path& path : dead) fs::remove_all(path, error);
+}
+
+void remove_dead_temporaries_once(const std::string& folder) {
+  static std::mutex mutex;
+  static std::set<std::string> seen;
+  if (folder.ends_with(".partial")) return;
+  {
+    const std::lock_guard lock(mutex);
+    if (!seen.insert(folder).second) return;
+  }
+  remove_dead_temporaries(folder);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_stream(const std::string& path, std::string_view content) {
+  errno = 0;
+  std::ofstream out(path, std::ios::binary);
+  out << content << std::flush;
+  check(out.good(), std::strerror(errno));
+}
+
+}  // namespace
+
+void write_output(const std::string& path, std::string_view content, const std::string& remedy) {
+  std::error_code unknown;
+  const fs::file_status status = fs::status(path, unknown);
+  try {
+    if (fs::exists(status) && !fs::is_regular_file(status))
+      write_stream(path, content);
+    else
+      replace_file(path, content);
+  } catch (const Error& error) {
+    std::string_view reason = error.what();
+    if (reason.starts_with(path + ": ")) reason.remove_prefix(path.size() + 2);
+    reason = reason.substr(0, reason.find("  [src/"));
+    throw UsageError(text(path, ": cannot be written: ", reason, remedy));
+  }
+}
+
+void write_json(const std::string& path, const std::string& json) {
+  if (path == "-")
+    log::line(json);
+  else
+    write_output(path, json + "\n", "; choose another file for --json");
+}
+
+void expect_writable(const std::string& path) {
+  const std::string kind = not_a_file(path);
+  if (!path.empty() && (kind.empty() || kind == "a folder")) AtomicFile{path};
 }
 
 }  // namespace trireme::io

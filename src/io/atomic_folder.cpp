@@ -5,7 +5,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/folder_entries.hpp>
 #include <trireme/io/atomic_file.hpp>
-#include <trireme/io/temporaries.hpp>
 
 #include <fcntl.h>
 #include <sys/stat.h>

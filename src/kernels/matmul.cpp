@@ -3,8 +3,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/matmul_cublaslt.hpp>
 #include <trireme/kernels/matmul_product.hpp>
-#include <trireme/kernels/tiled_matmul.hpp>
-#include <trireme/kernels/widened_matmul.hpp>
 #include <trireme/tensor/expect.hpp>
 #include <trireme/tensor/region.hpp>
 

@@ -4,7 +4,6 @@
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/fp8.hpp>
 #include <trireme/kernels/matmul_product.hpp>
-#include <trireme/kernels/widened_matmul.hpp>
 #include <trireme/tensor/expect.hpp>
 #include <trireme/tensor/region.hpp>
 

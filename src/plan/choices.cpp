@@ -80,6 +80,8 @@ bool has_cudnn_gradient(const deck::PrecisionConfig& precision, const Machine& m
          precision.attention == AttentionKind::cudnn;
 }
 
+namespace {
+
 std::string transport_note(const deck::ParallelConfig& parallel, const Machine& machine) {
   if (!machine.on_device())
     return parallel.transport == TransportKind::nccl
@@ -134,13 +136,26 @@ std::string attention_note(const deck::PrecisionConfig& precision, const Machine
   return "";
 }
 
+/// If attention to packed documents is not computed by the kernels that the deck chooses.
 std::string packing_note(const deck::Config& config, const Machine& machine) {
   const bool others = machine.on_device() && size_of(config.precision.compute) == 2 &&
                       config.precision.attention != AttentionKind::portable;
   if (!config.model.packs_documents() || !others) return "";
   return "packed documents: kernels for tensor cores without warpgroups, and portable ones for "
-         "head "
-         "sizes without such a kernel";
+         "head sizes without such a kernel";
+}
+
+}  // namespace
+
+std::vector<Note> notes(const deck::Config& config, const Machine& machine) {
+  std::vector<Note> all{{"transport", transport_note(config.parallel, machine)},
+                        {"offload", offload_note(config.parallel, machine)},
+                        {"tf32", tf32_note(config.precision, machine)},
+                        {"products", products_note(config.precision, machine)},
+                        {"attention", attention_note(config.precision, machine)},
+                        {"attention", packing_note(config, machine)}};
+  std::erase_if(all, [](const Note& note) { return note.words.empty(); });
+  return all;
 }
 
 }  // namespace trireme::plan

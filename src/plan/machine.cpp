@@ -1,7 +1,7 @@
 #include <trireme/plan/machine.hpp>
 
 #include <trireme/architecture/placement.hpp>
-#include <trireme/base/matmul_memory.hpp>
+#include <trireme/base/kernel_memory.hpp>
 #include <trireme/base/text.hpp>
 
 #include <array>
@@ -65,9 +65,14 @@ double Machine::peak(DType type, bool tf32) const {
       return device.peak_bf16;
     case DType::fp16:
       return device.peak_fp16;
-    default:
-      return 0;
+    case DType::int64:
+    case DType::int32:
+    case DType::uint32:
+    case DType::uint16:
+    case DType::uint8:
+      break;
   }
+  return 0;
 }
 
 std::int64_t Machine::nodes(std::int64_t ranks) const {

@@ -6,8 +6,7 @@
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/alignment.hpp>
-#include <trireme/base/attention_memory.hpp>
-#include <trireme/base/matmul_memory.hpp>
+#include <trireme/base/kernel_memory.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/deck/enums.hpp>
 #include <trireme/plan/choices.hpp>

@@ -13,10 +13,8 @@
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/search.hpp>
 #include <trireme/plan/step_time.hpp>
-#include <trireme/plan/text_file.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
-#include <trireme/schedule/share_vocabulary.hpp>
 #include <trireme/schedule/text_format.hpp>
 #include <trireme/schedule/validate.hpp>
 

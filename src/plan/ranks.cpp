@@ -4,6 +4,8 @@
 
 #include <trireme/architecture/arrangement.hpp>
 #include <trireme/plan/local_sizes.hpp>
+#include <trireme/plan/program.hpp>
+#include <trireme/plan/servers.hpp>
 
 #include <algorithm>
 #include <map>
@@ -224,6 +226,14 @@ const RankPlan& most_at_peak(const std::vector<RankPlan>& ranks) {
 }
 const RankPlan& most_traffic(const std::vector<RankPlan>& ranks) {
   return *std::ranges::max_element(ranks, {}, [](const RankPlan& r) { return total(r.traffic); });
+}
+
+Plan make_plan(const deck::Config& config, const Machine& machine) {
+  Plan plan{architecture::describe(config.model), step_programs(config, machine), {}, {}};
+  plan.ranks = plan_ranks(config, plan.architecture, training_needs(plan.programs), machine);
+  if (config.parallel.has_servers())
+    plan.servers.push_back(plan_server(config, plan.architecture, machine));
+  return plan;
 }
 
 }  // namespace trireme::plan

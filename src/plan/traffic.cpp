@@ -406,30 +406,19 @@ std::vector<std::int64_t> layers_read(const schedule::Instr& instr,
   const layout::Slice own = shard.stage_layers[static_cast<std::size_t>(instr.stage)];
   const bool head = instr.stage == shard.last_stage();
   std::vector<std::int64_t> layers;
-  const auto add = [&] {
-    for (std::int64_t l = own.offset; l < own.end(); ++l) layers.push_back(l);
-  };
   // No layer before all trained arrays has a backward pass.
   const std::int64_t first = std::max(own.offset, architecture::first_trained(architecture));
   const auto add_reversed = [&] {
     for (std::int64_t l = own.end(); l-- > first;) layers.push_back(l);
   };
-  const auto add_backward = [&] {
+  if (instr.op == Op::forward) {
+    if (instr.stage == 0) layers.push_back(-1);
+    for (std::int64_t l = own.offset; l < own.end(); ++l) layers.push_back(l);
+    if (head) layers.push_back(architecture.model.layers);
+  }
+  if (instr.op == Op::backward || instr.op == Op::backward_input) {
     if (head) layers.push_back(architecture.model.layers);
     add_reversed();
-  };
-  switch (instr.op) {
-    case Op::forward:
-      if (instr.stage == 0) layers.push_back(-1);
-      add();
-      if (head) layers.push_back(architecture.model.layers);
-      break;
-    case Op::backward:
-    case Op::backward_input:
-      add_backward();
-      break;
-    default:
-      break;
   }
   // A whole pass of a program that splits others runs as its halves.
   const bool weights =

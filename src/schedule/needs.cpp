@@ -2,7 +2,7 @@
 #include <trireme/schedule/needs.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/schedule/generate_v.hpp>
+#include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/machine.hpp>
 
 #include <algorithm>

@@ -291,21 +291,11 @@ Instr partner_of(const Instr& i) {
 }
 
 Kind arrival_of(Op op) {
-  switch (op) {
-    case Op::look_up:
-      return Kind::looked_up;
-    case Op::share_output:
-      return Kind::shared_output;
-    case Op::logits:
-    case Op::evaluate_logits:
-      return Kind::statistics;
-    case Op::combine_logits:
-      return Kind::output_gradient;
-    case Op::share_gradient:
-      return Kind::shared_gradient;
-    default:
-      break;
-  }
+  if (op == Op::look_up) return Kind::looked_up;
+  if (op == Op::share_output) return Kind::shared_output;
+  if (op == Op::logits || op == Op::evaluate_logits) return Kind::statistics;
+  if (op == Op::combine_logits) return Kind::output_gradient;
+  if (op == Op::share_gradient) return Kind::shared_gradient;
   check(false, name_of(op), " is no message among all pipeline ranks");
   return Kind::output;
 }

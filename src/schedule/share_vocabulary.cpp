@@ -1,7 +1,7 @@
 // Inserts the passes of a shared vocabulary by list scheduling in virtual time: a rank that is free
 // takes what others wait for first, then its next pass, and fills idle time with gradients of the
 // output table.
-#include <trireme/schedule/share_vocabulary.hpp>
+#include <trireme/schedule/generate.hpp>
 
 #include <trireme/base/check.hpp>
 

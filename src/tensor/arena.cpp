@@ -1,6 +1,6 @@
 #include <trireme/tensor/arena.hpp>
 
-#include <trireme/base/plain_message.hpp>
+#include <trireme/base/check.hpp>
 
 #include <atomic>
 #include <cstdint>

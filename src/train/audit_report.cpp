@@ -3,10 +3,10 @@
 #include <trireme/train/audit_report.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/clock.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/process.hpp>
-#include <trireme/base/utc.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/tensor/device.hpp>

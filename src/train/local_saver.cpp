@@ -5,7 +5,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/folder_entries.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/base/packed_texts.hpp>
+#include <trireme/base/text.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/grid/runtime.hpp>

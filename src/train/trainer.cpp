@@ -2,10 +2,10 @@
 // events of the run.
 #include <trireme/train/trainer.hpp>
 
+#include <trireme/base/clock.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/process.hpp>
-#include <trireme/base/utc.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/deck/enums.hpp>
 #include <trireme/grid/heartbeat.hpp>

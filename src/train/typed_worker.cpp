@@ -8,7 +8,7 @@
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/matmul.hpp>
-#include <trireme/kernels/widened_matmul.hpp>
+#include <trireme/kernels/matmul_product.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/schedule/overlap.hpp>

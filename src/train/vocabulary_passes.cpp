@@ -81,45 +81,32 @@ template <class P>
 void VocabularyPasses<P>::await(const Step& step) {
   const Micro m = step.instr.micro;
   RankVocabulary<P>& v = *parts_.vocabulary;
-  switch (step.instr.op) {
-    case Op::look_up:
-      return v.inputs->wait(of(inputs_, m).request, "an earlier sum of look-ups");
-    case Op::logits:
-    case Op::evaluate_logits:
-      return v.outputs->wait(of(outputs_, m).request, "the last stage's output");
-    case Op::combine_logits:
-      v.logits->wait(statistics_, "statistics of all logits");
-      return v.logits->wait(of(gradients_, m).request, "an earlier gradient of the logits");
-    case Op::look_up_gradient:
-      return v.input_gradients->wait(of(input_gradients_, m).request, "the look-up's gradient");
-    default:
-      break;
+  const Op op = step.instr.op;
+  if (op == Op::look_up) v.inputs->wait(of(inputs_, m).request, "an earlier sum of look-ups");
+  if (op == Op::logits || op == Op::evaluate_logits)
+    v.outputs->wait(of(outputs_, m).request, "the last stage's output");
+  if (op == Op::combine_logits) {
+    v.logits->wait(statistics_, "statistics of all logits");
+    v.logits->wait(of(gradients_, m).request, "an earlier gradient of the logits");
   }
+  if (op == Op::look_up_gradient)
+    v.input_gradients->wait(of(input_gradients_, m).request, "the look-up's gradient");
 }
 
 template <class P>
 void VocabularyPasses<P>::run(const Step& step, const model::MicroContext& context,
                               std::int64_t rows) {
-  switch (step.instr.op) {
-    case Op::look_up:
-      return look_up(step);
-    case Op::share_output:
-      return share_output(step);
-    case Op::logits:
-    case Op::evaluate_logits:
-      return logits(step);
-    case Op::combine_logits:
-      return combine(step, context, rows);
-    case Op::logits_gradient:
-      return parts_.model->vocabulary().logits_gradient(
-          handle_, parts_.model->logits_slot(step.logits_slot), context, between_);
-    case Op::share_gradient:
-      return share_gradient(step);
-    case Op::look_up_gradient:
-      return look_up_gradient(step);
-    default:
-      check(false, step.instr, " is no pass of a shared vocabulary");
-  }
+  const Op op = step.instr.op;
+  if (op == Op::look_up) return look_up(step);
+  if (op == Op::share_output) return share_output(step);
+  if (op == Op::logits || op == Op::evaluate_logits) return logits(step);
+  if (op == Op::combine_logits) return combine(step, context, rows);
+  if (op == Op::logits_gradient)
+    return parts_.model->vocabulary().logits_gradient(
+        handle_, parts_.model->logits_slot(step.logits_slot), context, between_);
+  if (op == Op::share_gradient) return share_gradient(step);
+  if (op == Op::look_up_gradient) return look_up_gradient(step);
+  check(false, step.instr, " is not a pass of a shared vocabulary");
 }
 
 template <class P>

@@ -1,7 +1,7 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/clock.hpp>
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/base/utc.hpp>
 
 #include <support/temporary_folder.hpp>
 

@@ -1,6 +1,5 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/input.hpp>
-#include <trireme/base/plain_message.hpp>
 
 #include "support/temporary_folder.hpp"
 

@@ -1,4 +1,4 @@
-#include <trireme/base/printable.hpp>
+#include <trireme/base/utf8.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // Branches of a run: `latest`, falling back and `keep` follow the starts that a checkpoint stores,
 // and never the times of files.
-#include <trireme/checkpoint/attempt.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/lineage.hpp>
+#include <trireme/checkpoint/local.hpp>
 #include <trireme/checkpoint/reader.hpp>
 
 #include <checkpoint/support.hpp>

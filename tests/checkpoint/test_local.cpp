@@ -1,4 +1,4 @@
-#include <trireme/base/packed_texts.hpp>
+#include <trireme/base/text.hpp>
 #include <trireme/checkpoint/local.hpp>
 #include <trireme/checkpoint/shard.hpp>
 

@@ -58,7 +58,7 @@ TEST_F(LogWording, OfAWholeRun) {
        "schedule 1f1b: N micro-batches per rank and step on N stage",
        "batch grows from 2 to 4 samples in 2 sizes, the full one from step 5 on", "memory per rank",
        "  sum *", "matrix-product peak of all ranks, measured: N GFLOP/s (*)",
-       "step 4/4 epoch N batch N  loss N norm N  * tok/s*  eta N:N",
+       "step 4/4 epoch N batch N  loss N norm N  * tok/s*eta N:N",
        "step 4: validation loss N nats per token, N bits per byte",
        "checkpoint run/checkpoints/step_00000004 (N s)", "mean speed: N tokens/s, MFU N %",
        "peak memory of a rank: N MiB resident, N bytes"});

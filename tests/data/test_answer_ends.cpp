@@ -1,5 +1,3 @@
-#include <trireme/data/answer_ends.hpp>
-
 #include <trireme/data/instructions.hpp>
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/token_file_writer.hpp>

@@ -1,10 +1,9 @@
 #include <trireme/base/check.hpp>
 #include <trireme/data/bpe_merges.hpp>
-#include <trireme/data/bpe_model.hpp>
-#include <trireme/data/bpe_tokenizer.hpp>
 #include <trireme/data/bpe_trainer.hpp>
+#include <trireme/data/byte_alphabet.hpp>
 #include <trireme/data/tokenizer.hpp>
-#include <trireme/data/utf8.hpp>
+#include <trireme/data/tokenizer_json.hpp>
 
 #include <support/temporary_folder.hpp>
 
@@ -131,11 +130,12 @@ TEST(Bpe, TextCannotEndItsDocument) {
 TEST(Bpe, SpecialTokensTakeBlanksAlong) {
   auto json = nlohmann::json::parse(read_file(golden_file("bpe/gpt2.json")));
   json["added_tokens"][0]["rstrip"] = true;
-  const BpeTokenizer tokenizer(parse_tokenizer_json(json.dump(), "x.json"), "", "x.json");
+  const auto tokenizer = parse_tokenizer(json.dump(), "x.json", "");
   for (const std::size_t piece : {100u, 1u, 14u})
-    EXPECT_EQ(encode(tokenizer, {"<|endoftext|>  a"}, piece, true),
-              encode(tokenizer, {"<|endoftext|>a"}, piece, true));
-  EXPECT_EQ(decode(tokenizer, encode(tokenizer, {"<|endoftext|>  a"}, 100)[0]), "<|endoftext|>  a");
+    EXPECT_EQ(encode(*tokenizer, {"<|endoftext|>  a"}, piece, true),
+              encode(*tokenizer, {"<|endoftext|>a"}, piece, true));
+  EXPECT_EQ(decode(*tokenizer, encode(*tokenizer, {"<|endoftext|>  a"}, 100)[0]),
+            "<|endoftext|>  a");
 }
 
 TEST(Bpe, EndOfDocumentCanBeNamed) {
@@ -188,8 +188,6 @@ TEST(BpeMerges, ShortAndLongWordsAreMergedAsDefined) {
 }
 
 TEST(BpeTrainer, LearnsTheMergesThatHuggingFaceLearns) {
-  const BpeModel expected =
-      parse_tokenizer_json(read_file(golden_file("bpe/gpt2.json")), "gpt2.json");
   BpeTrainer trainer;
   for (const auto& document : sample_documents()) {
     for (std::size_t at = 0; at < document.size(); at += 5)
@@ -197,15 +195,10 @@ TEST(BpeTrainer, LearnsTheMergesThatHuggingFaceLearns) {
     trainer.end_document();
   }
   const BpeModel found = trainer.train(700);
-  EXPECT_EQ(found.tokens, expected.tokens);
-  ASSERT_EQ(found.merges.size(), expected.merges.size());
-  for (std::size_t i = 0; i < found.merges.size(); ++i) {
-    EXPECT_EQ(found.merges[i].left, expected.merges[i].left) << "merge " << i;
-    EXPECT_EQ(found.merges[i].right, expected.merges[i].right) << "merge " << i;
-  }
-  const std::string written = tokenizer_json(found);
-  EXPECT_EQ(BpeTokenizer(parse_tokenizer_json(written, "written"), "", "written").name(),
-            make_tokenizer(golden_file("bpe/gpt2.json"))->name());
+  EXPECT_EQ(found.merges.size(), 700u - 257u);
+  EXPECT_EQ(parse_tokenizer(tokenizer_json(found), "written", "")->name(),
+            make_tokenizer(golden_file("bpe/gpt2.json"))->name())
+      << "a name covers all tokens and merges";
   EXPECT_EQ(trainer.train(257).merges.size(), 0u);
   EXPECT_THROW(trainer.train(256), UsageError);
   const std::vector<std::string_view> special{"<|a|>", "<|b|>"};
@@ -236,9 +229,7 @@ TEST(TokenizerJson, WhatIsNotImplementedIsNamedWithItsKey) {
   };
   const std::string split = "/pre_tokenizer/pretokenizers/0/";
   const std::vector<Case> cases{
-      {"/model/type", "WordPiece", {"model.type", "WordPiece", "BPE"}},
       {"/model/dropout", 0.1, {"model.dropout = 0.1"}},
-      {"/model/byte_fallback", true, {"model.byte_fallback = true", "false"}},
       {"/model/continuing_subword_prefix", "##", {"continuing_subword_prefix", "##"}},
       {"/model/vocab", Json::array({1}), {"model.vocab"}},
       {"/model/vocab/a", -1, {"model.vocab.a = -1"}},
@@ -246,18 +237,11 @@ TEST(TokenizerJson, WhatIsNotImplementedIsNamedWithItsKey) {
       {"/model/vocab/a", 1 << 30, {"model.vocab", "1073741824"}},
       {"/model/merges/0", "a b c", {"model.merges[0]", "a b c"}},
       {"/model/merges/0", Json::array({"a", "nosuch"}), {"model.merges[0]", "nosuch"}},
-      {"/normalizer", {{"type", "NFC"}}, {"normalizer = {\"type\":\"NFC\"}", "null"}},
       {"/truncation", {{"max_length", 512}}, {"truncation", "512"}},
-      {"/decoder/type", "Metaspace", {"decoder.type", "Metaspace", "ByteLevel"}},
-      {"/pre_tokenizer", {{"type", "Whitespace"}}, {"pre_tokenizer.type", "Whitespace"}},
-      {split + "behavior", "Removed", {"pretokenizers[0].behavior", "Removed", "Isolated"}},
-      {split + "invert", true, {"pretokenizers[0].invert"}},
-      {split + "pattern", {{"String", " "}}, {"pretokenizers[0].pattern", "Regex"}},
       {split + "pattern/Regex", "\\ba", {"splitting pattern", "\\b", "not supported"}},
       {split + "pattern/Regex", "(?<=a)b", {"'(?<='", "not supported"}},
       {split + "pattern/Regex", "a*", {"no text at all"}},
       {split + "pattern/Regex", "(a", {"splitting pattern = '(a'"}},
-      {"/pre_tokenizer/pretokenizers/1/add_prefix_space", true, {"[1].add_prefix_space = true"}},
       {"/added_tokens/2/lstrip", 1, {"added_tokens[2].lstrip = 1", "true or false"}},
       {"/added_tokens/2/id", 3, {"added_tokens[2]", "id 3"}},
   };
@@ -265,12 +249,9 @@ TEST(TokenizerJson, WhatIsNotImplementedIsNamedWithItsKey) {
     const std::string json = changed(c.pointer, c.value);
     auto words = c.words;
     words.emplace_back("x.json");
-    expect_mentions(
-        message_of([&] { BpeTokenizer(parse_tokenizer_json(json, "x.json"), "", "x.json"); }),
-        words);
+    expect_mentions(message_of([&] { parse_tokenizer(json, "x.json", ""); }), words);
   }
-  expect_mentions(message_of([] { parse_tokenizer_json("{", "x.json"); }),
-                  {"x.json", "not a JSON"});
+  expect_mentions(message_of([] { parse_tokenizer("{", "x.json", ""); }), {"x.json", "not JSON"});
   expect_mentions(message_of([] { make_tokenizer("/nowhere"); }), {"/nowhere", "no such file"});
   expect_mentions(message_of([] { make_tokenizer(TRIREME_SOURCE_DIR); }), {"vocab.json"});
 }
@@ -283,19 +264,19 @@ TEST(TokenizerJson, MutationsEndInAnErrorOrAWholeTokenizer) {
   for (int trial = 0; trial < 200; ++trial) {
     const std::string json = mutated(whole, random);
     try {
-      const BpeTokenizer tokenizer(parse_tokenizer_json(json, "x.json"), "", "x.json");
+      const auto tokenizer = parse_tokenizer(json, "x.json", "");
       Ids ids;
-      tokenizer.encode(sample, ids);
-      for (const auto id : ids) ASSERT_LT(id, tokenizer.vocabulary());
-      decode(tokenizer, ids);
+      tokenizer->encode(sample, ids);
+      for (const auto id : ids) ASSERT_LT(id, tokenizer->vocabulary());
+      decode(*tokenizer, ids);
       ++accepted;
     } catch (const UsageError&) {
     }
   }
   EXPECT_GT(accepted, 0) << "names of tokens may well change";
-  EXPECT_THROW(parse_tokenizer_json(changed("/normalizer", nullptr) + "x", "x.json"), UsageError);
+  EXPECT_THROW(parse_tokenizer(changed("/normalizer", nullptr) + "x", "x.json", ""), UsageError);
   const std::string deep = "{\"model\":" + std::string(1 << 20, '[');
-  EXPECT_THROW(parse_tokenizer_json(deep + std::string(1 << 20, ']') + "}", "x"), UsageError);
+  EXPECT_THROW(parse_tokenizer(deep + std::string(1 << 20, ']') + "}", "x", ""), UsageError);
 }
 
 TEST(Bpe, AWordWithoutEndIsAnError) {

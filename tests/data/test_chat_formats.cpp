@@ -1,7 +1,7 @@
 #include <trireme/base/check.hpp>
+#include <trireme/data/chat.hpp>
 #include <trireme/data/chat_lines.hpp>
 #include <trireme/data/instructions.hpp>
-#include <trireme/data/python_json.hpp>
 #include <trireme/data/tokenize.hpp>
 #include <trireme/data/tokenizer.hpp>
 

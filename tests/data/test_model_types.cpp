@@ -1,8 +1,8 @@
 // Files without model.type, as `tokenizers` before 0.9 wrote them. The expected ids and types are
 // those of `tokenizers` 0.23.3 for the same files.
-#include <trireme/data/pipeline_tokenizer.hpp>
 #include <trireme/data/token_model.hpp>
 #include <trireme/data/tokenizer.hpp>
+#include <trireme/data/tokenizer_json.hpp>
 
 #include "support.hpp"
 

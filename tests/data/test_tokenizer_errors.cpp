@@ -1,7 +1,7 @@
 // Malformed tokenizer.json files: each part that is not supported is one error with its path.
 #include <trireme/base/check.hpp>
-#include <trireme/data/pipeline_tokenizer.hpp>
 #include <trireme/data/tokenizer.hpp>
+#include <trireme/data/tokenizer_json.hpp>
 
 #include <support/temporary_folder.hpp>
 

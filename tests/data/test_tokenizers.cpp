@@ -1,8 +1,8 @@
 // Tokenizers in the forms of Llama 2, Mistral, Gemma, T5, ALBERT, XLM-R, BERT and Qwen, compared
 // with the ids and texts that Hugging Face's `tokenizers` gives (tests/golden/tokenizers/make.py).
 #include <trireme/base/check.hpp>
-#include <trireme/data/pipeline_tokenizer.hpp>
 #include <trireme/data/tokenizer.hpp>
+#include <trireme/data/tokenizer_json.hpp>
 
 #include <support/temporary_folder.hpp>
 

@@ -1,6 +1,4 @@
 #include <trireme/deck/deck.hpp>
-
-#include <trireme/deck/sequence_effect.hpp>
 #include <trireme/deck/table.hpp>
 
 #include <gtest/gtest.h>

@@ -1,9 +1,7 @@
 #include <trireme/base/check.hpp>
-#include <trireme/data/bpe_model.hpp>
-#include <trireme/data/pipeline_tokenizer.hpp>
+#include <trireme/data/tokenizer_json.hpp>
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +16,7 @@ constexpr std::string_view sample =
 }  // namespace
 
 /// The input is a tokenizer.json. Anything but an Error, or a tokenizer whose ids of a text are its
-/// own and decode, is a finding; a byte-level model must be written and read back as the same text.
+/// own and decode, is a finding.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input, std::size_t size) {
   const std::string json(reinterpret_cast<const char*>(input), size);
   try {
@@ -30,12 +28,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input, std::size_t siz
     std::string decoded;
     tokenizer->decode(ids, decoded);
   } catch (const UsageError&) {
-  }
-  try {
-    const std::string written = data::tokenizer_json(data::parse_tokenizer_json(json, "fuzz"));
-    if (data::tokenizer_json(data::parse_tokenizer_json(written, "written")) != written)
-      std::abort();
-  } catch (const Error&) {
   }
   return 0;
 }

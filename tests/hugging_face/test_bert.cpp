@@ -1,4 +1,4 @@
-#include <trireme/hugging_face/match.hpp>
+#include <trireme/hugging_face/general_keys.hpp>
 
 #include "folders.hpp"
 

@@ -1,7 +1,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/atomic_folder.hpp>
-#include <trireme/io/temporaries.hpp>
 
 #include <support/temporary_folder.hpp>
 

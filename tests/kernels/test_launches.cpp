@@ -11,7 +11,6 @@
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/random.hpp>
-#include <trireme/kernels/rms_norm.hpp>
 #include <trireme/kernels/rotary.hpp>
 #include <trireme/kernels/rows.hpp>
 #include <trireme/kernels/update.hpp>

@@ -1,4 +1,4 @@
-#include <trireme/base/matmul_memory.hpp>
+#include <trireme/base/kernel_memory.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/cache.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
@@ -7,7 +7,6 @@
 #include <trireme/kernels/head_norm.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
-#include <trireme/kernels/rms_norm.hpp>
 #include <trireme/kernels/rotary.hpp>
 #include <trireme/kernels/rows.hpp>
 #include <trireme/kernels/update.hpp>

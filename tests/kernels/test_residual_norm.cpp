@@ -2,7 +2,6 @@
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/norm.hpp>
-#include <trireme/kernels/rms_norm.hpp>
 
 #include <kernels/cases.hpp>
 #include <support/device_array.hpp>

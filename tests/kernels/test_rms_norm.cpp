@@ -1,6 +1,6 @@
 // Root mean square normalisation against a naive reference in double, and its gradients by finite
 // differences.
-#include <trireme/kernels/rms_norm.hpp>
+#include <trireme/kernels/norm.hpp>
 
 #include <kernels/cases.hpp>
 #include <reference/finite_difference.hpp>

@@ -25,6 +25,14 @@ std::string choice_error(const deck::Deck& deck, const Machine& machine) {
   return "no error";
 }
 
+/// The words of a topic's notes; "": none.
+std::string note(const std::string& topic, const deck::Config& config, const Machine& machine) {
+  std::string words;
+  for (const Note& found : notes(config, machine))
+    if (found.topic == topic) words += found.words;
+  return words;
+}
+
 TEST(Choices, ALibraryThatTheBuildLacksIsNamedWithItsPlaceInTheDeck) {
   const Machine cuda = installation(DeviceKind::cuda);
   const std::string no_nccl =
@@ -76,7 +84,8 @@ TEST(Choices, WhatTheMachineHasOrAHostIgnoresIsNoError) {
 TEST(Choices, DeckAndMachineDecideOnTheTransportTogether) {
   const Machine nccl = machine_of("cuda", "portable", "portable", "nccl");
   const Machine mpi = machine_of("cuda", "portable", "portable", "mpi");
-  deck::ParallelConfig parallel;
+  deck::Config config;
+  deck::ParallelConfig& parallel = config.parallel;
   EXPECT_TRUE(uses_nccl(parallel, nccl));
   EXPECT_EQ(transport(parallel, nccl), schedule::Transport::ordered_groups);
   EXPECT_FALSE(uses_nccl(parallel, mpi));
@@ -88,24 +97,25 @@ TEST(Choices, DeckAndMachineDecideOnTheTransportTogether) {
   EXPECT_FALSE(uses_nccl(parallel, nccl));
   parallel.transport = TransportKind::nccl;
   EXPECT_TRUE(uses_nccl(parallel, nccl));
-  EXPECT_EQ(transport_note(parallel, nccl), "NCCL, between devices");
-  EXPECT_NE(transport_note(parallel, Machine{}).find("no effect"), std::string::npos);
+  EXPECT_EQ(note("transport", config, nccl), "NCCL, between devices");
+  EXPECT_NE(note("transport", config, Machine{}).find("no effect"), std::string::npos);
 }
 
 TEST(Choices, OffloadingNeedsMemoryOfTheDevicesOwn) {
-  deck::ParallelConfig parallel;
+  deck::Config config;
+  deck::ParallelConfig& parallel = config.parallel;
   parallel.offload = Offload::optimizer;
   const Machine cuda = installation(DeviceKind::cuda);
   EXPECT_TRUE(offloads_optimizer(parallel, cuda));
   EXPECT_FALSE(offloads_activations(parallel, cuda));
   EXPECT_FALSE(offloads_optimizer(parallel, Machine{}));
-  EXPECT_EQ(offload_note(parallel, cuda),
+  EXPECT_EQ(note("offload", config, cuda),
             "optimizer: the optimizer's state is in the host's memory");
-  EXPECT_NE(offload_note(parallel, Machine{}).find("no effect"), std::string::npos);
+  EXPECT_NE(note("offload", config, Machine{}).find("no effect"), std::string::npos);
   parallel.offload = Offload::both;
   EXPECT_TRUE(offloads_optimizer(parallel, cuda) && offloads_activations(parallel, cuda));
   parallel.offload = Offload::none;
-  EXPECT_EQ(offload_note(parallel, cuda), "");
+  EXPECT_EQ(note("offload", config, cuda), "");
 }
 
 TEST(Choices, NotesSayWhichKernelsTakePackedDocuments) {
@@ -113,37 +123,38 @@ TEST(Choices, NotesSayWhichKernelsTakePackedDocuments) {
   const Machine all = machine_of("cuda", "cublaslt", "cudnn", "nccl");
   deck::Config config;
   config.precision.compute = DType::bf16;
-  EXPECT_EQ(packing_note(config, all), "");
+  EXPECT_EQ(note("attention", config, all), "");
   config.model.packing = Packing::documents;
-  EXPECT_NE(packing_note(config, all).find("without warpgroups"), std::string::npos);
-  EXPECT_EQ(packing_note(config, host), "");
+  EXPECT_NE(note("attention", config, all).find("without warpgroups"), std::string::npos);
+  EXPECT_EQ(note("attention", config, host), "");
   config.precision.compute = DType::fp32;
-  EXPECT_EQ(packing_note(config, all), "");
+  EXPECT_EQ(note("attention", config, all), "");
 }
 
 TEST(Choices, NotesSayWhatPrecisionComesTo) {
   const Machine host = installation(DeviceKind::host);
   const Machine all = machine_of("cuda", "cublaslt", "cudnn", "nccl");
-  deck::PrecisionConfig precision;
-  EXPECT_EQ(tf32_note(precision, all), "");
-  EXPECT_EQ(attention_note(precision, all), "");
+  deck::Config config;
+  deck::PrecisionConfig& precision = config.precision;
+  EXPECT_EQ(note("tf32", config, all), "");
+  EXPECT_EQ(note("attention", config, all), "");
   precision.tf32 = true;
   precision.attention = AttentionKind::cudnn;
-  EXPECT_EQ(tf32_note(precision, all), "matrix products round their factors to 11 bits");
-  EXPECT_EQ(tf32_note(precision, host),
+  EXPECT_EQ(note("tf32", config, all), "matrix products round their factors to 11 bits");
+  EXPECT_EQ(note("tf32", config, host),
             "no effect: the matrix products of this installation are not by cuBLASLt");
-  EXPECT_EQ(attention_note(precision, all), "cuDNN, whose gradients take S^2 numbers per head");
-  EXPECT_EQ(attention_note(precision, host),
+  EXPECT_EQ(note("attention", config, all), "cuDNN, whose gradients take S^2 numbers per head");
+  EXPECT_EQ(note("attention", config, host),
             "cudnn, which has no effect: the kernels of this installation run on the host");
-  EXPECT_EQ(products_note(precision, all), "");
+  EXPECT_EQ(note("products", config, all), "");
   precision.products = Products::fp8;
   precision.compute = DType::bf16;
-  EXPECT_EQ(products_note(precision, host),
+  EXPECT_EQ(note("products", config, host),
             "fp8, computed in fp32 on hosts: the same numbers, not faster");
   Machine fast = all;
-  EXPECT_NE(products_note(precision, fast).find("has no [device] peak_fp8"), std::string::npos);
+  EXPECT_NE(note("products", config, fast).find("has no [device] peak_fp8"), std::string::npos);
   fast.device.peak_fp8 = 2e15;
-  EXPECT_EQ(products_note(precision, fast), "fp8 in the layers");
+  EXPECT_EQ(note("products", config, fast), "fp8 in the layers");
 }
 
 }  // namespace

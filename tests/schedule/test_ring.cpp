@@ -1,4 +1,4 @@
-#include <trireme/schedule/ring.hpp>
+#include <trireme/schedule/generate.hpp>
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,6 @@
 #include <trireme/schedule/lower.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/needs.hpp>
-#include <trireme/schedule/share_vocabulary.hpp>
 #include <trireme/schedule/validate.hpp>
 
 #include <gtest/gtest.h>

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Checks what the build cannot: floors, name pairs, file lengths, deck headers.
 
-    check_sources.py floors|pairs|includes|lengths|openings|vendors|plans|families|decks|names [repository]
+    check_sources.py floors|pairs|rooms|switches|includes|lengths|openings|vendors|plans|families|decks|names [repository]
 
 floors   A folder includes only folders of strictly lower floors, and links only their targets. Only grid/ includes
          mpi.h or nccl.h. Host-only folders include no Kokkos.
 pairs    Every src/x/y.cpp has its header include/trireme/x/y.hpp, or first includes the header of x/ that declares it.
+rooms    A header of fewer than 30 lines has more than one user, and the members of a class are defined in at most two
+         sources.
+switches A switch over an enumeration names every enumerator, so that the compiler finds a forgotten one: no default.
 includes The standard library's headers are included where their names are used, also by a header of the project: sources
          that are compiled in groups do not show it.
 lengths  C++ files of more than 600 lines are named. This is advice, and fails nothing.
@@ -40,6 +43,10 @@ FLOOR = {folder: floor for floor, folders in enumerate(FLOORS) for folder in fol
 HOST_ONLY = {"base", "deck", "layout", "schedule", "architecture", "io", "plan", "data", "checkpoint", "hugging_face",
              "installation"}
 LINES_LIMIT = 600
+SMALL_HEADER = 30
+# The class of a member that a source defines: a name with a capital before :: at the beginning of a definition.
+MEMBER = re.compile(r"^(?!using|return|//|#|\s)[^\n;=(]*?\b([A-Z]\w*)(?:<[^<>\n]*>)?::~?\w+\(", re.MULTILINE)
+SWITCH = re.compile(r"\bswitch \(.*\) \{$", re.MULTILINE)
 INCLUDE_LINE = re.compile(r"^#include [<\"]([^>\"]+)[>\"]", re.MULTILINE)
 # Names of the standard library for which a source, or a header that it includes, needs this header.
 STANDARD_NAMES = {
@@ -159,6 +166,40 @@ def pairs(root):
         declared = first and first[1] == inner.parts[0]  # bert.cpp defines what format.hpp declares
         if not declared and not any(header.with_name(stem + ".hpp").exists() for stem in stems):
             yield f"{path.relative_to(root)}: expected its header {header.relative_to(root)}"
+
+
+def rooms(root):
+    users = {}
+    for path in sources(root, "src", "include", "tests", "tools"):
+        for name in set(INCLUDE_LINE.findall(path.read_text(encoding="utf-8"))):
+            if path.stem != Path(name).stem:  # its own source is no user
+                users[name] = users.get(name, 0) + 1
+    for path in sources(root, "include"):
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines < SMALL_HEADER and users.get(path.relative_to(root / "include").as_posix(), 0) == 1:
+            yield f"{path.relative_to(root)}: {lines} lines for one user; declare it where it is used"
+    members = {}
+    for path in sources(root, "src"):
+        for name in MEMBER.findall(path.read_text(encoding="utf-8")):
+            members.setdefault((folder_of(root, path), name), set()).add(path.name)
+    for (folder, name), files in sorted(members.items()):
+        if len(files) > 2:
+            yield f"src/{folder}: members of {name} are defined in {', '.join(sorted(files))}; two sources at most"
+
+
+def switches(root):
+    for path in sources(root, "src", "include", "tests"):
+        text = path.read_text(encoding="utf-8")
+        for match in SWITCH.finditer(text):
+            end = match.end()
+            depth = 1
+            while depth > 0 and end < len(text):
+                depth += {"{": 1, "}": -1}.get(text[end], 0)
+                end += 1
+            body = re.sub(r"\bswitch\b.*", "", text[match.end():end], flags=re.DOTALL)
+            if re.search(r"\bcase [\w:]*::\w+:", body) and re.search(r"\bdefault:", body):
+                yield f"{path.relative_to(root)}:{text.count(chr(10), 0, match.start()) + 1}: a default hides forgotten " \
+                      "enumerators; name them all, or use if"
 
 
 def standard_includes(header, root, known):
@@ -305,8 +346,9 @@ def names(root):
     yield from broken_links(root)
 
 
-CHECKS = {"floors": floors, "pairs": pairs, "includes": names_with_headers, "lengths": lengths, "openings": openings, "vendors": vendors,
-          "plans": plans, "families": families, "decks": decks, "names": names}
+CHECKS = {"floors": floors, "pairs": pairs, "rooms": rooms, "switches": switches, "includes": names_with_headers,
+          "lengths": lengths, "openings": openings, "vendors": vendors, "plans": plans, "families": families,
+          "decks": decks, "names": names}
 
 
 def main():

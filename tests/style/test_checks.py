@@ -86,6 +86,22 @@ class Checks(unittest.TestCase):
     def test_pairs(self):
         self.assert_found("pairs", "src/deck/alone.cpp", "", "include/trireme/deck/alone.hpp")
 
+    def test_rooms(self):
+        small = "int f();\n"
+        used = {"include/trireme/deck/small.hpp": small, "src/deck/b.cpp": "#include <trireme/deck/small.hpp>\n"}
+        self.assertEqual(len(self.violations("rooms", files=used)), 1)
+        used["src/deck/c.cpp"] = "#include <trireme/deck/small.hpp>\n"
+        self.assertEqual(self.violations("rooms", files=used), [])
+        member = {f"src/deck/part{i}.cpp": f"void Thing::f{i}() {{}}\n" for i in range(3)}
+        self.assertIn("members of Thing", self.violations("rooms", files=member)[0])
+        del member["src/deck/part0.cpp"]
+        self.assertEqual(self.violations("rooms", files=member), [])
+
+    def test_switches(self):
+        switch = "  switch (kind) {{\n    case {}:\n      return 1;\n    default:\n      return 0;\n  }}\n"
+        self.assert_found("switches", "src/deck/a.cpp", switch.format("Kind::one"), "a default hides")
+        self.assertEqual(self.violations("switches", files={"src/deck/a.cpp": switch.format("64")}), [])
+
     def test_includes(self):
         self.assert_found("includes", "src/deck/a.cpp", "#include <map>\nstd::vector<int> x;\n", "without <vector>")
         header = {"include/trireme/deck/a.hpp": "#include <vector>\n"}

@@ -117,7 +117,10 @@ TEST_F(OffloadTest, HasNoEffectOnAHost) {
   const auto without = rig_of(config({}, Offload::none), host).worker->memory();
   ASSERT_EQ(with.size(), without.size());
   for (std::size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].bytes, without[i].bytes);
-  EXPECT_NE(plan::offload_note(c.parallel, host).find("no effect"), std::string::npos);
+  const auto notes = plan::notes(c, host);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0].topic, "offload");
+  EXPECT_NE(notes[0].words.find("no effect"), std::string::npos);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <trireme/architecture/layer.hpp>
 #include <trireme/architecture/local_sizes.hpp>
+#include <trireme/architecture/operation.hpp>
 
 /// Low-rank adapters of a layer's products (LoRA; Hu et al. 2021, arXiv 2106.09685):
 /// y = x Wᵀ + factor · dropout(x) Aᵀ Bᵀ. With DoRA (Liu et al. 2024, arXiv 2402.09353), each output

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/architecture/layer.hpp>
+#include <trireme/architecture/operation.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/deck/config.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <trireme/architecture/layer.hpp>
 #include <trireme/architecture/local_sizes.hpp>
+#include <trireme/architecture/operation.hpp>
 
 #include <cstdint>
 #include <string>

@@ -1,6 +1,10 @@
 #pragma once
 
+/// Operations on named tensors, of which a transformer layer is a list (layer.hpp), and so are the
+/// embedding and the head (ends.hpp). Each kind states once what its passes read and write, send
+/// and compute.
 #include <trireme/architecture/array_spec.hpp>
+#include <trireme/architecture/operation.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/deck/config.hpp>
 
@@ -11,9 +15,6 @@
 #include <string_view>
 #include <vector>
 
-/// Operations on named tensors, of which a transformer layer is a list (layer.hpp), and so are the
-/// embedding and the head (ends.hpp). Each kind states once what its passes read and write, send
-/// and compute.
 namespace trireme::architecture {
 
 struct LocalSizes;
@@ -187,5 +188,18 @@ double visible_tokens(const deck::ModelConfig& model);
 double products_per_token(const Operation& operation, const deck::ModelConfig& model);
 /// Factor of 2 · products_per_token in a pass: 1; for backward_input of attention 2.
 double product_factor(const Operation& operation, Pass pass);
+
+/// A transformer layer as a list of operations on named tensors. This is the only description of a
+/// layer: its parameters, activations, recomputation, messages, FLOPs and benchmarks follow from
+/// the list. Embedding and head are such lists too (ends.hpp).
+/// Tensor 0 is a layer's input; `output` is that of the last operation.
+struct LayerDescription {
+  std::vector<Tensor> tensors;
+  std::vector<Operation> operations;
+  int output = -1;
+};
+
+/// The layer of a model with these properties.
+LayerDescription describe_layer(const deck::ModelConfig& model);
 
 }  // namespace trireme::architecture

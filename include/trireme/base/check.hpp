@@ -2,6 +2,7 @@
 
 #include <trireme/base/text.hpp>
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -66,5 +67,9 @@ void check_usage(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]
     throw UsageError(text(parts...));
 }
+
+/// The message of any exception in words for a user: not the text of the C++ library, which names
+/// its functions.
+std::string plain_message(const std::exception& error);
 
 }  // namespace trireme

@@ -3,6 +3,9 @@
 #include <trireme/base/types.hpp>
 
 #include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace trireme {
 
@@ -15,5 +18,15 @@ inline Seconds seconds(Clock::duration duration) {
 inline Seconds seconds_since(Clock::time_point begin) {
   return seconds(Clock::now() - begin);
 }
+
+/// Wall-clock time in whole milliseconds, UTC: what files record. Durations are measured with
+/// Clock.
+using Utc = std::chrono::sys_time<std::chrono::milliseconds>;
+
+Utc utc_now();
+/// ISO 8601, always of this length: "2026-11-22T20:20:23.045Z".
+std::string to_text(Utc time);
+/// The inverse of to_text; nothing for any other form or a date that does not exist.
+std::optional<Utc> parse_utc(std::string_view text);
 
 }  // namespace trireme

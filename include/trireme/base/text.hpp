@@ -58,4 +58,9 @@ std::string padded(std::string word, std::size_t width);
 /// enough.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
+/// Several texts, of any bytes, as one message between ranks.
+std::string pack_texts(const std::vector<std::string>& texts);
+/// Inverse of pack_texts. Error for other bytes.
+std::vector<std::string> unpack_texts(std::string_view packed);
+
 }  // namespace trireme

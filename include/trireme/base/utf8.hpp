@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace trireme {
@@ -15,5 +16,9 @@ struct Utf8Run {
 /// beginning of `text`. Unless all bytes are valid or the rest is incomplete, byte
 /// `valid` is in no character.
 Utf8Run utf8_run(std::string_view text);
+
+/// The text with control characters and bytes that are not UTF-8 as "\x1B", so that a terminal
+/// shows them and does not obey them. Tabs and, with `lines`, line feeds stay.
+std::string printable(std::string_view text, bool lines = false);
 
 }  // namespace trireme

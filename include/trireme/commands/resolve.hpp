@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/data/packed_documents.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/data/token_source.hpp>
 #include <trireme/data/tokenizer.hpp>
@@ -74,5 +75,19 @@ std::unique_ptr<data::TokenSource> open_validation_file(const deck::Deck& deck);
 /// byte, if `file` does not name its tokenizer and the deck's tokenizer has fewer ids than the
 /// model.
 std::vector<std::int32_t> bytes_of_token(const deck::Deck& deck, const data::TokenSource& file);
+
+/// Documents, samples, padding and cut documents of a packed file.
+std::string packing_text(const data::TokenSource& file, const data::PackedDocuments& packed);
+
+/// Warns if packing has little effect or much padding.
+void warn_of_packing(const data::TokenSource& file, const data::PackedDocuments& packed);
+
+/// The checkpoint folder `where`, or for "latest" the newest intact one in the deck's directory.
+/// UsageError if there is none.
+std::string find_checkpoint(const deck::Deck& deck, const std::string& where);
+
+/// UsageError if the checkpoint that [checkpoint] restart names does not exist, or if it is "none"
+/// beside an imported model.
+void expect_restart(const deck::Deck& deck);
 
 }  // namespace trireme::commands

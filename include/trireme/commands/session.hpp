@@ -1,7 +1,6 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
-#include <trireme/commands/find_checkpoint.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/grid/runtime.hpp>

@@ -15,6 +15,7 @@ class Checksum;
 namespace trireme::data {
 
 struct EncodeOptions;
+class TokenNames;
 
 /// A token that is searched for in the text before splitting and merging, as in Hugging Face's
 /// `added_tokens`.
@@ -30,6 +31,11 @@ struct AddedToken {
 
 /// Reads `added_tokens` of a tokenizer.json; null: none. Tokens without content are left out.
 std::vector<AddedToken> read_added_tokens(const JsonNode& node);
+
+/// The names of a model's and the added tokens by id. UsageError, which names `node`, if an id has
+/// two names, a name has two ids, or an id is so large that memory would be wasted.
+std::vector<std::string> names_with(const TokenNames& names, const std::vector<AddedToken>& added,
+                                    const JsonNode& node);
 
 /// The tokens to search for that have the flag `normalized` or not.
 std::vector<LiteralSplitter::Literal> literals_of(const std::vector<AddedToken>& added,

@@ -1,13 +1,18 @@
 #pragma once
 
-#include <trireme/data/bpe_model.hpp>
-
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
 
 namespace trireme::data {
+
+/// Two neighbouring tokens that become one. Earlier merges of a list have priority.
+struct BpeMerge {
+  std::int32_t left = 0;
+  std::int32_t right = 0;
+  std::int32_t result = 0;
+};
 
 /// A hash table of the merges of a BPE model by the two tokens that they join. Thread-safe.
 class BpeMerges {

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <trireme/data/bpe_model.hpp>
+#include <trireme/data/added_tokens.hpp>
+#include <trireme/data/bpe_merges.hpp>
 #include <trireme/data/word_splitter.hpp>
 
 #include <cstdint>
@@ -12,6 +13,16 @@
 #include <vector>
 
 namespace trireme::data {
+
+/// A byte-level BPE that splits words by GPT-2's pattern.
+struct BpeModel {
+  std::vector<std::string> tokens;  ///< the bytes of each id
+  std::vector<BpeMerge> merges;
+  std::vector<AddedToken> added;
+};
+
+/// The tokenizer.json of a model, for Hugging Face's tokenizers and make_tokenizer().
+std::string tokenizer_json(const BpeModel& model);
 
 /// Learns a byte-level BPE from texts: counts the words that GPT-2's pattern finds, then repeatedly
 /// merges the most frequent pair of neighbours (Sennrich et al. 2016). Of equally frequent pairs,

@@ -1,5 +1,6 @@
 #pragma once
 
+/// Texts of conversations in the formats of published models, as their chat templates write them.
 #include <nlohmann/json.hpp>
 
 #include <cstddef>
@@ -9,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-/// Texts of conversations in the formats of published models, as their chat templates write them.
 namespace trireme::data {
 
 /// docs/token_files.md names the published template of each format, and the differences.
@@ -62,5 +62,10 @@ Conversation conversation(ChatFormat format, const Chat& chat);
 std::string prompt_of(ChatFormat format, const Chat& chat);
 /// The special token that ends an answer.
 std::string_view end_of_answer(ChatFormat format);
+
+/// JSON as Python's json.dumps(value, ensure_ascii=False) writes it, which chat templates use.
+/// `indent` > 0: one member per line, indented by this many blanks per level. UsageError for a
+/// number beyond 64 bits, whose digits the parsed value does not have.
+std::string python_json(const nlohmann::ordered_json& value, int indent = 0);
 
 }  // namespace trireme::data

@@ -2,10 +2,12 @@
 
 #include <trireme/data/chat_lines.hpp>
 #include <trireme/data/json_lines.hpp>
+#include <trireme/data/token_source.hpp>
 #include <trireme/data/tokenizer.hpp>
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,5 +60,10 @@ std::vector<std::string> texts_of(const JsonLine& line, ChatFormat format);
 
 /// An example of a line, for messages.
 extern const char* const instruction_form;
+
+/// The special tokens with which parts that count in the loss end, such as <|im_end|> of chats,
+/// without the end of the document: a model that was trained on the file ends its answers with
+/// them. Reads the first documents of a file with a mask; none for a file without one.
+std::set<std::int64_t> answer_ends(const TokenSource& tokens, const Tokenizer& tokenizer);
 
 }  // namespace trireme::data

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <trireme/data/json_node.hpp>
+
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -68,5 +70,23 @@ class TextChain final : public TextSink {
 
 /// The whole result of a chain for one short text, in one string.
 std::string run_steps(const TextSteps& steps, std::string_view text);
+
+/// The steps of `normalizer` of a tokenizer.json; null: none. UsageError for other types.
+TextSteps make_normalizer(const JsonNode& node);
+/// The steps of `pre_tokenizer` of a tokenizer.json; null: none. UsageError for other types.
+TextSteps make_pre_tokenizer(const JsonNode& node);
+
+/// Treatment of the matches of a splitting pattern.
+enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+
+/// Splits words at matches of a pattern of word_splitter.hpp. `invert`: the text between matches
+/// takes the part of the matches.
+std::unique_ptr<TextStep> make_split_pattern(const std::string& pattern, const std::string& where,
+                                             SplitBehavior behavior, bool invert);
+
+/// Where Metaspace puts a replacement before a text that does not begin with one.
+enum class PrependScheme { always, first, never };
+/// The scheme of a Metaspace pre-tokenizer or decoder.
+PrependScheme read_prepend_scheme(const JsonNode& node);
 
 }  // namespace trireme::data

@@ -67,7 +67,4 @@ void read_merge_list(const JsonNode& node, const Use& use) {
   }
 }
 
-/// A model of type BPE, on characters. The names must outlive it.
-std::unique_ptr<TokenModel> make_bpe_model(const JsonNode& node, TokenNames& names);
-
 }  // namespace trireme::data

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <trireme/data/text_step.hpp>
+
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -67,5 +70,16 @@ std::size_t grapheme_end(std::string_view text, std::size_t at);
 
 /// ICU's Unicode version, for example "15.0".
 std::string unicode_version();
+
+/// One character to none, one or several, without context.
+std::unique_ptr<TextStep> make_character_map(void (*map)(char32_t, std::string&));
+void lower_case(char32_t c, std::string& out);
+void without_marks(char32_t c, std::string& out);             // StripAccents
+void without_nonspacing_marks(char32_t c, std::string& out);  // BertNormalizer
+void clean_for_bert(char32_t c, std::string& out);
+void separate_ideographs(char32_t c, std::string& out);
+void clean_for_nmt(char32_t c, std::string& out);
+/// The characters of its bytes (utf8.hpp).
+void to_byte_characters(char32_t c, std::string& out);
 
 }  // namespace trireme::data

@@ -8,6 +8,11 @@
 
 namespace trireme::data {
 
+/// GPT-2's pattern: English contractions; runs of letters, of digits, of other characters, each
+/// with the space before it; runs of white space.
+inline constexpr char gpt2_pattern[] =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
 /// A compiled splitting pattern. Thread-safe.
 class WordPattern {
  public:

@@ -1,10 +1,10 @@
 #pragma once
 
+/// Values that errors suggest instead of one that does not fit.
 #include <cstdint>
 #include <string>
 #include <vector>
 
-/// Values that errors suggest instead of one that does not fit.
 namespace trireme::deck {
 
 /// All divisors of n >= 1, ascending.

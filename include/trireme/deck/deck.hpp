@@ -65,4 +65,13 @@ std::string reference_text();
 /// The same as Markdown. A test compares docs/deck.md with it.
 std::string reference_markdown();
 
+/// The effect of another [model] sequence than that of a checkpoint, and why it is more than other
+/// results (Effect::numbers).
+struct SequenceEffect {
+  Effect effect = Effect::numbers;
+  std::string_view reason = "";
+};
+
+SequenceEffect effect_of_sequence(const ModelConfig& stored, const ModelConfig& current);
+
 }  // namespace trireme::deck

@@ -28,4 +28,12 @@ std::vector<std::string> fp8_mistakes(const Deck& deck);
 /// Whether products in fp8 are possible with this layout, or the deck has none.
 bool fp8_fits(const Config& config, std::int64_t tensor, std::int64_t micro);
 
+/// Mistakes in the special tokens of a bert deck whose vocabulary is known: they must be three
+/// different ids of it.
+std::vector<std::string> mistakes_of_special_tokens(const Deck& deck);
+
+/// Throws a UsageError unless bert's special tokens are three different ids of the vocabulary,
+/// which the token file has made known.
+void check_special_tokens(const Deck& deck);
+
 }  // namespace trireme::deck

@@ -83,4 +83,33 @@ void flush_folder(const std::string& folder);                   ///< Makes renam
 /// they end the process as usual. For commands without an orderly stop of their own.
 void remove_temporaries_on_signals();
 
+/// A name for a temporary file or folder beside `path`: "PATH.partial-SYSTEM-PROCESS-N". It is
+/// unique among all processes on all machines, and shows later processes whose it was.
+std::string temporary_name(const std::string& path);
+
+/// Removes temporary files and folders of dead processes from a folder. Those of other machines
+/// count as dead after a day without a change.
+void remove_dead_temporaries(const std::string& folder);
+
+/// The same, once per process and folder. Partial checkpoints are left out: the next checkpoint
+/// removes them as a whole.
+void remove_dead_temporaries_once(const std::string& folder);
+
+/// A temporary file or empty folder that a signal removes (remove_temporaries_on_signals). A path
+/// that is not remembered, because there are too many, is only not removed on a signal.
+void remember_temporary(const std::string& path);
+void forget_temporary(const std::string& path);
+
+/// Writes a product of a command: a file appears complete or not at all, and one that exists stays
+/// until then; a device or a pipe, such as /dev/stdout, is written as it is. UsageError with the
+/// path, the reason and `remedy`.
+void write_output(const std::string& path, std::string_view content, const std::string& remedy);
+
+/// Writes what the option --json of a command asks for: to the file, or for "-" to standard output.
+void write_json(const std::string& path, const std::string& json);
+
+/// Finds before a long computation that its product could not be written. UsageError with the path
+/// and the reason; nothing for an empty path, and no file is left.
+void expect_writable(const std::string& path);
+
 }  // namespace trireme::io

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/base/attention_memory.hpp>
+#include <trireme/base/kernel_memory.hpp>
 #include <trireme/base/philox.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/kernels/cache.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <trireme/base/check.hpp>
-#include <trireme/base/matmul_memory.hpp>
+#include <trireme/base/kernel_memory.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/tensor/views.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/base/attention_memory.hpp>
+#include <trireme/base/kernel_memory.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/flash_problem.hpp>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/base/matmul_memory.hpp>
+#include <trireme/base/kernel_memory.hpp>
 #include <trireme/kernels/kernel_choice.hpp>
 #include <trireme/tensor/arena.hpp>
 

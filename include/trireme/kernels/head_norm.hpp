@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-/// Root mean square normalisation (rms_norm.hpp) of each head of queries and keys separately, as in
+/// Root mean square normalisation (norm.hpp) of each head of queries and keys separately, as in
 /// Qwen3: all heads of queries share one gain, all heads of keys another. Statistics and sums are
 /// in Accumulate<T>. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <trireme/kernels/norm.hpp>
-#include <trireme/kernels/rms_norm.hpp>
 #include <trireme/model/context.hpp>
 #include <trireme/model/parameters.hpp>
 

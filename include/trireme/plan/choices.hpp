@@ -5,6 +5,7 @@
 #include <trireme/schedule/program.hpp>
 
 #include <string>
+#include <vector>
 
 /// Effects of a deck's choices on a machine.
 namespace trireme::plan {
@@ -25,15 +26,13 @@ bool offloads_activations(const deck::ParallelConfig& parallel, const Machine& m
 /// Whether cuDNN computes the gradient of attention, which takes a workspace of its own size.
 bool has_cudnn_gradient(const deck::PrecisionConfig& precision, const Machine& machine);
 
-/// The choices in words, for `check` and the log. Empty where there is nothing to say: on a host
-/// without [parallel] transport, for offload = "none", tf32 = false, attention = "auto" and
-/// products = "compute".
-std::string transport_note(const deck::ParallelConfig& parallel, const Machine& machine);
-std::string offload_note(const deck::ParallelConfig& parallel, const Machine& machine);
-std::string tf32_note(const deck::PrecisionConfig& precision, const Machine& machine);
-std::string products_note(const deck::PrecisionConfig& precision, const Machine& machine);
-std::string attention_note(const deck::PrecisionConfig& precision, const Machine& machine);
-/// If attention to packed documents is not computed by the kernels that the deck chooses.
-std::string packing_note(const deck::Config& config, const Machine& machine);
+/// The effect of one of the deck's choices.
+struct Note {
+  std::string topic;  ///< "transport", "offload", "tf32", "products" or "attention"
+  std::string words;
+};
+
+/// The choices in words, for `check` and the log. On a host a deck without such keys has none.
+std::vector<Note> notes(const deck::Config& config, const Machine& machine);
 
 }  // namespace trireme::plan

@@ -32,4 +32,10 @@ std::string machine_toml(const Machine& machine, const KeyComments& comments = {
 std::string machine_text();
 std::string machine_markdown();
 
+/// Content of a small text file, which errors call `cited`. UsageError if it is missing, a folder,
+/// larger than any program or timeline, or cannot be read. `remedy` ends the message about a
+/// missing file.
+std::string read_text_file(const std::string& path, const std::string& cited,
+                           const std::string& remedy = "");
+
 }  // namespace trireme::plan

@@ -3,6 +3,7 @@
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/traffic.hpp>
 #include <trireme/schedule/needs.hpp>
+#include <trireme/schedule/program.hpp>
 
 #include <cstdint>
 #include <map>
@@ -67,5 +68,14 @@ const RankPlan& most_memory(const std::vector<RankPlan>& ranks);
 const RankPlan& least_memory(const std::vector<RankPlan>& ranks);
 const RankPlan& most_at_peak(const std::vector<RankPlan>& ranks);
 const RankPlan& most_traffic(const std::vector<RankPlan>& ranks);
+
+/// What a run will need, found from its resolved deck alone.
+struct Plan {
+  architecture::Architecture architecture;
+  std::vector<schedule::Program> programs;  ///< of step_programs()
+  std::vector<RankPlan> ranks;              ///< of plan_ranks()
+  std::vector<RankPlan> servers;            ///< the first server's rank; empty without servers
+};
+Plan make_plan(const deck::Config& config, const Machine& machine);
 
 }  // namespace trireme::plan

@@ -5,7 +5,6 @@
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
-#include <trireme/kernels/rms_norm.hpp>
 #include <trireme/model/parameters.hpp>
 
 namespace trireme::commands {

@@ -103,16 +103,10 @@ void Description::peaks() {
   Machine::Device& d = machine_.device;
   const deck::PrecisionConfig& precision = config_.precision;
   const auto of = [&](DType type) -> double& {
-    switch (type) {
-      case DType::fp64:
-        return d.peak_fp64;
-      case DType::bf16:
-        return d.peak_bf16;
-      case DType::fp16:
-        return d.peak_fp16;
-      default:
-        return precision.tf32 && type == precision.compute ? d.peak_tf32 : d.peak_fp32;
-    }
+    if (type == DType::fp64) return d.peak_fp64;
+    if (type == DType::bf16) return d.peak_bf16;
+    if (type == DType::fp16) return d.peak_fp16;
+    return precision.tf32 && type == precision.compute ? d.peak_tf32 : d.peak_fp32;
   };
   const kernels::Handle handle(train::kernel_choice(precision));
   const char* how = "large square products, all ranks at once, the slowest rank";

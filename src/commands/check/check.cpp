@@ -6,15 +6,13 @@
 #include <trireme/base/log.hpp>
 #include <trireme/commands/check/tables.hpp>
 #include <trireme/commands/check/time.hpp>
-#include <trireme/commands/find_checkpoint.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
-#include <trireme/commands/packing.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/installation/this_installation.hpp>
-#include <trireme/io/output_file.hpp>
+#include <trireme/io/atomic_file.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/cost.hpp>
 #include <trireme/plan/machine_file.hpp>
@@ -22,7 +20,6 @@
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/search.hpp>
-#include <trireme/plan/servers.hpp>
 #include <trireme/plan/stages.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
@@ -205,15 +202,8 @@ void print_ramp(const deck::Config& c, const std::vector<schedule::Program>& pro
 }
 
 void print_notes(const deck::Config& c, const plan::Machine& machine) {
-  const auto note = [](const char* heading, const std::string& words) {
-    if (!words.empty()) say(heading, words);
-  };
-  note("transport     ", plan::transport_note(c.parallel, machine));
-  note("offload       ", plan::offload_note(c.parallel, machine));
-  note("tf32          ", plan::tf32_note(c.precision, machine));
-  note("products      ", plan::products_note(c.precision, machine));
-  note("attention     ", plan::attention_note(c.precision, machine));
-  note("attention     ", plan::packing_note(c, machine));
+  for (const plan::Note& note : plan::notes(c, machine))
+    say(note.topic, std::string(14 - note.topic.size(), ' '), note.words);
   deck::LocalConfig unused;
   unused.mixing = c.local.mixing;
   if (c.parallel.workers == 1 && !(c.local == unused))
@@ -243,15 +233,12 @@ void print_time(const deck::Config& c, const architecture::Architecture& a,
     say("\ntime of a step: not predicted, because ", machine.file, " does not set ", missing);
 }
 
-void print_report(const PlannedRun& run, const plan::Machine& machine) {
+void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Machine& machine) {
   const deck::Deck& deck = run.deck;
   const deck::Config& c = deck.config;
-  const auto a = architecture::describe(c.model);
-  const std::vector<schedule::Program> programs = plan::step_programs(c, machine);
-  const schedule::Program& program = programs.back();
-  const std::vector<schedule::Needs> needs = plan::training_needs(programs);
-  const auto stage_layers = architecture::partition(a, c.parallel);
-  const auto ranks = plan::plan_ranks(c, a, needs, machine);
+  const architecture::Architecture& a = plan.architecture;
+  const schedule::Program& program = plan.programs.back();
+  const std::vector<plan::RankPlan>& ranks = plan.ranks;
 
   say("deck          ", deck.file_name, ": no mistakes");
   print_machine(c.parallel, machine);
@@ -271,7 +258,7 @@ void print_report(const PlannedRun& run, const plan::Machine& machine) {
   say("parameters    ", with_commas(a.parameters()),
       a.has_frozen ? text(", of which ", with_commas(trained), " are trained") : "");
   print_schedule(c, program, plan::stage_flops(a, c.parallel), ranks);
-  print_ramp(c, programs);
+  print_ramp(c, plan.programs);
   print_step(c, a);
   print_blend(deck, run.training);
   print_packing(deck, run.training);
@@ -284,10 +271,9 @@ void print_report(const PlannedRun& run, const plan::Machine& machine) {
       traffic_report(ranks, c.parallel));
   if (c.parallel.workers > 1) say("\nlocal training\n", workers_report(c, a, ranks, machine));
   if (c.parallel.has_servers()) {
-    const std::vector<plan::RankPlan> server{plan::plan_server(c, a, machine)};
-    say("\nmemory per rank of a server\n", memory_report(server, c.parallel, machine));
+    say("\nmemory per rank of a server\n", memory_report(plan.servers, c.parallel, machine));
     say("\ncommunication per step of the first server's rank\n",
-        traffic_report(server, c.parallel));
+        traffic_report(plan.servers, c.parallel));
   }
   if (c.checkpoint.local_every > 0)
     say("\nlocal checkpoints: at most, on a disk of each node\n", local_report(ranks, c, machine));
@@ -301,16 +287,13 @@ Bytes most_bytes(const std::vector<plan::RankPlan>& ranks, bool arrays_only) {
 }
 
 /// Ends the program unless every rank fits into [parallel] memory_limit or the machine's memory.
-void expect_fit(const deck::Deck& deck, const plan::Machine& machine) {
-  const deck::Config& c = deck.config;
+void expect_fit(const deck::Config& c, const plan::Plan& plan, const plan::Machine& machine) {
   const plan::MemoryLimit limit = plan::memory_limit(c.parallel, machine, 0);
   check_usage(limit.bytes > 0,
               "--must-fit needs the memory of a rank; give --machine FILE, or set ",
               "parallel.memory_limit");
-  const auto a = architecture::describe(c.model);
-  std::vector<plan::RankPlan> ranks =
-      plan::plan_ranks(c, a, plan::training_needs(plan::step_programs(c, machine)), machine);
-  if (c.parallel.has_servers()) ranks.push_back(plan::plan_server(c, a, machine));
+  std::vector<plan::RankPlan> ranks = plan.ranks;
+  ranks.insert(ranks.end(), plan.servers.begin(), plan.servers.end());
   const Bytes needed = most_bytes(ranks, limit.arrays_only);
   if (needed <= limit.bytes) return;
   throw Error(text("the plan does not fit: a rank needs ", human_bytes(needed), " of ",
@@ -319,24 +302,19 @@ void expect_fit(const deck::Deck& deck, const plan::Machine& machine) {
               exit_code_of_no_fit);
 }
 
-void write_json(const deck::Deck& deck, const plan::Machine& machine, const std::string& path) {
-  const deck::Config& c = deck.config;
-  const auto a = architecture::describe(c.model);
-  const std::vector<schedule::Program> programs = plan::step_programs(c, machine);
-  const auto ranks = plan::plan_ranks(c, a, plan::training_needs(programs), machine);
-  const Bytes memory = most_bytes(ranks, machine.on_device());
+void write_json(const deck::Config& c, const plan::Plan& plan, const plan::Machine& machine,
+                const std::string& path) {
+  const Bytes memory = most_bytes(plan.ranks, machine.on_device());
   std::optional<plan::StepTime> time;
   if (!c.parallel.has_servers() && missing_speeds(c, machine).empty())
-    time = predict_step(c, a, programs.back(), machine);
+    time = predict_step(c, plan.architecture, plan.programs.back(), machine);
   io::write_json(path, plan_json(c, time ? &*time : nullptr, memory, machine).dump(2));
 }
 
-void print_layer(const deck::Deck& deck, const plan::Machine& machine) {
-  const deck::Config& c = deck.config;
-  const auto a = architecture::describe(c.model);
-  const auto shard = architecture::make_shard(a, c.parallel, 0, 0);
-  const auto needs = plan::training_needs(plan::step_programs(c, machine));
-  say(layer_report(c, a, shard, needs.front().split_backward, machine));
+void print_layer(const deck::Config& c, const plan::Plan& plan, const plan::Machine& machine) {
+  const auto shard = architecture::make_shard(plan.architecture, c.parallel, 0, 0);
+  const auto needs = plan::training_needs(plan.programs);
+  say(layer_report(c, plan.architecture, shard, needs.front().split_backward, machine));
 }
 
 void check_deck(const CheckOptions& options) {
@@ -350,14 +328,15 @@ void check_deck(const CheckOptions& options) {
     log::line(deck::resolved_toml(deck));
     return;
   }
-  if (!options.json.empty()) write_json(deck, machine, options.json);
+  const plan::Plan plan = plan::make_plan(deck.config, machine);
+  if (!options.json.empty()) write_json(deck.config, plan, machine, options.json);
   if (options.json != "-") {
     if (options.layer)
-      print_layer(deck, machine);
+      print_layer(deck.config, plan, machine);
     else
-      print_report(run, machine);
+      print_report(run, plan, machine);
   }
-  if (options.must_fit) expect_fit(deck, machine);
+  if (options.must_fit) expect_fit(deck.config, plan, machine);
 }
 
 }  // namespace

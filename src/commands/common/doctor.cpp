@@ -2,7 +2,7 @@
 #include <trireme/commands/doctor.hpp>
 
 #include <trireme/base/log.hpp>
-#include <trireme/io/output_file.hpp>
+#include <trireme/io/atomic_file.hpp>
 
 #include <nlohmann/json.hpp>
 

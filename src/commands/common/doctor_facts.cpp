@@ -3,7 +3,6 @@
 #include <trireme/commands/doctor_facts.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/base/plain_message.hpp>
 #include <trireme/base/process.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/hdf5_file.hpp>

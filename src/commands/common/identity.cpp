@@ -5,8 +5,8 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/checkpoint/folders.hpp>
-#include <trireme/data/answer_ends.hpp>
 #include <trireme/data/blend.hpp>
+#include <trireme/data/instructions.hpp>
 #include <trireme/data/token_source.hpp>
 #include <trireme/hugging_face/kept_files.hpp>
 

@@ -5,16 +5,22 @@
 #include <trireme/architecture/frozen.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/base/text.hpp>
+#include <trireme/checkpoint/folders.hpp>
+#include <trireme/checkpoint/lineage.hpp>
+#include <trireme/checkpoint/reader.hpp>
 #include <trireme/data/blend.hpp>
 #include <trireme/deck/layout.hpp>
+#include <trireme/deck/model_checks.hpp>
 #include <trireme/deck/parallel_checks.hpp>
-#include <trireme/deck/special_tokens.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/machine_file.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/search.hpp>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <utility>
 
 namespace trireme::commands {
@@ -228,6 +234,83 @@ std::vector<std::int32_t> bytes_of_token(const deck::Deck& deck, const data::Tok
   for (std::int32_t id = 0; id < std::min(vocabulary, tokenizer->vocabulary()); ++id)
     bytes[static_cast<std::size_t>(id)] = static_cast<std::int32_t>(tokenizer->text_bytes(id));
   return bytes;
+}
+
+namespace {
+
+constexpr double most_padding = 0.05;
+
+}  // namespace
+
+std::string packing_text(const data::TokenSource& file, const data::PackedDocuments& packed) {
+  return text(file.path(), ": ", packed.description());
+}
+
+void warn_of_packing(const data::TokenSource& file, const data::PackedDocuments& packed) {
+  if (packed.documents() == 1)
+    log::warn(text(file.path(),
+                   " has one document, so that [data] packing = \"documents\" only "
+                   "cuts it; tokenize with --document-separator to have documents"));
+  else if (packed.padding() > most_padding)
+    log::warn(text(file.path(), ": ", fixed(100 * packed.padding(), 1),
+                   " % of the tokens of its samples are padding; choose another [model] sequence, "
+                   "or [data] packing = \"none\" (its documents have ",
+                   file.tokens() / packed.documents(), " tokens on average)"));
+}
+
+namespace {
+
+/// A folder with a manifest; otherwise the error names the newest checkpoint that exists.
+void expect_checkpoint(const std::string& folder, const std::string& directory) {
+  std::error_code ignored;
+  const bool exists = std::filesystem::is_directory(folder, ignored);
+  if (exists && std::filesystem::exists(folder + "/" + checkpoint::manifest_name, ignored)) return;
+  auto inside = exists ? checkpoint::latest(folder) : std::nullopt;
+  if (exists && !inside) inside = checkpoint::latest(folder + "/checkpoints");
+  const std::string word =
+      exists || folder.find('/') != std::string::npos ? "" : nearest(folder, {"none", "latest"});
+  const auto newest = inside ? inside : checkpoint::latest(directory);
+  std::string remedy = newest ? "give " + *newest : "copy it again, or train first";
+  if (newest && exists && !inside) remedy = "copy it again, or " + remedy;
+  if (!word.empty()) remedy = text("did you mean ", word, "?");
+  throw UsageError(text(folder,
+                        exists ? " is not a complete checkpoint, because it has no manifest.json; "
+                               : ": no such checkpoint folder; ",
+                        remedy));
+}
+
+/// Starting with random weights beside an imported model is a forgotten restart.
+void expect_no_import(const deck::Deck& deck) {
+  const std::string& directory = deck.config.checkpoint.directory;
+  const auto members = checkpoint::members_of(directory);
+  check_usage(members.size() != 1 || members.front().lineage.step > 0 ||
+                  !members.front().lineage.starts.empty(),
+              deck.cite("checkpoint", "restart"), " trains random weights, but ", directory, "/",
+              checkpoint::folder_name(0),
+              " holds imported ones; train them with checkpoint.restart=latest, or choose another "
+              "run.directory");
+}
+
+}  // namespace
+
+std::string find_checkpoint(const deck::Deck& deck, const std::string& where) {
+  if (where != "latest") {
+    expect_checkpoint(where, deck.config.checkpoint.directory);
+    return where.substr(0, where.find_last_not_of('/') + 1);
+  }
+  const std::string& directory = deck.config.checkpoint.directory;
+  const auto folder = checkpoint::latest(directory);
+  check_usage(folder.has_value(), "there is no complete checkpoint in ", directory,
+              "; train first, or give a checkpoint's folder");
+  return *folder;
+}
+
+void expect_restart(const deck::Deck& deck) {
+  const std::string& restart = deck.config.checkpoint.restart;
+  if (restart == "none")
+    expect_no_import(deck);
+  else if (restart != "latest")
+    find_checkpoint(deck, restart);
 }
 
 }  // namespace trireme::commands

@@ -9,7 +9,7 @@
 #include <trireme/commands/session.hpp>
 #include <trireme/data/batch_reader.hpp>
 #include <trireme/data/tasks.hpp>
-#include <trireme/io/output_file.hpp>
+#include <trireme/io/atomic_file.hpp>
 #include <trireme/train/worker.hpp>
 
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 // The command trireme generate: replicas share the texts, and print them in their order.
 #include <trireme/base/log.hpp>
-#include <trireme/base/packed_texts.hpp>
-#include <trireme/base/printable.hpp>
+#include <trireme/base/text.hpp>
+#include <trireme/base/utf8.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/prompts.hpp>
@@ -11,7 +11,7 @@
 #include <trireme/data/instructions.hpp>
 #include <trireme/data/text_stream.hpp>
 #include <trireme/data/tokenizer.hpp>
-#include <trireme/io/output_file.hpp>
+#include <trireme/io/atomic_file.hpp>
 #include <trireme/train/generator.hpp>
 
 #include <nlohmann/json.hpp>

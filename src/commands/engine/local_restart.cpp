@@ -4,7 +4,7 @@
 
 #include <trireme/base/clock.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/base/packed_texts.hpp>
+#include <trireme/base/text.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/local.hpp>
 #include <trireme/checkpoint/verify.hpp>

@@ -6,13 +6,12 @@
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/narrow.hpp>
-#include <trireme/checkpoint/attempt.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/lineage.hpp>
+#include <trireme/checkpoint/local.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/deck.hpp>
-#include <trireme/deck/sequence_effect.hpp>
 #include <trireme/grid/heartbeat.hpp>
 #include <trireme/train/load.hpp>
 

@@ -1,10 +1,8 @@
-// `trireme train` in numbered steps: session, programs, directories, data, worker, restart, and
-// the training loop.
+// `trireme train` in the eight numbered steps of train(), at the end.
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/identity.hpp>
-#include <trireme/commands/packing.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/commands/restart.hpp>
 #include <trireme/commands/run_folders.hpp>
@@ -114,97 +112,84 @@ Bytes saved_bytes(const Session& session, const architecture::Shard& shard) {
                 : plan::share_bytes(c, session.architecture, shard, session.machine);
 }
 
-/// Reports files that do not suffice for a batch before the first step.
-void expect_usable(const deck::Config& config, const data::Samples& samples,
-                   const std::optional<data::Windows>& validation) {
-  const auto reader = data::make_batch_reader(config);
-  for (std::size_t file = 0; file < samples.files(); ++file)
-    reader->expect_usable(samples.windows(file));
-  if (validation) reader->expect_usable(*validation);
-}
-
-}  // namespace
-
-ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
-  std::signal(SIGPIPE, SIG_IGN);  // standard output may be closed while the run continues
-  // 1 runtime: MPI, Kokkos and the device are up. 2, 3 deck and process grid.
-  Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
-  const deck::Config& config = session.config();
-  const std::string events_file = config.run.directory + "/events.jsonl";
-  const RunFolders folders(runtime, session.deck);
-  runtime.together([&] {
-    if (runtime.rank() != 0) return events::set_file(events_file, false);
-    log::set_file(config.run.directory + "/log.txt");
-    events::set_file(events_file, true);
-  });
-  record_start(runtime, session.deck, folders.former());
-  std::optional<grid::Watchdog> watchdog;
-  if (config.run.watchdog > 0) watchdog.emplace(runtime, config.run.directory, config.run.watchdog);
-  say("trireme: ", runtime.description());
-  say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()),
-      " parameters, ", name_of(config.precision.compute), ", ",
-      config.parallel.sizes().named_sizes(),
-      config.parallel.has_servers()
-          ? text(": workers ", config.parallel.data, ", servers ", config.parallel.servers)
-          : "");
-  if (const std::string chosen = layout_text(session.deck); !chosen.empty())
-    say("layout = \"auto\" chose ", chosen);
-
-  // 4 token data
+/// The samples of a run, and what identifies them in checkpoints.
+struct RunData {
   std::optional<data::Samples> samples;
   std::unique_ptr<data::TokenSource> validation_file;
   std::optional<data::Windows> validation;
-  std::vector<std::int32_t> bytes;
+  std::vector<std::int32_t> bytes_of_token;
   Identity identity;
+};
+
+/// Reports files that do not suffice for a batch before the first step.
+void expect_usable(const deck::Config& config, const RunData& run) {
+  const auto reader = data::make_batch_reader(config);
+  for (std::size_t file = 0; file < run.samples->files(); ++file)
+    reader->expect_usable(run.samples->windows(file));
+  if (run.validation) reader->expect_usable(*run.validation);
+}
+
+/// Opens the token files. Collective.
+RunData open_data(grid::Runtime& runtime, Session& session) {
+  const deck::Config& config = session.config();
+  RunData run;
   runtime.together([&] {
     if (session.training.files.empty()) session.training = open_training_data(session.deck);
     const std::int64_t text_tokens = config.model.text_tokens();
-    samples.emplace(session.training.parts(), text_tokens,
-                    static_cast<std::uint64_t>(config.run.seed), config.model.packing);
+    run.samples.emplace(session.training.parts(), text_tokens,
+                        static_cast<std::uint64_t>(config.run.seed), config.model.packing);
     if (!config.data.validation.empty()) {
-      validation_file = open_validation_file(session.deck);
-      validation.emplace(*validation_file, text_tokens, config.model.packing);
+      run.validation_file = open_validation_file(session.deck);
+      run.validation.emplace(*run.validation_file, text_tokens, config.model.packing);
     }
-    expect_usable(config, *samples, validation);
-    bytes = bytes_of_token(session.deck, *session.training.files.front());
+    expect_usable(config, run);
+    run.bytes_of_token = bytes_of_token(session.deck, *session.training.files.front());
     if (runtime.rank() == 0 || !config.checkpoint.local.empty()) {
-      identity = identity_of(session.deck);
-      add_answer_ends(identity, session.deck, session.training);
+      run.identity = identity_of(session.deck);
+      add_answer_ends(run.identity, session.deck, session.training);
     }
-    add_data(identity, session.training, validation_file.get());
+    add_data(run.identity, session.training, run.validation_file.get());
   });
-  Restart restart(runtime, session.deck, identity);
-  runtime.together([&] {  // only after a deck that contradicts the checkpoint was refused
-    if (runtime.rank() == 0) leave_deck(session.deck);
-  });
-  const std::string one_epoch = samples->files() > 1
-                                    ? text(" in ", samples->files(), " files, samples of ",
-                                           config.model.sequence, " tokens; ")
-                                    : text(", ", with_commas(samples->per_epoch()), " samples of ",
-                                           config.model.sequence, " tokens per epoch; ");
+  return run;
+}
+
+void say_data(const Session& session, const RunData& run) {
+  const deck::Config& config = session.config();
+  const data::Samples& samples = *run.samples;
   events::Data data{config.data.train, std::ssize(session.training.files),
                     session.training.tokens(), std::nullopt};
-  if (samples->files() == 1) data.samples_per_epoch = samples->per_epoch();
+  if (samples.files() == 1) data.samples_per_epoch = samples.per_epoch();
   events::record(data);
+  const std::string one_epoch =
+      samples.files() > 1
+          ? text(" in ", samples.files(), " files, samples of ", config.model.sequence, " tokens; ")
+          : text(", ", with_commas(samples.per_epoch()), " samples of ", config.model.sequence,
+                 " tokens per epoch; ");
+  say("data ", config.data.train, ": ", with_commas(session.training.tokens()), " tokens",
+      one_epoch, config.batch.global, " per step, ", config.run.steps, " steps");
+  const deck::BatchSchedule batches(config.batch);
+  for (const std::string& line : blend_text(samples, batches.samples(config.run.steps)))
+    say("blend ", line);
   const auto say_packing = [](const char* what, const data::TokenSource& file,
                               const data::Windows& windows) {
     if (windows.packed() == nullptr) return;
     say("packing ", what, packing_text(file, *windows.packed()));
     warn_of_packing(file, *windows.packed());
   };
-  say("data ", config.data.train, ": ", with_commas(session.training.tokens()), " tokens",
-      one_epoch, config.batch.global, " per step, ", config.run.steps, " steps");
-  const deck::BatchSchedule batch_sizes(config.batch);
-  for (const std::string& line : blend_text(*samples, batch_sizes.samples(config.run.steps)))
-    say("blend ", line);
-  for (std::size_t i = 0; i < samples->files(); ++i)
-    say_packing("", *session.training.files[i], samples->windows(i));
-  if (validation) say_packing("of validation ", *validation_file, *validation);
+  for (std::size_t i = 0; i < samples.files(); ++i)
+    say_packing("", *session.training.files[i], samples.windows(i));
+  if (run.validation) say_packing("of validation ", *run.validation_file, *run.validation);
+}
 
-  // 5 program
-  std::vector<schedule::Program> programs;  // one per size of the global batch
-  runtime.together([&] { programs = plan::step_programs(config, session.machine); });
+/// The programs of the steps, one per size of the global batch, the same on all ranks. Collective.
+std::vector<schedule::Program> make_programs(grid::Runtime& runtime, const Session& session) {
+  std::vector<schedule::Program> programs;
+  runtime.together([&] { programs = plan::step_programs(session.config(), session.machine); });
   compare_programs(runtime, programs);
+  return programs;
+}
+
+void say_programs(const deck::Config& config, std::span<const schedule::Program> programs) {
   const schedule::ProgramLayout& layout = programs.back().layout;
   say("schedule ", name_of(config.parallel.schedule), ": ", layout.micro_batches,
       " micro-batches per rank and step on ", layout.stages(),
@@ -214,43 +199,88 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
     say("batch grows from ", batches.phases().front().global, " to ", config.batch.global,
         " samples in ", programs.size(), " sizes, the full one from step ",
         with_commas(batches.phases().back().first_step), " on");
+}
 
-  // 6, 7 model, memory, optimizer
-  const auto worker = train::make_worker(config, session.architecture, *session.grid,
-                                         session.machine, programs, train::Mode::train);
-  const layout::Coordinates at = session.grid->coordinates();
-  const auto shard = architecture::make_shard(session.architecture, config.parallel, at);
+void say_memory(const Session& session, const architecture::Shard& shard,
+                const train::Worker& worker) {
+  const deck::Config& config = session.config();
+  const bool served = config.parallel.has_servers();
   const Bytes copy =
       plan::checkpoint_copy_bytes(config, session.architecture, shard, session.machine);
-  const bool served = config.parallel.has_servers();
   say(served ? "memory per rank of a worker\n" : "memory per rank\n",
-      plan::table(worker->memory(), copy));
-  if (served) {
-    const auto server = plan::plan_server(config, session.architecture, session.machine);
-    say("memory per rank of a server\n", plan::table(server.memory, server.parts.checkpoint_copy));
+      plan::table(worker.memory(), copy));
+  if (!served) return;
+  const auto server = plan::plan_server(config, session.architecture, session.machine);
+  say("memory per rank of a server\n", plan::table(server.memory, server.parts.checkpoint_copy));
+}
+
+void say_choices(const Session& session) {
+  for (const plan::Note& note : plan::notes(session.config(), session.machine)) {
+    const bool names_nccl = note.topic == "transport" && !grid::nccl_name().empty();
+    say(note.topic, ": ", note.words, names_nccl ? ": " + grid::nccl_name() : "");
   }
+  if (const std::string by = attention_text(session.config()); !by.empty()) say("attention ", by);
+}
+
+/// Directs the log and the events to the run's folder, and says what runs and where. Collective.
+void begin_log(grid::Runtime& runtime, const Session& session, const RunFolders& folders) {
+  const deck::Config& config = session.config();
+  const std::string events_file = config.run.directory + "/events.jsonl";
+  runtime.together([&] {
+    if (runtime.rank() != 0) return events::set_file(events_file, false);
+    log::set_file(config.run.directory + "/log.txt");
+    events::set_file(events_file, true);
+  });
+  record_start(runtime, session.deck, folders.former());
+  say("trireme: ", runtime.description());
+  say("deck ", session.deck.file_name, ": ", with_commas(session.architecture.parameters()),
+      " parameters, ", name_of(config.precision.compute), ", ",
+      config.parallel.sizes().named_sizes(),
+      config.parallel.has_servers()
+          ? text(": workers ", config.parallel.data, ", servers ", config.parallel.servers)
+          : "");
+  if (const std::string chosen = layout_text(session.deck); !chosen.empty())
+    say("layout = \"auto\" chose ", chosen);
+}
+
+}  // namespace
+
+ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN);  // standard output may be closed while the run continues
+  // 1 runtime: MPI, Kokkos and the device are up. 2, 3 deck and process grid.
+  Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
+  const deck::Config& config = session.config();
+  const RunFolders folders(runtime, session.deck);
+  begin_log(runtime, session, folders);
+  std::optional<grid::Watchdog> watchdog;
+  if (config.run.watchdog > 0) watchdog.emplace(runtime, config.run.directory, config.run.watchdog);
+
+  // 4 token data, and the checkpoint to continue from
+  RunData data = open_data(runtime, session);
+  Restart restart(runtime, session.deck, data.identity);
+  runtime.together([&] {  // only after a deck that contradicts the checkpoint was rejected
+    if (runtime.rank() == 0) leave_deck(session.deck);
+  });
+  say_data(session, data);
+
+  // 5 programs
+  const std::vector<schedule::Program> programs = make_programs(runtime, session);
+  say_programs(config, programs);
+
+  // 6, 7 stages of the model, their memory, optimizer, checkpoints
+  const auto worker = train::make_worker(config, session.architecture, *session.grid,
+                                         session.machine, programs, train::Mode::train);
+  const auto shard =
+      architecture::make_shard(session.architecture, config.parallel, session.grid->coordinates());
+  say_memory(session, shard, *worker);
   record_devices(config, session.machine, *worker);
-  if (const std::string note = plan::transport_note(config.parallel, session.machine);
-      !note.empty())
-    say("transport: ", note, grid::nccl_name().empty() ? "" : ": " + grid::nccl_name());
-  if (config.parallel.offload != Offload::none)
-    say("offload = ", plan::offload_note(config.parallel, session.machine));
-  if (config.precision.tf32) say("tf32: ", plan::tf32_note(config.precision, session.machine));
-  if (const std::string note = plan::products_note(config.precision, session.machine);
-      !note.empty())
-    say("products: ", note);
-  if (const std::string note = plan::attention_note(config.precision, session.machine);
-      !note.empty())
-    say("attention: ", note);
-  if (const std::string note = plan::packing_note(config, session.machine); !note.empty())
-    say("attention: ", note);
-  if (const std::string by = attention_text(config); !by.empty()) say("attention ", by);
+  say_choices(session);
+  train::Trainer trainer({config, session.architecture, runtime.world(), *data.samples,
+                          data.validation ? &*data.validation : nullptr, data.bytes_of_token,
+                          saved_bytes(session, shard), [&] { folders.expect_mine(); }},
+                         *worker);
 
   // 8 train
-  train::Trainer trainer(
-      {config, session.architecture, runtime.world(), *samples, validation ? &*validation : nullptr,
-       bytes, saved_bytes(session, shard), [&] { folders.expect_mine(); }},
-      *worker);
   return runtime.guard([&] {
     const Beginning beginning = restart.load(*worker);
     trainer.start(beginning.step, {.deck_toml = deck::resolved_toml(session.deck),

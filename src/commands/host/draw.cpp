@@ -8,10 +8,10 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/installation/this_installation.hpp>
-#include <trireme/io/output_file.hpp>
+#include <trireme/io/atomic_file.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/schedule/draw.hpp>
-#include <trireme/schedule/ring.hpp>
+#include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/text_format.hpp>
 
 #include <algorithm>

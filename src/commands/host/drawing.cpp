@@ -4,9 +4,9 @@
 #include <trireme/architecture/shard.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/plan/cost.hpp>
+#include <trireme/plan/machine_file.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/recompute.hpp>
-#include <trireme/plan/text_file.hpp>
 #include <trireme/schedule/machine.hpp>
 
 #include <filesystem>

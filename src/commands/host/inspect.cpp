@@ -2,7 +2,7 @@
 // checksums, compares two checkpoints, or decodes a token file to text.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
-#include <trireme/base/printable.hpp>
+#include <trireme/base/utf8.hpp>
 #include <trireme/checkpoint/reader.hpp>
 #include <trireme/checkpoint/verify.hpp>
 #include <trireme/commands/host.hpp>
@@ -10,7 +10,7 @@
 #include <trireme/data/megatron_file.hpp>
 #include <trireme/data/token_file.hpp>
 #include <trireme/data/tokenizer.hpp>
-#include <trireme/io/output_file.hpp>
+#include <trireme/io/atomic_file.hpp>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>

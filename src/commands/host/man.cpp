@@ -6,7 +6,7 @@
 #include <trireme/deck/deck.hpp>
 #include <trireme/deck/key_file.hpp>
 #include <trireme/deck/value.hpp>
-#include <trireme/io/output_file.hpp>
+#include <trireme/io/atomic_file.hpp>
 #include <trireme/plan/machine_file.hpp>
 
 #include <array>

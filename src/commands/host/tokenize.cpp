@@ -7,7 +7,6 @@
 #include <trireme/commands/options.hpp>
 #include <trireme/data/tokenize.hpp>
 #include <trireme/io/atomic_file.hpp>
-#include <trireme/io/output_file.hpp>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>

@@ -6,7 +6,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/deck/layout.hpp>
-#include <trireme/deck/sequence_effect.hpp>
 #include <trireme/deck/value.hpp>
 #include <trireme/installation/this_installation.hpp>
 

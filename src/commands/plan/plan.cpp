@@ -9,7 +9,7 @@
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/parallel_checks.hpp>
 #include <trireme/installation/this_installation.hpp>
-#include <trireme/io/output_file.hpp>
+#include <trireme/io/atomic_file.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/machine_file.hpp>
 #include <trireme/plan/recompute.hpp>

@@ -12,7 +12,6 @@
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/step_time.hpp>
-#include <trireme/plan/text_file.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -9,8 +9,8 @@
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/report/run_report.hpp>
 #include <trireme/installation/this_installation.hpp>
-#include <trireme/io/output_file.hpp>
-#include <trireme/plan/text_file.hpp>
+#include <trireme/io/atomic_file.hpp>
+#include <trireme/plan/machine_file.hpp>
 
 #include <algorithm>
 #include <filesystem>

@@ -2,7 +2,7 @@
 #include <trireme/base/fp8.hpp>
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/matmul.hpp>
-#include <trireme/kernels/widened_matmul.hpp>
+#include <trireme/kernels/matmul_product.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,5 @@
-#include <trireme/base/attention_memory.hpp>
 #include <trireme/base/check.hpp>
-#include <trireme/base/matmul_memory.hpp>
+#include <trireme/base/kernel_memory.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/cudnn_attention.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <trireme/base/clock.hpp>
 #include <trireme/base/events.hpp>
-#include <trireme/base/utc.hpp>
 
 #include <cstdint>
 #include <optional>

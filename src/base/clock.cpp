@@ -1,4 +1,4 @@
-#include <trireme/base/utc.hpp>
+#include <trireme/base/clock.hpp>
 
 #include <array>
 #include <charconv>

@@ -3,8 +3,6 @@
 #include <trireme/data/json_node.hpp>
 #include <trireme/data/tokenizer.hpp>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,9 +10,24 @@
 
 namespace trireme::data {
 
+/// Whether a tokenizer.json is a byte-level BPE (Radford et al. 2019): it has no normalizer, and
+/// patterns alone split its text into words, whose bytes are merged. Any bytes come back from its
+/// ids, also bytes that are not UTF-8.
+bool is_byte_level(const JsonNode& top);
+
+/// The tokenizer of such a tokenizer.json. `end_of_document` as in TokenizerSource; errors name
+/// `path`.
+std::unique_ptr<Tokenizer> make_byte_level_tokenizer(const JsonNode& top,
+                                                     const std::string& end_of_document,
+                                                     const std::string& path);
+
+/// The tokenizer of GPT-2's vocab.json and merges.txt in a folder.
+std::unique_ptr<Tokenizer> read_bpe_folder(const std::string& folder,
+                                           const std::string& end_of_document);
+
 /// A tokenizer.json with any supported normalizer, pre-tokenizer, model and decoder. Errors name
 /// `path`. `end_of_document` as in TokenizerSource.
-std::unique_ptr<Tokenizer> make_pipeline_tokenizer(const nlohmann::json& json,
+std::unique_ptr<Tokenizer> make_pipeline_tokenizer(const JsonNode& top,
                                                    const std::string& end_of_document,
                                                    const std::string& path);
 

@@ -1,6 +1,6 @@
 // Products of numbers of two bytes and of fp8 on hosts: operands are widened to fp32 block by
 // block, and the library for fp32 multiplies them.
-#include <trireme/kernels/widened_matmul.hpp>
+#include <trireme/kernels/matmul_product.hpp>
 
 #include <trireme/kernels/lanes.hpp>
 

@@ -1,5 +1,5 @@
 // GPT-2's characters for bytes.
-#include <trireme/data/utf8.hpp>
+#include <trireme/data/byte_alphabet.hpp>
 
 #include <array>
 

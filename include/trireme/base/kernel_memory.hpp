@@ -1,11 +1,11 @@
 #pragma once
 
+/// Memory that attention's gradient needs besides its operands: plan/ counts it, kernels/ requests
+/// it.
 #include <trireme/base/types.hpp>
 
 #include <algorithm>
 
-/// Memory that attention's gradient needs besides its operands: plan/ counts it, kernels/ requests
-/// it.
 namespace trireme {
 
 /// B samples of S tokens, H query heads over Hkv heads of keys and values, each of size K.
@@ -49,5 +49,23 @@ constexpr std::int64_t narrow_attention_workspace(const AttentionSizes& s, bool 
   const std::int64_t own = FlashWorkspace(s).elements();
   return cudnn_gradient ? std::max(own, (cudnn_gradient_bytes(s) + 3) / 4) : own;
 }
+
+/// Memory that matrix products need besides their operands, in bytes: plan/ counts it, kernels/
+/// allocates it.
+/// Rows, columns and depth of the blocks of operands that are widened to fp32 at a time, where no
+/// library multiplies two-byte numbers.
+inline constexpr std::int64_t widened_block = 1024;
+inline constexpr Bytes widened_workspace_bytes = 3 * widened_block * widened_block * 4;
+
+/// Number of threads among which a device divides the column sums of a matrix: several hundred per
+/// multiprocessor of today's largest devices. A constant, so that the order of the sums is the same
+/// on all devices.
+inline constexpr std::int64_t column_sum_threads = std::int64_t{1} << 17;
+/// Bytes of their partial sums, stored as doubles.
+inline constexpr Bytes column_sum_bytes = column_sum_threads * 8;
+
+/// Size that NVIDIA recommends for Hopper and Blackwell; 4 MiB are enough for older devices. One
+/// size for all, because `trireme check` plans without a device.
+inline constexpr Bytes cublaslt_workspace_bytes = Bytes{32} << 20;
 
 }  // namespace trireme

@@ -1,6 +1,6 @@
 // Matrix products by register tiles: a team packs blocks of both operands into panels and
 // multiplies them tile by tile. Each element is one chain of additions in the order of k.
-#include <trireme/kernels/tiled_matmul.hpp>
+#include <trireme/kernels/matmul_product.hpp>
 
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/tile.hpp>

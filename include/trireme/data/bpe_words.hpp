@@ -1,0 +1,74 @@
+#pragma once
+
+#include <trireme/data/bpe_merges.hpp>
+#include <trireme/data/token_model.hpp>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace trireme::data {
+
+/// The ids of tokens of one character; -1: none.
+class CharacterIds {
+ public:
+  CharacterIds() : low_(0x10000, -1) {}
+  void add(char32_t c, std::int32_t id) {
+    if (c < low_.size())
+      low_[c] = id;
+    else
+      high_[c] = id;
+  }
+  std::int32_t find(char32_t c) const {
+    if (c < low_.size()) return low_[c];
+    const auto found = high_.find(c);
+    return found == high_.end() ? -1 : found->second;
+  }
+
+ private:
+  std::vector<std::int32_t> low_;
+  std::unordered_map<char32_t, std::int32_t> high_;
+};
+
+/// The model BPE of a tokenizer.json (Sennrich et al. 2016): its symbols are characters, with byte
+/// fallback (Kudo and Richardson 2018), or raw bytes (Radford et al. 2019). The names must outlive
+/// it. Thread-safe.
+class BpeWords final : public TokenModel {
+ public:
+  BpeWords(const JsonNode& node, TokenNames& names);
+
+  const char* kind() const override { return "bpe"; }
+  std::unique_ptr<WordEncoder> encoder() const override;
+  void add_to(Checksum& sum) const override;
+
+  /// An encoder of whole words of raw bytes, whose characters in the vocabulary are those of
+  /// utf8.hpp. UsageError, here or for a word, names `where` if a byte has no token.
+  std::unique_ptr<WordEncoder> byte_encoder(const std::string& where) const;
+
+  /// Whether a merge can join two neighbouring characters.
+  bool joins(std::int32_t left, std::int32_t right) const {
+    return borders.find(left, right).rank != BpeMerges::none;
+  }
+
+  TokenNames& names;
+  std::vector<BpeMerge> list;
+  BpeMerges merges{std::span<const BpeMerge>()};
+  BpeMerges borders{std::span<const BpeMerge>()};  // pairs of characters at which merges join
+  CharacterIds characters;
+  std::vector<std::int32_t> bytes;           // ids of "<0x00>" to "<0xFF>"
+  std::array<std::int32_t, 256> id_of_byte;  // of the bytes' characters; -1: none
+  std::int32_t unknown = -1;
+  bool fuse_unknown = false;
+  bool byte_fallback = false;
+  bool ignore_merges = false;  // a word that is a token becomes that token without merges
+  bool merges_others = false;  // merges join byte tokens or the unknown token
+
+ private:
+  void find_borders();
+};
+
+}  // namespace trireme::data

@@ -1,7 +1,0 @@
-#include <trireme/kernels/flash_instances.hpp>
-
-namespace trireme::kernels {
-
-TRIREME_FLASH_INSTANCES(16);
-
-}  // namespace trireme::kernels
