@@ -51,7 +51,7 @@ std::vector<Ids> encode(const Tokenizer& tokenizer, const std::vector<std::strin
   return all;
 }
 
-TEST(Bpe, IdsAreThoseOfHuggingFaceHoweverTheTextIsCut) {
+TEST(Bpe, IdsMatchHuggingFaceInAnyPieces) {
   const auto expected = nlohmann::json::parse(read_file(golden_file("bpe/ids.json")));
   const auto documents = sample_documents();
   ASSERT_EQ(documents.size(), 15u);
@@ -69,7 +69,7 @@ TEST(Bpe, IdsAreThoseOfHuggingFaceHoweverTheTextIsCut) {
   }
 }
 
-TEST(Bpe, VocabJsonWithMergesIsTheSameTokenizer) {
+TEST(Bpe, VocabJsonWithMergesGivesTheSameTokenizer) {
   const auto file = make_tokenizer(golden_file("bpe/gpt2.json"));
   const auto folder = make_tokenizer(golden_file("bpe/gpt2"));
   EXPECT_EQ(folder->name(), file->name());
@@ -78,7 +78,7 @@ TEST(Bpe, VocabJsonWithMergesIsTheSameTokenizer) {
   EXPECT_NE(make_tokenizer(golden_file("bpe/llama3.json"))->name(), file->name());
 }
 
-TEST(Bpe, AnyBytesComeBackHoweverTheyAreCut) {
+TEST(Bpe, AnyBytesRoundTripInAnyPieces) {
   std::mt19937 random(3);
   const std::string sample = read_file(golden_file("bpe/sample.txt"));
   for (const std::string name : {"gpt2", "llama3"}) {
@@ -99,7 +99,7 @@ TEST(Bpe, AnyBytesComeBackHoweverTheyAreCut) {
   }
 }
 
-TEST(Bpe, BytesThatAreNoCharacterSplitAsSubstitutes) {
+TEST(Bpe, InvalidUtf8SplitsLikeReplacementCharacters) {
   const auto tokenizer = make_tokenizer(golden_file("bpe/gpt2.json"));
   const std::string letters = "the oars";
   for (const std::string bad : {"\xFF", "\xC3", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xC0\xAF"}) {
@@ -114,7 +114,7 @@ TEST(Bpe, BytesThatAreNoCharacterSplitAsSubstitutes) {
   }
 }
 
-TEST(Bpe, TextCannotEndItsDocument) {
+TEST(Bpe, TextNeverEndsItsDocument) {
   const auto tokenizer = make_tokenizer(golden_file("bpe/gpt2.json"));
   EXPECT_EQ(tokenizer->end_of_document(), 0);
   const std::string text = "a<|endoftext|>b";
@@ -128,7 +128,7 @@ TEST(Bpe, TextCannotEndItsDocument) {
   EXPECT_THROW(decode(*tokenizer, {-1}), Error);
 }
 
-TEST(Bpe, SpecialTokensTakeBlanksAlong) {
+TEST(Bpe, SpecialTokensAbsorbSpaces) {
   auto json = nlohmann::json::parse(read_file(golden_file("bpe/gpt2.json")));
   json["added_tokens"][0]["rstrip"] = true;
   const BpeTokenizer tokenizer(parse_tokenizer_json(json.dump(), "x.json"), "", "x.json");
@@ -138,7 +138,7 @@ TEST(Bpe, SpecialTokensTakeBlanksAlong) {
   EXPECT_EQ(decode(tokenizer, encode(tokenizer, {"<|endoftext|>  a"}, 100)[0]), "<|endoftext|>  a");
 }
 
-TEST(Bpe, EndOfDocumentCanBeNamed) {
+TEST(Bpe, SelectsTheEndOfDocumentToken) {
   const std::string path = golden_file("bpe/llama3.json");
   EXPECT_EQ(make_tokenizer(TokenizerSource{path, ""})->end_of_document(), 0);
   EXPECT_EQ(make_tokenizer(TokenizerSource{path, "<|eot|>"})->end_of_document(), 700);
@@ -166,7 +166,7 @@ Ids merge_naively(const std::vector<BpeMerge>& merges, Ids tokens) {
   return tokens;
 }
 
-TEST(BpeMerges, ShortAndLongWordsAreMergedAsDefined) {
+TEST(BpeMerges, MergesShortAndLongWordsAsDefined) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 60; ++trial) {
     std::vector<BpeMerge> merges;
@@ -187,7 +187,7 @@ TEST(BpeMerges, ShortAndLongWordsAreMergedAsDefined) {
   }
 }
 
-TEST(BpeTrainer, LearnsTheMergesThatHuggingFaceLearns) {
+TEST(BpeTrainer, LearnsTheMergesOfHuggingFace) {
   const BpeModel expected =
       parse_tokenizer_json(read_file(golden_file("bpe/gpt2.json")), "gpt2.json");
   BpeTrainer trainer;
@@ -227,7 +227,7 @@ std::string changed(const std::string& pointer, const nlohmann::json& value) {
   return json.dump();
 }
 
-TEST(TokenizerJson, WhatIsNotImplementedIsNamedWithItsKey) {
+TEST(TokenizerJson, ReportsTheKeyOfAnUnsupportedFeature) {
   using Json = nlohmann::json;
   struct Case {
     std::string pointer;
@@ -275,7 +275,7 @@ TEST(TokenizerJson, WhatIsNotImplementedIsNamedWithItsKey) {
   expect_mentions(message_of([] { make_tokenizer(TRIREME_SOURCE_DIR); }), {"vocab.json"});
 }
 
-TEST(TokenizerJson, MutationsEndInAnErrorOrAWholeTokenizer) {
+TEST(TokenizerJson, MutationsGiveAnErrorOrACompleteTokenizer) {
   const std::string whole = read_file(golden_file("bpe/llama3.json"));
   std::mt19937 random(11);
   const std::string sample = read_file(golden_file("bpe/sample.txt"));
@@ -298,7 +298,7 @@ TEST(TokenizerJson, MutationsEndInAnErrorOrAWholeTokenizer) {
   EXPECT_THROW(parse_tokenizer_json(deep + std::string(1 << 20, ']') + "}", "x"), UsageError);
 }
 
-TEST(Bpe, AWordWithoutEndIsAnError) {
+TEST(Bpe, RejectsAnEndlessWord) {
   const auto tokenizer = make_tokenizer(golden_file("bpe/gpt2.json"));
   const auto encoder = tokenizer->encoder({});
   Ids ids;
@@ -314,7 +314,7 @@ TEST(Bpe, AWordWithoutEndIsAnError) {
   EXPECT_EQ(decode(*tokenizer, ids), letters + letters + letters);
 }
 
-TEST(Utf8, IsWellFormedAsUnicodeSays) {
+TEST(Utf8, AcceptsOnlyWellFormedText) {
   const auto valid = [](std::string_view text) { return utf8_run(text).valid; };
   EXPECT_EQ(valid("abcdefghijk\xC3\xA4\xE2\x82\xAC\xF0\x9F\x9A\xA3"), 20u);
   EXPECT_EQ(valid("\xED\x9F\xBF"), 3u);

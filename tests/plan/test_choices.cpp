@@ -25,7 +25,7 @@ std::string choice_error(const deck::Deck& deck, const Machine& machine) {
   return "no error";
 }
 
-TEST(Choices, ALibraryThatTheBuildLacksIsNamedWithItsPlaceInTheDeck) {
+TEST(Choices, ReportALibraryMissingFromTheBuild) {
   const Machine cuda = installation(DeviceKind::cuda);
   const std::string no_nccl =
       " is not possible: this installation was built without NCCL; choose transport = \"mpi\", or "
@@ -40,7 +40,7 @@ TEST(Choices, ALibraryThatTheBuildLacksIsNamedWithItsPlaceInTheDeck) {
       "built without cuDNN; choose attention = \"auto\", or configure with -DTRIREME_CUDNN=ON");
 }
 
-TEST(Choices, AMachineFileIsToldWhatTheMachineLacks) {
+TEST(Choices, ReportALibraryMissingFromTheMachineFile) {
   const Machine cuda = machine_of("cuda", "cublaslt", "tensor_cores", "mpi");
   EXPECT_EQ(
       choice_error(deck_with("[parallel]\ntransport = \"nccl\""), cuda),
@@ -61,7 +61,7 @@ TEST(Choices, AMachineFileIsToldWhatTheMachineLacks) {
       "no kernels for tensor cores with kind = \"hip\"; choose attention = \"auto\"");
 }
 
-TEST(Choices, WhatTheMachineHasOrAHostIgnoresIsNoError) {
+TEST(Choices, AcceptAvailableLibrariesAndHosts) {
   const Machine all = machine_of("cuda", "cublaslt", "cudnn", "nccl");
   const Machine host = installation(DeviceKind::host);
   for (const char* keys : {"[parallel]\ntransport = \"auto\"", "[parallel]\ntransport = \"mpi\"",
@@ -73,7 +73,7 @@ TEST(Choices, WhatTheMachineHasOrAHostIgnoresIsNoError) {
   }
 }
 
-TEST(Choices, DeckAndMachineDecideOnTheTransportTogether) {
+TEST(Choices, DeckAndMachineDetermineTheTransport) {
   const Machine nccl = machine_of("cuda", "portable", "portable", "nccl");
   const Machine mpi = machine_of("cuda", "portable", "portable", "mpi");
   deck::ParallelConfig parallel;
@@ -92,7 +92,7 @@ TEST(Choices, DeckAndMachineDecideOnTheTransportTogether) {
   EXPECT_NE(transport_note(parallel, Machine{}).find("no effect"), std::string::npos);
 }
 
-TEST(Choices, OffloadingNeedsMemoryOfTheDevicesOwn) {
+TEST(Choices, OffloadingNeedsSeparateDeviceMemory) {
   deck::ParallelConfig parallel;
   parallel.offload = Offload::optimizer;
   const Machine cuda = installation(DeviceKind::cuda);
@@ -108,7 +108,7 @@ TEST(Choices, OffloadingNeedsMemoryOfTheDevicesOwn) {
   EXPECT_EQ(offload_note(parallel, cuda), "");
 }
 
-TEST(Choices, NotesSayWhichKernelsTakePackedDocuments) {
+TEST(Choices, NoteTheKernelsOfPackedDocuments) {
   const Machine host = installation(DeviceKind::host);
   const Machine all = machine_of("cuda", "cublaslt", "cudnn", "nccl");
   deck::Config config;
@@ -121,7 +121,7 @@ TEST(Choices, NotesSayWhichKernelsTakePackedDocuments) {
   EXPECT_EQ(packing_note(config, all), "");
 }
 
-TEST(Choices, NotesSayWhatPrecisionComesTo) {
+TEST(Choices, NoteTheEffectivePrecision) {
   const Machine host = installation(DeviceKind::host);
   const Machine all = machine_of("cuda", "cublaslt", "cudnn", "nccl");
   deck::PrecisionConfig precision;
