@@ -91,7 +91,7 @@ TEST(Ticks, LabelsAreShort) {
   EXPECT_EQ(short_number(nan), "not finite");
 }
 
-TEST(PlotColumns, HoldEveryPointIfThereIsRoom) {
+TEST(PlotColumns, HoldEveryPointIfRoomAllows) {
   const std::vector<Point> points{{1, 5}, {2, nan}, {4, 3}};
   const auto columns = plot_columns(points, 3);
   ASSERT_EQ(columns.size(), 3u);

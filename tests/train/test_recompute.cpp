@@ -78,7 +78,7 @@ Bytes planned(const deck::Deck& deck) {
       plan::most_memory(plan::plan_ranks(deck.config, a, needs, machine)).memory);
 }
 
-TEST(AutomaticRecomputation, RecomputesOnlyWhatTheLimitRequires) {
+TEST(AutomaticRecomputation, RecomputesAsLittleAsTheLimitAllows) {
   deck::Deck loose = deck_with_limit("1000000000000");
   plan::resolve_recompute(loose, plan::Machine{});
   EXPECT_TRUE(loose.config.parallel.recomputed.empty());
