@@ -59,7 +59,7 @@ void expect_slices(const Reader& reader, const std::vector<TestArray>& arrays, s
     }
 }
 
-TEST(Slices, AnyNumberOfReadersReadsAnyNumberOfWriters) {
+TEST(Slices, AnyReadersReadSlicesOfAnyWriters) {
   const TemporaryFolder folder;
   const auto arrays = arrays_of_all_kinds();
   std::int64_t step = 0;

@@ -102,7 +102,7 @@ TEST_F(LocalCheckpoints, IgnoreTheAbandonedBranchAfterARollBack) {
   }
 }
 
-TEST_F(LocalCheckpoints, OneLostNodeIsHarmlessAndPartnersFallBack) {
+TEST_F(LocalCheckpoints, OneLostNodeCostsNothingAndLostPartnersFallBack) {
   ASSERT_EQ(run(train(4, "run.directory=reference")), 0) << err();
   ASSERT_EQ(run(std::string("mkdir -p disk/node0/") + other_run + "/step_00000011"), 0);
   interrupt({0, 1, 2, 3});

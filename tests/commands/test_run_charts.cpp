@@ -184,7 +184,7 @@ int occurrences(const std::string& text, const std::string& part) {
   return n;
 }
 
-TEST(Chart, HasAPictureForEachIndependentAxis) {
+TEST(Chart, HasOnePicturePerIndependentAxis) {
   XAxis tokens{"tokens", "tokens", "tokens", 300, [](std::size_t, double s) { return 100 * s; }};
   const XAxis time{"time", "hours in steps", "hours", 9,
                    [](std::size_t run, double s) { return s * s * (run == 0 ? 1 : 0.25); }};

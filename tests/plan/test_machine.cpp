@@ -146,7 +146,7 @@ TEST(Machine, LowersProgramsForItsTransport) {
 }
 
 /// All of it together is the sum of what each part takes.
-TEST(Machine, DeviceRanksNeedTheSumOfTheseDifferences) {
+TEST(Machine, DeviceOverheadSumsItsParts) {
   const deck::Config config = narrow({.tensor = 2, .pipeline = 2});
   const auto a = architecture::describe(config.model);
   const Machine device = machine_of("cuda", "cublaslt", "cudnn", "mpi");

@@ -104,7 +104,7 @@ void run(int windows, bool separate_weights) {
   }
 }
 
-TEST(OffloadedLayers, AreFetchedBeforeUseAndSavedBeforeOverwriting) {
+TEST(OffloadedLayers, AreSavedBeforeOverwritingAndFetchedBeforeUse) {
   for (const int windows : {2, 3, 5}) in_all_schedules([windows] { run(windows, false); });
 }
 
