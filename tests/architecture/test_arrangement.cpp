@@ -67,7 +67,7 @@ void expect_apart(std::vector<std::pair<std::int64_t, std::int64_t>> ranges) {
     EXPECT_LE(ranges[i - 1].second, ranges[i].first) << "range " << i;
 }
 
-TEST(Arrangement, EveryElementIsKeptByOneReplica) {
+TEST(Arrangement, OneReplicaKeepsEachElement) {
   for_ranks([](const CutOfRank& rank, int replicas) {
     for (const bool gradients : {false, true}) {
       const Division division{!gradients, gradients};
@@ -118,7 +118,7 @@ TEST(Arrangement, ArraysOfAPassDoNotOverlap) {
   });
 }
 
-TEST(Arrangement, NeighbouringLayersHaveDifferentWindows) {
+TEST(Arrangement, NeighbouringLayersUseDifferentWindows) {
   for_ranks([](const CutOfRank& rank, int) {
     const Arrangement places = arranged_weights(rank.cut, {true, false}, 0);
     for (std::int64_t layer = 0; layer + 1 < 5; ++layer) {
@@ -132,7 +132,7 @@ TEST(Arrangement, NeighbouringLayersHaveDifferentWindows) {
   });
 }
 
-TEST(Arrangement, ElementsOfAnArrayFollowOneAnother) {
+TEST(Arrangement, ElementsOfAnArrayAreContiguous) {
   for_ranks([](const CutOfRank& rank, int) {
     const Arrangement places = arranged_weights(rank.cut, {true, false}, 1);
     for (std::size_t i = 0; i < rank.arrays.size(); ++i) {
@@ -150,7 +150,7 @@ TEST(Arrangement, ElementsOfAnArrayFollowOneAnother) {
   });
 }
 
-TEST(Division, GradientsAreDividedWhereOnePassCompletesThem) {
+TEST(Division, DividesGradientsThatOnePassCompletes) {
   deck::Config config;
   config.parallel.data = 4;
   config.batch.micro = 2;

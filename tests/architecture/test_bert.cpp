@@ -23,7 +23,7 @@ deck::ModelConfig bert(std::int64_t layers, std::int64_t hidden, std::int64_t he
 }
 
 /// transformers: BertForPreTraining(BertConfig()).num_parameters(), and BertForMaskedLM's.
-TEST(BertArchitecture, PublishedModelsHaveTheirParameterCounts) {
+TEST(BertArchitecture, CountsParametersOfPublishedModels) {
   EXPECT_EQ(describe(bert(12, 768, 12, 512, 30522)).parameters(), 110'106'428);
   EXPECT_EQ(describe(bert(24, 1024, 16, 512, 30522)).parameters(), 336'226'108);
   auto masked_only = bert(12, 768, 12, 512, 30522);
@@ -31,7 +31,7 @@ TEST(BertArchitecture, PublishedModelsHaveTheirParameterCounts) {
   EXPECT_EQ(describe(masked_only).parameters(), 109'514'298);
 }
 
-TEST(BertArchitecture, FlopsCountTheFullSquareAndTheHeadOfMaskedTokensAlone) {
+TEST(BertArchitecture, FlopsCountFullAttentionAndMaskedTokensOfTheHead) {
   const auto a = describe(bert(2, 8, 2, 20, 100));  // 3 of 20 tokens are masked
   const double layers = 2 * 12 * 8 * 8;
   const double head = (3 * (100 * 8 + 8 * 8) + 8 * 8 + 2 * 8) / 20.0;
@@ -41,7 +41,7 @@ TEST(BertArchitecture, FlopsCountTheFullSquareAndTheHeadOfMaskedTokensAlone) {
   EXPECT_DOUBLE_EQ(a.model_flops_per_token(), 6 * (layers + head + attention));
 }
 
-TEST(BertArchitecture, MaskedTokensAreTheShareOfTheSampleRoundedButTextAlone) {
+TEST(BertArchitecture, RoundsTheNumberOfMaskedTokensWithinTheText) {
   auto m = bert(1, 8, 2, 512, 100);
   EXPECT_EQ(m.targets(), 77);
   m.masked_share = 1e-9;
@@ -51,12 +51,12 @@ TEST(BertArchitecture, MaskedTokensAreTheShareOfTheSampleRoundedButTextAlone) {
   EXPECT_EQ(m.text_tokens(), 509);
 }
 
-TEST(BertArchitecture, MatricesAloneDecay) {
+TEST(BertArchitecture, DecaysOnlyMatrices) {
   for (const auto& array : describe(bert(2, 24, 6, 20, 100)).arrays)
     EXPECT_EQ(array.decay, array.initialisation == Initialisation::normal) << array.name;
 }
 
-TEST(BertArchitecture, TheHeadSeesTargetsAndFirstTokens) {
+TEST(BertArchitecture, HeadReadsTargetsAndFirstTokens) {
   const auto a = describe(bert(2, 24, 6, 20, 100));
   const LocalSizes n = local_sizes(a.model, whole_model(a), 5, 20, false, host_logit_elements);
   EXPECT_EQ(n.targets, 15);

@@ -107,7 +107,7 @@ void for_cases(const Use& use) {
       }
 }
 
-TEST(BucketCut, BucketsHoldWholeBlocksAndFollowOneAnother) {
+TEST(BucketCut, BucketsAreContiguousAndHoldWholeBlocks) {
   for_cases([](const Case& c, const auto&, const Shard&, const auto& arrays, const BucketCut& cut) {
     for (const Bucket& b : gradient_buckets(cut)) {
       EXPECT_LT(b.begin, b.end);
@@ -118,7 +118,7 @@ TEST(BucketCut, BucketsHoldWholeBlocksAndFollowOneAnother) {
   });
 }
 
-TEST(BucketCut, PartsAreThoseOfTheBoundsWithoutEmptyOnes) {
+TEST(BucketCut, PartsMatchTheNonemptyRangesOfBounds) {
   for_cases([](const Case& c, const auto&, const Shard&, const auto&, const BucketCut& cut) {
     const std::vector<Bucket> buckets = gradient_buckets(cut);
     std::size_t at = 0;
@@ -140,7 +140,7 @@ TEST(BucketCut, PartsAreThoseOfTheBoundsWithoutEmptyOnes) {
   });
 }
 
-TEST(BucketCut, SumsAreThoseOfTheListsOfBlocks) {
+TEST(BucketCut, SumsMatchTheListsOfBlocks) {
   const auto up = [](std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit * unit; };
   for_cases([&](const Case& c, const Architecture& a, const Shard& shard, const auto& arrays,
                 const BucketCut& cut) {
@@ -163,7 +163,7 @@ TEST(BucketCut, SumsAreThoseOfTheListsOfBlocks) {
 }
 
 /// A trillion parameters on one rank of a million: 246 million buckets of one block.
-TEST(BucketCut, CostsTheNumberOfArraysNotOfBucketsTimesRanks) {
+TEST(BucketCut, CostGrowsWithArraysOnly) {
   deck::ModelConfig m = model_to_cut(25600, 102400, true);
   m.layers = 128;
   m.heads = 160;

@@ -21,7 +21,7 @@ Architecture bucketed_model(bool tied) {
   return describe(m);
 }
 
-TEST(Buckets, HoldEveryGradientOnceAndAreCutAlikeWhereTensorRanksHoldTheSame) {
+TEST(Buckets, HoldEachGradientOnceAndAgreeOnReplicatedArrays) {
   for (const bool tied : {true, false})
     for (const int pipeline : {1, 2})
       for (const int chunks : {1, 2})

@@ -28,7 +28,7 @@ LocalSizes sizes_of_five_samples(const deck::ModelConfig& m, int tensor = 1) {
   return local_sizes(m, shard, micro, m.sequence, false, host_logit_elements);
 }
 
-TEST(Ends, RowsOfAMicroBatchAreThoseOfItsSamples) {
+TEST(Ends, RowsOfAMicroBatchSumOverItsSamples) {
   for (const Family family : {Family::gpt, Family::bert})
     for (const SentenceLoss loss : {SentenceLoss::next, SentenceLoss::none}) {
       const deck::ModelConfig m = tied_model(family, true, loss);
@@ -41,7 +41,7 @@ TEST(Ends, RowsOfAMicroBatchAreThoseOfItsSamples) {
     }
 }
 
-TEST(Ends, TheModelHasEachArrayOnce) {
+TEST(Ends, ListEachArrayOnce) {
   for (const Family family : {Family::gpt, Family::llama, Family::bert})
     for (const bool tied : {false, true}) {
       const Architecture a = describe(tied_model(family, tied));
@@ -55,7 +55,7 @@ TEST(Ends, TheModelHasEachArrayOnce) {
     }
 }
 
-TEST(Ends, TiedLogitsCostAsMuchAsOthers) {
+TEST(Ends, TiedAndUntiedLogitsCostTheSame) {
   for (const Family family : {Family::gpt, Family::bert})
     EXPECT_EQ(describe(tied_model(family, true)).head_products(),
               describe(tied_model(family, false)).head_products());
@@ -78,7 +78,7 @@ Sent sent(const LayerDescription& part, bool cuts_tokens) {
   return all;
 }
 
-TEST(Ends, OnlyTheTableAndTheLogitsAreCut) {
+TEST(Ends, OnlyTableAndLogitsAreSplit) {
   for (const Family family : {Family::gpt, Family::llama, Family::bert}) {
     const auto embedding = describe_embedding(tied_model(family));
     EXPECT_EQ(sent(embedding, false), Sent{"embedding forward all-reduce [R, D]"});
@@ -104,7 +104,7 @@ Bytes up(Bytes bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-TEST(Ends, ScratchOfTheLogitsHasTheirGradientWhereItsNumbersAreNarrower) {
+TEST(Ends, LogitScratchHoldsANarrowerGradient) {
   const deck::ModelConfig m = tied_model(Family::llama);
   const auto head = describe_head(m);
   const LocalSizes n = sizes_of_five_samples(m, 4);  // 100 targets, in one block; 25 of 100 ids
@@ -117,7 +117,7 @@ TEST(Ends, ScratchOfTheLogitsHasTheirGradientWhereItsNumbersAreNarrower) {
 }
 
 /// Every number by hand: 15 targets and 5 pairs.
-TEST(Ends, ScratchOfMaskedTokensAndPairs) {
+TEST(Ends, CountScratchOfMaskedTokensAndPairs) {
   const deck::ModelConfig m = tied_model(Family::bert);
   const auto head = describe_head(m);
   const LocalSizes n = sizes_of_five_samples(m);
@@ -133,7 +133,7 @@ TEST(Ends, ScratchOfMaskedTokensAndPairs) {
             logits + masked - rows);
 }
 
-TEST(Ends, OnlyGpipeDelaysTheHeadsGradient) {
+TEST(Ends, OnlyGpipeDelaysTheHeadGradient) {
   deck::ParallelConfig p;
   p.schedule = ScheduleKind::gpipe;
   EXPECT_EQ(head_gradient(p), HeadGradient::with_losses) << "one pipeline rank waits for nobody";
@@ -149,7 +149,7 @@ TEST(Ends, OnlyGpipeDelaysTheHeadsGradient) {
   EXPECT_EQ(head_gradient(p), HeadGradient::with_losses);
 }
 
-TEST(Ends, InTheBackwardPassTheInputOfLogitsIsGatheredAgain) {
+TEST(Ends, BackwardPassGathersTheLogitInputAgain) {
   for (const HeadGradient later : {HeadGradient::kept, HeadGradient::again}) {
     const std::string statistics = "cross entropy forward all-gather [N', 3 P]";
     const auto next = describe_head(tied_model(Family::gpt), later);
@@ -164,7 +164,7 @@ TEST(Ends, InTheBackwardPassTheInputOfLogitsIsGatheredAgain) {
 
 /// A slot keeps the gradient of all logits in the type of activations, or the statistics; scratch
 /// loses what slots gain, but for the gradient of a block where it has memory of its own.
-TEST(Ends, SlotsKeepWhatTheHeadsBackwardPassReads) {
+TEST(Ends, SlotsKeepTheInputsOfTheHeadsBackwardPass) {
   for (const Family family : {Family::llama, Family::bert})
     for (const Bytes element : {2, 4}) {
       const deck::ModelConfig m = tied_model(family);

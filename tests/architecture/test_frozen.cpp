@@ -42,7 +42,7 @@ void expect_mistake(const std::vector<std::string>& overrides, const std::string
   EXPECT_NE(found.find(words), std::string::npos) << found;
 }
 
-TEST(Frozen, PatternsNamePartsOfNames) {
+TEST(Frozen, PatternsMatchPartsOfNames) {
   EXPECT_TRUE(matches("layers.0-3", "layers.3.attention.query"));
   EXPECT_FALSE(matches("layers.0-3", "layers.4.attention.query"));
   EXPECT_FALSE(matches("layers.1", "layers.10.attention.query"));
@@ -54,7 +54,7 @@ TEST(Frozen, PatternsNamePartsOfNames) {
   EXPECT_FALSE(matches("", "embedding.token"));
 }
 
-TEST(Frozen, MistakesAreNamedWithTheirRemedy) {
+TEST(Frozen, ReportsMistakesWithARemedy) {
   EXPECT_EQ(mistake({}), "none");
   EXPECT_EQ(mistake({"optimizer.frozen=embedding,layers.0-1"}), "none");
   EXPECT_EQ(mistake({"adapter.kind=lora"}), "none");
@@ -73,7 +73,7 @@ TEST(Frozen, MistakesAreNamedWithTheirRemedy) {
                  "vocabulary = \"stage\"");
 }
 
-TEST(Frozen, ArraysAreBehindAllThatHaveGradients) {
+TEST(Frozen, FrozenArraysFollowTrainedArrays) {
   const Architecture a = describe(
       deck_with({"optimizer.frozen=embedding,layers.1,layers.*.feed_forward"}).config.model);
   EXPECT_EQ(first_trained(a), 0);
@@ -89,7 +89,7 @@ TEST(Frozen, ArraysAreBehindAllThatHaveGradients) {
   EXPECT_LT(a.model_flops_per_token(), a.all_flops_per_token());
 }
 
-TEST(Frozen, PassesOfFrozenProductsAreLeftOut) {
+TEST(Frozen, OmitsWeightGradientsOfFrozenProducts) {
   const LayerDescription layer =
       describe_layer(deck_with({"optimizer.frozen=layers.*.feed_forward"}).config.model);
   for (const Operation& op : layer.operations)
@@ -99,7 +99,7 @@ TEST(Frozen, PassesOfFrozenProductsAreLeftOut) {
     }
 }
 
-TEST(Adapters, AreWholeWhereTheOtherIsSplit) {
+TEST(Adapters, OneFactorIsSplitAndTheOtherIsWhole) {
   const Architecture a =
       describe(deck_with({"adapter.kind=lora", "adapter.rank=3", "model.family=llama",
                           "model.key_value_heads=2",

@@ -153,7 +153,7 @@ constexpr std::array all_families{Family::gpt,   Family::llama,  Family::bert,
                                   Family::qwen2, Family::qwen3,  Family::mistral,
                                   Family::gemma, Family::gemma2, Family::gemma3};
 
-TEST(LayerProgram, EveryStepReadsWhatWasWrittenForItWhateverIsKept) {
+TEST(LayerProgram, StepsReadTheirValuesForAnyKeptTensors) {
   for (const Family family : all_families) {
     const deck::ModelConfig m = small(family);
     const Kept needed = kept_tensors(describe_layer(m), Recompute::none);
@@ -176,7 +176,7 @@ TEST(LayerProgram, EveryStepReadsWhatWasWrittenForItWhateverIsKept) {
   }
 }
 
-TEST(LayerProgram, EveryStepReadsWhatWasWrittenForItOnPartsOfTheTokens) {
+TEST(LayerProgram, StepsReadTheirValuesOnPartsOfTheTokens) {
   for (const Family family : all_families)
     for (const Recompute r : {Recompute::none, Recompute::selective, Recompute::full})
       for (const bool split : {false, true}) {
@@ -187,7 +187,7 @@ TEST(LayerProgram, EveryStepReadsWhatWasWrittenForItOnPartsOfTheTokens) {
       }
 }
 
-TEST(LayerProgram, RecomputeModesKeepWhatTheirNamesSay) {
+TEST(LayerProgram, RecomputeModesKeepTheirDocumentedTensors) {
   const LayerDescription gpt = describe_layer(small(Family::gpt));
   const std::set<std::string> statistics{"attention_norm.mean", "attention_norm.inverse",
                                          "feed_forward_norm.mean", "feed_forward_norm.inverse"};
@@ -203,7 +203,7 @@ TEST(LayerProgram, RecomputeModesKeepWhatTheirNamesSay) {
   EXPECT_TRUE(names(qwen, kept_tensors(qwen, Recompute::selective)).contains("raw_query_key"));
 }
 
-TEST(LayerProgram, FullRecomputationLeavesOutTheLastProductOnly) {
+TEST(LayerProgram, FullRecomputationOmitsOnlyTheLastProduct) {
   for (const Family family : all_families) {
     const deck::ModelConfig m = small(family);
     const LayerDescription layer = describe_layer(m);
@@ -223,7 +223,7 @@ TEST(LayerProgram, FullRecomputationLeavesOutTheLastProductOnly) {
 
 /// All buffers of a backward pass side by side, as before lifetimes were known: the gradients at
 /// the outputs of the products and norms, and what is computed again.
-TEST(LayerProgram, NeedsLessTransientMemoryThanAllItsValuesTogether) {
+TEST(LayerProgram, TransientMemoryIsBelowTheSumOfAllValues) {
   for (const Family family : all_families)
     for (const Recompute r : {Recompute::none, Recompute::selective, Recompute::full}) {
       const deck::ModelConfig m = small(family);
@@ -243,7 +243,7 @@ TEST(LayerProgram, NeedsLessTransientMemoryThanAllItsValuesTogether) {
     }
 }
 
-TEST(LayerProgram, WindowsAndMasksCountTheTokensThatAreSeen) {
+TEST(LayerProgram, CountsVisibleTokensOfWindowsAndMasks) {
   deck::ModelConfig m = small(Family::mistral);
   m.window = 0;
   EXPECT_EQ(visible_tokens(m), 8);  // half of the full square

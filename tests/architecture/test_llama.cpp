@@ -29,7 +29,7 @@ deck::ModelConfig llama(std::int64_t layers, std::int64_t hidden, std::int64_t h
   return m;
 }
 
-TEST(LlamaArchitecture, PublishedModelsHaveTheirParameterCounts) {
+TEST(LlamaArchitecture, CountsParametersOfPublishedModels) {
   EXPECT_EQ(describe(llama(32, 4096, 32, 32, 11008, 32000)).parameters(), 6'738'415'616);
   EXPECT_EQ(describe(llama(32, 4096, 32, 8, 14336, 128256)).parameters(), 8'030'261'248);
   auto small = llama(16, 2048, 32, 8, 8192, 128256);  // Llama 3.2 1B
@@ -37,7 +37,7 @@ TEST(LlamaArchitecture, PublishedModelsHaveTheirParameterCounts) {
   EXPECT_EQ(describe(small).parameters(), 1'235'814'400);
 }
 
-TEST(LlamaArchitecture, FlopsCountThreeProductsOfTheFeedForward) {
+TEST(LlamaArchitecture, FlopsCountThreeFeedForwardProducts) {
   const auto a = describe(llama(2, 24, 6, 3, 40, 100));
   const double attention = 24 * 24 * 2 + 2 * 12 * 24;  // queries and output, keys and values
   const double n = 2 * (attention + 3 * 40 * 24) + 100 * 24;
@@ -45,7 +45,7 @@ TEST(LlamaArchitecture, FlopsCountThreeProductsOfTheFeedForward) {
   EXPECT_DOUBLE_EQ(a.model_flops_per_token(), 6 * n + 6.0 * 2 * 24 * 16);
 }
 
-TEST(LlamaArchitecture, MatricesAloneDecayAndOutputsBeginSmaller) {
+TEST(LlamaArchitecture, DecaysOnlyMatricesAndScalesInitialOutputs) {
   for (const auto& array : describe(llama(8, 24, 6, 3, 40, 100)).arrays) {
     EXPECT_EQ(array.decay, array.shape.size() > 1) << array.name;
     EXPECT_FALSE(array.name.ends_with("bias"));
@@ -88,7 +88,7 @@ struct Heads {
 const std::vector<Heads> all_heads{{6, 1}, {6, 2}, {6, 3}, {6, 6}, {18, 6}, {18, 2}, {32, 8}};
 
 /// Query heads are cut evenly, whatever groups they are in.
-TEST(LlamaArchitecture, TensorRanksHoldTheKeysAndValuesThatTheirQueriesUse) {
+TEST(LlamaArchitecture, TensorRanksHoldTheKeysAndValuesOfTheirQueries) {
   for (const auto& [H, Hkv] : all_heads) {
     const auto a = describe(llama(1, 4 * H, H, Hkv, 40, 100));
     for (int tensor = 1; tensor <= H; ++tensor)
@@ -114,7 +114,7 @@ TEST(LlamaArchitecture, TensorRanksHoldTheKeysAndValuesThatTheirQueriesUse) {
   }
 }
 
-TEST(LlamaArchitecture, PiecesTellWhoHoldsAHeadAndOneHolderCountsIt) {
+TEST(LlamaArchitecture, OneHolderCountsEachSharedHead) {
   for (const auto& [H, Hkv] : all_heads) {
     const auto a = describe(llama(1, 4 * H, H, Hkv, 40, 100));
     for (int tensor = 1; tensor <= H; ++tensor) {
@@ -144,7 +144,7 @@ TEST(LlamaArchitecture, PiecesTellWhoHoldsAHeadAndOneHolderCountsIt) {
 }
 
 /// Two communicators are enough for the sums of shared heads, taken in turn.
-TEST(LlamaArchitecture, ARankSharesTwoHeadsAtMostAndTheseFollowOneAnother) {
+TEST(LlamaArchitecture, RanksShareAtMostTwoConsecutiveHeads) {
   for (const auto& [H, Hkv] : all_heads) {
     const auto model = llama(1, 4 * H, H, Hkv, 40, 100);
     const auto a = describe(model);

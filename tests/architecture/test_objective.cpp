@@ -21,7 +21,7 @@ std::map<std::string_view, std::int64_t> fields_of(const TrainingObjective& o, b
 
 using Fields = std::map<std::string_view, std::int64_t>;
 
-TEST(Objective, EachStageReadsItsFields) {
+TEST(Objective, StagesReadTheirOwnFields) {
   const auto next = objective_of(model_of(Family::llama));
   EXPECT_EQ(fields_of(next, true, false), (Fields{{"tokens", 20}}));
   EXPECT_EQ(fields_of(next, false, true), (Fields{{"targets", 20}}));
@@ -35,14 +35,14 @@ TEST(Objective, EachStageReadsItsFields) {
             (Fields{{"tokens", 20}, {"segments", 20}, {"targets", 3}, {"rows", 3}}));
 }
 
-TEST(Objective, FieldsAreFoundByName) {
+TEST(Objective, FindsFieldsByName) {
   const auto next = objective_of(model_of(Family::gpt));
   EXPECT_EQ(next.fields[next.field("targets")].name, "targets");
   EXPECT_FALSE(next.find("segments").has_value());
   EXPECT_THROW(next.field("segments"), Error);
 }
 
-TEST(Objective, LossesAreNamedAsInTheMetrics) {
+TEST(Objective, LossesHaveTheirNamesInTheMetrics) {
   const auto pairs = objective_of(model_of(Family::bert, SentenceLoss::order)).losses;
   ASSERT_EQ(pairs.size(), 2u);
   EXPECT_EQ(pairs[0].name, "loss");
@@ -56,7 +56,7 @@ TEST(Objective, LossesAreNamedAsInTheMetrics) {
 }
 
 /// The objective is a property: a model of another family may learn masked tokens.
-TEST(Objective, FollowsThePropertyAndNotTheFamily) {
+TEST(Objective, DependsOnThePropertyNotTheFamily) {
   deck::ModelConfig m = model_of(Family::llama);
   m.objective = trireme::Objective::masked_token;
   EXPECT_TRUE(objective_of(m).find("segments").has_value());

@@ -51,7 +51,7 @@ void for_ranks(const Architecture& a, const Grid& g, const Use& use) {
     }
 }
 
-TEST(SavedParts, AllRanksTogetherWriteEveryElementOnce) {
+TEST(SavedParts, RanksTogetherWriteEachElementOnce) {
   for (const Grid& g : grids) {
     const Architecture a = saved_model(g.tied, g.key_value_heads);
     std::vector<std::vector<int>> written;
@@ -76,7 +76,7 @@ TEST(SavedParts, AllRanksTogetherWriteEveryElementOnce) {
   }
 }
 
-TEST(SavedParts, LieInTheMemoryOfTheirLocalArray) {
+TEST(SavedParts, BelongToTheMemoryOfTheirLocalArray) {
   for (const Grid& g : grids) {
     const Architecture a = saved_model(g.tied, g.key_value_heads);
     for_ranks(a, g, [&](int, const auto& arrays, const auto& parts) {
@@ -94,7 +94,7 @@ TEST(SavedParts, LieInTheMemoryOfTheirLocalArray) {
   }
 }
 
-TEST(SavedParts, RanksOfAStageWriteAlike) {
+TEST(SavedParts, RanksOfAStageWriteEqualShares) {
   for (const Grid& g : grids) {
     const Architecture a = saved_model(g.tied, g.key_value_heads);
     std::map<int, std::pair<std::int64_t, std::int64_t>> bounds;  // per pipeline rank
@@ -112,7 +112,7 @@ TEST(SavedParts, RanksOfAStageWriteAlike) {
   }
 }
 
-TEST(SavedParts, BothRanksWithTheTiedTableWriteHalfOfIt) {
+TEST(SavedParts, BothEndStagesWriteHalfOfATiedTable) {
   const Architecture a = saved_model(true);
   std::map<int, std::int64_t> rows;
   for_ranks(a, {3, 1, 1, 1}, [&](int p, const auto& arrays, const auto& parts) {
@@ -125,7 +125,7 @@ TEST(SavedParts, BothRanksWithTheTiedTableWriteHalfOfIt) {
 }
 
 /// Two tensor ranks with a head in common, two replicas: a quarter for each.
-TEST(SavedParts, RanksThatShareAHeadShareItsWriting) {
+TEST(SavedParts, RanksThatShareAHeadWriteEqualPartsOfIt) {
   const Grid grid{1, 1, 2, 2, true, 1};
   const Architecture a = saved_model(true, 1);
   std::vector<std::int64_t> elements;

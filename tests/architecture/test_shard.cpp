@@ -38,20 +38,20 @@ std::vector<std::int64_t> sizes(const Architecture& a, int stages) {
 
 using Sizes = std::vector<std::int64_t>;
 
-TEST(Partition, SmallVocabulariesLeaveStagesAlike) {
+TEST(Partition, SmallVocabulariesGiveEqualStages) {
   EXPECT_EQ(sizes(model_to_partition(8, 61, true), 1), (Sizes{8}));
   EXPECT_EQ(sizes(model_to_partition(8, 61, true), 4), (Sizes{2, 2, 2, 2}));
   EXPECT_EQ(sizes(model_to_partition(5, 61, true), 4), (Sizes{2, 1, 1, 1}));
   EXPECT_EQ(sizes(model_to_partition(2, 61, true), 4), (Sizes{1, 1, 0, 0}));
 }
 
-TEST(Partition, LogitsTakeThePlaceOfLayers) {
+TEST(Partition, LargeLogitsReplaceLayersOfTheLastStage) {
   // A layer has 12 · 24² + 24 · 16 = 7296 products per token, the logits 24 · 1000: 3.3 layers.
   EXPECT_EQ(sizes(model_to_partition(12, 1000, true), 2), (Sizes{8, 4}));
   EXPECT_EQ(sizes(model_to_partition(12, 100000, true), 3), (Sizes{6, 6, 0}));
 }
 
-TEST(Partition, WithGpipeBothHalvesOfTheStepHaveTheSameLongestStage) {
+TEST(Partition, GpipeBalancesForwardAndBackwardPasses) {
   // The head's gradient is part of the backward pass. With n of 12 layers in the last of two
   // stages, a micro-batch takes max(12 − n, n + h) layers forward, and twice that back.
   const Architecture a = model_to_partition(12, 1000, true);
@@ -67,7 +67,7 @@ TEST(Partition, WithGpipeBothHalvesOfTheStepHaveTheSameLongestStage) {
   }
 }
 
-TEST(Partition, InAVTheRanksAreAlike) {
+TEST(Partition, VPlacementBalancesTheRanks) {
   // 18 layers on 2 ranks, 4 stages: the first rank has the first stage, the last one and the head.
   const Architecture a = model_to_partition(18, 1000, true);
   deck::ParallelConfig p = testing::layout_of(2, 2);
@@ -80,7 +80,7 @@ TEST(Partition, InAVTheRanksAreAlike) {
 }
 
 /// Every element of every array is held by one place of the grid, or by all tensor ranks alike.
-TEST(LocalArrays, TileEveryGlobalArray) {
+TEST(LocalArrays, TileEachGlobalArray) {
   for (const bool tied : {true, false})
     for (const int pipeline : {1, 2, 3})
       for (const int chunks : {1, 2})

@@ -38,7 +38,7 @@ struct BucketsOfRank {
         buckets(gradient_buckets(a, shard, arrays, placement, most, replicas)) {}
 };
 
-TEST(State, ReplicasOwnEveryElementOnceInWholeBlocksOfTheNorm) {
+TEST(State, ReplicasOwnEachElementOnceInWholeNormBlocks) {
   for (const bool tied : {true, false})
     for (const int replicas : {2, 3, 7})
       for (const std::int64_t most : {1, 10000, 1 << 20}) {
@@ -76,7 +76,7 @@ TEST(State, ReplicasOwnEveryElementOnceInWholeBlocksOfTheNorm) {
 
 /// So that each block of the norm is found by one replica, and each element is counted by one of
 /// the tensor ranks that hold it.
-TEST(State, OfSharedHeadsIsCutAtTheBlocksOfTheirPieces) {
+TEST(State, SharedHeadsAreCutAtTheirNormBlocks) {
   for (const auto& [tensor, key_value_heads] : {std::pair{4, 2}, {6, 1}, {2, 3}, {5, 3}, {3, 2}}) {
     const Architecture a = model_of_large_vocabulary(true, key_value_heads);
     std::vector<std::int64_t> counted(a.arrays.size(), 0);
@@ -104,7 +104,7 @@ TEST(State, OfSharedHeadsIsCutAtTheBlocksOfTheirPieces) {
   }
 }
 
-TEST(State, FirstAndLastStageOwnTheSamePartsOfATiedTable) {
+TEST(State, EndStagesOwnTheSamePartsOfATiedTable) {
   const Architecture a = model_of_large_vocabulary(true);
   const BucketsOfRank first(a, 2, 0, 0, 3, 30000);
   const BucketsOfRank last(a, 2, 1, 0, 3, 30000);
@@ -122,7 +122,7 @@ TEST(State, FirstAndLastStageOwnTheSamePartsOfATiedTable) {
   EXPECT_GT(all, 1u);
 }
 
-TEST(State, BothGradientsOfATiedTableAreCutAlike) {
+TEST(State, BothGradientsOfATiedTableAreCutEqually) {
   const Architecture a = model_of_large_vocabulary(true);
   const BucketsOfRank rank(a, 1, 0, 0, 3, 2000);
   std::vector<std::int64_t> look_up, logits;
@@ -137,7 +137,7 @@ TEST(State, BothGradientsOfATiedTableAreCutAlike) {
   EXPECT_FALSE(logits.empty());
 }
 
-TEST(State, WithoutSharingEveryRankHoldsAllAtThePlacesOfTheWeights) {
+TEST(State, UnsharedStateHasTheOffsetsOfTheWeights) {
   const Architecture a = model_of_large_vocabulary(true);
   const BucketsOfRank rank(a, 1, 0, 0, 1, 5000);
   const auto state = whole_state(rank.arrays, rank.placement);

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-TEST(Check, SaysWhatAndWhere) {
+TEST(Check, ReportsTheMessageAndSourceLine) {
   const int rows = 2;
   const int line = __LINE__ + 2;
   try {
@@ -21,12 +21,12 @@ TEST(Check, SaysWhatAndWhere) {
   }
 }
 
-TEST(Check, LetsATrueConditionPass) {
+TEST(Check, AcceptsATrueCondition) {
   EXPECT_NO_THROW(check(true, "never said"));
   EXPECT_NO_THROW(check_usage(true, "never said"));
 }
 
-TEST(CheckUsage, IsExitCodeTwoWithoutASourcePosition) {
+TEST(CheckUsage, GivesExitCodeTwoWithoutASourceLine) {
   try {
     check_usage(false, "steps = ", 0, "; choose at least 1");
     FAIL() << "did not throw";

@@ -9,7 +9,7 @@ namespace {
 
 /// Known values of XXH3-128 (xxHash's own `xxhsum -H2`), so that files stay readable across
 /// versions and libraries.
-TEST(Checksum, MatchesXxhsumAndDoesNotDependOnPieces) {
+TEST(Checksum, MatchesXxhsumForAnyPieces) {
   EXPECT_EQ(checksum("", 0).hex(), "99aa06d3014798d86001c324468d497f");
   std::string data(100000, '\0');
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * i % 251);

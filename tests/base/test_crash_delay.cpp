@@ -28,14 +28,14 @@ class CrashDelays : public ::testing::TestWithParam<int> {};
   _exit(1);
 }
 
-TEST_P(CrashDelays, AThreadThatReportsEndsTheProcess) {
+TEST_P(CrashDelays, ReportingThreadEndsTheProcess) {
   EXPECT_EXIT(crash_beside_a_report(GetParam()), ::testing::ExitedWithCode(42), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, CrashDelays,
                          ::testing::Values(SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL));
 
-TEST(CrashDelay, WithoutAReportTheProcessEndsByTheSignal) {
+TEST(CrashDelay, ProcessEndsByTheSignalWithoutAReport) {
   const auto crash = [] {
     const rlimit none{0, 0};
     setrlimit(RLIMIT_CORE, &none);
@@ -45,7 +45,7 @@ TEST(CrashDelay, WithoutAReportTheProcessEndsByTheSignal) {
   EXPECT_EXIT(crash(), ::testing::KilledBySignal(SIGABRT), "");
 }
 
-TEST(CrashDelay, HandlersOfOthersStayAndTheDefaultsComeBack) {
+TEST(CrashDelay, KeepsForeignHandlersAndRestoresDefaults) {
   const auto handler = [](int number) {
     struct sigaction present {};
     ::sigaction(number, nullptr, &present);
@@ -65,7 +65,7 @@ TEST(CrashDelay, HandlersOfOthersStayAndTheDefaultsComeBack) {
   ::sigaction(SIGFPE, &before, nullptr);
 }
 
-TEST(CrashDelay, WaitReturnsAtOnceWithoutOne) {
+TEST(CrashDelay, WaitReturnsAtOnceWithoutADelay) {
   const auto begin = std::chrono::steady_clock::now();
   CrashDelay::wait();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, CrashDelay::delay / 2);

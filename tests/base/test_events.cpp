@@ -39,7 +39,7 @@ class Events : public ::testing::Test {
   std::string path_ = folder_.file("events.jsonl");
 };
 
-TEST(Utc, IsReadBackAsWritten) {
+TEST(Utc, ReadsBackAsWritten) {
   for (const char* text :
        {"1970-01-01T00:00:00.000Z", "2024-02-29T23:59:59.999Z", "2026-11-22T20:20:23.045Z"}) {
     ASSERT_TRUE(parse_utc(text)) << text;
@@ -53,7 +53,7 @@ TEST(Utc, IsReadBackAsWritten) {
     EXPECT_FALSE(parse_utc(text)) << text;
 }
 
-TEST(EventLines, HoldTypedFieldsAndLeaveOutEmptyOnes) {
+TEST(EventLines, HoldTypedFieldsAndOmitEmptyFields) {
   EXPECT_EQ(events::to_json(events::Checkpoint{"run/c", 1 << 20, 0.25, true, 0.125}, "T", 20),
             R"({"time":"T","step":20,"event":"checkpoint","path":"run/c","bytes":1048576,)"
             R"("seconds":0.25,"background":true,"waited":0.125})");
@@ -69,7 +69,7 @@ TEST(EventLines, HoldTypedFieldsAndLeaveOutEmptyOnes) {
             R"("in_row":0,"loss_scale_after":null})");
 }
 
-TEST_F(Events, AreAppendedWithTheTimeAndTheLastStep) {
+TEST_F(Events, AppendsTheTimeAndTheLastStep) {
   events::record(events::Warning{"before there is a file"});
   events::set_file(path_, true);
   const Utc before = utc_now();
@@ -91,7 +91,7 @@ TEST_F(Events, AreAppendedWithTheTimeAndTheLastStep) {
   }
 }
 
-TEST_F(Events, ALineTornByAKillIsRemovedWhereverItWasCut) {
+TEST_F(Events, RemovesALineThatAKillTruncated) {
   const std::string whole = events::to_json(events::Warning{"first"}, "T", 1) + "\n";
   const std::string last = events::to_json(events::Warning{"last"}, "T", 2);
   for (std::size_t cut = 0; cut <= last.size(); ++cut) {
@@ -107,7 +107,7 @@ TEST_F(Events, ALineTornByAKillIsRemovedWhereverItWasCut) {
   EXPECT_EQ(read_file(path_), "");
 }
 
-TEST_F(Events, TheFormerJobsEndIsKnown) {
+TEST_F(Events, ReadsHowThePreviousJobEnded) {
   const auto former = [&](const std::string& content) {
     folder_.write("events.jsonl", content);
     events::set_file(path_, true);
@@ -131,7 +131,7 @@ TEST_F(Events, TheFormerJobsEndIsKnown) {
             "time_limit");
 }
 
-TEST_F(Events, OnlyTheFirstStopOfAProcessIsWrittenAndOtherRanksWriteOnlyWhatEndsTheJob) {
+TEST_F(Events, WritesOneStopAndOnlyFatalStopsOfOtherRanks) {
   events::set_file(path_, true);
   events::record(events::Stop{events::StopCause::not_finite, 1, "loss"});
   events::record(events::Stop{events::StopCause::error, 1, "the same as an error"});
@@ -151,7 +151,7 @@ TEST_F(Events, OnlyTheFirstStopOfAProcessIsWrittenAndOtherRanksWriteOnlyWhatEnds
   EXPECT_EQ(lines().size(), 2u);
 }
 
-TEST_F(Events, AFileThatCannotBeWrittenIsAnErrorAtTheStart) {
+TEST_F(Events, ReportsAnUnwritableFileAtTheStart) {
   try {
     events::set_file(folder_.file("missing/events.jsonl"), true);
     FAIL() << "no error";
@@ -164,7 +164,7 @@ TEST_F(Events, AFileThatCannotBeWrittenIsAnErrorAtTheStart) {
 
 /// A kill can cut only the line that is being written: a write() may end between two pages. The
 /// next process removes that line.
-TEST_F(Events, AKilledProcessCanOnlyCutItsLastLine) {
+TEST_F(Events, AKillTruncatesOnlyTheLastLine) {
   for (int kill_after = 1; kill_after <= 5; ++kill_after) {
     std::remove(path_.c_str());
     const pid_t child = fork();
@@ -189,7 +189,7 @@ TEST_F(Events, AKilledProcessCanOnlyCutItsLastLine) {
 }
 
 /// A file that may not grow stands for a full disk.
-TEST_F(Events, ALineThatDoesNotFitLeavesNothingAndIsAWarningOnce) {
+TEST_F(Events, DropsALineOnAFullDiskAndWarnsOnce) {
   const auto old = std::signal(SIGXFSZ, SIG_IGN);
   events::set_file(path_, true);
   events::record(events::Warning{std::string(4000, 'y')});  // stderr is captured in a file too

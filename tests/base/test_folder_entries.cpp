@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-TEST(FolderEntries, AreNoneWhereThereIsNoFolderAndAnErrorWhereItCannotBeRead) {
+TEST(FolderEntries, AreEmptyWithoutAFolderAndAnErrorIfUnreadable) {
   const testing::TemporaryFolder folder;
   folder.write("a", "");
   folder.write("b", "");

@@ -48,7 +48,7 @@ void leave_owner(const TemporaryFolder& folder, const OwnerEntry& owner, std::ch
   fs::last_write_time(path, fs::file_time_type::clock::now() - age);
 }
 
-TEST(OwnerEntry, IsReadBackAndNothingIsReadFromAPartOfIt) {
+TEST(OwnerEntry, ReadsBackOnlyWhenComplete) {
   const OwnerEntry written = here("job 9", "3");
   const std::string content = to_text(written);
   const auto found = parse_owner(content);
@@ -62,7 +62,7 @@ TEST(OwnerEntry, IsReadBackAndNothingIsReadFromAPartOfIt) {
     EXPECT_FALSE(parse_owner(content.substr(0, size))) << size;
 }
 
-TEST(ProcessIdentity, TellsAZombieAndAReusedNumberFromALivingProcess) {
+TEST(ProcessIdentity, DistinguishesZombiesAndReusedIdsFromLivingProcesses) {
   ProcessIdentity mine = this_process();
   EXPECT_GT(mine.started, 0);
   EXPECT_EQ(life_of(mine), Life::alive);
@@ -83,7 +83,7 @@ TEST(ProcessIdentity, TellsAZombieAndAReusedNumberFromALivingProcess) {
 }
 
 /// Files of /proc can no longer be read once their process has ended, also between open and read.
-TEST(ProcessIdentity, OfAProcessThatEndsIsDeadAndNoError) {
+TEST(ProcessIdentity, AnEndedProcessIsDeadWithoutAnError) {
   auto* const before = signal(SIGCHLD, SIG_IGN);  // no zombies
   for (int i = 0; i < 300; ++i) {
     const pid_t child = fork();
@@ -101,7 +101,7 @@ TEST(ProcessIdentity, OfAProcessThatEndsIsDeadAndNoError) {
   signal(SIGCHLD, before);
 }
 
-TEST(OwnerJudgement, FollowsTheProcessOnThisHostAndTheHeartbeatElsewhere) {
+TEST(OwnerJudgement, UsesTheProcessOnThisHostAndTheHeartbeatElsewhere) {
   const OwnerEntry mine = here();
   const auto verdict = [&](const OwnerEntry& owner, Seconds age) {
     return judge(owner, mine, age, false, false).verdict;
@@ -117,7 +117,7 @@ TEST(OwnerJudgement, FollowsTheProcessOnThisHostAndTheHeartbeatElsewhere) {
   EXPECT_EQ(verdict(elsewhere(), 601), Verdict::dead);
 }
 
-TEST(OwnerJudgement, LetsARestartedJobContinueAtOnce) {
+TEST(OwnerJudgement, RestartedJobContinuesAtOnce) {
   const auto verdict = [](const OwnerEntry& owner, const OwnerEntry& mine, Seconds age) {
     return judge(owner, mine, age, false, false).verdict;
   };
@@ -128,7 +128,7 @@ TEST(OwnerJudgement, LetsARestartedJobContinueAtOnce) {
   EXPECT_EQ(verdict(elsewhere(""), here("", "1"), 0), Verdict::alive) << "no batch system";
 }
 
-TEST(OwnerJudgement, KnowsRebootsAndOtherNamespacesOfThisHost) {
+TEST(OwnerJudgement, RecognisesRebootsAndNamespacesOfThisHost) {
   OwnerEntry owner = elsewhere();
   owner.process.host = this_process().host;
   EXPECT_EQ(judge(owner, here(), 100, true, false).verdict, Verdict::dead);
@@ -136,7 +136,7 @@ TEST(OwnerJudgement, KnowsRebootsAndOtherNamespacesOfThisHost) {
   EXPECT_EQ(judge(owner, here(), 1e9, true, true).verdict, Verdict::alive) << "its lock is held";
 }
 
-TEST(FolderOwner, IsOneAtATimeAndReleasesTheFolder) {
+TEST(FolderOwner, IsExclusiveAndReleasesTheFolder) {
   const TemporaryFolder folder;
   const std::string path = folder.path().string();
   std::optional<FolderOwner> first(std::in_place, path, "[run] directory = \"run\"", 600);
@@ -155,7 +155,7 @@ TEST(FolderOwner, IsOneAtATimeAndReleasesTheFolder) {
   EXPECT_EQ(first->former(), "");
 }
 
-TEST(FolderOwner, TakesOverFromTheDeadAndRemovesWhatTheyLeft) {
+TEST(FolderOwner, TakesOverFromADeadOwnerAndRemovesItsFiles) {
   const TemporaryFolder folder;
   OwnerEntry dead = here("41873");
   dead.process.process = dead_process();
@@ -171,7 +171,7 @@ TEST(FolderOwner, TakesOverFromTheDeadAndRemovesWhatTheyLeft) {
   EXPECT_NE(read_file(folder.file("owner")), to_text(dead));
 }
 
-TEST(FolderOwner, JudgesOtherHostsByTheFilesAge) {
+TEST(FolderOwner, JudgesOtherHostsByTheAgeOfTheFile) {
   const TemporaryFolder folder;
   leave_owner(folder, elsewhere(), 10s);
   EXPECT_NE(message_of([&] { FolderOwner(folder.path().string(), "it", 600); })
@@ -184,7 +184,7 @@ TEST(FolderOwner, JudgesOtherHostsByTheFilesAge) {
             std::string::npos);
 }
 
-TEST(FolderOwner, WaitsUntilALateHeartbeatComes) {
+TEST(FolderOwner, WaitsForALateHeartbeat) {
   const TemporaryFolder folder;
   leave_owner(folder, elsewhere(), 60s);
   std::string told;
@@ -201,7 +201,7 @@ TEST(FolderOwner, WaitsUntilALateHeartbeatComes) {
       << told;
 }
 
-TEST(FolderOwner, ADamagedFileIsAnUnknownOwnerUntilItIsOld) {
+TEST(FolderOwner, TreatsADamagedFileAsAnOwnerUntilItIsOld) {
   const TemporaryFolder folder;
   folder.write("owner", "");
   EXPECT_NE(message_of([&] {
@@ -213,7 +213,7 @@ TEST(FolderOwner, ADamagedFileIsAnUnknownOwnerUntilItIsOld) {
 }
 
 /// A claimant that died between its two steps is the owner whose death counts.
-TEST(FolderOwner, FollowsTheClaimsOfDeadAndLivingClaimants) {
+TEST(FolderOwner, FollowsClaimsOfDeadAndLivingProcesses) {
   const TemporaryFolder folder;
   OwnerEntry dead = here();
   dead.process.process = dead_process();
@@ -236,7 +236,7 @@ TEST(FolderOwner, FollowsTheClaimsOfDeadAndLivingClaimants) {
             std::string::npos);
 }
 
-TEST(FolderOwner, NoticesARemovedOrRenamedFolderAndAnotherOwner) {
+TEST(FolderOwner, DetectsARemovedOrRenamedFolderAndAnotherOwner) {
   const TemporaryFolder outer;
   const auto in = [&](const std::string& name) {
     fs::create_directory(outer.file(name));
@@ -261,7 +261,7 @@ TEST(FolderOwner, NoticesARemovedOrRenamedFolderAndAnotherOwner) {
   EXPECT_EQ(read_file(outer.file("c/owner")), to_text(elsewhere())) << "another's is not removed";
 }
 
-TEST(FolderOwner, IsReleasedByAnotherProcessOfTheJob) {
+TEST(FolderOwner, AnotherProcessOfTheJobReleasesIt) {
   const TemporaryFolder folder;
   const FolderOwner owner(folder.path().string(), "it", 600);
   const std::string owned = owned_folders();
@@ -276,7 +276,7 @@ TEST(FolderOwner, IsReleasedByAnotherProcessOfTheJob) {
 }
 
 /// Many processes at once: exactly one gets the folder, in the presence of a dead owner too.
-TEST(FolderOwner, OfManyThatStartTogetherExactlyOneWins) {
+TEST(FolderOwner, ExactlyOneConcurrentProcessWins) {
   constexpr int processes = 12;
   for (int round = 0; round < 20; ++round) {
     const TemporaryFolder folder;

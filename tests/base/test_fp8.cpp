@@ -54,7 +54,7 @@ class Fp8 : public ::testing::Test {};
 using EightBitTypes = ::testing::Types<E4M3, E5M2>;
 TYPED_TEST_SUITE(Fp8, EightBitTypes);
 
-TYPED_TEST(Fp8, EveryCodeHasTheValueOfTheDefinition) {
+TYPED_TEST(Fp8, CodesHaveTheirDefinedValues) {
   for (int code = 0; code < 256; ++code) {
     const double expected = value_of<TypeParam>(code);
     const float found = of_code<TypeParam>(code);
@@ -71,7 +71,7 @@ TYPED_TEST(Fp8, EveryCodeHasTheValueOfTheDefinition) {
   EXPECT_EQ(of_code<TypeParam>(1 << Of::mantissa), Of::smallest_normal);
 }
 
-TYPED_TEST(Fp8, NumbersRoundToTheNearestAndTiesToEven) {
+TYPED_TEST(Fp8, RoundsToNearestEven) {
   for (const int sign : {0, 0x80})
     for (int code = 0; code < Format<TypeParam>::largest; ++code) {
       const double low = value_of<TypeParam>(sign | code);
@@ -86,7 +86,7 @@ TYPED_TEST(Fp8, NumbersRoundToTheNearestAndTiesToEven) {
     }
 }
 
-TYPED_TEST(Fp8, LargeNumbersSaturateAndNansStay) {
+TYPED_TEST(Fp8, LargeValuesSaturateAndNansStay) {
   using Of = Format<TypeParam>;
   constexpr double infinity = std::numeric_limits<double>::infinity();
   for (const double x : {Of::largest_value, Of::largest_value * 1.03, Of::largest_value * 1.2,
@@ -98,7 +98,7 @@ TYPED_TEST(Fp8, LargeNumbersSaturateAndNansStay) {
     EXPECT_TRUE(std::isnan(of_code<TypeParam>(code_of<TypeParam>(nan))));
 }
 
-TYPED_TEST(Fp8, SmallNumbersRoundToZeroWithTheirSign) {
+TYPED_TEST(Fp8, SmallValuesRoundToSignedZero) {
   const double half = Format<TypeParam>::smallest / 2;
   for (const double x : {0.0, 1e-45, 1e-38, half * 0.99, half}) {
     EXPECT_EQ(code_of<TypeParam>(x), 0) << x;
@@ -107,7 +107,7 @@ TYPED_TEST(Fp8, SmallNumbersRoundToZeroWithTheirSign) {
   EXPECT_EQ(code_of<TypeParam>(half * 1.01), 1);
 }
 
-TYPED_TEST(Fp8, ScalesAreTheLargestPowersOfTwoThatFit) {
+TYPED_TEST(Fp8, ScalesAreTheLargestFittingPowersOfTwo) {
   for (double maximum = 1e-12; maximum < 1e12; maximum *= 1.037) {
     const auto rounded = static_cast<float>(maximum);
     const int exponent = fp8_scale_exponent(rounded, TypeParam::largest_exponent);
@@ -124,7 +124,7 @@ TYPED_TEST(Fp8, ScalesAreTheLargestPowersOfTwoThatFit) {
   EXPECT_EQ(fp8_scale_exponent(3e38F, TypeParam::largest_exponent), -fp8_scale_limit);
 }
 
-TEST(Fp8Words, AreReadBack) {
+TEST(Fp8Words, ReadBackToTheirValues) {
   for (const Products value : {Products::compute, Products::fp8})
     EXPECT_EQ(parse<Products>(name_of(value)), value);
   for (const Fp8Algorithm value : {Fp8Algorithm::max, Fp8Algorithm::most_recent})

@@ -30,7 +30,7 @@ std::string refusal(const std::string& path, bool streams = false) {
   return "";
 }
 
-TEST(Input, OnlyFilesAreOpenedAndNothingIsWaitedFor) {
+TEST(Input, OpensOnlyFilesAndNeverBlocks) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo(folder.file("pipe").c_str(), 0600), 0);
   ASSERT_EQ(::symlink("pipe", folder.file("link").c_str()), 0);
@@ -53,7 +53,7 @@ TEST(Input, OnlyFilesAreOpenedAndNothingIsWaitedFor) {
   ::close(socket);
 }
 
-TEST(Input, AFileIsReadAsUsual) {
+TEST(Input, ReadsAFile) {
   const TemporaryFolder folder;
   const int descriptor = open_input(folder.write("a", "text"), "a");
   char content[8] = {};
@@ -62,7 +62,7 @@ TEST(Input, AFileIsReadAsUsual) {
   ::close(descriptor);
 }
 
-TEST(Input, APipeThatThisProcessWasGivenIsAStream) {
+TEST(Input, ReadsAnInheritedPipeAsAStream) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::write(ends[1], "x", 1), 1);
@@ -75,7 +75,7 @@ TEST(Input, APipeThatThisProcessWasGivenIsAStream) {
   for (const int end : {descriptor, ends[0], ends[1]}) ::close(end);
 }
 
-TEST(PlainMessage, NamesNoFunctionOfALibrary) {
+TEST(PlainMessage, OmitsNamesOfLibraryFunctions) {
   const std::error_code denied = std::make_error_code(std::errc::permission_denied);
   EXPECT_EQ(
       plain_message(std::filesystem::filesystem_error("cannot create directories", "/x/y", denied)),

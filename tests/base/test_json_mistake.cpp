@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-TEST(JsonMistake, SaysWhereAndWhat) {
+TEST(JsonMistake, ReportsTheColumnAndTheMistake) {
   const std::vector<std::pair<std::string, std::string>> mistakes{
       {R"({"text":"cut \ud83d"})",
        R"(column 14: \ud83d is half of a character (a lone surrogate))"},
@@ -34,7 +34,7 @@ TEST(JsonMistake, SaysWhereAndWhat) {
   for (const auto& [content, expected] : mistakes) EXPECT_EQ(json_mistake(content), expected);
 }
 
-TEST(JsonMistake, IsEmptyForJson) {
+TEST(JsonMistake, IsEmptyForValidJson) {
   for (const char* content : {R"({"a": [1e-400, 1.5, null, "\ud83d\ude00"]})", "1", "[]"})
     EXPECT_EQ(json_mistake(content), "");
 }

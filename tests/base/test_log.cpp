@@ -9,7 +9,7 @@ namespace {
 
 using testing::read_file;
 
-TEST(Log, ALineTornByAKillEndsBeforeTheNextMessage) {
+TEST(Log, EndsATruncatedLineBeforeTheNextMessage) {
   const testing::TemporaryFolder folder;
   for (const auto& [before, after] : {std::pair{"", "said\n"}, std::pair{"one\n", "one\nsaid\n"},
                                       std::pair{"one\ntw", "one\ntw\nsaid\n"}}) {

@@ -38,7 +38,7 @@ class Narrow : public ::testing::Test {
 using SixteenBitTypes = ::testing::Types<Bf16, Fp16>;
 TYPED_TEST_SUITE(Narrow, SixteenBitTypes);
 
-TYPED_TEST(Narrow, EveryNumberHasItsValueAndComesBack) {
+TYPED_TEST(Narrow, EveryValueRoundTrips) {
   for (std::uint32_t bits = 0; bits < 65536; ++bits) {
     const auto x = of_bits<TypeParam>(bits);
     const double expected = value_of(x.bits, TestFixture::mantissa_bits);
@@ -56,7 +56,7 @@ TYPED_TEST(Narrow, EveryNumberHasItsValueAndComesBack) {
 
 /// Between each number and the next: below, at and above the middle. After the largest number the
 /// next one is infinity, as if the exponent continued.
-TYPED_TEST(Narrow, RoundsToTheNearestAndTiesToEven) {
+TYPED_TEST(Narrow, RoundsToNearestEven) {
   for (std::uint32_t bits = 0; bits < TestFixture::infinity; ++bits) {
     const double low = value_of(static_cast<std::uint16_t>(bits), TestFixture::mantissa_bits);
     const double below =
@@ -79,7 +79,7 @@ TYPED_TEST(Narrow, RoundsToTheNearestAndTiesToEven) {
   }
 }
 
-TYPED_TEST(Narrow, WhatIsTooLargeIsInfinite) {
+TYPED_TEST(Narrow, LargeValuesBecomeInfinite) {
   for (const float x :
        {std::numeric_limits<float>::max(), std::numeric_limits<float>::infinity()}) {
     EXPECT_EQ(TypeParam(x).bits, TestFixture::infinity);
@@ -87,7 +87,7 @@ TYPED_TEST(Narrow, WhatIsTooLargeIsInfinite) {
   }
 }
 
-TEST(NarrowNaN, StaysNaNWhateverItCarries) {
+TEST(NarrowNaN, StaysNaNForAnyPayload) {
   for (std::uint32_t low = 1; low < 0x00800000; low = low * 2 + 1)
     for (const std::uint32_t sign : {0U, 0x80000000U}) {
       const auto nan = std::bit_cast<float>(sign | 0x7f800000U | low);

@@ -26,7 +26,7 @@ Words philox_of(const Words& counter, std::uint32_t key0, std::uint32_t key1) {
 
 // The three known answers for philox4x32 with 10 rounds in Random123's kat_vectors (Salmon et al.
 // 2011).
-TEST(Philox, GivesTheKnownAnswers) {
+TEST(Philox, MatchesTheKnownAnswers) {
   EXPECT_EQ(philox_of({0, 0, 0, 0}, 0, 0), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   constexpr std::uint32_t ones = 0xffffffff;
   EXPECT_EQ(philox_of({ones, ones, ones, ones}, ones, ones),
@@ -35,7 +35,7 @@ TEST(Philox, GivesTheKnownAnswers) {
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, EveryPartOfTheKeyNamesAnotherArray) {
+TEST(Philox, EachPartOfTheKeyChangesTheValues) {
   const RandomKey base{1, Purpose::dropout, 2, 3};
   std::vector<RandomKey> others(5, base);
   others[0].seed = 2;
@@ -52,7 +52,7 @@ TEST(Philox, EveryPartOfTheKeyNamesAnotherArray) {
   for (const RandomKey& other : others) EXPECT_TRUE(seen.insert(first(other)).second);
 }
 
-TEST(UniformFromWord, LiesStrictlyBetweenZeroAndOne) {
+TEST(UniformFromWord, IsStrictlyBetweenZeroAndOne) {
   EXPECT_GT(uniform_from_word(0), 0.0);
   EXPECT_LT(uniform_from_word(0xffffffff), 1.0);
   EXPECT_EQ(uniform_from_word(0x80000000) + uniform_from_word(0x7fffffff), 1.0);

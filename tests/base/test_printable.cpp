@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-TEST(Printable, ShowsControlCharactersAndKeepsText) {
+TEST(Printable, EscapesControlCharactersAndKeepsText) {
   EXPECT_EQ(printable("a\x1b[31mb\x07\r\x7f"), "a\\x1B[31mb\\x07\\x0D\\x7F");
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
   EXPECT_EQ(printable("data 2 · pipeline 1, 試験 🙂"), "data 2 · pipeline 1, 試験 🙂");
@@ -17,7 +17,7 @@ TEST(Printable, ShowsControlCharactersAndKeepsText) {
       << "a control character of two bytes";
 }
 
-TEST(Printable, ShowsBytesThatAreNotUtf8) {
+TEST(Printable, EscapesInvalidUtf8) {
   EXPECT_EQ(printable("\x9b"
                       "31m \xff \xe8\xa9"),
             "\\x9B31m \\xFF \\xE8\\xA9");

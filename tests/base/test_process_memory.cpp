@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-TEST(ProcessMemory, APeakCountsWhatWasTouchedAndStaysBehindIt) {
+TEST(ProcessMemory, PeakCountsTouchedPagesAndStays) {
   const Bytes before = peak_resident_bytes();
   ASSERT_GT(before, 1 << 20);
   constexpr std::size_t size = std::size_t{96} << 20;

@@ -10,30 +10,30 @@
 namespace trireme::terminal {
 namespace {
 
-TEST(Terminal, WidthCountsCharactersAndNotBytes) {
+TEST(Terminal, WidthCountsCharactersNotBytes) {
   EXPECT_EQ(width("0 … 7"), 5u);
   EXPECT_EQ(width(""), 0u);
 }
 
-TEST(Terminal, LinesThatFitStayAsTheyAre) {
+TEST(Terminal, KeepsLinesThatFit) {
   const std::string lines = "a  b\n\n  c d\n";
   EXPECT_EQ(wrapped(lines, 40), lines);
 }
 
-TEST(Terminal, AContinuedLineBeginsBelowTheSecondColumn) {
+TEST(Terminal, IndentsContinuedLinesToTheSecondColumn) {
   EXPECT_EQ(wrapped("  key     one two three four five six", 32),
             "  key     one two three four\n          five six");
   EXPECT_EQ(wrapped("  one two three four five six seven", 20),
             "  one two three four\n    five six seven");
 }
 
-TEST(Terminal, AJointEndsEachContinuedLineWithinTheColumns) {
+TEST(Terminal, ContinuationMarksFitIntoTheColumns) {
   const std::string found =
       wrapped("  trireme train a.toml run.steps=200 checkpoint.restart=latest", 40, " \\");
   EXPECT_EQ(found, "  trireme train a.toml run.steps=200 \\\n    checkpoint.restart=latest");
 }
 
-TEST(Terminal, NoLineIsWiderThanTheColumnsUnlessAWordIs) {
+TEST(Terminal, WrapsLinesToTheColumnsExceptLongWords) {
   std::string lines;
   for (int words = 1; words < 40; ++words) {
     lines += "  name" + std::string(static_cast<std::size_t>(words % 7), ' ');
@@ -49,7 +49,7 @@ TEST(Terminal, NoLineIsWiderThanTheColumnsUnlessAWordIs) {
   }
 }
 
-TEST(Terminal, ColumnsIsTheVariableOfThatName) {
+TEST(Terminal, ReadsTheColumnsVariable) {
   setenv("COLUMNS", "123", 1);
   EXPECT_EQ(columns(), 123u);
   setenv("COLUMNS", "7", 1);
@@ -57,7 +57,7 @@ TEST(Terminal, ColumnsIsTheVariableOfThatName) {
   unsetenv("COLUMNS");
 }
 
-TEST(Terminal, ProgressIsAsTheVariableSays) {
+TEST(Terminal, ReadsTheProgressVariable) {
   setenv("TRIREME_PROGRESS", "rewrite", 1);
   EXPECT_TRUE(rewrites_lines());
   setenv("TRIREME_PROGRESS", "lines", 1);

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-TEST(Text, JoinsPartsAsTheyAre) {
+TEST(Text, JoinsPartsUnchanged) {
   EXPECT_EQ(text("rank ", 3, " of ", std::int64_t{8}, ' ', true, ' ', std::string("x")),
             "rank 3 of 8 true x");
   EXPECT_EQ(text(), "");
@@ -21,7 +21,7 @@ TEST(Text, NumbersReadBackExactly) {
   EXPECT_EQ(text(0.1), "0.1");
 }
 
-TEST(Text, BytesAreInBinaryUnitsOfThreeDigits) {
+TEST(Text, BytesUseBinaryUnitsAndThreeDigits) {
   EXPECT_EQ(human_bytes(0), "0 B");
   EXPECT_EQ(human_bytes(1023), "1023 B");
   EXPECT_EQ(human_bytes(1536), "1.50 KiB");
@@ -37,14 +37,14 @@ TEST(Text, LongNumbersHaveCommas) {
   EXPECT_EQ(with_commas(-123456), "-123,456");
 }
 
-TEST(Text, SecondsAreClockTimes) {
+TEST(Text, SecondsBecomeClockTimes) {
   EXPECT_EQ(human_seconds(0), "0:00");
   EXPECT_EQ(human_seconds(59.6), "1:00");
   EXPECT_EQ(human_seconds(3725), "1:02:05");
   EXPECT_EQ(human_seconds(360000), "100:00:00");
 }
 
-TEST(Text, FixedHasTheDigitsAskedFor) {
+TEST(Text, FixedHasTheRequestedDigits) {
   EXPECT_EQ(fixed(3.14159, 2), "3.14");
   EXPECT_EQ(fixed(2, 0), "2");
 }
@@ -55,7 +55,7 @@ TEST(Text, JoinPutsSeparatorsBetween) {
   EXPECT_EQ(join({"a", "b", "c"}, ", "), "a, b, c");
 }
 
-TEST(Nearest, FindsTheWordThatWasMeant) {
+TEST(Nearest, FindsTheIntendedWord) {
   const std::vector<std::string> words{"layers", "hidden", "heads", "sequence"};
   EXPECT_EQ(nearest("layer", words), "layers");
   EXPECT_EQ(nearest("haeds", words), "heads");

@@ -35,7 +35,7 @@ TEST(Types, WordsReadBackToTheirValues) {
   EXPECT_EQ(name_of(ScheduleKind::one_forward_one_backward), "1f1b");
 }
 
-TEST(Types, SizesAreThoseOfTheCppTypes) {
+TEST(Types, SizesMatchTheCppTypes) {
   EXPECT_EQ(size_of(dtype_of<double>), 8);
   EXPECT_EQ(size_of(dtype_of<float>), 4);
   EXPECT_EQ(size_of(DType::bf16), 2);

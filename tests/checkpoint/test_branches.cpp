@@ -55,7 +55,7 @@ class Branches : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Branches, AManifestKeepsTheStarts) {
+TEST_F(Branches, ManifestKeepsTheStarts) {
   save(4, first_);
   const auto starts = continued_from(4, first_, 7);
   save(9, starts);
@@ -68,7 +68,7 @@ TEST_F(Branches, AManifestKeepsTheStarts) {
   EXPECT_THROW(read_lineage(path(9)), Error);
 }
 
-TEST_F(Branches, TimesOfFilesDoNotMatter) {
+TEST_F(Branches, IgnoresFileTimes) {
   for (const std::int64_t step : {2, 4, 6}) save(step, first_);
   for (const std::int64_t touched : {2, 4, 6}) {
     for (const auto& entry : fs::recursive_directory_iterator(path(touched)))
@@ -82,7 +82,7 @@ TEST_F(Branches, TimesOfFilesDoNotMatter) {
   EXPECT_EQ(latest(directory()), path(4)) << "the newest of those before";
 }
 
-TEST_F(Branches, WithoutLatestTheLastAttemptIsTheBranch) {
+TEST_F(Branches, FollowsTheLastAttemptWithoutLatest) {
   save_two_branches();
   for (const std::string latest_file : {"", "step_00000099\n", "elsewhere"}) {
     fs::remove(directory() + "/latest");
@@ -103,7 +103,7 @@ TEST_F(Branches, WithoutLatestTheLastAttemptIsTheBranch) {
   EXPECT_EQ(latest(directory()), path(40));
 }
 
-TEST_F(Branches, ADamagedCheckpointFallsBackToThoseBeforeIt) {
+TEST_F(Branches, FallsBackFromADamagedCheckpointOnItsBranch) {
   save_two_branches();
   save(7, {{run_b, 5, 0, ""}}, 0, "other");
   fs::copy(folder_.file("other/step_00000007"), path(7), fs::copy_options::recursive);
@@ -118,13 +118,13 @@ TEST_F(Branches, ADamagedCheckpointFallsBackToThoseBeforeIt) {
   EXPECT_EQ(latest(directory(), damaged), std::nullopt) << "never step 10 or 20";
 }
 
-TEST_F(Branches, ADamagedManifestFallsBackToAnEarlierStep) {
+TEST_F(Branches, FallsBackFromADamagedManifest) {
   save_two_branches();
   replace(path(8) + "/manifest.json", "{}");
   EXPECT_EQ(latest(directory()), path(6));
 }
 
-TEST_F(Branches, AnEarlierCheckpointInLatestIsARollBack) {
+TEST_F(Branches, AnEarlierCheckpointInLatestRollsBack) {
   for (const std::int64_t step : {2, 4, 6}) save(step, first_);
   for (const std::int64_t step : {4, 2, 6}) {
     replace(directory() + "/latest", folder_name(step) + "\n");
@@ -132,7 +132,7 @@ TEST_F(Branches, AnEarlierCheckpointInLatestIsARollBack) {
   }
 }
 
-TEST_F(Branches, OnlyTheBranchCountsForKeep) {
+TEST_F(Branches, KeepCountsOnlyTheCurrentBranch) {
   save_two_branches(2);
   EXPECT_TRUE(fs::exists(path(20)));
   EXPECT_TRUE(fs::exists(path(8)));
@@ -145,7 +145,7 @@ TEST_F(Branches, OnlyTheBranchCountsForKeep) {
 }
 
 /// A run was killed after a checkpoint got its final name and before `latest` named it.
-TEST_F(Branches, ACheckpointThatAKilledRunCompletedIsTheLatest) {
+TEST_F(Branches, UsesACheckpointThatAKilledRunCompleted) {
   for (const std::int64_t step : {2, 4, 6}) save(step, first_);
   replace(directory() + "/latest", "step_00000004\n");
   announce(directory(), folder_name(6));
@@ -164,7 +164,7 @@ TEST_F(Branches, ACheckpointThatAKilledRunCompletedIsTheLatest) {
   EXPECT_FALSE(fs::exists(directory() + "/" + announcement_name));
 }
 
-TEST_F(Branches, AStepOfAnotherBranchIsKeptWhenItIsSavedAgain) {
+TEST_F(Branches, SavingAStepAgainKeepsTheOtherBranch) {
   for (const std::int64_t step : {2, 4, 6}) save(step, first_);
   const std::string old = read_file(path(6) + "/manifest.json");
   save(6, continued_from(4, first_, 2));
@@ -175,7 +175,7 @@ TEST_F(Branches, AStepOfAnotherBranchIsKeptWhenItIsSavedAgain) {
   EXPECT_FALSE(fs::exists(directory() + "/previous-2"));
 }
 
-TEST_F(Branches, CopiesThatContinueAndImportsAreOtherBranches) {
+TEST_F(Branches, ContinuedCopiesAndImportsAreOtherBranches) {
   save(2, first_);
   const Lineage before = read_lineage(path(2));
   const auto here = continued_from(2, first_, 2);
@@ -193,7 +193,7 @@ TEST_F(Branches, CopiesThatContinueAndImportsAreOtherBranches) {
   EXPECT_FALSE(precedes(import, {4, {{run_a, 1, 0, "4567"}}})) << "from another import";
 }
 
-TEST_F(Branches, ALinkNamedLatestIsReadAndReplaced) {
+TEST_F(Branches, ReadsAndReplacesALinkNamedLatest) {
   for (const std::int64_t step : {2, 4}) save(step, first_);
   for (const std::string& target : {std::string("step_00000002"), path(2)}) {
     fs::remove(directory() + "/latest");

@@ -52,7 +52,7 @@ class CheckpointTest : public ::testing::Test {
   std::vector<std::uint16_t> half_;
 };
 
-TEST_F(CheckpointTest, KeepsFilesAndReportsTheirDamage) {
+TEST_F(CheckpointTest, KeepsFilesAndDetectsTheirDamage) {
   const Files files{{"tokenizer.json", std::string("{\"a\":\0 1}\n", 10)}, {"empty.txt", ""}};
   write(directory(), {3, 30, "# deck\n", "", {}, files}, views(), 0);
   const std::string path = folder("step_00000003");
@@ -114,7 +114,7 @@ TEST_F(CheckpointTest, ReadsSlices) {
       EXPECT_EQ(block[i * 30 + j], weight_[(3 + i) * 700 + 100 + j]);
 }
 
-TEST_F(CheckpointTest, TypeAndShapeMustBeTheStoredOnes) {
+TEST_F(CheckpointTest, RequiresTheStoredTypeAndShape) {
   save(1);
   const Reader reader(folder("step_00000001"));
   std::vector<float> out(8400);
@@ -132,7 +132,7 @@ TEST_F(CheckpointTest, TypeAndShapeMustBeTheStoredOnes) {
   EXPECT_FALSE(reader.has("model/bias"));
 }
 
-TEST_F(CheckpointTest, KeepsTheNewestAndTheOneJustWritten) {
+TEST_F(CheckpointTest, KeepsTheNewestAndTheLastWritten) {
   for (const std::int64_t step : {10, 20, 30, 40}) save(step, 2);
   EXPECT_EQ(names(), (std::vector<std::string>{"latest", "step_00000030", "step_00000040"}));
   save(40, 2);  // the same step again
@@ -150,7 +150,7 @@ TEST_F(CheckpointTest, KeepsMultiplesBesideTheNewest) {
                                                "step_00000030", "step_00000035"}));
 }
 
-TEST_F(CheckpointTest, ACommitThatFailsLeavesTheFormerCheckpointAndNothingElse) {
+TEST_F(CheckpointTest, FailedCommitLeavesOnlyThePreviousCheckpoint) {
   save(1);
   const auto slice = [&](std::int64_t first, std::int64_t count) {
     return SliceView{"x", DType::fp64, {5}, {first}, {count}, moment_.data() + first};
@@ -181,7 +181,7 @@ TEST_F(CheckpointTest, ACommitThatFailsLeavesTheFormerCheckpointAndNothingElse) 
   EXPECT_EQ(names(), (std::vector<std::string>{"latest", "step_00000002"}));
 }
 
-TEST_F(CheckpointTest, StateOfTheRunComesBack) {
+TEST_F(CheckpointTest, RestoresTheStateOfTheRun) {
   write(directory(), {7, 70, "x = 1\n", "tensor 2 x \"data\" 3", {{"loss_scale", "65536"}}},
         views(), 0);
   const Reader reader(folder("step_00000007"));
@@ -190,13 +190,13 @@ TEST_F(CheckpointTest, StateOfTheRunComesBack) {
   EXPECT_EQ(reader.state().deck_toml, "x = 1\n");
 }
 
-TEST_F(CheckpointTest, WithoutACheckpointThereIsNoLatest) {
+TEST_F(CheckpointTest, HasNoLatestWithoutACheckpoint) {
   EXPECT_EQ(latest(directory()), std::nullopt);
   fs::create_directory(directory());
   EXPECT_EQ(latest(directory()), std::nullopt);
 }
 
-TEST_F(CheckpointTest, AnUnusableLatestFileIsPassedOver) {
+TEST_F(CheckpointTest, IgnoresAnUnusableLatestFile) {
   save(1);
   save(2);
   for (const char* content : {"", "step_00000009\n", "../elsewhere", "\xFF\xFE"}) {
@@ -207,7 +207,7 @@ TEST_F(CheckpointTest, AnUnusableLatestFileIsPassedOver) {
   EXPECT_EQ(latest(directory()), folder("step_00000002"));
 }
 
-TEST_F(CheckpointTest, LeftoversOfAKilledRunAreNoCheckpointsAndGoAway) {
+TEST_F(CheckpointTest, RemovesLeftoversOfAKilledRun) {
   save(1);
   fs::create_directory(folder("step_00000002.partial"));
   std::ofstream(folder("latest.partial-4711-3")) << "step_0000";
@@ -218,7 +218,7 @@ TEST_F(CheckpointTest, LeftoversOfAKilledRunAreNoCheckpointsAndGoAway) {
 }
 
 /// A file size limit replaces a full disk: the same calls fail, with another errno.
-TEST_F(CheckpointTest, AFullDiskNamesTheFileAndKeepsTheFormerCheckpoint) {
+TEST_F(CheckpointTest, FullDiskNamesTheFileAndKeepsThePreviousCheckpoint) {
   save(1);
   signal(SIGXFSZ, SIG_IGN);
   rlimit former{};
@@ -232,7 +232,7 @@ TEST_F(CheckpointTest, AFullDiskNamesTheFileAndKeepsTheFormerCheckpoint) {
   EXPECT_EQ(latest(directory()), folder("step_00000001"));
 }
 
-TEST_F(CheckpointTest, RefusesNamesThatAreNotUnique) {
+TEST_F(CheckpointTest, RejectsDuplicateAndInvalidNames) {
   const std::vector<ArrayView> twice{{"a", DType::fp64, {5}, moment_.data()},
                                      {"a", DType::fp64, {5}, moment_.data()}};
   EXPECT_THROW(write(directory(), {1, 1, ""}, twice, 0), Error);

@@ -44,7 +44,7 @@ class Damage : public ::testing::Test {
                                  {"scale", DType::fp64, {}}};
 };
 
-TEST_F(Damage, OutsideTheNumbersIsNamedWithARemedyAndPassedOver) {
+TEST_F(Damage, SkipsADamagedCheckpointAndNamesIt) {
   const auto cut_off = [](const std::string& path) {
     fs::resize_file(path, fs::file_size(path) - 2);
   };
@@ -90,7 +90,7 @@ TEST_F(Damage, OutsideTheNumbersIsNamedWithARemedyAndPassedOver) {
   }
 }
 
-TEST_F(Damage, OfANumberIsFoundByWhoReadsItsBlock) {
+TEST_F(Damage, ReadingABlockDetectsItsDamage) {
   damage(second() + "/shard_000001.h5", first_number());
   EXPECT_EQ(latest(directory()), second()) << "numbers are verified when they are read";
   const Reader reader(second());
@@ -108,7 +108,7 @@ TEST_F(Damage, OfANumberIsFoundByWhoReadsItsBlock) {
   EXPECT_EQ(latest(directory(), damaged), std::nullopt);
 }
 
-TEST_F(Damage, ShardsOfAnotherStepAreFound) {
+TEST_F(Damage, DetectsShardsOfAnotherStep) {
   auto others = arrays_;
   for (auto& array : others)
     for (auto& byte : array.bytes) byte = static_cast<char>(byte + 1);
@@ -119,7 +119,7 @@ TEST_F(Damage, ShardsOfAnotherStepAreFound) {
   EXPECT_THROW(verify(second()), Error);
 }
 
-TEST_F(Damage, RanksThatTrustTheOutlineFindItInWhatTheyTouch) {
+TEST_F(Damage, ManifestReadersDetectDamageInTheirSlices) {
   damage(second() + "/shard_000001.h5", 0);
   const Reader reader(second(), Opening::manifest);
   std::vector<char> out(40 * 30 * 4);
@@ -134,7 +134,7 @@ TEST_F(Damage, RanksThatTrustTheOutlineFindItInWhatTheyTouch) {
 }
 
 /// A complete manifest of a later format, and one with a seal that this program does not know.
-TEST_F(Damage, AManifestFromTheFutureSaysSo) {
+TEST_F(Damage, ReportsAManifestOfALaterFormat) {
   const std::string path = second() + "/manifest.json";
   std::string content = read_file(path);
   const auto format = content.find("\"format\":2");
@@ -151,7 +151,7 @@ TEST_F(Damage, AManifestFromTheFutureSaysSo) {
   EXPECT_EQ(latest(directory()), first());
 }
 
-TEST_F(Damage, EveryFlippedBitOfTheManifestIsFound) {
+TEST_F(Damage, DetectsEveryFlippedBitOfTheManifest) {
   const std::string whole = read_file(second() + "/manifest.json");
   for (std::size_t at = 0; at < whole.size(); ++at)
     for (int bit = 0; bit < 8; ++bit) {
@@ -162,7 +162,7 @@ TEST_F(Damage, EveryFlippedBitOfTheManifestIsFound) {
 }
 
 /// Sealed manifests that contradict themselves, as from a foreign or faulty writer.
-TEST_F(Damage, AManifestThatContradictsItselfIsRefused) {
+TEST_F(Damage, RejectsAContradictoryManifest) {
   const Manifest good = read_manifest(second());
   const auto refused = [&](const std::function<void(Manifest&)>& change) {
     Manifest bad = good;

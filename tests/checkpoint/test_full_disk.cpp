@@ -53,7 +53,7 @@ std::string full_at(std::int64_t free_bytes, const std::vector<TestArray>& array
 
 /// Whichever file does not fit, the error names it, the former checkpoint stays, and the write
 /// succeeds once there is space.
-TEST(FullDisk, WhereverItIsFullTheFileIsNamedAndTheFormerCheckpointStays) {
+TEST(FullDisk, NamesTheFileAndKeepsThePreviousCheckpoint) {
   const std::vector<TestArray> arrays{{"weight", DType::fp32, {400, 300}},
                                       {"group/half", DType::bf16, {8, 5}}};
   {
@@ -72,7 +72,7 @@ TEST(FullDisk, WhereverItIsFullTheFileIsNamedAndTheFormerCheckpointStays) {
             (std::vector<std::string>{"shard_000000.h5", "shard_000001.h5", "index.h5", ""}));
 }
 
-TEST(FullDisk, AFolderThatVanishesDuringAWriteIsNamed) {
+TEST(FullDisk, ReportsAFolderRemovedDuringAWrite) {
   const TemporaryFolder folder;
   const std::string directory = folder.file("c");
   const TestArray array("weight", DType::fp32, {4, 3});

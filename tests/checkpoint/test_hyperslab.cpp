@@ -13,7 +13,7 @@ namespace {
 
 using namespace checkpoint::testing;
 
-TEST(Hyperslab, VolumesAreCountedAndBounded) {
+TEST(Hyperslab, CountsAndBoundsVolumes) {
   EXPECT_EQ(volume({}), 1);
   EXPECT_EQ(volume({3, 4}), 12);
   EXPECT_EQ(volume({3, 0, std::int64_t{1} << 62}), 0);
@@ -21,7 +21,7 @@ TEST(Hyperslab, VolumesAreCountedAndBounded) {
   EXPECT_THROW(volume({std::int64_t{1} << 40, std::int64_t{1} << 40}), Error);
 }
 
-TEST(Hyperslab, IntersectionsAreWhatBothHold) {
+TEST(Hyperslab, IntersectionHoldsTheCommonElements) {
   EXPECT_EQ(intersection({{0, 2}, {3, 4}}, {{1, 0}, {5, 3}}), (Slab{{1, 2}, {2, 1}}));
   EXPECT_EQ(intersection({{0}, {3}}, {{3}, {2}}), std::nullopt);
   EXPECT_EQ(intersection({{0}, {3}}, {{1}, {0}}), std::nullopt);
@@ -29,7 +29,7 @@ TEST(Hyperslab, IntersectionsAreWhatBothHold) {
 }
 
 /// Every element of random parts is copied to where element-wise indexing puts it.
-TEST(Hyperslab, RunsCopyEveryElementOnce) {
+TEST(Hyperslab, RunsCopyEachElementOnce) {
   std::mt19937 random(1);
   const auto below = [&](std::int64_t n) {
     return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random);
@@ -102,7 +102,7 @@ TEST(Hyperslab, BlocksCoverASlabInOrder) {
   expect_tiling("the slab", {3, 5, 7}, blocks);
 }
 
-TEST(Hyperslab, TilingsAreExact) {
+TEST(Hyperslab, AcceptsOnlyExactTilings) {
   const Extents shape{6, 5};
   for (std::size_t axis = 0; axis < 2; ++axis)
     for (const std::int64_t parts : {1, 2, 3, 5, 9})

@@ -45,7 +45,7 @@ std::vector<ShardSummary> summaries_of(int arrays, int shards) {
 }
 
 /// 500 arrays of 512 ranks in the soak form; smaller by default.
-TEST(Index, OfManyArraysAndShardsIsQuick) {
+TEST(Index, BuildsQuicklyForManyArraysAndShards) {
   const int arrays = soak() ? 500 : 50;
   const int shards = soak() ? 512 : 64;
   const TemporaryFolder folder;
@@ -76,7 +76,7 @@ TEST(Index, OfManyArraysAndShardsIsQuick) {
 
 /// Bytes per second of writing and reading, compared with plain sequential I/O of the same size.
 /// Run by hand, since the disk is shared.
-TEST(Throughput, OfOneShardBesidePlainFiles) {
+TEST(Throughput, ComparesOneShardWithPlainFiles) {
   if (!soak()) GTEST_SKIP() << "set TRIREME_SOAK";
   const TemporaryFolder folder;
   const TestArray array("x", DType::fp32, {256, 1 << 20});

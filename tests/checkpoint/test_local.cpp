@@ -51,7 +51,7 @@ class Local : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Local, EachStartOfARunHasAHigherNumberAndKeepsTheRun) {
+TEST_F(Local, AttemptsOfARunHaveIncreasingNumbers) {
   EXPECT_EQ(read_attempt(directory()), std::nullopt);
   const Attempt first = begin_attempt(directory());
   EXPECT_EQ(first.number, 1);
@@ -67,13 +67,13 @@ TEST_F(Local, EachStartOfARunHasAHigherNumberAndKeepsTheRun) {
 }
 
 /// Both copies of a directory continue: their checkpoints must not be mistaken for each other.
-TEST_F(Local, CopiesOfADirectoryBeginDifferentAttempts) {
+TEST_F(Local, CopiedDirectoriesBeginDifferentAttempts) {
   begin_attempt(directory());
   fs::copy(directory(), directory("copy"), fs::copy_options::recursive);
   EXPECT_NE(begin_attempt(directory()).number, begin_attempt(directory("copy")).number);
 }
 
-TEST_F(Local, AFileThatNamesNoAttemptIsAnError) {
+TEST_F(Local, RejectsADamagedAttemptFile) {
   const std::string good = "0123456789abcdef 12\n";
   for (std::string content :
        {std::string(), std::string("\n"), good + "x", good.substr(1), good.substr(0, 16),
@@ -87,7 +87,7 @@ TEST_F(Local, AFileThatNamesNoAttemptIsAnError) {
   EXPECT_EQ(read_attempt(directory()), (Attempt{"0123456789abcdef", 12}));
 }
 
-TEST_F(Local, OnlyFoldersOfTheRunAreRemoved) {
+TEST_F(Local, RemovesOnlyFoldersOfTheRun) {
   const std::string run = "0123456789abcdef";
   for (const char* name :
        {"trireme-0123456789abcdef-2", "trireme-0123456789abcdef-3", "trireme-0123456789abcdef-x",
@@ -102,12 +102,12 @@ TEST_F(Local, OnlyFoldersOfTheRunAreRemoved) {
   remove_attempts(directory() + "/missing", run, std::nullopt);
 }
 
-TEST_F(Local, TheNodesNameTakesThePlaceOfTheMark) {
+TEST_F(Local, NodeNameReplacesThePlaceholder) {
   EXPECT_EQ(local_directory("/disk/t", "n7"), "/disk/t");
   EXPECT_EQ(local_directory("/bb/%node%/x%node%", "%node%7"), "/bb/%node%7/x%node%7");
 }
 
-TEST_F(Local, TwoCompleteOnesStay) {
+TEST_F(Local, KeepsTwoCompleteCheckpoints) {
   for (const int step : {1, 2, 3}) save_part("a", step, {0});
   EXPECT_EQ(folders_in(directory("a")), (Names{"step_00000003", "step_00000002"}));
   const auto found = parts("a");
@@ -120,7 +120,7 @@ TEST_F(Local, TwoCompleteOnesStay) {
             std::tie(found[0].step, found[0].digest, found[0].shard_count, found[0].shards));
 }
 
-TEST_F(Local, OneThatFailsMakesRoomForTheNext) {
+TEST_F(Local, FailedCheckpointMakesRoomForTheNext) {
   for (const int step : {1, 2}) save_part("a", step, {0, 1});
   fs::create_directories(partial_folder(directory("a"), 3));
   abandon_part(directory("a"), 3);
@@ -130,7 +130,7 @@ TEST_F(Local, OneThatFailsMakesRoomForTheNext) {
   abandon_part(directory("none"), 4);
 }
 
-TEST_F(Local, PartsOfTheSameStepFormAWholeOnlyIfTheirManifestsAgree) {
+TEST_F(Local, AssemblesOnlyPartsWithEqualManifests) {
   save_part("a", 1, {0});
   save_part("b", 1, {1});
   save_part("b", 2, {0, 1});
@@ -152,14 +152,14 @@ TEST_F(Local, PartsOfTheSameStepFormAWholeOnlyIfTheirManifestsAgree) {
   EXPECT_FALSE(found[2].complete());
 }
 
-TEST_F(Local, ShardsAreReadFromAllNodesThatHoldThem) {
+TEST_F(Local, BalancesShardReadsOverTheirNodes) {
   const LocalCheckpoint c{1, "", 4, {{"a", {0, 1}}, {"b", {0, 1}}, {"c", {0, 1}}, {"d", {0, 1}}}};
   std::map<std::size_t, int> of_node;
   for (const auto& [shard, node] : readers(c)) ++of_node[node];
   EXPECT_EQ(of_node, (std::map<std::size_t, int>{{0, 2}, {1, 2}}));
 }
 
-TEST_F(Local, DamageIsNamedAndTheRestIsUsed) {
+TEST_F(Local, ReportsDamageAndUsesTheRest) {
   save_part("a", 1, {0, 1});
   save_part("a", 2, {0, 1});
   const std::string newest = directory("a") + "/step_00000002/";
@@ -182,7 +182,7 @@ TEST_F(Local, DamageIsNamedAndTheRestIsUsed) {
   EXPECT_EQ(why.size(), 1u) << "the manifest is that of another step";
 }
 
-TEST(PackedTexts, AreReadBackAndDamageIsAnError) {
+TEST(PackedTexts, ReadBackAndRejectDamage) {
   const Names texts{"", "a:b", std::string("\0\n", 2), "12:"};
   const std::string packed = pack_texts(texts);
   EXPECT_EQ(unpack_texts(packed), texts);

@@ -28,7 +28,7 @@ std::string resealed(std::string content, const std::string& from, const std::st
               trireme::checksum(content.data(), content.size()).hex(), "\"}\n");
 }
 
-TEST(ManifestNumbers, AreWholeAndNotNegative) {
+TEST(ManifestNumbers, AcceptsOnlyNonNegativeIntegers) {
   const TemporaryFolder folder;
   const std::string directory = folder.file("c");
   const std::string saved = save_cut(directory, 5, {{"weight", DType::fp32, {6, 4}}}, 0, 1);
@@ -54,7 +54,7 @@ TEST(ManifestNumbers, AreWholeAndNotNegative) {
   }
 }
 
-TEST(ManifestNumbers, OfShapesAreLimitedAndTheErrorNamesFileAndArray) {
+TEST(ManifestNumbers, RejectsShapesAboveTheLimit) {
   const TemporaryFolder folder;
   const std::string saved = save_cut(folder.file("c"), 5, {{"weight", DType::fp32, {6, 4}}}, 0, 1);
   const std::string content = io::read_text_file(saved + "/" + manifest_name);
@@ -66,7 +66,7 @@ TEST(ManifestNumbers, OfShapesAreLimitedAndTheErrorNamesFileAndArray) {
 }
 
 /// With "latest" such a checkpoint is passed over.
-TEST(ManifestNumbers, OfADamagedCheckpointLetTheOneBeforeServe) {
+TEST(ManifestNumbers, FallsBackFromAnInvalidNumber) {
   const TemporaryFolder folder;
   const std::string directory = folder.file("c");
   const std::vector<TestArray> arrays{{"weight", DType::fp32, {6, 4}}};

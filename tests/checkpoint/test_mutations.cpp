@@ -145,7 +145,7 @@ class Mutations : public ::testing::Test {
 };
 
 /// No crash, no hang, no wrong weight: everything that is not refused is unchanged.
-TEST_F(Mutations, AreNeverAccepted) {
+TEST_F(Mutations, NeverReadAsValidData) {
   save({{"weight", DType::fp32, {40, 30}},
         {"group/half", DType::bf16, {8, 5}},
         {"group/deep/cube", DType::fp64, {6, 3, 4}},
@@ -154,7 +154,7 @@ TEST_F(Mutations, AreNeverAccepted) {
                                 "shard_000002.h5", "deck.toml"});
 }
 
-TEST_F(Mutations, OfOneBlockAmongSeveralAreNeverAccepted) {
+TEST_F(Mutations, OneMutatedBlockNeverReadsAsValidData) {
   save({{"large", DType::uint8, {3, block_bytes + 5000}}});
   mutate(soak() ? 300 : 3, {"shard_000000.h5", "shard_000001.h5", "shard_000002.h5"});
 }

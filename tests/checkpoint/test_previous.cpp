@@ -24,7 +24,7 @@ class Previous : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Previous, ChainsOfRunsGetFoldersOfTheirOwnWhichReadAsBefore) {
+TEST_F(Previous, MovesEachRunToAReadableFolder) {
   EXPECT_EQ(move_all(), directory() + "/previous-1");
   EXPECT_EQ(names_in(directory()), Names{"previous-1"});
   EXPECT_EQ(latest(directory()), std::nullopt);
@@ -38,7 +38,7 @@ TEST_F(Previous, ChainsOfRunsGetFoldersOfTheirOwnWhichReadAsBefore) {
   EXPECT_EQ(names_in(directory() + "/previous-2"), (Names{"latest", "step_00000002"}));
 }
 
-TEST_F(Previous, OthersStayAndLatestNeverNamesWhatHasGone) {
+TEST_F(Previous, KeepsOtherCheckpointsAndUpdatesLatest) {
   EXPECT_EQ(move_aside(directory(), {}), "");
   EXPECT_EQ(move_aside(directory(), {"step_00000003"}), directory() + "/previous-1");
   EXPECT_EQ(names_in(directory()), (Names{"previous-1", "step_00000001", "step_00000002"}));
@@ -49,7 +49,7 @@ TEST_F(Previous, OthersStayAndLatestNeverNamesWhatHasGone) {
   EXPECT_EQ(names_in(directory()), (Names{"latest", "previous-1", "previous-2", "step_00000001"}));
 }
 
-TEST_F(Previous, NamesThatAreTakenAreLeftAlone) {
+TEST_F(Previous, SkipsNamesInUse) {
   folder_.write("c/previous-1", "a file");
   EXPECT_EQ(move_all(), directory() + "/previous-2");
   EXPECT_EQ(read_file(folder_.file("c/previous-1")), "a file");

@@ -59,7 +59,7 @@ void expect_slices(const Reader& reader, const std::vector<TestArray>& arrays, s
     }
 }
 
-TEST(Slices, OfAnyWriterAreReadByAnyReader) {
+TEST(Slices, AnyReadersReadSlicesOfAnyWriters) {
   const TemporaryFolder folder;
   const auto arrays = arrays_of_all_kinds();
   std::int64_t step = 0;
@@ -79,7 +79,7 @@ TEST(Slices, OfAnyWriterAreReadByAnyReader) {
     }
 }
 
-TEST(Slices, SeveralOfOneArrayLieInOneShard) {
+TEST(Slices, OneShardHoldsSeveralSlicesOfAnArray) {
   const TemporaryFolder folder;
   const TestArray array("a/x", DType::int32, {7, 6});
   const std::vector<Slab> slabs{{{0, 0}, {7, 2}}, {{0, 2}, {3, 4}}, {{3, 2}, {4, 4}}};
@@ -103,7 +103,7 @@ TEST(Slices, SeveralOfOneArrayLieInOneShard) {
 
 /// Large page-aligned slices bypass the page cache if the file system supports it. Their
 /// remainders, small slices and fetched slices use the cache. The file is the same.
-TEST(Slices, WrittenPastTheCacheMakeTheSameFile) {
+TEST(Slices, DirectWritesGiveTheSameFile) {
   const TemporaryFolder folder;
   const std::vector<std::int64_t> elements{(3 << 20) / 2 + 77, 1000, (9 << 20) / 4, 1 << 18};
   std::vector<std::unique_ptr<char, decltype(&std::free)>> memory;
@@ -138,7 +138,7 @@ TEST(Slices, WrittenPastTheCacheMakeTheSameFile) {
 }
 
 /// HDF5 finds what the manifest lists, and the index shows every array completely.
-TEST(Slices, AreReadByHdf5ThroughTheIndex) {
+TEST(Slices, Hdf5ReadsThemThroughTheIndex) {
   const TemporaryFolder folder;
   auto arrays = arrays_of_all_kinds();
   arrays.pop_back();
@@ -168,7 +168,7 @@ TEST(Slices, AreReadByHdf5ThroughTheIndex) {
 }
 
 /// HDF5's own calls without Trireme's, including conversion.
-TEST(Slices, AreReadByPlainHdf5Calls) {
+TEST(Slices, PlainHdf5CallsReadThem) {
   const TemporaryFolder folder;
   const std::vector<std::uint16_t> half{0x3F80, 0xC000, 0x3E80};  // 1, -2, 1/4 in bf16
   const auto partial = begin(folder.file("c"), 1);
@@ -192,7 +192,7 @@ TEST(Slices, AreReadByPlainHdf5Calls) {
   EXPECT_TRUE(std::isnan(read()[2])) << "a missing shard must not read as a number";
 }
 
-TEST(Slices, AreShownByH5dump) {
+TEST(Slices, H5dumpShowsThem) {
   if (std::system("h5dump --version > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "h5dump is not installed (Debian: hdf5-tools)";
   const TemporaryFolder folder;
@@ -214,7 +214,7 @@ TEST(Slices, AreShownByH5dump) {
 }
 
 /// A reader of a part verifies the blocks that it touches, each once.
-TEST(Slices, ReadingTouchesAndVerifiesOnlyItsBlocks) {
+TEST(Slices, ReadingVerifiesOnlyItsBlocks) {
   const TemporaryFolder folder;
   const TestArray array("x", DType::uint8, {5, block_bytes / 2});  // blocks of 2, 2 and 1 rows
   const std::vector<ArrayView> views{{"x", DType::uint8, array.shape, array.bytes.data()}};
@@ -241,7 +241,7 @@ TEST(Slices, ReadingTouchesAndVerifiesOnlyItsBlocks) {
   EXPECT_EQ(reader.bytes_read(), 3 * block_bytes);
 }
 
-TEST(Slices, SummariesTravelAsBytes) {
+TEST(Slices, SummariesRoundTripAsBytes) {
   const ShardSummary summary{
       "shard_000001.h5",
       9000,
@@ -258,7 +258,7 @@ TEST(Slices, SummariesTravelAsBytes) {
   EXPECT_THROW(parse_summary(bytes + "x"), Error);
 }
 
-TEST(Slices, DifferencesAreTheLargestOnes) {
+TEST(Slices, ReportsTheLargestDifferences) {
   const TemporaryFolder folder;
   std::vector<float> a{1, 2, 3, 4};
   std::vector<float> b{1, 2.5f, 3, 4.25f};

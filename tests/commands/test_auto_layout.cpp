@@ -56,7 +56,7 @@ class AutoLayout : public TrainingRuns {
   }
 };
 
-TEST_F(AutoLayout, EachPartOfARunTakesTheRanksThatItGets) {
+TEST_F(AutoLayout, ContinuesARunOnAnyNumberOfRanks) {
   train_until(1, 6, " run.directory=reference");
   std::int64_t before = 0;
   for (const int ranks : {2, 4, 3}) {
@@ -79,7 +79,7 @@ TEST_F(AutoLayout, EachPartOfARunTakesTheRanksThatItGets) {
   }
 }
 
-TEST_F(AutoLayout, KeepsTheKeysThatTheDeckSets) {
+TEST_F(AutoLayout, KeepsKeysOfTheDeck) {
   train_until(4, 1,
               " parallel.tensor=2 parallel.pipeline=2 batch.micro=3 parallel.recompute=full "
               "parallel.order=data");
@@ -107,7 +107,7 @@ Bytes smallest(const std::string& json) {
   return least;
 }
 
-TEST_F(AutoLayout, TrainsWithDividedWeightsWhereNothingElseFits) {
+TEST_F(AutoLayout, DividesWeightsIfNothingElseFits) {
   const std::string fixed =
       " model.layers=16 parallel.tensor=1 parallel.pipeline=1 batch.micro=3 "
       "parallel.recompute=none";
@@ -133,7 +133,7 @@ TEST_F(AutoLayout, TrainsWithDividedWeightsWhereNothingElseFits) {
   EXPECT_EQ(other.parallel.shard, Sharding::gradients);
 }
 
-TEST_F(AutoLayout, OnTheSameRanksItRepeatsARunBitForBit) {
+TEST_F(AutoLayout, RepeatsARunBitForBitOnTheSameRanks) {
   train_until(3, 4, " run.directory=whole");
   train_until(3, 2, " checkpoint.restart=latest");
   train_until(3, 4, " checkpoint.restart=latest");
@@ -147,7 +147,7 @@ TEST_F(AutoLayout, OnTheSameRanksItRepeatsARunBitForBit) {
   EXPECT_EQ(metrics("again", "loss"), metrics("whole", "loss"));
 }
 
-TEST_F(AutoLayout, RanksThatNoLayoutFitsAreOneError) {
+TEST_F(AutoLayout, ReportsOneErrorIfNoLayoutFits) {
   EXPECT_EQ(run(train(7, "")), 2);
   expect_one_error(
       {"no layout fits 7 ranks with [batch] global = 12 (deck.toml:", "start 4, 6, 8 or 9 ranks"});
@@ -157,7 +157,7 @@ TEST_F(AutoLayout, RanksThatNoLayoutFitsAreOneError) {
   expect_one_error({"[parallel] tensor = 2 (command line); start 2, 4 or 6 ranks"});
 }
 
-TEST_F(AutoLayout, CheckAndDrawChooseAsTrainDoes) {
+TEST_F(AutoLayout, CheckAndDrawChooseTheLayoutOfTrain) {
   for (const char* command : {"check", "draw"}) {
     EXPECT_EQ(run(std::string("trireme ") + command + " deck.toml"), 2);
     expect_one_error({"[parallel] layout = \"auto\" (deck.toml:", "give --ranks"});
@@ -172,7 +172,7 @@ TEST_F(AutoLayout, CheckAndDrawChooseAsTrainDoes) {
   EXPECT_EQ(deck::load_deck(folder_.file("resolved.toml")).config.parallel, trained.parallel);
 }
 
-TEST_F(AutoLayout, AMachineFileMustDescribeThisKindOfMachine) {
+TEST_F(AutoLayout, RejectsAMachineFileOfAnotherKind) {
   const std::string file = " parallel.machine=" TRIREME_SOURCE_DIR "/inputs/machines/";
   train_until(2, 1, file + "host.toml");
   last_layout(2);
@@ -182,7 +182,7 @@ TEST_F(AutoLayout, AMachineFileMustDescribeThisKindOfMachine) {
   expect_one_error({"none.toml"});
 }
 
-TEST_F(AutoLayout, OtherCommandsWorkWithTheDeck) {
+TEST_F(AutoLayout, EvalAndReportAcceptTheDeck) {
   train_until(2, 1, "");
   EXPECT_EQ(run(std::string(TRIREME_MPIEXEC) +
                 " -n 3 trireme eval deck.toml data.validation=data/tokens.h5 "

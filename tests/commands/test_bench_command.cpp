@@ -71,7 +71,7 @@ double quantity(const Json& rows, const std::string& section, const std::string&
   return 0;
 }
 
-TEST_F(BenchCommand, PrintsEachRowAndWritesItAsJson) {
+TEST_F(BenchCommand, PrintsRowsAndWritesThemAsJson) {
   ASSERT_EQ(run("trireme tokenize -o tokens.h5 text"), 0) << err();
   ASSERT_EQ(run(mpiexec(2) + "trireme bench deck.toml --only matmul,checkpoint,background "
                              "--rounds 2 --json bench.json parallel.tensor=2"),
@@ -178,7 +178,7 @@ const std::set<std::string> layer_norm_and_gelu{
     "layer_norm.backward_weight",  "gelu.forward",       "gelu.backward",
     "positions.forward",           "positions.backward"};
 
-TEST_P(BenchFamilies, HasARowForEachKernelAndProductOfTheStep) {
+TEST_P(BenchFamilies, HaveARowForEachKernelAndProduct) {
   const FamilyCase& c = GetParam();
   ASSERT_EQ(run(mpiexec(c.ranks) + "trireme bench deck.toml " + of_processor +
                 "--json bench.json " + c.overrides),
@@ -261,7 +261,7 @@ INSTANTIATE_TEST_SUITE_P(
             {"feed_forward.up", "masked_head.dense", "sentence_head.dense", "sentence_head.output"},
             {{"accumulate", 8}, {"layer_norm.forward", 4 + 2}, {"dropout.backward", 8}}}));
 
-TEST_F(BenchCommand, MeasuresMessagesOfTheWorldAndOfEachAxis) {
+TEST_F(BenchCommand, MeasuresMessagesOfAllRanksAndOfEachAxis) {
   ASSERT_EQ(run(mpiexec(4) + "trireme bench deck.toml --only communication --rounds 1 "
                              "--json bench.json parallel.tensor=2 parallel.pipeline=2"),
             0)
@@ -289,14 +289,14 @@ TEST_F(BenchCommand, MeasuresMessagesOfTheWorldAndOfEachAxis) {
     }
 }
 
-TEST_F(BenchCommand, OneRankHasNoMessagesToMeasure) {
+TEST_F(BenchCommand, MeasuresNoMessagesOnOneRank) {
   ASSERT_EQ(run("trireme bench deck.toml --only communication --json bench.json"), 0) << err();
   expect_output(folder_, "one rank: nothing to measure");
   EXPECT_EQ(Json::parse(file("bench.json"))["rows"].size(), 0U);
 }
 
 /// Tries three times, because other jobs may disturb a measurement.
-TEST_F(BenchCommand, BandwidthOfMemoryIsBelowThatOfCaches) {
+TEST_F(BenchCommand, MemoryIsSlowerThanCaches) {
   double memory = 0;
   double caches = 0;
   for (int attempt = 0; attempt < 3 && memory >= caches; ++attempt) {
@@ -341,12 +341,12 @@ TEST_F(BenchCommand, MachineFilesReadBackAndPredictTimes) {
   }
 }
 
-TEST_F(BenchCommand, MachineFileOfAMissingFolderIsAnErrorBeforeMeasuring) {
+TEST_F(BenchCommand, RejectsAMissingFolderBeforeMeasuring) {
   EXPECT_EQ(run("trireme bench deck.toml --machine-file nowhere/machine.toml"), 2);
   expect_error(folder_, "nowhere/machine.toml");
 }
 
-TEST_F(BenchCommand, LeavesCheckpointsOfTheRunAlone) {
+TEST_F(BenchCommand, KeepsCheckpointsOfTheRun) {
   std::filesystem::create_directories(folder_.file("run/checkpoints/step_00000003"));
   std::filesystem::create_directories(folder_.file("run/checkpoints/bench.temporary"));
   folder_.write("run/checkpoints/step_00000003/manifest.json", "{}");
@@ -358,7 +358,7 @@ TEST_F(BenchCommand, LeavesCheckpointsOfTheRunAlone) {
   EXPECT_FALSE(exists("run/checkpoints/bench.temporary"));
 }
 
-TEST_F(BenchCommand, MistakesAreOneErrorAndLeaveNothing) {
+TEST_F(BenchCommand, MistakesGiveOneErrorAndLeaveNoFiles) {
   const auto expect_one_error = [&](const std::string& line, int code,
                                     const std::vector<std::string>& words) {
     EXPECT_EQ(run(mpiexec(2) + "trireme bench deck.toml --rounds 1 " + line), code) << err();

@@ -33,7 +33,7 @@ class BranchCommands : public EngineCommands {
   using Names = std::vector<std::string>;
 };
 
-TEST_F(BranchCommands, ARollBackByTheFileLatestLeavesTheLaterBranchAside) {
+TEST_F(BranchCommands, RollBackThroughLatestMovesTheLaterBranchAside) {
   ASSERT_EQ(train("run.steps=10"), 0) << err();
   ASSERT_EQ(run("echo step_00000004 > run/checkpoints/latest"), 0);
   ASSERT_EQ(resume("run.steps=8 checkpoint.keep=2 optimizer.learning_rate=1e-4"), 0) << err();
@@ -52,7 +52,7 @@ TEST_F(BranchCommands, ARollBackByTheFileLatestLeavesTheLaterBranchAside) {
   EXPECT_EQ(folders(), (Names{"previous-1", "previous-2", "step_00000010", "step_00000012"}));
 }
 
-TEST_F(BranchCommands, ARollBackByOneCheckpointIsOneToo) {
+TEST_F(BranchCommands, RollsBackByOneCheckpoint) {
   ASSERT_EQ(train("run.steps=6"), 0) << err();
   ASSERT_EQ(run("echo step_00000004 > run/checkpoints/latest"), 0);
   ASSERT_EQ(resume("run.steps=4"), 0) << err();
@@ -60,7 +60,7 @@ TEST_F(BranchCommands, ARollBackByOneCheckpointIsOneToo) {
   EXPECT_EQ(folders(), (Names{"previous-1", "step_00000002", "step_00000004"}));
 }
 
-TEST_F(BranchCommands, ANewestCheckpointThatWasRemovedFallsBackWithAWarning) {
+TEST_F(BranchCommands, WarnsIfTheNewestCheckpointIsRemoved) {
   ASSERT_EQ(train("run.steps=6"), 0) << err();
   ASSERT_EQ(run("rm -r run/checkpoints/step_00000006"), 0);
   ASSERT_EQ(resume("run.steps=6"), 0) << err();
@@ -72,7 +72,7 @@ TEST_F(BranchCommands, ANewestCheckpointThatWasRemovedFallsBackWithAWarning) {
   EXPECT_EQ(folders(), (Names{"step_00000002", "step_00000004", "step_00000006"}));
 }
 
-TEST_F(BranchCommands, CheckpointsOfAnotherRunAreNeitherUsedNorCounted) {
+TEST_F(BranchCommands, IgnoresCheckpointsOfAnotherRun) {
   ASSERT_EQ(train("run.steps=8"), 0) << err();
   ASSERT_EQ(train("run.steps=10 run.seed=7 run.directory=other"), 0) << err();
   ASSERT_EQ(run("cp -r other/checkpoints/step_00000010 run/checkpoints; "
@@ -91,7 +91,7 @@ TEST_F(BranchCommands, CheckpointsOfAnotherRunAreNeitherUsedNorCounted) {
   EXPECT_EQ(folders(), (Names{"previous-1", "previous-2", "step_00000006"}));
 }
 
-TEST_F(BranchCommands, ASymbolicLinkLatestIsReadAndReplacedAtTheStart) {
+TEST_F(BranchCommands, ReplacesASymbolicLinkLatestAtTheStart) {
   ASSERT_EQ(train("run.steps=4"), 0) << err();
   ASSERT_EQ(run("cd run/checkpoints && rm latest && ln -s step_00000002 latest"), 0);
   ASSERT_EQ(resume("run.steps=6"), 0) << err();
@@ -104,7 +104,7 @@ TEST_F(BranchCommands, ASymbolicLinkLatestIsReadAndReplacedAtTheStart) {
   expect_error(folder_, "run/checkpoints/latest: is a folder, expected a file");
 }
 
-TEST_F(BranchCommands, FilesOfARunFollowTheUmask) {
+TEST_F(BranchCommands, FilesFollowTheUmask) {
   ASSERT_EQ(run("umask 002; trireme train deck.toml run.steps=2 checkpoint.every=1"), 0) << err();
   EXPECT_EQ(run("find run data/tokens.h5 -type f ! -perm 664"), 0);
   EXPECT_EQ(run("umask 002; mkdir open && trireme tokenize -o open/x.h5 text && trireme export run "
@@ -118,7 +118,7 @@ TEST_F(BranchCommands, FilesOfARunFollowTheUmask) {
   EXPECT_EQ(out(), "");
 }
 
-TEST_F(BranchCommands, CheckSaysOfRestartsAndBlendsWhatTrainSays) {
+TEST_F(BranchCommands, CheckReportsRestartsAndBlendsAsTrainDoes) {
   ASSERT_EQ(train("run.steps=2"), 0) << err();
   ASSERT_EQ(run("cp data/tokens.h5 t.h5"), 0);
   for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
@@ -139,7 +139,7 @@ TEST_F(BranchCommands, CheckSaysOfRestartsAndBlendsWhatTrainSays) {
   }
 }
 
-TEST_F(BranchCommands, PathsThatAShellWouldHaveExpandedAreRefused) {
+TEST_F(BranchCommands, RejectsUnexpandedShellPaths) {
   for (const std::string argument :
        {"'run.directory=~/x'", "'run.directory=~'", "'run.directory=~someone/x'",
         "'run.directory=$HOME/x'", "'checkpoint.directory=a/${USER}/x'", "'data.train=~/t.h5'",

@@ -41,7 +41,7 @@ bool contains(const std::string& whole, const std::string& part) {
   return whole.find(part) != std::string::npos;
 }
 
-TEST(CommandLine, MistakesAreOneErrorOnStderrAndExitCodeTwo) {
+TEST(CommandLine, MistakesGiveOneErrorAndExitCodeTwo) {
   const testing::TemporaryFolder folder;
   for (const char* line : {"", "frobnicate", "--frobnicate", "help nothing", "help deck more",
                            "help --tokens 3", "help --markdown", "''", "-- help deck x y"}) {
@@ -55,7 +55,7 @@ TEST(CommandLine, MistakesAreOneErrorOnStderrAndExitCodeTwo) {
   EXPECT_TRUE(contains(run(folder, "help trian").err, "did you mean train?"));
 }
 
-TEST(CommandLine, OptionsNamedAsKeysOfTheDeckShowTheOverride) {
+TEST(CommandLine, SuggestsOverridesForOptionsNamedAsKeys) {
   const testing::TemporaryFolder folder;
   const auto error_of = [&](const std::string& line) { return run(folder, line).err; };
   EXPECT_TRUE(contains(error_of("check a.toml --steps 10"),
@@ -87,7 +87,7 @@ TEST(CommandLine, EveryCommandHasHelpWithAnExample) {
   }
 }
 
-TEST(CommandLine, VersionIsPrinted) {
+TEST(CommandLine, PrintsTheVersion) {
   const testing::TemporaryFolder folder;
   const Outcome outcome = run(folder, "--version");
   EXPECT_EQ(outcome.code, 0);
@@ -108,7 +108,7 @@ std::string too_wide(const std::string& words, std::size_t columns) {
   return found;
 }
 
-TEST(CommandLine, HelpNamesEveryKeyOfASectionWithinTheTerminalsWidth) {
+TEST(CommandLine, HelpListsKeysWithinTheTerminalWidth) {
   const testing::TemporaryFolder folder;
   for (const deck::Section& section : deck::sections()) {
     const Outcome outcome = run(folder, "help " + section.name);
@@ -127,7 +127,7 @@ TEST(CommandLine, HelpNamesEveryKeyOfASectionWithinTheTerminalsWidth) {
   }
 }
 
-TEST(CommandLine, HelpKnowsKeysByTheirNamesAndThoseOfOtherPrograms) {
+TEST(CommandLine, HelpFindsKeysByNameAndAlias) {
   const testing::TemporaryFolder folder;
   for (const char* topic : {"learning_rate", "optimizer.learning_rate", "lr"})
     EXPECT_EQ(run(folder, std::string("help ") + topic).out.find("[optimizer]\n  learning_rate "),
@@ -137,7 +137,7 @@ TEST(CommandLine, HelpKnowsKeysByTheirNamesAndThoseOfOtherPrograms) {
   EXPECT_TRUE(contains(both, "  global ") && contains(both, "  micro ")) << both;
 }
 
-TEST(CommandLine, HelpOfACommandBeginsItsUsageWithTheProgram) {
+TEST(CommandLine, UsageBeginsWithTheProgramName) {
   const testing::TemporaryFolder folder;
   for (const char* line : {"help train", "train --help", "help check", "check --help"})
     EXPECT_TRUE(contains(run(folder, line).out, "\nUsage: trireme ")) << line;
@@ -146,7 +146,7 @@ TEST(CommandLine, HelpOfACommandBeginsItsUsageWithTheProgram) {
     EXPECT_EQ(too_wide(run(folder, command + " --help").out, 80), "") << command;
 }
 
-TEST(CommandLine, HelpExplainsExitCodesAndEveryVariableThatTheSourcesRead) {
+TEST(CommandLine, HelpExplainsExitCodesAndEnvironmentVariables) {
   const testing::TemporaryFolder folder;
   const std::string codes = run(folder, "help exit-codes").out;
   for (const char* code : {"0", "1", "2", "3", "75", "76"})
@@ -165,7 +165,7 @@ TEST(CommandLine, HelpExplainsExitCodesAndEveryVariableThatTheSourcesRead) {
   EXPECT_GT(found, 4);
 }
 
-TEST(CommandLine, ACheckThatMustFitEndsWithCodeThree) {
+TEST(CommandLine, MustFitGivesExitCodeThree) {
   const testing::TemporaryFolder folder;
   const std::string check =
       "check " TRIREME_SOURCE_DIR "/inputs/gpt2_124m.toml --ranks 8 --machine " TRIREME_SOURCE_DIR
@@ -188,7 +188,7 @@ TEST(CommandLine, HelpDeckListsKeys) {
 }
 
 /// The schema accepts each key's default and no key of another name.
-TEST(CommandLine, HelpDeckPrintsASchemaOfAllKeys) {
+TEST(CommandLine, HelpDeckPrintsASchema) {
   const testing::TemporaryFolder folder;
   const Outcome outcome = run(folder, "help deck --schema");
   EXPECT_EQ(outcome.code, 0);
@@ -217,7 +217,7 @@ TEST(CommandLine, HelpDeckPrintsASchemaOfAllKeys) {
   EXPECT_EQ(run(folder, "help machine --schema").code, 0);
 }
 
-TEST(CommandLine, OutputThatCannotBeWrittenIsAnError) {
+TEST(CommandLine, UnwritableOutputIsAnError) {
   const int status = std::system(("'" + program + "' help deck >/dev/full 2>/dev/null").c_str());
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 1);
@@ -232,7 +232,7 @@ std::string installed_beside(const testing::TemporaryFolder& folder, const std::
   return folder.file("trireme");
 }
 
-TEST(CommandLine, EngineCommandsRunTheEngineBesideTheProgram) {
+TEST(CommandLine, EngineCommandsStartTheEngineNextToTheProgram) {
   const testing::TemporaryFolder folder;
   const std::string copy =
       installed_beside(folder, "#!/bin/sh\nfor a in \"$@\"; do echo \"<$a>\"; done\nexit 75\n");

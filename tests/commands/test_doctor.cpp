@@ -46,7 +46,7 @@ TEST(Doctor, HealthyRanksGetNoAdvice) {
   }
 }
 
-TEST(Doctor, EachFaultHasItsFindingWithValueAndAdvice) {
+TEST(Doctor, ReportsEachFaultWithValueAndAdvice) {
   struct Case {
     std::function<void(RankFacts&)> fault;  ///< of rank 1 of 3
     const char* check;
@@ -83,7 +83,7 @@ TEST(Doctor, EachFaultHasItsFindingWithValueAndAdvice) {
   }
 }
 
-TEST(Doctor, LimitsOfAControlGroupAreSharedByTheRanksOfANode) {
+TEST(Doctor, RanksOfANodeShareControlGroupLimits) {
   auto ranks = healthy(3);
   for (RankFacts& r : ranks) r.memory_limit = Bytes{6} << 30;
   EXPECT_NE(found(ranks, "memory").value.find("2.00 GiB per rank"), std::string::npos);
@@ -92,7 +92,7 @@ TEST(Doctor, LimitsOfAControlGroupAreSharedByTheRanksOfANode) {
   EXPECT_EQ(found(ranks, "memory").health, Health::warning);
 }
 
-TEST(Doctor, DevicesAreSharedOrInUseOrUnlike) {
+TEST(Doctor, DetectsSharedBusyAndUnequalDevices) {
   auto ranks = healthy(2);
   for (std::size_t r = 0; r < 2; ++r) {
     ranks[r].device = "H100";
@@ -112,7 +112,7 @@ TEST(Doctor, DevicesAreSharedOrInUseOrUnlike) {
   EXPECT_EQ(found(ranks, "NCCL").health, Health::failure);
 }
 
-TEST(Doctor, MemoryLimitsAreReadFromBothKindsOfControlGroups) {
+TEST(Doctor, ReadsMemoryLimitsOfBothControlGroupVersions) {
   const TemporaryFolder folder;
   const std::string root = folder.path().string();
   std::filesystem::create_directories(root + "/job/step");
@@ -127,12 +127,12 @@ TEST(Doctor, MemoryLimitsAreReadFromBothKindsOfControlGroups) {
   EXPECT_EQ(group_memory_limit("0::/elsewhere\n", root), -1);
 }
 
-TEST(Doctor, CoresAreListedAsRanges) {
+TEST(Doctor, ListsCoresAsRanges) {
   EXPECT_EQ(core_list("1101011"), "0-1,3,5-6");
   EXPECT_EQ(core_list(""), "");
 }
 
-TEST(Doctor, FactsTravelBetweenRanks) {
+TEST(Doctor, FactsReadBackOnAnotherRank) {
   RankFacts facts = healthy(1).front();
   facts.folder.files = "\xff is not UTF-8";
   facts.clock_offset = 0.25;
@@ -150,7 +150,7 @@ std::string status_of(const TemporaryFolder& folder, const std::string& check) {
   return "not checked";
 }
 
-TEST(DoctorCommand, ReportsOneLinePerCheckAndLeavesNoFile) {
+TEST(DoctorCommand, PrintsOneLinePerCheckAndLeavesNoFile) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder.path() / "runs");
   EXPECT_EQ(shell(folder, "trireme doctor --folder runs"), 0);
@@ -160,7 +160,7 @@ TEST(DoctorCommand, ReportsOneLinePerCheckAndLeavesNoFile) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path() / "runs"));
 }
 
-TEST(DoctorCommand, TwoRanksSeeEachOther) {
+TEST(DoctorCommand, ChecksTwoRanksTogether) {
   const TemporaryFolder folder;
   EXPECT_EQ(shell(folder, TRIREME_MPIEXEC " -n 2 trireme doctor --json report.json"), 0);
   expect_output(folder, "all ranks see the first rank's files");
@@ -170,7 +170,7 @@ TEST(DoctorCommand, TwoRanksSeeEachOther) {
   EXPECT_NE(json.at("status"), "failure");
 }
 
-TEST(DoctorCommand, AFolderThatCannotBeWrittenIsAFailure) {
+TEST(DoctorCommand, UnwritableFolderIsAFailure) {
   const TemporaryFolder folder;
   EXPECT_EQ(shell(folder, "trireme doctor --folder /proc --json -"), 1);
   EXPECT_EQ(status_of(folder, "files"), "failure");
@@ -195,7 +195,7 @@ TEST(DoctorCommand, SmallLimitsAreWarnings) {
 #endif
 }
 
-TEST(DoctorCommand, ALauncherOfAnotherMpiIsAFailureThatOneProcessReports) {
+TEST(DoctorCommand, OneProcessReportsALauncherOfAnotherMpi) {
   const TemporaryFolder folder;
   const std::string foreign = "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=";
   EXPECT_EQ(shell(folder, foreign + "0 trireme doctor"), 1);

@@ -14,7 +14,7 @@
 namespace trireme::commands {
 namespace {
 
-TEST_F(EngineCommands, ARunLeavesDeckMetricsLogAndCheckpoint) {
+TEST_F(EngineCommands, TrainWritesDeckMetricsLogAndCheckpoint) {
   ASSERT_EQ(run(mpiexec(2) + "trireme train deck.toml"), 0) << err();
   ASSERT_EQ(recorded().jobs.size(), 1u) << "one rank writes";
   ASSERT_TRUE(last_job().end);
@@ -28,7 +28,7 @@ TEST_F(EngineCommands, ARunLeavesDeckMetricsLogAndCheckpoint) {
   EXPECT_EQ(run("trireme check run/deck.toml"), 0) << "the resolved deck is a deck";
 }
 
-TEST_F(EngineCommands, TheFolderOfARunOrCheckpointStandsForItsDeck) {
+TEST_F(EngineCommands, AcceptARunOrCheckpointInPlaceOfADeck) {
   ASSERT_EQ(run("trireme train deck.toml"), 0) << err();
   for (const char* command :
        {"check run", "check run/ run.steps=20", "check run/checkpoints/step_00000012",
@@ -47,7 +47,7 @@ TEST_F(EngineCommands, TheFolderOfARunOrCheckpointStandsForItsDeck) {
   EXPECT_NE(out().find("directory = \"new/checkpoints\""), std::string::npos) << out();
 }
 
-TEST_F(EngineCommands, APlanForAnotherMachineNeedsNoDataThatFits) {
+TEST_F(EngineCommands, PlanningForAnotherMachineIgnoresTheData) {
   const std::string machine = " --machine " TRIREME_SOURCE_DIR "/inputs/machines/h100.toml";
   for (const std::string mistake :
        {"model.vocabulary=100", "data.tokenizer=nowhere model.vocabulary=300",
@@ -66,7 +66,7 @@ TEST_F(EngineCommands, APlanForAnotherMachineNeedsNoDataThatFits) {
     }
 }
 
-TEST_F(EngineCommands, EvaluationAndSamplesDoNotDependOnTheNumberOfRanks) {
+TEST_F(EngineCommands, EvalAndGenerateDoNotDependOnTheRanks) {
   ASSERT_EQ(run("trireme train deck.toml"), 0) << err();
   std::string loss;
   std::string texts;
@@ -99,7 +99,7 @@ TEST_F(EngineCommands, EvaluationAndSamplesDoNotDependOnTheNumberOfRanks) {
   EXPECT_EQ(count(texts, "---- sample"), 4);
 }
 
-TEST_F(EngineCommands, ABertTrainsGoesOnBitForBitAndIsEvaluatedButDoesNotGenerate) {
+TEST_F(EngineCommands, BertRestartsBitForBitAndCannotGenerate) {
   const std::string bert = " model.family=bert model.dropout=0.1 optimizer.decay_steps=12";
   const auto train = [&](const std::string& overrides) {
     return run(mpiexec(2) + "trireme train deck.toml parallel.pipeline=2" + bert + overrides);
@@ -137,7 +137,7 @@ TEST_F(EngineCommands, ABertTrainsGoesOnBitForBitAndIsEvaluatedButDoesNotGenerat
   expect_error(folder_, "cannot generate text");
 }
 
-TEST_F(EngineCommands, MistakesEndAllRanksWithTwoAndAreReportedOnce) {
+TEST_F(EngineCommands, MistakesAreReportedOnceWithExitCodeTwo) {
   EXPECT_EQ(run(mpiexec(3) + "trireme train deck.toml"), 2) << "3 ranks do not divide a batch of 4";
   EXPECT_EQ(count(err(), "trireme: error:"), 1) << err();
   EXPECT_EQ(run(mpiexec(2) + "trireme train deck.toml model.heds=2 model.hidden=17"), 2);
@@ -155,7 +155,7 @@ TEST_F(EngineCommands, MistakesEndAllRanksWithTwoAndAreReportedOnce) {
   expect_error(folder_, "[parallel] tensor = 2");
 }
 
-TEST_F(EngineCommands, TimeLimitAndSignalsStopRestartablyAndARestartReadsAsOneRun) {
+TEST_F(EngineCommands, RestartAfterTimeLimitOrSignalReadsAsOneRun) {
   ASSERT_EQ(run("trireme train deck.toml run.directory=whole run.log_every=1"), 0) << err();
   const std::string restart = " checkpoint.restart=latest run.log_every=1";
   EXPECT_EQ(run("trireme train deck.toml run.time_limit=00:00:01 run.steps=10000000" + restart), 75)
@@ -201,7 +201,7 @@ TEST_F(EngineCommands, TimeLimitAndSignalsStopRestartablyAndARestartReadsAsOneRu
 
 /// The steps in between have the losses and norms of a run that logs every step, in single
 /// precision, on every layout, and the training is the same bit for bit.
-TEST_F(EngineCommands, StepsBetweenLoggedOnesAreRecordedAndARestartContinuesThem) {
+TEST_F(EngineCommands, RecordUnloggedStepsAcrossARestart) {
   const auto numbers = [&](const std::string& run_folder, const std::string& key) {
     std::istringstream lines(file(run_folder + "/metrics.jsonl"));
     std::vector<double> found;
@@ -249,7 +249,7 @@ TEST_F(EngineCommands, StepsBetweenLoggedOnesAreRecordedAndARestartContinuesThem
   }
 }
 
-TEST_F(EngineCommands, AReportShowsTextsThatGenerateWroteWithTheirStep) {
+TEST_F(EngineCommands, ReportShowsGeneratedTextsByStep) {
   const std::string generate =
       "trireme generate deck.toml --prompt 'the ' --tokens 5 --samples 2 -o run/texts_";
   ASSERT_EQ(run("trireme train deck.toml run.steps=3 optimizer.decay_steps=12"), 0) << err();
@@ -268,7 +268,7 @@ TEST_F(EngineCommands, AReportShowsTextsThatGenerateWroteWithTheirStep) {
   EXPECT_NE(file("run/report.html").find("Generated texts"), std::string::npos);
 }
 
-TEST_F(EngineCommands, AnotherModelOrBatchThanTheSavedOneIsRefused) {
+TEST_F(EngineCommands, RejectAModelOrBatchOtherThanTheSaved) {
   ASSERT_EQ(run("trireme train deck.toml run.steps=2 model.layers=2"), 0) << err();
   EXPECT_EQ(run(mpiexec(2) + "trireme eval deck.toml"), 2) << "one layer of two";
   EXPECT_EQ(count(err(), "trireme: error:"), 1) << err();
@@ -283,7 +283,7 @@ TEST_F(EngineCommands, AnotherModelOrBatchThanTheSavedOneIsRefused) {
   expect_error(folder_, "words");
 }
 
-TEST_F(EngineCommands, AGoodCheckpointIsNotReplacedByNumbersThatAreNotFinite) {
+TEST_F(EngineCommands, NonFiniteWeightsReplaceNoCheckpoint) {
   ASSERT_EQ(run("trireme train deck.toml run.steps=1 optimizer.decay_steps=12"), 0) << err();
   const std::string overrides = " run.log_every=100 checkpoint.every=3 checkpoint.keep=1";
   EXPECT_EQ(run("trireme train deck.toml checkpoint.restart=latest optimizer.learning_rate=1e30" +
@@ -310,7 +310,7 @@ TEST_F(EngineCommands, AGoodCheckpointIsNotReplacedByNumbersThatAreNotFinite) {
   EXPECT_EQ(count(file("run/metrics.jsonl"), "\"loss\":null"), 3) << "steps 3 to 5";
 }
 
-TEST_F(EngineCommands, ASkippedStepTellsTheLossScaleBeforeAndAfterIt) {
+TEST_F(EngineCommands, SkippedStepsReportTheLossScale) {
   ASSERT_EQ(run("trireme train deck.toml run.steps=4 run.log_every=1 precision.compute=fp16 "
                 "precision.loss_scale=16777216"),
             0)
@@ -326,21 +326,21 @@ TEST_F(EngineCommands, ASkippedStepTellsTheLossScaleBeforeAndAfterIt) {
   }
 }
 
-TEST_F(EngineCommands, ACheckpointFolderThatCannotBeWrittenIsFoundBeforeTheFirstStep) {
+TEST_F(EngineCommands, DetectAnUnwritableCheckpointFolderBeforeTheFirstStep) {
   folder_.write("file", "");
   EXPECT_EQ(run(mpiexec(2) + "trireme train deck.toml checkpoint.directory=file/checkpoints"), 2);
   EXPECT_EQ(count(err(), "[checkpoint] directory"), 1) << err();
   EXPECT_FALSE(last_job().training);
 }
 
-TEST_F(EngineCommands, PromptsMayLookLikeOptionsAndPaddedIdsHaveNoText) {
+TEST_F(EngineCommands, AcceptPromptsThatLookLikeOptions) {
   ASSERT_EQ(run("trireme train deck.toml run.steps=2 model.vocabulary=5000"), 0) << err();
   EXPECT_EQ(run("trireme generate deck.toml model.vocabulary=5000 --tokens 20 --prompt --help"), 0)
       << err();
   EXPECT_EQ(out().substr(0, 6), "--help");
 }
 
-TEST_F(EngineCommands, DamagedFilesAreNamed) {
+TEST_F(EngineCommands, NameDamagedFiles) {
   ASSERT_EQ(run("trireme train deck.toml run.steps=2"), 0) << err();
   EXPECT_EQ(run("printf x | dd of=run/checkpoints/step_00000002/shard_000000.h5 bs=1 seek=5000 "
                 "conv=notrunc"),

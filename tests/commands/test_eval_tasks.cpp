@@ -88,7 +88,7 @@ void expect_near(double found, double expected) {
   EXPECT_NEAR(found, expected, 1e-10 * std::max(1.0, std::abs(expected)));
 }
 
-TEST_F(EvalTasks, NumbersAreThoseOfTheHarnessOnEveryLayout) {
+TEST_F(EvalTasks, ScoresMatchTheHarnessOnEveryLayout) {
   struct Layout {
     int ranks;
     const char* overrides;
@@ -135,7 +135,7 @@ TEST_F(EvalTasks, NumbersAreThoseOfTheHarnessOnEveryLayout) {
   }
 }
 
-TEST_F(EvalTasks, MistakesEndBeforeTheModelComputes) {
+TEST_F(EvalTasks, RejectMistakesBeforeTheModelRuns) {
   folder_.write("empty.jsonl", "\n");
   folder_.write("wrong.jsonl", R"({"context": "a", "choices": ["b"], "gold": 7})");
   EXPECT_EQ(eval(1, "--tasks empty.jsonl"), 2);
@@ -150,7 +150,7 @@ TEST_F(EvalTasks, MistakesEndBeforeTheModelComputes) {
   EXPECT_EQ(eval(1, "--tasks texts.jsonl -o missing/results.json"), 2);
 }
 
-TEST_F(EvalTasks, TrainingOnCountedTokensIsThatOfPyTorch) {
+TEST_F(EvalTasks, TrainingOnCountedTokensMatchesPyTorch) {
   {
     data::TokenFileWriter writer(folder_.file("counted.h5"),
                                  data::make_tokenizer(folder_.file("model/tokenizer.json"))->name(),

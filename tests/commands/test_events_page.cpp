@@ -38,17 +38,17 @@ void expect_rows(std::variant<E...>*) {
   (expect_row_of<E>(), ...);
 }
 
-TEST(EventsPage, HasARowForEveryEventWithAllItsKeys) {
+TEST(EventsPage, ListsEveryEventWithItsKeys) {
   expect_rows(static_cast<events::Event*>(nullptr));
 }
 
-TEST(EventsPage, HasEveryCause) {
+TEST(EventsPage, ListsEveryCause) {
   const std::string text = page();
   for (const std::string_view cause : names<events::StopCause>())
     EXPECT_NE(text.find("\n| `" + std::string(cause) + "` | "), std::string::npos) << cause;
 }
 
-TEST(EventsPage, ShowsLinesAsTheyAreWritten) {
+TEST(EventsPage, ExamplesMatchTheWrittenLines) {
   std::istringstream in(page());
   std::vector<std::string> shown;
   for (std::string line; std::getline(in, line);)

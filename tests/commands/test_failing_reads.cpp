@@ -32,7 +32,7 @@ class FailingReads : public TrainingRuns {
 
 /// Whichever call fails, the run continues from that checkpoint or says why it takes the one
 /// before.
-TEST_F(FailingReads, FallBackToTheCheckpointBeforeAndSaySo) {
+TEST_F(FailingReads, FallBackToThePreviousCheckpointWithAReason) {
   for (const auto& [call, error] :
        std::vector<std::pair<std::string, int>>{{"open", EIO}, {"open", EACCES}, {"pread", EIO}}) {
     int fell_back = 0;
@@ -57,7 +57,7 @@ TEST_F(FailingReads, FallBackToTheCheckpointBeforeAndSaySo) {
   }
 }
 
-TEST_F(FailingReads, OfTheFileLatestUseTheNewestCheckpoint) {
+TEST_F(FailingReads, UnreadableLatestMeansTheNewestCheckpoint) {
   ASSERT_EQ(run("export LD_PRELOAD=" TRIREME_FAILING_CALLS
                 " FAULT_CALL=open FAULT_PATH=checkpoints/latest FAULT_TIMES=0 FAULT_ERRNO=5; " +
                 train(1, "run.steps=8 checkpoint.restart=latest checkpoint.every=100")),
@@ -66,7 +66,7 @@ TEST_F(FailingReads, OfTheFileLatestUseTheNewestCheckpoint) {
   EXPECT_EQ(last_job().restored, 6) << err();
 }
 
-TEST_F(FailingReads, OfANamedCheckpointEndTheRun) {
+TEST_F(FailingReads, UnreadableNamedCheckpointEndsTheRun) {
   ASSERT_EQ(run("export LD_PRELOAD=" TRIREME_FAILING_CALLS
                 " FAULT_CALL=pread FAULT_PATH=step_00000006/ FAULT_TIMES=0 FAULT_ERRNO=5; " +
                 train(1, "run.steps=8 checkpoint.restart=run/checkpoints/step_00000006")),
@@ -74,7 +74,7 @@ TEST_F(FailingReads, OfANamedCheckpointEndTheRun) {
   expect_one_error({"step_00000006/", "Input/output error"});
 }
 
-TEST_F(FailingReads, InspectShowsControlCharactersAndDoesNotSendThem) {
+TEST_F(FailingReads, InspectEscapesControlCharacters) {
   checkpoint::RunState state{1, 2, "deck", "data 1\x1b[2J", {{"a\x07", "b\nstep 9"}}};
   const std::vector<float> numbers(4, 1);
   const std::vector<checkpoint::ArrayView> arrays{{"x\x1b]0;", DType::fp32, {4}, numbers.data()}};

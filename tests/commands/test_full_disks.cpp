@@ -36,7 +36,7 @@ class FullDisks : public TrainingRuns {
   std::optional<SmallDisk> disk_;
 };
 
-TEST_F(FullDisks, EndTheRunWithOneErrorAndARestartGoesOnWhenThereIsRoom) {
+TEST_F(FullDisks, EndTheRunWithOneErrorAndAllowARestart) {
   for (const int ranks : {1, 2})
     for (const std::string asynchronous : {"false", "true"}) {
       if (!soak() && (ranks == 2) != (asynchronous == "true")) continue;
@@ -66,7 +66,7 @@ TEST_F(FullDisks, EndTheRunWithOneErrorAndARestartGoesOnWhenThereIsRoom) {
 }
 
 /// With room for `keep` checkpoints alone, the new one finds none: the old ones stay.
-TEST_F(FullDisks, DoNotCostTheOldestThatIsKept) {
+TEST_F(FullDisks, KeepTheOldestCheckpoint) {
   ASSERT_EQ(run(train(1, "run.steps=1 run.directory=whole")), 0) << err();
   mount_for(1, "whole/checkpoints/step_00000001");
   if (!disk_->why_not().empty()) GTEST_SKIP() << disk_->why_not();

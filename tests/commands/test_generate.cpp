@@ -32,7 +32,7 @@ class Generate : public TrainingRuns {
   }
 };
 
-TEST_F(Generate, TextsOfPromptsOfAFileDoNotDependOnTheNumberOfRanks) {
+TEST_F(Generate, TextsDoNotDependOnTheRanks) {
   folder_.write("prompts.txt", "the quick\n\nbrown\r\n");
   folder_.write("prompts.jsonl", R"({"prompt": "the quick"})"
                                  "\n"
@@ -97,7 +97,7 @@ TEST_F(Generate, TextsDoNotDependOnTheLayout) {
   }
 }
 
-TEST_F(Generate, StopTextsEndATextBeforeThem) {
+TEST_F(Generate, StopTextsEndATextAndAreOmitted) {
   std::string whole, arguments;
   std::size_t at = 0;  // of two characters that a shell leaves as they are
   const auto is_word = [&] {
@@ -122,7 +122,7 @@ TEST_F(Generate, StopTextsEndATextBeforeThem) {
   EXPECT_LT(stopped["tokens"], 60);
 }
 
-TEST_F(Generate, ChoicesAmongTokensAreThoseOfTheOptions) {
+TEST_F(Generate, SamplingFollowsTheOptions) {
   const auto text_of = [&](const std::string& arguments) {
     EXPECT_EQ(generate(1, "--tokens 40 " + arguments), 0) << err();
     return out();
@@ -134,7 +134,7 @@ TEST_F(Generate, ChoicesAmongTokensAreThoseOfTheOptions) {
   EXPECT_EQ(text_of("--top-p 1 --min-p 0"), text_of(""));
 }
 
-TEST_F(Generate, MistakesAreOneErrorEach) {
+TEST_F(Generate, ReportsOneErrorPerMistake) {
   folder_.write("empty.txt", "");
   folder_.write("bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
   folder_.write("system.jsonl", R"({"prompt": "a", "system": "Be brief."})");
@@ -167,7 +167,7 @@ TEST_F(Generate, MistakesAreOneErrorEach) {
 }
 
 /// Greedy texts are those to which eval gives the largest likelihood after the same context.
-TEST_F(Generate, NothingIsPutBeforeAPromptUnlessTheTokenizerOrTheUserSaysSo) {
+TEST_F(Generate, AddsNoPrefixUnlessTheTokenizerOrUserAsks) {
   const auto tokens = [&](const std::string& arguments) {
     EXPECT_EQ(generate(1, "--temperature 0 --tokens 12 -o t.jsonl " + arguments), 0) << err();
     return lines("t.jsonl").at(0)["prompt_tokens"].get<int>();
@@ -190,7 +190,7 @@ TEST_F(Generate, NothingIsPutBeforeAPromptUnlessTheTokenizerOrTheUserSaysSo) {
   EXPECT_EQ(tokens("--prefix end-of-document"), 1);
 }
 
-TEST_F(Generate, PromptsThatLoseTheirBeginningAreNamed) {
+TEST_F(Generate, WarnsAboutTruncatedPrompts) {
   std::string words;
   for (int i = 0; i < 10; ++i) words += "abcd";
   folder_.write("prompts.txt", "short\n" + words + "\n" + words + words + "\n");
@@ -211,7 +211,7 @@ TEST_F(Generate, PromptsThatLoseTheirBeginningAreNamed) {
   EXPECT_EQ(err().find("warning"), std::string::npos) << err();
 }
 
-TEST_F(Generate, CompressedPromptsAreThoseOfThePlainFile) {
+TEST_F(Generate, ReadsCompressedPrompts) {
   folder_.write("p.jsonl", "{\"prompt\": \"the quick\"}\n\n{\"prompt\": \"brown\"}\n");
   folder_.write("p.txt", "the quick\nbrown\n");
   ASSERT_EQ(run("gzip -k p.jsonl p.txt"), 0);
@@ -243,7 +243,7 @@ class GenerateChat : public Generate {
       "run.directory=chat data.train=data/chat.h5 data.tokenizer=t.json model.vocabulary=270 ";
 };
 
-TEST_F(GenerateChat, NamesOfSpecialTokensInTextsOfUsersAreErrors) {
+TEST_F(GenerateChat, RejectsSpecialTokensInUserTexts) {
   const std::string name = "<|im_end|>";
   folder_.write("user.jsonl", R"({"prompt": "fine"})"
                               "\n\n"
@@ -270,7 +270,7 @@ TEST_F(GenerateChat, NamesOfSpecialTokensInTextsOfUsersAreErrors) {
   EXPECT_GT(lines("t.jsonl").at(0)["prompt_tokens"], 3);
 }
 
-TEST_F(GenerateChat, ConversationsWithToolsAreAnswered) {
+TEST_F(GenerateChat, AnswersConversationsWithTools) {
   folder_.write("tools.jsonl",
                 R"({"tools": [{"type": "function", "function": {"name": "f"}}], "messages": [)"
                 R"({"role": "user", "content": "hi"}]})");
@@ -290,7 +290,7 @@ TEST_F(GenerateChat, ConversationsWithToolsAreAnswered) {
 }
 
 /// Llama's and Mistral's tokenizers put <s> before a text; GPT-2's put nothing.
-TEST_F(GenerateChat, TheTokenizersOwnBeginningIsFollowed) {
+TEST_F(GenerateChat, FollowsThePrefixOfTheTokenizer) {
   const auto tokens = [&](const std::string& arguments) {
     EXPECT_EQ(chat("--prompt 'the quick' " + arguments), 0) << err();
     return lines("t.jsonl").at(0)["prompt_tokens"].get<int>();

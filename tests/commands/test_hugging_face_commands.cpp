@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Families, HuggingFaceFamilies,
                            return keys.substr(10, keys.find('"', 10) - 10);
                          });
 
-TEST_P(HuggingFaceFamilies, GoOutAndInAgainAndTrainOnInAnyLayout) {
+TEST_P(HuggingFaceFamilies, RoundTripAndTrainInAnyLayout) {
 #ifdef TRIREME_ON_DEVICE
   if (run("trireme-engine --help") == 127)
     GTEST_SKIP() << "trireme-engine does not start here: " << err();
@@ -135,7 +135,7 @@ TEST_P(HuggingFaceFamilies, GoOutAndInAgainAndTrainOnInAnyLayout) {
   EXPECT_EQ(evaluated("run.directory=c"), evaluated("run.directory=b"));
 }
 
-TEST_F(HuggingFaceCommands, FilesThatAreThereStayWithoutForce) {
+TEST_F(HuggingFaceCommands, KeepExistingFilesWithoutForce) {
   ASSERT_EQ(run("trireme import golden golden.toml && trireme export run/checkpoints x"), 0)
       << err();
   ASSERT_EQ(run("cp -r x before && trireme export run/checkpoints x"), 2);
@@ -155,7 +155,7 @@ TEST_F(HuggingFaceCommands, FilesThatAreThereStayWithoutForce) {
   EXPECT_EQ(run("diff -r x y"), 0);
 }
 
-TEST_F(HuggingFaceCommands, DamageIsFoundAndLeavesNothingBehind) {
+TEST_F(HuggingFaceCommands, DetectDamageAndLeaveNoFiles) {
   ASSERT_EQ(run("trireme import golden golden.toml"), 0) << err();
   const std::string shard = "run/checkpoints/step_00000000/shard_000000.h5";
   std::string bytes = read_file(folder_.file(shard));
@@ -173,7 +173,7 @@ TEST_F(HuggingFaceCommands, DamageIsFoundAndLeavesNothingBehind) {
   EXPECT_NE(run("ls other"), 0);
 }
 
-TEST_F(HuggingFaceCommands, AnotherModelIsRefusedWithBothValues) {
+TEST_F(HuggingFaceCommands, RejectAnotherModelWithBothValues) {
   EXPECT_EQ(run("trireme import golden golden.toml model.layers=3 model.sequence=31"), 2);
   expect_error(folder_, "n_layer = 2, but the deck has [model] layers = 3 (command line)");
   expect_error(folder_, "n_positions = 13, but the deck has [model] sequence = 31");
@@ -193,7 +193,7 @@ TEST_F(HuggingFaceCommands, AnotherModelIsRefusedWithBothValues) {
   expect_error(folder_, "activation_function = \"relu\", expected \"gelu_new\"");
 }
 
-TEST_F(HuggingFaceCommands, AModelThatNoFamilyHasIsNotExported) {
+TEST_F(HuggingFaceCommands, RejectExportOfAModelOutsideAllFamilies) {
 #ifdef TRIREME_ON_DEVICE
   if (run("trireme-engine --help") == 127)
     GTEST_SKIP() << "trireme-engine does not start here: " << err();
@@ -208,7 +208,7 @@ TEST_F(HuggingFaceCommands, AModelThatNoFamilyHasIsNotExported) {
   EXPECT_NE(run("ls x"), 0);
 }
 
-TEST_F(HuggingFaceCommands, ShardsGoOutAndInAgainAndOtherFilesAreReplacedByForceAlone) {
+TEST_F(HuggingFaceCommands, ShardsRoundTripAndForceReplacesOtherFiles) {
   ASSERT_EQ(run("trireme import golden golden.toml"), 0) << err();
   ASSERT_EQ(run("trireme export run/checkpoints x --shard-size 4KB"), 0) << err();
   expect_output(folder_, "x/model-00001-of-0000");
@@ -236,13 +236,13 @@ TEST_F(HuggingFaceCommands, ShardsGoOutAndInAgainAndOtherFilesAreReplacedByForce
   expect_error(folder_, "--shard-size 4G");
 }
 
-TEST_F(HuggingFaceCommands, WithoutADeckTheModelSectionThatFitsIsPrinted) {
+TEST_F(HuggingFaceCommands, ImportWithoutADeckPrintsTheModelSection) {
   ASSERT_EQ(run("trireme import golden > model.toml"), 0) << err();
   EXPECT_EQ(run("cat model.toml rest.toml > new.toml && trireme import golden new.toml"), 0)
       << err();
 }
 
-TEST_F(HuggingFaceCommands, DropoutIsTheDecksAndADifferenceIsSaid) {
+TEST_F(HuggingFaceCommands, ReportADropoutThatDiffersFromTheDeck) {
   ASSERT_EQ(run("trireme import golden golden.toml model.dropout=0.2"), 0) << err();
   expect_output(folder_, "resid_pdrop = 0");
   expect_output(folder_, "[model] dropout = 0.2 (command line)");
@@ -252,7 +252,7 @@ TEST_F(HuggingFaceCommands, DropoutIsTheDecksAndADifferenceIsSaid) {
 constexpr const char* poison =
     "printf '\\377\\377' | dd of=$f bs=1 conv=notrunc seek=$(($(wc -c < $f) - 2)) 2>dd";
 
-TEST_F(HuggingFaceCommands, ImportNamesNumbersThatAreNotFinite) {
+TEST_F(HuggingFaceCommands, ImportReportsNonFiniteWeights) {
   const std::string import = "trireme import golden golden.toml run.directory=nan ";
   ASSERT_EQ(run(std::string("f=golden/model.safetensors; ") + poison), 0);
   EXPECT_EQ(run(import), 2);
@@ -264,7 +264,7 @@ TEST_F(HuggingFaceCommands, ImportNamesNumbersThatAreNotFinite) {
   expect_error(folder_, "holds numbers that are not finite, the first of them nan at ");
 }
 
-TEST_F(HuggingFaceCommands, ALossThatIsNotFiniteIsAFailure) {
+TEST_F(HuggingFaceCommands, NonFiniteLossIsAFailure) {
 #ifdef TRIREME_ON_DEVICE
   if (run("trireme-engine --help") == 127) GTEST_SKIP() << err();
 #endif
@@ -292,7 +292,7 @@ TEST_F(HuggingFaceCommands, ALossThatIsNotFiniteIsAFailure) {
   }
 }
 
-TEST_F(HuggingFaceCommands, ARunsFolderStandsForItsCheckpoints) {
+TEST_F(HuggingFaceCommands, AcceptARunInPlaceOfItsCheckpoints) {
 #ifdef TRIREME_ON_DEVICE
   if (run("trireme-engine --help") == 127) GTEST_SKIP() << err();
 #endif

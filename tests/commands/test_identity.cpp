@@ -59,7 +59,7 @@ class Identity : public EngineCommands {
   }
 };
 
-TEST_F(Identity, AReplacedTokenizerIsAnErrorOfEveryCommand) {
+TEST_F(Identity, EveryCommandRejectsAReplacedTokenizer) {
   const std::string before = tokenizer_name();
   tokenize("other");
   const std::string now = tokenizer_name();
@@ -82,7 +82,7 @@ TEST_F(Identity, AReplacedTokenizerIsAnErrorOfEveryCommand) {
   EXPECT_NE(warnings[2].find("v.h5"), std::string::npos) << warnings[2];
 }
 
-TEST_F(Identity, TheTokenizerThatACheckpointKeepsTakesThePlaceOfALostOne) {
+TEST_F(Identity, CheckpointSuppliesALostTokenizer) {
   const std::string kept = file("t.json");
   ASSERT_EQ(run(text("trireme eval deck.toml", overrides)), 0) << err();
   const std::string loss = line_of("loss ");
@@ -105,7 +105,7 @@ TEST_F(Identity, TheTokenizerThatACheckpointKeepsTakesThePlaceOfALostOne) {
   EXPECT_EQ(last_job().restart->checkpoint, "run/checkpoints/step_00000004");
 }
 
-TEST_F(Identity, AnotherEndOfDocumentIsAnErrorOfEveryCommand) {
+TEST_F(Identity, EveryCommandRejectsAnotherEndOfDocument) {
   std::string chats;
   for (int i = 0; i < 60; ++i)
     chats += text(R"({"messages": [{"role": "user", "content": "what is )", i,
@@ -132,7 +132,7 @@ TEST_F(Identity, AnotherEndOfDocumentIsAnErrorOfEveryCommand) {
   }
 }
 
-TEST_F(Identity, AFileInThePlaceOfTheTrainingDataIsAnErrorUnlessDeclared) {
+TEST_F(Identity, RejectsReplacedTrainingDataUnlessDeclared) {
   const auto tokens = [&](const std::string& text_file, const std::string& h5) {
     return run(text("trireme tokenize --tokenizer t.json --document-separator '\\n' -o ", h5, " ",
                     text_file));
@@ -233,7 +233,7 @@ class FixedKeys : public EngineCommands, public ::testing::WithParamInterface<co
 /// What a checkpoint computes is never changed without a word: another value of a key is an error
 /// that names it, or a line that names it, or changes nothing in the loss. The same for a restart,
 /// whose line may only be missing if the table says that the key has no effect.
-TEST_P(FixedKeys, ChangesAreRejectedOrListedUnlessTheyChangeNothing) {
+TEST_P(FixedKeys, ChangesAreRejectedOrListedIfTheyMatter) {
   const std::string deck = std::string(" deck.toml run.steps=2 model.dropout=0 ") + GetParam();
   ASSERT_EQ(run("trireme train" + deck), 0) << err();
   ASSERT_EQ(run("trireme eval" + deck), 0) << err();
@@ -281,7 +281,7 @@ INSTANTIATE_TEST_SUITE_P(
         "model.family=bert model.heads=4"));
 
 /// Adapters that are added with another factor are another model.
-TEST_F(EngineCommands, AdaptersAreEvaluatedAsTheyWereTrained) {
+TEST_F(EngineCommands, EvaluateAdaptersAsTrained) {
   const std::string deck = " deck.toml model.family=llama adapter.kind=lora run.steps=4 ";
   ASSERT_EQ(run("trireme train" + deck + "adapter.alpha=64"), 0) << err();
   for (const char* other :
@@ -295,7 +295,7 @@ TEST_F(EngineCommands, AdaptersAreEvaluatedAsTheyWereTrained) {
 }
 
 /// Other rotary positions are computed only if the user asks for them.
-TEST_F(EngineCommands, AnotherFunctionOfTheSameWeightsIsComputedOnRequest) {
+TEST_F(EngineCommands, ComputeAnotherFunctionOfTheWeightsOnlyOnRequest) {
   const std::string deck = " deck.toml model.family=llama run.steps=4 ";
   ASSERT_EQ(run("trireme train" + deck), 0) << err();
   const std::string scaled = deck + "model.rope_scaling=linear model.rope_factor=4";

@@ -44,7 +44,7 @@ class ImportedModels : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(ImportedModels, RotaryPositionsContinueWithAnotherSequence) {
+TEST_F(ImportedModels, RotaryModelsContinueWithAnotherSequenceLength) {
 #ifdef TRIREME_ON_DEVICE
   if (run("trireme-engine --help") == 127) GTEST_SKIP() << err();
 #endif
@@ -68,7 +68,7 @@ TEST_F(ImportedModels, RotaryPositionsContinueWithAnotherSequence) {
   }
 }
 
-TEST_F(ImportedModels, PositionsThatDependOnTheSequenceSayWhy) {
+TEST_F(ImportedModels, RejectAnotherSequenceLengthWithTheReason) {
 #ifdef TRIREME_ON_DEVICE
   if (run("trireme-engine --help") == 127) GTEST_SKIP() << err();
 #endif
@@ -92,7 +92,7 @@ TEST_F(ImportedModels, PositionsThatDependOnTheSequenceSayWhy) {
   }
 }
 
-TEST_F(ImportedModels, AnAdapterThatChangesTheBaseIsRefused) {
+TEST_F(ImportedModels, RejectAnAdapterThatChangesTheBase) {
   ASSERT_EQ(run("trireme import golden golden.toml && trireme export run base"), 0) << err();
   const std::string config = R"({"peft_type": "LORA", "r": 4, "lora_alpha": 8,
     "target_modules": ["c_attn"], )";
@@ -110,7 +110,7 @@ TEST_F(ImportedModels, AnAdapterThatChangesTheBaseIsRefused) {
   }
 }
 
-TEST_F(ImportedModels, AnExportKeepsTheImportedFilesAndAddsTheEndsOfTrainedAnswers) {
+TEST_F(ImportedModels, ExportKeepsImportedFilesAndAddsEndTokens) {
 #ifdef TRIREME_ON_DEVICE
   if (run("trireme-engine --help") == 127) GTEST_SKIP() << err();
 #endif

@@ -75,7 +75,7 @@ TEST_F(Init, WritesADeckThatTrainsAndContinues) {
 }
 
 /// Sizes are those of a machine file, so that they do not depend on this machine.
-TEST_F(Init, SizeGrowsWithTimeUntilTheTextBoundsIt) {
+TEST_F(Init, SizeGrowsWithTimeUpToTheTextsBound) {
   const std::string machine =
       " --ranks 1 --machine '" TRIREME_SOURCE_DIR "/inputs/machines/host.toml'";
   folder_.write("long.txt", words(100'000));
@@ -151,7 +151,7 @@ TEST_F(Init, TunesAModelOnConversations) {
   }
 }
 
-TEST_F(Init, WishesThatCannotBeMetAreOneErrorAndLeaveNothing) {
+TEST_F(Init, ImpossibleRequestsGiveOneErrorAndLeaveNoFiles) {
   struct Case {
     const char* line;
     const char* error;
@@ -176,7 +176,7 @@ TEST_F(Init, WishesThatCannotBeMetAreOneErrorAndLeaveNothing) {
   }
 }
 
-TEST_F(Init, FilesOfAnEarlierCallAreNotOverwritten) {
+TEST_F(Init, KeepsFilesOfAnEarlierCall) {
   ASSERT_EQ(run("trireme init my.txt -o my.toml --time 1s --ranks 1"), 0) << err();
   ASSERT_EQ(run("rm my.toml"), 0);
   EXPECT_EQ(run("trireme init my.txt -o my.toml --time 1s --ranks 1"), 2);

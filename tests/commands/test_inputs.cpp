@@ -45,7 +45,7 @@ train = "tokens.h5"
   TemporaryFolder folder_;
 };
 
-TEST_F(Inputs, NamedPipesAndDevicesAreRefusedAtOnceByEveryCommand) {
+TEST_F(Inputs, EveryCommandRejectsPipesAndDevices) {
   const std::vector<std::string> commands{
       "check pipe",
       "check deck.toml data.train=pipe",
@@ -81,7 +81,7 @@ TEST_F(Inputs, NamedPipesAndDevicesAreRefusedAtOnceByEveryCommand) {
   }
 }
 
-TEST_F(Inputs, StandardInputIsReadWhereItIsNamed) {
+TEST_F(Inputs, ReadStandardInputIfNamed) {
   EXPECT_EQ(run("cat deck.toml | timeout 30 trireme check /dev/stdin"), 0) << err();
   EXPECT_EQ(run("timeout 30 trireme check /dev/stdin < deck.toml"), 0) << err();
   EXPECT_EQ(run("bash -c 'timeout 30 trireme check <(cat deck.toml)'"), 0) << err();
@@ -96,7 +96,7 @@ TEST_F(Inputs, StandardInputIsReadWhereItIsNamed) {
       << err();
 }
 
-TEST_F(Inputs, OverridesAreUtf8LikeDecks) {
+TEST_F(Inputs, OverridesMustBeUtf8) {
   EXPECT_EQ(run("trireme check --resolved deck.toml \"$(printf 'run.directory=r\\303\\244um')\""),
             0)
       << err();
@@ -111,7 +111,7 @@ TEST_F(Inputs, OverridesAreUtf8LikeDecks) {
   }
 }
 
-TEST_F(Inputs, ADamagedTokenFileIsNotDecoded) {
+TEST_F(Inputs, RejectADamagedTokenFile) {
   // The last byte of the tokens is before the offsets: every byte of both is looked at.
   ASSERT_EQ(run("cp tokens.h5 t.h5 && trireme inspect --decode t.h5"), 0) << err();
   const std::string content = read_file(folder_.file("tokens.h5"));

@@ -25,7 +25,7 @@ std::optional<Launch> launch(const Variables& variables, const std::string& mpi 
       mpi);
 }
 
-TEST(Launchers, EachIsRecognisedByItsVariables) {
+TEST(Launchers, AreRecognisedByTheirVariables) {
   struct Case {
     Variables variables;
     std::int64_t ranks;
@@ -67,7 +67,7 @@ TEST(Launchers, OneProcessReports) {
   EXPECT_FALSE(launch({{"PMIX_RANK", "2"}})->reports);
 }
 
-TEST(Launchers, ALonelyProcessIsNoForeignJob) {
+TEST(Launchers, ASingleProcessIsNoForeignJob) {
   EXPECT_FALSE(launch({}));
   EXPECT_FALSE(launch({{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}}));
   EXPECT_FALSE(launch({{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}}));
@@ -78,7 +78,7 @@ TEST(Launchers, ALonelyProcessIsNoForeignJob) {
   EXPECT_FALSE(launch({{"PMI_SIZE", ""}, {"PMI_RANK", "-1"}}));
 }
 
-TEST(Launchers, ABatchScriptOfSeveralTasksRunsTriremeAlone) {
+TEST(Launchers, ABatchScriptIsNoForeignJob) {
   const Variables batch{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}};
   EXPECT_FALSE(launch(batch));
   Variables interactive = batch;  // the shell of salloc
@@ -88,7 +88,7 @@ TEST(Launchers, ABatchScriptOfSeveralTasksRunsTriremeAlone) {
   EXPECT_FALSE(launch({{"PBS_JOBID", "7"}, {"PBS_NP", "4"}}));
 }
 
-TEST(Launchers, TheInnermostPrevails) {
+TEST(Launchers, TheInnermostLauncherCounts) {
   Variables inner{{"SLURM_STEP_ID", "0"},
                   {"SLURM_STEP_NUM_TASKS", "4"},
                   {"SLURM_PROCID", "2"},
@@ -109,7 +109,7 @@ TEST(Launchers, TheInnermostPrevails) {
                        {"SLURM_STEP_NUM_TASKS", "2"}}));
 }
 
-TEST(Launchers, RemediesFitTheLauncherAndTheLibrary) {
+TEST(Launchers, RemediesMatchTheLauncherAndTheLibrary) {
   const Variables step{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}};
   EXPECT_NE(launch(step)->remedy.find("srun --mpi=pmi2"), std::string::npos);
   EXPECT_NE(launch(step, "Open MPI v5.0.3")->remedy.find("srun --mpi=pmix"), std::string::npos);
@@ -119,7 +119,7 @@ TEST(Launchers, RemediesFitTheLauncherAndTheLibrary) {
 
 class ForeignLaunchers : public TrainingRuns {};
 
-TEST_F(ForeignLaunchers, EveryCommandOfTheEngineRefusesAndChangesNothing) {
+TEST_F(ForeignLaunchers, EveryEngineCommandRejectsThemAndChangesNothing) {
   const std::string foreign = "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=";
   for (const char* command : {"train", "eval", "generate", "bench"}) {
     SCOPED_TRACE(command);
@@ -136,7 +136,7 @@ TEST_F(ForeignLaunchers, EveryCommandOfTheEngineRefusesAndChangesNothing) {
   expect_one_error({"Slurm's srun started 2 processes", "srun --mpi=pm"});
 }
 
-TEST_F(ForeignLaunchers, RanksOfThisMpiRunInWhateverSurroundings) {
+TEST_F(ForeignLaunchers, RanksOfThisMpiRunInAnyEnvironment) {
   const std::string around = "SLURM_JOB_ID=7 SLURM_NTASKS=2 SLURM_PROCID=0 OMPI_COMM_WORLD_SIZE=4 ";
   EXPECT_EQ(run(around + train(2, "run.steps=1")), 0) << err();
   EXPECT_EQ(run(around + TRIREME_MPIEXEC " -n 1 " + train(1, "run.steps=1")), 0) << err();

@@ -65,7 +65,7 @@ class LayoutChanges : public TrainingRuns {
   }
 };
 
-TEST_F(LayoutChanges, GoOnAsTheRunThatWasNeverStopped) {
+TEST_F(LayoutChanges, ContinueAsAnUninterruptedRun) {
   std::vector<Layout> layouts{
       {"one rank", 1, ""},
       {"8 ranks on all axes", 8, "parallel.tensor=2 parallel.pipeline=2"},
@@ -97,7 +97,7 @@ TEST_F(LayoutChanges, GoOnAsTheRunThatWasNeverStopped) {
   expect_one_run(layouts, " model.tied_embeddings=true");
 }
 
-TEST_F(LayoutChanges, MayCutUntiedEmbeddings) {
+TEST_F(LayoutChanges, SplitUntiedEmbeddings) {
   expect_one_run({{"one rank", 1, ""},
                   {"tensor 2 x pipeline 2", 4, "parallel.tensor=2 parallel.pipeline=2"},
                   {"data 2", 2, ""}},
@@ -105,7 +105,7 @@ TEST_F(LayoutChanges, MayCutUntiedEmbeddings) {
 }
 
 /// Adapters whose inputs are dropped, on frozen weights.
-TEST_F(LayoutChanges, GoOnWithAdapters) {
+TEST_F(LayoutChanges, ContinueWithAdapters) {
   write_deck(3, 36, 6, 29);
   expect_one_run({{"one rank", 1, ""},
                   {"tensor 2 x pipeline 2", 4, "parallel.tensor=2 parallel.pipeline=2"},
@@ -117,7 +117,7 @@ TEST_F(LayoutChanges, GoOnWithAdapters) {
 }
 
 /// The text's lines are documents of about 30 tokens, in samples of 61.
-TEST_F(LayoutChanges, MayDivideSamplesOfPackedDocuments) {
+TEST_F(LayoutChanges, SplitSamplesOfPackedDocuments) {
   expect_one_run({{"one rank", 1, ""},
                   {"tensor 2 x pipeline 2", 4, "parallel.tensor=2 parallel.pipeline=2"},
                   {"context 3", 3, "parallel.context=3"},
@@ -132,7 +132,7 @@ TEST_F(LayoutChanges, MayDivideSamplesOfPackedDocuments) {
 
 /// 4, 4, 4, 8, 8, 12, 12, 12 samples: the second run begins amid the steps of 4, the third behind
 /// the first one of 8.
-TEST_F(LayoutChanges, MayComeInTheMiddleOfARampUp) {
+TEST_F(LayoutChanges, ContinueDuringARampUp) {
   write_deck(2, 18, 3, 29);
   expect_one_run({{"one rank", 1, ""},
                   {"2 stages", 2, "parallel.pipeline=2 parallel.schedule=zb-h1"},
@@ -150,7 +150,7 @@ TEST_F(LayoutChanges, MayComeInTheMiddleOfARampUp) {
   }
 }
 
-TEST_F(LayoutChanges, ThatChangeNothingGoOnBitForBitInARampUp) {
+TEST_F(LayoutChanges, SameLayoutContinuesARampUpBitForBit) {
   write_deck(2, 18, 3, 29);
   const Layout layout{"data 2", 2, ""};
   const std::string ramp = " batch.ramp_start=2 batch.ramp_increment=2 batch.ramp_samples=24";
@@ -167,7 +167,7 @@ TEST_F(LayoutChanges, ThatChangeNothingGoOnBitForBitInARampUp) {
 
 /// Llama with heads of keys and values that tensor ranks share: a checkpoint has each of them once,
 /// and any layout reads it.
-TEST_F(LayoutChanges, MayShareHeadsOfKeysAndValues) {
+TEST_F(LayoutChanges, ShareKeyValueHeads) {
   const std::string model = " model.family=llama model.key_value_heads=2 ";
   std::vector<Layout> layouts{
       {"one rank", 1, ""},
@@ -194,7 +194,7 @@ TEST_F(LayoutChanges, MayShareHeadsOfKeysAndValues) {
 
 /// On the same layout a restart is no event: losses and all arrays are those of the run without
 /// one, with dropout and across the end of an epoch.
-TEST_F(LayoutChanges, ThatChangeNothingGoOnBitForBit) {
+TEST_F(LayoutChanges, SameLayoutContinuesBitForBit) {
   write_deck(2, 18, 3, 29);
   std::string words;
   for (int i = 0; i < 125; ++i) words += "the lazy dog " + std::to_string(i * i % 97) + "\n";

@@ -88,7 +88,7 @@ train = "data/tokens.h5"
   TemporaryFolder folder_;
 };
 
-TEST_F(LayoutCommands, TrainAlikeAndRestartOnOneAnother) {
+TEST_F(LayoutCommands, LayoutsGiveTheSameLossesAndContinueEachOther) {
   ASSERT_EQ(run("trireme train deck.toml"), 0) << err();
   const auto expected = losses();
   ASSERT_EQ(expected.size(), 12u);
@@ -107,7 +107,7 @@ TEST_F(LayoutCommands, TrainAlikeAndRestartOnOneAnother) {
   expect_losses(expected);
 }
 
-TEST_F(LayoutCommands, EvaluationTakesTheDecksLayoutOrAnyOtherNumberOfRanks) {
+TEST_F(LayoutCommands, EvalRunsOnTheDecksLayoutOrAnyOther) {
   ASSERT_EQ(run("trireme train deck.toml run.steps=2"), 0) << err();
   std::string expected;
   for (const char* command :
@@ -123,7 +123,7 @@ TEST_F(LayoutCommands, EvaluationTakesTheDecksLayoutOrAnyOtherNumberOfRanks) {
   }
 }
 
-TEST_F(LayoutCommands, AProgramFromAFileTrainsBitForBitAsItsSchedule) {
+TEST_F(LayoutCommands, ProgramFromAFileMatchesItsScheduleBitForBit) {
   const std::string pipeline = "parallel.pipeline=2 ";
   ASSERT_EQ(run(on(2, pipeline + "run.steps=4")), 0) << err();
   const auto expected = losses();
@@ -136,7 +136,7 @@ TEST_F(LayoutCommands, AProgramFromAFileTrainsBitForBitAsItsSchedule) {
   EXPECT_EQ(losses(), expected);
 }
 
-TEST_F(LayoutCommands, AProgramMayMixWholeAndSplitBackwardPasses) {
+TEST_F(LayoutCommands, ProgramsMixWholeAndSplitBackwardPasses) {
   const std::string arguments = "parallel.pipeline=2 batch.micro=2 run.steps=4 ";
   ASSERT_EQ(run(on(2, arguments)), 0) << err();
   const auto expected = losses();
@@ -146,7 +146,7 @@ TEST_F(LayoutCommands, AProgramMayMixWholeAndSplitBackwardPasses) {
   EXPECT_EQ(losses(), expected);
 }
 
-TEST_F(LayoutCommands, ProgramsThatWouldNotTrainOrChangeTheBitsAreRefused) {
+TEST_F(LayoutCommands, RejectProgramsThatDoNotTrainOrChangeTheBits) {
   const std::string check =
       "trireme check deck.toml --ranks 2 parallel.pipeline=2 batch.micro=4 "
       "parallel.schedule=file parallel.program=p.txt";
@@ -159,7 +159,7 @@ TEST_F(LayoutCommands, ProgramsThatWouldNotTrainOrChangeTheBitsAreRefused) {
   expect_error(folder_, "p.txt");
 }
 
-TEST_F(LayoutCommands, AMeasuredTimelineIsDrawnBesideThePredictedOne) {
+TEST_F(LayoutCommands, DrawShowsMeasuredAndPredictedTimelines) {
   ASSERT_EQ(run(on(2, "parallel.pipeline=2 run.steps=2 run.timeline=true")), 0) << err();
   ASSERT_EQ(run("trireme draw deck.toml --ranks 2 parallel.pipeline=2"), 0) << err();
   expect_output(folder_, "measured");
@@ -181,7 +181,7 @@ std::string signalled(const std::string& train, const std::string& signal) {
          "wait $job";
 }
 
-TEST_F(LayoutCommands, AStoppedOrKilledRankEndsTheJobAndIsNamed) {
+TEST_F(LayoutCommands, StoppedOrKilledRankEndsTheJobAndIsNamed) {
   if (run("command -v pgrep") != 0) GTEST_SKIP() << "pgrep (procps) is missing";
   const std::string job = on(3, "parallel.pipeline=3");
   EXPECT_NE(run(signalled(job, "STOP")), 0);

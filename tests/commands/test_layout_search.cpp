@@ -59,7 +59,7 @@ TEST_F(PlanLayouts, PrintsOverridesThatCheckAccepts) {
   }
 }
 
-TEST_F(PlanLayouts, JsonHasTheWholeResult) {
+TEST_F(PlanLayouts, JsonHoldsTheCompleteResult) {
   ASSERT_EQ(plan("--ranks 8 --json p.json --memory-limit 100MB"), 0) << err();
   const auto result = json();
   EXPECT_EQ(result["ranks"], 8);
@@ -92,12 +92,12 @@ TEST_F(PlanLayouts, KeepsKeysOfTheCommandLine) {
   }
 }
 
-TEST_F(PlanLayouts, SaysWhyTheDecksLayoutCannotBeUsed) {
+TEST_F(PlanLayouts, ExplainsWhyTheDecksLayoutIsUnusable) {
   ASSERT_EQ(plan("--ranks 3 batch.global=18"), 0) << err();
   expect_output(folder_, "deck's layout  cannot be used: [parallel] tensor = 1");
 }
 
-TEST_F(PlanLayouts, SaysWhoseSpeedsItAssumes) {
+TEST_F(PlanLayouts, NamesTheSourceOfItsSpeeds) {
   ASSERT_EQ(shell(folder_, "trireme plan a.toml --ranks 8"), 0) << err();
   expect_output(folder_, "\nspeeds        typical of this kind of device");
   ASSERT_EQ(shell(folder_, "trireme plan a.toml --ranks 8 parallel.machine=cluster.toml"), 0);
@@ -105,7 +105,7 @@ TEST_F(PlanLayouts, SaysWhoseSpeedsItAssumes) {
   EXPECT_EQ(read_file(folder_.file("out")).find("typical"), std::string::npos);
 }
 
-TEST_F(PlanLayouts, WritesAPageOfOneFile) {
+TEST_F(PlanLayouts, WritesASelfContainedPage) {
   ASSERT_EQ(plan("--ranks 8 --html p.html"), 0) << err();
   EXPECT_EQ(shell(folder_, "'" TRIREME_PYTHON "' -B '" TRIREME_SOURCE_DIR
                            "/tests/commands/check_page.py' p.html --script"),
@@ -118,7 +118,7 @@ TEST_F(PlanLayouts, WritesAPageOfOneFile) {
     EXPECT_NE(page.find(part), std::string::npos) << part;
 }
 
-TEST_F(PlanLayouts, BadInputIsAnErrorThatSaysWhatWouldHelp) {
+TEST_F(PlanLayouts, ReportsBadInputWithARemedy) {
   EXPECT_EQ(plan("--ranks 7"), 2);
   expect_error(folder_, "no layout fits 7 ranks with [batch] global = 16 (a.toml:");
   expect_error(folder_, "start ");

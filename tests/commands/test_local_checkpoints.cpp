@@ -77,7 +77,7 @@ class LocalCheckpoints : public TrainingRuns {
   static constexpr const char* other_run = "trireme-0123456789abcdef-1";
 };
 
-TEST_F(LocalCheckpoints, AfterARollBackThoseOfTheAbandonedBranchAreNotUsed) {
+TEST_F(LocalCheckpoints, IgnoreTheAbandonedBranchAfterARollBack) {
   const std::string intervals = "checkpoint.asynchronous=false checkpoint.every=3";
   fs::create_directories(folder_.file("run/checkpoints"));
   folder_.write("run/checkpoints/step_00000009.partial", "in the way");
@@ -102,7 +102,7 @@ TEST_F(LocalCheckpoints, AfterARollBackThoseOfTheAbandonedBranchAreNotUsed) {
   }
 }
 
-TEST_F(LocalCheckpoints, AnyLostNodeCostsNothingAndPartnersCostTheStepsSinceTheSharedOne) {
+TEST_F(LocalCheckpoints, OneLostNodeCostsNothingAndLostPartnersFallBack) {
   ASSERT_EQ(run(train(4, "run.directory=reference")), 0) << err();
   ASSERT_EQ(run(std::string("mkdir -p disk/node0/") + other_run + "/step_00000011"), 0);
   interrupt({0, 1, 2, 3});
@@ -148,7 +148,7 @@ TEST_F(LocalCheckpoints, AnyLostNodeCostsNothingAndPartnersCostTheStepsSinceTheS
   }
 }
 
-TEST_F(LocalCheckpoints, ShardsAreFoundWhereverTheyAreByAnyLayout) {
+TEST_F(LocalCheckpoints, AnyLayoutFindsShardsOnAnyNode) {
   ASSERT_EQ(run(train(4, "run.directory=reference run.steps=8")), 0) << err();
   interrupt({0, 1, 2, 3});
   // Ranks in another order, one on a new node, with another layout.
@@ -164,7 +164,7 @@ TEST_F(LocalCheckpoints, ShardsAreFoundWhereverTheyAreByAnyLayout) {
 }
 
 /// Pages are rounded up, and the structure of a shard is not counted.
-TEST_F(LocalCheckpoints, CheckPredictsTheirBytes) {
+TEST_F(LocalCheckpoints, CheckPredictsTheirSize) {
   interrupt({0, 1, 2, 3});
   std::int64_t most = 0;
   for (const std::string& name : names("run/checkpoints/step_00000005", ".h5"))
@@ -192,7 +192,7 @@ TEST_F(LocalCheckpoints, CheckPredictsTheirBytes) {
   EXPECT_GT(value("per rank") / 2, 0.5 * static_cast<double>(most));
 }
 
-TEST_F(LocalCheckpoints, OneNodeHasNoCopyAndSaysSoOnce) {
+TEST_F(LocalCheckpoints, OneNodeReportsOnceThatItHasNoCopy) {
   ASSERT_EQ(run(train(1, "run.directory=reference")), 0) << err();
   for (const std::string asynchronous : {"true", "false"}) {
     const std::string arguments = "checkpoint.asynchronous=" + asynchronous;
@@ -205,7 +205,7 @@ TEST_F(LocalCheckpoints, OneNodeHasNoCopyAndSaysSoOnce) {
   }
 }
 
-TEST_F(LocalCheckpoints, ADiskThatIsFullOrMissingCostsAWarningPerNode) {
+TEST_F(LocalCheckpoints, FullOrMissingDiskGivesOneWarningPerNode) {
   ASSERT_EQ(run(train(2, "run.directory=reference")), 0) << err();
   folder_.write("disk", "no folder");
   ASSERT_EQ(run(on_nodes({0, 1}, "")), 0) << err();
@@ -225,13 +225,13 @@ TEST_F(LocalCheckpoints, ADiskThatIsFullOrMissingCostsAWarningPerNode) {
   expect_reference("the other node has both shards", 8);
 }
 
-TEST_F(LocalCheckpoints, AFolderThatNodesShareIsRefused) {
+TEST_F(LocalCheckpoints, RejectAFolderSharedByNodes) {
   EXPECT_EQ(run(on_nodes({0, 1}, "checkpoint.local=disk")), 2);
   expect_one_error({"the same folder on node", "%node%"});
 }
 
 /// Two ranks on one node, and one on the other.
-TEST_F(LocalCheckpoints, NodesNeedNotHaveAsManyRanks) {
+TEST_F(LocalCheckpoints, SupportNodesWithUnequalRanks) {
   ASSERT_EQ(run(train(3, "run.directory=reference")), 0) << err();
   interrupt({0, 0, 1});
   for (const int node : {0, 1})
@@ -245,7 +245,7 @@ TEST_F(LocalCheckpoints, NodesNeedNotHaveAsManyRanks) {
   }
 }
 
-TEST_F(LocalCheckpoints, AnotherRunInTheDirectoryDoesNotUseThem) {
+TEST_F(LocalCheckpoints, AnotherRunInTheDirectoryIgnoresThem) {
   ASSERT_EQ(run(train(2, "run.directory=reference")), 0) << err();
   interrupt({0, 1});
   ASSERT_EQ(run(on_nodes({0, 1}, "checkpoint.restart=none run.steps=3")), 0) << err();

@@ -49,7 +49,7 @@ class LogWording : public EngineCommands {
   }
 };
 
-TEST_F(LogWording, OfAWholeRun) {
+TEST_F(LogWording, CoversACompleteRun) {
   train(0, "run.steps=4 batch.ramp_start=2 batch.ramp_increment=2 batch.ramp_samples=8");
   expect_lines(
       {"trireme: N rank, Kokkos N *",
@@ -64,7 +64,7 @@ TEST_F(LogWording, OfAWholeRun) {
        "peak memory of a rank: N MiB resident, N bytes"});
 }
 
-TEST_F(LogWording, OfARestart) {
+TEST_F(LogWording, CoversARestart) {
   restart(0, "run.steps=4 checkpoint.asynchronous=true");
   expect_lines(
       {"no checkpoint in run/checkpoints: starting at step 1",
@@ -89,13 +89,13 @@ TEST_F(LogWording, OfARestart) {
                 "no intact checkpoint in run/checkpoints: starting at step 1"});
 }
 
-TEST_F(LogWording, OfADeckThatChangesNothingButTheFolderIsSilent) {
+TEST_F(LogWording, OmitsADeckThatDiffersOnlyInItsFolder) {
   restart(0, "run.steps=2");
   restart(0, "run.steps=2");
   EXPECT_EQ(count(file("run/log.txt"), "differs"), 0);
 }
 
-TEST_F(LogWording, OfAStopAndOfSkippedSteps) {
+TEST_F(LogWording, CoversAStopAndSkippedSteps) {
   restart(75, "run.steps=10000000 run.time_limit=00:00:01");
   expect_lines(
       {"stopped early after step N of 10000000; start the same command with "
@@ -108,7 +108,7 @@ TEST_F(LogWording, OfAStopAndOfSkippedSteps) {
        "trireme: error: step N: loss *, gradient norm *; the last 2 steps were skipped *"});
 }
 
-TEST_F(LogWording, OfWeightsWithoutAnOptimizer) {
+TEST_F(LogWording, CoversWeightsWithoutAnOptimizer) {
   train(0, "run.steps=2 model.vocabulary=257");
   ASSERT_EQ(run("trireme export run/checkpoints exported && rm -r run && trireme import exported "
                 "deck.toml model.vocabulary=257"),

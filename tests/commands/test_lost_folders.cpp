@@ -36,7 +36,7 @@ class LostFolders : public TrainingRuns {
   std::string as_user_;
 };
 
-TEST_F(LostFolders, WithoutPermissionAreNamedBeforeTheFirstStep) {
+TEST_F(LostFolders, ReportsUnwritableFoldersBeforeTheFirstStep) {
   become_ordinary();
   if (IsSkipped()) return;
   make_folder("run");
@@ -52,7 +52,7 @@ TEST_F(LostFolders, WithoutPermissionAreNamedBeforeTheFirstStep) {
     }
 }
 
-TEST_F(LostFolders, WhosePermissionGoesInMidRunAreNamedAndKeepTheirCheckpoints) {
+TEST_F(LostFolders, ReportsALostPermissionAndKeepsCheckpoints) {
   become_ordinary();
   if (IsSkipped()) return;
   for (const char* asynchronous : {"false", "true"}) {
@@ -80,7 +80,7 @@ TEST_F(LostFolders, WhosePermissionGoesInMidRunAreNamedAndKeepTheirCheckpoints) 
   }
 }
 
-TEST_F(LostFolders, ThatMayOnlyBeReadServeEvaluationAndGeneration) {
+TEST_F(LostFolders, ReadOnlyFoldersServeEvalAndGenerate) {
   become_ordinary();
   if (IsSkipped()) return;
   ASSERT_EQ(run(train(1, "run.steps=2") + "; chmod -R a-w run"), 0) << err();
@@ -95,7 +95,7 @@ TEST_F(LostFolders, ThatMayOnlyBeReadServeEvaluationAndGeneration) {
 }
 
 /// A scratch file system that is cleaned while jobs run.
-TEST_F(LostFolders, ThatGoAwayInMidRunAreNamed) {
+TEST_F(LostFolders, ReportsFoldersRemovedDuringARun) {
   for (const char* asynchronous : {"false", "true"}) {
     SCOPED_TRACE(asynchronous);
     ASSERT_EQ(run("rm -rf run gone"), 0);
@@ -111,7 +111,7 @@ TEST_F(LostFolders, ThatGoAwayInMidRunAreNamed) {
   }
 }
 
-TEST_F(LostFolders, AreStartedFromAnewIfThereIsNoCheckpointAtAll) {
+TEST_F(LostFolders, RestartBeginsAnewWithoutCheckpoints) {
   ASSERT_EQ(run(train(2, "run.steps=2 checkpoint.restart=latest")), 0) << err();
   ASSERT_EQ(run("rm -r run/checkpoints"), 0);
   ASSERT_EQ(run(train(2, "run.steps=3 checkpoint.restart=latest")), 0) << err();
@@ -119,7 +119,7 @@ TEST_F(LostFolders, AreStartedFromAnewIfThereIsNoCheckpointAtAll) {
   EXPECT_EQ(metrics("run", "step"), (std::vector<std::string>{"1", "2", "3"}));
 }
 
-TEST_F(LostFolders, AndAFileLatestThatNamesNothingDoNotStopARestart) {
+TEST_F(LostFolders, RestartIgnoresAnInvalidLatest) {
   ASSERT_EQ(run(train(1, "run.steps=4 checkpoint.every=2")), 0) << err();
   int steps = 4;
   for (const std::string harm :

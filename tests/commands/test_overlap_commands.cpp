@@ -20,7 +20,7 @@ class OverlapRuns : public TrainingRuns {
 };
 
 /// Evaluations, checkpoints and restarts end the overlap at different steps of the two runs.
-TEST_F(OverlapRuns, WriteTheSameLinesAndBitsOnEveryPipelineAndAfterRestarts) {
+TEST_F(OverlapRuns, WriteTheSameBitsOnEveryPipelineAndAfterRestarts) {
   ASSERT_EQ(run(train(1, with("run.steps=24 run.directory=one"))), 0) << err();
   ASSERT_EQ(run(train(2, with("run.steps=13 parallel.pipeline=2"))), 0) << err();
   ASSERT_EQ(run(train(3, with("run.steps=24 parallel.pipeline=3 checkpoint.restart=latest "
@@ -39,7 +39,7 @@ TEST_F(OverlapRuns, WriteTheSameLinesAndBitsOnEveryPipelineAndAfterRestarts) {
   expect_all_verified("run/checkpoints");
 }
 
-TEST_F(OverlapRuns, ContinueFromAndForOtherSchedulesWithANote) {
+TEST_F(OverlapRuns, ContinueFromAndToOtherSchedulesWithANote) {
   ASSERT_EQ(run(train(2, "run.steps=4 parallel.pipeline=2")), 0) << err();
   ASSERT_EQ(run(train(2,
                       "run.steps=8 parallel.pipeline=2 parallel.schedule=2bw "
@@ -54,7 +54,7 @@ TEST_F(OverlapRuns, ContinueFromAndForOtherSchedulesWithANote) {
   EXPECT_EQ(last_job().restored, 8);
 }
 
-TEST_F(OverlapRuns, AreDrawnWithTheRepeatedStepThatWasMeasured) {
+TEST_F(OverlapRuns, DrawShowsTheMeasuredRepeatedStep) {
   const std::string deck = with("run.steps=6 parallel.pipeline=2 checkpoint.every=0 ");
   ASSERT_EQ(run(train(2, deck + "run.evaluate_every=0 run.timeline=true")), 0) << err();
   EXPECT_NE(file("run/timeline.jsonl").find("ranks 2 micro_batches 12 chunks 1 tied 1 steps 3"),

@@ -52,7 +52,7 @@ const std::vector<PaperModel> table_1{
     {"1t", "1008.0", "1,008,038,758,400", 3072, 8, 64, 6, 3072},
 };
 
-TEST(Check, ModelsOfThePaperHaveItsParametersRanksAndBatches) {
+TEST(Check, PaperModelsHaveTheirParametersRanksAndBatches) {
   const TemporaryFolder folder;
   int decks = 0;
   for (const auto& entry : std::filesystem::directory_iterator(inputs + "paper")) {
@@ -77,7 +77,7 @@ TEST(Check, ModelsOfThePaperHaveItsParametersRanksAndBatches) {
 }
 
 /// A ramp-up as GPT-3 used: from 96 to 1536 samples by 96 over 100,000 samples.
-TEST(Check, ARampUpIsShownWithItsStepsAndPrograms) {
+TEST(Check, ShowsStepsAndProgramsOfARampUp) {
   const TemporaryFolder folder;
   const std::string check =
       "trireme check '" + inputs + "paper/gpt_145.6b.toml' --ranks 768 " +
@@ -102,7 +102,7 @@ TEST(Check, ARampUpIsShownWithItsStepsAndPrograms) {
   expect_error(folder, "[batch] ramp_start = 42 (command line) is not a multiple of [batch] micro");
 }
 
-TEST(Check, ATrillionParametersOn3072RanksTakeSeconds) {
+TEST(Check, ChecksATrillionParametersInSeconds) {
   const TemporaryFolder folder;
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_EQ(shell(folder, "trireme check '" + inputs + "gpt_1t.toml' --ranks 3072"), 0);
@@ -116,7 +116,7 @@ TEST(Check, ATrillionParametersOn3072RanksTakeSeconds) {
   EXPECT_EQ(read_file(folder.file("out")), resolved) << "two names of one deck";
 }
 
-TEST(Check, ASiteFileIsNoMachineFile) {
+TEST(Check, RejectsASiteFileAsAMachineFile) {
   const TemporaryFolder folder;
   for (const std::string command : {"check", "plan"}) {
     EXPECT_EQ(
@@ -128,7 +128,7 @@ TEST(Check, ASiteFileIsNoMachineFile) {
 }
 
 /// Equal stages alone would be idle for 63/575 of the time. Selene's messages are NCCL's.
-TEST(Check, ATrillionParametersWithASharedVocabularyAreIdleAsEqualStagesAre) {
+TEST(Check, SharedVocabularyIsAsIdleAsEqualStages) {
   const TemporaryFolder folder;
   const std::string selene = " --machine '" + inputs + "machines/selene.toml'";
   for (const std::string& machine : {std::string(), selene}) {
@@ -142,7 +142,7 @@ TEST(Check, ATrillionParametersWithASharedVocabularyAreIdleAsEqualStagesAre) {
   }
 }
 
-TEST(Check, StagesWithoutALayerAreNoted) {
+TEST(Check, NotesStagesWithoutALayer) {
   const TemporaryFolder folder;
   small_deck(folder);
   ASSERT_EQ(shell(folder, "trireme check a.toml parallel.pipeline=4"), 0);
@@ -151,7 +151,7 @@ TEST(Check, StagesWithoutALayerAreNoted) {
   EXPECT_EQ(read_file(folder.file("out")).find("note:"), std::string::npos);
 }
 
-TEST(Check, AllMistakesAreReportedAtOnce) {
+TEST(Check, ReportsAllMistakesAtOnce) {
   const TemporaryFolder folder;
   small_deck(folder);
   EXPECT_EQ(shell(folder,
@@ -164,7 +164,7 @@ TEST(Check, AllMistakesAreReportedAtOnce) {
   EXPECT_EQ(read_file(folder.file("out")), "");
 }
 
-TEST(Check, DeepPipelinesTakeSeconds) {
+TEST(Check, ChecksDeepPipelinesInSeconds) {
   const TemporaryFolder folder;
   small_deck(folder);
   const auto begin = std::chrono::steady_clock::now();
@@ -174,7 +174,7 @@ TEST(Check, DeepPipelinesTakeSeconds) {
   EXPECT_LT(seconds.count(), 20.0);
 }
 
-TEST(Check, UnderALauncherOneProcessSpeaks) {
+TEST(Check, OneProcessPrintsUnderALauncher) {
   const TemporaryFolder folder;
   small_deck(folder);
   for (const char* name :
@@ -195,7 +195,7 @@ TEST(Check, UnderALauncherOneProcessSpeaks) {
   EXPECT_EQ(errors.find("trireme: error: ", first + 1), std::string::npos) << errors;
 }
 
-TEST(Check, MistakesOfAProgramAreNamedWithTheirLine) {
+TEST(Check, ReportsTheLineOfAMistakeInAProgram) {
   const TemporaryFolder folder;
   small_deck(folder);
   const std::string check =
@@ -236,7 +236,7 @@ TEST(Draw, WritesTextPicturesTracesAndPrograms) {
 
 /// The program that draw writes is the same schedule when read back. Its times too, except with
 /// gpipe: a program file always has the head's gradient in the forward pass.
-TEST(Draw, AScheduleBecomesAProgramWrittenByHand) {
+TEST(Draw, WritesASchedulesProgramThatReadsBack) {
   const TemporaryFolder folder;
   small_deck(folder);
   const std::string axes = "a.toml parallel.pipeline=2 ";
@@ -262,7 +262,7 @@ TEST(Draw, AScheduleBecomesAProgramWrittenByHand) {
   }
 }
 
-TEST(Draw, SetsAMeasuredTimelineBesideItsPrediction) {
+TEST(Draw, ShowsAMeasuredTimelineNextToItsPrediction) {
   const TemporaryFolder folder;
   const deck::Config config =
       deck::load_deck(small_deck(folder), {"parallel.pipeline=2", "parallel.data=1"}).config;

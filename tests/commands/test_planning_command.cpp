@@ -37,7 +37,7 @@ class CheckMachine : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(CheckMachine, PlansForGpusByTheirRules) {
+TEST_F(CheckMachine, PlansForGpus) {
   ASSERT_EQ(check(machines + "h100.toml", "--ranks 16 batch.global=16 parallel.offload=optimizer"),
             0)
       << read_file(folder_.file("err"));
@@ -54,7 +54,7 @@ TEST_F(CheckMachine, PlansForGpusByTheirRules) {
   EXPECT_EQ(out().find("peak of a rank"), std::string::npos);
 }
 
-TEST_F(CheckMachine, PlansForHostsByTheirs) {
+TEST_F(CheckMachine, PlansForHosts) {
   ASSERT_EQ(check(machines + "host.toml", "--ranks 4 parallel.offload=optimizer"), 0)
       << read_file(folder_.file("err"));
   expect_output(folder_, "host, 55.9 GiB per rank, 1 node of 8 ranks\n");
@@ -65,7 +65,7 @@ TEST_F(CheckMachine, PlansForHostsByTheirs) {
   EXPECT_EQ(out().find("reductions"), std::string::npos);
 }
 
-TEST_F(CheckMachine, APlanThatDoesNotFitIsALineAndNoError) {
+TEST_F(CheckMachine, ReportsAnExcessOfMemoryWithoutAnError) {
   folder_.write("small.toml",
                 "[machine]\nname = \"small\"\n[device]\nkind = \"hip\"\nmemory = \"1 MiB\"\n");
   ASSERT_EQ(check("small.toml"), 0) << read_file(folder_.file("err"));
@@ -76,7 +76,7 @@ TEST_F(CheckMachine, APlanThatDoesNotFitIsALineAndNoError) {
 }
 
 /// 2 of 16 tokens are masked; 130 of 260 ids are on the first of two tensor ranks.
-TEST_F(CheckMachine, LayerPrintsTheOperationsOfTheEmbeddingALayerAndTheHead) {
+TEST_F(CheckMachine, LayerPrintsOperationsOfEmbeddingLayerAndHead) {
   ASSERT_EQ(check(machines + "h100.toml",
                   "--layer --ranks 2 parallel.tensor=2 parallel.sequence_parallel=true "
                   "model.family=bert model.vocabulary=260"),
@@ -102,7 +102,7 @@ TEST_F(CheckMachine, LayerPrintsTheOperationsOfTheEmbeddingALayerAndTheHead) {
   EXPECT_EQ(out().find("all-"), std::string::npos) << "one rank sends nothing";
 }
 
-TEST_F(CheckMachine, MistakesOfTheFileAndOfTheDeckAreErrors) {
+TEST_F(CheckMachine, ReportsMistakesOfMachineFileAndDeck) {
   EXPECT_EQ(check("none.toml"), 2);
   expect_error(folder_, "none.toml: no such machine file");
   folder_.write("bad.toml",
@@ -121,7 +121,7 @@ TEST_F(CheckMachine, MistakesOfTheFileAndOfTheDeckAreErrors) {
                "(amd.toml) has no cuDNN");
 }
 
-TEST_F(CheckMachine, PredictsTheTimeOfAStepAndItsParts) {
+TEST_F(CheckMachine, PredictsStepTimeAndItsParts) {
   const std::string layout =
       "--ranks 16 parallel.tensor=2 parallel.pipeline=2 model.layers=4 batch.global=16 ";
   ASSERT_EQ(check(machines + "h100.toml", layout), 0) << read_file(folder_.file("err"));
@@ -155,7 +155,7 @@ TEST_F(CheckMachine, PredictsTheTimeOfAStepAndItsParts) {
   EXPECT_GT(again["step_seconds"], plan["step_seconds"]);
 }
 
-TEST_F(CheckMachine, AFileThatCannotBeWrittenIsAnError) {
+TEST_F(CheckMachine, UnwritableFileIsAnError) {
   for (const char* path : {"none/plan.json", "/dev/full"}) {
     EXPECT_EQ(check(machines + "h100.toml", std::string("--json ") + path), 2) << path;
     expect_error(folder_, std::string(path) + ": cannot be written: ");
@@ -163,7 +163,7 @@ TEST_F(CheckMachine, AFileThatCannotBeWrittenIsAnError) {
 }
 
 /// Memory is planned all the same.
-TEST_F(CheckMachine, WithoutSpeedsThereAreNoTimes) {
+TEST_F(CheckMachine, PrintsNoTimesWithoutSpeeds) {
   folder_.write("bare.toml",
                 "[machine]\nname = \"bare\"\n[device]\nkind = \"cuda\"\nmemory = 80e9\n");
   ASSERT_EQ(check("bare.toml"), 0) << read_file(folder_.file("err"));
@@ -177,7 +177,7 @@ TEST_F(CheckMachine, WithoutSpeedsThereAreNoTimes) {
   EXPECT_GT(plan["memory_bytes"], 0);
 }
 
-TEST_F(CheckMachine, HelpListsTheKeysOfSuchAFile) {
+TEST_F(CheckMachine, HelpListsTheKeysOfAMachineFile) {
   ASSERT_EQ(shell(folder_, "trireme help machine"), 0);
   expect_output(folder_, "\n[device]  ");
   expect_output(folder_, "\n  memory  ");
@@ -194,7 +194,7 @@ double bytes_in(const std::string& number, const std::string& unit) {
   return std::stod(number) * std::pow(1024.0, static_cast<double>(power));
 }
 
-TEST_F(CheckMachine, RowsOfTheMemoryTableAddUpForRanksWithAndWithoutLayers) {
+TEST_F(CheckMachine, RowsOfTheMemoryTableSumToTheTotal) {
   for (const char* layout :
        {"parallel.pipeline=4 parallel.schedule=2bw", "parallel.pipeline=4 parallel.schedule=zb-v",
         "parallel.pipeline=8", "parallel.pipeline=4 parallel.vocabulary=pipeline"}) {
@@ -225,7 +225,7 @@ TEST_F(CheckMachine, RowsOfTheMemoryTableAddUpForRanksWithAndWithoutLayers) {
   }
 }
 
-TEST_F(CheckMachine, StaysSmallForTheLargestDecks) {
+TEST_F(CheckMachine, UsesLittleMemoryForTheLargestDecks) {
   // 512 MiB of address space besides the 110 MB of the programs' libraries, which have large
   // tables.
   const std::string limits =
@@ -249,7 +249,7 @@ TEST_F(CheckMachine, StaysSmallForTheLargestDecks) {
   expect_error(folder_, "forward passes in a step, more than 524288");
 }
 
-TEST_F(CheckMachine, TheLargestNumberOfRanksIsTheSameEverywhere) {
+TEST_F(CheckMachine, AllCommandsShareTheLargestRankCount) {
   const std::string deck = "'" TRIREME_SOURCE_DIR "/inputs/gpt2_124m.toml'";
   EXPECT_EQ(shell(folder_, "trireme check " + deck + " --ranks 1048576 batch.global=4194304"), 0)
       << read_file(folder_.file("err"));

@@ -51,7 +51,7 @@ class Predict : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Predict, ComparesEachRowWithItsPrediction) {
+TEST_F(Predict, ComparesRowsWithTheirPredictions) {
   ASSERT_EQ(predict("# measured by hand\n" + columns_line + "\n" + good_row + "\n" + good_row), 0)
       << err();
   const std::string printed = out();
@@ -64,7 +64,7 @@ TEST_F(Predict, ComparesEachRowWithItsPrediction) {
   EXPECT_EQ(printed.find("memory"), std::string::npos) << "no row has it";
 }
 
-TEST_F(Predict, JsonHasTheSameAndMemoryIfItIsMeasured) {
+TEST_F(Predict, JsonIncludesMeasuredMemory) {
   std::string header = columns_line;
   header.insert(header.size() - 1, ",memory_gb,zero_stage");
   std::string row = good_row;
@@ -91,7 +91,7 @@ TEST_F(Predict, JsonHasTheSameAndMemoryIfItIsMeasured) {
   EXPECT_GT(nlohmann::json::parse(out())[0]["predicted_bytes"], played[0]["predicted_bytes"]);
 }
 
-TEST_F(Predict, KeysOfADeckAreColumnsOrArguments) {
+TEST_F(Predict, ReadsDeckKeysFromColumnsOrArguments) {
   std::string header = columns_line, row = good_row;
   header.insert(header.size() - 1, ",model.layers");
   row.insert(row.size() - 1, ",8");
@@ -106,7 +106,7 @@ TEST_F(Predict, KeysOfADeckAreColumnsOrArguments) {
   EXPECT_EQ(seconds(header + row, "model.layers=4"), four) << "arguments count more";
 }
 
-TEST_F(Predict, MistakesCiteTheirRow) {
+TEST_F(Predict, ReportsTheRowOfAMistake) {
   EXPECT_EQ(mistake("gpt_a,4,256\n"), "s.csv:3: 3 cells, but the first line names 15 columns");
   EXPECT_EQ(mistake(with(14, "100,5")), "s.csv:3: 16 cells, but the first line names 15 columns");
   EXPECT_EQ(mistake(with(2, "")), "s.csv:3: hidden is missing");
@@ -126,7 +126,7 @@ TEST_F(Predict, MistakesCiteTheirRow) {
             0u);
 }
 
-TEST_F(Predict, LayoutsThatCannotRunCiteTheirRow) {
+TEST_F(Predict, ReportsTheRowOfAnInvalidLayout) {
   EXPECT_EQ(mistake(with(12, "30")).find("[batch] global = 30 (s.csv:3) is not a multiple of "),
             0u);
   const std::string heads = mistake(with(6, "8"));
@@ -135,7 +135,7 @@ TEST_F(Predict, LayoutsThatCannotRunCiteTheirRow) {
   EXPECT_NE(chunks.find("[parallel] chunks = 2 (s.csv:3)"), std::string::npos) << chunks;
 }
 
-TEST_F(Predict, MistakesOfTheFileAreErrors) {
+TEST_F(Predict, RejectsInvalidFiles) {
   for (const char* empty : {"", "\n", "# none\n"}) {
     EXPECT_EQ(predict(empty), 2);
     expect_error(folder_, "s.csv has no rows; its first line names the columns");
@@ -157,7 +157,7 @@ TEST_F(Predict, MistakesOfTheFileAreErrors) {
   expect_error(folder_, "command line: model.layers=many: expected an integer");
 }
 
-TEST_F(Predict, AMachineWithoutSpeedsIsAnErrorThatNamesThem) {
+TEST_F(Predict, NamesMissingSpeedsOfTheMachine) {
   folder_.write("bare.toml",
                 "[machine]\nname = \"bare\"\n[device]\nkind = \"cuda\"\nmemory = 80e9\n");
   EXPECT_EQ(predict(columns_line + good_row, "precision.compute=fp16", "bare.toml"), 2);
@@ -207,7 +207,7 @@ class Calibrate : public Predict {
   }
 };
 
-TEST_F(Calibrate, FindsTheValuesThatMadeTheSteps) {
+TEST_F(Calibrate, RecoversTheValuesOfSyntheticSteps) {
   folder_.write("node.toml", machine(0.7, 0.8));
   write_steps();
   folder_.write("start.toml", machine(0.55, 0.9));
@@ -233,7 +233,7 @@ TEST_F(Calibrate, FindsTheValuesThatMadeTheSteps) {
       << err();
 }
 
-TEST_F(Calibrate, ValuesStayWithinTheirBounds) {
+TEST_F(Calibrate, KeepsValuesWithinTheirBounds) {
   folder_.write("node.toml", machine(0.3, 0.8));  // no product of a real machine is that slow
   write_steps();
   folder_.write("start.toml", machine(0.6, 0.8));
@@ -245,7 +245,7 @@ TEST_F(Calibrate, ValuesStayWithinTheirBounds) {
   EXPECT_LT(printed("device.product_efficiency"), 0.52);
 }
 
-TEST_F(Calibrate, MistakesAreOneErrorEach) {
+TEST_F(Calibrate, ReportsOneErrorPerMistake) {
   folder_.write("node.toml", machine(0.7, 0.8));
   write_steps();
   const auto expect_mistake = [&](const std::string& arguments, const std::string& message) {

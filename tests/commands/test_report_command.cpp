@@ -45,7 +45,7 @@ class Report : public testing::TrainingRuns {
   }
 };
 
-TEST_F(Report, ShowsTheNumbersOfARunThatWasStoppedAndWentOn) {
+TEST_F(Report, ShowsAStoppedAndResumedRun) {
   add_validation();
   const std::string more =
       " checkpoint.restart=latest run.evaluate_batches=1 parallel.pipeline=2 model.layers=2"
@@ -74,7 +74,7 @@ TEST_F(Report, ShowsTheNumbersOfARunThatWasStoppedAndWentOn) {
   expect_on_page("directory = &quot;run&quot;");
 }
 
-TEST_F(Report, OfAFolderThatWasMovedFindsItsCheckpoints) {
+TEST_F(Report, FindsCheckpointsOfAMovedFolder) {
   ASSERT_EQ(run(train(1, "run.steps=2")), 0) << err();
   ASSERT_EQ(run(train(1, "run.steps=3")), 0) << err();  // afresh
   ASSERT_EQ(run("mv run '<moved> & kept' && trireme report '<moved> & kept' -o page.html"), 0)
@@ -93,7 +93,7 @@ TEST_F(Report, OfAFolderThatWasMovedFindsItsCheckpoints) {
   }
 }
 
-TEST_F(Report, OfFewOrDamagedNumbersIsAPageToo) {
+TEST_F(Report, WritesAPageForFewOrDamagedMetrics) {
   write_run("");
   ASSERT_EQ(run("trireme report run"), 0) << err();
   expect_good_page("run/report.html");
@@ -113,7 +113,7 @@ TEST_F(Report, OfFewOrDamagedNumbersIsAPageToo) {
   expect_on_page("There is no metrics.jsonl");
 }
 
-TEST_F(Report, OfManyStepsStaysBelowAMegabyte) {
+TEST_F(Report, StaysBelowAMegabyteForManySteps) {
   std::string lines;
   for (int i = 1; i <= 100000; ++i) lines += line(i, text(2 + 100.0 / i + 0.1 * std::sin(i * i)));
   write_run(lines);
@@ -124,7 +124,7 @@ TEST_F(Report, OfManyStepsStaysBelowAMegabyte) {
 }
 
 /// Short lines, of steps between logged ones, have loss and norm.
-TEST_F(Report, ShowsEveryStepAndAxesOfTokensAndTime) {
+TEST_F(Report, ShowsEveryStepAgainstStepsTokensAndTime) {
   std::string lines;
   for (int i = 1; i <= 100; ++i)
     lines += i % 10 == 0 ? line(i, text(5.0 - 0.01 * i))
@@ -158,7 +158,7 @@ TEST_F(Report, ShowsRecordedTextsByStep) {
   expect_one_error({"run/texts.jsonl:1: \"prompt\" is 2, expected a string"});
 }
 
-TEST_F(Report, OfSeveralRunsLaysTheirCurvesOverOneAnother) {
+TEST_F(Report, OverlaysCurvesOfSeveralRuns) {
   write_run(line(1, "5") + line(2, "4.5"));
   ASSERT_EQ(run("mv run 'first <run>'"), 0);
   write_run(line(1, "5.25") + line(3, "3.5"));
@@ -185,7 +185,7 @@ TEST_F(Report, OfSeveralRunsLaysTheirCurvesOverOneAnother) {
   expect_one_error({"9 runs are too many for one page; give at most 8"});
 }
 
-TEST_F(Report, MistakesAreNamedOnce) {
+TEST_F(Report, ReportsEachMistakeOnce) {
   const auto refused = [&](const std::string& line, const std::vector<std::string>& parts) {
     SCOPED_TRACE(line);
     EXPECT_EQ(run(line), 2);
@@ -253,7 +253,7 @@ std::string recorded_run_of_three_jobs() {
          event("11:10:00.000", 30, R"("event":"stop","cause":"time_limit","exit_code":75)");
 }
 
-TEST_F(Report, TellsWhenJobsRanWhyTheyEndedAndWhatRestartsCost) {
+TEST_F(Report, ShowsJobsTheirEndsAndTheCostOfRestarts) {
   write_run(line(10, "5", 1) + line(30, "4", 1));
   folder_.write("run/events.jsonl", recorded_run_of_three_jobs() + "{\"time\":\"2026-1");
   ASSERT_EQ(run("trireme report run"), 0) << err();
@@ -271,7 +271,7 @@ TEST_F(Report, TellsWhenJobsRanWhyTheyEndedAndWhatRestartsCost) {
   EXPECT_EQ(page().find("checkpoint after step 20"), std::string::npos) << "undone by the restart";
 }
 
-TEST_F(Report, OfARunThatWasKilledTellsWhatTheRestartCost) {
+TEST_F(Report, ShowsTheCostOfARestartAfterAKill) {
   const std::string common =
       "checkpoint.every=4 checkpoint.asynchronous=false checkpoint.restart=latest run.steps=";
   std::int64_t saved = 0;
@@ -331,7 +331,7 @@ TEST_F(Report, NamesFileAndLineOfABadEvent) {
   }
 }
 
-TEST(RunHistory, TellsJobsRestartsAndWhatARestartHasUndone) {
+TEST(RunHistory, ListsJobsRestartsAndUndoneSteps) {
   const testing::TemporaryFolder folder;
   const RunEvents found = read_events(folder.write("events.jsonl", recorded_run_of_three_jobs()));
   EXPECT_FALSE(found.torn);
@@ -357,7 +357,7 @@ TEST(RunHistory, TellsJobsRestartsAndWhatARestartHasUndone) {
 }
 
 /// The job whose only sign after its last event is a line of the metrics.
-TEST(RunHistory, OfAJobThatStillRunsOrWasKilledEndsWithItsMetrics) {
+TEST(RunHistory, AJobWithoutAnEndEndsWithItsMetrics) {
   const testing::TemporaryFolder folder;
   const RunEvents found = read_events(folder.write(
       "events.jsonl", event("10:00:00.000", 0, start) +

@@ -95,7 +95,7 @@ class RestartCommands : public EngineCommands {
       " run.log_every=1 checkpoint.every=2 model.layers=3 batch.global=6 optimizer.decay_steps=12";
 };
 
-TEST_F(RestartCommands, ADeckThatContradictsTheCheckpointIsRefusedWithAllValuesAtOnce) {
+TEST_F(RestartCommands, RejectAContradictoryDeckWithAllValues) {
   train_four_steps();
   const auto left = [&] {
     return file(checkpoint(4) + "/manifest.json") + file("run/metrics.jsonl") +
@@ -130,7 +130,7 @@ TEST_F(RestartCommands, ADeckThatContradictsTheCheckpointIsRefusedWithAllValuesA
   }
 }
 
-TEST_F(RestartCommands, DamagedNumbersArePassedOverAndTheRunIsThatOfTheCheckpointBefore) {
+TEST_F(RestartCommands, FallBackFromDamagedWeights) {
   train_four_steps();
   const std::string expected = losses();
   damage_number(4, "layers.1.attention.output");
@@ -145,7 +145,7 @@ TEST_F(RestartCommands, DamagedNumbersArePassedOverAndTheRunIsThatOfTheCheckpoin
   EXPECT_EQ(run("trireme inspect --verify " + checkpoint(4)), 0) << "written again: " << err();
 }
 
-TEST_F(RestartCommands, DamageThatOnlyOneRankMeetsIsPassedOverByAll) {
+TEST_F(RestartCommands, AllRanksFallBackFromDamageOnOneRank) {
   train_four_steps();
   const std::string expected = losses();  // on any pipeline, bit for bit
   damage_number(4, "optimizer.second_moment.layers.2.feed_forward.up");  // of the last rank
@@ -165,7 +165,7 @@ TEST_F(RestartCommands, DamageThatOnlyOneRankMeetsIsPassedOverByAll) {
   EXPECT_EQ(losses(), expected);
 }
 
-TEST_F(RestartCommands, FilesThatAreNotThoseWrittenArePassedOverWithTheReasonOrEndTheRunByName) {
+TEST_F(RestartCommands, FallBackFromChangedFilesWithTheReason) {
   train_four_steps();
   struct Case {
     std::string name;
@@ -205,7 +205,7 @@ TEST_F(RestartCommands, FilesThatAreNotThoseWrittenArePassedOverWithTheReasonOrE
   }
 }
 
-TEST_F(RestartCommands, WithoutAnIntactCheckpointTheRunStartsAnewAndSaysSo) {
+TEST_F(RestartCommands, StartAnewWithoutAnIntactCheckpoint) {
   ASSERT_EQ(restart(1, "run.steps=4"), 0) << err();
   EXPECT_FALSE(last_job().restart);
   const std::string expected = losses();
@@ -223,7 +223,7 @@ TEST_F(RestartCommands, WithoutAnIntactCheckpointTheRunStartsAnewAndSaysSo) {
   EXPECT_EQ(count(out(), "elements differ"), 0) << out();
 }
 
-TEST_F(RestartCommands, AFreshRunInAUsedDirectoryMovesTheEarlierOneAside) {
+TEST_F(RestartCommands, FreshRunMovesAnEarlierRunAside) {
   train_four_steps();
   const std::string first = file("run/metrics.jsonl");
   ASSERT_EQ(train(1, "run.steps=3 run.seed=9"), 0) << err();
@@ -253,7 +253,7 @@ TEST_F(RestartCommands, AFreshRunInAUsedDirectoryMovesTheEarlierOneAside) {
   EXPECT_TRUE(there(checkpoint(4)));
 }
 
-TEST_F(RestartCommands, ADeckOfAnotherVersionIsNotComparedAndTheNumberOfSamplesStillIs) {
+TEST_F(RestartCommands, DeckOfAnotherVersionIsComparedInSamplesOnly) {
   train_four_steps();
   rewrite(4, [](checkpoint::Manifest&, std::string& deck) {
     deck += "[parallel.future]\nkey = 3\n";
@@ -270,7 +270,7 @@ TEST_F(RestartCommands, ADeckOfAnotherVersionIsNotComparedAndTheNumberOfSamplesS
   expect_error(folder_, "[24, 16]");
 }
 
-TEST_F(RestartCommands, ACheckpointOfNoStepGoesOnWithAnyBatchAndAnEmptyMetricsFile) {
+TEST_F(RestartCommands, CheckpointOfStepZeroStartsWithAnyBatch) {
   train_four_steps();
   EXPECT_EQ(run("mkdir start; cp -r " + checkpoint(2) + "/* start; rm -r run/checkpoints/*"), 0);
   EXPECT_EQ(run("mv start " + checkpoint(2)), 0);
@@ -285,7 +285,7 @@ TEST_F(RestartCommands, ACheckpointOfNoStepGoesOnWithAnyBatchAndAnEmptyMetricsFi
   EXPECT_TRUE(there("run/metrics.previous-1.jsonl"));
 }
 
-TEST_F(RestartCommands, InspectDiffFindsEqualCheckpointsEqual) {
+TEST_F(RestartCommands, InspectDiffReportsEqualCheckpoints) {
   train_four_steps();
   ASSERT_EQ(train(2, "run.steps=2 run.directory=other parallel.pipeline=2"), 0) << err();
   EXPECT_EQ(run("trireme inspect --diff " + checkpoint(4) + " run/checkpoints"), 0) << err();
@@ -297,7 +297,7 @@ TEST_F(RestartCommands, InspectDiffFindsEqualCheckpointsEqual) {
   EXPECT_EQ(run("trireme inspect --diff " + checkpoint(2) + " missing"), 2);
 }
 
-TEST_F(RestartCommands, InspectDiffShowsNumbersThatDifferAndArraysThatCannotBeCompared) {
+TEST_F(RestartCommands, InspectDiffShowsDifferencesAndIncomparableArrays) {
   train_four_steps();
   ASSERT_EQ(train(1, "run.steps=1 run.directory=other model.layers=2 model.feed_forward=40"), 0)
       << err();

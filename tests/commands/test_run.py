@@ -35,7 +35,7 @@ class Headers(unittest.TestCase):
         self.assertRegex(said.stderr, r"^tools/run: error: .*\n$")
         return said.stderr
 
-    def test_every_deck_of_the_repository_is_understood(self):
+    def test_every_deck_of_the_repository_is_parsed(self):
         for deck in DECKS:
             said = subprocess.run([str(RUN), "--list", str(deck)], capture_output=True, text=True)
             header = [line[4:].strip() for line in deck.read_text().split("\n") if line.startswith("#   ")
@@ -44,7 +44,7 @@ class Headers(unittest.TestCase):
             self.assertEqual(said.returncode, 0 if own else 2, said.stderr)
             self.assertEqual(len(said.stdout.splitlines()), len(header) if own else 0)
 
-    def test_quotes_are_those_of_a_shell(self):
+    def test_quotes_follow_the_shell(self):
         said = self.listed(r"trireme tokenize a.txt --document-separator '\n\n(?=\S)' -o x.h5",
                            'mpiexec -n 2 trireme generate d --prompt "Two words"')
         self.assertEqual(said.stdout.splitlines()[:2],
@@ -59,7 +59,7 @@ class Headers(unittest.TestCase):
                      "trireme ../../bin/sh x", "trireme --version", "PATH=. trireme train x"):
             self.refused(line)
 
-    def test_no_shell_reads_a_line(self):
+    def test_lines_are_not_passed_to_a_shell(self):
         trap = self.folder / "trap"
         for attempt in (f"; touch {trap}", f"&& touch {trap}", f"| tee {trap}", f"> {trap}", f"$(touch {trap})",
                         f"`touch {trap}`", f'"$(touch {trap})"', f'"`touch {trap}`"', f"& touch {trap}", "*", "~/x",
@@ -67,7 +67,7 @@ class Headers(unittest.TestCase):
             self.refused(f"trireme eval x {attempt}")
             self.assertFalse(trap.exists())
 
-    def test_control_characters_are_refused(self):
+    def test_control_characters_are_rejected(self):
         for character in "\x00\x07\x1b\r\x0b":
             self.assertIn("control character", self.refused(f"trireme eval x{character}y"))
 
@@ -77,7 +77,7 @@ class Headers(unittest.TestCase):
         self.assertEqual(len(self.listed(text=text).stdout.splitlines()), 1)
         self.assertIn("has no line such as", self.refused(text="#   trireme eval other.toml\n"))
 
-    def test_a_missing_deck_and_help(self):
+    def test_help_is_printed_and_a_missing_deck_is_an_error(self):
         said = subprocess.run([str(RUN), "none.toml"], capture_output=True, text=True)
         self.assertEqual((said.returncode, said.stderr), (2, "tools/run: error: none.toml: no such deck\n"))
         said = subprocess.run([str(RUN), "--help"], capture_output=True, text=True)

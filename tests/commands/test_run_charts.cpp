@@ -22,7 +22,7 @@ std::vector<std::string> labels(const Ticks& ticks) {
 
 using Words = std::vector<std::string>;
 
-TEST(Markup, LeavesNoMarkupControlCharacterOrBrokenUtf8) {
+TEST(Markup, EscapesMarkupControlCharactersAndInvalidUtf8) {
   EXPECT_EQ(escaped("<a href=\"x\">&'\n\t\x01\x7F"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;\n   ");
   EXPECT_EQ(escaped("é – 😀"), "é – 😀");
   const std::string replaced = "\xEF\xBF\xBD";
@@ -33,7 +33,7 @@ TEST(Markup, LeavesNoMarkupControlCharacterOrBrokenUtf8) {
   EXPECT_EQ(escaped("\xEF\xBF\xBF"), replaced + replaced + replaced) << "XML refuses U+FFFF";
 }
 
-TEST(Ticks, AreRoundAndHoldTheRange) {
+TEST(Ticks, AreRoundAndCoverTheRange) {
   EXPECT_EQ(labels(round_ticks(0.13, 4.9, 5)), (Words{"0", "1", "2", "3", "4", "5"}));
   EXPECT_EQ(labels(round_ticks(2.61, 2.78, 5)), (Words{"2.60", "2.65", "2.70", "2.75", "2.80"}));
   EXPECT_EQ(labels(round_ticks(0, 3e-4, 5)), (Words{"0", "1e-4", "2e-4", "3e-4"}));
@@ -45,7 +45,7 @@ TEST(Ticks, AreRoundAndHoldTheRange) {
   EXPECT_EQ(labels(round_ticks(-2, 2, 5)), (Words{"-2", "-1", "0", "1", "2"}));
 }
 
-TEST(Ticks, OfOneValueLeaveRoomOnBothSides) {
+TEST(Ticks, ASingleValueHasRoomOnBothSides) {
   for (const double value : {0.0, 5.5, -3.0, 1e-9, 1e12}) {
     const Ticks t = round_ticks(value, value, 5);
     EXPECT_LT(t.low, t.high);
@@ -55,7 +55,7 @@ TEST(Ticks, OfOneValueLeaveRoomOnBothSides) {
   }
 }
 
-TEST(Ticks, OfStepsAreWholeNumbersWithinTheRun) {
+TEST(Ticks, StepTicksAreIntegersWithinTheRun) {
   EXPECT_EQ(labels(step_ticks(0, 1, 5)), (Words{"0", "1"}));
   EXPECT_EQ(labels(step_ticks(0, 7, 5)), (Words{"0", "2", "4", "6"}));
   const Ticks t = step_ticks(0, 99999, 5);
@@ -63,7 +63,7 @@ TEST(Ticks, OfStepsAreWholeNumbersWithinTheRun) {
   EXPECT_EQ(t.high, 99999);
 }
 
-TEST(Ticks, OfLogarithmsAreDecadesAndTheirParts) {
+TEST(Ticks, LogarithmicTicksAreDecadesAndTheirParts) {
   EXPECT_EQ(labels(log_ticks(0.3, 40, 5)), (Words{"0.2", "0.5", "1", "2", "5", "10", "20", "50"}));
   EXPECT_EQ(labels(log_ticks(2e-3, 3, 5)), (Words{"1e-3", "0.01", "0.1", "1", "10"}));
   EXPECT_EQ(labels(log_ticks(2.5e5, 1.6e6, 5)), (Words{"2e5", "5e5", "1e6", "2e6"}));
@@ -79,7 +79,7 @@ TEST(Ticks, OfLogarithmsAreDecadesAndTheirParts) {
   }
 }
 
-TEST(Ticks, NumbersAreShort) {
+TEST(Ticks, LabelsAreShort) {
   EXPECT_EQ(short_number(0), "0");
   EXPECT_EQ(short_number(2.645012801), "2.645");
   EXPECT_EQ(short_number(2.5), "2.5");
@@ -91,7 +91,7 @@ TEST(Ticks, NumbersAreShort) {
   EXPECT_EQ(short_number(nan), "not finite");
 }
 
-TEST(PlotColumns, HoldEveryPointWhereThereIsRoom) {
+TEST(PlotColumns, HoldEveryPointIfRoomAllows) {
   const std::vector<Point> points{{1, 5}, {2, nan}, {4, 3}};
   const auto columns = plot_columns(points, 3);
   ASSERT_EQ(columns.size(), 3u);
@@ -104,7 +104,7 @@ TEST(PlotColumns, HoldEveryPointWhereThereIsRoom) {
 }
 
 /// 100,000 points: nothing is lost, neither a peak nor a mean.
-TEST(PlotColumns, KeepLeastLargestAndMeanOfManyPoints) {
+TEST(PlotColumns, KeepMinimumMaximumAndMean) {
   std::vector<Point> points;
   double sum = 0;
   for (int i = 1; i <= 100000; ++i) {
@@ -139,7 +139,7 @@ TEST(PlotColumns, KeepLeastLargestAndMeanOfManyPoints) {
 }
 
 /// Points on one side of a gap do not make columns of the gap.
-TEST(PlotColumns, OfUnevenStepsAreOnlyWhereThereArePoints) {
+TEST(PlotColumns, GapsHaveNoColumns) {
   std::vector<Point> points;
   for (int i = 0; i < 1000; ++i) points.push_back({static_cast<double>(i), 1});
   points.push_back({1e6, 2});
@@ -149,7 +149,7 @@ TEST(PlotColumns, OfUnevenStepsAreOnlyWhereThereArePoints) {
   EXPECT_EQ(columns[1].mean, 2);
 }
 
-TEST(Chart, SaysInWordsWhatItShows) {
+TEST(Chart, DescribesItselfInWords) {
   const std::vector<Series> series{{"training", "first", {{1, 5.5}, {2, nan}, {3, 2.25}}},
                                    {"validation", "second", {{3, 3.125}}}};
   const std::vector<Mark> marks{{MarkKind::restart, 2, "restart behind <2>"}};
@@ -166,7 +166,7 @@ TEST(Chart, SaysInWordsWhatItShows) {
   EXPECT_EQ(page.find("nan"), std::string::npos);
 }
 
-TEST(Chart, OfNothingFiniteSaysSo) {
+TEST(Chart, ReportsThatNoValueIsFinite) {
   const std::vector<XAxis> axes{{.last = 2}};
   EXPECT_NE(chart({{"loss", "first", {{1, nan}}}}, {.title = "Loss", .axes = axes})
                 .find("No number to show"),
@@ -184,7 +184,7 @@ int occurrences(const std::string& text, const std::string& part) {
   return n;
 }
 
-TEST(Chart, HasAPictureForEachAxisThatIsNotAMultipleOfTheSteps) {
+TEST(Chart, HasOnePicturePerIndependentAxis) {
   XAxis tokens{"tokens", "tokens", "tokens", 300, [](std::size_t, double s) { return 100 * s; }};
   const XAxis time{"time", "hours in steps", "hours", 9,
                    [](std::size_t run, double s) { return s * s * (run == 0 ? 1 : 0.25); }};
@@ -204,7 +204,7 @@ TEST(Chart, HasAPictureForEachAxisThatIsNotAMultipleOfTheSteps) {
     EXPECT_NE(page.find(part), std::string::npos) << part << " in:\n" << page;
 }
 
-TEST(Chart, DrawsANoisyCurveThinWithItsMovingAverage) {
+TEST(Chart, DrawsTheMovingAverageOfANoisyCurve) {
   Series noisy{"loss", "first", {}, 0, true};
   for (int i = 1; i <= 200; ++i)
     noisy.points.push_back({static_cast<double>(i), i % 2 ? 1.0 : 3.0});

@@ -19,7 +19,7 @@ class ServerRuns : public TrainingRuns {
 };
 
 /// Evaluations, checkpoints in the background and a restart with servers, against all-reduce.
-TEST_F(ServerRuns, WriteTheSameLinesAndBitsAsAllReduce) {
+TEST_F(ServerRuns, MatchAllReduceBitForBit) {
   const std::string common =
       "run.evaluate_every=9 run.evaluate_batches=1 data.validation=data/tokens.h5 run.log_every=3 ";
   ASSERT_EQ(run(train(2, common + "model.layers=2 run.steps=24 run.directory=one")), 0) << err();
@@ -40,7 +40,7 @@ TEST_F(ServerRuns, WriteTheSameLinesAndBitsAsAllReduce) {
   EXPECT_EQ(last_job().restored, 24);
 }
 
-TEST_F(ServerRuns, AreRepeatedFromTheirRecordAfterARestart) {
+TEST_F(ServerRuns, RepeatTheRecordedOrderAfterARestart) {
   for (const char* updates : {"step", "push"}) {
     SCOPED_TRACE(updates);
     ASSERT_EQ(run("rm -rf run again"), 0);
@@ -119,7 +119,7 @@ TEST_F(ServerRuns, ContinueAfterAKill) {
                            "after/checkpoints/" + folder_name(16));
 }
 
-TEST_F(ServerRuns, TheWatchdogNamesTheServerOrWorkerThatHangs) {
+TEST_F(ServerRuns, WatchdogNamesAHangingServerOrWorker) {
   for (const auto& [rank, name] : {std::pair{1, "worker 1"}, {2, "server 0"}}) {
     ASSERT_EQ(run("rm -rf run"), 0);
     Job started(folder_,
@@ -141,7 +141,7 @@ TEST_F(ServerRuns, TheWatchdogNamesTheServerOrWorkerThatHangs) {
   }
 }
 
-TEST_F(ServerRuns, AreCheckedWithTheMemoryOfWorkersAndServers) {
+TEST_F(ServerRuns, CheckShowsMemoryOfWorkersAndServers) {
   ASSERT_EQ(run("trireme check deck.toml --ranks 3 " + served("parallel.staleness=2")), 0) << err();
   for (const char* part :
        {"of the data axis, 2 are workers and 1 is a server; weights lack at most 2 steps' updates",

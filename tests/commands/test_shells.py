@@ -53,13 +53,13 @@ class Bash(unittest.TestCase):
         self.assertEqual(done.stderr, "")
         return done.stdout.split()
 
-    def test_commands(self):
+    def test_commands_are_completed(self):
         self.assertEqual(self.completed("tok"), ["tokenize"])
         self.assertIn("doctor", self.completed(""))
         self.assertEqual(self.completed("completion", ""), ["bash", "zsh", "fish"])
         self.assertIn("deck", self.completed("help", "de"))
 
-    def test_options(self):
+    def test_options_are_completed(self):
         self.assertEqual(self.completed("eval", "--log"), ["--log-likelihoods"])
         self.assertIn("--json", self.completed("inspect", "--"))
         self.assertEqual(self.completed("export", "--dtype", "bf"), ["bf16"])
@@ -67,12 +67,12 @@ class Bash(unittest.TestCase):
         self.assertEqual(self.completed("eval", "deck.toml", "--checkpoint", ""), ["runs"])
         self.assertEqual(self.completed("generate", "deck.toml", "--tokens", ""), [])
 
-    def test_a_deck_comes_first_and_then_its_keys(self):
+    def test_a_deck_is_followed_by_its_keys(self):
         self.assertEqual(sorted(self.completed("train", "")), ["deck.toml", "runs"])
         self.assertEqual(self.completed("train", "deck.toml", "run.st"), ["run.steps="])
         self.assertEqual(self.completed("check", "runs", "model.layer"), ["model.layers="])
 
-    def test_values_of_keys(self):
+    def test_values_of_keys_are_completed(self):
         self.assertEqual(self.completed("train", "deck.toml", self.choice(), "="), ["stop", "repair"])
         self.assertEqual(self.completed("train", "deck.toml", self.choice(), "=", "re"), ["repair"])
         self.assertEqual(self.completed("train", "deck.toml", "run.directory", "=", "ru"), ["runs"])
@@ -85,7 +85,7 @@ class Bash(unittest.TestCase):
                     return f"{section}.{name}"
         raise AssertionError("no such key")
 
-    def test_every_key_and_command_is_known(self):
+    def test_every_key_and_command_is_completed(self):
         for section, table in json.loads(trireme("help", "deck", "--schema"))["properties"].items():
             for name in table["properties"]:
                 self.assertIn(f"\n{section}.{name}=\n", self.script)
@@ -110,7 +110,7 @@ class Share(unittest.TestCase):
     def tearDownClass(cls):
         cls.temporary.cleanup()
 
-    def test_files_are_where_shells_and_man_look(self):
+    def test_files_are_installed_for_shells_and_man(self):
         for name in ("man/man1/trireme.1", "man/man1/trireme-train.1", "man/man5/trireme-deck.5",
                      "man/man5/trireme-machine.5", "bash-completion/completions/trireme", "zsh/site-functions/_trireme",
                      "fish/vendor_completions.d/trireme.fish", "trireme/deck.schema.json", "trireme/machine.schema.json"):
@@ -134,7 +134,7 @@ class Share(unittest.TestCase):
         self.assertIn("\\-\\-checkpoint", (self.share / "man/man1/trireme-eval.1").read_text())
         self.assertIn(".B learning_rate", (self.share / "man/man5/trireme-deck.5").read_text())
 
-    def test_schemas_of_inputs_are_the_programs(self):
+    def test_schemas_of_inputs_match_the_program(self):
         for topic in ("deck", "machine"):
             own = (self.share / f"trireme/{topic}.schema.json").read_text()
             self.assertEqual(own, trireme("help", topic, "--schema"))
@@ -159,7 +159,7 @@ class Installation(unittest.TestCase):
 
 class Schemas(unittest.TestCase):
     @unittest.skipUnless(jsonschema, "no Python module jsonschema")
-    def test_every_file_of_inputs_fits_the_schema_that_it_names(self):
+    def test_every_input_file_fits_its_schema(self):
         files = sorted((ROOT / "inputs").rglob("*.toml"))
         self.assertGreater(len(files), 20)
         for path in files:
@@ -172,7 +172,7 @@ class Schemas(unittest.TestCase):
                 jsonschema.validate(tomllib.loads(text), schema)
 
     @unittest.skipUnless(jsonschema, "no Python module jsonschema")
-    def test_mistakes_do_not_fit(self):
+    def test_schemas_reject_mistakes(self):
         schema = json.loads(trireme("help", "deck", "--schema"))
         for deck in ('[run]\nstep = 3', '[run]\nsteps = "3"', '[runs]\n', '[model]\nlayers = 0'):
             with self.subTest(deck=deck), self.assertRaises(jsonschema.ValidationError):

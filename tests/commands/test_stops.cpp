@@ -67,7 +67,7 @@ class Stops : public TrainingRuns {
   }
 };
 
-TEST_F(Stops, ASignalToOneRankOrToAllEndsAllBehindTheSameStep) {
+TEST_F(Stops, ASignalEndsAllRanksAfterTheSameStep) {
   expect_stop(2, "parallel.pipeline=2 parallel.schedule=2bw",
               [](Job&, const std::vector<pid_t>& processes) {
                 EXPECT_TRUE(send({processes.back()}, SIGTERM));
@@ -86,7 +86,7 @@ TEST_F(Stops, ASignalToOneRankOrToAllEndsAllBehindTheSameStep) {
   }
 }
 
-TEST_F(Stops, ASignalWhileTheRunStartsIsObeyedBehindItsFirstStep) {
+TEST_F(Stops, ASignalDuringTheStartStopsAfterTheFirstStep) {
   ASSERT_EQ(run("rm -rf run code.*"), 0);
   bool early = false;
   {
@@ -103,7 +103,7 @@ TEST_F(Stops, ASignalWhileTheRunStartsIsObeyedBehindItsFirstStep) {
   }
 }
 
-TEST_F(Stops, SignalsTwiceAndOfTwoKindsAreOne) {
+TEST_F(Stops, RepeatedSignalsCountAsOne) {
   expect_stop(2, "", [](Job&, const std::vector<pid_t>& processes) {
     EXPECT_TRUE(send(processes, SIGTERM));
     send(processes, SIGTERM);
@@ -121,7 +121,7 @@ TEST_F(Stops, SignalsTwiceAndOfTwoKindsAreOne) {
   EXPECT_EQ(occurrences(err_of_stop_, "trireme: stopping after step "), 1) << err_of_stop_;
 }
 
-TEST_F(Stops, DuringAWriteTheyWaitForTheLastCheckpoint) {
+TEST_F(Stops, ASignalDuringAWriteWaitsForTheLastCheckpoint) {
   for (const char* asynchronous : {"false", "true"}) {
     SCOPED_TRACE(asynchronous);
     expect_stop(2, std::string("checkpoint.every=5 checkpoint.asynchronous=") + asynchronous,
@@ -136,7 +136,7 @@ TEST_F(Stops, DuringAWriteTheyWaitForTheLastCheckpoint) {
   }
 }
 
-TEST_F(Stops, ATimeLimitIsOneAmongCheckpoints) {
+TEST_F(Stops, ATimeLimitStopsTheRunBetweenCheckpoints) {
   for (const char* asynchronous : {"false", "true"}) {
     SCOPED_TRACE(asynchronous);
     ASSERT_EQ(run("rm -rf run code.*"), 0);
@@ -149,7 +149,7 @@ TEST_F(Stops, ATimeLimitIsOneAmongCheckpoints) {
   }
 }
 
-TEST_F(Stops, AFileNamedStopEndsARunAndIsRemoved) {
+TEST_F(Stops, AStopFileEndsTheRunAndIsRemoved) {
   for (const int ranks : {1, 2, 4}) {
     if (!soak() && ranks != 2) continue;
     SCOPED_TRACE(ranks);
@@ -162,7 +162,7 @@ TEST_F(Stops, AFileNamedStopEndsARunAndIsRemoved) {
 
 /// Else it would stop the next part behind its first step. The files come between two looks, and
 /// the signal at once behind them.
-TEST_F(Stops, FilesThatComeWhileARunEndsGoWithIt) {
+TEST_F(Stops, RequestFilesDuringTheEndAreRemoved) {
   expect_stop(
       2, "",
       [&](Job&, const std::vector<pid_t>& processes) {
@@ -179,7 +179,7 @@ TEST_F(Stops, FilesThatComeWhileARunEndsGoWithIt) {
   EXPECT_FALSE(std::filesystem::exists(folder_.file("run/stop")));
 }
 
-TEST_F(Stops, AFileNamedCheckpointSavesOneAndTheRunGoesOn) {
+TEST_F(Stops, ACheckpointFileSavesAndTheRunContinues) {
   for (const char* asynchronous : {"false", "true"}) {
     SCOPED_TRACE(asynchronous);
     expect_stop(2, std::string("checkpoint.asynchronous=") + asynchronous,
@@ -199,7 +199,7 @@ TEST_F(Stops, AFileNamedCheckpointSavesOneAndTheRunGoesOn) {
 }
 
 /// Rank 1 stays in MPI_Finalize, and so does rank 0, which waits for it there.
-TEST_F(Stops, AnMpiThatDoesNotEndDoesNotHoldTheRun) {
+TEST_F(Stops, AHangingFinalizeDoesNotBlockTheEnd) {
   const std::string hung = "rm -rf run; export LD_PRELOAD=" TRIREME_FAILING_CALLS
                            " FAULT_CALL=MPI_Finalize FAULT_RANK=1 TRIREME_END_SECONDS=1; ";
   EXPECT_EQ(run(hung + train(2, "")), 0) << err();

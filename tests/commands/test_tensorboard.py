@@ -76,12 +76,12 @@ class Tensorboard(unittest.TestCase):
     def converted(self):
         return list(events(self.run_folder / "tensorboard" / tool.NAME))
 
-    def test_checksums_of_rfc_3720(self):
+    def test_checksums_match_rfc_3720(self):
         self.assertEqual(tool.crc32c(b"123456789"), 0xE3069283)
         self.assertEqual(tool.crc32c(bytes(32)), 0x8A9136AA)
         self.assertEqual(tool.crc32c(bytes(range(32))), 0x46DD794E)
 
-    def test_every_number_of_every_line_is_there(self):
+    def test_every_value_of_every_line_is_written(self):
         lines = [{"step": 10, "loss": 5.25, "tokens": 640, "step_seconds": 0.5, "new_key": 2},
                  {"step": 30, "loss": None, "tokens": 1920, "step_seconds": 0.25, "validation_loss": 1e300}]
         run = self.convert("".join(json.dumps(line) + "\n" for line in lines))
@@ -94,7 +94,7 @@ class Tensorboard(unittest.TestCase):
         self.assertAlmostEqual(second_time - first_time, 5.0, places=3)
         self.assertAlmostEqual(second_time, (self.run_folder / "metrics.jsonl").stat().st_mtime, places=3)
 
-    def test_a_line_with_a_time_gets_it(self):
+    def test_a_line_keeps_its_time(self):
         lines = [{"step": 1, "time": "1970-01-02T00:00:00.250Z", "loss": 2, "step_seconds": 9},
                  {"step": 2, "time": "2026-11-22T20:20:23.045Z", "loss": 1, "step_seconds": 9}]
         run = self.convert("".join(json.dumps(line) + "\n" for line in lines))
@@ -104,7 +104,7 @@ class Tensorboard(unittest.TestCase):
         self.assertAlmostEqual(second, 1795378823.045, places=3)
         self.assertEqual(a, {"loss/loss": 2, "speed/step_seconds": 9})
 
-    def test_a_step_between_logged_ones_gets_a_time_in_between(self):
+    def test_an_unlogged_step_gets_an_interpolated_time(self):
         lines = [{"step": 8, "loss": 3}, {"step": 9, "loss": 2.5, "gradient_norm": 1},
                  {"step": 10, "time": "1970-01-02T00:00:10.000Z", "loss": 2, "step_seconds": 3}]
         run = self.convert("".join(json.dumps(line) + "\n" for line in lines))
@@ -113,20 +113,20 @@ class Tensorboard(unittest.TestCase):
         self.assertEqual([(time, step) for time, step, _ in found], [(86404, 8), (86407, 9), (86410, 10)])
         self.assertEqual(found[1][2], {"loss/loss": 2.5, "optimizer/gradient_norm": 1})
 
-    def test_converting_again_replaces_and_a_torn_line_is_left_out(self):
+    def test_converting_again_replaces_the_files_and_omits_a_truncated_line(self):
         for content in ('{"step": 1, "loss": 2}\n{"step": 2, "lo', '{"step": 1, "loss": 2}\n'):
             self.assertEqual(self.convert(content).returncode, 0)
             self.assertEqual([step for _, step, _ in self.converted()], [1])
         self.assertEqual(os.listdir(self.run_folder / "tensorboard"), [tool.NAME])
 
-    def test_earlier_runs_are_runs_of_their_own(self):
+    def test_earlier_runs_are_separate_runs(self):
         (self.run_folder / "metrics.previous-1.jsonl").write_text('{"step": 7, "loss": 3}\n')
         self.assertEqual(self.convert("").returncode, 0)
         self.assertEqual(self.converted(), [])
         (_, step, values), = events(self.run_folder / "tensorboard/previous-1" / tool.NAME)
         self.assertEqual((step, values), (7, {"loss/loss": 3}))
 
-    def test_mistakes_are_named(self):
+    def test_mistakes_are_reported(self):
         for content, part in (('{"step": 1}\n{"st\n{"step": 3}\n', 'metrics.jsonl:2: `{"st` is not a JSON object'),
                               ('{"step": "x"}\n', 'metrics.jsonl:1: "step" is "x"'),
                               ('{"step": 1, "time": 3}\n', 'metrics.jsonl:1: "time" is 3, expected UTC'),

@@ -102,7 +102,7 @@ class OnATerminal(unittest.TestCase):
                 self.assertIn(f"{ERASE}step {step}/4 epoch ", shown)
             self.assertNotIn("MFU  eta 0:00\r\n", shown)
 
-    def test_progress_lines_stay_in_files_and_where_that_is_asked_for(self):
+    def test_progress_lines_stay_in_files_and_on_request(self):
         for ranks in (1, 2):
             for ending, variables in ((" > out", {}), (" | cat", {}), ("", {"TRIREME_PROGRESS": "lines"}),
                                       ("", {"TERM": "dumb"})):
@@ -114,14 +114,14 @@ class OnATerminal(unittest.TestCase):
                 self.assertIn("step 4/4 epoch ", shown)
                 self.assertNotIn("\033", shown, (ranks, ending, variables))
 
-    def test_errors_have_colours_only_on_a_terminal_that_wants_them(self):
+    def test_errors_have_colours_only_on_a_terminal_with_colours(self):
         command = "trireme check nothing.toml"
         self.assertIn("\033[1;31mtrireme: error: \033[0mnothing.toml", self.run_on_terminal(command)[1])
         for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
             self.assertNotIn("\033", self.run_on_terminal(command, **variables)[1])
         self.assertNotIn("\033", self.run_on_terminal(command + " 2>&1 | cat")[1])
 
-    def test_ctrl_c_says_what_happens_and_a_later_one_aborts(self):
+    def test_ctrl_c_stops_the_run_and_a_second_aborts(self):
         self.write_deck(10_000_000)
         for ranks in (1, 2):
             terminal = Terminal(self.folder, "exec " + self.on_ranks(ranks))

@@ -10,7 +10,7 @@ namespace {
 
 using namespace trireme::testing;
 
-TEST(TokenCommands, TokenizeThenInspectThenDecode) {
+TEST(TokenCommands, TokenizeInspectAndDecodeAgree) {
   const TemporaryFolder folder;
   folder.write("text", "one\n\ntwo\n\nthree");
   ASSERT_EQ(shell(folder,
@@ -26,7 +26,7 @@ TEST(TokenCommands, TokenizeThenInspectThenDecode) {
   EXPECT_EQ(read_file(folder.file("out")), "onetwothree");
 }
 
-TEST(TokenCommands, JsonHasTheFactsOfTheText) {
+TEST(TokenCommands, JsonHoldsTheFactsOfTheText) {
   const TemporaryFolder folder;
   folder.write("text", "one\n\ntwo\n\nthree");
   ASSERT_EQ(shell(folder,
@@ -51,7 +51,7 @@ TEST(TokenCommands, JsonHasTheFactsOfTheText) {
   expect_error(folder, "nothing.h5: no such file");
 }
 
-TEST(TokenCommands, DecodeStopsQuietlyWhenNobodyReads) {
+TEST(TokenCommands, DecodeStopsQuietlyOnAClosedPipe) {
   const TemporaryFolder folder;
   folder.write("text", std::string(1 << 20, 'a'));
   ASSERT_EQ(shell(folder, "trireme tokenize -o t.h5 - < text"), 0);
@@ -61,7 +61,7 @@ TEST(TokenCommands, DecodeStopsQuietlyWhenNobodyReads) {
   EXPECT_EQ(read_file(folder.file("code")), "0\n");
 }
 
-TEST(TokenCommands, ALearnedTokenizerIsFoundAgainOrNamed) {
+TEST(TokenCommands, FindOrNameALearnedTokenizer) {
   const TemporaryFolder folder;
   folder.write("text", "low lower lowest\n\nnew newer newest low\n\n<|endoftext|>");
   const std::string tokenize = "trireme tokenize --document-separator '\\n\\n' ";
@@ -86,7 +86,7 @@ TEST(TokenCommands, ALearnedTokenizerIsFoundAgainOrNamed) {
   expect_error(folder, "but x is bpe-");
 }
 
-TEST(TokenCommands, MegatronFilesAreShownAndDecoded) {
+TEST(TokenCommands, InspectShowsAndDecodesMegatronFiles) {
   const TemporaryFolder folder;
   folder.write("p.bin", std::string("h\0i\0", 4));
   std::string idx("MMIDIDX\0\0\1\0\0\0\0\0\0\0\10", 18);
@@ -102,7 +102,7 @@ TEST(TokenCommands, MegatronFilesAreShownAndDecoded) {
   EXPECT_EQ(read_file(folder.file("out")), "hi");
 }
 
-TEST(TokenCommands, CheckShowsTheEpochsOfEachFileOfABlend) {
+TEST(TokenCommands, CheckShowsEpochsOfEachFileOfABlend) {
   const TemporaryFolder folder;
   folder.write(
       "deck.toml",
@@ -120,7 +120,7 @@ TEST(TokenCommands, CheckShowsTheEpochsOfEachFileOfABlend) {
   ASSERT_EQ(shell(folder, "trireme check deck.toml data.train=a.h5 && ! grep blend out"), 0);
 }
 
-TEST(TokenCommands, MistakesEndWithTwoAndDamageWithOne) {
+TEST(TokenCommands, MistakesGiveExitCodeTwoAndDamageOne) {
   const TemporaryFolder folder;
   EXPECT_EQ(shell(folder, "trireme tokenize -o t.h5 missing"), 2);
   expect_error(folder, "trireme: error: missing: no such file or folder");

@@ -80,7 +80,7 @@ class Trace(unittest.TestCase):
         cls.wrote_without_tool = (cls.path / "trace").exists()
         cls.traced = train(cls.path, "traced")
 
-    def test_regions_are_the_phases_of_a_step_and_cover_its_kernels(self):
+    def test_regions_are_phases_of_a_step_and_cover_its_kernels(self):
         for rank in range(2):
             found = spans(read(self.path / f"trace/rank_{rank:06}.json"))
             kernels = [span for span in found if span[0] in ("for", "reduce", "scan")]
@@ -106,10 +106,10 @@ class Trace(unittest.TestCase):
             outside = {around[0] if around else name for _, name, around, *_ in regions} - {"step"}
             self.assertLessEqual({"initialise", "result", "checkpoint", "measure_peak"}, outside)
 
-    def test_a_tool_changes_no_number(self):
+    def test_a_tool_does_not_change_results(self):
         self.assertEqual(self.traced, self.plain)
 
-    def test_without_a_tool_nothing_is_written(self):
+    def test_nothing_is_written_without_a_tool(self):
         self.assertFalse(self.wrote_without_tool)
 
     def test_steps_are_chosen(self):

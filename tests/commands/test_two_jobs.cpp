@@ -69,7 +69,7 @@ class TwoJobs : public TrainingRuns {
   }
 };
 
-TEST_F(TwoJobs, InOneRunFolderExactlyOneRunsAndItsFilesAreWhole) {
+TEST_F(TwoJobs, ExactlyOneJobRunsInARunFolder) {
   const char* given = std::getenv("TRIREME_SEED");
   const auto seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
   std::printf("TRIREME_SEED=%llu\n", static_cast<unsigned long long>(seed));
@@ -104,7 +104,7 @@ TEST_F(TwoJobs, InOneRunFolderExactlyOneRunsAndItsFilesAreWhole) {
   std::printf("%d pairs, the first one won %d times\n", pairs, first_won);
 }
 
-TEST_F(TwoJobs, AnImportDoesNotWriteIntoARunningJobsCheckpoints) {
+TEST_F(TwoJobs, ImportRejectsTheFolderOfARunningJob) {
   ASSERT_EQ(run(train(1, "run.steps=1 run.directory=before") +
                 " && trireme export before/checkpoints model"),
             0)
@@ -117,7 +117,7 @@ TEST_F(TwoJobs, AnImportDoesNotWriteIntoARunningJobsCheckpoints) {
   EXPECT_EQ(saved_steps("run/checkpoints"), std::vector<std::int64_t>());
 }
 
-TEST_F(TwoJobs, ARunWhoseFolderGoesAwayEndsAndSaysSo) {
+TEST_F(TwoJobs, RunEndsIfItsFolderIsRemoved) {
   for (const int ranks : {1, 2}) {
     SCOPED_TRACE(ranks);
     ASSERT_EQ(run("rm -rf run gone"), 0);
@@ -131,7 +131,7 @@ TEST_F(TwoJobs, ARunWhoseFolderGoesAwayEndsAndSaysSo) {
 }
 
 /// `trireme train ... | head`: the log goes on.
-TEST_F(TwoJobs, AClosedOutputDoesNotEndARun) {
+TEST_F(TwoJobs, RunContinuesAfterItsOutputIsClosed) {
   ASSERT_EQ(run("(" + train(1, "run.steps=40") + "; echo $? >code) | head -n 1"), 0);
   EXPECT_EQ(file("code"), "0\n") << err();
   EXPECT_EQ(last_step("run"), 40);
@@ -142,7 +142,7 @@ TEST_F(TwoJobs, AClosedOutputDoesNotEndARun) {
 }
 
 /// All ranks fail from the same cause, each for itself.
-TEST_F(TwoJobs, AnErrorOfAllRanksIsPrintedOnce) {
+TEST_F(TwoJobs, ErrorOfAllRanksIsPrintedOnce) {
   for (const char* watchdog : {"00:10:00", "00:00:00"}) {
     SCOPED_TRACE(watchdog);
     ASSERT_EQ(run("rm -rf run && cp data/tokens.h5 data/cut.h5"), 0);
@@ -157,7 +157,7 @@ TEST_F(TwoJobs, AnErrorOfAllRanksIsPrintedOnce) {
 }
 
 /// Rank 0 does not see the error, and waits for the others.
-TEST_F(TwoJobs, AnErrorOfAllRanksButTheFirstIsPrintedOnce) {
+TEST_F(TwoJobs, ErrorOfAllRanksButTheFirstIsPrintedOnce) {
   for (const char* watchdog : {"00:10:00", "00:00:00"}) {
     SCOPED_TRACE(watchdog);
     const std::string job = train(1, std::string("run.steps=1000000 run.watchdog=") + watchdog);

@@ -30,7 +30,7 @@ TokenSet ends_of(const std::string& input, const std::string& tokenizer, ChatFor
   return answer_ends(TokenFile(options.output), *make_tokenizer(options.tokenizer));
 }
 
-TEST(AnswerEnds, AreTheFormatsEndOfATurn) {
+TEST(AnswerEnds, AreTheEndOfTurnTokensOfTheFormat) {
   const std::string chat =
       R"({"messages": [{"role": "user", "content": "One?"}, {"role": "assistant", "content": "1"},
 {"role": "user", "content": "Two?"}, {"role": "assistant", "content": "2"}]})";
@@ -47,13 +47,13 @@ TEST(AnswerEnds, AreTheFormatsEndOfATurn) {
   }
 }
 
-TEST(AnswerEnds, CompletionsAndTextsEndDocuments) {
+TEST(AnswerEnds, AreEmptyForCompletionsAndTexts) {
   EXPECT_EQ(ends_of("{\"prompt\": \"2 + 2 =\", \"completion\": \" 4\"}\n{\"text\": \"more\"}\n",
                     "bpe.json", ChatFormat::none),
             TokenSet{});
 }
 
-TEST(AnswerEnds, OrdinaryTokensAndFilesWithoutAMaskHaveNone) {
+TEST(AnswerEnds, ExcludeOrdinaryTokensAndFilesWithoutAMask) {
   const auto tokenizer = make_tokenizer(golden_file("instructions/bpe.json"));
   const std::int32_t end = tokenizer->end_of_document();
   const std::int32_t turn = tokenizer->special_token("<|im_end|>");

@@ -34,7 +34,7 @@ double largest_distance(const std::vector<double>& weights, std::int64_t count) 
   return largest;
 }
 
-TEST(Blend, CountsAreThoseOfThePlaces) {
+TEST(Blend, CountsMatchThePlacedSamples) {
   for (const std::vector<double>& weights :
        {std::vector<double>{1}, {3, 1}, {0.7, 0.2, 0.1}, {5, 4, 3, 2, 1, 0.01}}) {
     const Blend blend(weights);
@@ -46,7 +46,7 @@ TEST(Blend, CountsAreThoseOfThePlaces) {
   }
 }
 
-TEST(Blend, PartsKeepToTheirSharesAtEveryNumber) {
+TEST(Blend, PartsKeepTheirSharesAtEverySample) {
   EXPECT_EQ(largest_distance({1}, 100), 0);
   EXPECT_LE(largest_distance({0.7, 0.3}, 20000), 0.5001);
   EXPECT_LE(largest_distance({1, 1e-6}, 20000), 0.5001);
@@ -61,7 +61,7 @@ TEST(Blend, PartsKeepToTheirSharesAtEveryNumber) {
   }
 }
 
-TEST(Blend, FarNumbersAreAsExactAsNearOnes) {
+TEST(Blend, DistantSamplesAreExact) {
   const Blend blend(std::array{0.5, 0.25, 0.25});
   const std::int64_t far = std::int64_t{1} << 60;
   std::array<std::int64_t, 3> used{};
@@ -69,13 +69,13 @@ TEST(Blend, FarNumbersAreAsExactAsNearOnes) {
   EXPECT_EQ(used, (std::array<std::int64_t, 3>{2, 1, 1}));
 }
 
-TEST(Blend, RefusesWeightsThatAreNone) {
+TEST(Blend, RejectsInvalidWeights) {
   EXPECT_THROW(Blend(std::vector<double>{}), UsageError);
   for (const double bad : {0.0, -1.0, std::nan(""), double{INFINITY}, 1e-12})
     EXPECT_THROW(Blend(std::vector<double>{1, bad}), UsageError) << bad;
 }
 
-TEST(Blend, IsWrittenAsWeightsAndFiles) {
+TEST(Blend, ParsesWeightsAndFiles) {
   const auto paths = [](const std::string& value) {
     std::vector<std::string> out;
     for (const auto& entry : parse_blend(value)) out.push_back(text(entry.weight, ":", entry.path));
@@ -96,7 +96,7 @@ TEST(Blend, IsWrittenAsWeightsAndFiles) {
   expect_mentions(message_of([&] { parse_blend("1 a.h5, 1 ~/b.h5"); }), {"~ in", "not expanded"});
 }
 
-TEST(Blend, SamplesCountEpochsOfEachFileByItself) {
+TEST(Blend, SamplesCountEpochsPerFile) {
   const testing::TemporaryFolder folder;
   write_token_file(folder.file("a.h5"), 60, 257);
   write_token_file(folder.file("b.h5"), 30, 257);
@@ -128,7 +128,7 @@ TEST(Blend, SamplesCountEpochsOfEachFileByItself) {
   }
 }
 
-TEST(Blend, OneFileIsReadAsWithoutABlend) {
+TEST(Blend, OneFileReadsLikeAnUnblendedFile) {
   const testing::TemporaryFolder folder;
   write_token_file(folder.file("a.h5"), 60, 257);
   const TokenFile a(folder.file("a.h5"));

@@ -50,7 +50,7 @@ std::vector<Ids> encode(const Tokenizer& tokenizer, const std::vector<std::strin
   return all;
 }
 
-TEST(Bpe, IdsAreThoseOfHuggingFaceHoweverTheTextIsCut) {
+TEST(Bpe, IdsMatchHuggingFaceInAnyPieces) {
   const auto expected = nlohmann::json::parse(read_file(golden_file("bpe/ids.json")));
   const auto documents = sample_documents();
   ASSERT_EQ(documents.size(), 15u);
@@ -68,7 +68,7 @@ TEST(Bpe, IdsAreThoseOfHuggingFaceHoweverTheTextIsCut) {
   }
 }
 
-TEST(Bpe, VocabJsonWithMergesIsTheSameTokenizer) {
+TEST(Bpe, VocabJsonWithMergesGivesTheSameTokenizer) {
   const auto file = make_tokenizer(golden_file("bpe/gpt2.json"));
   const auto folder = make_tokenizer(golden_file("bpe/gpt2"));
   EXPECT_EQ(folder->name(), file->name());
@@ -77,7 +77,7 @@ TEST(Bpe, VocabJsonWithMergesIsTheSameTokenizer) {
   EXPECT_NE(make_tokenizer(golden_file("bpe/llama3.json"))->name(), file->name());
 }
 
-TEST(Bpe, AnyBytesComeBackHoweverTheyAreCut) {
+TEST(Bpe, AnyBytesRoundTripInAnyPieces) {
   std::mt19937 random(3);
   const std::string sample = read_file(golden_file("bpe/sample.txt"));
   for (const std::string name : {"gpt2", "llama3"}) {
@@ -98,7 +98,7 @@ TEST(Bpe, AnyBytesComeBackHoweverTheyAreCut) {
   }
 }
 
-TEST(Bpe, BytesThatAreNoCharacterSplitAsSubstitutes) {
+TEST(Bpe, InvalidUtf8SplitsLikeReplacementCharacters) {
   const auto tokenizer = make_tokenizer(golden_file("bpe/gpt2.json"));
   const std::string letters = "the oars";
   for (const std::string bad : {"\xFF", "\xC3", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xC0\xAF"}) {
@@ -113,7 +113,7 @@ TEST(Bpe, BytesThatAreNoCharacterSplitAsSubstitutes) {
   }
 }
 
-TEST(Bpe, TextCannotEndItsDocument) {
+TEST(Bpe, TextNeverEndsItsDocument) {
   const auto tokenizer = make_tokenizer(golden_file("bpe/gpt2.json"));
   EXPECT_EQ(tokenizer->end_of_document(), 0);
   const std::string text = "a<|endoftext|>b";
@@ -127,7 +127,7 @@ TEST(Bpe, TextCannotEndItsDocument) {
   EXPECT_THROW(decode(*tokenizer, {-1}), Error);
 }
 
-TEST(Bpe, SpecialTokensTakeBlanksAlong) {
+TEST(Bpe, SpecialTokensAbsorbSpaces) {
   auto json = nlohmann::json::parse(read_file(golden_file("bpe/gpt2.json")));
   json["added_tokens"][0]["rstrip"] = true;
   const auto tokenizer = parse_tokenizer(json.dump(), "x.json", "");
@@ -138,7 +138,7 @@ TEST(Bpe, SpecialTokensTakeBlanksAlong) {
             "<|endoftext|>  a");
 }
 
-TEST(Bpe, EndOfDocumentCanBeNamed) {
+TEST(Bpe, SelectsTheEndOfDocumentToken) {
   const std::string path = golden_file("bpe/llama3.json");
   EXPECT_EQ(make_tokenizer(TokenizerSource{path, ""})->end_of_document(), 0);
   EXPECT_EQ(make_tokenizer(TokenizerSource{path, "<|eot|>"})->end_of_document(), 700);
@@ -166,7 +166,7 @@ Ids merge_naively(const std::vector<BpeMerge>& merges, Ids tokens) {
   return tokens;
 }
 
-TEST(BpeMerges, ShortAndLongWordsAreMergedAsDefined) {
+TEST(BpeMerges, MergesShortAndLongWordsAsDefined) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 60; ++trial) {
     std::vector<BpeMerge> merges;
@@ -187,7 +187,7 @@ TEST(BpeMerges, ShortAndLongWordsAreMergedAsDefined) {
   }
 }
 
-TEST(BpeTrainer, LearnsTheMergesThatHuggingFaceLearns) {
+TEST(BpeTrainer, LearnsTheMergesOfHuggingFace) {
   BpeTrainer trainer;
   for (const auto& document : sample_documents()) {
     for (std::size_t at = 0; at < document.size(); at += 5)
@@ -220,7 +220,7 @@ std::string changed(const std::string& pointer, const nlohmann::json& value) {
   return json.dump();
 }
 
-TEST(TokenizerJson, WhatIsNotImplementedIsNamedWithItsKey) {
+TEST(TokenizerJson, ReportsTheKeyOfAnUnsupportedFeature) {
   using Json = nlohmann::json;
   struct Case {
     std::string pointer;
@@ -256,7 +256,7 @@ TEST(TokenizerJson, WhatIsNotImplementedIsNamedWithItsKey) {
   expect_mentions(message_of([] { make_tokenizer(TRIREME_SOURCE_DIR); }), {"vocab.json"});
 }
 
-TEST(TokenizerJson, MutationsEndInAnErrorOrAWholeTokenizer) {
+TEST(TokenizerJson, MutationsGiveAnErrorOrACompleteTokenizer) {
   const std::string whole = read_file(golden_file("bpe/llama3.json"));
   std::mt19937 random(11);
   const std::string sample = read_file(golden_file("bpe/sample.txt"));
@@ -279,7 +279,7 @@ TEST(TokenizerJson, MutationsEndInAnErrorOrAWholeTokenizer) {
   EXPECT_THROW(parse_tokenizer(deep + std::string(1 << 20, ']') + "}", "x", ""), UsageError);
 }
 
-TEST(Bpe, AWordWithoutEndIsAnError) {
+TEST(Bpe, RejectsAnEndlessWord) {
   const auto tokenizer = make_tokenizer(golden_file("bpe/gpt2.json"));
   const auto encoder = tokenizer->encoder({});
   Ids ids;
@@ -295,7 +295,7 @@ TEST(Bpe, AWordWithoutEndIsAnError) {
   EXPECT_EQ(decode(*tokenizer, ids), letters + letters + letters);
 }
 
-TEST(Utf8, IsWellFormedAsUnicodeSays) {
+TEST(Utf8, AcceptsOnlyWellFormedText) {
   const auto valid = [](std::string_view text) { return utf8_run(text).valid; };
   EXPECT_EQ(valid("abcdefghijk\xC3\xA4\xE2\x82\xAC\xF0\x9F\x9A\xA3"), 20u);
   EXPECT_EQ(valid("\xED\x9F\xBF"), 3u);

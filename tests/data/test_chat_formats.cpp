@@ -43,7 +43,7 @@ std::vector<std::string> answers_of(const Conversation& all) {
   return answers;
 }
 
-TEST(ChatTemplates, TextsAndAnswersAreThoseOfThePublishedTemplates) {
+TEST(ChatTemplates, TextsAndAnswersMatchThePublishedTemplates) {
   const OrderedJson texts = OrderedJson::parse(read_file(golden_file("instructions/texts.json")));
   int compared = 0;
   for (const auto& [name, files] : texts.items())
@@ -62,7 +62,7 @@ TEST(ChatTemplates, TextsAndAnswersAreThoseOfThePublishedTemplates) {
 }
 
 /// ChatML has no system message of its own.
-TEST(ChatTemplates, ChatmlIsQwenWithoutItsSystemMessage) {
+TEST(ChatTemplates, ChatmlEqualsQwenWithoutTheSystemMessage) {
   const std::string sentence =
       "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
   for (const char* file : {"conversations.jsonl", "tools.jsonl"})
@@ -92,7 +92,7 @@ TEST(ChatTemplates, PromptsWithToolsEndBeforeTheAnswer) {
   }
 }
 
-TEST(ChatTemplates, QwenJoinsResultsAndWritesContentBesideCalls) {
+TEST(ChatTemplates, QwenJoinsToolResultsAndKeepsContentWithCalls) {
   const Chat chat = chat_of(R"({"messages": [
       {"role": "user", "content": "q"},
       {"role": "assistant", "content": "I look.", "tool_calls": [
@@ -110,7 +110,7 @@ TEST(ChatTemplates, QwenJoinsResultsAndWritesContentBesideCalls) {
   EXPECT_EQ(answers_of(found).size(), 2u);
 }
 
-TEST(ChatTemplates, WhatATemplateCannotWriteIsAnError) {
+TEST(ChatTemplates, RejectConversationsTheyCannotWrite) {
   const auto error = [](ChatFormat format, const std::string& messages) -> std::string {
     try {
       conversation(format, chat_of("{\"messages\": [" + messages + "]}"));
@@ -144,7 +144,7 @@ TEST(ChatTemplates, WhatATemplateCannotWriteIsAnError) {
   EXPECT_EQ(error(ChatFormat::mistral, calls("", call)), "");
 }
 
-TEST(PythonJson, NumbersAreThoseOfRepr) {
+TEST(PythonJson, NumbersMatchPythonsRepr) {
   for (const auto& [written, expected] : std::vector<std::pair<const char*, const char*>>{
            {"1.0", "1.0"},
            {"1.50", "1.5"},
@@ -197,7 +197,7 @@ class ChatMembers : public ::testing::Test {
   std::int64_t counted_ = 0;
 };
 
-TEST_F(ChatMembers, AnswersOfWeightZeroAreWrittenAndDoNotCount) {
+TEST_F(ChatMembers, AnswersOfWeightZeroAreWrittenButNotCounted) {
   const std::string user = R"({"role": "user", "content": "no"}, )";
   const std::string good = R"({"role": "assistant", "content": "good"})";
   ASSERT_EQ(error("{\"messages\": [" + user + good + "]}"), "");
@@ -221,7 +221,7 @@ TEST_F(ChatMembers, AnswersOfWeightZeroAreWrittenAndDoNotCount) {
   EXPECT_EQ(error(with("\"train\": false", "user")), "");
 }
 
-TEST_F(ChatMembers, UnknownMembersAreErrorsAndDescriptionsAreNot) {
+TEST_F(ChatMembers, RejectsUnknownMembersAndIgnoresDescriptions) {
   for (const char* name : {"reasoning_content", "thinking", "function_call", "audio", "images",
                            "refusal", "prefix", "train_detail"}) {
     expect(with("\"" + std::string(name) + "\": \"because\""),
@@ -240,7 +240,7 @@ TEST_F(ChatMembers, UnknownMembersAreErrorsAndDescriptionsAreNot) {
          "only an assistant calls tools");
 }
 
-TEST_F(ChatMembers, LinesAreHeldToTheSameRule) {
+TEST_F(ChatMembers, RejectsUnknownMembersOfALine) {
   const std::string talk = R"("messages": [{"role": "user", "content": "hi"}, )"
                            R"({"role": "assistant", "content": "x"}])";
   for (const char* member :
@@ -263,7 +263,7 @@ TEST_F(ChatMembers, LinesAreHeldToTheSameRule) {
   expect("{" + talk + ", \"tools\": [{\"n\": 100000000000000000000}]}", "beyond 64 bits");
 }
 
-TEST_F(ChatMembers, NamesOfSpecialTokensAreErrorsInEveryTextOfAConversation) {
+TEST_F(ChatMembers, RejectsSpecialTokensInAnyText) {
   const auto call = [](const std::string& function) {
     return with("\"tool_calls\": [{\"id\": \"1\", \"function\": {" + function + "}}]");
   };
@@ -282,7 +282,7 @@ TEST_F(ChatMembers, NamesOfSpecialTokensAreErrorsInEveryTextOfAConversation) {
 }
 
 /// Mistral's tools have special tokens of their own.
-TEST_F(ChatMembers, ATokenizerWithoutTheTokensOfToolsIsRefused) {
+TEST_F(ChatMembers, RejectsATokenizerWithoutToolTokens) {
   const auto file =
       folder_.write("tools.jsonl", read_file(golden_file("instructions/tools.jsonl")));
   TokenizeOptions o;
@@ -301,7 +301,7 @@ TEST_F(ChatMembers, ATokenizerWithoutTheTokensOfToolsIsRefused) {
 }
 
 /// Chats train a tokenizer that has the special tokens, whose names it does not learn as text.
-TEST_F(ChatMembers, ATokenizerIsTrainedOnConversations) {
+TEST_F(ChatMembers, TrainsATokenizerOnConversations) {
   std::string lines;
   for (int i = 0; i < 50; ++i) lines += read_file(golden_file("instructions/tools.jsonl"));
   for (const ChatFormat format : {ChatFormat::qwen2_5, ChatFormat::llama3_1, ChatFormat::mistral}) {
@@ -330,7 +330,7 @@ TEST_F(ChatMembers, ATokenizerIsTrainedOnConversations) {
 }
 
 /// A folder's other files are not mistaken for documents.
-TEST_F(ChatMembers, TextFilesBesideConversationsAreAnError) {
+TEST_F(ChatMembers, RejectsTextFilesAmongConversations) {
   std::filesystem::create_directory(folder_.file("in"));
   folder_.write("in/b.jsonl", read_file(golden_file("instructions/conversations.jsonl")));
   TokenizeOptions o;
@@ -356,7 +356,7 @@ TEST_F(ChatMembers, TextFilesBesideConversationsAreAnError) {
   }
 }
 
-TEST(BeforeText, TokensAreThoseOfThePostProcessor) {
+TEST(BeforeText, TokensComeFromThePostProcessor) {
   const OrderedJson file = OrderedJson::parse(read_file(golden_file("instructions/mistral.json")));
   const auto before = [&](const char* post_processor) {
     const TemporaryFolder folder;

@@ -59,7 +59,7 @@ deck::ModelConfig model_of(Family family) {
   return model;
 }
 
-TEST(ContextFields, TokensAndTheirTargetsAreThoseOfTheRanksPositions) {
+TEST(ContextFields, HoldTokensAndTargetsOfTheRanksPositions) {
   Cut cut(model_of(Family::gpt));
   cut.run();
   for (std::size_t rank = 0; rank < 3; ++rank) {
@@ -72,7 +72,7 @@ TEST(ContextFields, TokensAndTheirTargetsAreThoseOfTheRanksPositions) {
   }
 }
 
-TEST(ContextFields, RanksShareChosenTargetsAndNumberTheirOwnRows) {
+TEST(ContextFields, RanksDivideTargetsAndNumberTheirOwnRows) {
   deck::ModelConfig bert = model_of(Family::bert);
   bert.objective = Objective::masked_token;
   bert.mask = Mask::full;

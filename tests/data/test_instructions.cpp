@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(All, ChatFormats,
                                            ChatCase{ChatFormat::gemma, "gemma.json"}),
                          [](const auto& c) { return std::string(name_of(c.param.format)); });
 
-TEST_P(ChatFormats, IdsAndCountedTokensAreThoseOfTransformers) {
+TEST_P(ChatFormats, IdsAndCountedTokensMatchTransformers) {
   const TemporaryFolder folder;
   std::string conversations = read_file(golden_file("instructions/conversations.jsonl"));
   if (GetParam().format == ChatFormat::gemma)
@@ -108,7 +108,7 @@ TEST_P(ChatFormats, IdsAndCountedTokensAreThoseOfTransformers) {
 }
 
 /// A prompt is what precedes an answer in a conversation.
-TEST_P(ChatFormats, PromptsAreConversationsUpToTheAnswer) {
+TEST_P(ChatFormats, PromptsEndBeforeTheAnswer) {
   const ChatFormat format = GetParam().format;
   const std::vector<ChatMessage> messages{
       {"user", "One?"}, {"assistant", "1"}, {"user", " Two? "}, {"assistant", "2"}};
@@ -123,7 +123,7 @@ TEST_P(ChatFormats, PromptsAreConversationsUpToTheAnswer) {
   EXPECT_THROW(prompt_of(format, {messages}), UsageError) << "there is nothing to be answered";
 }
 
-TEST(Instructions, CompletionsCountAndPromptsDoNot) {
+TEST(Instructions, CompletionsCountButPromptsDoNot) {
   const TemporaryFolder folder;
   const std::string tokenizer = golden_file("instructions/bpe.json");
   tokenize(options_of(folder, golden_file("instructions/completions.jsonl"), tokenizer),
@@ -142,7 +142,7 @@ TEST(Instructions, CompletionsCountAndPromptsDoNot) {
   }
 }
 
-TEST(Instructions, TextsGiveTheFileOfPlainTexts) {
+TEST(Instructions, JsonTextsGiveTheFileOfPlainTexts) {
   const TemporaryFolder folder;
   const auto lines = folder.write("a.jsonl",
                                   "{\"text\": \"one\"}\r\n\n{\"text\": \"\"}\n"
@@ -163,7 +163,7 @@ TEST(Instructions, TextsGiveTheFileOfPlainTexts) {
 }
 
 /// Parts that count and parts that do not, of all lengths modulo 8: the bits of a byte.
-TEST(Instructions, MasksHaveTheBitsThatWereWritten) {
+TEST(Instructions, MasksReadBackAsWritten) {
   const TemporaryFolder folder;
   for (int before = 0; before < 20; ++before)
     for (int middle = 1; middle < 10; ++middle) {
@@ -200,7 +200,7 @@ TEST(Instructions, MasksHaveTheBitsThatWereWritten) {
     }
 }
 
-TEST(Instructions, DamageOfTheMaskIsFound) {
+TEST(Instructions, DetectsDamageOfTheMask) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");
   TokenFileWriter writer(path, "bytes", 257);
@@ -217,7 +217,7 @@ TEST(Instructions, DamageOfTheMaskIsFound) {
   EXPECT_THROW(file.verify_bytes(), Error);
 }
 
-TEST(Instructions, AFileWhoseSamplesCountNothingIsRefused) {
+TEST(Instructions, RejectsAFileWithoutCountedTokens) {
   const TemporaryFolder folder;
   TokenFileWriter writer(folder.file("t.h5"), "bytes", 257);
   writer.append(std::vector<std::int32_t>(40, 7), false);
@@ -243,7 +243,7 @@ std::string error_of(const TokenizeOptions& options) {
   return "";
 }
 
-TEST(Instructions, MistakesAreNamedWithLineAndRemedy) {
+TEST(Instructions, ReportsMistakesWithLineAndRemedy) {
   const TemporaryFolder folder;
   const std::string tokenizer = golden_file("instructions/bpe.json");
   const auto error = [&](const std::string& line, ChatFormat chat = ChatFormat::chatml) {

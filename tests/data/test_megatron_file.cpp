@@ -79,7 +79,7 @@ TEST(MegatronFile, ReadsTokensAndDocumentsOfAllIntegerTypes) {
   EXPECT_FALSE(tokens_exist(folder.file("q")));
 }
 
-TEST(MegatronFile, HasTheFingerprintOfItsContent) {
+TEST(MegatronFile, FingerprintDependsOnTheContent) {
   const TemporaryFolder folder;
   const auto fingerprint = [&](int documents, std::int64_t vocabulary) {
     write_pair<std::uint16_t>(folder, some_documents(documents, vocabulary), 8);
@@ -92,7 +92,7 @@ TEST(MegatronFile, HasTheFingerprintOfItsContent) {
   EXPECT_NE(fingerprint(4, 500), fingerprint(4, 400));  // shorter than a block
 }
 
-TEST(MegatronFile, NamesTheIdThatLiesOutsideTheVocabulary) {
+TEST(MegatronFile, NamesAnIdOutsideTheVocabulary) {
   const TemporaryFolder folder;
   write_pair<std::int32_t>(folder, {{1, 2}, {3, -4}}, 4);
   std::vector<std::int32_t> ids(4);
@@ -105,7 +105,7 @@ TEST(MegatronFile, NamesTheIdThatLiesOutsideTheVocabulary) {
   EXPECT_THROW(file.read(1, ids), Error);
 }
 
-TEST(MegatronFile, DamageIsAnErrorWhereverItIs) {
+TEST(MegatronFile, DetectsDamageAnywhere) {
   const TemporaryFolder folder;
   write_pair<std::uint16_t>(folder, some_documents(20, 500), 8);
   const std::string idx = read_file(folder.file("p.idx"));

@@ -33,7 +33,7 @@ std::string type_of(const std::string& model) {
   return top["model"].value("type", "none");
 }
 
-TEST(ModelTypes, AreTheFirstWithTheMembers) {
+TEST(ModelTypes, FollowFromTheMembers) {
   EXPECT_EQ(type_of(vocab_member + "," + merges_member), "BPE");
   EXPECT_EQ(type_of(vocab_member + "," + pair_merges_member), "BPE");
   EXPECT_EQ(
@@ -51,7 +51,7 @@ TEST(ModelTypes, AreTheFirstWithTheMembers) {
   EXPECT_EQ(type_of(merges_member), "none");
 }
 
-TEST(ModelTypes, OfTheFileArePreferred) {
+TEST(ModelTypes, AnExplicitTypeIsKept) {
   EXPECT_EQ(type_of(R"("type": "Unigram",)" + vocab_member + "," + merges_member), "Unigram");
   Json top = Json::parse(R"({"model": {"type": null,)" + vocab_member + "," + merges_member + "}}");
   add_model_type(top);
@@ -66,7 +66,7 @@ Ids ids_of(const std::string& model, const std::string& rest = "") {
   return ids;
 }
 
-TEST(ModelTypes, IdsAreThoseOfFilesWithTypes) {
+TEST(ModelTypes, IdsMatchFilesWithAnExplicitType) {
   const Ids bpe{0, 2};
   EXPECT_EQ(ids_of(vocab_member + "," + merges_member), bpe);
   EXPECT_EQ(ids_of(vocab_member + "," + pair_merges_member + R"(,"dropout": null)"), bpe);
@@ -82,7 +82,7 @@ TEST(ModelTypes, IdsAreThoseOfFilesWithTypes) {
   EXPECT_EQ(ids_of(list_member), (Ids{0, 2, 0, 1}));
 }
 
-TEST(ModelTypes, TextAfterTheFileIsAnError) {
+TEST(ModelTypes, RejectTrailingText) {
   const auto error = [](const std::string& file) {
     return message_of([&] { parse_tokenizer(file, "old.json", ""); });
   };
@@ -91,7 +91,7 @@ TEST(ModelTypes, TextAfterTheFileIsAnError) {
   expect_mentions(error("{\"model\": {"), {"column 12: the text ends within a value"});
 }
 
-TEST(ModelTypes, ThatAreNotSupportedAreNamed) {
+TEST(ModelTypes, ReportUnsupportedTypes) {
   expect_mentions(message_of([] { ids_of(vocab_member + "," + unknown_member); }),
                   {"old.json: model.type = \"WordLevel\" is not supported"});
   expect_mentions(message_of([] { ids_of(vocab_member); }),

@@ -122,7 +122,7 @@ void expect_every_token_once(const std::vector<std::int64_t>& lengths, std::int6
   EXPECT_EQ(packed.dropped(), std::ranges::count(lengths, 1));
 }
 
-TEST(PackedDocuments, HoldEveryTokenOnce) {
+TEST(PackedDocuments, HoldEachTokenOnce) {
   expect_every_token_once({2}, 1);
   expect_every_token_once({1, 2, 1}, 7);
   expect_every_token_once({8, 9, 8, 9, 10, 7, 2, 2, 3, 1, 40, 16}, 8);
@@ -131,7 +131,7 @@ TEST(PackedDocuments, HoldEveryTokenOnce) {
 }
 
 /// The longest piece opens a sample, and each next one goes to the fullest sample with room.
-TEST(PackedDocuments, TakeTheFullestSampleWithRoom) {
+TEST(PackedDocuments, UseTheFullestSampleWithRoom) {
   // Lengths of the pieces in order: 7 6 4 3 2 2 of 10.
   const MadeSource file({5, 8, 4, 7, 3, 3});
   const PackedDocuments packed(file, 10);
@@ -147,7 +147,7 @@ TEST(PackedDocuments, TakeTheFullestSampleWithRoom) {
 }
 
 /// Against a search among all samples.
-TEST(PackedDocuments, NeedAsManySamplesAsANaiveBestFit) {
+TEST(PackedDocuments, NeedAsManySamplesAsNaiveBestFit) {
   for (const std::int64_t sequence : {100, 2048}) {
     const auto lengths = log_normal(700, 11);
     std::vector<std::int64_t> pieces;
@@ -169,7 +169,7 @@ TEST(PackedDocuments, NeedAsManySamplesAsANaiveBestFit) {
   }
 }
 
-TEST(PackedDocuments, PadLessThanOnePercentOfUsualTexts) {
+TEST(PackedDocuments, PadTypicalTextsByLessThanOnePercent) {
   for (const std::int64_t sequence : {1024, 2048, 8192}) {
     const PackedDocuments packed(MadeSource(log_normal(20'000, 5)), sequence);
     EXPECT_LT(packed.padding(), 0.01) << sequence;
@@ -178,7 +178,7 @@ TEST(PackedDocuments, PadLessThanOnePercentOfUsualTexts) {
 }
 
 /// The soak test has 10,000,000 documents.
-TEST(PackedDocuments, TakeLinearMemory) {
+TEST(PackedDocuments, UseLinearMemory) {
   const std::int64_t count = std::getenv("TRIREME_MANY_DOCUMENTS") ? 10'000'000 : 100'000;
   const MadeSource file(log_normal(count, 1));
   const PackedDocuments packed(file, 2048);
@@ -188,13 +188,13 @@ TEST(PackedDocuments, TakeLinearMemory) {
   EXPECT_LT(packed.padding(), 0.001);
 }
 
-TEST(PackedDocuments, SaysWhatItDid) {
+TEST(PackedDocuments, DescribeTheirPacking) {
   const std::string text = PackedDocuments(MadeSource({8, 9, 12, 1, 5}), 8).description();
   expect_mentions(text, {"5 documents", "4 samples", "20.00 % of the documents cut",
                          "1 of one token left out", "% padding"});
 }
 
-TEST(PackedDocuments, RefuseDamageAndFilesWithNothingToPredict) {
+TEST(PackedDocuments, RejectDamageAndFilesWithoutTargets) {
   const auto made = [](const MadeSource& file, std::int64_t sequence) {
     return message_of([&] { PackedDocuments(file, sequence); });
   };
@@ -211,7 +211,7 @@ TEST(PackedDocuments, RefuseDamageAndFilesWithNothingToPredict) {
   expect_mentions(made(MadeSource({5}), std::int64_t{1} << 21), {"1048576", "2097152"});
 }
 
-TEST(PackedSamples, AreWholeDocumentsWithPositionsAndTargets) {
+TEST(PackedSamples, HoldWholeDocumentsWithPositionsAndTargets) {
   const auto lengths = log_normal(40, 2);
   const MadeSource file(lengths, true);
   const std::int64_t sequence = 300;
@@ -240,7 +240,7 @@ TEST(PackedSamples, AreWholeDocumentsWithPositionsAndTargets) {
   }
 }
 
-TEST(PackedSamples, OfOneDocumentAreTheWindowsOfIt) {
+TEST(PackedSamples, OneDocumentGivesItsWindows) {
   std::vector<std::int32_t> inputs(64), targets(64), positions(64), packed_inputs(64),
       packed_targets(64);
   const MadeSource file({65, 65, 65});  // longer by the last target
@@ -255,7 +255,7 @@ TEST(PackedSamples, OfOneDocumentAreTheWindowsOfIt) {
     EXPECT_EQ(positions[i], static_cast<std::int32_t>(i));
 }
 
-TEST(PackedSamples, ComeOncePerEpochInAnOrderOfSeedAndEpoch) {
+TEST(PackedSamples, OccurOncePerEpochInASeededOrder) {
   const MadeSource file(log_normal(2000, 9));
   std::map<std::pair<std::uint64_t, int>, std::vector<std::int64_t>> orders;
   for (const std::uint64_t seed : {1, 2}) {
@@ -278,7 +278,7 @@ TEST(PackedSamples, ComeOncePerEpochInAnOrderOfSeedAndEpoch) {
 }
 
 /// Sums of samples are the sums of any way to divide them among ranks and micro-batches.
-TEST(PackedSamples, DoNotDependOnHowTheyAreRead) {
+TEST(PackedSamples, DoNotDependOnTheReadSizes) {
   const MadeSource file(log_normal(300, 9), true);
   const Samples first(file, 128, 5, Packing::documents), second(file, 128, 5, Packing::documents);
   std::vector<std::int32_t> inputs(24 * 128), targets(inputs), positions(inputs);

@@ -94,7 +94,7 @@ class PairsTest : public ::testing::Test {
   Samples samples_;
 };
 
-TEST_F(PairsTest, WithoutALossOfPairsTheyAreTheWindowCutInTwo) {
+TEST_F(PairsTest, SplitsTheWindowWithoutASentenceLoss) {
   const PairBatch batch = training(config_of(SentenceLoss::none), 100, 50);
   std::set<std::size_t> cuts;
   for (std::int64_t i = 0; i < 50; ++i) {
@@ -108,7 +108,7 @@ TEST_F(PairsTest, WithoutALossOfPairsTheyAreTheWindowCutInTwo) {
   EXPECT_LE(*cuts.rbegin(), static_cast<std::size_t>(text_tokens - 1));
 }
 
-TEST_F(PairsTest, TheSecondSegmentIsTheNextOneOrThatOfAnotherWindow) {
+TEST_F(PairsTest, SecondSegmentIsTheNextOrFromAnotherWindow) {
   const std::int64_t count = 400;
   const PairBatch batch = training(config_of(SentenceLoss::next), 7, count);
   std::int64_t others = 0;
@@ -135,7 +135,7 @@ TEST_F(PairsTest, TheSecondSegmentIsTheNextOneOrThatOfAnotherWindow) {
   EXPECT_NEAR(static_cast<double>(others), count / 2.0, 5 * std::sqrt(count / 4.0));
 }
 
-TEST_F(PairsTest, SegmentsOutOfOrderHaveChangedPlaces) {
+TEST_F(PairsTest, UnorderedSegmentsAreSwapped) {
   const std::int64_t count = 400;
   const PairBatch batch = training(config_of(SentenceLoss::order), 7, count);
   std::int64_t swapped = 0;
@@ -149,7 +149,7 @@ TEST_F(PairsTest, SegmentsOutOfOrderHaveChangedPlaces) {
   EXPECT_NEAR(static_cast<double>(swapped), count / 2.0, 5 * std::sqrt(count / 4.0));
 }
 
-TEST_F(PairsTest, OfMaskedTokensEightInTenAreHiddenAndOneIsReplaced) {
+TEST_F(PairsTest, MasksEightyPercentAndReplacesTen) {
   const auto config = config_of(SentenceLoss::none);
   const std::int64_t masked = config.model.targets();
   EXPECT_EQ(masked, 7);
@@ -187,7 +187,7 @@ TEST_F(PairsTest, OfMaskedTokensEightInTenAreHiddenAndOneIsReplaced) {
         << s;
 }
 
-TEST_F(PairsTest, ASampleIsTheSameWhoeverReadsIt) {
+TEST_F(PairsTest, SamplesDoNotDependOnTheReader) {
   for (const auto loss : {SentenceLoss::next, SentenceLoss::order, SentenceLoss::none}) {
     const auto config = config_of(loss);
     const PairBatch together = training(config, 30, 6);
@@ -213,7 +213,7 @@ TEST_F(PairsTest, AnotherEpochOrSeedMasksOtherTokens) {
   EXPECT_NE(training(config, again, 1).rows, training(config, 0, 1).rows);
 }
 
-TEST_F(PairsTest, EvaluationMasksAlikeWhateverTheSeed) {
+TEST_F(PairsTest, EvaluationMasksDoNotDependOnTheSeed) {
   const Windows windows(file_, text_tokens);
   const auto evaluated = [&](std::int64_t seed, std::int64_t first, std::int64_t count) {
     const auto config = config_of(SentenceLoss::next, 0.3, seed);
@@ -228,7 +228,7 @@ TEST_F(PairsTest, EvaluationMasksAlikeWhateverTheSeed) {
   EXPECT_TRUE(std::equal(first.begin(), first.end(), text.begin()));
 }
 
-TEST_F(PairsTest, AFileOfOneSampleHasNoOtherSegments) {
+TEST_F(PairsTest, RejectsNextSentencesOfAFileWithOneSample) {
   const Windows one(file_, 3000);
   const std::string message =
       message_of([&] { Pairs(config_of(SentenceLoss::next)).expect_usable(one); });
@@ -236,7 +236,7 @@ TEST_F(PairsTest, AFileOfOneSampleHasNoOtherSegments) {
   Pairs(config_of(SentenceLoss::order)).expect_usable(one);
 }
 
-TEST_F(PairsTest, TheReaderIsThatOfTheObjective) {
+TEST_F(PairsTest, ObjectiveSelectsTheReader) {
   auto config = config_of(SentenceLoss::next);
   PairBatch masked(config, 4), expected(config, 4);
   const Windows text(file_, text_tokens);
@@ -246,7 +246,7 @@ TEST_F(PairsTest, TheReaderIsThatOfTheObjective) {
   EXPECT_EQ(make_batch_reader(config)->text_bytes(masked.fields(), 4, {}), 0);
 }
 
-TEST_F(PairsTest, NextTokensFillTheFrontOfTheirFields) {
+TEST_F(PairsTest, NextTokensFillTheirFields) {
   deck::Config config;
   config.model.sequence = 8;
   const Windows windows(file_, 8);

@@ -46,7 +46,7 @@ Pieces split_pieces(const std::string& pattern, const std::string& text, std::si
   return pieces.all;
 }
 
-TEST(Patterns, PiecesEqualThoseOfTokenizers) {
+TEST(Patterns, PiecesMatchHuggingFaceTokenizers) {
   const auto golden =
       nlohmann::json::parse(read_file(TRIREME_SOURCE_DIR "/tests/golden/patterns/golden.json"));
   for (const auto& of : golden["cases"]) {
@@ -60,7 +60,7 @@ TEST(Patterns, PiecesEqualThoseOfTokenizers) {
   }
 }
 
-TEST(Patterns, ConstructsWithoutAnEqualAreNamed) {
+TEST(Patterns, ReportUnsupportedConstructs) {
   const std::vector<std::pair<std::string, std::string>> rejected{
       {"a^b", "the anchor '^' ('^' at byte 1)"},
       {"\\bword", "a word boundary ('\\b' at byte 0)"},
@@ -108,7 +108,7 @@ TEST(Patterns, ConstructsWithoutAnEqualAreNamed) {
                     {"pattern = '" + pattern + "'", words});
 }
 
-TEST(Patterns, DeepNestingIsRejected) {
+TEST(Patterns, RejectDeepNesting) {
   const std::string open(200, '(');
   const std::string sets(200, '[');
   EXPECT_THROW(to_pcre2(open + "a" + std::string(200, ')'), "pattern"), UsageError);

@@ -11,7 +11,7 @@
 namespace trireme::data {
 namespace {
 
-TEST(Permutation, IsABijectionForEverySizeUpTo2000) {
+TEST(Permutation, IsABijectionForSizesUpTo2000) {
   for (std::int64_t n = 1; n <= 2000; ++n) {
     const Permutation permutation(n, 7, static_cast<std::uint32_t>(n % 5));
     std::vector<bool> seen(static_cast<std::size_t>(n), false);
@@ -75,13 +75,13 @@ TEST(Permutation, SpreadsEveryIndexEvenly) {
   EXPECT_GT(statistic, 30);  // 4 below: more even than chance would be a fault too
 }
 
-TEST(Permutation, RefusesIndicesAndSizesOutOfRange) {
+TEST(Permutation, RejectsIndicesAndSizesOutOfRange) {
   EXPECT_THROW(Permutation(0, 1, 0), Error);
   EXPECT_THROW(Permutation(10, 1, 0)(10), Error);
   EXPECT_THROW(Permutation(10, 1, 0)(-1), Error);
 }
 
-TEST(Batch, MicroBatchesTileEveryStepOnce) {
+TEST(Batch, MicroBatchesTileEachStep) {
   for (const std::int64_t ranks : {1, 2, 3, 4})
     for (const std::int64_t micro : {1, 2, 5})
       for (const std::int64_t per_rank : {1, 3, 4}) {
@@ -98,7 +98,7 @@ TEST(Batch, MicroBatchesTileEveryStepOnce) {
       }
 }
 
-TEST(Batch, RefusesAGlobalBatchThatDoesNotDivide) {
+TEST(Batch, RejectsAnIndivisibleGlobalBatch) {
   EXPECT_THROW(micro_batches({10, 3, 1}), UsageError);
   EXPECT_THROW(micro_batches({12, 3, 3}), UsageError);
   EXPECT_THROW(micro_batches({12, 0, 1}), UsageError);

@@ -21,7 +21,7 @@ class SamplesTest : public ::testing::Test {
   TokenFile file_;
 };
 
-TEST_F(SamplesTest, CoverEveryWindowOncePerEpochInAnotherOrder) {
+TEST_F(SamplesTest, CoverEachWindowOncePerEpochInANewOrder) {
   const Samples samples(file_, 16, 42);
   EXPECT_EQ(samples.per_epoch(), 1829 / 16);
   std::vector<std::int64_t> orders[2];
@@ -37,7 +37,7 @@ TEST_F(SamplesTest, CoverEveryWindowOncePerEpochInAnotherOrder) {
   EXPECT_NE(orders[0], orders[1]);
 }
 
-TEST_F(SamplesTest, TargetsAreInputsOneFurther) {
+TEST_F(SamplesTest, TargetsAreInputsShiftedByOne) {
   const Samples samples(file_, 16, 42);
   const std::int64_t first = samples.per_epoch() - 2;  // across the end of an epoch
   std::vector<std::int32_t> inputs(5 * 16);
@@ -54,7 +54,7 @@ TEST_F(SamplesTest, TargetsAreInputsOneFurther) {
   }
 }
 
-TEST_F(SamplesTest, WindowsAreInFileOrderAndTheRestIsDropped) {
+TEST_F(SamplesTest, WindowsFollowFileOrderAndDropTheRest) {
   const Windows windows(file_, 100);
   ASSERT_EQ(windows.count(), 18);
   std::vector<std::int32_t> inputs(18 * 100);
@@ -66,13 +66,13 @@ TEST_F(SamplesTest, WindowsAreInFileOrderAndTheRestIsDropped) {
                Error);
 }
 
-TEST_F(SamplesTest, AFileWithoutOneWholeSampleIsAMistakeOfTheUser) {
+TEST_F(SamplesTest, RejectsAFileShorterThanOneSample) {
   EXPECT_EQ(Samples(file_, 1829, 1).per_epoch(), 1);
   expect_mentions(message_of([&] { Samples(file_, 1830, 1); }), {"t.h5", "1830", "1831"});
   EXPECT_THROW(Samples(file_, 1830, 1), UsageError);
 }
 
-TEST_F(SamplesTest, ThreadsReadTheSameAsOne) {
+TEST_F(SamplesTest, ConcurrentReadsGiveTheSameSamples) {
   const Samples samples(file_, 16, 1);
   const std::int64_t count = samples.per_epoch();
   const auto size = static_cast<std::size_t>(count * 16);

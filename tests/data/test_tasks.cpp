@@ -30,7 +30,7 @@ std::vector<std::int32_t> bytes_of(const std::string& text) {
   return {text.begin(), text.end()};
 }
 
-TEST(Tasks, WhiteSpaceAtTheEndOfAContextIsScored) {
+TEST(Tasks, TrailingSpacesOfAContextAreScored) {
   const Read found = read(R"({"query": "ab  ", "choices": ["c", "de"], "answer": "de"})");
   ASSERT_EQ(found.requests.size(), 2u);
   EXPECT_EQ(found.requests[0].tokens, bytes_of("ab   c"));
@@ -39,14 +39,14 @@ TEST(Tasks, WhiteSpaceAtTheEndOfAContextIsScored) {
   EXPECT_EQ(found.task.items[0].gold, 1);
 }
 
-TEST(Tasks, AContextThatIsTooLongLosesItsBeginning) {
+TEST(Tasks, LongContextsLoseTheirBeginning) {
   const Read found = read(R"({"context": "0123456789", "continuation": "abcde"})", 8);
   EXPECT_EQ(found.requests[0].tokens, bytes_of("789 abcde"));
   EXPECT_EQ(found.requests[0].context, 3);
   EXPECT_EQ(found.task.truncated, 1);
 }
 
-TEST(Tasks, TextsHaveTheHarnesssWindows) {
+TEST(Tasks, TextsUseTheWindowsOfTheHarness) {
   const Read found = read(R"({"text": "0123456789"})", 4);
   ASSERT_EQ(found.requests.size(), 3u);
   std::vector<std::int32_t> first = bytes_of("0123");
@@ -59,7 +59,7 @@ TEST(Tasks, TextsHaveTheHarnesssWindows) {
   EXPECT_EQ(found.requests[2].context, 3);
 }
 
-TEST(Tasks, RequestsAreSamplesWithTargetsWhereTokensAreScored) {
+TEST(Tasks, RequestsHaveTargetsAtScoredTokens) {
   const Requests requests({{{1, 2, 3, 4}, 2}, {{5, 6}, 1}}, 5);
   std::vector<std::int32_t> inputs(10, 9), targets(10, 9);
   requests.read(0, 2, inputs, targets);
@@ -67,7 +67,7 @@ TEST(Tasks, RequestsAreSamplesWithTargetsWhereTokensAreScored) {
   EXPECT_EQ(targets, (std::vector<std::int32_t>{-1, 3, 4, -1, -1, 6, -1, -1, -1, -1}));
 }
 
-TEST(Tasks, MeasuresHaveTheirDefinitions) {
+TEST(Tasks, MeasuresMatchTheirDefinitions) {
   const Read choices = read(
       "{\"context\": \"a\", \"choices\": [\"b\", \"cccc\"], \"gold\": 0}\n"
       "{\"context\": \"a\", \"choices\": [\"b\", \"éé\"], \"gold\": 1}\n");
@@ -86,7 +86,7 @@ TEST(Tasks, MeasuresHaveTheirDefinitions) {
   EXPECT_FALSE(r[0].error) << "of one line";
 }
 
-TEST(Tasks, MistakesAreNamedWithLineAndRemedy) {
+TEST(Tasks, ReportMistakesWithLineAndRemedy) {
   const std::string fine = "{\"context\": \"a\", \"choices\": [\"b\", \"c\"], \"gold\": 1}\n";
   const auto expect = [&](const std::string& line, const std::string& part) {
     try {

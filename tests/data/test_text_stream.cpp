@@ -44,7 +44,7 @@ Streamed stream(const Tokenizer& tokenizer, std::span<const std::int32_t> before
 
 /// Decoders replace a whole run of bytes that are no character, also those that came before: only
 /// texts without such bytes are the same.
-TEST(TextStream, PiecesAreTheTextOfAllTokens) {
+TEST(TextStream, PiecesJoinToTheTextOfAllTokens) {
   const Json strings = Json::parse(testing::read_file(golden_file("tokenizers/strings.json")));
   int compared = 0;
   for (const std::string name : {"llama2", "mistral", "gemma", "t5", "xlmr", "unigram_bytes",
@@ -74,7 +74,7 @@ TEST(TextStream, PiecesAreTheTextOfAllTokens) {
   EXPECT_GT(compared, 500);
 }
 
-TEST(TextStream, BytesThatAreNoTextAreNotHeldForEver) {
+TEST(TextStream, ReleasesInvalidUtf8) {
   const auto bytes = make_tokenizer("bytes");
   const Ids ids(50, 0xE2);  // each begins a character that never ends
   const Streamed found = stream(*bytes, {}, ids);
@@ -84,7 +84,7 @@ TEST(TextStream, BytesThatAreNoTextAreNotHeldForEver) {
   EXPECT_NE(early, "");
 }
 
-TEST(TextStream, StopTextsEndItAndAreNotPartOfIt) {
+TEST(TextStream, StopTextsEndItAndAreOmitted) {
   const auto bytes = make_tokenizer("bytes");
   const std::string text = "one two threeonetwo";
   const Ids ids(text.begin(), text.end());

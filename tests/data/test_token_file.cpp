@@ -20,7 +20,7 @@ namespace {
 using testing::read_file;
 using testing::TemporaryFolder;
 
-TEST(TokenFile, RoundTripsTokensAndDocumentsOfBothWidths) {
+TEST(TokenFile, RoundTripsTokensOfBothWidths) {
   const TemporaryFolder folder;
   for (const std::int64_t vocabulary : {1, 257, 65536, 65537, 1 << 30}) {
     const auto path = folder.file("t.h5");
@@ -74,7 +74,7 @@ TEST(TokenFile, EqualInputGivesEqualBytes) {
 }
 
 /// Tokens, borders of documents and mask define the samples; sources and path do not.
-TEST(TokenFile, HasTheFingerprintOfWhatTrainingReads) {
+TEST(TokenFile, FingerprintCoversTheTrainingData) {
   const TemporaryFolder folder;
   const auto fingerprint = [&](const std::vector<std::vector<std::int32_t>>& documents,
                                const std::vector<bool>& counts, const std::string& sources) {
@@ -103,7 +103,7 @@ TEST(TokenFile, HasTheFingerprintOfWhatTrainingReads) {
   EXPECT_EQ(all.size(), 7u);
 }
 
-TEST(TokenFile, NamesTheDamageWhereverAByteIsFlipped) {
+TEST(TokenFile, DetectsAFlippedByteAnywhere) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");
   write_token_file(path, 60, 257);
@@ -121,7 +121,7 @@ TEST(TokenFile, NamesTheDamageWhereverAByteIsFlipped) {
   }
 }
 
-TEST(TokenFile, RefusesTruncatedExtendedAndForeignFiles) {
+TEST(TokenFile, RejectsTruncatedExtendedAndForeignFiles) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");
   write_token_file(path, 60, 257);
@@ -140,7 +140,7 @@ TEST(TokenFile, RefusesTruncatedExtendedAndForeignFiles) {
   EXPECT_THROW(TokenFile(folder.path().string()), UsageError);
 }
 
-TEST(TokenFile, RefusesIdsOutsideTheVocabularyInAWindowItReads) {
+TEST(TokenFile, RejectsIdsOutsideTheVocabulary) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");
   write_token_file(path, 60, 257);
@@ -155,7 +155,7 @@ TEST(TokenFile, RefusesIdsOutsideTheVocabularyInAWindowItReads) {
   expect_mentions(message_of([&] { file.read(90, window); }), {path, "300", "257", "90 to 139"});
 }
 
-TEST(TokenFile, RefusesReadsOutsideTheFile) {
+TEST(TokenFile, RejectsReadsOutsideTheFile) {
   const TemporaryFolder folder;
   const auto path = folder.file("t.h5");
   write_token_file(path, 10, 257);  // 55 tokens
@@ -204,7 +204,7 @@ TEST(TokenFile, SurvivesMutations) {
   EXPECT_LT(read, 250);
 }
 
-TEST(TokenFileWriter, LeavesTheFormerFileAndNothingElseOnError) {
+TEST(TokenFileWriter, KeepsOnlyThePreviousFileOnError) {
   const TemporaryFolder folder;
   const auto path = folder.write("t.h5", "former");
   {
@@ -220,7 +220,7 @@ TEST(TokenFileWriter, LeavesTheFormerFileAndNothingElseOnError) {
   EXPECT_THROW(TokenFileWriter(folder.file("missing/t.h5"), "test", 257), UsageError);
 }
 
-TEST(TokenFileWriter, CutsLongSourcesAtALine) {
+TEST(TokenFileWriter, TruncatesLongSourcesAtALine) {
   const TemporaryFolder folder;
   std::string sources;
   for (int i = 0; i < 10000; ++i) sources += text("file", i, ".txt\n");

@@ -65,7 +65,7 @@ TokenizeSummary run(const TokenizeOptions& options) {
   return tokenize(options, [](std::int64_t) {});
 }
 
-TEST(ByteTokenizer, DecodesWhatItEncodedInPieces) {
+TEST(ByteTokenizer, RoundTripsTextInPieces) {
   const auto tokenizer = make_tokenizer("bytes");
   EXPECT_EQ(tokenizer->vocabulary(), 257);
   std::string all(256, '\0');
@@ -82,7 +82,7 @@ TEST(ByteTokenizer, DecodesWhatItEncodedInPieces) {
   EXPECT_THROW(make_tokenizer("words"), UsageError);
 }
 
-TEST(DocumentSplitter, CutsTheSameHoweverTheTextIsChunked) {
+TEST(DocumentSplitter, SplitDoesNotDependOnTheChunks) {
   const std::vector<std::string> separators{
       "",   "\\n\\n(?=\\S)", "\\n",    "(?<=\\n)(?=a)",  "a+", "^a",       "(?m)^a", "a\\z",
       "b$", "(?m)b$",        "\\bab?", "(?<=ab\\n)\\n*", "x*", "a|ab|abb", "\\Aa",   "\\n{2,}"};
@@ -100,7 +100,7 @@ TEST(DocumentSplitter, CutsTheSameHoweverTheTextIsChunked) {
   }
 }
 
-TEST(DocumentSplitter, CutsWhereExpected) {
+TEST(DocumentSplitter, SplitsAtSeparators) {
   using Strings = std::vector<std::string>;
   EXPECT_EQ(split_documents("\\n\\n(?=\\S)", "one\n\n two\n\nthree\n\n", 4),
             (Strings{"one\n\n two", "three\n\n"}));
@@ -110,7 +110,7 @@ TEST(DocumentSplitter, CutsWhereExpected) {
   EXPECT_EQ(split_documents(",", "", 1), Strings{});
 }
 
-TEST(DocumentSplitter, KeepsChunksThatAreLongerThanItsLookBehindApart) {
+TEST(DocumentSplitter, SplitsLongTextsAcrossBuffers) {
   std::string content;  // 300 KiB: the buffer is trimmed many times
   for (int i = 0; i < 30000; ++i) content += text("line ", i, i % 7 == 0 ? "\n\n" : "\n");
   for (const auto* separator : {"\\n\\n", "(?<=9\\n)", "^line", "(?m)^line 1", "\\Aline"})
@@ -119,7 +119,7 @@ TEST(DocumentSplitter, KeepsChunksThatAreLongerThanItsLookBehindApart) {
         << separator;
 }
 
-TEST(DocumentSplitter, RefusesBadAndUnboundedExpressions) {
+TEST(DocumentSplitter, RejectsInvalidAndUnboundedExpressions) {
   expect_mentions(message_of([] { DocumentSplitter("(ab"); }), {"(ab", "character 3"});
   EXPECT_THROW(split_documents("(?s)a.*b", std::string(9 << 20, 'a'), 1 << 20), UsageError);
   EXPECT_THROW(DocumentSplitter("(*UTF)a"), UsageError);
@@ -164,6 +164,12 @@ TEST(Tokenize, HoldsOutTheEndOfOneText) {
   const std::vector<std::string> two{folder.write("x", "one line"), folder.write("y", content)};
   tokenized(two, 0.9999);
   EXPECT_EQ(texts("train.h5"), "one line");
+  // A last line of more than the fraction is held out whole.
+  const std::string last(500, 'z');
+  EXPECT_FALSE(tokenized({folder.write("a.txt", "first line\n" + last + "\n\n")}, 0.02)
+                   .end_held_out.empty());
+  EXPECT_EQ(texts("train.h5"), "first line\n");
+  EXPECT_EQ(texts("validation.h5"), last + "\n\n");
   // There is no line end to divide at.
   EXPECT_THROW(tokenized({folder.write("a.txt", std::string(5000, 'x'))}, 0.02), UsageError);
   // Enough files are divided as a whole.
@@ -197,7 +203,7 @@ TEST(Tokenize, HoldsOutTheLastOfFewJsonLines) {
 }
 
 /// The tokenizer learns from the text before the division, and is not left by a command that fails.
-TEST(Tokenize, LearnsFromTheTextThatIsNotHeldOut) {
+TEST(Tokenize, LearnsOnlyFromTrainingText) {
   const TemporaryFolder folder;
   std::string content;
   for (int i = 0; i < 500; ++i) content += "the quick brown fox\n";
@@ -269,7 +275,7 @@ TEST(Tokenize, SplitsDocumentsBetweenTrainingAndValidation) {
   EXPECT_NE(documents_of(options.validation_output), validation);
 }
 
-TEST(Tokenize, NamesWhatIsWrongWithItsInput) {
+TEST(Tokenize, ReportsInvalidInput) {
   const TemporaryFolder folder;
   const auto output = folder.file("t.h5");
   const auto message = [&](std::vector<std::string> inputs) {
@@ -308,7 +314,7 @@ std::string tokenizer_without_z(const TemporaryFolder& folder) {
                           vocab + "}}}");
 }
 
-TEST(Tokenize, ErrorsOfATextNameItsFileAndLine) {
+TEST(Tokenize, ReportsFileAndLineOfAnInvalidText) {
   const TemporaryFolder folder;
   const auto output = folder.file("t.h5");
   const auto tokenizer = tokenizer_without_z(folder);
@@ -338,7 +344,7 @@ TEST(Tokenize, ErrorsOfATextNameItsFileAndLine) {
   expect_mentions(message({nan}), {nan + ":1: is not JSON: column 24: NaN is not a number"});
 }
 
-TEST(Tokenize, SaysSoWhenASplitLeavesNothing) {
+TEST(Tokenize, RejectsAnEmptySplit) {
   const TemporaryFolder folder;
   const auto input = folder.write("in.txt", "one document");
   const TokenizeOptions options{.inputs = {input},
@@ -358,7 +364,7 @@ TEST(Tokenize, SaysSoWhenASplitLeavesNothing) {
 }
 
 /// A limit on file sizes simulates a full disk: the same calls fail, with another errno.
-TEST(Tokenize, AFullDiskNamesTheFileAndLeavesTheFormerOne) {
+TEST(Tokenize, FullDiskNamesTheFileAndKeepsThePreviousOne) {
   const TemporaryFolder folder;
   const auto input = folder.write("in.txt", std::string(3 << 20, 'a'));
   const auto output = folder.write("t.h5", "former");

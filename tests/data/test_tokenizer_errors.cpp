@@ -27,7 +27,7 @@ std::string with(const std::string& name, const std::string& pointer, const Json
   return json.dump();
 }
 
-TEST(TokenizerErrors, NameTheFileThePathTheValueAndWhatIsSupported) {
+TEST(TokenizerErrors, NameFilePathValueAndSupportedValues) {
   struct Case {
     std::string tokenizer;
     std::string pointer;
@@ -92,7 +92,7 @@ TEST(TokenizerErrors, NameTheFileThePathTheValueAndWhatIsSupported) {
   }
 }
 
-TEST(TokenizerErrors, DeepAndEndlessPartsAreRefused) {
+TEST(TokenizerErrors, RejectDeepNesting) {
   Json deep = {{"type", "NFC"}};
   for (int i = 0; i < 20; ++i) deep = {{"type", "Sequence"}, {"normalizers", {deep}}};
   expect_mentions(message_of([&] { parse_tokenizer(with("t5", "/normalizer", deep), "x", ""); }),
@@ -104,7 +104,7 @@ TEST(TokenizerErrors, DeepAndEndlessPartsAreRefused) {
                   {"x: normalizer", "16 levels"});
 }
 
-TEST(TokenizerErrors, ACharsmapWithWrongPlacesIsAnErrorWhenItIsUsed) {
+TEST(TokenizerErrors, RejectInvalidOffsetsOfACharsmapOnUse) {
   // A trie of 512 units: 'a' is a leaf whose value is outside of the replacements.
   std::string bytes(4 + 512 * 4, '\0');
   const auto put = [&](std::size_t at, std::uint32_t value) {
@@ -132,7 +132,7 @@ TEST(TokenizerErrors, ACharsmapWithWrongPlacesIsAnErrorWhenItIsUsed) {
                   {"x.json: normalizer.precompiled_charsmap", "byte 999"});
 }
 
-TEST(TokenizerErrors, MutationsEndInAnErrorOrAWholeTokenizer) {
+TEST(TokenizerErrors, MutationsGiveAnErrorOrACompleteTokenizer) {
   std::mt19937 random(23);
   const std::string sample = "The fox, 12 caf\xC3\xA9s  <unk> \xE4\xB8\x80\xFF o\xCC\x88\n\n</s> x";
   int accepted = 0;

@@ -61,7 +61,7 @@ void expect_golden(const Tokenizer& tokenizer, const Json& wanted,
   }
 }
 
-TEST(Tokenizers, IdsAndTextsAreThoseOfHuggingFaceHoweverTheTextIsCut) {
+TEST(Tokenizers, MatchHuggingFaceInAnyPieces) {
   const auto strings = all_strings();
   const Json expected = Json::parse(read_file(golden_file("tokenizers/golden.json")));
   ASSERT_EQ(expected.size(), names.size());
@@ -70,7 +70,7 @@ TEST(Tokenizers, IdsAndTextsAreThoseOfHuggingFaceHoweverTheTextIsCut) {
                   strings, name);
 }
 
-TEST(Tokenizers, OtherPartsGiveTheIdsAndTextsOfHuggingFace) {
+TEST(Tokenizers, OtherComponentsMatchHuggingFace) {
   const auto strings = all_strings();
   const Json changes = Json::parse(read_file(golden_file("tokenizers/parts.json")));
   EXPECT_GT(changes.size(), 30u);
@@ -93,7 +93,7 @@ std::string long_text(int count) {
   return text;
 }
 
-TEST(Tokenizers, LongDocumentsGiveTheSameIdsInBlocksAndInOnePiece) {
+TEST(Tokenizers, LongDocumentsGiveTheSameIdsInAnyPieces) {
   const std::string text = long_text(12);
   for (const auto& name : names) {
     const auto tokenizer = make_tokenizer(golden_file("tokenizers/" + name + ".json"));
@@ -112,7 +112,7 @@ TEST(Tokenizers, LongDocumentsGiveTheSameIdsInBlocksAndInOnePiece) {
   }
 }
 
-TEST(Tokenizers, DocumentsAreDecodedOneByOne) {
+TEST(Tokenizers, DecodeDocumentsOneByOne) {
   const auto tokenizer = make_tokenizer(golden_file("tokenizers/llama2.json"));
   Ids ids;
   tokenizer->encode("the fox", ids);
@@ -121,7 +121,7 @@ TEST(Tokenizers, DocumentsAreDecodedOneByOne) {
   EXPECT_EQ(decode(*tokenizer, ids), "the foxthe dog") << "no blank before the second document";
 }
 
-TEST(Tokenizers, AContinuationKeepsTheBlankBeforeIt) {
+TEST(Tokenizers, ContinuationsKeepTheirLeadingSpace) {
   for (const std::string name : {"llama2", "t5", "qwen"}) {
     const auto tokenizer = make_tokenizer(golden_file("tokenizers/" + name + ".json"));
     Ids all;
@@ -138,7 +138,7 @@ TEST(Tokenizers, AContinuationKeepsTheBlankBeforeIt) {
   }
 }
 
-TEST(Tokenizers, BytesThatAreNoCharacterAreReplacedAndCutCharactersDecodeToReplacements) {
+TEST(Tokenizers, ReplaceInvalidAndTruncatedUtf8) {
   const auto tokenizer = make_tokenizer(golden_file("tokenizers/mistral.json"));
   const auto encoder = tokenizer->encoder({});
   const std::string replacement = "\xEF\xBF\xBD";
@@ -152,7 +152,7 @@ TEST(Tokenizers, BytesThatAreNoCharacterAreReplacedAndCutCharactersDecodeToRepla
             replacement + replacement);
 }
 
-TEST(Tokenizers, TextCannotEndItsDocument) {
+TEST(Tokenizers, TextNeverEndsItsDocument) {
   for (const auto& name : names) {
     const auto tokenizer = make_tokenizer(golden_file("tokenizers/" + name + ".json"));
     Json json = Json::parse(read_file(golden_file("tokenizers/" + name + ".json")));
@@ -175,7 +175,7 @@ TEST(Tokenizers, TextCannotEndItsDocument) {
   }
 }
 
-TEST(Tokenizers, EndsOfDocumentsAreFound) {
+TEST(Tokenizers, FindTheEndOfDocumentToken) {
   const auto end_of = [](const std::string& name) {
     const Json json = Json::parse(read_file(golden_file("tokenizers/" + name + ".json")));
     const auto id = make_tokenizer(golden_file("tokenizers/" + name + ".json"))->end_of_document();
@@ -191,7 +191,7 @@ TEST(Tokenizers, EndsOfDocumentsAreFound) {
   EXPECT_EQ(make_tokenizer(TokenizerSource{path, "[CLS]"})->end_of_document(), 2);
 }
 
-TEST(Tokenizers, NamesDependOnWhatIdsDependOn) {
+TEST(Tokenizers, NamesDependOnEverythingThatAffectsIds) {
   const Json json = Json::parse(read_file(golden_file("tokenizers/t5.json")));
   const auto name_of = [](const Json& changed) {
     return parse_tokenizer(changed.dump(), "x.json", "")->name();
@@ -217,7 +217,7 @@ double seconds_of(const Tokenizer& tokenizer, const std::string& text) {
   return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 }
 
-TEST(Tokenizers, TimeIsLinearInALineWithoutBlanks) {
+TEST(Tokenizers, TimeIsLinearForALineWithoutSpaces) {
   for (const auto& name : names) {
     const auto tokenizer = make_tokenizer(golden_file("tokenizers/" + name + ".json"));
     for (const std::string unit : {"a", "\xE4\xB8\x80", "ab\xCC\x81.", " "}) {
@@ -230,7 +230,7 @@ TEST(Tokenizers, TimeIsLinearInALineWithoutBlanks) {
   }
 }
 
-TEST(Tokenizers, AWordWithoutEndIsAnError) {
+TEST(Tokenizers, RejectAnEndlessWord) {
   const auto tokenizer = make_tokenizer(golden_file("tokenizers/bert_cased.json"));
   const auto encoder = tokenizer->encoder({});
   Ids ids;

@@ -14,7 +14,7 @@ BatchConfig ramp(std::int64_t start, std::int64_t increment, std::int64_t sample
 }
 
 /// The rule of BatchSchedule, step by step.
-TEST(BatchSchedule, IsTheRuleAppliedToTheSamplesTakenSoFar) {
+TEST(BatchSchedule, FollowsTheRuleStepByStep) {
   for (const BatchConfig& b :
        {ramp(4, 2, 100, 12), ramp(1, 1, 17, 9), ramp(3, 3, 1, 300), ramp(2, 5, 1000, 502),
         ramp(8, 8, 8, 16), ramp(5, 1, 3, 9), ramp(16, 16, 1 << 20, 1536)}) {
@@ -35,7 +35,7 @@ TEST(BatchSchedule, IsTheRuleAppliedToTheSamplesTakenSoFar) {
 
 /// Megatron-LM's own example: from 16 by 8 to 1024 over 300,000 samples, so that each of the 126
 /// increments is meant for 300,000 / 126 samples.
-TEST(BatchSchedule, GrowsInEqualPartsOfTheSamples) {
+TEST(BatchSchedule, GrowsOverEqualNumbersOfSamples) {
   const BatchSchedule batches(ramp(16, 8, 300000, 1024));
   ASSERT_EQ(batches.phases().size(), 127u);
   for (std::size_t k = 0; k < batches.phases().size(); ++k) {
@@ -47,13 +47,13 @@ TEST(BatchSchedule, GrowsInEqualPartsOfTheSamples) {
   }
 }
 
-TEST(BatchSchedule, StepsThatTakeMoreThanASizeIsMeantForLeaveSizesOut) {
+TEST(BatchSchedule, LargeStepsSkipSizes) {
   const BatchSchedule batches(ramp(4, 1, 6, 10));  // a size for each sample
   const std::vector<BatchPhase> expected{{1, 0, 4}, {2, 4, 8}, {3, 12, 10}};
   EXPECT_EQ(batches.phases(), expected);
 }
 
-TEST(BatchSchedule, WithoutARampIsOneSizeForEver) {
+TEST(BatchSchedule, IsConstantWithoutARamp) {
   const std::vector<BatchPhase> expected{{1, 0, 12}};
   EXPECT_EQ(BatchSchedule({12, 2}).phases(), expected);
   EXPECT_EQ(BatchSchedule(ramp(12, 0, 0, 12)).phases(), expected);
@@ -69,7 +69,7 @@ std::vector<std::string> with(std::vector<std::string> overrides, const std::str
   return overrides;
 }
 
-TEST(RampCheck, KeysOfARampUpGoTogether) {
+TEST(RampCheck, RequiresAllKeysOfARampUp) {
   parse_deck(example, "a.toml", good);
   parse_deck(example, "a.toml", {"batch.ramp_start=12"});  // no ramp-up
   expect_contains(
@@ -108,7 +108,7 @@ TEST(RampCheck, MicroMustDivideEverySize) {
       "choose a ramp_increment of 2, 4 or 8, or a micro of 1");
 }
 
-TEST(RampCheck, AProgramOfAFileIsForOneSize) {
+TEST(RampCheck, RejectsAProgramFileWithARampUp) {
   auto overrides = with(with(good, "parallel.schedule=file"), "parallel.program=a.txt");
   expect_contains(
       mistakes_of(example, overrides),
@@ -135,7 +135,7 @@ TEST(ResolveParallel, MicroTimesDataMustDivideEverySize) {
       "data of 1");
 }
 
-TEST(ResolveParallel, TheProgramsOfAllSizesAreBounded) {
+TEST(ResolveParallel, BoundsTheProgramsOfAllSizes) {
   expect_contains(resolve_refusal(1024, {"batch.micro=1", "batch.global=2048", "batch.ramp_start=4",
                                          "batch.ramp_increment=2", "batch.ramp_samples=10000000",
                                          "parallel.pipeline=1024"}),

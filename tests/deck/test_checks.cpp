@@ -56,7 +56,7 @@ TEST(Checks, AdaptersFitTheModel) {
                   "names attention.query twice");
 }
 
-TEST(Checks, Tf32IsForFp32) {
+TEST(Checks, Tf32NeedsFp32) {
   EXPECT_TRUE(parse_deck(example, "a.toml", {"precision.tf32=true"}).config.precision.tf32);
   EXPECT_FALSE(parse_deck(example, "a.toml").config.precision.tf32);
   expect_contains(mistakes_of(example, {"precision.tf32=true", "precision.compute=bf16"}),
@@ -65,7 +65,7 @@ TEST(Checks, Tf32IsForFp32) {
                   "\"fp32\"");
 }
 
-TEST(Checks, AttentionOfLibrariesIsForNarrowNumbersWithoutDropout) {
+TEST(Checks, LibraryAttentionNeedsNarrowTypesWithoutDropout) {
   const auto chosen = [](const std::vector<std::string>& overrides) {
     return parse_deck(example, "a.toml", overrides).config.precision.attention;
   };
@@ -127,7 +127,7 @@ TEST(Checks, Fp8NeedsBf16AndMultiplesOf16) {
                       needs + "choose a micro of 4 or a multiple of it" + or_else);
 }
 
-TEST(Checks, SizesThatDoNotFitIntoNumbersAreRefused) {
+TEST(Checks, RejectSizesThatOverflow) {
   expect_contains(mistakes_of(example, {"model.layers=65536", "model.hidden=16777216"}),
                   "[model] has ");
   expect_contains(mistakes_of(example, {"batch.micro=1073741824", "batch.global=1073741824",
@@ -145,7 +145,7 @@ TEST(Checks, LearningRatesAndStepsMustBeOrdered) {
                   "decay_steps = 100 (default)");
 }
 
-TEST(Checks, PhasesOfTheLearningRateMustFollowOneAnother) {
+TEST(Checks, PhasesOfTheLearningRateMustBeOrdered) {
   const std::string stable = "optimizer.schedule=warmup_stable_decay";
   const auto cooldown = [&](const std::vector<std::string>& overrides) {
     return parse_deck(example, "a.toml", overrides).config.optimizer.cooldown_steps;
@@ -173,7 +173,7 @@ TEST(Checks, PhasesOfTheLearningRateMustFollowOneAnother) {
                {std::string("optimizer.schedule=") + schedule, "optimizer.warmup_steps=101"});
 }
 
-TEST(Checks, NesterovNeedsAMomentumToLookAheadBy) {
+TEST(Checks, NesterovNeedsSgdWithMomentum) {
   const std::string nesterov = "optimizer.nesterov=true";
   parse_deck(example, "a.toml", {"optimizer.kind=sgd", nesterov});
   expect_contains(mistakes_of(example, {nesterov}),
@@ -182,7 +182,7 @@ TEST(Checks, NesterovNeedsAMomentumToLookAheadBy) {
                   "[optimizer] momentum = 0.0 (command line)");
 }
 
-TEST(Checks, PairsOfSegmentsNeedRoomAndThreeIds) {
+TEST(Checks, SegmentPairsNeedRoomAndThreeIds) {
   const std::string bert = "model.family=bert";
   expect_contains(mistakes_of(example, {bert, "model.sequence=4"}),
                   "[model] sequence = 4 (command line) has no room for two segments");
@@ -197,7 +197,7 @@ TEST(Checks, PairsOfSegmentsNeedRoomAndThreeIds) {
               "data.mask_token=3"});
 }
 
-TEST(Checks, GroupsOfHeadsAreWholeInAnyFamily) {
+TEST(Checks, KeyValueHeadsMustDivideHeadsInAnyFamily) {
   for (const Family family : {Family::gpt, Family::llama, Family::bert}) {
     const std::string chosen = text("model.family=", name_of(family));
     expect_contains(
@@ -211,7 +211,7 @@ TEST(Checks, GroupsOfHeadsAreWholeInAnyFamily) {
   }
 }
 
-TEST(Checks, RotaryPositionsNeedHeadsOfAnEvenSize) {
+TEST(Checks, RotaryPositionsNeedAnEvenHeadSize) {
   const std::string rotary = "model.positions=rotary";
   expect_contains(mistakes_of(example, {rotary, "model.heads=8"}),
                   "[model] hidden = 40 (a.toml:3) / [model] heads = 8 (command line) is a head "
@@ -228,7 +228,7 @@ TEST(Checks, RotaryPositionsNeedHeadsOfAnEvenSize) {
   parse_deck(example, "a.toml", {rotary, "model.heads=8", "model.head_size=6"});
 }
 
-TEST(Checks, HeadsOfAGivenSizeNeedNotDivideHidden) {
+TEST(Checks, AnExplicitHeadSizeNeedNotDivideHidden) {
   const auto size = [](const std::vector<std::string>& overrides) {
     return parse_deck(example, "a.toml", overrides).config.model.head_size();
   };
@@ -237,7 +237,7 @@ TEST(Checks, HeadsOfAGivenSizeNeedNotDivideHidden) {
   expect_contains(mistakes_of(example, {"model.heads=7"}), "heads, or set head_size");
 }
 
-TEST(Checks, ATokenMayNotSeeTheOneThatItPredicts) {
+TEST(Checks, RejectAMaskThatRevealsTheTarget) {
   expect_contains(
       mistakes_of(replaced(example, "heads = 4", "heads = 4\nmask = \"full\"")),
       "[model] mask = \"full\" (a.toml:5) lets each token see the one that [model] objective = "
@@ -249,7 +249,7 @@ TEST(Checks, ATokenMayNotSeeTheOneThatItPredicts) {
   parse_deck(example, "a.toml", {"model.objective=masked_token"});
 }
 
-TEST(Checks, AWindowEndsAtItsToken) {
+TEST(Checks, AWindowNeedsACausalMask) {
   expect_contains(
       mistakes_of(replaced(example, "heads = 4", "heads = 4\nwindow = 8"), {"model.family=bert"}),
       "[model] window = 8 (a.toml:5) needs mask = \"causal\", but [model] mask = "
@@ -257,7 +257,7 @@ TEST(Checks, AWindowEndsAtItsToken) {
   EXPECT_EQ(parse_deck(example, "a.toml", {"model.window=8"}).config.model.window, 8);
 }
 
-TEST(Checks, PropertiesNeedThoseThatTheyChange) {
+TEST(Checks, PropertiesNeedThePropertyTheyModify) {
   for (const auto& [line, message] : std::vector<std::pair<const char*, const char*>>{
            {"zero_centered_gains = true",
             "[model] zero_centered_gains = true (a.toml:5) needs norm = \"rms\", but the deck has "
@@ -273,7 +273,7 @@ TEST(Checks, PropertiesNeedThoseThatTheyChange) {
       << "a preset that another key excludes";
 }
 
-TEST(Checks, PackedDocumentsNeedACausalModelOfNextTokens) {
+TEST(Checks, PackedDocumentsNeedACausalNextTokenModel) {
   expect_contains(
       mistakes_of(example, {"model.family=bert", "data.packing=documents"}),
       "[data] packing = \"documents\" (command line) needs objective = \"next_token\", but [model] "
@@ -288,7 +288,7 @@ TEST(Checks, PackedDocumentsNeedACausalModelOfNextTokens) {
       parse_deck(example, "a.toml", {"data.packing=documents"}).config.model.packs_documents());
 }
 
-TEST(Checks, ThereAreNoMoreGroupsOfSharedLayersThanLayers) {
+TEST(Checks, SharedLayersMustNotExceedLayers) {
   expect_contains(
       mistakes_of(replaced(example, "heads = 4", "heads = 4\nshared_layers = 3")),
       "[model] shared_layers = 3 (a.toml:5) is more than [model] layers = 2 (a.toml:2); "
@@ -297,7 +297,7 @@ TEST(Checks, ThereAreNoMoreGroupsOfSharedLayersThanLayers) {
     parse_deck(example, "a.toml", {shared});
 }
 
-TEST(Checks, AMistakenKeyIsNotCheckedAgain) {
+TEST(Checks, AnInvalidKeyIsReportedOnce) {
   const std::string message = mistakes_of(example, {"model.heads=0"});
   EXPECT_EQ(message.find("does not divide"), std::string::npos) << message;
 }

@@ -9,14 +9,14 @@
 namespace trireme::deck {
 namespace {
 
-TEST(Checks, ATensorAxisNeedsAPartOfEverythingItCuts) {
+TEST(Checks, TensorMustNotExceedTheHeads) {
   const std::string message = mistakes_of(example, {"model.heads=4", "parallel.tensor=5"});
   expect_contains(message,
                   "[parallel] tensor = 5 (command line) is larger than [model] heads = 4 (command "
                   "line); choose a tensor of at most 4");
 }
 
-TEST(Checks, AContextAxisNeedsATokenForEachRank) {
+TEST(Checks, EachContextRankNeedsAToken) {
   expect_contains(mistakes_of(example, {"model.sequence=8", "parallel.context=9"}),
                   "[parallel] context = 9 (command line) is larger than [model] sequence = 8 "
                   "(command line); choose a context of at most 8");
@@ -28,7 +28,7 @@ TEST(Checks, AContextAxisNeedsATokenForEachRank) {
       "(command line); choose a tensor of at most 2");
 }
 
-TEST(Checks, ContextIsNotCombinedWithFp8OrAnAutomaticLayout) {
+TEST(Checks, ContextExcludesFp8AndAutomaticLayouts) {
   expect_contains(mistakes_of(example, {"parallel.context=2", "parallel.layout=auto"}),
                   "[parallel] context = 2 (command line) cannot be combined with [parallel] layout "
                   "= \"auto\" (command line); choose context = 1, or layout = \"given\"");
@@ -39,7 +39,7 @@ TEST(Checks, ContextIsNotCombinedWithFp8OrAnAutomaticLayout) {
                   "\"compute\"");
 }
 
-TEST(Checks, ASharedVocabularyGoesWithSchedulesOfOneStagePerRank) {
+TEST(Checks, SharedVocabularyNeedsOneStagePerRank) {
   const auto mistakes = [](std::vector<std::string> overrides) {
     overrides.insert(overrides.end(), {"parallel.vocabulary=pipeline", "parallel.pipeline=2"});
     return mistakes_of(example, overrides);
@@ -65,7 +65,7 @@ TEST(Checks, ASharedVocabularyGoesWithSchedulesOfOneStagePerRank) {
       << "one pipeline rank shares nothing";
 }
 
-TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
+TEST(Checks, ChunksAndProgramsNeedTheirSchedules) {
   expect_contains(
       mistakes_of(example, {"parallel.schedule=interleaved"}),
       "[parallel] schedule = \"interleaved\" (command line) needs 2 chunks or more, not [parallel] "
@@ -82,7 +82,7 @@ TEST(Checks, ChunksAndProgramsGoWithTheirSchedules) {
                   "chunks = 3 (command line); leave chunks out");
 }
 
-TEST(Checks, ThePlacementOfStagesGoesWithTheSchedule) {
+TEST(Checks, PlacementMustMatchTheSchedule) {
   const auto placement_of = [](const std::vector<std::string>& overrides) {
     return parse_deck(example, "a.toml", overrides).config.parallel.stage_map().placement;
   };
@@ -101,7 +101,7 @@ TEST(Checks, ThePlacementOfStagesGoesWithTheSchedule) {
                   "cannot be combined with [parallel] layout = \"auto\" (command line)");
 }
 
-TEST(Checks, ASearchedScheduleHasAnyChunksAndOneSourceOfTimes) {
+TEST(Checks, SearchedScheduleAcceptsAnyChunksAndOneSourceOfTimes) {
   const auto placement_of = [](const std::vector<std::string>& overrides) {
     return parse_deck(example, "a.toml", overrides).config.parallel.stage_map().placement;
   };
@@ -125,7 +125,7 @@ TEST(Checks, ASearchedScheduleHasAnyChunksAndOneSourceOfTimes) {
                   "schedule");
 }
 
-TEST(Checks, OverlappingStepsExcludeWhatHasOneVersion) {
+TEST(Checks, OverlappingStepsExcludeOneVersionOfWeights) {
   const std::string overlaps = "parallel.schedule=2bw";
   EXPECT_TRUE(parse_deck(example, "a.toml", {overlaps}).config.parallel.overlaps_steps());
   const std::string says = "[parallel] schedule = \"2bw\" (command line) cannot be combined with ";
@@ -148,7 +148,7 @@ TEST(Checks, OverlappingStepsExcludeWhatHasOneVersion) {
                   "which delays gradients and so changes losses");
 }
 
-TEST(Checks, AuditsNeedWholeWeightsAndGradients) {
+TEST(Checks, AuditsNeedUndividedWeightsAndGradients) {
   for (const char* shard : {"gradients", "weights"})
     expect_contains(
         mistakes_of(example, {text("parallel.shard=", shard), "run.audit_every=5"}),
@@ -193,7 +193,7 @@ TEST(Checks, TheNoiseScaleNeedsGradientsOfFirstMicroBatches) {
                     text("; choose ", remedy, " or gradient_noise_scale = false"));
 }
 
-TEST(Checks, LocalTrainingNamesWhatItExcludes) {
+TEST(Checks, LocalTrainingRejectsIncompatibleKeys) {
   const std::string workers = "local.workers=4";
   for (const auto& [key, remedy] :
        {std::pair{"parallel.schedule=2bw", "schedule = \"1f1b\""},
@@ -215,7 +215,7 @@ TEST(Checks, LocalTrainingNamesWhatItExcludes) {
       "of at most 3");
 }
 
-TEST(Checks, WorkersHaveEqualRanksAndSamples) {
+TEST(Checks, WorkersNeedEqualRanksAndSamples) {
   const auto mistake = [](const char* workers, const char* global, std::int64_t ranks) {
     Deck deck = parse_deck(example, "a.toml", {workers, global, "batch.micro=1"});
     try {
@@ -247,7 +247,7 @@ TEST(Checks, WorkersHaveEqualRanksAndSamples) {
   EXPECT_EQ(deck.config.micro_batches(), 2);
 }
 
-TEST(Checks, GroupsThatDivideStateAreEqual) {
+TEST(Checks, ShardGroupsMustBeEqual) {
   Deck deck = parse_deck(example, "a.toml", {"parallel.shard_group=4", "batch.global=12"});
   deck.config.batch.micro = 1;
   try {
@@ -263,7 +263,7 @@ TEST(Checks, GroupsThatDivideStateAreEqual) {
   EXPECT_EQ(deck.config.parallel.shard_ranks(), 3);
 }
 
-TEST(Checks, AnOrderNamesAxes) {
+TEST(Checks, OrderMustNameAxes) {
   expect_contains(mistakes_of(example, {"parallel.order=data, tenor"}),
                   "[parallel] order = \"data, tenor\" (command line): \"tenor\" is not an axis; "
                   "name some of data, pipeline, tensor, context, the fastest first");
@@ -277,7 +277,7 @@ TEST(Checks, AnOrderNamesAxes) {
   EXPECT_EQ(axes.stride(Axis::pipeline), 6);
 }
 
-TEST(Checks, StagesAndRanksAreBounded) {
+TEST(Checks, BoundStagesAndRanks) {
   parse_deck(example, "a.toml", {"parallel.pipeline=3"});  // a stage without a layer is legal
   parse_deck(example, "a.toml", {"parallel.pipeline=4096"});
   expect_contains(mistakes_of(example, {"parallel.pipeline=5000"}),
@@ -296,7 +296,7 @@ TEST(Checks, StagesAndRanksAreBounded) {
                   "68719476736 stages");
 }
 
-TEST(Checks, EachTensorRankNeedsATokenOfAMicroBatch) {
+TEST(Checks, EachTensorRankNeedsAToken) {
   expect_contains(
       mistakes_of(replaced(example, "sequence = 16", "sequence = 1"),
                   {"parallel.tensor=3", "parallel.sequence_parallel=true"}),
@@ -320,7 +320,7 @@ TEST(ResolveParallel, FactorsMustMultiplyToTheRanks) {
       "it), or start 3 ranks");
 }
 
-TEST(ResolveParallel, AWrongProductNamesWhatWouldFit) {
+TEST(ResolveParallel, SuggestsValidFactorsForAWrongProduct) {
   expect_contains(
       resolve_refusal(12, {"parallel.tensor=2", "parallel.pipeline=3", "parallel.data=4"}),
       "= 24, but the run has 12 ranks; choose data = 2 (or remove it), or tensor = 1, "
@@ -360,7 +360,7 @@ TEST(ResolveParallel, MicroTimesDataMustDivideGlobal) {
       "; start 1, 2, 3 or 6 ranks, or choose data of 1, 2, 3 or 6, or a global of 10 or 20");
 }
 
-TEST(ResolveParallel, AStepHasABoundedNumberOfMicroBatches) {
+TEST(ResolveParallel, BoundsTheMicroBatchesOfAStep) {
   expect_contains(resolve_refusal(1, {"batch.micro=1", "batch.global=1000000"}),
                   "at most 65536 micro-batches");
   expect_contains(

@@ -15,7 +15,7 @@
 namespace trireme::deck {
 namespace {
 
-TEST(Deck, SilentKeysTakeTheirDefaults) {
+TEST(Deck, MissingKeysTakeTheirDefaults) {
   const Config c = parse_deck(example, "a.toml").config;
   EXPECT_EQ(c.run.directory, "run");
   EXPECT_EQ(c.run.steps, 100);
@@ -38,7 +38,7 @@ TEST(Deck, SilentKeysTakeTheirDefaults) {
   EXPECT_EQ(c.checkpoint.restart, "none");
 }
 
-TEST(Deck, DefaultsFollowTheOverridesTheyDependOn) {
+TEST(Deck, DefaultsFollowOverrides) {
   const Config c =
       parse_deck(example, "a.toml", {"run.steps=7", "run.directory=out", "model.hidden=80"}).config;
   EXPECT_EQ(c.optimizer.decay_steps, 7);
@@ -46,7 +46,7 @@ TEST(Deck, DefaultsFollowTheOverridesTheyDependOn) {
   EXPECT_EQ(c.model.feed_forward, 320);
 }
 
-TEST(Deck, GivenValuesAreRead) {
+TEST(Deck, ReadsGivenValues) {
   const Config c = parse_deck(example +
                                   "tokenizer = 'words.json'\n"
                                   "[run]\ntime_limit = \"01:02:03\"\nsteps = 1_000\n"
@@ -64,7 +64,7 @@ TEST(Deck, GivenValuesAreRead) {
   EXPECT_EQ(c.precision.compute, DType::fp64);
 }
 
-TEST(Deck, OverridesAreReadByTheTypeOfTheKey) {
+TEST(Deck, ParsesOverridesByTheTypeOfTheKey) {
   const Config c = parse_deck(example, "a.toml",
                               {"parallel.schedule=gpipe", "run.time_limit=100:00:01",
                                "model.tied_embeddings=false", "run.steps=2_000", "run.seed=5",
@@ -82,7 +82,7 @@ TEST(Deck, OverridesAreReadByTheTypeOfTheKey) {
   EXPECT_EQ(c.optimizer.beta1, 0.5);
 }
 
-TEST(Deck, KnowsWhereEachValueCameFrom) {
+TEST(Deck, RecordsTheOriginOfEachValue) {
   const Deck deck = parse_deck(example, "inputs/a.toml", {"run.steps=5"});
   EXPECT_EQ(deck.where("model", "heads"), "inputs/a.toml:4");
   EXPECT_EQ(deck.where("run", "steps"), "command line");
@@ -207,7 +207,7 @@ TEST(Deck, ResolvedDeckNamesEveryKey) {
     EXPECT_NE(again.where(key.section, key.name), "default") << key.full_name();
 }
 
-TEST(Deck, ResolvedDeckTellsEveryKeyApart) {
+TEST(Deck, ResolvedDeckDependsOnEveryKey) {
   std::set<std::string> seen;
   Deck deck = parse_deck(example, "a.toml");
   seen.insert(resolved_toml(deck));

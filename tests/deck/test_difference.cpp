@@ -8,12 +8,12 @@
 namespace trireme::deck {
 namespace {
 
-TEST(Difference, OfADeckAndItsResolvedTextIsNothing) {
+TEST(Difference, IsEmptyForAResolvedDeck) {
   const Deck deck = parse_deck(example, "a.toml", {"run.time_limit=01:00:00", "model.dropout=0.1"});
   EXPECT_TRUE(differences(parse_deck(resolved_toml(deck), "stored/deck.toml"), deck).empty());
 }
 
-TEST(Difference, NamesBothValuesAndThePlaceOfTheCurrentOne) {
+TEST(Difference, ShowsBothValuesAndTheCurrentOrigin) {
   const Deck stored = parse_deck(example, "stored/deck.toml");
   const Deck current = parse_deck(replaced(example, "heads = 4", "heads = 5"), "a.toml",
                                   {"data.train=other.h5", "run.steps=7"});
@@ -33,7 +33,7 @@ TEST(Difference, NamesBothValuesAndThePlaceOfTheCurrentOne) {
   expect(4, "data.train", "\"data/corpus.h5\"", "\"other.h5\"", "command line");
 }
 
-TEST(Difference, AScheduleChangesNumbersOnlyIfItDelaysGradients) {
+TEST(Difference, OnlySchedulesThatDelayGradientsAffectTraining) {
   const auto effect = [](const char* before, const char* now) {
     const auto deck = [](const char* schedule) {
       return parse_deck(example, "a.toml", {std::string("parallel.schedule=") + schedule});
@@ -47,7 +47,7 @@ TEST(Difference, AScheduleChangesNumbersOnlyIfItDelaysGradients) {
   EXPECT_EQ(effect("2bw", "zb-h1"), Effect::training);
 }
 
-TEST(Difference, TheSequenceIsPartOfTheModelOnlyIfItsPositionsDependOnIt) {
+TEST(Difference, SequenceAffectsOnlyModelsWithDependentPositions) {
   const auto found = [](const std::string& before, const std::string& now,
                         const std::vector<std::string>& keys) {
     const auto deck = [&](const std::string& sequence) {
@@ -79,7 +79,7 @@ TEST(Difference, TheSequenceIsPartOfTheModelOnlyIfItsPositionsDependOnIt) {
       << "up to the original sequence the positions are the same";
 }
 
-TEST(Difference, IsFoundForEveryKeyOfTheTable) {
+TEST(Difference, DetectsEveryKeyOfTheTable) {
   const Deck stored = parse_deck(example, "stored/deck.toml");
   for (const Key& key : keys()) {
     Deck current = stored;

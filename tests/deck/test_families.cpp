@@ -66,7 +66,7 @@ constexpr Published published[] = {
      Biases::none, causal, 4096, next, true, 6, 1e4},
 };
 
-TEST(Families, ADeckThatNamesOneHasThePropertiesOfItsPublishedModels) {
+TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
   ASSERT_EQ(std::size(published), names<Family>().size());
   for (const Published& p : published) {
     const ModelConfig m = model_of(p.family);
@@ -94,7 +94,7 @@ TEST(Families, ADeckThatNamesOneHasThePropertiesOfItsPublishedModels) {
 }
 
 /// set_family gives a deck's sizes the same properties as the deck's family does.
-TEST(Families, DecksAndCodePresetTheSame) {
+TEST(Families, DecksAndCodeUseTheSamePresets) {
   const ModelConfig sizes = model_of(Family::gpt);
   for (const Published& p : published) {
     ModelConfig m = sizes;
@@ -104,7 +104,7 @@ TEST(Families, DecksAndCodePresetTheSame) {
   }
 }
 
-TEST(Families, ChangingTheFamilyLeavesNothingOfTheFormerOne) {
+TEST(Families, ChangingTheFamilyResetsEveryProperty) {
   for (const Published& from : published)
     for (const Published& to : published) {
       ModelConfig m = model_of(from.family);
@@ -128,7 +128,7 @@ Value another(const Key& key, const Value& value) {
   return std::string(key.choices[std::get<std::string>(value) == key.choices[0] ? 1 : 0]);
 }
 
-TEST(Families, ADeckMayOverrideAnyPropertyAlone) {
+TEST(Families, ADeckOverridesAnySingleProperty) {
   for (const Published& p : published)
     for (const char* name :
          {"norm", "norm_placement", "norm_epsilon", "head_norm", "positions", "rope_theta",

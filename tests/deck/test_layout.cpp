@@ -32,7 +32,7 @@ std::string layout_refusal(std::int64_t ranks, const Words& overrides = {}) {
   return "";
 }
 
-TEST(Layout, KeysThatTheDeckSetsAreFixed) {
+TEST(Layout, KeysOfTheDeckAreFixed) {
   EXPECT_TRUE(fixed_keys(automatic()).empty());
   EXPECT_EQ(fixed_keys(automatic({"parallel.tensor=1", "parallel.recompute=full",
                                   "parallel.offload=both", "batch.micro=3"})),
@@ -40,7 +40,7 @@ TEST(Layout, KeysThatTheDeckSetsAreFixed) {
   EXPECT_TRUE(fixed_keys(automatic({"parallel.data=0"})).empty()) << "0 means the remaining ranks";
 }
 
-TEST(Layout, MicroMayBeLeftOutOnlyWhereItIsChosen) {
+TEST(Layout, MicroIsOptionalOnlyWithAutomaticLayouts) {
   EXPECT_EQ(automatic().config.batch.micro, 1);
   const std::string message = mistakes_of(replaced(example, "micro = 2\n", ""));
   expect_contains(message, "a.toml: [batch] micro is missing: expected an integer");
@@ -64,7 +64,7 @@ TEST(Layout, AxesMultiplyToTheRanksAndDivideTheBatch) {
     }
 }
 
-TEST(Layout, AllAxesAreFound) {
+TEST(Layout, FindsAllAxes) {
   EXPECT_EQ(
       possible_axes(automatic(), 4),
       (std::vector<Axes>{{1, 1, 4, 1}, {2, 1, 2, 1}, {1, 2, 2, 1}, {4, 1, 1, 1}, {2, 2, 1, 1}}));
@@ -80,7 +80,7 @@ TEST(Layout, AllAxesAreFound) {
       << "a fixed pipeline may have empty stages";
 }
 
-TEST(Layout, RanksThatNoneFitsNameTheNearestThatOneDoes) {
+TEST(Layout, SuggestsTheNearestRankCountsWithALayout) {
   EXPECT_EQ(
       layout_refusal(7),
       "[parallel] layout = \"auto\" (command line): no layout fits 7 ranks with [batch] global "
@@ -95,7 +95,7 @@ TEST(Layout, RanksThatNoneFitsNameTheNearestThatOneDoes) {
                   "; remove keys");
 }
 
-TEST(Layout, ContradictoryKeysAreRefused) {
+TEST(Layout, RejectsContradictoryKeys) {
   expect_contains(mistake({"parallel.schedule=file", "parallel.program=p"}),
                   "[parallel] layout = \"auto\" (command line) cannot be combined with [parallel] "
                   "schedule = \"file\" (command line)");
@@ -125,7 +125,7 @@ TEST(Layout, ChosenValuesNameTheirOrigin) {
   EXPECT_EQ(again.config.parallel.layout, LayoutMode::given);
 }
 
-TEST(Layout, ResolvedTextLeavesOpenKeysOut) {
+TEST(Layout, ResolvedDeckOmitsOpenKeys) {
   const Deck deck = automatic({"parallel.schedule=interleaved", "parallel.data=0"});
   const std::string text = resolved_toml(deck);
   EXPECT_EQ(text.find("\nchunks"), std::string::npos);
@@ -135,7 +135,7 @@ TEST(Layout, ResolvedTextLeavesOpenKeysOut) {
   EXPECT_EQ(fixed_keys(again), Words{"parallel.schedule"});
 }
 
-TEST(Layout, ChosenValuesAreChecked) {
+TEST(Layout, ChecksChosenValues) {
   Deck deck = automatic();
   EXPECT_THROW(set_layout(deck, {"parallel.tensor=5"}, "none"), UsageError);
   deck = automatic({"parallel.tensor=2"});

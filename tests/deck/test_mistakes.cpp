@@ -23,7 +23,7 @@ TEST(Mistakes, UnknownKeyNamesPlaceLineAndNearestKey) {
   expect_contains(message, "2 | layer = 2");
 }
 
-TEST(Mistakes, KeyOfAnotherSectionIsSentThere) {
+TEST(Mistakes, KeyOfAnotherSectionNamesItsSection) {
   expect_contains(mistakes_of(example + "steps = 3\n"),
                   "a.toml:11:1: unknown key steps in [data]; it belongs to [run]");
   expect_contains(mistakes_of("steps = 3\n" + example),
@@ -36,7 +36,7 @@ TEST(Mistakes, UnknownSectionNamesTheNearest) {
   expect_contains(mistakes_of(example + "[[run]]\n"), "[[run]] is a list of tables; write [run]");
 }
 
-TEST(Mistakes, WordsOfOtherProgramsNameTheirKeys) {
+TEST(Mistakes, KeysOfOtherProgramsSuggestTheEquivalent) {
   const std::string in_data = example;  // ends in [data]
   expect_contains(mistakes_of(in_data + "val_data = \"v.h5\"\n"),
                   "unknown key val_data in [data]; did you mean validation?");
@@ -54,7 +54,7 @@ TEST(Mistakes, WordsOfOtherProgramsNameTheirKeys) {
   expect_contains(mistakes_of(example, {"epochs=3"}), "; write run.steps=... (steps = epochs");
 }
 
-TEST(Mistakes, EveryAliasNamesAKeyOrASectionAndIsNoNameOfOne) {
+TEST(Mistakes, EveryAliasRefersToAnExistingKeyOrSection) {
   const FileKind& kind = deck_kind();
   for (const Alias& alias : kind.aliases) {
     const std::size_t dot = alias.name.find('.');
@@ -92,7 +92,7 @@ TEST(Mistakes, TwoMistakesInTwoLinesAreBothReported) {
                   "integer 0");
 }
 
-TEST(Mistakes, FileCommandLineAndCrossChecksComeInOnePass) {
+TEST(Mistakes, FileCommandLineAndCrossChecksAreReportedTogether) {
   const std::string message = mistakes_of(
       replaced(replaced(example, "heads = 4", "heads = 7"), "sequence = 16", "sequence = 1.5"),
       {"run.steps=ten", "batch.micro=5"});
@@ -104,20 +104,20 @@ TEST(Mistakes, FileCommandLineAndCrossChecksComeInOnePass) {
       message, "[batch] micro = 5 (command line) does not divide [batch] global = 12 (a.toml:7)");
 }
 
-TEST(Mistakes, MissingKeysAreNamed) {
+TEST(Mistakes, MissingKeysAreListed) {
   const std::string message = mistakes_of("# nothing yet\n");
   for (const char* name : {"[model] layers", "[model] hidden", "[model] heads", "[model] sequence",
                            "[batch] global", "[batch] micro", "[data] train"})
     expect_contains(message, std::string(name) + " is missing");
 }
 
-TEST(Mistakes, DuplicateKeyIsReportedAtItsSecondPlace) {
+TEST(Mistakes, DuplicateKeyIsReportedAtItsSecondLine) {
   const std::string message = mistakes_of(replaced(example, "hidden = 40", "layers = 3"));
   expect_contains(message, "a.toml:3:");
   expect_contains(message, "layers");
 }
 
-TEST(Mistakes, WrongTypesAreRefused) {
+TEST(Mistakes, WrongTypesAreRejected) {
   const auto with = [](const std::string& lines) { return mistakes_of(example + lines); };
   expect_contains(with("[run]\nsteps = 1.0\n"), "found the floating-point number 1.0; write 1");
   expect_contains(with("[run]\nsteps = 1e3\n"),
@@ -138,7 +138,7 @@ TEST(Mistakes, WrongTypesAreRefused) {
   expect_contains(with("[run]\ndirectory = \"a\\u0000b\"\n"), "\"a\\u0000b\"");
 }
 
-TEST(Mistakes, NumbersThatDoNotFitAreNotRead) {
+TEST(Mistakes, NumbersThatOverflowAreRejected) {
   const auto with = [](const std::string& lines) { return mistakes_of(example + lines); };
   for (const char* tiny : {"1e-400", "-1e-400", "0.001e-999", "2_0.5E-1000"})
     expect_contains(with(std::string("[optimizer]\nlearning_rate = ") + tiny + " # note\n"),
@@ -155,7 +155,7 @@ TEST(Mistakes, NumbersThatDoNotFitAreNotRead) {
   expect_contains(given("run.steps=-99999999999999999999"), "which is too small");
 }
 
-TEST(Mistakes, NumbersOutOfRangeAreRefused) {
+TEST(Mistakes, NumbersOutOfRangeAreRejected) {
   for (const char* line :
        {"[optimizer]\nlearning_rate = nan", "[optimizer]\nlearning_rate = inf",
         "[optimizer]\nlearning_rate = -inf", "[optimizer]\nlearning_rate = -1",
@@ -201,7 +201,7 @@ TEST(Mistakes, OverridesAreQuotedInTheirErrors) {
   expect_contains(mistakes_of(example, {"run.steps=99999999999999999999"}), "too large");
 }
 
-TEST(Mistakes, EmptyAndBinaryDecksAreRefused) {
+TEST(Mistakes, EmptyAndBinaryDecksAreRejected) {
   expect_contains(mistakes_of(""), "a.toml is empty");
   expect_contains(mistakes_of(" \n\t\r\n"), "a.toml is empty");
   expect_contains(mistakes_of(std::string("\x89HDF\r\n\x1a\n\0\0", 10)), "a.toml is a binary file");
@@ -209,7 +209,7 @@ TEST(Mistakes, EmptyAndBinaryDecksAreRefused) {
   expect_contains(mistakes_of(example + "\x01\n"), "a.toml:11:");
 }
 
-TEST(Mistakes, HugeAndDeepDecksAreRefusedQuickly) {
+TEST(Mistakes, HugeAndDeepDecksAreRejectedQuickly) {
   const auto begin = std::chrono::steady_clock::now();
   expect_contains(mistakes_of(std::string(10 << 20, '#')), "larger than 1 MiB");
   const auto repeated = [](const std::string& part, int times) {
@@ -238,7 +238,7 @@ TEST(Mistakes, HugeAndDeepDecksAreRefusedQuickly) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
-TEST(Mistakes, MissingFilesAndFoldersAreRefused) {
+TEST(Mistakes, MissingFilesAndFoldersAreRejected) {
   const testing::TemporaryFolder folder;
   const auto message = [](const std::string& path) {
     try {

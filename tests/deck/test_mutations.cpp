@@ -67,7 +67,7 @@ std::string mutated(std::string content, std::mt19937_64& random) {
   return content;
 }
 
-TEST(Mutations, EndInADeckThatReadsBackOrInAUsageError) {
+TEST(Mutations, GiveAReadableDeckOrAUsageError) {
   const std::string whole = resolved_toml(parse_deck(example, "a.toml"));
   std::mt19937_64 random(11);
   int accepted = 0, refused = 0;

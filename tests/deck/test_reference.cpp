@@ -12,7 +12,7 @@
 namespace trireme::deck {
 namespace {
 
-TEST(Reference, PageInDocsIsTheOneMadeFromTheTable) {
+TEST(Reference, DocumentedPageMatchesTheTable) {
   EXPECT_TRUE(testing::read_file(TRIREME_SOURCE_DIR "/docs/deck.md") == reference_markdown())
       << "update with: trireme help deck --markdown > docs/deck.md";
 }
@@ -36,7 +36,7 @@ TEST(Table, EveryKeyHasASectionAndIsDeclaredOnce) {
   }
 }
 
-TEST(Table, EveryKeyIsKeptInAPlaceOfItsOwn) {
+TEST(Table, EveryKeyHasItsOwnField) {
   for (const Key& changed : keys()) {
     if (changed.type != KeyType::integer) continue;
     Config config;
@@ -62,7 +62,7 @@ std::set<std::string> keys_with(Effect effect) {
 }
 
 /// Training and evaluation refuse a checkpoint whose deck has other values for these keys.
-TEST(Table, SaysWhichKeysDefineTheModel) {
+TEST(Table, RecordsWhichKeysDefineTheModel) {
   std::set<std::string> expected{"data.class_token", "data.separator_token", "data.mask_token"};
   for (const Key& key : keys())
     if (key.section == "model" && key.name != "dropout" && key.name != "masked_share" &&
@@ -73,7 +73,7 @@ TEST(Table, SaysWhichKeysDefineTheModel) {
     EXPECT_TRUE(expected.contains(std::string("model.") + property)) << property;
 }
 
-TEST(Table, SaysWhichKeysChangeResults) {
+TEST(Table, RecordsWhichKeysChangeResults) {
   std::set<std::string> training{"model.dropout", "adapter.dropout", "precision.loss_scale",
                                  "precision.loss_scale_interval"};
   std::set<std::string> both{"run.seed", "model.masked_share", "data.packing"};
@@ -108,7 +108,7 @@ TEST(Table, SaysWhichKeysChangeResults) {
 }
 
 /// The layout never changes the answer.
-TEST(Table, NoKeyOfTheLayoutChangesARun) {
+TEST(Table, LayoutKeysDoNotChangeResults) {
   for (const Key& key : keys())
     if (key.section == "parallel") {
       EXPECT_EQ(key.effect, Effect::none) << key.full_name();

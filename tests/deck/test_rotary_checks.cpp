@@ -10,7 +10,7 @@ std::string mistakes_with(Overrides more) {
   return mistakes_of(example, more);
 }
 
-TEST(RotaryChecks, CompleteScalingsAreAccepted) {
+TEST(RotaryChecks, AcceptCompleteScalings) {
   for (const Overrides& more :
        {Overrides{"model.rope_scaling=linear"},
         Overrides{"model.rope_scaling=dynamic", "model.rope_original_sequence=8"},
@@ -23,7 +23,7 @@ TEST(RotaryChecks, CompleteScalingsAreAccepted) {
   }
 }
 
-TEST(RotaryChecks, WhatIsMissingIsNamed) {
+TEST(RotaryChecks, ReportMissingKeys) {
   expect_contains(mistakes_with({"model.rope_scaling=linear"}),
                   "[model] rope_scaling = \"linear\" (command line) needs rope_factor; set it to "
                   "the factor by which sequences are longer");
@@ -34,7 +34,7 @@ TEST(RotaryChecks, WhatIsMissingIsNamed) {
                   "needs rotary positions, but the deck has [model] positions = \"learned\"");
 }
 
-TEST(RotaryChecks, ContradictionsAreNamed) {
+TEST(RotaryChecks, ReportContradictions) {
   const auto with = [](const char* kind, Overrides more) {
     more.insert(more.end(), {text("model.rope_scaling=", kind), "model.rope_factor=2",
                              "model.rope_original_sequence=8"});

@@ -13,7 +13,7 @@ std::string mistakes_with_servers(std::vector<std::string> overrides) {
   return mistakes_of(example, overrides);
 }
 
-TEST(ServerChecks, ServersAreNotCombinedWithOtherDivisionsOfTheState) {
+TEST(ServerChecks, ServersExcludeOtherDivisionsOfTheState) {
   const std::string server =
       "[parallel] strategy = \"server\" (command line) cannot be combined with ";
   for (const auto& [key, remedy] :
@@ -37,7 +37,7 @@ TEST(ServerChecks, ServersAreNotCombinedWithOtherDivisionsOfTheState) {
                   "; choose products = \"compute\", or strategy = \"all_reduce\"");
 }
 
-TEST(ServerChecks, KeysOfServersNeedThem) {
+TEST(ServerChecks, ServerKeysNeedServers) {
   for (const auto& [key, name] : {std::pair{"parallel.servers=2", "servers = 2"},
                                   {"parallel.staleness=1", "staleness = 1"},
                                   {"parallel.updates=push", "updates = \"push\""},
@@ -48,7 +48,7 @@ TEST(ServerChecks, KeysOfServersNeedThem) {
                          "[parallel] strategy = \"all_reduce\" (default); set strategy, or "));
 }
 
-TEST(ServerChecks, AnOrderIsReplayedOnlyWhereRunsDiffer) {
+TEST(ServerChecks, ReplayNeedsANondeterministicOrder) {
   expect_contains(mistakes_with_servers({"parallel.replay=a.jsonl"}),
                   "[parallel] replay = \"a.jsonl\" (command line) has no effect with [parallel] "
                   "staleness = 0 (default) and [parallel] updates = \"step\" (default), because "
@@ -57,7 +57,7 @@ TEST(ServerChecks, AnOrderIsReplayedOnlyWhereRunsDiffer) {
              {"parallel.strategy=server", "parallel.replay=a.jsonl", "parallel.updates=push"});
 }
 
-TEST(ServerChecks, StaleGradientsOfFp16HaveOneLossScale) {
+TEST(ServerChecks, StaleFp16GradientsNeedAConstantLossScale) {
   for (const char* key : {"parallel.staleness=1", "parallel.updates=push"})
     expect_contains(mistakes_with_servers({key, "precision.compute=fp16"}),
                     "needs a constant loss scale, but [precision] loss_scale_interval = 1000 "
@@ -71,7 +71,7 @@ Deck served(const std::vector<std::string>& more) {
   return parse_deck(example, "a.toml", overrides);
 }
 
-TEST(ServerChecks, WorkersAreTheRanksThatServersLeave) {
+TEST(ServerChecks, WorkersAreTheRemainingRanks) {
   Deck deck = served({"parallel.tensor=2", "parallel.servers=2"});
   resolve_parallel(deck, 10);
   EXPECT_EQ(deck.config.parallel.data, 3);
@@ -91,7 +91,7 @@ std::string ranks_mistake(const std::vector<std::string>& more, std::int64_t ran
   return "";
 }
 
-TEST(ServerChecks, RanksAreThoseOfWorkersAndServers) {
+TEST(ServerChecks, RanksMustFitWorkersAndServers) {
   expect_contains(ranks_mistake({"parallel.tensor=2"}, 3),
                   "[parallel] servers = 1 (default) and one worker, with [parallel] pipeline = 1 "
                   "(default) · [parallel] tensor = 2 (command line), need 4 ranks, but the run has "
@@ -105,7 +105,7 @@ TEST(ServerChecks, RanksAreThoseOfWorkersAndServers) {
   expect_contains(ranks_mistake({}, 6), "4 or 7 ranks");
 }
 
-TEST(ServerChecks, StalenessChangesTheNumbers) {
+TEST(ServerChecks, StalenessAffectsTraining) {
   const auto effect = [](const std::string& override) {
     const auto found = differences(served({}), served({override}));
     return found.size() == 1 ? found.front().effect : Effect::model;

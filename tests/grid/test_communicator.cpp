@@ -40,7 +40,7 @@ TEST(Communicator, AllReduceSumsInPlaceOnEveryRank) {
   }
 }
 
-TEST(Communicator, StagedTransfersUnderWayAtOnceHaveBuffersOfTheirOwn) {
+TEST(Communicator, ConcurrentStagedTransfersHaveSeparateBuffers) {
   const auto world = runtime().world().split(0, runtime().rank(), "test");
   world->stage_through_host();
   Arena arena("test", 4096);
@@ -102,7 +102,7 @@ TEST(Communicator, AxesGroupTheRanksOfTheProcessGrid) {
   EXPECT_EQ(sum, tensor == 2 ? 2 * first + 1 : first);
 }
 
-TEST(Runtime, AnErrorOfOneRankIsThrownOnAllAndReportedOnce) {
+TEST(Runtime, ErrorOfOneRankIsThrownOnAllAndReportedOnce) {
   const Rank guilty = runtime().ranks() - 1;
   const auto fails = [&] {
     if (runtime().rank() == guilty) throw UsageError("bad deck");

@@ -16,7 +16,7 @@ std::vector<RankDevice> two_nodes_of_two() {
           {"beta10", "H100", "b0"}};
 }
 
-TEST(Devices, TheTableNumbersTheDevicesOfEachNode) {
+TEST(Devices, TableNumbersTheDevicesOfEachNode) {
   EXPECT_EQ(device_table(two_nodes_of_two()),
             "  rank 0  alpha   device 0  H100\n"
             "  rank 1  alpha   device 1  H100\n"
@@ -25,7 +25,7 @@ TEST(Devices, TheTableNumbersTheDevicesOfEachNode) {
   EXPECT_EQ(device_table({}), "");
 }
 
-TEST(Devices, OfALargeJobTheFirstOnesAreListed) {
+TEST(Devices, TableOfALargeJobIsTruncated) {
   std::vector<RankDevice> ranks;
   for (int r = 0; r < 100; ++r)
     ranks.push_back({"n" + std::to_string(r / 4), "A", std::to_string(r)});
@@ -34,7 +34,7 @@ TEST(Devices, OfALargeJobTheFirstOnesAreListed) {
   EXPECT_NE(table.find("and 36 more ranks; 25 nodes in total"), std::string::npos) << table;
 }
 
-TEST(Devices, TwoRanksOnOneAreNamed) {
+TEST(Devices, RanksThatShareADeviceAreNamed) {
   auto ranks = two_nodes_of_two();
   EXPECT_EQ(shared_device(ranks), "");
   ranks[3].id = "b1";
@@ -44,7 +44,7 @@ TEST(Devices, TwoRanksOnOneAreNamed) {
       "per device, or set [parallel] share_devices = true");
 }
 
-TEST(Devices, TheEnvironmentIsSetUnlessTheUserSetIt) {
+TEST(Devices, EnvironmentKeepsTheUsersValues) {
   const auto value = [](const char* name) {
     const char* found = std::getenv(name);
     return std::string(found != nullptr ? found : "unset");

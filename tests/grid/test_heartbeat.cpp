@@ -11,7 +11,7 @@
 namespace trireme::grid {
 namespace {
 
-TEST(Heartbeat, PublishesWhatARankDoesAndWaitsFor) {
+TEST(Heartbeat, PublishesActivitiesAndWaits) {
   SharedState shared;
   Heartbeat::listen(&shared, 7);
   Heartbeat::publish({"forward", 3, 2, 5});
@@ -37,7 +37,7 @@ TEST(Heartbeat, PublishesWhatARankDoesAndWaitsFor) {
   EXPECT_EQ(describe_activity(shared.read()), "step 3, forward stage 2 micro 5");
 }
 
-TEST(Heartbeat, LongWordsAreCut) {
+TEST(Heartbeat, TruncatesLongWords) {
   SharedState shared;
   Heartbeat::listen(&shared, 0);
   Heartbeat::publish({std::string(100, 'x')});
@@ -45,7 +45,7 @@ TEST(Heartbeat, LongWordsAreCut) {
   Heartbeat::end();
 }
 
-TEST(SharedState, AReaderNeverSeesHalfOfAWrite) {
+TEST(SharedState, ReadersNeverSeeAPartialWrite) {
   SharedState shared;
   shared.write(RankState());
   std::atomic<bool> stop{false};
@@ -86,7 +86,7 @@ Sighting sighting(int rank, Sighting::Condition condition, bool waits, Seconds a
   return s;
 }
 
-TEST(HangReport, NamesSuspectsFirstAndGroupsWhoDoesTheSame) {
+TEST(HangReport, NamesSuspectsFirstAndGroupsEqualRanks) {
   using C = Sighting::Condition;
   std::vector<Sighting> ranks;
   for (int r = 0; r < 8; ++r) ranks.push_back(sighting(r, C::runs, true, 300 + r));
@@ -102,7 +102,7 @@ TEST(HangReport, NamesSuspectsFirstAndGroupsWhoDoesTheSame) {
       "backward, for 304.0 s\n");
 }
 
-TEST(HangReport, NamesTheDeadAndWhereTheyWere) {
+TEST(HangReport, NamesDeadRanksAndTheirLastActivity) {
   EXPECT_EQ(
       death_report(sighting(2, Sighting::Condition::dead, true, 1)),
       "rank 2 (pid 102 on a) has died waiting in all_reduce \"gradients\", number 17 on data, "

@@ -15,14 +15,14 @@
 namespace trireme::grid {
 namespace {
 
-TEST(Pause, RanksOfEqualGroupsAreCounted) {
+TEST(Pause, CountsRanksThatShareCores) {
   const std::vector<std::int64_t> groups{7, 7, 9, 7};
   EXPECT_TRUE(outnumber(groups, 0, 2)) << "three on two cores";
   EXPECT_FALSE(outnumber(groups, 3, 3));
   EXPECT_FALSE(outnumber(groups, 2, 1)) << "bound alone, or on another node";
 }
 
-TEST(Pause, SleepsOnlyWhereRanksOutnumberCores) {
+TEST(Pause, SleepsOnlyIfRanksOutnumberCores) {
   const std::string cores = bound_cores();
   const bool crowded = testing::runtime().ranks() > std::ranges::count(cores, '1');
   const auto sleeps = [] {

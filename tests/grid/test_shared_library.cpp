@@ -51,7 +51,7 @@ void expect_part(const std::string& all, const std::string& part) {
   EXPECT_NE(all.find(part), std::string::npos) << "'" << part << "' in:\n" << all;
 }
 
-TEST(SharedLibrary, GivesItsFunctions) {
+TEST(SharedLibrary, LoadsItsFunctions) {
   const LoadedLibrary library = load_library(wanted({good}));
   EXPECT_EQ(library.path, good);
   ASSERT_EQ(library.addresses.size(), 3U);
@@ -61,11 +61,11 @@ TEST(SharedLibrary, GivesItsFunctions) {
   EXPECT_NE(library.addresses[1], library.addresses[2]);
 }
 
-TEST(SharedLibrary, TheFirstNameThatWillDoIsTaken) {
+TEST(SharedLibrary, UsesTheFirstSuitableName) {
   EXPECT_EQ(load_library(wanted({missing, old, good})).path, good);
 }
 
-TEST(SharedLibrary, AMissingOneIsNamedWithWhatTheLoaderSaid) {
+TEST(SharedLibrary, ReportsAMissingLibraryWithTheLoadersMessage) {
   const std::string error = error_of({missing, "/nowhere/libnccl.so"});
   expect_part(error, "cannot load NCCL 2.28.3 on ");
   expect_part(error, "dlopen(\"libtrireme-has-none.so.2\"): libtrireme-has-none.so.2: cannot open");
@@ -74,21 +74,21 @@ TEST(SharedLibrary, AMissingOneIsNamedWithWhatTheLoaderSaid) {
   expect_part(error, "set [parallel] transport = \"mpi\"");
 }
 
-TEST(SharedLibrary, AnOldOneIsNamedWithWhatItLacks) {
+TEST(SharedLibrary, ReportsMissingFunctionsOfAnOldLibrary) {
   const std::string error = error_of({missing, old});
   expect_part(error,
               old + " is stand-in 2408 and lacks ncclSend, ncclRecv; its version is too old");
   expect_part(error, "dlopen(\"" + missing + "\")");
 }
 
-TEST(SharedLibrary, AFileThatIsNoLibraryIsAnError) {
+TEST(SharedLibrary, RejectsAFileThatIsNoLibrary) {
   const TemporaryFolder folder;
   const std::string text = folder.write("libnccl.so.2", "no library");
   expect_part(error_of({text}), "dlopen(\"" + text + "\"): " + text + ": ");
 }
 
 /// As in load_nccl: ranks that can load the library do not continue if one rank cannot.
-TEST(SharedLibrary, OneRankWithoutItEndsAll) {
+TEST(SharedLibrary, OneRankWithoutItEndsAllRanks) {
   const int without = runtime().ranks() - 1;
   const auto load = [&] { load_library(wanted({runtime().rank() == without ? missing : good})); };
   if (runtime().rank() == without)

@@ -9,7 +9,7 @@
 namespace trireme::grid {
 namespace {
 
-TEST(Threads, ABoundRankHasItsCoresAndUnboundOnesDivideThem) {
+TEST(Threads, BoundRanksUseTheirCoresAndUnboundRanksShare) {
   EXPECT_EQ(threads_among({"1111"}, 0), 4);
   EXPECT_EQ(threads_among({"1100", "0011"}, 1), 2) << "bound by the launcher";
   EXPECT_EQ(threads_among({"1111", "1111", "1111"}, 2), 1) << "not bound: 4 cores for 3";
@@ -19,7 +19,7 @@ TEST(Threads, ABoundRankHasItsCoresAndUnboundOnesDivideThem) {
   EXPECT_EQ(threads_among({"111000", "000111", "000111"}, 1), 1);
 }
 
-TEST(Threads, CoresAreThoseOfTheProcess) {
+TEST(Threads, CoresFollowTheProcessAffinity) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
   const std::string all = bound_cores();
@@ -34,7 +34,7 @@ TEST(Threads, CoresAreThoseOfTheProcess) {
   EXPECT_EQ(bound_cores(), all);
 }
 
-TEST(Threads, KernelsRunOnAsManyAsTheRankHas) {
+TEST(Threads, KernelsUseTheThreadsOfTheRank) {
   if (!ranks_have_threads) GTEST_SKIP() << "one thread: this build's Kokkos is " << Exec::name();
   const char* const said = std::getenv("OMP_NUM_THREADS");
   const int expected = said ? std::atoi(said) : threads_of_rank();

@@ -39,7 +39,7 @@ class Transports : public ::testing::Test {
   std::unique_ptr<Communicator> world_;
 };
 
-TEST_F(Transports, ARingOfTransfersIsOneGroup) {
+TEST_F(Transports, RingTransfersFormOneGroup) {
   EXPECT_TRUE(world_->ordered_groups());
   Arena arena("test", 4096);
   const auto out = arena.take<float>(100);
@@ -59,7 +59,7 @@ TEST_F(Transports, ARingOfTransfersIsOneGroup) {
 }
 
 /// The rule used to lower and validate programs: a transfer waits for all earlier ones.
-TEST_F(Transports, NothingIsBufferedAndNothingOvertakes) {
+TEST_F(Transports, NoMessageIsBufferedOrOvertakes) {
   if (rank() > 1) {
     world_->barrier("polls");
     return;
@@ -92,7 +92,7 @@ TEST_F(Transports, NothingIsBufferedAndNothingOvertakes) {
 }
 
 /// Longer than one segment per rank, so that a segment's sums are sent with the next one's inputs.
-TEST_F(Transports, LongSumsGoBySegments) {
+TEST_F(Transports, LongSumsUseSegments) {
   const std::int64_t n = ranks() * device_reduction_segment_bytes(ranks()) / 4 * 5 / 4 + 37;
   Arena arena("test", 4 * n + 64);
   const auto x = arena.take<float>(n);
@@ -111,7 +111,7 @@ TEST_F(Transports, LongSumsGoBySegments) {
   EXPECT_EQ(world_->scratch_bytes(), device_reduction_scratch_bytes(4 * n, ranks()));
 }
 
-TEST_F(Transports, TheScratchIsThatOfTheLargestSum) {
+TEST_F(Transports, ScratchFitsTheLargestSum) {
   Arena arena("test", 1 << 20);
   const auto x = arena.take<Bf16>(100'000);
   world_->all_reduce(Exec(), View1<Bf16>(x.data(), 10), Reduction::sum, "test");
@@ -123,13 +123,13 @@ TEST_F(Transports, TheScratchIsThatOfTheLargestSum) {
   EXPECT_EQ(world_->scratch_bytes(), 1'000'000);
 }
 
-TEST_F(Transports, ASecondTransportIsAnError) {
+TEST_F(Transports, RejectASecondTransport) {
   EXPECT_THROW(world_->use(imitate_nccl(*world_)), Error);
   EXPECT_THROW(Communicator::self()->use(nullptr), Error);
 }
 
 /// Sums of several communicators that ranks wait for in different orders.
-TEST_F(Transports, OfSeveralCommunicatorsDoNotHoldEachOtherUp) {
+TEST_F(Transports, SeveralCommunicatorsDoNotBlockEachOther) {
   auto other = runtime().world().split(0, runtime().rank(), "other");
   other->use(imitate_nccl(*other));
   Arena arena("test", 1 << 20);

@@ -119,7 +119,7 @@ TEST_P(Verbs, AllGatherJoinsUnevenParts) {
   }
 }
 
-TEST_P(Verbs, ReduceScatterGivesEveryRankItsPartOfTheSum) {
+TEST_P(Verbs, ReduceScatterGivesEachRankItsPart) {
   const auto world = communicator(GetParam());
   const int ranks = world->size();
   for (const std::int64_t unit : {0, 5, 40'000}) {
@@ -144,7 +144,7 @@ TEST_P(Verbs, ReduceScatterGivesEveryRankItsPartOfTheSum) {
   }
 }
 
-TEST_P(Verbs, SumsAreAddedInRankOrderWhateverTheLengthAndPlace) {
+TEST_P(Verbs, SumsFollowRankOrderForAnyLength) {
   const auto world = communicator(GetParam());
   const std::int64_t n = 100'003;
   std::vector<float> expected = rounding_input(0, n);
@@ -177,7 +177,7 @@ TEST_P(Verbs, SumsAreAddedInRankOrderWhateverTheLengthAndPlace) {
             0);
 }
 
-TEST_P(Verbs, ExactReductionsTakeTheMaximumAndTheMinimum) {
+TEST_P(Verbs, ReductionsGiveMaximumAndMinimum) {
   const auto world = communicator(GetParam());
   Arena arena("test", 1024);
   const auto x = arena.take<double>(3);
@@ -194,7 +194,7 @@ class Channels : public Verbs {};
 INSTANTIATE_TEST_SUITE_P(Ways, Channels, ::testing::Values(Way::by_default, Way::through_the_host),
                          name);
 
-TEST_P(Channels, OvertakeEachOtherAndSendsToItselfArrive) {
+TEST_P(Channels, OvertakeEachOtherAndDeliverToTheSender) {
   const auto world = communicator(GetParam());
   const int right = (world->rank() + 1) % world->size();
   const int left = (world->rank() + world->size() - 1) % world->size();
@@ -232,7 +232,7 @@ TEST_P(Verbs, BroadcastGivesTheRootsDataToAll) {
 }
 
 /// A wait on one communicator advances the sums of another, which other ranks may wait for.
-TEST_P(Verbs, AWaitMovesWhatElseIsUnderWay) {
+TEST_P(Verbs, WaitingAdvancesOtherCommunicators) {
   const auto first = communicator(GetParam());
   const auto second = communicator(GetParam());
   const std::int64_t n = 200'000;
@@ -289,7 +289,7 @@ TEST(Traffic, CountsThePayloadOfEveryVerb) {
   EXPECT_EQ(world->traffic(), Traffic());
 }
 
-TEST(Communicator, WhatIsLeftOutChangesNothing) {
+TEST(Communicator, LeftOutOperationsChangeNothing) {
   const auto world = communicator(Way::by_default);
   world->leave_out();
   Arena arena("test", 1024);
@@ -303,7 +303,7 @@ TEST(Communicator, WhatIsLeftOutChangesNothing) {
   EXPECT_EQ(world->all_reduce<std::int64_t>(1, Reduction::sum, "control plane"), world->size());
 }
 
-TEST(Communicator, CountsThatDoNotFitAreErrors) {
+TEST(Communicator, RejectsInvalidCounts) {
   const auto world = communicator(Way::by_default);
   Arena arena("test", 1024);
   const auto all = arena.take<float>(10);
@@ -318,7 +318,7 @@ TEST(Communicator, CountsThatDoNotFitAreErrors) {
 
 /// Two-byte elements, more than an int can count. Only the type's size is tested, without
 /// allocating.
-TEST(MessageBlock, IsAsLongAsItsElements) {
+TEST(MessageBlock, HasTheSizeOfItsElements) {
   for (const std::int64_t n : {std::int64_t{5}, (std::int64_t{1} << 31) - 1, std::int64_t{1} << 31,
                                (std::int64_t{1} << 33) + 12'345}) {
     const MessageBlock block(n, datatype<Bf16>());
@@ -334,7 +334,7 @@ TEST(MessageBlock, IsAsLongAsItsElements) {
   }
 }
 
-TEST(Grid, GroupsOfAReplicaAndOfTiedEmbeddings) {
+TEST(Grid, GroupsReplicasAndTiedEmbeddings) {
   Communicator& world = runtime().world();
   const int ranks = world.size();
   for (int pipeline = 1; pipeline <= ranks; ++pipeline) {
@@ -353,14 +353,14 @@ TEST(Grid, GroupsOfAReplicaAndOfTiedEmbeddings) {
   }
 }
 
-TEST(Grid, InAVTheFirstRankHoldsBothEndsOfTheModel) {
+TEST(Grid, VPlacementPutsBothEndsOnTheFirstRank) {
   Communicator& world = runtime().world();
   const layout::StageMap stages{world.size(), 2, StagePlacement::v};
   Grid grid(world, layout::ProcessGrid({{Axis::pipeline, world.size()}}, world.size()), stages);
   EXPECT_EQ(grid.embedding().size(), 1);
 }
 
-TEST(Grid, TheOrderOfTheAxesDecidesWhichRanksAreNeighbours) {
+TEST(Grid, AxisOrderDeterminesNeighbours) {
   Communicator& world = runtime().world();
   const int tensor = world.size() % 2 == 0 ? 2 : 1, data = world.size() / tensor;
   Grid grid(world, layout::ProcessGrid({{Axis::data, data}, {Axis::tensor, tensor}}, world.size()));

@@ -38,7 +38,7 @@ class Notes final : public Witness {
 
 class Witnesses : public ::testing::TestWithParam<bool> {};
 
-TEST_P(Witnesses, SeeInputsBeforeAndResultsAfterEachVerb) {
+TEST_P(Witnesses, SeeInputsAndResultsOfEachVerb) {
   if (GetParam() && !trireme::testing::can_imitate_nccl) GTEST_SKIP() << "moves hosts' memory";
   const auto world = runtime().world().split(0, runtime().rank(), "test");
   const int n = world->size();

@@ -11,7 +11,7 @@ namespace {
 using namespace testing;
 namespace fs = std::filesystem;
 
-TEST(BertTensors, AreTheArraysAsBertNamesThemAndNormsBelongToWhatWritesThem) {
+TEST(BertTensors, UseTheTensorNamesOfBert) {
   const TemporaryFolder folder;
   const auto model = odd_bert(true, SentenceLoss::next);
   auto weights = weights_of(model);
@@ -44,7 +44,7 @@ TEST(BertTensors, AreTheArraysAsBertNamesThemAndNormsBelongToWhatWritesThem) {
   for (const auto& [name, words] : expected) EXPECT_EQ(values(file, name), words) << name;
 }
 
-TEST(BertTensors, UntiedTheBiasThatIsReadIsTheDecoders) {
+TEST(BertTensors, UntiedModelsReadTheDecodersBias) {
   const TemporaryFolder folder;
   const auto model = odd_bert(false, SentenceLoss::none);
   auto weights = weights_of(model);

@@ -17,7 +17,7 @@ deck::ModelConfig model_as(const std::string& model_type, const std::string& mor
   return parse_config(as(model_type, more), "c").model;
 }
 
-TEST(ConfigFamilies, KeysThatAreNotThereHaveTheValuesOfTheFamilysClass) {
+TEST(ConfigFamilies, MissingKeysTakeTheDefaultsOfTheFamily) {
   for (const char* type : {"llama", "qwen2", "qwen3", "mistral"}) {
     const auto model = model_as(type);
     EXPECT_EQ(model.family, parse<Family>(type));
@@ -43,7 +43,7 @@ TEST(ConfigFamilies, KeysThatAreNotThereHaveTheValuesOfTheFamilysClass) {
   }
 }
 
-TEST(ConfigFamilies, AWindowIsThatOfAllLayersOrNone) {
+TEST(ConfigFamilies, WindowCoversAllLayersOrNone) {
   EXPECT_EQ(model_as("mistral", R"("sliding_window": 9)").window, 9);
   EXPECT_EQ(model_as("mistral", R"("sliding_window": null)").window, 0);
   expect_mentions(refusal(as("mistral", R"("sliding_window": 0)")),
@@ -81,7 +81,7 @@ deck::Deck changed_deck(const deck::ModelConfig& model, const std::string& lines
   return deck_of(model_toml(file_of(model)) + "\n" + lines);
 }
 
-TEST(ConfigFamilies, PropertiesThatTheFilesCannotSayAreRefusedOutAndIn) {
+TEST(ConfigFamilies, RejectPropertiesThatConfigsCannotExpress) {
   using Lines = std::pair<deck::ModelConfig, std::string>;
   const std::vector<std::pair<Lines, std::string>> wrong{
       {{odd_llama(true), "norm = \"layer\""},
@@ -105,7 +105,7 @@ TEST(ConfigFamilies, PropertiesThatTheFilesCannotSayAreRefusedOutAndIn) {
   }
 }
 
-TEST(ConfigFamilies, WhatTheFilesCanSayGoesOut) {
+TEST(ConfigFamilies, ExportPropertiesThatConfigsExpress) {
   for (const auto& [model, lines] : std::vector<std::pair<deck::ModelConfig, std::string>>{
            {odd_llama(true), "gelu = \"exact\""},  // the model has no GELU
            {odd_llama(true), "head_size = 32"},
@@ -122,7 +122,7 @@ TEST(ConfigFamilies, WhatTheFilesCanSayGoesOut) {
                   {"hidden_size = 148, expected a multiple of num_attention_heads = 6"});
 }
 
-TEST(ConfigFamilies, LayersOfAFileShareNoWeights) {
+TEST(ConfigFamilies, RejectSharedLayersOnImport) {
   const auto model = odd_llama(true);
   const auto deck = changed_deck(model, "shared_layers = 2");
   expect_mentions(message_of([&] { expect_same_model(file_of(model), deck); }),

@@ -10,7 +10,7 @@ deck::ModelConfig read_golden(const std::string& folder) {
   return parse_config(read_file(path), path).model;
 }
 
-TEST(ConfigJson, WhatIsWrittenReadsBack) {
+TEST(ConfigJson, ReadsBackAsWritten) {
   for (auto model :
        {odd_model(true), odd_model(false), odd_llama(true), odd_llama(false),
         odd_llama(true, Family::qwen2), odd_llama(false, Family::qwen3),
@@ -34,7 +34,7 @@ TEST(ConfigJson, WhatIsWrittenReadsBack) {
   }
 }
 
-TEST(ConfigJson, ReadsWhatTransformersWrites) {
+TEST(ConfigJson, ReadsConfigsOfTransformers) {
   auto model = read_golden("gpt2_hugging_face/tied");
   EXPECT_EQ(model.feed_forward, 48) << "n_inner null is 4 n_embd";
   EXPECT_EQ(model.norm_epsilon, 1e-5);
@@ -99,7 +99,7 @@ TEST(ConfigJson, ReadsWhatTransformersWrites) {
   EXPECT_EQ(model.sentence_loss, SentenceLoss::none);
 }
 
-TEST(ConfigJson, WhatAGptDoesNotHaveIsNamedInOneError) {
+TEST(ConfigJson, RejectsUnsupportedGptValuesInOneError) {
   const auto error = refusal(R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 10, "n_head": 3,
         "n_positions": 0, "n_ctx": 7, "activation_function": "relu", "layer_norm_epsilon": 0,
         "scale_attn_by_inverse_layer_idx": true, "attn_pdrop": 1.5})");
@@ -112,7 +112,7 @@ TEST(ConfigJson, WhatAGptDoesNotHaveIsNamedInOneError) {
               "n_ctx = 7", "cannot be imported"});
 }
 
-TEST(ConfigJson, FilesOfNoModelOfOursAreRefused) {
+TEST(ConfigJson, RejectsUnsupportedModels) {
   expect_mentions(
       refusal(R"({"model_type": "mixtral"})"),
       {"here/config.json", "model_type = \"mixtral\"",
@@ -126,7 +126,7 @@ TEST(ConfigJson, FilesOfNoModelOfOursAreRefused) {
   expect_mentions(refusal(R"({"a": )" + deep), {"nested deeper"});
 }
 
-TEST(ConfigJson, WhatALlamaDoesNotHaveIsNamedWithItsKeyAndValue) {
+TEST(ConfigJson, RejectsUnsupportedLlamaValues) {
   EXPECT_EQ(refusal(llama + "}"), "no error");
   const std::map<std::string, std::string> wrong{
       {R"("attention_bias": true)", "attention_bias = true, expected false"},
@@ -150,7 +150,7 @@ TEST(ConfigJson, WhatALlamaDoesNotHaveIsNamedWithItsKeyAndValue) {
                   {"hidden_size = 148, expected a multiple of num_attention_heads = 6"});
 }
 
-TEST(ConfigJson, WhatABertDoesNotHaveIsNamedWithItsKeyAndValue) {
+TEST(ConfigJson, RejectsUnsupportedBertValues) {
   const std::string bert = R"({"model_type": "bert", "num_hidden_layers": 2, "hidden_size": 144,
       "num_attention_heads": 6, "intermediate_size": 333, "max_position_embeddings": 61,
       "vocab_size": 503)";
@@ -176,7 +176,7 @@ TEST(ConfigJson, WhatABertDoesNotHaveIsNamedWithItsKeyAndValue) {
     expect_mentions(refusal(bert + ", " + key + "}"), {"here/config.json", reason});
 }
 
-TEST(ConfigJson, RotaryPositionsOfOldAndNewFilesAreTheSame) {
+TEST(ConfigJson, ReadsRotaryPositionsOfOldAndNewFiles) {
   const auto theta = [](const std::string& keys) {
     return parse_config(llama + ", " + keys + "}", "c").model.rope_theta;
   };
@@ -185,7 +185,7 @@ TEST(ConfigJson, RotaryPositionsOfOldAndNewFilesAreTheSame) {
   EXPECT_EQ(theta(R"("rope_scaling": {"type": "default"})"), 10000);
 }
 
-TEST(ConfigJson, TheSectionForADeckIsTheModel) {
+TEST(ConfigJson, DeckSectionDescribesTheSameModel) {
   for (const auto& model :
        {odd_model(false), odd_llama(true), odd_llama(true, Family::qwen2),
         odd_llama(false, Family::qwen3), odd_llama(false, Family::mistral),
@@ -198,7 +198,7 @@ TEST(ConfigJson, TheSectionForADeckIsTheModel) {
   expect_mentions(model_toml(file), {"dropout = 0.0  # resid_pdrop = 0.3 has no key of its own"});
 }
 
-TEST(ConfigJson, DifferencesFromTheDeckShowBothValues) {
+TEST(ConfigJson, ShowsBothValuesOfADifferenceFromTheDeck) {
   auto deck = deck_of(model_toml(file_of(odd_model(true))));
   auto model = odd_model(true);
   EXPECT_EQ(message_of([&] { expect_same_model(file_of(model), deck); }), "no error");
@@ -218,7 +218,7 @@ TEST(ConfigJson, DifferencesFromTheDeckShowBothValues) {
                    "num_key_value_heads = 3, but the deck has [model] key_value_heads = 6"});
 }
 
-TEST(ConfigJson, ALlamaTrainsOnAnySequence) {
+TEST(ConfigJson, LlamaAcceptsAnySequenceLength) {
   auto deck = deck_of(model_toml(file_of(odd_llama(true))));
   auto model = odd_llama(true);
   EXPECT_TRUE(differences(file_of(model), deck).empty());
@@ -231,7 +231,7 @@ TEST(ConfigJson, ALlamaTrainsOnAnySequence) {
   expect_mentions(lines[1], {"attention_dropout = 0.25", "[model] dropout = 0"});
 }
 
-TEST(ConfigJson, MembersOfAnyFamilyThatChangeTheFunctionAreRefused) {
+TEST(ConfigJson, RejectsMembersThatChangeTheFunction) {
   for (const auto& [member, expected] :
        {std::pair(R"("logit_scale": 0.0625)", "logit_scale = 0.0625, expected 1"),
         {R"("partial_rotary_factor": 0.5)", "partial_rotary_factor = 0.5, expected 1"},
@@ -251,7 +251,7 @@ TEST(ConfigJson, MembersOfAnyFamilyThatChangeTheFunctionAreRefused) {
     EXPECT_EQ(refusal(llama + ", " + member + "}"), "no error") << member;
 }
 
-TEST(ConfigJson, MembersThatNobodyUsesAreNamed) {
+TEST(ConfigJson, ReportsUnusedMembers) {
   const auto lines_with = [](const std::string& members) {
     const ModelFile file = parse_config(llama + members + "}", "c.json");
     return differences(file, deck_of(model_toml(file)));

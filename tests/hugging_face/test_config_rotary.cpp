@@ -30,7 +30,7 @@ deck::ModelConfig scaled(Kind kind) {
 
 constexpr std::array kinds{Kind::linear, Kind::dynamic, Kind::yarn, Kind::llama3};
 
-TEST(ConfigRotary, IsWrittenForBothVersionsOfTransformersAndReadsBack) {
+TEST(ConfigRotary, WritesBothTransformersFormatsAndReadsBack) {
   for (const Kind kind : kinds) {
     const deck::ModelConfig model = scaled(kind);
     const std::string content = config_text(model, DType::fp32, {});
@@ -45,7 +45,7 @@ TEST(ConfigRotary, IsWrittenForBothVersionsOfTransformersAndReadsBack) {
   EXPECT_EQ(config_text(odd_llama(true), DType::fp32, {}).find("rope_scaling"), std::string::npos);
 }
 
-TEST(ConfigRotary, ReadsWhatTransformersWrites) {
+TEST(ConfigRotary, ReadsConfigsOfTransformers) {
   for (const Kind kind : kinds) {
     const std::string path = text(TRIREME_SOURCE_DIR, "/tests/golden/decoders_hugging_face/llama_",
                                   name_of(kind), "/config.json");
@@ -62,7 +62,7 @@ TEST(ConfigRotary, ReadsWhatTransformersWrites) {
   }
 }
 
-TEST(ConfigRotary, MembersThatAreNotThereHaveTransformersValues) {
+TEST(ConfigRotary, MissingMembersTakeTransformersDefaults) {
   const auto model = [](const std::string& parameters) {
     return parse_config(llama + ", \"rope_parameters\": " + parameters + "}", "c").model;
   };
@@ -76,7 +76,7 @@ TEST(ConfigRotary, MembersThatAreNotThereHaveTransformersValues) {
               1e-15);
 }
 
-TEST(ConfigRotary, MistakesAreNamedWithTheMember) {
+TEST(ConfigRotary, ReportsTheInvalidMember) {
   const std::vector<std::pair<std::string, std::string>> wrong{
       {R"({"rope_type": "longrope", "factor": 2.0})",
        R"(.rope_type = "longrope", expected "default", "linear")"},
@@ -103,7 +103,7 @@ TEST(ConfigRotary, MistakesAreNamedWithTheMember) {
                       {"here/config.json", text(name, message)});
 }
 
-TEST(ConfigRotary, ADeckMustHaveTheScalingOfTheFile) {
+TEST(ConfigRotary, RejectsADeckWithAnotherScaling) {
   const deck::ModelConfig model = scaled(Kind::yarn);
   std::string section = model_toml(file_of(model));
   const std::string factor = "rope_factor = 8.5";

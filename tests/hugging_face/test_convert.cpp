@@ -25,7 +25,7 @@ class ShortTypes : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, ShortTypes, ::testing::Values(DType::bf16, DType::fp16),
                          [](const auto& type) { return std::string(name_of(type.param)); });
 
-TEST_P(ShortTypes, EveryNumberComesBackFromEveryLargerType) {
+TEST_P(ShortTypes, ValuesRoundTripThroughLargerTypes) {
   for (const DType larger : {DType::fp64, DType::fp32})
     for (int i = 0; i < 65536; ++i) {
       const auto bits = static_cast<std::uint16_t>(i);
@@ -38,7 +38,7 @@ TEST_P(ShortTypes, EveryNumberComesBackFromEveryLargerType) {
     }
 }
 
-TEST_P(ShortTypes, RoundingGoesToTheNearestAndTiesToEven) {
+TEST_P(ShortTypes, RoundToNearestEven) {
   // Between any two neighbours: slightly below the midpoint, the midpoint, slightly above.
   for (int i = 0; i < 0x7fff; ++i) {
     const auto low = static_cast<std::uint16_t>(i);
@@ -54,7 +54,7 @@ TEST_P(ShortTypes, RoundingGoesToTheNearestAndTiesToEven) {
   }
 }
 
-TEST_P(ShortTypes, WhatIsTooLargeBecomesInfiniteAndIsTold) {
+TEST_P(ShortTypes, LargeValuesBecomeInfiniteAndAreReported) {
   const bool half = GetParam() == DType::fp16;
   const double largest = half ? 65504 : std::bit_cast<float>(0x7f7f0000u);
   const double infinite = half ? 65520 : std::bit_cast<float>(0x7f7f8000u);  // the tie
@@ -69,7 +69,7 @@ TEST_P(ShortTypes, WhatIsTooLargeBecomesInfiniteAndIsTold) {
   EXPECT_TRUE(std::isnan(from_bits(GetParam(), rounded(GetParam(), std::nan("")))));
 }
 
-TEST(Convert, TwoRoundingsAreNotMade) {
+TEST(Convert, RoundsOnce) {
   // 1 + 2^-8 + 2^-30 is above the midpoint of 1 and 1 + 2^-7 in bf16; rounded to fp32 first, it is
   // on the midpoint.
   EXPECT_EQ(rounded(DType::bf16, 1 + 0x1p-8 + 0x1p-30), 0x3f81);
@@ -82,7 +82,7 @@ TEST(Convert, TheSameTypeKeepsEveryBit) {
   EXPECT_EQ(out, bits);
 }
 
-TEST(Convert, IntegersAreRefused) {
+TEST(Convert, RejectsIntegers) {
   const double x = 1;
   std::int64_t out = 0;
   expect_mentions(message_of([&] { convert(DType::fp64, &x, DType::int64, &out, 1); }),
@@ -102,7 +102,7 @@ void expect_transposed(std::int64_t rows, std::int64_t columns, std::int64_t fir
                 static_cast<T>(r * columns + c));
 }
 
-TEST(Transpose, TakesAnyColumnsOfAnyMatrix) {
+TEST(Transpose, AcceptsAnyColumnsOfAnyMatrix) {
   expect_transposed<std::uint16_t>(37, 51, 0, 51);
   expect_transposed<std::uint32_t>(37, 51, 13, 30);
   expect_transposed<double>(1, 5, 2, 3);

@@ -34,7 +34,7 @@ void write(const std::string& folder, std::int64_t most_bytes, char with = 'x') 
   writer.commit();
 }
 
-TEST(FolderWriter, SizesAreReadAsHuggingFaceReadsThem) {
+TEST(FolderWriter, ParsesSizesLikeHuggingFace) {
   EXPECT_EQ(parse_size("5GB"), 5'000'000'000);
   EXPECT_EQ(parse_size("5 GB"), 5'000'000'000);
   EXPECT_EQ(parse_size("200MiB"), 200 << 20);
@@ -47,7 +47,7 @@ TEST(FolderWriter, SizesAreReadAsHuggingFaceReadsThem) {
     EXPECT_EQ(parse_size(wrong), std::nullopt) << wrong;
 }
 
-TEST(FolderWriter, ShardsAreAsFullAsTheSizeAllowsAndALargeTensorIsAlone) {
+TEST(FolderWriter, FillsShardsAndIsolatesLargeTensors) {
   const auto sizes = [](std::int64_t most) {
     std::vector<std::int64_t> bytes;
     std::size_t next = 0;
@@ -67,7 +67,7 @@ TEST(FolderWriter, ShardsAreAsFullAsTheSizeAllowsAndALargeTensorIsAlone) {
   EXPECT_EQ(sizes(1), (std::vector<std::int64_t>{20, 12, 56, 8}));
 }
 
-TEST(FolderWriter, FilesAndIndexHaveTheNamesAndTheContentThatTransformersReads) {
+TEST(FolderWriter, WritesFilesAndIndexForTransformers) {
   const TemporaryFolder folder;
   write(folder.path().string(), 32);
   EXPECT_EQ(names_in(folder),
@@ -91,7 +91,7 @@ TEST(FolderWriter, FilesAndIndexHaveTheNamesAndTheContentThatTransformersReads) 
   EXPECT_EQ(bytes, plan_bytes);
 }
 
-TEST(FolderWriter, AModelInTheFolderIsReplacedAsAWhole) {
+TEST(FolderWriter, ReplacesAModelCompletely) {
   const TemporaryFolder folder;
   for (const std::int64_t most : {32, 0, 95, 1, 0}) {
     write(folder.path().string(), most, static_cast<char>('a' + most % 26));
@@ -104,7 +104,7 @@ TEST(FolderWriter, AModelInTheFolderIsReplacedAsAWhole) {
   EXPECT_EQ(names_in(folder), std::vector<std::string>{single_name});
 }
 
-TEST(FolderWriter, NothingAppearsUnlessEverythingIsWritten) {
+TEST(FolderWriter, PublishesNothingUntilComplete) {
   const TemporaryFolder folder;
   write(folder.path().string(), 0, 'o');
   for (const std::int64_t most : {0, 32, 1}) {
@@ -121,7 +121,7 @@ TEST(FolderWriter, NothingAppearsUnlessEverythingIsWritten) {
   EXPECT_EQ(first, 'o');
 }
 
-TEST(FolderWriter, TooManyFilesAreRefusedBeforeTheFirstIsMade) {
+TEST(FolderWriter, RejectsTooManyFilesBeforeWriting) {
   const TemporaryFolder folder;
   const std::vector<TensorPlan> many(501, {"t", DType::fp32, {2}});
   expect_mentions(message_of([&] { FolderWriter(folder.path().string(), many, 8); }),

@@ -5,7 +5,7 @@ namespace {
 
 using namespace testing;
 
-TEST(Gpt2Tensors, AreTheArraysAsGpt2NamesAndTurnsThem) {
+TEST(Gpt2Tensors, UseTheNamesAndOrientationOfGpt2) {
   const TemporaryFolder folder;
   const auto model = odd_model(true);
   auto weights = weights_of(model);

@@ -43,7 +43,7 @@ const std::string published = R"({
   "vocab_size": 503
 })";
 
-TEST(KeptFiles, AModelThatOnlyTrainedKeepsEveryMember) {
+TEST(KeptFiles, TrainingAloneKeepsEveryMember) {
   deck::ModelConfig model = read(published);
   model.sequence = 32;  // rotary positions: samples may be shorter
   const UpdatedFile file = exported(published, model, {129, 130});
@@ -52,7 +52,7 @@ TEST(KeptFiles, AModelThatOnlyTrainedKeepsEveryMember) {
             nlohmann::ordered_json::parse(published).dump());
 }
 
-TEST(KeptFiles, ChangedMembersAreSetAndNamed) {
+TEST(KeptFiles, ChangedMembersAreSetAndListed) {
   deck::ModelConfig model = read(published);
   model.sequence = 262144;
   model.rope_factor = 32;
@@ -67,7 +67,7 @@ TEST(KeptFiles, ChangedMembersAreSetAndNamed) {
   EXPECT_EQ(file.changes[4], "torch_dtype = \"bfloat16\" instead of \"float32\"");
 }
 
-TEST(KeptFiles, ScalingThatWasTakenAwayIsRemoved) {
+TEST(KeptFiles, DroppedScalingIsRemoved) {
   deck::ModelConfig model = read(published);
   model.rope_scaling = RotaryScalingKind::none;
   const UpdatedFile file = exported(published, model);
@@ -76,7 +76,7 @@ TEST(KeptFiles, ScalingThatWasTakenAwayIsRemoved) {
   EXPECT_EQ(file.changes.back(), "rope_scaling, removed");
 }
 
-TEST(KeptFiles, TokensThatEndTextsAreAdded) {
+TEST(KeptFiles, EndTokensAreAdded) {
   const deck::ModelConfig model = read(llama + "}");
   const auto ends = [&](const std::string& member, const std::vector<std::int64_t>& ids) {
     const UpdatedFile file = exported(llama + member + "}", model, ids);
@@ -94,7 +94,7 @@ TEST(KeptFiles, TokensThatEndTextsAreAdded) {
   expect_mentions(json(file.changes).dump(), {"eos_token_id = [7,8] instead of 7"});
 }
 
-TEST(KeptFiles, FilesOfEveryFamilyAreUnchangedByTheirOwnModel) {
+TEST(KeptFiles, UnchangedModelKeepsTheConfigOfEveryFamily) {
   for (const std::string folder :
        {"gpt2_hugging_face/tied", "gpt2_hugging_face/untied", "llama_hugging_face/tied",
         "llama_hugging_face/untied", "decoders_hugging_face/qwen2_tied",
@@ -115,7 +115,7 @@ TEST(KeptFiles, FilesOfEveryFamilyAreUnchangedByTheirOwnModel) {
   }
 }
 
-TEST(KeptFiles, ValuesOfDropoutBelongToTheTraining) {
+TEST(KeptFiles, DropoutComesFromTheDeck) {
   const std::string content = read_file(golden_file("gpt2_hugging_face/tied/config.json"));
   json before = json::parse(content);
   before["attn_pdrop"] = 0.3;
@@ -123,7 +123,7 @@ TEST(KeptFiles, ValuesOfDropoutBelongToTheTraining) {
   EXPECT_EQ(file.changes, Lines{"attn_pdrop = 0.0 instead of 0.3"});
 }
 
-TEST(KeptFiles, AnOldOrHeadlessClassBecomesTheExportedOne) {
+TEST(KeptFiles, HeadlessClassBecomesTheExportedClass) {
   const UpdatedFile file = exported(llama + R"(, "architectures": ["LlamaModel"],
       "torch_dtype": "float32"})",
                                     read(llama + "}"));
@@ -131,7 +131,7 @@ TEST(KeptFiles, AnOldOrHeadlessClassBecomesTheExportedOne) {
             Lines{R"(architectures = ["LlamaForCausalLM"] instead of ["LlamaModel"])"});
 }
 
-TEST(KeptFiles, GenerationGetsTheSameEnds) {
+TEST(KeptFiles, GenerationConfigGetsTheEndTokens) {
   const std::string imported = R"({"do_sample": true, "eos_token_id": [7], "top_p": 0.8})";
   const UpdatedFile file = updated_generation_config(imported, "g.json", {7, 9});
   EXPECT_EQ(json::parse(file.content),
@@ -141,7 +141,7 @@ TEST(KeptFiles, GenerationGetsTheSameEnds) {
   expect_mentions(message_of([] { updated_generation_config("[]", "g.json", {}); }), {"g.json"});
 }
 
-TEST(KeptFiles, FilesOfTheTokenizerAreKeptWithItOnly) {
+TEST(KeptFiles, TokenizerFilesAreKeptOnlyWithTheTokenizer) {
   const TemporaryFolder folder;
   const auto names = [&](bool tokenizer) {
     Lines found;

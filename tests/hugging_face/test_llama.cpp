@@ -12,7 +12,7 @@ INSTANTIATE_TEST_SUITE_P(Families, LlamaTensors,
                                            Family::gemma3),
                          [](const auto& family) { return std::string(name_of(family.param)); });
 
-TEST_P(LlamaTensors, AreTheArraysAndHalvesOfArraysAsTransformersNamesThem) {
+TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
   const TemporaryFolder folder;
   const auto model = odd_llama(false, GetParam());
   auto weights = weights_of(model);
@@ -69,7 +69,7 @@ TEST_P(LlamaTensors, AreTheArraysAndHalvesOfArraysAsTransformersNamesThem) {
 }
 
 /// Sizes as in the published config.json; counts are those of the published weights.
-TEST(LlamaTensorsOf, PublishedModelsHaveTheirParameterCounts) {
+TEST(LlamaParameters, MatchPublishedModels) {
   const auto parameters = [](deck::ModelConfig m, Family family) {
     deck::set_family(m, family);
     std::int64_t n = 0;

@@ -28,7 +28,7 @@ std::string refusal_of(const std::string& members) {
   return message_of([&] { expect_same_adapter(config_with(members), "a.json", adapted()); });
 }
 
-TEST(PeftConfig, MembersWithoutEffectAreAccepted) {
+TEST(PeftConfig, AcceptsMembersWithoutEffect) {
   for (const char* members :
        {R"("init_lora_weights": true)", R"("init_lora_weights": false)",
         R"("init_lora_weights": "gaussian")", R"("init_lora_weights": "eva")",
@@ -47,7 +47,7 @@ TEST(PeftConfig, MembersWithoutEffectAreAccepted) {
     EXPECT_EQ(refusal_of(members), "no error") << members;
 }
 
-TEST(PeftConfig, InitialValuesThatChangeTheBaseAreRefusedWithTheRemedy) {
+TEST(PeftConfig, RejectsInitialValuesThatChangeTheBase) {
   const std::string convert = "path_initial_model_for_weight_conversion";
   for (const auto& [initial, reason] :
        {std::pair("pissa", "subtracts the first B A"),
@@ -64,7 +64,7 @@ TEST(PeftConfig, InitialValuesThatChangeTheBaseAreRefusedWithTheRemedy) {
   expect_mentions(refusal_of(R"("init_lora_weights": 3)"), {"init_lora_weights = 3"});
 }
 
-TEST(PeftConfig, MembersThatMakeOtherAdaptersAreRefusedWithTheReason) {
+TEST(PeftConfig, RejectsMembersOfOtherAdapters) {
   for (const char* member : {R"("alora_invocation_tokens": [7, 8])",
                              R"("alpha_pattern": {"q_proj": 16})",
                              R"("arrow_config": {"top_k": 3})",
@@ -93,19 +93,19 @@ TEST(PeftConfig, MembersThatMakeOtherAdaptersAreRefusedWithTheReason) {
   }
 }
 
-TEST(PeftConfig, UnknownMembersAreRefusedUnlessTheySayNothing) {
+TEST(PeftConfig, RejectsUnknownMembersUnlessEmpty) {
   for (const char* member : {R"("alora_invocation_string": "<|go|>")", R"("lora_dtype": "bf16")",
                              R"("gate": true)", R"("offset": 0)"})
     expect_mentions(refusal_of(member), {": Trireme does not know this member"});
 }
 
-TEST(PeftConfig, AnotherKindOfFileIsOneLine) {
+TEST(PeftConfig, ReportsAnotherAdapterTypeInOneLine) {
   const std::string message = refusal_of(R"("peft_type": "LOKR", "decompose_both": true)");
   expect_mentions(message, {"a.json: has peft_type = \"LOKR\"", "merge_and_unload()"});
   EXPECT_EQ(message.find("decompose_both"), std::string::npos) << message;
 }
 
-TEST(PeftConfig, ValuesOfTheDeckAreCompared) {
+TEST(PeftConfig, ComparesValuesWithTheDeck) {
   expect_mentions(
       refusal_of(R"("r": 8, "lora_alpha": 16, "use_rslora": true, "use_dora": true)"),
       {"a.json is another adapter than deck.toml describes", "r = 8, but [adapter] rank = 4",
@@ -115,7 +115,7 @@ TEST(PeftConfig, ValuesOfTheDeckAreCompared) {
   expect_mentions(refusal_of(R"("r": null)"), {"r = 8, but [adapter] rank = 4"});
 }
 
-TEST(PeftConfig, AnotherDropoutIsSaid) {
+TEST(PeftConfig, ReportsAnotherDropout) {
   const auto lines =
       expect_same_adapter(config_with(R"("lora_dropout": 0.05)"), "a.json", adapted());
   ASSERT_EQ(lines.size(), 1u);
@@ -126,7 +126,7 @@ TEST(PeftConfig, AnotherDropoutIsSaid) {
                   .empty());
 }
 
-TEST(PeftConfig, WhatIsWrittenIsRead) {
+TEST(PeftConfig, ReadsBackAsWritten) {
   const deck::Deck deck = adapted("dropout = 0.1\nscaling = \"rslora\"\n");
   EXPECT_TRUE(
       expect_same_adapter(adapter_config_text(deck.config.model, "base"), "a.json", deck).empty());

@@ -31,7 +31,7 @@ class Safetensors : public ::testing::Test {
 
 /// Processor time, because tests run beside others. Quadratic reading took 100 s.
 /// Four times as many tensors take about four times as long; sixteen times would be quadratic.
-TEST_F(Safetensors, AHundredThousandTensorsOpenInLinearTime) {
+TEST_F(Safetensors, OpensManyTensorsInLinearTime) {
   const auto seconds = [&](int number) {
     std::string header = "{";
     for (int i = 0; i < number; ++i)
@@ -50,7 +50,7 @@ TEST_F(Safetensors, AHundredThousandTensorsOpenInLinearTime) {
   EXPECT_LT(seconds(100'000), 10 * seconds(25'000));
 }
 
-TEST_F(Safetensors, EveryTypeComesBackBitForBit) {
+TEST_F(Safetensors, RoundTripsEveryTypeBitForBit) {
   const auto path = folder_.file("all.safetensors");
   const std::vector<TensorPlan> plan{{"a", DType::fp64, {3, 5}},
                                      {"b.weight", DType::fp32, {7}},
@@ -83,7 +83,7 @@ TEST_F(Safetensors, EveryTypeComesBackBitForBit) {
   EXPECT_EQ(file.find("e"), nullptr);
 }
 
-TEST_F(Safetensors, AFileAppearsOnlyWhenAllOfItIsWritten) {
+TEST_F(Safetensors, PublishesAFileOnlyWhenComplete) {
   const auto path = folder_.file("some.safetensors");
   {
     SafetensorsWriter writer(path, {{"a", DType::fp32, {4}}});
@@ -98,7 +98,7 @@ TEST_F(Safetensors, AFileAppearsOnlyWhenAllOfItIsWritten) {
             std::string::npos);
 }
 
-TEST_F(Safetensors, WhatTheFormatKnowsAndTriremeDoesNotIsThereWithoutAType) {
+TEST_F(Safetensors, ListsUnsupportedTypesWithoutAType) {
   const auto path = folder_.write(
       "b.safetensors",
       with_length(R"({"m":{"dtype":"BOOL","shape":[2,2],"data_offsets":[0,4]}})", "abcd"));
@@ -106,7 +106,7 @@ TEST_F(Safetensors, WhatTheFormatKnowsAndTriremeDoesNotIsThereWithoutAType) {
   EXPECT_FALSE(file.find("m")->dtype());
 }
 
-TEST_F(Safetensors, DamagedHeadersAreRefusedWithTheirReason) {
+TEST_F(Safetensors, RejectsDamagedHeadersWithTheReason) {
   const std::string good = R"({"a":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})";
   EXPECT_EQ(refused_header(good), "no error");
   EXPECT_EQ(refused_header(good + "   "), "no error");
@@ -159,7 +159,7 @@ TEST_F(Safetensors, DamagedHeadersAreRefusedWithTheirReason) {
     expect_mentions(refused_header(header), {"model.safetensors", reason});
 }
 
-TEST_F(Safetensors, MutatedFilesAreRefusedOrReadWithinTheirBounds) {
+TEST_F(Safetensors, RejectsMutatedFilesOrReadsWithinBounds) {
   const auto path = folder_.file("good.safetensors");
   SafetensorsWriter writer(path, {{"a", DType::fp32, {2, 3}}, {"b", DType::bf16, {5}}});
   writer.append(std::string(34, 'd').data(), 34);

@@ -47,7 +47,7 @@ class TensorFolders : public ::testing::Test {
   std::string index_;
 };
 
-TEST_F(TensorFolders, AFolderWithoutAModelOrWithTwoIsRefused) {
+TEST_F(TensorFolders, RejectAFolderWithoutExactlyOneModel) {
   EXPECT_EQ(refusal(), "no error");
   fs::copy_file(folder_.file(first), folder_.file(single_name));
   expect_mentions(refusal(),
@@ -58,7 +58,7 @@ TEST_F(TensorFolders, AFolderWithoutAModelOrWithTwoIsRefused) {
   expect_mentions(message_of([&] { TensorFolder(folder_.file("nowhere")); }), {"no such file"});
 }
 
-TEST_F(TensorFolders, MissingTruncatedAndForeignShardsAreNamed) {
+TEST_F(TensorFolders, ReportMissingTruncatedAndForeignShards) {
   const std::string content = read_file(folder_.file(second));
   fs::remove(folder_.file(second));
   expect_mentions(refusal(), {index_name, "names 3 files", second + " is missing", "copy"});
@@ -75,7 +75,7 @@ TEST_F(TensorFolders, MissingTruncatedAndForeignShardsAreNamed) {
   EXPECT_EQ(refusal(), "no error");
 }
 
-TEST_F(TensorFolders, TensorsAreWhereTheIndexSaysAndNowhereElse) {
+TEST_F(TensorFolders, RejectTensorsThatContradictTheIndex) {
   const std::string content = read_file(folder_.file(second));
   replace(second, read_file(folder_.file(first)));  // "a" twice, "b" nowhere
   expect_mentions(refusal(), {"tensor 'a' is in " + second + ", but the index names " + first,
@@ -87,7 +87,7 @@ TEST_F(TensorFolders, TensorsAreWhereTheIndexSaysAndNowhereElse) {
                   {"tensor 'b' of " + second + " is not in the index", "tensor 'e' is not in"});
 }
 
-TEST_F(TensorFolders, DamagedIndicesAreRefusedWithTheirReason) {
+TEST_F(TensorFolders, RejectDamagedIndicesWithTheReason) {
   EXPECT_EQ(refused_index("\"total_size\": 66", "\"total_size\": -1.5, \"x\": [{}]"), "no error")
       << "metadata is ignored";
   const std::map<std::string, std::string> files{{"../" + first, "expected the name of a"},
@@ -112,7 +112,7 @@ TEST_F(TensorFolders, DamagedIndicesAreRefusedWithTheirReason) {
   expect_mentions(refusal(), {index_name, "nested deeper"});
 }
 
-TEST_F(TensorFolders, MutatedIndicesAndShardsAreRefusedOrReadWithinTheirBounds) {
+TEST_F(TensorFolders, RejectMutatedFilesOrReadWithinBounds) {
   std::uint64_t state = 88172645463325252ull;
   const auto random = [&](std::size_t n) {
     state = state * 6364136223846793005u + 1442695040888963407u;

@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceWeights,
                                            Case{"BertMasked", odd_bert(true, SentenceLoss::none)}),
                          [](const auto& model) { return std::string(model.param.name); });
 
-TEST_P(HuggingFaceWeights, EveryPlaceOfEveryArrayIsInExactlyOneTensor) {
+TEST_P(HuggingFaceWeights, EachElementBelongsToOneTensor) {
   std::multimap<std::string, std::int64_t> places;
   std::int64_t elements = 0;
   for (const auto& tensor : format_of(model_.family).tensors(model_)) {
@@ -97,7 +97,7 @@ TEST_P(HuggingFaceWeights, EveryPlaceOfEveryArrayIsInExactlyOneTensor) {
   EXPECT_TRUE(places.empty()) << places.begin()->first;
 }
 
-TEST_P(HuggingFaceWeights, OutAndInAgainIsTheSameBitsInOneFileOrInShards) {
+TEST_P(HuggingFaceWeights, RoundTripBitForBitInOneFileOrShards) {
   for (const std::int64_t shard_bytes : {0, 200'000}) {
     const auto from = exported(shard_bytes);
     EXPECT_EQ(weight_files(from).size() > 2, shard_bytes > 0);
@@ -118,7 +118,7 @@ TEST_P(HuggingFaceWeights, OutAndInAgainIsTheSameBitsInOneFileOrInShards) {
   }
 }
 
-TEST_P(HuggingFaceWeights, RoundingTouchesEveryNumberOnceAndOverflowIsRefused) {
+TEST_P(HuggingFaceWeights, ExportRoundsOnceAndRejectsOverflow) {
   for (auto& [name, bits] : weights_)
     for (auto& word : bits) word = (word & 0x80ffffffu) | 0x3e000000u;  // 1/8 to 1/2
   const checkpoint::Reader reader(checkpoint("small"));
@@ -144,7 +144,7 @@ TEST_P(HuggingFaceWeights, RoundingTouchesEveryNumberOnceAndOverflowIsRefused) {
   }
 }
 
-TEST_P(HuggingFaceWeights, OtherTensorsAreNamedInOneErrorAndNoCheckpointIsLeft) {
+TEST_P(HuggingFaceWeights, ImportListsUnexpectedTensorsAndLeavesNoCheckpoint) {
   const std::string table = plan_of(model_).front().name;
   const std::string last = plan_of(model_)[3].name;
   const auto error = refusal(folder_of([](std::vector<TensorPlan>& plan) {
@@ -174,7 +174,7 @@ std::string old_name(std::string name) {
   return name;
 }
 
-TEST_P(HuggingFaceWeights, OldNamesAreTakenAndWhatIsNoWeightIsPassedOver) {
+TEST_P(HuggingFaceWeights, ImportAcceptsOldNamesAndSkipsBuffers) {
   const auto path = folder_of([this](std::vector<TensorPlan>& plan) {
     for (auto& tensor : plan) tensor.name = old_name(tensor.name);
     const std::map<Family, std::vector<TensorPlan>> more{
@@ -198,7 +198,7 @@ TEST_P(HuggingFaceWeights, OldNamesAreTakenAndWhatIsNoWeightIsPassedOver) {
   expect_mentions(refusal(twice), {"are the same tensor", plan_of(model_)[1].name});
 }
 
-TEST_P(HuggingFaceWeights, AnOutputBesideTiedEmbeddingsMustBeTheTable) {
+TEST_P(HuggingFaceWeights, TiedOutputMustEqualTheTable) {
   std::vector<TensorPlan> plan = plan_of(model_);
   const std::string table = plan.front().name;
   const std::string output =
@@ -219,7 +219,7 @@ TEST_P(HuggingFaceWeights, AnOutputBesideTiedEmbeddingsMustBeTheTable) {
   expect_mentions(refusal(folder_.file("smaller")), {output + " is F32 [502, 144]", table});
 }
 
-TEST(Import, TensorsThatTransformersWritesAreThoseOfTheModel) {
+TEST(Import, ReadsTensorsOfTransformers) {
   for (const char* name : {"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied",
                            "mistral_tied", "mistral_untied", "gemma", "gemma2", "gemma3"}) {
     const std::string path = text(TRIREME_SOURCE_DIR, "/tests/golden/decoders_hugging_face/", name);
@@ -233,7 +233,7 @@ TEST(Import, TensorsThatTransformersWritesAreThoseOfTheModel) {
 }
 
 /// Layers 0 and 2 share the weights of layer 0; layer 1 has its own.
-TEST(Export, SharedWeightsAreWrittenForEachLayer) {
+TEST(Export, WritesSharedWeightsForEachLayer) {
   for (auto model : {odd_model(true), odd_llama(false, Family::qwen2), odd_llama(true)}) {
     const TemporaryFolder folder;
     model.layers = 3;
@@ -255,7 +255,7 @@ TEST(Export, SharedWeightsAreWrittenForEachLayer) {
   }
 }
 
-TEST(Export, ACheckpointOfAnotherModelIsRefused) {
+TEST(Export, RejectsACheckpointOfAnotherModel) {
   const TemporaryFolder folder;
   const auto model = odd_model(true);
   const checkpoint::Reader reader(write_checkpoint(folder.file("c"), model, weights_of(model)));
@@ -270,7 +270,7 @@ TEST(Export, ACheckpointOfAnotherModelIsRefused) {
   expect_mentions(message_of([&] { weights_type(reader, other); }), {"[503, 144]", "[504, 144]"});
 }
 
-TEST(Export, DamagedNumbersAreNotExported) {
+TEST(Export, RejectsDamagedWeights) {
   const TemporaryFolder folder;
   const auto model = odd_model(true);
   const auto from = write_checkpoint(folder.file("c"), model, weights_of(model));

@@ -79,7 +79,7 @@ class Toy(unittest.TestCase):
             self.tool.add_program(path, target / "lib" / name, target)
         return target, libraries
 
-    def test_what_libraries_need_is_packed_and_device_libraries_are_not(self):
+    def test_dependencies_are_packed_and_device_libraries_are_not(self):
         folder, libraries = self.packed()
         self.assertEqual(sorted(libraries.packed), ["libinner.so.1", "libouter.so.2"])
         self.assertEqual(libraries.left_out, {"libc.so.6": "glibc", "libcudart.so.13": "device library",
@@ -89,7 +89,7 @@ class Toy(unittest.TestCase):
     def test_a_device_library_is_packed_on_request(self):
         self.assertEqual(sorted(self.packed("cudart")[1].packed), ["libcudart.so.13", "libinner.so.1", "libouter.so.2"])
 
-    def test_programs_run_after_the_folder_is_moved_and_the_originals_are_gone(self):
+    def test_programs_run_in_a_moved_folder_without_the_originals(self):
         folder, _ = self.packed("cudart")
         shutil.copy(self.folder / "libcuda.so.1", folder / "lib")  # as the driver's package would
         with tempfile.TemporaryDirectory() as other:
@@ -99,7 +99,7 @@ class Toy(unittest.TestCase):
             (self.folder / "libouter.so.2").write_text("not a library")
             output_of(Path(other) / "moved/bin/program", env={"LD_LIBRARY_PATH": str(self.folder)})
 
-    def test_a_missing_library_is_refused_with_its_name_and_who_needs_it(self):
+    def test_a_missing_library_is_reported_with_its_user(self):
         (self.folder / "libinner.so.1").unlink()
         folder, libraries = self.packed()
         with self.assertRaises(self.tool.Mistake) as caught:
@@ -141,7 +141,7 @@ class Bundle(unittest.TestCase):
         return root, lambda line: ["unshare", "--map-root-user", "--mount", "sh", "-c",
                                    f'{mounts} exec chroot \'{root}\' /bin/sh -c "$0"', line]
 
-    def test_a_system_with_glibc_alone_trains_on_two_ranks(self):
+    def test_a_system_with_only_glibc_trains_on_two_ranks(self):
         tried = subprocess.run(["unshare", "--map-root-user", "--mount", "sh", "-c", "mount --rbind /proc /mnt && chroot / true"],
                                capture_output=True, text=True)
         if tried.returncode != 0:
@@ -164,7 +164,7 @@ class Bundle(unittest.TestCase):
         said = output_of(*inside("/opt/moved/tests/run test_optim test_grid -- --gtest_filter=*olden*:SharedLibrary*"))
         self.assertIn("[  PASSED  ]", said)
 
-    def test_the_summary_names_what_the_other_machine_must_have(self):
+    def test_the_summary_names_the_requirements(self):
         self.assertIn("not packed, glibc: ", self.said)
         self.assertRegex(self.said, r"libraries packed; needs glibc 2\.\d+ or newer")
         again = subprocess.run([sys.executable, "-B", str(ROOT / "tools/bundle"), str(options.build), "-o", str(self.folder)],
@@ -216,7 +216,7 @@ class Bundle(unittest.TestCase):
         said = output_of(*self.report("--only", "nccl,test_train", "--seconds", "100"), code=75)
         self.assertIn("left: test_train", said)
 
-    def test_losses_that_differ_by_more_than_the_tolerance_are_found(self):
+    def test_losses_beyond_the_tolerance_are_detected(self):
         path = self.folder / "tests/golden/host_losses.json"
         small = [sys.executable, "-B", self.folder / "tests/bench/small_runs.py", "--bin", self.folder / "bin",
                  "--models", "gpt", "--compare"]

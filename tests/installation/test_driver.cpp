@@ -5,13 +5,13 @@
 namespace trireme::installation {
 namespace {
 
-TEST(Driver, OnlyEnginesForNvidiaDevicesAreLinkedWithIt) {
+TEST(Driver, IsLinkedOnlyForNvidiaDevices) {
   EXPECT_STREQ(driver_library(plan::DeviceKind::cuda), "libcuda.so.1");
   for (const auto kind : {plan::DeviceKind::host, plan::DeviceKind::hip, plan::DeviceKind::sycl})
     EXPECT_EQ(driver_library(kind), nullptr) << name_of(kind);
 }
 
-TEST(Driver, AMissingOneIsNamedWithTheNodeAndARemedy) {
+TEST(Driver, MissingDriverIsReportedWithNodeAndRemedy) {
   EXPECT_EQ(missing_driver("libc.so.6"), "");
   const std::string message = missing_driver("libcuda_that_nobody_has.so.1");
   EXPECT_EQ(message.find("no NVIDIA driver was found on "), 0u) << message;

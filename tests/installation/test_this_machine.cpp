@@ -11,7 +11,7 @@ namespace trireme::installation {
 namespace {
 
 /// The programs for planning and for training have the same libraries.
-TEST(ThisMachine, IsTheOneThatTheKernelsAreBuiltFor) {
+TEST(ThisMachine, MatchesTheBuildOfTheKernels) {
   const plan::Machine machine = this_machine();
   EXPECT_EQ(machine.called(), "this installation");
   EXPECT_EQ(machine.device_kernels, !exec_on_host);

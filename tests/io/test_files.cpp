@@ -28,7 +28,7 @@ std::int64_t files_in(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
 }
 
-TEST(AtomicFile, AppearsAtCommitAndKeepsTheFormerWithout) {
+TEST(AtomicFile, AppearsOnlyAtCommit) {
   const TemporaryFolder folder;
   const auto path = folder.write("a", "former");
   {
@@ -42,7 +42,7 @@ TEST(AtomicFile, AppearsAtCommitAndKeepsTheFormerWithout) {
   EXPECT_EQ(files_in(folder.path()), 1);
 }
 
-TEST(AtomicFile, FollowsLinksAndRefusesWhatIsNoFile) {
+TEST(AtomicFile, FollowsLinksAndRejectsOtherFileTypes) {
   const TemporaryFolder folder;
   const auto target = folder.write("target", "former");
   std::filesystem::create_symlink("target", folder.path() / "link");
@@ -54,7 +54,7 @@ TEST(AtomicFile, FollowsLinksAndRefusesWhatIsNoFile) {
   EXPECT_THROW(AtomicFile(folder.file("missing/a")), UsageError);
 }
 
-TEST(AtomicFile, AFullDiskNamesTheFile) {
+TEST(AtomicFile, NamesTheFileOnAFullDisk) {
   const TemporaryFolder folder;
   const auto mounted = folder.path() / "small";
   std::filesystem::create_directory(mounted);
@@ -78,7 +78,7 @@ TEST(AtomicFile, AFullDiskNamesTheFile) {
   }
 }
 
-TEST(AtomicFile, ASignalRemovesTemporaryFiles) {
+TEST(AtomicFile, RemovesTemporaryFilesOnASignal) {
   const TemporaryFolder folder;
   for (const int number : {SIGINT, SIGTERM}) {
     const pid_t child = fork();
@@ -98,7 +98,7 @@ TEST(AtomicFile, ASignalRemovesTemporaryFiles) {
   }
 }
 
-TEST(Spool, CopiesEverythingToItsPlace) {
+TEST(Spool, CopiesItsContentIntoTheFile) {
   const TemporaryFolder folder;
   const auto path = folder.file("a");
   std::string expected;
@@ -119,7 +119,7 @@ TEST(Spool, CopiesEverythingToItsPlace) {
   EXPECT_EQ(files_in(folder.path()), 1);
 }
 
-TEST(InputFile, ReadsAnywhereAndSaysWhenTheFileEnds) {
+TEST(InputFile, ReadsAnywhereAndReportsTheEndOfTheFile) {
   const TemporaryFolder folder;
   const auto path = folder.write("a", "0123456789");
   const InputFile file(path);
@@ -133,7 +133,7 @@ TEST(InputFile, ReadsAnywhereAndSaysWhenTheFileEnds) {
   EXPECT_THROW(InputFile(folder.file("b")), UsageError);
 }
 
-TEST(InputFile, ChecksumIsThatOfTheBytes) {
+TEST(InputFile, ChecksumCoversTheBytes) {
   const std::string data(3 << 20, 'x');  // more than one piece
   const TemporaryFolder folder;
   EXPECT_EQ(file_checksum(folder.write("a", data)), checksum(data.data(), data.size()));

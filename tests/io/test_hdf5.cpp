@@ -44,7 +44,7 @@ TEST(Hdf5, KeepsTheBitsOfEveryType) {
   EXPECT_FALSE(file.has("nowhere/fp32"));
 }
 
-TEST(Hdf5, BlocksLandWhereTheyBelong) {
+TEST(Hdf5, WritesBlocksToTheirOffsets) {
   const TemporaryFolder folder;
   auto file = Hdf5File::create(folder.file("a.h5"));
   auto dataset = file.create_dataset("x", DType::int32, {4, 5, 6});
@@ -67,7 +67,7 @@ TEST(Hdf5, BlocksLandWhereTheyBelong) {
   EXPECT_THROW(dataset.read(Extents{2, 3}, Extents{1, 1}, found.data()), Error);
 }
 
-TEST(Hdf5, CutsLargeTransfersWithoutMovingANumber) {
+TEST(Hdf5, SplitsLargeTransfersWithoutChangingValues) {
   const TemporaryFolder folder;
   auto file = Hdf5File::create(folder.file("a.h5"));
   const Extents shape{1, 3, (5 << 20) + 1};  // 60 MiB: split along the second and the third axis
@@ -80,7 +80,7 @@ TEST(Hdf5, CutsLargeTransfersWithoutMovingANumber) {
   EXPECT_TRUE(found == values);
 }
 
-TEST(Hdf5, FileOffsetIsWhereTheBytesAre) {
+TEST(Hdf5, FileOffsetLocatesTheBytes) {
   const TemporaryFolder folder;
   const auto path = folder.file("a.h5");
   for (const std::int64_t block : {0, 4096}) {

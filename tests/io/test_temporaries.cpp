@@ -45,7 +45,7 @@ int entries(const fs::path& folder) {
   return static_cast<int>(std::distance(fs::directory_iterator(folder), {}));
 }
 
-TEST(Temporaries, OfDeadProcessesAreRemovedByTheNextThatWritesThere) {
+TEST(Temporaries, TheNextWriterRemovesFilesOfDeadProcesses) {
   const TemporaryFolder folder;
   const std::string dead = name_of_a_dead_process(folder.file("a.h5"));
   folder.write(fs::path(dead).filename(), "half");
@@ -60,7 +60,7 @@ TEST(Temporaries, OfDeadProcessesAreRemovedByTheNextThatWritesThere) {
   EXPECT_EQ(entries(folder.path()), 1 + 6 + 1);
 }
 
-TEST(Temporaries, OfOtherMachinesAreRemovedAfterADay) {
+TEST(Temporaries, FilesOfOtherMachinesAreRemovedAfterADay) {
   const TemporaryFolder folder;
   const auto old = folder.write("a.partial-01234567-1-2", "half");
   const auto fresh = folder.write("a.partial-01234567-1-3", "half");
@@ -108,7 +108,7 @@ TEST(AtomicFolder, ReplacesTheModelAndKeepsAllOtherFiles) {
   EXPECT_EQ(entries(outer.path()), 1) << "no temporary folder is left";
 }
 
-TEST(AtomicFolder, IsSeenAsAWholeAtEveryMoment) {
+TEST(AtomicFolder, IsCompleteAtEveryMoment) {
   const TemporaryFolder outer;
   const std::string path = outer.file("model");
   fs::create_directory(path);

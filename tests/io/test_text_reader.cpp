@@ -48,7 +48,7 @@ class TextReaderTest : public ::testing::Test {
   std::string path_;
 };
 
-TEST_F(TextReaderTest, MembersFollowEachOther) {
+TEST_F(TextReaderTest, ReadsConcatenatedMembers) {
   EXPECT_EQ(text_of(member("first\n") + member("") + member("second\n")), "first\nsecond\n");
   std::mt19937 random(3);
   std::string noise(400000, '\0');
@@ -61,12 +61,12 @@ TEST_F(TextReaderTest, MembersFollowEachOther) {
   }
 }
 
-TEST_F(TextReaderTest, ZerosMayPadTheEnd) {
+TEST_F(TextReaderTest, AcceptsZerosAtTheEnd) {
   EXPECT_EQ(text_of(member("text") + std::string(1, '\0')), "text");
   EXPECT_EQ(text_of(member("text") + std::string(600000, '\0')), "text");
 }
 
-TEST_F(TextReaderTest, TrailingBytesAreAnError) {
+TEST_F(TextReaderTest, RejectsTrailingBytes) {
   const std::string first = member("first"), second = member("second");
   const std::string place = "from byte " + text(first.size()) + " on";
   for (const std::string& bytes :
@@ -75,7 +75,7 @@ TEST_F(TextReaderTest, TrailingBytesAreAnError) {
     expect_error(bytes, {"trailing bytes after the gzip data", place});
 }
 
-TEST_F(TextReaderTest, DamageAndTruncationAreErrors) {
+TEST_F(TextReaderTest, RejectsDamageAndTruncation) {
   const std::string packed = member(std::string(5000, 'a') + "end");
   for (const std::size_t kept :
        {std::size_t{2}, std::size_t{9}, packed.size() - 9, packed.size() - 1})
@@ -86,7 +86,7 @@ TEST_F(TextReaderTest, DamageAndTruncationAreErrors) {
   expect_error(damaged, {"the gzip data is damaged"});
 }
 
-TEST_F(TextReaderTest, OtherFilesAreText) {
+TEST_F(TextReaderTest, ReadsOtherFilesAsText) {
   for (const std::string& plain : {std::string(), std::string("\x1F"), std::string("\x1F\x8A text"),
                                    std::string("text\0more", 9), std::string(300000, 'x')})
     EXPECT_EQ(text_of(plain), plain);

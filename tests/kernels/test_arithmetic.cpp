@@ -27,7 +27,7 @@ void expect_results(Arithmetic kind, double (*expected)(double)) {
     ASSERT_NEAR(found[i], expected(static_cast<double>(input[i])), 1e-6) << i;
 }
 
-TEST(ArithmeticWork, ComputesWhatIsMeasured) {
+TEST(ArithmeticWork, ComputesTheMeasuredFunctions) {
   const auto sum_of_both = [](double x) { return std::cos(x) + std::sin(x); };
   expect_results<float>(Arithmetic::exponential, std::exp);
   expect_results<double>(Arithmetic::exponential, std::exp);
@@ -39,7 +39,7 @@ TEST(ArithmeticWork, ComputesWhatIsMeasured) {
   expect_results<double>(Arithmetic::sine_and_cosine, sum_of_both);
 }
 
-TEST(ArithmeticWork, RandomWordsAreThoseOfDropout) {
+TEST(ArithmeticWork, RandomWordsMatchDropout) {
   const Exec exec;
   const DeviceArray<float> x(arithmetic_elements, 0.0F), y(arithmetic_elements, -7.0F);
   arithmetic_work<float>(exec, y.flat(), x.flat(), Arithmetic::random_word, 1);

@@ -55,7 +55,7 @@ template <class T>
 class Attention : public ::testing::Test {};
 TYPED_TEST_SUITE(Attention, WideTypes);
 
-TYPED_TEST(Attention, ForwardAgreesWithTheDefinition) {
+TYPED_TEST(Attention, ForwardMatchesTheDefinition) {
   using T = TypeParam;
   const double u = std::numeric_limits<T>::epsilon() / 2;
   for (const AttentionShape& s : attention_shapes)
@@ -75,7 +75,7 @@ TYPED_TEST(Attention, ForwardAgreesWithTheDefinition) {
     }
 }
 
-TYPED_TEST(Attention, ForwardStandsLargeScores) {
+TYPED_TEST(Attention, ForwardHandlesLargeScores) {
   using T = TypeParam;
   const AttentionShape s{1, 150, 1, 1, 16, true, 1000.0};  // exp(score) overflows both types
   const auto qkv = uniform<T>(s.tokens() * s.qkv_columns(), 1);
@@ -134,7 +134,7 @@ TEST(AttentionBackward, MatchesFiniteDifferencesAlongRandomDirections) {
     }
 }
 
-TEST(AttentionBackward, FloatAgreesWithDouble) {
+TEST(AttentionBackward, FloatMatchesDouble) {
   const double u = std::numeric_limits<float>::epsilon() / 2;
   for (const AttentionShape& s : attention_shapes)
     for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()}) {
@@ -227,7 +227,7 @@ TYPED_TEST(Attention, HeadSplitHasTheSameBits) {
   }
 }
 
-TYPED_TEST(Attention, NothingToAttendToIsLegal) {
+TYPED_TEST(Attention, AcceptsEmptyInput) {
   using T = TypeParam;
   for (const AttentionShape& s : {AttentionShape{2, 13, 0, 0, 16}, {0, 13, 2, 1, 16}}) {
     EXPECT_TRUE(run_backward(std::vector<T>{}, std::vector<T>{}, s, some_dropout()).empty());
@@ -247,7 +247,7 @@ TYPED_TEST(Attention, NothingToAttendToIsLegal) {
 
 /// Rows of all samples and positions, the last first, and one without a token. Positions beyond the
 /// samples are NaN and must not be read.
-TYPED_TEST(Attention, DecodedRowsAreThoseOfForward) {
+TYPED_TEST(Attention, DecodedRowsMatchForward) {
   using T = TypeParam;
   const double u = std::numeric_limits<T>::epsilon() / 2;
   const Exec exec;
@@ -290,7 +290,7 @@ TYPED_TEST(Attention, DecodedRowsAreThoseOfForward) {
   }
 }
 
-TEST(AttentionShapes, WrongOnesAreErrors) {
+TEST(AttentionShapes, InvalidShapesAreRejected) {
   EXPECT_THROW(run_forward(std::vector<double>(8), {1, 1, 3, 2, 1}), Error);
   EXPECT_THROW(run_forward(std::vector<double>(8), {1, 1, 3, 1, 1, true, 0.0, 2}), Error)
       << "three heads in groups of two use two heads of keys";

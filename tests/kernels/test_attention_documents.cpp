@@ -45,7 +45,7 @@ template <class T>
 class AttentionDocuments : public ::testing::Test {};
 TYPED_TEST_SUITE(AttentionDocuments, WideTypes);
 
-TYPED_TEST(AttentionDocuments, ForwardAgreesWithTheDefinition) {
+TYPED_TEST(AttentionDocuments, ForwardMatchesTheDefinition) {
   using T = TypeParam;
   const double u = std::numeric_limits<T>::epsilon() / 2;
   for (const Documents& c : document_cases)
@@ -93,7 +93,7 @@ std::vector<T> rows_of(const std::vector<T>& all, std::int64_t rows, std::int64_
 
 /// Results and gradients of each document are those of a sample that is this document. Sums are
 /// divided into blocks in another way; the numbers are below 10, of at most 300 terms: 1e-12.
-TEST(AttentionDocumentsBackward, OfEachDocumentIsThatOfTheDocumentAlone) {
+TEST(AttentionDocumentsBackward, EachDocumentMatchesItselfAlone) {
   for (const Documents& c : document_cases) {
     const Packed packed(c.shape, c.lengths);
     const AttentionShape& s = packed.shape;
@@ -126,7 +126,7 @@ template <class T>
 class AttentionDocument : public ::testing::Test {};
 TYPED_TEST_SUITE(AttentionDocument, AllTypes);
 
-TYPED_TEST(AttentionDocument, OfTheWholeSampleHasTheBitsOfNoDocuments) {
+TYPED_TEST(AttentionDocument, OneDocumentPerSampleHasTheBitsOfNone) {
   using T = TypeParam;
   for (const AttentionShape& s : {AttentionShape{2, 130, 4, 2, 24},
                                   {1, 64, 2, 2, 64},
@@ -146,7 +146,7 @@ TYPED_TEST(AttentionDocument, OfTheWholeSampleHasTheBitsOfNoDocuments) {
 /// Blocks of earlier documents are not read: blocks of 64 (on devices 32) tokens from 128 on belong
 /// to other documents than those before. Nor does the gradient of later documents reach earlier
 /// ones.
-TYPED_TEST(AttentionDocument, BlocksOfOthersAreNotTouched) {
+TYPED_TEST(AttentionDocument, SkipsBlocksOfOtherDocuments) {
   using T = TypeParam;
   const Packed packed({1, 300, 2, 1, 16}, {60, 68, 100});
   const AttentionShape& s = packed.shape;
@@ -171,7 +171,7 @@ class NarrowAttentionDocuments : public ::testing::Test {};
 TYPED_TEST_SUITE(NarrowAttentionDocuments, NarrowTypes);
 
 /// Within the bounds of kernels that round more.
-TYPED_TEST(NarrowAttentionDocuments, AgreeWithTheDefinition) {
+TYPED_TEST(NarrowAttentionDocuments, MatchTheDefinition) {
   using T = TypeParam;
   const double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;
   for (const Documents& c : {Documents{{2, 150, 4, 2, 24}, {33, 64, 1}},

@@ -74,7 +74,7 @@ TYPED_TEST_SUITE(AttentionGroups, WideTypes);
 
 /// Outputs and the gradients of queries have the same bits. The gradients of keys and values are
 /// sums over the parts that hold them, in a different order than within one part.
-TYPED_TEST(AttentionGroups, ACutThroughThemLeavesTheAnswer) {
+TYPED_TEST(AttentionGroups, SplittingAGroupKeepsTheResult) {
   using T = TypeParam;
   for (const AttentionShape& whole :
        {AttentionShape{2, 70, 6, 2, 13}, {1, 67, 6, 1, 16}, {1, 40, 6, 3, 8}})

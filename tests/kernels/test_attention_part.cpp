@@ -203,13 +203,13 @@ void expect_parts_are_the_whole(double unit) {
       }
 }
 
-TEST(AttentionPart, MergedPartsAreTheWholeInDouble) {
+TEST(AttentionPart, MergedPartsMatchTheWholeInDouble) {
   expect_parts_are_the_whole<double>(std::numeric_limits<double>::epsilon() / 2);
 }
-TEST(AttentionPart, MergedPartsAreTheWholeInFloat) {
+TEST(AttentionPart, MergedPartsMatchTheWholeInFloat) {
   expect_parts_are_the_whole<float>(std::numeric_limits<float>::epsilon() / 2);
 }
-TEST(AttentionPart, MergedPartsAreTheWholeInTwoBytes) {
+TEST(AttentionPart, MergedPartsMatchTheWholeInTwoBytes) {
   expect_parts_are_the_whole<Bf16>(1.0 / 256);
   expect_parts_are_the_whole<Fp16>(1.0 / 2048);
 }

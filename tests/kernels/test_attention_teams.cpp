@@ -46,7 +46,7 @@ struct Numbers {
   }
 };
 
-TYPED_TEST(AttentionTeams, OfBlocksHaveTheBitsOfTeamsOfHeads) {
+TYPED_TEST(AttentionTeams, TeamsPerBlockHaveTheBitsOfTeamsPerHead) {
   using T = TypeParam;
   for (AttentionShape s : {AttentionShape{2, 70, 6, 2, 13}, {1, 300, 2, 1, 32}, {1, 129, 3, 3, 80}})
     for (const bool causal : {true, false})

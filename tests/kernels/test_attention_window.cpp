@@ -29,7 +29,7 @@ template <class T>
 class AttentionWindow : public ::testing::Test {};
 TYPED_TEST_SUITE(AttentionWindow, AllTypes);
 
-TYPED_TEST(AttentionWindow, OfTheSequenceOrMoreHasTheBitsOfNone) {
+TYPED_TEST(AttentionWindow, AWideWindowHasTheBitsOfNone) {
   using T = TypeParam;
   for (const AttentionShape& s : {AttentionShape{2, 130, 4, 2, 24}, {1, 64, 2, 2, 64}})
     for (const AttentionDropout& dropout : {AttentionDropout{}, some_dropout()})
@@ -47,7 +47,7 @@ TYPED_TEST(AttentionWindow, OfTheSequenceOrMoreHasTheBitsOfNone) {
 /// Blocks that no query sees are not read: the blocks of 64 (on devices 32) tokens from 128 on see
 /// tokens from 128 − 32 on, and tokens before 64 do not affect them. Nor does the gradient reach
 /// keys that are seen only by queries without a gradient.
-TYPED_TEST(AttentionWindow, BlocksOutsideItAreNotTouched) {
+TYPED_TEST(AttentionWindow, SkipsBlocksOutsideTheWindow) {
   using T = TypeParam;
   const AttentionShape s{1, 300, 2, 1, 16, true, 0.0, 0, 0, 33};
   const auto clean = random_qkv<T>(s), grad = random_gradient<T>(s);
@@ -66,7 +66,7 @@ TYPED_TEST(AttentionWindow, BlocksOutsideItAreNotTouched) {
 }
 
 /// At every position, with caches whose rows outside the window are NaN.
-TYPED_TEST(AttentionWindow, DecodeIsEachRowOfForward) {
+TYPED_TEST(AttentionWindow, DecodeMatchesEachRowOfForward) {
   using T = TypeParam;
   const double u = std::is_same_v<T, Bf16>   ? 1.0 / 256.0
                    : std::is_same_v<T, Fp16> ? 1.0 / 2048.0
@@ -122,7 +122,7 @@ class NarrowAttentionWindow : public ::testing::Test {};
 TYPED_TEST_SUITE(NarrowAttentionWindow, NarrowTypes);
 
 /// Within the bounds of kernels that round more. 33 and 70 cross the edge of a block.
-TYPED_TEST(NarrowAttentionWindow, AgreesWithTheDefinition) {
+TYPED_TEST(NarrowAttentionWindow, MatchesTheDefinition) {
   using T = TypeParam;
   const double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;
   for (const AttentionShape& of :

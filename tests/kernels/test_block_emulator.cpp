@@ -60,7 +60,7 @@ TEST(BlockEmulator, MissingBarrierIsAnError) {
   EXPECT_EQ(block_failure(two_warps(), pass_on(true)), "");
 }
 
-TEST(BlockEmulator, WritingWhatOthersStillReadIsAnError) {
+TEST(BlockEmulator, OverwritingDataStillInUseIsAnError) {
   for (const bool early : {false, true}) {
     EmulatorLaunch launch = two_warps();
     launch.early_copies = early;
@@ -101,7 +101,7 @@ TEST(BlockEmulator, ReadingACopyBeforeWaitingIsAnError) {
   EXPECT_EQ(block_failure(two_warps(), copy(2)), "");
 }
 
-TEST(BlockEmulator, WhatWasNotCopiedIsZero) {
+TEST(BlockEmulator, SkippedCopiesGiveZero) {
   const std::uint32_t source = 7;
   float found[2] = {1, 1};
   BlockEmulator::run(one_warp(), [&](EmulatedBlock& block) {
@@ -209,7 +209,7 @@ TEST(BlockEmulator, TransposesWordsOfFourLanes) {
 }
 
 /// Other blocks see what a block wrote when it is released after a barrier, and not before.
-TEST(BlockEmulator, WritesShowWhenTheyAreReleased) {
+TEST(BlockEmulator, ReleasedWritesBecomeVisible) {
   const auto pass_on = [](bool with_barrier, bool backwards) {
     EmulatorLaunch launch = two_warps();
     launch.blocks = launch.resident = 2;
@@ -241,7 +241,7 @@ TEST(BlockEmulator, WritesShowWhenTheyAreReleased) {
 }
 
 /// A block that waits for one that cannot begin: the reason for tickets.
-TEST(BlockEmulator, WaitingForABlockThatHasNotBegunIsAnError) {
+TEST(BlockEmulator, WaitingForAnUnstartedBlockIsAnError) {
   unsigned turn = 0;
   EmulatorLaunch launch = one_warp();
   launch.blocks = 2;

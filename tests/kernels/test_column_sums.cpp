@@ -52,7 +52,7 @@ void expect_sums(const std::vector<T>& x, std::int64_t rows, std::int64_t column
   }
 }
 
-TYPED_TEST(ColumnSums, AreThoseOfTheDefinition) {
+TYPED_TEST(ColumnSums, MatchTheDefinition) {
   using T = TypeParam;
   for (const auto& [rows, columns] : sum_shapes)
     expect_sums<T>(
@@ -60,7 +60,7 @@ TYPED_TEST(ColumnSums, AreThoseOfTheDefinition) {
         [](View1<Accumulate<T>> sum, View2<const T> x) { add_column_sums<T>(Handle{}, sum, x); });
 }
 
-TYPED_TEST(ColumnSums, BySlicesAreThoseOfTheDefinition) {
+TYPED_TEST(ColumnSums, SumsBySlicesMatchTheDefinition) {
   using T = TypeParam;
   using Sum = Accumulate<T>;
   for (const auto& [rows, columns] : sum_shapes) {
@@ -76,7 +76,7 @@ TYPED_TEST(ColumnSums, BySlicesAreThoseOfTheDefinition) {
   }
 }
 
-TYPED_TEST(ColumnSums, BySlicesHaveTheSameBitsEveryTime) {
+TYPED_TEST(ColumnSums, SumsBySlicesAreReproducible) {
   using T = TypeParam;
   using Sum = Accumulate<T>;
   const std::int64_t rows = 3000, columns = 77;
@@ -92,7 +92,7 @@ TYPED_TEST(ColumnSums, BySlicesHaveTheSameBitsEveryTime) {
 }
 
 /// Sums for the gain and bias of LayerNorm, and for the gain of RMSNorm: without mean and bias.
-TYPED_TEST(ColumnSums, OfNormsAreThoseOfTheDefinition) {
+TYPED_TEST(ColumnSums, SumsOfNormsMatchTheDefinition) {
   using T = TypeParam;
   using Sum = Accumulate<T>;
   for (const auto& [rows, columns] : sum_shapes) {
@@ -147,7 +147,7 @@ TEST(ColumnSlices, CoverAllRowsAndFitTheWorkspace) {
   EXPECT_EQ(column_slices(0, 5).count, 0);
 }
 
-TEST(ColumnSlices, TooLittleRoomIsAnError) {
+TEST(ColumnSlices, RejectTooSmallAWorkspace) {
   const DeviceArray<float> x(128), sum(2), partial(3);
   EXPECT_THROW(
       add_column_sums_by_slices<float>(Exec{}, sum.flat(), x.matrix(64, 2), partial.flat()), Error);

@@ -34,11 +34,11 @@ constexpr double infinite_logit = std::numeric_limits<double>::infinity();
 constexpr double double_eps = std::numeric_limits<double>::epsilon();
 
 template <class T>
-class CrossEntropyOf : public ::testing::Test {
+class TypedCrossEntropy : public ::testing::Test {
  protected:
   static constexpr double eps = std::numeric_limits<T>::epsilon();
 };
-TYPED_TEST_SUITE(CrossEntropyOf, WideTypes);
+TYPED_TEST_SUITE(TypedCrossEntropy, WideTypes);
 
 /// Results of all ranks together, for the columns of logits that each part holds.
 template <class T>
@@ -97,7 +97,7 @@ double row_sum_error(std::size_t columns, std::size_t parts, double width, doubl
 }
 
 /// Σ_r scale · loss_r of soft-capped logits, by its definition, is the oracle of the gradient.
-TYPED_TEST(CrossEntropyOf, GradientsThroughASoftCapMatchFiniteDifferences) {
+TYPED_TEST(TypedCrossEntropy, GradientsThroughASoftCapMatchFiniteDifferences) {
   using T = TypeParam;
   const double scale = 1.0 / 7, cap = 2.5;
   const std::int64_t rows = 3, columns = 13;
@@ -131,7 +131,7 @@ TYPED_TEST(CrossEntropyOf, GradientsThroughASoftCapMatchFiniteDifferences) {
   expect_close(held.values(), expected, [&](std::size_t) { return bound; });
 }
 
-TYPED_TEST(CrossEntropyOf, MatchesReference) {
+TYPED_TEST(TypedCrossEntropy, MatchesReference) {
   using T = TypeParam;
   const double scale = 1.0 / 37;
   for (const std::int64_t r : small_sizes)
@@ -163,7 +163,7 @@ TYPED_TEST(CrossEntropyOf, MatchesReference) {
         }
 }
 
-TYPED_TEST(CrossEntropyOf, StatisticsAreThoseOfThePartAndThenOfTheRow) {
+TYPED_TEST(TypedCrossEntropy, MergedStatisticsDescribeTheRow) {
   using T = TypeParam;
   constexpr std::int64_t r = 13, v = 5000, parts = 3;
   const auto logits = random_numbers<T>(r * v, 1, 5.0);
@@ -211,7 +211,7 @@ TEST(CrossEntropy, GradientMatchesFiniteDifferences) {
     }
 }
 
-TEST(CrossEntropy, BlocksOfRowsGiveTheSameBits) {
+TEST(CrossEntropy, BlocksOfRowsHaveTheSameBits) {
   constexpr std::int64_t v = 333;
   const auto logits = random_numbers<float>(13 * v, 1, 3.0);
   const auto targets = random_tokens(13, v, 2);
@@ -236,7 +236,7 @@ TEST(CrossEntropy, BlocksOfRowsGiveTheSameBits) {
 /// softmax - 1 is -2e-8, which subtraction in fp32 could not distinguish from 0. The remaining
 /// errors are those of nine exponentials and their sum in fp32, and the rounding of 1 + 2e-8 in
 /// double.
-TEST(CrossEntropy, GradientIsAccurateWhereTheSoftmaxIsNearOne) {
+TEST(CrossEntropy, GradientIsAccurateForASoftmaxNearOne) {
   constexpr std::int64_t chunk = 4096, v = chunk + 9;
   std::vector<double> logits(at(v), -infinite_logit);
   logits[0] = 20;
@@ -253,7 +253,7 @@ TEST(CrossEntropy, GradientIsAccurateWhereTheSoftmaxIsNearOne) {
   }
 }
 
-TEST(CrossEntropy, EmptyPartsAndMaskedLogitsCountForNothing) {
+TEST(CrossEntropy, EmptyPartsAndMaskedLogitsHaveNoEffect) {
   constexpr std::int64_t v = 4100;
   std::vector<double> logits(at(v), -infinite_logit);
   logits[4098] = logits[4099] = 1.0;
@@ -272,7 +272,7 @@ TEST(CrossEntropy, EmptyPartsAndMaskedLogitsCountForNothing) {
 }
 
 /// The other rows have the bits that they have without them.
-TYPED_TEST(CrossEntropyOf, RowsWithoutATargetHaveNoLossAndNoGradient) {
+TYPED_TEST(TypedCrossEntropy, RowsWithoutATargetHaveNoLossAndGradient) {
   using T = TypeParam;
   constexpr std::int64_t r = 13, v = 333;
   const auto logits = random_numbers<T>(r * v, 1, 5.0);
@@ -294,7 +294,7 @@ TYPED_TEST(CrossEntropyOf, RowsWithoutATargetHaveNoLossAndNoGradient) {
   }
 }
 
-TEST(CrossEntropy, ScoresAreTheLossAndTheDistanceToTheLargestLogit) {
+TEST(CrossEntropy, ScoresHoldTheLossAndTheGapToTheLargestLogit) {
   const DeviceArray<double> loss(std::vector<double>{0.5, 2.0});
   const DeviceArray<double> merged(std::vector<double>{3.0, 1.5, 3.0, 4.0, 2.5, 1.0});
   const DeviceArray<double> scores(4);
@@ -302,7 +302,7 @@ TEST(CrossEntropy, ScoresAreTheLossAndTheDistanceToTheLargestLogit) {
   EXPECT_EQ(scores.values(), (std::vector<double>{0.5, 0.0, 2.0, 3.0}));
 }
 
-TEST(CrossEntropy, NaNAndMaskedTargetsAreSeenByAll) {
+TEST(CrossEntropy, NaNAndMaskedTargetsReachEveryPart) {
   std::vector<double> logits{1.0, 2.0, -infinite_logit, 3.0};
   EXPECT_EQ(cross_entropy_in_parts<double>(logits, {2}, {0, 2, 4}, 1.0).loss[0], infinite_logit);
   logits[3] = std::numeric_limits<double>::quiet_NaN();
@@ -315,7 +315,7 @@ TEST(CrossEntropy, NaNAndMaskedTargetsAreSeenByAll) {
 }
 
 /// The chunk of the NaN has no other unmasked logit; the largest one follows.
-TEST(CrossEntropy, NaNAmongMaskedLogitsIsSeen) {
+TEST(CrossEntropy, NaNAmongMaskedLogitsReachesTheLoss) {
   constexpr std::int64_t v = 4100;
   std::vector<double> logits(at(v), -infinite_logit);
   logits[4098] = logits[4099] = 1.0;
@@ -342,7 +342,7 @@ TEST(SumOrdered, AddsAllValuesToTheResult) {
 }
 
 /// Rows of the model's logits begin at multiples of 64 bytes.
-TYPED_TEST(CrossEntropyOf, RowsFartherApartHaveTheSameBits) {
+TYPED_TEST(TypedCrossEntropy, PaddedRowsHaveTheSameBits) {
   using T = TypeParam;
   constexpr std::int64_t rows = 5, columns = 9001, stride = 9008;
   const auto logits = random_numbers<T>(rows * columns, 1, 3.0);

@@ -74,7 +74,7 @@ std::vector<T> zeros(std::int64_t n) {
   return std::vector<T>(static_cast<std::size_t>(n), T(0));
 }
 
-TYPED_TEST(Cublaslt, ProductsAreThoseOfTheDefinition) {
+TYPED_TEST(Cublaslt, ProductsMatchTheDefinition) {
   using T = TypeParam;
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
   for (const auto& [m, n, k] : {Shape{1, 1, 1},
@@ -107,7 +107,7 @@ TYPED_TEST(Cublaslt, ProductsAreThoseOfTheDefinition) {
 }
 
 /// The three passes of a layer with a bias, and logits with unrounded sums.
-TYPED_TEST(Cublaslt, LinearLayersAreThoseOfTheDefinition) {
+TYPED_TEST(Cublaslt, LinearLayersMatchTheDefinition) {
   using T = TypeParam;
   using Sum = Accumulate<T>;
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
@@ -145,7 +145,7 @@ TYPED_TEST(Cublaslt, LinearLayersAreThoseOfTheDefinition) {
 
 /// The tiled kernel, through fp32 for two-byte numbers, is independent of cuBLASLt's kernels: each
 /// may be off by the bound.
-TYPED_TEST(Cublaslt, LargeProductsAreThoseOfTheTiledKernel) {
+TYPED_TEST(Cublaslt, LargeProductsMatchTheTiledKernel) {
   using T = TypeParam;
   using Sum = Accumulate<T>;
   const std::int64_t t = 384, m = 520, n = 264;
@@ -179,7 +179,7 @@ TYPED_TEST(Cublaslt, LargeProductsAreThoseOfTheTiledKernel) {
 /// A device's own tanh has a relative error of up to 2^-11 (CUDA's tanh.approx). It changes gelu by
 /// |h| / 2 of that, and for |h| < 2 its slope by less than 3 of it. fp32 and fp64 are not fused,
 /// and are well within the bound.
-TYPED_TEST(Cublaslt, LinearLayersWithGeluAreThoseOfTheDefinition) {
+TYPED_TEST(Cublaslt, LinearLayersWithGeluMatchTheDefinition) {
   using T = TypeParam;
   constexpr double device_tanh = 1.0 / 2048;
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
@@ -229,7 +229,7 @@ TYPED_TEST(Cublaslt, LinearLayersWithGeluAreThoseOfTheDefinition) {
 }
 
 /// The stored choice for a kind of product does not include its arrays.
-TYPED_TEST(Cublaslt, EachCallHasItsOwnArrays) {
+TYPED_TEST(Cublaslt, CachedChoicesDoNotShareArrays) {
   using T = TypeParam;
   const std::int64_t t = 24, m = 40, n = 56;
   const DeviceArray<T> x(uniform<T>(t * m, 1)), w(uniform<T>(n * m, 2)), dy(uniform<T>(t * m, 3));
@@ -259,7 +259,7 @@ TYPED_TEST(Cublaslt, EachCallHasItsOwnArrays) {
     ASSERT_EQ(static_cast<double>(again[i]), of_first[i]) << "another call wrote here";
 }
 
-TYPED_TEST(Cublaslt, HaveTheSameBitsEveryTimeAndEverywhere) {
+TYPED_TEST(Cublaslt, ResultsDoNotDependOnRunOrAddress) {
   using T = TypeParam;
   const std::int64_t m = 48, n = 40, k = 520;
   const std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));  // arenas' alignment

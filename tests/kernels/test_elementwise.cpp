@@ -51,7 +51,7 @@ TYPED_TEST(Elementwise, GeluMatchesReference) {
     }
 }
 
-TYPED_TEST(Elementwise, GeluOfLargeNumbersIsTheIdentityOrZero) {
+TYPED_TEST(Elementwise, GeluOfLargeValuesIsTheIdentityOrZero) {
   using T = TypeParam;
   const DeviceArray<T> x(std::vector<T>{T(50), T(-50), T(1e6), T(-1e6), T(0)});
   gelu_forward<T>(Exec{}, x.matrix(1, 5), x.matrix(1, 5));
@@ -111,7 +111,7 @@ TYPED_TEST(Elementwise, SwigluMatchesReference) {
 }
 
 /// GELU's kernels, which have tests of their own, are the reference.
-TYPED_TEST(Elementwise, GegluIsTheGeluOfTheGateTimesTheOtherPart) {
+TYPED_TEST(Elementwise, GegluMultipliesTheGeluOfTheGate) {
   using T = TypeParam;
   for (const Gelu form : {Gelu::tanh, Gelu::exact})
     for (const std::int64_t t : small_sizes)
@@ -152,7 +152,7 @@ TYPED_TEST(Elementwise, GegluIsTheGeluOfTheGateTimesTheOtherPart) {
       }
 }
 
-TYPED_TEST(Elementwise, SwigluOfLargeGatesIsTheOtherPartOrZero) {
+TYPED_TEST(Elementwise, SwigluOfLargeGatesIsLinearOrZero) {
   using T = TypeParam;
   const DeviceArray<T> h(std::vector<T>{T(1000), T(-1000), T(0), T(3), T(5), T(7)});
   const DeviceArray<T> g(3);
@@ -287,7 +287,7 @@ TEST(Dropout, RateZeroLaunchesNothingInPlace) {
   EXPECT_TRUE(recorder.labels().empty());
 }
 
-TEST(Dropout, RefusesARateOutsideItsRange) {
+TEST(Dropout, RejectsARateOutOfRange) {
   const DeviceArray<float> x(4);
   EXPECT_THROW(dropout_forward<float>(Exec{}, x.matrix(2, 2), x.matrix(2, 2), {1.0, mask_key, 0}),
                Error);
@@ -307,7 +307,7 @@ void fill_with_words(View1<std::uint32_t> words, const RandomKey& key, std::int6
       });
 }
 
-TEST(Words, AreThoseOfPhilox) {
+TEST(Words, MatchPhilox) {
   for (const std::int64_t first :
        {0L, 1L, 2L, 3L, 1023L, (1L << 34) - 6})  // the last crosses 2^32 blocks
     for (const std::int64_t n : {1, 4, 13, 255, 256, 257, 1000}) {
@@ -320,7 +320,7 @@ TEST(Words, AreThoseOfPhilox) {
     }
 }
 
-TYPED_TEST(Elementwise, AccumulateScaleFillAndCopyDoWhatTheySay) {
+TYPED_TEST(Elementwise, AccumulateScaleFillAndCopyMatchReference) {
   using T = TypeParam;
   for (const std::int64_t n : {1, 13, 128, 4096, 10001}) {
     const auto x = random_numbers<T>(n, 1);

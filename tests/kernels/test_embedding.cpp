@@ -84,7 +84,7 @@ TYPED_TEST(Embedding, LookUpsAndPositionsMatchReference) {
 
 /// The look-up is linear, so its backward pass is the transpose, added to the previous content: row
 /// v of the gradient is the sum over the tokens v in their order, whichever part holds it.
-TYPED_TEST(Embedding, LookUpBackwardMatchesReferenceAndHasTheBitsOfTheWholeTable) {
+TYPED_TEST(Embedding, LookUpBackwardMatchesReferenceForAnyParts) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   for (const std::int64_t t : small_sizes)
@@ -120,7 +120,7 @@ TYPED_TEST(Embedding, LookUpBackwardMatchesReferenceAndHasTheBitsOfTheWholeTable
 }
 
 /// Parts in their order add the same rows in the same order as a single call.
-TYPED_TEST(Embedding, PositionsBackwardMatchesReferenceAndHasTheBitsOfTheWhole) {
+TYPED_TEST(Embedding, PositionsBackwardMatchesReferenceForAnyParts) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   for (const std::int64_t rows : small_sizes)
@@ -171,7 +171,7 @@ TYPED_TEST_SUITE(OrderedRows, AllTypes);
 
 /// 3000 equal tokens fill the list of occurrences several times; 520 columns are two blocks; 13 and
 /// 521 columns are not a whole number of packs.
-TYPED_TEST(OrderedRows, OfDevicesHaveTheBitsOfHosts) {
+TYPED_TEST(OrderedRows, DevicesAndHostsGiveTheSameBits) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   for (const std::int64_t t : {1, 13, 3000})

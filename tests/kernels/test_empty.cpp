@@ -52,7 +52,7 @@ template <class T>
 class Empty : public ::testing::Test {};
 TYPED_TEST_SUITE(Empty, WideTypes);
 
-TYPED_TEST(Empty, NormsOfNoRows) {
+TYPED_TEST(Empty, NormsAcceptNoRows) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   const Handle handle;
@@ -71,7 +71,7 @@ TYPED_TEST(Empty, NormsOfNoRows) {
   expect_kept(dbias);
 }
 
-TYPED_TEST(Empty, ElementwiseKernels) {
+TYPED_TEST(Empty, ElementwiseKernelsAcceptNoElements) {
   using T = TypeParam;
   const Handle handle;
   const RandomKey key{1, Purpose::dropout, 2, 3};
@@ -104,7 +104,7 @@ TYPED_TEST(Empty, ElementwiseKernels) {
   fence(handle, "test");
 }
 
-TYPED_TEST(Empty, EmbeddingsOfNoTokensAndOfNoTable) {
+TYPED_TEST(Empty, EmbeddingsAcceptNoTokensAndNoTable) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   const Handle handle;
@@ -136,7 +136,7 @@ TYPED_TEST(Empty, EmbeddingsOfNoTokensAndOfNoTable) {
   fence(handle, "test");
 }
 
-TYPED_TEST(Empty, CrossEntropyOfNoRows) {
+TYPED_TEST(Empty, CrossEntropyAcceptsNoRows) {
   using T = TypeParam;
   const Handle handle;
   for (const std::int64_t columns : {0, 13}) {
@@ -150,7 +150,7 @@ TYPED_TEST(Empty, CrossEntropyOfNoRows) {
   fence(handle, "test");
 }
 
-TYPED_TEST(Empty, Updates) {
+TYPED_TEST(Empty, UpdatesAcceptNoElements) {
   using T = TypeParam;
   const Handle handle;
   const DeviceArray<double> one(1), sum = kept<double>();
@@ -182,7 +182,7 @@ TYPED_TEST(Empty, Updates) {
   EXPECT_EQ(sum.values()[0], 0.0);
 }
 
-TYPED_TEST(Empty, Products) {
+TYPED_TEST(Empty, ProductsAcceptEmptyMatrices) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   const auto of = [](const auto& x, std::int64_t rows, std::int64_t columns) {
@@ -239,7 +239,7 @@ TYPED_TEST(Empty, Products) {
 
 /// Row-parallel products have their bias on one rank only; the weight's gradient does not depend on
 /// it.
-TYPED_TEST(Empty, BiasOfALinearLayer) {
+TYPED_TEST(Empty, LinearLayersAcceptNoBias) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   const DeviceArray<T> dy(testing::uniform<T>(5 * thirteen, 1)), x(testing::uniform<T>(5 * 7, 2));

@@ -25,7 +25,7 @@ namespace {
 
 using testing::uniform;
 
-TEST(FlashRule, TakesItsSizesAndAlignment) {
+TEST(FlashRule, SupportsDocumentedSizesAndAlignment) {
   const auto takes = [](const AttentionShape& shape, std::uintptr_t address = 64,
                         std::int64_t stride = 384) {
     return flash_takes(shape, {reinterpret_cast<const void*>(address)}, {stride});
@@ -49,7 +49,7 @@ TEST(FlashRule, TakesItsSizesAndAlignment) {
   EXPECT_FALSE(takes(s));
 }
 
-TEST(FlashRule, WarpgroupsTakeTheirSizesAndAlignment) {
+TEST(FlashRule, WarpgroupsSupportDocumentedSizesAndAlignment) {
   const auto takes = [](std::int64_t head_size, std::uintptr_t address = 64,
                         std::int64_t stride = 384) {
     return group_forward_takes({2, 100, 4, 2, head_size, true, 0.125, 2},
@@ -64,7 +64,7 @@ TEST(FlashRule, WarpgroupsTakeTheirSizesAndAlignment) {
   }
 }
 
-TEST(FlashRule, SectionsFillTheirRoomAndAreOfEqualSize) {
+TEST(FlashRule, SectionsFillTheirRoomEvenly) {
   AttentionShape s{4, 2048, 16, 16, 128};
   s = resolved(s);
   const auto section = [&](std::int64_t room) {
@@ -89,7 +89,7 @@ TEST(FlashRule, WorkspaceHoldsSumsDeltasAndCounters) {
   EXPECT_EQ(attention_workspace_elements<float>(KernelChoice(), s), parts.deltas);
 }
 
-TEST(FlashRule, TicketsGoThroughSectionsTurnByTurn) {
+TEST(FlashRule, TicketsTraverseSectionsTurnByTurn) {
   const int planes = 7, turns = 3, section = 3;  // the last section has one plane
   std::vector<std::pair<int, int>> found;
   for (int ticket = 0; ticket < planes * turns; ++ticket) {
@@ -104,7 +104,7 @@ TEST(FlashRule, TicketsGoThroughSectionsTurnByTurn) {
   EXPECT_EQ(found, expected);
 }
 
-TEST(AttentionBackends, PortableIsEverywhereAndAChoiceHolds) {
+TEST(AttentionBackends, PortableIsAlwaysAvailableAndChoicesPersist) {
   const AttentionBackends portable{};
   for (const DType type : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
     KernelChoice choice;
@@ -128,14 +128,14 @@ TEST(AttentionBackends, PortableIsEverywhereAndAChoiceHolds) {
     EXPECT_FALSE(attention_backend_available(DType::fp32, narrow_only));
 }
 
-TEST(AttentionBackends, HostsHaveThePortableOneWhateverADeckNames) {
+TEST(AttentionBackends, HostsAlwaysUsePortable) {
   if (!exec_on_host) GTEST_SKIP() << "on a device";
   for (const auto kind :
        {AttentionKind::automatic, AttentionKind::tensor_cores, AttentionKind::cudnn})
     EXPECT_EQ(attention_backends_of(DType::bf16, kind), AttentionBackends{});
 }
 
-TEST(AttentionBackends, OnlyTheGradientOfCudnnNeedsASquareOfTheSequence) {
+TEST(AttentionBackends, OnlyCudnnGradientsNeedQuadraticWorkspace) {
   const AttentionSizes s{2, 300, 6, 3, 64};
   EXPECT_EQ(narrow_attention_workspace(s, false), FlashWorkspace(s).elements());
   const Bytes squares = 2 * 6 * 2 * 320 * 384, deltas = 2 * 6 * 300 * 4,
@@ -156,7 +156,7 @@ class FlashAttention : public FlashFixture<C> {};
 TYPED_TEST_SUITE(FlashAttention, Cases);
 
 /// Sequences within a block, with a partial last block, and of several blocks of queries and keys.
-TYPED_TEST(FlashAttention, AgreesWithTheDefinition) {
+TYPED_TEST(FlashAttention, MatchesTheDefinition) {
   this->check({1, 1, 1, 1, TypeParam::head_size}, {});
   this->check({2, 37, 1, 1, TypeParam::head_size}, {});
   this->check({1, 150, 2, 1, TypeParam::head_size}, {});
@@ -164,13 +164,13 @@ TYPED_TEST(FlashAttention, AgreesWithTheDefinition) {
 }
 
 /// Sequences that are, and are not, a whole number of Philox blocks.
-TYPED_TEST(FlashAttention, DropsWhatThePortableKernelDrops) {
+TYPED_TEST(FlashAttention, DropoutMatchesThePortableKernel) {
   this->check({1, 36, 2, 1, TypeParam::head_size, false}, some_dropout());
   this->check({1, 67, 1, 1, TypeParam::head_size}, some_dropout());
 }
 
 /// Scores that grow with the key by far more than 2^8, so that references change in every block.
-TYPED_TEST(FlashAttention, RescalesWhereScoresGrow) {
+TYPED_TEST(FlashAttention, RescalesGrowingScores) {
   using T = typename TypeParam::T;
   constexpr int K = TypeParam::head_size;
   const AttentionShape s{1, 150, 1, 1, K, false, 1.0};
@@ -190,7 +190,7 @@ TYPED_TEST(FlashAttention, RescalesWhereScoresGrow) {
 
 /// No bit depends on when copies arrive, on the order of threads, warps and blocks, or on the
 /// number of blocks that run at a time; and in no order do threads conflict without a barrier.
-TYPED_TEST(FlashAttention, AnyOrderHasTheSameBits) {
+TYPED_TEST(FlashAttention, AnyExecutionOrderHasTheSameBits) {
   const AttentionShape s{1, 140, 2, 1, TypeParam::head_size};
   const auto qkv = this->input(s), grad = this->gradient(s);
   std::vector<std::vector<std::uint16_t>> outputs, gradients;
@@ -217,7 +217,7 @@ void take(std::vector<T>& to, const std::vector<T>& from, std::int64_t columns, 
 
 /// A rank may hold parts of groups of query heads and of the batch: its output and its gradients of
 /// queries have the same bits as in the whole.
-TYPED_TEST(FlashAttention, PartsOfGroupsAndBatchHaveTheBitsOfTheWhole) {
+TYPED_TEST(FlashAttention, PartsOfGroupsAndBatchHaveTheSameBits) {
   using T = typename TypeParam::T;
   constexpr std::int64_t K = TypeParam::head_size;
   const AttentionShape whole{2, 70, 4, 2, K};
@@ -251,7 +251,7 @@ TYPED_TEST(FlashAttention, PartsOfGroupsAndBatchHaveTheBitsOfTheWhole) {
 }
 
 /// NaNs from overflow must reach the loss scaling.
-TYPED_TEST(FlashAttention, NotANumberStaysOne) {
+TYPED_TEST(FlashAttention, NaNsPropagate) {
   const AttentionShape s{1, 40, 1, 1, TypeParam::head_size};
   auto qkv = this->input(s);
   qkv[5] = typename TypeParam::T(std::nan(""));  // of query 0, which sees only key 0

@@ -69,7 +69,7 @@ std::vector<AttentionBackend> back_ends(DType type) {
 
 /// All back ends are within the bounds of the one that rounds more. Sequences of many blocks,
 /// groups, parts of groups, with and without a causal mask and dropout.
-TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
+TYPED_TEST(FlashOnDevice, MatchesTheDefinition) {
   using T = TypeParam;
   const double unit = std::is_same_v<T, Bf16> ? 1.0 / 256.0 : 1.0 / 2048.0;
   const AttentionDropout some{0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
@@ -96,7 +96,7 @@ TYPED_TEST(FlashOnDevice, AgreesWithTheDefinitionAsThePortableKernelDoes) {
 }
 
 /// Where warpgroups compute attention, the kernels of earlier devices agree as well.
-TYPED_TEST(FlashOnDevice, KernelsOfEarlierDevicesAgreeWithTheDefinition) {
+TYPED_TEST(FlashOnDevice, KernelsOfEarlierDevicesMatchTheDefinition) {
   using T = TypeParam;
   if (!group_kernels_available() || !flash_available()) GTEST_SKIP() << "one kernel only";
   const Handle handle;

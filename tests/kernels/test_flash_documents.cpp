@@ -26,7 +26,7 @@ TYPED_TEST_SUITE(FlashDocuments, SomeCases);
 
 /// Documents of one token, within tiles, across blocks of keys and of queries; windows, parts of
 /// groups.
-TYPED_TEST(FlashDocuments, AgreeWithTheDefinition) {
+TYPED_TEST(FlashDocuments, MatchTheDefinition) {
   constexpr int K = TypeParam::head_size;
   for (const std::vector<std::int32_t>& lengths :
        std::vector<std::vector<std::int32_t>>{{1}, {1, 13, 128}, {64, 65}, {129, 21}})
@@ -35,7 +35,7 @@ TYPED_TEST(FlashDocuments, AgreeWithTheDefinition) {
   this->check(Packed({1, 134, 2, 2, K, true, 0.0, 2, 1, 40}, {50, 84}).shape, some_dropout());
 }
 
-TYPED_TEST(FlashDocuments, OfTheWholeSampleHaveTheBitsOfNone) {
+TYPED_TEST(FlashDocuments, OneDocumentPerSampleHasTheBitsOfNone) {
   constexpr int K = TypeParam::head_size;
   const AttentionShape plain{1, 132, 1, 1, K};
   const Packed packed(plain, {132});
@@ -51,7 +51,7 @@ TYPED_TEST(FlashDocuments, OfTheWholeSampleHaveTheBitsOfNone) {
 }
 
 /// Neither the order of blocks nor the number that run at a time changes a bit.
-TYPED_TEST(FlashDocuments, AnyOrderHasTheSameBits) {
+TYPED_TEST(FlashDocuments, AnyExecutionOrderHasTheSameBits) {
   const Packed packed({1, 270, 2, 1, TypeParam::head_size}, {100, 40, 130});
   const auto qkv = this->input(packed.shape), grad = this->gradient(packed.shape);
   std::vector<std::vector<std::uint16_t>> outputs, gradients;
@@ -69,7 +69,7 @@ TYPED_TEST(FlashDocuments, AnyOrderHasTheSameBits) {
 }
 
 /// Documents of 128 tokens cost as much as samples of them: blocks of other documents are skipped.
-TYPED_TEST(FlashDocuments, CostGrowsWithTheSequence) {
+TYPED_TEST(FlashDocuments, CostIsLinearInTheSequence) {
   constexpr int K = TypeParam::head_size;
   const auto operations = [&](std::int64_t sequence) {
     const Packed packed({1, sequence, 1, 1, K}, {128});

@@ -47,7 +47,7 @@ using GroupGradientCases = ::testing::Types<Case<Bf16, 64>, Case<Bf16, 96>, Case
 TYPED_TEST_SUITE(FlashGroupGradient, GroupGradientCases);
 
 /// Sequences within a block, with a partial last block, and of several blocks of queries and keys.
-TYPED_TEST(FlashGroupGradient, AgreesWithTheDefinition) {
+TYPED_TEST(FlashGroupGradient, MatchesTheDefinition) {
   constexpr int K = TypeParam::head_size;
   this->check({1, 1, 1, 1, K});
   this->check({2, 37, 3, 1, K});
@@ -56,14 +56,14 @@ TYPED_TEST(FlashGroupGradient, AgreesWithTheDefinition) {
 }
 
 /// Sequences that are, and are not, a whole number of Philox blocks.
-TYPED_TEST(FlashGroupGradient, DropsWhatThePortableKernelDrops) {
+TYPED_TEST(FlashGroupGradient, DropoutMatchesThePortableKernel) {
   constexpr int K = TypeParam::head_size;
   this->check({1, 36, 2, 1, K, false}, some_dropout());
   this->check({1, 135, 1, 1, K}, some_dropout());
 }
 
 /// Windows within a block of keys and across several; parts of groups.
-TYPED_TEST(FlashGroupGradient, SeesNoMoreThanAWindow) {
+TYPED_TEST(FlashGroupGradient, RespectsTheWindow) {
   constexpr int K = TypeParam::head_size;
   for (const std::int64_t window : {1, 70}) this->check({1, 270, 1, 1, K, true, 0.0, 0, 0, window});
   this->check({1, 134, 2, 2, K, true, 0.0, 2, 1, 40}, some_dropout());
@@ -72,7 +72,7 @@ TYPED_TEST(FlashGroupGradient, SeesNoMoreThanAWindow) {
 /// No bit depends on when copies arrive, on the order of threads and blocks, or on the number of
 /// blocks that run at a time; and no order has races or waits without end. Three blocks of keys add
 /// to the same sums of queries.
-TYPED_TEST(FlashGroupGradient, AnyOrderHasTheSameBits) {
+TYPED_TEST(FlashGroupGradient, AnyExecutionOrderHasTheSameBits) {
   const AttentionShape s{1, 270, 2, 1, TypeParam::head_size};
   const auto qkv = this->input(s), grad = this->gradient(s);
   std::vector<std::uint16_t> first;
@@ -86,7 +86,7 @@ TYPED_TEST(FlashGroupGradient, AnyOrderHasTheSameBits) {
 }
 
 /// Rows may be longer than their heads, and what lies between them is not written.
-TYPED_TEST(FlashGroupGradient, LeavesTheRestOfRowsAlone) {
+TYPED_TEST(FlashGroupGradient, KeepsThePaddingOfRows) {
   const AttentionShape s{1, 70, 1, 1, TypeParam::head_size};
   constexpr std::int64_t padding = 8;
   const auto qkv = this->input(s), grad = this->gradient(s);
@@ -107,7 +107,7 @@ TYPED_TEST(FlashGroupGradient, LeavesTheRestOfRowsAlone) {
 }
 
 /// NaNs from overflow must reach the loss scaling.
-TYPED_TEST(FlashGroupGradient, NotANumberStaysOne) {
+TYPED_TEST(FlashGroupGradient, NaNsPropagate) {
   const AttentionShape s{1, 40, 1, 1, TypeParam::head_size};
   const auto qkv = this->input(s);
   auto grad = this->gradient(s);
@@ -123,7 +123,7 @@ TYPED_TEST(FlashGroupGradient, NotANumberStaysOne) {
 
 /// Blocks of queries that do not see a block of keys cost nothing; instructions of tensor cores are
 /// counted.
-TYPED_TEST(FlashGroupGradient, CostsAsManyProductsAsBlocksAreSeen) {
+TYPED_TEST(FlashGroupGradient, ComputesOnlyVisibleBlocks) {
   constexpr int K = TypeParam::head_size;
   using Tile = GroupBackwardTile<K>;
   const auto products = [&](std::int64_t sequence, std::int64_t window) {

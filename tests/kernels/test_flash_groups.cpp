@@ -47,7 +47,7 @@ using GroupForwardCases =
 TYPED_TEST_SUITE(FlashGroups, GroupForwardCases);
 
 /// Sequences within a block, with a partial last block, and of several blocks of queries and keys.
-TYPED_TEST(FlashGroups, AgreesWithTheDefinition) {
+TYPED_TEST(FlashGroups, MatchTheDefinition) {
   constexpr int K = TypeParam::head_size;
   this->check({1, 1, 1, 1, K});
   this->check({2, 37, 3, 1, K}, {}, 8);
@@ -56,21 +56,21 @@ TYPED_TEST(FlashGroups, AgreesWithTheDefinition) {
 }
 
 /// Sequences that are, and are not, a whole number of Philox blocks.
-TYPED_TEST(FlashGroups, DropsWhatThePortableKernelDrops) {
+TYPED_TEST(FlashGroups, DropoutMatchesThePortableKernel) {
   constexpr int K = TypeParam::head_size;
   this->check({1, 36, 2, 1, K, false}, some_dropout());
   this->check({1, 135, 1, 1, K}, some_dropout());
 }
 
 /// Windows within a tile, across blocks of keys and of queries; parts of groups.
-TYPED_TEST(FlashGroups, SeesNoMoreThanAWindow) {
+TYPED_TEST(FlashGroups, RespectTheWindow) {
   constexpr int K = TypeParam::head_size;
   for (const std::int64_t window : {1, 70}) this->check({1, 270, 1, 1, K, true, 0.0, 0, 0, window});
   this->check({1, 134, 2, 2, K, true, 0.0, 2, 1, 40}, some_dropout());
 }
 
 /// Scores that grow with the key by far more than 2^8, so that references change in every block.
-TYPED_TEST(FlashGroups, RescalesWhereScoresGrow) {
+TYPED_TEST(FlashGroups, RescaleGrowingScores) {
   using T = typename TypeParam::T;
   constexpr int K = TypeParam::head_size;
   const AttentionShape s{1, 400, 1, 1, K, false, 1.0};
@@ -86,7 +86,7 @@ TYPED_TEST(FlashGroups, RescalesWhereScoresGrow) {
 
 /// No bit depends on when copies arrive, on the order of threads and blocks, or on the number of
 /// blocks of threads; and no order has races or waits without end.
-TYPED_TEST(FlashGroups, AnyOrderHasTheSameBits) {
+TYPED_TEST(FlashGroups, AnyExecutionOrderHasTheSameBits) {
   const AttentionShape s{1, 270, 2, 1, TypeParam::head_size};
   const auto qkv = this->input(s);
   typename TestFixture::Kernels first(qkv, s, some_dropout(), {4, false, false});
@@ -100,7 +100,7 @@ TYPED_TEST(FlashGroups, AnyOrderHasTheSameBits) {
 }
 
 /// NaNs from overflow must reach the loss scaling, and no others.
-TYPED_TEST(FlashGroups, NotANumberStaysOne) {
+TYPED_TEST(FlashGroups, NaNsPropagate) {
   const AttentionShape s{1, 40, 1, 1, TypeParam::head_size};
   auto qkv = this->input(s);
   qkv[5] = typename TypeParam::T(std::nan(""));  // of query 0, which sees only key 0
@@ -111,7 +111,7 @@ TYPED_TEST(FlashGroups, NotANumberStaysOne) {
 }
 
 /// Blocks of keys that a window hides are skipped; instructions of tensor cores are counted.
-TYPED_TEST(FlashGroups, CostsAsManyProductsAsBlocksAreSeen) {
+TYPED_TEST(FlashGroups, ComputeOnlyVisibleBlocks) {
   constexpr int K = TypeParam::head_size;
   using Tile = GroupForwardTile<K>;
   const auto products = [&](std::int64_t sequence, std::int64_t window) {

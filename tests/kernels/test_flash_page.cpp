@@ -71,7 +71,7 @@ TYPED_TEST_SUITE(FlashPage, flash_cases::Cases);
 /// One block of queries and one of keys: every warp of the forward kernel makes one step, and every
 /// warp of the backward kernel one per block of queries. For some head sizes, some warps have less
 /// to do; the compiled code is that of the others.
-TYPED_TEST(FlashPage, HasTheSizesAndTheInstructionsOfTheKernels) {
+TYPED_TEST(FlashPage, ListsSizesAndInstructionsOfTheKernels) {
   using T = typename TypeParam::T;
   constexpr int K = TypeParam::head_size;
   using Forward = FlashForwardTile<K>;
@@ -120,7 +120,7 @@ TYPED_TEST_SUITE(GroupPage, GroupSizes);
 
 /// The code of the forward kernel multiplies the first scores, in its loop scores and values, and
 /// the last values: as often as a group of two blocks of keys.
-TYPED_TEST(GroupPage, HasTheSizesAndTheInstructionsOfTheForwardKernel) {
+TYPED_TEST(GroupPage, ListsSizesAndInstructionsOfTheForwardKernel) {
   constexpr int K = TypeParam::head_size;
   using Tile = GroupForwardTile<K>;
   using Dropping = GroupForwardTile<K, true>;
@@ -142,7 +142,7 @@ TYPED_TEST(GroupPage, HasTheSizesAndTheInstructionsOfTheForwardKernel) {
 /// The code of the backward kernel multiplies scores and their gradients before its loop, and all
 /// five in it. A group of one step leaves before the gradients of the next one. If the groups have
 /// sides of different widths, each has its own code.
-TYPED_TEST(GroupPage, HasTheSizesAndTheInstructionsOfTheBackwardKernel) {
+TYPED_TEST(GroupPage, ListsSizesAndInstructionsOfTheBackwardKernel) {
   constexpr int K = TypeParam::head_size;
   using Tile = GroupBackwardTile<K>;
   static_assert(has_group_backward(K));
@@ -159,7 +159,7 @@ TYPED_TEST(GroupPage, HasTheSizesAndTheInstructionsOfTheBackwardKernel) {
 }
 
 /// No head size without its row, and no kernel that the lists above leave out.
-TEST(FlashPageRows, AreAllHeadSizes) {
+TEST(FlashPageRows, CoverAllHeadSizes) {
   std::vector<int> sizes;
   for (int size = 1; size <= 256; ++size)
     if (has_flash_kernel(size)) sizes.push_back(size);

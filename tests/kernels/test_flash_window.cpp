@@ -25,14 +25,14 @@ class FlashWindow : public FlashFixture<C> {};
 TYPED_TEST_SUITE(FlashWindow, Cases);
 
 /// Windows within a tile, across blocks of keys and of queries, and of all tokens but one.
-TYPED_TEST(FlashWindow, AgreesWithTheDefinition) {
+TYPED_TEST(FlashWindow, MatchesTheDefinition) {
   constexpr int K = TypeParam::head_size;
   for (const std::int64_t window : {1, 2, 70, 149}) this->check(windowed(150, 1, K, window), {});
   this->check(windowed(37, 2, K, 9), some_dropout());
   this->check({1, 134, 2, 2, K, true, 0.0, 2, 1, 40}, some_dropout());  // parts of groups
 }
 
-TYPED_TEST(FlashWindow, OfTheSequenceOrMoreHasTheBitsOfNone) {
+TYPED_TEST(FlashWindow, AWideWindowHasTheBitsOfNone) {
   constexpr int K = TypeParam::head_size;
   const auto qkv = this->input(windowed(132, 1, K, 0)),
              grad = this->gradient(windowed(132, 1, K, 0));
@@ -51,7 +51,7 @@ TYPED_TEST(FlashWindow, OfTheSequenceOrMoreHasTheBitsOfNone) {
 
 /// Neither the order of blocks nor the number that run at a time changes a bit. Blocks of keys that
 /// begin the sums of later queries wait for none.
-TYPED_TEST(FlashWindow, AnyOrderHasTheSameBits) {
+TYPED_TEST(FlashWindow, AnyExecutionOrderHasTheSameBits) {
   const AttentionShape s = windowed(270, 2, TypeParam::head_size, 100);
   const auto qkv = this->input(s), grad = this->gradient(s);
   std::vector<std::vector<std::uint16_t>> outputs, gradients;
@@ -71,7 +71,7 @@ TYPED_TEST(FlashWindow, AnyOrderHasTheSameBits) {
 /// Blocks of keys that a window hides from all queries of a block are skipped: NaNs in them would
 /// spread to others, even with probability 0. Queries from 256 on and keys from 128 on see nothing
 /// of the tokens before 64, and have no block in common with them.
-TYPED_TEST(FlashWindow, BlocksOutsideItAreNotTouched) {
+TYPED_TEST(FlashWindow, SkipsBlocksOutsideTheWindow) {
   using T = typename TypeParam::T;
   constexpr int K = TypeParam::head_size;
   const AttentionShape s = windowed(270, 1, K, 20);
@@ -92,7 +92,7 @@ TYPED_TEST(FlashWindow, BlocksOutsideItAreNotTouched) {
 }
 
 /// Twice the tokens cost twice as much, not four times as much. 384 is a multiple of all blocks.
-TYPED_TEST(FlashWindow, CostGrowsWithTheSequence) {
+TYPED_TEST(FlashWindow, CostIsLinearInTheSequence) {
   constexpr int K = TypeParam::head_size;
   const auto operations = [&](std::int64_t sequence) {
     const AttentionShape s = windowed(sequence, 1, K, 32);

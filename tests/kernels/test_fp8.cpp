@@ -61,7 +61,7 @@ TYPED_TEST_SUITE(Fp8Quantization, Fp8Types);
 
 /// Every bf16 number, among them NaNs and infinities: a kernel has the bits of the host's
 /// conversion, whatever instruction the device has for it.
-TYPED_TEST(Fp8Quantization, HasTheBitsOfTheConversion) {
+TYPED_TEST(Fp8Quantization, MatchesTheHostConversionBitForBit) {
   using F = TypeParam;
   std::vector<Bf16> all(1 << 16);
   for (std::size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<std::uint16_t>(i);
@@ -79,7 +79,7 @@ TYPED_TEST(Fp8Quantization, HasTheBitsOfTheConversion) {
   }
 }
 
-TYPED_TEST(Fp8Quantization, TransposesAndNotesTheMaximum) {
+TYPED_TEST(Fp8Quantization, TransposesAndRecordsTheMaximum) {
   using F = TypeParam;
   using Shape = std::pair<std::int64_t, std::int64_t>;
   const Exec exec;
@@ -121,7 +121,7 @@ TYPED_TEST(Fp8Quantization, IgnoresNansInTheMaximum) {
   EXPECT_EQ(scale.maximum(), 3);
 }
 
-TEST(Fp8Linear, SizesThatAreNotMultiplesOf16AreRefused) {
+TEST(Fp8Linear, RejectsSizesThatAreNotMultiplesOf16) {
   const DeviceArray<Bf16> x(16 * 24);
   const DeviceArray<E4M3> codes(std::vector<E4M3>(16 * 24, E4M3(0)));
   const Scale scale(0);
@@ -178,7 +178,7 @@ class Fp8LinearPasses : public ::testing::Test {
   }
 };
 
-TEST_F(Fp8LinearPasses, PassesAreProductsOfTheRoundedNumbers) {
+TEST_F(Fp8LinearPasses, MultiplyRoundedOperands) {
   const Handle handle(products());
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
   for (const auto& [t, m, n] : {Shape{16, 16, 16}, {32, 48, 80}, {64, 272, 32}, {1040, 16, 48}}) {
@@ -215,7 +215,7 @@ TEST_F(Fp8LinearPasses, PassesAreProductsOfTheRoundedNumbers) {
 }
 
 /// With scales of powers of two that leave nothing out, only the exponents move.
-TEST_F(Fp8LinearPasses, ScalesDoNotChangeProductsOfNormalNumbers) {
+TEST_F(Fp8LinearPasses, DoNotDependOnScalesForNormalValues) {
   const Handle handle(products());
   const std::int64_t t = 64, m = 64, n = 48;
   auto x = uniform<Bf16>(t * m, 1);

@@ -36,7 +36,7 @@ class Hash : public ::testing::Test {};
 using Words = ::testing::Types<std::uint16_t, std::uint32_t, std::uint64_t>;
 TYPED_TEST_SUITE(Hash, Words);
 
-TYPED_TEST(Hash, OfEveryFlippedBitIsAnotherOne) {
+TYPED_TEST(Hash, EveryFlippedBitChangesIt) {
   for (const std::size_t n : {1u, 13u, 128u}) {
     std::vector<TypeParam> words = random_words<TypeParam>(n);
     std::set<std::uint64_t> hashes{hash_of(words)};
@@ -51,7 +51,7 @@ TYPED_TEST(Hash, OfEveryFlippedBitIsAnotherOne) {
   }
 }
 
-TYPED_TEST(Hash, KnowsPlacesInArraysOfManyChunks) {
+TYPED_TEST(Hash, DependsOnPositionsInLargeArrays) {
   std::vector<TypeParam> words = random_words<TypeParam>(20000);
   const std::uint64_t before = hash_of(words);
   EXPECT_EQ(hash_of(words), before);
@@ -63,7 +63,7 @@ TYPED_TEST(Hash, KnowsPlacesInArraysOfManyChunks) {
   EXPECT_NE(hash_of(zeros), hash_of(std::vector<TypeParam>(19999)));
 }
 
-TEST(HashOfBits, OfOtherSizesIsAnError) {
+TEST(BitHash, RejectsOtherElementSizes) {
   const DeviceArray<std::uint64_t> hash(1);
   EXPECT_THROW(add_hash_of_bits(Exec(), hash.flat(), hash.data(), 1, 1), std::exception);
 }

@@ -94,7 +94,7 @@ template <class T>
 class HeadNorms : public ::testing::Test {};
 TYPED_TEST_SUITE(HeadNorms, WideTypes);
 
-TYPED_TEST(HeadNorms, ForwardMatchesReferenceAndKeepsWhatBackwardNeeds) {
+TYPED_TEST(HeadNorms, ForwardMatchesReferenceAndKeepsBackwardInputs) {
   using T = TypeParam;
   for (const std::int64_t t : small_sizes)
     for (const std::int64_t k : small_sizes)
@@ -121,7 +121,7 @@ TYPED_TEST(HeadNorms, ForwardMatchesReferenceAndKeepsWhatBackwardNeeds) {
       }
 }
 
-TYPED_TEST(HeadNorms, NothingNeedBeKept) {
+TYPED_TEST(HeadNorms, ForwardWorksWithoutKeptValues) {
   using T = TypeParam;
   const HeadCase<T> kept(3, 4, 2, 24), alone(3, 4, 2, 24);
   kept.forward();
@@ -132,7 +132,7 @@ TYPED_TEST(HeadNorms, NothingNeedBeKept) {
 
 /// |dx| is a difference of two terms, at most inverse_rms times the head's largest |gain dy| times
 /// 1 and largest |xhat|². Each has the rounding error of a sum.
-TYPED_TEST(HeadNorms, BackwardInputMatchesReferenceAndLeavesTheValues) {
+TYPED_TEST(HeadNorms, BackwardInputMatchesReferenceAndKeepsValues) {
   using T = TypeParam;
   for (const std::int64_t t : small_sizes)
     for (const std::int64_t k : small_sizes) {
@@ -197,7 +197,7 @@ TYPED_TEST(HeadNorms, BackwardWeightMatchesReferenceAndAdds) {
 }
 
 /// The results for a part of the heads, or of the tokens, have the bits of the whole.
-TYPED_TEST(HeadNorms, PartsHaveTheBitsOfTheWhole) {
+TYPED_TEST(HeadNorms, PartsHaveTheSameBits) {
   using T = TypeParam;
   const HeadCase<T> whole(9, 4, 2, 24);
   const HeadNorm part{1, 1, 24, head_norm_epsilon};  // the last head of queries, the first of keys
@@ -258,7 +258,7 @@ TEST(HeadNormGradient, BackwardMatchesFiniteDifferences) {
   }
 }
 
-TYPED_TEST(HeadNorms, NoTokensAndNoHeadsAreLegal) {
+TYPED_TEST(HeadNorms, AcceptNoTokensAndNoHeads) {
   using T = TypeParam;
   for (const HeadCase<T>& c : {HeadCase<T>(0, 4, 2, 24), {3, 0, 0, 24}, {3, 0, 2, 24}}) {
     const DeviceArray<Accumulate<T>> query(24, 7.0), key(24, 7.0);
@@ -272,7 +272,7 @@ TYPED_TEST(HeadNorms, NoTokensAndNoHeadsAreLegal) {
   }
 }
 
-TYPED_TEST(HeadNorms, WrongShapesAreRefused) {
+TYPED_TEST(HeadNorms, RejectWrongShapes) {
   using T = TypeParam;
   const HeadCase<T> c(3, 4, 2, 24);
   HeadNorm more = c.norm, other = c.norm;
@@ -307,7 +307,7 @@ struct SquareRows {
   }
 };
 
-TEST(VectorLanes, DoWhatTeamsDo) {
+TEST(VectorLanes, MatchTeams) {
   const std::int64_t rows = 7;
   const auto numbers = random_numbers<double>(rows * 12, 1);
   const DeviceArray<double> x(numbers), sums(rows * 2);

@@ -319,7 +319,7 @@ TEST(Launches, AreLabelledAndDoNotWaitOrAllocate) {
   expect_only_launches_of<double>();
 }
 
-TEST(Launches, AreSeenByTheRecorder) {
+TEST(Launches, AppearInTheRecorder) {
   const LaunchRecorder recorder;
   const DeviceArray<float> x(4);
   fence(Exec{}, "a fence to be seen");
@@ -329,14 +329,14 @@ TEST(Launches, AreSeenByTheRecorder) {
   EXPECT_GE(recorder.allocations(), 1);
 }
 
-TEST(Launches, WrongShapesAreRefused) {
+TEST(Launches, WrongShapesAreRejected) {
   const DeviceArray<float> x(12);
   EXPECT_THROW(gelu_forward<float>(Exec{}, x.matrix(3, 4), x.matrix(4, 3)), Error);
   EXPECT_THROW(accumulate<float>(Exec{}, View1<float>(x.data(), 3), View1<float>(x.data(), 4)),
                Error);
 }
 
-TEST(Launches, NothingToDoIsNoLaunch) {
+TEST(Launches, EmptyWorkLaunchesNothing) {
   const DeviceArray<float> x(12);
   const LaunchRecorder recorder;
   gelu_forward<float>(Exec{}, x.matrix(0, 4), x.matrix(0, 4));

@@ -20,7 +20,7 @@ TYPED_TEST_SUITE(LinearGelu, AllTypes);
 
 /// The exact form and rows of an odd length are never fused. (tests/kernels/test_cublaslt.cpp
 /// compares fused ones with the definition.)
-TYPED_TEST(LinearGelu, HasTheBitsOfAProductAndAKernel) {
+TYPED_TEST(LinearGelu, MatchesSeparateKernelsBitForBit) {
   using T = TypeParam;
   const Handle handle;
   const std::int64_t t = 37, m = 20;

@@ -50,7 +50,7 @@ TYPED_TEST(Local, DifferencesAreRoundedOnce) {
   }
 }
 
-TYPED_TEST(Local, MeansAreThoseOfDoublePrecision) {
+TYPED_TEST(Local, MeansMatchDoublePrecision) {
   using D = typename TypeParam::Message;
   for (const std::int64_t n : vector_sizes)
     for (const std::int64_t workers : {1, 2, 5}) {
@@ -138,7 +138,7 @@ TYPED_TEST(Local, SwapsExchangeContents) {
   }
 }
 
-TEST(LocalKernels, RefuseOtherShapes) {
+TEST(LocalKernels, RejectOtherShapes) {
   DeviceArray<float> a(5), b(6);
   EXPECT_THROW((outer_difference<float, float>(Exec(), a.flat(), b.flat(), a.flat())), Error);
   EXPECT_THROW(mean_of_workers<float>(Exec(), a.flat(), b.matrix(2, 3)), Error);

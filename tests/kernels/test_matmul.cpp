@@ -76,7 +76,7 @@ void compare(const Handle& handle, std::int64_t rows, std::int64_t columns, std:
                    depth, ta ? " ta" : "", tb ? " tb" : "", " alpha ", alpha, " beta ", beta));
 }
 
-TYPED_TEST(Matmul, EveryBackendAgreesWithTheDefinition) {
+TYPED_TEST(Matmul, EveryBackendMatchesTheDefinition) {
   using T = TypeParam;
   for (const MatmulBackend backend : all_backends) {
     if (!matmul_backend_available(dtype_of<T>, backend)) continue;
@@ -93,7 +93,7 @@ TYPED_TEST(Matmul, EveryBackendAgreesWithTheDefinition) {
   }
 }
 
-TYPED_TEST(Matmul, EveryBackendAgreesBeyondOneBlock) {
+TYPED_TEST(Matmul, EveryBackendMatchesBeyondOneBlock) {
   using T = TypeParam;
   for (const MatmulBackend backend : all_backends) {
     if (!matmul_backend_available(dtype_of<T>, backend)) continue;
@@ -116,7 +116,7 @@ std::vector<T> with_gaps(const std::vector<T>& values, std::int64_t columns, std
 }
 
 /// Logits and their gradients have such rows. What is between the rows is neither read nor written.
-TYPED_TEST(Matmul, RowsMayBeFartherApartThanTheirColumns) {
+TYPED_TEST(Matmul, RowsMayBePadded) {
   using T = TypeParam;
   constexpr std::int64_t rows = 67, columns = 45, depth = 51, gap = 13;
   const auto padded = [](const DeviceArray<T>& of, std::int64_t height, std::int64_t width) {
@@ -160,7 +160,7 @@ TYPED_TEST(Matmul, EmptySumsScaleTheResult) {
   }
 }
 
-TYPED_TEST(Matmul, TiledRowsHaveTheSameBitsInAnyNumberOfRowsAndColumns) {
+TYPED_TEST(Matmul, TiledPartsHaveTheSameBits) {
   using T = TypeParam;
   const Handle handle;
   const std::int64_t rows = 277, columns = 403, depth = 311;
@@ -183,7 +183,7 @@ TYPED_TEST(Matmul, TiledRowsHaveTheSameBitsInAnyNumberOfRowsAndColumns) {
                 all[static_cast<std::size_t>((first_row + i) * columns + first_column + j)]);
 }
 
-TYPED_TEST(Matmul, LinearLayersAgreeWithTheDefinition) {
+TYPED_TEST(Matmul, LinearLayersMatchTheDefinition) {
   using T = TypeParam;
   for (const MatmulBackend backend : all_backends) {
     if (!matmul_backend_available(dtype_of<T>, backend)) continue;
@@ -229,7 +229,7 @@ TYPED_TEST(Matmul, LinearLayersAgreeWithTheDefinition) {
   }
 }
 
-TEST(MatmulBackends, ShapesThatDoNotMatchAreErrors) {
+TEST(MatmulBackends, RejectMismatchedShapes) {
   const Handle handle;
   const DeviceArray<double> a(6), b(6), c(4);
   EXPECT_THROW(matmul<double>(handle, c.matrix(2, 2), a.matrix(2, 3), b.matrix(2, 3), Transpose::no,
@@ -242,7 +242,7 @@ TEST(MatmulBackends, OneDnnHasNoDoublePrecision) {
   EXPECT_THROW(KernelChoice().set_products(DType::fp64, MatmulBackend::onednn), Error);
 }
 
-TEST(MatmulBackends, ProductsStartNoThreadsOnAHostWithOne) {
+TEST(MatmulBackends, StartNoThreadsOnASerialHost) {
   const std::filesystem::path tasks = "/proc/self/task";  // one entry per thread
   if (!exec_on_host || Exec().concurrency() > 1 || !std::filesystem::exists(tasks))
     GTEST_SKIP() << "needs a serial host and Linux";
@@ -255,7 +255,7 @@ TEST(MatmulBackends, ProductsStartNoThreadsOnAHostWithOne) {
   EXPECT_EQ(threads(), before);
 }
 
-TEST(MatmulBackends, PeakIsTheRateOfAProduct) {
+TEST(MatmulBackends, MeasuredPeakIsPlausible) {
   const Handle handle;
   // Faster than one operation per nanosecond, slower than any processor of the next decades.
   for (const DType type : {DType::fp32, DType::fp64}) {

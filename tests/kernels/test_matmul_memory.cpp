@@ -19,7 +19,7 @@ template <class T>
 class MatmulMemory : public ::testing::Test {};
 TYPED_TEST_SUITE(MatmulMemory, AllTypes);
 
-TYPED_TEST(MatmulMemory, IsWhatThePlanCountsAndPreparedAtOnce) {
+TYPED_TEST(MatmulMemory, IsPreparedOnceAsPlanned) {
   using T = TypeParam;
   const Handle handle;
   EXPECT_EQ(handle.widened_bytes(), 0);
@@ -36,7 +36,7 @@ TYPED_TEST(MatmulMemory, IsWhatThePlanCountsAndPreparedAtOnce) {
   EXPECT_EQ(arena_allocation_count(), before);
 }
 
-TYPED_TEST(MatmulMemory, TakesNothingElseInLaterProducts) {
+TYPED_TEST(MatmulMemory, LaterProductsAllocateNothing) {
   using T = TypeParam;
   const Handle handle;
   const DeviceArray<T> a(uniform<T>(40 * 40, 1)), b(uniform<T>(40 * 40, 2)), c(40 * 40);

@@ -92,7 +92,7 @@ void in_both(const F& f) {
   f.template operator()<float>();
 }
 
-TYPED_TEST(NarrowKernels, Elementwise) {
+TYPED_TEST(NarrowKernels, ElementwiseMatchesRoundedFloat) {
   using N = TypeParam;
   constexpr auto R = TestFixture::some_rows, C = TestFixture::some_columns;
   const Handle& e = this->handle;
@@ -121,7 +121,7 @@ TYPED_TEST(NarrowKernels, Elementwise) {
   expect_rounded(x.narrow, x.wide);
 }
 
-TYPED_TEST(NarrowKernels, Norms) {
+TYPED_TEST(NarrowKernels, NormsMatchRoundedFloat) {
   using N = TypeParam;
   constexpr auto R = TestFixture::some_rows, C = TestFixture::some_columns;
   const Handle& e = this->handle;
@@ -147,7 +147,7 @@ TYPED_TEST(NarrowKernels, Norms) {
   for (std::size_t i = 0; i < 3; ++i) expect_equal_sums(sums[i], sums[i + 3]);
 }
 
-TYPED_TEST(NarrowKernels, NormsOfHeads) {
+TYPED_TEST(NarrowKernels, HeadNormsMatchRoundedFloat) {
   using N = TypeParam;
   constexpr std::int64_t R = 13, K = 24, C = 5 * K;
   const HeadNorm norm{3, 1, K};
@@ -172,7 +172,7 @@ TYPED_TEST(NarrowKernels, NormsOfHeads) {
   for (std::size_t i = 0; i < 2; ++i) expect_equal_sums(sums[i], sums[i + 2]);
 }
 
-TYPED_TEST(NarrowKernels, EmbeddingAndRotaryPositions) {
+TYPED_TEST(NarrowKernels, EmbeddingAndRotaryPositionsMatchRoundedFloat) {
   using N = TypeParam;
   constexpr std::int64_t R = 13, C = 76;
   const Handle& e = this->handle;
@@ -203,7 +203,7 @@ TYPED_TEST(NarrowKernels, EmbeddingAndRotaryPositions) {
 }
 
 /// Queries in three blocks, so that the sums of their gradients stay in float between blocks.
-TYPED_TEST(NarrowKernels, Attention) {
+TYPED_TEST(NarrowKernels, AttentionMatchesRoundedFloat) {
   using N = TypeParam;
   const Handle& e = this->handle;
   AttentionShape shape;
@@ -243,7 +243,7 @@ TYPED_TEST(NarrowKernels, Attention) {
   }
 }
 
-TYPED_TEST(NarrowKernels, OfEncoders) {
+TYPED_TEST(NarrowKernels, EncoderKernelsMatchRoundedFloat) {
   using N = TypeParam;
   constexpr auto R = TestFixture::some_rows, C = TestFixture::some_columns;
   const Handle& e = this->handle;
@@ -274,7 +274,7 @@ TYPED_TEST(NarrowKernels, OfEncoders) {
 }
 
 /// The token after 69 others: two blocks of keys.
-TYPED_TEST(NarrowKernels, Decoding) {
+TYPED_TEST(NarrowKernels, DecodingMatchesRoundedFloat) {
   using N = TypeParam;
   const Handle& e = this->handle;
   AttentionShape shape;
@@ -310,7 +310,7 @@ TYPED_TEST(NarrowKernels, Decoding) {
   expect_rounded(o.narrow, o.wide);
 }
 
-TYPED_TEST(NarrowKernels, CrossEntropyTakesLogitsInFloatAndTheLossScale) {
+TYPED_TEST(NarrowKernels, CrossEntropyReadsFloatLogitsAndScalesTheLoss) {
   using N = TypeParam;
   constexpr auto R = TestFixture::some_rows, C = TestFixture::some_columns;
   const Handle& e = this->handle;
@@ -332,7 +332,7 @@ TYPED_TEST(NarrowKernels, CrossEntropyTakesLogitsInFloatAndTheLossScale) {
 }
 
 /// Beyond one block of widened operands in every direction.
-TYPED_TEST(NarrowKernels, MatrixProducts) {
+TYPED_TEST(NarrowKernels, MatrixProductsMatchRoundedFloat) {
   using N = TypeParam;
   const Handle& e = this->handle;
   using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
@@ -379,7 +379,7 @@ TYPED_TEST(NarrowKernels, LinearLayersAddGradientsInFloat) {
   for (std::size_t i = 0; i < 3; ++i) expect_equal_sums(sums[i], sums[i + 3]);
 }
 
-TYPED_TEST(NarrowKernels, ConvertAndNorms) {
+TYPED_TEST(NarrowKernels, ConversionsMatchRoundedFloat) {
   using N = TypeParam;
   const Handle& e = this->handle;
   const DeviceArray<float> from(uniform<float>(5000, 4)), back(5000);

@@ -31,7 +31,7 @@ class Packs : public ::testing::Test {
 };
 TYPED_TEST_SUITE(Packs, AllTypes);
 
-TYPED_TEST(Packs, MapGivesTheSameBitsWhereverRowsBegin) {
+TYPED_TEST(Packs, MapGivesTheSameBitsAtAnyOffset) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   const auto f = [](std::int64_t i, Acc a, Acc b) { return a * b + static_cast<Acc>(i); };
@@ -59,7 +59,7 @@ TYPED_TEST(Packs, MapGivesTheSameBitsWhereverRowsBegin) {
       }
 }
 
-TYPED_TEST(Packs, UpdateGivesTheSameBitsWhereverRowsBegin) {
+TYPED_TEST(Packs, UpdateGivesTheSameBitsAtAnyOffset) {
   using T = TypeParam;
   const auto f = [](T& a, T& b, const T& c) {
     a = static_cast<T>(static_cast<float>(a) * 0.5F + static_cast<float>(c));
@@ -81,7 +81,7 @@ TYPED_TEST(Packs, UpdateGivesTheSameBitsWhereverRowsBegin) {
     }
 }
 
-TYPED_TEST(Packs, MapToTwoGivesTheSameBitsWhereverRowsBegin) {
+TYPED_TEST(Packs, MapToTwoGivesTheSameBitsAtAnyOffset) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   const auto f = [](std::int64_t i, Acc a, Acc b) {
@@ -109,7 +109,7 @@ TYPED_TEST(Packs, MapToTwoGivesTheSameBitsWhereverRowsBegin) {
 }
 
 /// Rows of an array of random words that begin anywhere in it, also beyond 32 bits.
-TYPED_TEST(Packs, MapOfWordsGivesTheSameBitsWhereverRowsBegin) {
+TYPED_TEST(Packs, MapOfWordsGivesTheSameBitsAtAnyOffset) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   const RandomKey key{42, Purpose::dropout, 7, 3};
@@ -135,7 +135,7 @@ TYPED_TEST(Packs, MapOfWordsGivesTheSameBitsWhereverRowsBegin) {
       }
 }
 
-TYPED_TEST(Packs, HeadsTurnToTheSameBitsWhereverRowsBegin) {
+TYPED_TEST(Packs, RotationOfHeadsGivesTheSameBitsAtAnyOffset) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   struct {
@@ -169,7 +169,7 @@ TYPED_TEST(Packs, HeadsTurnToTheSameBitsWhereverRowsBegin) {
       }
 }
 
-TYPED_TEST(Packs, SumsAreThoseOfTheDefinition) {
+TYPED_TEST(Packs, SumsMatchTheDefinition) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   const auto a = this->row(1);
@@ -192,7 +192,7 @@ TYPED_TEST(Packs, SumsAreThoseOfTheDefinition) {
     }
 }
 
-TYPED_TEST(Packs, TheLargestElementIsFoundWhereverItIs) {
+TYPED_TEST(Packs, MaximumIsFoundAtAnyPosition) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   for (const std::int64_t n : {1, 7, 8, 16, 21})
@@ -208,7 +208,7 @@ TYPED_TEST(Packs, TheLargestElementIsFoundWhereverItIs) {
   EXPECT_EQ(detail::max_by_packs<Acc>(HostTeam{}, 0, a.values), -infinity<Acc>);
 }
 
-TEST(PackWidth, IsThatOfTheWidestNumber) {
+TEST(PackWidth, FollowsTheWidestType) {
   EXPECT_EQ((detail::pack_width<Bf16, Bf16>), 8);
   EXPECT_EQ((detail::pack_width<Bf16, float>), 4);
   EXPECT_EQ((detail::pack_width<double, float>), 2);

@@ -23,7 +23,7 @@ template <class T>
 class NormalFill : public ::testing::Test {};
 TYPED_TEST_SUITE(NormalFill, WideTypes);
 
-TYPED_TEST(NormalFill, MatchesBoxMullerOfTheKeysWords) {
+TYPED_TEST(NormalFill, MatchesBoxMullerOfPhiloxWords) {
   using T = TypeParam;
   for (const std::int64_t n : {1, 13, 128, 5000})
     for (const std::int64_t first : {0L, 1L, 1L << 33}) {
@@ -45,7 +45,7 @@ TYPED_TEST(NormalFill, MatchesBoxMullerOfTheKeysWords) {
     }
 }
 
-TYPED_TEST(NormalFill, AnySliceHasTheGlobalArraysBits) {
+TYPED_TEST(NormalFill, AnySliceHasTheBitsOfTheGlobalArray) {
   using T = TypeParam;
   constexpr std::int64_t outer = 3, rows = 10, inner = 7;
   const DeviceArray<T> global(outer * rows * inner);
@@ -67,7 +67,7 @@ TYPED_TEST(NormalFill, AnySliceHasTheGlobalArraysBits) {
                Error);
 }
 
-TYPED_TEST(NormalFill, AnySliceOfAUniformArrayHasItsBits) {
+TYPED_TEST(NormalFill, AnyUniformSliceHasTheBitsOfTheGlobalArray) {
   using T = TypeParam;
   constexpr std::int64_t outer = 2, rows = 9, inner = 5;
   const DeviceArray<T> global(outer * rows * inner);
@@ -95,7 +95,7 @@ TYPED_TEST(NormalFill, AnySliceOfAUniformArrayHasItsBits) {
 
 /// Moments of n independent N(0,1): the mean has standard deviation 1/sqrt(n), the second moment
 /// sqrt(2/n), the fourth sqrt(96/n), the product of neighbours 1/sqrt(n). Six of each.
-TEST(NormalFillMoments, AreThoseOfTheNormalDistribution) {
+TEST(NormalFillMoments, MatchTheNormalDistribution) {
   constexpr std::int64_t n = 1 << 20;
   const DeviceArray<double> x(n);
   normal_fill<double>(Exec{}, x.flat(), normal_key, 1.0, 0);
@@ -116,7 +116,7 @@ TEST(NormalFillMoments, AreThoseOfTheNormalDistribution) {
 }
 
 /// A constant operand would let a device run faster than any model lets it.
-TEST(FillOperand, IsRandomOverTheWholeArrayAndDiffersByNumber) {
+TEST(FillOperand, IsRandomAndDiffersBetweenOperands) {
   constexpr std::int64_t period = 1 << 22;
   constexpr std::int64_t n = 2 * period + 1000;
   const DeviceArray<float> x(n), other(1000);

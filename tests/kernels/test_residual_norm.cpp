@@ -82,7 +82,7 @@ template <class T>
 class ResidualNorm : public ::testing::Test {};
 TYPED_TEST_SUITE(ResidualNorm, AllTypes);
 
-TYPED_TEST(ResidualNorm, GivesTheBitsOfOneKernelAfterTheOther) {
+TYPED_TEST(ResidualNorm, MatchesSeparateKernelsBitForBit) {
   for (const std::int64_t t : {1, 13, 128})
     for (const std::int64_t d : {1, 13, 128, 770})
       for (const double rate : {0.0, 0.3}) {
@@ -93,7 +93,7 @@ TYPED_TEST(ResidualNorm, GivesTheBitsOfOneKernelAfterTheOther) {
       }
 }
 
-TYPED_TEST(ResidualNorm, RefusesShapesThatDiffer) {
+TYPED_TEST(ResidualNorm, RejectsDifferentShapes) {
   const ResidualNormCase<TypeParam> c(3, 8, 0.0);
   const DeviceArray<TypeParam> y(24), sum(16);
   const DeviceArray<Accumulate<TypeParam>> mean(3), inverse(3);

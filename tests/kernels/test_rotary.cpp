@@ -44,7 +44,7 @@ double bound_of(const std::vector<double>& x, std::size_t i, std::int64_t column
                  18 * position * std::numeric_limits<double>::epsilon());
 }
 
-TYPED_TEST(RotaryPositions, ForwardMatchesReferenceAndLeavesTheOtherColumns) {
+TYPED_TEST(RotaryPositions, ForwardMatchesReferenceAndKeepsOtherColumns) {
   using T = TypeParam;
   for (const std::int64_t rows : {1, 13, 128})
     for (const std::int64_t heads : {1, 13})
@@ -75,7 +75,7 @@ TYPED_TEST(RotaryPositions, ScaledFrequenciesMatchReference) {
   }
 }
 
-TYPED_TEST(RotaryPositions, PartsOfTheRowsGiveTheBitsOfTheWhole) {
+TYPED_TEST(RotaryPositions, PartsOfTheRowsHaveTheSameBits) {
   using T = TypeParam;
   const Rotary whole{3, 24, 500000.0, 13};
   const std::int64_t columns = 72;
@@ -91,7 +91,7 @@ TYPED_TEST(RotaryPositions, PartsOfTheRowsGiveTheBitsOfTheWhole) {
   EXPECT_EQ(cut.values(), all.values());
 }
 
-TYPED_TEST(RotaryPositions, RowsAtGivenPositionsAreTheRowsOfASampleThere) {
+TYPED_TEST(RotaryPositions, RowsAtGivenPositionsMatchTheSample) {
   using T = TypeParam;
   const DeviceArray<T> sample(random_numbers<T>(13 * 72, 1));
   const std::vector<T> before = sample.values();
@@ -111,7 +111,7 @@ TYPED_TEST(RotaryPositions, RowsAtGivenPositionsAreTheRowsOfASampleThere) {
   EXPECT_EQ(rows.values(), expected);
 }
 
-TYPED_TEST(RotaryPositions, ScoresDependOnDistancesAlone) {
+TYPED_TEST(RotaryPositions, ScoresDependOnlyOnDistances) {
   using T = TypeParam;
   const std::int64_t size = 24;
   const auto q = random_numbers<T>(size, 1);
@@ -160,7 +160,7 @@ TEST(RotaryGradient, BackwardMatchesFiniteDifferences) {
                [&](std::size_t) { return bound; });
 }
 
-TEST(RotaryGradient, BackwardUndoesForward) {
+TEST(RotaryGradient, BackwardInvertsForward) {
   const Rotary r{2, 26, 10000.0, 13};
   const auto x = random_numbers<float>(5 * 52, 1);
   const DeviceArray<float> d_x(x);
@@ -170,7 +170,7 @@ TEST(RotaryGradient, BackwardUndoesForward) {
   expect_close(d_x.values(), x, [&](std::size_t i) { return 3 * bound_of<float>(x, i, 52, r); });
 }
 
-TEST(RotaryGradient, OddHeadsAndNarrowRowsAreRefused) {
+TEST(RotaryGradient, RejectsOddHeadsAndNarrowRows) {
   const DeviceArray<float> x(26);
   EXPECT_THROW(rotary_forward<float>(Exec{}, x.matrix(2, 13), Rotary{1, 13}), Error);
   EXPECT_THROW(rotary_forward<float>(Exec{}, x.matrix(2, 13), Rotary{4, 4}), Error);

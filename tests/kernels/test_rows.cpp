@@ -34,7 +34,7 @@ std::vector<std::int32_t> some_rows(std::int64_t n) {
   return rows;
 }
 
-TYPED_TEST(Rows, PartsOfAMatrixAddUpToTheRowsPicked) {
+TYPED_TEST(Rows, PartsSumToThePickedRows) {
   using T = TypeParam;
   for (const std::int64_t n : small_sizes)
     for (const std::int64_t hidden : small_sizes)
@@ -58,7 +58,7 @@ TYPED_TEST(Rows, PartsOfAMatrixAddUpToTheRowsPicked) {
       }
 }
 
-TYPED_TEST(Rows, PlacedRowsAreThosePickedAndOthersStay) {
+TYPED_TEST(Rows, PlacingRowsKeepsOtherRows) {
   using T = TypeParam;
   const std::int64_t n = 13, hidden = 5;
   const auto rows = some_rows(n);
@@ -81,7 +81,7 @@ TYPED_TEST(Rows, PlacedRowsAreThosePickedAndOthersStay) {
     }
 }
 
-TYPED_TEST(Rows, SegmentsAddTheirRowAndSumTheirGradients) {
+TYPED_TEST(Rows, SegmentsAddRowsAndSumGradients) {
   using T = TypeParam;
   for (const std::int64_t n : small_sizes)
     for (const std::int64_t hidden : small_sizes) {

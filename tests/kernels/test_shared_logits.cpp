@@ -45,12 +45,12 @@ std::vector<double> gradient_of(const std::vector<double>& logits,
 }
 
 template <class T>
-class SharedLogitsOf : public ::testing::Test {};
-TYPED_TEST_SUITE(SharedLogitsOf, WideTypes);
+class SharedLogits : public ::testing::Test {};
+TYPED_TEST_SUITE(SharedLogits, WideTypes);
 
 /// Every number is a sum of V products whose factors are off by the error of an exponential, whose
 /// argument is at most `spread` wide.
-TYPED_TEST(SharedLogitsOf, PartsAreThoseOfTheWholeGradient) {
+TYPED_TEST(SharedLogits, PartsSumToTheWholeGradient) {
   using T = TypeParam;
   const double scale = 1.0 / 37;
   const std::int64_t rows = 13, hidden = 7;

@@ -101,7 +101,7 @@ TYPED_TEST(Update, SquaredNormBlocksMatchReference) {
   }
 }
 
-TYPED_TEST(Update, SquaredNormOfABlockHasTheSameBitsAnywhere) {
+TYPED_TEST(Update, SquaredNormOfABlockDoesNotDependOnItsOffset) {
   using T = TypeParam;
   constexpr std::int64_t blocks = 5;
   const auto x = random_numbers<T>(blocks * norm_block + 100, 1);
@@ -124,7 +124,7 @@ TYPED_TEST(Update, SquaredNormOfABlockHasTheSameBitsAnywhere) {
 
 /// Arrays one after another, each cut into blocks from its own beginning, compared with one launch
 /// per array. On devices a kernel has its own team, and so its own order of sums.
-TYPED_TEST(Update, SquaredNormBlocksOfManyArraysMatchThoseOfEach) {
+TYPED_TEST(Update, SquaredNormBlocksOfManyArraysMatchSingleArrays) {
   using T = TypeParam;
   const std::vector<std::int64_t> arrays{1, 13, 128, 0, 4096, 4097, 20000};
   std::vector<std::int64_t> begins, ends;
@@ -155,7 +155,7 @@ TYPED_TEST(Update, SquaredNormBlocksOfManyArraysMatchThoseOfEach) {
   expect_close(partial.values(), expected, [&](std::size_t b) { return roundings * expected[b]; });
 }
 
-TEST(Segments, AreSummedInAnOrderOfTheirOwn) {
+TEST(Segments, SumsDoNotDependOnOtherSegments) {
   const std::vector<std::int64_t> lengths{5, 0, 1, 33, 200, 0, 5000, 13};
   std::int64_t n = 0;
   for (const std::int64_t length : lengths) n += length;
@@ -192,7 +192,7 @@ TEST(Segments, AreSummedInAnOrderOfTheirOwn) {
     }
 }
 
-TEST(RootOfSum, IsTheRootOfTheSum) {
+TEST(RootOfSum, MatchesTheDefinition) {
   const DeviceArray<double> root(1);
   root_of_sum(Exec{}, root.flat(), DeviceArray<double>(std::vector<double>{9.0, 16.0}).flat());
   EXPECT_EQ(root.values()[0], 5.0);

@@ -95,7 +95,7 @@ class UpdateParts : public ::testing::Test {
 };
 TYPED_TEST_SUITE(UpdateParts, WideTypes);
 
-TYPED_TEST(UpdateParts, AdamWGivesTheBitsOfArrayByArray) {
+TYPED_TEST(UpdateParts, AdamWMatchesSingleArraysBitForBit) {
   using T = TypeParam;
   const AdamW rule{1e-2, 0.9, 0.95, 1e-8, 0.1};
   this->expect_same(
@@ -112,7 +112,7 @@ TYPED_TEST(UpdateParts, AdamWGivesTheBitsOfArrayByArray) {
       });
 }
 
-TYPED_TEST(UpdateParts, SgdGivesTheBitsOfArrayByArray) {
+TYPED_TEST(UpdateParts, SgdMatchesSingleArraysBitForBit) {
   using T = TypeParam;
   for (const Sgd& rule : {Sgd{0.1, 0, false, 0.1}, {0.1, 0.9, false, 0.1}, {0.1, 0.9, true, 0.1}})
     this->expect_same(
@@ -129,7 +129,7 @@ TYPED_TEST(UpdateParts, SgdGivesTheBitsOfArrayByArray) {
         });
 }
 
-TYPED_TEST(UpdateParts, LambGivesTheBitsOfArrayByArray) {
+TYPED_TEST(UpdateParts, LambMatchesSingleArraysBitForBit) {
   using T = TypeParam;
   const AdamW rule{1e-2, 0.9, 0.95, 1e-8, 0.1};
   const DeviceArray<double> ratios(std::vector<double>{1, 2, 0.5, 3, 0.25, 4, 7});
@@ -159,7 +159,7 @@ TYPED_TEST(UpdateParts, LambGivesTheBitsOfArrayByArray) {
 }
 
 /// Masters are at the places of updated weights, the model's weights at those of rounded ones.
-TEST(RoundWeights, RoundsEveryPartAndNothingBetween) {
+TEST(RoundWeights, RoundsEveryPartAndKeepsTheGaps) {
   const Places places;
   const DeviceArray<UpdatePart> table(places.parts);
   const kernels::UpdateParts parts{table.flat(), places.chunks, {}};

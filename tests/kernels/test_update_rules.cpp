@@ -46,7 +46,7 @@ TEST(PlanUpdate, ClipsOnlyNormsAboveTheMaximum) {
   EXPECT_EQ(clip(0.0, 1.0), 1.0);
 }
 
-TEST(PlanUpdate, SkippedStepsAreCountedAndAreNoUpdates) {
+TEST(PlanUpdate, CountsSkippedStepsApartFromUpdates) {
   Steps run;
   EXPECT_EQ(run.step(1, {1, 2, 3}),
             (std::vector<double>{1, 1 / (std::sqrt(6.0) + 1e-6), 1 - 0.9, 1 - 0.95}));
@@ -67,7 +67,7 @@ TEST(PlanUpdate, SkippedStepsAreCountedAndAreNoUpdates) {
 }
 
 /// Scale 8, doubled after 2 updates in a row: norms and clipping are those of unscaled gradients.
-TEST(PlanUpdate, TheLossScaleIsDividedOutAndFollowsWhatTheGradientsCanBear) {
+TEST(PlanUpdate, DividesByTheLossScaleAndAdaptsIt) {
   Steps run;
   run.status.assign({0, 0, 0, 0, -1, 8, 0});
   run.scaling.interval = 2;
@@ -87,7 +87,7 @@ TEST(PlanUpdate, TheLossScaleIsDividedOutAndFollowsWhatTheGradientsCanBear) {
   }
 }
 
-TEST(PlanUpdate, TheLossScaleStaysWithinItsBounds) {
+TEST(PlanUpdate, KeepsTheLossScaleWithinItsBounds) {
   Steps run;
   run.scaling.interval = 1;
   run.status.assign({0, 0, 0, 0, -1, LossScaling::most, 0});
@@ -104,14 +104,14 @@ TEST(PlanUpdate, TheLossScaleStaysWithinItsBounds) {
   EXPECT_EQ(run.status.values()[status_loss_scale], LossScaling::most);
 }
 
-TEST(PlanUpdate, ASumThatOverflowsNamesNoArray) {
+TEST(PlanUpdate, OverflowOfTheSumNamesNoArray) {
   Steps run;
   const double large = std::numeric_limits<double>::max();
   EXPECT_EQ(run.step(1, {large, large})[control_proceed], 0);
   EXPECT_EQ(run.status.values()[status_skipped_sum], -1);
 }
 
-TEST(PlanUpdate, BehindTheMostSkipsNoStepIsTakenAnyMore) {
+TEST(PlanUpdate, StopsUpdatesAfterTooManySkips) {
   Steps run;
   for (const std::int64_t step : {1, 2, 3})
     EXPECT_EQ(run.step(step, {nan_}, 1.0, 3)[control_proceed], 0);
@@ -126,7 +126,7 @@ class Rules : public ::testing::Test {
 };
 TYPED_TEST_SUITE(Rules, WideTypes);
 
-TYPED_TEST(Rules, ALossThatIsNotFiniteMarksTheGradient) {
+TYPED_TEST(Rules, NonFiniteLossMarksTheGradient) {
   using T = TypeParam;
   for (const double loss : {3.5, infinity_, -infinity_, nan_}) {
     const DeviceArray<T> gradient(std::vector<T>{-0.0, 2});
@@ -141,7 +141,7 @@ TYPED_TEST(Rules, ALossThatIsNotFiniteMarksTheGradient) {
   }
 }
 
-TYPED_TEST(Rules, ASkippedStepChangesNothing) {
+TYPED_TEST(Rules, SkippedStepChangesNothing) {
   using T = TypeParam;
   constexpr std::int64_t n = 5000;
   const auto w = random_numbers<T>(n, 1), b = random_numbers<T>(n, 2), v = random_numbers<T>(n, 3);
@@ -198,7 +198,7 @@ TYPED_TEST(Rules, SgdMatchesTheFormula) {
 
 /// A step of LAMB by hand: m = (1 − β1) g, v = (1 − β2) g², so that without epsilon the direction
 /// is sign(g) + decay w, scaled to the weight's norm.
-TYPED_TEST(Rules, LambsFirstStepIsTheSignOfTheGradientOfTheWeightsSize) {
+TYPED_TEST(Rules, FirstLambStepFollowsTheSignOfTheGradient) {
   using T = TypeParam;
   const DeviceArray<T> w(std::vector<T>{3, 4}), m(2), v(2), g(std::vector<T>{T(0.25), -8});
   const AdamW lamb{0.1, 0.9, 0.95, 1e-30, 0.5};
@@ -218,7 +218,7 @@ TYPED_TEST(Rules, LambsFirstStepIsTheSignOfTheGradientOfTheWeightsSize) {
 }
 
 /// Arrays [3, 4] in two parts with the gradient [0.6, 0.8], then arrays with a norm of 0.
-TEST(TrustRatios, OfLarsHaveTheClippedGradientAndTheDecay) {
+TEST(TrustRatios, LarsUsesTheClippedGradientAndTheDecay) {
   const DeviceArray<double> ratios(3, 7.0), control(std::vector<double>{1, 0.5, 1, 1});
   lars_ratios(Exec{}, ratios.flat(),
               DeviceArray<double>(std::vector<double>{9, 16, 0, 0, 4, 0}).flat(),
@@ -230,7 +230,7 @@ TEST(TrustRatios, OfLarsHaveTheClippedGradientAndTheDecay) {
   EXPECT_EQ(found[2], 1);
 }
 
-TEST(TrustRatios, AreOneWhereANormIsZero) {
+TEST(TrustRatios, AreOneIfANormIsZero) {
   const DeviceArray<double> ratios(4, 7.0);
   trust_ratios(Exec{}, ratios.flat(), DeviceArray<double>(std::vector<double>{0, 4, 0, 36}).flat(),
                DeviceArray<double>(std::vector<double>{1, 0, 0, 4}).flat(), 1);

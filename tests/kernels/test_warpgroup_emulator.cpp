@@ -87,7 +87,7 @@ TEST(WarpgroupEmulator, MultipliesOperandsInEveryLayout) {
 }
 
 /// Addresses by hand: PTX ISA, "Strides", figures of 128-byte swizzling.
-TEST(WarpgroupEmulator, TilesHaveTheLayoutOfThePtxIsa) {
+TEST(WarpgroupEmulator, TilesFollowThePtxIsa) {
   const GroupRows<16, 128> tile{2048};
   EXPECT_EQ(tile.bytes, 4096U);
   EXPECT_EQ(tile.at(0, 0), 2048U);
@@ -101,7 +101,7 @@ TEST(WarpgroupEmulator, TilesHaveTheLayoutOfThePtxIsa) {
 
 /// Rows of a sample of a batch, of one head among several: what is beyond head, sample or tensor is
 /// zero, whichever copy lands first.
-TEST(WarpgroupEmulator, CopiesBoxesWithZerosOutside) {
+TEST(WarpgroupEmulator, FillsBoxesWithZerosOutsideTheTensor) {
   constexpr int K = 80, heads = 3, S = 21, batch = 2, stride = K * heads + 8;
   std::vector<Bf16> x(static_cast<std::size_t>(batch * S * stride));
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = Bf16(static_cast<float>(i % 251) + 1.0F);

@@ -34,7 +34,7 @@ void square(Block& block, Forgotten forgotten) {
   block.pack<Bf16>(c[0][0], c[7][3]);
 }
 
-TEST(WarpgroupErrors, ForgottenStepsOfProductsAreErrors) {
+TEST(WarpgroupErrors, MissingStepsOfProductsAreErrors) {
   const auto result = [](Forgotten forgotten) {
     return failure(groups(1), [=](Block& block) { square(block, forgotten); });
   };
@@ -120,7 +120,7 @@ void ring(Block& block, const TensorMap& map, int arrivals_per_group, bool wait_
   }
 }
 
-TEST(WarpgroupErrors, ReplacingWhatProductsReadIsAnError) {
+TEST(WarpgroupErrors, ReplacingOperandsInUseIsAnError) {
   const std::vector<Bf16> ones(64 * 64, Bf16(1.0F));
   const TensorMap map =
       emulated_tensor_map({ones.data(), {64, 1, 64, 1}, {128, 128, 8192}, {64, 1, 64, 1}});
@@ -212,7 +212,7 @@ TEST(WarpgroupErrors, MisusedBarriersAreErrors) {
 }
 
 /// meet and signal order what threads did before; two groups take turns.
-TEST(WarpgroupErrors, GroupsTakeTurns) {
+TEST(WarpgroupErrors, UnsynchronisedTurnsAreErrors) {
   const auto turns = [](bool signals) {
     return [=](Block& block) {
       const int g = block.group();
@@ -229,7 +229,7 @@ TEST(WarpgroupErrors, GroupsTakeTurns) {
   expect_failure(groups(2), "barrier of threads 1", turns(false));
 }
 
-TEST(WarpgroupErrors, WarpsOfAGroupIssueTheSameProducts) {
+TEST(WarpgroupErrors, DifferentProductsWithinAGroupAreErrors) {
   const auto body = [](bool same) {
     return [=](Block& block) {
       const GroupRows<64, 64> tile{0};
@@ -249,7 +249,7 @@ TEST(WarpgroupErrors, WarpsOfAGroupIssueTheSameProducts) {
   expect_failure(groups(1), "another product than its group", body(false));
 }
 
-TEST(WarpgroupErrors, RegistersOfABlockAreLimited) {
+TEST(WarpgroupErrors, ExceedingTheRegistersOfABlockIsAnError) {
   const auto ask = [](bool give) {
     return [=](Block& block) {
       if (block.group() == 0) {

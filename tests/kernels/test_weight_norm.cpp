@@ -29,7 +29,7 @@ constexpr double half_ulp() {
   return static_cast<double>(std::numeric_limits<Accumulate<T>>::epsilon()) / 2;
 }
 
-TYPED_TEST(WeightNorm, ScalesAreMagnitudesOverNormsOfRows) {
+TYPED_TEST(WeightNorm, ScalesDivideMagnitudesByRowNorms) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   const double acc = half_ulp<Acc>();
@@ -63,7 +63,7 @@ TYPED_TEST(WeightNorm, ScalesAreMagnitudesOverNormsOfRows) {
     }
 }
 
-TYPED_TEST(WeightNorm, ColumnsAreScaledAndMultiplied) {
+TYPED_TEST(WeightNorm, ScalesAndMultipliesColumns) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
   const double rounding = half_ulp<T>() + 4 * half_ulp<Acc>();

@@ -49,7 +49,7 @@ TEST(ProcessGrid, RanksAndCoordinatesAreInverseInEveryOrder) {
   }
 }
 
-TEST(ProcessGrid, AStepAlongAnAxisIsItsStride) {
+TEST(ProcessGrid, StrideIsTheRankDistanceAlongAnAxis) {
   for (const auto& order : orders()) {
     const ProcessGrid grid = grid_in(order);
     int stride = 1;
@@ -66,7 +66,7 @@ TEST(ProcessGrid, AStepAlongAnAxisIsItsStride) {
   }
 }
 
-TEST(ProcessGrid, ColoursCutTheRanksIntoGroupsAlongEachAxis) {
+TEST(ProcessGrid, ColoursGroupTheRanksAlongEachAxis) {
   for (const auto& order : orders()) {
     const ProcessGrid grid = grid_in(order);
     for (const Axis axis : order) {
@@ -90,7 +90,7 @@ TEST(ProcessGrid, ColoursCutTheRanksIntoGroupsAlongEachAxis) {
 }
 
 /// Some ranks hold the weights together, and others hold the same weights.
-TEST(ProcessGrid, WeightsAreSplitByTensorAndPipelineOnly) {
+TEST(ProcessGrid, OnlyTensorAndPipelineSplitWeights) {
   for (const auto& order : orders()) {
     const ProcessGrid grid = grid_in(order);
     std::map<int, int> together, same;
@@ -108,7 +108,7 @@ TEST(ProcessGrid, WeightsAreSplitByTensorAndPipelineOnly) {
   }
 }
 
-TEST(ProcessGrid, WithoutAnOrderTensorIsFastestAndDataSlowest) {
+TEST(ProcessGrid, DefaultOrderIsTensorFirstAndDataLast) {
   const ProcessGrid grid({{Axis::tensor, 8}, {Axis::pipeline, 100}, {Axis::data, 125}}, 100'000);
   EXPECT_EQ(grid.ranks(), 100'000);
   EXPECT_EQ(grid.weight_ranks(), 800);
@@ -118,7 +118,7 @@ TEST(ProcessGrid, WithoutAnOrderTensorIsFastestAndDataSlowest) {
   EXPECT_EQ(at[Axis::tensor], 7);
 }
 
-TEST(AxisList, AxesThatAreLeftOutHaveOneRankAndFollow) {
+TEST(AxisList, OmittedAxesHaveOneRankAndComeLast) {
   const AxisList axes{{Axis::data, 6}};
   EXPECT_EQ(axes.named_sizes(), "pipeline 1 · tensor 1 · data 6");
   EXPECT_EQ(axes.ranks(), 6);
@@ -135,7 +135,7 @@ std::string order_of(std::string_view words) {
   return join(names, " ");
 }
 
-TEST(AxisList, AnOrderNamesTheFastestAxesFirst) {
+TEST(AxisList, OrderListsTheFastestAxesFirst) {
   EXPECT_EQ(order_of(""), "tensor context pipeline data");
   EXPECT_EQ(order_of("tensor, data, pipeline"), "tensor data pipeline context");
   EXPECT_EQ(order_of("data"), "data tensor context pipeline") << "the others in the default order";
@@ -156,7 +156,7 @@ std::string message(int data, int pipeline, int tensor, int ranks) {
   return "no error";
 }
 
-TEST(ProcessGrid, AWrongProductShowsAllFactorsAndWhatWouldFit) {
+TEST(ProcessGrid, WrongProductShowsAllFactorsAndARemedy) {
   EXPECT_EQ(
       message(2, 3, 2, 24),
       "data · pipeline · tensor = 2 · 3 · 2 = 12, but there are 24 ranks; set data = 4 for 24 "
@@ -171,7 +171,7 @@ TEST(ProcessGrid, AWrongProductShowsAllFactorsAndWhatWouldFit) {
             "with data = 3");
 }
 
-TEST(ProcessGrid, FactorsOfNoneAndFactorsThatOverflowAreErrors) {
+TEST(ProcessGrid, RejectsZeroAndOverflowingFactors) {
   EXPECT_NE(message(0, 1, 1, 1).find("at least 1"), std::string::npos);
   EXPECT_NE(message(1, 1, 1, 0).find("at least 1"), std::string::npos);
   const int large = 2'000'000'000;

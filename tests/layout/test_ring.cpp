@@ -47,7 +47,7 @@ void expect_complete(const AttentionRing& ring) {
           << " ranks, window " << ring.window << ", causal " << ring.causal;
 }
 
-TEST(Ring, EveryQueryMeetsEachKeyThatItSeesOnce) {
+TEST(Ring, QueriesMeetEachVisibleKeyOnce) {
   for (const std::int64_t sequence : {1, 2, 5, 23, 48})
     for (int ranks = 1; ranks <= 5 && ranks <= sequence; ++ranks)
       for (const bool causal : {true, false})
@@ -55,7 +55,7 @@ TEST(Ring, EveryQueryMeetsEachKeyThatItSeesOnce) {
           expect_complete({sequence, ranks, causal, window});
 }
 
-TEST(Ring, WorkOfACausalMaskIsTheSameInEveryStepButTheFirst) {
+TEST(Ring, CausalWorkIsEqualInAllStepsButTheFirst) {
   const AttentionRing ring{4096, 4};
   for (int rank = 0; rank < 4; ++rank)
     for (int step = 0; step < 4; ++step) {

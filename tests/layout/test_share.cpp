@@ -28,7 +28,7 @@ std::vector<std::int64_t> elements_of(const Block& block, const Extents& shape) 
   return out;
 }
 
-TEST(Share, PartsHoldEveryElementOnceAndInTheOrderOfMemory) {
+TEST(Share, PartsHoldEachElementOnceInMemoryOrder) {
   for (const std::int64_t parts : {1, 2, 3, 4, 7, 64, 20000}) {
     std::map<std::pair<std::size_t, std::int64_t>, int> held;
     for (std::int64_t i = 0; i < parts; ++i)
@@ -50,7 +50,7 @@ TEST(Share, PartsHoldEveryElementOnceAndInTheOrderOfMemory) {
   }
 }
 
-TEST(Share, PartsDifferByNoMoreThanTwoRows) {
+TEST(Share, PartsDifferByAtMostTwoRows) {
   for (const std::int64_t parts : {2, 3, 5, 16}) {
     std::int64_t least = std::int64_t{1} << 60, most = 0;
     for (std::int64_t i = 0; i < parts; ++i) {
@@ -63,14 +63,14 @@ TEST(Share, PartsDifferByNoMoreThanTwoRows) {
   }
 }
 
-TEST(Share, AnArrayIsCutIntoFewBlocks) {
+TEST(Share, SplitsAnArrayIntoFewBlocks) {
   const std::vector<Extents> one{{5, 6, 7, 8}};
   for (const std::int64_t parts : {1, 2, 3, 8, 11, 50})
     for (std::int64_t i = 0; i < parts; ++i) EXPECT_LE(share(one, parts, i).size(), 5u) << parts;
   EXPECT_EQ(share(one, 1, 0).size(), 1u);
 }
 
-TEST(Blocks, HoldAnyRunOfElementsInOrder) {
+TEST(Blocks, CoverAnyRangeOfElementsInOrder) {
   const Extents shape{3, 4, 5};
   for (std::int64_t begin = 0; begin <= 60; ++begin)
     for (std::int64_t end = begin; end <= 60; ++end) {
@@ -86,7 +86,7 @@ TEST(Blocks, HoldAnyRunOfElementsInOrder) {
   EXPECT_THROW(blocks(0, shape, 10, 61), Error);
 }
 
-TEST(Share, HoldsModelsOfAMillionTimesAMillionElements) {
+TEST(Share, SupportsArraysOfAMillionByAMillionElements) {
   const std::vector<Extents> large{{1 << 20, 1 << 20}, {std::int64_t{1} << 50}};
   std::int64_t all = 0;
   for (const std::int64_t i : {0, 1499, 2999})
@@ -94,7 +94,7 @@ TEST(Share, HoldsModelsOfAMillionTimesAMillionElements) {
   EXPECT_GT(all, std::int64_t{1} << 39);
 }
 
-TEST(Share, RefusesPartsThatDoNotExist) {
+TEST(Share, RejectsPartsThatDoNotExist) {
   EXPECT_THROW(share(odd_arrays, 2, 2), Error);
   EXPECT_THROW(share(odd_arrays, 0, 0), Error);
   EXPECT_THROW(share(odd_arrays, 2, -1), Error);

@@ -7,7 +7,7 @@
 namespace trireme::layout {
 namespace {
 
-TEST(Split, PartsTileTheWholeInOrderAndDifferByAtMostOne) {
+TEST(Split, PartsAreOrderedAndDifferByAtMostOne) {
   for (const std::int64_t n : {0, 1, 2, 7, 12, 257, 50257})
     for (const std::int64_t parts : {1, 2, 3, 4, 5, 8, 13}) {
       std::int64_t next = 0, smallest = n, largest = 0, previous = n;
@@ -25,7 +25,7 @@ TEST(Split, PartsTileTheWholeInOrderAndDifferByAtMostOne) {
     }
 }
 
-TEST(Split, EachElementIsInThePartThatHasIt) {
+TEST(Split, FindsThePartOfEachElement) {
   for (const std::int64_t n : {1, 2, 7, 12, 257})
     for (const std::int64_t parts : {1, 2, 3, 4, 5, 8, 13})
       for (std::int64_t i = 0; i < parts; ++i) {
@@ -43,7 +43,7 @@ TEST(Split, HandlesDimensionsNearTheLimit) {
   EXPECT_EQ(part_with(n, 3, n - 1), 2);
 }
 
-TEST(Split, RefusesPartsThatDoNotExist) {
+TEST(Split, RejectsPartsThatDoNotExist) {
   EXPECT_THROW(split(4, 2, 2), Error);
   EXPECT_THROW(split(4, 2, -1), Error);
   EXPECT_THROW(split(4, 0, 0), Error);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr StagePlacement placements[] = {StagePlacement::round_robin, StagePlacement::v};
 
-TEST(StageMap, EveryRankAndChunkHasOneStage) {
+TEST(StageMap, EachRankAndChunkHasOneStage) {
   for (const StagePlacement placement : placements)
     for (int ranks = 1; ranks <= 6; ++ranks)
       for (int chunks = 1; chunks <= 4; ++chunks) {
@@ -32,14 +32,14 @@ TEST(StageMap, EveryRankAndChunkHasOneStage) {
       }
 }
 
-TEST(StageMap, RoundRobinGoesOnFromTheLastRankToTheFirst) {
+TEST(StageMap, RoundRobinWrapsFromTheLastRankToTheFirst) {
   const StageMap map{3, 2};
   EXPECT_EQ(map.stages_of(1), (std::vector<Stage>{1, 4}));
   for (Stage stage = 0; stage < 6; ++stage) EXPECT_FALSE(map.hands_over(stage));
   EXPECT_TRUE((StageMap{1, 2}.hands_over(0))) << "both are on the only rank";
 }
 
-TEST(StageMap, AVTurnsOnTheLastRankAndEndsOnTheFirst) {
+TEST(StageMap, VPlacementTurnsOnTheLastRank) {
   const StageMap map{3, 2, StagePlacement::v};
   EXPECT_EQ(map.stages_of(0), (std::vector<Stage>{0, 5}));
   EXPECT_EQ(map.stages_of(1), (std::vector<Stage>{1, 4}));

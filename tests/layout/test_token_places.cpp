@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t lengths[] = {1, 2, 3, 7, 61, 64, 65'536};
 
-TEST(TokenPlaces, RanksHoldEachTokenOnceAndEvenParts) {
+TEST(TokenPlaces, RanksHoldEachTokenOnceInEvenParts) {
   for (const std::int64_t sequence : lengths)
     for (std::int64_t ranks = 1; ranks <= 5 && ranks <= sequence; ++ranks) {
       std::vector<int> holders(static_cast<std::size_t>(sequence));
@@ -42,7 +42,7 @@ TEST(TokenPlaces, HeadsAndTailsBalanceACausalMask) {
   }
 }
 
-TEST(TokenPlaces, RowsAreNumberedAsThoseOfWholeSamples) {
+TEST(TokenPlaces, RowsAreNumberedWithinWholeSamples) {
   const TokenPlaces places = token_places(7, 2, 1);  // 3 tokens: head {2, 3}, tail {4}
   const std::vector<std::int64_t> expected{2, 3, 4, 9, 10, 11};
   for (std::int64_t row = 0; row < 6; ++row)

@@ -157,7 +157,7 @@ void expect_gradients(const BertGolden& golden, const Parameters<Fp64>& paramete
   EXPECT_EQ(at, golden.gradients.size());
 }
 
-TEST_P(Bert, LossAndGradientsEqualTransformersNormwise) {
+TEST_P(Bert, LossAndGradientsMatchTransformers) {
   const auto [form, recompute, split] = GetParam();
   const BertGolden golden(form);
   const auto architecture = architecture::describe(bert_model(form));
@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, BertGelu, ::testing::Values(Gelu::exact, Gelu::t
 
 /// Logits are nowhere stored whole: behind a forward pass without gradients the scratch memory
 /// holds those of the last block, here all masked tokens.
-TEST_P(BertGelu, LogitsInSinglePrecisionEqualTransformers) {
+TEST_P(BertGelu, Fp32LogitsMatchTransformers) {
   const BertGolden golden(GetParam());
   const auto architecture = architecture::describe(bert_model(GetParam()));
   Parameters<Fp32> parameters(architecture, architecture::whole_model(architecture), false);
@@ -212,7 +212,7 @@ TEST_P(BertGelu, LogitsInSinglePrecisionEqualTransformers) {
   expect_near({scores.begin(), scores.end()}, golden.pairs);
 }
 
-TEST_P(BertGelu, EvaluationGivesTheLossesOfTraining) {
+TEST_P(BertGelu, EvaluationMatchesTrainingLosses) {
   const auto architecture = architecture::describe(bert_model(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), true);
   set_golden_weights(parameters);
@@ -270,7 +270,7 @@ TEST(BertDropout, GradientsMatchFiniteDifferences) {
   }
 }
 
-TEST(BertMemory, PlannedBytesAreThoseAllocated) {
+TEST(BertMemory, PlannedBytesMatchTheAllocation) {
   for (const SentenceLoss sentence_loss : {SentenceLoss::next, SentenceLoss::none})
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
       for (const bool split : {false, true}) {

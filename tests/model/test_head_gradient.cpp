@@ -90,7 +90,7 @@ std::vector<double> pass(const deck::ModelConfig& m, HeadGradient gradient, bool
   return found;
 }
 
-TYPED_TEST(HeadGradients, AreTheSameBitsInTheBackwardPass) {
+TYPED_TEST(HeadGradients, HaveTheSameBitsInTheBackwardPass) {
   for (const Family family : {Family::gpt, Family::llama, Family::bert}) {
     const deck::ModelConfig m = head_model(family);
     const std::vector<double> expected = pass<TypeParam>(m, HeadGradient::with_losses, false);

@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(Recompute::none, Recompute::full), ::testing::Bool()),
     case_name);
 
-TEST_P(Llama, LossAndGradientsEqualTransformersNormwise) {
+TEST_P(Llama, LossAndGradientsMatchTransformers) {
   const auto& [which, recompute, split] = GetParam();
   const LlamaGolden golden(which);
   const auto architecture = architecture::describe(model_of(which));
@@ -279,7 +279,7 @@ void feed(Decoder<P>& decoder, const F& f) {
   }
 }
 
-TEST_P(LlamaDecoder, LogitsInSinglePrecisionEqualTransformers) {
+TEST_P(LlamaDecoder, Fp32LogitsMatchTransformers) {
   const LlamaGolden golden(GetParam());
   const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp32> parameters(architecture, architecture::whole_model(architecture), false);
@@ -298,7 +298,7 @@ TEST_P(LlamaDecoder, LogitsInSinglePrecisionEqualTransformers) {
     EXPECT_NEAR(found[i], golden.logits[i], 1e-4 * largest) << i;
 }
 
-TEST_P(LlamaDecoder, TokenByTokenGivesTheLossOfTheWholeText) {
+TEST_P(LlamaDecoder, TokenByTokenMatchesTheLossOfTheWholeText) {
   const auto architecture = architecture::describe(model_of(GetParam()));
   Parameters<Fp64> parameters(architecture, architecture::whole_model(architecture), false);
   set_weights(parameters, LlamaGolden(GetParam()), architecture.model);
@@ -356,7 +356,7 @@ TEST_P(LlamaDecoder, GradientsWithDropoutMatchFiniteDifferences) {
   }
 }
 
-TEST_P(LlamaDecoder, PlannedBytesAreThoseAllocated) {
+TEST_P(LlamaDecoder, PlannedBytesMatchTheAllocation) {
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
     for (const bool split : {false, true})
       for (const std::int64_t feed_forward : {100, 200}) {

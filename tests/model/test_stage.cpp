@@ -92,7 +92,7 @@ TEST(Stage, DropoutMasksBelongToGlobalSamples) {
   EXPECT_NEAR(value_of(together.loss()), apart_sum, 1e-12 * apart_sum);
 }
 
-TEST(Stage, EvaluationEqualsTheForwardPassWithoutDropout) {
+TEST(Stage, EvaluationMatchesTheForwardPassWithoutDropout) {
   const auto architecture = architecture::describe(golden_model());
   Parameters<P> parameters(architecture, architecture::whole_model(architecture), true);
   set_golden_weights(parameters);
@@ -109,7 +109,7 @@ TEST(Stage, EvaluationEqualsTheForwardPassWithoutDropout) {
   EXPECT_NEAR(value_of(evaluating.loss()), expected, 1e-13 * expected);
 }
 
-TEST(Decoder, TokenByTokenGivesTheLossOfTheWholeText) {
+TEST(Decoder, TokenByTokenMatchesTheLossOfTheWholeText) {
   const auto model = golden_model();
   const auto architecture = architecture::describe(model);
   Parameters<P> parameters(architecture, architecture::whole_model(architecture), false);
@@ -144,7 +144,7 @@ TEST(Decoder, TokenByTokenGivesTheLossOfTheWholeText) {
 
 /// Texts of different lengths in any places of the cache; tokens of a text in one pass or in
 /// several; rows without a token.
-TEST(Decoder, ManyTokensOfATextInOnePassGiveTheSameLogits) {
+TEST(Decoder, ManyTokensPerPassGiveTheSameLogits) {
   const auto model = golden_model();
   const auto architecture = architecture::describe(model);
   Parameters<P> parameters(architecture, architecture::whole_model(architecture), false);
@@ -183,7 +183,7 @@ TEST(Decoder, ManyTokensOfATextInOnePassGiveTheSameLogits) {
   for (std::size_t i = 0; i < v; ++i) ASSERT_NEAR(found[i], other_expected[i], 1e-12) << i;
 }
 
-TEST(Stage, UntiedAndIndivisibleSizesTrain) {
+TEST(Stage, UntiedAndIndivisibleSizesWork) {
   auto model = golden_model();
   model.tied_embeddings = false;
   model.hidden = 15;
@@ -203,7 +203,7 @@ TEST(Stage, UntiedAndIndivisibleSizesTrain) {
   EXPECT_EQ(parameters.tied_gradient().data(), nullptr);
 }
 
-TEST(Parameters, InitialValuesHaveTheirDeviationAndDependOnTheSeedAlone) {
+TEST(Parameters, InitialValuesFollowTheSeedAndTheirDeviation) {
   const auto architecture = architecture::describe(golden_model());
   Parameters<P> a(architecture, architecture::whole_model(architecture), false);
   Parameters<P> b(architecture, architecture::whole_model(architecture), false);
@@ -228,7 +228,7 @@ class Memory : public ::testing::Test {};
 using PlainPrecisions = ::testing::Types<Fp32, Fp64>;
 TYPED_TEST_SUITE(Memory, PlainPrecisions);
 
-TYPED_TEST(Memory, PlannedBytesAreThoseAllocated) {
+TYPED_TEST(Memory, PlannedBytesMatchTheAllocation) {
   for (const std::int64_t micro : {1, 3})
     for (const bool tied : {true, false}) {
       deck::Config config;

@@ -28,7 +28,7 @@ deck::ModelConfig one_layer_model(Family family) {
   return m;
 }
 
-TYPED_TEST(TensorMemoryTest, TakesTheBytesOfTheDescription) {
+TYPED_TEST(TensorMemoryTest, UsesTheBytesOfTheDescription) {
   using T = typename TypeParam::Compute;
   for (const Family family : {Family::gpt, Family::llama, Family::bert}) {
     const auto a = architecture::describe(one_layer_model(family));
@@ -67,7 +67,7 @@ TYPED_TEST(TensorMemoryTest, TensorsHaveTheirShapesAndDoNotOverlap) {
   EXPECT_EQ(gradient == logits, !is_narrow<T>);
 }
 
-TYPED_TEST(TensorMemoryTest, RowsOfTheVocabularyBeginAtMultiplesOf64Bytes) {
+TYPED_TEST(TensorMemoryTest, VocabularyRowsAreAlignedTo64Bytes) {
   using T = typename TypeParam::Compute;
   const auto a = architecture::describe(one_layer_model(Family::gpt));
   const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
@@ -88,7 +88,7 @@ TYPED_TEST(TensorMemoryTest, RowsOfTheVocabularyBeginAtMultiplesOf64Bytes) {
   EXPECT_EQ(y.stride(0), 1u);  // other rows have no gaps
 }
 
-TYPED_TEST(TensorMemoryTest, OtherTensorsAreEmptyAndOtherNumbersAnError) {
+TYPED_TEST(TensorMemoryTest, UnknownTensorsAreEmptyAndWrongTypesAnError) {
   const auto a = architecture::describe(one_layer_model(Family::gpt));
   const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
                                            architecture::host_logit_elements);

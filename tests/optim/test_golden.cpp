@@ -13,7 +13,7 @@ using namespace trireme::testing;
 
 class Golden : public ::testing::TestWithParam<std::tuple<int, bool>> {};
 
-TEST_P(Golden, LossAndAllGradientsEqualPyTorchNormwise) {
+TEST_P(Golden, LossAndGradientsMatchPyTorch) {
   const auto [micro, split] = GetParam();
   Rig rig(micro, split);
   EXPECT_NEAR(rig.pass(1), golden_losses(golden_file("gpt_fp64/losses.txt")).at(0).first, 1e-12);
@@ -30,7 +30,7 @@ TEST_P(Golden, LossAndAllGradientsEqualPyTorchNormwise) {
     }
 }
 
-TEST_P(Golden, LossesAndNormsOfTwentyStepsEqualPyTorch) {
+TEST_P(Golden, TwentyStepsMatchPyTorch) {
   const auto [micro, split] = GetParam();
   Rig rig(micro, split);
   const auto losses = golden_losses(golden_file("gpt_fp64/losses.txt"));
@@ -47,7 +47,7 @@ TEST_P(Golden, LossesAndNormsOfTwentyStepsEqualPyTorch) {
 INSTANTIATE_TEST_SUITE_P(MicroBatchesAndSplitBackward, Golden,
                          ::testing::Combine(::testing::Values(1, 2, 4), ::testing::Bool()));
 
-TEST(Optimizer, PlannedBytesAreThoseAllocated) {
+TEST(Optimizer, PlannedBytesMatchTheAllocation) {
   deck::Config config;
   config.model = golden_model();
   config.batch.micro = 1;

@@ -29,7 +29,7 @@ double part(double x) {
 
 class Schedules : public ::testing::TestWithParam<LearningRateSchedule> {};
 
-TEST_P(Schedules, WarmUpLinearlyFromOneStepsPartToThePeak) {
+TEST_P(Schedules, WarmUpLinearlyToThePeak) {
   const auto o = with(GetParam());
   for (std::int64_t step = 1; step <= 5; ++step)
     EXPECT_EQ(learning_rate(o, step), peak * static_cast<double>(step) / 5) << step;
@@ -43,7 +43,7 @@ TEST_P(Schedules, WarmUpLinearlyFromOneStepsPartToThePeak) {
   EXPECT_EQ(learning_rate(only, 25), peak);
 }
 
-TEST_P(Schedules, NeverRiseBehindTheWarmUpNorFallBelowTheMinimum) {
+TEST_P(Schedules, NeverRiseAfterWarmUpNorFallBelowTheMinimum) {
   for (const auto shape : {CooldownShape::linear, CooldownShape::cosine, CooldownShape::exponential,
                            CooldownShape::minus_square_root}) {
     auto o = with(GetParam());
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(All, Schedules,
                                            LearningRateSchedule::warmup_stable_decay),
                          [](const auto& tested) { return std::string(name_of(tested.param)); });
 
-TEST(LearningRate, CosineGoesThroughTheMiddleToTheMinimumAndStays) {
+TEST(LearningRate, CosineReachesTheMinimumAndStays) {
   const auto o = with(LearningRateSchedule::cosine);
   EXPECT_DOUBLE_EQ(learning_rate(o, 10), part((1 + std::numbers::sqrt2 / 2) / 2));
   EXPECT_NEAR(learning_rate(o, 15), part(0.5), 1e-17);
@@ -72,7 +72,7 @@ TEST(LearningRate, CosineGoesThroughTheMiddleToTheMinimumAndStays) {
   EXPECT_EQ(learning_rate(o, 1000), minimum);
 }
 
-TEST(LearningRate, LinearFallsByTheSameEachStep) {
+TEST(LearningRate, LinearFallsByEqualSteps) {
   const auto o = with(LearningRateSchedule::linear);
   for (std::int64_t step = 5; step <= 25; ++step)
     EXPECT_NEAR(learning_rate(o, step), part(static_cast<double>(25 - step) / 20), 1e-17) << step;
@@ -80,12 +80,12 @@ TEST(LearningRate, LinearFallsByTheSameEachStep) {
   EXPECT_EQ(learning_rate(o, 1000), minimum);
 }
 
-TEST(LearningRate, ConstantStaysAtThePeakBeyondTheEnd) {
+TEST(LearningRate, ConstantStaysAtThePeak) {
   const auto o = with(LearningRateSchedule::constant);
   for (const std::int64_t step : {5, 6, 25, 1000}) EXPECT_EQ(learning_rate(o, step), peak);
 }
 
-TEST(LearningRate, InverseSquareRootIsContinuousAndHalvesInFourTimesTheSteps) {
+TEST(LearningRate, InverseSquareRootHalvesInFourTimesTheSteps) {
   auto o = with(LearningRateSchedule::inverse_square_root);
   EXPECT_DOUBLE_EQ(learning_rate(o, 6), peak * std::sqrt(5.0 / 6));
   EXPECT_DOUBLE_EQ(learning_rate(o, 20), peak / 2);
@@ -97,7 +97,7 @@ TEST(LearningRate, InverseSquareRootIsContinuousAndHalvesInFourTimesTheSteps) {
   EXPECT_DOUBLE_EQ(learning_rate(o, 4), peak / 2);
 }
 
-TEST(LearningRate, WarmupStableDecayIsStableUpToItsCooldown) {
+TEST(LearningRate, WarmupStableDecayIsConstantUntilItsCooldown) {
   auto o = with(LearningRateSchedule::warmup_stable_decay);
   for (std::int64_t step = 5; step <= 17; ++step) EXPECT_EQ(learning_rate(o, step), peak) << step;
   // A quarter of the cool-down, half of it, all of it, and beyond.
@@ -115,14 +115,14 @@ TEST(LearningRate, WarmupStableDecayIsStableUpToItsCooldown) {
   expect(CooldownShape::minus_square_root, 0.5, 1 - std::sqrt(0.5));
 }
 
-TEST(LearningRate, ACooldownMayBeginBehindTheWarmUp) {
+TEST(LearningRate, CooldownMayFollowTheWarmUp) {
   auto o = with(LearningRateSchedule::warmup_stable_decay);
   o.cooldown_steps = 20;
   EXPECT_EQ(learning_rate(o, 5), peak);
   EXPECT_DOUBLE_EQ(learning_rate(o, 6), part(0.95));
 }
 
-TEST(LearningRate, FollowsTheBatchLinearlyOrByTheSquareRoot) {
+TEST(LearningRate, ScalesLinearlyOrBySquareRootOfTheBatch) {
   auto o = with(LearningRateSchedule::cosine);
   o.reference_batch = 64;
   for (const std::int64_t step : {1, 5, 17, 30}) {

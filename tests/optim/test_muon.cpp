@@ -141,7 +141,7 @@ void expect_five_steps(const deck::OptimizerConfig& config) {
   }
 }
 
-TEST(Muon, WeightsOfFiveStepsEqualThoseOfPlainLoops) {
+TEST(Muon, FiveStepsMatchPlainLoops) {
   expect_five_steps(muon());
   auto spectral = muon();
   spectral.muon_scale = MuonScale::spectral;

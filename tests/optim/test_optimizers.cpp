@@ -30,7 +30,7 @@ deck::OptimizerConfig sgd(double momentum, bool nesterov) {
   return o;
 }
 
-TEST(Sgd, LossesAndNormsOfTwentyStepsEqualPyTorch) {
+TEST(Sgd, TwentyStepsMatchPyTorch) {
   for (const auto& [form, momentum, nesterov] :
        {std::tuple{"plain", 0.0, false}, {"momentum", 0.9, false}, {"nesterov", 0.9, true}}) {
     SCOPED_TRACE(form);
@@ -94,7 +94,7 @@ struct NaiveLamb {
   }
 };
 
-TEST(Lamb, WeightsOfFiveStepsEqualThoseOfThePapersAlgorithm) {
+TEST(Lamb, FiveStepsMatchThePapersAlgorithm) {
   auto config = golden_optimizer();
   config.kind = OptimizerKind::lamb;
   Rig rig(2, false, config);
@@ -141,7 +141,7 @@ struct NaiveLars {
   }
 };
 
-TEST(Lars, WeightsOfFiveStepsEqualThoseOfThePapersAlgorithm) {
+TEST(Lars, FiveStepsMatchThePapersAlgorithm) {
   for (const double momentum : {0.0, 0.9}) {
     auto config = golden_optimizer();
     config.kind = OptimizerKind::lars;
@@ -168,7 +168,7 @@ TEST(Lars, WeightsOfFiveStepsEqualThoseOfThePapersAlgorithm) {
   }
 }
 
-TEST(Optimizer, KindsHaveTheStateThatTheyNeedAndThePlanKnowsIt) {
+TEST(Optimizer, EachKindHasThePlannedState) {
   const auto names = [](const deck::OptimizerConfig& config) {
     const Rig rig(1, false, config);
     deck::Config deck;
@@ -199,7 +199,7 @@ TEST(Optimizer, KindsHaveTheStateThatTheyNeedAndThePlanKnowsIt) {
 }
 
 /// The number of launches does not depend on the number of arrays.
-TEST(Optimizer, AStepIsAFewLaunches) {
+TEST(Optimizer, StepsNeedFewLaunches) {
   const std::map<OptimizerKind, std::vector<std::string>> of_kind{
       {OptimizerKind::adamw, {"adamw_update"}},
       {OptimizerKind::sgd, {"sgd_update"}},
@@ -251,7 +251,7 @@ TEST(Optimizer, SkippedStepsLeaveNoTrace) {
   EXPECT_EQ(values_of(rig.optimizer.status())[kernels::status_skipped], 4);
 }
 
-TEST(Optimizer, ALossThatIsNotFiniteSkipsTheStep) {
+TEST(Optimizer, NonFiniteLossSkipsTheStep) {
   Rig rig(2, false);
   rig.pass(1);
   set_values(rig.stage.loss(), std::vector{std::numeric_limits<double>::infinity()});

@@ -54,11 +54,11 @@ TEST(AutoLayout, KeepsFixedKeys) {
   }
 }
 
-TEST(AutoLayout, IsTheSameEachTime) {
+TEST(AutoLayout, IsDeterministic) {
   EXPECT_EQ(deck::layout_overrides(chosen_for(8)), deck::layout_overrides(chosen_for(8)));
 }
 
-TEST(AutoLayout, RefusesRanksThatNoLayoutFits) {
+TEST(AutoLayout, RejectsRanksWithoutALayout) {
   EXPECT_THROW(chosen_for(7), UsageError);
   EXPECT_THROW(chosen_for(4, {"parallel.tensor=3"}), UsageError);
 }

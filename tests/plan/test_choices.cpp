@@ -33,7 +33,7 @@ std::string note(const std::string& topic, const deck::Config& config, const Mac
   return words;
 }
 
-TEST(Choices, ALibraryThatTheBuildLacksIsNamedWithItsPlaceInTheDeck) {
+TEST(Choices, ReportALibraryMissingFromTheBuild) {
   const Machine cuda = installation(DeviceKind::cuda);
   const std::string no_nccl =
       " is not possible: this installation was built without NCCL; choose transport = \"mpi\", or "
@@ -48,7 +48,7 @@ TEST(Choices, ALibraryThatTheBuildLacksIsNamedWithItsPlaceInTheDeck) {
       "built without cuDNN; choose attention = \"auto\", or configure with -DTRIREME_CUDNN=ON");
 }
 
-TEST(Choices, AMachineFileIsToldWhatTheMachineLacks) {
+TEST(Choices, ReportALibraryMissingFromTheMachineFile) {
   const Machine cuda = machine_of("cuda", "cublaslt", "tensor_cores", "mpi");
   EXPECT_EQ(
       choice_error(deck_with("[parallel]\ntransport = \"nccl\""), cuda),
@@ -69,7 +69,7 @@ TEST(Choices, AMachineFileIsToldWhatTheMachineLacks) {
       "no kernels for tensor cores with kind = \"hip\"; choose attention = \"auto\"");
 }
 
-TEST(Choices, WhatTheMachineHasOrAHostIgnoresIsNoError) {
+TEST(Choices, AcceptAvailableLibrariesAndHosts) {
   const Machine all = machine_of("cuda", "cublaslt", "cudnn", "nccl");
   const Machine host = installation(DeviceKind::host);
   for (const char* keys : {"[parallel]\ntransport = \"auto\"", "[parallel]\ntransport = \"mpi\"",
@@ -81,7 +81,7 @@ TEST(Choices, WhatTheMachineHasOrAHostIgnoresIsNoError) {
   }
 }
 
-TEST(Choices, DeckAndMachineDecideOnTheTransportTogether) {
+TEST(Choices, DeckAndMachineDetermineTheTransport) {
   const Machine nccl = machine_of("cuda", "portable", "portable", "nccl");
   const Machine mpi = machine_of("cuda", "portable", "portable", "mpi");
   deck::Config config;
@@ -101,7 +101,7 @@ TEST(Choices, DeckAndMachineDecideOnTheTransportTogether) {
   EXPECT_NE(note("transport", config, Machine{}).find("no effect"), std::string::npos);
 }
 
-TEST(Choices, OffloadingNeedsMemoryOfTheDevicesOwn) {
+TEST(Choices, OffloadingNeedsSeparateDeviceMemory) {
   deck::Config config;
   deck::ParallelConfig& parallel = config.parallel;
   parallel.offload = Offload::optimizer;
@@ -118,7 +118,7 @@ TEST(Choices, OffloadingNeedsMemoryOfTheDevicesOwn) {
   EXPECT_EQ(note("offload", config, cuda), "");
 }
 
-TEST(Choices, NotesSayWhichKernelsTakePackedDocuments) {
+TEST(Choices, NoteTheKernelsOfPackedDocuments) {
   const Machine host = installation(DeviceKind::host);
   const Machine all = machine_of("cuda", "cublaslt", "cudnn", "nccl");
   deck::Config config;
@@ -131,7 +131,7 @@ TEST(Choices, NotesSayWhichKernelsTakePackedDocuments) {
   EXPECT_EQ(note("attention", config, all), "");
 }
 
-TEST(Choices, NotesSayWhatPrecisionComesTo) {
+TEST(Choices, NoteTheEffectivePrecision) {
   const Machine host = installation(DeviceKind::host);
   const Machine all = machine_of("cuda", "cublaslt", "cudnn", "nccl");
   deck::Config config;

@@ -46,7 +46,7 @@ std::int64_t counted(const deck::Config& c, const Machine& m, int rank) {
   return sum;
 }
 
-TEST(GatherTime, RefillsAreThoseOfThePrograms) {
+TEST(GatherTime, RefillsMatchThePrograms) {
   const Machine m = nccl_cluster();
   for (const ScheduleKind schedule : {ScheduleKind::one_forward_one_backward, ScheduleKind::gpipe})
     for (const int p : {1, 2, 4})
@@ -95,7 +95,7 @@ deck::Config random_config(std::mt19937& random) {
   return c;
 }
 
-TEST(GatherTime, DividedWeightsAreNeverFasterThanADividedOptimizer) {
+TEST(GatherTime, DividedWeightsAreNotFasterThanADividedOptimizer) {
   std::mt19937 random(5);
   int longer = 0, hidden = 0;
   for (int n = 0; n < 150; ++n) {
@@ -126,7 +126,7 @@ TEST(GatherTime, DividedWeightsAreNeverFasterThanADividedOptimizer) {
 }
 
 /// One rank per node of 8: 8 layers, each on a network of 100 bytes/s … and behind a layer before.
-TEST(GatherTime, ALayersGatherHidesBehindTheLayerBefore) {
+TEST(GatherTime, GatherOverlapsWithThePreviousLayer) {
   deck::Config c = config_of({.data = 8});
   c.model.layers = 8;
   c.parallel.shard = Sharding::weights;
@@ -175,7 +175,7 @@ TEST(GatherTime, GroupsKeepGathersWithinANode) {
 
 /// Bytes of new weights arrive while the next step's first passes are computed; later stages wait
 /// for their first inputs anyway.
-TEST(GatherTime, NewWeightsArriveDuringTheFirstPasses) {
+TEST(GatherTime, NewWeightsOverlapWithTheFirstPasses) {
   deck::Config c = config_of({.pipeline = 4, .data = 8, .tied = false});
   c.model.layers = 16;
   c.parallel.shard = Sharding::optimizer;

@@ -27,7 +27,7 @@ Seconds product(const ProductSizes& sizes, double bytes = 0) {
   return KernelTime(m, precision(DType::bf16)).product(sizes, bytes);
 }
 
-TEST(KernelTime, AWaveOfWholeTilesTakesOneTilesTime) {
+TEST(KernelTime, FullWaveTakesTheTimeOfOneTile) {
   const double tile = 2.0 * 256 * 128 * (1024 + 64) / rate;
   EXPECT_DOUBLE_EQ(product({512, 256, 1024}), tile + launch);
   EXPECT_DOUBLE_EQ(product({256, 512, 1024}), tile + launch) << "of 128 x 256";
@@ -61,7 +61,7 @@ TEST(KernelTime, FewTilesSplitTheSum) {
   EXPECT_DOUBLE_EQ(product({512, 128, 4096}), half + launch) << "two tiles";
 }
 
-TEST(KernelTime, ProductsAreBoundByTheirOperands) {
+TEST(KernelTime, SmallProductsAreBandwidthBound) {
   EXPECT_DOUBLE_EQ(product({64, 64, 64}, 1e9), 1e9 / (1e12 * 0.5) + launch);
 }
 
@@ -87,7 +87,7 @@ TEST(KernelTime, AttentionHasItsOwnEfficiency) {
   EXPECT_EQ(time.random(1e9), 0);
 }
 
-TEST(KernelTime, PeaksAreOfTheType) {
+TEST(KernelTime, PeaksDependOnTheType) {
   Machine m = testing::cluster();
   m.device.peak_fp64 = 1e12;
   m.device.peak_fp32 = 2e12;
@@ -131,7 +131,7 @@ TEST(KernelTime, Fp8HasItsOwnPeakAndRoundsItsOperands) {
 
 /// Neither faster than the peak, nor longer on a machine with more of anything but multiprocessors,
 /// of which each then has a smaller part of the peak.
-TEST(KernelTime, RandomProductsKeepTheBounds) {
+TEST(KernelTime, RandomProductsStayWithinTheBounds) {
   std::mt19937 random(5);
   std::uniform_int_distribution<std::int64_t> size(1, 3000), number(1, 40);
   const Machine m = testing::cluster();

@@ -65,14 +65,14 @@ const Calls gpt_again{{"layer_norm.forward", 2},
                       {"residual_layer_norm.forward", 2},
                       {"gelu.forward", 2}};
 
-TEST(LayerKernels, AreThoseOfGptWithEachRecomputation) {
+TEST(LayerKernels, CountGptKernelsForEachRecomputation) {
   EXPECT_EQ(calls_of(config_of({}), Recompute::none), gpt);
   EXPECT_EQ(calls_of(config_of({}), Recompute::selective),
             with(gpt, {{"layer_norm.forward", 3}, {"gelu.forward", 2}}));
   EXPECT_EQ(calls_of(config_of({}), Recompute::full), with(gpt, gpt_again));
 }
 
-TEST(LayerKernels, AddRotaryPositionsToLlamaAndNormsOfHeadsToQwen3) {
+TEST(LayerKernels, CountRotaryPositionsOfLlamaAndHeadNormsOfQwen3) {
   deck::Config config = config_of({.key_value_heads = 2});
   const Calls llama{{"rotary.forward", 2},   {"rotary.backward", 1},
                     {"swiglu.forward", 2},   {"swiglu.backward", 1},
@@ -88,7 +88,7 @@ TEST(LayerKernels, AddRotaryPositionsToLlamaAndNormsOfHeadsToQwen3) {
 
 /// Each half computes again what it reads. The gradient of GELU reads its input alone, its output
 /// is the input of a product's gradient of the weight.
-TEST(LayerKernels, OfASplitBackwardPassAreThoseOfBothHalves) {
+TEST(LayerKernels, SplitBackwardPassSumsBothHalves) {
   EXPECT_EQ(calls_of(config_of({}), Recompute::none, true), gpt);
   EXPECT_EQ(calls_of(config_of({}), Recompute::full, true),
             with(gpt, {{"layer_norm.forward", 3},
@@ -102,7 +102,7 @@ TEST(LayerKernels, OfASplitBackwardPassAreThoseOfBothHalves) {
 
 /// The norms of a post-norm layer overwrite the gradient of the residual stream, and the gradients
 /// of what they feed are added to it; the first layer alone drops numbers of the embeddings.
-TEST(LayerKernels, OfBertAddGradientsAndDropEmbeddingsOnce) {
+TEST(LayerKernels, CountGradientSumsAndEmbeddingDropoutOfBert) {
   deck::Config config = config_of({.pipeline = 2});
   deck::set_family(config.model, Family::bert);
   config.model.dropout = 0.1;

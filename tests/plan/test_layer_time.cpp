@@ -41,7 +41,7 @@ Machine without_kernels() {
   return m;
 }
 
-TEST(LayerTime, ProductsOfTensorRanksSumToTheFlopsOfTheSchedulesCost) {
+TEST(LayerTime, TensorRanksSumToTheFlopsOfTheSchedule) {
   for (const Family family : {Family::gpt, Family::llama, Family::bert, Family::qwen2,
                               Family::qwen3, Family::mistral, Family::gemma2})
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
@@ -70,7 +70,7 @@ TEST(LayerTime, ProductsOfTensorRanksSumToTheFlopsOfTheSchedulesCost) {
         }
 }
 
-TEST(LayerTime, TheHeadHasItsThreePassesInOne) {
+TEST(LayerTime, HeadComputesAllPassesInForward) {
   for (const std::int64_t tensor : {1, 2, 4}) {
     const auto c = of_family(Family::gpt, {.tensor = tensor});
     const PartTimes parts = times(c, testing::cluster());
@@ -83,7 +83,7 @@ TEST(LayerTime, TheHeadHasItsThreePassesInOne) {
   }
 }
 
-TEST(LayerTime, WithGpipeTheHeadsGradientIsItsBackwardPass) {
+TEST(LayerTime, GpipeDelaysTheHeadGradient) {
   auto c = of_family(Family::gpt, {.tensor = 2, .pipeline = 2});
   const PassTime fused = times(c, testing::cluster()).head.forward;
   c.parallel.schedule = ScheduleKind::gpipe;
@@ -128,7 +128,7 @@ double listed(const deck::Config& c, bool split, bool bytes) {
   return sum / 4;  // micro-batches
 }
 
-TEST(LayerTime, MessagesAreThoseOfTheStepsTraffic) {
+TEST(LayerTime, MessagesMatchTheTrafficOfTheStep) {
   Machine bytes_alone = without_kernels(), number_alone = without_kernels();
   bytes_alone.node.link_latency = 0;
   number_alone.node.link_bandwidth = std::numeric_limits<double>::infinity();
@@ -166,7 +166,7 @@ TEST(LayerTime, KeptInputsAreNotGatheredAgain) {
   EXPECT_EQ(again.forward.tensor, kept.forward.tensor);
 }
 
-TEST(LayerTime, OverlapHidesItsShareOfTheTensorAxis) {
+TEST(LayerTime, OverlapHidesItsShareOfTensorMessages) {
   const auto c = of_family(Family::llama, {.tensor = 2});
   Machine m = testing::cluster();
   const PartTimes shown = times(c, m);
@@ -181,7 +181,7 @@ TEST(LayerTime, OverlapHidesItsShareOfTheTensorAxis) {
 }
 
 /// Causal: 64 micro_batch_tokens see 16 others on average, in two products.
-TEST(LayerTime, AttentionsGradientComputesItsScoresAgain) {
+TEST(LayerTime, AttentionGradientRecomputesScores) {
   const auto c = of_family(Family::gpt, {});
   Machine m = testing::cluster();
   m.device.bandwidth = std::numeric_limits<double>::infinity();
@@ -195,7 +195,7 @@ TEST(LayerTime, AttentionsGradientComputesItsScoresAgain) {
 }
 
 /// With a head of 8 numbers, both products of S x S scores per sample and head.
-TEST(LayerTime, StoredScoresAreAWholeSquareThroughMemory) {
+TEST(LayerTime, StoredScoresMoveTheFullSquare) {
   const auto c = of_family(Family::gpt, {});
   Machine m = testing::cluster();
   const PartTime fused = times(c, m).layer;
@@ -228,7 +228,7 @@ TEST(LayerTime, StoredScoresAreAWholeSquareThroughMemory) {
               ((3 - 2 * 2) * scores - 64 * ((132 + 128) - 2 * 132)) * 8 / 5e11, 1e-14);
 }
 
-TEST(LayerTime, UnreadResultsAreComputedAgainIfTheProgramDoes) {
+TEST(LayerTime, RecomputesUnreadResultsIfTheProgramDoes) {
   Machine m = testing::cluster();
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     const auto c = of_family(Family::gpt, {}, recompute);
@@ -246,7 +246,7 @@ TEST(LayerTime, UnreadResultsAreComputedAgainIfTheProgramDoes) {
 }
 
 /// 12 · 32² elements of a layer's matrices: written in fp64, then read and added to a sum.
-TEST(LayerTime, GradientsThatAKernelAddsTakeItsBytes) {
+TEST(LayerTime, UnfusedAccumulationMovesMoreBytes) {
   const auto c = of_family(Family::gpt, {});
   Machine m = testing::cluster();
   m.device.peak_fp64 = 1e18;  // products are bound by memory
@@ -261,7 +261,7 @@ TEST(LayerTime, GradientsThatAKernelAddsTakeItsBytes) {
               elements * ((8 - 2 * 8) + (8 + 2 * 2)) / 5e11, 1e-14);
 }
 
-TEST(LayerTime, TrafficOfKernelsAndLogitsIsTheMachines) {
+TEST(LayerTime, CountsTrafficOfKernelsAndLogits) {
   const auto c = of_family(Family::gpt, {.tensor = 2});
   Machine m = testing::cluster();
   m.device.launch = 0;
@@ -281,7 +281,7 @@ TEST(LayerTime, TrafficOfKernelsAndLogitsIsTheMachines) {
               64.0 * 96 / 2 * (100 - 3 * 8) / 5e11, 1e-14);
 }
 
-TEST(LayerTime, TheHostCountsWhereItTakesLongerThanTheKernels) {
+TEST(LayerTime, CountsTheHostIfSlowerThanTheKernels) {
   const auto c = of_family(Family::gpt, {});
   Machine m = testing::cluster();
   EXPECT_EQ(times(c, m).layer.forward.host, 0);

@@ -49,7 +49,7 @@ std::map<std::string, std::pair<Bytes, Bytes>> difference(const deck::Config& co
 using Differences = std::map<std::string, std::pair<Bytes, Bytes>>;
 constexpr Bytes mebibyte = 1 << 20;
 
-TEST(Machine, DevicesTakeAWorkspaceForSumsAndCublasltOneForProducts) {
+TEST(Machine, DevicesNeedWorkspacesForSumsAndProducts) {
   const Differences sums{{"kernel workspace", {mebibyte, 0}}};  // 2^17 sums in fp64
   EXPECT_EQ(difference(narrow(), machine_of("hip", "portable", "portable", "mpi")), sums);
   EXPECT_EQ(difference(narrow(), machine_of("cuda", "portable", "tensor_cores", "mpi")), sums);
@@ -62,7 +62,7 @@ TEST(Machine, DevicesTakeAWorkspaceForSumsAndCublasltOneForProducts) {
 
 /// 2 samples of 32 tokens, 4 heads of 8: sums [2, 4, 64, 8], deltas [2, 4, 32] and 2 counters a
 /// head are 4368 numbers of 4 bytes; cuDNN takes 4 · 32 + 2 · 64 · 128 bytes a head, and 256.
-TEST(Machine, CudnnsGradientTakesItsOwnWorkspaceWhereTheDeckAsksForIt) {
+TEST(Machine, CudnnGradientsNeedTheirOwnWorkspace) {
   const Machine cudnn = machine_of("cuda", "cublaslt", "cudnn", "mpi");
   deck::Config config = narrow();
   config.precision.attention = AttentionKind::cudnn;
@@ -76,7 +76,7 @@ TEST(Machine, CudnnsGradientTakesItsOwnWorkspaceWhereTheDeckAsksForIt) {
 }
 
 /// 1024 tokens and 2^18 ids: a host's block of 2^24 logits has 64 rows, a device's of 2^27 has 512.
-TEST(Machine, DevicesComputeMoreLogitsAtATime) {
+TEST(Machine, DevicesUseLargerBlocksOfLogits) {
   deck::Config config = narrow({.tensor = 2});
   config.model.sequence = 512;
   config.model.vocabulary = 1 << 18;
@@ -98,7 +98,7 @@ TEST(Machine, DevicesComputeMoreLogitsAtATime) {
   EXPECT_EQ(gathers(machine_of("hip", "portable", "portable", "mpi")), micro_batches * 2);
 }
 
-TEST(Machine, NcclTakesScratchOfTheDeviceInPlaceOfTheHosts) {
+TEST(Machine, NcclScratchReplacesHostBuffers) {
   const Machine nccl = machine_of("hip", "portable", "portable", "nccl");
   const Machine mpi = machine_of("hip", "portable", "portable", "mpi");
   deck::Config config = narrow({.data = 2});
@@ -124,7 +124,7 @@ TEST(Machine, NcclTakesScratchOfTheDeviceInPlaceOfTheHosts) {
   EXPECT_EQ(reduction_bytes(config, a, shard, mpi), all / 2);
 }
 
-TEST(Machine, OffloadedBytesAreTheHostsWhereTheDeviceHasMemoryOfItsOwn) {
+TEST(Machine, OffloadedBytesMoveToTheHost) {
   deck::Config config = narrow();
   config.parallel.offload = Offload::both;
   const auto away = memory_rows(config, machine_of("hip", "portable", "portable", "mpi"));
@@ -136,7 +136,7 @@ TEST(Machine, OffloadedBytesAreTheHostsWhereTheDeviceHasMemoryOfItsOwn) {
   EXPECT_FALSE(here.contains("saved activations (host)"));
 }
 
-TEST(Machine, ProgramsAreLoweredForItsTransport) {
+TEST(Machine, LowersProgramsForItsTransport) {
   const deck::Config config = config_of({.pipeline = 2, .chunks = 2});
   const auto nccl = step_program(config, machine_of("cuda", "cublaslt", "cudnn", "nccl"));
   EXPECT_EQ(nccl.layout.transport, schedule::Transport::ordered_groups);
@@ -146,7 +146,7 @@ TEST(Machine, ProgramsAreLoweredForItsTransport) {
 }
 
 /// All of it together is the sum of what each part takes.
-TEST(Machine, ARankOfADeviceNeedsMoreByTheseAlone) {
+TEST(Machine, DeviceOverheadSumsItsParts) {
   const deck::Config config = narrow({.tensor = 2, .pipeline = 2});
   const auto a = architecture::describe(config.model);
   const Machine device = machine_of("cuda", "cublaslt", "cudnn", "mpi");

@@ -37,7 +37,7 @@ std::string machine_file_with(const std::string& what, const std::string& by) {
   return content.replace(content.find(what), what.size(), by);
 }
 
-TEST(MachineFile, GivesAMachineWithTheWaysOfItsKind) {
+TEST(MachineFile, SetsTheDefaultsOfItsKind) {
   const Machine m = machine_of("cuda", "cublaslt", "cudnn", "nccl");
   EXPECT_EQ(m.name, "box");
   EXPECT_EQ(m.called(), "box (m.toml)");
@@ -51,7 +51,7 @@ TEST(MachineFile, GivesAMachineWithTheWaysOfItsKind) {
   EXPECT_FALSE(host.on_device() || host.own_memory || host.device_kernels);
 }
 
-TEST(MachineFile, SoftwareAndNodeMayBeLeftOut) {
+TEST(MachineFile, SoftwareAndNodeAreOptional) {
   const Machine m =
       parse_machine("[machine]\nname = \"a\"\n[device]\nkind = \"hip\"\nmemory = 64e9\n", "m.toml");
   EXPECT_EQ(m.device.memory, 64000000000);
@@ -59,7 +59,7 @@ TEST(MachineFile, SoftwareAndNodeMayBeLeftOut) {
   EXPECT_EQ(m.software, Machine::Software{});
 }
 
-TEST(MachineFile, MemoryIsWrittenInSeveralWays) {
+TEST(MachineFile, AcceptsSeveralNotationsOfMemory) {
   const auto memory = [](const std::string& written) {
     return parse_machine(machine_file_with("\"80 GiB\"", written), "m.toml").device.memory;
   };
@@ -77,7 +77,7 @@ TEST(MachineFile, MemoryIsWrittenInSeveralWays) {
         "\"80 GiB\", found ");
 }
 
-TEST(MachineFile, UnknownAndMissingKeysAreNamed) {
+TEST(MachineFile, ReportsUnknownAndMissingKeys) {
   expect_contains(mistakes_of(machine_file_with("devices", "device")),
                   "m.toml:7:1: unknown key device in [node]; did you mean devices?");
   expect_contains(mistakes_of(machine_file_with("[node]", "[nodes]")),
@@ -97,7 +97,7 @@ TEST(MachineFile, UnknownAndMissingKeysAreNamed) {
   expect_contains(empty, "[device] memory is missing");
 }
 
-TEST(MachineFile, ValuesOutsideOfTheirRangeAreRefused) {
+TEST(MachineFile, RejectsValuesOutOfRange) {
   expect_contains(
       mistakes_of(machine_file_with("\"cuda\"", "\"gpu\"")),
       "m.toml:4:8: [device] kind: expected one of \"host\", \"cuda\", \"hip\", \"sycl\", "
@@ -113,7 +113,7 @@ TEST(MachineFile, ValuesOutsideOfTheirRangeAreRefused) {
                   "expected one of \"mpi\", \"nccl\", found the string \"auto\"");
 }
 
-TEST(MachineFile, ContradictionsAreNamedWithBothPlacesAndARemedy) {
+TEST(MachineFile, ReportsContradictionsWithARemedy) {
   EXPECT_EQ(
       contradiction("host", "portable", "cudnn", "mpi"),
       "[software] attention = \"cudnn\" (m.toml:10) contradicts [device] kind = \"host\" "
@@ -147,7 +147,7 @@ TEST(MachineFile, ContradictionsAreNamedWithBothPlacesAndARemedy) {
             std::string::npos);
 }
 
-TEST(MachineFile, OneThatCannotBeReadIsNamed) {
+TEST(MachineFile, ReportsAnUnreadableFile) {
   const auto message = [](const std::string& path) -> std::string {
     try {
       load_machine(path);
@@ -166,7 +166,7 @@ TEST(MachineFile, OneThatCannotBeReadIsNamed) {
                   "a machine file cannot contain multi-line strings");
 }
 
-TEST(MachineFile, PageInDocsHasTheTableOfKeys) {
+TEST(MachineFile, DocumentedPageMatchesTheKeys) {
   const std::string page = testing::read_file(TRIREME_SOURCE_DIR "/docs/machine_keys.md");
   EXPECT_NE(page.find(machine_markdown()), std::string::npos)
       << "replace the tables by the output of: trireme help machine --markdown";

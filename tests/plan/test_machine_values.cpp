@@ -34,7 +34,7 @@ struct Lines {
   }
 };
 
-TEST(MachineValues, EveryKeyIsStored) {
+TEST(MachineValues, StoreEveryKey) {
   const Machine m =
       Lines{
           "peak_fp64 = 67e12\npeak_fp32 = 67e12\npeak_tf32 = 494e12\npeak_bf16 = 989e12\n"
@@ -101,7 +101,7 @@ TEST(MachineValues, EveryKeyIsStored) {
   EXPECT_EQ(m.software, software);
 }
 
-TEST(MachineValues, OutsideOfPhysicalBoundsTheyAreRefused) {
+TEST(MachineValues, RejectValuesOutsidePhysicalBounds) {
   struct Case {
     const char* section;
     const char* key;
@@ -172,14 +172,14 @@ TEST(MachineValues, OutsideOfPhysicalBoundsTheyAreRefused) {
   }
 }
 
-TEST(MachineValues, ErrorsNameTheUnitsBounds) {
+TEST(MachineValues, ErrorsShowTheBounds) {
   EXPECT_NE((Lines{"bandwidth = 3350\n", "", "", ""}.mistakes())
                 .find("m.toml:6:13: [device] bandwidth: expected a number of at least 1e+06 and of "
                       "at most 1e+14, found the integer 3350"),
             std::string::npos);
 }
 
-TEST(MachineValues, ContradictionsAreNamedWithARemedy) {
+TEST(MachineValues, ReportContradictionsWithARemedy) {
   EXPECT_EQ((Lines{"", "processors = 16\n", "", ""}.mistakes()),
             "[node] processors = 16 (m.toml:8) contradicts [node] devices = 8 (m.toml:7): a node "
             "runs one rank per device; set processors to at most 8, or remove it");
@@ -226,7 +226,7 @@ TEST(MachineValues, ANetworkNeedsNodes) {
   }
 }
 
-TEST(MachineValues, MessagesOfHostsMayBeFasterThanMemory) {
+TEST(MachineValues, HostLinksMayBeFasterThanMemory) {
   EXPECT_NO_THROW(
       parse_machine("[machine]\nname = \"a\"\n[device]\nkind = \"host\"\nmemory = 8e9\n"
                     "bandwidth = 10e9\n[node]\ndevices = 2\nlink_bandwidth = 20e9\n",
@@ -247,7 +247,7 @@ TEST(MachineToml, ReadsBackToTheSameMachine) {
   }
 }
 
-TEST(MachineToml, LeavesOutDefaultsAndShowsComments) {
+TEST(MachineToml, OmitsDefaultsAndShowsComments) {
   const Machine m = Lines{"launch = 3e-6\n", "", "", "tensor_overlap = 0\n"}.machine();
   EXPECT_EQ(machine_toml(m, {{"device.launch", "measured"}, {"node.devices", "ranks of the run"}}),
             "[machine]\nname = \"box\"\n\n"
@@ -255,7 +255,7 @@ TEST(MachineToml, LeavesOutDefaultsAndShowsComments) {
             "[node]\ndevices = 8  # ranks of the run\n");
 }
 
-TEST(MachineToml, NamesAValueThatNoFileCanHave) {
+TEST(MachineToml, RejectsAValueThatNoFileCanHold) {
   Machine m = testing::installation(DeviceKind::host);
   try {
     machine_toml(m);
@@ -268,7 +268,7 @@ TEST(MachineToml, NamesAValueThatNoFileCanHave) {
 }
 
 /// Peaks of products in use, bandwidths and links, so that `check` predicts times.
-TEST(MachineExamples, HaveWhatTimesNeed) {
+TEST(MachineExamples, SufficeToPredictTimes) {
   int files = 0;
   for (const auto& entry :
        std::filesystem::directory_iterator(TRIREME_SOURCE_DIR "/inputs/machines")) {

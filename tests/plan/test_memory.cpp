@@ -22,7 +22,7 @@ std::map<std::string, Bytes> memory(const deck::Config& config, int pipeline_ran
 }
 
 /// Every number by hand: fp64, so that all of them have 8 bytes; 64 tokens, 4 layers on 2 stages.
-TEST(Memory, OfATensorRankIsThatOfItsArrays) {
+TEST(Memory, TensorRankSumsItsArrays) {
   const auto bytes = memory(config_of({.tensor = 2, .pipeline = 2}), 1, 0,
                             {.slots = 3, .received_gradients = 0, .send_buffers = 2});
   // The second stage: 2 layers of 12 · 32² / 2 matrix elements, split vectors (3 · 32 + 128) / 2,
@@ -43,7 +43,7 @@ TEST(Memory, OfATensorRankIsThatOfItsArrays) {
   EXPECT_EQ(bytes.at("transfer buffers"), 2 * 32 * 32 * 8);
 }
 
-TEST(Memory, SequenceParallelismCutsTheResidualStream) {
+TEST(Memory, SequenceParallelismDividesTheResidualStream) {
   const schedule::Needs needs{.slots = 1};
   const auto whole = memory(config_of({.tensor = 4}), 0, 0, needs);
   const auto cut = memory(config_of({.tensor = 4, .sequence_parallel = true}), 0, 0, needs);
@@ -57,7 +57,7 @@ TEST(Memory, SequenceParallelismCutsTheResidualStream) {
       << "on one tensor rank it has no effect";
 }
 
-TEST(Memory, TiedEmbeddingsTakeASecondGradientOrACopy) {
+TEST(Memory, TiedEmbeddingsNeedASecondGradientOrACopy) {
   const schedule::Needs needs{.slots = 1};
   const Bytes table = 96 * 32 * 8;
   const auto tied = memory(config_of({}), 0, 0, needs);
@@ -70,7 +70,7 @@ TEST(Memory, TiedEmbeddingsTakeASecondGradientOrACopy) {
   EXPECT_EQ(memory(config_of({.pipeline = 2, .tied = false}), 1, 0, needs), last);
 }
 
-TEST(Memory, ASplitBackwardPassKeepsItsWorkInTheSlots) {
+TEST(Memory, SplitBackwardPassKeepsGradientsInSlots) {
   const auto whole = memory(config_of({}), 0, 0, {.slots = 1});
   const auto split = memory(config_of({}), 0, 0, {.slots = 1, .split_backward = true});
   const Bytes work = 64 * 8 * (4 * 32 + 3 * 32 + 128);  // per layer
@@ -81,7 +81,7 @@ TEST(Memory, ASplitBackwardPassKeepsItsWorkInTheSlots) {
   EXPECT_LT(whole.at("scratch") - split.at("scratch"), work);
 }
 
-TEST(Memory, ASlotFitsTheLargestStageOfTheRank) {
+TEST(Memory, SlotFitsTheLargestStageOfTheRank) {
   // Six stages of four layers: the ranks 0 and 1 have one layer in each chunk, rank 2 only in one.
   const auto config = config_of({.pipeline = 3, .chunks = 2});
   const auto first = memory(config, 0, 0, {.slots = 1});

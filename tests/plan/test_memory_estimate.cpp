@@ -76,11 +76,11 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
   return layouts;
 }
 
-TEST(MemoryEstimate, IsThatOfThePlanForGpt) {
+TEST(MemoryEstimate, MatchesThePlanForGpt) {
   EXPECT_GT(compare(deck_to_estimate({}), 8, testing::installation(DeviceKind::host)), 100);
 }
 
-TEST(MemoryEstimate, IsThatOfThePlanForUntiedNarrowWeightsOnDevices) {
+TEST(MemoryEstimate, MatchesThePlanForNarrowWeightsOnDevices) {
   const Machine machine = testing::machine_of("cuda", "cublaslt", "tensor_cores", "nccl");
   compare(
       deck_to_estimate({"model.family=llama", "model.key_value_heads=2", "precision.compute=bf16"}),
@@ -89,7 +89,7 @@ TEST(MemoryEstimate, IsThatOfThePlanForUntiedNarrowWeightsOnDevices) {
 }
 
 /// Also within groups of the 8 replicas of a node, and with Muon.
-TEST(MemoryEstimate, IsThatOfThePlanForDividedGradientsAndWeights) {
+TEST(MemoryEstimate, MatchesThePlanForDividedGradientsAndWeights) {
   const Machine machine = testing::machine_of("cuda", "cublaslt", "tensor_cores", "mpi");
   for (const char* tied : {"model.tied_embeddings=true", "model.tied_embeddings=false"})
     for (const char* shard : {"parallel.shard=gradients", "parallel.shard=weights"}) {
@@ -101,7 +101,7 @@ TEST(MemoryEstimate, IsThatOfThePlanForDividedGradientsAndWeights) {
   compare(deck_to_estimate({"parallel.shard=weights", "adapter.kind=lora"}), 4, machine);
 }
 
-TEST(MemoryEstimate, IsThatOfThePlanForAnEncoderAndSharedLayers) {
+TEST(MemoryEstimate, MatchesThePlanForAnEncoderAndSharedLayers) {
   const Machine machine = testing::installation(DeviceKind::host);
   compare(deck_to_estimate({"model.family=bert", "model.vocabulary=300"}), 4, machine);
   compare(deck_to_estimate({"model.shared_layers=2"}), 4, machine);

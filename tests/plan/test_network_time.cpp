@@ -41,7 +41,7 @@ void expect_place(const GroupPlace& place, std::int64_t per_node, std::int64_t n
   EXPECT_EQ(place.sharing, sharing);
 }
 
-TEST(NetworkTime, ARingOfANodeSendsAllButOnePart) {
+TEST(NetworkTime, RingOnANodeSendsAllButOnePart) {
   const Case c(4, 1, 1);
   const Seconds once = 0.75 * message_bytes / link + link_latency * (4 + 3) / 2;
   EXPECT_DOUBLE_EQ(c.time.collective(Collective::all_gather, message_bytes, Axis::tensor), once);
@@ -59,7 +59,7 @@ TEST(NetworkTime, GroupsOfANodeShareItsNetwork) {
                    0.75 * message_bytes / (200e9 * 0.25 / 8) + 3 * network_latency);
 }
 
-TEST(NetworkTime, RanksOfAGroupOnANodeSendOverItsLinksFirst) {
+TEST(NetworkTime, RanksOnANodeUseItsLinksFirst) {
   const Case c(2, 1, 8);
   expect_place(c.time.place(Axis::data), 4, 2, 2);
   EXPECT_DOUBLE_EQ(
@@ -67,7 +67,7 @@ TEST(NetworkTime, RanksOfAGroupOnANodeSendOverItsLinksFirst) {
       7.0 / 8 * message_bytes / (200e9 * 0.25 / 2) + link_latency * 7 / 2 + network_latency);
 }
 
-TEST(NetworkTime, AGroupWiderThanANodeIsAsFastAsItsSlowestLink) {
+TEST(NetworkTime, WideGroupsAreAsFastAsTheSlowestLink) {
   const Case c(16, 1, 1);
   expect_place(c.time.place(Axis::tensor), 8, 2, 1);
   const Seconds latency = link_latency * 11 / 2 + network_latency;
@@ -81,7 +81,7 @@ TEST(NetworkTime, AGroupWiderThanANodeIsAsFastAsItsSlowestLink) {
       << "by the efficiency of tensor groups";
 }
 
-TEST(NetworkTime, RanksFollowThoseOfATensorGroupByTheSecondAxis) {
+TEST(NetworkTime, SecondAxisPlacesRanksAfterTensorGroups) {
   const Case pipeline(2, 4, 2);
   expect_place(pipeline.time.place(Axis::tensor), 2, 1, 1);
   expect_place(pipeline.time.place(Axis::pipeline), 4, 1, 1);
@@ -92,7 +92,7 @@ TEST(NetworkTime, RanksFollowThoseOfATensorGroupByTheSecondAxis) {
   expect_place(data.time.place(Axis::pipeline), 2, 2, 4);
 }
 
-TEST(NetworkTime, GroupsFollowTheOrderOfTheAxes) {
+TEST(NetworkTime, PlacementFollowsTheAxisOrder) {
   const Machine machine = testing::cluster();  // nodes of 8 devices
   deck::ParallelConfig p = axes(4, 4, 8);
   const auto place = [&](const char* order, Axis axis) {
@@ -117,7 +117,7 @@ TEST(NetworkTime, GroupsFollowTheOrderOfTheAxes) {
   expect_place(NetworkTime(other, p).place(Axis::data), 1, 8, 8);
 }
 
-TEST(NetworkTime, StagesSendWithinANodeOrTogetherToTheNext) {
+TEST(NetworkTime, StagesSendWithinANodeOrToTheNextNode) {
   const Case c(2, 8, 1);  // nodes hold the stages 0 to 3 and 4 to 7
   const Seconds within = message_bytes / link + link_latency;
   const Seconds across = message_bytes * 2 / (200e9 * 0.5) + network_latency;
@@ -135,7 +135,7 @@ TEST(NetworkTime, StagesSendWithinANodeOrTogetherToTheNext) {
   EXPECT_EQ(c.time.message(message_bytes, 3, 3), 0) << "within a rank";
 }
 
-TEST(NetworkTime, TheFirstAndTheLastStageSumTheirTable) {
+TEST(NetworkTime, EndStagesSumTheirTable) {
   EXPECT_EQ(Case(8, 1, 1).time.first_and_last(message_bytes), 0);
   EXPECT_DOUBLE_EQ(Case(4, 2, 1).time.first_and_last(message_bytes),
                    2 * (0.5 * message_bytes / link + link_latency * 5 / 2));
@@ -145,7 +145,7 @@ TEST(NetworkTime, TheFirstAndTheLastStageSumTheirTable) {
                    2 * (0.5 * message_bytes / (200e9 * 0.25 / 2) + network_latency));
 }
 
-TEST(NetworkTime, WithoutTheSizeOfANodeAllRanksAreOnOne) {
+TEST(NetworkTime, AllRanksShareANodeOfUnknownSize) {
   Machine m = testing::cluster();
   m.node.devices = 0;
   const NetworkTime time(m, axes(4, 4, 4));

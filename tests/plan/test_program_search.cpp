@@ -58,7 +58,7 @@ std::string search_error(const std::vector<std::string>& overrides) {
   return "no error";
 }
 
-TEST(ProgramSearch, KeepsEveryRankWithinTheLimitAndUsesIt) {
+TEST(ProgramSearch, UsesTheMemoryLimitOnEveryRank) {
   for (const char* chunks : {"parallel.chunks=1", "parallel.chunks=2"}) {
     const deck::Config open = config_with({chunks});
     const schedule::FoundProgram unlimited = fastest_program(open, layout_of(open), Machine{});
@@ -76,14 +76,14 @@ TEST(ProgramSearch, KeepsEveryRankWithinTheLimitAndUsesIt) {
   }
 }
 
-TEST(ProgramSearch, WithoutRoomForOneMicroBatchIsAnErrorWithTheRemedy) {
+TEST(ProgramSearch, RejectsALimitBelowOneMicroBatch) {
   expect_contains(
       search_error({"parallel.memory_limit=1000"}),
       "schedule = \"auto\" finds no program within the 1000 B per rank of [parallel] memory_limit");
   expect_contains(search_error({"parallel.memory_limit=1000"}), "choose a smaller batch.micro");
 }
 
-TEST(ProgramSearch, TakesTheTimesOfATimeline) {
+TEST(ProgramSearch, UsesTheTimesOfATimeline) {
   const testing::TemporaryFolder folder;
   const std::string file = folder.file("timeline.jsonl");
   const schedule::Program measured = step_program(config_with({}), Machine{});
@@ -102,7 +102,7 @@ TEST(ProgramSearch, TakesTheTimesOfATimeline) {
 }
 
 /// Halves of a whole backward pass that was measured have the shares of their FLOPs.
-TEST(ProgramSearch, DividesMeasuredBackwardPasses) {
+TEST(ProgramSearch, SplitsMeasuredBackwardPasses) {
   const testing::TemporaryFolder folder;
   const std::string file = folder.file("timeline.jsonl");
   const schedule::Program measured =

@@ -16,7 +16,7 @@ using testing::config_of;
 using testing::host_machine;
 
 /// Short cuts for ranks that are alike change nothing.
-TEST(Ranks, AreThoseOfTheirShards) {
+TEST(Ranks, MatchTheirShards) {
   for (const Axes& axes : {Axes{}, Axes{.tensor = 3}, Axes{.tensor = 2, .pipeline = 4},
                            Axes{.pipeline = 3, .data = 2}, Axes{.tensor = 2, .pipeline = 6}}) {
     const auto config = config_of(axes);
@@ -34,7 +34,7 @@ TEST(Ranks, AreThoseOfTheirShards) {
 }
 
 /// 6 heads over 2 on 4 ranks: the second has heads of both groups, and so all keys and values.
-TEST(Ranks, OneOfEachKindIsPlannedWhereHeadsAreShared) {
+TEST(Ranks, PlanOneRankPerKindWithSharedHeads) {
   auto config = config_of({.tensor = 4, .key_value_heads = 2});
   config.model.hidden = 36;
   config.model.heads = 6;
@@ -57,7 +57,7 @@ TEST(Ranks, OneOfEachKindIsPlannedWhereHeadsAreShared) {
   EXPECT_EQ(total(most_traffic(ranks).traffic), sent);
 }
 
-TEST(Ranks, APeakIsThatOfArraysCopyAndProcess) {
+TEST(Ranks, PeakSumsArraysCopyAndProcess) {
   auto config = config_of({.pipeline = 2});
   config.run.steps = 10;
   config.checkpoint.every = 5;
@@ -77,7 +77,7 @@ TEST(Ranks, APeakIsThatOfArraysCopyAndProcess) {
 
 /// What a ramp-up's largest step needs, the first ones need not; an early size can need more of
 /// something else.
-TEST(Ranks, ProgramsTogetherNeedTheMostOfEach) {
+TEST(Ranks, SeveralProgramsNeedTheMaximumOfEach) {
   auto config = config_of({.pipeline = 4});
   config.parallel.schedule = ScheduleKind::gpipe;
   config.batch.ramp_start = 2;
@@ -105,7 +105,7 @@ TEST(Ranks, ProgramsTogetherNeedTheMostOfEach) {
   EXPECT_NE(schedule::fingerprint(programs), schedule::fingerprint(other));
 }
 
-TEST(Ranks, TheFirstOfAPipelineKeepsMost) {
+TEST(Ranks, TheFirstPipelineRankNeedsMostMemory) {
   const auto config = config_of({.tensor = 2, .pipeline = 4});
   const auto ranks = plan_ranks(config, architecture::describe(config.model),
                                 training_needs(step_programs(config, host_machine)), host_machine);

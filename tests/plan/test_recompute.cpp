@@ -55,13 +55,13 @@ RankPlan largest_plan(DeviceKind kind) {
   return plan_of(resolved("[parallel]\nrecompute = \"none\"", machine), machine);
 }
 
-TEST(Recompute, WithoutALimitOfDeckOrMachineItIsAnErrorWithItsPlace) {
+TEST(Recompute, AutomaticNeedsAMemoryLimit) {
   EXPECT_EQ(recompute_error(automatic, Machine{}),
             "[parallel] recompute = \"auto\" (a.toml:17) needs memory_limit; give the bytes that a "
             "rank may use, such as memory_limit = 75_000_000_000");
 }
 
-TEST(Recompute, TheMachinesMemoryIsTheLimitWhereTheDeckHasNone) {
+TEST(Recompute, UsesTheMachinesMemoryWithoutALimitInTheDeck) {
   const Bytes most = device_total(largest_plan(DeviceKind::cuda).memory);
   EXPECT_TRUE(
       resolved(automatic, machine_with(DeviceKind::cuda, most)).config.parallel.recomputed.empty());
@@ -74,7 +74,7 @@ TEST(Recompute, TheMachinesMemoryIsTheLimitWhereTheDeckHasNone) {
             0u);
 }
 
-TEST(Recompute, AHostsMemoryHoldsTheProcessToo) {
+TEST(Recompute, HostMemoryIncludesTheProcess) {
   const Bytes most = largest_plan(DeviceKind::host).peak();
   EXPECT_TRUE(
       resolved(automatic, machine_with(DeviceKind::host, most)).config.parallel.recomputed.empty());
@@ -84,7 +84,7 @@ TEST(Recompute, AHostsMemoryHoldsTheProcessToo) {
   EXPECT_LE(plan_of(deck, smaller).peak(), most - 1);
 }
 
-TEST(Recompute, TheDecksLimitIsTakenBeforeTheMachines) {
+TEST(Recompute, TheDecksLimitOverridesTheMachines) {
   const std::string one_byte = automatic + "\nmemory_limit = 1";
   EXPECT_EQ(recompute_error(one_byte, machine_with(DeviceKind::cuda, Bytes{1} << 40))
                 .find("[parallel] memory_limit = 1 (a.toml:18) (1 B) is too small: "),
@@ -95,7 +95,7 @@ TEST(Recompute, TheDecksLimitIsTakenBeforeTheMachines) {
                   .config.parallel.recomputed.empty());
 }
 
-TEST(Recompute, TheLimitMayHaveAUnit) {
+TEST(Recompute, AcceptsALimitWithAUnit) {
   const auto limit = [](const std::string& written) {
     return testing::deck_with("", {"parallel.memory_limit=" + written})
         .config.parallel.memory_limit;
@@ -110,7 +110,7 @@ TEST(Recompute, TheLimitMayHaveAUnit) {
 }
 
 /// With gpipe, slots keep the gradient of all logits; a limit can ask for them again.
-TEST(Recompute, WithGpipeTheLogitsAreOneOfTheTensors) {
+TEST(Recompute, GpipeMayRecomputeLogits) {
   const auto bytes_with = [](const std::string& recompute, Bytes limit, deck::Deck* chosen) {
     deck::Deck deck = testing::deck_with(
         "[parallel]\nschedule = \"gpipe\"\npipeline = 2\nrecompute = \"" + recompute + "\"" +

@@ -38,7 +38,7 @@ std::vector<Layout> all_layouts(const deck::Deck& deck, std::int64_t ranks) {
   return all;
 }
 
-TEST(SearchSpace, HasOnlyLayoutsThatADeckAccepts) {
+TEST(SearchSpace, ContainsOnlyValidLayouts) {
   const deck::Deck deck = deck_to_search();
   for (const std::int64_t ranks : {1, 2, 6, 8, 12}) {
     const std::vector<Layout> all = all_layouts(deck, ranks);
@@ -55,13 +55,13 @@ TEST(SearchSpace, HasOnlyLayoutsThatADeckAccepts) {
   }
 }
 
-TEST(SearchSpace, HasEachLayoutOnce) {
+TEST(SearchSpace, ContainsEachLayoutOnce) {
   const std::vector<Layout> all = all_layouts(deck_to_search(), 8);
   for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(std::ranges::count(all, all[i]), 1) << i;
 }
 
 /// Every combination of axes that the deck allows is tried.
-TEST(SearchSpace, HasAllAxes) {
+TEST(SearchSpace, ContainsAllAxes) {
   const deck::Deck deck = deck_to_search();
   std::set<std::vector<std::int64_t>> axes;
   for (const Layout& l : all_layouts(deck, 12)) axes.insert({l.tensor, l.pipeline, l.data});
@@ -71,7 +71,7 @@ TEST(SearchSpace, HasAllAxes) {
   EXPECT_EQ(axes, expected);
 }
 
-TEST(SearchSpace, CountsWhatItRejects) {
+TEST(SearchSpace, CountsRejectedLayouts) {
   const deck::Deck deck = deck_to_search();
   const auto a = architecture::describe(deck.config.model);
   const Machine machine = cluster();
@@ -87,7 +87,7 @@ TEST(SearchSpace, CountsWhatItRejects) {
 }
 
 /// 6 layers on 2 ranks: 2 chunks have stages of 2 layers, 3 chunks of 1.
-TEST(SearchSpace, TriesNumbersOfChunksWithShorterStages) {
+TEST(SearchSpace, TriesChunksThatShortenStages) {
   std::set<std::int64_t> chunks;
   for (const Layout& l : all_layouts(deck_to_search({"parallel.pipeline=2"}), 2)) {
     if (l.schedule == ScheduleKind::interleaved) chunks.insert(l.chunks);
@@ -98,7 +98,7 @@ TEST(SearchSpace, TriesNumbersOfChunksWithShorterStages) {
 }
 
 /// 6 layers: two stages on each of up to three ranks.
-TEST(SearchSpace, TriesTheSchedulesInAVWhereEveryStageHasALayer) {
+TEST(SearchSpace, TriesVSchedulesIfEveryStageHasALayer) {
   std::set<std::pair<ScheduleKind, std::int64_t>> found;
   for (const Layout& l : all_layouts(deck_to_search(), 12))
     if (is_v_schedule(l.schedule)) found.insert({l.schedule, l.pipeline});
@@ -126,7 +126,7 @@ TEST(SearchSpace, KeepsFixedKeys) {
 }
 
 /// Gradients are complete after one pass only with one micro-batch on one pipeline rank.
-TEST(SearchSpace, DividesWhatSavesMemory) {
+TEST(SearchSpace, DividesStateThatSavesMemory) {
   std::set<Sharding> found;
   for (const Layout& l : all_layouts(deck_to_search(), 12)) {
     found.insert(l.shard);
@@ -142,7 +142,7 @@ TEST(SearchSpace, DividesWhatSavesMemory) {
 }
 
 /// Nodes of 8 ranks, of which two make a tensor group: 4 replicas.
-TEST(SearchSpace, TriesGroupsOfTheReplicasOfANode) {
+TEST(SearchSpace, TriesShardGroupsWithinANode) {
   std::set<std::pair<Sharding, std::int64_t>> found;
   for (const Layout& l :
        all_layouts(deck_to_search({"parallel.tensor=2", "parallel.pipeline=1"}), 16))
@@ -157,7 +157,7 @@ TEST(SearchSpace, TriesGroupsOfTheReplicasOfANode) {
     EXPECT_EQ(l.shard_group, 0) << "the deck sets it";
 }
 
-TEST(Search, DropsWhatIsSlowerAndLarger) {
+TEST(Search, DropsSlowerAndLargerLayouts) {
   const SearchResult found =
       search_layouts(deck_to_search(), 16, cluster(), {.best = 1000000, .of_front = 0});
   for (const Candidate& a : found.candidates)
@@ -176,7 +176,7 @@ deck::Deck deck_of_weights(std::vector<std::string> overrides = {}) {
   return deck_to_search(overrides);
 }
 
-TEST(Search, ChoosesDividedWeightsOnlyWhereNothingElseFits) {
+TEST(Search, ChoosesDividedWeightsOnlyIfNothingElseFits) {
   const auto smallest = [](const char* shard) {
     const SearchResult found =
         search_layouts(deck_of_weights({shard}), 16, cluster(), {.best = 1000000});
@@ -197,7 +197,7 @@ TEST(Search, ChoosesDividedWeightsOnlyWhereNothingElseFits) {
 }
 
 /// No layout that is left out after ranking by the formula is faster by more than a percent.
-TEST(Search, FindsTheBestOfAllPlayedLayouts) {
+TEST(Search, FindsTheBestOfAllSimulatedLayouts) {
   const deck::Deck deck = deck_to_search();
   for (const std::int64_t ranks : {4, 12, 16}) {
     const SearchResult some = search_layouts(deck, ranks, cluster(), {.best = 20, .of_front = 0});
@@ -210,14 +210,14 @@ TEST(Search, FindsTheBestOfAllPlayedLayouts) {
 }
 
 /// With stages of nearly equal costs, zb-v waits a sixth of the time of 1f1b.
-TEST(Search, ChoosesAVWhereItIsFaster) {
+TEST(Search, ChoosesAVScheduleIfFaster) {
   const deck::Deck deck = deck_to_search({"parallel.pipeline=2", "parallel.data=1", "batch.micro=3",
                                           "parallel.recompute=none", "model.vocabulary=2"});
   const SearchResult found = search_layouts(deck, 2, cluster(), {.best = 100});
   EXPECT_EQ(found.candidates.front().layout.schedule, ScheduleKind::zb_v);
 }
 
-TEST(Search, CandidatesAreWhatTheirLayoutsTake) {
+TEST(Search, CandidatesMatchTheirLayouts) {
   const deck::Deck deck = deck_to_search({"precision.compute=bf16"});
   const SearchResult found = search_layouts(deck, 8, cluster(), {.best = 30});
   ASSERT_EQ(found.candidates.size(), 30u);
@@ -235,7 +235,7 @@ TEST(Search, CandidatesAreWhatTheirLayoutsTake) {
 }
 
 /// Layouts with the same arrays share what is known of them; these do not have the same.
-TEST(Search, CandidatesOfDividedWeightsAreWhatTheirLayoutsTake) {
+TEST(Search, CandidatesOfDividedWeightsMatchTheirLayouts) {
   Machine machine = cluster();
   machine.network.bandwidth = 1e9;  // for which groups avoid the network
   for (const char* shard : {"parallel.shard=gradients", "parallel.shard=weights"}) {
@@ -252,7 +252,7 @@ TEST(Search, CandidatesOfDividedWeightsAreWhatTheirLayoutsTake) {
   }
 }
 
-TEST(Search, NoLayoutOfTheFrontIsWorseThanAnother) {
+TEST(Search, ParetoFrontHasNoDominatedLayout) {
   const SearchResult found = search_layouts(deck_to_search(), 12, cluster());
   ASSERT_GT(found.front.size(), 2u);
   EXPECT_EQ(found.front.front().layout, found.candidates.front().layout);
@@ -262,7 +262,7 @@ TEST(Search, NoLayoutOfTheFrontIsWorseThanAnother) {
   }
 }
 
-TEST(Search, RejectsWhatDoesNotFit) {
+TEST(Search, RejectsLayoutsThatDoNotFit) {
   const deck::Deck deck = deck_to_search();
   const SearchResult free = search_layouts(deck, 8, cluster());
   const Bytes limit =
@@ -285,7 +285,7 @@ std::string layout_error(const deck::Deck& deck, std::int64_t ranks, Bytes limit
   return "";
 }
 
-TEST(Search, ErrorsSayWhatWouldHelp) {
+TEST(Search, ErrorsSuggestRemedies) {
   const std::string nowhere = layout_error(deck_to_search(), 8, 100000);
   EXPECT_NE(nowhere.find("no layout of a.toml fits into 97.7 KiB per rank on 8 ranks: the "
                          "smallest needs "),
@@ -300,7 +300,7 @@ TEST(Search, ErrorsSayWhatWouldHelp) {
   EXPECT_NE(ranks.find("start 5, 6, 8 or 9 ranks"), std::string::npos) << ranks;
 }
 
-TEST(Search, UsualSpeedsAreEnoughForEveryPrecision) {
+TEST(Search, TypicalSpeedsCoverEveryPrecision) {
   for (const DeviceKind kind : {DeviceKind::host, DeviceKind::cuda, DeviceKind::hip}) {
     const Machine machine = with_usual_speeds(testing::installation(kind));
     for (const DType type : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
@@ -316,7 +316,7 @@ TEST(Search, UsualSpeedsAreEnoughForEveryPrecision) {
   EXPECT_EQ(known.network, cluster().network);
 }
 
-TEST(Search, CostsWithKnownStagesAreTheSame) {
+TEST(Search, KnownStagesGiveTheSameCosts) {
   deck::Config c = deck_to_search().config;
   Layout{2, 3, 2, 2, 2, ScheduleKind::interleaved}.set(c);
   const auto a = architecture::describe(c.model);

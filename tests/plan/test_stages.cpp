@@ -19,7 +19,7 @@ architecture::Architecture model(std::int64_t layers) {
   return architecture::describe(config.model);
 }
 
-TEST(Stages, FlopsOfAllAreThoseOfTheModel) {
+TEST(Stages, FlopsSumToTheModel) {
   for (const int stages : {1, 2, 3, 5, 9})
     for (const Family family : {Family::gpt, Family::bert}) {
       auto config = testing::config_of({});
@@ -38,7 +38,7 @@ TEST(Stages, FlopsOfAllAreThoseOfTheModel) {
 }
 
 /// Per token, gpt's head has D·V products in each of three passes.
-TEST(Stages, TheHeadsPassesAreThirdsOrAllForward) {
+TEST(Stages, HeadPassesAreThirdsOrAllForward) {
   const auto a = model(5);
   const auto layers = architecture::partition(a, testing::layout_of(2));
   const double products = 2.0 * static_cast<double>(a.model.hidden * a.model.vocabulary);
@@ -56,7 +56,7 @@ TEST(Stages, TheHeadsPassesAreThirdsOrAllForward) {
 
 /// Where the last stage's backward pass follows its forward pass, only the memory depends on the
 /// time of the head's gradient; with gpipe it does not follow.
-TEST(Stages, TheHeadsGradientIsDelayedWhereOtherPassesComeFirst) {
+TEST(Stages, HeadGradientIsDelayedIfOtherPassesComeFirst) {
   using namespace schedule;
   for (const auto kind :
        {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward, ScheduleKind::interleaved,
@@ -101,7 +101,7 @@ TEST(Stages, GroupsTileTheModel) {
     }
 }
 
-TEST(Stages, ASharedVocabularyMakesStagesEqual) {
+TEST(Stages, SharedVocabularyMakesStagesEqual) {
   const auto a = model(64);
   auto parallel = testing::layout_of(16);
   parallel.vocabulary = VocabularyPlacement::pipeline;
@@ -114,7 +114,7 @@ TEST(Stages, ASharedVocabularyMakesStagesEqual) {
   EXPECT_EQ(parameters, a.parameters());
 }
 
-TEST(Stages, EqualNeighboursAreOneGroup) {
+TEST(Stages, EqualNeighboursFormOneGroup) {
   const auto a = model(64);
   const auto groups = group_stages(a, testing::layout_of(64));
   ASSERT_EQ(groups.size(), 3u);

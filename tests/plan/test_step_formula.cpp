@@ -59,7 +59,7 @@ StepTime played(const deck::Config& c, const StepCosts& costs) {
 
 /// (m + p − 1) (f + b) for gpipe and 1f1b, m v (f + b) + (p − 1) (f + b) for v chunks (Narayanan et
 /// al. 2021, section 2.2), m (f + b + w) + (p − 1) (f + b − w) for zb-h1 (Qi et al. 2023, 2.3).
-TEST(StepFormula, UniformStagesTakeWhatTheoryTells) {
+TEST(StepFormula, UniformStagesMatchTheory) {
   const Lengths l{1, 1.25, 0.75};
   const double all = l.forward + l.input + l.weight;
   for (const ScheduleKind schedule : schedules_in_order)
@@ -80,7 +80,7 @@ TEST(StepFormula, UniformStagesTakeWhatTheoryTells) {
 }
 
 /// generate_v(): what a step is longer than a rank's work.
-TEST(StepFormula, UniformStagesInAVTakeWhatTheoryTells) {
+TEST(StepFormula, UniformVStagesMatchTheory) {
   for (const ScheduleKind schedule : in_a_v)
     for (const int p : {2, 3, 5, 8})
       for (const int m : {p, 2 * p, 3 * p + 1}) {
@@ -96,7 +96,7 @@ TEST(StepFormula, UniformStagesInAVTakeWhatTheoryTells) {
 }
 
 /// With fewer micro-batches than ranks, and with an incomplete last round.
-TEST(StepFormula, AnyNumberOfMicroBatchesIsEstimated) {
+TEST(StepFormula, EstimatesAnyNumberOfMicroBatches) {
   for (const ScheduleKind schedule : schedules_in_order)
     for (const int p : {2, 4, 7})
       for (int m = 1; m <= 3 * p; ++m) {
@@ -111,7 +111,7 @@ TEST(StepFormula, AnyNumberOfMicroBatchesIsEstimated) {
 
 /// Messages between equal stages. With 1f1b a rank waits for each way there and back, unless it has
 /// sent others before: p ranks pass p micro-batches on in the time of one loop.
-TEST(StepFormula, MessagesBetweenStagesAreOnTheLoopOfMicroBatches) {
+TEST(StepFormula, CountsMessagesOfTheMicroBatchLoop) {
   for (const int p : {2, 5, 12})
     for (const int m : {1, p - 1, p, 2 * p + 1, 40}) {
       const deck::Config c = pipeline_of(ScheduleKind::one_forward_one_backward, p, 1, m);
@@ -162,7 +162,7 @@ StepCosts random_costs(const deck::Config& c, std::mt19937& random) {
   return costs;
 }
 
-TEST(StepFormula, TheFormulaFollowsThePlayedProgram) {
+TEST(StepFormula, MatchesTheSimulatedProgram) {
   std::mt19937 random(11);
   std::uniform_int_distribution<int> ranks(2, 12), chunks(2, 4), micro(1, 40);
   for (const ScheduleKind schedule : schedules_in_order) {

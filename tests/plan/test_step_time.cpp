@@ -61,7 +61,7 @@ DeckOnCluster random_layout(std::mt19937& random) {
   return out;
 }
 
-TEST(StepTime, TheFormulaFollowsTheProgramsOfDecks) {
+TEST(StepTime, FormulaMatchesTheProgramsOfDecks) {
   std::mt19937 random(3);
   double worst = 0, sum = 0;
   constexpr int cases = 200;
@@ -97,7 +97,7 @@ TEST(StepTime, SharesSumToTheStep) {
   }
 }
 
-TEST(StepTime, AFasterMachineNeverTakesLonger) {
+TEST(StepTime, FasterMachinesNeverTakeLonger) {
   std::mt19937 random(23);
   std::array<int, 11> shorter{};
   for (int n = 0; n < 150; ++n) {
@@ -125,7 +125,7 @@ TEST(StepTime, AFasterMachineNeverTakesLonger) {
   for (std::size_t i = 0; i < shorter.size(); ++i) EXPECT_GT(shorter[i], 0) << i;
 }
 
-TEST(StepTime, OverlapsHideTheirShare) {
+TEST(StepTime, OverlapHidesItsShare) {
   deck::Config c = config_of({.tensor = 2, .pipeline = 4, .data = 8});
   Machine m = testing::cluster();
   m.software.pipeline_overlap = 0;
@@ -150,7 +150,7 @@ TEST(StepTime, OverlapsHideTheirShare) {
 
 /// Without a cut of the tokens, a rank sends its half of [64, 32] in fp64 and gathers what it
 /// receives; without scatter and gather it sends all of them.
-TEST(StepTime, MessagesBetweenStagesAreScatteredAndGathered) {
+TEST(StepTime, StageMessagesAreScatteredAndGathered) {
   deck::Config c = config_of({.tensor = 2, .pipeline = 2});
   Machine m = testing::cluster();
   const auto whole = 64.0 * 32 * 8;
@@ -174,7 +174,7 @@ TEST(StepTime, MessagesBetweenStagesAreScatteredAndGathered) {
 
 /// gpt: 12 · 32² + 13 · 32 parameters per layer, (96 + 32) · 32 of the embedding, 2 · 32 of the
 /// last norm.
-TEST(StepTime, SumsAndUpdatesMoveTheBytesOfAllParameters) {
+TEST(StepTime, ReductionsAndUpdatesMoveAllParameters) {
   deck::Config c = config_of({.data = 4});
   c.precision.compute = DType::bf16;
   Machine m = testing::cluster();
@@ -202,7 +202,7 @@ TEST(StepTime, SumsAndUpdatesMoveTheBytesOfAllParameters) {
   EXPECT_DOUBLE_EQ(given.reductions[0] - latency, (parts.reductions[0] - latency) / 2);
 }
 
-TEST(StepTime, StagesHoldAllParametersAndTheTableTwice) {
+TEST(StepTime, StagesSumToAllParametersPlusASecondTable) {
   Machine m = testing::cluster();
   m.device.launch = m.node.link_latency = 0;
   const auto updates = [&](const Axes& axes) {
@@ -219,7 +219,7 @@ TEST(StepTime, StagesHoldAllParametersAndTheTableTwice) {
   EXPECT_EQ(costs_of(config_of({.pipeline = 4, .tied = false}), m).tied, 0);
 }
 
-TEST(StepTime, RanksTakeTurnsOnFewProcessors) {
+TEST(StepTime, RanksShareFewProcessors) {
   Machine m = testing::cluster();
   const deck::Config tensor = config_of({.tensor = 4});
   const StepTime alone = predicted(tensor, m);
@@ -245,7 +245,7 @@ TEST(StepTime, RanksTakeTurnsOnFewProcessors) {
               1e-12);
 }
 
-TEST(StepTime, FlopsCountRecomputationOnlyForTheHardware) {
+TEST(StepTime, HardwareFlopsIncludeRecomputation) {
   const Machine m = testing::cluster();
   deck::Config c = config_of({.pipeline = 2});
   const double tokens = 8 * 32;

@@ -74,7 +74,7 @@ TEST(Traffic, SequenceParallelismGathersAndScatters) {
 }
 
 /// Of 2 samples of 32 tokens 5 each are masked: 10 rows for the logits, 2 more for the pairs.
-TEST(Traffic, BertsHeadSendsOnlyTheRowsThatItLooksAt) {
+TEST(Traffic, BertHeadSendsOnlyTargetRows) {
   for (const bool sequence_parallel : {false, true}) {
     auto config = config_of({.tensor = 2, .sequence_parallel = sequence_parallel});
     deck::set_family(config.model, Family::bert);
@@ -91,7 +91,7 @@ TEST(Traffic, BertsHeadSendsOnlyTheRowsThatItLooksAt) {
   }
 }
 
-TEST(Traffic, EachBoundaryIsOneSendForwardAndOneBackward) {
+TEST(Traffic, EachBoundarySendsOnceForwardAndOnceBackward) {
   std::int64_t forward = 0, backward = 0;
   for (int p = 0; p < 4; ++p) {
     const auto rows = by_what(traffic({.pipeline = 4}, p));
@@ -109,7 +109,7 @@ TEST(Traffic, EachBoundaryIsOneSendForwardAndOneBackward) {
   expect_row(chunks, "pipeline gradients: send", 4, 4 * tokens_bytes);    // stage 2
 }
 
-TEST(Traffic, TensorRanksSendTheirSliceAndGather) {
+TEST(Traffic, TensorRanksSendSlicesAndGather) {
   const Axes axes{.tensor = 3, .pipeline = 2};
   Bytes sent = 0;
   for (int t = 0; t < 3; ++t) {
@@ -125,7 +125,7 @@ TEST(Traffic, TensorRanksSendTheirSliceAndGather) {
   EXPECT_TRUE(scattered.contains("pipeline activations: send"));
 }
 
-TEST(Traffic, DataAxisCarriesEveryLocalGradientOnceInBuckets) {
+TEST(Traffic, DataAxisReducesEachGradientOnceInBuckets) {
   const auto config = config_of({.data = 2});
   const auto a = architecture::describe(config.model);
   const Bytes all = (a.parameters() + 96 * 32) * 8;  // the tied table has two gradients
@@ -138,7 +138,7 @@ TEST(Traffic, DataAxisCarriesEveryLocalGradientOnceInBuckets) {
 
 /// 4 heads over 2 on 3 ranks: 2, 1, 1 of them, and the last two hold the second head of keys and
 /// values; over 1 on 2 ranks both hold it. Keys and values of [8, 32] in each of 4 layers.
-TEST(Traffic, RanksThatShareAHeadSumItsGradientOnceAStep) {
+TEST(Traffic, GradientsOfSharedHeadsAreSummedOncePerStep) {
   const char* row = "shared gradients of keys and values: all-reduce";
   for (int t = 0; t < 3; ++t) {
     const auto rows = by_what(traffic({.tensor = 3, .key_value_heads = 2}, 0, t));
@@ -153,7 +153,7 @@ TEST(Traffic, RanksThatShareAHeadSumItsGradientOnceAStep) {
   EXPECT_FALSE(by_what(traffic({.tensor = 2, .key_value_heads = 2})).contains(row));
 }
 
-TEST(Traffic, AxesAreSummed) {
+TEST(Traffic, SumsTheAxes) {
   const auto rows = traffic({.tensor = 2, .pipeline = 2, .data = 2});
   Bytes sum = 0;
   std::vector<std::string> axes;

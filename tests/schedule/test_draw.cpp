@@ -31,7 +31,7 @@ TEST(Draw, TextShowsEveryRankAndTheIdleShare) {
   EXPECT_EQ(text_chart(played(one_f_one_b, {2, 3}), {"1f1b"}), expected);
 }
 
-TEST(Draw, TextKeepsToItsColumns) {
+TEST(Draw, TextFitsItsColumns) {
   for (const Case& c : {Case{one_f_one_b, {16, 64}}, Case{interleaved, {12, 24, 3}},
                         Case{zb_h1, {4, 100}}, Case{gpipe, {1, 1}}}) {
     std::istringstream lines(text_chart(played(c.kind, c.layout), {}));
@@ -41,7 +41,7 @@ TEST(Draw, TextKeepsToItsColumns) {
   }
 }
 
-TEST(Draw, PictureHasABoxAndANumberForEveryComputation) {
+TEST(Draw, PictureHasANumberedBoxPerComputation) {
   const std::string picture = svg(played(zb_h1, {4, 8}), {"zb-h1"});
   EXPECT_EQ(count(picture, "<title>"), 3u * 4 * 8);
   EXPECT_EQ(count(picture, "text-anchor=\"middle\""), 3u * 4 * 8);
@@ -51,7 +51,7 @@ TEST(Draw, PictureHasABoxAndANumberForEveryComputation) {
   EXPECT_NE(picture.find(">idle 11.1 %<"), std::string::npos);
 }
 
-TEST(Draw, WordsAreEscaped) {
+TEST(Draw, EscapesTitles) {
   const Timeline t = played(gpipe, {1, 1});
   const std::string picture = svg(t, {"a<b> & \"c\"\x01"});
   EXPECT_NE(picture.find(">a&lt;b&gt; &amp; &quot;c&quot; : 1 pipeline rank,"), std::string::npos);
@@ -59,7 +59,7 @@ TEST(Draw, WordsAreEscaped) {
   EXPECT_NE(trace.find("\"a\\\"b\\\\c\\u000a: 1 pipeline rank"), std::string::npos) << trace;
 }
 
-TEST(Draw, PredictedAndMeasuredStandSideBySide) {
+TEST(Draw, ShowsPredictedAndMeasuredSideBySide) {
   const Timeline measured = played(one_f_one_b, {3, 4}, [](const Instr& i) {
     return unit_cost(i) * (i.stage == 1 ? 0.02 : 0.01);
   });
@@ -74,7 +74,7 @@ TEST(Draw, PredictedAndMeasuredStandSideBySide) {
     for (const std::string& line : lines) EXPECT_EQ(count(drawing, line), 1u) << drawing;
 }
 
-TEST(Draw, TraceHasASliceForEveryInstructionThatTakesPlace) {
+TEST(Draw, TraceHasASlicePerInstruction) {
   const Program program = lowered(interleaved, {2, 4, 2}, {true});
   std::size_t instructions = 0, sends = 0, receives = 0;
   for (const auto& row : program.ranks)
@@ -99,7 +99,7 @@ TEST(Draw, LargeProgramsGiveSmallPictures) {
   }
 }
 
-TEST(Draw, NothingThatRanIsDrawnToo) {
+TEST(Draw, DrawsAnEmptyTimeline) {
   const Timeline nothing;
   EXPECT_NE(svg(nothing).find("</svg>"), std::string::npos);
   EXPECT_EQ(text_chart(nothing), "1 pipeline rank, 1 micro-batch\nidle 0.0 %\nrank 0 ||\n");

@@ -22,7 +22,7 @@ constexpr Kind kinds[]{{ScheduleKind::gpipe, 1},       {ScheduleKind::one_forwar
                        {ScheduleKind::zb_v, 2},        {ScheduleKind::v_half, 2},
                        {ScheduleKind::v_min, 2}};
 
-TEST(ExpectedNeeds, AreThoseOfThePrograms) {
+TEST(ExpectedNeeds, MatchThePrograms) {
   for (const Kind kind : kinds)
     for (int ranks = 1; ranks <= 7; ++ranks)
       for (const int micro_batches : {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 16, 25})

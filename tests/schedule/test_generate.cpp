@@ -39,7 +39,7 @@ TEST(Generate, EveryEvaluationIsValidUnderBothTransports) {
         }
 }
 
-TEST(Generate, EvaluationsInAVAreValidAndWaitOnlyForTheFirstMicroBatch) {
+TEST(Generate, VEvaluationsWaitOnlyForTheFirstMicroBatch) {
   for (int p = 1; p <= 6; ++p)
     for (int m = 1; m <= 9; ++m)
       for (int v = 1; v <= 3; ++v)
@@ -69,7 +69,7 @@ TEST(Generate, EveryStageAddsMicroBatchesInOrder) {
     }
 }
 
-TEST(Generate, IdleSharesEqualTheClosedForms) {
+TEST(Generate, IdleSharesMatchTheClosedForms) {
   for (int p = 1; p <= 8; ++p)
     for (int m = 1; m <= 24; ++m)
       for (const Transport transport : transports) {
@@ -92,7 +92,7 @@ TEST(Generate, IdleSharesEqualTheClosedForms) {
       }
 }
 
-TEST(Generate, IdleSharesInAVEqualTheClosedForms) {
+TEST(Generate, VIdleSharesMatchTheClosedForms) {
   for (int p = 2; p <= 12; ++p)
     for (int m = 1; m <= 3 * p; m += m < p ? 1 : 3)
       for (const Transport transport : transports) {
@@ -112,7 +112,7 @@ TEST(Generate, IdleSharesInAVEqualTheClosedForms) {
       }
 }
 
-TEST(Generate, SlotsInAVEqualTheClosedForms) {
+TEST(Generate, VSlotsMatchTheClosedForms) {
   for (int p = 1; p <= 12; ++p)
     for (const int m : {1, 2, 3, p, 2 * p, 3 * p + 1}) {
       const auto most = [&](ScheduleKind kind) {
@@ -129,7 +129,7 @@ TEST(Generate, SlotsInAVEqualTheClosedForms) {
     }
 }
 
-TEST(Generate, OnTheTurnOfAVAPassIsHandedOverWithoutAMessage) {
+TEST(Generate, TurnOfAVNeedsNoMessage) {
   for (const ScheduleKind kind : in_a_v) {
     const Program program = lowered(kind, v_layout(4, 9), {true});
     const auto needs_of = needs(program);
@@ -144,7 +144,7 @@ TEST(Generate, OnTheTurnOfAVAPassIsHandedOverWithoutAMessage) {
   }
 }
 
-TEST(Generate, SchedulesOfFourRanksAndEightMicroBatchesAreInTheExpectedOrder) {
+TEST(Generate, SchedulesRankByIdleTimeAsExpected) {
   const auto idle = [](ScheduleKind kind, int v) {
     // A chunk of a rank with v chunks takes 1/v of the time.
     const Cost cost = [v](const Instr& i) { return unit_cost(i) / v; };
@@ -158,7 +158,7 @@ TEST(Generate, SchedulesOfFourRanksAndEightMicroBatchesAreInTheExpectedOrder) {
   EXPECT_GT(idle(interleaved, 2), idle(zb_h1, 1));
 }
 
-TEST(Generate, AnIncompleteRoundTakesNoLongerThanAFullOne) {
+TEST(Generate, IncompleteRoundsAreNotSlowerThanFullRounds) {
   for (int p = 2; p <= 6; ++p)
     for (int m = 1; m <= 13; ++m)
       for (int v = 2; v <= 3; ++v) {
@@ -169,7 +169,7 @@ TEST(Generate, AnIncompleteRoundTakesNoLongerThanAFullOne) {
       }
 }
 
-TEST(Generate, SlotsAreWhatTheScheduleKeepsAlive) {
+TEST(Generate, SlotsMatchTheLiveMicroBatches) {
   for (int p = 1; p <= 6; ++p)
     for (int m = 1; m <= 14; ++m)
       for (Rank r = 0; r < p; ++r) {

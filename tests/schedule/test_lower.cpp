@@ -18,7 +18,7 @@ std::vector<std::string> words(const std::vector<Instr>& row) {
   return out;
 }
 
-TEST(Lower, SendsFollowProducersAndReceivesComeOneComputationEarly) {
+TEST(Lower, SendsFollowProducersAndReceivesPrecedeConsumers) {
   const std::vector<std::string> expected{
       "receive_activation stage 1 micro 0",  // for the first computation
       "receive_activation stage 1 micro 1",
@@ -59,7 +59,7 @@ TEST(Lower, OrderedGroupsExchangeBetweenComputations) {
             expected);
 }
 
-TEST(Lower, TiedGradientsAreReducedByFirstAndLastStage) {
+TEST(Lower, FirstAndLastStageReduceTiedGradients) {
   const auto count = [](const Program& program, Rank r) {
     const auto& row = program.ranks[static_cast<std::size_t>(r)];
     return std::count_if(row.begin(), row.end(),
@@ -73,7 +73,7 @@ TEST(Lower, TiedGradientsAreReducedByFirstAndLastStage) {
   EXPECT_EQ(count(lowered(one_f_one_b, {3, 2}), 0), 0);
 }
 
-TEST(Lower, EvaluationHasTransfersOnly) {
+TEST(Lower, EvaluationNeedsOnlyTransfers) {
   for (const auto& row : lowered(generate_evaluation({3, 4, 2}), {true}).ranks)
     for (const Instr& i : row)
       EXPECT_TRUE(i.op == Op::evaluate || i.op == Op::send_activation ||
@@ -81,7 +81,7 @@ TEST(Lower, EvaluationHasTransfersOnly) {
           << i;
 }
 
-TEST(Lower, LanesFollowTheSenderWhereTheReceiverTakesAnotherOrder) {
+TEST(Lower, LanesFollowTheOrderOfTheSender) {
   Program program{
       {2, 2},
       {{{Op::forward, 0, 1}, {Op::forward, 0, 0}, {Op::backward, 0, 0}, {Op::backward, 0, 1}},
@@ -92,7 +92,7 @@ TEST(Lower, LanesFollowTheSenderWhereTheReceiverTakesAnotherOrder) {
   EXPECT_EQ(lowered(program).ranks[1][0], (Instr{Op::receive_activation, 1, 1}));
 }
 
-TEST(Lower, OneInterleavedProgramCompletesWithLanesAndHangsInGroups) {
+TEST(Lower, NaiveInterleavingCompletesWithLanesAndHangsInGroups) {
   int hang = 0;
   for (int p = 2; p <= 6; ++p)
     for (int v = 2; v <= 3; ++v) {
@@ -116,7 +116,7 @@ TEST(Lower, OneInterleavedProgramCompletesWithLanesAndHangsInGroups) {
       << join(mistakes, "\n");
 }
 
-TEST(Lower, ProgramsThatCannotBeLoweredAreRefused) {
+TEST(Lower, RejectsInvalidPrograms) {
   Program elsewhere = generate(gpipe, {2, 2});
   elsewhere.ranks[0][0].stage = 1;
   EXPECT_THROW(lower(elsewhere), Error);
@@ -124,7 +124,7 @@ TEST(Lower, ProgramsThatCannotBeLoweredAreRefused) {
   EXPECT_THROW(lower(twice), Error);
 }
 
-TEST(Lower, TheLargestProgramGoesThroughEveryPass) {
+TEST(Lower, TheLargestProgramPassesEveryStage) {
   // 64 ranks × 512 micro-batches × 4 chunks. The times are printed, not tested, because they depend
   // on the machine.
   for (const Transport transport : transports) {

@@ -22,7 +22,7 @@ Seconds end_of(const Timeline& t, const Instr& instr) {
   return -1;
 }
 
-TEST(Machine, EventsKeepTheOrderOfRowsAndDependences) {
+TEST(Machine, EventsRespectRowsAndDependences) {
   for (const Case& c : cases(4, 6, 3))
     for (const Transport transport : transports) {
       const Program program = lowered(c.kind, c.layout, {true, transport});
@@ -45,7 +45,7 @@ TEST(Machine, EventsKeepTheOrderOfRowsAndDependences) {
     }
 }
 
-TEST(Machine, ATransferTakesItsCostBesideTheComputations) {
+TEST(Machine, TransfersOverlapWithComputations) {
   const auto cost = [](Seconds transfer) {
     return [transfer](const Instr& i) { return is_receive(i.op) ? transfer : unit_cost(i); };
   };
@@ -65,7 +65,7 @@ TEST(Machine, ATransferTakesItsCostBesideTheComputations) {
   }
 }
 
-TEST(Machine, CollectivesBeginWhenTheLastMemberIsThere) {
+TEST(Machine, CollectivesWaitForTheLastMember) {
   const Program program = lowered(one_f_one_b, {3, 4}, {true});
   const Timeline t =
       play(program, [](const Instr& i) {
@@ -99,7 +99,7 @@ Program impatient(int micro_batches) {
   return program;
 }
 
-TEST(Machine, SendsWaitForABufferAndNeedsFindsTheSmallestNumber) {
+TEST(Machine, SendsWaitForOneOfTheFewestBuffers) {
   for (const int m : {5, 9, 40}) {
     const Program program = impatient(m);
     const Needs n = needs(program, 0);
@@ -137,7 +137,7 @@ TEST(Machine, TwoSendBuffersServeEverySchedule) {
     }
 }
 
-TEST(Needs, BuffersAreCountedByTheRow) {
+TEST(Needs, CountBuffersPerRow) {
   const auto channels = needs(lowered(one_f_one_b, {4, 8}));
   for (Rank r = 0; r < 4; ++r) {
     const Needs& n = channels[static_cast<std::size_t>(r)];
@@ -152,7 +152,7 @@ TEST(Needs, BuffersAreCountedByTheRow) {
   EXPECT_TRUE(needs(lowered(zb_h1, {4, 8}), 2).split_backward);
 }
 
-TEST(Needs, BuffersStayFewUnderBothTransports) {
+TEST(Needs, StaySmallUnderBothTransports) {
   // Channels post receives one computation ahead, so 2 buffers are enough. Groups receive whatever
   // the neighbour has ready: at most the warm-up's lead.
   for (const Case& c : cases(6, 13, 3))

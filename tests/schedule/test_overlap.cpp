@@ -35,7 +35,7 @@ std::vector<Instr> part(const Program& program, Rank rank, int step) {
   return found;
 }
 
-TEST(Overlap, ProgramsAreValidAndTheRepeatedStepIsNeverIdle) {
+TEST(Overlap, RepeatedStepIsValidAndNeverIdle) {
   for (const ProgramLayout& layout : overlapped_layouts())
     for (const Transport transport : transports)
       for (const bool tied : {false, true}) {
@@ -69,7 +69,7 @@ TEST(Overlap, TheLongestStageIsNeverIdle) {
 }
 
 /// A run of any length is the first step, the second one any number of times, and the last one.
-TEST(Overlap, AllStepsBetweenTheFirstAndTheLastAreTheSame) {
+TEST(Overlap, InnerStepsAreEqual) {
   for (const ProgramLayout& layout : overlapped_layouts())
     for (const Transport transport : transports) {
       const Program three = overlapped(layout, {true, transport});
@@ -84,7 +84,7 @@ TEST(Overlap, AllStepsBetweenTheFirstAndTheLastAreTheSame) {
     }
 }
 
-TEST(Overlap, RanksKeepAsManyMicroBatchesAsWith1f1b) {
+TEST(Overlap, NeedsAsManySlotsAs1f1b) {
   for (const ProgramLayout& layout : overlapped_layouts()) {
     const std::vector<Needs> all = needs(overlapped(layout, {true}));
     for (Rank r = 0; r < layout.ranks; ++r) {
@@ -102,7 +102,7 @@ void move(std::vector<Instr>& row, const Instr& what, std::size_t to) {
   row.insert(row.begin() + static_cast<std::ptrdiff_t>(to), what);
 }
 
-TEST(Overlap, WeightsThatComeTooLateAndSumsThatNobodyBeginsAreFound) {
+TEST(Overlap, DetectsLateWeightsAndMissingReductions) {
   const Program good = overlapped({3, 5}, {true});
   Program late = good;
   const auto& row = late.ranks[1];
@@ -122,13 +122,13 @@ TEST(Overlap, WeightsThatComeTooLateAndSumsThatNobodyBeginsAreFound) {
   EXPECT_NE(validate(alone).front().find("only one step"), std::string::npos);
 }
 
-TEST(Overlap, FewerMicroBatchesThanRanksAreRefused) {
+TEST(Overlap, RejectsFewerMicroBatchesThanRanks) {
   const ProgramLayout few{4, 3}, chunks{2, 4, 2};
   EXPECT_THROW(generate_overlapped(few), Error);
   EXPECT_THROW(generate_overlapped(chunks), Error);
 }
 
-TEST(Overlap, OneStepAloneIs1f1b) {
+TEST(Overlap, ASingleStepIs1f1b) {
   const ProgramLayout layout{3, 5};
   for (const Transport transport : transports)
     EXPECT_EQ(single_step(overlapped(layout, {true, transport})),

@@ -7,7 +7,7 @@
 namespace trireme::schedule {
 namespace {
 
-TEST(Program, FingerprintTellsProgramsApart) {
+TEST(Program, FingerprintsDistinguishPrograms) {
   const Program a = lowered(gpipe, {2, 4});
   Program b = a;
   const auto hash = [](const Program& one) { return fingerprint({&one, 1}); };
@@ -44,7 +44,7 @@ TEST(Program, TransfersKnowTheirPartners) {
   }
 }
 
-TEST(Program, ValuesHaveDenseIndicesOfTheirOwn) {
+TEST(Program, ValuesHaveDenseUniqueIndices) {
   const ProgramLayout layout{2, 3, 2};
   std::set<std::size_t> all;
   for (int kind = 0; kind < Value::kinds; ++kind)
@@ -55,7 +55,7 @@ TEST(Program, ValuesHaveDenseIndicesOfTheirOwn) {
   EXPECT_EQ(*all.rbegin() + 1, values(layout));
 }
 
-TEST(Program, TheNormNeedsEveryGradientOfTheRank) {
+TEST(Program, NormNeedsEveryGradientOfTheRank) {
   const auto reads = effects({Op::gradient_norm, 1, 0}, {2, 4, 2, true}).reads;
   const std::vector<Value> expected{
       {Value::Kind::reduced, 1, 0}, {Value::Kind::reduced, 3, 0}, {Value::Kind::tied, 3, 0}};

@@ -9,12 +9,12 @@ namespace {
 
 using layout::AttentionRing;
 
-TEST(Ring, RanksAreNeverIdleWithACausalMaskAndEvenParts) {
+TEST(Ring, RanksAreNeverIdleWithEvenCausalParts) {
   for (const int ranks : {1, 2, 3, 8})
     EXPECT_EQ(idle_share(play(AttentionRing{ranks * 64, ranks})), 0) << ranks;
 }
 
-TEST(Ring, EveryRankUsesEveryBlockOnceAndWaitsForItsNeighbours) {
+TEST(Ring, RanksUseEachBlockOnceAfterTheirNeighbours) {
   for (const AttentionRing& ring : {AttentionRing{61, 4}, AttentionRing{64, 4, true, 9},
                                     AttentionRing{50, 5, false}, AttentionRing{7, 7}}) {
     const auto steps = play(ring);
@@ -49,7 +49,7 @@ TEST(Ring, WindowsMakeStepsUnequal) {
   EXPECT_DOUBLE_EQ(idle_share(steps), 1 - 15.0 / 16);
 }
 
-TEST(Ring, IsDrawnAsText) {
+TEST(Ring, DrawsText) {
   EXPECT_EQ(text_chart(ring_picture(AttentionRing{8, 2})),
             "ring of attention: 2 context ranks, 8 tokens, causal\n"
             "forward pass: idle 0.0 %\n"
@@ -57,7 +57,7 @@ TEST(Ring, IsDrawnAsText) {
             "rank 1 |K1--K0-|\n");
 }
 
-TEST(Ring, IsDrawnAsAPicture) {
+TEST(Ring, DrawsAPicture) {
   const std::string picture = svg(ring_picture(AttentionRing{4096, 4, true, 512}));
   EXPECT_NE(picture.find("rank 1, step 1: keys and values of rank 0"), std::string::npos);
   EXPECT_NE(picture.find("4,096 tokens, causal, window 512"), std::string::npos);

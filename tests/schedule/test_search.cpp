@@ -69,7 +69,7 @@ std::vector<ProgramLayout> searched_layouts() {
   return all;
 }
 
-TEST(SearchProgram, IsAtLeastAsFastAsEveryNamedScheduleThatFits) {
+TEST(SearchProgram, IsAtLeastAsFastAsNamedSchedules) {
   int cases = 0, better = 0;
   for (const ProgramLayout& layout : searched_layouts())
     for (const Costs& costs : all_costs)
@@ -99,7 +99,7 @@ TEST(SearchProgram, IsAtLeastAsFastAsEveryNamedScheduleThatFits) {
 }
 
 /// With two micro-batches saved per stage and rank, equal stages wait only for the first one.
-TEST(SearchProgram, FillsThePipelineWhereMemoryAllows) {
+TEST(SearchProgram, FillsThePipelineIfMemoryAllows) {
   for (const int p : {2, 4, 8}) {
     const ProgramLayout layout{p, 4 * p, 1};
     const std::vector<int> slots(static_cast<std::size_t>(p), 2 * p);
@@ -109,7 +109,7 @@ TEST(SearchProgram, FillsThePipelineWhereMemoryAllows) {
   }
 }
 
-TEST(SearchProgram, FindsTheSameEveryTime) {
+TEST(SearchProgram, IsDeterministic) {
   const ProgramLayout layout{4, 10, 1};
   const Cost cost = [](const Instr& i) { return all_costs[2].of(i, 4); };
   const std::vector<int> slots{5, 4, 4, 3};
@@ -120,7 +120,7 @@ TEST(SearchProgram, FindsTheSameEveryTime) {
 }
 
 /// A list's own time is that of its program when it is played.
-TEST(ListSchedule, HasTheTimeOfItsProgram) {
+TEST(ListSchedule, TimeMatchesItsProgram) {
   for (const ProgramLayout& layout : searched_layouts())
     for (const Costs& costs : all_costs) {
       const Cost cost = [&](const Instr& i) { return costs.of(i, layout.stages()); };

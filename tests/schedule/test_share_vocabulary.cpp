@@ -74,7 +74,7 @@ TEST(ShareVocabulary, EvaluationIsValidWithBothTransports) {
       }
 }
 
-TEST(ShareVocabulary, FewMoreMicroBatchesAreInFlight) {
+TEST(ShareVocabulary, AddsFewMicroBatchesInFlight) {
   const int p = 4, m = 12;
   const Program program = shared(ScheduleKind::one_forward_one_backward, p, m);
   for (Rank r = 0; r < p; ++r) EXPECT_EQ(needs(program, r).slots, p - r + 2);
@@ -82,7 +82,7 @@ TEST(ShareVocabulary, FewMoreMicroBatchesAreInFlight) {
   for (Rank r = 0; r < p; ++r) EXPECT_LE(needs(zero_bubble, r).slots, p + 1);
 }
 
-TEST(ShareVocabulary, FewTableGradientsWait) {
+TEST(ShareVocabulary, KeepsFewTableGradients) {
   for (const ScheduleKind kind : kinds_with_one_stage) {
     const Program program = shared(kind, 4, 16);
     for (Rank r = 0; r < 4; ++r) {
@@ -94,7 +94,7 @@ TEST(ShareVocabulary, FewTableGradientsWait) {
 
 /// Stages are equal: the time is that of m + p − 1 micro-batches, as without logits, and at most
 /// two parts of logits more for the wait of the first micro-batch.
-TEST(ShareVocabulary, IdleTimeIsThatOfEqualStages) {
+TEST(ShareVocabulary, IdleTimeMatchesEqualStages) {
   const int p = 4;
   for (const int m : {16, 64})
     for (const double logits : {0.1, 0.25, 0.5})
@@ -112,7 +112,7 @@ TEST(ShareVocabulary, IdleTimeIsThatOfEqualStages) {
 }
 
 /// Only the first micro-batch and the last one wait for a few messages.
-TEST(ShareVocabulary, MessagesOfAQuarterOfAForwardPassAreCovered) {
+TEST(ShareVocabulary, OverlapsMessagesOfAQuarterPass) {
   const Cost passes = with_logits(0.5);
   const Cost messages = [&](const Instr& i) { return i.op == Op::share_output ? 0.25 : passes(i); };
   for (const ScheduleKind kind : {ScheduleKind::one_forward_one_backward, ScheduleKind::zb_h1})
@@ -123,7 +123,7 @@ TEST(ShareVocabulary, MessagesOfAQuarterOfAForwardPassAreCovered) {
     }
 }
 
-TEST(ShareVocabulary, AMessageThatARankNeverBeginsIsNamed) {
+TEST(ShareVocabulary, NamesAMissingMessage) {
   Program program = shared(ScheduleKind::one_forward_one_backward, 3, 4);
   auto& row = program.ranks[1];
   std::erase(row, Instr{Op::look_up, 1, 2});
@@ -135,7 +135,7 @@ TEST(ShareVocabulary, AMessageThatARankNeverBeginsIsNamed) {
       << stuck;
 }
 
-TEST(ShareVocabulary, TheEmbeddingsGradientMustBeSharedAtOnce) {
+TEST(ShareVocabulary, EmbeddingGradientsMustBeSharedAtOnce) {
   Program program = shared(ScheduleKind::one_forward_one_backward, 2, 4);
   auto& row = program.ranks[0];
   const auto at = std::ranges::find(row, Instr{Op::share_gradient, 0, 0});
@@ -146,7 +146,7 @@ TEST(ShareVocabulary, TheEmbeddingsGradientMustBeSharedAtOnce) {
             std::string::npos);
 }
 
-TEST(ShareVocabulary, SixtyFourStagesOf512MicroBatches) {
+TEST(ShareVocabulary, IdlesLittleWith64StagesAnd512MicroBatches) {
   const Cost cost = with_logits(0.0625);
   const Played played = play(shared(ScheduleKind::one_forward_one_backward, 64, 512, cost), cost);
   EXPECT_EQ(joined(played.mistakes), "");

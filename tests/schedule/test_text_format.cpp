@@ -21,7 +21,7 @@ TEST(TextFormat, EveryGeneratedProgramReadsBackAsWritten) {
   }
 }
 
-TEST(TextFormat, AProgramByHandIsLoweredAndValid) {
+TEST(TextFormat, HandwrittenProgramsAreValid) {
   const std::string content =
       "# two ranks, two chunks\r\n"
       "\n"
@@ -53,7 +53,7 @@ void expect_error(const std::string& content, const ProgramLayout& layout,
   EXPECT_NE(error.find(part), std::string::npos) << error;
 }
 
-TEST(TextFormat, MistakesNameTheirPlaceTheWordAndTheRemedy) {
+TEST(TextFormat, MistakesNameLineWordAndRemedy) {
   const ProgramLayout two{1, 2};
   expect_error("F0 G1", two, "my.program:1:4: `G1`: expected a letter and a micro-batch such as F0",
                "letters are F forward");
@@ -91,7 +91,7 @@ TEST(TextFormat, MistakesNameTheirPlaceTheWordAndTheRemedy) {
   expect_error("", {2, 1}, "my.program:1:1: end of file: expected a line", "found 0");
 }
 
-TEST(TextFormat, ChunksOfAVAreItsStages) {
+TEST(TextFormat, VChunksMapToTheirStages) {
   ProgramLayout layout{2, 2, 2};
   layout.placement = StagePlacement::v;
   const Program program = generate(ScheduleKind::zb_v, layout);
@@ -102,7 +102,7 @@ TEST(TextFormat, ChunksOfAVAreItsStages) {
   EXPECT_NE(read_program(written, "a.program", layout), program) << "other stages";
 }
 
-TEST(TextFormat, NoTextBringsTheReaderDown) {
+TEST(TextFormat, MutationsGiveAProgramOrAUsageError) {
   // A good program that is truncated anywhere or changed in any byte either reads or is a
   // UsageError.
   const ProgramLayout layout{2, 3, 2};

@@ -67,7 +67,7 @@ TEST(Timeline, MistakesNameFileAndLine) {
   expect(head + "0 0 forward 0 0 1 2 3", "a.timeline:3: `3`: expected the end of the line");
 }
 
-TEST(Timeline, MeanCostsPredictWhatWasMeasured) {
+TEST(Timeline, MeanCostsReproduceTheMeasurement) {
   // If every (operation, stage) always takes the same time, the prediction is the measurement.
   const Cost truth = [](const Instr& i) {
     if (is_receive(i.op)) return 0.25 * (i.stage + 1);

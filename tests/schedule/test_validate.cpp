@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, Damage, ::testing::ValuesIn(transports), []
   return run.param == Transport::ordered_groups ? "groups" : "channels";
 });
 
-TEST_P(Damage, LostForward) {
+TEST_P(Damage, DetectsALostForward) {
   const Instr lost{Op::forward, 1, 2};
   const Instr send{Op::send_activation, 1, 2};
   erase(1, lost);
@@ -67,28 +67,28 @@ TEST_P(Damage, LostForward) {
          "needs the output of stage 1 micro 2, which no instruction on this rank provides");
 }
 
-TEST_P(Damage, LostBackward) {
+TEST_P(Damage, DetectsALostBackward) {
   erase(2, {Op::backward, 2, 3});
   expect(end_place(program_, 2, {Op::backward, 2, 3}), "is missing");
   const Instr reduce{Op::reduce_gradients, 2, 0};
   expect(place(2, at(2, reduce), reduce), "needs the weight gradient of stage 2 up to micro 3");
 }
 
-TEST_P(Damage, LostReceive) {
+TEST_P(Damage, DetectsALostReceive) {
   const Instr receive{Op::receive_activation, 1, 2};
   erase(1, receive);
   expect(place(1, at(1, {Op::forward, 1, 2}), {Op::forward, 1, 2}),
          "needs a posted receive of the input of stage 1 micro 2");
 }
 
-TEST_P(Damage, LostSend) {
+TEST_P(Damage, DetectsALostSend) {
   erase(0, {Op::send_activation, 0, 1});
   const std::size_t next = at(0, {Op::forward, 0, 2});
   expect(place(0, next, {Op::forward, 0, 2}),
          "overwrites the output that send_activation stage 0 micro 1 sends");
 }
 
-TEST_P(Damage, LateSend) {
+TEST_P(Damage, DetectsALateSend) {
   const Instr send{Op::send_gradient, 2, 0};
   const std::size_t before = at(2, send);
   erase(2, send);
@@ -100,14 +100,14 @@ TEST_P(Damage, LateSend) {
                                            before - 1));
 }
 
-TEST_P(Damage, DoubleForward) {
+TEST_P(Damage, DetectsADoubleForward) {
   const Instr twice{Op::forward, 0, 0};
   const std::size_t p = at(0, {Op::forward, 0, 1});
   insert(0, p, twice);
   expect(place(0, p, twice), "provides the saved activations of stage 0 micro 0 a second time");
 }
 
-TEST_P(Damage, SwappedChain) {
+TEST_P(Damage, DetectsASwappedChain) {
   const Instr first{Op::backward, 1, 1};
   const Instr second{Op::backward, 1, 2};
   swap(1, first, second);
@@ -116,19 +116,19 @@ TEST_P(Damage, SwappedChain) {
               at(1, first), " (backward stage 1 micro 1)"));
 }
 
-TEST_P(Damage, BackwardBeforeForward) {
+TEST_P(Damage, DetectsBackwardBeforeForward) {
   swap(2, {Op::forward, 2, 0}, {Op::backward, 2, 0});
   const Instr early{Op::backward, 2, 0};
   expect(place(2, at(2, early), early),
          "needs the saved activations of stage 2 micro 0, which comes later");
 }
 
-TEST_P(Damage, WrongRank) {
+TEST_P(Damage, DetectsAWrongRank) {
   row(0)[at(0, {Op::forward, 0, 0})].stage = 1;
   expect(place(0, at(0, {Op::forward, 1, 0}), {Op::forward, 1, 0}), "its stage is on rank 1");
 }
 
-TEST_P(Damage, OutOfRange) {
+TEST_P(Damage, DetectsIndicesOutOfRange) {
   const std::size_t p = at(1, {Op::forward, 1, 0});
   row(1)[p].micro = 4;
   expect(place(1, p, {Op::forward, 1, 4}), "its micro-batch is not in 0 … 3");
@@ -136,7 +136,7 @@ TEST_P(Damage, OutOfRange) {
   expect(place(1, p, {Op::forward, 7, 0}), "its stage is not in 0 … 2");
 }
 
-TEST_P(Damage, TransferOverTheEdge) {
+TEST_P(Damage, DetectsATransferBeyondTheEnds) {
   insert(2, 0, {Op::receive_gradient, 2, 0});
   expect(place(2, 0, {Op::receive_gradient, 2, 0}), "the last stage has no next stage");
   row(2)[0] = {Op::forward, 2, 0};
@@ -144,7 +144,7 @@ TEST_P(Damage, TransferOverTheEdge) {
   expect(place(0, 0, {Op::receive_activation, 0, 0}), "the first stage has no previous stage");
 }
 
-TEST_P(Damage, CollectivesInAnotherOrder) {
+TEST_P(Damage, DetectsReorderedCollectives) {
   // The swap also breaks the norm's reads; the order is reported separately.
   swap(2, {Op::reduce_tied, 2, 0}, {Op::gradient_norm, 2, 0});
   expect(place(2, at(2, {Op::gradient_norm, 2, 0}), {Op::gradient_norm, 2, 0}),
@@ -152,31 +152,31 @@ TEST_P(Damage, CollectivesInAnotherOrder) {
               at(0, {Op::reduce_tied, 0, 0}), ")"));
 }
 
-TEST_P(Damage, CollectiveLeftOut) {
+TEST_P(Damage, DetectsAMissingCollective) {
   erase(1, {Op::gradient_norm, 1, 0});
   const Instr first{Op::gradient_norm, 0, 0};
   expect(place(0, at(0, first), first), "is a collective that rank 1 does not call");
 }
 
-TEST_P(Damage, NormBeforeReduction) {
+TEST_P(Damage, DetectsTheNormBeforeTheReduction) {
   swap(1, {Op::gradient_norm, 1, 0}, {Op::reduce_gradients, 1, 0});
   const Instr early{Op::gradient_norm, 1, 0};
   expect(place(1, at(1, early), early), "needs the reduced gradient of stage 1, which comes later");
 }
 
-TEST_P(Damage, LostUpdate) {
+TEST_P(Damage, DetectsALostUpdate) {
   erase(0, {Op::optimizer_step, 0, 0});
   expect(end_place(program_, 0, {Op::optimizer_step, 0, 0}), "is missing");
 }
 
-TEST_P(Damage, ReceivesInAnotherOrder) {
+TEST_P(Damage, DetectsReorderedReceives) {
   swap(1, {Op::receive_activation, 1, 0}, {Op::receive_activation, 1, 1});
   const auto mistakes = validate(program_, GetParam());
   expect(place(1, at(1, {Op::receive_activation, 1, 1}), {Op::receive_activation, 1, 1}),
          "is number 0 of its queue, but send_activation stage 0 micro 0 (rank 0, position ");
 }
 
-TEST_P(Damage, ReceiveNobodySends) {
+TEST_P(Damage, DetectsAReceiveWithoutASend) {
   program_ = lowered(generate_evaluation({2, 2}), {false, GetParam()});
   good_ = program_;
   erase(0, {Op::send_activation, 0, 1});
@@ -185,18 +185,18 @@ TEST_P(Damage, ReceiveNobodySends) {
   expect(place(1, at(1, receive), receive), "has no send_activation stage 0 micro 1 on rank 0");
 }
 
-TEST_P(Damage, EvaluationAmongTraining) {
+TEST_P(Damage, DetectsAnEvaluationAmongTraining) {
   const Instr odd{Op::evaluate, 2, 0};
   insert(2, 0, odd);
   expect(place(2, 0, odd), "is in a program for training");
 }
 
-TEST_P(Damage, RowLost) {
+TEST_P(Damage, DetectsALostRow) {
   program_.ranks.pop_back();
   expect("the program has 2 rows for 3 ranks", "");
 }
 
-TEST(Validate, CrossedWaitsAreFoundWithBothEnds) {
+TEST(Validate, ReportsBothEndsOfADeadlock) {
   // Each rank waits for the other's later work: rank 0 needs a gradient before it sends forward 1,
   // and rank 1 needs forward 1 before it sends the gradient.
   const Program program{
@@ -221,7 +221,7 @@ TEST(Validate, CrossedWaitsAreFoundWithBothEnds) {
   }
 }
 
-TEST(Validate, SlotsBeyondTheLimitAreFound) {
+TEST(Validate, DetectsSlotsAboveTheLimit) {
   const Program program = lowered(one_f_one_b, {3, 5});
   ValidateOptions options;
   options.slots = 3;
@@ -237,7 +237,7 @@ TEST(Validate, SlotsBeyondTheLimitAreFound) {
                 "row needs 3)");
 }
 
-TEST(Validate, OneCauseDoesNotFloodTheReport) {
+TEST(Validate, BoundsTheReportOfOneCause) {
   Program program = lowered(gpipe, {4, 64});
   for (auto& row : program.ranks) row.clear();
   const auto mistakes = validate(program);
@@ -245,7 +245,7 @@ TEST(Validate, OneCauseDoesNotFloodTheReport) {
   EXPECT_NE(mistakes.back().find("more mistakes"), std::string::npos) << mistakes.back();
 }
 
-TEST(Validate, AnyLostInstructionOfAnyScheduleIsFound) {
+TEST(Validate, DetectsAnyLostInstructionOfAnySchedule) {
   for (const Case& c : {Case{gpipe, {3, 4}}, Case{one_f_one_b, {3, 4}}, Case{zb_h1, {3, 4}},
                         Case{interleaved, {2, 4, 2}}, Case{interleaved, {1, 2, 3}}})
     for (const Transport transport : transports) {

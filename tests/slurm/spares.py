@@ -27,7 +27,7 @@ class Spares(Scripts):
         code, calls, said = self.run_script(self.printed(*self.ARGUMENTS), codes, stand_in=LOSES_NODES)
         return code, [call for call in calls if "checkpoint.restart=" in call], calls, said
 
-    def test_the_allocation_has_the_spare_nodes_and_outlives_a_lost_one(self):
+    def test_the_allocation_includes_spare_nodes_and_survives_a_lost_node(self):
         text = self.printed(*self.ARGUMENTS)
         for line in ("--nodes=4", "--no-kill", "--ntasks-per-node=2"):
             self.assertIn(f"#SBATCH {line}\n", text)
@@ -42,7 +42,7 @@ class Spares(Scripts):
         code, starts, _, said = self.run_with("2", dead=["n1"])
         self.assertEqual((code, len(starts)), (2, 1), "a mistake in the deck")
 
-    def test_a_lost_node_is_replaced_by_a_spare_one_and_then_left_out(self):
+    def test_a_spare_node_replaces_a_lost_node_which_is_then_excluded(self):
         code, starts, _, said = self.run_with("1 0", dead=["n2"])
         self.assertEqual((code, len(starts)), (0, 2), said)
         self.assertIn(" --exclude=n2 ", starts[1])
@@ -51,11 +51,11 @@ class Spares(Scripts):
         self.assertRegex(starts[1], " --exclude=(n1,n2|n2,n1) ")
         self.assertIn(" --nodes=2 --ntasks=4 ", starts[1])
 
-    def test_nodes_for_which_the_deck_does_not_resolve_are_not_used(self):
+    def test_node_counts_that_the_deck_rejects_are_not_used(self):
         _, starts, _, said = self.run_with("1 0", dead=["n1", "n2"], refused="4")
         self.assertIn(" --nodes=1 --ntasks=2 ", starts[1], said)
 
-    def test_without_nodes_the_job_is_put_back(self):
+    def test_the_job_is_requeued_without_nodes(self):
         code, starts, calls, said = self.run_with("1", dead=["n0", "n1", "n2", "n3"])
         self.assertEqual((code, len(starts), calls[-1]), (1, 1, "scontrol requeue 17"), said)
 
@@ -63,7 +63,7 @@ class Spares(Scripts):
         code, starts, _, said = self.run_with("1 1", dead=["n2"])
         self.assertEqual((code, len(starts)), (1, 2), said)
 
-    def test_other_launchers_and_ranges_are_refused(self):
+    def test_other_launchers_and_ranges_are_rejected(self):
         self.refused("--spares needs Slurm", *self.ARGUMENTS, "--batch", "pbs")
         self.refused("--spares needs Slurm", *self.ARGUMENTS, "--launch", "mpiexec -n {ranks}")
         self.refused("--nodes 3-4", "--nodes", "3-4", *self.ARGUMENTS[2:])

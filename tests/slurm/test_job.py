@@ -27,7 +27,7 @@ NEEDS = {"generic": (["--ranks-per-node", "4"], 4), "perlmutter": (["--account",
 
 
 class Sites(Scripts):
-    def test_all_are_there(self):
+    def test_all_sites_exist(self):
         self.assertLessEqual(WANTED, set(SITES))
         self.assertEqual(set(NEEDS), set(SITES), "a new site: say what it needs in NEEDS")
 
@@ -72,7 +72,7 @@ class Sites(Scripts):
                     if part is not None:
                         self.assertRegex(part.get("source", ""), r"^https://\S+", f"{name}: {table}")
 
-    def test_sources_stand_beside_settings(self):
+    def test_settings_name_their_sources(self):
         text = self.printed("--site", "alps", "--time", "01:00:00", *NEEDS["alps"][0])
         lines = text.splitlines()
         exports = [number for number, line in enumerate(lines) if line.startswith(("export NCCL", "export FI_"))]
@@ -84,7 +84,7 @@ class Sites(Scripts):
 class Slurm(Scripts):
     GENERIC = ["--nodes", "2", "--ranks-per-node", "2", "--time", "06:00:00"]
 
-    def test_the_signal_reaches_steps_and_the_job_can_be_put_back(self):
+    def test_the_signal_reaches_steps_and_the_job_can_be_requeued(self):
         text = self.printed(*self.GENERIC)
         for line in ("--signal=USR1@300", "--requeue", "--open-mode=append", "--nodes=2", "--ntasks-per-node=2",
                      "--time=06:00:00"):
@@ -92,7 +92,7 @@ class Slurm(Scripts):
         self.assertNotIn("run.time_limit", text)
         self.assertIn("#SBATCH --signal=USR1@50\n", self.printed(*self.GENERIC, "--lead", "50"))
 
-    def test_what_follows_each_exit_code(self):
+    def test_the_script_reacts_to_each_exit_code(self):
         text = self.printed(*self.GENERIC)
         code, calls, _ = self.run_script(text, 0, "step_1")
         self.assertEqual((code, [call.split()[0] for call in calls]), (0, ["srun"]))
@@ -117,7 +117,7 @@ class Slurm(Scripts):
         code, calls, _ = self.run_script(text, 0)
         self.assertIn("run.directory=a b optimizer.learning_rate=1e-3", calls[0])
 
-    def test_weights_to_start_from_are_for_the_first_part_only(self):
+    def test_initial_weights_are_used_by_the_first_part_only(self):
         (self.folder / "weights").mkdir()
         (self.folder / "weights/manifest.json").touch()
         text = self.printed(*self.GENERIC, "checkpoint.restart=weights")
@@ -126,14 +126,14 @@ class Slurm(Scripts):
         _, calls, _ = self.run_script(text, 0, "step_2")
         self.assertTrue(calls[0].endswith("trireme train deck.toml checkpoint.restart=latest"), calls)
 
-    def test_a_deck_that_is_not_there_is_said(self):
+    def test_a_missing_deck_is_reported(self):
         text = self.printed(*self.GENERIC)
         (self.folder / "deck.toml").unlink()
         code, calls, said = self.run_script(text, 0)
         self.assertEqual((code, calls), (2, []))
         self.assertIn("there is no deck.toml", said)
 
-    def test_without_requeue(self):
+    def test_no_requeue_is_an_option(self):
         text = self.printed(*self.GENERIC, "--no-requeue")
         self.assertIn("#SBATCH --no-requeue\n", text)
         code, calls, said = self.run_script(text, 75, "step_1")
@@ -156,7 +156,7 @@ class Slurm(Scripts):
             ended, calls, said = self.run_script(text, 75, f"step_{code + 5}")
             self.assertEqual((ended, calls[1:]), (75, ["scontrol requeue 17"]), said)
 
-    def test_hosts_are_excluded_as_the_batch_system_allows(self):
+    def test_hosts_are_excluded_by_the_means_of_the_batch_system(self):
         arguments = ["--nodes", "2", "--ranks-per-node", "2", "--time", "06:00:00", "-o", "again.job"]
         for batch, calls in (("flux", [f"flux --parent batch --requires=-host:n2,n7 {self.folder}/again.job"]), ("pbs", [])):
             (self.folder / "out/suspect_hosts").unlink(missing_ok=True)
@@ -210,7 +210,7 @@ class NodeRanges(Scripts):
                           calls[0])
             self.assertIn(f"job: {nodes} nodes, {2 * int(nodes)} ranks", said)
 
-    def test_directives_do_not_count_tasks_that_slurm_does_not_know(self):
+    def test_directives_do_not_count_unknown_tasks(self):
         for name in SITES:
             if "slurm" in tomllib.loads((ROOT / f"tools/sites/{name}.toml").read_text())["launch"]:
                 text = self.printed("--site", name, "--nodes", "2-4", "--time", "01:00:00", *NEEDS[name][0])
@@ -220,29 +220,29 @@ class NodeRanges(Scripts):
         text = self.printed("--site", "alps", "--nodes", "2-4", "--time", "01:00:00", *NEEDS["alps"][0])
         self.assertIn("#SBATCH --gpus-per-node=4\n", text)
 
-    def test_a_range_of_one_number_is_that_number(self):
+    def test_a_range_of_one_size_is_that_size(self):
         self.assertEqual(self.printed("--nodes", "2-2", *self.ARGUMENTS).replace("2-2", "2"),
                          self.printed("--nodes", "2", *self.ARGUMENTS))
 
-    def test_a_part_that_stopped_early_is_put_back(self):
+    def test_a_part_that_stopped_early_is_requeued(self):
         text = self.printed("--nodes", "2-4", *self.ARGUMENTS)
         os.environ["SLURM_JOB_NUM_NODES"] = "3"
         self.addCleanup(os.environ.pop, "SLURM_JOB_NUM_NODES", None)
         code, calls, said = self.run_script(text, 75, "step_00000002")
         self.assertEqual((code, calls[1:]), (75, ["scontrol requeue 17"]), said)
 
-    def test_outside_of_slurm_it_does_not_start(self):
+    def test_the_script_does_not_start_outside_slurm(self):
         code, calls, said = self.run_on("", self.printed("--nodes", "2-4", *self.ARGUMENTS))
         self.assertNotEqual(code, 0)
         self.assertEqual(calls, [])
         self.assertIn("submit this script with sbatch", said)
 
-    def test_a_launcher_of_its_own_may_quote_the_numbers(self):
+    def test_a_custom_launcher_may_quote_the_numbers(self):
         text = self.printed("--nodes", "2-4", *self.ARGUMENTS, "--launch", "mpiexec -n {ranks} -x 'a$b \"{nodes}\"'")
         _, calls, said = self.run_on("3", text)
         self.assertTrue(calls[0].startswith('mpiexec -n 6 -x a$b "3" trireme train'), calls + [said])
 
-    def test_ranges_that_cannot_be(self):
+    def test_invalid_ranges_are_rejected(self):
         for wrong, part in (("4-2", "4-2: the larger number comes first; give 2-4"),
                             ("0-3", "0-3: a job has at least 1 node"), ("a-b", '"a-b" is not a number of nodes'),
                             ("2-", '"2-" is not a number'), ("-2", '"-2" is not a number'),
@@ -256,7 +256,7 @@ class NodeRanges(Scripts):
         self.refused("gives at most 02:00:00", "--site", "frontier", "--account", "p", "--time", "03:00:00",
                      "--nodes", "90-200")
 
-    def test_every_number_must_resolve(self):
+    def test_the_deck_must_resolve_for_every_node_count(self):
         """96 samples: 2 and 3 nodes of 2 ranks divide them, 5 and 7 do not."""
         said = self.refused("does not resolve for 10 ranks, --nodes 5 times --ranks-per-node 2, nor for 7 nodes; "
                             'choose --nodes without these, or [parallel] layout = "auto"', "--nodes", "2-8", *self.ARGUMENTS)
@@ -270,7 +270,7 @@ class NodeRanges(Scripts):
 class Mistakes(Scripts):
     TIME = ["--time", "01:00:00"]
 
-    def test_each_is_one_clear_error(self):
+    def test_each_mistake_gives_one_error(self):
         rpn = ["--ranks-per-node", "2"]
         self.refused('unknown site "perlmuter"', "--site", "perlmuter", *self.TIME)
         self.refused("--ranks-per-node", *self.TIME)
@@ -291,7 +291,7 @@ class Mistakes(Scripts):
         self.refused("no such program", *rpn, *self.TIME, "--trireme", "no/trireme")
         self.refused("No such file or directory", *rpn, *self.TIME, "-o", "no/folder/x.job")
 
-    def test_no_argument_becomes_a_line_of_the_script(self):
+    def test_no_argument_adds_a_line_to_the_script(self):
         """Also a deck's name: it is in a comment of the script."""
         arguments = ["--ranks-per-node", "2", *self.TIME]
         for end in "\n\r\x0b\x0c\x1b\x7f\u0085\u2028":
@@ -332,18 +332,18 @@ class Mistakes(Scripts):
         self.assertEqual(self.call(*arguments, "-o", "new.job").returncode, 0)
         self.assertEqual(self.call(*arguments, "-o", "new.job").returncode, 0)  # a script may be made again
 
-    def test_a_deck_that_does_not_resolve_waits_in_no_queue(self):
+    def test_a_deck_that_does_not_resolve_is_rejected_before_submission(self):
         said = self.refused("does not resolve for 5 ranks", "--ranks-per-node", "5", *self.TIME)
         self.assertIn("[batch] global = 96 (deck.toml:10)", said)
         self.refused("did you mean layers", "--ranks-per-node", "2", *self.TIME, "model.layer=3")
 
-    def test_decks_that_cannot_be_read(self):
+    def test_unreadable_decks_are_rejected(self):
         (self.folder / "deck.toml").write_text("[run\n")
         self.refused("deck deck.toml", "--ranks-per-node", "2", *self.TIME)
         (self.folder / "deck.toml").unlink()
         self.refused("deck deck.toml: No such file", "--ranks-per-node", "2", *self.TIME)
 
-    def test_site_files(self):
+    def test_mistakes_in_site_files_are_reported(self):
         good = (ROOT / "tools/sites/generic.toml").read_text()
         for change, part in ((("batch = \"slurm\"", "batch = \"lsf\""), "batch = 'lsf'"),
                              (("[launch]", "[lanch]"), "lanch is not a key; did you mean launch?"),

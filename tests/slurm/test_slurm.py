@@ -177,7 +177,7 @@ class Jobs(Runs):
         latest = (self.folder / "run/checkpoints/latest").read_text().strip()
         self.assertEqual(latest, f"step_{STEPS:08}")
 
-    def test_the_time_limit_cuts_a_run_in_two(self):
+    def test_the_time_limit_splits_a_run(self):
         self.print_script("--time", "00:01:00", "--lead", "20")
         self.submit()
         self.until_step(10)
@@ -193,7 +193,7 @@ class Jobs(Runs):
         self.assertLess(stop["step"], STEPS)
         self.assertEqual([start["job"] for start in events(self.folder, "start")], [self.number] * 2)
 
-    def test_a_signal_by_hand_saves_and_goes_on(self):
+    def test_a_signal_saves_and_the_run_continues(self):
         self.print_script("--time", "00:10:00")
         self.submit()
         self.until_step(5)
@@ -201,7 +201,7 @@ class Jobs(Runs):
         self.expect_finished(1)
         self.assertEqual([stop["cause"] for stop in events(self.folder, "stop")], ["signal"], self.output())
 
-    def test_a_failed_node_puts_the_job_back(self):
+    def test_a_failed_node_requeues_the_job(self):
         self.print_script("--time", "00:10:00")
         self.submit()
         self.until_step(30)
@@ -215,7 +215,7 @@ class Jobs(Runs):
         self.assertNotIn("signal", [stop["cause"] for stop in events(self.folder, "stop")], self.output())
         self.assertEqual(len(events(self.folder, "start")), 2)
 
-    def test_a_cancelled_job_is_saved_and_goes_on_when_submitted_again(self):
+    def test_a_cancelled_job_is_saved_and_continues_after_resubmission(self):
         self.print_script("--time", "00:10:00")
         self.submit()
         self.until_step(10)
@@ -248,7 +248,7 @@ ELASTIC_STEPS = 60
 class AuditedJobs(Runs):
     NODES = 3
 
-    def test_a_host_with_wrong_numbers_is_excluded(self):
+    def test_a_host_with_wrong_results_is_excluded(self):
         """Rank 1, on node1, has a wrong gradient in its first job."""
         library = options.bin.resolve().parent / "tests/faults/libflip_bit.so"
         fault = {"KOKKOS_TOOLS_LIBS": library, "KOKKOS_PROFILE_LIBRARY": library, "FLIP_RANK": 1, "FLIP_STEP": 40,
@@ -298,7 +298,7 @@ class ElasticJobs(Runs):
         self.go_on(held)
         self.until(lambda: len(events(self.folder, "stop")) == self.parts, 60, f"part {self.parts} stops")
 
-    def test_each_part_takes_the_nodes_that_it_gets(self):
+    def test_each_part_runs_on_its_allocated_nodes(self):
         self.parts = 0
         self.print_script("--time", "00:10:00", nodes="2-4")
         self.update("node[2-3]", "State=DRAIN", "Reason=test")
@@ -352,7 +352,7 @@ class LostNodes(Runs):
         self.until(lambda: metrics(self.folder)[-1]["step"] > restored, 60, "a step")
         return time.monotonic() - begin, last - restored
 
-    def test_a_run_continues_on_a_spare_node_and_then_on_those_that_are_left(self):
+    def test_a_run_continues_on_a_spare_node_and_on_the_rest(self):
         self.print_script("--time", "00:10:00", "--spares", "1", "--launch", self.LAUNCH, nodes="3")
         (self.folder / "named").write_text('TRIREME_NODE_NAME=$SLURMD_NODENAME exec "$@"\n')
         self.submit()

@@ -40,7 +40,7 @@ CLEAN = {
 
 
 class Elisions(unittest.TestCase):
-    def test_an_elision_stands_for_any_lines(self):
+    def test_an_elision_matches_any_lines(self):
         true, elision = list("abcd"), document_commands.ELISION
         for shown in [true, ["a", elision, "d"], [elision, "c", "d"], [elision, "b", elision], [elision]]:
             self.assertTrue(document_commands.shows(shown, true), shown)
@@ -155,7 +155,7 @@ class Checks(unittest.TestCase):
         self.assertEqual(len(self.violations("decks", files={"inputs/b.toml": "[run]\n"})), 3)
         self.assertEqual(self.violations("decks", files={"inputs/machines/b.toml": "[machine]\n"}), [])
 
-    def test_commands_of_a_deck_are_read_from_its_leading_comment(self):
+    def test_commands_of_a_deck_come_from_its_leading_comment(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "a.toml"
             path.write_text(DECK)
@@ -185,7 +185,31 @@ class Checks(unittest.TestCase):
         ]:
             self.assertEqual(found(name, text), [], text)
 
-    def test_a_tutorial_may_show_other_figures_and_no_other_words(self):
+    def test_names_of_tests(self):
+        def found(name, text):
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "tests" / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+                return list(check_phrases.findings_in_names(Path(folder)))
+        for name in ["OfShapesAreLimited", "ThatChangeNothingContinue", "ThoseOfOtherRunsStay", "WhosePermissionIsLost",
+                     "WhereNothingFitsIsAnError", "WhichRankFailedIsNamed", "GoOnAsBefore", "TrainingGoesOn",
+                     "TheBatchThatPays", "DamageIsPassedOver", "NoLayoutThanWhichAnotherIsFaster", "LossesAreThoseOfOneRank",
+                     "MemoryIsThatOfThePlan", "EverythingThatIsThere", "IdsAreEqualHoweverTheTextIsCut",
+                     "NamesWhatIsWrong", "RefusesIntegers", "NothingStaysBehind", "BitsAddUp", "AFolderGoesAway",
+                     "ValuesComeBack", "ItSaysSo", "TheFormerFileStays", "AOrBOrCOrDOrEOrFOrGIsOne"]:
+            for text in (f"TEST(Damage, {name}) {{}}\n", f"\n  TYPED_TEST(Damage,\n             {name}) {{}}\n"):
+                self.assertEqual(len(found("io/test_a.cpp", text)), 1, name)
+        self.assertEqual(found("a.hpp", "\n\nTEST_F(A, GoOn) {\n")[0].split(" ")[0], "tests/a.hpp:3:")
+        self.assertEqual(len(found("a.cpp", "TEST_P(CrossEntropyOf, MatchesReference) {}\n")), 1)
+        self.assertEqual(len(found("a.py", "class A:\n    def test_a_signal_saves_and_goes_on(self):\n")), 1)
+        for name in ["RestartContinuesBitForBit", "RejectsShapesAboveTheLimit", "KeepsLinesThatFit", "OffsetsOfBlocks",
+                     "RecordsWhichKeysDefineTheModel", "AndroidIsNoHost", "Fp8NeedsBf16", "WhiteSpaceIsKept"]:
+            self.assertEqual(found("a.cpp", f"TEST(Suite, {name}) {{}}\n"), [], name)
+        for text in ("// TEST(Suite, GoOn)\n", 'say("TEST(Suite, GoOn)");\n', "TESTING(Suite, GoOn)\n"):
+            self.assertEqual(found("a.cpp", text), [], text)
+
+    def test_a_tutorial_may_show_other_figures_but_not_other_words(self):
         line = "step  20/160 epoch 0.42  loss 5.698 norm 0.62  10.2k tok/s 20% MFU  eta 0:28\n"
         another = "step 100/160 epoch 2.11  loss 4.100 norm 4.2e-5  247 tok/s  eta 1h00m\n"
         found = "found runs/tutorial/stop\n"
@@ -219,7 +243,7 @@ class Checks(unittest.TestCase):
         self.assertEqual(compared(output(21, "336"), [*output(23, "368")[:1], *output(24, "384")[1:]]),
                          [True, False, True])
 
-    def test_a_document_is_its_examples_and_the_text_between(self):
+    def test_a_document_is_split_into_examples_and_text(self):
         lines = ["a", "", "    $ one", "    1", "", "    2", "    $ two", "", "b", "    c"]
         self.assertEqual(tutorial.parse(["    $ one \\", "        more", "    1"]),
                          [([], "    $ one \\\n        more", ["    1"]), ([], None, [])])

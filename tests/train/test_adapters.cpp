@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Peft,
 
 /// Five steps of AdamW on the same four samples. Sums of at most 52 · 40 terms differ by some
 /// 1000 ε = 2e-13 per step, and the steps carry that on.
-TEST_P(Peft, LossesAndNormsOfTrainingAreThoseOfPeft) {
+TEST_P(Peft, TrainingMatchesPeft) {
   deck::Config config =
       small_config(4, 2, 1,
                    {"optimizer.learning_rate=0.01", "optimizer.schedule=constant",
@@ -138,7 +138,7 @@ TEST_P(Peft, LossesAndNormsOfTrainingAreThoseOfPeft) {
   expect_near(trace.norms, results_.norms, 1e-10);
 }
 
-TEST_P(Peft, LogitsOfAdaptersAndOfTheMergedExportAreThoseOfPeft) {
+TEST_P(Peft, AdapterAndMergedLogitsMatchPeft) {
   const std::string checkpoint = import_as(DType::fp64);
   expect_near(logits_of(model_, checkpoint), results_.logits.front(), 1e-9);
   const TemporaryFolder merged, imported;
@@ -152,7 +152,7 @@ TEST_P(Peft, LogitsOfAdaptersAndOfTheMergedExportAreThoseOfPeft) {
               1e-9);
 }
 
-TEST_P(Peft, AdaptersComeBackBitForBit) {
+TEST_P(Peft, AdaptersRoundTripBitForBit) {
   const std::string checkpoint = import_as(DType::fp32);
   const TemporaryFolder out;
   hugging_face::export_adapters(checkpoint::Reader(checkpoint), model_, DType::fp32,
@@ -196,7 +196,7 @@ class Frozen : public ::testing::Test {
 
 /// The gradients of what is trained do not depend on what is frozen, so that a step of gradient
 /// descent changes both runs alike.
-TEST_F(Frozen, WeightsKeepTheirBitsAndOthersAreTrainedAsBefore) {
+TEST_F(Frozen, WeightsKeepTheirBitsAndOthersTrainUnchanged) {
   const auto initial = after(0, plain_);
   const auto all = after(1, plain_);
   for (const char* frozen :
@@ -260,7 +260,7 @@ void expect_norms(const std::vector<double>& norms, const std::vector<double>& m
 }
 
 /// A checkpoint without adapters begins a run of adapters; its own checkpoints continue it.
-TEST_F(Frozen, AdaptersBeginOnACheckpointThatHasNone) {
+TEST_F(Frozen, AdaptersStartFromACheckpointWithoutAdapters) {
   const auto self = grid::Communicator::self();
   for (const char* kind : {"adapter.kind=lora", "adapter.kind=dora"}) {
     const std::vector<std::string> lora{kind, "adapter.dropout=0.25"};
@@ -293,7 +293,7 @@ TEST_F(Frozen, AdaptersBeginOnACheckpointThatHasNone) {
 
 /// GPT-2's files have one matrix for queries, keys and values, which have adapters of their own
 /// here. The merged weights are rounded once: the loss is the same to some 1000 ε.
-TEST_F(Frozen, MergedWeightsHaveTheLossOfTheirAdapters) {
+TEST_F(Frozen, MergedWeightsGiveTheLossOfTheirAdapters) {
   const auto self = grid::Communicator::self();
   const data::Windows windows(tokens_, 23);
   const std::vector<std::int32_t> bytes(257, 1);

@@ -119,7 +119,7 @@ class AuditTest : public ::testing::Test {
   std::string directory_ = runtime().world().broadcast(folder_.file(""), 0, "rank 0's folder");
 };
 
-TEST_F(AuditTest, ChangesNoNumberWithoutFaults) {
+TEST_F(AuditTest, ChangesNoValueWithoutFaults) {
   std::vector<Overrides> all = layouts();
   all.push_back({"precision.compute=bf16", "precision.products=fp8", "model.hidden=48",
                  "model.sequence=32", "model.feed_forward=96"});
@@ -182,7 +182,7 @@ void flip_bit(Worker& worker, const std::string& part) {
   FAIL() << "rank " << runtime().rank() << " holds nothing of " << part;
 }
 
-TEST_F(AuditTest, FindsTheRankWhoseStateChanges) {
+TEST_F(AuditTest, FindsTheRankWithChangedState) {
   for (const Overrides& layout : layouts()) {
     const Trace right = numbers_without_faults(layout);
     for (const std::string part : {"feed_forward", "optimizer.second_moment"})
@@ -201,7 +201,7 @@ TEST_F(AuditTest, FindsTheRankWhoseStateChanges) {
 }
 
 /// Two replicas cannot tell which of them was right; more can.
-TEST_F(AuditTest, FindsAChangeOfEarlierSteps) {
+TEST_F(AuditTest, FindsAChangeMadeInEarlierSteps) {
   const int ranks = runtime().ranks();
   if (ranks == 1) return;
   Rig rig(config_of({}, audited, AuditAction::repair), tokens_);
@@ -222,7 +222,7 @@ TEST_F(AuditTest, FindsAChangeOfEarlierSteps) {
   }
 }
 
-TEST_F(AuditTest, ChecksTheStateBeforeItIsSaved) {
+TEST_F(AuditTest, ChecksTheStateBeforeSaving) {
   Rig rig(config_of({}, audited, AuditAction::stop), tokens_);
   rig.run(1, audited - 1);
   rig.worker->audit_state(audited - 1);
@@ -235,7 +235,7 @@ std::optional<std::uint64_t> agreed(const std::vector<Voice>& voices) {
   return agreed_value(voices, contradicting(voices));
 }
 
-TEST(Voices, AgreeWhereOneIsWrong) {
+TEST(Voices, OutvoteOneWrongReplica) {
   EXPECT_EQ(agreed({{1, 7}, {0, 9}, {0, 7}, {1, 7}}), 7u) << "0 was wrong once";
   EXPECT_EQ(agreed({{1, 9}, {0, 7}, {0, 7}, {1, 7}}), 7u) << "1 was wrong once";
   EXPECT_EQ(agreed({{1, 7}, {0, 8}, {0, 9}, {1, 7}}), 7u) << "0 is wrong in another way each time";

@@ -112,7 +112,7 @@ void expect_row(const schedule::Program& program, Rank rank) {
   EXPECT_EQ(executor.splits_backward(), needs.split_backward);
 }
 
-TEST(Executor, RunsEachRowInOrderAndReusesSlotsAndBuffers) {
+TEST(Executor, RunsRowsInOrderAndReusesSlotsAndBuffers) {
   for (const auto& [kind, chunks] : {std::pair{ScheduleKind::gpipe, 1},
                                      {ScheduleKind::one_forward_one_backward, 1},
                                      {ScheduleKind::interleaved, 2},
@@ -132,7 +132,7 @@ TEST(Executor, RunsEachRowInOrderAndReusesSlotsAndBuffers) {
 
 /// Runs of several steps of 2bw: what one step keeps for the next, and numbers beyond those that
 /// the whole program needs.
-TEST(Executor, OverlappingStepsKeepSlotsAndBuffersForTheNext) {
+TEST(Executor, OverlappingStepsKeepSlotsAndBuffers) {
   for (const int ranks : {1, 2, 4})
     for (const int micro_batches : {ranks, ranks + 1, 3 * ranks + 2})
       for (Rank rank = 0; rank < ranks; ++rank) {
@@ -176,7 +176,7 @@ class Groups : public Recorder {
   void end_group() override { ran.push_back("]"); }
 };
 
-TEST(Executor, TransfersOfOneMomentAreOneGroup) {
+TEST(Executor, ConcurrentTransfersFormOneGroup) {
   schedule::Program program = schedule::generate(ScheduleKind::one_forward_one_backward, {4, 8, 1});
   schedule::lower(program, {true, schedule::Transport::ordered_groups});
   int together = 0, beside = 0;
@@ -207,7 +207,7 @@ TEST(Executor, TransfersOfOneMomentAreOneGroup) {
   EXPECT_EQ(std::ranges::count(recorder.ran, "["), 0) << "channels have none";
 }
 
-TEST(Executor, EvaluationKeepsNoSlots) {
+TEST(Executor, EvaluationNeedsNoSlots) {
   schedule::Program program = schedule::generate_evaluation({3, 7, 2});
   schedule::lower(program, {});
   for (Rank rank = 0; rank < 3; ++rank) expect_row(program, rank);

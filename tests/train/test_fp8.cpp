@@ -41,7 +41,7 @@ class Fp8Training : public ::testing::Test {
 };
 
 /// Scales do not depend on the order of micro-batches, nor on what a pass computes again.
-TEST_F(Fp8Training, SchedulesStagesRecomputationAndSharedStateKeepTheBits) {
+TEST_F(Fp8Training, SchedulesStagesRecomputationAndShardingKeepTheBits) {
   using Outcome = std::pair<Trace, Arrays>;  // on rank 0
   const int ranks = runtime().ranks();
   const int data = ranks % 2 == 0 ? 2 : 1;
@@ -71,7 +71,7 @@ TEST_F(Fp8Training, SchedulesStagesRecomputationAndSharedStateKeepTheBits) {
 
 /// As for bf16 (test_mixed.cpp): another order of sums changes the last bit of a bf16 number, and
 /// that may change its fp8 code, by 2^-3 of itself; sums over many such numbers average it out.
-TEST_F(Fp8Training, LayoutsAgreeAsThoseOfBf16Do) {
+TEST_F(Fp8Training, LayoutsAgreeToTheRoundingOfBf16) {
   const int ranks = runtime().ranks();
   if (ranks < 2 || ranks > 4) GTEST_SKIP() << "for 2 to 4 ranks";
   const auto self = grid::Communicator::self();
@@ -98,7 +98,7 @@ TEST_F(Fp8Training, LayoutsAgreeAsThoseOfBf16Do) {
 /// Initial weights, and the first layer's input in the first step, have the same bits on all
 /// layouts. Their maxima are those of whole tensors: of all tensor ranks, micro-batches and
 /// replicas.
-TEST_F(Fp8Training, MaximaAreThoseOfWholeTensors) {
+TEST_F(Fp8Training, MaximaCoverWholeTensors) {
   const int ranks = runtime().ranks();
   const auto first_row = [&](Rig& rig, grid::Communicator& world) {
     rig.run(1, 1);
@@ -121,7 +121,7 @@ TEST_F(Fp8Training, MaximaAreThoseOfWholeTensors) {
 }
 
 /// On the same layout, and where there are ranks for it, on stages instead of one.
-TEST_F(Fp8Training, ARestartContinuesBitForBit) {
+TEST_F(Fp8Training, RestartContinuesBitForBit) {
   const int ranks = runtime().ranks();
   Rig whole(config_of({}), tokens_);
   whole.run(1, 5);  // more steps than the history has
@@ -147,7 +147,7 @@ TEST_F(Fp8Training, ARestartContinuesBitForBit) {
 }
 
 /// Checkpoints of bf16 hold no maxima, and bf16 ignores them.
-TEST_F(Fp8Training, StartsFromAndLeadsToCheckpointsOfBf16) {
+TEST_F(Fp8Training, ContinuesFromAndToBf16Checkpoints) {
   const std::string where = shared_folder(folder_);
   const std::string bf16 = "precision.products=compute";
   Rig plain(config_of({bf16}), tokens_);
@@ -168,7 +168,7 @@ TEST_F(Fp8Training, StartsFromAndLeadsToCheckpointsOfBf16) {
 }
 
 /// Row (s − 1) mod history holds step s, and the latest steps are kept.
-TEST_F(Fp8Training, AHistoryOfAnotherLengthKeepsTheLatestSteps) {
+TEST_F(Fp8Training, HistoryOfAnotherLengthKeepsTheLatestSteps) {
   Rig first(config_of({}), tokens_);
   first.run(1, 6);
   const std::string directory = shared_folder(folder_);
@@ -209,7 +209,7 @@ TEST_F(Fp8Training, EvaluationDoesNotChangeTheRun) {
 
 /// 200 steps on text, as test_mixed.cpp compares bf16 with fp32. At a learning rate of 1e-3 all
 /// small differences grow in the plateau after step 80, those of bf16 from fp32 as well.
-TEST(Fp8OnText, LossesStayWithinOnePercentOfThoseOfBf16) {
+TEST(Fp8OnText, LossesStayWithinOnePercentOfBf16) {
   if (runtime().ranks() > 1) GTEST_SKIP() << "one rank says it all";
   std::ifstream in(trireme::testing::source_folder() + "/LICENSE");
   const std::string content{std::istreambuf_iterator<char>(in), {}};

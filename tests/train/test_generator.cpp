@@ -14,14 +14,14 @@
 namespace trireme::train {
 namespace {
 
-TEST(Draw, TemperatureZeroAndTopOneTakeTheLikeliest) {
+TEST(Draw, TemperatureZeroAndTopOneChooseTheLikeliest) {
   const std::vector<double> logits{0.1, 3.0, -1.0, 3.0};
   EXPECT_EQ(draw(logits, {0, 0, 1}, 0, 0), 1) << "the first of equals";
   EXPECT_EQ(draw(logits, {1, 1, 1}, 0, 0), 1);
 }
 
 /// The comparison of NaN orders nothing: sorting would be undefined.
-TEST(Draw, LogitsThatAreNotFiniteAreAnError) {
+TEST(Draw, RejectsNonFiniteLogits) {
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity(),
                            -std::numeric_limits<double>::infinity()})
     for (const Sampling& sampling : {Sampling{0, 0, 1, 0}, {1, 0, 1, 0}, {1, 2, 1, 2}}) {
@@ -36,7 +36,7 @@ TEST(Draw, LogitsThatAreNotFiniteAreAnError) {
     }
 }
 
-TEST(Draw, IdsWithoutATextAreNeverDrawn) {
+TEST(Draw, NeverDrawsIdsWithoutText) {
   const std::vector<double> logits{0.0, 0.0, 50.0, 60.0};  // a vocabulary padded by two ids
   Sampling sampling;
   sampling.ids = 2;
@@ -84,7 +84,7 @@ TEST(Draw, TopPAndMinPKeepTheLikeliest) {
   EXPECT_EQ(drawn(0, 10.0 / 12, 0.5), (Ids{2, 3}));
 }
 
-TEST(Draw, FrequenciesWithTopPFollowTheSoftmaxOfWhatIsLeft) {
+TEST(Draw, TopPFrequenciesFollowTheTruncatedSoftmax) {
   const std::vector<double> logits{std::log(1.0), std::log(2.0), std::log(5.0), std::log(4.0)};
   const int n = 20000;
   int likeliest = 0;
@@ -105,7 +105,7 @@ TEST(Draw, DependsOnSeedSampleAndPosition) {
   EXPECT_LE(same, 1);
 }
 
-TEST(Metrics, NumbersReadBackExactly) {
+TEST(Metrics, ValuesReadBackExactly) {
   Metrics m;
   m.step = 7;
   m.loss = 0.1 + 0.2;
@@ -120,7 +120,7 @@ TEST(Metrics, NumbersReadBackExactly) {
   EXPECT_EQ(number("bits_per_byte"), *m.bits_per_byte);
 }
 
-TEST(Metrics, TermsOfTheObjectiveHaveTheirNames) {
+TEST(Metrics, NamesTheTermsOfTheObjective) {
   Metrics m;
   EXPECT_EQ(to_json(m).find("pair"), std::string::npos);
   m.other_losses = {{"pair_loss", 0.75}};
@@ -133,7 +133,7 @@ TEST(Metrics, TermsOfTheObjectiveHaveTheirNames) {
       << line;
 }
 
-TEST(Metrics, ARestartedRunReadsAsOne) {
+TEST(Metrics, RestartedRunReadsAsOne) {
   const trireme::testing::TemporaryFolder folder;
   const auto write = [&](std::optional<std::int64_t> restored, std::int64_t first,
                          std::int64_t last) {
@@ -159,7 +159,7 @@ TEST(Metrics, ARestartedRunReadsAsOne) {
   EXPECT_EQ(steps("metrics.previous-2.jsonl"), "1 2 ");
 }
 
-TEST(Metrics, AShortLineHasSinglePrecisionAndARestartKeepsItWithTheLoggedOnes) {
+TEST(Metrics, RestartKeepsShortLinesInSinglePrecision) {
   EXPECT_EQ(to_json(StepLoss{12, 3.4012345678901, {{"pair_loss", 0.75}}, 0.1}),
             R"({"step":12,"loss":3.4012346,"gradient_norm":0.1,"pair_loss":0.75})");
   EXPECT_EQ(to_json(StepLoss{3, std::nan(""), {}, std::nullopt}), R"({"step":3,"loss":null})");
@@ -184,7 +184,7 @@ TEST(Metrics, AShortLineHasSinglePrecisionAndARestartKeepsItWithTheLoggedOnes) {
                       to_json(logged) + "\n");
 }
 
-TEST(Metrics, ALineTornByAKillGoesAwayWhereverItWasCut) {
+TEST(Metrics, RestartRemovesALineThatAKillTruncated) {
   const trireme::testing::TemporaryFolder folder;
   const auto line = [](std::int64_t step) {
     Metrics m;

@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST_P(Imported, LossesAreThoseOfTransformers) {
+TEST_P(Imported, LossesMatchTransformers) {
   WholeModel<P> stage(architecture_, *parameters_, {1, 1, false, false});
   model::MicroContext context;
   context.sequence = model_.sequence;
@@ -117,7 +117,7 @@ TEST_P(Imported, LossesAreThoseOfTransformers) {
   }
 }
 
-TEST_P(Imported, LogitsAreThoseOfTransformers) {
+TEST_P(Imported, LogitsMatchTransformers) {
   const auto alone = grid::Communicator::self();
   model::Decoder<P> decoder(architecture_, *parameters_, *alone, {1, 1});
   for (std::int32_t i = 0; i < model_.sequence; ++i)
@@ -144,7 +144,7 @@ std::string write_some(const TemporaryFolder& folder, std::int64_t step, Worker&
   return folder.file(checkpoint::folder_name(step));
 }
 
-TEST(WeightsOnly, StartWithAnOptimizerOfZerosAtStepZeroAndNowhereElse) {
+TEST(WeightsOnly, StartWithAZeroOptimizerOnlyAtStepZero) {
   const TemporaryFolder folder;
   const data::TokenFile tokens(write_tokens(folder, 4000));
   Rig rig(small_config(4, 2, 1), tokens);

@@ -62,7 +62,7 @@ class ImportedBert : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Models, ImportedBert, ::testing::Values("pairs", "masked"),
                          [](const auto& model) { return std::string(model.param); });
 
-TEST_P(ImportedBert, LossesAreThoseOfTransformers) {
+TEST_P(ImportedBert, LossesMatchTransformers) {
   const TemporaryFolder folder;
   const auto golden = golden_file(text("bert_hugging_face/", GetParam()));
   const std::string config = golden + "/config.json";

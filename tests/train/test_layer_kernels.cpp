@@ -108,7 +108,7 @@ class LayerKernels : public ::testing::Test {
   data::TokenFile tokens_{write_tokens(folder_, 20000)};
 };
 
-TEST_F(LayerKernels, AreLaunchedAsOftenAsCounted) {
+TEST_F(LayerKernels, LaunchesMatchTheCount) {
   if (!exec_on_host) GTEST_SKIP() << "sums of columns take two launches on devices";
   const int ranks = runtime().ranks();
   for (const auto& [tensor, pipeline] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}})

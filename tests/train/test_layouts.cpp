@@ -4,16 +4,16 @@
 namespace trireme::train {
 namespace {
 
-TEST_F(Layouts, GiveTheAnswerOfOneRank) {
+TEST_F(Layouts, MatchOneRank) {
   expect_the_same_answer_of_layouts({Family::gpt}, 7);
 }
 
-TEST_F(Layouts, GiveTheAnswerOfOneRankForLlama) {
+TEST_F(Layouts, MatchOneRankForLlama) {
   expect_the_same_answer_of_layouts({Family::llama}, 4);
 }
 
 /// The soak test: every layout of these ranks trains some of the models, which take turns.
-TEST_F(Layouts, AllGiveTheAnswerOfOneRank) {
+TEST_F(Layouts, AllMatchOneRank) {
   const std::vector<Model> models{{Family::llama, 1},
                                   {Family::gpt},
                                   {Family::llama, 2},
@@ -41,7 +41,7 @@ TEST_F(Layouts, AllGiveTheAnswerOfOneRank) {
 
 /// More tensor ranks than heads of keys and values, or cuts through their groups: each tensor size
 /// with every axis and optimizer, of what the soak test has in all combinations.
-TEST_F(Layouts, GiveTheAnswerOfOneRankWhereHeadsAreShared) {
+TEST_F(Layouts, MatchOneRankWithSharedHeads) {
   using enum OptimizerKind;
   using enum Recompute;
   const Family l = Family::llama;
@@ -63,7 +63,7 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereHeadsAreShared) {
       expect_the_same_answer(layout);
 }
 
-TEST_F(Layouts, GiveTheAnswerOfOneRankForFamiliesThatFollowLlama) {
+TEST_F(Layouts, MatchOneRankForLlamaLikeFamilies) {
   expect_the_same_answer_of_layouts({Family::qwen2}, 2);
   expect_the_same_answer_of_layouts({Family::qwen3, 2, "model.head_size=8"}, 2);
   expect_the_same_answer_of_layouts({Family::mistral, 3, "model.window=17"}, 2);
@@ -71,19 +71,19 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankForFamiliesThatFollowLlama) {
 }
 
 /// Of 5 layers three have the weights of group 0 and two those of group 1.
-TEST_F(Layouts, GiveTheAnswerOfOneRankWhereLayersShareWeights) {
+TEST_F(Layouts, MatchOneRankWithSharedLayers) {
   expect_the_same_answer_of_layouts({Family::gpt, 3, "model.shared_layers=2"}, 3);
   expect_the_same_answer_of_layouts({Family::qwen2, 2, "model.shared_layers=2"}, 2);
   expect_the_same_answer_of_layouts({Family::bert, 3, "model.shared_layers=2"}, 2);
 }
 
-TEST_F(Layouts, GiveTheAnswerOfOneRankForBert) {
+TEST_F(Layouts, MatchOneRankForBert) {
   expect_the_same_answer_of_layouts({Family::bert}, 3);
 }
 
 /// Same tensor and data size, micro-batch and machine: the same bits, whatever the schedule, the
 /// chunks, the size of the pipeline, what is computed again and who keeps the optimizer's state.
-TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
+TEST_F(Layouts, SchedulesAndPipelinesKeepTheBits) {
   for (const Fixed& f : {Fixed{1, 1, false, true},
                          {2, 1, true, false},
                          {1, 2, false, true},
@@ -92,7 +92,7 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBits) {
     expect_the_same_bits(f);
 }
 
-TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForLlama) {
+TEST_F(Layouts, SchedulesAndPipelinesKeepTheBitsForLlama) {
   for (const Fixed& f : {Fixed{1, 1, false, false, Family::llama},
                          {2, 1, true, true, Family::llama},
                          {3, 1, true, false, Family::llama, 1},
@@ -105,7 +105,7 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForLlama)
     expect_the_same_bits(f);
 }
 
-TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForFamiliesThatFollowLlama) {
+TEST_F(Layouts, SchedulesAndPipelinesKeepTheBitsForLlamaLikeFamilies) {
   for (const Fixed& f : {Fixed{2, 1, true, true, Family::qwen2, 2},
                          {1, 1, false, false, Family::qwen3, 3, "model.head_size=8"},
                          {2, 2, true, true, Family::qwen3, 1, "model.head_size=8"},
@@ -114,7 +114,7 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForFamili
     expect_the_same_bits(f);
 }
 
-TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForBert) {
+TEST_F(Layouts, SchedulesAndPipelinesKeepTheBitsForBert) {
   for (const Fixed& f : {Fixed{1, 1, false, true, Family::bert},
                          {2, 1, true, false, Family::bert},
                          {1, 2, false, true, Family::bert}})
@@ -124,7 +124,7 @@ TEST_F(Layouts, SchedulesChunksPipelinesAndRecomputationGiveTheSameBitsForBert) 
 constexpr OptimizerKind other_optimizers[] = {OptimizerKind::sgd, OptimizerKind::lamb,
                                               OptimizerKind::lars, OptimizerKind::muon};
 
-TEST_F(Layouts, OtherOptimizersGiveTheAnswerOfOneRank) {
+TEST_F(Layouts, OtherOptimizersMatchOneRank) {
   const int ranks = runtime().ranks();
   for (const OptimizerKind optimizer : other_optimizers)
     for (const int tensor : {1, 2, 3})
@@ -136,7 +136,7 @@ TEST_F(Layouts, OtherOptimizersGiveTheAnswerOfOneRank) {
       }
 }
 
-TEST_F(Layouts, OtherOptimizersGiveTheSameBits) {
+TEST_F(Layouts, OtherOptimizersKeepTheBits) {
   const int ranks = runtime().ranks();
   for (const OptimizerKind optimizer : other_optimizers)
     for (const int data : {1, 2}) {

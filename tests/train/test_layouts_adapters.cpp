@@ -26,7 +26,7 @@ void keep_those_of(std::vector<Layout>& layouts, int ranks) {
   });
 }
 
-TEST_F(Layouts, GiveTheAnswerOfOneRankForAdapters) {
+TEST_F(Layouts, MatchOneRankForAdapters) {
   const auto gated = adapters("feed_forward.gate_up");
   const auto plain = adapters("feed_forward.up");
   Layout ring{1, 1, 1};
@@ -49,7 +49,7 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankForAdapters) {
 }
 
 /// Magnitudes of outputs that the tensor axis splits, and of whole ones, whose norms it sums.
-TEST_F(Layouts, GiveTheAnswerOfOneRankForMagnitudes) {
+TEST_F(Layouts, MatchOneRankForMagnitudes) {
   const auto gated = adapters("feed_forward.gate_up", "dora");
   const auto plain = adapters("feed_forward.up", "dora");
   const std::vector<std::string> fused{
@@ -76,7 +76,7 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankForMagnitudes) {
 }
 
 /// Replicas divide frozen weights as trained ones; the bits are those of whole weights.
-TEST_F(Layouts, GiveTheSameBitsWhereReplicasDivideFrozenWeights) {
+TEST_F(Layouts, MatchUndividedFrozenWeightsBitForBit) {
   const int ranks = runtime().ranks();
   if (ranks == 1 || ranks % 2 == 1) return;
   const std::vector<std::string> some{
@@ -99,7 +99,7 @@ TEST_F(Layouts, GiveTheSameBitsWhereReplicasDivideFrozenWeights) {
     }
 }
 
-TEST_F(Layouts, GiveTheAnswerOfOneRankForFrozenWeights) {
+TEST_F(Layouts, MatchOneRankForFrozenWeights) {
   const std::vector<std::string> beginning{"optimizer.frozen=embedding,layers.0-1"};
   const std::vector<std::string> some{
       "optimizer.frozen=layers.*.attention.query,layers.*.attention.key_value,layers.3,"

@@ -6,7 +6,7 @@ namespace {
 
 /// Samples of 61 tokens over 2, 3 or 4 ranks, in chunks of different lengths: with each other axis,
 /// windows, heads that share keys and values, and bert, whose masked tokens and pairs are shared.
-TEST_F(Layouts, GiveTheAnswerOfOneRankWhereTokensAreShared) {
+TEST_F(Layouts, MatchOneRankWithContextParallelism) {
   using enum OptimizerKind;
   using enum Recompute;
   const auto with = [](int context, Layout layout, const char* order = "") {
@@ -45,7 +45,7 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereTokensAreShared) {
 }
 
 /// The last micro-batch has one sample that counts.
-TEST_F(Layouts, EvaluationsAreThoseOfOneRankWhereTokensAreShared) {
+TEST_F(Layouts, EvaluationsMatchOneRankWithContextParallelism) {
   const std::vector<std::int32_t> bytes(261, 1);
   for (const Family family : {Family::gpt, Family::bert}) {
     const auto evaluated = [&](int context, grid::Communicator& world) {
@@ -71,7 +71,7 @@ TEST_F(Layouts, EvaluationsAreThoseOfOneRankWhereTokensAreShared) {
 }
 
 /// The soak test has 65,536 tokens.
-TEST_F(Layouts, GiveTheAnswerOfOneRankForALongSampleOverFourRanks) {
+TEST_F(Layouts, MatchOneRankForALongSampleOnFourRanks) {
   if (runtime().ranks() != 4) return;
   const std::int64_t sequence = models_per_layout() > 0 ? 65'536 : 2'051;
   const TemporaryFolder folder;

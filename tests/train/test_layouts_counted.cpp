@@ -45,7 +45,7 @@ class CountedLayouts : public Layouts {
   data::TokenFile counted_{write_counted_tokens(counted_folder_, 20000, 3000, 9000)};
 };
 
-TEST_F(CountedLayouts, GiveTheAnswerOfOneRank) {
+TEST_F(CountedLayouts, MatchOneRank) {
   using enum OptimizerKind;
   using enum Recompute;
   const Family g = Family::gpt, l = Family::llama;
@@ -95,7 +95,7 @@ TEST_F(CountedLayouts, SchedulesGiveTheSameBits) {
 }
 
 /// Σ and number of the counted targets of windows, by the sums of each token alone.
-TEST_F(CountedLayouts, EvaluationsCountWhatTheMaskCounts) {
+TEST_F(CountedLayouts, EvaluationsCountOnlyUnmaskedTokens) {
   const std::vector<std::int32_t> bytes(257, 1);
   const deck::Config config = small_config(12, 2, runtime().ranks());
   Rig rig(config, counted_);
@@ -130,7 +130,7 @@ TEST_F(CountedLayouts, EvaluationsCountWhatTheMaskCounts) {
   EXPECT_NEAR(found.tokens().nats, expected, 1e-10 * expected);
 }
 
-TEST_F(CountedLayouts, ABatchWithoutCountedTokensHasNoLossAndNoGradient) {
+TEST_F(CountedLayouts, BatchWithoutCountedTokensHasNoLossAndNoGradient) {
   const TemporaryFolder folder;
   const data::TokenFile file(write_counted_tokens(folder, 20000, 0, 19990));
   const deck::Config config = small_config(12, 1, runtime().ranks(), {"optimizer.weight_decay=0"});

@@ -48,7 +48,7 @@ class PackedLayouts : public Layouts {
   data::TokenFile documents_{write_documents(documents_folder_, 20000)};
 };
 
-TEST_F(PackedLayouts, GiveTheAnswerOfOneRank) {
+TEST_F(PackedLayouts, MatchOneRank) {
   using enum OptimizerKind;
   using enum Recompute;
   const Family g = Family::gpt, l = Family::llama, m = Family::mistral;
@@ -104,7 +104,7 @@ TEST_F(PackedLayouts, SchedulesGiveTheSameBits) {
 }
 
 /// A file of one document of 61 n + 1 tokens: its pieces are the windows.
-TEST_F(PackedLayouts, OfOneDocumentHaveTheBitsOfWindows) {
+TEST_F(PackedLayouts, OneDocumentMatchesWindowsBitForBit) {
   const TemporaryFolder folder;
   const data::TokenFile file(write_documents(folder, 61 * 90 + 1, true));
   for (const Family family : {Family::gpt, Family::llama}) {
@@ -122,7 +122,7 @@ TEST_F(PackedLayouts, OfOneDocumentHaveTheBitsOfWindows) {
 }
 
 /// Σ of the cross entropies of packed samples is that of all documents' pieces, each alone.
-TEST_F(PackedLayouts, EvaluationsAreSumsOverDocumentsAlone) {
+TEST_F(PackedLayouts, EvaluationsSumOverSingleDocuments) {
   const std::vector<std::int32_t> bytes(257, 1);
   for (const char* family : {"gpt", "llama"}) {
     const deck::Config config = small_config(

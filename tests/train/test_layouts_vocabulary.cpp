@@ -7,7 +7,7 @@ namespace trireme::train {
 namespace {
 
 /// 257 ids over 2 to 12 parts of different lengths, with each other axis.
-TEST_F(Layouts, GiveTheAnswerOfOneRankWhereTheVocabularyIsShared) {
+TEST_F(Layouts, MatchOneRankWithASharedVocabulary) {
   using enum OptimizerKind;
   using enum Recompute;
   const Family g = Family::gpt, l = Family::llama;
@@ -43,7 +43,7 @@ TEST_F(Layouts, GiveTheAnswerOfOneRankWhereTheVocabularyIsShared) {
 }
 
 /// The last micro-batch has one sample that counts.
-TEST_F(Layouts, EvaluationsAreThoseOfOneRankWhereTheVocabularyIsShared) {
+TEST_F(Layouts, EvaluationsMatchOneRankWithASharedVocabulary) {
   const std::vector<std::int32_t> bytes(257, 1);
   const auto evaluated = [&](int pipeline, grid::Communicator& world) {
     const deck::Config config =
@@ -63,7 +63,7 @@ TEST_F(Layouts, EvaluationsAreThoseOfOneRankWhereTheVocabularyIsShared) {
 }
 
 /// From shared tables to those of stages and back, with the arrays of one rank.
-TEST_F(Layouts, GiveTheAnswerOfOneRankAfterRestartsWithAndWithoutASharedVocabulary) {
+TEST_F(Layouts, MatchOneRankAcrossRestartsThatShareTheVocabulary) {
   const int ranks = runtime().ranks();
   if (ranks < 2 || ranks > 6) return;  // heads
   const std::string pipeline = text("parallel.pipeline=", ranks);

@@ -12,7 +12,7 @@ namespace {
 
 using namespace trireme::testing;
 
-TEST(Load, ArraysInPartsAndStraightToTheirPlaceAreTheSame) {
+TEST(Load, PartialAndDirectReadsGiveTheSameArrays) {
   const TemporaryFolder folder;
   std::vector<float> stored(7 * 5 * 3);
   std::iota(stored.begin(), stored.end(), 1.0F);
@@ -38,7 +38,7 @@ TEST(Load, ArraysInPartsAndStraightToTheirPlaceAreTheSame) {
   }
 }
 
-TEST(Load, InitialiseLeavesNothingOfAnEarlierStateBehind) {
+TEST(Load, InitialiseResetsAllState) {
   const TemporaryFolder folder;
   const data::TokenFile tokens(write_tokens(folder, 4000));
   const auto self = grid::Communicator::self();

@@ -54,7 +54,7 @@ class LocalTraining : public Layouts {
   }
 };
 
-TEST(OuterSteps, FragmentsTakeTurns) {
+TEST(OuterSteps, FragmentsAlternate) {
   deck::LocalConfig local;
   local.inner_steps = 10;
   local.fragments = 3;
@@ -77,7 +77,7 @@ TEST(OuterSteps, FragmentsTakeTurns) {
 }
 
 /// With SGD, the mean of workers after one step each is a step with the mean of their gradients.
-TEST_F(LocalTraining, OneInnerStepOfSgdIsDataParallelism) {
+TEST_F(LocalTraining, OneInnerSgdStepMatchesDataParallelism) {
   for (const int workers : {2, 4}) {
     if (workers % runtime().ranks() != 0 && runtime().ranks() % workers != 0) continue;
     std::vector<std::string> keys{"optimizer.kind=sgd", "optimizer.momentum=0",
@@ -100,7 +100,7 @@ TEST_F(LocalTraining, OneInnerStepOfSgdIsDataParallelism) {
 }
 
 /// The weights and momenta of two outer steps, from those of workers that train on without one.
-TEST_F(LocalTraining, OuterStepsAreThoseOfTheEquations) {
+TEST_F(LocalTraining, OuterStepsMatchTheEquations) {
   const int workers = 2 * runtime().ranks();
   if (12 % workers != 0) return;
   const std::string where = shared_folder(folder_);
@@ -211,7 +211,7 @@ TEST_F(LocalTraining, BitsDoNotDependOnTheRanksOfWorkers) {
 }
 
 /// Two workers, each on half of the ranks in any layout, are those of one rank.
-TEST_F(LocalTraining, LayoutsOfWorkersGiveTheAnswerOfOneRank) {
+TEST_F(LocalTraining, LayoutsOfWorkersMatchOneRank) {
   const int ranks = runtime().ranks();
   if (ranks % 2 != 0) return;
   for (Layout layout :

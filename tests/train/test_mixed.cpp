@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Mixed, ::testing::Values("bf16", "fp16"),
 
 /// Everything that promise 1 says of bits, in one go: schedules, stages, recomputation, and with
 /// two replicas the distributed optimizer.
-TEST_P(Mixed, SchedulesStagesRecomputationAndSharedStateKeepTheBits) {
+TEST_P(Mixed, SchedulesStagesRecomputationAndShardingKeepTheBits) {
   using Outcome = std::pair<Trace, std::map<std::string, std::vector<double>>>;  // on rank 0
   const int ranks = runtime().ranks();
   const int data = ranks % 2 == 0 ? 2 : 1;
@@ -62,7 +62,7 @@ TEST_P(Mixed, SchedulesStagesRecomputationAndSharedStateKeepTheBits) {
 
 /// Another order of sums changes the last bit of what is rounded to 2^-9 of itself (fp16: 2^-12),
 /// and so, behind some steps, the losses by about that much.
-TEST_P(Mixed, TensorAndSequenceParallelismAgreeToTheTypesRounding) {
+TEST_P(Mixed, TensorAndSequenceParallelismAgreeToRounding) {
   const int ranks = runtime().ranks();
   if (ranks < 2 || ranks > 3) GTEST_SKIP() << "for 2 or 3 tensor ranks";
   const double unit = std::string(GetParam()) == "bf16" ? 1.0 / 512 : 1.0 / 4096;
@@ -80,7 +80,7 @@ TEST_P(Mixed, TensorAndSequenceParallelismAgreeToTheTypesRounding) {
   }
 }
 
-TEST_P(Mixed, ARestartGoesOnBitForBitAndAnotherTypeReadsTheSameWeights) {
+TEST_P(Mixed, RestartContinuesBitForBitAndOtherTypesLoadIt) {
   const std::string where = shared_folder(folder_);
   for (const char* shared : {"none", "optimizer"}) {
     const auto config = config_of({text("parallel.shard=", shared)});
@@ -103,7 +103,7 @@ TEST_P(Mixed, ARestartGoesOnBitForBitAndAnotherTypeReadsTheSameWeights) {
 
 /// An infinity in one master weight is rounded into the weights by the update of step 6. It is
 /// taken back, but step 7 has met it.
-TEST_P(Mixed, AnInfinityIsSkippedByAllRanksAndTrainingGoesOn) {
+TEST_P(Mixed, AllRanksSkipAnInfinityAndTrainingContinues) {
   if (!exec_on_host) GTEST_SKIP() << "the test writes to the worker's memory";
   Rig rig(config_of({}), tokens_);
   const Trace before = rig.run(1, 5);
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Types, LossScaling, ::testing::Values("fp16"),
 
 /// Gradients of a sum that is scaled by 2^24 are beyond what fp16 can hold: the scale comes down
 /// until they are not, on all ranks alike, and goes up again behind so many good steps.
-TEST_P(LossScaling, ComesDownUntilGradientsAreFiniteAndGoesUpAgain) {
+TEST_P(LossScaling, DecreasesUntilGradientsAreFiniteAndIncreasesAgain) {
   Rig rig(config_of({"precision.loss_scale=16777216", "precision.loss_scale_interval=4",
                      "optimizer.maximum_skips=30"}),
           tokens_);
@@ -172,7 +172,7 @@ TEST_P(LossScaling, DoesNotChangeTheNorm) {
   }
 }
 
-TEST_P(LossScaling, IsKeptByACheckpoint) {
+TEST_P(LossScaling, IsRestoredFromACheckpoint) {
   const auto config = config_of({"precision.loss_scale=64", "precision.loss_scale_interval=3"});
   Rig whole(config, tokens_);
   whole.run(1, 5);  // 64, 64, 128, 128, 128
@@ -188,7 +188,7 @@ TEST_P(LossScaling, IsKeptByACheckpoint) {
 }
 
 /// A scale of 1 is one, too: behind a restart it is not the deck's first one again.
-TEST_P(LossScaling, OfOneIsKeptByACheckpoint) {
+TEST_P(LossScaling, AScaleOfOneIsRestoredFromACheckpoint) {
   const auto config = config_of({"precision.loss_scale=1", "precision.loss_scale_interval=4"});
   Rig whole(config, tokens_);
   whole.run(1, 3);
@@ -208,7 +208,7 @@ TEST_P(LossScaling, OfOneIsKeptByACheckpoint) {
 /// The licence by bytes, 200 steps. Means over 20 steps must stay within 1 % of
 /// those of fp32: with a learning rate at which training is stable, since at a larger one every
 /// small difference grows, that between two seeds as well.
-TEST(MixedOnText, LossesStayWithinOnePercentOfThoseOfFp32) {
+TEST(MixedOnText, LossesStayWithinOnePercentOfFp32) {
   if (runtime().ranks() > 1) GTEST_SKIP() << "one rank says it all";
   std::ifstream in(trireme::testing::source_folder() + "/LICENSE");
   const std::string content{std::istreambuf_iterator<char>(in), {}};

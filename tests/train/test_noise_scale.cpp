@@ -92,7 +92,7 @@ class NoiseScale : public ::testing::Test {
   data::TokenFile tokens_{write_tokens(folder_, 4000)};
 };
 
-TEST_F(NoiseScale, IsThatOfTheGradientsOfSingleBatches) {
+TEST_F(NoiseScale, MatchesTheGradientsOfSingleBatches) {
   const int ranks = runtime().ranks();
   if (ranks == 3) return;  // does not divide the batch
   for (const std::int64_t micro : {1, 2}) {

@@ -72,7 +72,7 @@ TEST_F(OffloadTest, GivesTheSameBitsOnEveryScheduleAndRecomputation) {
   }
 }
 
-TEST_F(OffloadTest, LeavesThreeLayersOnTheDevice) {
+TEST_F(OffloadTest, KeepsThreeLayersOnTheDevice) {
   const auto row = [](const std::vector<plan::MemoryRow>& rows, const std::string& what) {
     for (const plan::MemoryRow& r : rows)
       if (r.what == what) return r;

@@ -169,7 +169,7 @@ class Overlap : public ::testing::Test {
   data::TokenFile tokens_{write_tokens(folder_, 20000)};
 };
 
-TEST_F(Overlap, EveryLayoutFollowsTheRuleOfDelayedGradients) {
+TEST_F(Overlap, EveryLayoutMatchesDelayedGradients) {
   for (const auto& overrides : layouts()) {
     SCOPED_TRACE(join(overrides, ", "));
     const deck::Config config = config_of(overrides, runtime().ranks());
@@ -189,7 +189,7 @@ TEST_F(Overlap, EveryLayoutFollowsTheRuleOfDelayedGradients) {
 
 /// Where steps overlap, and over how many stages, changes no bit; neither does the loss scale,
 /// which fp16 adapts after steps that it skips.
-TEST_F(Overlap, StagesAndTheEndsOfOverlapsKeepTheBits) {
+TEST_F(Overlap, StagesAndInterruptionsKeepTheBits) {
   using Outcome = std::pair<Trace, Arrays>;  // on rank 0
   const int ranks = runtime().ranks();
   const int data = ranks == 4 ? 2 : 1;
@@ -222,7 +222,7 @@ TEST_F(Overlap, StagesAndTheEndsOfOverlapsKeepTheBits) {
   }
 }
 
-TEST_F(Overlap, ARestartGoesOnBitForBit) {
+TEST_F(Overlap, RestartContinuesBitForBit) {
   const int ranks = runtime().ranks();
   for (const char* type : {"fp64", "bf16", "fp16"}) {
     SCOPED_TRACE(type);
@@ -253,7 +253,7 @@ TEST_F(Overlap, ARestartGoesOnBitForBit) {
 }
 
 /// The newest weights are evaluated, and those of another schedule's checkpoint become both.
-TEST_F(Overlap, CheckpointsFitOtherSchedules) {
+TEST_F(Overlap, CheckpointsContinueWithOtherSchedules) {
   const int ranks = runtime().ranks();
   const std::string stages = text("parallel.pipeline=", ranks);
   Rig overlapped(config_of({stages}, ranks), tokens_);
@@ -280,7 +280,7 @@ TEST_F(Overlap, CheckpointsFitOtherSchedules) {
   runtime().world().barrier("all have read it");
 }
 
-TEST_F(Overlap, AResultThatIsNotKnownYetIsAnError) {
+TEST_F(Overlap, RejectsAResultThatIsNotYetKnown) {
   if (runtime().ranks() > 1) GTEST_SKIP() << "for one rank";
   Rig rig(config_of({}, 1), tokens_);
   rig.worker->overlapping_step(1, rig.samples, true);

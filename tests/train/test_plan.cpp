@@ -314,7 +314,7 @@ class Plan : public ::testing::Test {
   data::TokenFile tokens_{write_tokens(folder_, 20000)};
 };
 
-TEST_F(Plan, PlannedBytesAndMessagesAreThoseOfARun) {
+TEST_F(Plan, PlannedBytesAndMessagesMatchARun) {
   for_layouts([&](const deck::Config& config, Rig& rig) {
     expect_bytes(config, rig);
     expect_copy(config, rig);
@@ -324,7 +324,7 @@ TEST_F(Plan, PlannedBytesAndMessagesAreThoseOfARun) {
 
 /// Workers in turn on each rank, and workers of several ranks. Messages of the ranks of the first
 /// worker: others have smaller parts of what they sum.
-TEST_F(Plan, LocalTrainingIsPlanned) {
+TEST_F(Plan, PlannedLocalTrainingMatchesARun) {
   const int ranks = runtime().ranks();
   for (const std::vector<std::string>& keys :
        {std::vector<std::string>{text("local.workers=", 2 * ranks), "local.inner_steps=2"},

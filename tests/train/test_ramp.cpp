@@ -31,7 +31,7 @@ class Ramp : public ::testing::Test {
   data::TokenFile tokens_{write_tokens(folder_, 20000)};
 };
 
-TEST_F(Ramp, LossesAndNormsAreThoseOfOneRankOnEveryLayout) {
+TEST_F(Ramp, EveryLayoutMatchesOneRank) {
   const int ranks = runtime().ranks();
   const auto self = grid::Communicator::self();
   const Trace alone = Rig(config(1), tokens_, *self).run(1, ramp_steps);
@@ -58,7 +58,7 @@ TEST_F(Ramp, SchedulesGiveTheSameBits) {
   EXPECT_EQ(Rig(config(ranks, {"parallel.schedule=zb-h1"}), tokens_).run(1, ramp_steps), a);
 }
 
-TEST_F(Ramp, ThatStartsAtTheFullBatchIsNone) {
+TEST_F(Ramp, StartingAtTheFullBatchChangesNothing) {
   const int ranks = runtime().ranks();
   const Trace none = Rig(small_config(12, 1, ranks), tokens_).run(1, ramp_steps);
   EXPECT_EQ(Rig(small_config(12, 1, ranks, {"batch.ramp_start=12"}), tokens_).run(1, ramp_steps),
@@ -69,7 +69,7 @@ TEST_F(Ramp, ThatStartsAtTheFullBatchIsNone) {
 }
 
 /// With weights that stay, the loss of a step is the mean over its samples, whatever their batch.
-TEST_F(Ramp, StepsTakeTheSamplesOneBehindTheOther) {
+TEST_F(Ramp, StepsUseConsecutiveSamples) {
   const int ranks = runtime().ranks();
   const std::vector<std::string> still{"model.dropout=0", "optimizer.learning_rate=1e-30"};
   const std::vector<double> twelve =
@@ -86,7 +86,7 @@ TEST_F(Ramp, StepsTakeTheSamplesOneBehindTheOther) {
   EXPECT_GT(std::abs(twelve[2] - twelve[3]), 1e-6) << "samples differ, or this shows nothing";
 }
 
-TEST_F(Ramp, MemoryIsPlannedForAllSizesAndNoneIsTakenLater) {
+TEST_F(Ramp, MemoryIsAllocatedOnceForAllSizes) {
   const int ranks = runtime().ranks();
   const deck::Config c = config(ranks, {text("parallel.pipeline=", ranks)});
   Rig rig(c, tokens_);

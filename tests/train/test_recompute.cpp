@@ -30,7 +30,7 @@ class Recomputation : public ::testing::Test {
 };
 
 /// On one rank, and where tensor ranks recompute together, in whole and in split backward passes.
-TEST_F(Recomputation, OfAnyTensorsChangesNoBit) {
+TEST_F(Recomputation, ChangesNoBitForAnyTensors) {
   const std::string tensor = text("parallel.tensor=", runtime().ranks());
   for (const Family family : {Family::gpt, Family::llama, Family::bert, Family::qwen3})
     for (const char* schedule : {"1f1b", "zb-h1"}) {
@@ -78,7 +78,7 @@ Bytes planned(const deck::Deck& deck) {
       plan::most_memory(plan::plan_ranks(deck.config, a, needs, machine)).memory);
 }
 
-TEST(AutomaticRecomputation, ComputesAgainNoMoreThanTheLimitAsks) {
+TEST(AutomaticRecomputation, RecomputesAsLittleAsTheLimitAllows) {
   deck::Deck loose = deck_with_limit("1000000000000");
   plan::resolve_recompute(loose, plan::Machine{});
   EXPECT_TRUE(loose.config.parallel.recomputed.empty());
@@ -104,7 +104,7 @@ TEST(AutomaticRecomputation, ComputesAgainNoMoreThanTheLimitAsks) {
   EXPECT_TRUE(first == "g" || first == "y1" || first == "y2") << first;
 }
 
-TEST(AutomaticRecomputation, SaysWhatIsNeededWhereNothingFits) {
+TEST(AutomaticRecomputation, ReportsTheNeededMemoryIfNothingFits) {
   deck::Deck deck = deck_with_limit("1000000");
   try {
     plan::resolve_recompute(deck, plan::Machine{});

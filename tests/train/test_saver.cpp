@@ -40,7 +40,7 @@ class SaverTest : public ::testing::Test {
   data::TokenFile tokens_{write_tokens(folder_, 20000)};
 };
 
-TEST_F(SaverTest, ACheckpointWrittenInTheBackgroundHoldsTheNumbersOfItsStep) {
+TEST_F(SaverTest, BackgroundCheckpointHoldsTheValuesOfItsStep) {
   Rig rig(config_, tokens_);
   const auto waiting = to("waiting");
   const auto background = to("background");
@@ -64,7 +64,7 @@ TEST_F(SaverTest, ACheckpointWrittenInTheBackgroundHoldsTheNumbersOfItsStep) {
   }
 }
 
-TEST_F(SaverTest, TheDistributedOptimizerSavesAndLoadsWhatAnyOtherDoes) {
+TEST_F(SaverTest, ShardedAndWholeOptimizersExchangeCheckpoints) {
   const auto shared_config = small_config(
       2 * ranks_, 1, ranks_, {"parallel.shard=optimizer", "parallel.bucket_bytes=40000"});
   Rig all(config_, tokens_);
@@ -93,7 +93,7 @@ TEST_F(SaverTest, TheDistributedOptimizerSavesAndLoadsWhatAnyOtherDoes) {
   EXPECT_EQ(now_whole.run(4, 6), expected);
 }
 
-TEST_F(SaverTest, ReplicasWriteAlikeAndNoByteTwice) {
+TEST_F(SaverTest, ReplicasWriteEqualSharesAndNoByteTwice) {
   Rig rig(config_, tokens_);
   const auto where = to("shared");
   Saver(where, runtime().world(), *rig.worker, 0).save(state(1), false);
@@ -112,7 +112,7 @@ TEST_F(SaverTest, ReplicasWriteAlikeAndNoByteTwice) {
   EXPECT_LE(most - least, 3 * 8 * 6 * 100) << "rows of at most 100 numbers";
 }
 
-TEST_F(SaverTest, TheNextCheckpointWaitsForTheOneUnderWayAndOldOnesGo) {
+TEST_F(SaverTest, NextCheckpointWaitsAndOldCheckpointsAreRemoved) {
   Rig rig(config_, tokens_);
   auto where = to("kept");
   where.keep = 1;
@@ -129,7 +129,7 @@ TEST_F(SaverTest, TheNextCheckpointWaitsForTheOneUnderWayAndOldOnesGo) {
 }
 
 /// More stages than layers: one in the middle holds nothing, and has no memory for a copy.
-TEST_F(SaverTest, ARankWithoutArraysGoesOnWithTheOthers) {
+TEST_F(SaverTest, RankWithoutArraysTakesPart) {
   if (ranks_ < 3) return;
   const auto config =
       small_config(4, 1, ranks_, {"model.layers=1", text("parallel.pipeline=", ranks_)});
@@ -150,7 +150,7 @@ TEST_F(SaverTest, ARankWithoutArraysGoesOnWithTheOthers) {
 
 /// The error of one rank ends all of them in the same place, is reported once, and costs nothing
 /// that was there.
-TEST_F(SaverTest, AShardThatCannotBeWrittenIsAnErrorOfAllRanksAndLeavesTheFormerCheckpoint) {
+TEST_F(SaverTest, FailedShardFailsAllRanksAndKeepsTheLastCheckpoint) {
   Rig rig(config_, tokens_);
   const auto where = to("limited");
   Saver saver(where, runtime().world(), *rig.worker, plenty);
@@ -192,7 +192,7 @@ TEST_F(SaverTest, AShardThatCannotBeWrittenIsAnErrorOfAllRanksAndLeavesTheFormer
   if (runtime().rank() == 0) checkpoint::verify(where.directory + "/step_00000003");
 }
 
-TEST_F(SaverTest, AFolderThatCannotBeMadeIsAnErrorOfAllRanks) {
+TEST_F(SaverTest, UncreatableFolderFailsAllRanks) {
   Rig rig(config_, tokens_);
   auto where = to("file");
   where.directory += "/below";
@@ -207,7 +207,7 @@ TEST_F(SaverTest, AFolderThatCannotBeMadeIsAnErrorOfAllRanks) {
 
 /// A job that is killed while it removes an old checkpoint, after its last step, leaves a folder
 /// that the next job, which has nothing to write, removes.
-TEST_F(SaverTest, WhatAKilledRunLeftIsRemovedEvenIfNothingIsSaved) {
+TEST_F(SaverTest, LeftoversOfAKilledRunAreRemovedWithoutASave) {
   Rig rig(config_, tokens_);
   const auto where = to("leftovers");
   const std::string left = where.directory + "/step_00000040.removed.partial";
@@ -218,7 +218,7 @@ TEST_F(SaverTest, WhatAKilledRunLeftIsRemovedEvenIfNothingIsSaved) {
 }
 
 /// A run that lost its directory does not begin another one in its place.
-TEST_F(SaverTest, ADirectoryThatGoesAwayIsAnErrorOfAllRanksAndNotMadeAgain) {
+TEST_F(SaverTest, RemovedDirectoryFailsAllRanksAndStaysRemoved) {
   Rig rig(config_, tokens_);
   const auto where = to("gone");
   Saver saver(where, runtime().world(), *rig.worker, 0);
@@ -229,7 +229,7 @@ TEST_F(SaverTest, ADirectoryThatGoesAwayIsAnErrorOfAllRanksAndNotMadeAgain) {
   EXPECT_FALSE(std::filesystem::exists(where.directory));
 }
 
-TEST_F(SaverTest, ACopyThatDoesNotFitIsAnError) {
+TEST_F(SaverTest, RejectsACopyThatDoesNotFit) {
   Rig rig(config_, tokens_);
   const auto where = to("small");
   Saver saver(where, runtime().world(), *rig.worker, 64);

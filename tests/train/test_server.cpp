@@ -6,7 +6,7 @@
 namespace trireme::train {
 namespace {
 
-TEST_F(Served, GivesTheBitsOfAllReduce) {
+TEST_F(Served, MatchesAllReduceBitForBit) {
   for (const int servers : {1, 2})
     for (const char* compute : {"fp64", "fp32", "bf16", "fp16"}) {
       Layout layout;
@@ -16,7 +16,7 @@ TEST_F(Served, GivesTheBitsOfAllReduce) {
     }
 }
 
-TEST_F(Served, GivesTheBitsOfAllReduceOnTensorAndPipelineRanks) {
+TEST_F(Served, MatchesAllReduceOnTensorAndPipelineRanks) {
   using enum Recompute;
   using enum OptimizerKind;
   const Sharding whole = Sharding::none;
@@ -32,7 +32,7 @@ TEST_F(Served, GivesTheBitsOfAllReduceOnTensorAndPipelineRanks) {
   }
 }
 
-TEST_F(Served, GivesTheBitsOfAllReduceWithOtherOptimizersAndFrozenWeights) {
+TEST_F(Served, MatchesAllReduceForOtherOptimizersAndFrozenWeights) {
   using enum OptimizerKind;
   for (const OptimizerKind kind : {lamb, lars, sgd}) {
     Layout layout;
@@ -124,7 +124,7 @@ TEST_F(Served, ContinuesCheckpointsOfAllReduce) {
 }
 
 /// Messages between workers and servers have any order, which a transport does not allow.
-TEST_F(Served, GivesTheSameBitsBesideATransport) {
+TEST_F(Served, MatchesTheBitsWithoutATransport) {
   if (runtime().ranks() < 3 || !can_imitate_nccl) return;
   const bool four = runtime().ranks() == 4;
   std::vector<std::string> keys = served(1, {"model.layers=3", "parallel.bucket_bytes=20000"});

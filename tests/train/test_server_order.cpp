@@ -20,7 +20,7 @@ std::vector<ServerEvent> take_events(ServerOrder& order) {
   return events;
 }
 
-TEST(ServerOrder, WithoutStalenessAllWorkersGetTheWeightsOfTheLastStep) {
+TEST(ServerOrder, AllWorkersGetTheLastWeightsWithoutStaleness) {
   ServerOrder order(2, 0, ServerUpdates::step);
   order.reset(4);
   order.asks(1, 5);
@@ -37,7 +37,7 @@ TEST(ServerOrder, WithoutStalenessAllWorkersGetTheWeightsOfTheLastStep) {
   EXPECT_EQ(order.updates(), 5);
 }
 
-TEST(ServerOrder, AWorkerIsAtMostTheStalenessAhead) {
+TEST(ServerOrder, WorkersAreAheadByAtMostTheStaleness) {
   ServerOrder order(2, 2, ServerUpdates::step);
   order.reset(0);
   for (std::int64_t step = 1; step <= 3; ++step) {
@@ -54,7 +54,7 @@ TEST(ServerOrder, AWorkerIsAtMostTheStalenessAhead) {
             (std::vector<ServerEvent>{{Kind::update, -1, 1}, {Kind::fetch, 0, 4}}));
 }
 
-TEST(ServerOrder, PushesAreAppliedInTheOrderOfTheirArrival) {
+TEST(ServerOrder, AppliesPushesInOrderOfArrival) {
   ServerOrder order(2, 1, ServerUpdates::push);
   order.reset(0);
   order.asks(0, 1);
@@ -74,7 +74,7 @@ TEST(ServerOrder, PushesAreAppliedInTheOrderOfTheirArrival) {
             (std::vector<ServerEvent>{{Kind::update, 0, 1}, {Kind::fetch, 1, 3}}));
 }
 
-TEST(ServerOrder, AReplayWaitsForTheRecordedOrder) {
+TEST(ServerOrder, ReplayWaitsForTheRecordedOrder) {
   ServerOrder order(2, 1, ServerUpdates::push);
   order.reset(0);
   order.replay({{Kind::fetch, 0, 1},

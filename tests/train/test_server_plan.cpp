@@ -109,7 +109,7 @@ class ServedPlan : public ::testing::Test {
   int server_ = -1;  ///< number of this rank's server; negative: a worker
 };
 
-TEST_F(ServedPlan, PlannedBytesAndMessagesAreThoseOfARun) {
+TEST_F(ServedPlan, PlannedBytesAndMessagesMatchARun) {
   for (const Case& c :
        {Case{1, 1, 1, {}},
         {1, 1, 2, {"optimizer.kind=lamb", "precision.compute=bf16"}},

@@ -98,7 +98,7 @@ class Stale : public Served {
   }
 };
 
-TEST_F(Stale, ARunIsRepeatedFromItsRecord) {
+TEST_F(Stale, ReplayRepeatsARecordedRun) {
   if (runtime().ranks() < 3) return;
   for (const auto& [updates, staleness] :
        {std::pair{"step", 2}, {"step", 1}, {"push", 0}, {"push", 3}}) {
@@ -128,7 +128,7 @@ TEST_F(Stale, ARunIsRepeatedFromItsRecord) {
 
 /// 2bw computes each step with weights that lack the last update: so does a record in which each
 /// fetch comes before the update of the step before.
-TEST_F(Stale, GradientsOfWeightsThatLackOneUpdateAreThoseOf2bw) {
+TEST_F(Stale, OneMissingUpdateMatches2bw) {
   if (runtime().ranks() != 3) return;
   const std::string path = shared_folder(folder_) + "/late.jsonl";
   if (runtime().rank() == 0) {
@@ -170,7 +170,7 @@ TEST_F(Stale, GradientsOfWeightsThatLackOneUpdateAreThoseOf2bw) {
 
 /// If each worker fetches what the other's update left, asynchronous updates are steps of one rank
 /// on the workers' parts of the batches in turn.
-TEST_F(Stale, UpdatesByOneWorkerAtATimeAreStepsOfOneRank) {
+TEST_F(Stale, AlternatingWorkersMatchOneRank) {
   if (runtime().ranks() != 3) return;
   const std::string path = shared_folder(folder_) + "/turns.jsonl";
   if (runtime().rank() == 0) {
@@ -204,7 +204,7 @@ TEST_F(Stale, UpdatesByOneWorkerAtATimeAreStepsOfOneRank) {
 }
 
 /// Without staleness no order of arrivals changes the numbers.
-TEST_F(Stale, WithoutStalenessSlowWorkersChangeNothing) {
+TEST_F(Stale, SlowWorkersChangeNothingWithoutStaleness) {
   if (runtime().ranks() < 3) return;
   const Found each = run_steps(config_of({}), false, 1);
   const Found few = run_steps(config_of({}), true, 6);
@@ -214,7 +214,7 @@ TEST_F(Stale, WithoutStalenessSlowWorkersChangeNothing) {
 
 /// Worker 1 waits in step 2 for worker 0 to end step 4: within the bound that is the case, and
 /// without staleness it never is.
-TEST_F(Stale, ASlowWorkerDoesNotStopTheOthersWithinTheBound) {
+TEST_F(Stale, SlowWorkerDoesNotBlockOthersWithinTheBound) {
   if (runtime().ranks() != 3) return;
   const std::string where = shared_folder(folder_);
   const auto others_continue = [&](int staleness, std::chrono::milliseconds longest) {
@@ -243,7 +243,7 @@ TEST_F(Stale, ASlowWorkerDoesNotStopTheOthersWithinTheBound) {
 
 /// Prints the figures of docs/data_parallelism.md: in some steps, a worker sleeps while it
 /// computes.
-TEST_F(Stale, TimesWithSlowWorkers) {
+TEST_F(Stale, PrintsTimesWithSlowWorkers) {
   const char* asked = std::getenv("TRIREME_MEASURE_SERVERS");
   if (asked == nullptr) GTEST_SKIP() << "set TRIREME_MEASURE_SERVERS to a time in milliseconds";
   const std::chrono::milliseconds time(std::atoi(asked));

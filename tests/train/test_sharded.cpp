@@ -95,7 +95,7 @@ TEST_F(Sharded, GivesTheSameBitsInMixedPrecision) {
 }
 
 /// Each replica evaluates groups of windows, of which some have none of the last ones.
-TEST_F(Sharded, EvaluatesAsWholeArraysDo) {
+TEST_F(Sharded, EvaluatesLikeUndividedArrays) {
   const data::Windows windows(tokens_, 23);
   const std::vector<std::int32_t> bytes(257, 1);
   const auto evaluation = [&](Sharding shard, std::int64_t count) {

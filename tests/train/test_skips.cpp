@@ -72,7 +72,7 @@ class SkippedSteps : public ::testing::Test {
   data::TokenFile tokens_{write_tokens(folder_, 20000)};
 };
 
-TEST_F(SkippedSteps, AnInfinityOnOneRankIsSkippedByAllAndTrainingGoesOn) {
+TEST_F(SkippedSteps, AllRanksSkipAnInfinityAndTrainingContinues) {
   for (const auto& overrides : layouts()) {
     SCOPED_TRACE(overrides.empty() ? "data" : overrides.front());
     Rig rig(config_of(overrides), tokens_);
@@ -95,7 +95,7 @@ TEST_F(SkippedSteps, AnInfinityOnOneRankIsSkippedByAllAndTrainingGoesOn) {
   }
 }
 
-TEST_F(SkippedSteps, ARestartBehindOneGoesOnBitForBit) {
+TEST_F(SkippedSteps, RestartAfterASkipContinuesBitForBit) {
   const std::string where =
       runtime().world().broadcast(folder_.file("checkpoints"), 0, "rank 0's folder");
   int number = 0;
@@ -122,7 +122,7 @@ TEST_F(SkippedSteps, ARestartBehindOneGoesOnBitForBit) {
     }
 }
 
-TEST_F(SkippedSteps, TooManyInARowEndAllUpdates) {
+TEST_F(SkippedSteps, TooManyInARowStopAllUpdates) {
   Rig rig(config_of({"optimizer.maximum_skips=2"}), tokens_);
   rig.run(1, 2);
   const auto arrays = whole_arrays(*rig.worker, runtime().world());

@@ -20,14 +20,14 @@ Metrics metrics() {
   return m;
 }
 
-TEST(StepLine, HasStepEpochLossNormSpeedAndRemainingTime) {
+TEST(StepLine, ShowsStepEpochLossNormSpeedAndRemainingTime) {
   EXPECT_EQ(step_line(metrics(), 120, 0.42, 19, false),
             "step  20/120 epoch 0.42  loss 5.698 norm 0.62  10.7k tok/s 21% MFU  eta 0:19");
   EXPECT_EQ(step_line(metrics(), 120, 0.42, 19, true),
             "step  20/120 epoch 0.42 batch 8  loss 5.698 norm 0.62  10.7k tok/s  eta 0:19");
 }
 
-TEST(StepLine, NumbersHaveTheDigitsThatCount) {
+TEST(StepLine, NumbersHaveTheirSignificantDigits) {
   const auto line = [](double loss, double norm, double rate, double left) {
     Metrics m = metrics();
     m.loss = loss;

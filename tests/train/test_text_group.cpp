@@ -10,7 +10,7 @@ namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-TEST(TextGroup, AShortPromptTakesNarrowPasses) {
+TEST(TextGroup, ShortPromptsUseNarrowPasses) {
   TextGroup group(4, 2, 10);
   EXPECT_TRUE(group.empty());
   group.begin(7, {1, 2, 3});
@@ -35,7 +35,7 @@ TEST(TextGroup, AShortPromptTakesNarrowPasses) {
   EXPECT_EQ(group.next().rows, (Rows{{4, 5, 3}, {}}));
 }
 
-TEST(TextGroup, APassHasManyTokensOfPromptsButTheLast) {
+TEST(TextGroup, WidePassesHoldManyPromptTokens) {
   TextGroup group(0, 2, 200);
   group.begin(0, Tokens(60, 1));
   group.begin(1, Tokens(20, 2));
@@ -52,7 +52,7 @@ TEST(TextGroup, APassHasManyTokensOfPromptsButTheLast) {
 
 /// Texts of any length, against straight-line code: before each draw, the cache holds the last
 /// tokens of the text, from position 0 on.
-TEST(TextGroup, TheCacheHoldsTheTextBeforeEachDraw) {
+TEST(TextGroup, CacheHoldsTheTextBeforeEachDraw) {
   std::mt19937 random(5);
   for (const std::int64_t sequence : {1, 2, 7, 40}) {
     TextGroup group(3, 3, sequence);

@@ -48,7 +48,7 @@ void expect_near(const std::vector<double>& actual, const std::vector<double>& e
 constexpr double tolerance = 1e-12;
 
 /// Kept losses: a change that moves them changes the numerics. Printed by TRIREME_PRINT_GOLDEN=1.
-TEST_F(Training, GoldenLossesAreKept) {
+TEST_F(Training, GoldenLossesAreUnchanged) {
   const auto self = grid::Communicator::self();
   const Trace trace = Rig(small_config(8, 2, 1), tokens_, *self).run(1, 20);
   if (std::getenv("TRIREME_PRINT_GOLDEN") != nullptr)
@@ -56,7 +56,7 @@ TEST_F(Training, GoldenLossesAreKept) {
   expect_near(trace.losses, golden_losses(), 5e-9);  // written with nine digits
 }
 
-TEST_F(Training, LossesAndNormsDoNotDependOnTheNumberOfRanksOrTheMicroBatch) {
+TEST_F(Training, LossesAndNormsDoNotDependOnRanksOrMicroBatch) {
   const std::int64_t ranks = runtime().ranks();
   const std::int64_t global = ranks == 3 ? 12 : 8;
   const auto self = grid::Communicator::self();
@@ -83,7 +83,7 @@ TEST_F(Training, SchedulesGiveTheSameBits) {
   EXPECT_EQ(a, b);
 }
 
-TEST_F(Training, TheSameProgramTwiceGivesTheSameBits) {
+TEST_F(Training, RepeatedRunsGiveTheSameBits) {
   const std::int64_t ranks = runtime().ranks();
   for (const char* compute : {"fp32", "fp64"}) {
     const auto config = small_config(2 * ranks, 1, ranks, {text("precision.compute=", compute)});
@@ -100,7 +100,7 @@ TEST_F(Training, SmallBucketsGiveTheSameLosses) {
     EXPECT_NEAR(a.losses[i], b.losses[i], tolerance * a.losses[i]);
 }
 
-TEST_F(Training, ARestartGoesOnBitForBit) {
+TEST_F(Training, RestartContinuesBitForBit) {
   const std::int64_t ranks = runtime().ranks();
   const auto config = small_config(2 * ranks, 1, ranks);
   Rig whole(config, tokens_);
@@ -120,7 +120,7 @@ TEST_F(Training, ARestartGoesOnBitForBit) {
   EXPECT_EQ(second.run(7, 12), expected);
 }
 
-TEST_F(Training, LossFallsBelowTheUniformOne) {
+TEST_F(Training, LossFallsBelowTheUniformLoss) {
   const std::int64_t ranks = runtime().ranks();
   const Trace trace =
       Rig(small_config(4 * ranks, 2, ranks, {"model.dropout=0"}), tokens_).run(1, 20);
@@ -128,7 +128,7 @@ TEST_F(Training, LossFallsBelowTheUniformOne) {
   EXPECT_LT(trace.losses.back(), 4.0);
 }
 
-TEST_F(Training, ASecondStepAllocatesNothingAndWaitsTwicePerResult) {
+TEST_F(Training, LaterStepsAllocateNothingAndWaitTwicePerResult) {
   const std::int64_t ranks = runtime().ranks();
   Rig rig(small_config(2 * ranks, 1, ranks), tokens_);
   rig.run(1, 1);
@@ -167,7 +167,7 @@ Upkeep upkeep() {
   return {usage.ru_minflt, static_cast<std::int64_t>(heap.uordblks + heap.hblkhd)};
 }
 
-TEST_F(Training, LaterStepsTouchNoNewPageAndTheHeapDoesNotGrow) {
+TEST_F(Training, LaterStepsTouchNoNewPageAndKeepTheHeap) {
   if (!exec_on_host) GTEST_SKIP() << "a device's driver has pages of its own";
   const std::int64_t ranks = runtime().ranks();
   for (const char* precision : {"precision.compute=fp32", "precision.compute=bf16"}) {

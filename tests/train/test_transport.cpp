@@ -94,7 +94,7 @@ TEST_F(TransportTest, GivesTheSameBitsOnTheOtherAxes) {
   }
 }
 
-TEST_F(TransportTest, PlannedScratchIsThatOfEverySumOfAStep) {
+TEST_F(TransportTest, PlannedScratchFitsEverySumOfAStep) {
   const int ranks = runtime().ranks();
   for (const std::vector<std::string>& layout :
        std::vector<Overrides>{{"parallel.shard=optimizer"},

@@ -121,7 +121,7 @@ IdleShares executed_idle_shares(ScheduleKind kind, int chunks) {
   return idle;
 }
 
-TEST(UnitCost, ExecutedSchedulesAreIdleInTheirOrder) {
+TEST(UnitCost, SchedulesRankByMeasuredIdleTimeAsPredicted) {
   // The closed forms are 3/11, 3/19 and 3/27. A busy machine adds to all of them alike, or to one:
   // the least of three runs each.
   const std::tuple<ScheduleKind, int, double> schedules[] = {

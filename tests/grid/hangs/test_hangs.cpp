@@ -76,7 +76,7 @@ class Hangs : public ::testing::Test {
   double seconds_ = 0;
 };
 
-TEST_F(Hangs, NothingIsReportedWhereNothingIsWrong) {
+TEST_F(Hangs, HealthyRanksAreNotReported) {
   for (const int ranks : {1, 2, 4}) {
     EXPECT_EQ(run(ranks, "0 none"), 0);
     expect_output(folder_, "finished");
@@ -84,7 +84,7 @@ TEST_F(Hangs, NothingIsReportedWhereNothingIsWrong) {
   }
 }
 
-TEST_F(Hangs, AKilledRankIsNamedAtOnce) {
+TEST_F(Hangs, KilledRankIsNamedAtOnce) {
   for (const int ranks : {2, 3, 4}) {
     const std::string victim = std::to_string(ranks - 1);
     EXPECT_NE(run_until_reported(ranks, victim + " kill"), 0);
@@ -94,13 +94,13 @@ TEST_F(Hangs, AKilledRankIsNamedAtOnce) {
   }
 }
 
-TEST_F(Hangs, ACrashedRankIsNamedAtOnce) {
+TEST_F(Hangs, CrashedRankIsNamedAtOnce) {
   EXPECT_NE(run_until_reported(3, "0 crash"), 0);
   expect_report("rank 0 (pid ");
   expect_report("has died in step 3");
 }
 
-TEST_F(Hangs, ARankInAnEndlessLoopIsTheSuspect) {
+TEST_F(Hangs, RankInAnEndlessLoopIsTheSuspect) {
   for (const int ranks : {2, 4}) {
     EXPECT_NE(run(ranks, "1 loop"), 0);
     EXPECT_GT(seconds_, limit_seconds);
@@ -111,7 +111,7 @@ TEST_F(Hangs, ARankInAnEndlessLoopIsTheSuspect) {
   }
 }
 
-TEST_F(Hangs, AStoppedRankIsNamedAndEndsToo) {
+TEST_F(Hangs, StoppedRankIsNamedAndEnds) {
   for (const int ranks : {2, 3}) {
     EXPECT_NE(run(ranks, "0 stop"), 0);
     EXPECT_LT(seconds_, limit_seconds + grace_seconds);
@@ -120,7 +120,7 @@ TEST_F(Hangs, AStoppedRankIsNamedAndEndsToo) {
   }
 }
 
-TEST_F(Hangs, RanksThatWaitForEachOtherAreReported) {
+TEST_F(Hangs, DeadlockedRanksAreReported) {
   EXPECT_NE(run(3, "2 absent"), 0);
   EXPECT_LT(seconds_, limit_seconds + grace_seconds);
   expect_report("rank 2 (pid ");
@@ -128,14 +128,14 @@ TEST_F(Hangs, RanksThatWaitForEachOtherAreReported) {
   expect_report("ranks 0-1 wait in all_reduce \"gradients\"");
 }
 
-TEST_F(Hangs, ALongWaitIsNoHangWhereARankProgresses) {
+TEST_F(Hangs, LongWaitForAProgressingRankIsNoHang) {
   EXPECT_EQ(run(2, "1 slow"), 0);
   EXPECT_GT(seconds_, 2 * limit_seconds);
   expect_output(folder_, "finished");
   EXPECT_EQ(read_file(folder_.file("err")), "");
 }
 
-TEST_F(Hangs, AnExceptionIsTheOnlyMessage) {
+TEST_F(Hangs, ExceptionIsTheOnlyMessage) {
   for (int repetition = 0; repetition < 5; ++repetition) {
     EXPECT_NE(run(3, "1 throw"), 0);
     EXPECT_LT(seconds_, grace_seconds);
@@ -147,7 +147,7 @@ TEST_F(Hangs, AnExceptionIsTheOnlyMessage) {
   }
 }
 
-TEST_F(Hangs, TwoNodesSpeakWithOneVoice) {
+TEST_F(Hangs, TwoNodesPrintOneReport) {
   EXPECT_NE(run(4, "3 loop 2"), 0);
   EXPECT_LT(seconds_, limit_seconds + grace_seconds);
   expect_report("suspect: rank 3 (pid ");
@@ -155,7 +155,7 @@ TEST_F(Hangs, TwoNodesSpeakWithOneVoice) {
   expect_report("\"gradients\"");
 }
 
-TEST_F(Hangs, ANodeWithoutASignOfLifeIsNoticedByTheOthers) {
+TEST_F(Hangs, SilentNodeIsReportedByTheOthers) {
   // SIGSTOP for all ranks of the second node: no process there can report.
   EXPECT_NE(run(4, "-2 stop 2"), 0);
   EXPECT_LT(seconds_, limit_seconds + 4 + grace_seconds) << "four seconds make a node silent";
@@ -175,7 +175,7 @@ class TransportHangs : public Hangs {
   }
 };
 
-TEST_F(TransportHangs, AreNotReportedWhereNothingIsWrong) {
+TEST_F(TransportHangs, HealthyRanksAreNotReported) {
   for (const char* kind : {"none", "streams"}) {
     EXPECT_EQ(run_on_transport(3, kind), 0);
     expect_output(folder_, "finished");
@@ -183,7 +183,7 @@ TEST_F(TransportHangs, AreNotReportedWhereNothingIsWrong) {
   }
 }
 
-TEST_F(TransportHangs, AVerbThatARankNeverEntersIsNamed) {
+TEST_F(TransportHangs, VerbThatARankNeverEntersIsNamed) {
   EXPECT_NE(run_on_transport(3, "absent"), 0);
   EXPECT_LT(seconds_, limit_seconds + grace_seconds);
   expect_report("ranks 0-1 wait in all_reduce \"activations\", number 5 on tensor, during step 3");
@@ -191,21 +191,21 @@ TEST_F(TransportHangs, AVerbThatARankNeverEntersIsNamed) {
   expect_report("waits in barrier \"what only this rank does\", number ");
 }
 
-TEST_F(TransportHangs, AMessageThatIsNeverSentIsNamed) {
+TEST_F(TransportHangs, MissingMessageIsNamed) {
   EXPECT_NE(run_on_transport(3, "silent"), 0);
   expect_report("rank 0 (pid ");
   expect_report("waits in receive \"a message\" from rank 2, channel 0 on data, during step 3");
   expect_report("ranks 1-2 wait in all_reduce \"head\", number 6 on tensor, during step 4");
 }
 
-TEST_F(TransportHangs, ARankThatComputesWhileOthersWaitIsTheSuspect) {
+TEST_F(TransportHangs, ComputingRankIsTheSuspectIfOthersWait) {
   EXPECT_NE(run_on_transport(2, "loop"), 0);
   expect_report("suspect: rank 1 (pid ");
   expect_report("waits in all_reduce \"activations\", number 5 on tensor, during step 3");
 }
 
 /// The host has launched the whole step, and verbs before the one that hangs end while it waits.
-TEST_F(TransportHangs, AWaitForTheDeviceNamesTheVerbThatItHangsAt) {
+TEST_F(TransportHangs, WaitForTheDeviceNamesTheHangingVerb) {
   EXPECT_NE(run_on_transport(3, "streams-absent"), 0);
   EXPECT_LT(seconds_, limit_seconds + grace_seconds);
   expect_report(

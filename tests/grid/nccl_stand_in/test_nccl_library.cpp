@@ -15,7 +15,7 @@
 namespace trireme::grid {
 namespace {
 
-TEST(NcclLibrary, IsFoundByItsNameOnceForAllThreads) {
+TEST(NcclLibrary, IsLoadedOnceForAllThreads) {
   EXPECT_EQ(loaded_nccl_library(), nullptr) << "loaded before anybody asked";
   std::vector<const NcclLibrary*> seen(8);
   std::vector<std::thread> threads;
@@ -27,7 +27,7 @@ TEST(NcclLibrary, IsFoundByItsNameOnceForAllThreads) {
   EXPECT_EQ(seen[0]->path, TRIREME_STAND_INS "/new/libnccl.so.2");
 }
 
-TEST(NcclLibrary, EveryFunctionIsItsOwn) {
+TEST(NcclLibrary, FunctionsHaveDistinctAddresses) {
   const NcclLibrary& nccl = nccl_library();
   int version = 0;
   EXPECT_EQ(nccl.get_version(&version), ncclSuccess);
@@ -51,7 +51,7 @@ TEST(NcclLibrary, EveryFunctionIsItsOwn) {
   EXPECT_FALSE(all.contains(nullptr));
 }
 
-TEST(NcclLibrary, AnOldOneIsRefusedWithBothVersions) {
+TEST(NcclLibrary, RejectsAnOldVersionWithBothVersions) {
   try {
     load_nccl_library({TRIREME_STAND_INS "/old/libnccl.so.2"});
     FAIL() << "no error";

@@ -64,7 +64,7 @@ struct TransportJob {
 };
 
 /// Kernels write what is sent, read what was received, and overwrite what was sent.
-TEST(NcclTransport, ARingIsOrderedWithTheKernelsAroundIt) {
+TEST(NcclTransport, RingIsOrderedWithSurroundingKernels) {
   for (const int size : {2, 3})
     in_all_schedules([size] {
       TransportJob job(size);
@@ -107,7 +107,7 @@ void gather(TransportJob& job, const std::vector<Bytes>& offsets) {
   for (int r = 0; r < job.size(); ++r) EXPECT_EQ(job[r].seen, counted(offsets.back() / 4, 0)) << r;
 }
 
-TEST(NcclTransport, EvenPartsAreOneAllGatherAndOthersOneGroupOfBroadcasts) {
+TEST(NcclTransport, EvenPartsUseAllGatherAndUnevenPartsBroadcasts) {
   in_all_schedules([] {
     TransportJob job(3);
     gather(job, {0, 20, 40, 60});
@@ -120,7 +120,7 @@ TEST(NcclTransport, EvenPartsAreOneAllGatherAndOthersOneGroupOfBroadcasts) {
   });
 }
 
-TEST(NcclTransport, ABroadcastComesFromItsRoot) {
+TEST(NcclTransport, BroadcastSendsTheRootsData) {
   in_all_schedules([] {
     TransportJob job(3);
     for (int r = 0; r < 3; ++r) {
@@ -149,7 +149,7 @@ void sum(const Summands& s, const Exec& exec) {
       });
 }
 
-TEST(NcclTransport, KernelsOfTheQueueRunBetweenItsEntries) {
+TEST(NcclTransport, QueueKernelsRunBetweenItsEntries) {
   in_all_schedules([] {
     TransportJob job(2);
     for (int r = 0; r < 2; ++r) {
@@ -174,7 +174,7 @@ TEST(NcclTransport, KernelsOfTheQueueRunBetweenItsEntries) {
   });
 }
 
-TEST(NcclTransport, APlaceIsPassedOnceTheQueueHasReachedIt) {
+TEST(NcclTransport, PlaceIsPassedAfterTheQueueReachesIt) {
   in_all_schedules([] {
     TransportJob job(2);
     Transport::Place places[2];
@@ -199,7 +199,7 @@ TEST(NcclTransport, APlaceIsPassedOnceTheQueueHasReachedIt) {
   });
 }
 
-TEST(NcclTransport, EndsItsWorkBeforeItsCommunicator) {
+TEST(NcclTransport, FinishesWorkBeforeDestroyingTheCommunicator) {
   in_all_schedules([] {
     TransportJob job(2);
     for (int r = 0; r < 2; ++r) {
@@ -214,7 +214,7 @@ TEST(NcclTransport, EndsItsWorkBeforeItsCommunicator) {
 }
 
 /// What each call of the library answers reaches the user, and leaves no group open.
-TEST(NcclTransport, FailuresNameTheCallTheCommunicatorAndTheReason) {
+TEST(NcclTransport, FailuresNameCallCommunicatorAndReason) {
   struct Case {
     const char* function;
     const char* message;
@@ -262,7 +262,7 @@ TEST(NcclTransport, FailuresNameTheCallTheCommunicatorAndTheReason) {
         1);
 }
 
-TEST(NcclTransport, FailuresOfTheDeviceNameWhatWasDone) {
+TEST(NcclTransport, DeviceFailuresNameTheOperation) {
   in_all_schedules(
       [] {
         TransportJob job(2);
@@ -280,7 +280,7 @@ TEST(NcclTransport, FailuresOfTheDeviceNameWhatWasDone) {
 }
 
 /// A constructor that fails leaves nothing, whichever of its calls failed.
-TEST(NcclTransport, WhatFailsHalfwayIsUndone) {
+TEST(NcclTransport, FailedConstructionLeavesNothing) {
   for (const auto& [function, message] :
        {std::pair("ncclGetUniqueId", "NCCL 2.28.3: getting an id on test: a failure of CUDA"),
         std::pair("ncclCommInitRank", "NCCL 2.28.3: making a communicator on test: a failure"),
@@ -297,7 +297,7 @@ TEST(NcclTransport, WhatFailsHalfwayIsUndone) {
         1);
 }
 
-TEST(NcclTransport, StreamsAreUrgentAndNamesAreThoseOfTheLibrary) {
+TEST(NcclTransport, StreamsHaveHighPriority) {
   in_all_schedules([] {
     TransportJob job(2);
     EXPECT_EQ(recorded_device().urgent_streams(), 2);

@@ -82,7 +82,7 @@ void all_reduce(int ranks, std::int64_t n) {
   for (int r = 0; r < ranks; ++r) EXPECT_EQ(job[r].seen, sums(ranks, n, 1)) << r;
 }
 
-TEST(TransportQueue, SmallSumsAreGatheredAndLongOnesExchanged) {
+TEST(TransportQueue, GathersSmallSumsAndExchangesLongSums) {
   for (const int ranks : {2, 3}) {
     in_all_schedules([ranks] { all_reduce(ranks, 37); });
     in_all_schedules([ranks] { all_reduce(ranks, 17'003); });
@@ -108,7 +108,7 @@ TEST(TransportQueue, SegmentsOverlapWithoutARace) {
       4);
 }
 
-TEST(TransportQueue, ReduceScatterLeavesEachRankItsPart) {
+TEST(TransportQueue, ReduceScatterGivesEachRankItsPart) {
   in_all_schedules([] {
     const std::vector<std::int64_t> offsets{0, 10, 10, 37};
     QueueJob job(3, 80, 4 * 27 * 2);
@@ -155,7 +155,7 @@ TEST(TransportQueue, SumsInFlightShareTheScratch) {
 }
 
 /// Both directions in one group, as a schedule's neighbours exchange them.
-TEST(TransportQueue, OneGroupHoldsAllTransfersUntilItsEnd) {
+TEST(TransportQueue, GroupHoldsTransfersUntilItsEnd) {
   in_all_schedules([] {
     QueueJob job(2, 20, 0);
     for (int r = 0; r < 2; ++r) {

@@ -50,7 +50,7 @@ struct Rig {
   }
 };
 
-TEST(CublasltStandIn, HeuristicsAreAskedOncePerKindOfProduct) {
+TEST(CublasltStandIn, QueriesHeuristicsOncePerKindOfProduct) {
   Rig rig;
   const auto asked = [&](const LtProduct& p) {
     const std::int64_t before = rig.library.questions();
@@ -87,7 +87,7 @@ TEST(CublasltStandIn, HeuristicsAreAskedOncePerKindOfProduct) {
   EXPECT_EQ(rig.library.choices().size(), 7);
 }
 
-TEST(CublasltStandIn, EveryDescriptorIsFreed) {
+TEST(CublasltStandIn, FreesEveryDescriptor) {
   const std::int64_t before = record().objects;
   {
     Rig rig;
@@ -102,14 +102,14 @@ TEST(CublasltStandIn, EveryDescriptorIsFreed) {
   EXPECT_EQ(record().objects, before);
 }
 
-TEST(CublasltStandIn, ProductsGoToTheStreamThatIsGiven) {
+TEST(CublasltStandIn, UsesTheGivenStream) {
   Rig rig;
   int queue = 0;
   rig.library.multiply(rig.product(2, 3, 4), &queue);
   EXPECT_EQ(record().stream, &queue);
 }
 
-TEST(CublasltStandIn, AuxiliaryMatricesThatTheLibraryCannotTakeAreNotAskedFor) {
+TEST(CublasltStandIn, RejectsUnsupportedAuxiliaryMatrices) {
   Rig rig;
   LtProduct p = rig.product(8, 16, 24);
   p.epilogue = LtEpilogue::gelu;
@@ -125,7 +125,7 @@ TEST(CublasltStandIn, AuxiliaryMatricesThatTheLibraryCannotTakeAreNotAskedFor) {
   EXPECT_EQ(rig.library.questions(), asked);
 }
 
-TEST(CublasltStandIn, SumsInPartsUseTheWorkspaceThereIs) {
+TEST(CublasltStandIn, PartialSumsFitTheWorkspace) {
   Rig rig;  // three parts of 40 × 40 sums take 19,200 bytes of the 32,768
   std::int64_t before = record().in_parts;
   rig.library.multiply(rig.product(40, 40, 300), nullptr);
@@ -137,7 +137,7 @@ TEST(CublasltStandIn, SumsInPartsUseTheWorkspaceThereIs) {
   EXPECT_THROW(CublasLt(reinterpret_cast<char*>(rig.workspace.data()) + 8, 1024), Error);
 }
 
-TEST(CublasltStandIn, ChoicesSayWhatWasAskedAndWhatWasChosen) {
+TEST(CublasltStandIn, ReportsRequestedAndChosenAlgorithms) {
   Rig rig;
   LtProduct p = rig.product(40, 40, 300);
   p.epilogue = LtEpilogue::bias;
@@ -149,7 +149,7 @@ TEST(CublasltStandIn, ChoicesSayWhatWasAskedAndWhatWasChosen) {
             "waves 1");
 }
 
-TEST(CublasltStandIn, EmptyProductsAndMissingArraysAreErrors) {
+TEST(CublasltStandIn, RejectsEmptyProductsAndMissingArrays) {
   Rig rig;
   EXPECT_THROW(rig.library.multiply(rig.product(8, 16, 0), nullptr), Error);
   LtProduct p = rig.product(8, 16, 24);
@@ -169,7 +169,7 @@ using Types = ::testing::Types<float, double, Bf16, Fp16>;
 TYPED_TEST_SUITE(Fallback, Types);
 
 /// Own sizes, because a choice is kept once it is made.
-TYPED_TEST(Fallback, TakesProductsThatTheLibraryHasNot) {
+TYPED_TEST(Fallback, HandlesProductsTheLibraryDoesNotSupport) {
   using T = TypeParam;
   const std::int64_t t = 24, m = 56, n = 72;
   const DeviceArray<T> x(uniform<T>(t * m, 1)), w(uniform<T>(n * m, 2)), bias(uniform<T>(n, 3));
@@ -190,7 +190,7 @@ TYPED_TEST(Fallback, TakesProductsThatTheLibraryHasNot) {
 }
 
 /// Own sizes here too.
-TYPED_TEST(Fallback, TakesOnlyTheMemoryThatWasPrepared) {
+TYPED_TEST(Fallback, UsesOnlyPreparedMemory) {
   using T = TypeParam;
   const Handle handle(this->by(MatmulBackend::cublaslt));
   handle.prepare_products(dtype_of<T>);
@@ -209,7 +209,7 @@ TYPED_TEST(Fallback, TakesOnlyTheMemoryThatWasPrepared) {
 
 /// One forward and one backward kernel if the library has them, but not for another form or other
 /// sizes.
-TEST(CublasltFusion, IsTakenByRule) {
+TEST(CublasltFusion, FollowsTheRule) {
   const Handle handle(KernelChoice().set_products(DType::bf16, MatmulBackend::cublaslt));
   const auto kinds_with_gelu = [&] {
     std::int64_t count = 0;
@@ -234,7 +234,7 @@ TEST(CublasltFusion, IsTakenByRule) {
 }
 
 /// Scales belong to the call, not to the kind; what the library does not have is not asked for.
-TEST(CublasltStandIn, Fp8TakesItsScalesFromTheCall) {
+TEST(CublasltStandIn, Fp8ScalesComeFromTheCall) {
   Rig rig;
   const DeviceArray<E4M3> a(std::vector<E4M3>(32 * 64, E4M3(1.5F)));
   const DeviceArray<E5M2> b(std::vector<E5M2>(48 * 64, E5M2(-2.0F)));

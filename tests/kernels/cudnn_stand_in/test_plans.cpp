@@ -47,7 +47,7 @@ class CudnnPlans : public ::testing::Test {
 };
 
 /// Includes GPT-2 124M and the paper's GPT 1.7B.
-TEST_F(CudnnPlans, ThereIsAKernelForModelsOfToday) {
+TEST_F(CudnnPlans, CoverCurrentModels) {
   for (const AttentionSizes& s : {AttentionSizes{8, 1024, 12, 12, 64},
                                   {4, 2048, 24, 24, 96},
                                   {1, 2048, 32, 8, 128},
@@ -61,7 +61,7 @@ TEST_F(CudnnPlans, ThereIsAKernelForModelsOfToday) {
       }
 }
 
-TEST_F(CudnnPlans, ForwardTakesLessThanProductsSetAside) {
+TEST_F(CudnnPlans, ForwardWorkspaceFitsTheProductsWorkspace) {
   for (const std::int64_t sequence : {128, 1000, 8192}) {
     const auto bytes = cudnn.workspace(call(false, {2, sequence, 16, 4, 128}));
     ASSERT_TRUE(bytes.has_value());
@@ -70,7 +70,7 @@ TEST_F(CudnnPlans, ForwardTakesLessThanProductsSetAside) {
 }
 
 /// Sizes on both sides of the library's rounding, with and without groups of heads.
-TEST_F(CudnnPlans, GradientsTakeWhatIsPlanned) {
+TEST_F(CudnnPlans, GradientWorkspaceIsAsPlanned) {
   for (const AttentionSizes& s : {AttentionSizes{2, 20, 6, 6, 64},
                                   {2, 64, 6, 1, 64},
                                   {1, 65, 6, 6, 160},
@@ -86,7 +86,7 @@ TEST_F(CudnnPlans, GradientsTakeWhatIsPlanned) {
   }
 }
 
-TEST_F(CudnnPlans, AreMadeOnceForEachKindOfCall) {
+TEST_F(CudnnPlans, AreMadeOncePerKindOfCall) {
   const AttentionSizes s{1, 256, 2, 2, 64};
   for (int i = 0; i < 3; ++i) {
     (void)cudnn.workspace(call(false, s));
@@ -98,17 +98,17 @@ TEST_F(CudnnPlans, AreMadeOnceForEachKindOfCall) {
       << lines[0];
 }
 
-TEST_F(CudnnPlans, ACallWithoutAKernelSaysWhy) {
+TEST_F(CudnnPlans, ReportWhyACallHasNoKernel) {
   EXPECT_FALSE(cudnn.workspace(call(true, {1, 1, 2, 2, 64})).has_value());
   EXPECT_NE(cudnn.choices().at(0).find("no kernel: "), std::string::npos) << cudnn.choices().at(0);
   EXPECT_FALSE(cudnn.run(call(true, {1, 1, 2, 2, 64}), {}, nullptr, 0, nullptr));
 }
 
-TEST_F(CudnnPlans, ACallThatItsWorkspaceIsTooSmallForIsNotTaken) {
+TEST_F(CudnnPlans, RejectACallWithTooSmallAWorkspace) {
   EXPECT_FALSE(cudnn.run(call(true, {1, 256, 2, 2, 64}), {}, nullptr, 1000, nullptr));
 }
 
-TEST(Cudnn, WithoutADeviceIsAnErrorAndNotACrash) {
+TEST(Cudnn, ReportsAMissingDevice) {
   try {
     const CudnnAttention cudnn;
     FAIL() << "there is a device";

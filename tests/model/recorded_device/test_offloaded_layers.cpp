@@ -104,17 +104,17 @@ void run(int windows, bool separate_weights) {
   }
 }
 
-TEST(OffloadedLayers, ReturnBeforeTheyAreReadAndLeaveBeforeTheyAreOverwritten) {
+TEST(OffloadedLayers, AreSavedBeforeOverwritingAndFetchedBeforeUse) {
   for (const int windows : {2, 3, 5}) in_all_schedules([windows] { run(windows, false); });
 }
 
-TEST(OffloadedLayers, TakeWhatTheGradientsOfWeightsNeedWithThem) {
+TEST(OffloadedLayers, IncludeTheInputsOfWeightGradients) {
   for (const int windows : {2, 3}) in_all_schedules([windows] { run(windows, true); });
 }
 
 /// As schedules interleave micro-batches: the backward pass of the first one has begun its copies
 /// when the forward pass of the second one takes the windows.
-TEST(OffloadedLayers, ReturnAgainIfTheirWindowWasTakenBeforeTheyWereRead) {
+TEST(OffloadedLayers, AreFetchedAgainIfTheirWindowWasReused) {
   constexpr std::int64_t layers = 4;
   for (const int windows : {2, 3})
     in_all_schedules([windows] {
@@ -135,7 +135,7 @@ TEST(OffloadedLayers, ReturnAgainIfTheirWindowWasTakenBeforeTheyWereRead) {
     });
 }
 
-TEST(OffloadedLayers, AreNotCopiedBackWhileTheirWindowHoldsThem) {
+TEST(OffloadedLayers, AreNotFetchedWhileTheirWindowHoldsThem) {
   constexpr std::int64_t layers = 5;
   for (const int windows : {2, 3})
     in_all_schedules([=] {

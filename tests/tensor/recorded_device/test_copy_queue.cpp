@@ -34,7 +34,7 @@ struct Memories {
   const float* numbers() const { return reinterpret_cast<const float*>(staging.data()); }
 };
 
-TEST(CopyQueue, CopiesOutAfterTheEventAndTheHostReadsAfterItsOwn) {
+TEST(CopyQueue, CopiesToTheHostInOrderOfEvents) {
   in_all_schedules([] {
     const streams::OwnStream compute(false);
     const Memories m;
@@ -74,7 +74,7 @@ TEST(CopyQueue, KernelsReadAfterTheCopyIn) {
   });
 }
 
-TEST(CopyQueue, CopiesOfOneQueueAreInOrderAndOfTwoConcurrent) {
+TEST(CopyQueue, OneQueueIsOrderedAndTwoAreConcurrent) {
   in_all_schedules([] {
     const Memories from, to;
     const CopyQueue out, in;
@@ -93,7 +93,7 @@ TEST(CopyQueue, CopiesOfOneQueueAreInOrderAndOfTwoConcurrent) {
 }
 
 /// A wait of a stream is for the last record before it.
-TEST(Event, IsRecordedAgainWithoutMovingEarlierWaits) {
+TEST(Event, RecordingAgainKeepsEarlierWaits) {
   in_all_schedules([] {
     const streams::OwnStream compute(false);
     const Memories m;
@@ -114,7 +114,7 @@ TEST(Event, IsRecordedAgainWithoutMovingEarlierWaits) {
   });
 }
 
-TEST(Event, QueriesNeitherBlockNorEndEarly) {
+TEST(Event, QueriesNeitherBlockNorReturnEarly) {
   in_all_schedules([] {
     const streams::OwnStream compute(false);
     const Memories m;
@@ -135,7 +135,7 @@ TEST(Event, QueriesNeitherBlockNorEndEarly) {
 
 /// Host memory that is not page-locked is copied to only once the device is idle, so that the host
 /// waits where it can report a hang.
-TEST(CopyToHost, StartsNoCopyBeforeTheWait) {
+TEST(CopyToHost, WaitsBeforeTheCopy) {
   for (const bool with_waiter : {false, true})
     in_all_schedules([with_waiter] {
       const streams::OwnStream compute(false);
@@ -172,7 +172,7 @@ TEST(CopyQueue, MovesAndDestroysItsStream) {
   });
 }
 
-TEST(CopyQueue, FailuresNameWhatWasDone) {
+TEST(CopyQueue, FailuresNameTheOperation) {
   struct Case {
     const char* function;
     const char* message;

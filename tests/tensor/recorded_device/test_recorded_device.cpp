@@ -30,7 +30,7 @@ int streams_and_kernels(bool with_event, int schedule) {
   return seen == counted(4, 5) ? 0 : 1;
 }
 
-TEST(RecordedDevice, AMissingEventIsFoundInEveryScheduleAndSpoilsSome) {
+TEST(RecordedDevice, DetectsAMissingEventInEverySchedule) {
   int wrong = 0;
   for (int schedule = 0; schedule < 12; ++schedule) {
     EXPECT_EQ(streams_and_kernels(true, schedule), 0);
@@ -40,7 +40,7 @@ TEST(RecordedDevice, AMissingEventIsFoundInEveryScheduleAndSpoilsSome) {
   EXPECT_LT(wrong, 10);
 }
 
-TEST(RecordedDevice, HostsReadOnlyAfterAWait) {
+TEST(RecordedDevice, DetectsHostReadsBeforeAWait) {
   recorded_device().restart(0);
   std::vector<float> x(4);
   const streams::OwnStream stream(false);
@@ -54,7 +54,7 @@ TEST(RecordedDevice, HostsReadOnlyAfterAWait) {
   EXPECT_EQ(recorded_device().problems().size(), 1U);
 }
 
-TEST(RecordedDevice, DestroyedObjectsAreNotUsed) {
+TEST(RecordedDevice, DetectsUseOfDestroyedObjects) {
   recorded_device().restart(0);
   streams::Stream stream{};
   streams::Event event{};
@@ -75,7 +75,7 @@ TEST(RecordedDevice, DestroyedObjectsAreNotUsed) {
   EXPECT_EQ(problems, expected);
 }
 
-TEST(RecordedDevice, MemoryOutlivesTheWorkThatUsesIt) {
+TEST(RecordedDevice, DetectsMemoryFreedInUse) {
   recorded_device().restart(0);
   const streams::OwnStream stream(false);
   {
@@ -88,7 +88,7 @@ TEST(RecordedDevice, MemoryOutlivesTheWorkThatUsesIt) {
   EXPECT_EQ(recorded_device().problems(), expected);
 }
 
-TEST(RecordedDevice, CopiesOfPageableMemoryHoldTheHost) {
+TEST(RecordedDevice, DetectsBlockingCopiesOfPageableMemory) {
   recorded_device().restart(0);
   const streams::OwnStream stream(false);
   const Kokkos::View<float*, Memory> x("x", 4);
