@@ -6,16 +6,16 @@
 
 namespace trireme {
 
-using namespace std::chrono;
+namespace chrono = std::chrono;
 
 Utc utc_now() {
-  return floor<milliseconds>(system_clock::now());
+  return chrono::floor<chrono::milliseconds>(chrono::system_clock::now());
 }
 
 std::string to_text(Utc time) {
-  const auto day = floor<days>(time);
-  const year_month_day date(day);
-  const hh_mm_ss clock(time - day);
+  const auto day = chrono::floor<chrono::days>(time);
+  const chrono::year_month_day date(day);
+  const chrono::hh_mm_ss clock(time - day);
   std::array<char, 64> buffer;
   std::snprintf(buffer.data(), buffer.size(), "%04d-%02u-%02uT%02d:%02d:%02d.%03dZ",
                 static_cast<int>(date.year()), static_cast<unsigned>(date.month()),
@@ -36,12 +36,13 @@ std::optional<Utc> parse_utc(std::string_view text) {
     std::from_chars(text.data() + at, text.data() + at + digits, value);
     return value;
   };
-  const year_month_day date(year(number(0, 4)), month(static_cast<unsigned>(number(5, 2))),
-                            day(static_cast<unsigned>(number(8, 2))));
+  const chrono::year_month_day date(chrono::year(number(0, 4)),
+                                    chrono::month(static_cast<unsigned>(number(5, 2))),
+                                    chrono::day(static_cast<unsigned>(number(8, 2))));
   if (!date.ok() || number(11, 2) > 23 || number(14, 2) > 59 || number(17, 2) > 59)
     return std::nullopt;
-  return sys_days(date) + hours(number(11, 2)) + minutes(number(14, 2)) + seconds(number(17, 2)) +
-         milliseconds(number(20, 3));
+  return chrono::sys_days(date) + chrono::hours(number(11, 2)) + chrono::minutes(number(14, 2)) +
+         chrono::seconds(number(17, 2)) + chrono::milliseconds(number(20, 3));
 }
 
 }  // namespace trireme

@@ -44,9 +44,9 @@ CrashDelay::~CrashDelay() {
 }
 
 void CrashDelay::wait() {
-  using namespace std::chrono;
-  const timespec pause{duration_cast<seconds>(delay).count(),
-                       (delay % seconds(1)) / nanoseconds(1)};
+  using std::chrono::nanoseconds;
+  constexpr auto whole = std::chrono::duration_cast<std::chrono::seconds>(delay);
+  const timespec pause{whole.count(), (delay - whole) / nanoseconds(1)};
   if (exists) ::nanosleep(&pause, nullptr);  // allowed in a signal handler
 }
 

@@ -143,9 +143,9 @@ constexpr std::int64_t largest_stride = 1'000'000;
 
 std::string new_run() {
   std::random_device random;
-  std::string digits;
-  while (digits.size() < run_digits) digits += "0123456789abcdef"[random() % 16];
-  return digits;
+  std::string run;
+  while (run.size() < run_digits) run += "0123456789abcdef"[random() % 16];
+  return run;
 }
 
 }  // namespace
