@@ -43,7 +43,7 @@ constexpr Bytes cudnn_gradient_bytes(const AttentionSizes& s) {
   return s.batch * s.heads * (plane + grouped) + 256;
 }
 
-/// Workspace set aside for one gradient of two-byte numbers, in elements of four bytes: enough for
+/// Workspace set aside for one gradient of two-byte values, in elements of four bytes: enough for
 /// every back end that may compute it.
 constexpr std::int64_t narrow_attention_workspace(const AttentionSizes& s, bool cudnn_gradient) {
   const std::int64_t own = FlashWorkspace(s).elements();

@@ -13,7 +13,7 @@ enum class ExitCode : int {
   failed = 1,
   usage = 2,
   restartable = 75,
-  wrong_numbers = 76  ///< a run that an audit ended
+  wrong_numbers = 76  ///< an audit found wrong results and ended the run
 };
 
 /// Any error that ends a command. `what()` is the whole message for the user; the exit code goes to

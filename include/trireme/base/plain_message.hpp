@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-/// The message of any exception in words for a user: not the text of the C++ library, which names
-/// its functions.
+/// A message for users from any exception. Replaces the text of exceptions of the C++ library,
+/// which names the library's functions.
 std::string plain_message(const std::exception& error);
 
 }  // namespace trireme

@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-/// The text with control characters and bytes that are not UTF-8 as "\x1B", so that a terminal
-/// shows them and does not obey them. Tabs and, with `lines`, line feeds stay.
+/// The text with control characters and bytes that are not UTF-8 escaped as "\x1B", so that a
+/// terminal does not interpret them. Keeps tabs and, with `lines`, line feeds.
 std::string printable(std::string_view text, bool lines = false);
 
 }  // namespace trireme

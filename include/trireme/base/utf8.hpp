@@ -5,15 +5,15 @@
 
 namespace trireme {
 
-/// The result of validating a text from some place on.
+/// Result of validating the beginning of a text.
 struct Utf8Run {
   std::size_t valid = 0;    ///< bytes of whole characters
   bool incomplete = false;  ///< the text ends within the next character
 };
 
-/// Well-formed UTF-8 (Unicode, table 3-7: no overlong forms, no surrogates, up to U+10FFFF) at the
-/// beginning of `text`. Unless all bytes are valid or the rest is incomplete, byte
-/// `valid` is in no character.
+/// Validates UTF-8 (Unicode, table 3-7: no overlong forms, no surrogates, up to U+10FFFF) from the
+/// beginning of `text`. Unless all bytes are valid or the rest is incomplete, byte `valid` belongs
+/// to no character.
 Utf8Run utf8_run(std::string_view text);
 
 }  // namespace trireme

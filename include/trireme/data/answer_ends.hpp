@@ -8,9 +8,9 @@
 
 namespace trireme::data {
 
-/// The special tokens with which parts that count in the loss end, such as <|im_end|> of chats,
-/// without the end of the document: a model that was trained on the file ends its answers with
-/// them. Reads the first documents of a file with a mask; none for a file without one.
+/// The special tokens that end counted parts of documents, such as <|im_end|> of chats, without the
+/// end of the document: a model that was trained on the file ends its answers with them. Reads the
+/// first documents of a file with a mask; empty for a file without a mask.
 std::set<std::int64_t> answer_ends(const TokenSource& tokens, const Tokenizer& tokenizer);
 
 }  // namespace trireme::data

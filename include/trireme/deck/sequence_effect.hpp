@@ -7,8 +7,8 @@
 
 namespace trireme::deck {
 
-/// The effect of another [model] sequence than that of a checkpoint, and why it is more than other
-/// results (Effect::numbers).
+/// Effect of a [model] sequence that differs from the checkpoint's, with the reason if the effect
+/// is stronger than Effect::numbers.
 struct SequenceEffect {
   Effect effect = Effect::numbers;
   std::string_view reason = "";

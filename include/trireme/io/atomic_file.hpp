@@ -32,9 +32,9 @@ class AtomicFile {
   void probe_space(std::int64_t bytes);
   /// Sequential writes go to the device at once, so that commit() has little to wait for.
   void write(std::int64_t offset, const void* data, std::size_t bytes);
-  /// The same, bypassing the page cache: the device reads this memory directly, which takes almost
-  /// no processor time. Returns false and writes nothing if the file system does not support it, or
-  /// unless offset, address and size are multiples of direct_alignment.
+  /// Writes like write() but bypasses the page cache: the device reads this memory directly, which
+  /// takes almost no processor time. Returns false and writes nothing if the file system does not
+  /// support it, or unless offset, address and size are multiples of direct_alignment.
   bool write_direct(std::int64_t offset, const void* data, std::size_t bytes);
   void commit();
 
@@ -44,15 +44,15 @@ class AtomicFile {
   int descriptor_ = -1;
   int direct_descriptor_ = -1;  ///< opened by the first direct write
   bool may_be_direct_ = true;
-  std::int64_t flushed_ = 0;        ///< write-back was started up to here
-  std::int64_t planned_bytes_ = 0;  ///< as given to probe_space
+  std::int64_t flushed_ = 0;        ///< write-back has been started up to this offset
+  std::int64_t planned_bytes_ = 0;  ///< size given to probe_space
 };
 
 /// Writes a small file atomically.
 void replace_file(const std::string& path, std::string_view content);
 
-/// Data of unknown length, too large for memory, in an unnamed file in the folder of `path`, until
-/// they are copied into it. Nothing remains on disk, however the process ends.
+/// Temporary storage of data of unknown length, too large for memory: an unnamed file in the folder
+/// of `path`. Nothing remains on disk, however the process ends.
 class Spool {
  public:
   explicit Spool(const std::string& path);
@@ -71,8 +71,8 @@ class Spool {
   std::int64_t bytes_ = 0;
 };
 
-/// Writes all bytes at `offset`. Errors name `path`; that of a full disk says how many bytes the
-/// file needs (`file_bytes`, if it is larger than what was written) and how many are free.
+/// Writes all bytes at `offset`. Errors name `path`; the error of a full disk says how many bytes
+/// the file needs (`file_bytes`, if that is larger than the bytes written) and how many are free.
 void write_at(int descriptor, const std::string& path, std::int64_t offset, const void* data,
               std::size_t bytes, std::int64_t file_bytes = 0);
 
