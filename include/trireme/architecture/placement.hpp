@@ -20,8 +20,7 @@ struct Placement {
   std::int64_t tied_offset = 0;      ///< second gradient of tied embeddings, after all others
   std::int64_t tied_elements = 0;  ///< 0 unless this rank has both tables of tied embeddings
   std::int64_t gradient_elements = 0;  ///< `trained` plus the tied gradient, if any
-  std::int64_t trained = 0;            ///< elements of the optimizer arenas, which exclude frozen
-                                       ///< arrays
+  std::int64_t trained = 0;            ///< elements of the optimizer arenas: no frozen arrays
 };
 
 /// Arrays begin at multiples of 32 elements (64 bytes of a two-byte type), except arrays that

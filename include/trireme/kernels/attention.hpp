@@ -27,8 +27,7 @@ struct AttentionShape {
   double scale = 0.0;                ///< factor of the scores; 0 means 1/√K
   std::int64_t group = 0;            ///< G; 0 means H / Hkv, which must then be an integer
   std::int64_t heads_before = 0;     ///< heads of the first group that another rank holds; below G
-  std::int64_t window = 0;  ///< keys that a causal query sees, its own included; 0: all earlier
-                            ///< ones
+  std::int64_t window = 0;  ///< keys that a causal query sees, including its own; 0: no limit
   double cap = 0;           ///< scaled scores s become cap tanh(s / cap); 0: unchanged
   /// Position of each token in its document, for samples of several documents: 0, 1, … from the
   /// beginning of each document. A causal query sees no key of an earlier document. [T], or empty

@@ -32,8 +32,7 @@ struct CudnnAttentionCall {
   std::int64_t head_size = 0;        ///< K
   std::int64_t qkv_stride = 0;
   std::int64_t o_stride = 0;
-  std::int64_t grad_stride = 0;  ///< of the gradient of o; like dqkv's stride, 0 in the forward
-                                 ///< pass
+  std::int64_t grad_stride = 0;  ///< stride of the gradient of o; 0 in the forward pass
   std::int64_t dqkv_stride = 0;
   auto operator<=>(const CudnnAttentionCall&) const = default;
 };

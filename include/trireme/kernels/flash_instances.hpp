@@ -3,8 +3,8 @@
 #include <trireme/kernels/block_launch.hpp>
 #include <trireme/kernels/flash_launch.hpp>
 
-/// The launches on a device for one head size, for Bf16 and Fp16. Each size is a file of its own,
-/// because a compiler needs minutes for it.
+/// The launches on a device for one head size, for Bf16 and Fp16. Each head size has a file,
+/// because it takes minutes to compile.
 #define TRIREME_FLASH_INSTANCES(K)                                                                 \
   template void flash_forward<Bf16, K>(const ExecGrid&, const FlashForwardArguments<Bf16>&, bool); \
   template void flash_forward<Fp16, K>(const ExecGrid&, const FlashForwardArguments<Fp16>&, bool); \

@@ -14,7 +14,7 @@ void product(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> 
 template <class T, class Y>
 void broadcast_rows(const Exec& exec, View2<Y> y, View1<const T> bias);
 
-/// Sets as many threads as Exec has, unless set_matmul_threads was called.
+/// Sets Exec's number of threads, unless set_matmul_threads was called.
 void set_default_matmul_threads(const Exec& exec);
 
 }  // namespace trireme::kernels

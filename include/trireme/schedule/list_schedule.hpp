@@ -18,8 +18,7 @@ StageCosts stage_costs(const ProgramLayout& layout, const Cost& cost);
 struct ListRule {
   bool split = true;             ///< the halves of a backward pass are separate
   bool forward_first = false;    ///< forward passes before backward passes, otherwise after them
-  bool deepest_first = true;     ///< deepest of a rank's chunks first, otherwise the longest
-                                 ///< waiting
+  bool deepest_first = true;     ///< deepest chunk of the rank first, otherwise longest waiting
   bool weights_at_once = false;  ///< weight halves before other passes, otherwise in idle time
   /// A weight half begins only if no other pass arrives within this fraction of its duration.
   double patience = 0;

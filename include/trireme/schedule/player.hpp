@@ -42,7 +42,7 @@ class Player {
   /// A message among all pipeline ranks, by (operation, micro-batch).
   struct Shared {
     int arrived = 0;
-    Seconds begin = 0;  ///< when the last rank so far has begun it
+    Seconds begin = 0;  ///< time when the last rank so far began it
   };
   /// One transfer, by (receiving stage, micro-batch, direction).
   struct Transfer {
