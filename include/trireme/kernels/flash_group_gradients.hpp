@@ -160,8 +160,7 @@ class GroupGradients {
   TRIREME_DEVICE_FUNCTION static void multiply_heads(Block& block, const Lanes& lanes,
                                                      ScoreSums& sums, std::uint32_t keys_at,
                                                      const typename Tile::Queries& queries) {
-    const typename Tile::Keys keys{block.unknown(block.shared() + keys_at)};  // not kept in a
-                                                                              // register
+    const typename Tile::Keys keys{block.unknown(block.shared() + keys_at)};  // not kept either
     block.begin_products(sums);
 #pragma unroll
     for (int k = 0; k < head_steps; ++k)

@@ -10,8 +10,8 @@ namespace trireme::kernels {
 
 enum class Transpose : std::uint8_t { no, yes };
 
-/// c = alpha op(a) op(b) + beta c. c [M,N]; op(a) [M,K], op(b) [K,N], each stored transposed if
-/// `yes` is given. c overlaps neither input; it may be uninitialised where beta = 0.
+/// c = alpha op(a) op(b) + beta c. c [M,N]; op(a) [M,K], op(b) [K,N], stored transposed if the
+/// argument is `yes`. c must not overlap an input; it may be uninitialised if beta = 0.
 template <class T>
 void matmul(const Handle& handle, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
             Transpose tb, double alpha = 1.0, double beta = 0.0);

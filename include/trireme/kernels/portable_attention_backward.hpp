@@ -39,8 +39,7 @@ struct AttentionBackward {
   HeadSizes<A> head;
   A* wide_queries;  // [T, H·K] sums of the queries' gradients, if dqkv is too narrow for them
   View2<const T> key_value = {};  // [rows, 2 Hkv·K], or empty: keys and values are in qkv
-  View2<A> dkey_value = {};       // [rows, 2 Hkv·K] to which key and value gradients are added, or
-                                  // empty
+  View2<A> dkey_value = {};       // [rows, 2 Hkv·K] sums of key and value gradients, or empty
   bool adds_queries = false;      ///< adds to gradients of queries from other keys
 
   /// Scratch of a team, in the order in which it is cut.

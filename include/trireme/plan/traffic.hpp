@@ -30,7 +30,7 @@ struct TrafficRow {
 /// Messages of the rank that holds `shard` in one optimizer step; groups of one rank have none.
 /// `split_backward`: each half of the backward pass recomputes the layers with recompute = full.
 /// In the order tensor, context, vocabulary, pipeline, shared, data, tied, model:
-/// tensor    two all-reduces of [T, D] per layer and pass (Shoeybi et al. 2019, arXiv
+///   tensor    two all-reduces of [T, D] per layer and pass (Shoeybi et al. 2019, arXiv
 ///             1909.08053); with sequence_parallel all-gathers and reduce-scatters instead
 ///             (Korthikanti et al. 2022, arXiv 2205.05198).
 ///   context   keys and values of attention go around the ring of context ranks, in the backward
@@ -40,7 +40,7 @@ struct TrafficRow {
 ///   vocabulary  if it is shared: look-ups, the last stage's output, statistics and gradients; a
 ///             broadcast and a sum count as one part (Yeung et al. 2024, arXiv 2411.05288).
 ///   shared    gradients of the heads of keys and values that neighbouring tensor ranks share.
-/// data      every gradient once, in buckets, with a context axis among all ranks with the same
+///   data      every gradient once, in buckets, with a context axis among all ranks with the same
 ///             weights; with `shard` reduce-scatters, all-gathers of the weights, and the norm's
 ///             blocks (Rajbhandari et al. 2020, arXiv 1910.02054).
 ///   tied      the token table's gradient, between its first and its last stage.

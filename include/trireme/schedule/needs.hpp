@@ -11,7 +11,7 @@ namespace trireme::schedule {
 struct Needs {
   int slots = 0;                 ///< saved micro-batches
   int received_activations = 0;  ///< posted receive buffers that are not yet consumed,
-  int received_gradients = 0;    ///< over all channels of the rank
+  int received_gradients = 0;    ///<   over all channels of the rank
   int handed_over = 0;           ///< messages to the same rank that are not yet consumed
   int send_buffers = 0;          ///< of each channel (stage, direction) to another rank, equal
                                  ///<   on all ranks: the smallest number ≥ 2 with which the
