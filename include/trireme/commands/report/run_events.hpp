@@ -63,8 +63,7 @@ struct RunMessage {
 struct RunHistory {
   std::vector<RunJob> jobs;
   std::vector<StepEvent<events::SkippedStep>> skipped;     ///< steps that no restart has undone
-  std::vector<StepEvent<events::Checkpoint>> checkpoints;  ///< written, including ones removed
-                                                           ///< later
+  std::vector<StepEvent<events::Checkpoint>> checkpoints;  ///< written, also if removed later
   std::vector<RunMessage> messages;
   int earlier_runs = 0;
 
