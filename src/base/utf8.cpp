@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-/// The bytes that may follow a first byte: their number, and the range of the first of them.
+/// Continuation bytes for a first byte: their number, and the range of the first one.
 struct Follow {
   unsigned count;
   unsigned char low;

@@ -62,7 +62,7 @@ Attempt begin_attempt(const std::string& directory) {
       std::random_device random;
       next = {former->run, former->number + 1 + random() % largest_stride};
     }
-  } catch (const Error&) {  // damaged: then no name of it is used again
+  } catch (const Error&) {  // damaged: its names are then not used again
   }
   io::replace_file(directory + "/" + attempt_name, text(next.run, ' ', next.number, '\n'));
   return next;

@@ -1,5 +1,5 @@
-// Folders of local checkpoints on a node's disk: their names, what is in them, and which of them
-// form a whole checkpoint.
+// Folders of local checkpoints on a node's disk: their names, their content, and complete
+// checkpoints assembled from them.
 #include <trireme/checkpoint/local.hpp>
 
 #include <trireme/base/check.hpp>

@@ -21,8 +21,8 @@ std::set<std::int64_t> answer_ends(const TokenSource& source, const Tokenizer& t
   source.read(0, ids);
   std::vector<std::int32_t> counted = ids;
   source.mask(0, counted);
-  // A run of counted tokens ends before an uncounted one; the end of a document ends documents
-  // that count to their end.
+  // A run of counted tokens ends before an uncounted token; documents that count to their end are
+  // ended by the end of the document.
   for (std::size_t i = 0; i + 1 < ids.size(); ++i)
     if (counted[i] != uncounted && counted[i + 1] == uncounted) ends.insert(ids[i]);
   ends.erase(tokenizer.end_of_document());

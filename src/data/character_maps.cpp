@@ -1,4 +1,4 @@
-// Normalizers that map each character without its neighbours.
+// Normalizers that map each character independently of its neighbours.
 #include <trireme/data/character_maps.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/utf8.hpp>
@@ -10,7 +10,7 @@ namespace {
 
 using Map = void (*)(char32_t, std::string&);
 
-/// Keeps the images of ASCII characters.
+/// Maps characters; caches the images of ASCII characters.
 class CharacterMap final : public TextStep {
  public:
   explicit CharacterMap(Map map) : map_(map) {
@@ -39,7 +39,7 @@ class CharacterMap final : public TextStep {
   std::unique_ptr<TextStep> copy() const override { return std::make_unique<CharacterMap>(map_); }
 
  private:
-  static constexpr unsigned char other = 0xFF;  // no ASCII character, or several
+  static constexpr unsigned char other = 0xFF;  // not one ASCII character
   Map map_;
   std::array<unsigned char, 128> ascii_{};
   std::string mapped_;
@@ -89,7 +89,7 @@ void separate_ideographs(char32_t c, std::string& out) {
   if (ideograph) out += ' ';
 }
 
-/// SentencePiece's rule "nmt": removes control characters, and makes others blanks.
+/// SentencePiece's rule "nmt": removes control characters, and replaces others by spaces.
 void clean_for_nmt(char32_t c, std::string& out) {
   if (is_in(c, 1, 8) || c == 0xB || is_in(c, 0xE, 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F)
     return;

@@ -1,5 +1,5 @@
-// Instruction data to tokens. What counts is found from the ids: a prompt's tokens are those that
-// it has in common with the whole text, so that a token with characters of both counts.
+// Converts instruction data to tokens. Counted tokens are found from the ids: a prompt's tokens are
+// the common prefix with the whole text, so that a token with characters of both parts counts.
 #include <trireme/data/instructions.hpp>
 
 #include <trireme/base/check.hpp>
@@ -9,7 +9,7 @@
 namespace trireme::data {
 namespace {
 
-/// Number of equal tokens at the beginning.
+/// Length of the common prefix.
 std::int64_t common(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
 }

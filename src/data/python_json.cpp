@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The shortest digits that read back the same. repr() writes an exponent below 1e-4 and from 1e16
-/// on.
+/// The shortest digits that read back the same value. repr() writes an exponent below 1e-4 and from
+/// 1e16 on.
 std::string python_float(double value) {
   check_usage(std::abs(value) < 0x1p63, "has the number ", value,
               " in a tool or a call, beyond 64 bits; write it as a string");

@@ -1,6 +1,6 @@
-// Properties of characters from ICU. The `tokenizers` library takes categories from tables of
-// Unicode 8 (punctuation, control, accents of BERT) and 9 (StripAccents); a character's age in ICU
-// restores them, except for a few characters whose category has changed since.
+// Properties of characters from ICU. The `tokenizers` library uses tables of Unicode 8
+// (punctuation, control characters and accents of BERT) and 9 (StripAccents) for categories; a
+// character's age in ICU restores them, except for a few characters whose category has changed.
 #include <trireme/data/unicode.hpp>
 
 #include <unicode/uchar.h>
@@ -33,8 +33,8 @@ bool is_old(UChar32 c, int version) {
   return age[0] > 0 && age[0] <= version;
 }
 
-/// Characters of other categories in Unicode 8 than today: U+1734 (Mn), U+1885, U+1886 (Lo), U+A9BD
-/// (Mc) and U+111C9 (Po).
+/// Characters whose category differed in Unicode 8: U+1734 (Mn), U+1885, U+1886 (Lo), U+A9BD (Mc)
+/// and U+111C9 (Po).
 bool was_nonspacing(UChar32 c, std::uint32_t category) {
   if (c == 0x1734) return true;
   if (c == 0x1885 || c == 0x1886 || c == 0xA9BD || c == 0x111C9) return false;
@@ -72,7 +72,7 @@ std::uint8_t flags_of(UChar32 c) {
   return static_cast<std::uint8_t>(flags);
 }
 
-/// Flags of the first 2^16 characters; the others are looked up in ICU.
+/// Flags of the first 2^16 characters; for others, ICU is queried.
 const std::array<std::uint8_t, 0x10000>& flag_table() {
   static const auto flags = [] {
     std::array<std::uint8_t, 0x10000> all{};
@@ -90,7 +90,7 @@ bool is_pictographic(char32_t c) {
   return u_hasBinaryProperty(icu(c), UCHAR_EXTENDED_PICTOGRAPHIC);
 }
 
-/// Marks of Unicode 16 and 17 are Extend in the `tokenizers` library, also for an older ICU.
+/// Marks of Unicode 16 and 17 are Extend in the `tokenizers` library, also with an older ICU.
 int break_class(char32_t c) {
   if (c == 0x897 || (c >= 0x1ACF && c <= 0x1ADD) || (c >= 0x1AE0 && c <= 0x1AEB))
     return U_GCB_EXTEND;
@@ -171,7 +171,7 @@ bool is_mark(char32_t c) {
 }
 
 void append_lower_case(char32_t c, std::string& out) {
-  if (c == 0x130) {  // SpecialCasing.txt's only character of two without a condition
+  if (c == 0x130) {  // SpecialCasing.txt's only unconditional mapping to two characters
     out += "i\xCC\x87";
     return;
   }
@@ -181,7 +181,7 @@ void append_lower_case(char32_t c, std::string& out) {
 std::size_t grapheme_end(std::string_view text, std::size_t at) {
   char32_t c = next_character(text, at);
   int left = break_class(c);
-  bool after_pictograph = is_pictographic(c);  // a pictograph and Extend*, for GB11
+  bool after_pictograph = is_pictographic(c);  // follows a pictograph and Extend*, for GB11
   int flags = left == U_GCB_REGIONAL_INDICATOR ? 1 : 0;
   while (at < text.size()) {
     std::size_t end = at;

@@ -29,7 +29,7 @@ struct Division {
 Division division_of(const deck::Config& config);
 
 /// Memory layout of one of a rank's arenas. Resident arrays are whole, in the order of the arena.
-/// Of other arrays, a rank keeps its own parts of the buckets (Rajbhandari et al. 2020, "ZeRO",
+/// For other arrays, a rank keeps its own parts of the buckets (Rajbhandari et al. 2020, "ZeRO",
 /// section 5), and a layer's whole arrays are in a window while passes use them: one window for the
 /// embedding and the head, and two for the other layers.
 class Arrangement {

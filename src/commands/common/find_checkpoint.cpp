@@ -11,7 +11,7 @@
 namespace trireme::commands {
 namespace {
 
-/// A folder with a manifest; otherwise the error names the newest checkpoint that exists.
+/// Expects a folder with a manifest; otherwise the error names the newest existing checkpoint.
 void expect_checkpoint(const std::string& folder, const std::string& directory) {
   std::error_code ignored;
   const bool exists = std::filesystem::is_directory(folder, ignored);
@@ -30,7 +30,8 @@ void expect_checkpoint(const std::string& folder, const std::string& directory) 
                         remedy));
 }
 
-/// Starting with random weights beside an imported model is a forgotten restart.
+/// UsageError for random initial weights although there is an imported model: the restart was
+/// probably forgotten.
 void expect_no_import(const deck::Deck& deck) {
   const std::string& directory = deck.config.checkpoint.directory;
   const auto members = checkpoint::members_of(directory);

@@ -1,5 +1,5 @@
-// Resolves what a deck alone does not determine: opens its token files, compares their tokenizer
-// with the deck's, and derives the vocabulary and the layout for a number of ranks.
+// Resolves values that a deck alone does not determine: opens its token files, compares their
+// tokenizer with the deck's, and derives the vocabulary and the layout for a number of ranks.
 #include <trireme/commands/resolve.hpp>
 
 #include <trireme/architecture/frozen.hpp>
@@ -71,7 +71,7 @@ TrainingData open_if_there(const deck::Deck& deck) {
   const auto entries = data::parse_blend(deck.config.data.train);
   const bool any = std::any_of(entries.begin(), entries.end(),
                                [](const auto& entry) { return data::tokens_exist(entry.path); });
-  return any ? open_training_data(deck) : TrainingData{};  // refuses a part that is missing
+  return any ? open_training_data(deck) : TrainingData{};  // reports a file that is missing
 }
 
 TrainingData open_training_data(const deck::Deck& deck) {
