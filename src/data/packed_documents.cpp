@@ -129,8 +129,7 @@ std::vector<std::uint64_t> PackedDocuments::cut_documents(const TokenSource& fil
 std::vector<std::uint32_t> PackedDocuments::best_fit(const std::vector<std::uint64_t>& sorted) {
   std::vector<std::uint32_t> sample_of(sorted.size());
   std::vector<std::uint32_t> newest(at(sequence_), no_piece);  // newest sample with this free space
-  std::vector<std::uint32_t> before;                           // previous sample with the same free
-                                                               // space
+  std::vector<std::uint32_t> before;                           // previous one with this free space
   NumberSet rooms(sequence_);
   const auto put = [&](std::uint32_t sample, std::int64_t room) {
     if (room == 0) return;

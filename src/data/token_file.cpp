@@ -195,8 +195,7 @@ void TokenFile::verify() const {
           header_.counted, "; copy or make the file again");
   }
   std::vector<std::int64_t> offsets(numbers_at_a_time);
-  for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1)  // consecutive reads
-                                                                              // overlap by 1
+  for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1)  // reads overlap by 1
     read_document_offsets(at, std::span(offsets).first(static_cast<std::size_t>(
                                   std::min(std::ssize(offsets), documents() + 1 - at))));
 }

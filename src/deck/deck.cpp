@@ -1,4 +1,4 @@
-// Reads a deck with its overrides, and compares two decks or gives one as documents have it.
+// Reads a deck with its overrides, compares two decks, and writes a deck's resolved text.
 #include <trireme/deck/deck.hpp>
 
 #include <trireme/base/check.hpp>

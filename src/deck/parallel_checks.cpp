@@ -17,8 +17,7 @@ namespace {
 /// Place of a value of parallel.data that was 0.
 constexpr const char* from_ranks = "from the number of ranks";
 
-constexpr double step_limit = 1e17;  // activations of a replica's step; their bytes are also
-                                     // counted
+constexpr double step_limit = 1e17;  // activations of a step; bytes are counted too
 
 /// The divisors of n that an axis of the model may have; each tensor rank needs a part of every
 /// divided dimension.

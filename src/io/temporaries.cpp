@@ -1,4 +1,4 @@
-// Names of temporary files, and the removal of those that killed processes have left.
+// Names of temporary files, and removal of the files that killed processes have left.
 #include <trireme/io/temporaries.hpp>
 
 #include <trireme/base/checksum.hpp>
@@ -38,7 +38,7 @@ struct Maker {
   std::int64_t process = 0;
 };
 
-/// The maker of a temporary file; nothing for any other name.
+/// The process that made a temporary file; std::nullopt for other names.
 std::optional<Maker> maker_of(std::string_view name) {
   const auto at = name.rfind(mark);
   if (at == std::string_view::npos || at == 0) return std::nullopt;

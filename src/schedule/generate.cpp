@@ -1,4 +1,4 @@
-// The named schedules: the order of forward and backward passes of each pipeline rank, and of the
+// The named schedules: order of forward and backward passes of each pipeline rank, and of the
 // forward passes of an evaluation.
 #include <trireme/schedule/generate.hpp>
 
@@ -13,8 +13,8 @@ namespace {
 
 using Row = std::vector<Instr>;
 
-/// A row of 1F1B or GPipe. GPipe is 1F1B whose warm-up covers every micro-batch; 1F1B's warm-up
-/// lasts until the first backward pass can arrive.
+/// A row of 1F1B or GPipe. GPipe is 1F1B with a warm-up of all micro-batches; 1F1B's warm-up lasts
+/// until the first backward pass can arrive.
 Row alternating_row(Rank rank, int micro_batches, int warmup) {
   Row row;
   row.reserve(2 * static_cast<std::size_t>(micro_batches));
@@ -29,14 +29,14 @@ Row alternating_row(Rank rank, int micro_batches, int warmup) {
 }
 
 /// Forward passes until the first gradient can arrive. With a shared vocabulary, the last stage
-/// computes `more` while all ranks compute their parts of its gradient, and while these are summed.
+/// computes `more` of them while all ranks compute and sum their parts of its gradient.
 int warmup_of(Rank rank, const ProgramLayout& layout, int more) {
   return std::min(layout.micro_batches,
                   layout.ranks - 1 - rank + (layout.shares_vocabulary ? more : 0));
 }
 
 /// The order in which a rank processes (chunk, micro-batch): p micro-batches of one chunk, the same
-/// ones of the next chunk, then the next p. m is rounded up to a multiple of p.
+/// micro-batches of the next chunk, then the next p. m is rounded up to a multiple of p.
 class Rounds {
  public:
   explicit Rounds(const ProgramLayout& layout) : layout_(layout) {
@@ -54,8 +54,8 @@ class Rounds {
   int steps_;
 };
 
-/// If m is not a multiple of p, the row is that of the next multiple without the micro-batches
-/// beyond m. The remaining instructions depend on none of the removed ones, so the row cannot hang.
+/// If m is not a multiple of p, the row is made for the next multiple without the micro-batches
+/// beyond m. No remaining instruction depends on a removed one, so that the row cannot hang.
 Row interleaved_row(Rank rank, const ProgramLayout& layout) {
   const int p = layout.ranks;
   const Rounds rounds(layout);
@@ -80,8 +80,8 @@ Row interleaved_row(Rank rank, const ProgramLayout& layout) {
 }
 
 /// 1F1B in which rank r computes a weight half r micro-batches after its input half. Later ranks
-/// have fewer micro-batches in flight, so they can delay more weight halves, and every rank keeps
-/// at most p. The remaining weight halves fill the wait for the last gradients.
+/// have fewer micro-batches in flight and can delay more weight halves, so that every rank keeps at
+/// most p. The remaining weight halves fill the wait for the last gradients.
 Row zero_bubble_row(Rank rank, const ProgramLayout& layout) {
   const int m = layout.micro_batches;
   const int warmup = warmup_of(rank, layout, 1);
@@ -125,7 +125,7 @@ Row row_of(ScheduleKind kind, Rank rank, const ProgramLayout& layout) {
   return {};
 }
 
-/// Passes in the order in which they can begin if a micro-batch starts every `chunks` units.
+/// Passes in the order in which they can begin, if a micro-batch starts every `chunks` units.
 Row evaluation_in_v(Rank rank, const ProgramLayout& layout) {
   Row row;
   for (const Stage stage : layout.map().stages_of(rank))

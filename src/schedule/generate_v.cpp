@@ -1,5 +1,5 @@
-// Schedules of two chunks in a V: the order of forward passes and input halves follows from a
-// repeated block; a play in unit costs places the weight halves.
+// Schedules of two chunks in a V. A repeated block gives the order of forward passes and input
+// halves; a simulation with unit costs places the weight halves.
 #include <trireme/schedule/generate_v.hpp>
 
 #include <trireme/base/check.hpp>
@@ -17,17 +17,16 @@ using Row = std::vector<Instr>;
 
 constexpr int period = 6;  // passes and halves of a micro-batch on a rank
 
-/// Times between neighbour ranks' passes, and between the end of one leg of the V and the start of
-/// the next one: down with the first chunk, up with the second, and the input halves back.
+/// Times between passes of neighbouring ranks, and between the end of one leg of the V and the
+/// start of the next: down with the first chunk, up with the second, and the input halves back.
 struct Block {
   int down;
   int up;
   std::array<int, 3> turns{1, 1, 1};  ///< down → up, up → input halves down, these → up
 };
 
-/// With these turns, no two passes of a rank fall on the same time modulo the period, except
-/// forward passes of v-half on an even number of ranks, of which that of the first chunk goes
-/// first.
+/// With these turns, no two passes of a rank have the same time modulo the period, except for
+/// forward passes of v-half on an even number of ranks, where the first chunk's pass precedes.
 Block block_of(ScheduleKind kind, int ranks) {
   if (kind == ScheduleKind::zb_v) return {1, 5};
   if (kind == ScheduleKind::v_half) return {1, 2, {ranks % 2 == 0 ? 3 : 1, 1, 1}};
@@ -62,7 +61,7 @@ Row passes_of(Rank rank, const Block& block, const ProgramLayout& layout) {
   return row;
 }
 
-/// Plays the passes in steps of one unit and adds the weight halves.
+/// Simulates the passes in steps of one unit and adds the weight halves.
 class Filler {
  public:
   Filler(const ProgramLayout& layout, std::vector<Row> passes, int slots)
@@ -92,7 +91,7 @@ class Filler {
   struct RankState {
     Row passes;
     std::size_t next = 0;
-    std::deque<Instr> weights;  ///< halves that can run
+    std::deque<Instr> weights;  ///< weight halves that can run
     int saved = 0;
     Row row;
   };

@@ -1,4 +1,4 @@
-// The ring of attention, played with the work of each step, and its chart.
+// The ring of attention, simulated with the work of each step, and its chart.
 #include <trireme/schedule/ring.hpp>
 
 #include <trireme/base/text.hpp>

@@ -21,8 +21,7 @@ namespace {
 using Steps = std::vector<train::Metrics>;
 
 constexpr std::size_t most_earlier = 4;  // earlier runs beside this one
-constexpr double log_ratio = 30;         // ratio of gradient norms from which the axis is
-                                         // logarithmic
+constexpr double log_ratio = 30;         // norm ratio for a logarithmic axis
 
 std::optional<double> finite(double value) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
