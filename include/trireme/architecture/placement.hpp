@@ -14,11 +14,11 @@ namespace trireme::architecture {
 /// data-parallel sums are split at the same elements. Arrays of shared layers are separate, because
 /// they are also summed over the pipeline. Frozen arrays are last: only the weight arena has them.
 struct Placement {
-  std::vector<std::int64_t> offset;  ///< per local array
-  std::int64_t replicated = 0;       ///< first element after the split arrays
-  std::int64_t elements = 0;         ///< elements of the weight arena
-  std::int64_t tied_offset = 0;      ///< second gradient of tied embeddings, after all others
-  std::int64_t tied_elements = 0;  ///< 0 unless this rank has both tables of tied embeddings
+  std::vector<std::int64_t> offset;    ///< per local array
+  std::int64_t replicated = 0;         ///< first element after the split arrays
+  std::int64_t elements = 0;           ///< elements of the weight arena
+  std::int64_t tied_offset = 0;        ///< second gradient of tied embeddings, after all others
+  std::int64_t tied_elements = 0;      ///< 0 unless this rank has both tables of tied embeddings
   std::int64_t gradient_elements = 0;  ///< `trained` plus the tied gradient, if any
   std::int64_t trained = 0;            ///< elements of the optimizer arenas: no frozen arrays
 };

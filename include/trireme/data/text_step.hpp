@@ -14,7 +14,7 @@ struct Edge {
   bool first = true;  ///< the word begins with this part
   bool last = true;   ///< the word ends with this part
   bool origin =
-      false;  ///< for the first step of a chain: the word begins the document
+      false;  ///< the word begins with the document's first character, in a chain's step 1
 };
 
 /// Receives words in pieces of whole characters.

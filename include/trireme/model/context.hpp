@@ -23,7 +23,7 @@ struct MicroContext {
   View1<const double> loss_scale;  ///< [1] factor of the loss, or empty for 1
   int version = 0;                 ///< of weights and gradients; 1: second parameters
   double adapter_dropout = 0;      ///< dropout of adapters' inputs; 0 in evaluation
-  View2<double> scores = {};  ///< [T, 2] row_scores() of an evaluation's rows; empty: none
+  View2<double> scores = {};       ///< [T, 2] row_scores() of an evaluation's rows; empty: none
   View1<const std::int32_t> positions = {};  ///< [T] positions in packed documents, or empty
 
   /// Mask of a dropout site on the rows at `places`: `stream` is 0 for the embedding, 1 + 2·layer

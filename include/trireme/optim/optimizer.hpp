@@ -195,7 +195,7 @@ class Optimizer {
   View1<double> trust_sums_;     // like sums_, of weights, with LAMB also of directions
   View1<double> ratios_;         // [arrays]
   View1<std::int64_t> weight_begins_, weight_ends_;  // [blocks] like block_begins_, of weights
-  kernels::UpdateParts parts_;         ///< blocks of the state, updated by one launch
+  kernels::UpdateParts parts_;                       ///< blocks of the state, updated by one launch
   kernels::UpdateParts matrix_parts_;  ///< with Muon: hidden matrices, which are not in parts_
   View1<double> factors_;              // [arrays] with Muon
   std::optional<Muon<P>> muon_;

@@ -68,9 +68,9 @@ struct Machine {
     bool operator==(const Kernels&) const = default;
   };
   struct Node {
-    std::int64_t devices = 0;     ///< devices of a node, one rank on each; 0: unknown
-    std::int64_t processors = 0;  ///< ranks of a node that compute at the same time; 0: all
-    double link_bandwidth = 0;  ///< of a device to others of its node, bytes/s in one direction
+    std::int64_t devices = 0;      ///< devices of a node, one rank on each; 0: unknown
+    std::int64_t processors = 0;   ///< ranks of a node that compute at the same time; 0: all
+    double link_bandwidth = 0;     ///< of a device to others of its node, bytes/s in one direction
     double link_efficiency = 0.8;  ///< share of the bandwidth that collectives reach in training
     double link_latency = 0;       ///< seconds per message or collective
     bool operator==(const Node&) const = default;

@@ -12,7 +12,7 @@ struct DrawOptions {
   const Timeline* measured = nullptr;  ///< drawn below the first; each chart has its idle share
   bool seconds = false;                ///< the first timeline is also in seconds, not in cost units
   int columns = 180;                   ///< maximum width of a text chart
-  std::size_t boxes = 20000;  ///< boxes per timeline of a picture; more are blended
+  std::size_t boxes = 20000;           ///< boxes per timeline of a picture; more are blended
 };
 
 /// A picture in the style of Narayanan et al. 2021, figures 3 and 4, with one row per pipeline

@@ -28,7 +28,7 @@ struct StepLoss {
 struct Metrics {
   std::int64_t step = 0;
   std::string time = {};  ///< time of writing, in the form of to_text(Utc); "": unknown
-  double loss = 0;  ///< mean over the global batch, nats per predicted token, all terms
+  double loss = 0;        ///< mean over the global batch, nats per predicted token, all terms
   std::vector<NamedLoss> other_losses;  ///< terms of `loss` other than the tokens'
   double learning_rate = 0;
   double gradient_norm = 0;          ///< before clipping

@@ -16,7 +16,7 @@ struct Skips {
   std::int64_t total = 0;      ///< skipped since the run's first step
   std::int64_t in_row = 0;     ///< skipped since the last update
   std::int64_t last_step = 0;  ///< last step skipped by this process; 0: none
-  std::string array = {};  ///< its first array with a gradient that was not finite; "": none
+  std::string array = {};      ///< its first array with a gradient that was not finite; "": none
   std::optional<double> loss_scale = {};    ///< loss scale of the next step, with fp16 only
   std::int64_t scale_steps = 0;             ///< updates since the scale changed or a skip
   std::optional<double> scale_before = {};  ///< loss scale before the last update, if steps overlap

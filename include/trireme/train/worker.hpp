@@ -45,7 +45,7 @@ struct LossSum {
 /// Losses on a token file.
 struct Evaluation {
   std::vector<LossSum> losses;  ///< loss of predicted tokens first
-  std::int64_t bytes = 0;  ///< bytes of text in those tokens; 0 if they are chosen at random
+  std::int64_t bytes = 0;       ///< bytes of text in those tokens; 0 if they are chosen at random
   const LossSum& tokens() const { return losses.front(); }
   double bits_per_byte() const;
 };
