@@ -1,7 +1,6 @@
 // Parses a pattern in Oniguruma's syntax and writes each construct in PCRE2's syntax. Sets become
 // expressions for one character: an intersection is a look-ahead before the last operand, so that
 // the Unicode tables remain PCRE2's.
-// the Unicode tables remain PCRE2's.
 #include <trireme/data/oniguruma.hpp>
 
 #include <trireme/base/check.hpp>

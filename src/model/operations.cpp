@@ -115,7 +115,6 @@ void DropoutOperation<P>::backward_input(const StepCall<P>& c, const LayerOperat
 
 /// Not fused with the preceding product, which would apply GELU before h is rounded. g may be
 /// recomputed from h, and recomputation must give equal bits.
-/// recomputed from h, and recomputation must not change any bit.
 template <class P>
 void ActivationOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const View2<T> g = c.values.matrix(this->op_.output);

@@ -14,7 +14,6 @@ namespace trireme::model {
 /// message. The results are bit-for-bit equal. The tensor axis splits the vocabulary; only three
 /// values per row of logits are sent: the part's maximum, its sum of exponentials and the target's
 /// logit.
-/// of exponentials and the target's logit.
 template <class P>
 class Logits {
  public:

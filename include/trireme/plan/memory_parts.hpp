@@ -11,7 +11,6 @@
 
 /// The memory of a rank from a few sizes. training_memory() takes the sizes from the rank's arrays,
 /// the search of layouts from formulas.
-/// the search of layouts from formulas.
 namespace trireme::plan {
 
 /// Bytes of the activations of one micro-batch on a tensor rank, for any stage.
