@@ -204,7 +204,7 @@ class Reader {
     return out;
   }
 
-  /// "; did you mean \"layers\"?", the section that has the key, or the file kind's help.
+  /// "; did you mean "layers"?", the section that has the key, or the file kind's help.
   std::string suggestion(std::string_view section, std::string_view name) const {
     const std::vector<Meant> meant = kind_.meant_by(name);
     if (!meant.empty() && meant.front().key->name == name)

@@ -61,7 +61,7 @@ inline constexpr Seconds heartbeat_missed_seconds = 3 * heartbeat_seconds;
 /// The job that may write to a folder: the content of the folder's file `owner`. The time of the
 /// file's last modification is the owner's heartbeat.
 struct OwnerEntry {
-  ProcessIdentity process;      ///< of rank 0
+  ProcessIdentity process;      ///< identity of rank 0
   std::string job;              ///< the batch system's id; "": none
   std::string part;             ///< number of the job's restart, if the batch system has one
   Seconds heartbeat_limit = 0;  ///< an older heartbeat means that the owner is dead
