@@ -15,7 +15,7 @@ std::int64_t edge_from(Ranges ranges, std::int64_t x, std::int64_t end) {
   const auto range =
       std::ranges::partition_point(ranges, [&](const GradientRange& r) { return r.end <= x; });
   if (range == ranges.end()) return end;
-  if (x <= range->begin) return std::min(end, range->begin);  // in the gap before it
+  if (x <= range->begin) return std::min(end, range->begin);  // x is in the gap before the range
   const std::int64_t blocks = (x - range->begin + norm_block - 1) / norm_block;
   return std::min({end, range->end, range->begin + blocks * norm_block});
 }

@@ -127,7 +127,7 @@ struct Kind {
 
 struct Plan {
   Operation operation;
-  Layout first, second, result;  // of b, a and c
+  Layout first, second, result;  // layouts of b, a and c
   std::optional<cublasLtMatmulAlgo_t> algorithm;
   std::size_t workspace_bytes = 0;
   float waves = 0;

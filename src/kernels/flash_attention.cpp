@@ -73,7 +73,7 @@ int within(std::int64_t planes, std::int64_t section) {
 FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
                                std::int64_t room_bytes) {
   FlashShape f = flash_shape(s, qkv_stride);
-  const std::int64_t bytes = 4 * s.sequence * s.head_size;  // of a head's keys and values
+  const std::int64_t bytes = 4 * s.sequence * s.head_size;  // keys and values of a head
   const std::int64_t planes = s.batch * s.heads;
   const std::int64_t most = within(planes, room_bytes * s.group / bytes);
   const std::int64_t sections = (planes + most - 1) / most;

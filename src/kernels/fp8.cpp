@@ -8,7 +8,7 @@
 namespace trireme::kernels {
 namespace {
 
-constexpr std::int64_t unit = 16;  // of all sizes, as cuBLASLt requires
+constexpr std::int64_t unit = 16;  // divisor of all sizes, as cuBLASLt requires
 
 template <class View>
 void expect_units(const View& x) {

@@ -309,9 +309,9 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
 
 Bytes process_bytes(const deck::Config& config) {
   constexpr Bytes program = Bytes{43} << 20;
-  constexpr Bytes packed_blocks = Bytes{8} << 20;  // of oneDNN's products
+  constexpr Bytes packed_blocks = Bytes{8} << 20;  // work memory of oneDNN's products
   constexpr Bytes watchdog = Bytes{32} << 20;
-  constexpr Bytes cells = Bytes{4} << 20;  // of MPI in shared memory, filled by sums of gradients
+  constexpr Bytes cells = Bytes{4} << 20;  // MPI's shared-memory cells, filled by sums of gradients
   return program + (config.precision.compute == DType::fp64 ? 0 : packed_blocks) +
          (config.run.watchdog > 0 ? watchdog : 0) +
          (config.parallel.data * config.parallel.context > 1 ? cells : 0);

@@ -193,8 +193,8 @@ namespace {
 
 using colours::idle;
 
-constexpr double most_width = 1600;    // of the chart, in pixels
-constexpr double unit_width = 22;      // of the shortest computation, if there is room
+constexpr double most_width = 1600;    // width of the chart in pixels
+constexpr double unit_width = 22;      // width of the shortest computation, if there is space
 constexpr double narrowest_box = 1.5;  // narrower boxes are blended
 constexpr double left = 72;
 constexpr double margin = 16;

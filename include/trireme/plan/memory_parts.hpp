@@ -47,7 +47,7 @@ struct ArenaParts {
   Bytes reductions = 0;                ///< buffers of a device's sums over axes other than tensor
   Bytes tensor_sum = 0;                ///< buffers for shared layers over the tensor axis
   Bytes local_state = 0;               ///< local training, in the memory of the state
-  Bytes local = 0;                     ///< local training, in the kernels\' memory
+  Bytes local = 0;                     ///< local training, in the kernels' memory
 };
 
 /// Bytes of each kind that a training rank allocates.
