@@ -1,5 +1,5 @@
-// The program trireme. It runs the commands that need no MPI, and replaces itself by trireme-engine
-// beside it for train, eval, generate, bench and doctor.
+// The program trireme. It runs the commands that need no MPI. For train, eval, generate, bench and
+// doctor it replaces itself by trireme-engine in the same folder.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/doctor.hpp>
@@ -26,7 +26,7 @@
 namespace trireme {
 namespace {
 
-/// The commands that need MPI and Kokkos.
+/// Options of commands that need MPI and Kokkos.
 struct EngineOptions {
   commands::TrainOptions train;
   commands::EvalOptions eval;
@@ -63,8 +63,8 @@ bool is_for_engine(int argc, char** argv) {
   return true;
 }
 
-/// Blocks SIGUSR1, by which a batch system asks a run to save and stop: during the start it would
-/// kill the run. The signal stays pending, also across execv, until train::StopSignals accepts it.
+/// Blocks SIGUSR1, by which a batch system asks a run to save and stop, because it would kill a
+/// starting run. The signal stays pending, also across execv, until train::StopSignals accepts it.
 void hold_stop_signal() {
   sigset_t held;
   sigemptyset(&held);
@@ -72,9 +72,8 @@ void hold_stop_signal() {
   sigprocmask(SIG_BLOCK, &held, nullptr);
 }
 
-/// The engine of an installation for NVIDIA devices is linked with the driver's library: without
-/// it, the loader would end the engine before it could say what is missing. One process of a node
-/// speaks.
+/// The engine of an installation for NVIDIA devices is linked with the driver's library. If that is
+/// missing, the loader would end the engine without explanation. One process of a node reports it.
 void expect_driver(int argc, char** argv) {
   const char* library = installation::driver_library(installation::this_machine().device.kind);
   if (library == nullptr) return;
@@ -94,13 +93,14 @@ void expect_driver(int argc, char** argv) {
   const std::string engine = (self.parent_path() / "trireme-engine").string();
   check(std::filesystem::exists(engine, error), "`trireme ", argv[1], "` needs ", engine,
         ", which is missing; install both programs into one folder");
-  // UCX, which reads this when it is loaded, would print a C backtrace when another rank dies.
+  // UCX reads this when it is loaded. Otherwise it would print a C backtrace when another rank
+  // dies.
   setenv("UCX_HANDLE_ERRORS", "none", 0);
   execv(engine.c_str(), argv);
   throw Error(text("cannot start ", engine, ": ", std::strerror(errno)));
 }
 
-/// CLI11 alone would report that a command is required, without naming the unknown word.
+/// CLI11 would only report that a command is required, without the unknown word.
 void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   check_usage(argc >= 2, "no command is given\n\n", commands::help_text(app));
   if (argv[1][0] == '-') return;
@@ -140,7 +140,7 @@ void run_host_command(int argc, char** argv) {
   commands::parse_command_line(app, argc, argv);
 }
 
-/// Under a launcher every process runs the same command: only the first one prints.
+/// Under a launcher, all processes run the same command; only the first one prints.
 void speak_once() {
   if (commands::is_first_process()) return;
   log::set_speaking(false);
@@ -154,7 +154,7 @@ void speak_once() {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "train") trireme::hold_stop_signal();
   std::signal(SIGXFSZ,
-              SIG_IGN);  // writes beyond a file-size limit return EFBIG; kept by execv
+              SIG_IGN);  // writes above a file-size limit return EFBIG; kept by execv
   try {
     if (trireme::is_for_engine(argc, argv)) trireme::start_engine(argc, argv);
     trireme::speak_once();

@@ -7,12 +7,12 @@
 namespace trireme::architecture {
 namespace {
 
-/// Matrices in one array: keys and values, or gate and up.
+/// Number of matrices in one array: 2 for keys and values, or gate and up.
 std::int64_t blocks_of(const ArraySpec& weight) {
   return weight.name == "attention.key_value" || weight.name == "feed_forward.gate_up" ? 2 : 1;
 }
 
-/// A [blocks, rank, inputs], uniform between ±1/√inputs as PEFT's (Kaiming uniform with a = √5).
+/// A [blocks, rank, inputs], uniform in ±1/√inputs as in PEFT (Kaiming uniform with a = √5).
 ArraySpec array_a(const std::string& name, std::int64_t blocks, std::int64_t rank,
                   const std::vector<std::int64_t>& inputs, bool split) {
   ArraySpec a{name + std::string(adapter_a), {}};
@@ -30,7 +30,7 @@ ArraySpec array_a(const std::string& name, std::int64_t blocks, std::int64_t ran
   return a;
 }
 
-/// B has the outputs of the weight, split as these, and `rank` columns. It begins at zero.
+/// B has the weight's outputs, split alike, and `rank` columns. Its initial value is zero.
 ArraySpec array_b(const ArraySpec& weight, std::int64_t rank, Cut cut) {
   ArraySpec b{weight.name + std::string(adapter_b), {}};
   if (cut == Cut::inputs) {
@@ -45,7 +45,7 @@ ArraySpec array_b(const ArraySpec& weight, std::int64_t rank, Cut cut) {
   return b;
 }
 
-/// One number for each output of the weight, split as these; whole if its inputs are split.
+/// One value for each output of the weight, split alike; whole if the weight's inputs are split.
 ArraySpec array_m(const ArraySpec& weight, Cut cut) {
   ArraySpec m{weight.name + std::string(adapter_m), {}};
   m.initialisation = Initialisation::row_norms;
@@ -148,7 +148,7 @@ AdapterScratch adapter_scratch(const LayerDescription& layer, const LocalSizes& 
     if (adapter.dropout > 0) scratch.columns = std::max(scratch.columns, in);
     if (!has_magnitudes(adapter)) continue;
     const std::int64_t out = columns_of(layer.tensors[at(op.output)].columns, n);
-    constexpr std::int64_t rows = 64;  // of W + factor · B A at a time, at least
+    constexpr std::int64_t rows = 64;  // minimum rows of W + factor · B A at a time
     scratch.scaled = std::max({scratch.scaled, n.tokens * out, std::min(rows, out) * in});
   }
   return scratch;

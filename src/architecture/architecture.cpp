@@ -1,5 +1,5 @@
-// Counts of a model, and its list of arrays: those of the embedding, of every layer and of the
-// head, in registry order.
+// Counts of a model, and its list of arrays in registry order: arrays of the embedding, of every
+// layer and of the head.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/frozen.hpp>
@@ -16,7 +16,7 @@ std::int64_t Architecture::parameters() const {
   return n;
 }
 
-/// The arrays of all layers are alike.
+/// All layers have equal arrays.
 std::int64_t Architecture::layer_parameters() const {
   std::int64_t n = 0;
   for (const Operation& op : layer.operations)
@@ -27,10 +27,10 @@ std::int64_t Architecture::layer_parameters() const {
 
 namespace {
 
-/// Products of the head's operations that `counts` selects, per token.
+/// Multiplications per token of the head's operations that `counts` selects.
 template <class Counts>
 double products_of(const Architecture& a, Counts&& counts) {
-  double products = 0;  // of a sample: whole numbers
+  double products = 0;  // of a sample; a whole number
   for (const Operation& op : a.head.operations)
     if (counts(op))
       products += product_factor(op, Pass::forward) * products_per_token(op, a.model) *
@@ -56,7 +56,7 @@ double Architecture::attention_products() const {
   return static_cast<double>(model.layers) * products;
 }
 
-/// The layers' matrices; of the head, those that it has itself.
+/// Counts frozen matrices of the layers, and of the head's own matrices.
 double Architecture::frozen_products() const {
   double products = 0;
   for (const ArraySpec& array : arrays)

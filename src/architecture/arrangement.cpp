@@ -1,5 +1,5 @@
-// The memory of arenas that replicas divide: resident arrays, own parts of the others, and windows
-// in which whole layers take turns. See Arrangement.
+// Memory of arenas that replicas divide: resident arrays, own parts of other arrays, and windows
+// that whole layers use in turn. See Arrangement.
 #include <trireme/architecture/arrangement.hpp>
 
 #include <trireme/base/alignment.hpp>
@@ -32,7 +32,7 @@ Arrangement arranged_weights(const BucketCut& cut, const Division& division, int
           [](const GradientRange& range) { return !range.shared && !range.of_vocabulary; }};
 }
 
-/// So do gradients that tensor ranks sum afterwards, which are small.
+/// Gradients that tensor ranks sum afterwards, which are small, also stay whole.
 Arrangement arranged_gradients(const BucketCut& cut, const Shard& shard, const Division& division,
                                bool cuts_tokens, int data_rank) {
   const std::int64_t end = cut.placement().gradient_elements;
@@ -87,7 +87,7 @@ void Arrangement::find_runs(const BucketCut& cut, std::int64_t end,
   for (std::size_t i = 0; i < ordered.size(); ++i) ordered[i]->window = 1 + static_cast<int>(i % 2);
 }
 
-/// Resident runs, then own parts, then windows, each as large as its largest unit.
+/// Places resident runs, then own parts, then windows, each as large as its largest unit.
 void Arrangement::place_runs(std::int64_t own_elements) {
   std::int64_t at = 0;
   for (Run& run : runs_)
@@ -123,7 +123,7 @@ void Arrangement::find_own(const BucketCut& cut, int data_rank, std::int64_t own
       own_.push_back({first - i * bucket.size(), last - i * bucket.size(), 0});
   });
   std::ranges::sort(own_, {}, &Own::begin);
-  // Parts that touch are one, so that a block of the optimizer's state is in one piece.
+  // Adjacent parts are joined, so that a block of the optimizer's state is in one piece.
   std::vector<Own> joined;
   for (const Own& own : own_)
     if (!joined.empty() && joined.back().end == own.begin && run_of(own.begin)->begin < own.begin)

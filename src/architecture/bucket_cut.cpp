@@ -1,5 +1,5 @@
 // Cuts the gradient arena into buckets at the edges of the norm's blocks, from the end of each
-// range of arrays. Within a large array all buckets are alike, and are found by a division.
+// range of arrays. Within a large array all buckets are alike; a division gives their number.
 #include <trireme/architecture/bucket_cut.hpp>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ std::int64_t edge_from(Ranges ranges, std::int64_t x, std::int64_t end) {
   const auto range =
       std::ranges::partition_point(ranges, [&](const GradientRange& r) { return r.end <= x; });
   if (range == ranges.end()) return end;
-  if (x <= range->begin) return std::min(end, range->begin);  // in the gap before it
+  if (x <= range->begin) return std::min(end, range->begin);  // x is in the gap before the range
   const std::int64_t blocks = (x - range->begin + norm_block - 1) / norm_block;
   return std::min({end, range->end, range->begin + blocks * norm_block});
 }
@@ -33,7 +33,7 @@ std::int64_t edge_before(Ranges ranges, std::int64_t x) {
   return range.begin + within / norm_block * norm_block;
 }
 
-/// The first of the parts of split(n, parts, …) that begins at or after element x ≤ n, or `parts`.
+/// The first part of split(n, parts, …) that begins at or after element x ≤ n, or `parts`.
 std::int64_t part_from(std::int64_t n, std::int64_t parts, std::int64_t x) {
   const std::int64_t base = n / parts;
   const std::int64_t larger = n % parts;
@@ -42,8 +42,8 @@ std::int64_t part_from(std::int64_t n, std::int64_t parts, std::int64_t x) {
   return larger + (x - in_larger + base - 1) / base;
 }
 
-/// Number of whole buckets of `size` that end at `end` and lie in the range: only the last of them
-/// may reach over its beginning.
+/// Number of whole buckets of `size` that end at `end` and are in the range; only the last of them
+/// may extend before its beginning.
 std::int64_t alike(const GradientRange& range, std::int64_t end, std::int64_t most,
                    std::int64_t size) {
   const bool at_block = end < range.end || (end - range.begin) % norm_block == 0;
@@ -76,7 +76,7 @@ BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const LocalArray& a = arrays[i];
     if (a.frozen && of == CutOf::gradients) continue;
-    // Frozen arrays are only gathered, whether or not tensor ranks hold the same.
+    // Frozen arrays are only gathered, whether or not tensor ranks hold equal parts.
     const bool trained = !a.frozen;
     for (const Piece& piece : a.pieces) {
       const std::int64_t begin = placement.offset[i] + piece.first;
@@ -123,7 +123,7 @@ void BucketCut::cut(Ranges ranges, const std::function<void(const BucketRun&)>& 
     if (begin >= last->begin && end <= last->end)
       run.count = alike(*last, end, most_elements_, run.size());
     end -= run.count * run.size();
-    if (last->end > begin) use(run);  // else a gap alone
+    if (last->end > begin) use(run);  // otherwise only a gap
   }
 }
 

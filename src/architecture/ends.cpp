@@ -1,5 +1,5 @@
-// The embedding and the head as lists of operations, once for all models: tables, head layers and
-// losses are properties.
+// The embedding and the head as lists of operations, for all models: tables, head layers and losses
+// are properties.
 #include <trireme/architecture/ends.hpp>
 
 #include <trireme/architecture/builder.hpp>
@@ -35,7 +35,7 @@ class EndBuilder : public Builder {
     return tensor(std::move(name), rows, columns, Numbers::compute,
                   later() ? Home::slot : Home::scratch);
   }
-  /// The gradient of `x`, computed in the forward pass unless logits are computed again.
+  /// The gradient of `x`, computed in the forward pass unless logits are recomputed.
   void gradient(std::string name, Rows rows, Columns columns, int x, bool kept) {
     tensor(std::move(name), rows, columns, Numbers::compute, kept ? Home::slot : Home::scratch,
            kept ? -1 : x);
@@ -76,7 +76,7 @@ class EndBuilder : public Builder {
   }
 
   /// Logits of a rank's part of a shared vocabulary. Statistics and gradients of its own part are
-  /// combined with those of other ranks, and the softmax waits for the table's gradient.
+  /// combined with those of other ranks, and the softmax is kept for the table's gradient.
   void shared_logits(bool again) {
     const auto numbers = [&](const char* name, Columns columns, Home home) {
       return tensor(name, Rows::targets, columns, Numbers::fp64, home);
@@ -117,7 +117,7 @@ class EndBuilder : public Builder {
   HeadGradient gradient_;
 };
 
-/// The targets are read by all ranks.
+/// All ranks read the targets.
 LayerDescription without_fields(LayerDescription part) {
   std::erase_if(part.tensors, [](const Tensor& t) { return t.home == Home::batch; });
   for (Operation& op : part.operations) {

@@ -1,4 +1,4 @@
-// Matches patterns with the names of arrays, and checks that a deck's patterns make sense.
+// Matches patterns with names of arrays, and checks a deck's patterns.
 #include <trireme/architecture/frozen.hpp>
 
 #include <trireme/base/check.hpp>
@@ -28,7 +28,7 @@ bool part_matches(std::string_view pattern, std::string_view part) {
   return first && last && n && *first <= *n && *n <= *last;
 }
 
-/// Cuts the part before the first dot off `name`.
+/// Removes the part before the first dot from `name` and returns it.
 std::string_view take_part(std::string_view& name) {
   const std::size_t dot = std::min(name.find('.'), name.size());
   const std::string_view part = name.substr(0, dot);
@@ -44,7 +44,7 @@ std::string in_layer(std::int64_t layer, const std::string& name) {
   return text("layers.", layer, ".", name);
 }
 
-/// Arrays whose gradients one kernel computes.
+/// Whether one kernel computes the gradients of both arrays.
 bool joined(const Operation& op, const ArraySpec& a, const ArraySpec& b) {
   if (a.adapter || b.adapter) return false;
   if (op.kind == OperationKind::norm || op.kind == OperationKind::head_norm) return true;
@@ -66,7 +66,7 @@ void expect_joined(const deck::Deck& deck, const LayerDescription& part,
             ", and one kernel computes the gradients of both; name both or none");
 }
 
-/// Each pattern names an array.
+/// UsageError unless each pattern matches an array.
 void expect_matches(const deck::Deck& deck, const Architecture& a, const char* section,
                     const char* key, const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns)
@@ -111,7 +111,7 @@ void mark_frozen_layer(LayerDescription& layer, const deck::ModelConfig& m) {
 
 Operation operation_in(const Operation& operation, const deck::ModelConfig& m, std::int64_t layer) {
   Operation op = operation;
-  if (m.frozen.empty() && m.adapter.also_trained.empty()) return op;  // the layers are alike
+  if (m.frozen.empty() && m.adapter.also_trained.empty()) return op;  // all layers are alike
   for (ArraySpec& array : op.arrays) array.frozen = is_frozen(m, in_layer(layer, array.name));
   return op;
 }

@@ -1,5 +1,5 @@
-// Finds the matrices in a rank's arrays by the products that they belong to, and divides the work
-// on them.
+// Finds the matrices in a rank's arrays by the products that use them, and divides the work on
+// them.
 #include <trireme/architecture/hidden_matrices.hpp>
 
 #include <trireme/base/check.hpp>
@@ -11,7 +11,7 @@
 namespace trireme::architecture {
 namespace {
 
-/// Elements of the messages that bring a round's parts together, of all workers.
+/// Elements, over all workers, of the messages that collect a round's parts.
 constexpr std::int64_t message_elements = std::int64_t{1} << 22;
 
 std::map<std::string, Cut> cuts_of(const LayerDescription& layer) {

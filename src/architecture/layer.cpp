@@ -1,5 +1,5 @@
-// The transformer layer, written once for all families: which norm, positions, activation, biases
-// and order are properties of the model (deck/families.cpp).
+// The transformer layer, for all families: norm, positions, activation, biases and order are
+// properties of the model (deck/families.cpp).
 #include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/builder.hpp>
 #include <trireme/architecture/frozen.hpp>
@@ -33,7 +33,7 @@ class LayerBuilder : public Builder {
     return add(std::move(op));
   }
 
-  /// Queries, keys and values by one product.
+  /// Queries, keys and values from one product.
   int query_key_value(int y) {
     Operation op{OperationKind::linear, "attention.query", y,
                  tensor("qkv", Rows::tokens, Columns::query_key_value)};
@@ -102,7 +102,7 @@ class LayerBuilder : public Builder {
 
   int down(int g) { return from_parts(g, "feed_forward.down", "z2", {m_.hidden, m_.feed_forward}); }
 
-  /// The sum takes the place of a product `z`. A norm may be computed again after the sum.
+  /// Adds x to a product `z` in z's memory. A norm may be recomputed after the sum.
   int residual(const char* output, int x, int z, std::uint32_t site) {
     Operation op{OperationKind::residual, output, z, tensor(output, Rows::own, Columns::hidden)};
     op.residual = x;
@@ -113,7 +113,7 @@ class LayerBuilder : public Builder {
   }
 
  private:
-  /// A product whose inputs are cut: its partial sums are reduced to this rank's rows.
+  /// A product whose inputs are split: its partial sums are reduced to this rank's rows.
   int from_parts(int x, const char* name, const char* output, std::vector<std::int64_t> shape) {
     Operation op{OperationKind::linear, name, x, tensor(output, Rows::own, Columns::hidden)};
     op.cut = Cut::inputs;
@@ -123,7 +123,7 @@ class LayerBuilder : public Builder {
   }
 
   std::int64_t groups_;        ///< heads of keys and values
-  double residual_deviation_;  ///< of what is added to the residual stream: Radford et al. 2019
+  double residual_deviation_;  ///< of weights that add to the residual stream: Radford et al. 2019
 };
 
 }  // namespace
@@ -136,8 +136,8 @@ class LayerBuilder : public Builder {
 /// sandwich    x1 = x + dropout(norm(attention(norm(x)))),
 ///             out = x1 + dropout(norm(feed_forward(norm(x1))))
 ///             (Ding et al. 2021, arXiv 2105.13290; Gemma Team 2024, arXiv 2408.00118)
-/// A post-norm layer is cut so that it begins with the norm after the previous layer's addition:
-/// the first layer's first norm is that of the embeddings, and the head's norm is the last layer's.
+/// A post-norm layer begins with the norm after the previous layer's addition: the first layer's
+/// first norm belongs to the embeddings, and the head's norm to the last layer.
 LayerDescription describe_layer(const ModelConfig& m) {
   check(m.heads % m.heads_per_group() == 0 &&
             (m.key_value_heads == 0 || m.heads % m.key_value_heads == 0),

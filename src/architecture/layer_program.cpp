@@ -1,4 +1,4 @@
-// Lowering of a layer: every value of its steps is given memory from its first to its last use.
+// Lowering of a layer: assigns memory to every value of its steps from its first to its last use.
 #include <trireme/architecture/layer_program.hpp>
 #include <trireme/architecture/layer_steps.hpp>
 #include <trireme/base/check.hpp>
@@ -33,17 +33,17 @@ const Operation& producer(const LayerDescription& layer, int tensor) {
   });
 }
 
-/// Values of one phase that need memory of their own within it.
+/// A value of one phase that needs separate memory within it.
 struct Interval {
   Value value;
   Bytes bytes = 0;
   int first = 0;  ///< step that writes it
   int last = 0;   ///< last step that uses it
   Bytes offset = 0;
-  int replaces = -1;  ///< number of the interval in whose place it is written, row by row
+  int replaces = -1;  ///< interval whose memory it overwrites, row by row
 };
 
-/// Places the largest first, each at the lowest offset where nothing else is at the same time
+/// Places the largest interval first, each at the lowest offset that is free during its lifetime
 /// (greedy by size; Pisarchyk and Lee 2020, arXiv 2001.03288).
 Bytes place(std::vector<Interval>& intervals) {
   std::vector<std::size_t> order;
@@ -107,7 +107,7 @@ class Lowering {
     program_.backward_weight = lowered(backward.weight);
   }
 
-  /// Gradients that backward_input leaves for backward_weight.
+  /// Places gradients that backward_input stores for backward_weight.
   void place_work(const std::vector<Step>& weight) {
     work_places_.assign(layer_.tensors.size(), {});
     for (const Step& step : weight)
@@ -122,7 +122,7 @@ class Lowering {
     return bytes_of(t, sizes_, options_.element, options_.accumulate);
   }
 
-  /// The memory of a value outside of the transient part; `none` if it is there.
+  /// Memory of a value that is not transient; `none` for a transient value.
   Place fixed_place(const Value& value) const {
     if (!value.gradient) {
       const int root = root_of(layer_, value.tensor);
@@ -133,8 +133,8 @@ class Lowering {
     return work_places_.empty() ? Place{} : work_places_[at(value.tensor)];
   }
 
-  /// Gradients along the residual stream: of the layer's output, and of its input and its sums
-  /// where a norm reads them.
+  /// Whether the tensor's gradient is on the residual stream: the layer's output, its input, and
+  /// its sums that a norm reads.
   bool on_stream(int tensor) const {
     if (tensor == layer_.output) return true;
     bool normed = false;
@@ -155,7 +155,7 @@ class Lowering {
     phase.transient_bytes = place(intervals);
     for (const Interval& i : intervals)
       places(phase, i.value)[at(i.value.tensor)] = {Place::Memory::transient, i.offset};
-    for (std::size_t t = 0; t < layer_.tensors.size(); ++t)  // z is in the memory of its sum
+    for (std::size_t t = 0; t < layer_.tensors.size(); ++t)  // z uses the memory of its sum
       phase.tensors[t] = phase.tensors[at(root_of(layer_, static_cast<int>(t)))];
     return phase;
   }
@@ -164,7 +164,7 @@ class Lowering {
     return value.gradient ? phase.gradients : phase.tensors;
   }
 
-  /// Fills the places of fixed values, and returns the others with the steps that use them.
+  /// Sets the places of fixed values, and returns the others with the steps that use them.
   std::vector<Interval> lifetimes(PhaseProgram& phase) const {
     std::vector<Interval> intervals;
     for (std::size_t s = 0; s < phase.steps.size(); ++s) {
@@ -192,8 +192,8 @@ class Lowering {
     return intervals;
   }
 
-  /// The kernel that adds and norms may write the norm over the row that it has added: then a
-  /// post-norm layer's y2 takes the place of y1.
+  /// The kernel that adds and norms may overwrite the row that it has added with the norm: a
+  /// post-norm layer's y2 then replaces y1.
   void replace_dead_rows(const PhaseProgram& phase, std::vector<Interval>& intervals) const {
     for (std::size_t s = 0; s < phase.steps.size(); ++s) {
       const Step& step = phase.steps[s];

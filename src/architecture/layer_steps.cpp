@@ -1,5 +1,5 @@
-// The backward passes are derived from the list of operations, and recomputation is inserted before
-// the first step that reads a tensor which was not kept.
+// Derives the backward passes from the list of operations, and inserts recomputation before the
+// first step that reads a tensor that was not kept.
 #include <trireme/architecture/layer_steps.hpp>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace trireme::architecture {
 namespace {
 
-/// The residual addition whose sum is normed at once, in one kernel.
+/// Whether one kernel computes the residual addition and the norm of its sum.
 bool fuses_norm(const Operation& residual, const Operation& next) {
   return residual.kind == OperationKind::residual && next.kind == OperationKind::norm &&
          next.input == residual.output;
@@ -45,8 +45,8 @@ class Backward {
     steps.weight.push_back(steps.both.back());
   }
 
-  /// The GELU whose output is the input of this product: its gradient is computed with the
-  /// product's. −1: there is none.
+  /// The GELU whose output is this product's input; the product's kernel also computes its
+  /// gradient. −1: none.
   int gelu_before(const Operation& op) const {
     if (op.kind != OperationKind::linear || !op.adapter.empty()) return -1;
     for (std::size_t i = 0; i < layer_.operations.size(); ++i) {
@@ -65,7 +65,7 @@ class Backward {
   std::vector<bool> has_gradient_;
 };
 
-/// Inserts recomputation of what was not kept.
+/// Inserts recomputation of tensors that were not kept.
 class Recomputation {
  public:
   Recomputation(const LayerDescription& layer, const Kept& kept)
@@ -82,8 +82,8 @@ class Recomputation {
   }
 
  private:
-  /// All operations that write the tensor, or what these write: one that works in place changes a
-  /// kept tensor, which the operations after it restore.
+  /// Recomputes all operations that write the tensor or its output tensors: an operation in place
+  /// changes a kept tensor, which the following operations restore.
   void need(int tensor) {
     if (available_[at(tensor)]) return;
     std::vector<bool> wanted(layer_.tensors.size(), false);

@@ -142,7 +142,7 @@ std::vector<int> tensors_written(const Operation& op) {
 bool has_pass(const Operation& op, Pass pass) {
   if (pass == Pass::backward_input) return op.kind != OperationKind::embedding;
   if (pass == Pass::forward) return true;
-  if (op.kind == OperationKind::logits) return true;  // also computes logits again
+  if (op.kind == OperationKind::logits) return true;  // also recomputes logits
   return op.trains() && (op.kind == OperationKind::norm || op.kind == OperationKind::linear ||
                          op.kind == OperationKind::embedding);
 }
@@ -163,7 +163,7 @@ std::optional<Message> message_of(const Operation& op, Pass pass,
   const auto reduce = [&](int t) { return Message{is_cut(t) ? reduce_scatter : all_reduce, t}; };
   const bool forward = pass == Pass::forward;
   if (op.kind == OperationKind::pick && forward && is_cut(op.input))
-    return Message{all_reduce, op.output};  // each row is on the rank that has its token
+    return Message{all_reduce, op.output};  // each row is on the rank that holds its token
   if (op.kind == OperationKind::cross_entropy && op.cut != Cut::none && forward)
     return Message{all_gather, op.saved.front()};
   switch (op.kind == OperationKind::cross_entropy ? Cut::none : op.cut) {
@@ -171,13 +171,13 @@ std::optional<Message> message_of(const Operation& op, Pass pass,
       break;
     case Cut::outputs:
       if (pass == Pass::backward_input) return reduce(op.input);
-      // A product of the layer gathers its input again; the logits may have it still.
+      // A product of the layer gathers its input again; the logits may still have it.
       if (!forward && op.kind == OperationKind::logits && !op.gathers_again) break;
       if (!forward && op.kind == OperationKind::linear && tensors_read(op, pass).empty()) break;
       return gather(op.input);
     case Cut::inputs:
       if (forward) return reduce(op.output);
-      // The gradient of its output is gathered for the first backward pass, and stays.
+      // The gradient of its output is gathered for the first backward pass and kept.
       if (pass == Pass::backward_weight && has_pass(op, Pass::backward_input)) break;
       return gather(op.output);
   }
@@ -195,7 +195,7 @@ double visible_tokens(const deck::ModelConfig& m) {
 }
 
 double products_per_token(const Operation& op, const deck::ModelConfig& m) {
-  if (op.kind == OperationKind::attention)  // with keys, and with values
+  if (op.kind == OperationKind::attention)  // products with keys and with values
     return 2 * static_cast<double>(m.heads * m.head_size()) * visible_tokens(m);
   std::int64_t elements = 0;
   for (const ArraySpec& array : op.arrays)

@@ -7,7 +7,7 @@
 
 namespace trireme::architecture {
 namespace {
-/// Cut arrays, then those of which all tensor ranks hold the whole; in each, shared layers last.
+/// Split arrays, then arrays that all tensor ranks hold whole; in each group, shared layers last.
 constexpr int first_replicated = 2;
 constexpr int sections = 6;
 int section_of(const LocalArray& a) {
@@ -16,7 +16,7 @@ int section_of(const LocalArray& a) {
   return first_replicated + (a.shared ? 2 : 0) + (a.partial_gradient ? 1 : 0);
 }
 
-/// From the first to the last of the arrays that are wanted.
+/// Range from the first to the last wanted array.
 template <class Wanted>
 layout::Slice run_of(const std::vector<LocalArray>& arrays, const Placement& placement,
                      const Wanted& wanted) {

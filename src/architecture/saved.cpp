@@ -1,4 +1,4 @@
-// Divides the writing of checkpoints among the ranks that hold the same pieces: groups of holders,
+// Divides the writing of checkpoints among the ranks that hold equal pieces: groups of holders,
 // each with a balanced list of blocks.
 #include <trireme/architecture/saved.hpp>
 
@@ -15,12 +15,12 @@ struct LocalPiece {
   const Piece* piece;
 };
 
-/// Pieces that the same ranks hold, and the place of data rank 0 among them.
+/// Pieces that the same ranks hold, and the position of data rank 0 among the ranks.
 struct Holders {
   std::vector<LocalPiece> pieces;
   std::int64_t size = 1;      ///< ranks
   std::int64_t stride = 1;    ///< ranks of each replica
-  std::int64_t position = 0;  ///< of data rank 0
+  std::int64_t position = 0;  ///< position of data rank 0
   bool frozen = false;
 
   layout::Sharing sharing() const {
@@ -31,8 +31,8 @@ struct Holders {
   }
 };
 
-/// Frozen and trained arrays apart: one group for replicated arrays, one for each set of tensor
-/// ranks that hold a split part, and the table of tied embeddings.
+/// Groups of holders, separately for frozen and trained arrays: one for replicated arrays, one for
+/// each set of tensor ranks that hold a split part, and one for the table of tied embeddings.
 std::vector<Holders> holders_of(const Architecture& architecture, const Shard& shard,
                                 const std::vector<LocalArray>& arrays, std::int64_t replicas) {
   const bool two_tables = architecture.model.tied_embeddings && !shard.shares_vocabulary() &&

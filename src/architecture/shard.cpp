@@ -13,7 +13,8 @@ using layout::Slice;
 
 namespace {
 
-/// `last` layers in the last stage, the others in the stages before it, the longer ones first.
+/// Division of layers: `last` layers in the last stage, the others in the earlier stages, larger
+/// stages first.
 struct Stages {
   std::int64_t layers;
   int number;
@@ -25,10 +26,10 @@ struct Stages {
   }
 };
 
-/// Time per micro-batch, in units of a layer's three passes, if the head takes that of `head`
-/// layers. In a V, it is that of the longest rank, which alternates between its stages; otherwise
-/// that of the longest stage. With gpipe the longest stage is that of both halves of the step: the
-/// head's gradient is part of the backward pass, as that of a layer is.
+/// Time per micro-batch, in units of a layer's three passes, if the head takes as long as `head`
+/// layers. In a V, it is the time of the longest rank, which alternates between its stages;
+/// otherwise the time of the longest stage. With gpipe, one stage is the longest in both halves of
+/// the step: the head's gradient is part of the backward pass, like a layer's gradient.
 double longest(const Stages& layers, double head, const layout::StageMap& map) {
   const auto extent = [&](Stage s) { return static_cast<double>(layers.at(s).extent); };
   const Stage last = map.last_stage();
@@ -48,18 +49,18 @@ Stages best_stages(const Architecture& architecture, const deck::ParallelConfig&
   const int stages = map.stages();
   check(stages >= 1, "a partition into ", stages, " stages");
   const std::int64_t all = architecture.model.layers;
-  // FLOPs per token, relative to a layer's: all layers cost the same.
+  // FLOPs per token, relative to a layer's: all layers have equal costs.
   const double products = architecture.head_products();
   const double layer =
       (architecture.all_flops_per_token() / 6 - products) / static_cast<double>(all);
   const double head = parallel.shares_vocabulary() ? 0 : products;
   std::int64_t last = all;
   double lowest = std::numeric_limits<double>::infinity();
-  // With the head, the last stage has no more layers than the average, but for rounding.
+  // With the head, the last stage has no more layers than the average, except for rounding.
   const std::int64_t most = stages > 1 ? std::min(all, (all + stages - 1) / stages + 1) : -1;
   for (std::int64_t n = 0; n <= most; ++n) {
     const double time = longest({all, stages, n}, head / layer, map);
-    if (time > lowest) continue;  // of equals the largest n, which leaves least to the others
+    if (time > lowest) continue;  // ties: the largest n, which leaves the fewest to the others
     lowest = time;
     last = n;
   }
@@ -101,8 +102,8 @@ Slice Shard::holders(std::int64_t n, std::int64_t group, std::int64_t i) const {
 
 Stage Shard::stage_of(std::int64_t layer) const {
   if (layer < 0) return 0;
-  // The last of the stages that begin at or before it: those without a layer begin where the next
-  // one does.
+  // The last of the stages that begin at or before it: empty stages begin where the next stage
+  // does.
   const auto behind = std::ranges::upper_bound(stage_layers, layer, {}, &Slice::offset);
   return static_cast<Stage>(behind - stage_layers.begin()) - 1;
 }
@@ -160,8 +161,8 @@ std::vector<Run> runs_of(const Shard& shard, std::int64_t n, std::int64_t group)
   return runs;
 }
 
-/// Where runs differ in their holders, they are pieces for each index of the axes before the cut
-/// one: keys, and values.
+/// If runs differ in their holders, each is a piece per index of the axes before the split axis:
+/// keys, and values.
 std::vector<Piece> pieces_of(const LocalArray& local, std::size_t axis,
                              const std::vector<Run>& runs, int tensor_rank) {
   if (runs.size() <= 1 && (runs.empty() || runs.front().holders.extent == 1))
@@ -242,7 +243,7 @@ std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tenso
 
 std::vector<LocalArray> local_arrays(const Architecture& architecture, const Shard& shard) {
   const auto visit = [&](const auto& visited) {
-    std::int64_t layer = -2;  // of no array; the arrays of a layer follow one another
+    std::int64_t layer = -2;  // no array; the arrays of a layer are consecutive
     Stage stage = 0;
     bool holds = false;
     for (std::size_t i = 0; i < architecture.arrays.size(); ++i) {

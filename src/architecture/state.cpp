@@ -8,8 +8,8 @@
 namespace trireme::architecture {
 namespace {
 
-/// The owned parts of the buckets of trained or frozen arrays in the arena of the weights, joined
-/// where they touch.
+/// The owned parts of the buckets of trained or frozen arrays in the arena of the weights; adjacent
+/// parts are joined.
 std::vector<layout::Slice> owned_slices(const Placement& placement,
                                         const std::vector<Bucket>& buckets, int data_rank,
                                         bool frozen = false) {
@@ -80,7 +80,7 @@ bool StatePlacement::owns(std::int64_t at) const {
 
 namespace {
 
-/// The order of local arrays in the state: with Muon hidden matrices last.
+/// Order of local arrays in the state: with Muon, hidden matrices last.
 std::vector<std::size_t> state_order(const std::vector<LocalArray>& arrays, bool frozen,
                                      OptimizerKind kind) {
   std::vector<std::size_t> order;
@@ -91,7 +91,7 @@ std::vector<std::size_t> state_order(const std::vector<LocalArray>& arrays, bool
   return order;
 }
 
-/// Blocks in order of the local arrays, after the elements of the arenas are known.
+/// Adds the blocks in the order of the local arrays, after the arenas' sizes are known.
 void finish_state(StatePlacement& state, const std::vector<LocalArray>& arrays,
                   OptimizerKind kind) {
   state.second = state.elements;
@@ -127,7 +127,7 @@ std::int64_t whole_muon_elements(const std::vector<LocalArray>& arrays, bool mat
 
 namespace {
 
-/// Calls `add(from, to)` with those elements of a piece, which begins at `begin` of the arena, that
+/// Calls `add(from, to)` with the elements of a piece, which begins at `begin` of the arena, that
 /// are in the owned slices.
 template <class Add>
 void each_owned(const std::vector<layout::Slice>& owned, const Piece& piece, std::int64_t begin,
@@ -139,7 +139,7 @@ void each_owned(const std::vector<layout::Slice>& owned, const Piece& piece, std
     add(std::max(begin, slice->offset) - begin, std::min(end, slice->end()) - begin);
 }
 
-/// Those blocks of a piece that are in the owned slices.
+/// Adds the blocks of a piece that are in the owned slices.
 void add_owned(StatePlacement& state, std::size_t local, const Piece& piece, std::int64_t begin) {
   each_owned(state.owned, piece, begin, [&](std::int64_t from, std::int64_t to) {
     for (layout::Block& block : layout::blocks(local, piece.extent, from, to)) {
@@ -179,12 +179,12 @@ std::vector<StateBlock> owned_frozen(const std::vector<LocalArray>& arrays,
 
 namespace {
 
-/// Parts of replicas that are counted one by one take about 50 ns each.
+/// Largest number of parts that are counted one by one, at about 50 ns each.
 constexpr std::int64_t parts_limit = std::int64_t{1} << 26;
 
-/// Sums, per data rank, of the blocks of owned_state() without a list of them. Blocks of arrays
-/// whose rows are multiples of the unit are such multiples themselves, so that equal buckets have
-/// equal sums; only those of other arrays are counted bucket by bucket.
+/// Sums, per data rank, of the blocks of owned_state(), without a list of them. Blocks of arrays
+/// whose rows are multiples of the unit are multiples of it too, so that equal buckets have equal
+/// sums; only blocks of other arrays are counted bucket by bucket.
 class OwnedSums {
  public:
   OwnedSums(const BucketCut& cut, std::int64_t unit_elements, bool counted_only, bool frozen,
@@ -217,7 +217,7 @@ class OwnedSums {
 
   void add(BucketRun run) {
     const std::int64_t size = run.size();
-    if (bound_of(run, ranks_, 1) == run.end) {  // each bucket is the first rank's
+    if (bound_of(run, ranks_, 1) == run.end) {  // the first rank has all of each bucket
       add_part(run.ranges, 0, run.end - run.count * size, run.end, 1);
       return end_bucket();
     }
@@ -252,8 +252,8 @@ class OwnedSums {
     }
   }
 
-  /// The first rank may own the beginning of a bucket and all of the next lower one: together a
-  /// block, within one piece. Called with the parts of a bucket, ascending.
+  /// Ends a bucket, whose parts are given in ascending order. The first rank may own the beginning
+  /// of a bucket and all of the next lower one: the two form one block within a piece.
   void end_bucket() {
     if (first_.empty()) return;
     if (first_.back().range == pending_.range && first_.back().end == pending_.begin)
@@ -277,8 +277,8 @@ class OwnedSums {
   bool counted_only_;
   bool matrices_;
   std::vector<std::int64_t> sums_;
-  std::vector<Part> first_;  ///< of the first rank in this bucket
-  Part pending_;             ///< its lowest one of the bucket after this, not yet added
+  std::vector<Part> first_;  ///< parts of the first rank in this bucket
+  Part pending_;             ///< its lowest part of the previous bucket, not yet added
   std::int64_t parts_ = 0;
 };
 

@@ -2,8 +2,8 @@
 
 #include <trireme/base/check.hpp>
 
-// Compiled here to use this build's vector instructions. The library's own code uses those that
-// every processor has, and hashes at a third of the rate.
+// Compiled here to use this build's vector instructions. The installed library only uses
+// instructions that every processor has, and hashes at a third of the rate.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

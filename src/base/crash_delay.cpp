@@ -12,13 +12,13 @@ namespace {
 constexpr std::array fatal_signals{SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 std::atomic<bool> exists{false};
 
-/// The default action, to which the signal is reset, follows when this returns: the instruction is
-/// repeated, or abort() raises the signal again.
+/// When this returns, the signal has its default action again: the instruction is repeated, or
+/// abort() raises the signal again.
 extern "C" void delay_the_end(int) {
   CrashDelay::wait();
 }
 
-/// Replaces the handlers that are `from` by `to`.
+/// Replaces handlers equal to `from` by `to`.
 void exchange_handlers(void (*from)(int), void (*to)(int)) {
   struct sigaction next {};
   next.sa_handler = to;

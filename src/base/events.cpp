@@ -1,5 +1,6 @@
 // Writes events.jsonl. Every line is built in memory and appended by one write(), so that lines of
-// several processes do not mix and a kill can cut only the last line, which the next job removes.
+// several processes do not mix and a kill can only truncate the last line, which the next job
+// removes.
 #include <trireme/base/events.hpp>
 
 #include <trireme/base/check.hpp>
@@ -47,7 +48,7 @@ struct State {
   std::string path;
   std::string former = "unknown";
   bool all = false;
-  int file = -1;  ///< open where all events are written
+  int file = -1;  ///< open if this process writes all events
   std::atomic<std::int64_t> step{0};
   std::atomic<bool> stopped{false};
   std::atomic<bool> failed{false};
@@ -97,7 +98,7 @@ std::string end_of_last_job(const std::string& content) {
   return end;
 }
 
-/// Completes a last line without its end, or removes it if it is not a JSON object.
+/// Terminates an unterminated last line, or removes it if it is not a JSON object.
 void repair(const std::string& path, const std::string& content) {
   if (content.empty() || content.back() == '\n') return;
   const std::size_t begin = content.rfind('\n') + 1;  // 0 without a line end
@@ -114,7 +115,7 @@ int open_to_append(const std::string& path) {
   return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
 }
 
-/// Returns false, with errno, if not everything was written; then nothing of it remains.
+/// Returns false, with errno, unless the whole line was written; removes a partial line.
 bool append(int file, const std::string& line) {
   const off_t before = ::lseek(file, 0, SEEK_END);
   const ssize_t written = ::write(file, line.data(), line.size());
@@ -149,7 +150,7 @@ void set_file(const std::string& path, bool all) {
     all_lines << in.rdbuf();
     std::error_code error;
     const auto bytes = std::filesystem::file_size(path, error);
-    content = std::move(all_lines).str();  // a part of it would end in a line that is cut
+    content = std::move(all_lines).str();  // a truncated buffer would end in a partial line
     check(error == std::errc::no_such_file_or_directory || (!error && content.size() == bytes),
           "cannot read ", path, "; the events of earlier jobs are in it");
   }

@@ -41,7 +41,7 @@ constexpr const char* owner_file_name = "owner";
 constexpr Seconds least_limit = 60;
 constexpr Seconds usual_limit = 600;
 constexpr auto look_again = 500ms;
-constexpr Seconds writing_seconds = 2;  ///< a file without its end may still be written
+constexpr Seconds writing_seconds = 2;  ///< an incomplete file may still be written
 
 OwnerEntry entry_of_this_job(Seconds watchdog) {
   const char* restarts = std::getenv("SLURM_RESTART_COUNT");
@@ -73,7 +73,7 @@ struct FolderOwner::State {
   OwnerEntry mine;
   std::string content;
   std::string former;
-  OwnerDescriptor file;  ///< of the owner file; holds its lock
+  OwnerDescriptor file;  ///< descriptor of the owner file; holds its lock
   dev_t device = 0;
   ino_t number = 0;
 
@@ -93,7 +93,7 @@ struct FolderOwner::State {
   }
 };
 
-/// The file system's clock.
+/// Time by the file system's clock.
 std::int64_t FolderOwner::State::now() const {
   ::utimensat(AT_FDCWD, temporary.c_str(), nullptr, 0);
   const auto seen = look_at_owner(temporary);
@@ -110,7 +110,7 @@ OwnerJudgement FolderOwner::State::judge_now(const OwnerFile& seen, Seconds& age
   return judge(entry, mine, age, seen.heartbeat < boot_time(), seen.locked);
 }
 
-/// Looks at the owner once. True if it was dead and this process has replaced it.
+/// Checks the owner once. True if it was dead and this process has replaced it.
 bool FolderOwner::State::replace_dead(const std::string& what,
                                       const std::function<void(const std::string&)>& wait) {
   const auto root = look_at_owner(path);
@@ -184,7 +184,7 @@ void FolderOwner::State::hold() {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
-  ::fcntl(file.get(), F_OFD_SETLK, &lock);  // some file systems have none
+  ::fcntl(file.get(), F_OFD_SETLK, &lock);  // some file systems have no locks
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -198,7 +198,7 @@ void FolderOwner::State::hold() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// Removes what jobs have left that died while they took the folder.
+/// Removes the remains of jobs that died while they took the folder.
 void FolderOwner::State::sweep() const {
   const std::string prefix = text(owner_file_name, ".");
   std::vector<std::string> found;
@@ -252,7 +252,7 @@ void FolderOwner::expect_mine() const {
   const State& s = *state_;
   int error = 0;
   const auto seen = look_at_owner(s.path, error);
-  if (!seen && !is_absent(error)) return;  // a failure of the moment says nothing
+  if (!seen && !is_absent(error)) return;  // a temporary failure proves nothing
   if (seen && seen->device == s.device && seen->number == s.number) return;
   if (seen && seen->content == s.content) return;
   std::error_code ignored;

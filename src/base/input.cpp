@@ -1,4 +1,4 @@
-// Files of users, read whole, and their paths as they were meant.
+// Input files, read whole, and their paths as the user intended them.
 #include <trireme/base/input.hpp>
 
 #include <trireme/base/check.hpp>
@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-/// Whether the path names a descriptor of this process, whose other end is in use already.
+/// Whether the path names a descriptor of this process, whose other end is already in use.
 bool is_descriptor(const std::string& path) {
   return path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
 }
@@ -47,7 +47,7 @@ void expect_file(const std::string& path, const std::string& cited, bool streams
 }
 
 int open_input(const std::string& path, const std::string& cited, bool streams) {
-  expect_file(path, cited, streams);  // opening a device may already move it
+  expect_file(path, cited, streams);  // opening a device may already change its state
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   check_usage(descriptor >= 0, cited, ": cannot open: ", std::strerror(errno));
   struct stat status {};

@@ -1,5 +1,5 @@
-// Parses a text without building values, notes where the parser stopped, and tells the mistake from
-// the text there, because messages never repeat those of a library.
+// Parses a text without building values, records where the parser stopped, and derives the mistake
+// from the text there, because messages never repeat a library's messages.
 #include <trireme/base/json_mistake.hpp>
 
 #include <trireme/base/text.hpp>
@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Notes where the parser stopped.
+/// Records where the parser stopped.
 class Watcher final : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return true; }
@@ -48,7 +48,7 @@ struct Mistake {
   std::string what;
 };
 
-/// Python's names of numbers that JSON does not have, at or just before the place.
+/// One of Python's numeric names that JSON does not have, at or just before the position.
 std::optional<Mistake> name_of_no_number(std::string_view content, std::size_t at) {
   for (const std::string_view name : {"NaN", "-Infinity", "Infinity"})
     for (std::size_t begin = at - std::min<std::size_t>(at, 1); begin <= at; ++begin)
@@ -57,7 +57,7 @@ std::optional<Mistake> name_of_no_number(std::string_view content, std::size_t a
   return {};
 }
 
-/// A "\ud83d" without its second half, of which the parser has read up to 6 bytes more.
+/// A "\ud83d" without its second half; the parser has read up to 6 bytes beyond it.
 std::optional<Mistake> lone_surrogate(std::string_view content, std::size_t at) {
   const std::size_t first = at - std::min<std::size_t>(at, 12);
   for (std::size_t begin = first; begin < at; ++begin) {
@@ -81,7 +81,7 @@ Mistake find(std::string_view content, const Watcher& parser) {
   if (auto half = lone_surrogate(content, at)) return *half;
   if (static_cast<unsigned char>(content[at]) < 0x20)
     return {at, "a string contains a control character; write \\n, \\t or \\u00XX"};
-  std::size_t end = at + 1;  // of the character
+  std::size_t end = at + 1;  // end of the character
   while (end < content.size() && (content[end] & 0xC0) == 0x80) ++end;
   return {at, text("unexpected '", printable(content.substr(at, end - at)), "'")};
 }

@@ -43,7 +43,7 @@ bool ends_with_line(const std::string& path) {
 
 /// Writes to standard output. The log continues if a reader such as `head` has closed it.
 void to_stdout(State& s, const std::string& words) {
-  errno = 0;  // either call may be the one that writes
+  errno = 0;  // either call may set errno
   std::fwrite(words.data(), 1, words.size(), stdout);
   std::fflush(stdout);
   if (errno != EPIPE || s.closed_said) return;
@@ -56,14 +56,14 @@ void end_progress(State& s) {
   s.progress_shown = false;
 }
 
-/// `colour`: of the prefix on a terminal, as its ANSI number.
+/// `colour`: ANSI number of the prefix's colour on a terminal.
 void to_stderr(std::string_view prefix, int colour, std::string_view message) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if (!s.speaks) return;
   end_progress(s);
   std::fflush(stdout);
-  const std::string shown = printable(message, /*lines=*/true);  // names of files may hold anything
+  const std::string shown = printable(message, /*lines=*/true);  // file names may have any bytes
   const std::string shown_prefix = terminal::has_colours()
                                        ? text("\033[1;", colour, "m", prefix, "\033[0m")
                                        : std::string(prefix);

@@ -79,7 +79,7 @@ bool publish_owner(const std::string& source, const std::string& target,
                    const std::string& content) {
   if (::link(source.c_str(), target.c_str()) == 0) return true;
   const int error = errno;
-  struct stat status {};  // NFS may have linked and lost its answer
+  struct stat status {};  // NFS may have created the link and lost the reply
   if (::stat(source.c_str(), &status) == 0 && status.st_nlink == 2) return true;
   if (error == EEXIST) return false;
   const bool has_links =
@@ -98,12 +98,12 @@ void remove_owner(const std::string& path, const std::string& content) {
   if (!now || now->content != content) return;
   const std::string aside = path + ".released-" + checksum(content.data(), content.size()).hex();
   if (::rename(path.c_str(), aside.c_str()) != 0) return;
-  const auto moved = look_at_owner(aside);  // another job may have taken over in between
+  const auto moved = look_at_owner(aside);  // another job may have taken the folder in between
   if (moved && moved->content != content) publish_owner(aside, path, moved->content);
   ::unlink(aside.c_str());
 }
 
-// The content of a folder's file `owner`, and the judgement whether the owner lives.
+// Content of a folder's file `owner`, and the decision whether the owner is alive.
 
 namespace {
 
@@ -162,7 +162,7 @@ OwnerJudgement judge(const OwnerEntry& owner, const OwnerEntry& mine, Seconds ag
   if (same_host && before_boot) return {dead, "its host was rebooted"};
   if (age > owner.heartbeat_limit) return {dead, late};
   if (same_job && age > heartbeat_missed_seconds) return {dead, late + ", and its job runs here"};
-  // A job that was moved to another host finds its own heartbeat of a moment ago.
+  // A job that was moved to another host finds its own recent heartbeat.
   if (age <= heartbeat_missed_seconds && !same_job) return {alive, ""};
   return {unclear, ""};
 }

@@ -39,15 +39,15 @@ std::string host_name() {
   return name.data();
 }
 
-/// Fields 2, 3, 4 and 22 of the file: "42 (mpiexec) S 41 ...". A process may end between the
-/// opening of its file and the reading, which std::getline takes for an empty file.
+/// Fields 2, 3, 4 and 22 of the file: "42 (mpiexec) S 41 ...". If the process ends between opening
+/// and reading its file, std::getline finds an empty file.
 ProcessEntry process_entry(std::int64_t process) {
   std::ifstream in(text("/proc/", process, "/stat"));
   std::string stat;
   std::getline(in, stat, '\0');
   ProcessEntry entry;
   const auto begin = stat.find('(');
-  const auto end = stat.rfind(')');  // the name may hold any character
+  const auto end = stat.rfind(')');  // the name may contain any character
   if (begin == std::string::npos || end == std::string::npos) return entry;
   entry.name = stat.substr(begin + 1, end - begin - 1);
   std::istringstream fields(stat.substr(end + 1));

@@ -1,5 +1,5 @@
-// Asks the environment, the descriptors and, through /proc, the launcher among this process's
-// ancestors for what the output reaches; wraps text.
+// Finds out from the environment, the descriptors and, through /proc, the launcher among this
+// process's ancestors where the output goes; wraps text.
 #include <trireme/base/terminal.hpp>
 
 #include <trireme/base/check.hpp>
@@ -50,7 +50,7 @@ bool reaches(int descriptor) {
   const bool forwarded =
       fstat(descriptor, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
   if (!own && !forwarded) return false;
-  // Open MPI gives its processes terminals of their own, whatever becomes of their output.
+  // Open MPI gives its processes terminals, wherever their output goes.
   for (std::int64_t id = getppid(); id > 1;) {
     const ProcessEntry found = process_entry(id);
     if (is_launcher(found.name)) return is_terminal_of(id, descriptor);

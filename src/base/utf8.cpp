@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// The bytes that may follow a first byte: their number, and the range of the first of them.
+/// Continuation bytes for a first byte: their number, and the range of the first one.
 struct Follow {
   unsigned count;
   unsigned char low;
@@ -61,8 +61,8 @@ Utf8Run utf8_run(std::string_view text) {
 
 namespace {
 
-/// Number of bytes of the UTF-8 character at the text's begin; 0 if it is none or a control
-/// character. Overlong forms do not matter to terminals.
+/// Bytes of the UTF-8 character at the beginning of the text; 0 for invalid bytes and control
+/// characters. Overlong forms do not matter to terminals.
 std::size_t shown_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7F ? 1 : 0;

@@ -1,5 +1,5 @@
-// Names of checkpoint folders, the file `latest`, the note of a checkpoint that is complete but not
-// yet named there, and folders that a run moves aside.
+// Names of checkpoint folders, the file `latest`, the note of a complete checkpoint that `latest`
+// does not name yet, and checkpoints that a run moves aside.
 #include <trireme/checkpoint/folders.hpp>
 
 #include <trireme/base/check.hpp>
@@ -31,7 +31,7 @@ std::string note_path(const std::string& directory) {
   return directory + "/" + announcement_name;
 }
 
-/// Whether `latest` names an existing checkpoint other than `going`.
+/// Whether `latest` names an existing checkpoint that is not in `going`.
 bool names_what_stays(const std::string& directory, const std::vector<std::string>& going) {
   std::string name;
   try {
@@ -126,7 +126,7 @@ void announce(const std::string& directory, const std::string& name) {
   std::string former;
   try {
     former = read_latest(directory);
-  } catch (const Error&) {  // then it names no checkpoint
+  } catch (const Error&) {  // then `latest` names no checkpoint
   }
   io::replace_file(note_path(directory), text(name, "\n", former, "\n"));
 }
@@ -144,7 +144,7 @@ std::optional<std::string> announced(const std::string& directory) {
     if (step_of(name) && trimmed(note.substr(name.size() + 1)) == read_latest(directory) &&
         fs::is_directory(directory + "/" + name, missing))
       return name;
-  } catch (const Error&) {  // there is no note, or it cannot be read
+  } catch (const Error&) {  // the note does not exist or cannot be read
   }
   return std::nullopt;
 }
@@ -154,7 +154,7 @@ std::string move_aside(const std::string& directory, const std::vector<std::stri
   std::error_code missing;
   if (fs::exists(fs::symlink_status(directory + "/" + latest_name, missing)) &&
       !names_what_stays(directory, names))
-    going.emplace_back(latest_name);  // first, so that it never names a moved checkpoint
+    going.emplace_back(latest_name);  // first, so that `latest` never names a moved checkpoint
   going.insert(going.end(), names.begin(), names.end());
   if (going.empty()) return "";
   std::string folder = new_folder(directory);

@@ -1,5 +1,5 @@
-// Slabs of arrays: intersections, walks in contiguous runs, and a check that slabs tile an array,
-// which sweeps along the axis with the most cuts.
+// Slabs of arrays: intersections, iteration in contiguous runs, and a check that slabs tile an
+// array, which sweeps along the axis with the most cuts.
 #include <trireme/checkpoint/hyperslab.hpp>
 
 #include <trireme/base/check.hpp>
@@ -31,7 +31,7 @@ std::int64_t position(const Slab& part, const Slab& in, const Extents& stride) {
   return at;
 }
 
-/// The axis with the most distinct begins of slabs.
+/// The axis with the most distinct slab offsets.
 std::size_t most_cut_axis(std::size_t axes, std::span<const Slab> slabs) {
   std::size_t best = 0;
   std::ptrdiff_t most = 0;
@@ -101,7 +101,7 @@ void for_each_run(const Slab& part, const Slab& source, const Slab& target, cons
   const Extents to_stride = strides(target.extent);
   std::int64_t from = position(part, source, from_stride);
   std::int64_t to = position(part, target, to_stride);
-  // Axes after `outer` are complete in both memories, so they and axis outer - 1 form one run.
+  // Axes after `outer` are complete in both memories, so they form one run with axis outer - 1.
   std::size_t outer = part.extent.size();
   std::int64_t count = 1;
   while (outer > 0) {

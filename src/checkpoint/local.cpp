@@ -1,5 +1,5 @@
-// Folders of local checkpoints on a node's disk: their names, what is in them, and which of them
-// form a whole checkpoint.
+// Folders of local checkpoints on a node's disk: their names, their content, and complete
+// checkpoints assembled from them.
 #include <trireme/checkpoint/local.hpp>
 
 #include <trireme/base/check.hpp>
@@ -187,7 +187,7 @@ Attempt begin_attempt(const std::string& directory) {
       std::random_device random;
       next = {former->run, former->number + 1 + random() % largest_stride};
     }
-  } catch (const Error&) {  // damaged: then no name of it is used again
+  } catch (const Error&) {  // damaged: its names are then not used again
   }
   io::replace_file(directory + "/" + attempt_name, text(next.run, ' ', next.number, '\n'));
   return next;

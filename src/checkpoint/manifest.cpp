@@ -1,5 +1,5 @@
-// A manifest: its files, arrays and shards. Slices of several ranks are assembled to arrays, which
-// they must tile.
+// A manifest: its files, arrays and shards. Slices of several ranks are assembled into arrays,
+// which they must tile.
 #include <trireme/checkpoint/manifest.hpp>
 
 #include <trireme/base/check.hpp>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t manifest_limit_bytes = std::int64_t{4} << 30;
 
-/// The number of the slice's array in the manifest, to which a new array is added.
+/// Index of the slice's array in the manifest; adds a new array.
 std::size_t number_of(const SliceSummary& slice, Manifest& manifest,
                       std::map<std::string, std::size_t>& numbers) {
   const auto [at, added] = numbers.emplace(slice.name, manifest.arrays.size());
@@ -32,7 +32,7 @@ std::size_t number_of(const SliceSummary& slice, Manifest& manifest,
 }
 
 std::string content_of(const std::string& path) {
-  std::error_code error;  // with one, opening the file says why
+  std::error_code error;  // on an error, opening the file reports the reason
   check_usage(std::filesystem::exists(path, error) || error, path,
               ": is missing; this folder is not a complete checkpoint");
   return io::read_text_file(path, manifest_limit_bytes);
@@ -113,7 +113,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view seal_begin = ",\n\"checksum\":\"";
 constexpr std::string_view seal_end = "\"}\n";
-constexpr std::string_view head_end = ",\n\"block_bytes\":";  // strings have no line feeds
+constexpr std::string_view head_end = ",\n\"block_bytes\":";  // strings contain no line feeds
 constexpr std::size_t digest_digits = 32;
 constexpr std::size_t seal_size = seal_begin.size() + digest_digits + seal_end.size();
 
@@ -164,7 +164,8 @@ std::string plain_name(const Json& json, const std::string& path) {
   return name;
 }
 
-/// All numbers of a manifest are whole and not negative. The library would cut off a fraction.
+/// A whole, non-negative number, as all numbers of a manifest are. The library would truncate a
+/// fraction.
 std::int64_t whole_number(const Json& json, const std::string& path) {
   const bool whole = json.is_number_unsigned()
                          ? json.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max()

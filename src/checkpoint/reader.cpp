@@ -1,5 +1,5 @@
-// Reads slices of arrays across the shards of a checkpoint. A block of a dataset is verified when
-// it is read for the first time; the last partly needed block stays in a buffer.
+// Reads slices of arrays across the shards of a checkpoint. A block of a dataset is verified at its
+// first read; the last partly needed block stays in a buffer.
 #include <trireme/checkpoint/reader.hpp>
 
 #include <trireme/base/check.hpp>
@@ -21,7 +21,7 @@ namespace trireme::checkpoint {
 namespace {
 
 constexpr std::size_t open_files = 128;
-constexpr std::int64_t small_bytes = 64 << 10;  // smaller parts are copied from a whole block
+constexpr std::int64_t small_bytes = 64 << 10;  // smaller parts are copied from a buffered block
 
 }  // namespace
 
@@ -52,7 +52,7 @@ Files Reader::kept_files() const {
 
 const io::InputFile& Reader::file(std::size_t shard) const {
   if (const auto found = files_.find(shard); found != files_.end()) return found->second;
-  if (files_.size() >= open_files) files_.clear();  // a job may often open only 1024 files
+  if (files_.size() >= open_files) files_.clear();  // the usual limit of a process is 1024
   const ShardInfo& info = manifest_.shards[shard];
   if (!structure_verified_[shard]) verify_structure(folder_, manifest_, info);
   structure_verified_[shard] = true;
@@ -70,7 +70,7 @@ bool Reader::is_verified(const Loaded& block) const {
   return known != block_verified_.end() && known->second[block.number];
 }
 
-/// Reads a whole block, and verifies it the first time.
+/// Reads a whole block, and verifies it at its first read.
 void Reader::fetch_block(const Loaded& block, char* out, std::int64_t bytes) const {
   const auto& [place, number] = block;
   if (is_verified(block)) {
@@ -265,14 +265,14 @@ std::vector<Difference> compare(const Reader& a, const Reader& b) {
   return out;
 }
 
-// Chooses the checkpoint to continue from, by what checkpoints contain: the one that `latest`
+// Chooses the checkpoint to continue from, by the content of checkpoints: the one that `latest`
 // names, or the newest intact one on its branch.
 
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The checkpoint that the file `latest` names, if it exists. `warns`: says why there is none.
+/// The checkpoint that the file `latest` names, if it exists. `warns`: warn if there is none.
 std::optional<std::string> named_latest(const std::string& directory, bool warns) {
   const std::string path = directory + "/" + latest_name;
   std::string name;
@@ -305,8 +305,8 @@ Start last_start(const Member& member) {
   return member.lineage.starts.empty() ? Start{} : member.lineage.starts.back();
 }
 
-/// The end of the branch that the directory's run has written last: its last attempt. Without one
-/// of that run, the run with the highest step counts.
+/// Tip of the branch that the directory's run wrote last: its last attempt's. If there is no such
+/// attempt, the run with the highest step is used.
 const Member& newest(const std::vector<Member>& members, const std::string& directory) {
   std::string run;
   try {
@@ -339,7 +339,7 @@ std::optional<std::string> latest(const std::string& directory, std::set<std::st
     return false;
   };
   if (const auto last = announced(directory); last && usable(*last)) return directory + "/" + *last;
-  // The file's own path among the damaged: one warning, however often this is called.
+  // The path of `latest` is added to the damaged ones, so that several calls warn only once.
   const auto named = named_latest(directory, damaged.insert(directory + "/" + latest_name).second);
   if (named && usable(*named)) return directory + "/" + *named;
 
@@ -348,7 +348,7 @@ std::optional<std::string> latest(const std::string& directory, std::set<std::st
   std::optional<Lineage> tip;
   for (const Member& member : members)
     if (member.name == named) tip = member.lineage;
-  if (named && !tip)  // its branch is not known, and later steps may belong to another one
+  if (named && !tip)  // its branch is unknown, and later steps may belong to another branch
     std::erase_if(members, [&](const Member& m) { return m.lineage.step >= *step_of(*named); });
   if (!tip && !members.empty()) tip = newest(members, directory).lineage;
   for (const std::string& name : unreadable)

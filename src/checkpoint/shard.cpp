@@ -17,9 +17,9 @@
 namespace trireme::checkpoint {
 namespace {
 
-constexpr std::int64_t structure_bytes = 64 << 10;  // upper estimate of HDF5's own part of a shard
+constexpr std::int64_t structure_bytes = 64 << 10;  // upper bound of HDF5's own part of a shard
 constexpr std::int64_t structure_bytes_per_dataset = 1024;
-constexpr std::int64_t written_bytes = 512 << 10;  // per call: still in the cache after hashing
+constexpr std::int64_t written_bytes = 512 << 10;  // per call; still cached after hashing
 
 void expect_names(std::span<const SliceView> slices) {
   for (const auto& slice : slices) {
@@ -49,7 +49,7 @@ void lay_out(io::AtomicFile& file, std::vector<SliceSummary>& slices) {
   hdf5.close_into(file);
 }
 
-/// Bytes [begin, begin + bytes) of a slice, in `buffer` if they are not in host memory.
+/// Bytes [begin, begin + bytes) of a slice; copied to `buffer` if they are not in host memory.
 const char* fetch(const SliceView& slice, std::int64_t begin, std::int64_t bytes,
                   std::vector<char>& buffer) {
   if (slice.data != nullptr) return static_cast<const char*>(slice.data) + begin;
@@ -185,13 +185,13 @@ Digest structure_digest(const io::InputFile& file, std::vector<Region> storage) 
 }
 
 // Serializes the summary of a shard for the rank that commits. Parsing checks every count against
-// the bytes that follow.
+// the remaining bytes.
 
 namespace {
 
 constexpr std::int64_t most_items = 1 << 28;
 
-/// Values in sequence, little endian like the machines that exchange them.
+/// Writes values in sequence, little endian like the machines that exchange them.
 class Packer {
  public:
   template <class T>
@@ -228,7 +228,8 @@ class Unpacker {
     for (auto& value : values) value = get<std::int64_t>();
     return values;
   }
-  /// A number of items with at least `item_bytes` bytes each. The remaining bytes must hold them.
+  /// Reads a number of items of at least `item_bytes` bytes each, which the remaining bytes must
+  /// hold.
   std::int64_t get_count(std::size_t item_bytes) {
     const auto count = get<std::int64_t>();
     check(count >= 0 && count <= most_items &&

@@ -12,7 +12,7 @@
 namespace trireme::checkpoint {
 namespace {
 
-constexpr std::int64_t read_bytes = 256 << 10;  // per call: still in the cache when hashed
+constexpr std::int64_t read_bytes = 256 << 10;  // per call; still cached when hashed
 
 constexpr const char* remedy = "; copy the folder again or continue from another checkpoint";
 
@@ -70,7 +70,7 @@ void read_block(const io::InputFile& file, const Manifest& manifest, const Shard
     sum.update(at + done, piece);
   }
   const Digest found = sum.digest();
-  if (found == info.blocks[number]) return;  // computing the names below takes time
+  if (found == info.blocks[number]) return;  // building the names below takes time
   check(false, file.path(), ": dataset '", manifest.datasets(shard)[slice],
         "' is damaged in block ", number, " of ", info.blocks.size(), " (bytes ", begin, " to ",
         begin + bytes - 1, " of the file): checksum ", found.hex(), ", expected ",

@@ -60,7 +60,7 @@ void move_into_place(const std::string& partial, const std::string& folder) {
   fs::remove_all(former, ignored);
 }
 
-/// Renames the folder first, so that a partly removed one does not look like a checkpoint.
+/// Renames the folder first, so that a partly removed folder does not look like a checkpoint.
 void remove_checkpoint(const std::string& path) {
   std::error_code error;
   const std::string going = path + ".removed" + partial_suffix;
@@ -108,7 +108,8 @@ void complete(const std::string& folder, Manifest manifest, const Files& files) 
   io::replace_file(folder + "/" + manifest_name, to_json(manifest));
 }
 
-/// Checkpoints that the newest one does not continue from neither count nor are removed.
+/// Removes old checkpoints. Checkpoints that the newest one does not continue from are neither
+/// counted nor removed.
 void remove_old(const std::string& directory, const std::string& newest, const Retention& kept,
                 const std::function<void()>& progress) {
   if (kept.keep <= 0) return;
@@ -128,7 +129,7 @@ void keep_other_branch(const std::string& directory, const std::string& name,
   if (!fs::exists(directory + "/" + name)) return;
   try {
     if (precedes(read_lineage(directory + "/" + name), read_lineage(partial))) return;
-  } catch (const Error&) {  // damaged: its branch is not known
+  } catch (const Error&) {  // damaged: its branch is unknown
   }
   const std::string folder = move_aside(directory, {name});
   log::warn(text(directory, "/", name, " belongs to another branch and was moved to ", folder));
@@ -262,7 +263,7 @@ namespace {
 
 constexpr std::int64_t index_bytes = 1 << 20;
 constexpr std::int64_t index_bytes_per_array = 4096;
-constexpr std::int64_t index_bytes_per_part = 256;  // besides names and extents
+constexpr std::int64_t index_bytes_per_part = 256;  // in addition to names and extents
 constexpr std::size_t attribute_limit_bytes = 4096;
 
 using Parts = std::vector<std::vector<io::VirtualPart>>;  // per array

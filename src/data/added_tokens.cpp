@@ -1,4 +1,4 @@
-// Reads added tokens, and finds the one that ends documents.
+// Reads added tokens, and finds the token that ends documents.
 #include <trireme/data/added_tokens.hpp>
 
 #include <trireme/base/check.hpp>

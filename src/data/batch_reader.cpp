@@ -11,7 +11,7 @@
 namespace trireme::data {
 namespace {
 
-/// Tokens of a window, and the token after each.
+/// Tokens of a window, and the successor of each token.
 class NextTokens final : public BatchReader {
  public:
   explicit NextTokens(const deck::ModelConfig& model)
@@ -56,7 +56,8 @@ class NextTokens final : public BatchReader {
     return field.first(static_cast<std::size_t>(count * sequence_));
   }
 
-  /// Positions of the first samples; those of the others, which are computed too, become 0.
+  /// Positions of the first `count` samples; the other samples, which are computed too, get
+  /// position 0.
   std::span<std::int32_t> positions(BatchFields fields, std::int64_t count) const {
     if (!positions_) return {};
     std::ranges::fill(fields[*positions_], 0);

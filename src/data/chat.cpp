@@ -1,5 +1,5 @@
 // The chat templates as code, and the names, special tokens and prompts of the formats. White space
-// and quirks are those of the templates, because equal ids are the purpose.
+// and special cases are the templates', so that the ids are equal.
 #include <trireme/data/chat.hpp>
 
 #include <trireme/base/check.hpp>
@@ -41,14 +41,14 @@ void expect_no_tools(const Chat& chat, const char* format) {
               " does not define");
 }
 
-/// Llama's and Mistral's templates leave such a content out.
+/// UsageError for content beside calls, which Llama's and Mistral's templates omit.
 void expect_calls_alone(const ChatMessage& message) {
   check_usage(message.calls.empty() || message.content.empty(),
               "has a message with \"content\" beside \"tool_calls\", which this chat format does "
               "not write");
 }
 
-/// User and assistant in turn, the user first.
+/// UsageError unless user and assistant alternate, beginning with the user.
 void expect_turns(std::span<const ChatMessage* const> messages) {
   constexpr std::array<std::string_view, 2> roles{"user", "assistant"};
   for (std::size_t i = 0; i < messages.size(); ++i)
@@ -64,7 +64,7 @@ const std::string& name_of(const ToolCall& call) {
 class Writer {
  public:
   void add(std::string_view part) { out_.text += part; }
-  /// The message, and the token that ends it.
+  /// Adds a message, and the token that ends it.
   void add(const ChatMessage& message, std::string_view words, std::string_view end) {
     const std::size_t begin = out_.text.size();
     add(words);
@@ -97,7 +97,7 @@ constexpr std::string_view qwen_tools_end =
     "\"arguments\": <args-json-object>}\n</tool_call>";
 
 /// The Jinja templates of the models' repositories, one function per family. Each throws UsageError
-/// for what its template refuses or leaves out.
+/// for content that its template rejects or omits.
 /// Qwen2.5-Instruct. `default_system`: the system message of conversations without one; "": none.
 Conversation write_qwen(const Chat& chat, std::string_view default_system) {
   std::span<const ChatMessage> turns(chat.messages);
@@ -123,7 +123,7 @@ Conversation write_qwen(const Chat& chat, std::string_view default_system) {
       out.add("\n");
       continue;
     }
-    // Results in a row are one turn of the user.
+    // Consecutive results form one turn of the user.
     if (i == 0 || turns[i - 1].role != "tool") out.add("<|im_start|>user");
     out.add("\n<tool_response>\n" + m.content + "\n</tool_response>");
     if (i + 1 == turns.size() || turns[i + 1].role != "tool") out.add("<|im_end|>\n");
@@ -205,7 +205,7 @@ void expect_id(const std::string& id, const char* member) {
               "', but in this chat format the id of a call has nine characters");
 }
 
-/// The template quotes strings, and does not escape them.
+/// The template quotes strings without escaping them.
 std::string mistral_tool(const nlohmann::ordered_json& tool) {
   const auto function = tool.find("function");
   check_usage(function != tool.end() && function->is_object(),
@@ -240,7 +240,7 @@ std::string mistral_answer(const ChatMessage& message) {
   return "[TOOL_CALLS] [" + join(calls, ", ") + "]";
 }
 
-/// Calls and their results do not count as turns.
+/// Checks that turns alternate; calls and their results are not turns.
 void expect_mistral_turns(std::span<const ChatMessage> messages) {
   std::vector<const ChatMessage*> turns;
   for (const ChatMessage& m : messages) {
@@ -250,7 +250,7 @@ void expect_mistral_turns(std::span<const ChatMessage> messages) {
   expect_turns(turns);
 }
 
-/// A system message becomes the beginning of the first user's, so that all answers see it.
+/// A system message is prepended to the first user message, so that all answers see it.
 Conversation write_mistral(const Chat& chat) {
   std::span<const ChatMessage> turns(chat.messages);
   std::string system;
@@ -272,7 +272,7 @@ Conversation write_mistral(const Chat& chat) {
       out.add("[TOOL_RESULTS] {\"content\": " + m.content + ", \"call_id\": \"" + m.call_id +
               "\"}[/TOOL_RESULTS]");
     } else {
-      // The template compares messages with the user's last one by their contents.
+      // The template compares a message with the user's last one by content.
       if (m.content == last->content) out.add(mistral_tools(chat));
       out.add("[INST] " + system + m.content + "[/INST]");
       system.clear();
@@ -306,7 +306,7 @@ constexpr std::array formats{ChatFormat::chatml,   ChatFormat::qwen2_5, ChatForm
 constexpr std::string_view qwen_system =
     "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
 
-/// The text that add_generation_prompt appends.
+/// Text that add_generation_prompt appends.
 std::string_view begin_of_answer(ChatFormat format) {
   switch (format) {
     case ChatFormat::none:
@@ -443,8 +443,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The shortest digits that read back the same. repr() writes an exponent below 1e-4 and from 1e16
-/// on.
+/// The shortest digits that read back the same value. repr() writes an exponent below 1e-4 and from
+/// 1e16 on.
 std::string python_float(double value) {
   check_usage(std::abs(value) < 0x1p63, "has the number ", value,
               " in a tool or a call, beyond 64 bits; write it as a string");

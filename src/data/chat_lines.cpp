@@ -1,5 +1,5 @@
 // Reads conversations in the forms of transformers, TRL, OpenAI, Mistral and axolotl. A member that
-// is null is as good as absent, because tables of columns (Parquet) write all members.
+// is null counts as absent, because tables of columns (Parquet) write all members.
 #include <trireme/data/chat_lines.hpp>
 
 #include <trireme/base/check.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Members that describe a line or message and change nothing of what is learned.
+/// Members that describe a line or message and do not affect training.
 constexpr std::array<std::string_view, 32> descriptions{
     "_id",       "author",     "category",   "conversation_id",
     "created",   "created_at", "dataset",    "date",
@@ -25,8 +25,8 @@ constexpr std::array<std::string_view, 32> descriptions{
     "tags",      "task",       "timestamp",  "token_count",
     "topic",     "url",        "uuid",       "version"};
 
-/// Names for whether a message counts in the loss: OpenAI and Mistral (weight), axolotl (train,
-/// training), ms-swift and slime (loss, loss_mask, step_loss_mask).
+/// Names of members that say whether a message counts in the loss: OpenAI and Mistral (weight),
+/// axolotl (train, training), ms-swift and slime (loss, loss_mask, step_loss_mask).
 constexpr std::array<std::string_view, 6> weight_members{"weight", "train",     "training",
                                                          "loss",   "loss_mask", "step_loss_mask"};
 
@@ -35,12 +35,12 @@ bool is_one_of(std::string_view name, const Names& names) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// Null, or an empty list.
+/// Whether the value is null or an empty list.
 bool is_nothing(const Json& value) {
   return value.is_null() || (value.is_array() && value.empty());
 }
 
-/// The first member that has a value and is neither read nor a description.
+/// The first member with a value that is neither read nor a description.
 std::optional<std::string> unknown_member(const Json& object,
                                           std::initializer_list<std::string_view> read) {
   for (const auto& [key, value] : object.items())
@@ -50,27 +50,27 @@ std::optional<std::string> unknown_member(const Json& object,
   return std::nullopt;
 }
 
-/// Whether a loss weight is 1; empty for another value than 0 and 1.
+/// Whether a loss weight is 1; std::nullopt unless it is 0 or 1.
 std::optional<bool> flag_of(const Json& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value == 0 || value == 1) return value == 1;
   return std::nullopt;
 }
 
-/// A value for a message.
+/// The value as text for a message.
 std::string value_text(const Json& value) {
   return value.is_structured() ? "an " + std::string(value.type_name()) : value.dump();
 }
 
-/// Copying a value recurses.
+/// Whether the value is nested at most `levels` deep; copying a value recurses.
 bool is_shallow(const Json& value, int levels = 64) {
   if (!value.is_structured()) return true;
   return levels > 0 &&
          std::ranges::all_of(value, [&](const Json& part) { return is_shallow(part, levels - 1); });
 }
 
-/// An object or list of a member, which may also be written as a string of JSON, as OpenAI writes
-/// arguments and TRL tools. Null for what is neither.
+/// An object or list of a member, which may also be a string of JSON, as in OpenAI's arguments and
+/// TRL's tools. Null for any other value.
 Json parsed(const Json& value) {
   if (!value.is_string()) return is_shallow(value) ? value : Json();
   Json inner = Json::parse(value.get_ref<const std::string&>(), nullptr, false);
@@ -116,7 +116,7 @@ class MessageReader {
     return object[key].get<std::string>();
   }
 
-  /// A message with calls may leave its content out.
+  /// The content of a message, which is optional if there are calls.
   std::string content(const ChatMessage& message) const {
     if (!message.calls.empty() && !has("content")) return "";
     if (!is_string("content")) refuse_form();
@@ -166,8 +166,8 @@ class MessageReader {
     return found;
   }
 
-  /// A loss weight. One of 1 on another role than the assistant's would have Trireme learn what it
-  /// does not.
+  /// A message's loss weight. UsageError for 1 on another role than the assistant's, because
+  /// Trireme does not train on it.
   bool counted(const std::string& role) const {
     std::optional<bool> found;
     for (const std::string_view key : weight_members) {

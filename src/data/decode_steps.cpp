@@ -33,7 +33,7 @@ class Fuse final : public DecodeStep {
   bool fuses() const override { return true; }
 };
 
-/// Characters to bytes. A token with another character is kept.
+/// Converts characters to bytes. A token with another character is kept.
 class BytesOfCharacters final : public DecodeStep {
  public:
   void run(std::vector<std::string>& tokens, Edge) const override {
@@ -57,7 +57,7 @@ std::optional<char> byte_of(const std::string& token) {
   return static_cast<char>(value);
 }
 
-/// Runs of byte tokens become text, or U+FFFD for each byte if the run is not UTF-8.
+/// Runs of byte tokens become text, or one U+FFFD per byte if the run is not UTF-8.
 class ByteFallback final : public DecodeStep {
  public:
   void run(std::vector<std::string>& tokens, Edge) const override {
@@ -135,7 +135,7 @@ class ReplacePattern final : public DecodeStep {
   std::string to_;
 };
 
-/// Removes up to `start` and `stop` characters `content` from the ends of each token.
+/// Removes up to `start` and `stop` times the character `content` from the ends of each token.
 class Strip final : public DecodeStep {
  public:
   Strip(std::string content, std::int64_t start, std::int64_t stop)
@@ -153,7 +153,7 @@ class Strip final : public DecodeStep {
   }
   bool works_in_parts(bool after_fuse) const override { return !after_fuse || stop_ == 0; }
 
-  bool fused = false;  ///< comes after Fuse
+  bool fused = false;  ///< follows Fuse
 
  private:
   std::string content_;
@@ -161,7 +161,7 @@ class Strip final : public DecodeStep {
   std::int64_t stop_;
 };
 
-/// BERT's words: a blank before each token without the prefix.
+/// BERT's words: a space before each token without the prefix.
 class WordPiece final : public DecodeStep {
  public:
   WordPiece(std::string prefix, bool cleans) : prefix_(std::move(prefix)), cleans_(cleans) {}
@@ -175,7 +175,7 @@ class WordPiece final : public DecodeStep {
   }
 
  private:
-  /// The rules of the `tokenizers` library, in its order.
+  /// Applies the rules of the `tokenizers` library, in its order.
   static void clean(std::string& token) {
     constexpr std::array<std::pair<const char*, const char*>, 11> rules{{{" .", "."},
                                                                          {" ?", "?"},

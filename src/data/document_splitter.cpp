@@ -1,5 +1,5 @@
-// Splits a stream at the matches of a regular expression by PCRE2's partial matching: a match that
-// more bytes could change waits, with the bytes that look-behind needs.
+// Splits a stream at the matches of a regular expression with PCRE2's partial matching: a match
+// that more bytes could change is held back, with the bytes that look-behind needs.
 #include <trireme/data/document_splitter.hpp>
 
 #include <trireme/base/check.hpp>
@@ -50,8 +50,8 @@ Expression::Expression(const std::string& source) {
   pcre2_jit_stack_assign(context, nullptr, stack);
   std::uint32_t longest = 0;
   pcre2_pattern_info(code, PCRE2_INFO_MAXLOOKBEHIND, &longest);
-  // At least one byte, so that \A and ^ do not match at the start of a later chunk. More because
-  // assertions nest.
+  // At least one byte, so that \A and ^ do not match at the start of a later chunk. More bytes,
+  // because assertions nest.
   look_behind = 2 * std::size_t{longest} + 256;
 }
 
@@ -68,8 +68,8 @@ struct DocumentSplitter::State {
   std::string source;
   std::unique_ptr<Expression> expression;  // null: never matches
   std::string buffer;
-  std::size_t start = 0;      // beginning of the next search; earlier bytes have been handed out
-  bool cut_at_start = false;  // an empty match has already cut there
+  std::size_t start = 0;      // beginning of the next search; earlier bytes have been passed on
+  bool cut_at_start = false;  // an empty match has already cut at `start`
   bool open = false;          // the current file has had bytes
 
   void search(bool final, const Sink& sink);

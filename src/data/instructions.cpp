@@ -1,5 +1,5 @@
-// Instruction data to tokens. What counts is found from the ids: a prompt's tokens are those that
-// it has in common with the whole text, so that a token with characters of both counts.
+// Converts instruction data to tokens. Counted tokens are found from the ids: a prompt's tokens are
+// the common prefix with the whole text, so that a token with characters of both parts counts.
 #include <trireme/data/instructions.hpp>
 
 #include <trireme/base/check.hpp>
@@ -10,7 +10,7 @@
 namespace trireme::data {
 namespace {
 
-/// Number of equal tokens at the beginning.
+/// Length of the common prefix.
 std::int64_t common(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
 }
@@ -191,8 +191,8 @@ std::set<std::int64_t> answer_ends(const TokenSource& source, const Tokenizer& t
   source.read(0, ids);
   std::vector<std::int32_t> counted = ids;
   source.mask(0, counted);
-  // A run of counted tokens ends before an uncounted one; the end of a document ends documents
-  // that count to their end.
+  // A run of counted tokens ends before an uncounted token; documents that count to their end are
+  // ended by the end of the document.
   for (std::size_t i = 0; i + 1 < ids.size(); ++i)
     if (counted[i] != uncounted && counted[i + 1] == uncounted) ends.insert(ids[i]);
   ends.erase(tokenizer.end_of_document());

@@ -1,4 +1,5 @@
-// JSON lines: one object per line. Messages name file and line and never repeat those of a library.
+// JSON lines: one object per line. Messages name file and line and never repeat a library's
+// messages.
 #include <trireme/data/json_lines.hpp>
 
 #include <trireme/base/check.hpp>
@@ -82,7 +83,7 @@ void read_json_lines(const std::string& path, const std::string& form,
   const std::string name = path == "-" ? "standard input" : path;
   io::TextReader reader(path);
   std::vector<char> buffer(read_bytes);
-  std::string held;  // the beginning of a line
+  std::string held;  // beginning of a line
   std::int64_t number = 1;
   std::int64_t total = 0;
   const auto take = [&](std::string_view line) {

@@ -1,4 +1,5 @@
-// Added tokens in a text. White space and words around them are those of the `tokenizers` library.
+// Added tokens in a text. White space and words around them are treated as in the `tokenizers`
+// library.
 #include <trireme/data/literal_splitter.hpp>
 
 #include <trireme/base/check.hpp>
@@ -13,7 +14,7 @@ namespace {
 
 constexpr char32_t no_character = 0xFFFD;
 
-/// The last character of a text that may begin within a character or have wrong bytes.
+/// The last character of a text that may begin within a character or contain invalid bytes.
 char32_t character_before(std::string_view text) {
   const std::string_view character =
       text.substr(text.empty() ? 0 : character_begin(text, text.size() - 1));
@@ -22,7 +23,7 @@ char32_t character_before(std::string_view text) {
   return next_character(character, at);
 }
 
-/// The first character, and its bytes.
+/// The first character and its length in bytes.
 std::pair<char32_t, std::size_t> first_character(std::string_view text) {
   const std::string_view character = text.substr(0, 4);
   std::size_t at = 0;
@@ -94,7 +95,7 @@ std::size_t LiteralSplitter::settled_end(bool final) const {
   if (final) return held.size();
   std::size_t end = scanned_;
   while (strips_left_ && end > done_) {
-    // A character that is cut off may turn out to be white space.
+    // A truncated character may turn out to be white space.
     const std::size_t begin = character_begin(held.substr(0, end), end - 1);
     const bool whole = !utf8_run(held.substr(begin, end - begin)).incomplete;
     if (whole && !is_white_space(character_before(held.substr(0, end)))) break;
@@ -104,7 +105,7 @@ std::size_t LiteralSplitter::settled_end(bool final) const {
 }
 
 void LiteralSplitter::forget() {
-  constexpr std::size_t context = 4;  // bytes of the character before a literal
+  constexpr std::size_t context = 4;  // bytes kept for the character before a literal
   const std::size_t kept = scanned_ < context ? 0 : scanned_ - context;
   const std::size_t gone = std::min(done_, kept);
   held_.erase(0, gone);

@@ -79,7 +79,7 @@ void MegatronFile::read_header() {
   const auto documents = get<std::uint64_t>(&h[26]);
   const auto size = static_cast<std::uint64_t>(index_.size());
   const bool possible = sequences >= 1 && documents >= 2 && sequences <= size / 12 &&
-                        documents <= size / 8;  // so that nothing below overflows
+                        documents <= size / 8;  // prevents overflow below
   const std::uint64_t needed = possible ? header_bytes + sequences * 12 + documents * 8 : 0;
   check_usage(!possible || size != needed + sequences, path(),
               ": has a mode per sequence (multimodal data), which is not supported");
@@ -132,7 +132,7 @@ void MegatronFile::read_as(std::int64_t first, std::span<std::int32_t> out) cons
     const std::size_t count = std::min(numbers_at_a_time, out.size() - at);
     const std::int64_t token = first + static_cast<std::int64_t>(at);
     bin_.read(token * token_bytes_, stored.data(), count * sizeof(Stored));
-    std::uint64_t largest = 0;  // a negative id is a large unsigned one
+    std::uint64_t largest = 0;  // negative ids are large as unsigned values
     for (std::size_t i = 0; i < count; ++i) {
       const auto id = static_cast<std::int64_t>(stored[i]);
       largest = std::max(largest, static_cast<std::uint64_t>(id));
@@ -178,7 +178,7 @@ void MegatronFile::read_document_offsets(std::int64_t first, std::span<std::int6
           ", outside the file or before the previous document's; the file is damaged");
     before = out[i];
   }
-  // One read for all if documents are about as many as their sequences.
+  // One read for all documents if they are about as many as their sequences.
   const std::int64_t base = out.empty() ? 0 : out.front();
   const std::int64_t span = std::min(before + 1, sequences_) - base;
   std::vector<std::int64_t> pointers;

@@ -21,8 +21,8 @@ namespace trireme::data {
 namespace {
 
 // NFC, NFD, NFKC and NFKD by ICU, for the characters of Unicode 9, as in the `tokenizers` library;
-// newer characters remain. A part of a text ends before a character that no earlier one can combine
-// with.
+// newer characters are unchanged. A part of a text ends before a character that cannot combine with
+// an earlier one.
 
 /// NFC, NFD, NFKC, NFKD (Unicode TR 15).
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
@@ -91,7 +91,7 @@ class Normalize final : public TextStep {
   std::unique_ptr<TextStep> copy() const override { return std::make_unique<Normalize>(form_); }
 
  private:
-  /// The last place before which the text does not change with what follows.
+  /// The last position before which later text cannot change the result.
   std::size_t boundary(std::string_view text) const {
     while (!text.empty())
       if (normalizer_.hasBoundaryBefore(static_cast<UChar32>(take_last_character(text)))) break;
@@ -117,7 +117,7 @@ std::size_t leading_space(std::string_view text) {
   return at;
 }
 
-/// Bytes up to the white space at the end.
+/// Length in bytes without the white space at the end.
 std::size_t without_trailing_space(std::string_view text) {
   std::string_view rest = text;
   while (!rest.empty()) {
@@ -245,10 +245,10 @@ std::unique_ptr<TextStep> make_replace_pattern(const std::string& pattern, std::
 }
 
 // SentencePiece's normalization rules (Kudo and Richardson 2018): a double-array trie of byte
-// strings whose values are places in a list of replacements, each ended by a zero byte.
+// strings whose values are offsets in a list of replacements, each ended by a zero byte.
 
 constexpr std::size_t most_bytes = 64 << 20;
-constexpr std::size_t longest_cluster = 5;  // longer clusters are looked up by character
+constexpr std::size_t longest_cluster = 5;  // longer clusters are looked up character by character
 
 std::optional<std::string> from_base64(std::string_view text) {
   std::string bytes;
@@ -277,8 +277,8 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-/// A unit of the array holds the label of its node, the offset of its children, and whether it has
-/// a value, which its child 0 holds.
+/// A unit of the array holds the label of its node, the offset of its children, and whether the
+/// node has a value, which is stored in its child 0.
 struct Charsmap {
   std::vector<std::uint32_t> units;
   std::string replacements;
@@ -341,7 +341,7 @@ std::optional<std::string_view> Charsmap::find(std::string_view key) const {
   return std::nullopt;
 }
 
-/// Replaces each grapheme cluster that has a rule, or else each of its characters.
+/// Replaces each grapheme cluster that has a rule, or else each of its characters that has one.
 class Precompiled final : public TextStep {
  public:
   explicit Precompiled(std::shared_ptr<const Charsmap> map) : map_(std::move(map)) {
@@ -360,7 +360,7 @@ class Precompiled final : public TextStep {
         continue;
       }
       const std::size_t end = grapheme_end(text, at);
-      if (end == text.size() && !edge.last) break;  // the cluster may grow
+      if (end == text.size() && !edge.last) break;  // the cluster may continue
       replace(text.substr(at, end - at));
       at = end;
     }
@@ -403,7 +403,7 @@ constexpr int most_levels = 8;
 
 void add(const JsonNode& node, int levels, TextSteps& steps);
 
-/// `Build` may read the node, and adds steps.
+/// `Build` reads the node if needed, and appends steps.
 using Build = void (*)(const JsonNode&, int levels, TextSteps&);
 
 template <NormalForm form>

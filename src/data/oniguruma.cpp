@@ -1,4 +1,4 @@
-// Parses a pattern in Oniguruma's syntax and writes each construct as PCRE2 writes it. Sets become
+// Parses a pattern in Oniguruma's syntax and writes each construct in PCRE2's syntax. Sets become
 // expressions for one character: an intersection is a look-ahead before the last operand, so that
 // the Unicode tables remain PCRE2's.
 #include <trireme/data/oniguruma.hpp>
@@ -18,7 +18,7 @@ namespace trireme::data {
 namespace {
 
 constexpr int most_groups = 100;
-constexpr std::int64_t most_repeats = 65535;  // of PCRE2
+constexpr std::int64_t most_repeats = 65535;  // PCRE2's limit
 
 class Translation {
  public:
@@ -36,7 +36,7 @@ class Translation {
     bool dot_all = false;
     bool extended = false;
   };
-  /// PCRE2's text of something to which a quantifier applies.
+  /// PCRE2's text of an expression to which a quantifier applies.
   struct Atom {
     std::string text;
     bool quantifiable = true;
@@ -55,7 +55,8 @@ class Translation {
     return true;
   }
 
-  /// Until the group's ')' or the end. "(?i)" within a group holds to the group's end.
+  /// Parses alternatives up to the group's ')' or the end. "(?i)" within a group applies up to the
+  /// group's end.
   std::string alternatives(Options options) {
     if (++levels_ > most_groups) refuse("nesting of more than 100 groups", at_);
     std::string out;
@@ -115,7 +116,7 @@ class Translation {
       if (!take(")")) refuse("a group without an end", from);
       return Atom{begin + ")", quantifiable};
     };
-    if (take("(?:")) return rest("(?:", options);  // part of the string around it
+    if (take("(?:")) return rest("(?:", options);  // part of the surrounding string
     before_ = 0;
     if (take("(?=")) return rest("(?=", options, false);
     if (take("(?!")) return rest("(?!", options, false);
@@ -136,7 +137,7 @@ class Translation {
   template <class Rest>
   Atom option_group(Options options, std::size_t from, const Rest& rest) {
     for (bool value = true; !at_end() && !sees(":") && !sees(")"); ++at_) {
-      // '-' clears `value`: the options after it are turned off.
+      // '-' clears `value`: the following options are turned off.
       bool* const option = sees("i")   ? &options.ignore_case
                            : sees("m") ? &options.dot_all
                            : sees("x") ? &options.extended
@@ -150,7 +151,7 @@ class Translation {
     return {begin + alternatives(options) + ")"};
   }
 
-  /// One of * + ? {n} {n,} {n,m} {,n} at the current place.
+  /// Whether one of * + ? {n} {n,} {n,m} {,n} is at the current position.
   bool is_quantifier() const {
     std::size_t at = at_;
     return !at_end() &&
@@ -207,7 +208,7 @@ class Translation {
     refuse("an escape", from);
   }
 
-  /// The character of an escape, or nothing: the escape is not that of a character.
+  /// The character of an escape; std::nullopt if the escape is not a character.
   std::optional<char32_t> escaped_character(bool in_bracket) {
     const std::size_t from = at_;
     ++at_;
@@ -272,7 +273,7 @@ class Translation {
       refuse("ignoring the case in a set of this property", from);
     return in_bracket ? set_of(list, negated) : outside(list, negated, options);
   }
-  /// Outside brackets, the case counts, and a word has Latin-1's numbers besides.
+  /// Outside brackets, case matters, and word characters include Latin-1's digits.
   static CharacterSet outside(std::string list, bool negated, Options options) {
     if (list == members_of_posix("word")) list += R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
     CharacterSet set = set_of(list, negated);
@@ -300,7 +301,7 @@ class Translation {
     return {"(?:" + all + ")", ""};
   }
 
-  /// The union up to "]" or "&&".
+  /// Parses a union up to "]" or "&&".
   CharacterSet united(Options options) {
     const std::size_t begin = at_;
     std::string list;
@@ -318,7 +319,7 @@ class Translation {
         add(posix(options));
       } else if (sees("[")) {
         const CharacterSet inner = bracket(options);
-        // Oniguruma takes the complement of all characters beyond ASCII for all of them.
+        // Oniguruma takes the complement of all non-ASCII characters for the set of them.
         if (in_[from + 1] == '^' && !matches_beyond_ascii(inner.text))
           refuse("a nested set of no character beyond ASCII", from);
         add(inner);
@@ -348,7 +349,7 @@ class Translation {
     return set_of(list, negated);
   }
 
-  /// A character or range of a set.
+  /// Parses a character or range of a set.
   std::string range(Options options) {
     const std::size_t from = at_;
     const char32_t low = set_character();
@@ -376,7 +377,7 @@ class Translation {
   std::string_view in_;
   const std::string& where_;
   std::size_t at_ = 0;
-  char32_t before_ = 0;  // the literal before, in the same string
+  char32_t before_ = 0;  // previous literal in the same string
   int levels_ = 0;
 };
 

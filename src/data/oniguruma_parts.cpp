@@ -19,13 +19,14 @@ namespace {
 
 using Named = std::pair<std::string_view, std::string_view>;
 
-// Members of a PCRE2 set for \s, \d, \w and \h. PCRE2's own \s has U+180E, and its \w fewer marks.
+// Members of a PCRE2 set for \s, \d, \w and \h. PCRE2's own \s contains U+180E, and its \w fewer
+// marks.
 constexpr std::string_view space_members = R"(\t-\r\x{85}\p{Z})";
 constexpr std::string_view word_members = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 constexpr std::string_view hex_digit = "0-9A-Fa-f";
 
-/// Names of properties, without case, spaces, '-' and '_', whose PCRE2 names differ. Names of
-/// POSIX brackets come first: they are properties too.
+/// Names of properties whose PCRE2 names differ, without case, spaces, '-' and '_'. Names of POSIX
+/// brackets come first, because they are properties too.
 constexpr Named named_sets[]{
     {"alnum", R"(\p{Alphabetic}\p{Nd})"},
     {"alpha", R"(\p{Alphabetic})"},
@@ -84,7 +85,7 @@ constexpr Named named_sets[]{
 };
 constexpr std::size_t posix_names = 12;
 
-/// Properties with the same name, and categories of one or two letters, in both.
+/// Properties with equal names in both, and categories of one or two letters.
 constexpr std::string_view categories =
     " c cc cf cn co l ll lm lo lt lu m mc me mn n nd nl no p pc pd pe pf pi po ps s sc sk sm so z "
     "zl zp zs ";
@@ -135,7 +136,8 @@ std::string members_of_property(std::string_view name) {
   return compiled(script) ? script : "";
 }
 
-/// Whether the character folds to several ones, or may: Unicode's CaseFolding.txt, status F.
+/// Whether the character folds, or may fold, to several characters: Unicode's CaseFolding.txt,
+/// status F.
 bool folds_to_several(char32_t from, char32_t to) {
   constexpr std::pair<char32_t, char32_t> ranges[]{
       {0xDF, 0xDF},     {0x130, 0x130},   {0x149, 0x149},   {0x1F0, 0x1F0},
@@ -145,7 +147,7 @@ bool folds_to_several(char32_t from, char32_t to) {
                      [&](const auto& range) { return from <= range.second && to >= range.first; });
 }
 
-/// Whether one character folds to the two, or to more that begin or end with them.
+/// Whether one character folds to the two, or to more characters that begin or end with them.
 bool folds_from_one(char32_t first, char32_t second) {
   const auto is = [](char32_t c, std::u32string_view any) {
     return any.find(c) != std::u32string_view::npos;
@@ -173,7 +175,7 @@ CharacterSet set_of(std::string_view list, bool negated) {
 
 bool matches_beyond_ascii(const std::string& set) {
   const Code code = compiled(set);
-  if (!code) return true;  // an error when the whole pattern is compiled
+  if (!code) return true;  // reported when the whole pattern is compiled
   const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> match(
       pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
   constexpr char32_t first = 0x80, first_surrogate = 0xD800, last_surrogate = 0xDFFF;

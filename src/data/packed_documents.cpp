@@ -1,5 +1,5 @@
-// Best-fit decreasing with lists of samples by the room that they have left: a piece takes a sample
-// of the first non-empty list from its length on.
+// Best-fit decreasing with lists of samples by their free space: a piece goes into a sample of the
+// first non-empty list from its length on.
 #include <trireme/data/packed_documents.hpp>
 
 #include <trireme/base/check.hpp>
@@ -21,7 +21,7 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// A set of numbers in [0, size), with a second level of bits that say which words are not 0.
+/// A set of integers in [0, size), with a second level of bits that mark non-zero words.
 class NumberSet {
  public:
   explicit NumberSet(std::int64_t size)
@@ -46,7 +46,7 @@ class NumberSet {
 
  private:
   static std::uint64_t bit(std::int64_t n) { return std::uint64_t{1} << (n % 64); }
-  /// The smallest number from n on whose bit is set in word i, n / 64 = i; or −1.
+  /// The smallest integer from n on whose bit is set in word i, where i = n / 64; or −1.
   static std::int64_t next(const std::vector<std::uint64_t>& words, std::int64_t n,
                            std::int64_t i) {
     const std::uint64_t rest = words[at(i)] & (~std::uint64_t{0} << (n % 64));
@@ -56,7 +56,7 @@ class NumberSet {
   std::vector<std::uint64_t> words_, filled_;
 };
 
-/// The pieces by descending length, those of a length in file order.
+/// The pieces by descending length; pieces of equal length in file order.
 std::vector<std::uint64_t> by_length(const std::vector<std::uint64_t>& pieces,
                                      std::int64_t sequence, std::uint64_t length_mask) {
   std::vector<std::int64_t> place(at(sequence + 1));  // of the next piece of S − i tokens
@@ -128,8 +128,8 @@ std::vector<std::uint64_t> PackedDocuments::cut_documents(const TokenSource& fil
 
 std::vector<std::uint32_t> PackedDocuments::best_fit(const std::vector<std::uint64_t>& sorted) {
   std::vector<std::uint32_t> sample_of(sorted.size());
-  std::vector<std::uint32_t> newest(at(sequence_), no_piece);  // sample with this room
-  std::vector<std::uint32_t> before;                           // another one with the same room
+  std::vector<std::uint32_t> newest(at(sequence_), no_piece);  // newest sample with this free space
+  std::vector<std::uint32_t> before;                           // previous one with this free space
   NumberSet rooms(sequence_);
   const auto put = [&](std::uint32_t sample, std::int64_t room) {
     if (room == 0) return;
@@ -156,7 +156,7 @@ std::vector<std::uint32_t> PackedDocuments::best_fit(const std::vector<std::uint
 
 void PackedDocuments::order(const std::vector<std::uint64_t>& sorted,
                             const std::vector<std::uint32_t>& sample_of) {
-  // Samples were opened by their longest pieces, in their order in `sorted`.
+  // Samples were opened by their longest pieces, in the order of `sorted`.
   std::vector<std::pair<std::uint64_t, std::uint32_t>> longest;
   longest.reserve(count_);
   for (std::size_t i = 0; longest.size() < count_; ++i)

@@ -1,5 +1,5 @@
-// Makes pairs of segments and masks tokens. All random numbers of a sample come from Draw, in a
-// fixed order: cut, pair, other window, masked places, replacements.
+// Makes pairs of segments and masks tokens. All random values of a sample come from Draw, in a
+// fixed order: cut, pair, other window, masked positions, replacements.
 #include <trireme/data/pairs.hpp>
 
 #include <trireme/base/check.hpp>
@@ -23,7 +23,7 @@ class Pairs::Draw {
       : key_{seed, Purpose::masking, stream, static_cast<std::uint32_t>(sample)},
         block_(static_cast<std::uint64_t>(sample) >> 32 << 32) {}
 
-  /// A number in [0, n).
+  /// A random integer in [0, n).
   std::int64_t below(std::int64_t n) {
     const std::uint64_t high = word();
     const double u = static_cast<double>((high << 32 | word()) >> 11) * 0x1p-53;
@@ -132,7 +132,7 @@ void Pairs::make(Draw draw, const Windows& windows, std::int64_t window, std::in
 
 void Pairs::mask(Draw& draw, std::int64_t first_length, std::int64_t place,
                  const Batch& batch) const {
-  // Choose by the first steps of a shuffle.
+  // Choose with the first steps of a shuffle.
   std::vector<std::int64_t> chosen(static_cast<std::size_t>(text_));
   std::iota(chosen.begin(), chosen.end(), 0);
   for (std::int64_t k = 0; k < masked_; ++k)

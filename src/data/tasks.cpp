@@ -1,6 +1,6 @@
-// Task files: JSON lines to requests. Contexts and continuations are encoded together and cut where
-// the context's own tokens end, and rolling windows overlap, as in lm-evaluation-harness
-// (api/model.py and utils.py).
+// Converts task files from JSON lines to requests. Contexts and continuations are encoded together
+// and cut where the context's own tokens end, and rolling windows overlap, as in
+// lm-evaluation-harness (api/model.py and utils.py).
 #include <trireme/data/tasks.hpp>
 
 #include <trireme/base/check.hpp>
@@ -26,7 +26,7 @@ std::int64_t characters_of(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-/// The number of parts between runs of white space, those at the ends included.
+/// Number of parts between runs of white space, including empty parts at the ends.
 std::int64_t words_of(std::string_view text) {
   std::int64_t words = 1;
   bool inside = false;
@@ -141,7 +141,7 @@ class TaskReader {
 
   std::vector<std::int32_t> encode(const JsonLine& line, std::string_view words) const {
     std::vector<std::int32_t> ids;
-    tokenizer_.encode(words, ids, {true});  // names of special tokens are these tokens
+    tokenizer_.encode(words, ids, {true});  // names of special tokens become these tokens
     for (const std::int32_t id : ids)
       check_usage(id < options_.vocabulary, line.where(), ": has token ", id,
                   ", but the model has ", options_.vocabulary,
@@ -149,7 +149,8 @@ class TaskReader {
     return ids;
   }
 
-  /// White space at the context's end belongs to the continuation, where tokens begin with blanks.
+  /// White space at the context's end belongs to the continuation, because tokens begin with
+  /// spaces.
   void add_continuation(const JsonLine& line, const char* key, const std::string& continuation) {
     const std::string& context = context_of(line);
     const std::size_t moved = trailing_space(context);
@@ -167,7 +168,7 @@ class TaskReader {
       request.tokens = encode(line, context + continuation);
       request.context =
           std::ssize(encode(line, std::string_view(context).substr(0, context.size() - moved)));
-      if (request.context == 0) {  // white space only
+      if (request.context == 0) {  // only white space
         request.tokens.insert(request.tokens.begin(), options_.prefix);
         request.context = 1;
       }
@@ -190,8 +191,8 @@ class TaskReader {
     requests_.push_back(std::move(request));
   }
 
-  /// Windows of S predicted tokens. The first begins with the prefix; the last one's context
-  /// reaches back as far as it can.
+  /// Windows of S predicted tokens. The first begins with the prefix; the last has as much context
+  /// as fits.
   void read_text(const JsonLine& line, TaskItem& item) {
     const std::string& words = line.string("text");
     const std::vector<std::int32_t> ids = encode(line, words);
@@ -244,7 +245,7 @@ Task read_task(const std::string& path, const Tokenizer& tokenizer, const TaskOp
 
 namespace {
 
-/// The mean and the sample deviation / sqrt(n), which one value does not have.
+/// The mean, and the sample deviation / sqrt(n), which a single value does not have.
 Measure mean(std::string name, const std::vector<double>& values) {
   const auto n = static_cast<double>(values.size());
   double sum = 0;

@@ -10,7 +10,7 @@ void limit_held(std::string_view held) {
               held.substr(0, 40), "'; give a text file");
 }
 
-/// A step with the text that it has not taken yet.
+/// A step with the text that it has not consumed.
 class TextChain::Stage final : public TextSink {
  public:
   Stage(std::unique_ptr<TextStep> step, TextSink& out) : step_(std::move(step)), out_(out) {}
@@ -46,7 +46,7 @@ class TextChain::Stage final : public TextSink {
   std::unique_ptr<TextStep> step_;
   TextSink& out_;
   std::string held_;
-  std::size_t wait_ = 0;  // held bytes at which the step runs again
+  std::size_t wait_ = 0;  // number of held bytes at which the step runs again
   bool first_ = true;
   bool origin_ = false;
 };

@@ -1,6 +1,6 @@
-// Text of tokens as they come. A token's text can depend on those before it (blanks between words)
-// and can be a part of a character. Hence the last tokens with a text are decoded twice, without
-// and with the new ones, and what is new is known when it ends with a whole character.
+// Text of tokens as they arrive. A token's text can depend on earlier tokens (spaces between words)
+// and can be a part of a character. Therefore the last tokens with a known text are decoded twice,
+// without and with the new tokens, and the new text is certain once it ends with a whole character.
 #include <trireme/data/text_stream.hpp>
 
 #include <trireme/base/utf8.hpp>
@@ -12,8 +12,8 @@
 namespace trireme::data {
 namespace {
 
-/// Tokens that are held while the last one ends within a character. A token can end one character
-/// and begin the next; many of them in a row are no text.
+/// Most tokens that are held while the last one ends within a character. A token can end one
+/// character and begin the next; a longer sequence of such tokens is not text.
 constexpr std::size_t most_held = 16;
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 
@@ -55,13 +55,13 @@ void TextStream::decode(bool all) {
   if (!all && is_open(whole) && ids_.size() - read_ < most_held) return;
   if (continues)
     text_ += whole.substr(before.size());
-  else  // the new ids complete a character of the text before
+  else  // the new ids complete a character of the previous text
     tokenizer_.decode(std::span(ids_).subspan(read_), text_);
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(read_));
   read_ = ids_.size();
 }
 
-/// Keeps the end of the text that a stop text may begin with.
+/// Outputs the text, except for an end that may begin a stop text.
 bool TextStream::release(bool all, std::string& out) {
   std::size_t end = text_.size();
   for (const std::string& stop : stops_)

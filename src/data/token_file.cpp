@@ -1,4 +1,4 @@
-// Reads token files with pread: the header gives the places of the datasets, and its checksums
+// Reads token files with pread: the header gives the offsets of the datasets, and its checksums
 // cover every byte.
 #include <trireme/data/token_file.hpp>
 
@@ -22,7 +22,7 @@ TokenHeader read_header(const io::InputFile& file) {
   return header;
 }
 
-/// Widens ids and returns the largest.
+/// Widens ids and returns the largest one.
 template <class Stored>
 std::uint32_t widen(const Stored* from, std::int32_t* to, std::size_t count) {
   Stored largest = 0;
@@ -195,7 +195,7 @@ void TokenFile::verify() const {
           header_.counted, "; copy or make the file again");
   }
   std::vector<std::int64_t> offsets(numbers_at_a_time);
-  for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1)  // overlap 1
+  for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1)  // reads overlap by 1
     read_document_offsets(at, std::span(offsets).first(static_cast<std::size_t>(
                                   std::min(std::ssize(offsets), documents() + 1 - at))));
 }

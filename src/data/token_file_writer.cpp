@@ -70,7 +70,7 @@ void TokenFileWriter::append_as(std::span<const std::int32_t> tokens) {
   std::array<Stored, chunk> stored;
   for (std::size_t at = 0; at < tokens.size(); at += chunk) {
     const std::size_t count = std::min(chunk, tokens.size() - at);
-    std::uint32_t largest = 0;  // a negative id is a large unsigned one
+    std::uint32_t largest = 0;  // negative ids are large as unsigned values
     for (std::size_t i = 0; i < count; ++i) {
       const auto id = static_cast<std::uint32_t>(tokens[at + i]);
       largest = std::max(largest, id);
@@ -82,13 +82,13 @@ void TokenFileWriter::append_as(std::span<const std::int32_t> tokens) {
   }
 }
 
-/// Token t is bit t mod 8 of byte t / 8. While all tokens count, nothing is kept.
+/// Token t is bit t mod 8 of byte t / 8. As long as all tokens count, nothing is stored.
 void TokenFileWriter::append_to_mask(std::int64_t count, bool counted) {
   if (count == 0) return;
   const bool first = !counted && counted_ == tokens_;
   if (counted) counted_ += count;
   if (counted && counted_ == tokens_ + count) return;
-  if (first) {  // the first that does not count
+  if (first) {  // first token that does not count
     constexpr std::array<std::uint8_t, 1024> ones = [] {
       std::array<std::uint8_t, 1024> all{};
       all.fill(0xff);

@@ -17,8 +17,8 @@
 namespace trireme::data {
 namespace {
 
-// WordPiece (Wu et al. 2016; BERT): the longest token that begins the word, then the longest that
-// continues it; a word with a part that is no token is one unknown token.
+// WordPiece (Wu et al. 2016; BERT): the longest token that begins the word, then the longest tokens
+// that continue it; a word with a part that is not a token is one unknown token.
 
 class WordPiece final : public TokenModel {
  public:
@@ -110,14 +110,15 @@ std::unique_ptr<WordEncoder> WordPiece::encoder() const {
 }
 
 // Unigram language model (Kudo 2018): the tokens whose scores have the largest sum, by Viterbi's
-// algorithm. Of equal sums the path found first counts: shorter last tokens come later. Sums are
-// carried over when a long word is encoded in parts, so that rounding does not depend on the parts.
+// algorithm. Among equal sums the path found first wins; paths with shorter last tokens are found
+// later. Sums are carried over when a long word is encoded in parts, so that rounding does not
+// depend on the parts.
 
 constexpr double unknown_penalty = 10;
 
 /// A score as the `tokenizers` library reads it: its decimal digits as an integer, rounded, times
-/// or divided by a power of ten. The last bit can differ from the nearest number, and decides
-/// between paths whose sums are equal but for rounding.
+/// or divided by a power of ten. The last bit can differ from the nearest value, and decides
+/// between paths whose sums are equal except for rounding.
 double as_read_by_tokenizers(double score) {
   std::array<char, 64> buffer{};
   const auto shortest = std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::abs(score),
@@ -157,7 +158,7 @@ class Unigram final : public TokenModel {
   TokenNames& names;
   std::string where;
   std::vector<double> scores;
-  std::vector<std::int32_t> bytes;  // ids of "<0x00>" and on
+  std::vector<std::int32_t> bytes;  // ids of "<0x00>" to "<0xFF>"
   double unknown_score = 0;
   std::int32_t unknown = -1;  // -1: none
   bool byte_fallback = false;
@@ -209,10 +210,10 @@ class UnigramEncoder final : public WordEncoder {
   }
 
  private:
-  /// The best path to a place of the text.
+  /// The best path to a position of the text.
   struct Node {
     double score = 0;
-    std::size_t begin = 0;  // of its last token
+    std::size_t begin = 0;  // beginning of its last token
     std::int32_t id = none;
   };
   static constexpr std::int32_t none = -1;
@@ -222,7 +223,7 @@ class UnigramEncoder final : public WordEncoder {
     if (node.id == none || score > node.score) node = {score, begin, id};
   }
 
-  /// Fills best_ and returns the last place that every path visits, or the end of the word.
+  /// Fills best_ and returns the last position that every path visits, or the end of the word.
   std::size_t search(std::string_view text, bool last) {
     best_.assign(text.size() + 1, {});
     best_[0].score = carried_;
@@ -230,7 +231,7 @@ class UnigramEncoder final : public WordEncoder {
     std::size_t reach = 0;  // furthest end of a token so far
     std::size_t at = 0;
     while (at < text.size()) {
-      if (!last && at + model_.longest > text.size()) break;  // not all tokens are in sight
+      if (!last && at + model_.longest > text.size()) break;  // longer tokens may follow
       if (reach == at && at > 0 && best_[at].id != model_.unknown) meeting = at;
       std::size_t after = at;
       next_character(text, after);
@@ -260,7 +261,7 @@ class UnigramEncoder final : public WordEncoder {
     offer(at, after, model_.unknown, score);
   }
 
-  /// Appends the tokens of the best path to `end`; neighbouring unknown ones are one.
+  /// Appends the tokens of the best path to `end`; adjacent unknown tokens become one.
   void follow(std::string_view text, std::size_t end, std::vector<std::int32_t>& out) {
     path_.clear();
     for (std::size_t at = end; at > 0; at = best_[at].begin) path_.push_back(at);
@@ -292,7 +293,7 @@ class UnigramEncoder final : public WordEncoder {
 
   const Unigram& model_;
   WordCache cache_;
-  double carried_ = 0;  // score of the word's part that was consumed
+  double carried_ = 0;  // score of the word's consumed part
   std::vector<Node> best_;
   std::vector<std::size_t> path_;
 };

@@ -33,7 +33,7 @@ void TokenNames::append(const std::string& name, const std::string& where) {
 }
 
 void TokenNames::finish(const std::string& where) {
-  const auto most = 4 * std::ssize(by_id_) + 65536;  // bounds the memory that few names can cause
+  const auto most = 4 * std::ssize(by_id_) + 65536;  // bounds the memory that a few names can use
   check_usage(largest_ < most, where, ": a vocabulary of ", by_id_.size(), " tokens has id ",
               largest_, ", expected below ", most);
   names_.resize(static_cast<std::size_t>(largest_ + 1));

@@ -1,5 +1,5 @@
 // `trireme tokenize`: streams text through a document splitter and an encoder into token files, and
-// optionally learns a BPE from the training documents first.
+// optionally trains a BPE on the training documents first.
 #include <trireme/data/tokenize.hpp>
 
 #include <trireme/base/check.hpp>
@@ -36,9 +36,9 @@ bool has_json_lines(const TokenizeOptions& options, const std::string& path) {
   return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz");
 }
 
-/// Divides documents between the two files by their numbers. If that leaves a file without any, as
-/// with one file of text, the validation file gets the end: of the text, from a line end on, or the
-/// last JSON lines.
+/// Divides documents between the two files by their numbers. If one file would be empty, as with
+/// one file of text, the validation file gets the end: of the text, from a line end on, or the last
+/// JSON lines.
 class Division {
  public:
   /// Reads the texts if their length must be known.
@@ -75,15 +75,16 @@ class Division {
     if (last_line_end >= 0) cut_ = std::min(cut_, last_line_end);  // at least the last line
   }
 
-  /// Words for the text that is held out because documents are too few to choose from; "": none.
+  /// Description of the text that is held out because there are too few documents to choose from;
+  /// "": none.
   std::string end_held_out() const {
     if (is_by_place()) return "the end of the text, from a line end on";
     if (last_lines_ == 0) return "";
     return last_lines_ == 1 ? "the last line" : text("the last ", last_lines_, " lines");
   }
 
-  /// For each part of a document's text, in order: calls use(bytes, is_for_validation). A call of
-  /// end() separates the parts of a document that is divided.
+  /// Calls use(bytes, is_for_validation) for each part of a document's text, in order. end() is
+  /// called between the parts of a document that is divided.
   template <class Use, class End>
   void divide(std::int64_t number, std::string_view bytes, const Use& use, const End& end) {
     if (!is_by_place()) return use(bytes, is_for_validation(number));
@@ -100,11 +101,11 @@ class Division {
     }
     if (!bytes.empty()) use(bytes, held_out_);
   }
-  /// After the last part of a document.
+  /// Call after the last part of a document.
   void end_document() {
     if (is_by_place() && read_ >= cut_) held_out_ = true;
   }
-  /// Whether a document that is not divided goes to the validation file.
+  /// Whether an undivided document goes to the validation file.
   bool is_for_validation(std::int64_t number) const {
     if (last_lines_ > 0) return number >= first_held_out_;
     return !options_.validation_output.empty() && is_chosen(number);
@@ -113,7 +114,7 @@ class Division {
  private:
   bool is_by_place() const { return cut_ >= 0; }
 
-  /// Holds out the last lines if a choice among all of them leaves a file without any.
+  /// Holds out the last lines if a choice among all lines would leave a file empty.
   void hold_out_lines(const std::vector<std::string>& files) {
     std::int64_t lines = 0;
     std::int64_t chosen = 0;
@@ -147,10 +148,10 @@ class Division {
   }
 
   const TokenizeOptions& options_;
-  std::int64_t cut_ = -1;  ///< bytes of text after which the next line end is looked for; -1: none
+  std::int64_t cut_ = -1;  ///< bytes of text after which the next line end is searched; -1: none
   std::int64_t read_ = 0;
-  bool held_out_ = false;        ///< the line end was found
-  std::int64_t last_lines_ = 0;  ///< JSON lines that are held out; 0: chosen ones
+  bool held_out_ = false;        ///< the line end has been found
+  std::int64_t last_lines_ = 0;  ///< number of JSON lines held out at the end; 0: chosen lines
   std::int64_t first_held_out_ = 0;
 };
 
@@ -180,7 +181,7 @@ class Documents {
     division_.end_document();
   }
 
-  /// A whole document.
+  /// Adds a whole document.
   void add(const CountedTokens& document) {
     if (document.ids.empty()) return;
     TokenFileWriter& file = division_.is_for_validation(number_) ? *validation_ : train_;
@@ -193,7 +194,7 @@ class Documents {
     ++number_;
   }
 
-  /// `before` runs once nothing but a failing write can prevent the files.
+  /// Calls `before` when only a failing write can still prevent the files.
   template <class Before>
   void commit(const Before& before) {
     check_usage(number_ > 0, "no text in ", join(options_.inputs, ", "),
@@ -250,7 +251,7 @@ class Documents {
   TokenFileWriter* current_ = nullptr;  // file of the document that has begun
   std::vector<std::int32_t> ids_;
   std::int64_t text_bytes_ = 0;  // in the current document
-  std::int64_t number_ = 0;      // non-empty documents so far
+  std::int64_t number_ = 0;      // bytes of text in the current document
 };
 
 void read_documents(const TokenizeOptions& options, const std::vector<std::string>& files,
@@ -279,7 +280,8 @@ void read_documents(const TokenizeOptions& options, const std::vector<std::strin
   }
 }
 
-/// Learns a BPE from the training documents, numbered as in Documents: its tokenizer.json.
+/// Trains a BPE on the training documents, numbered as in Documents, and returns its
+/// tokenizer.json.
 std::string learn_bpe(const TokenizeOptions& options, const std::vector<std::string>& files,
                       Division division, const TokenizeProgress& progress) {
   BpeTrainer trainer;
@@ -423,7 +425,7 @@ TokenizeSummary tokenize(const TokenizeOptions& given, const TokenizeProgress& p
       options, files, progress,
       {[&](std::string_view bytes) { documents.piece(bytes); }, [&] { documents.end(); }},
       [&](const JsonLine& line) { documents.add(instructions->encode(line)); });
-  documents.commit([&] {  // nothing is left of a command that fails
+  documents.commit([&] {  // a command that fails leaves no files
     if (!learned.empty()) io::replace_file(options.tokenizer, learned);
   });
   return {std::ssize(files), options.tokenizer,      tokenizer->vocabulary(),

@@ -1,6 +1,6 @@
-// Properties of characters from ICU. The `tokenizers` library takes categories from tables of
-// Unicode 8 (punctuation, control, accents of BERT) and 9 (StripAccents); a character's age in ICU
-// restores them, except for a few characters whose category has changed since.
+// Properties of characters from ICU. The `tokenizers` library uses tables of Unicode 8
+// (punctuation, control characters and accents of BERT) and 9 (StripAccents) for categories; a
+// character's age in ICU restores them, except for a few characters whose category has changed.
 #include <trireme/data/unicode.hpp>
 
 #include <trireme/data/byte_alphabet.hpp>
@@ -35,8 +35,8 @@ bool is_old(UChar32 c, int version) {
   return age[0] > 0 && age[0] <= version;
 }
 
-/// Characters of other categories in Unicode 8 than today: U+1734 (Mn), U+1885, U+1886 (Lo), U+A9BD
-/// (Mc) and U+111C9 (Po).
+/// Characters whose category differed in Unicode 8: U+1734 (Mn), U+1885, U+1886 (Lo), U+A9BD (Mc)
+/// and U+111C9 (Po).
 bool was_nonspacing(UChar32 c, std::uint32_t category) {
   if (c == 0x1734) return true;
   if (c == 0x1885 || c == 0x1886 || c == 0xA9BD || c == 0x111C9) return false;
@@ -74,7 +74,7 @@ std::uint8_t flags_of(UChar32 c) {
   return static_cast<std::uint8_t>(flags);
 }
 
-/// Flags of the first 2^16 characters; the others are looked up in ICU.
+/// Flags of the first 2^16 characters; for others, ICU is queried.
 const std::array<std::uint8_t, 0x10000>& flag_table() {
   static const auto flags = [] {
     std::array<std::uint8_t, 0x10000> all{};
@@ -92,7 +92,7 @@ bool is_pictographic(char32_t c) {
   return u_hasBinaryProperty(icu(c), UCHAR_EXTENDED_PICTOGRAPHIC);
 }
 
-/// Marks of Unicode 16 and 17 are Extend in the `tokenizers` library, also for an older ICU.
+/// Marks of Unicode 16 and 17 are Extend in the `tokenizers` library, also with an older ICU.
 int break_class(char32_t c) {
   if (c == 0x897 || (c >= 0x1ACF && c <= 0x1ADD) || (c >= 0x1AE0 && c <= 0x1AEB))
     return U_GCB_EXTEND;
@@ -173,7 +173,7 @@ bool is_mark(char32_t c) {
 }
 
 void append_lower_case(char32_t c, std::string& out) {
-  if (c == 0x130) {  // SpecialCasing.txt's only character of two without a condition
+  if (c == 0x130) {  // SpecialCasing.txt's only unconditional mapping to two characters
     out += "i\xCC\x87";
     return;
   }
@@ -183,7 +183,7 @@ void append_lower_case(char32_t c, std::string& out) {
 std::size_t grapheme_end(std::string_view text, std::size_t at) {
   char32_t c = next_character(text, at);
   int left = break_class(c);
-  bool after_pictograph = is_pictographic(c);  // a pictograph and Extend*, for GB11
+  bool after_pictograph = is_pictographic(c);  // follows a pictograph and Extend*, for GB11
   int flags = left == U_GCB_REGIONAL_INDICATOR ? 1 : 0;
   while (at < text.size()) {
     std::size_t end = at;
@@ -208,13 +208,13 @@ std::string unicode_version() {
   return std::to_string(version[0]) + "." + std::to_string(version[1]);
 }
 
-// Normalizers that map each character without its neighbours.
+// Normalizers that map each character independently of its neighbours.
 
 namespace {
 
 using Map = void (*)(char32_t, std::string&);
 
-/// Keeps the images of ASCII characters.
+/// Maps characters; caches the images of ASCII characters.
 class CharacterMap final : public TextStep {
  public:
   explicit CharacterMap(Map map) : map_(map) {
@@ -243,7 +243,7 @@ class CharacterMap final : public TextStep {
   std::unique_ptr<TextStep> copy() const override { return std::make_unique<CharacterMap>(map_); }
 
  private:
-  static constexpr unsigned char other = 0xFF;  // no ASCII character, or several
+  static constexpr unsigned char other = 0xFF;  // not one ASCII character
   Map map_;
   std::array<unsigned char, 128> ascii_{};
   std::string mapped_;
@@ -293,7 +293,7 @@ void separate_ideographs(char32_t c, std::string& out) {
   if (ideograph) out += ' ';
 }
 
-/// SentencePiece's rule "nmt": removes control characters, and makes others blanks.
+/// SentencePiece's rule "nmt": removes control characters, and replaces others by spaces.
 void clean_for_nmt(char32_t c, std::string& out) {
   if (is_in(c, 1, 8) || c == 0xB || is_in(c, 0xE, 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F)
     return;

@@ -1,5 +1,5 @@
-// The words of other programs (PyTorch recipes, Megatron-LM, DeepSpeed, transformers, nanoGPT) for
-// keys and sections of a deck. Errors about unknown keys and options suggest the key of a word.
+// Names in other programs (PyTorch recipes, Megatron-LM, DeepSpeed, transformers, nanoGPT) for keys
+// and sections of a deck. Errors about unknown keys and options suggest the corresponding key.
 #include <trireme/deck/key_file.hpp>
 
 namespace trireme::deck {

@@ -14,7 +14,7 @@
 namespace trireme::deck {
 namespace {
 
-// Parameters, activations and FLOPs of a token are counted in 64 bits.
+// Limit of parameters, activations and FLOPs of a token, which are counted in 64 bits.
 constexpr double count_limit = 1e15;
 
 class CrossCheck {
@@ -26,8 +26,8 @@ class CrossCheck {
     return std::ranges::none_of(
         names, [&](const char* name) { return invalid_.contains(name) || open(name); });
   }
-  /// A layout's key without a value. An open batch.micro has the smallest value, with which most
-  /// conditions can be checked.
+  /// Whether a layout's key has no value yet. An open batch.micro has the smallest value, with
+  /// which most conditions can be checked.
   bool open(std::string_view name) const {
     return name.starts_with("parallel.") &&
            is_open(deck_, "parallel", name.substr(name.find('.') + 1));
@@ -67,7 +67,7 @@ class CrossCheck {
              " has no room for two segments and their 3 special tokens; choose 5 or more");
     if (!valid({"model.vocabulary", "data.class_token", "data.separator_token", "data.mask_token"}))
       return;
-    if (m.vocabulary == 0) return;  // checked when the token file is known
+    if (m.vocabulary == 0) return;  // checked once the token file is known
     for (const std::string& mistake : mistakes_of_special_tokens(deck_)) report(mistake);
   }
 
@@ -141,7 +141,7 @@ class CrossCheck {
              o.decay_steps, ", or more decay_steps");
   }
 
-  /// The phases of warmup_stable_decay follow one another.
+  /// The phases of warmup_stable_decay must follow one another.
   void cooldown() {
     const OptimizerConfig& o = deck_.config.optimizer;
     if (!valid({"optimizer.schedule", "optimizer.cooldown_steps"})) return;
@@ -165,7 +165,7 @@ class CrossCheck {
              o.decay_steps - o.warmup_steps, ", or more decay_steps");
   }
 
-  /// Each tensor rank needs a part of everything that the tensor axis divides.
+  /// Each tensor rank needs a part of every dimension that the tensor axis divides.
   void tensor() {
     const ModelConfig& m = deck_.config.model;
     const std::int64_t tensor = deck_.config.parallel.tensor;
@@ -221,8 +221,8 @@ class CrossCheck {
       for (const std::string& mistake : local_mistakes(deck_)) report(mistake);
   }
 
-  /// Each part of a shared vocabulary needs a row. Interleaved stages and those in a V would need
-  /// other programs.
+  /// Each part of a shared vocabulary needs a row. Interleaved stages and stages in a V are not
+  /// supported.
   void vocabulary() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.vocabulary"}) || p.vocabulary == VocabularyPlacement::stage) return;

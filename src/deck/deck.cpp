@@ -1,4 +1,4 @@
-// Reads a deck with its overrides, and compares two decks or gives one as documents have it.
+// Reads a deck with its overrides, compares two decks, and writes a deck's resolved text.
 #include <trireme/deck/deck.hpp>
 
 #include <trireme/base/check.hpp>
@@ -50,9 +50,9 @@ Deck parse_deck(std::string_view content, const std::string& file_name,
 
 namespace {
 
-/// The deck in the folder of a run or checkpoint. Sets run.directory to `folder`, if that is not
-/// "", and checkpoint.directory with it if it was inside the run's folder, unless the command line
-/// sets them.
+/// Loads the deck in the folder of a run or checkpoint. If `folder` is not "", sets run.directory
+/// to it, and moves checkpoint.directory with it if that was inside the run's folder, unless the
+/// command line sets these keys.
 Deck load_kept(const std::string& file, const std::string& folder,
                const std::vector<std::string>& overrides) {
   const std::string content = read_key_file(file, deck_kind());
@@ -100,8 +100,8 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
     const Value before = key.load(stored.config);
     const Value now = key.load(current.config);
     if (before == now) continue;
-    // Only 2bw, and servers with stale weights or an update for each worker, change the numbers;
-    // the other schedules and strategies give the same ones.
+    // Only 2bw, and servers with stale weights or an update per worker, change results; all other
+    // schedules and strategies give equal results.
     const std::string name = key.full_name();
     const bool delays =
         (name == "parallel.schedule" &&

@@ -1,5 +1,5 @@
 // The properties of published architectures. A family begins with the defaults of ModelConfig, or
-// with those of the family that it follows.
+// with the properties of its predecessor.
 #include <trireme/deck/families.hpp>
 
 namespace trireme::deck {

@@ -1,5 +1,5 @@
-// Reads TOML files of [section] and key = value by a key table: parsing, overrides, suggestions for
-// misspelt names, and the help texts made from the table.
+// Reads TOML files of [section] and key = value with a key table: parsing, overrides, suggestions
+// for misspelt names, and help texts from the table.
 #include <trireme/deck/key_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -17,8 +17,8 @@
 namespace trireme::deck {
 namespace {
 
-/// A TOML value as a Value; nothing for tables, dates, times and arrays of other things than
-/// strings.
+/// A TOML value as a Value; std::nullopt for tables, dates, times and arrays with elements other
+/// than strings.
 std::optional<Value> plain(const toml::node& node) {
   if (const auto* value = node.as_boolean()) return value->get();
   if (const auto* value = node.as_integer()) return value->get();
@@ -50,7 +50,7 @@ std::string kind_of(const toml::node& node) {
   return "a date or time";
 }
 
-/// In lower case, with underscores for hyphens.
+/// The word in lower case, with underscores for hyphens.
 std::string plain_word(std::string_view word) {
   std::string out(word);
   for (char& c : out) c = c == '-' ? '_' : c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
@@ -185,7 +185,7 @@ class Reader {
     diagnostics_.at(place.line, place.column, text("[", section, "] ", key->name, ": ", problem));
   }
 
-  /// The text of a number that is not 0 but is read as 0, such as 1e-400; otherwise empty.
+  /// Text of a number that is not 0 but is read as 0, such as 1e-400; otherwise empty.
   std::string_view lost_number(const toml::node& node) const {
     const auto* number = node.as_floating_point();
     if (number == nullptr || number->get() != 0) return {};
@@ -204,7 +204,7 @@ class Reader {
     return out;
   }
 
-  /// "; did you mean \"layers\"?", the section that has the key, or the file kind's help.
+  /// "; did you mean "layers"?", the section that has the key, or the file kind's help.
   std::string suggestion(std::string_view section, std::string_view name) const {
     const std::vector<Meant> meant = kind_.meant_by(name);
     if (!meant.empty() && meant.front().key->name == name)
@@ -262,7 +262,7 @@ std::string cell(const std::string& words) {
   return out;
 }
 
-/// The rule for a value that is not that of the checkpoint, in a word.
+/// The rule for a value that differs from the checkpoint's, in a word.
 std::string_view rule_of(Effect effect) {
   switch (effect) {
     case Effect::none:
@@ -358,7 +358,7 @@ std::string cite(const KeyText& key, const Value& value, const std::string& plac
 }
 
 std::string key_text(const KeyText& key) {
-  constexpr std::size_t column = 26;  // of the help, after the longest name
+  constexpr std::size_t column = 26;  // column of the help, after the longest name
   const std::size_t name = key.name.size();
   return text("  ", key.name, std::string(name < column ? column - name : 0, ' '), "  ", key.help,
               key.unit.empty() ? "" : text(" [", key.unit, "]"), "\n", std::string(column + 4, ' '),
@@ -401,8 +401,8 @@ namespace {
 
 constexpr int dots_limit = 4;  // section.key needs one; toml++ limits the nesting of values
 
-/// One pass over the characters. There are no multi-line strings, so every line starts outside a
-/// string, and quotes and comments are told apart exactly.
+/// One pass over the characters. There are no multi-line strings, so every line begins outside a
+/// string, and quotes and comments are distinguished exactly.
 class Scan {
  public:
   Scan(std::string_view content, const std::string& file_name, const std::string& kind)
@@ -427,7 +427,7 @@ class Scan {
       refuse(text("a ", kind_, " cannot contain multi-line strings"));
     for (++at_; at_ < content_.size(); ++at_) {
       const char c = content_[at_];
-      if (c == '\n') return;  // not closed: the parser reports it
+      if (c == '\n') return;  // not closed; the parser reports it
       if (c == '\\' && quote == '"') {
         if (at_ + 1 < content_.size() && content_[at_ + 1] != '\n') ++at_;
       } else if (c == quote) {

@@ -1,5 +1,5 @@
-// layout = "auto" without machines: which keys are open, which sizes of the axes are possible, and
-// how chosen values replace the open ones.
+// layout = "auto" without a machine: open keys, possible sizes of the axes, and replacement of open
+// keys by chosen values.
 #include <trireme/deck/layout.hpp>
 
 #include <trireme/base/check.hpp>
@@ -98,7 +98,7 @@ class Possible {
   std::int64_t sequence_ = 1;
 };
 
-/// The nearest numbers of ranks below and above that a layout fits, ascending.
+/// The nearest rank counts below and above that have a layout, ascending.
 std::vector<std::int64_t> fitting_ranks(const Possible& possible, std::int64_t ranks) {
   constexpr std::int64_t tries = 1000;
   constexpr std::size_t each_side = 2;

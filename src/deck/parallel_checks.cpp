@@ -17,9 +17,10 @@ namespace {
 /// Place of a value of parallel.data that was 0.
 constexpr const char* from_ranks = "from the number of ranks";
 
-constexpr double step_limit = 1e17;  // activations of a replica's step; their bytes are counted too
+constexpr double step_limit = 1e17;  // activations of a step; bytes are counted too
 
-/// The divisors of n that an axis of the model may have; each tensor rank needs a part of all.
+/// The divisors of n that an axis of the model may have; each tensor rank needs a part of every
+/// divided dimension.
 std::vector<std::int64_t> possible(const Config& config, Axis axis, std::int64_t n) {
   const ModelConfig& m = config.model;
   std::int64_t most = n;
@@ -41,7 +42,7 @@ std::vector<std::int64_t> possible(const Config& config, Axis axis, std::int64_t
   return sizes;
 }
 
-/// Calls f(axis, its size) for the axes that split the model, as far as messages name them.
+/// Calls f(axis, size) for the axes that split the model and that messages name.
 template <class F>
 void for_model_axes(const ParallelConfig& p, F f) {
   const layout::AxisList sizes = p.sizes();
@@ -62,7 +63,7 @@ std::string dividing_axes(const Config& config, std::int64_t ranks) {
   return join(axes, ", or a ");
 }
 
-/// "data = 4 (or remove it), or tensor = 2": changes of one axis that make the product `ranks`.
+/// "data = 4 (or remove it), or tensor = 2": changes of one axis with which the product is `ranks`.
 std::string fitting_axes(const Config& config, std::int64_t ranks) {
   const ParallelConfig& p = config.parallel;
   std::vector<std::string> axes;
@@ -81,13 +82,13 @@ std::string ranks_text(std::int64_t ranks) {
   return text(ranks, ranks == 1 ? " rank" : " ranks");
 }
 
-/// How to start more ranks than there are.
+/// How to start more ranks.
 std::string launch(std::int64_t ranks) {
   return text(" (mpiexec -n ", ranks, " trireme ..., or srun -n ", ranks, " trireme ...)");
 }
 
-/// "start 1, 2 or 4 ranks, or ": numbers of ranks with a data axis that divides the batch, where it
-/// is what the ranks leave.
+/// "start 1, 2 or 4 ranks, or ": rank counts whose data axis divides the batch, if the rank count
+/// sets that axis.
 std::string dividing_ranks(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   const BatchConfig& b = deck.config.batch;
@@ -159,8 +160,8 @@ void resolve_axes(Deck& deck, std::int64_t ranks) {
               ranks > model_ranks * p.data ? "" : launch(model_ranks * p.data));
 }
 
-/// A worker of local training has equal numbers of ranks, or a rank equal numbers of workers, and
-/// each worker has an equal part of every batch.
+/// Each worker of local training must have an equal number of ranks, or each rank an equal number
+/// of workers, and each worker an equal part of every batch.
 void check_workers(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   const BatchConfig& b = deck.config.batch;
@@ -180,7 +181,7 @@ void check_workers(const Deck& deck) {
                 choices(divisors(phase.global / b.micro), p.workers), " workers, or another batch");
 }
 
-/// Groups of replicas are equal, and none goes over the edge of another.
+/// Groups of replicas must be equal and must not overlap.
 void check_shard_group(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   if (p.shard_group == 0) return;
@@ -204,7 +205,7 @@ void check_passes(const Deck& deck) {
               ", but a rank takes at most ", micro_batches_limit,
               " micro-batches in a step; choose a larger micro or more data");
   const std::int64_t stages = p.stages();
-  std::int64_t programs = 0;  // each size of the global batch has its own
+  std::int64_t programs = 0;  // each size of the global batch has a program
   for (const BatchPhase& phase : BatchSchedule(b).phases())
     programs += deck.config.micro_batches(phase.global);
   check_usage(stages * programs <= passes_limit || programs == micro_batches,
@@ -274,7 +275,7 @@ void resolve_parallel(Deck& deck, std::int64_t ranks) {
 
 namespace {
 
-/// Keys that have an effect with servers only.
+/// Keys that only have an effect with servers.
 std::vector<std::string> unused_keys(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   std::vector<std::string> mistakes;
@@ -321,7 +322,7 @@ std::vector<std::string> server_mistakes(const Deck& deck) {
   excludes(c.run.gradient_noise_scale, "run", "gradient_noise_scale",
            "gradient_noise_scale = false");
   excludes(c.checkpoint.local_every > 0, "checkpoint", "local_every", "local_every = 0");
-  // Gradients of one update may then have different factors.
+  // Gradients of one update may then have different loss scales.
   if (p.records_events() && c.precision.compute == DType::fp16 &&
       c.precision.loss_scale_interval > 0)
     mistakes.push_back(text(deck.cite("parallel", p.staleness > 0 ? "staleness" : "updates"),
@@ -337,11 +338,11 @@ std::vector<std::string> server_mistakes(const Deck& deck) {
 }
 
 // Checks a ramp-up of the global batch: its keys are complete, the increment leads from ramp_start
-// to global, and micro · data divides every size. Messages list the values that fit.
+// to global, and micro · data divides every size. Messages list values that fit.
 
 namespace {
 
-constexpr std::int64_t sizes_limit = 1024;  // each size has its own program
+constexpr std::int64_t sizes_limit = 1024;  // each size has a program
 
 std::string cite(const Deck& deck, const char* key) {
   return deck.cite("batch", key);
@@ -381,7 +382,7 @@ std::string dividing(const Deck& deck, std::int64_t data) {
   return text("data of ", choices(divisors(common / b.micro), data));
 }
 
-/// A missing key of the ramp-up, or one without a ramp-up; "" if there is none.
+/// A missing key of the ramp-up, or a ramp-up key without a ramp-up; "" if there is none.
 std::string incomplete(const Deck& deck) {
   const BatchConfig& b = deck.config.batch;
   if (b.ramp_start == 0) {
@@ -502,7 +503,7 @@ std::vector<std::string> local_mistakes(const Deck& deck) {
   if (c.run.audit_every > 0) excludes("run", "audit_every", "audit_every = 0");
   if (c.run.gradient_noise_scale)
     excludes("run", "gradient_noise_scale", "gradient_noise_scale = false");
-  // Their parts must be the same after every step.
+  // Parts of local checkpoints must be the same after every step.
   if (c.checkpoint.local_every > 0) excludes("checkpoint", "local_every", "local_every = 0");
   if (l.fragments > l.inner_steps)
     mistakes.push_back(text(deck.cite("local", "fragments"), " is larger than ",

@@ -1,5 +1,5 @@
-// The key table of decks: one entry per key with its type, range, default and help. [model],
-// [adapter], [parallel] and [optimizer] are in files of their own.
+// The key table of decks: one entry per key with its type, range, default and help. Separate files
+// have the keys of [model], [adapter], [parallel] and [optimizer].
 #include <trireme/deck/table.hpp>
 
 #include <trireme/deck/checks.hpp>

@@ -144,7 +144,7 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .otherwise(Str("next"));
 }
 
-/// Rotary positions of sequences that are longer than those of an earlier training.
+/// Rotary positions for sequences longer than in earlier training.
 void rotary_keys(SectionKeys<ModelConfig>& model) {
   model
       .number("window_rope_theta", &ModelConfig::window_rope_theta,

@@ -21,7 +21,7 @@ std::string duration_text(Seconds seconds) {
   return text(two(whole / 3600), ":", two(whole / 60 % 60), ":", two(whole % 60));
 }
 
-/// The bytes of "80 GiB" or "80e9"; nothing unless the number is whole and fits.
+/// Bytes of "80 GiB" or "80e9"; std::nullopt unless the number of bytes is whole and fits.
 std::optional<Bytes> whole_bytes(double number, std::string_view unit) {
   constexpr std::string_view units[] = {"B", "KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB"};
   constexpr double factors[] = {1, 0x1p10, 0x1p20, 0x1p30, 0x1p40, 1e3, 1e6, 1e9, 1e12};
@@ -85,7 +85,7 @@ std::string list_text(const Words& words) {
   return "[" + join(all, ", ") + "]";
 }
 
-/// A word of a list: one of the key's, if it names some.
+/// Whether a word of a list is acceptable: one of the key's words, if it lists any.
 bool acceptable_word(const KeyText& key, const std::string& word) {
   return !word.empty() && acceptable_string(key, word) &&
          (key.choices.empty() || std::ranges::find(key.choices, word) != key.choices.end());
@@ -109,7 +109,7 @@ Words parse_list(std::string_view written) {
   return words;
 }
 
-/// The number as TOML writes one that is no integer.
+/// A number as TOML writes a float.
 std::string decimal(double number) {
   std::string digits = text(number);
   if (digits.find_first_of(".ein") == std::string::npos) digits += ".0";
@@ -156,7 +156,7 @@ std::optional<Value> convert(const KeyText& key, const Value& raw) {
     case KeyType::number:
       if (integer && in_range(key, static_cast<double>(*integer)))
         return static_cast<double>(*integer);
-      if (number && in_range(key, *number)) return *number == 0 ? 0.0 : *number;  // no -0.0
+      if (number && in_range(key, *number)) return *number == 0 ? 0.0 : *number;  // never -0.0
       break;
     case KeyType::boolean:
       if (std::holds_alternative<bool>(raw)) return raw;
@@ -180,7 +180,7 @@ std::optional<Value> convert(const KeyText& key, const Value& raw) {
   return std::nullopt;
 }
 
-/// Digits without TOML's underscores; "" if one of them is not between two digits.
+/// Digits without TOML's underscores; "" unless every underscore is between two digits.
 std::string without_underscores(std::string_view written) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   std::string out;
@@ -276,7 +276,7 @@ std::string expectation(const KeyText& key) {
 
 namespace {
 
-/// "; did you mean ...?" for a choice that is nearly one of the key's; an integer for 1e3.
+/// "; did you mean ...?" for a choice that is similar to one of the key's; an integer for 1e3.
 std::string suggestion(const KeyText& key, const Value& raw) {
   if (const auto* number = std::get_if<double>(&raw); number && key.type == KeyType::integer) {
     const bool whole = std::abs(*number) < 0x1p53 && *number == std::floor(*number);

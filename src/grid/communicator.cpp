@@ -73,7 +73,7 @@ std::unique_ptr<Communicator> Communicator::split(int colour, int position, std:
 }
 
 std::unique_ptr<Communicator> Communicator::alone(std::string name) {
-  MPI_Comm copy = MPI_COMM_NULL;  // so that its channels are its own
+  MPI_Comm copy = MPI_COMM_NULL;  // a separate communicator, so that its channels are private
   expect_mpi(MPI_Comm_dup(MPI_COMM_SELF, &copy), "copy", name);
   return std::make_unique<Communicator>(copy, std::move(name));
 }

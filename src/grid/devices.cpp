@@ -1,5 +1,5 @@
-// The devices of the ranks: the environment of their runtime, the list that a run begins with, and
-// the error about two ranks on one device.
+// The devices of the ranks: the environment of their runtime, the list at the beginning of a run,
+// and the error about two ranks on one device.
 #include <trireme/grid/devices.hpp>
 
 #include <trireme/base/check.hpp>

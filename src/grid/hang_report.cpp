@@ -58,7 +58,7 @@ std::string predicate(const Sighting& s, bool several = false) {
   return is_waiting(s) ? "waits in" : "computes:";
 }
 
-/// The order in which ranks are named.
+/// Order in which ranks are named.
 enum class Suspicion : std::uint8_t { dead, silent, stopped, computes, waits };
 
 Suspicion suspicion(const Sighting& s) {

@@ -58,8 +58,8 @@ RankState SharedState::read() const {
       if (sequence_.load(std::memory_order_relaxed) == before) break;
       continue;
     }
-    // A writer that was preempted during a write gets a second to finish. One that was killed or
-    // stopped there never does; its partial state is then returned.
+    // A writer that was preempted during a write gets a second to finish. A writer that was killed
+    // or stopped never finishes; its partial state is then returned.
     sightings = before == half_written ? sightings + 1 : 0;
     half_written = before;
     if (sightings == 10'000) break;

@@ -15,7 +15,8 @@
 namespace trireme::grid {
 namespace {
 
-/// A message of another running rank is there within a few microseconds, and so within these looks.
+/// Polls before a rank sleeps. A message of another running rank arrives within a few microseconds,
+/// and so within these polls.
 constexpr int looks_before_sleep = 20;
 constexpr std::chrono::microseconds sleep{50};
 

@@ -82,7 +82,7 @@ void start_kokkos() {
 #endif
 }
 
-/// A launcher that ends the job drops output that it has not forwarded by then.
+/// Time for a launcher to forward output, which it drops when it ends the job.
 constexpr int launcher_milliseconds = 300;
 
 /// Another rank reports an error and ends this process.
@@ -91,7 +91,7 @@ constexpr int launcher_milliseconds = 300;
   _exit(static_cast<int>(ExitCode::failed));
 }
 
-/// The longest time that MPI_Finalize may take, if the environment has one.
+/// The longest time that MPI_Finalize may take, if the environment sets one.
 std::chrono::seconds end_limit(std::chrono::seconds usual) {
   constexpr const char* variable = "TRIREME_END_SECONDS";
   const char* given = std::getenv(variable);
@@ -104,8 +104,8 @@ std::chrono::seconds end_limit(std::chrono::seconds usual) {
   return std::chrono::seconds(seconds);
 }
 
-/// MPICH 4.0 over UCX' TCP sometimes waits for ever: one rank has closed its connections, and
-/// another one still expects an answer from it. All work is complete by then.
+/// MPICH 4.0 over UCX' TCP sometimes hangs here: one rank has closed its connections, and another
+/// one still expects an answer from it. All work is complete by then.
 void finalize_mpi(std::chrono::seconds limit, ExitCode code) {
   const std::jthread timer([&](const std::stop_token& finished) {
     std::mutex mutex;
@@ -181,9 +181,9 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 }
 
 void Runtime::abort(const Error& error) {
-  // Ranks often fail from the same cause at the same time. One of them reports: the first to claim
-  // it from the watchdog. Without a watchdog the first rank of a node claims it, rank 0's node
-  // before the others, which it ends before they report.
+  // Ranks often fail at the same time from the same cause. Only one of them reports: the first that
+  // claims it from the watchdog. Without a watchdog the first rank of a node claims it, and rank
+  // 0's node does so before other nodes, which it ends before they report.
   const Watchdog::Claim claim = Watchdog::silence();
   const auto first = std::chrono::milliseconds(launcher_milliseconds);
   if (claim == Watchdog::Claim::taken) wait_for_end();

@@ -54,7 +54,7 @@ struct CombineParts {
   }
 };
 
-/// The same with 16-byte loads and stores.
+/// CombineParts with 16-byte loads and stores.
 template <class T, Reduction reduction>
 struct CombinePacks {
   using One = CombineParts<T, reduction>;

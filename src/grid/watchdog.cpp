@@ -1,5 +1,6 @@
-// A thread per rank waits for a neighbour's lock, which a death releases at once, and compares the
-// progress of all ranks with the limit. The first that finds a hang or a death ends all processes.
+// One thread per rank waits for a neighbour's lock, which a death releases at once, and compares
+// the progress of all ranks with the limit. The first thread that finds a hang or a death ends all
+// processes.
 #include <trireme/grid/watchdog.hpp>
 
 #include <trireme/base/check.hpp>
@@ -31,10 +32,10 @@ using namespace std::chrono_literals;
 /// A process that is about to end may have to wait this long for its thread. One check of the
 /// node's slots costs a microsecond.
 constexpr auto tick = 50ms;
-/// A thread that slept for this much longer than intended was suspended.
+/// A thread that slept this much longer than intended was suspended.
 constexpr auto suspension = 5s;
-/// Without this memory, one death in ten of a process of a few megabytes went unreported on two
-/// busy cores.
+/// Size of the memory whose release delays the end of a dead process. Without it, one death in ten
+/// of a process of a few megabytes went unreported on two busy cores.
 constexpr std::size_t head_start_bytes = std::size_t{32} << 20;
 constexpr std::string_view aborting_word = "aborts";
 std::atomic<Watchdog*> current_watchdog{nullptr};
@@ -368,7 +369,8 @@ void Watchdog::record(const std::string& report) {
                               report.substr(0, report.find_last_not_of('\n') + 1)});
 }
 
-/// Ends this process, and those of the node that do not end by themselves, such as stopped ones.
+/// Ends this process, and processes of the node that do not end by themselves, such as stopped
+/// ones.
 void Watchdog::end_all() {
   file_->verdict() = Verdict::reported;
   const auto until = Clock::now() + 500ms;

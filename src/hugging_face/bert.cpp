@@ -21,7 +21,7 @@ std::string model_class(const M& m) {
   return m.has_sentence_head() ? "BertForPreTraining" : "BertForMaskedLM";
 }
 
-/// Whether there is a sentence head; the deck chooses its loss, `next` or `order`.
+/// Key for the sentence head; the deck chooses its loss, `next` or `order`.
 ConfigKey heads() {
   ConfigKey key;
   key.name = "architectures";

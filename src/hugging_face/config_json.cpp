@@ -17,9 +17,8 @@ namespace {
 
 using deck::ModelConfig;
 
-/// A model with sizes of 1, which stand in for missing or wrong values so that checking continues,
-/// and with the base of rotary positions that transformers assumes for files of any family without
-/// one.
+/// A model with sizes of 1, which replace missing or wrong values so that checking continues, and
+/// with the base of rotary positions that transformers assumes for files without one.
 ModelConfig smallest(Family family) {
   ModelConfig m = deck::preset(family);
   m.rope_theta = ModelConfig().rope_theta;
@@ -28,7 +27,7 @@ ModelConfig smallest(Family family) {
   return m;
 }
 
-/// The value of a key; null if it is missing.
+/// The given value of a key; null if it is missing.
 json given(const json& file, const std::string& name) {
   const auto found = file.find(name);
   return found == file.end() ? json() : *found;
@@ -51,8 +50,8 @@ void read_key(const ConfigKey& key, const json& file, ModelFile& out, Complaints
   if (!key.binding) out.free.push_back({key.name, key.deck, value});
 }
 
-/// Reports properties of the deck's model that differ from its family's published models and have
-/// no key in config.json.
+/// Reports properties of the deck's model that differ from its family's published models and that
+/// have no key in config.json.
 void expect_published(const Format& format, const deck::Deck& deck, Complaints& complaints) {
   const ModelConfig& m = deck.config.model;
   deck::Config expected = deck.config;
@@ -132,7 +131,7 @@ ModelFile parse_config(const std::string& content, const std::string& path) {
   out.model = smallest(out.format->family);
   Complaints complaints;
   for (const ConfigKey& key : out.format->keys) read_key(key, file, out, complaints);
-  // Families without a key for it have as many key/value heads as query heads.
+  // Families without this key have as many key/value heads as query heads.
   if (std::ranges::find(out.format->keys, "key_value_heads", &ConfigKey::deck) ==
       out.format->keys.end())
     out.model.key_value_heads = out.model.heads;

@@ -1,5 +1,5 @@
-// Conversion between floating-point types by way of double, which holds every number of the others
-// exactly, so that each conversion rounds once.
+// Conversion between floating-point types through double, which represents every value of the other
+// types exactly, so that each conversion rounds once.
 #include <trireme/hugging_face/convert.hpp>
 
 #include <trireme/base/check.hpp>
@@ -58,8 +58,8 @@ struct Short {
       return static_cast<Bits>(sign | infinity | 1 << (mantissa_bits - 1) |
                                mantissa >> (52 - mantissa_bits));
     if (exponent >= special) return static_cast<Bits>(sign | infinity);
-    // For subnormal numbers the leading one is stored and the exponent field is 0. A carry out of
-    // the mantissa increments the exponent, as rounding requires.
+    // Subnormal values store the leading one and have the exponent field 0. A carry out of the
+    // mantissa increments the exponent, as rounding requires.
     const std::uint64_t whole = exponent > 0 ? static_cast<std::uint64_t>(exponent) << 52 | mantissa
                                              : std::uint64_t{1} << 52 | mantissa;
     const int cut = 52 - mantissa_bits + (exponent > 0 ? 0 : 1 - exponent);
@@ -147,7 +147,7 @@ double number_at(DType type, const void* data, std::int64_t at) {
 
 namespace {
 
-/// Tiles fit into the L1 cache: a row of 8-byte elements is two cache lines.
+/// Tiles that fit into the L1 cache: a row of 8-byte elements is two cache lines.
 constexpr std::int64_t tile = 16;
 
 template <int bytes>

@@ -1,5 +1,5 @@
-// Writes shards one after the other under temporary names. commit() removes the old index, renames
-// the shards, then writes the new index.
+// Writes shards in sequence under temporary names. commit() removes the old index, renames the
+// shards, then writes the new index.
 #include <trireme/hugging_face/folder_writer.hpp>
 
 #include <trireme/base/check.hpp>
@@ -121,7 +121,7 @@ void FolderWriter::commit() {
   check(left_ == 0 && writers_.size() == shards_.size(), folder_,
         ": fewer bytes than were planned");
   const std::string index = folder_ + "/" + index_name;
-  // A reader that opens the folder meanwhile finds no index instead of one for other files.
+  // A reader that opens the folder in between finds no index, instead of an index for other files.
   remove_file(index);
   for (const auto& writer : writers_) writer->commit();
   for (const std::string& path : weight_files(folder_))

@@ -1,5 +1,5 @@
-// Members of config.json that are not of one family: those that must have no effect, and the names
-// of those that have none.
+// Members of config.json that belong to no single family: members that must have no effect, and the
+// names of members that have none.
 #include <trireme/hugging_face/general_keys.hpp>
 
 #include <trireme/base/check.hpp>
@@ -17,7 +17,7 @@ namespace {
 
 using M = deck::ModelConfig;
 
-/// A value without effect. Nothing is written.
+/// A key that must have a value without effect; it is not written.
 ConfigKey neutral(std::string name, std::vector<json> values) {
   ConfigKey key = fixed(std::move(name), std::move(values));
   key.write = {};
@@ -43,7 +43,7 @@ ConfigKey architectures() {
   return key;
 }
 
-/// All layers of a family without this key are alike.
+/// All layers of a family without this key are of one kind.
 ConfigKey layer_types() {
   ConfigKey key;
   key.name = "layer_types";
@@ -58,7 +58,7 @@ ConfigKey layer_types() {
   return key;
 }
 
-/// Programs of the folder's own, which replace transformers' model.
+/// Code in the folder, which replaces transformers' model.
 ConfigKey programs() {
   ConfigKey key;
   key.name = "auto_map";
@@ -73,8 +73,8 @@ ConfigKey programs() {
   return key;
 }
 
-/// Names without effect on what a model computes, in transformers' PreTrainedConfig and in the
-/// configurations of the families.
+/// Names of members without effect on a model's results, in transformers' PreTrainedConfig and in
+/// the configurations of the families.
 constexpr std::array without_effect{"architectures",
                                     "attn_implementation",
                                     "bad_words_ids",

@@ -81,7 +81,8 @@ std::vector<Tensor> tensors(const M& m) {
   return out;
 }
 
-/// Whether this is "transformer.h.3.attn.bias", the causal mask that old files hold as a tensor.
+/// Whether the name is "transformer.h.3.attn.bias", the causal mask that old files contain as a
+/// tensor.
 bool is_mask(std::string_view name) {
   const std::string_view start = "transformer.h.";
   if (!name.starts_with(start)) return false;

@@ -1,5 +1,5 @@
-// Keeps what an imported model's files say, and changes the members that the checkpoint's model
-// contradicts.
+// Keeps the files of an imported model, and changes the members that contradict the checkpoint's
+// model.
 #include <trireme/hugging_face/kept_files.hpp>
 
 #include <trireme/base/text.hpp>
@@ -20,7 +20,7 @@ using nlohmann::ordered_json;
 constexpr std::string_view kept_prefix = "hugging_face_";
 constexpr const char* end_key = "eos_token_id";
 
-/// Members of one file, in their order, and the changes to them.
+/// Members of one file, in order, and the changes to them.
 class Members {
  public:
   explicit Members(const std::string& content)
@@ -44,7 +44,7 @@ class Members {
     if (members_.erase(name) > 0) changes_.push_back(name + ", removed");
   }
 
-  /// Without changes, the bytes of the file.
+  /// The file's bytes if there are no changes.
   UpdatedFile take() && {
     return {changes_.empty() ? content_ : members_.dump(2) + "\n", std::move(changes_)};
   }
@@ -55,7 +55,7 @@ class Members {
   std::vector<std::string> changes_;
 };
 
-/// Adds ids to the one or those that end a text.
+/// Adds ids to the member for the end of a text, which holds one id or a list of ids.
 void add_end_tokens(Members& members, const std::vector<std::int64_t>& end_tokens) {
   const json before = members.value(end_key);
   json ids = before.is_array() ? before : before.is_null() ? json::array() : json::array({before});
@@ -65,7 +65,7 @@ void add_end_tokens(Members& members, const std::vector<std::int64_t>& end_token
   if (ids.size() > known) members.set(end_key, ids.size() == 1 ? ids.front() : ids);
 }
 
-/// The file's value of a key; a training value is not always one of the model.
+/// The file's value of a key: its free value if it has one, otherwise the model's.
 json said(const ModelFile& file, const ConfigKey& key) {
   const auto free = std::ranges::find(file.free, key.name, &FreeValue::name);
   return free == file.free.end() ? key.write(file.model) : free->value;
@@ -132,7 +132,7 @@ UpdatedFile updated_generation_config(const std::string& imported, const std::st
                                       const std::vector<std::int64_t>& end_tokens) {
   parse_strict(imported, path, {32, "the file", ""});
   Members members(imported);
-  // Without it, transformers uses that of config.json.
+  // Without it, transformers uses the id of config.json.
   if (!members.value(end_key).is_null()) add_end_tokens(members, end_tokens);
   return std::move(members).take();
 }

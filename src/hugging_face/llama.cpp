@@ -1,4 +1,4 @@
-// Keys and tensors of llama and the families that follow it. `Class` holds the differences between
+// Keys and tensors of llama and of families derived from it. `Class` holds the differences between
 // transformers' classes.
 #include <trireme/hugging_face/format.hpp>
 
@@ -18,7 +18,7 @@ constexpr std::string_view prefix = "model.";
 constexpr const char* table = "model.embed_tokens.weight";
 constexpr const char* head = "lm_head.weight";
 
-/// Key/value heads. Files from before grouped-query attention have null.
+/// Key/value heads; null in files older than grouped-query attention.
 ConfigKey groups(std::int64_t otherwise) {
   const auto heads = [](const M& m) { return json(m.heads); };
   ConfigKey key = whole("num_key_value_heads", "key_value_heads", &M::key_value_heads, size_limit);
@@ -26,7 +26,7 @@ ConfigKey groups(std::int64_t otherwise) {
   return std::move(key).without(otherwise).with_null(heads);
 }
 
-/// Head size; by default the class's, or hidden_size / num_attention_heads rounded down.
+/// Head size. Default: the class's, or hidden_size / num_attention_heads rounded down.
 ConfigKey head_size(std::int64_t otherwise) {
   ConfigKey key = whole("head_dim", "head_size", &M::explicit_head_size, size_limit);
   key.write = [](const M& m) { return json(m.head_size()); };
@@ -59,7 +59,7 @@ ConfigKey silu() {
   return fixed("hidden_act", {"silu", "swish"});
 }
 
-/// Qwen's layers before max_window_layers have no window. Here all layers must be alike.
+/// In Qwen, layers before max_window_layers have no window. Here all layers must be alike.
 void add_layers_with_window(std::vector<ConfigKey>& keys) {
   keys.push_back(window());
   ConfigKey use;
@@ -92,12 +92,12 @@ struct Class {
   Family family;
   const char* model_type;
   const char* name;
-  std::int64_t key_value_heads;  ///< default without the key; 0: as many as heads
-  std::int64_t head_size;        ///< default without the key; 0: hidden / heads
+  std::int64_t key_value_heads;  ///< default; 0: number of heads
+  std::int64_t head_size;        ///< default; 0: hidden / heads
   void (*add_keys)(std::vector<ConfigKey>&);
-  bool tied = false;       ///< default without the key
-  double local_theta = 0;  ///< above 0: layers with a window have rotary positions of their own
-  bool divides = false;    ///< head_dim aside, heads must divide hidden_size
+  bool tied = false;       ///< default
+  double local_theta = 0;  ///< above 0: theta of layers with a window
+  bool divides = false;    ///< heads must divide hidden_size even with head_dim
 };
 
 constexpr Class classes[] = {
@@ -133,7 +133,7 @@ const Class& class_of(Family family) {
 }
 
 std::vector<ConfigKey> keys(const Class& c) {
-  // Rotary positions need no table: the weights fit any sequence.
+  // Rotary positions have no table: weights fit any sequence length.
   ConfigKey positions =
       whole("max_position_embeddings", "sequence", &M::sequence, size_limit).free();
   positions.write = [](const M& m) {

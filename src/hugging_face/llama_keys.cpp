@@ -1,5 +1,5 @@
-// Keys that some classes of llama.cpp add: rope_parameters, with the types of scaling that
-// transformers has, and the keys of Gemma.
+// Optional keys of llama.cpp: rope_parameters, with transformers' types of scaling, and the keys of
+// Gemma.
 #include <trireme/hugging_face/llama_keys.hpp>
 
 #include <trireme/base/text.hpp>
@@ -15,7 +15,7 @@ namespace {
 using M = deck::ModelConfig;
 using Kind = RotaryScalingKind;
 
-/// A member that is a number, and the deck's key for it.
+/// A numeric member, and its deck key.
 struct Member {
   const char* name;
   const char* deck;
@@ -86,7 +86,7 @@ bool is_positive(const json& value) {
   return value.is_number() && value.get<double>() > 0 && std::isfinite(value.get<double>());
 }
 
-/// Yarn's magnitude from the two numbers that some files have instead of attention_factor.
+/// Yarn's magnitude from the two values that some files have instead of attention_factor.
 double magnitude_of(const json& object, double factor) {
   const auto scale = [&](const json& m) {
     return factor <= 1 ? 1 : 0.1 * m.get<double>() * std::log(factor) + 1;
@@ -95,7 +95,7 @@ double magnitude_of(const json& object, double factor) {
   return is_positive(above) && is_positive(below) ? scale(above) / scale(below) : 0;
 }
 
-/// Stores what is right; check_rotary complains about the rest.
+/// Stores valid values; check_rotary reports the others.
 bool read_rotary(const json& value, M& m) {
   if (!value.is_object()) return false;
   if (const json theta = member_of(value, "rope_theta"); is_positive(theta))
@@ -133,7 +133,7 @@ ConfigKey object(std::string name) {
   return key;
 }
 
-/// A deck's key whose value the object has.
+/// A deck key whose value is a member of the object.
 ConfigKey part(const std::string& name, const char* deck, std::function<json(const M&)> write) {
   ConfigKey key;
   key.name = "rope_parameters." + name;
@@ -201,9 +201,9 @@ json parameters_of(const M& m) {
   return out;
 }
 
-/// The keys that have the values of rope_parameters one by one.
+/// The values of rope_parameters as individual keys.
 void add_members(std::vector<ConfigKey>& keys) {
-  ConfigKey scaling = object("rope_scaling");  // transformers before version 5 reads this one
+  ConfigKey scaling = object("rope_scaling");  // for transformers before version 5
   scaling.write = [](const M& m) {
     return m.rope_scaling == Kind::none ? json(json::value_t::discarded) : written_members(m);
   };
@@ -289,14 +289,13 @@ void check_rotary(const json& file, const M& m, Complaints& complaints) {
       check_object(object, name, m, complaints);
 }
 
-// Keys of Gemma's configurations: soft caps, the scale of attention, and layers with and without a
-// window.
+// Keys of Gemma's configurations: soft caps, the scale of attention, and windows of layers.
 
 namespace {
 
 using M = deck::ModelConfig;
 
-/// A soft cap; null for none.
+/// A soft cap; null if absent.
 ConfigKey cap(const char* name, const char* deck, NumberMember member, json otherwise) {
   ConfigKey key = positive(name, deck, member);
   key.write = [member](const M& m) { return m.*member > 0 ? json(m.*member) : json(); };
@@ -317,8 +316,8 @@ json types(const M& m) {
   return list;
 }
 
-/// The period of the layers without a window: that of the model so far if it gives the same types,
-/// else the smallest one.
+/// The period of layers without a window: the model's current period if it gives the same types,
+/// otherwise the smallest one.
 bool read_types(const json& value, M& m) {
   if (value == types(m)) return true;
   for (m.full_attention_every = 0; m.full_attention_every <= m.layers; ++m.full_attention_every)
@@ -328,7 +327,8 @@ bool read_types(const json& value, M& m) {
   return value == types(m);
 }
 
-/// Tokens that a token sees, including itself; layers with and without this limit.
+/// Adds keys of windows: the tokens that a token sees, including itself, and layers with this
+/// limit.
 void add_windows(std::vector<ConfigKey>& keys, std::int64_t every) {
   keys.push_back(whole("sliding_window", "window", &M::window, size_limit).without(4096));
   keys.back().in_deck = [](const M& m) { return text(m.window); };

@@ -1,5 +1,5 @@
-// Names of adapters' tensors follow from those of the weights: each linear layer of the files that
-// is made of adapted arrays has an A and a B, and pieces of these as it has pieces of the weights.
+// Names of adapters' tensors follow from the names of the weights: each linear layer of the files
+// that consists of adapted arrays has an A and a B, in as many pieces as its weights.
 #include <trireme/hugging_face/peft.hpp>
 
 #include <trireme/architecture/adapter.hpp>
@@ -32,19 +32,19 @@ bool is_attention_input(const std::string& product) {
   return product == "attention.query" || product == "attention.key_value";
 }
 
-/// The target that covers a product's weights; "" if none does.
+/// The target that covers a product's weights; "" if there is none.
 std::string target_of(const deck::AdapterConfig& adapter, const std::string& product) {
   if (is_attention_input(product) && adapter.targets_product(architecture::fused_target))
     return architecture::fused_target;
   return adapter.targets_product(product) ? product : "";
 }
 
-/// The linear layer "model.layers.0.self_attn.q_proj" of a tensor of weights with adapters.
+/// Name of the linear layer of a tensor with adapters, such as "model.layers.0.self_attn.q_proj".
 std::string module_of(const Tensor& tensor) {
   return tensor.name.substr(0, tensor.name.size() - weight_suffix.size());
 }
 
-/// Whether the tensor is a matrix of arrays, each of which has an adapter.
+/// Whether the tensor is a matrix made of arrays with adapters.
 bool is_adapted(const Tensor& tensor, const deck::AdapterConfig& adapter) {
   if (tensor.shape.size() != 2 || !tensor.name.ends_with(weight_suffix)) return false;
   return std::ranges::any_of(tensor.pieces, [&](const Piece& piece) {
@@ -52,8 +52,8 @@ bool is_adapted(const Tensor& tensor, const deck::AdapterConfig& adapter) {
   });
 }
 
-/// Name of a linear layer as PEFT's target_modules: the last word, or two if the last one is also
-/// that of another linear layer.
+/// Name of a linear layer in PEFT's target_modules: the last word, or the last two if another
+/// linear layer ends with the same word.
 std::string target_module(const std::string& module, const std::vector<Tensor>& tensors) {
   const auto words = [](const std::string& name, int count) {
     std::size_t at = name.size();
@@ -76,7 +76,7 @@ std::vector<std::string> target_modules(const deck::ModelConfig& m) {
   return {names.begin(), names.end()};
 }
 
-/// A row of zeros has no direction, and stays zero.
+/// A row of zeros has no direction and stays zero.
 void scale_row(std::vector<double>& row, double magnitude) {
   double square = 0;
   for (const double x : row) square += x * x;
@@ -142,8 +142,8 @@ std::string adapter_config_text(const deck::ModelConfig& m, const std::string& b
 
 namespace {
 
-/// Members of PEFT's LoraConfig that do not change what the stored adapters compute: they belong to
-/// the training, to initial values that the stored ones replace, or to the place of files.
+/// Members of PEFT's LoraConfig that do not change the results of stored adapters: they concern
+/// training, initial values or paths.
 constexpr std::array harmless{"auto_mapping",   "base_model_name_or_path",
                               "corda_config",   "ensure_weight_tying",
                               "eva_config",     "fan_in_fan_out",
@@ -154,12 +154,11 @@ constexpr std::array harmless{"auto_mapping",   "base_model_name_or_path",
                               "revision",       "runtime_config",
                               "task_type",      "velora_config"};
 
-/// Members that the deck's [adapter] must have too.
+/// Members that must agree with the deck's [adapter].
 constexpr std::array compared{"init_lora_weights", "lora_alpha", "peft_type", "r",
                               "target_modules",    "use_dora",   "use_rslora"};
 
-/// A member with which the adapters are other ones than factor · B A of whole layers, unless it
-/// has its default.
+/// A member that must have its default; otherwise adapters are not factor · B A of whole layers.
 struct OtherAdapter {
   const char* name;
   const char* reason;
@@ -184,7 +183,7 @@ constexpr OtherAdapter other_adapters[]{
     {"use_bdlora", "A or B is block-diagonal"},
     {"use_qalora", "A reads sums of groups of inputs"}};
 
-/// Why the base weights are not those of the model's files; "" if they are.
+/// The reason why base weights differ from the model's files; "" if they are equal.
 std::string change_of_base(const json& initial) {
   if (initial.is_null() || initial.is_boolean()) return "";
   const std::string word = initial.is_string() ? lower_case(initial.get<std::string>()) : "";
@@ -202,7 +201,7 @@ std::string change_of_base(const json& initial) {
   return "Trireme does not know whether these initial values change the base weights";
 }
 
-/// UsageError unless the adapters add factor · B A to the base weights of the model's files.
+/// Throws UsageError unless the adapters add factor · B A to the base weights of the model's files.
 void expect_plain_adapter(const json& file, const std::string& path) {
   Complaints complaints;
   const auto refuse = [&](const std::string& name, const json& value, const auto& reason) {
@@ -255,7 +254,7 @@ std::vector<std::string> expect_same_adapter(const std::string& content, const s
   expect("use_rslora", false, a.scaling == AdapterScaling::rslora, deck.cite("adapter", "scaling"));
   expect("use_dora", false, architecture::has_magnitudes(a), deck.cite("adapter", "kind"));
   if (const json targets = value("target_modules", json()); targets.is_array()) {
-    // A file may name a layer by more or fewer of its last words.
+    // A file may name a layer by more or fewer of its last words than we do.
     const auto same = [](const std::string& x, const std::string& y) {
       return x == y || x.ends_with("." + y) || y.ends_with("." + x);
     };
@@ -284,7 +283,7 @@ std::vector<std::string> expect_same_adapter(const std::string& content, const s
 Merger::Merger(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType type)
     : reader_(reader), model_(model), type_(type), specs_(architecture::arrays_by_name(model)) {}
 
-/// One of the equal blocks of an array, in double.
+/// One of the equal blocks of an array, as double.
 std::vector<double> Merger::read(const ArraySpec& spec, std::int64_t block,
                                  std::int64_t blocks) const {
   checkpoint::Extents offset(spec.shape.size(), 0), extent = spec.shape;
@@ -300,7 +299,8 @@ std::vector<double> Merger::read(const ArraySpec& spec, std::int64_t block,
   return numbers;
 }
 
-/// W[i, j] += factor Σ_k B[i, k] A[k, j]; with magnitudes W[i] is then multiplied by m[i] / ‖W[i]‖.
+/// W[i, j] += factor Σ_k B[i, k] A[k, j]. With magnitudes, W[i] is then multiplied by m[i] /
+/// ‖W[i]‖.
 void Merger::add_update(const Piece& piece, char* numbers) const {
   const auto [prefix, product] = split_name(piece.array);
   const std::string target = target_of(model_.adapter, product);
@@ -309,7 +309,7 @@ void Merger::add_update(const Piece& piece, char* numbers) const {
   const ArraySpec& up = specs_.at(piece.array + std::string(architecture::adapter_b));
   const bool part = piece.place != Piece::whole_array;
   const std::int64_t r = model_.adapter.rank;
-  // A whole array of keys and values has two blocks of B, with one A or one for each of them.
+  // A whole array of keys and values has two blocks of B, and one or two blocks of A.
   const bool fused = target == architecture::fused_target;
   const std::vector<double> a = read(down, piece.place, part && !fused ? 2 : 1);
   const std::vector<double> b = read(up, piece.place, part ? 2 : 1);

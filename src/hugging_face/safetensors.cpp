@@ -1,5 +1,5 @@
-// Reads safetensors files. Every length, offset, type and shape of the header is checked before any
-// data is read.
+// Reads and writes safetensors files. Every length, offset, type and shape of a header is checked
+// before data is read.
 #include <trireme/hugging_face/safetensors.hpp>
 
 #include <trireme/base/check.hpp>
@@ -82,7 +82,7 @@ class TensorParser {
     tensor_.name = name;
   }
 
-  /// `data` is the first byte of the file's data, `data_bytes` its length.
+  /// `data`: offset of the file's data; `data_bytes`: their length.
   TensorInfo parse(std::int64_t data, std::int64_t data_bytes) {
     const Json& type = member("dtype");
     check_usage(type.is_string(), where_, "dtype is ", type.type_name(), ", expected a string",
@@ -145,7 +145,7 @@ class TensorParser {
   TensorInfo tensor_;
 };
 
-/// Checks that every byte of the data belongs to exactly one tensor.
+/// Checks that each byte of the data belongs to exactly one tensor.
 void expect_no_holes(const std::string& path, const std::vector<TensorInfo>& tensors,
                      std::int64_t data, std::int64_t end) {
   std::int64_t at = data;
@@ -182,7 +182,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
       tensors_.push_back(TensorParser(path, name, value).parse(data, file_.size() - data));
       continue;
     }
-    if (value.is_null()) continue;  // the library's "no metadata"
+    if (value.is_null()) continue;  // the library's missing metadata
     check_usage(value.is_object(), path, ": ", metadata_key, " is ", value.type_name(),
                 ", expected an object of strings or null", file_remedy);
     for (const auto& [key, word] : value.items()) {
@@ -213,7 +213,7 @@ namespace {
 
 constexpr std::int64_t alignment = 8;
 
-/// Length and JSON, padded with spaces; `end` becomes the size of the data.
+/// The header: its length and JSON, padded with spaces. Sets `end` to the size of the data.
 std::string header_of(const std::string& path, const std::vector<TensorPlan>& tensors,
                       const std::map<std::string, std::string>& metadata, std::int64_t& end) {
   nlohmann::ordered_json json;

@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Watches the parser, without building values: parsing with a callback takes time quadratic in
-/// the number of an object's members.
+/// Follows the parser without building values. A parser callback would take time quadratic in the
+/// number of an object's members.
 class Watcher : public nlohmann::json_sax<Json> {
  public:
   Watcher(const std::string& path, const JsonRules& rules) : path_(path), rules_(rules) {}
@@ -40,7 +40,7 @@ class Watcher : public nlohmann::json_sax<Json> {
                 "' appears twice in ", rules_.what, rules_.remedy);
     return value();
   }
-  /// Json::parse() reports it afterwards.
+  /// Json::parse() reports the error afterwards.
   bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
     return false;
   }

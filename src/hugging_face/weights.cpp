@@ -1,5 +1,5 @@
-// Export and import of weights. Both walk the tensors of the family's Format, convert numbers in
-// panels, and transpose where the file's matrix is the transpose of ours.
+// Export and import of weights. Both iterate over the tensors of the family's Format, convert
+// values in panels, and transpose matrices that files store transposed.
 #include <trireme/hugging_face/weights.hpp>
 
 #include <trireme/architecture/architecture.hpp>
@@ -26,14 +26,14 @@ namespace {
 using architecture::ArraySpec;
 using Buffer = std::vector<char>;
 
-constexpr std::int64_t panel_bytes = 4 << 20;     ///< numbers converted or transposed at a time
+constexpr std::int64_t panel_bytes = 4 << 20;     ///< values converted or transposed at a time
 constexpr std::int64_t waiting_bytes = 64 << 20;  ///< arrays waiting for their shard
 
 Buffer buffer(std::int64_t elements, DType type) {
   return Buffer(static_cast<std::size_t>(elements * size_of(type)));
 }
 
-/// Calls use(first, count) for the panels of `n` rows in order; each row has `unit` elements.
+/// Calls use(first, count) for the panels of `n` rows in order. Each row has `unit` elements.
 template <class Use>
 void for_each_panel(std::int64_t n, std::int64_t unit, const Use& use) {
   const std::int64_t most =
@@ -41,7 +41,7 @@ void for_each_panel(std::int64_t n, std::int64_t unit, const Use& use) {
   for (std::int64_t first = 0; first < n; first += most) use(first, std::min(most, n - first));
 }
 
-/// Converts `count` numbers to another type; an error naming `what` if a number does not fit.
+/// Converts `count` values to another type. Throws an error with `what` if a value does not fit.
 void convert_checked(const std::string& what, DType from, const void* in, DType to, void* out,
                      std::int64_t count) {
   const auto lost = convert(from, in, to, out, count);
@@ -54,11 +54,11 @@ std::int64_t columns_of(const Tensor& tensor) {
   return tensor.transposed ? tensor.shape.front() : 1;
 }
 
-/// The slice of an array that a piece names.
+/// Slice of an array that a piece refers to.
 struct Part {
   Extents offset;
   Extents extent;
-  std::int64_t first = 0;  ///< element of the array at which it begins
+  std::int64_t first = 0;  ///< first element in the array
 
   Part(const ArraySpec& spec, const Piece& piece)
       : offset(spec.shape.size(), 0), extent(spec.shape) {
@@ -72,7 +72,7 @@ struct Part {
   std::int64_t elements() const { return checkpoint::volume(extent); }
 };
 
-/// Calls use(numbers, count) for panels of the tensor in the file's order.
+/// Calls use(numbers, count) for each panel of the tensor in the file's order.
 template <class Use>
 void for_each_part(const Tensor& tensor, const Buffer& matrix, DType type, const Use& use) {
   const std::int64_t columns = columns_of(tensor);
@@ -96,7 +96,8 @@ class Shards {
   Shards(const std::string& directory, DType type)
       : directory_(directory), folder_(checkpoint::begin(directory, 0)), type_(type) {}
 
-  /// Memory for `elements` of an array from `first` on, valid until flush_if_large().
+  /// Memory for `elements` of an array, beginning with element `first`; valid until
+  /// flush_if_large().
   char* add(const ArraySpec& spec, std::int64_t first, std::int64_t elements) {
     const auto [found, is_new] = numbers_.try_emplace(&spec, arrays_.size());
     if (is_new) {
@@ -108,7 +109,7 @@ class Shards {
     return arrays_[found->second].data.data() + first * size_of(type_);
   }
 
-  /// Writes the arrays if they are many, unless some are incomplete.
+  /// Writes the collected arrays if they are large, unless some are incomplete.
   void flush_if_large() {
     if (bytes_ >= waiting_bytes && missing_ == 0) flush();
   }
@@ -142,19 +143,19 @@ class Shards {
   std::string folder_;
   DType type_;
   std::vector<Waiting> arrays_;
-  std::map<const ArraySpec*, std::size_t> numbers_;  ///< places in `arrays_`
+  std::map<const ArraySpec*, std::size_t> numbers_;  ///< indices in `arrays_`
   std::int64_t bytes_ = 0;
   std::int64_t missing_ = 0;
   std::vector<checkpoint::ShardSummary> summaries_;
 };
 
-/// Reads numbers of tensors and counts those that are not finite.
+/// Reads values of tensors and counts those that are not finite.
 class NumberReader {
  public:
   NumberReader(DType type, bool allow_nonfinite) : type_(type), allow_(allow_nonfinite) {}
 
   DType type() const { return type_; }
-  /// Numbers [first, first + count) of a tensor.
+  /// Elements [first, first + count) of a tensor.
   void read(const StoredTensor& tensor, std::int64_t first, std::int64_t count, char* out) {
     const std::string what = text(tensor.file->path(), ": tensor '", tensor.info->name, "'");
     const DType stored = tensor.info->dtype().value();
@@ -189,7 +190,7 @@ void add_pieces(const StoredTensor& stored, const Tensor& tensor,
                 const std::map<std::string, ArraySpec>& specs, NumberReader& numbers,
                 Shards& shards) {
   const DType type = numbers.type();
-  // If transposed, the file's matrix is [columns, rows].
+  // A transposed matrix is [columns, rows] in the file.
   const std::int64_t columns = columns_of(tensor);
   const std::int64_t rows = stored.info->elements() / columns;
   Buffer all;
@@ -211,7 +212,7 @@ void add_pieces(const StoredTensor& stored, const Tensor& tensor,
   }
 }
 
-/// All tensors of a file: those of the model, and copies that transformers would miss.
+/// All tensors of a file: the model's, and copies that transformers requires.
 std::vector<Tensor> written_tensors(const Format& format, const deck::ModelConfig& model) {
   std::vector<Tensor> tensors = format.tensors(model);
   for (const Copy& copy : format.copies(model)) {
@@ -223,7 +224,7 @@ std::vector<Tensor> written_tensors(const Format& format, const deck::ModelConfi
   return tensors;
 }
 
-/// The arrays of a tensor, for messages.
+/// Names of a tensor's arrays, for messages.
 std::string names_of(const Tensor& tensor) {
   std::vector<std::string> arrays;
   for (const Piece& piece : tensor.pieces) arrays.push_back(piece.array);
@@ -265,8 +266,8 @@ std::vector<TensorPlan> plan_of(const std::vector<Tensor>& tensors, DType dtype)
   return plan;
 }
 
-/// Reads tensors from a checkpoint and appends them, as numbers of type `dtype`, to `out`. With
-/// `merger`, the updates of adapters are added.
+/// Reads tensors from a checkpoint, converts them to `dtype` and appends them to `out`. With
+/// `merger`, adds the updates of adapters.
 template <class Out>
 void write_tensors(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType dtype,
                    const std::vector<Tensor>& tensors, const Merger* merger, Out& out) {

@@ -10,7 +10,7 @@
 
 namespace trireme::installation {
 
-// src/CMakeLists.txt defines each macro as the word of an enumerator, such as `cuda`.
+// src/CMakeLists.txt defines each macro as an enumerator's name, such as `cuda`.
 plan::Machine this_machine() {
   plan::Machine machine;
   machine.name = "this installation";

@@ -1,5 +1,5 @@
 // Files that are written under a temporary name, flushed and renamed, and unnamed temporary files.
-// Temporary names are kept in fixed memory, so that a signal handler can remove the files.
+// Temporary names are in fixed memory, so that a signal handler can remove the files.
 #include <trireme/io/atomic_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -41,13 +41,15 @@ namespace {
 constexpr std::int64_t page_bytes = 4096;
 constexpr std::int64_t flushed_bytes = 8 << 20;  // per write-back request
 
-/// Read by a signal handler, therefore fixed memory. The flag is set once the path is complete.
+/// A signal handler reads slots, which therefore have fixed memory. The flag is set when the path
+/// is complete.
 struct Slot {
   std::atomic<bool> used{false};
   std::array<char, PATH_MAX> path{};
 };
 
-/// More files than are open at once; an export's shards are the most. Unused slots take no memory.
+/// More than the files open at a time; exports of many shards have the most. Unused slots take no
+/// memory.
 std::array<Slot, 512> slots;
 std::mutex slots_mutex;
 
@@ -65,7 +67,7 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-/// The target of `path` if it is a link, so that replacing the file keeps the link.
+/// The target of `path` if it is a link, so that replacing the file preserves the link.
 std::string resolved(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_symlink(path, ignored)) return path;
@@ -77,14 +79,14 @@ bool is_full(int error) {
   return error == ENOSPC || error == EDQUOT;
 }
 
-/// Bytes that an ordinary user can still write, -1 if the system does not say.
+/// Bytes that an ordinary user can still write; -1 if unknown.
 std::int64_t free_bytes(int descriptor) {
   struct statvfs status {};
   if (::fstatvfs(descriptor, &status) != 0) return -1;
   return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
 }
 
-/// `needed`: size of the whole file, 0 if it is not known.
+/// `needed`: size of the whole file; 0 if unknown.
 std::string why_not_written(int error, int descriptor = -1, std::int64_t needed = 0) {
   std::string reason = std::strerror(error);
   if (is_full(error)) {
@@ -145,7 +147,7 @@ void write_at(int descriptor, const std::string& path, std::int64_t offset, cons
 }
 
 void flush_to_device(int descriptor, const std::string& path) {
-  const int error = ::fsync(descriptor) == 0 ? 0 : errno;  // arguments come in any order
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;  // order of evaluation is unspecified
   check(error == 0 || error == EINVAL, path,
         ": cannot flush to the device: ", why_not_written(error));
 }
@@ -153,7 +155,7 @@ void flush_to_device(int descriptor, const std::string& path) {
 void flush_folder(const std::string& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;  // a folder without read permission cannot be flushed
-  ::fsync(descriptor);  // some network file systems refuse this on folders; the rename is done
+  ::fsync(descriptor);  // some network file systems reject this for folders; the rename is done
   ::close(descriptor);
 }
 
@@ -183,7 +185,7 @@ void AtomicFile::probe_space(std::int64_t bytes) {
   if (error == EOPNOTSUPP || error == ENOSYS) {  // ext2, some network file systems
     const std::int64_t free = free_bytes(descriptor_);
     error = free >= 0 && free < bytes ? ENOSPC : 0;
-    struct rlimit limit {};  // also of the file in memory that HDF5 writes to
+    struct rlimit limit {};  // also limits the file in memory that HDF5 writes to
     if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && static_cast<rlim_t>(bytes) > limit.rlim_cur)
       error = EFBIG;
   }
@@ -209,7 +211,7 @@ bool AtomicFile::write_direct(std::int64_t offset, const void* data, std::size_t
     direct_descriptor_ = ::open(temporary_path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
   const auto put = direct_descriptor_ < 0 ? -1 : ::pwrite(direct_descriptor_, data, bytes, offset);
   if (put == static_cast<ssize_t>(bytes)) return true;
-  // A partial or failed write: the buffered path repeats it, and reports the error.
+  // After a partial or failed write, the buffered path repeats the write and reports the error.
   may_be_direct_ = false;
   return false;
 }
@@ -255,7 +257,7 @@ void Spool::copy_to(AtomicFile& file, std::int64_t offset) {
     const auto copied = ::copy_file_range(descriptor_, &from, file.descriptor(), &to,
                                           static_cast<std::size_t>(bytes_ - from), 0);
     if (copied < 0 && errno == EINTR) continue;
-    if (copied <= 0) break;  // the rest is copied through memory, which also reports the error
+    if (copied <= 0) break;  // the rest is copied through memory, which reports errors
   }
   std::vector<char> buffer(static_cast<std::size_t>(
       std::min<std::int64_t>(1 << 20, std::max<std::int64_t>(bytes_ - from, 0))));
@@ -278,11 +280,11 @@ void remove_temporaries_on_signals() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction former {};
     ::sigaction(number, nullptr, &former);
-    if (former.sa_handler != SIG_IGN) ::sigaction(number, &action, nullptr);  // keeps nohup
+    if (former.sa_handler != SIG_IGN) ::sigaction(number, &action, nullptr);  // preserves nohup
   }
 }
 
-// Names of temporary files, and the removal of those that killed processes have left.
+// Names of temporary files, and removal of the files that killed processes have left.
 
 namespace {
 
@@ -303,7 +305,7 @@ struct Maker {
   std::int64_t process = 0;
 };
 
-/// The maker of a temporary file; nothing for any other name.
+/// The process that made a temporary file; std::nullopt for other names.
 std::optional<Maker> maker_of(std::string_view name) {
   const auto at = name.rfind(mark);
   if (at == std::string_view::npos || at == 0) return std::nullopt;

@@ -1,5 +1,5 @@
-// Replaces a folder by one rename. Files that stay are linked into the new folder first, so that
-// the old one can be removed as a whole.
+// Replaces a folder by one rename. Files that are kept are linked into the new folder first, so
+// that the old folder can be removed as a whole.
 #include <trireme/io/atomic_folder.hpp>
 
 #include <trireme/base/check.hpp>
@@ -33,7 +33,7 @@ std::string parent_of(const std::string& folder) {
   return parent.empty() ? "." : parent;
 }
 
-/// Whether the folder can be exchanged with another one beside it.
+/// Whether the folder can be exchanged with a sibling.
 bool can_be_exchanged(const std::string& folder) {
   std::error_code error;
   if (fs::equivalent(folder, fs::current_path(error), error)) return false;
@@ -43,7 +43,7 @@ bool can_be_exchanged(const std::string& folder) {
          status.st_dev == parent.st_dev && ::access(parent_of(folder).c_str(), W_OK | X_OK) == 0;
 }
 
-/// The folder's own name, without links, "." and slashes at its end.
+/// The folder's path without links, "." and trailing slashes.
 std::string plain_path(const std::string& path) {
   std::error_code error;
   const std::string trimmed = path.substr(0, path.find_last_not_of('/') + 1);
@@ -81,7 +81,7 @@ AtomicFolder::~AtomicFolder() {
   forget_temporary(remembered_);
 }
 
-/// Links or copies into the new folder what stays of the old one.
+/// Links or copies the files to keep from the old folder into the new one.
 void AtomicFolder::keep_others(const std::function<bool(const std::string&)>& is_replaced) const {
   using Options = fs::copy_options;
   for (const std::string& name : names_in(path_)) {
@@ -126,7 +126,7 @@ bool AtomicFolder::commit(const std::function<bool(const std::string&)>& is_repl
     keep_others(is_replaced);
     const bool exchanged = ::renameat2(AT_FDCWD, temporary_path_.c_str(), AT_FDCWD, path_.c_str(),
                                        RENAME_EXCHANGE) == 0;
-    if (!exchanged) {  // a file system that cannot: the old folder makes room first
+    if (!exchanged) {  // not supported by the file system: the old folder is moved away first
       const std::string former = temporary_name(path_);
       rename_file(path_, former);
       rename_file(temporary_path_, path_);

@@ -1,5 +1,5 @@
 // HDF5 files: creation, opening, contiguous datasets and attributes, each under the lock. Property
-// lists are chosen so that equal content gives equal bytes.
+// lists are chosen so that equal content has equal bytes.
 #include <trireme/io/hdf5_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -24,22 +24,22 @@ namespace {
 
 Handle file_access() {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  // Missing file locks (some Lustre and NFS mounts) are no error.
+  // Missing file locks, as on some Lustre and NFS mounts, are no error.
 #if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
   H5Pset_file_locking(access.id(), false, true);
 #endif
   return access;
 }
 
-/// Lets HDF5 keep the structures of a new file in memory. With its own limit of 32 MiB it looks
-/// through all of them again and again from about 50,000 datasets on.
+/// Lets HDF5 keep the structures of a new file in memory. With its own limit of 32 MiB, HDF5
+/// repeatedly searches all of them above about 50,000 datasets.
 void keep_structures(const Handle& access) {
   H5AC_cache_config_t config{};
   config.version = H5AC__CURR_CACHE_CONFIG_VERSION;
   if (H5Pget_mdc_config(access.id(), &config) < 0) return;
   config.set_initial_size = true;
   config.initial_size = std::size_t{32} << 20;
-  config.max_size = std::size_t{128} << 20;  // the most that HDF5 takes
+  config.max_size = std::size_t{128} << 20;  // HDF5's maximum
   config.min_clean_fraction = 0;
   config.incr_mode = H5C_incr__off;
   config.flash_incr_mode = H5C_flash_incr__off;
@@ -49,7 +49,7 @@ void keep_structures(const Handle& access) {
 }
 
 constexpr hsize_t aligned_bytes = 1 << 20;            // smaller objects are not aligned
-constexpr std::size_t attribute_limit_bytes = 60000;  // an object header message holds 64 KiB
+constexpr std::size_t attribute_limit_bytes = 60000;  // an object header message holds up to 64 KiB
 
 Handle string_type(std::size_t bytes) {
   Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
@@ -97,12 +97,12 @@ Hdf5File Hdf5File::create(const std::string& path, std::int64_t user_block_bytes
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   expect_success(H5Pset_userblock(creation.id(), static_cast<hsize_t>(user_block_bytes)), path,
                  "reserve a user block");
-  // No time stamps or creation order: equal content gives equal bytes.
+  // No time stamps or creation order: equal content has equal bytes.
   Hdf5File file(path,
                 Handle(expect_id(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()),
                                  path, "create"),
                        H5Fclose));
-  // From now on HDF5's descriptor is that of the file in memory.
+  // From here on, HDF5's descriptor is the file in memory.
   file.memory_ = std::make_unique<MemoryFile>();
   void* descriptor = nullptr;
   expect_success(H5Fget_vfd_handle(file.handle_.id(), access.id(), &descriptor), path, "create");
@@ -165,7 +165,7 @@ Dataset Hdf5File::dataset(const std::string& name) const {
 bool Hdf5File::has(const std::string& name) const {
   const Lock lock;
   for (std::size_t slash = name.find('/'); slash != std::string::npos;
-       slash = name.find('/', slash + 1))  // H5Lexists requires all parent groups to exist
+       slash = name.find('/', slash + 1))  // H5Lexists requires that all parent groups exist
     if (slash > 0 && H5Lexists(handle_.id(), name.substr(0, slash).c_str(), H5P_DEFAULT) <= 0)
       return false;
   return H5Lexists(handle_.id(), name.c_str(), H5P_DEFAULT) > 0;
@@ -209,7 +209,7 @@ std::int64_t Hdf5File::integer_attribute(const std::string& name) const {
   return value;
 }
 
-/// Ends HDF5's part.
+/// Completes the HDF5 file.
 void Hdf5File::finish() {
   const Lock lock;
   expect_success(H5Fflush(handle_.id(), H5F_SCOPE_GLOBAL), path_, "write");
@@ -279,8 +279,7 @@ void Dataset::read(std::span<const std::int64_t> offset, std::span<const std::in
   transfer(offset, extent, static_cast<char*>(data), false);
 }
 
-/// Makes one HDF5 call if the block is small. Otherwise it splits the block along its first axis
-/// longer than 1.
+/// Makes one HDF5 call for a small block. Splits a larger one along its first axis longer than 1.
 void Dataset::transfer(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
                        char* data, bool writing) const {
   check(offset.size() == shape_.size() && extent.size() == shape_.size(), name_, ": has ",
@@ -334,7 +333,7 @@ std::string without_patterns(const std::string& name) {  // HDF5 replaces %b wit
 
 void set_fill_value(const Handle& creation, DType dtype, const Handle& type,
                     const std::string& object) {
-  std::uint64_t bits = 0;  // a quiet NaN; on little endian the low bytes are the value
+  std::uint64_t bits = 0;  // a quiet NaN; on little endian the low bytes hold the value
   if (dtype == DType::fp64) bits = 0x7FF8000000000000u;
   if (dtype == DType::fp32) bits = 0x7FC00000u;
   if (dtype == DType::bf16) bits = 0x7FC0u;
@@ -408,7 +407,7 @@ std::int64_t MemoryFile::size() const {
 void MemoryFile::for_each_part(const Use& use) const {
   std::vector<char> piece(static_cast<std::size_t>(piece_bytes));
   std::int64_t begin = ::lseek(descriptor_, 0, SEEK_DATA);
-  while (begin >= 0) {  // no further part: ENXIO
+  while (begin >= 0) {  // without a further part: ENXIO
     const std::int64_t end = ::lseek(descriptor_, begin, SEEK_HOLE);
     for (std::int64_t at = begin; at < end; at += piece_bytes) {
       const auto bytes = static_cast<std::size_t>(std::min(piece_bytes, end - at));

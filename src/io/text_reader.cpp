@@ -1,5 +1,5 @@
-// Reads a file once, from its beginning: plain bytes, or the members of a gzip file through zlib's
-// inflate(). zlib's own reader, gzread(), drops what follows a stray byte between members.
+// Reads a file sequentially: plain bytes, or the members of a gzip file through zlib's inflate().
+// zlib's own reader, gzread(), drops data after a stray byte between members.
 #include <trireme/io/text_reader.hpp>
 
 #include <trireme/base/check.hpp>
@@ -59,7 +59,7 @@ struct TextReader::State {
   std::string path;
   int descriptor = -1;
   std::vector<unsigned char> input = std::vector<unsigned char>(buffer_bytes);
-  z_stream stream{};  // its next_in and avail_in are the bytes that are not used yet
+  z_stream stream{};  // next_in and avail_in: bytes that are not yet used
   std::int64_t input_end = 0;
   enum class Content { unknown, plain, gzip, end } content = Content::unknown;
   bool first = true;
@@ -69,7 +69,7 @@ struct TextReader::State {
   void end_member();
 };
 
-/// Adds bytes of the file to those that are not used. False at its end.
+/// Appends bytes of the file to the unused ones. Returns false at the end of the file.
 bool TextReader::State::fill() {
   std::copy_n(stream.next_in, stream.avail_in, input.data());
   stream.next_in = input.data();
@@ -97,7 +97,7 @@ std::size_t TextReader::State::inflate_some(std::span<char> out) {
   return out.size() - stream.avail_out;
 }
 
-/// Begins the next member, or ends the file: zeros may pad it, as `gzip` has it.
+/// Begins the next member, or ends the file, which zeros may pad, as `gzip` permits.
 void TextReader::State::end_member() {
   while (stream.avail_in < gzip_magic.size() && fill()) continue;
   const std::int64_t end = input_end - stream.avail_in;

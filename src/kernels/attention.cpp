@@ -1,4 +1,4 @@
-// attention_forward: chooses among the back ends, and launches the portable one.
+// attention_forward: selects a back end, and launches the portable one.
 #include <trireme/kernels/attention.hpp>
 
 #include <trireme/base/check.hpp>

@@ -1,4 +1,4 @@
-// attention_backward: chooses among the back ends, and launches the portable one.
+// attention_backward: selects a back end, and launches the portable one.
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/kernels/attention_part.hpp>
@@ -9,7 +9,7 @@
 
 namespace trireme::kernels {
 
-/// delta is Σ_j p dp (Dao et al. 2022, eq. 4).
+/// Computes delta = Σ_j p dp (Dao et al. 2022, eq. 4).
 template <class T>
 void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T> grad,
                      View2<const T> o, const AttentionShape& shape) {
@@ -18,7 +18,7 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
   const std::int64_t sequence = shape.sequence;
   const std::int64_t size = shape.head_size;
   if (shape.tokens() * heads == 0) return;
-  const std::int64_t together = exec_on_host ? heads : 1;  // sums of a thread
+  const std::int64_t together = exec_on_host ? heads : 1;  // sums per thread
   Kokkos::parallel_for(
       "kernels/attention_delta",
       Kokkos::RangePolicy<Exec>(exec, 0, shape.tokens() * heads / together),
@@ -39,7 +39,7 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
 
 namespace {
 
-/// A team of `backward`'s, by its number.
+/// Runs `backward` for the head given by the team's index.
 template <class T>
 struct TeamOfHead {
   AttentionBackward<T> backward;

@@ -5,8 +5,8 @@
 namespace trireme::kernels {
 namespace {
 
-/// Whether cuDNN is asked for this kind of call at all. Windows are left to the tensor-core
-/// kernels, which skip hidden blocks, and so are documents.
+/// Whether cuDNN is tried for this kind of call. Windows and documents are left to the tensor-core
+/// kernels, which skip hidden blocks.
 bool takes(const AttentionShape& s, const AttentionDropout& dropout) {
   return dropout.rate == 0.0 && s.window == 0 && s.cap == 0 && !s.has_documents() &&
          s.heads_before == 0 && s.heads == s.group * s.key_value_heads && s.head_size % 8 == 0 &&

@@ -1,5 +1,5 @@
-// Attention of single tokens to the cached keys and values of their texts, for generation: one team
-// per head of a row.
+// Attention of single tokens to the cached keys and values of their texts, for generation. One team
+// computes one head of a row.
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
 #include <trireme/kernels/math.hpp>
@@ -8,7 +8,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// One head of one row: keys in blocks, online softmax as in the forward pass.
+/// One head of one row: blocks of keys with online softmax, as in the forward pass.
 template <class T>
 struct AttentionDecode {
   using A = Accumulate<T>;

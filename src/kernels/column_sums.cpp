@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix. Hosts sum groups of rows, devices slices (column_slices.hpp);
-// either order depends on the shape alone.
+// Sums over the rows of a matrix. Hosts sum groups of rows, devices slices (column_slices.hpp).
+// Either order depends only on the shape.
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/tensor/expect.hpp>
@@ -9,8 +9,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// Host: rows are summed in groups of 64, and then the groups, so that rounding errors grow with
-/// T/64 + 64.
+/// Host: sums groups of 64 rows, then the groups, so that rounding errors grow with T/64 + 64.
 template <class T>
 void add_column_sums_by_blocks(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> x) {
   using Sum = Accumulate<T>;
@@ -44,7 +43,7 @@ void add_column_sums_by_blocks(const Exec& exec, View1<Accumulate<T>> sum, View2
       });
 }
 
-/// The element itself.
+/// Sums elements as they are.
 template <class T>
 struct Element {
   const T* x;

@@ -10,7 +10,7 @@ namespace trireme::kernels {
 
 namespace {
 
-/// Elements of a row of logits between two updates of the maximum; they stay in the first-level
+/// Elements of a row of logits between two updates of the maximum; they fit into the first-level
 /// cache.
 constexpr std::int64_t softmax_chunk = 4096;
 
@@ -35,7 +35,7 @@ KOKKOS_FORCEINLINE_FUNCTION SoftmaxSum<Accumulate<T>> softmax_sum(const Team& te
       sum *= static_cast<double>(fast_exp(largest - part_largest));
       largest = part_largest;
     }
-    // Masked logits are -infinity: if there is nothing else so far, they must add 0, not NaN.
+    // Masked logits are -infinity. If all logits so far are masked, they must add 0, not NaN.
     const Acc reference = largest == -infinity<Acc> ? Acc(0) : largest;
     sum += static_cast<double>(sum_of<Acc>(
         team, count, [&](std::int64_t, Acc logit) { return fast_exp(logit - reference); }, part));
@@ -71,8 +71,7 @@ KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const 
   if (target < 0) return;
   team.team_barrier();
   once(team, [&]() {
-    // softmax - 1 = expm1 of the log-probability keeps the gradient's relative accuracy where
-    // softmax is near 1.
+    // softmax - 1 = expm1 of the log-probability is accurate where softmax is near 1.
     const double shifted = target_logit - static_cast<double>(largest);
     const double share = cap == 0 ? 0 : target_logit / cap;
     const double slope = (1 - share) * (1 + share);
@@ -80,7 +79,7 @@ KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const 
   });
 }
 
-/// The sum of exponentials of a row without a target: no sum is negative.
+/// Marks the sum of exponentials of a row without a target; real sums are not negative.
 constexpr double uncounted_sum = -1;
 
 /// Index of the logit of `token` in the part [first_id, first_id + n), or -1.
@@ -143,7 +142,7 @@ void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> mer
           largest = parts(p, r, 0) > largest ? parts(p, r, 0) : largest;
           target = parts(p, r, 2) > target ? parts(p, r, 2) : target;
         }
-        // A part without logits, or with masked ones only, has -infinity and must add 0.
+        // A part without logits, or with masked logits only, has -infinity and must add 0.
         const double reference = largest == -infinity<double> ? 0.0 : largest;
         double sum = 0;
         for (std::int64_t p = 0; p < count; ++p)

@@ -1,5 +1,5 @@
-// cuBLASLt on pointers. The heuristics choose an algorithm once per kind of product (Kind), which
-// is stored with its descriptors (Plan); later products of the kind only set their arrays.
+// cuBLASLt on pointers. The heuristics choose an algorithm once per kind of product (Kind), stored
+// with its descriptors (Plan). Later products of the kind only set their arrays.
 #include <trireme/kernels/cublaslt.hpp>
 
 #if defined(TRIREME_HAS_CUBLASLT)
@@ -75,7 +75,7 @@ bool is_wide(const LtProduct& p) {
   return !is_fp8(p) && p.input == DType::fp64;
 }
 
-/// Sums have the output's type or a wider one: fp64, or fp32.
+/// Sums have the wider one of the output's type and fp32.
 cublasComputeType_t compute_type(const LtProduct& p) {
   if (is_fp8(p)) return CUBLAS_COMPUTE_32F;
   if (is_wide(p)) return CUBLAS_COMPUTE_64F;
@@ -89,7 +89,7 @@ std::uint32_t alignment_of(const void* pointer) {
   return static_cast<std::uint32_t>(address & (~address + 1));
 }
 
-/// Everything that the choice of an algorithm may depend on.
+/// All properties that the choice of an algorithm may depend on.
 struct Kind {
   DType input, output;
   LtFp8 fp8_a, fp8_b;
@@ -127,7 +127,7 @@ struct Kind {
 
 struct Plan {
   Operation operation;
-  Layout first, second, result;  // of b, a and c
+  Layout first, second, result;  // layouts of b, a and c
   std::optional<cublasLtMatmulAlgo_t> algorithm;
   std::size_t workspace_bytes = 0;
   float waves = 0;
@@ -196,9 +196,9 @@ Layout make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
   return Layout(made);
 }
 
-/// Parts of a sum (split-K) are stored in the type of the sum, and a separate kernel adds them in
-/// one order and rounds once. In the output's type they would be rounded before the addition; added
-/// in place, they would wait for each other.
+/// Parts of a sum (split-K) are stored in the type of the sum, and a separate kernel adds them in a
+/// fixed order and rounds once. In the output's type they would be rounded before the addition.
+/// In-place additions would wait for each other.
 constexpr std::uint32_t reductions =
     CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
@@ -252,7 +252,7 @@ std::string description(const Plan& plan) {
               " B, waves ", plan.waves);
 }
 
-/// False for products that the documentation excludes.
+/// False for products excluded by the documentation.
 bool is_documented(const LtProduct& p, const Kind& kind) {
   if (is_fp8(p))
     return p.fp8_b != LtFp8::none && (p.output == DType::bf16 || p.output == DType::fp32) &&
@@ -273,7 +273,7 @@ struct CublasLt::State {
   std::map<Kind, Plan> plans;
   std::int64_t questions = 0;
 
-  /// Takes the heuristics' first answer, which they estimate to be the fastest.
+  /// Takes the heuristics' first result, the estimated fastest algorithm.
   void choose(Plan& plan, const Kind& kind) {
     const Preference preference = make_preference(kind, workspace_bytes);
     cublasLtMatmulHeuristicResult_t found{};
@@ -282,7 +282,7 @@ struct CublasLt::State {
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         library.get(), plan.operation.get(), plan.first.get(), plan.second.get(), plan.result.get(),
         plan.result.get(), preference.get(), 1, &found, &count);
-    // Either status reports a combination that the library does not support.
+    // Either status reports an unsupported combination.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return;
     expect_success(status, "cublasLtMatmulAlgoGetHeuristic");
     if (count == 0 || found.state != CUBLAS_STATUS_SUCCESS) return;

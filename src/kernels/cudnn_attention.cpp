@@ -1,5 +1,5 @@
-// cuDNN's fused attention on pointers. Each kind of call gets a graph and the kernel that the
-// library's rules choose for it (Plan); later calls of the kind only pass their arrays.
+// cuDNN's fused attention on pointers. Each kind of call has a graph and a kernel chosen by the
+// library's rules (Plan). Later calls of the kind only pass their arrays.
 #include <trireme/kernels/cudnn_attention.hpp>
 
 #if defined(TRIREME_HAS_CUDNN)
@@ -73,7 +73,7 @@ void add_backward(fe::graph::Graph& graph, const CudnnAttentionCall& c, const Te
   write_rows(c, v_gradient, dv, c.key_value_heads, c.dqkv_stride);
 }
 
-/// A graph with the kernel that the library chose, or the reason for having none.
+/// A graph with the kernel chosen by the library, or the reason why there is none.
 struct Plan {
   std::unique_ptr<fe::graph::Graph> graph;
   Bytes workspace = 0;
@@ -113,7 +113,7 @@ struct CudnnAttention::State {
   }
 
  private:
-  /// Builds the plan step by step; the first step that the library refuses gives the reason.
+  /// Builds the plan in steps. The first step that the library rejects gives the reason.
   Plan choose(std::unique_ptr<fe::graph::Graph> graph, const CudnnAttentionCall& c) const {
     fe::error_t error = graph->validate();
     if (error.is_good()) error = graph->build_operation_graph(handle);

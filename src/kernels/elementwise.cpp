@@ -1,4 +1,4 @@
-// Elementwise kernels: GELU, tanh, SwiGLU, GeGLU, dropout and residual sums, and copies. Each maps
+// Elementwise kernels: GELU, tanh, SwiGLU, GeGLU, dropout, residual sums and copies. Each processes
 // rows or chunks in packs (packs.hpp); dropout recomputes its random words (words.hpp).
 #include <trireme/kernels/elementwise.hpp>
 
@@ -20,7 +20,7 @@ constexpr double gelu_cubic = 0.044715;
 constexpr double half_root = 0.70710678118654752440;       // sqrt(1/2)
 constexpr double normal_density = 0.39894228040143267794;  // 1 / sqrt(2 pi)
 
-/// GELU by a hyperbolic tangent.
+/// GELU by the hyperbolic tangent.
 struct GeluTanh {
   template <class Acc>
   static KOKKOS_FORCEINLINE_FUNCTION Acc value(Acc v) {
@@ -38,7 +38,7 @@ struct GeluTanh {
   }
 };
 
-/// GELU by the error function: v times the normal distribution function at v.
+/// GELU by the error function: v times the normal distribution function of v.
 struct GeluExact {
   template <class Acc>
   static KOKKOS_FORCEINLINE_FUNCTION Acc distribution(Acc v) {
@@ -240,7 +240,7 @@ void geglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<cons
 
 namespace {
 
-/// y = keep x / (1 - rate), or y = x if the rate is 0.
+/// y = keep x / (1 - rate); y = x if the rate is 0.
 template <class T>
 void drop(const char* label, const Exec& exec, View2<T> y, View2<const T> x,
           const Dropout& dropout) {

@@ -1,5 +1,5 @@
-// Look-ups of tokens, positions and segments, and their gradients, which are sums in a fixed order
-// without atomics.
+// Look-ups of tokens, positions and segments, and their gradients, summed in a fixed order without
+// atomics.
 #include <trireme/kernels/embedding.hpp>
 
 #include <trireme/base/check.hpp>
@@ -86,7 +86,7 @@ void add_positions(const Exec& exec, View2<T> x, View2<const T> table,
 
 namespace {
 
-/// Host: rows in order. Each thread has a block of columns, so that no two threads write the same
+/// Host: rows in order. Each thread has a block of columns, so that no two threads write one
 /// element.
 template <class T>
 void lookup_backward_by_blocks(const char* label, const Exec& exec, View2<Accumulate<T>> dtable,
@@ -113,7 +113,7 @@ void lookup_backward_by_blocks(const char* label, const Exec& exec, View2<Accumu
       });
 }
 
-/// Device: one of the functors of ordered_rows.hpp.
+/// Device: runs a functor of ordered_rows.hpp.
 template <class Functor>
 void sum_ordered_rows(const char* label, const Exec& exec, const Functor& f, std::int64_t scratch) {
   if (f.teams() == 0) return;
@@ -142,7 +142,7 @@ void embedding_lookup_backward(const Exec& exec, View2<Accumulate<T>> dtable, Vi
 
 namespace {
 
-/// Host: rows r, r + S, … have the same position.
+/// Host: rows r, r + S, … have equal positions.
 template <class T>
 void positions_backward_by_rows(const Exec& exec, View2<Accumulate<T>> dpositions,
                                 View2<const T> dx, std::int64_t sequence, std::int64_t first_row,
@@ -192,7 +192,7 @@ void add_segments(const Exec& exec, View2<T> x, View2<const T> table,
 
 namespace {
 
-/// Device: one team per column, as for the weights of norms.
+/// Device: one team per column, as for gradients of norms' weights.
 template <class T>
 void segments_backward_by_columns(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
                                   View1<const std::int32_t> segments) {

@@ -1,5 +1,5 @@
-// The calls that attention's kernels on tensor cores take, and the numbers with which they are
-// launched: sizes, the heads in flight at a time, the dropout mask.
+// Calls supported by the tensor-core kernels of attention, and their launch parameters: sizes, the
+// number of heads in flight, and the dropout mask.
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/flash_backward_tile.hpp>
 #include <trireme/kernels/group_kernels.hpp>
@@ -17,7 +17,7 @@ bool rows_of_16_bytes(std::initializer_list<const void*> arrays,
 
 namespace {
 
-/// Requirements of all kernels, except the head size.
+/// Requirements of all kernels except for the head size.
 bool fits(const AttentionShape& s, std::initializer_list<const void*> arrays,
           std::initializer_list<std::int64_t> strides) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
@@ -68,12 +68,12 @@ int within(std::int64_t planes, std::int64_t section) {
 
 }  // namespace
 
-/// All blocks of queries find the keys and values of the heads in flight in the cache. Sections are
-/// of about equal size: few heads in the last one would occupy few processors.
+/// Keys and values of the heads in flight stay in the cache for all blocks of queries. Sections
+/// have nearly equal sizes, because few heads in the last one would occupy few processors.
 FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
                                std::int64_t room_bytes) {
   FlashShape f = flash_shape(s, qkv_stride);
-  const std::int64_t bytes = 4 * s.sequence * s.head_size;  // of a head's keys and values
+  const std::int64_t bytes = 4 * s.sequence * s.head_size;  // keys and values of a head
   const std::int64_t planes = s.batch * s.heads;
   const std::int64_t most = within(planes, room_bytes * s.group / bytes);
   const std::int64_t sections = (planes + most - 1) / most;
@@ -82,10 +82,10 @@ FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
 }
 
 /// A block of keys follows the previous one through the blocks of queries, and does not wait for it
-/// if it begins one step of as many queries as it has keys later. Blocks take half as many steps as
-/// there are blocks of keys, so that `processors` of them begin 2 processors / (blocks + 1) blocks
-/// in each step. With that many heads, and a quarter more, the same head's next block begins one
-/// step later. (With more heads, their sums would not stay in the cache.)
+/// if it begins one step later, where a step has as many queries as the block has keys. Blocks take
+/// half as many steps as there are blocks of keys, so that `processors` of them begin 2 processors
+/// / (blocks + 1) blocks in each step. With that many heads and a quarter more, the next block of
+/// the same head begins one step later. (With more heads, their sums would exceed the cache.)
 FlashShape flash_backward_shape(const AttentionShape& s, std::int64_t qkv_stride, int processors,
                                 int block_keys) {
   FlashShape f = flash_shape(s, qkv_stride);

@@ -1,5 +1,5 @@
-// Launches of the gradient of attention on tensor cores: the arguments, which the kernels for warps
-// and those for warpgroups share, and a kernel before them that computes delta and zeroes counters.
+// Launches of the gradient of attention on tensor cores: arguments shared by the kernels for warps
+// and for warpgroups, and a kernel that first computes delta and zeroes counters.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/block_launch.hpp>
 #include <trireme/kernels/flash_arguments.hpp>

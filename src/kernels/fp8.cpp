@@ -1,4 +1,4 @@
-// Rounding of tensors to fp8, and the scales that follow from their maxima.
+// Rounding of tensors to fp8, and scales from their maxima.
 #include <trireme/kernels/fp8.hpp>
 
 #include <trireme/base/check.hpp>
@@ -8,7 +8,7 @@
 namespace trireme::kernels {
 namespace {
 
-constexpr std::int64_t unit = 16;  // of all sizes: what cuBLASLt needs
+constexpr std::int64_t unit = 16;  // divisor of all sizes, as cuBLASLt requires
 
 template <class View>
 void expect_units(const View& x) {
@@ -49,7 +49,7 @@ struct QuantizeRow {
     if (scale.maximum != nullptr) {
       const float largest = largest_magnitude(team, n, from);
       float* const maximum = scale.maximum;
-      once(team, [&]() {  // an old value only makes one comparison more
+      once(team, [&]() {  // a stale value only causes one more comparison
         if (largest > *maximum) Kokkos::atomic_fetch_max(maximum, largest);
       });
     }
@@ -62,13 +62,13 @@ struct QuantizeRow {
 
 using TilePolicy = Kokkos::TeamPolicy<Exec, LightKernel>;
 
-/// Squares of the matrix are rounded and transposed in a team's scratch memory, so that rows are
-/// read and written in pieces of 16 bytes and more.
+/// Rounds and transposes square tiles in a team's scratch memory, so that rows are read and written
+/// in pieces of at least 16 bytes.
 template <class F>
 struct QuantizeTile {
   static constexpr int side = 64;
   static constexpr int pitch = side + 4;  ///< columns of the square are in different banks
-  static constexpr int read = 8;          ///< numbers at a time
+  static constexpr int read = 8;          ///< values at a time
   static constexpr int written = 16;
 
   F* codes;

@@ -9,7 +9,7 @@ namespace {
 
 /// The output function of SplitMix64 (Steele et al. 2014, "Fast splittable pseudorandom number
 /// generators"). Each line is a bijection. The first shift spreads high bits, such as signs, which
-/// a multiplication alone leaves at the top.
+/// a multiplication alone would keep in the high bits.
 KOKKOS_FORCEINLINE_FUNCTION std::uint64_t mix(std::uint64_t word, std::int64_t i) {
   std::uint64_t z = word ^ (static_cast<std::uint64_t>(i + 1) * 0x9e3779b97f4a7c15ULL);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -28,7 +28,7 @@ void add_hash(const Exec& exec, View1<std::uint64_t> hash, View1<const Word> x) 
         const Word* part = x.data() + first;
         const auto sum = sum_lanes<std::uint64_t>(
             team, count, [&](std::int64_t i) { return mix(part[i], first + i); });
-        // Atomic, yet deterministic: integers may be added in any order.
+        // Atomic, yet deterministic: the order of integer additions does not matter.
         once(team, [&]() { Kokkos::atomic_add(&hash(0), sum); });
       });
 }

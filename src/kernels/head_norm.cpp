@@ -1,5 +1,5 @@
-// Root mean square norms of each head of queries and keys. A head of a token is a row; the
-// gradients of the gains are column sums over tokens and heads.
+// Root mean square norms of the heads of queries and keys. A head of a token is a row. Gradients of
+// the gains are column sums over tokens and heads.
 #include <trireme/kernels/head_norm.hpp>
 
 #include <trireme/base/check.hpp>
@@ -13,7 +13,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// Norms of one head of a token; `keeps` is false if no backward pass follows.
+/// Norms of one head of a token; `keeps`: whether a backward pass follows.
 template <class T, class Raw, class Inverse>
 struct HeadNormRows {
   using Acc = Accumulate<T>;
@@ -98,7 +98,7 @@ struct HeadNormBackward : HeadNormRows<T, const T, const Accumulate<T>> {
   }
 };
 
-/// Gradient of a gain, from the `count` heads of each token that begin with head `first`.
+/// Gradient of a gain from `count` heads of each token, beginning with head `first`.
 template <class T>
 struct HeadSums {
   using Acc = Accumulate<T>;
@@ -119,9 +119,9 @@ struct HeadSums {
   }
 };
 
-/// Host: rows stream through once, and each thread has a block of columns. About 64 rows are summed
+/// Host: rows are read once, and each thread has a block of columns. About 64 rows are summed
 /// before they are added to the total, so that rounding errors grow with 64 plus the number of such
-/// parts.
+/// groups.
 template <class T>
 void add_by_blocks(const Exec& exec, View1<Accumulate<T>> dgain, const HeadSums<T>& sums) {
   using Acc = Accumulate<T>;

@@ -1,4 +1,4 @@
-// The rules that choose back ends, and which of them this build has.
+// Rules that choose back ends, and the back ends of this build.
 #include <trireme/kernels/kernel_choice.hpp>
 
 #include <trireme/base/check.hpp>

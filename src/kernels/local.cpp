@@ -1,5 +1,5 @@
-// Elementwise kernels of local training: differences between shared and own weights, their mean over
-// the workers, and the outer optimizer.
+// Elementwise kernels of local training: differences between shared and own weights, their mean
+// over workers, and the outer optimizer.
 #include <trireme/kernels/local.hpp>
 
 #include <trireme/kernels/packs.hpp>

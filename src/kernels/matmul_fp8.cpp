@@ -1,5 +1,5 @@
-// Products of fp8 numbers by cuBLASLt or in fp32, and the passes of a linear layer with them.
-// cuBLASLt multiplies rows by rows only, so that gradients take transposed codes.
+// Products of fp8 values by cuBLASLt or in fp32, and the passes of a linear layer with them.
+// cuBLASLt only multiplies rows by rows, so that gradients need transposed codes.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/fp8.hpp>
@@ -13,7 +13,7 @@ namespace {
 template <class F>
 constexpr LtFp8 fp8_library_type = std::is_same_v<F, E4M3> ? LtFp8::e4m3 : LtFp8::e5m2;
 
-/// Two matrices of codes in a layer's memory, one after the other.
+/// Two consecutive matrices of codes in a layer's memory.
 template <class A, class B>
 struct Codes {
   View2<A> a;
@@ -92,7 +92,7 @@ void fp8_linear_backward_input(const Handle& handle, View2<Bf16> dx, View2<const
   fp8_product<E5M2, E4M3, Bf16>(handle, dx, codes.a, fp8.gradient, codes.b, fp8.weight, 0.0);
 }
 
-/// dw += dyᵀ x, dbias += Σ_t dy[t], whose gradients are not rounded.
+/// dw += dyᵀ x, dbias += Σ_t dy[t]; the bias uses gradients that are not rounded.
 void fp8_linear_backward_weight(const Handle& handle, View2<float> dw, View1<float> dbias,
                                 View2<const Bf16> dy, View2<const Bf16> x, const Fp8Linear& fp8) {
   if (dbias.data() != nullptr && dbias.extent(0) > 0) linear_backward_bias<Bf16>(handle, dbias, dy);

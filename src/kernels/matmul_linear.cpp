@@ -1,5 +1,5 @@
-// The passes of a linear layer as matrix products. Bias and GELU are part of the product where
-// cuBLASLt supports that, and separate kernels elsewhere.
+// Passes of a linear layer as matrix products. cuBLASLt fuses bias and GELU with the product where
+// it can; otherwise separate kernels compute them.
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/lanes.hpp>
@@ -28,8 +28,8 @@ bool is_given(View1<const T> bias) {
   return bias.data() != nullptr && bias.extent(0) > 0;
 }
 
-/// c = epilogue(a op(b)) in one call of the library. Returns false, with nothing done, if the
-/// library does not support that.
+/// c = epilogue(a op(b)) in one call of the library. Returns false without any effect if the
+/// library does not support the call.
 template <class T>
 bool fused_product(const Handle& handle, View2<T> c, View2<const T> a, View2<const T> b,
                    Transpose tb, const Epilogue<T>& epilogue) {
@@ -46,7 +46,7 @@ void forward(const Handle& handle, View2<Y> y, View2<const T> x, View2<const T> 
   expect_shape(w, "w", {extent(w, 0), extent(x, 1)});
   const bool has_bias = is_given(bias);
   if (has_bias) expect_shape(bias, "bias", {extent(w, 0)});
-  if constexpr (std::is_same_v<T, Y>) {  // the library's bias has y's type
+  if constexpr (std::is_same_v<T, Y>) {  // the library's bias has the type of y
     const Epilogue<Y> adds_bias{LtEpilogue::bias, bias, {}};
     if (has_bias && fused_product<T>(handle, y, x, w, Transpose::yes, adds_bias)) return;
   }
@@ -56,8 +56,8 @@ void forward(const Handle& handle, View2<Y> y, View2<const T> x, View2<const T> 
 
 }  // namespace
 
-/// Only for two-byte numbers: the library does not document how exactly it computes GELU, and their
-/// rounding covers the difference.
+/// Whether a product is fused with GELU: only for two-byte types, whose rounding covers the
+/// undocumented error of the library's GELU.
 bool fuses_gelu(const Handle& handle, DType type, Gelu form, std::int64_t columns) {
   return (type == DType::bf16 || type == DType::fp16) && form == Gelu::tanh && columns % 8 == 0 &&
          handle.choice().products(type) == MatmulBackend::cublaslt && cublaslt_fuses_gelu(handle);
@@ -118,7 +118,7 @@ void linear_backward_bias(const Handle& handle, View1<Accumulate<T>> dbias, View
   add_column_sums<T>(handle, dbias, dy);
 }
 
-/// The library's own column sums (BGRAD) overwrite where ours add, and have the weights' type.
+/// The library's column sums (BGRAD) overwrite instead of adding, and have the weights' type.
 template <class T>
 void linear_backward_weight(const Handle& handle, View2<Accumulate<T>> dw,
                             View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x) {

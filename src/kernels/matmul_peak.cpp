@@ -13,8 +13,8 @@
 namespace trireme::kernels {
 namespace {
 
-/// Rows of the largest square matrices whose memory is available. The arrays live only here and are
-/// not in the memory plan: a nearly full device has smaller ones.
+/// Rows of the largest square matrices for which there is memory. These temporary arrays are not in
+/// the memory plan: a nearly full device has smaller ones.
 std::int64_t rows_with(Bytes bytes_of_an_element) {
   std::int64_t n = exec_on_host || as_on_device ? 512 : 8192;
   if (const auto device = device_info())
@@ -22,7 +22,7 @@ std::int64_t rows_with(Bytes bytes_of_an_element) {
   return n;
 }
 
-/// FLOP/s of the fastest call of `product`, which multiplies matrices of n rows.
+/// FLOP/s of the fastest call of `product`, which multiplies n × n matrices.
 template <class Product>
 double best_rate(const Handle& handle, std::int64_t n, const Product& product) {
   constexpr double limit_seconds = 0.3;
@@ -32,7 +32,7 @@ double best_rate(const Handle& handle, std::int64_t n, const Product& product) {
     fence(handle, "matmul peak");
     return seconds_since(start);
   };
-  double total = run();  // first touch and start of the library
+  double total = run();  // first touch, and initialization of the library
   double best = total;
   for (int i = 0; i < 3 || total < limit_seconds; ++i) {
     const Seconds once = run();

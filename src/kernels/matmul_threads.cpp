@@ -1,4 +1,4 @@
-// Number of threads of host libraries, which those libraries hold for the whole process.
+// Number of threads of host libraries, which is global to the process.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/matmul_product.hpp>
 
@@ -14,8 +14,8 @@ int library_threads = 0;  // not yet set
 void set_matmul_threads(int threads) {
   check(threads >= 1, "matrix products need at least 1 thread, got ", threads);
   library_threads = threads;
-  // Looked up at run time: this reaches whichever OpenMP runtime the libraries loaded, and a
-  // library built without one needs no call.
+  // Looked up at run time, to find the OpenMP runtime that the libraries loaded. A library built
+  // without one needs no call.
   using SetThreads = void (*)(int);
   if (void* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads"); symbol != nullptr)
     reinterpret_cast<SetThreads>(symbol)(threads);

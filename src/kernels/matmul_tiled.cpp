@@ -1,5 +1,5 @@
 // Matrix products by register tiles: a team packs blocks of both operands into panels and
-// multiplies them tile by tile. Each element is one chain of additions in the order of k.
+// multiplies them tile by tile. Each element is one sum in the order of k.
 #include <trireme/kernels/matmul_product.hpp>
 
 #include <trireme/kernels/lanes.hpp>
@@ -13,8 +13,8 @@ namespace {
 using Policy = Kokkos::TeamPolicy<Exec, LightKernel>;
 using Member = Policy::member_type;
 
-/// Sizes of a team's block: packed, both operands fit into a core's second-level cache, and one
-/// panel of each into the first-level cache.
+/// Sizes of a team's block. Both packed operands fit into a core's second-level cache, and a panel
+/// of each into the first-level cache.
 template <class T>
 struct Block {
   static constexpr int rows = exec_on_host ? 256 : 64;
@@ -23,7 +23,7 @@ struct Block {
   static constexpr std::int64_t left_elements = std::int64_t{rows} * depth;
   static constexpr std::int64_t right_elements = std::int64_t{lanes} * depth;
   static constexpr std::int64_t edge_elements = std::int64_t{Tile<T>::rows} * Tile<T>::lanes;
-  /// On devices, blocks fit into shared memory, and none is allocated for them.
+  /// On devices, blocks fit into shared memory without an allocation.
   static constexpr int scratch_level = exec_on_host || as_on_device ? 1 : 0;
 };
 
@@ -42,7 +42,7 @@ Strided<T> strided(const View2<const T>& view, Transpose transpose) {
                                      : Strided<T>{view.data(), stride, 1};
 }
 
-/// Copies m(i,k), i < extent and k < depth, times alpha into panels of `Width` consecutive i: panel
+/// Copies m(i,k), i < extent and k < depth, times alpha into panels of `Width` consecutive i. Panel
 /// p holds i from p·Width on as [depth][Width], zero beyond the extent. For right operands, i
 /// counts columns.
 template <int Width, class T>
@@ -64,7 +64,7 @@ TRIREME_FUNCTION void pack(const Member& team, T* packed, Strided<T> m, std::int
         for (int i = 0; i < Width; ++i) to[k * Width + i] = alpha * from[k * m.column + i];
       }
     } else {
-      constexpr int strip = 8;  // reads whole cache lines while they are cached
+      constexpr int strip = 8;  // reads whole cache lines
       std::int64_t k = 0;
       for (; k + strip <= depth; k += strip)
         for (int i = 0; i < Width; ++i)
@@ -76,7 +76,7 @@ TRIREME_FUNCTION void pack(const Member& team, T* packed, Strided<T> m, std::int
   });
 }
 
-/// One block of c, by one team.
+/// One block of c, computed by one team.
 template <class T>
 struct TiledProduct {
   T* c;
@@ -111,8 +111,7 @@ struct TiledProduct {
     return x < y ? x : y;
   }
 
-  /// c = beta c, except for beta 0 and 1, which `multiply` handles (0 only where there is a product
-  /// at all).
+  /// c = beta c, except for beta 0 and 1, which `multiply` handles (0 only if there is a product).
   KOKKOS_FUNCTION void scale(const Member& team, std::int64_t i0, std::int64_t j0,
                              std::int64_t block_rows, std::int64_t block_columns) const {
     if (beta == T(1) || (beta == T(0) && depth > 0)) return;
@@ -123,7 +122,7 @@ struct TiledProduct {
     team.team_barrier();
   }
 
-  /// Adds the product of the packed panels to c, or stores it there.
+  /// Adds the product of the packed panels to c, or stores it in c.
   KOKKOS_FUNCTION void multiply(const Member& team, std::int64_t i0, std::int64_t j0,
                                 std::int64_t block_rows, std::int64_t block_columns, const T* left,
                                 const T* right, std::int64_t block_depth, bool store) const {

@@ -1,5 +1,5 @@
-// Products of numbers of two bytes and of fp8 on hosts: operands are widened to fp32 block by
-// block, and the library for fp32 multiplies them.
+// Products of two-byte and fp8 values on hosts: operands are widened to fp32 block by block and
+// multiplied by the fp32 library.
 #include <trireme/kernels/matmul_product.hpp>
 
 #include <trireme/kernels/lanes.hpp>
@@ -16,7 +16,7 @@ View2<float> cut(View1<float> from, std::int64_t rows, std::int64_t columns) {
                       static_cast<std::size_t>(columns));
 }
 
-/// The block that begins at (row, column) of `from`, as fp32.
+/// The block at (row, column) of `from`, as fp32.
 template <class T>
 View2<const float> widen(const Exec& exec, View1<float> to, View2<const T> from, std::int64_t row,
                          std::int64_t column, std::int64_t rows, std::int64_t columns) {
@@ -32,7 +32,7 @@ View2<const float> widen(const Exec& exec, View1<float> to, View2<const T> from,
   return wide;
 }
 
-/// Factor of a product: a number, and the inverse scales of fp8 operands.
+/// Factor of a product: a value, and the inverse scales of fp8 operands.
 struct Factor {
   float alpha = 1;
   const float* of_a = nullptr;  ///< in device memory
@@ -41,7 +41,7 @@ struct Factor {
   KOKKOS_FUNCTION float value() const { return of_a == nullptr ? alpha : alpha * *of_a * *of_b; }
 };
 
-/// c's block at (row, column) = factor sum + beta c, rounded to its type.
+/// Block of c at (row, column) = factor sum + beta c, rounded to its type.
 template <class C>
 void finish(const Exec& exec, View2<C> c, std::int64_t row, std::int64_t column,
             View2<const float> sum, Factor factor, float beta) {
@@ -63,7 +63,7 @@ void finish(const Exec& exec, View2<C> c, std::int64_t row, std::int64_t column,
       });
 }
 
-/// The block of op(x) that begins at (row, column), in the layout of x.
+/// The block of op(x) at (row, column), in the layout of x.
 template <class T>
 View2<const float> widen_operand(const Exec& exec, View1<float> to, View2<const T> x, Transpose t,
                                  std::int64_t row, std::int64_t column, std::int64_t rows,

@@ -1,5 +1,5 @@
-// Rotary positions, forward and back. Cosines and sines are computed once per row in double
-// precision and serve all its heads.
+// Rotary positions, forward and backward. Cosines and sines are computed once per row in double
+// precision for all heads.
 #include <trireme/kernels/rotary.hpp>
 
 #include <trireme/base/check.hpp>
@@ -41,7 +41,7 @@ struct Angles {
   }
 };
 
-/// Host: computes the cosines and sines of a row's pairs, and rotates all heads with them.
+/// Host: computes the cosines and sines of a row's pairs and rotates all heads.
 template <class T>
 void turn_by_rows(const char* label, const Exec& exec, View2<T> x, const Rotary& rotary,
                   double direction) {
@@ -84,7 +84,8 @@ void turn_by_rows(const char* label, const Exec& exec, View2<T> x, const Rotary&
 template <class T>
 struct TurnByPacks {
   using Acc = Accumulate<T>;
-  /// Number of pairs whose cosines and sines fit into the scratch memory; few heads have more.
+  /// Maximum number of pairs whose cosines and sines fit into the scratch memory; few models have
+  /// more.
   static constexpr std::int64_t widest = 128;
   static constexpr std::int64_t line = 64;
   static constexpr std::int64_t scratch_bytes =

@@ -1,4 +1,4 @@
-// Rescaling of gradients of a part of the logits by the statistics of the whole row.
+// Rescales gradients of a part of the logits by the statistics of the whole row.
 #include <trireme/kernels/shared_logits.hpp>
 
 #include <trireme/kernels/packs.hpp>
@@ -10,11 +10,11 @@ namespace {
 /// Factors of a row; `target` is -1 if another part holds it.
 struct RowScale {
   double factor;
-  double scale;  // of the target: times the slope of the soft cap
+  double scale;  // for the target, times the slope of the soft cap
   std::int64_t target;
 };
 
-/// The part's fields as a kernel captures them.
+/// The part's fields, captured by kernels.
 struct Captured {
   View2<const double> own;
   View2<const double> merged;
@@ -33,7 +33,7 @@ struct Captured {
         loss_scale(part.loss_scale.data()),
         cap(part.cap) {}
 
-  /// `ids`: number of ids that the part holds.
+  /// `ids`: number of ids in the part.
   KOKKOS_FORCEINLINE_FUNCTION RowScale row(std::int64_t r, std::int64_t ids) const {
     const double scaled = loss_scale == nullptr ? scale : scale * loss_scale[0];
     const double shift = own(r, 0) - merged(r, 0);

@@ -79,7 +79,7 @@ void count_non_finite(const Exec& exec, View1<std::int64_t> count, View1<const R
           const auto zero = part[i] - part[i];  // NaN for infinities and NaNs
           return zero == zero ? 0 : 1;
         });
-        // Atomic, yet deterministic: integers may be added in any order.
+        // Atomic, yet deterministic: the order of integer additions does not matter.
         once(team, [&]() {
           if (found > 0) Kokkos::atomic_add(&count(0), static_cast<std::int64_t>(found));
         });

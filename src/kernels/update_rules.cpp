@@ -1,5 +1,5 @@
-// The plan of a step (clipping, skipped steps, loss scale) and the update rules AdamW, SGD,
-// LAMB and LARS, each for all arrays in one launch. Equations and sources are in update.hpp.
+// The plan of a step (clipping, skipped steps, loss scale) and the update rules AdamW, SGD, LAMB
+// and LARS, each in one launch for all arrays. Equations and sources are in update.hpp.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/update.hpp>
@@ -134,7 +134,7 @@ void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Rea
 
 namespace detail {
 
-/// The three forms, so that no lane tests which one it is.
+/// The three forms as template arguments, so that no lane tests the form.
 enum class SgdForm : std::uint8_t { plain, momentum, nesterov };
 
 template <SgdForm form, class Real>

@@ -1,4 +1,4 @@
-// Norms of rows, and products of columns with one number each: all of them read their matrix once,
+// Norms of rows, and products of columns with one factor each. All kernels read their matrix once,
 // by rows.
 #include <trireme/kernels/weight_norm.hpp>
 

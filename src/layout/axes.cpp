@@ -1,4 +1,4 @@
-// The list of axes: sizes, strides, words for messages, and the order that a deck names.
+// The list of axes: sizes, strides, names for messages, and the deck's order.
 #include <trireme/layout/axes.hpp>
 
 #include <trireme/base/check.hpp>
@@ -23,7 +23,7 @@ std::string slowest_first(const std::array<AxisSize, axis_count>& axes, F word) 
   return join(words, " · ");
 }
 
-/// `given` and, after them, the other axes in the default order.
+/// `given` followed by the other axes in the default order.
 template <class T, class Of>
 std::array<T, axis_count> complete(std::span<const T> given, Of of) {
   std::array<T, axis_count> all{};

@@ -12,7 +12,7 @@ namespace trireme::layout {
 
 namespace {
 
-/// "1, 2, 3, 6"; if there are many, the first and the last few.
+/// Divisors such as "1, 2, 3, 6"; if there are many, the first and the last few.
 std::string divisors(std::int64_t n) {
   std::vector<std::int64_t> found;
   for (std::int64_t d = 1; d <= n; ++d)
@@ -27,7 +27,7 @@ std::string divisors(std::int64_t n) {
   return join(words, ", ");
 }
 
-/// "pipeline · tensor": the axes of a replica with more than one rank, or all of them.
+/// Names of a replica's axes, such as "pipeline · tensor": those with more than one rank, or all.
 std::string model_names(const AxisList& axes) {
   std::vector<std::string> words;
   for (auto a = axes.axes().rbegin(); a != axes.axes().rend(); ++a)
@@ -37,11 +37,11 @@ std::string model_names(const AxisList& axes) {
   return join(words, " · ");
 }
 
-/// Remedy: the changes with which the product of the factors is `ranks`.
+/// Remedy: changes that make the product of the factors equal to `ranks`.
 std::string what_fits(const AxisList& axes, std::int64_t ranks) {
   const std::int64_t model = axes.model_ranks();
   if (ranks % model == 0) return text("set data = ", ranks / model, " for ", ranks, " ranks");
-  // The first axis that does not divide what the axes before it leave.
+  // The first axis that does not divide the quotient of `ranks` and the axes before it.
   std::int64_t rest = ranks;
   std::string factor;
   for (const AxisSize& a : axes.axes()) {
@@ -65,7 +65,7 @@ ProcessGrid::ProcessGrid(const AxisList& axes, std::int64_t ranks) : axes_(axes)
   check_usage(positive, "process grid: ", axes.named_sizes(), ": every size must be at least 1");
   check_usage(ranks >= 1 && ranks <= std::numeric_limits<int>::max(), "process grid: ", ranks,
               " ranks, expected at least 1");
-  // In floating point, because the product can overflow 64 bits.
+  // Floating point, because the product can overflow 64 bits.
   double product = 1;
   for (const AxisSize& a : axes.axes()) product *= static_cast<double>(a.size);
   check_usage(axes.ranks() == ranks, axes.names(), " = ", axes.sizes(), " = ", fixed(product, 0),

@@ -1,5 +1,5 @@
-// Divides arrays, taken as one sequence of elements, into parts of nearly equal size. A part begins
-// and ends at rows of the last axis, and is expressed as blocks.
+// Divides arrays, taken as one sequence of elements, into nearly equal parts. Parts begin and end
+// at rows of the last axis, and are expressed as blocks.
 #include <trireme/layout/share.hpp>
 
 #include <trireme/base/check.hpp>
@@ -15,9 +15,9 @@ std::int64_t product(std::span<const std::int64_t> extents) {
   return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-/// Cuts the elements [begin, end) of an array into blocks: whole rows of the innermost axes at
-/// either end, and a run of the outer axes between them. Calls `add(axis, first, last, inner)` for
-/// each: indices [first, last) of `axis`, of `inner` elements each.
+/// Cuts the elements [begin, end) of an array into blocks: whole rows of the innermost axes at both
+/// ends, and a run of the outer axes between them. Calls `add(axis, first, last, inner)` for each:
+/// indices [first, last) of `axis`, with `inner` elements each.
 template <class Add>
 class Cut {
  public:
@@ -27,7 +27,7 @@ class Cut {
   void blocks(std::size_t axis, std::int64_t begin, std::int64_t end) {
     if (begin == end) return;
     const std::int64_t inner = product(std::span(extent_).subspan(axis + 1));
-    const std::int64_t head = begin / inner;  // the first index that is touched
+    const std::int64_t head = begin / inner;  // first index touched
     const std::int64_t first = (begin + inner - 1) / inner;
     const std::int64_t last = end / inner;
     if (first > last) {  // within one index
@@ -51,7 +51,8 @@ class Cut {
   const Add& add_;
 };
 
-/// Appends the blocks: one index of each axis before theirs, and all indices of those after it.
+/// Appends the blocks, with one index of each axis before theirs and all indices of each axis after
+/// it.
 void add_blocks(std::size_t array, const Extents& extent, std::int64_t begin, std::int64_t end,
                 std::vector<Block>& out) {
   if (begin == end) return;
@@ -116,13 +117,13 @@ void Sharing::visit(std::int64_t i, const Use& use) const {
   const std::int64_t begin = bound(i);
   const std::int64_t end = bound(i + 1);
   const auto after = std::ranges::upper_bound(begins_, begin);
-  // Empty arrays, and the last one if nothing is left, hold no element.
+  // Empty arrays, and the last array if nothing is left, have no element.
   for (auto a = static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, after - begins_.begin()) - 1);
        a < arrays_.size() && begins_[a] < end; ++a) {
     const Extents& extent = *arrays_[a];
     const std::int64_t elements = begins_[a + 1] - begins_[a];
     const std::int64_t row = extent.size() < 2 ? 1 : std::max<std::int64_t>(1, extent.back());
-    const auto cut = [&](std::int64_t where) {  // the next row
+    const auto cut = [&](std::int64_t where) {  // next row
       const std::int64_t within = std::clamp<std::int64_t>(where - begins_[a], 0, elements);
       return std::min(elements, (within + row - 1) / row * row);
     };

@@ -1,4 +1,4 @@
-// Attention, rotary positions and the norm of heads as calls of kernels.
+// Kernel calls of attention, rotary positions and norms of heads.
 #include <trireme/model/attention_operations.hpp>
 
 #include <trireme/kernels/cache.hpp>
@@ -11,14 +11,14 @@ namespace trireme::model {
 
 namespace {
 
-// The parameters of rotary positions from the deck's keys. f is a frequency in radians per token,
-// and a wavelength 2π/f.
+// Parameters of rotary positions from the deck's keys. f is a frequency in radians per token, and
+// 2π/f a wavelength.
 
 using deck::ModelConfig;
 
 constexpr double two_pi = 2 * std::numbers::pi;
 
-/// The base with which the longest wavelength fits samples that are longer than the original ones.
+/// The base whose longest wavelength fits samples longer than the original ones.
 double dynamic_theta(const ModelConfig& m) {
   const auto size = static_cast<double>(m.head_size());
   const double ratio = static_cast<double>(std::max(m.sequence, m.rope_original_sequence)) /
@@ -26,15 +26,15 @@ double dynamic_theta(const ModelConfig& m) {
   return m.rope_theta * std::pow(m.rope_factor * ratio - (m.rope_factor - 1), size / (size - 2));
 }
 
-/// The pair of elements, as a real number, that turns `turns` times within the original sequence.
+/// The pair of elements, as a real number, that makes `turns` turns within the original sequence.
 double pair_of(double turns, const ModelConfig& m) {
   const auto original = static_cast<double>(m.rope_original_sequence);
   return static_cast<double>(m.head_size()) * std::log(original / (turns * two_pi)) /
          (2 * std::log(m.rope_theta));
 }
 
-/// Pairs up to `first` keep their frequency, and those from `last` on have it divided by the factor
-/// (section 3.2 of the paper, with whole pairs as in its program).
+/// Pairs up to `first` keep their frequency. Frequencies of pairs from `last` on are divided by the
+/// factor (section 3.2 of the paper, with whole pairs as in its program).
 kernels::RotaryScaling yarn(const ModelConfig& m) {
   kernels::RotaryScaling s;
   s.factor = m.rope_factor;
@@ -49,8 +49,8 @@ kernels::RotaryScaling yarn(const ModelConfig& m) {
   return s;
 }
 
-/// Wavelengths above original / low have their frequency divided by the factor, those below
-/// original / high keep it.
+/// Frequencies with wavelengths above original / low are divided by the factor; wavelengths below
+/// original / high are kept.
 kernels::RotaryScaling llama3(const ModelConfig& m) {
   const double low = m.rope_low_frequency_factor;
   const double width = m.rope_high_frequency_factor - low;
@@ -58,7 +58,7 @@ kernels::RotaryScaling llama3(const ModelConfig& m) {
   return {m.rope_factor, 1 + low / width, 0, -original / (two_pi * width)};
 }
 
-/// Sets head size, theta and scaling of a layer for samples of model.sequence tokens, with the
+/// Sets head size, theta and scaling of a layer for samples of model.sequence tokens, by the
 /// formulas of transformers' rope types.
 void set_frequencies(kernels::Rotary& rotary, const ModelConfig& m, std::int64_t layer) {
   rotary.head_size = m.head_size();

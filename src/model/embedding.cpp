@@ -45,7 +45,7 @@ void Embedding<P>::forward(const Exec& exec, View2<T> x, View2<T> all, BatchFiel
                            const MicroContext& c) const {
   const std::int64_t first_row = axis_.rows().offset;
   const layout::TokenPlaces& places = axis_.context().places();
-  // x[t] = scale token[tokens[t]] + position[place of t] + segment[segments[t]]
+  // x[t] = scale token[tokens[t]] + position[index of t] + segment[segments[t]]
   if (looks_up_) {
     kernels::embedding_lookup<T>(exec, axis_.partial(all, x), fields[tokens_], token_, first_id_);
     axis_.reduce(exec, x, all, "embedding, forward");

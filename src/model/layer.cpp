@@ -1,4 +1,4 @@
-// Runs the steps of a layer's program: each step is a pass of one operation, at times fused with
+// Runs the steps of a layer's program. Each step is a pass of one operation, sometimes fused with
 // another operation.
 #include <trireme/model/layer.hpp>
 

@@ -1,6 +1,6 @@
-// Logits and cross entropy for a block of rows at a time, so that the whole logits are never
-// stored. With tensor parallelism each rank has a part of the vocabulary, and only statistics are
-// exchanged.
+// Logits and cross entropy of one block of rows at a time, so that the whole logits are never
+// stored. With tensor parallelism each rank has a part of the vocabulary, and ranks exchange only
+// statistics.
 #include <trireme/model/logits.hpp>
 
 #include <trireme/kernels/cross_entropy.hpp>
@@ -31,7 +31,7 @@ Logits<P>::Logits(const Parameters<P>& parameters, const deck::ModelConfig& m,
   const std::int64_t ids = parameters.shard().part(m.vocabulary).extent;
   const std::string table = m.tied_embeddings ? "embedding.token" : "output.weight";
   table_ = parameters.weight(table, ids, m.hidden);
-  dtable_ = parameters.tied_gradient();  // where the look-up's gradient is here too
+  dtable_ = parameters.tied_gradient();  // if the look-up's gradient is here too
   if (dtable_.data() == nullptr) dtable_ = parameters.gradient(table, ids, m.hidden);
   if (!parameters.holds("output.bias")) return;
   bias_ = parameters.weight("output.bias", ids);
@@ -50,7 +50,7 @@ template <class Use>
 void Logits<P>::visit_blocks(std::int64_t count, const Scratch& s,
                              View1<const std::int32_t> targets, const Use& use) const {
   const std::int64_t block = extent(s.logits, 0);
-  // Some tensors have rows for all blocks, which they keep.
+  // Some tensors have rows for all blocks and keep them.
   const bool all_gradients = extent(s.dlogits, 0) > block;
   const bool all_merged = static_cast<std::int64_t>(s.merged.size()) > 3 * block;
   for (std::int64_t first = 0; first < count; first += block) {
@@ -91,7 +91,7 @@ void Logits<P>::block_gradient(const Handle& handle, const Block& b, const Micro
                                      c.token_weight, c.loss_scale, cap_);
 }
 
-/// dtable += dlogitsᵀ y; dy = dlogits table, which takes y's place
+/// dtable += dlogitsᵀ y; dy = dlogits table, stored in place of y
 template <class P>
 void Logits<P>::block_backward(const Handle& handle, const Block& b, View2<T> y_all) const {
   const View2<T> y = rows_of(y_all, b.first, extent(b.logits, 0));

@@ -1,5 +1,5 @@
-// The head of masked tokens and of sentence pairs (Devlin et al. 2019, arXiv 1810.04805, section
-// 3.1). It picks its rows first, so that all products have only these rows.
+// The head of masked tokens and sentence pairs (Devlin et al. 2019, arXiv 1810.04805, section 3.1).
+// It picks its rows first, so that products have only these rows.
 #include <trireme/model/masked_head.hpp>
 
 #include <trireme/architecture/objective.hpp>
@@ -93,7 +93,7 @@ void MaskedHead<P>::transform(const Handle& handle, const Tensors& s) const {
   norm_.forward(handle, s.normed, s.norm, s.activated);
 }
 
-/// From the gradient in `normed` to that in `picked`.
+/// Computes the gradient of `picked` from the gradient in `normed`.
 template <class P>
 void MaskedHead<P>::transform_backward(const Handle& handle, const Tensors& s) const {
   const View2<T> y = part(s.picked, predicted(s));
@@ -108,8 +108,8 @@ void MaskedHead<P>::transform_backward(const Handle& handle, const Tensors& s) c
   dense_.backward_input(handle, y, s.normed);
 }
 
-/// scores = tanh(first tokens W1ᵀ + b1) W2ᵀ + b2 and their cross entropy; `merged` holds the
-/// statistics for the gradient.
+/// scores = tanh(first tokens W1ᵀ + b1) W2ᵀ + b2 and their cross entropy. Stores the statistics for
+/// the gradient in `merged`.
 template <class P>
 void MaskedHead<P>::score(const Handle& handle, const Tensors& s, View1<double> loss,
                           View1<const std::int32_t> pairs, std::int64_t samples) const {
@@ -130,7 +130,7 @@ void MaskedHead<P>::score_gradient(const Handle& handle, const Tensors& s,
                                      c.token_weight * static_cast<double>(masked_), c.loss_scale);
 }
 
-/// From dscores to the gradient of the first tokens; the gradient of tanh is 1 − tanh².
+/// Computes the gradient of the first tokens from dscores; the gradient of tanh is 1 − tanh².
 template <class P>
 void MaskedHead<P>::score_backward(const Handle& handle, const Tensors& s) const {
   backward_weight(handle, pairs_->output, s.dscores, s.pooled);

@@ -37,7 +37,7 @@ void OffloadedLayers::fetch(const Key& key, Part upto) {
   w.holds = key;
   const Bytes bytes = upto == Part::saved ? sizes_.saved : sizes_.whole();
   in_.wait(w.computed);
-  in_.wait(w.stored);  // the layer left through the same window
+  in_.wait(w.stored);  // the layer was stored from the same window
   in_.to_device(w.data, record(key), bytes);
   w.loaded.record(in_);
 }

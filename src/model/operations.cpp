@@ -1,5 +1,5 @@
-// The passes of each kind of operation as calls of kernels, with the messages of the tensor axis
-// around matrix products.
+// Passes of each kind of operation as kernel calls, with the messages of the tensor axis around
+// matrix products.
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/attention_operations.hpp>
@@ -23,7 +23,7 @@ NormSaved<P> NormOperation<P>::saved(const StepCall<P>& c) const {
   return s;
 }
 
-/// y = gain (x − mean) / deviation + bias, or for RMSNorm y = (offset + gain) x / rms(x).
+/// y = gain (x − mean) / deviation + bias; for RMSNorm y = (offset + gain) x / rms(x).
 template <class P>
 void NormOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const auto& v = c.values;
@@ -113,8 +113,8 @@ void DropoutOperation<P>::backward_input(const StepCall<P>& c, const LayerOperat
 
 // ---- activation
 
-/// Not fused with the preceding product, which would apply GELU before h is rounded: g may be
-/// recomputed from h, and recomputation must not change any bit.
+/// Not fused with the preceding product, which would apply GELU before h is rounded. g may be
+/// recomputed from h, and recomputation must give equal bits.
 template <class P>
 void ActivationOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const View2<T> g = c.values.matrix(this->op_.output);
@@ -186,7 +186,7 @@ std::optional<kernels::Fp8Linear> LinearOperation<P>::fp8(const StepCall<P>& c) 
   return kernels::Fp8Linear{scale(0), scale(1), scale(2), c.scratch.codes};
 }
 
-/// y = x Wᵀ + b with the adapter's update, before which the bias must not be added if it scales.
+/// y = x Wᵀ + b with the adapter's update. If the update scales, the bias is added after it.
 template <class P>
 void LinearOperation<P>::add_product(const StepCall<P>& c, View2<T> y, View2<const T> x,
                                      bool add_bias) const {
@@ -195,7 +195,7 @@ void LinearOperation<P>::add_product(const StepCall<P>& c, View2<T> y, View2<con
   if (scales()) adapter_->scale(c, y, add_bias ? linear_.b : View1<T>());
 }
 
-/// y = x Wᵀ + b. With split inputs y is the sum over the ranks of their partial products.
+/// y = x Wᵀ + b. With split inputs, y is the sum of the partial products of the ranks.
 template <class P>
 void LinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const View2<T> x = c.values.matrix(this->op_.input);
@@ -219,7 +219,7 @@ void LinearOperation<P>::add_input_gradient(const StepCall<P>& c, View2<T> dx,
   if (adapter_) adapter_->backward_input(c, dx, dz);
 }
 
-/// dx = dy W, or with a fused GELU before the product dh = (dy W) gelu'(h).
+/// dx = dy W, or dh = (dy W) gelu'(h) if GELU is fused before the product.
 template <class P>
 void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>* fused,
                                         bool accumulate) const {
@@ -229,7 +229,7 @@ void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
     const View2<T> sum = axis_.partial(c.scratch.all, dx);
     add_input_gradient(c, sum, dy);
     axis_.reduce(c.handle, dx, c.scratch.all, input_backward_.c_str());
-    if (accumulate)  // the input is also a part of the residual stream
+    if (accumulate)  // the input is also part of the residual stream
       kernels::accumulate<T>(c.handle, flat(dx), flat<const T>(c.values.stream()));
     return;
   }

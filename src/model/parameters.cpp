@@ -1,5 +1,5 @@
-// Lays out a rank's weights and gradients in two arenas, and sets initial values that do not
-// depend on the layout.
+// Places a rank's weights and gradients in two arenas, and sets initial values that do not depend
+// on the layout.
 #include <trireme/model/parameters.hpp>
 
 #include <trireme/architecture/state.hpp>
@@ -87,7 +87,7 @@ Parameters<P>::Parameters(const architecture::Architecture& architecture,
 
 namespace {
 
-/// The slice of a random array: the axis that is split becomes the middle one of three.
+/// The slice of a random array. The split axis becomes the middle one of three.
 template <class T>
 void fill_random(const Exec& exec, const NamedTensor<T>& tensor, const ArraySpec& spec,
                  const RandomKey& key) {
@@ -109,7 +109,7 @@ void fill_random(const Exec& exec, const NamedTensor<T>& tensor, const ArraySpec
 template <class P>
 std::int64_t Parameters<P>::place_of(const architecture::Arrangement& places,
                                      std::size_t local) const {
-  // An array without elements may be in no run.
+  // An array without elements may belong to no run.
   return local_[local].elements() == 0 ? 0 : places.place(placement_.offset[local]);
 }
 

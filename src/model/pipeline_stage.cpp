@@ -1,5 +1,5 @@
 // Passes of a stage: embedding, layers and head in order, with copies of offloaded activations
-// between the layers.
+// between layers.
 #include <trireme/model/pipeline_stage.hpp>
 
 #include <trireme/architecture/frozen.hpp>
@@ -47,7 +47,7 @@ MicroContext PipelineStage<P>::with_positions(const MicroContext& context, const
 
 template <class P>
 void PipelineStage<P>::take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const {
-  // Evaluation needs one layer at a time: all layers share the first layer's memory.
+  // Evaluation processes one layer at a time: all layers share the first layer's memory.
   for (std::size_t l = 0; l < layers_.size(); ++l)
     slot.layers.push_back(l == 0 || shape.training ? take_layer_memory(arena, plan_->program)
                                                    : slot.layers.front());

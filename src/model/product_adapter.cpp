@@ -1,5 +1,5 @@
-// Low-rank updates as products with A and B. x Aᵀ is computed again in the backward pass: it costs
-// little and needs no memory of a layer.
+// Low-rank updates as products with A and B. The backward pass recomputes x Aᵀ, which costs little
+// and saves memory of a layer.
 #include <trireme/model/product_adapter.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -15,7 +15,7 @@ using kernels::Transpose;
 
 namespace {
 
-/// Columns [first, first + count) of x. Rows keep their distance.
+/// Columns [first, first + count) of x, with unchanged row stride.
 template <class T>
 View2<T> columns_from(View2<T> x, std::int64_t first, std::int64_t count) {
   return Kokkos::subview(
@@ -124,7 +124,7 @@ auto ProductAdapter<P>::down(const StepCall<P>& c, View2<const T> x) const -> Vi
   return u;
 }
 
-/// Parts that share an A add to the same columns.
+/// Parts with a common A add to the same columns.
 template <class P>
 auto ProductAdapter<P>::up_gradient(const StepCall<P>& c, View2<const T> dy) const -> View2<T> {
   const View2<T> du = matrix(c.scratch.adapter_gradients, extent(dy, 0), rows_);
@@ -182,8 +182,8 @@ void ProductAdapter<P>::backward_weight(const StepCall<P>& c, View2<const T> dy,
                                        columns_from(du, d.first, extent(d.a, 0)), kept);
 }
 
-/// squares[n] = Σ_k (W + factor · B A)[n, k]², by blocks of rows that fit into scratch; over the
-/// ranks if each has a part of k.
+/// squares[n] = Σ_k (W + factor · B A)[n, k]², by blocks of rows that fit into scratch. Summed over
+/// the ranks if each has a part of k.
 template <class P>
 void ProductAdapter<P>::find_scales(const StepCall<P>& c) const {
   if (version_ == parameters_.version()) return;
@@ -236,7 +236,7 @@ auto ProductAdapter<P>::unscaled_gradient(const StepCall<P>& c, View2<const T> d
 }
 
 /// dm += Σ_t dy[t] z[t] / ‖W + factor · B A‖ with z = x Wᵀ + factor · dropout(x) Aᵀ Bᵀ. With split
-/// inputs z is a part of a sum on each rank, and so is dm.
+/// inputs, each rank has a part of the sums z and dm.
 template <class P>
 void ProductAdapter<P>::magnitude_gradient(const StepCall<P>& c, View2<const T> dy,
                                            View2<const T> x,

@@ -1,5 +1,5 @@
 // Memory of a rank's stages: slots of saved activations, windows of offloaded layers, and scratch
-// that all stages share.
+// shared by all stages.
 #include <trireme/model/rank_model.hpp>
 
 #include <trireme/base/check.hpp>
@@ -41,7 +41,7 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
   take_saved(saved_plan);
   scratch_memory_ = Arena("scratch", scratch_plan.used());
   saved_memory_ = Arena("saved activations", saved_plan.used());
-  take_scratch(scratch_memory_);  // saved activations may be there too
+  take_scratch(scratch_memory_);  // saved activations may be in the same memory
   take_saved(saved_memory_);
   if (!windows_.empty()) offload();
 }
@@ -53,7 +53,7 @@ void RankModel<P>::take_saved(Arena& arena) {
   for (int k = 0; k < shape_.slots; ++k) {
     const std::int64_t begin = arena.used();
     std::int64_t end = begin;
-    // Stages share the memory of a slot: one is in use at a time.
+    // Stages share the memory of a slot, which one stage uses at a time.
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       arena.release_to(begin);
       slots_[i].push_back(stages_[i].take_slot(
@@ -103,7 +103,7 @@ void RankModel<P>::take_scratch(Arena& arena) {
   scratch_.losses = arena.take<double>(std::ssize(objective_.losses));
   for (auto& stage : stages_) stage.take_lasting_memory(arena);
   for (auto& stage : second_stages_) stage.take_lasting_memory(arena);
-  const std::int64_t begin = arena.used();  // versions share it: it is in use within one pass
+  const std::int64_t begin = arena.used();  // versions share it: only one pass uses it at a time
   for (auto& stage : second_stages_) stage.take_head_scratch(arena, sizes_);
   arena.release_to(begin);
   for (auto& stage : stages_) stage.take_head_scratch(arena, sizes_);

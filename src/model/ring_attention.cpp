@@ -1,4 +1,4 @@
-// The ring of attention: the kernels of each step, and the messages, which run while it computes.
+// The ring of attention: kernels of each step, and messages that overlap with them.
 #include <trireme/model/ring_attention.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -84,8 +84,8 @@ void RingAttention<T>::forward(const Handle& handle, View2<T> o, View3<A> logsum
   if constexpr (is_narrow<T>) kernels::convert<T, A>(handle, flat(o), wide);
 }
 
-/// In step k the rank adds to the gradients of the keys of owner(k). Those of the ranks before it
-/// arrive meanwhile, and the sum continues to the next rank.
+/// In step k the rank adds to the gradients of the keys of owner(k). Sums of the ranks before it
+/// arrive meanwhile; the new sum is sent to the next rank.
 template <class T>
 void RingAttention<T>::backward(const Handle& handle, View2<T> dqkv, View2<const T> grad,
                                 View2<const T> o, View2<const T> qkv, View3<const A> logsumexp,

@@ -1,6 +1,6 @@
-// Look-up and logits of a part of the vocabulary. Logits are computed for a block of rows at a
-// time; the gradient of the last stage's output is computed with them, relative to the statistics
-// of this part, and scaled once those of all parts are known.
+// Look-up and logits of a part of the vocabulary. Logits are computed one block of rows at a time,
+// together with the gradient of the last stage's output relative to the statistics of this part.
+// The gradient is scaled when the statistics of all parts are known.
 #include <trireme/model/shared_vocabulary.hpp>
 
 #include <trireme/kernels/cross_entropy.hpp>
@@ -105,7 +105,7 @@ void SharedVocabulary<P>::logits(const Handle& handle, const Slot& s, View2<T> s
     between();
     kernels::cross_entropy_statistics<Accumulate<T>>(handle, b.own, b.logits, b.targets, first_id_);
     if (!gradient) return;
-    // softmax of this part, no id of which is beyond the vocabulary; dy = softmax table
+    // softmax of this part, whose ids are all inside the vocabulary; dy = softmax table
     kernels::cross_entropy_gradient<T>(handle, b.softmax, b.logits, b.own, b.targets, vocabulary_,
                                        1.0, {}, cap_);
     between();

@@ -1,5 +1,5 @@
-// Sums of gradients over the data axis: a bucket starts when its last layer is complete, and
-// gradients in windows are zeroed when the next layer takes theirs.
+// Sums of gradients over the data axis. A bucket starts when its last layer is complete. Gradients
+// in windows are zeroed when the next layer uses the window.
 #include <trireme/optim/gradient_reducer.hpp>
 
 #include <trireme/base/check.hpp>

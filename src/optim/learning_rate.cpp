@@ -7,7 +7,7 @@
 namespace trireme::optim {
 namespace {
 
-/// Fraction of a cosine decay that remains at progress x in [0, 1].
+/// Remaining fraction of a cosine decay at progress x in [0, 1].
 double half_cosine(double x) {
   return 0.5 * (1 + std::cos(std::numbers::pi * x));
 }
@@ -26,7 +26,7 @@ double left_of_cooldown(CooldownShape shape, double y) {
   return 0;
 }
 
-/// Fraction of peak − minimum that remains at a step before decay_steps.
+/// Remaining fraction of peak − minimum at a step before decay_steps.
 double left(const deck::OptimizerConfig& o, std::int64_t step) {
   const double progress = static_cast<double>(step - o.warmup_steps) /
                           static_cast<double>(o.decay_steps - o.warmup_steps);

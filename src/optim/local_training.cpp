@@ -1,4 +1,4 @@
-// Local training on a rank: which worker's arrays are in use, and outer steps.
+// Local training on a rank: selection of the current worker's arrays, and outer steps.
 #include <trireme/optim/local_training.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -72,7 +72,7 @@ LocalTraining<P>::LocalTraining(const deck::Config& config,
   stale_.resize(place_.size());
 }
 
-/// Trained weights are the first ones, unless layers take turns in windows.
+/// Trained weights come first, unless layers take turns in windows.
 template <class P>
 auto LocalTraining<P>::live_weights() const -> View1<T> {
   const View1<T> all = parameters_.all_weights();
@@ -126,7 +126,7 @@ void LocalTraining<P>::begin(const Exec& exec) {
   }
 }
 
-/// After a change of the weights that updates change.
+/// Called after the trained weights changed.
 template <class P>
 void LocalTraining<P>::refresh(const Exec& exec) {
   optimizer_.round_weights(exec);
@@ -211,7 +211,7 @@ void LocalTraining<P>::after_step(const Exec& exec, std::int64_t step) {
           send(*exchange, exec, *sent, first, std::min(exchange->elements(), size - first));
           update(*exchange, exec, *sent, first);
         }
-        // Also where this rank owns nothing of the fragment: its replicas gather together.
+        // Also where this rank owns nothing of the fragment, because its replicas gather together.
         stale_.assign(stale_.size(), true);
       },
       exchange_);

@@ -1,5 +1,5 @@
-// Matrices come together in rounds: replicas collect the parts of their matrices by chunks, tensor
-// ranks gather them, and the results take the way back. Sums of disjoint parts are exact.
+// Matrices are assembled in rounds: replicas collect the parts of their matrices by chunks, tensor
+// ranks gather them, and the results return the same way. Sums of disjoint parts are exact.
 #include <trireme/optim/muon.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -97,7 +97,7 @@ auto Muon<P>::part_matrix(const View1<Real>& memory, const Matrix& m, int rank) 
   return m.split_rows ? matrix(memory, extent, m.columns) : matrix(memory, m.rows, extent);
 }
 
-/// The part here of the matrix that tensor rank `to` of this worker has in the round.
+/// This rank's part of the matrix that tensor rank `to` of this worker has in the round.
 template <class P>
 void Muon<P>::collect_parts(const Exec& exec, View1<typename P::Gradient> gradients, int round,
                             int to) const {
@@ -130,7 +130,7 @@ void Muon<P>::collect_parts(const Exec& exec, View1<typename P::Gradient> gradie
   }
 }
 
-/// The way back: each worker's part of the result to the ranks that update it.
+/// Returns each worker's part of the result to the ranks that update it.
 template <class P>
 void Muon<P>::return_parts(const Exec& exec, View1<typename P::Gradient> gradients, int round,
                            int to) const {
@@ -158,7 +158,7 @@ void Muon<P>::return_parts(const Exec& exec, View1<typename P::Gradient> gradien
   }
 }
 
-/// Whole matrices from the parts of all tensor ranks.
+/// Assembles whole matrices from the parts of all tensor ranks.
 template <class P>
 void Muon<P>::join(const Exec& exec, int round) const {
   for (int to = 0; to < tensor_.size() && tensor_.size() > 1; ++to) {
@@ -170,7 +170,7 @@ void Muon<P>::join(const Exec& exec, int round) const {
       counts.push_back(m->elements_on(rank));
       sum += counts.back();
     }
-    // Ranks that share heads of keys and values have the same rows: more than the whole matrix.
+    // Ranks that share heads of keys and values have equal rows: more than the whole matrix.
     const View1<Real> gathered = part(other_, 0, sum);
     tensor_.template all_gather<Real>(
         exec, gathered, part(part_of(to), 0, m->elements_on(tensor_.rank())), counts, "matrices");
@@ -185,8 +185,8 @@ void Muon<P>::join(const Exec& exec, int round) const {
   }
 }
 
-/// X = X / ‖X‖, then `steps` times X = a X + (b G + c G²) X with G = X Xᵀ, or the same from the
-/// other side if that is shorter. Returns whether the result is in other_.
+/// X = X / ‖X‖, then `steps` times X = a X + (b G + c G²) X with G = X Xᵀ, or with G = Xᵀ X on the
+/// right if that is smaller. Returns whether the result is in other_.
 template <class P>
 bool Muon<P>::iterate(const kernels::Handle& handle, const Matrix& m, std::int64_t steps) const {
   using kernels::Transpose;
@@ -216,7 +216,7 @@ bool Muon<P>::iterate(const kernels::Handle& handle, const Matrix& m, std::int64
   return steps % 2 == 1;
 }
 
-/// Parts for all tensor ranks from the results.
+/// Splits the results into parts for all tensor ranks.
 template <class P>
 void Muon<P>::divide(const Exec& exec, int round, bool in_other) const {
   if (tensor_.size() == 1) {
@@ -225,7 +225,7 @@ void Muon<P>::divide(const Exec& exec, int round, bool in_other) const {
       kernels::copy<Real>(exec, part(parts_, 0, m->elements()), part(other_, 0, m->elements()));
     return;
   }
-  // This rank's own result is kept in matrix_ while those of the others pass through other_.
+  // This rank's result stays in matrix_; other ranks' results pass through other_.
   if (const Matrix* mine = rounds_.matrix(round, workers_.rank(), tensor_.rank());
       mine != nullptr && in_other)
     kernels::copy<Real>(exec, part(matrix_, 0, mine->elements()),

@@ -1,5 +1,5 @@
 // The squares of a first micro-batch's gradient are summed layer by layer, before the layer's
-// gradients are summed over the replicas; those of the whole batch are parts of the norm.
+// gradients are summed over the replicas. The squares of the whole batch are parts of the norm.
 #include <trireme/optim/noise_scale.hpp>
 
 #include <trireme/base/check.hpp>
@@ -13,7 +13,7 @@
 namespace trireme::optim {
 
 bool shows_noise(const architecture::ArraySpec& a, std::int64_t layers) {
-  // Ranks that share a head of keys and values have a part of its gradient each.
+  // Each rank that shares a head of keys and values has a part of its gradient.
   return a.decay && !a.frozen && !a.partial_gradient && a.group == 1 && a.layer >= 0 &&
          a.layer < layers;
 }

@@ -1,5 +1,6 @@
-// The optimizer's state and its global norm. Constructor and lay_out_sums place arenas and tables;
-// find_norm sums squares by fixed blocks, so that no layout changes the norm. The updates follow.
+// The optimizer's state and its global norm. The constructor and lay_out_sums place arenas and
+// tables. find_norm sums squares by fixed blocks, so that the norm does not depend on the layout.
+// The updates follow.
 #include <trireme/optim/optimizer.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -62,7 +63,7 @@ std::vector<kernels::UpdatePart> Optimizer<P>::update_parts(bool matrices) const
     kernels::UpdatePart& part = parts.emplace_back();
     part.first_chunk = chunks;
     part.elements = block.elements();
-    const std::int64_t at = entry.offset + block.first;  // in the arenas' common numbering
+    const std::int64_t at = entry.offset + block.first;  // in the arenas' common index
     part.gradient = parameters_->gradient_places().own_place(at);
     part.state = block.state;
     part.rounded = parameters_->weight_places().own_place(at);
@@ -92,7 +93,7 @@ void Optimizer<P>::lay_out_sums() {
   const std::int64_t sums = arrays * shard.tensor_size;
   std::vector<std::int64_t> ends(static_cast<std::size_t>(sums), 0);
   std::vector<std::int64_t> begins_of_blocks, ends_of_blocks;  // in the gradients' memory
-  std::vector<std::int64_t> weight_begins, weight_ends;        // in that of the weights
+  std::vector<std::int64_t> weight_begins, weight_ends;        // in the weights' memory
   for (const auto& entry : parameters_->entries()) {
     if (entry.spec->frozen) continue;
     const std::int64_t at =
@@ -225,7 +226,7 @@ void Optimizer<P>::mark_loss(const Exec& exec, View1<const double> loss) const {
     return entry.local.stage == parameters_->shard().last_stage() && !entry.local.copy &&
            entry.local.elements() > 0 && !entry.spec->frozen;
   });
-  // If all of the last stage is frozen, the gradients of the stages before it show the loss.
+  // If the whole last stage is frozen, the gradients of earlier stages detect a bad loss.
   if (last == entries.rend()) return;
   kernels::mark_non_finite<typename P::Gradient>(exec, last->gradient.data, loss);
 }
@@ -246,7 +247,7 @@ void Optimizer<P>::combine_tied_gradients(const Exec& exec) const {
   const View1<G> all = parameters_->all_gradients();
   const std::int64_t token = parameters_->entries().front().offset;
   const std::int64_t second = parameters_->placement().tied_offset;
-  // Both tables are divided in the same way.
+  // Both tables are divided alike.
   for (const auto& own : places.kept(token, token + parameters_->placement().tied_elements))
     kernels::accumulate<G>(
         exec, part<G>(all, own.place, own.end - own.begin),
@@ -258,8 +259,7 @@ void Optimizer<P>::find_block_sums(const Exec& exec) const {
   // partial[b] = Σ_i g_i² over block b
   kernels::squared_norm_blocks<typename P::Gradient>(exec, partial_, parameters_->all_gradients(),
                                                      block_begins_, block_ends_);
-  // Each block is held by one replica and each sum by one rank; the others add zeros, which is
-  // exact.
+  // Each block is on one replica and each sum on one rank. The others add zeros, which is exact.
   if (!placement_.whole)
     data_group_.all_reduce<double>(exec, partial_, grid::Reduction::sum, "blocks of the norm");
   // sums[k] = Σ_b partial[b] over array k; norm = √Σ_k sums[k]
@@ -310,8 +310,8 @@ auto Optimizer<P>::state() const -> std::vector<State> {
   return list;
 }
 
-// One update of all weights by AdamW, SGD, LAMB, LARS or Muon. Each rule is a few launches over all
-// arrays at once; kernels/update.hpp has the equations with their sources.
+// One update of all weights by AdamW, SGD, LAMB, LARS or Muon. Each rule makes a few launches over
+// all arrays; kernels/update.hpp has the equations and their sources.
 
 template <class P>
 void Optimizer<P>::step(const kernels::Handle& handle, std::int64_t step,
@@ -324,13 +324,13 @@ void Optimizer<P>::delayed_step(const kernels::Handle& exec, std::int64_t step,
                                 double learning_rate) const {
   const View1<double> scale = delayed_scales_.at(static_cast<std::size_t>(step % 2));
   update(exec, step, learning_rate, scale);
-  kernels::copy<double>(exec, scale, loss_scale_);  // of step + 2
+  kernels::copy<double>(exec, scale, loss_scale_);  // for step + 2
 }
 
 template <class P>
 void Optimizer<P>::update(const kernels::Handle& exec, std::int64_t step, double learning_rate,
                           View1<const double> gradient_scale) const {
-  // c = min(1, clip_norm / (norm + 1e-6)) / loss scale; a norm that is not finite skips the step
+  // c = min(1, clip_norm / (norm + 1e-6)) / loss scale. A norm that is not finite skips the step.
   kernels::plan_update(
       exec, control_, status_, sums_,
       {step, config_.clip_norm, config_.beta1, config_.beta2, config_.maximum_skips, loss_scaling_},
@@ -390,8 +390,8 @@ void Optimizer<P>::adamw(const Exec& exec, double learning_rate) const {
 
 template <class P>
 void Optimizer<P>::muon(const kernels::Handle& exec, double learning_rate) const {
-  // g = c gradient; m = momentum m + g; in place of the gradient g + momentum m, or m;
-  // O = orthogonalise(that); w −= η (factor O + decay w). Other arrays as in adamw.
+  // g = c gradient; m = momentum m + g; g + momentum m, or m, replaces the gradient as d; O =
+  // orthogonalise(d); w −= η (factor O + decay w). Other arrays as in adamw.
   kernels::muon_direction<Master>(exec, parameters_->all_gradients(), arrays_[0], config_.momentum,
                                   config_.nesterov, control_, matrix_parts_);
   muon_->orthogonalise(exec, parameters_->all_gradients(), config_.newton_schulz_steps);
@@ -438,7 +438,7 @@ void Optimizer<P>::lars(const Exec& exec, double learning_rate) const {
 }
 
 /// trust_sums = Σ w² of each array, and for LAMB Σ r² of the directions in place of the gradient,
-/// summed as the squares of the gradient's norm are.
+/// summed like the squares of the gradient's norm.
 template <class P>
 void Optimizer<P>::find_trust_sums(const Exec& exec) const {
   const std::int64_t blocks = extent(partial_, 0);

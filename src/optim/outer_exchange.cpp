@@ -58,7 +58,7 @@ void OuterExchange<D>::send(const Exec& exec) {
   if (across_.size() == 1 || n_ == 0) return;
   const std::int64_t mine = counts_[static_cast<std::size_t>(across_.rank())];
   constexpr int channel = 0;
-  std::int64_t first = 0;  // element of a rank's part
+  std::int64_t first = 0;  // first element of a rank's part
   across_.begin_group();
   for (int r = 0; r < across_.size(); ++r) {
     const std::int64_t theirs = counts_[static_cast<std::size_t>(r)];

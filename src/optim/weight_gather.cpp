@@ -1,5 +1,4 @@
-// Gathers of weights that replicas divide: of resident arrays after the update, of the others
-// before each use.
+// Gathers of divided weights: resident arrays after the update, other arrays before each use.
 #include <trireme/optim/weight_gather.hpp>
 
 #include <trireme/optim/gradient_reducer.hpp>
@@ -57,7 +56,7 @@ void WeightGather<T>::update(const Exec& exec) {
     if (units_[i] < 0) start(exec, i);
 }
 
-/// The unit's buckets into its window, after what came there earlier has arrived.
+/// Gathers the unit's buckets into its window, after the window's previous gather has arrived.
 template <class T>
 void WeightGather<T>::fetch(const Exec& exec, int unit) {
   if (turns_.holds(unit)) return;

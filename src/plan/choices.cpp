@@ -1,5 +1,5 @@
-// Effects of a deck's choices on a machine: transport, offload, tf32 and attention, with the notes
-// that `check` and the log print.
+// Effects of a deck's choices on a machine: transport, offload, tf32 and attention, with notes for
+// `check` and the log.
 #include <trireme/plan/choices.hpp>
 
 #include <trireme/base/check.hpp>
@@ -7,8 +7,7 @@
 namespace trireme::plan {
 namespace {
 
-/// Remedy other than a change of the deck: a build with the library, or the key of the machine
-/// file.
+/// Remedy other than a change of the deck: a build with the library, or a key of the machine file.
 std::string or_install(const Machine& machine, const char* option, const char* key,
                        const char* word) {
   return machine.file.empty() ? text("or configure with -D", option, "=ON")

@@ -1,5 +1,5 @@
-// FLOPs of the passes of each stage, from the operations of layers and head, and the costs of
-// instructions that follow from them.
+// FLOPs of the passes of each stage, from the operations of layers and head, and the resulting
+// costs of instructions.
 #include <trireme/plan/cost.hpp>
 
 #include <trireme/architecture/local_sizes.hpp>

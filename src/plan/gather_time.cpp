@@ -1,5 +1,5 @@
-// Waiting for weights that replicas divide. While a layer is computed, the next one is gathered;
-// the first layers of a pass may still be in their windows.
+// Time of waiting for weights that replicas divide. The next layer is gathered while a layer is
+// computed; the first layers of a pass may still be in their windows.
 #include <trireme/plan/gather_time.hpp>
 
 #include <trireme/architecture/frozen.hpp>
@@ -12,7 +12,7 @@ namespace {
 
 using architecture::Collective;
 
-/// Windows for layers (architecture::WindowTurns).
+/// Windows of layers (architecture::WindowTurns).
 constexpr std::int64_t windows = 2;
 
 class Gathers {
@@ -38,7 +38,7 @@ class Gathers {
                     ? machine.software.gather_overlap
                     : 0) {}
 
-  /// Before each pass, for the layers that the windows do not hold.
+  /// Adds gathers before each pass, of layers that are not in the windows.
   void passes() {
     for (Rank rank = 0; rank < map_.ranks; ++rank) {
       std::int64_t of_rank = 0;
@@ -50,7 +50,7 @@ class Gathers {
     }
   }
 
-  /// Once after each update: `all`, or only the tables that stay whole.
+  /// Adds gathers after each update: of `all` weights, or only of tables that stay whole.
   void updates(bool all) {
     std::vector<Seconds> begin(costs_.stages.size());
     for (std::size_t s = 1; s < begin.size(); ++s)
@@ -69,14 +69,14 @@ class Gathers {
     return parameters > 0 ? network_.among_shards(Collective::all_gather, parameters * element_)
                           : 0;
   }
-  /// Kernels that can hide a gather: messages of the tensor axis may use the same links.
+  /// Time of kernels that can hide a gather; messages of the tensor axis may use the same links.
   Seconds kernels(const PassTime& pass) const { return (pass.compute + pass.host) * turns_; }
   Seconds shown(Seconds gather, Seconds cover) const {
     return gather - hidden_ * std::min(gather, std::max(0.0, cover));
   }
 
-  /// All passes through `n` layers, `fresh` of them without any layer in the windows; `before`
-  /// hides the first gather of these, and a layer each of the others.
+  /// All passes through `n` layers. `fresh` of them find no layer in the windows; `before` hides
+  /// their first gather, and one layer each other gather.
   Seconds of_layers(std::int64_t n, double fresh, Seconds gather, Seconds cover,
                     Seconds before) const {
     if (n == 0) return 0;
@@ -86,14 +86,14 @@ class Gathers {
            (m - fresh) * others * shown(gather, cover);
   }
 
-  /// `of_rank`: layers of the rank; `both`: it has the embedding and the head.
+  /// `of_rank`: number of layers of the rank; `both`: whether it has the embedding and the head.
   void add_passes(std::size_t s, Refills refills, std::int64_t of_rank, bool both) {
     PartTime& stage = costs_.stages[s];
     const auto m = static_cast<double>(micro_batches_);
     const std::int64_t n = layers(s);
     const std::int64_t backward =
         std::clamp(sizes_.layers[s].end() - trained_from_, std::int64_t{0}, n);
-    if (backward < n && of_rank > windows) refills.forward = m;  // the windows hold later layers
+    if (backward < n && of_rank > windows) refills.forward = m;  // windows hold later layers
     const double ends = (s == 0 ? sizes_.embedding : 0) + (is_last(s) ? sizes_.head : 0);
     const double parameters = sizes_.parameters[s] + (sizes_.frozen.empty() ? 0 : sizes_.frozen[s]);
     const Seconds each =
@@ -110,7 +110,7 @@ class Gathers {
     add_backward(stage, s, backward, refills.backward, each);
   }
 
-  /// In the last backward pass, sums of gradients are on the same links.
+  /// In the last backward pass, sums of gradients use the same links.
   void add_backward(PartTime& stage, std::size_t s, std::int64_t n, double fresh, Seconds each) {
     if (n == 0) return;
     const auto m = static_cast<double>(micro_batches_);
@@ -128,8 +128,8 @@ class Gathers {
     if (parts_.weight_half_reads) add(stage.backward_weight, parts_.layer.backward_weight, m, 0);
   }
 
-  /// The wait of the next step's first passes on one rank for what has not arrived. Frozen weights
-  /// are never new.
+  /// Time that the next step's first passes on one rank wait for weights in transfer. Frozen
+  /// weights are never new.
   Seconds new_weights(Rank rank, bool all, const std::vector<Seconds>& begin) const {
     Seconds arrived = 0, late = 0;
     for (int chunk = 0; chunk < map_.chunks; ++chunk) {
@@ -165,9 +165,9 @@ class Gathers {
 
 }  // namespace
 
-/// With 1f1b, p − r − 1 forward passes come first and so many backward passes last; between them,
-/// each pass begins where the pass before it has ended. Of three layers, the second one is still
-/// there when the same pass is repeated, as if half of it began anew.
+/// With 1f1b, p − r − 1 forward passes come first and as many backward passes last; between them,
+/// each pass begins at the layers where the previous pass ended. Of three layers, the second one is
+/// still in its window when the same pass is repeated, which counts as half a new beginning.
 Refills refills_of(const deck::ParallelConfig& p, Rank rank, std::int64_t layers,
                    std::int64_t micro_batches) {
   if (layers <= windows) return {1.0 / static_cast<double>(p.chunks), 0};

@@ -9,9 +9,9 @@
 namespace trireme::plan {
 namespace {
 
-/// A tile of a product's result, and the share of the peak that it reaches relative to the largest:
-/// smaller tiles read more per FLOP. Shapes and their order as in CUTLASS (Thakkar et al. 2023,
-/// "Efficient GEMM in CUTLASS"); the shares are estimates.
+/// A tile of a product's result, and its share of the peak relative to the largest tile: smaller
+/// tiles read more per FLOP. Shapes and their order as in CUTLASS (Thakkar et al. 2023, "Efficient
+/// GEMM in CUTLASS"); the shares are estimates.
 struct Tile {
   std::int64_t rows;
   std::int64_t columns;
@@ -61,7 +61,7 @@ Seconds KernelTime::product(const ProductSizes& sizes, double bytes) const {
 }
 
 Seconds KernelTime::fp8_product(const ProductSizes& s, double written) const {
-  constexpr double rounds = 2 + 1;  // bytes that rounding a number reads and writes
+  constexpr double rounds = 2 + 1;  // bytes read and written to round a value
   const auto a = static_cast<double>(s.rows * s.sum);
   const auto b = static_cast<double>(s.sum * s.columns);
   return memory(rounds * a) + memory(rounds * b) +

@@ -1,4 +1,4 @@
-// The steps of a rank's layer program as calls of kernels, which model/operations.cpp makes.
+// Kernel calls of the steps of a rank's layer program, as made by model/operations.cpp.
 #include <trireme/plan/layer_kernels.hpp>
 #include <trireme/plan/memory.hpp>
 
@@ -19,7 +19,7 @@ const Operation& at(const LayerDescription& layer, int operation) {
   return layer.operations[static_cast<std::size_t>(operation)];
 }
 
-/// The kernels that a step calls, in this order.
+/// The kernels called by a step, in order.
 std::vector<LayerKernel> kernels_of(const Step& step, const LayerDescription& layer,
                                     const deck::ModelConfig& m) {
   constexpr std::array passes{".forward", ".backward_input", ".backward_weight"};
@@ -64,7 +64,7 @@ std::vector<LayerKernel> kernels_of(const Step& step, const LayerDescription& la
   return {};
 }
 
-/// Layers of the rank that have the operation.
+/// Number of the rank's layers that have the operation.
 std::int64_t layers_of(const Operation& op, const architecture::Shard& shard) {
   std::int64_t layers = 0;
   for (const Stage stage : shard.stages) {

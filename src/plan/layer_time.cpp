@@ -1,4 +1,4 @@
-// Times of the passes of a layer, the embedding and the head: a walk over their operations.
+// Times of the passes of a layer, the embedding and the head, summed over their operations.
 #include <trireme/plan/layer_time.hpp>
 
 #include <trireme/architecture/adapter.hpp>
@@ -18,13 +18,13 @@ using architecture::Rows;
 using architecture::Step;
 using architecture::Value;
 
-/// Fused attention computes its scores again in the backward pass, five products instead of two, at
-/// a rate that is lower by this factor: 63 % of an A100's peak after 73 % (Dao 2023, arXiv
-/// 2307.08691, section 1).
+/// Fused attention recomputes its scores in the backward pass, five products instead of two, at a
+/// rate lower by this factor: 63 % of an A100's peak instead of 73 % (Dao 2023, arXiv 2307.08691,
+/// section 1).
 constexpr double scores_again = 2.5;
 constexpr double backward_rate = 63.0 / 73;
 
-/// The measured rate of an operation's kernels; 0: that of memory.
+/// Measured rate of an operation's kernels; 0: the rate of memory.
 double rate_of(const Machine::Kernels& rates, OperationKind kind) {
   switch (kind) {
     case OperationKind::norm:
@@ -92,8 +92,7 @@ double LayerTime::bytes_of(const Part& part, const Value& value) const {
       architecture::bytes_of(tensor.numbers, sizes_.element, sizes_.accumulate));
 }
 
-/// Bytes of activations that a step reads and writes. A gradient to which others are added is read
-/// as well.
+/// Bytes of activations that a step reads and writes. A gradient that accumulates is read as well.
 double LayerTime::bytes_moved(const Part& part, const Step& step) const {
   const architecture::StepEffects effects = architecture::effects(part, step);
   double bytes = 0;
@@ -112,14 +111,14 @@ double LayerTime::message_bytes(const Part& part, const architecture::Message& m
       architecture::bytes_of(tensor.numbers, sizes_.element, sizes_.accumulate));
 }
 
-/// A product, the activation's gradient that follows it, and for a weight's gradient the addition
-/// to those of other micro-batches.
+/// Adds a product, the activation's gradient after it, and for a weight's gradient the addition to
+/// the sum over micro-batches.
 void LayerTime::add_product(PassTime& time, const Part& part, const Step& step) const {
   const Operation& op = part.operations[at(step.operation)];
   const architecture::Tensor& out = part.tensors[at(op.output)];
   const std::int64_t in = columns_of(part.tensors[at(op.input)].columns, sizes_);
   const std::int64_t columns = columns_of(out.columns, sizes_);
-  // A product of a layer takes the rows of all tokens, which a message has gathered.
+  // A product of a layer takes the rows of all tokens, gathered by a message.
   const bool of_layer = out.rows == Rows::own || out.rows == Rows::tokens;
   const std::int64_t rows = of_layer ? sizes_.tokens : all_rows_of(out.rows, sizes_);
   const auto weights = static_cast<double>(in * columns);
@@ -182,10 +181,10 @@ void LayerTime::add_attention(PassTime& time, const Part& part, const Step& step
   if (architecture_.model.dropout > 0)
     time.compute += kernels_.random(products / (4 * static_cast<double>(sizes_.head_size)));
   time.flops += products * product_factor(op, step.pass);
-  time.tensor += std::max(0.0, ring - (time.compute - before));  // what computation does not cover
+  time.tensor += std::max(0.0, ring - (time.compute - before));  // not covered by computation
 }
 
-/// Keys and values of all context ranks, and their gradients.
+/// Time of the ring: keys and values of all context ranks, and their gradients.
 Seconds LayerTime::ring_time(bool forward) const {
   const auto elements = static_cast<double>(sizes_.ring_block() * sizes_.context_ranks);
   const auto of_keys = elements * static_cast<double>(sizes_.element);
@@ -197,7 +196,7 @@ Seconds LayerTime::ring_time(bool forward) const {
   return time;
 }
 
-/// Attention whose S × S scores go through memory: two batched products forward and four backward,
+/// Adds attention whose S × S scores are in memory: two batched products forward and four backward,
 /// of the full square; a fused kernel of scale, mask and softmax; and dropout with a mask of one
 /// byte per score.
 void LayerTime::add_stored_scores(PassTime& time, bool forward) const {
@@ -216,7 +215,7 @@ void LayerTime::add_stored_scores(PassTime& time, bool forward) const {
   if (dropout > 0) time.compute += kernels_.memory(scores * dropout);
 }
 
-/// A kernel without products.
+/// Adds a kernel without products.
 void LayerTime::add_kernel(PassTime& time, const Part& part, const Step& step) const {
   const OperationKind kind = part.operations[at(step.operation)].kind;
   time.compute += kernels_.memory(machine_.software.traffic_ratio * bytes_moved(part, step),
@@ -241,8 +240,8 @@ PassTime LayerTime::step(const Part& part, const Step& step) const {
   return time;
 }
 
-/// The message of a pass of an operation. With keeps_gathered, that of inputs for the gradient of a
-/// weight is not sent again.
+/// Time of the message of an operation's pass. With keeps_gathered, inputs for a weight's gradient
+/// are not sent again.
 Seconds LayerTime::message(const Part& part, const Operation& op, Pass pass) const {
   const auto message = message_of(op, pass, part.tensors, sizes_.cuts_tokens);
   if (!message) return 0;
@@ -254,7 +253,7 @@ Seconds LayerTime::message(const Part& part, const Operation& op, Pass pass) con
                                         Axis::tensor);
 }
 
-/// The host starts each step in the same time; where that takes longer than the steps, it counts.
+/// Time of steps. The host's time to start each step counts where it exceeds the step's time.
 PassTime LayerTime::steps(const std::vector<Step>& steps) const {
   PassTime time;
   for (const Step& one : steps) {
@@ -267,8 +266,8 @@ PassTime LayerTime::steps(const std::vector<Step>& steps) const {
   return time;
 }
 
-/// With recomputes_unread, a layer of which only the input is kept runs its whole forward pass
-/// again instead of the steps that gradients need.
+/// Times of a layer. With recomputes_unread, a layer that keeps only its input repeats its whole
+/// forward pass, instead of the steps that gradients need.
 PartTime LayerTime::layer(const architecture::LayerProgram& program) const {
   const bool all_again =
       machine_.software.recomputes_unread && std::ranges::count(program.kept, true) == 1;
@@ -283,8 +282,8 @@ PartTime LayerTime::layer(const architecture::LayerProgram& program) const {
           passes(program.backward_input, true), passes(program.backward_weight, false)};
 }
 
-/// Kernels of the loss: the statistics read the logits; their gradient reads them and is written,
-/// in the forward pass or from logits that are computed again.
+/// Kernels of the loss: statistics read the logits; the gradient reads the logits and is written,
+/// in the forward pass or after the logits are recomputed.
 Seconds LayerTime::loss_time(Pass pass, bool logits_again) const {
   const auto read = static_cast<double>(sizes_.accumulate);
   const double all = 2 * read + static_cast<double>(sizes_.element);
@@ -294,7 +293,7 @@ Seconds LayerTime::loss_time(Pass pass, bool logits_again) const {
   return kernels_.memory(logits * (given > 0 ? given / all * here : here), machine_.kernels.loss);
 }
 
-/// Every operation of an end in one pass.
+/// All operations of an end in one pass.
 PassTime LayerTime::end(const Part& part, Pass pass, bool logits_again) const {
   PassTime time;
   for (std::size_t i = 0; i < part.operations.size(); ++i) {
@@ -314,7 +313,7 @@ PassTime LayerTime::end(const Part& part, Pass pass, bool logits_again) const {
     if (op.kind == OperationKind::cross_entropy && pass != Pass::forward && !also_here) continue;
     if (of_logits) {
       time.compute += loss_time(pass, logits_again);
-      time.tensor += message(part, op, pass);  // the statistics, in the forward pass
+      time.tensor += message(part, op, pass);  // statistics in the forward pass
       continue;
     }
     if (logits_again && op.kind == OperationKind::logits && pass == Pass::backward_input)
@@ -373,8 +372,8 @@ using architecture::Operation;
 using architecture::Pass;
 using architecture::Step;
 
-/// The products with A and B, of which each reads or writes the activations once; backward_weight
-/// computes x Aᵀ and dy B again.
+/// Adds the products with A and B, each of which reads or writes the activations once.
+/// backward_weight recomputes x Aᵀ and dy B.
 void LayerTime::add_adapter(PassTime& time, const Part& part, const Step& step) const {
   const Operation& op = part.operations[static_cast<std::size_t>(step.operation)];
   const bool weight = step.pass == Pass::backward_weight;
@@ -399,7 +398,7 @@ void LayerTime::add_adapter(PassTime& time, const Part& part, const Step& step) 
   if (architecture_.model.adapter.dropout > 0)
     time.compute += kernels_.random(static_cast<double>(T * in));
   if (op.adapter.front().m == 0) return;
-  // The outputs or their gradient times the scales; for the magnitudes the product again.
+  // The outputs or their gradient times the scales; magnitudes need the product again.
   const std::int64_t out = columns_of(op.output);
   const double passes = weight ? 3 : 1;
   time.compute += passes * kernels_.memory(static_cast<double>(2 * T * out * sizes_.element),

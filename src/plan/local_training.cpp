@@ -9,7 +9,7 @@
 namespace trireme::plan {
 namespace {
 
-constexpr Bytes progress_bytes = 64;  // a few numbers of each parked worker
+constexpr Bytes progress_bytes = 64;  // values of each parked worker
 
 Bytes message_element(const deck::Config& config, Bytes accumulate) {
   return config.local.differences == Differences::bf16 ? 2 : accumulate;

@@ -15,7 +15,7 @@
 namespace trireme::plan {
 namespace {
 
-/// Conditions on several keys together.
+/// Conditions on several keys.
 class CrossCheck {
  public:
   CrossCheck(const Machine& machine, const deck::Given& given, deck::Diagnostics& diagnostics)
@@ -64,7 +64,7 @@ class CrossCheck {
              "choose transport = \"mpi\"");
   }
 
-  /// Keys that describe what Trireme never does.
+  /// Keys of properties that Trireme does not have.
   void trireme() {
     const Machine::Software& s = machine_.software;
     const std::string_view remedy = "set name to the program's name, or remove the key";
@@ -94,7 +94,7 @@ class CrossCheck {
            "without it, ranks are not assigned to nodes", "set [node] devices");
   }
 
-  /// Checks the key `name` against another one; both are full names.
+  /// Checks the key `name` against the key `other`; both are full names.
   void expect(bool holds, std::string_view name, std::string_view other, std::string_view reason,
               std::string_view remedy) {
     const auto invalid = [&](std::string_view key) {

@@ -23,7 +23,7 @@ const std::vector<deck::Section>& machine_sections() {
 
 using Entries = std::vector<deck::EntryOf<Machine>>;
 
-// No device, link or host is outside of these bounds. They catch speeds in GB/s and times in µs.
+// All devices, links and hosts are inside these bounds, which catch speeds in GB/s and times in µs.
 constexpr double slowest = 1e6;        ///< FLOP/s or bytes/s
 constexpr double fastest_peak = 1e17;  ///< FLOP/s of one device
 constexpr double fastest_link = 1e14;  ///< bytes/s
@@ -163,7 +163,7 @@ void node_keys(Entries& out) {
       .otherwise(0.0);
 }
 
-/// Keys that say how the program differs from Trireme; by default it does not.
+/// Keys for properties of other programs; defaults describe Trireme.
 void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
   using Software = Machine::Software;
   software

@@ -1,5 +1,5 @@
-// Bytes of each arena of a training rank, from its arrays and the program's needs.
-// The same sizes as the allocations of model/, optim/ and train/; tests compare them.
+// Bytes of each arena of a training rank, from its arrays and the program's needs. Sizes equal the
+// allocations of model/, optim/ and train/; tests compare them.
 #include <trireme/plan/memory.hpp>
 
 #include <trireme/architecture/arrangement.hpp>
@@ -26,7 +26,7 @@ using architecture::MatrixRounds;
 
 namespace {
 
-/// The buckets of gradients, or of all weights, of a run.
+/// Buckets of a run's gradients or of all its weights.
 architecture::BucketCut buckets_of(const deck::Config& config,
                                    const architecture::Architecture& architecture,
                                    const architecture::Shard& shard,
@@ -48,10 +48,10 @@ bool shares_state(const deck::Config& config) {
   return config.parallel.divides_state();
 }
 
-/// Numbers of a worker's progress in checkpoints of local training.
+/// Values of a worker's progress in checkpoints of local training.
 constexpr std::int64_t progress_numbers = 4;
 
-/// Elements of Muon's second moments that each replica saves, which hidden matrices do not have.
+/// Elements of Muon's second moments saved by each replica; hidden matrices have none.
 std::vector<std::int64_t> saved_second_moments(const architecture::Architecture& architecture,
                                                const architecture::Shard& shard,
                                                const std::vector<architecture::LocalArray>& arrays,
@@ -95,7 +95,7 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
   const auto buckets = buckets_of(config, architecture, shard, arrays, elements, machine);
   const ReductionScratch sums = reduction_scratch(config, architecture, shard, buckets, machine);
   const architecture::Division division = architecture::division_of(config);
-  constexpr int any = 0;  // all replicas have as much memory
+  constexpr int any = 0;  // all replicas have equal memory
   const bool muon = config.optimizer.kind == OptimizerKind::muon;
   const bool shares = shares_state(config);
   const std::int64_t state = config.parallel.has_servers() ? 0
@@ -188,21 +188,21 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
 
 Bytes share_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                   const architecture::Shard& shard, const Machine& machine) {
-  if (config.parallel.has_servers()) return 0;  // they write: see servers.hpp
+  if (config.parallel.has_servers()) return 0;  // servers write it: see servers.hpp
   const LocalSizes sizes = local_sizes(config, shard, machine);
   const auto arrays = architecture::local_arrays(architecture, shard);
-  // For two-byte weights the master weights are saved, like the state.
+  // For two-byte weights, the master weights are saved like the state.
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
-  const bool local = config.parallel.workers > 1;  // its shared weights are divided as the state
+  const bool local = config.parallel.workers > 1;  // shared weights are divided like the state
   const bool owns_weights =
       (architecture::division_of(config).weights || (local && shares_state(config))) &&
       !sizes.narrow();
   const bool muon = config.optimizer.kind == OptimizerKind::muon;
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters +
-      (owns_weights ? 1 : 0) - (muon ? 1 : 0);  // the second moments are counted apart
+      (owns_weights ? 1 : 0) - (muon ? 1 : 0);  // second moments are counted apart
   const auto replicas = static_cast<int>(config.parallel.replicas());
-  // Every block begins at a page, and weights that are saved have the size of the state.
+  // Every block begins at a page, and saved weights have the size of the state.
   const std::int64_t page = architecture::saved_alignment / sizes.accumulate;
   const std::int64_t weights = sizes.narrow() || owns_weights ? 0 : 1;
   const std::int64_t copies = weights + (shares_state(config) ? 0 : state_arrays);
@@ -225,7 +225,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   std::vector<std::int64_t> saved(owned.size());
   if (copies > 0 || config.parallel.workers > 1)
     saved = architecture::saved_sums(architecture, shard, arrays, replicas, page);
-  // Frozen weights are saved as fp32 or wider, too.
+  // Frozen weights are also saved as fp32 or wider.
   std::vector<std::int64_t> frozen;
   if (architecture::division_of(config).weights)
     frozen = architecture::owned_sums(buckets_of(config, architecture, shard, arrays,
@@ -235,7 +235,8 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   else
     frozen = architecture::saved_sums(architecture, shard, arrays, replicas, page, true);
   frozen.resize(owned.size());
-  // With overlapping steps, the weights before the last update are saved too, as they are used.
+  // With overlapping steps, the weights before the last update are also saved, in their type of
+  // use.
   std::vector<std::int64_t> earlier(owned.size());
   if (config.parallel.overlaps_steps())
     for (const bool of_frozen : {false, true}) {
@@ -244,8 +245,8 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
                                    architecture::saved_alignment / sizes.element, of_frozen);
       for (std::size_t r = 0; r < sums.size(); ++r) earlier[r] += sums[r];
     }
-  // With local training, at most: the momentum and the mean of outer steps, and between these the
-  // weights of each worker besides its state.
+  // With local training, at most the momentum and the mean of outer steps, and between these the
+  // weights of each worker in addition to its state.
   std::int64_t of_workers = 0, seconds = 1;
   Bytes progress = 0;
   if (local) {
@@ -263,7 +264,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
                of_workers * (shares_state(config) ? owned[r] : saved[r]) + seconds * second[r]) *
                       sizes.accumulate +
                   earlier[r] * sizes.element + progress);
-  // Replica 0 of the first stage also saves the maxima of fp8.
+  // Replica 0 of the first stage also saves fp8 maxima.
   if (config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0)
     most = std::max(
         most,
@@ -288,7 +289,7 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
   const auto places = architecture::arranged_gradients(
       buckets, shard, architecture::division_of(config), config.parallel.sequence_parallel, 0);
   Bytes bytes = 0;
-  std::vector<Bytes> units(places.units().size());  // of those that take turns
+  std::vector<Bytes> units(places.units().size());  // units that take turns
   buckets.visit([&](const architecture::BucketRun& run) {
     const Bytes part = (run.size() * element + replicas - 1) / replicas;
     const auto* turn = places.run_of(run.begin);
@@ -296,7 +297,7 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
         turn != nullptr && turn->takes_turns ? units[static_cast<std::size_t>(turn->unit)] : bytes;
     sum += run.count * std::min(part, reduction_segment_bytes) * (replicas - 1);
   });
-  // The sums of one unit of each window are in flight at a time.
+  // The sums of one unit per window are in flight at a time.
   std::array<Bytes, architecture::WindowTurns::windows> most{};
   for (std::size_t u = 0; u < units.size(); ++u)
     if (const int window = places.units()[u].window; window >= 0)
@@ -308,9 +309,9 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
 
 Bytes process_bytes(const deck::Config& config) {
   constexpr Bytes program = Bytes{43} << 20;
-  constexpr Bytes packed_blocks = Bytes{8} << 20;  // of oneDNN's products
+  constexpr Bytes packed_blocks = Bytes{8} << 20;  // work memory of oneDNN's products
   constexpr Bytes watchdog = Bytes{32} << 20;
-  constexpr Bytes cells = Bytes{4} << 20;  // of MPI in shared memory, which sums of gradients fill
+  constexpr Bytes cells = Bytes{4} << 20;  // MPI's shared-memory cells, filled by sums of gradients
   return program + (config.precision.compute == DType::fp64 ? 0 : packed_blocks) +
          (config.run.watchdog > 0 ? watchdog : 0) +
          (config.parallel.data * config.parallel.context > 1 ? cells : 0);

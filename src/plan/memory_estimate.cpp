@@ -1,4 +1,4 @@
-// Memory of a layout from parts that many layouts share: the elements of a layer, of the embedding
+// Memory of a layout from parts shared by many layouts: the elements of a layer, of the embedding
 // and of the head by tensor ranks, activations by micro-batch, and layers by stage.
 #include <trireme/plan/memory_estimate.hpp>
 
@@ -69,7 +69,7 @@ MemoryEstimate::MemoryEstimate(const deck::Config& config,
       sizes_(config, machine),
       grouped_(transport(config.parallel, machine) == schedule::Transport::ordered_groups) {}
 
-/// Every array begins at a multiple of 32 elements, so that the arenas are sums over the parts.
+/// Every array begins at a multiple of 32 elements, so that arenas are sums over the parts.
 const MemoryEstimate::ModelParts& MemoryEstimate::model_parts(int tensor) {
   const auto [found, is_new] = models_.try_emplace(tensor);
   ModelParts& parts = found->second;
@@ -91,15 +91,15 @@ const MemoryEstimate::ModelParts& MemoryEstimate::model_parts(int tensor) {
   return parts;
 }
 
-/// The first and the last rank, and between them the first of each number of layers per stage:
-/// later ranks have the same number of slots or fewer.
+/// The first and the last rank, and between them the first rank of each number of layers per stage,
+/// because later ranks have at most as many slots.
 const std::vector<MemoryEstimate::Rank>& MemoryEstimate::ranks_of(
     const deck::ParallelConfig& parallel) {
   const layout::StageMap map = parallel.stage_map();
   const auto [found, is_new] = stages_.try_emplace(
-      {map.ranks, map.chunks, static_cast<int>(map.placement)});  // on which the partition depends
+      {map.ranks, map.chunks, static_cast<int>(map.placement)});  // the partition depends on these
   if (!is_new) return found->second;
-  const bool shares = architecture_.model.shared_layers > 0;  // some hold originals, others copies
+  const bool shares = architecture_.model.shared_layers > 0;  // some have originals, others copies
   Rank rank{0, architecture::make_shard(architecture_, parallel, 0, 0), 0};
   std::set<std::vector<std::int64_t>> known;
   for (int p = 0; p < map.ranks; ++p) {
@@ -135,7 +135,7 @@ const ActivationParts& MemoryEstimate::activations_of(const deck::Config& config
 }
 
 /// A stage's buckets hold arrays of one layer each, so that sums over the parts are exact, except
-/// where different replicas have most of them.
+/// if different replicas hold the largest parts.
 MemoryEstimate::DividedPart MemoryEstimate::divided_part(const deck::Config& config,
                                                          const Shard& shard) const {
   const auto arrays = architecture::local_arrays(architecture_, shard);
@@ -147,7 +147,7 @@ MemoryEstimate::DividedPart MemoryEstimate::divided_part(const deck::Config& con
     return architecture::BucketCut(architecture_, shard, arrays, placement, bucket,
                                    static_cast<int>(config.parallel.shard_ranks()), true, of);
   };
-  // All arrays of a part take turns in one window.
+  // All arrays of a part use one window.
   const auto window_of = [](const architecture::Arrangement& places) {
     std::vector<std::int64_t> units(places.units().size());
     for (const auto& run : places.runs())
@@ -211,7 +211,7 @@ void MemoryEstimate::divide(const deck::Config& config, const Rank& rank, RankEl
   arenas.gradient_elements = n * parts.layer.gradients + ends.gradients + elements.summed;
 }
 
-/// Where layers differ in what is frozen.
+/// For layers that differ in frozen arrays.
 void MemoryEstimate::divide_exactly(const deck::Config& config, const Rank& rank,
                                     RankElements& elements) {
   const deck::ParallelConfig& p = config.parallel;
@@ -255,7 +255,8 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
   all.summed = arenas.gradient_elements;
   arenas.state_elements = trained;
   if (p.divides_state()) {
-    // Each part of a bucket ends at the next block of the norm; each stage has its own buckets.
+    // Each part of a bucket ends at the end of a block of the norm; each stage has separate
+    // buckets.
     const std::int64_t bucket =
         std::max<std::int64_t>(norm_block, p.bucket_bytes / sizes_.accumulate());
     const std::int64_t buckets = trained / bucket + 3 * p.chunks + 2;
@@ -287,7 +288,7 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
   return all;
 }
 
-/// As reduction_scratch(), with buckets of full size.
+/// Like reduction_scratch(), with buckets of full size.
 Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank,
                                     const ArenaParts& arenas, const ModelParts& parts) const {
   const deck::ParallelConfig& p = config.parallel;
@@ -307,7 +308,7 @@ Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank
   return bytes;
 }
 
-/// The process of a host's rank, its sums over the data axis and its copy for checkpoints.
+/// Memory on the host: a rank's process, its sums over the data axis and its copy for checkpoints.
 Bytes MemoryEstimate::on_host(const deck::Config& config, const RankElements& elements) const {
   const deck::ParallelConfig& p = config.parallel;
   const std::int64_t data = p.replicas();

@@ -1,4 +1,4 @@
-// Bytes of a rank from the sizes of a micro-batch, of its arenas and of its stages.
+// Bytes of a rank from the sizes of a micro-batch, its arenas and its stages.
 #include <trireme/plan/memory_parts.hpp>
 
 #include <trireme/architecture/adapter.hpp>
@@ -21,7 +21,8 @@ namespace {
 
 using architecture::Home;
 
-/// [B, h, S], and of narrow numbers what tensor cores take; over a context axis the ring's blocks.
+/// Bytes for [B, h, S] values, for narrow types the tensor cores' memory, and over a context axis
+/// the ring's blocks.
 Bytes attention_work(const LocalSizes& s, const deck::Config& config, const Machine& machine) {
   if (s.context_ranks > 1)
     return aligned(s.ring_values() * s.element) +
@@ -32,8 +33,8 @@ Bytes attention_work(const LocalSizes& s, const deck::Config& config, const Mach
                  narrow_attention_workspace(sizes, has_cudnn_gradient(config.precision, machine)));
 }
 
-/// Bytes of the scores that attention which stores them keeps of a layer: the result of softmax,
-/// and with dropout a mask of one byte and the result.
+/// Bytes of a layer's scores if attention stores them: the result of softmax, and with dropout a
+/// mask of one byte and the result.
 Bytes score_bytes(const LocalSizes& s, const architecture::Architecture& a,
                   const architecture::LayerProgram& program) {
   Bytes bytes = 0;
@@ -45,8 +46,8 @@ Bytes score_bytes(const LocalSizes& s, const architecture::Architecture& a,
   return bytes;
 }
 
-/// Bytes that one slot keeps of a layer. Other programs keep more: their kernels are less fused,
-/// and they may keep inputs of products for all tokens.
+/// Bytes of a layer in one slot. Other programs keep more: their kernels are less fused, and they
+/// may keep inputs of products for all tokens.
 Bytes layer_bytes(const LocalSizes& s, const architecture::Architecture& a,
                   const architecture::LayerProgram& program, const Machine::Software& software) {
   Bytes gathered = 0;
@@ -132,8 +133,8 @@ TrainingSizes::TrainingSizes(const deck::Config& config, const Machine& machine)
       activations_away_(offloads_activations(config.parallel, machine)),
       two_versions_(config.parallel.overlaps_steps()) {}
 
-/// Bytes of all slots, each as large as the largest of the rank's stages needs. With offloaded
-/// layers, the device has some windows in which the layers of all slots take turns.
+/// Bytes of all slots, each of the size of the rank's largest stage. With offloaded layers, the
+/// device has some windows that the layers of all slots use in turn.
 void TrainingSizes::save(TrainingBytes& bytes, const ActivationParts& a,
                          const architecture::Shard& shard, const schedule::Needs& needs) const {
   Bytes slot = 0;
@@ -165,9 +166,9 @@ Bytes TrainingSizes::optimizer(const ArenaParts& arenas) const {
          seconds_ * aligned(arenas.second_elements * accumulate_);
 }
 
-/// Transfer buffers are the receive buffers that are posted at the same time, the send buffers of
-/// each channel to another rank (outputs of all stages but the last, gradients of all but the
-/// first), and the messages to the same rank.
+/// Transfer buffers are the receive buffers posted at the same time, the send buffers of each
+/// channel to another rank (outputs of all stages but the last, gradients of all but the first),
+/// and messages to the same rank.
 TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& arenas,
                                    const architecture::Shard& shard,
                                    const schedule::Needs& needs) const {
@@ -200,7 +201,7 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
   bytes.scratch = a.scratch + a.logits_scratch + (head ? a.head_scratch : 0) +
                   (two_versions_ ? 2 : 1) * layers * a.layer_scales;
   bytes.workspace = workspace_;
-  // With cuBLASLt too: for the products that it might not have.
+  // With cuBLASLt too, for products that it may not support.
   bytes.widened = narrow() ? widened_workspace_bytes : 0;
   bytes.fp8 = fp8_;
   bytes.reductions = arenas.reductions + std::max(a.tensor_sum, arenas.tensor_sum);

@@ -1,4 +1,4 @@
-// Counts memory, messages and FLOPs of Muon by the same rounds that its update runs.
+// Counts memory, messages and FLOPs of Muon by the rounds of its update.
 #include <trireme/plan/muon.hpp>
 
 #include <trireme/base/alignment.hpp>

@@ -1,5 +1,5 @@
-// Times of collectives and messages from the places of their ranks on nodes: ring collectives, and
-// groups that share the network of a node.
+// Times of collectives and messages from the positions of ranks on nodes: ring collectives, and
+// groups that share a node's network.
 #include <trireme/plan/network_time.hpp>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ GroupPlace place_of(std::int64_t ranks, std::int64_t stride, std::int64_t device
   return p;
 }
 
-/// The groups of two axes together.
+/// The product of the groups of two axes.
 GroupPlace together(const GroupPlace& a, const GroupPlace& b, std::int64_t devices) {
   if (a.ranks == 1) return b;
   if (b.ranks == 1) return a;
@@ -41,7 +41,7 @@ NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
                                axes.stride(a.axis), devices_);
   places_[Axis::data] = together(places_[Axis::data], places_[Axis::context], devices_);
   shards_ = places_[Axis::data];
-  // Consecutive replicas are on one node as long as it has room for them.
+  // Consecutive replicas are on one node while it has space for them.
   if (const std::int64_t group = p.shard_ranks(); group < shards_.ranks) {
     shards_.ranks = group;
     shards_.per_node = std::min(group, shards_.per_node);
@@ -52,7 +52,8 @@ NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
   stride_ = axes.stride(Axis::pipeline);
 }
 
-/// NCCL's latency grows with the ranks of a node (its rings pass through each) and of nodes.
+/// NCCL's latency grows with the number of ranks per node (its rings pass through each) and of
+/// nodes.
 Seconds NetworkTime::ring(double factor, double bytes, const GroupPlace& group,
                           double efficiency) const {
   if (group.ranks <= 1) return 0;
@@ -86,12 +87,12 @@ Seconds NetworkTime::among_shards(architecture::Collective kind, double bytes) c
 Seconds NetworkTime::message(double bytes, Rank from, Rank to) const {
   if (from == to) return 0;
   const Machine::Node& node = machine_.node;
-  // The node of a stage's first rank stands for all of its ranks.
+  // The node of a stage's first rank represents all ranks of the stage.
   const bool crosses = from * stride_ / devices_ != to * stride_ / devices_;
-  // On a host, a message is a copy, and a collective several.
+  // On a host, a message is one copy, and a collective several.
   const double share = machine_.on_device() ? node.link_efficiency : 1;
   if (!crosses) return bytes / (node.link_bandwidth * share) + node.link_latency;
-  // The other ranks of the stage send at the same time.
+  // Other ranks of the stage send at the same time.
   const auto senders = static_cast<double>(std::min(stride_, devices_));
   return bytes * senders / (machine_.network.bandwidth * machine_.network.efficiency) +
          machine_.network.latency;

@@ -30,7 +30,7 @@ schedule::Program program_of_file(const std::string& path, const schedule::Progr
   return schedule::read_program(content, path, layout);
 }
 
-/// The first mistakes, and the number of the others.
+/// The first mistakes, and the number of further ones.
 std::string listed(const std::vector<std::string>& mistakes) {
   constexpr std::size_t most = 20;
   std::string out;
@@ -54,14 +54,14 @@ schedule::Cost flops_of(const deck::Config& config) {
   return flop_cost(stage_flops(architecture::describe(config.model), config.parallel));
 }
 
-/// The named schedule with the passes of a shared vocabulary, which are placed by their FLOPs.
+/// The named schedule with the passes of a shared vocabulary, placed by their FLOPs.
 schedule::Program named_program(const deck::Config& config, const schedule::ProgramLayout& layout) {
   schedule::Program program = schedule::generate(config.parallel.schedule, layout);
   if (layout.shares_vocabulary) schedule::share_vocabulary(program, flops_of(config));
   return program;
 }
 
-/// Transfers beside the passes of a shared vocabulary are ordered by FLOPs, as those passes are.
+/// Transfers are ordered by FLOPs, like the passes of a shared vocabulary.
 schedule::LowerOptions lowering(const deck::Config& config, const Machine& machine) {
   schedule::LowerOptions options{config.model.tied_embeddings, transport(config.parallel, machine)};
   if (config.parallel.shares_vocabulary()) options.cost = flops_of(config);
@@ -144,8 +144,8 @@ std::vector<schedule::Needs> training_needs(std::span<const schedule::Program> p
   return all;
 }
 
-// schedule = "auto": the durations of passes, and the micro-batches that each rank can save, with
-// which a program is searched.
+// schedule = "auto": searches a program from the durations of passes and the number of
+// micro-batches that each rank can save.
 
 namespace {
 
@@ -175,7 +175,7 @@ schedule::Cost predicted(const deck::Config& config, const Architecture& a) {
   };
 }
 
-/// Halves of a pass that was measured as a whole have the shares of their FLOPs.
+/// A whole pass's measured time is divided between its halves by their FLOPs.
 schedule::Cost measured(const deck::Config& config, const Architecture& a,
                         const ProgramLayout& layout) {
   const std::string& file = config.parallel.timeline;
@@ -210,7 +210,7 @@ schedule::Cost pass_costs(const deck::Config& config, const Architecture& a,
   return config.parallel.machine.empty() ? flops(config, a) : predicted(config, a);
 }
 
-/// The memory of each pipeline rank within a limit.
+/// Slots within the memory limit of each pipeline rank.
 class SlotLimit {
  public:
   SlotLimit(const deck::Config& config, const Architecture& a, const ProgramLayout& layout,
@@ -221,7 +221,7 @@ class SlotLimit {
         machine_(machine),
         limit_(memory_limit(config.parallel, machine, 0)) {}
 
-  /// Slots of each rank with which it fits.
+  /// Number of slots of each rank that fits into its memory.
   std::vector<int> slots() const {
     const int least = layout_.chunks;
     const int most = std::max(least, schedule::most_slots(layout_));
@@ -238,7 +238,7 @@ class SlotLimit {
     return slots;
   }
 
-  /// Takes a slot from the ranks that the program brings over the limit; false if there are none.
+  /// Removes a slot from ranks whose program exceeds the limit; returns whether there are any.
   bool corrects(std::vector<int>& slots, const schedule::Program& program) const {
     if (limit_.bytes == 0) return false;
     const std::vector<Bytes> bytes = of_ranks(training_needs({&program, 1}));
@@ -267,7 +267,7 @@ class SlotLimit {
     return of_ranks(needs);
   }
 
-  /// The most of each pipeline rank's tensor ranks.
+  /// Maximum over the tensor ranks of each pipeline rank.
   std::vector<Bytes> of_ranks(const std::vector<schedule::Needs>& needs) const {
     std::vector<Bytes> bytes(needs.size());
     const bool arrays = limit_.arrays_only || machine_.on_device();

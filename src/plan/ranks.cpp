@@ -1,5 +1,5 @@
-// Memory and traffic of the ranks that can differ: deep pipelines and wide tensor axes have many
-// equal ranks, of which one is planned.
+// Memory and traffic of distinct ranks. Deep pipelines and wide tensor axes have many equal ranks,
+// of which only one is planned.
 #include <trireme/plan/ranks.hpp>
 
 #include <trireme/architecture/arrangement.hpp>
@@ -17,8 +17,8 @@ namespace trireme::plan {
 
 namespace {
 
-/// Numbers on which the arrays of a rank depend: its tensor rank, the layers of its stages, and
-/// what replicas divide.
+/// Values that determine the arrays of a rank: its tensor rank, the layers of its stages, and the
+/// arrays that replicas divide.
 std::vector<std::int64_t> place_of(const deck::Config& config, const architecture::Shard& shard) {
   const deck::ParallelConfig& p = config.parallel;
   const bool gradients = architecture::division_of(config).gradients;
@@ -38,12 +38,12 @@ std::vector<std::int64_t> place_of(const deck::Config& config, const architectur
     key.push_back(shard.stage_layers[static_cast<std::size_t>(stage)].extent);
     key.push_back(shard.hands_over(stage) ? 1 : 0);
   }
-  // Some hold the originals of shared layers, others copies.
+  // Some ranks hold originals of shared layers, others copies.
   if (config.model.shared_layers > 0) key.push_back(shard.stages.front());
   return key;
 }
 
-/// Numbers that determine a rank's memory and traffic.
+/// Values that determine a rank's memory and traffic.
 std::vector<std::int64_t> likeness(std::vector<std::int64_t> place, const schedule::Needs& needs) {
   place.insert(place.end(), {needs.slots, needs.received_activations, needs.received_gradients,
                              needs.handed_over, needs.send_buffers, needs.logits_slots,
@@ -51,8 +51,8 @@ std::vector<std::int64_t> likeness(std::vector<std::int64_t> place, const schedu
   return place;
 }
 
-/// Bytes of the arrays of ranks, which depend on their place, and of activations, which depend on
-/// their tensor rank and on their slots.
+/// Bytes of ranks: of arrays, which depend on the rank's place, and of activations, which depend on
+/// its tensor rank and slots.
 class Planner {
  public:
   Planner(const deck::Config& config, const architecture::Architecture& architecture,
@@ -99,7 +99,7 @@ class Planner {
   const architecture::Architecture& architecture_;
   const Machine& machine_;
   TrainingSizes sizes_;
-  /// By tensor rank, ids of the vocabulary, and whether backward passes are split.
+  /// Indexed by tensor rank, number of vocabulary ids, and whether backward passes are split.
   std::map<std::tuple<int, std::int64_t, bool>, ActivationParts> activations_;
   std::map<std::pair<std::vector<std::int64_t>, bool>, std::vector<TrafficRow>> traffic_;
 };
@@ -142,7 +142,7 @@ Bytes most_bytes(const deck::Config& config, const architecture::Architecture& a
   const deck::ParallelConfig& parallel = config.parallel;
   const layout::StageMap stages = parallel.stage_map();
   architecture::Shard shard = architecture::make_shard(architecture, parallel, 0, 0);
-  std::vector<int> planned{0};  // it holds the largest parts, unless ranks share heads
+  std::vector<int> planned{0};  // rank 0 holds the largest parts, unless ranks share heads
   if (!architecture::shared_heads(config.model, shard.tensor_size).empty())
     planned = different_tensor_ranks(config, shard, machine);
   const bool process = !machine.on_device() && !arrays_only;

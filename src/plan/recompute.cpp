@@ -1,5 +1,5 @@
-// recompute = "auto": a greedy search over the tensors of a layer. The time of a recomputation is
-// that of its FLOPs, of its bytes in memory and of its messages, in units of one byte in memory.
+// recompute = "auto": a greedy search over the tensors of a layer. A recomputation's time is the
+// sum of the times of its FLOPs, memory traffic and messages, in units of one byte in memory.
 #include <trireme/plan/recompute.hpp>
 
 #include <trireme/architecture/ends.hpp>
@@ -19,12 +19,12 @@ namespace {
 using architecture::Kept;
 using architecture::LayerDescription;
 
-/// FLOPs that take as long as moving one byte: an H100 does 990e12 in bf16 beside 3.35e12 bytes
-/// (NVIDIA's data sheet), a server's core about 130e9 in fp32 beside 10e9 bytes.
+/// FLOPs in the time of moving one byte: an H100 does 990e12 in bf16 per second and moves 3.35e12
+/// bytes (NVIDIA's data sheet); a server's core does about 130e9 in fp32 and moves 10e9 bytes.
 double flops_per_byte(const Machine& machine) {
   return machine.on_device() ? 300 : 13;
 }
-constexpr double link_slowness = 8;  ///< a byte between ranks takes as long as so many in memory
+constexpr double link_slowness = 8;  ///< bytes in memory per byte between ranks
 
 /// Everything that the choice depends on, for each kind of rank.
 class RecomputeSearch {
@@ -70,7 +70,7 @@ class RecomputeSearch {
   struct Rank {
     architecture::Shard shard;
     schedule::Needs needs;
-    Bytes fixed = 0;  ///< all but what depends on the choice
+    Bytes fixed = 0;  ///< independent of the choice
   };
   struct Candidate {
     std::string name;
@@ -80,7 +80,7 @@ class RecomputeSearch {
 
   bool limit_is_given() const { return deck_.config.parallel.memory_limit > 0; }
 
-  /// Bytes that the limit applies to: a host's memory also holds the rank's process.
+  /// Bytes to which the limit applies; a host's memory also holds the rank's process.
   Bytes counted(const RankPlan& rank) const {
     return limit_is_given() || machine_.on_device() ? device_total(rank.memory) : rank.peak();
   }
@@ -89,7 +89,7 @@ class RecomputeSearch {
     deck_.config.parallel.recomputed = std::move(recomputed);
   }
 
-  /// Bytes of the rank that needs the most.
+  /// Bytes of the rank that needs most.
   Bytes bytes_with(const std::vector<std::string>& recomputed) {
     set(recomputed);
     Bytes most = 0;
@@ -99,7 +99,7 @@ class RecomputeSearch {
     return most;
   }
 
-  /// Time of the recomputation of a layer and micro-batch on the first rank.
+  /// Time to recompute a layer for one micro-batch on the first rank.
   double time_with(const std::vector<std::string>& recomputed) {
     set(recomputed);
     const Rank& rank = ranks_.front();
@@ -120,7 +120,7 @@ class RecomputeSearch {
     return architecture::head_gradient(deck_.config.parallel);
   }
 
-  /// The last stage's time, divided among its layers: times are those of a layer.
+  /// The last stage's time, divided by its number of layers, because other times are per layer.
   double time_of_logits(const LocalSizes& sizes) const {
     const deck::ParallelConfig& p = deck_.config.parallel;
     const auto logits = static_cast<double>(sizes.targets * sizes.vocabulary);
@@ -130,7 +130,7 @@ class RecomputeSearch {
            static_cast<double>(p.pipeline) / static_cast<double>(deck_.config.model.layers);
   }
 
-  /// Tensors kept if nothing is computed again: those of a layer, and the logits' gradient.
+  /// Tensors kept if nothing is recomputed: a layer's tensors, and the logits' gradient.
   std::vector<std::string> kept_names() const {
     std::vector<std::string> names;
     const LayerDescription& layer = architecture_.layer;
@@ -166,7 +166,7 @@ class RecomputeSearch {
                static_cast<double>(sizes.tokens * sizes.hidden * sizes.element);
   }
 
-  /// The next tensor to compute again; its name is empty if none saves memory.
+  /// The next tensor to recompute; its name is empty if no tensor saves memory.
   Candidate cheapest(const std::vector<std::string>& chosen, double time, Bytes bytes) {
     Candidate best{"", 0, bytes};
     double lowest = std::numeric_limits<double>::infinity();

@@ -10,7 +10,7 @@
 namespace trireme::plan {
 namespace {
 
-/// The bounds of the divided state determine each rank's sums.
+/// Each rank's sums depend on the bounds of the divided state.
 Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::BucketRun& run,
                      Bytes size) {
   const auto ranks = static_cast<int>(parallel.replicas());
@@ -57,7 +57,7 @@ ReductionScratch reduction_scratch(const deck::Config& config,
       scratch.shared =
           std::max(scratch.shared, device_reduction_scratch_bytes(bytes, shard.tensor_size));
   }
-  if (config.model.predicts_masked_tokens())  // the rows that the head picks
+  if (config.model.predicts_masked_tokens())  // rows that the head picks
     scratch.context = device_reduction_scratch_bytes(sizes.head_rows * sizes.hidden * sizes.element,
                                                      static_cast<int>(config.parallel.context));
   if (config.parallel.shares_vocabulary()) {

@@ -1,4 +1,4 @@
-// Bytes of a server's arenas and messages, from the same cut into key ranges as train/ has.
+// Bytes of a server's arenas and messages, from the same key ranges as in train/.
 #include <trireme/plan/servers.hpp>
 
 #include <trireme/architecture/placement.hpp>
@@ -17,7 +17,7 @@ namespace {
 
 using architecture::BucketRun;
 
-/// The arrays of a rank, and how servers divide them.
+/// The arrays of a rank, and their division among servers.
 struct Ranges {
   Ranges(const deck::Config& config, const architecture::Architecture& model,
          const architecture::Shard& of, const Machine& machine)
@@ -51,13 +51,13 @@ architecture::BucketCut weight_cut(const Ranges& r) {
           architecture::CutOf::weights};
 }
 
-/// Arrays of the optimizer's state, master weights included.
+/// Number of the optimizer's state arrays, including master weights.
 std::int64_t states(const deck::Config& config, const LocalSizes& sizes) {
   return std::ssize(architecture::state_arrays(config.optimizer)) + (sizes.narrow() ? 1 : 0);
 }
 
-/// Calls `use(count, elements, of weights)` for the parts of the buckets that a server holds; −1:
-/// those of all servers.
+/// Calls `use(count, elements, of weights)` for the parts of the buckets on a server, or on all
+/// servers if `server` is −1.
 template <class F>
 void visit_ranges(const Ranges& r, int server, F use) {
   r.cut.visit([&](const BucketRun& run) {
@@ -69,7 +69,7 @@ void visit_ranges(const Ranges& r, int server, F use) {
   });
 }
 
-/// Gradients of arrays that all tensor ranks hold whole, as step_traffic() counts them elsewhere.
+/// Gradients of arrays that all tensor ranks hold whole, which step_traffic() counts otherwise.
 template <class F>
 void replicated_sums(const deck::Config& config, const Ranges& r, F add) {
   for (const bool partial : {false, true}) {
@@ -89,7 +89,7 @@ void replicated_sums(const deck::Config& config, const Ranges& r, F add) {
   }
 }
 
-/// The gradient of a tied table between its first and its last stage: this server's ranges.
+/// The gradient of a tied table between its first and last stage, for this server's ranges.
 template <class F>
 void tied_sum(const Ranges& r, int server, F add) {
   const architecture::Shard& shard = r.shard;
@@ -126,7 +126,7 @@ std::vector<MemoryRow> server_memory(const deck::Config& config,
                                      const architecture::Shard& shard, const Machine& machine) {
   const Ranges r(config, architecture, shard, machine);
   const architecture::Division division = architecture::server_division(r.parallel);
-  constexpr int any = 0;  // all servers have as much memory
+  constexpr int any = 0;  // all servers have equal memory
   const std::int64_t weights =
       r.divided() ? architecture::arranged_weights(weight_cut(r), division, any).elements()
                   : r.placement.elements;

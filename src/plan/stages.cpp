@@ -6,7 +6,7 @@
 namespace trireme::plan {
 namespace {
 
-/// Parameters of the tables that a stage's ranks hold if the vocabulary is shared.
+/// Number of table parameters on a stage's ranks if the vocabulary is shared.
 std::int64_t shared_parameters(const architecture::Architecture& architecture,
                                const deck::ParallelConfig& p, std::int64_t stage) {
   std::int64_t sum = 0;
@@ -17,7 +17,7 @@ std::int64_t shared_parameters(const architecture::Architecture& architecture,
   return sum;
 }
 
-/// Parameters before the layers, of each layer, and after the layers: L + 2 numbers.
+/// Numbers of parameters before the layers, in each layer, and after the layers: L + 2 values.
 std::vector<std::int64_t> parameters_by_layer(const architecture::Architecture& architecture,
                                               bool shared) {
   std::vector<std::int64_t> sums(static_cast<std::size_t>(architecture.model.layers + 2));

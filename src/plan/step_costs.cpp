@@ -1,5 +1,5 @@
-// Costs of the instructions of a step: passes of each stage, messages between stages, and what
-// follows the last pass.
+// Costs of the instructions of a step: passes of each stage, messages between stages, and the
+// update after the last pass.
 #include <trireme/plan/step_costs.hpp>
 
 #include <trireme/architecture/ends.hpp>
@@ -20,8 +20,8 @@ namespace {
 using architecture::Architecture;
 using architecture::Collective;
 
-/// Bytes that the update of a parameter moves: the state and the weights are read and written, and
-/// the gradient is read, also for its norm. Weights with fewer bits have a master copy.
+/// Bytes moved by the update of a parameter: state and weights are read and written, and the
+/// gradient is read, also for its norm. Weights with fewer bits have a master copy.
 double update_bytes(const deck::Config& config, const LocalSizes& sizes, const Machine& machine) {
   if (machine.software.optimizer_bytes > 0) return machine.software.optimizer_bytes;
   const auto states =
@@ -30,7 +30,7 @@ double update_bytes(const deck::Config& config, const LocalSizes& sizes, const M
                              (sizes.narrow() ? sizes.element : 0));
 }
 
-/// Parameters of a part of the model on a tensor rank.
+/// Number of parameters of a part of the model on a tensor rank.
 double part_parameters(const architecture::LayerDescription& part, std::int64_t tensor) {
   double n = 0;
   for (const architecture::Operation& op : part.operations)
@@ -41,7 +41,7 @@ double part_parameters(const architecture::LayerDescription& part, std::int64_t 
   return n;
 }
 
-/// The trained or the frozen ones by stage, of a model in which layers may differ.
+/// Numbers of trained or frozen parameters by stage, for a model whose layers may differ.
 std::vector<double> parameters_of(const Architecture& a,
                                   const std::vector<layout::Slice>& stage_layers,
                                   std::int64_t tensor, bool frozen) {
@@ -59,8 +59,8 @@ std::vector<double> parameters_of(const Architecture& a,
   return all;
 }
 
-/// Parameters of a tensor rank by stage. The table of tied embeddings counts in the first stage and
-/// in the last.
+/// Parameters of a tensor rank by stage. A tied embedding table counts in the first and in the last
+/// stage.
 std::vector<double> stage_parameters(const Architecture& a,
                                      const std::vector<layout::Slice>& stage_layers,
                                      std::int64_t tensor, bool shared) {
@@ -87,8 +87,8 @@ std::vector<double> stage_parameters(const Architecture& a,
   return all;
 }
 
-/// Orthogonalisation on each pipeline rank, at the rate of large products in the type of the
-/// update; its messages overlap with nothing.
+/// Time of orthogonalisation on each pipeline rank, at the rate of large products in the type of
+/// the update. Its messages do not overlap.
 void add_muon(StepCosts& costs, const deck::Config& config, const Architecture& a,
               const Machine& machine, double turns) {
   const deck::ParallelConfig& p = config.parallel;
@@ -125,8 +125,8 @@ void add_muon(StepCosts& costs, const deck::Config& config, const Architecture& 
   }
 }
 
-/// How many ranks take turns on each processor of a node: of those that compute at the same time
-/// because their stage does, and of all.
+/// Number of ranks per processor of a node: among the ranks of one stage, which compute at the same
+/// time, and among all ranks.
 struct Turns {
   double of_stage = 1;
   double of_all = 1;
@@ -142,7 +142,7 @@ Turns turns_of(const deck::ParallelConfig& p, const Machine& machine) {
           static_cast<double>(on_node) / processors};
 }
 
-/// Messages are measured while all ranks send, and take no longer.
+/// Only computation is multiplied: messages are measured while all ranks send.
 void take_turns(PartTime& stage, double turns) {
   for (PassTime* pass :
        {&stage.forward, &stage.backward, &stage.backward_input, &stage.backward_weight}) {
@@ -190,7 +190,7 @@ StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
     if (table && a.model.tied_embeddings && !p.shares_vocabulary() && sizes.layers.size() > 1)
       sizes.head += n;
   };
-  // The embedding's arrays come first and the head's last; there may be a million between them.
+  // The embedding's arrays come first and the head's last, with up to a million between them.
   const auto& arrays = a.arrays;
   const auto layers = std::ranges::find_if(arrays, [](const auto& x) { return x.layer >= 0; });
   const auto head = std::ranges::partition_point(
@@ -238,7 +238,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   for (std::size_t s = 0; s < stages; ++s) {
     PartTime stage = parts.layer * static_cast<double>(stage_layers[s].extent);
     if (const std::int64_t first = trained_from - stage_layers[s].offset; first > 0) {
-      // No backward pass before the first trained array.
+      // Layers before the first trained array have no backward pass.
       const std::int64_t without = std::min(first, stage_layers[s].extent);
       PartTime backward = parts.layer * static_cast<double>(stage_layers[s].extent - without);
       backward.forward = stage.forward;

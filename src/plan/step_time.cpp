@@ -1,4 +1,5 @@
-// The time of a step from the costs of its instructions: by a formula, and by playing the program.
+// Time of a step from the costs of its instructions: by a formula, and by simulation of the
+// program.
 #include <trireme/plan/step_time.hpp>
 
 #include <trireme/architecture/shard.hpp>
@@ -22,9 +23,9 @@ constexpr std::array<std::string_view, causes> cause_names{
 /// Sums over the chunks of each pipeline rank.
 struct RankWork {
   PassTime passes;       ///< forward and backward of a micro-batch, all chunks
-  Seconds forward = 0;   ///< with the messages for which the rank waits
-  Seconds backward = 0;  ///< the same
-  Seconds weight = 0;    ///< the half of the backward pass that can be moved; part of `backward`
+  Seconds forward = 0;   ///< with messages that the rank waits for
+  Seconds backward = 0;  ///< with messages that the rank waits for
+  Seconds weight = 0;    ///< movable half of the backward pass; part of `backward`
   Seconds messages = 0;  ///< sent per micro-batch
   Seconds reductions = 0;
 
@@ -60,7 +61,7 @@ std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, bool split,
   return ranks;
 }
 
-/// Work of all ranks of a node while its processors are busy.
+/// Total work of a node's ranks, with all processors busy.
 Seconds shared_work(const std::vector<RankWork>& ranks, double micro_batches,
                     const StepCosts& costs) {
   Seconds all = 0;
@@ -70,8 +71,8 @@ Seconds shared_work(const std::vector<RankWork>& ranks, double micro_batches,
   return micro_batches * all / static_cast<double>(ranks.size());
 }
 
-/// From the last pass of the first rank to the end. Where backward passes are not split, a rank
-/// ends them before the former ranks and begins its sums meanwhile.
+/// Time from the last pass of the first rank to the end. Without split backward passes, later ranks
+/// end theirs earlier and begin their sums meanwhile.
 Seconds tail_seconds(const deck::ParallelConfig& p, bool split, const std::vector<RankWork>& ranks,
                      const StepCosts& costs) {
   Seconds early = 0, sums = 0, update = 0;
@@ -84,9 +85,9 @@ Seconds tail_seconds(const deck::ParallelConfig& p, bool split, const std::vecto
   return sums + costs.norm + update;
 }
 
-/// The passes of m micro-batches with 1f1b. The first one goes through all ranks and back, a loop.
-/// Rank r, with p − r micro-batches in flight, begins its next one but these when a loop through
-/// the ranks from r on has ended. One of these loops, or the longest rank, sets the pace.
+/// The passes of m micro-batches with 1f1b. The first micro-batch makes a loop through all ranks
+/// and back. Rank r has p − r micro-batches in flight and begins the next one after a loop through
+/// the ranks from r on. The longest of these loops, or the slowest rank, limits the rate.
 Seconds alternating_seconds(double m, Seconds longest, const std::vector<RankWork>& ranks,
                             const StepCosts& costs) {
   Seconds loop = 0, delay = 0;
@@ -101,8 +102,8 @@ Seconds alternating_seconds(double m, Seconds longest, const std::vector<RankWor
   return loop + delay;
 }
 
-/// The passes of m micro-batches. Each takes the longest rank's time, except where the schedule
-/// leaves that rank idle.
+/// Time of the passes of m micro-batches. Each takes the slowest rank's time, except where the
+/// schedule leaves that rank idle.
 Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<RankWork>& ranks,
                      const StepCosts& costs) {
   Seconds longest = 0, loop = 0, weights = 0, hops = 0, forward = 0, backward = 0,
@@ -137,12 +138,12 @@ Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<
     }
     case ScheduleKind::zb_h1: {
       // Ranks wait for the loop of both halves without weights' gradients, and fill the wait with
-      // these, as far as there are some; but the last rank cannot begin before its first input.
+      // available weights' gradients. But the last rank cannot begin before its first input.
       const double moved = (ranks_number - 1 + std::min(m - 1, ranks_number - 1)) / ranks_number;
       return m * longest + std::max(loop - longest - moved * weights, first + hops / 2);
     }
-    // In a V, a micro-batch alone takes the loop without all weight halves but the last. With
-    // v-min, the others wait for all of it; with zb-v, only until the last rank has its first
+    // In a V, a single micro-batch takes the loop without all weight halves but the last. With
+    // v-min, the others wait for the whole loop; with zb-v, only until the last rank has its first
     // input.
     case ScheduleKind::zb_v:
     case ScheduleKind::v_half:
@@ -278,7 +279,7 @@ StepTime predict_step(const deck::Config& config, const Architecture& a,
   const bool split = splits_backward(program);
   StepTime time = played_time(
       config, a, step_costs(config, a, part_times(config, a, split, machine), machine), program);
-  // Workers of local training that a rank trains in turn.
+  // Workers of local training that a rank trains in sequence.
   const auto turns = static_cast<double>(config.parallel.workers_per_rank());
   time.seconds *= turns;
   for (Seconds& share : time.shares) share *= turns;

@@ -47,7 +47,7 @@ class Counter {
         tokens_bytes_(sizes_.tokens * sizes_.hidden * sizes_.element),
         slice_bytes_(sizes_.slice * sizes_.hidden * sizes_.element) {}
 
-  /// The messages of the steps of a layer, which every layer and micro-batch has.
+  /// The messages of a layer's steps, which repeat for every layer and micro-batch.
   void layers() {
     std::int64_t layers = 0;
     for (const Stage stage : shard_.stages)
@@ -67,7 +67,7 @@ class Counter {
         }
   }
 
-  /// Layers differ in what is frozen, and those before all trained arrays have no backward pass.
+  /// Layers differ in frozen arrays; layers before all trained arrays have no backward pass.
   void send_by_layer(std::size_t operation, Pass pass, bool forward, const std::string& name) {
     const std::int64_t first = forward ? 0 : architecture::first_trained(architecture_);
     architecture::LayerDescription part = architecture_.layer;
@@ -99,7 +99,7 @@ class Counter {
       send_all(describe_head(architecture_.model, architecture::head_gradient(parallel_)));
   }
 
-  /// Messages of a vocabulary that all pipeline ranks share: each is of a slice of the tokens,
+  /// Messages of a vocabulary shared by all pipeline ranks. Each contains a slice of the tokens,
   /// before or after a message of the tensor axis.
   void vocabulary() {
     const std::int64_t m = micro_batches_;
@@ -123,11 +123,11 @@ class Counter {
     share("look-up backward: broadcast", slice_bytes_);
   }
 
-  /// Each tensor rank has summed these over its own tokens, or heads, only.
+  /// Sums of gradients that each tensor rank computed only over its own tokens or heads.
   void replicated_gradients() {
     const auto placement = architecture::place(architecture_, shard_, arrays_);
     const auto add_all = [&](const char* what, bool partial) {
-      if (parallel_.has_servers()) return;  // which sum them
+      if (parallel_.has_servers()) return;  // servers sum them
       for (const Stage stage : shard_.stages) {
         const layout::Slice run = architecture::replicated_part(arrays_, placement, stage, partial);
         if (run.extent > 0) tensor(what, 1, run.extent * sizes_.accumulate);
@@ -148,8 +148,8 @@ class Counter {
         tensor("shared layers: all-reduce", 1, part.run.extent * sizes_.accumulate);
   }
 
-  /// Each of the tensor ranks that hold a head of keys and values has summed its gradient over its
-  /// own query heads only.
+  /// Sums of gradients of a shared head of keys and values, which each tensor rank computed only
+  /// over its own query heads.
   void shared_heads() {
     for (const LocalArray& array : arrays_)
       for (const architecture::Piece& piece : array.pieces)
@@ -158,7 +158,7 @@ class Counter {
               piece.elements() * sizes_.accumulate);
   }
 
-  /// Boundaries between a stage of this rank and the next or the former one on another rank.
+  /// Boundaries between stages of this rank and adjacent stages on other ranks.
   void boundaries() {
     std::int64_t out = 0, in = 0;
     for (const Stage stage : shard_.stages) {
@@ -216,7 +216,7 @@ class Counter {
       add(shards, "trust ratios: all-reduce", group, 1, trust_norms_ * norm_blocks() * 8);
   }
 
-  /// All replicas that share the work have as many messages, except for the last round's.
+  /// All replicas that share the work have equally many messages, except in the last round.
   void muon(const char* axis, int group) {
     const architecture::MatrixRounds rounds(architecture_, shard_, arrays_, group);
     const auto messages = muon_traffic(rounds, shard_.tensor_rank, 0, parallel_.divides_state());
@@ -234,7 +234,7 @@ class Counter {
       add(axis, "gradient noise scale: all-reduce", ranks, 1, 8);
   }
 
-  /// Blocks of the pieces that this rank counts in the norm.
+  /// Number of blocks in the pieces that this rank counts in the norm.
   std::int64_t norm_blocks() const {
     std::int64_t blocks = 0;
     for (const LocalArray& array : arrays_)
@@ -243,7 +243,7 @@ class Counter {
     return blocks;
   }
 
-  /// Every pipeline rank holds them.
+  /// Every pipeline rank has them.
   void shared_layers() {
     const auto placement = architecture::place(architecture_, shard_, arrays_);
     for (const auto& part : architecture::shared_parts(arrays_, placement))
@@ -260,7 +260,7 @@ class Counter {
         sizes_.vocabulary * sizes_.hidden * sizes_.accumulate);
   }
 
-  /// One sum of squares per array and tensor rank, zero where another rank has it.
+  /// One sum of squares per array and tensor rank; zero where another rank has it.
   void norm() {
     const auto sums = static_cast<std::int64_t>(architecture_.arrays.size()) * shard_.tensor_size;
     const std::int64_t ranks = parallel_.pipeline * parallel_.tensor;
@@ -272,7 +272,7 @@ class Counter {
     noise("model", ranks);
   }
 
-  /// Overlapping steps sum their losses with the norm; other steps when they are logged.
+  /// Overlapping steps sum their losses with the norm; other steps sum them when they are logged.
   void losses(const char* axis, std::int64_t ranks) {
     if (parallel_.overlaps_steps())
       add(axis, "losses: all-reduce", ranks, 1,
@@ -283,7 +283,7 @@ class Counter {
 
  private:
   static const char* name_of(Pass pass) { return pass == Pass::forward ? " forward" : " backward"; }
-  /// Adds the message of an operation's pass, if it has one, in `layers` layers and all
+  /// Adds the message of an operation's pass, if there is one, for `layers` layers and all
   /// micro-batches.
   void send(const architecture::LayerDescription& part, std::size_t operation, Pass pass,
             const std::string& name, std::int64_t layers) {
@@ -305,8 +305,8 @@ class Counter {
         times * rows * columns_of(t.columns, sizes_) *
             bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
   }
-  /// Blocks of keys and values go to all other ranks, and their gradients all the way around. The
-  /// block of the next rank comes last.
+  /// Blocks of keys and values are sent to all other ranks, and their gradients around the whole
+  /// ring. The block of the next rank comes last.
   void ring(Pass pass, const std::string& name, std::int64_t layers) {
     const std::int64_t ranks = sizes_.context_ranks;
     const std::int64_t times = layers * micro_batches_;
@@ -324,7 +324,7 @@ class Counter {
   void tensor(const std::string& what, std::int64_t operations, Bytes bytes_each) {
     add("tensor", what, shard_.tensor_size, operations, operations * bytes_each);
   }
-  /// The rows of an axis stay together.
+  /// Rows of an axis are not split.
   void add(const char* axis, const std::string& what, std::int64_t group, std::int64_t operations,
            Bytes bytes) {
     if (group == 1 || operations == 0) return;
@@ -335,7 +335,7 @@ class Counter {
                                      [&](const TrafficRow& r) { return r.axis == axis; });
       row = rows_.insert(last == rows_.rend() ? rows_.end() : last.base(), {axis, what});
     }
-    row->operations += parallel_.workers_per_rank() * operations;  // of local training
+    row->operations += parallel_.workers_per_rank() * operations;  // workers of local training
     row->bytes += parallel_.workers_per_rank() * bytes;
   }
 
@@ -343,15 +343,15 @@ class Counter {
   const Machine& machine_;
   const deck::ParallelConfig& parallel_;
   std::int64_t trust_norms_;
-  Bytes maxima_;  ///< of fp8 tensors
+  Bytes maxima_;  ///< for fp8 tensors
   const Architecture& architecture_;
   architecture::LayerProgram layer_;
   const Shard& shard_;
   LocalSizes sizes_;
   std::vector<LocalArray> arrays_;
   std::int64_t micro_batches_;
-  Bytes tokens_bytes_;  ///< of [T, D]
-  Bytes slice_bytes_;   ///< of this tensor rank's rows of it
+  Bytes tokens_bytes_;  ///< for [T, D]
+  Bytes slice_bytes_;   ///< for this tensor rank's rows of [T, D]
   std::vector<TrafficRow> rows_;
 };
 
@@ -406,7 +406,7 @@ std::vector<std::int64_t> layers_read(const schedule::Instr& instr,
   const layout::Slice own = shard.stage_layers[static_cast<std::size_t>(instr.stage)];
   const bool head = instr.stage == shard.last_stage();
   std::vector<std::int64_t> layers;
-  // No layer before all trained arrays has a backward pass.
+  // Layers before all trained arrays have no backward pass.
   const std::int64_t first = std::max(own.offset, architecture::first_trained(architecture));
   const auto add_reversed = [&] {
     for (std::int64_t l = own.end(); l-- > first;) layers.push_back(l);
@@ -420,7 +420,7 @@ std::vector<std::int64_t> layers_read(const schedule::Instr& instr,
     if (head) layers.push_back(architecture.model.layers);
     add_reversed();
   }
-  // A whole pass of a program that splits others runs as its halves.
+  // In a program with split passes, a whole pass runs as its two halves.
   const bool weights =
       instr.op == Op::backward_weight || (instr.op == Op::backward && layer.split_backward);
   if (weights && architecture::reads_weights(layer.backward_weight)) add_reversed();

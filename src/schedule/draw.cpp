@@ -65,12 +65,12 @@ BoxWords words_of(const Event& e, const ProgramLayout& layout) {
   return words;
 }
 
-/// The other passes of a shared vocabulary take next to no time.
+/// The other passes of a shared vocabulary take almost no time.
 bool is_drawn(Op op) {
   return is_pass(op) || op == Op::logits || op == Op::evaluate_logits || op == Op::logits_gradient;
 }
 
-/// Refers to the timeline.
+/// Holds a reference to the timeline.
 Panel panel_of(const Timeline& t, std::string line) {
   Panel panel;
   panel.line = std::move(line);
@@ -128,7 +128,7 @@ std::string text_chart(const Timeline& timeline, const DrawOptions& options) {
 
 namespace {
 
-/// The longest label that fits into `width` characters.
+/// The longest label of at most `width` characters.
 std::string label(const BoxWords& words, std::size_t width) {
   for (const std::string& label : words.labels)
     if (label.size() <= width) return label;
@@ -136,13 +136,13 @@ std::string label(const BoxWords& words, std::size_t width) {
 }
 
 /// Columns per unit of time: enough for a label in the shortest computation, if the whole chart
-/// then fits.
+/// still fits.
 double columns_per_second(const Panel& panel, int most) {
   if (panel.span() <= 0) return 1;
   const Seconds shortest = panel.shortest();
   const double wanted = static_cast<double>(panel.label_width + 1);
   const double fits = static_cast<double>(most) / panel.span() * shortest;
-  // Whole columns, so that equal computations look equal.
+  // Whole columns, so that equal computations have equal widths.
   return std::min(wanted, fits >= 1 ? std::floor(fits) : fits) / shortest;
 }
 
@@ -159,7 +159,7 @@ void append_chart(std::string& out, const Panel& panel, double scale) {
     std::string& row = rows[static_cast<std::size_t>(box.rank)];
     std::fill(row.begin() + static_cast<std::ptrdiff_t>(from),
               row.begin() + static_cast<std::ptrdiff_t>(to), '-');
-    // A label that fills its box would run into the next one.
+    // A label that fills its box would touch the next one.
     const std::string word = label(panel.words(box.number), to - from > 1 ? to - from - 1 : 1);
     row.replace(from, word.size(), word);
   }
@@ -186,16 +186,16 @@ std::string text_chart(const Picture& picture) {
   return out;
 }
 
-// Draws pictures as an SVG: one box per computation, or columns of one pixel in the mean colour of
+// Draws pictures as SVG: one box per computation, or columns of one pixel in the mean colour of
 // their computations if boxes would be too narrow or too many.
 
 namespace {
 
 using colours::idle;
 
-constexpr double most_width = 1600;    // of the chart, in pixels
-constexpr double unit_width = 22;      // of the shortest computation, if there is room
-constexpr double narrowest_box = 1.5;  // below it, boxes are blended
+constexpr double most_width = 1600;    // width of the chart in pixels
+constexpr double unit_width = 22;      // width of the shortest computation, if there is space
+constexpr double narrowest_box = 1.5;  // narrower boxes are blended
 constexpr double left = 72;
 constexpr double margin = 16;
 
@@ -249,7 +249,7 @@ std::string label(double x, double y, double size, std::string_view words,
               escaped(words), "</text>\n");
 }
 
-/// One chart: rows of boxes over a grey ground.
+/// One chart: rows of boxes on a grey background.
 class Chart {
  public:
   Chart(const Panel& panel, double scale, double top, std::size_t most_boxes)
@@ -295,12 +295,12 @@ class Chart {
       const BoxWords words = panel_.words(box.number);
       const double x = x_of(box.begin);
       const double width = (box.end - box.begin) * scale_;
-      // A gap between neighbours if there is room for one.
+      // A gap between neighbours if they are wide enough.
       const double gap = std::min(0.8, width * 0.2);
       out_ += text("<rect x=\"", px(x + gap / 2), "\" y=\"", px(y_of(box.rank)), "\" width=\"",
                    px(width - gap), "\" height=\"", px(height_), "\" fill=\"", hex(box.colour),
                    "\"><title>", words.title, "</title></rect>\n");
-      // The largest size that fits every number; omitted if too small.
+      // The largest font size that fits all numbers; omitted if too small.
       const double size = std::min(
           {12.0, height_ * 0.62, (width - 2) / (0.6 * static_cast<double>(panel_.digits))});
       if (size >= 6.5)
@@ -309,8 +309,8 @@ class Chart {
     }
   }
 
-  /// Draws columns of one pixel in the mean colour of their computations. Adjacent columns of one
-  /// colour form one box, and all boxes of one colour one path.
+  /// Draws columns of one pixel in the mean colour of their computations. Adjacent columns of equal
+  /// colour form one box, and all boxes of a colour one path.
   void draw_blended() {
     const auto columns = static_cast<std::size_t>(std::ceil(panel_.span() * scale_));
     struct Column {
@@ -415,7 +415,7 @@ std::string svg(const Picture& picture) {
 
 namespace {
 
-/// A JSON string (RFC 8259, section 7). Bytes beyond ASCII are UTF-8 already.
+/// A JSON string (RFC 8259, section 7). Bytes beyond ASCII are already UTF-8.
 std::string in_quotes(std::string_view raw) {
   constexpr std::string_view hex = "0123456789abcdef";
   std::string out = "\"";
@@ -445,8 +445,8 @@ class Trace {
       const double begin = e.begin * microseconds;
       const double end = e.end * microseconds;
       if (is_receive(e.instr.op)) {
-        // Asynchronous, because it may overlap computations and transfers of its rank, which slices
-        // of one track may not.
+        // Asynchronous, because it may overlap computations and transfers of its rank, and slices
+        // of one track must not overlap.
         ++transfer_;
         slice("b", e, begin, text(",\"id\":", transfer_));
         slice("e", e, end, text(",\"id\":", transfer_));

@@ -1,4 +1,4 @@
-// The named schedules: the order of forward and backward passes of each pipeline rank, and of the
+// The named schedules: order of forward and backward passes of each pipeline rank, and of the
 // forward passes of an evaluation.
 #include <trireme/schedule/generate.hpp>
 
@@ -17,8 +17,8 @@ namespace {
 
 using Row = std::vector<Instr>;
 
-/// A row of 1F1B or GPipe. GPipe is 1F1B whose warm-up covers every micro-batch; 1F1B's warm-up
-/// lasts until the first backward pass can arrive.
+/// A row of 1F1B or GPipe. GPipe is 1F1B with a warm-up of all micro-batches; 1F1B's warm-up lasts
+/// until the first backward pass can arrive.
 Row alternating_row(Rank rank, int micro_batches, int warmup) {
   Row row;
   row.reserve(2 * static_cast<std::size_t>(micro_batches));
@@ -33,14 +33,14 @@ Row alternating_row(Rank rank, int micro_batches, int warmup) {
 }
 
 /// Forward passes until the first gradient can arrive. With a shared vocabulary, the last stage
-/// computes `more` while all ranks compute their parts of its gradient, and while these are summed.
+/// computes `more` of them while all ranks compute and sum their parts of its gradient.
 int warmup_of(Rank rank, const ProgramLayout& layout, int more) {
   return std::min(layout.micro_batches,
                   layout.ranks - 1 - rank + (layout.shares_vocabulary ? more : 0));
 }
 
 /// The order in which a rank processes (chunk, micro-batch): p micro-batches of one chunk, the same
-/// ones of the next chunk, then the next p. m is rounded up to a multiple of p.
+/// micro-batches of the next chunk, then the next p. m is rounded up to a multiple of p.
 class Rounds {
  public:
   explicit Rounds(const ProgramLayout& layout) : layout_(layout) {
@@ -58,8 +58,8 @@ class Rounds {
   int steps_;
 };
 
-/// If m is not a multiple of p, the row is that of the next multiple without the micro-batches
-/// beyond m. The remaining instructions depend on none of the removed ones, so the row cannot hang.
+/// If m is not a multiple of p, the row is made for the next multiple without the micro-batches
+/// beyond m. No remaining instruction depends on a removed one, so that the row cannot hang.
 Row interleaved_row(Rank rank, const ProgramLayout& layout) {
   const int p = layout.ranks;
   const Rounds rounds(layout);
@@ -84,8 +84,8 @@ Row interleaved_row(Rank rank, const ProgramLayout& layout) {
 }
 
 /// 1F1B in which rank r computes a weight half r micro-batches after its input half. Later ranks
-/// have fewer micro-batches in flight, so they can delay more weight halves, and every rank keeps
-/// at most p. The remaining weight halves fill the wait for the last gradients.
+/// have fewer micro-batches in flight and can delay more weight halves, so that every rank keeps at
+/// most p. The remaining weight halves fill the wait for the last gradients.
 Row zero_bubble_row(Rank rank, const ProgramLayout& layout) {
   const int m = layout.micro_batches;
   const int warmup = warmup_of(rank, layout, 1);
@@ -129,7 +129,7 @@ Row row_of(ScheduleKind kind, Rank rank, const ProgramLayout& layout) {
   return {};
 }
 
-/// Passes in the order in which they can begin if a micro-batch starts every `chunks` units.
+/// Passes in the order in which they can begin, if a micro-batch starts every `chunks` units.
 Row evaluation_in_v(Rank rank, const ProgramLayout& layout) {
   Row row;
   for (const Stage stage : layout.map().stages_of(rank))
@@ -177,8 +177,8 @@ Program generate_evaluation(const ProgramLayout& layout) {
   return program;
 }
 
-// Schedules of two chunks in a V: the order of forward passes and input halves follows from a
-// repeated block; a play in unit costs places the weight halves.
+// Schedules of two chunks in a V. A repeated block gives the order of forward passes and input
+// halves; a simulation with unit costs places the weight halves.
 
 namespace {
 
@@ -186,17 +186,16 @@ using Row = std::vector<Instr>;
 
 constexpr int period = 6;  // passes and halves of a micro-batch on a rank
 
-/// Times between neighbour ranks' passes, and between the end of one leg of the V and the start of
-/// the next one: down with the first chunk, up with the second, and the input halves back.
+/// Times between passes of neighbouring ranks, and between the end of one leg of the V and the
+/// start of the next: down with the first chunk, up with the second, and the input halves back.
 struct Block {
   int down;
   int up;
   std::array<int, 3> turns{1, 1, 1};  ///< down → up, up → input halves down, these → up
 };
 
-/// With these turns, no two passes of a rank fall on the same time modulo the period, except
-/// forward passes of v-half on an even number of ranks, of which that of the first chunk goes
-/// first.
+/// With these turns, no two passes of a rank have the same time modulo the period, except for
+/// forward passes of v-half on an even number of ranks, where the first chunk's pass precedes.
 Block block_of(ScheduleKind kind, int ranks) {
   if (kind == ScheduleKind::zb_v) return {1, 5};
   if (kind == ScheduleKind::v_half) return {1, 2, {ranks % 2 == 0 ? 3 : 1, 1, 1}};
@@ -231,7 +230,7 @@ Row passes_of(Rank rank, const Block& block, const ProgramLayout& layout) {
   return row;
 }
 
-/// Plays the passes in steps of one unit and adds the weight halves.
+/// Simulates the passes in steps of one unit and adds the weight halves.
 class Filler {
  public:
   Filler(const ProgramLayout& layout, std::vector<Row> passes, int slots)
@@ -261,7 +260,7 @@ class Filler {
   struct RankState {
     Row passes;
     std::size_t next = 0;
-    std::deque<Instr> weights;  ///< halves that can run
+    std::deque<Instr> weights;  ///< weight halves that can run
     int saved = 0;
     Row row;
   };
@@ -321,7 +320,7 @@ Program generate_v(ScheduleKind kind, const ProgramLayout& layout) {
   return Filler(layout, std::move(passes), v_slots(kind, layout.ranks)).run();
 }
 
-// The ring of attention, played with the work of each step, and its chart.
+// The ring of attention, simulated with the work of each step, and its chart.
 
 namespace {
 

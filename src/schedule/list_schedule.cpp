@@ -1,5 +1,5 @@
-// List scheduling in virtual time: whenever a rank is free, it takes the pass that its rule prefers
-// among those that can begin.
+// List scheduling in virtual time: a free rank takes the pass that its rule prefers among the
+// passes that can begin.
 #include <trireme/schedule/list_schedule.hpp>
 
 #include <trireme/base/check.hpp>
@@ -62,7 +62,7 @@ class Lists {
     int saved = 0;
     std::vector<Instr> row;
   };
-  /// The pass that goes first of those of one kind.
+  /// The preferred pass of one kind.
   struct Choice {
     Stage stage = -1;
     Seconds since = never;
@@ -75,7 +75,7 @@ class Lists {
   }
   void wake(Rank rank, Seconds time) { wakes_.emplace(time, rank); }
 
-  /// Counts a pass as a choice if it can begin at `time`, and otherwise as one that arrives.
+  /// Makes the pass a choice if it can begin at `time`; otherwise records when it arrives.
   void consider(Choice& choice, Seconds& arrival, Stage stage, Seconds since, Seconds time) const {
     if (since > time)
       arrival = std::min(arrival, since);
@@ -90,7 +90,7 @@ class Lists {
     auto later_chunks = static_cast<int>(rank.stages.size());
     for (const Stage s : rank.stages) {
       const StageState& stage = stages_[index(s)];
-      --later_chunks;  // of which each can always save one micro-batch, so that none waits for ever
+      --later_chunks;  // each of which can always save one micro-batch, so that none waits forever
       if (stage.forward < layout_.micro_batches &&
           rank.saved < rule_.slots[index(r)] - later_chunks)
         consider(forward, arrival, s, stage.forward_since[index(stage.forward)], time);

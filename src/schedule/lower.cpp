@@ -1,5 +1,5 @@
-// Lowers a program: adds the transfers by independent channels or ordered groups, and the
-// reductions and the update at the end of each row.
+// Lowers a program: adds transfers by independent channels or ordered groups, and reductions and
+// the update at the end of each row.
 #include <trireme/schedule/lower.hpp>
 
 #include <trireme/base/check.hpp>
@@ -15,7 +15,7 @@ namespace {
 using Kind = Value::Kind;
 using Row = std::vector<Instr>;
 
-/// Finds the sends that must follow `instr`, and the receives that must be posted before it.
+/// Finds the sends that must follow `instr` and the receives that must be posted before it.
 class Transfers {
  public:
   explicit Transfers(const ProgramLayout& layout) : layout_(layout) {}
@@ -68,7 +68,7 @@ class Poster {
       }
   }
 
-  /// Appends the receive to `row`, after the receives that come before it in its channel.
+  /// Appends the receive to `row`, after earlier receives of its channel.
   void post(const Instr& receive, Row& row) {
     const std::size_t channel = channel_of(receive);
     const auto micro = static_cast<std::size_t>(receive.micro);
@@ -99,7 +99,7 @@ Program with_channels(const Program& program) {
       transfers.find(row[i]);
       for (const Instr& receive : transfers.receives) poster.post(receive, lowered);
     };
-    // Instructions other than passes take too little time to cover a transfer.
+    // Instructions other than passes are too short to cover a transfer.
     const auto post_from = [&](std::size_t i) {
       while (i < row.size() && !is_pass(row[i].op)) ++i;
       post_for(i);
@@ -120,8 +120,8 @@ Program with_groups(const Program& program, const Cost& cost) {
   Program channels = with_channels(program);
   Program whole = channels;  // passes of later steps wait for updates
   if (whole.layout.overlaps_steps()) add_overlapped_updates(whole);
-  // Rounded, so that sums are exact, and passes that end together do so in every order of sums. A
-  // rank's passes end one after another, so that each is followed by its own sends.
+  // Rounded, so that sums are exact and passes that end together do so in every order of sums. A
+  // rank's passes end in sequence, so that each is followed by its own sends.
   Played played = play(whole, [&](const Instr& i) {
     return std::max(std::round(cost(i) * 1024), is_pass(i.op) ? 1.0 : 0.0) / 1024;
   });
@@ -166,7 +166,7 @@ Program with_groups(const Program& program, const Cost& cost) {
 }
 
 /// Appends reductions, norm and update to each row. Stages are reduced in the order in which their
-/// gradients are complete.
+/// gradients are completed.
 void add_update(Program& program) {
   const ProgramLayout& layout = program.layout;
   for (Rank r = 0; r < layout.ranks; ++r) {

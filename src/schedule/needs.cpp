@@ -1,4 +1,5 @@
-// Slots of activations that a rank needs for a schedule, and those expected of its kind.
+// Slots of activations that a rank needs for a schedule, and the expected slots of a rank of each
+// kind.
 #include <trireme/schedule/needs.hpp>
 
 #include <trireme/base/check.hpp>
@@ -20,7 +21,7 @@ struct Count {
   void add() { most = std::max(most, ++live); }
 };
 
-/// All needs but the send buffers, which depend on the whole program.
+/// All needs except for send buffers, which depend on the whole program.
 Needs needs_of_row(const Program& program, Rank rank) {
   check(rank >= 0 && rank < static_cast<int>(program.ranks.size()), "rank ", rank,
         " is not in this program of ", program.ranks.size(), " rows");
@@ -92,8 +93,8 @@ int slots_needed(const Program& program, Rank rank) {
 
 namespace {
 
-/// The first `steps` forward passes of an interleaved rank that are of existing micro-batches:
-/// its last round of p micro-batches has m − (rounds − 1) p of them in each chunk.
+/// Number of existing micro-batches among the first `steps` forward passes of an interleaved rank.
+/// The last round of p micro-batches has m − (rounds − 1) p of them in each chunk.
 int existing(int steps, const ProgramLayout& l) {
   const int rounds = (l.micro_batches + l.ranks - 1) / l.ranks;
   const int whole = (rounds - 1) * l.ranks * l.chunks;
@@ -103,7 +104,7 @@ int existing(int steps, const ProgramLayout& l) {
   return whole + rest / l.ranks * last + std::min(rest % l.ranks, last);
 }
 
-/// A rank keeps the micro-batches of its warm-up and the one that follows.
+/// A rank keeps the micro-batches of its warm-up and the next one.
 int slots_of(ScheduleKind kind, const ProgramLayout& l, Rank rank) {
   const int m = l.micro_batches;
   switch (kind) {
@@ -138,7 +139,7 @@ Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank) 
   needs.slots = slots_of(kind, layout, rank);
   needs.split_backward = kind == ScheduleKind::zb_h1 || is_v_schedule(kind);
   needs.send_buffers = 2;
-  for (int chunk = 0; chunk < layout.chunks; ++chunk)  // one each way
+  for (int chunk = 0; chunk < layout.chunks; ++chunk)  // one per direction
     if (layout.map().hands_over(layout.stage_of(rank, chunk))) needs.handed_over = 2;
   if (layout.ranks == 1) return needs;
   // One is posted while its predecessor is used. Evaluations always post two activations.

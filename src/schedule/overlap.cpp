@@ -1,5 +1,5 @@
-// Programs of several steps without a flush: passes, reductions and updates, how a row is cut into
-// its steps, and the time of the step that is repeated.
+// Programs of several steps without a flush: passes, reductions and updates; how a row is cut into
+// steps; and the time of the repeated step.
 #include <trireme/schedule/overlap.hpp>
 
 #include <trireme/base/check.hpp>
@@ -43,17 +43,17 @@ class Updates {
   }
 
  private:
-  /// Rank 0 is the last one to have all its gradients, and the first one to need new weights,
-  /// `slack_` slots later. Other ranks are ahead of it by 2 slots for each 3 ranks, if a backward
-  /// pass takes two thirds of a slot. All reach these places at about the same time; the last one
-  /// a little later, if it waits for rank 0's gradient of the table.
+  /// Rank 0 is the last rank to complete its gradients and the first to need new weights, `slack_`
+  /// slots later. Other ranks are 2 slots ahead of it per 3 ranks, if a backward pass takes two
+  /// thirds of a slot. All ranks reach these slots at about the same time; the last rank a little
+  /// later, if it waits for rank 0's gradient of the table.
   int norm_slot() const { return 5 * slack_ / 8 + lag_; }
   int reduction_slot() const { return slack_ / 2 + std::max(0, lag_ - 1); }
 
   void before_pass(const Instr& instr) {
     const int m = layout_.micro_batches;
     const int slot = backward_ % m;
-    const int before = backward_ / m - 1;  // the step whose gradients are complete
+    const int before = backward_ / m - 1;  // step whose gradients are complete
     if (ahead_ == 0 && slot == 0 && instr.op == Op::forward) update(before - 1);
     if (is_first_of_slot() && before >= 0) {
       if (slot == reduction_slot()) reduce(before);
@@ -88,7 +88,7 @@ class Updates {
   int lag_;    ///< slots by which rank 0 is later
   int slack_;
   int backward_ = 0;    ///< passes so far
-  int slot_seen_ = -1;  ///< backward_ at the pass before
+  int slot_seen_ = -1;  ///< backward_ at the previous pass
   Row out_;
 };
 

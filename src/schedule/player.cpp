@@ -1,5 +1,5 @@
-// Plays a program in virtual time. A rank advances until an instruction lacks a value; the event
-// that provides the value wakes it. Groups of transfers and reports follow.
+// Simulates a program in virtual time. A rank advances until an instruction lacks a value; the
+// event that provides the value wakes it. Groups of transfers and reports follow.
 #include <trireme/schedule/player.hpp>
 
 #include <trireme/base/check.hpp>
@@ -96,7 +96,7 @@ void Player::record(std::size_t r, Seconds begin, Seconds end) {
   ++state.position;
 }
 
-/// Runs the rank's current instruction if it can begin, and returns whether it did.
+/// Runs the rank's current instruction if it can begin; returns whether it did.
 bool Player::step(std::size_t r) {
   const Instr& instr = current(r);
   if (!misplaced(instr, program_.layout, static_cast<Rank>(r)).empty()) return false;
@@ -112,7 +112,7 @@ bool Player::step(std::size_t r) {
   if (is_send(instr.op) && !program_.layout.is_local(instr) &&
       !may_send(effects_.writes.front(), begin))
     return false;
-  // A collective that began earlier takes its time beside the passes.
+  // A collective that began earlier overlaps with the passes.
   const bool posts = is_receive(instr.op) || (is_shared(instr.op) && !is_compute(instr.op));
   const Seconds end = is_collective(instr.op)
                           ? std::max(states_[r].free_at, latest_read() + cost_(instr))
@@ -133,7 +133,7 @@ bool Player::step(std::size_t r) {
   return true;
 }
 
-/// When the last value that the current instruction reads came to exist.
+/// Time when the last value read by the current instruction came to exist.
 Seconds Player::latest_read() const {
   Seconds latest = 0;
   for (const Value& v : effects_.reads)
@@ -141,8 +141,8 @@ Seconds Player::latest_read() const {
   return latest;
 }
 
-/// Counts the ranks that have begun the message. It reaches all of them when the last one has; the
-/// broadcast's cost is that of each message, but statistics take no time.
+/// Counts the ranks that have begun the message. All ranks receive it when the last one has begun.
+/// Each message costs as much as the broadcast, but statistics take no time.
 void Player::enter_shared(const Instr& instr, Seconds at) {
   const ProgramLayout& layout = program_.layout;
   Shared& message = shared_[static_cast<std::size_t>(
@@ -180,7 +180,8 @@ bool Player::step_collective(std::size_t r, Seconds begin) {
   return true;
 }
 
-/// Whether the message's channel has a free send buffer, and since when.
+/// Whether the message's channel has a free send buffer; `begin` becomes no earlier than its
+/// release.
 bool Player::may_send(const Value& message, Seconds& begin) {
   std::vector<Micro>& started = started_[channel_of(message)];
   if (started.size() >= send_buffers_) {
@@ -193,7 +194,7 @@ bool Player::may_send(const Value& message, Seconds& begin) {
   return true;
 }
 
-/// Independent channels: the transfer arrives once both sides are ready.
+/// Independent channels: the transfer arrives when both sides are ready.
 void Player::start_channel(std::size_t r, const Instr& instr, const Value& message, Seconds at) {
   Transfer& t = transfers_[transfer_of(message)];
   const bool sends = is_send(instr.op);
@@ -228,7 +229,7 @@ Played play(const Program& program, const Cost& cost, const PlayOptions& options
   if (options.send_buffers > 0) return with(options.send_buffers);
   Played played = with(2);
   if (played.mistakes.empty()) return played;
-  // More buffers never hurt, so a bisection finds the smallest number that works.
+  // More buffers never hurt, so that a bisection finds the smallest sufficient number.
   int fails = 2;
   int works = std::max(program.layout.passes(), 3);
   played = with(works);
@@ -246,8 +247,8 @@ Played play(const Program& program, const Cost& cost, const PlayOptions& options
   return played;
 }
 
-/// Ordered groups: the transfers of a rank form one queue.
-/// Appends the transfer just issued to the open group, or opens one.
+/// Ordered groups: the transfers of a rank form one queue. Appends the newly issued transfer to the
+/// open group, or opens a group.
 void Player::enter_group(std::size_t r, Seconds at) {
   RankState& state = states_[r];
   if (!state.group_open) {
@@ -260,7 +261,7 @@ void Player::enter_group(std::size_t r, Seconds at) {
   group.ready = at;
 }
 
-/// Queues the group. If no group is before it, its parts look for partners.
+/// Queues the group. If it is the first one, its parts look for partners.
 void Player::close_group(std::size_t r) {
   RankState& state = states_[r];
   state.group_open = false;
@@ -318,7 +319,7 @@ void Player::complete_group(std::size_t r) {
   if (next) activate(r, std::max(group.complete, state.groups.front().ready));
 }
 
-// The result of a play, and the reasons why ranks that did not finish wait.
+// The result of a simulation, and the reasons why unfinished ranks wait.
 Played Player::finish() {
   std::vector<Event> ran;
   for (std::size_t r = 0; r < states_.size(); ++r) {
@@ -380,7 +381,7 @@ std::string Player::reason(std::size_t r) const {
               peer_of(oldest, layout));
 }
 
-/// The ranks that have not begun the message.
+/// Ranks that have not begun the message.
 std::string Player::reason_of_shared(const Value& v) const {
   std::string absent_ranks;
   for (std::size_t r = 0; r < states_.size(); ++r) {

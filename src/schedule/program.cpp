@@ -23,7 +23,7 @@ struct Writer {
 
   Stage last() const { return layout.last_stage(); }
 
-  /// `kind` of this rank `before` micro-batches earlier, if there was one.
+  /// Reads this rank's `kind` from `before` micro-batches earlier, if it exists.
   void read(Kind kind, Micro before = 0) {
     if (m >= before) e.reads.push_back({kind, s, m - before});
   }
@@ -54,7 +54,7 @@ struct Writer {
   void give_input_gradient() {
     if (s > 0) e.writes.push_back({Kind::input_gradient, s, m});
   }
-  /// The last stage's forward pass adds to the loss and may add to the gradient of the logits'
+  /// The last stage's forward pass adds to the loss, and may add to the gradient of the logits'
   /// table.
   void chain_loss() {
     if (s == last() && m % layout.micro_batches > 0) e.reads.push_back({Kind::output, s, m - 1});
@@ -92,7 +92,7 @@ struct Writer {
     e.frees.push_back({Kind::saved, s, m});
     e.frees.push_back({Kind::embedding_gradient, s, m});
   }
-  /// The weights of step t are those before the update of step t − 1. A program knows only its own
+  /// Step t uses the weights before the update of step t − 1. A program contains only its own
   /// updates.
   void take_weights() {
     if (layout.step_of(m) >= 2) e.reads.push_back({Kind::weights, s, layout.step_of(m) - 2});
@@ -102,7 +102,7 @@ struct Writer {
     e.writes.push_back({to, receiver, m});
     e.frees.push_back({from, s, m});
   }
-  /// The gradients that the rank's norm sums: all of its stages' and the tied table's.
+  /// Reads the gradients in the rank's norm: from all of its stages, and the tied table's.
   void take_gradients_of_rank() {
     const Rank rank = layout.rank_of(s);
     for (int chunk = 0; chunk < layout.chunks; ++chunk)
@@ -110,7 +110,7 @@ struct Writer {
     if (layout.tied && layout.holds_table(rank))
       e.reads.push_back({Kind::tied, rank == layout.rank_of(0) ? 0 : last(), m});
   }
-  /// Overlapping steps: the sum ends once every member has begun its part.
+  /// Overlapping steps: the sum ends after every member has begun its part.
   void end_norm() {
     if (!layout.overlaps_steps()) return take_gradients_of_rank();
     for (Rank rank = 0; rank < layout.ranks; ++rank)
@@ -121,7 +121,7 @@ struct Writer {
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
       const Stage stage = layout.stage_of(layout.rank_of(s), chunk);
       e.writes.push_back({Kind::weights, stage, m});
-      // They replace the weights before the last update, with which this step was computed.
+      // They replace the weights before the last update, which this step used.
       if (m >= 2) e.frees.push_back({Kind::weights, stage, m - 2});
     }
   }
@@ -390,7 +390,7 @@ std::uint64_t fingerprint(std::span<const Program> programs) {
   return sum.digest().low;
 }
 
-// Names of instructions and values, for messages and files.
+// Names of instructions and values for messages and files.
 using Kind = Value::Kind;
 
 std::string_view name_of(Op op) {

@@ -1,4 +1,4 @@
-// Search for the fastest program: named schedules and lists, compared by their virtual time.
+// Search for the fastest program: named schedules and lists, compared by virtual time.
 #include <trireme/schedule/search.hpp>
 
 #include <trireme/base/check.hpp>
@@ -12,9 +12,9 @@
 namespace trireme::schedule {
 namespace {
 
-constexpr std::int64_t passes_tried = 6'000'000;  ///< of all lists together
+constexpr std::int64_t passes_tried = 6'000'000;  ///< total for all lists
 constexpr std::size_t lists_played = 3;
-constexpr double difference = 1e-9;  ///< relative, below which times are equal
+constexpr double difference = 1e-9;  ///< relative; times that differ less are equal
 
 std::vector<ScheduleKind> named_schedules(const ProgramLayout& layout) {
   using enum ScheduleKind;
@@ -73,7 +73,7 @@ class Search {
     best_ = {std::move(program), end, std::move(origin)};
   }
 
-  /// Saved micro-batches by rank: as many as fit, those of 1f1b, and numbers between these.
+  /// Numbers of saved micro-batches by rank: the largest that fit, 1f1b's, and numbers in between.
   std::vector<std::vector<int>> shapes() const {
     const int p = layout_.ranks, v = layout_.chunks;
     std::vector<std::vector<int>> all{slots_};
@@ -103,7 +103,7 @@ class Search {
     return all;
   }
 
-  /// The rules with the least time. While they are compared, long programs are cut short.
+  /// The rules with the least time. During the comparison, long programs are truncated.
   std::vector<Tried> best_rules() {
     const std::vector<ListRule> all = rules();
     const auto passes_of = [this](int micro_batches) {
@@ -126,7 +126,7 @@ class Search {
     return list_schedule(layout, costs_, rule).seconds;
   }
 
-  /// Changes the number of slots of one rank at a time while that saves time.
+  /// Changes the number of slots of one rank at a time while this reduces the time.
   void refine(Tried& t) {
     t.seconds = seconds(layout_, t.rule);
     for (bool better = true; better && budget_ > 0;) {

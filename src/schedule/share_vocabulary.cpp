@@ -1,6 +1,6 @@
-// Inserts the passes of a shared vocabulary by list scheduling in virtual time: a rank that is free
-// takes what others wait for first, then its next pass, and fills idle time with gradients of the
-// output table.
+// Inserts the passes of a shared vocabulary by list scheduling in virtual time. A free rank first
+// takes instructions that other ranks wait for, then its next pass, and fills idle time with
+// gradients of the output table.
 #include <trireme/schedule/generate.hpp>
 
 #include <trireme/base/check.hpp>
@@ -15,9 +15,9 @@ namespace {
 
 using Row = std::vector<Instr>;
 
-/// Time of a message in forward passes: where messages take less, no rank waits for them.
+/// Time of a message in units of a forward pass; no rank waits for messages that take less.
 constexpr double assumed_latency = 0.25;
-constexpr int most_delayed = 2;  ///< micro-batches whose table gradient may wait
+constexpr int most_delayed = 2;  ///< micro-batches whose table gradient may be delayed
 
 std::size_t index(int i) {
   return static_cast<std::size_t>(i);
@@ -29,13 +29,13 @@ class Messages {
   Messages(int ranks, int micro_batches)
       : ranks_(ranks), entered_(index(micro_batches)), arrived_(index(micro_batches), never) {}
 
-  /// Returns whether the last rank has begun it.
+  /// Returns whether this rank is the last one to begin the message.
   bool begin(Micro m, Seconds time) {
     if (++entered_[index(m)] < ranks_) return false;
     arrived_[index(m)] = time;
     return true;
   }
-  /// Whether the message of m has arrived; also if there was none, before the first.
+  /// Whether the message of m has arrived; true for m < 0, which has no message.
   bool arrived(Micro m, Seconds time) const { return m < 0 || arrived_[index(m)] <= time; }
 
  private:
@@ -51,7 +51,7 @@ struct RankState {
   Micro forwards = 0;
   // The next micro-batch of each instruction.
   Micro look_up = 0, output = 0, logits = 0, combine = 0, table = 0, gradient = 0, rows = 0;
-  std::vector<Seconds> input, output_gradient;  ///< arrivals from the neighbour ranks
+  std::vector<Seconds> input, output_gradient;  ///< arrivals from neighbouring ranks
 };
 
 class Inserter {
@@ -94,7 +94,7 @@ class Inserter {
     for (Rank r = 0; r < layout_.ranks; ++r) wake(time, r);
   }
 
-  /// Returns when the instruction ends.
+  /// Returns the end time of the instruction.
   Seconds add(RankState& rank, Rank r, Op op, Micro m, Seconds begin) {
     const Instr& added = rank.row.emplace_back(Instr{op, layout_.first_stage(r), m});
     rank.free = begin + (is_compute(op) ? cost_(added) : 0);
@@ -105,7 +105,7 @@ class Inserter {
     if (messages.begin(m, end + latency_)) wake_all(end + latency_);
   }
 
-  /// Adds one instruction that can begin, and returns whether there was one.
+  /// Adds one instruction that can begin; returns whether there was one.
   bool take_next(Rank r, RankState& rank, Seconds t) {
     if (take_shared(r, rank, t)) return true;
     const bool table = trains_ && rank.table < rank.combine;

@@ -1,5 +1,5 @@
-// Reads and writes programs as text. The reader checks each word against the ones before it, so
-// that a mistake is reported where it is, with line and column.
+// Reads and writes programs as text. The reader checks each word against earlier words, so that it
+// reports a mistake where it occurs, with line and column.
 #include <trireme/schedule/text_format.hpp>
 
 #include <trireme/base/check.hpp>
@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view letters = "FEBIW";  // in the order of Op
 static_assert(letters.size() == static_cast<std::size_t>(Op::backward_weight) + 1);
 
-/// The instruction as text: "F3.1", without the chunk if ranks have one stage.
+/// The instruction as text: "F3.1", without the chunk if ranks have one stage each.
 std::string word_of(const Instr& i, const ProgramLayout& layout) {
   std::string out = text(letters[static_cast<std::size_t>(i.op)], i.micro);
   if (layout.chunks > 1) out += text(".", layout.chunk_of(i.stage));
@@ -133,7 +133,7 @@ class Reader {
     return seen(op, i).line > 0;
   }
 
-  /// B includes I and W, so it excludes both of them.
+  /// B includes I and W, and therefore excludes them.
   void check_once(std::string_view word, const Instr& instr, std::initializer_list<Op> others) {
     for (const Op op : others)
       if (is_there(op, instr)) {

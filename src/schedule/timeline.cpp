@@ -1,4 +1,4 @@
-// Timelines: idle share, mean costs, and a text format, one event per line, that reads back
+// Timelines: idle share, mean costs, and a text format with one event per line, which is read back
 // exactly.
 #include <trireme/schedule/timeline.hpp>
 
@@ -120,7 +120,7 @@ class LineReader {
     const std::string_view found = word();
     Number value{};
     const auto result = std::from_chars(found.data(), found.data() + found.size(), value);
-    // In this form the comparison also rejects NaN.
+    // This form also rejects NaN.
     if (result.ec != std::errc{} || result.ptr != found.data() + found.size() ||
         !(value >= least && value <= most))
       fail(found, text(what, ", a number from ", least, " to ", most));

@@ -1,5 +1,5 @@
-// Checks a lowered program. Rows are checked by following the state of every value, queues and
-// collectives by comparing rows; a program without mistakes is then played to prove that it
+// Validates a lowered program. Rows are checked by tracking the state of every value, queues and
+// collectives by comparing rows. A program without mistakes is then simulated to prove that it
 // completes.
 #include <trireme/schedule/validate.hpp>
 
@@ -18,7 +18,7 @@ namespace {
 using Kind = Value::Kind;
 using Row = std::vector<Instr>;
 
-constexpr std::size_t most_mistakes = 32;  // listed at most; one cause can give thousands
+constexpr std::size_t most_mistakes = 32;  // maximum listed; one cause can give thousands
 
 enum class State : std::uint8_t { absent, written, freed };
 
@@ -29,7 +29,7 @@ struct Placed {
   Instr instr;
 };
 
-/// All checks that need no play: each row on its own, then queues and collectives by comparing
+/// All checks without simulation: each row by itself, then queues and collectives by comparing
 /// rows.
 class Checker {
  public:
@@ -88,7 +88,7 @@ class Checker {
     return mistakes_.empty();
   }
 
-  /// The position at which the row writes `v`, if any.
+  /// The position at which the row writes `v`, if it does.
   std::optional<std::size_t> find_writer(Rank r, const Value& v) const {
     for (std::size_t p = 0; p < row(r).size(); ++p) {
       const Effects e = effects(row(r)[p], layout_);
@@ -139,9 +139,9 @@ class Checker {
 
   void check_reads(Rank r, std::size_t p) {
     for (const Value& v : effects_.reads) {
-      // Arrivals are checked by check_queues, check_shared and the play.
+      // check_queues, check_shared and the simulation check arrivals.
       if (is_arrival(v.kind)) continue;
-      if (layout_.rank_of(v.stage) != r) continue;  // so are collectives that are begun elsewhere
+      if (layout_.rank_of(v.stage) != r) continue;  // collectives are also checked there
       const State state = states_[index_of(v, layout_)];
       if (state == State::written) continue;
       if (state == State::freed) {
@@ -205,8 +205,8 @@ class Checker {
         if (row(r)[p].op == Op::evaluate) report(r, p, row(r)[p], "is in a program for training");
   }
 
-  /// Number of queues: two per channel's stage, or under ordered groups three per sender: to
-  /// itself, to the next and to the previous rank.
+  /// Number of queues: two per channel's stage; for ordered groups three per sender: to itself, to
+  /// the next and to the previous rank.
   std::size_t queues() const {
     return transport_ == Transport::ordered_groups ? 3 * static_cast<std::size_t>(layout_.ranks)
                                                    : 2 * static_cast<std::size_t>(layout_.stages());
@@ -250,7 +250,8 @@ class Checker {
     return found;
   }
 
-  /// Rank 0 is a member of all collectives. Every other rank must call its own in rank 0's order.
+  /// Rank 0 is a member of all collectives. Every other rank must call its collectives in rank 0's
+  /// order.
   void check_collectives() {
     const std::vector<Placed> first = collectives_of(0);
     for (Rank r = 1; r < layout_.ranks; ++r) {
@@ -327,8 +328,8 @@ std::vector<std::string> validate(const Program& program, std::optional<Transpor
   if (!mistakes.empty()) return mistakes;
   mistakes = play(program, unit_cost, {transport, options.send_buffers}).mistakes;
   if (!mistakes.empty() && transport != Transport::independent_channels) {
-    // A program that hangs even with independent channels hangs because of the order of its
-    // computations, which is the more useful report.
+    // If a program hangs even with independent channels, the order of its computations is the
+    // cause, which is the more useful report.
     const PlayOptions channels{Transport::independent_channels, options.send_buffers};
     if (auto causes = play(program, unit_cost, channels).mistakes; !causes.empty()) return causes;
   }

@@ -1,5 +1,5 @@
-// Events and copy queues. With CUDA or HIP they are events and streams. Elsewhere a queue holds its
-// copies until something waits for them.
+// Events and copy queues: CUDA or HIP events and streams. Without these, a queue holds its copies
+// until something waits for them.
 #include <trireme/tensor/copy_queue.hpp>
 
 #include <trireme/base/check.hpp>
@@ -74,7 +74,7 @@ struct Event::State {
 };
 
 struct CopyQueue::State {
-  /// A copy or, if `event.queue` is set, an event to complete before the next copy.
+  /// A copy or, if `event.queue` is set, an event to wait for before the next copy.
   struct Entry {
     std::byte* to = nullptr;
     const std::byte* from = nullptr;

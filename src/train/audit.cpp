@@ -1,5 +1,5 @@
 // Audited steps: each replica's samples are computed by another replica and by itself. If the
-// results differ, two more passes tell which one is wrong. The state's audit is in audit_state.cpp.
+// results differ, two more passes find the wrong one. audit_state.cpp audits the state.
 #include <trireme/train/audit.hpp>
 
 #include <trireme/grid/heartbeat.hpp>
@@ -30,8 +30,8 @@ void Audit<P>::step(std::int64_t step, const Run& run) {
   step_ = step;
   run_part_ = &run;
   std::vector<Pass> passes;
-  do {                            // again if what they started from was wrong and is repaired
-    passes = {pass(1), pass(0)};  // the own samples' gradients stay for the update
+  do {                            // repeats if the initial state was wrong and has been repaired
+    passes = {pass(1), pass(0)};  // the own samples' gradients remain for the update
   } while (state_.compare(step - 1));
   if (!unanimous_passes(passes)) settle(passes);
   actions_.start_reductions();
@@ -82,7 +82,7 @@ auto Audit<P>::pass(int offset) -> Pass {
   return found;
 }
 
-/// The results for the samples of a data rank.
+/// The results for the samples of one data rank.
 template <class P>
 std::vector<Voice> Audit<P>::voices(std::span<const Pass> passes, int samples) const {
   const int replicas = parts_.data.size();
@@ -101,7 +101,7 @@ bool Audit<P>::unanimous_passes(std::span<const Pass> passes) const {
   return true;
 }
 
-/// Finds the ranks that are wrong. Returns with the right gradients or throws.
+/// Finds the wrong ranks. Returns with correct gradients or throws.
 template <class P>
 void Audit<P>::settle(std::vector<Pass>& passes) {
   for (const int offset : {2, 3}) passes.push_back(pass(offset));
@@ -120,7 +120,7 @@ void Audit<P>::settle(std::vector<Pass>& passes) {
   const auto suspects = suspects_of(grid_.world(), mine);
   bool repaired = false;
   const bool decided = std::ranges::all_of(right, [](const auto& one) { return one.has_value(); });
-  // A processor that is wrong once more cannot contribute to the step.
+  // A processor that is wrong again cannot contribute to the step.
   for (int trial = 0; trial < 2 && !repaired && decided && run_.audit == AuditAction::repair;
        ++trial)
     repaired = std::ranges::equal(pass(0).results, right,
@@ -128,9 +128,9 @@ void Audit<P>::settle(std::vector<Pass>& passes) {
   report_suspects(grid_.world(), run_.directory, step_, suspects, repaired);
 }
 
-/// Compares this rank's lists of the passes over these samples with those of its counterpart in a
-/// right pass. Where no pass is known to be right, two that differ are compared with each other.
-/// Collective on the data axis.
+/// Compares this rank's lists of the passes over these samples with its counterpart's lists in a
+/// correct pass. If no pass is known to be correct, compares two passes that differ. Collective on
+/// the data axis.
 template <class P>
 Finding Audit<P>::examine(std::span<const Pass> passes, int samples,
                           std::optional<std::uint64_t> right) const {

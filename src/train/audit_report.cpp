@@ -1,4 +1,4 @@
-// Reports of wrong numbers: lines of the log, events, and the list of hosts that job scripts
+// Reports of wrong results: lines of the log, events, and the list of hosts for job scripts to
 // exclude.
 #include <trireme/train/audit_report.hpp>
 
@@ -27,7 +27,7 @@ std::string host_name() {
   return slurm != nullptr ? slurm : this_process().host;
 }
 
-/// "rank 3 on node017 (NVIDIA H100 80GB HBM3, GPU-…)".
+/// A description such as "rank 3 on node017 (NVIDIA H100 80GB HBM3, GPU-…)".
 std::string place_of(const Suspect& suspect) {
   return text("rank ", suspect.rank, " on ", suspect.host,
               suspect.device.empty() ? "" : text(" (", suspect.device, ")"));
@@ -37,7 +37,7 @@ std::string line_of(const Suspect& suspect) {
   return text(place_of(suspect), suspect.certain ? " " : " possibly ", suspect.what);
 }
 
-/// One line per finding, which begins with the host.
+/// One line per finding, beginning with the host.
 void list_hosts(const std::string& path, std::int64_t step, const std::vector<Suspect>& suspects) {
   std::ostringstream all;
   if (std::ifstream before(path); before) all << before.rdbuf();

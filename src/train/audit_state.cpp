@@ -1,5 +1,5 @@
-// The audit of weights and optimizer state: hashes of all ranks tell who is wrong, and a broadcast
-// from a rank that is right repairs it.
+// The audit of weights and optimizer state: hashes of all ranks identify wrong ranks, and a
+// broadcast from a correct rank repairs them.
 #include <trireme/train/audit_state.hpp>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void StateAudit<P>::for_common(const Each& each) {
   for (const auto& entry : parts_.parameters.entries()) each(entry.weight.name, entry.weight.data);
   each("the optimizer's progress", parts_.optimizer->status());
   if (parts_.fp8) each("maxima of fp8 tensors", parts_.fp8->history().data);
-  if (parts_.weight_gather) return;  // each replica has its own part of the rest
+  if (parts_.weight_gather) return;  // each replica has its own part of the other arrays
   for (const auto& block : parts_.optimizer->state()) {
     for (const auto& array : block.arrays) each(array.name, array.data);
     if constexpr (optim::Optimizer<P>::has_masters)
@@ -74,7 +74,7 @@ auto StateAudit<P>::tell(const State& now) const -> Table {
   return table;
 }
 
-/// Ranks whose state has changed since it was kept have no voice.
+/// Values on which the ranks agree. Ranks whose state changed since it was kept have no vote.
 template <class P>
 auto StateAudit<P>::right_values(const Table& table) const -> Values {
   std::map<Rank, std::vector<Voice>> voices;
@@ -118,7 +118,7 @@ Finding StateAudit<P>::examine(const State& now, const Table& table, const Value
     return table.hashes[static_cast<std::size_t>(group.world_rank(rank))];
   };
   const auto& value = right.at(group_of(here));
-  // A rank that is right, or just the first one, and the first that differs from it.
+  // A correct rank, or just the first one, and the first rank that differs from it.
   int first = 0;
   while (value && hash_of(first) != *value) ++first;
   int second = 0;
@@ -136,7 +136,7 @@ Finding StateAudit<P>::examine(const State& now, const Table& table, const Value
       text("other numbers than its replicas after step ", now.step, ": ", now.common.at(at).name)};
 }
 
-/// Returns whether the state of all ranks is right afterwards. Collective.
+/// Returns whether the state of all ranks is now correct. Collective.
 template <class P>
 bool StateAudit<P>::repair(std::int64_t step, const Table& table, const Values& right) {
   const auto lost = [](std::int64_t changed) { return (changed & own_changed) != 0; };
@@ -194,7 +194,7 @@ std::optional<std::uint64_t> agreed_value(std::span<const Voice> voices,
                                           const std::set<int>& doubted) {
   std::map<std::uint64_t, std::set<int>> replicas_of;  // by value
   for (const Voice& voice : voices) replicas_of[voice.value].insert(voice.replica);
-  // Weight of a value: replicas that are not doubted, replicas, voices.
+  // Weight of a value: number of undoubted replicas, of replicas, and of votes.
   std::map<std::uint64_t, std::array<std::ptrdiff_t, 3>> weights;
   for (const auto& [value, replicas] : replicas_of)
     weights[value] = {

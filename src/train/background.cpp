@@ -11,7 +11,7 @@
 namespace trireme::train {
 namespace {
 
-/// Threads that start while this lives take no signals: the main thread alone has a stack for them.
+/// Threads started during its lifetime take no signals: only the main thread has a stack for them.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

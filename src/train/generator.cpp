@@ -47,7 +47,7 @@ std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, s
   for (std::size_t i = 0; i < keep; ++i) {
     const double above =
         logits[static_cast<std::size_t>(order[i])] - logits[static_cast<std::size_t>(order[0])];
-    const double weight = std::exp(above / sampling.temperature);  // 1 for the likeliest
+    const double weight = std::exp(above / sampling.temperature);  // 1 for the most likely token
     sum += weight;
     cumulative.push_back(sum);
     if (weight >= sampling.min_p) likely = i + 1;
@@ -67,7 +67,7 @@ std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, s
 
 namespace {
 
-/// A group of texts and the messages about its last pass.
+/// A group of texts, and messages about its last pass.
 struct Group {
   TextGroup texts;
   std::vector<std::int32_t> drawn;  ///< by row; negative: a logit is not finite
@@ -133,7 +133,7 @@ class TypedGenerator final : public Generator {
   Rank last() const { return pipeline_.size() - 1; }
   bool is_last() const { return pipeline_.rank() == last(); }
 
-  /// Gets the tokens that the last stage has drawn after the group's last pass.
+  /// Receives the tokens that the last stage has drawn after the group's last pass.
   void receive_tokens(Group& group) const {
     const auto& drawing = group.texts.drawing();
     const auto draws = [](const auto& text) { return text.has_value(); };
@@ -144,7 +144,7 @@ class TypedGenerator final : public Generator {
     pipeline_.wait(request, "drawn tokens");
   }
 
-  /// Continues the group's texts with the tokens drawn for them, or ends them.
+  /// Continues the group's texts with the drawn tokens, or ends them.
   void take_tokens(Group& group, Continuations& texts, std::int64_t tokens,
                    std::int32_t end_token) const {
     const auto drawing = group.texts.drawing();
@@ -162,7 +162,7 @@ class TypedGenerator final : public Generator {
   void pass(Group& group, const Continuations& texts, const Sampling& sampling) {
     const TextGroup::Pass next = group.texts.next();
     const View1<T> x = flat(decoder_.x(next.width));
-    pipeline_.wait(send_, "hidden states, generation");  // of the pass before, from the same memory
+    pipeline_.wait(send_, "hidden states, generation");  // same memory as in the previous pass
     if (pipeline_.rank() > 0) {
       pipeline_.begin_group();
       grid::Request request = pipeline_.start_receive<T>(handle_, x, pipeline_.rank() - 1, 1);
@@ -179,7 +179,7 @@ class TypedGenerator final : public Generator {
     }
   }
 
-  /// Ends all messages in flight, as the other ranks do, which find the error in the same group.
+  /// Ends all messages in flight. The other ranks find the error in the same group and do so too.
   void give_up(std::vector<Group>& groups, const Group& wrong) {
     for (Group& group : groups)
       if (&group != &wrong) receive_tokens(group);
@@ -192,7 +192,7 @@ class TypedGenerator final : public Generator {
     pipeline_.wait(send_, "hidden states, generation");
   }
 
-  /// On the last stage: draws the tokens and sends them to the other stages.
+  /// On the last stage, draws the tokens and sends them to the other stages.
   void draw_tokens(Group& group, const Continuations& texts, const Sampling& sampling) {
     wait_for_sends(group);
     const std::vector<Logit> logits = all_logits();
@@ -224,7 +224,7 @@ class TypedGenerator final : public Generator {
     return plan.used();
   }
 
-  /// The parts [rows, V of the rank] of all tensor ranks in turn.
+  /// The [rows, V of the rank] parts of all tensor ranks in sequence.
   std::vector<Logit> all_logits() {
     View1<Logit> all = flat(decoder_.logits());
     if (tensor_.size() > 1) {
@@ -252,8 +252,8 @@ class TypedGenerator final : public Generator {
 
   std::int64_t vocabulary_;
   std::int64_t sequence_;
-  std::int64_t groups_;  ///< of texts, one for each pipeline rank to work on
-  std::int64_t places_;  ///< texts of a group
+  std::int64_t groups_;  ///< groups of texts, one for each pipeline rank
+  std::int64_t places_;  ///< texts in a group
   kernels::Handle handle_;
   const architecture::Architecture& architecture_;
   grid::Communicator& tensor_;
@@ -261,7 +261,7 @@ class TypedGenerator final : public Generator {
   model::Parameters<P> parameters_;
   model::Decoder<P> decoder_;
   Arena gathered_;
-  View1<Logit> all_logits_;  // [rows · V], on several tensor ranks
+  View1<Logit> all_logits_;  // [rows · V], for several tensor ranks
   grid::Request send_;
   std::exception_ptr error_;  ///< a LogitError
 };

@@ -1,5 +1,5 @@
-// metrics.jsonl: a line of numbers for each step, full ones for logged steps, and what a restart
-// keeps of them.
+// metrics.jsonl: a line of values per step, with all values for logged steps, and the lines that a
+// restart keeps.
 #include <trireme/train/metrics.hpp>
 
 #include <trireme/base/check.hpp>
@@ -78,10 +78,10 @@ std::string to_json(const StepLoss& s) {
   return line + "}";
 }
 
-/// The lines of the steps up to `step`. A line that a kill has torn is no JSON object.
+/// The lines of the steps up to `step`. A truncated line after a kill is not a JSON object.
 std::string MetricsFile::lines_up_to(std::int64_t step) {
   std::string kept;
-  std::error_code error;  // with one, opening the file says why
+  std::error_code error;  // if set, opening the file reports the reason
   if (!std::filesystem::exists(path_, error) && !error) return kept;
   std::istringstream in(io::read_text_file(path_, record_limit_bytes));
   for (std::string line; std::getline(in, line);) {

@@ -1,4 +1,4 @@
-// Construction of a rank's model, transfers, optimizer and gradient reduction from deck and
+// Construction of a rank's model, transfers, optimizer and gradient reduction from the deck and
 // programs.
 #include <trireme/train/rank_parts.hpp>
 
@@ -34,7 +34,7 @@ std::int64_t tokens_of(const deck::Config& config, const grid::Communicator& con
          layout::split(config.model.sequence, context.size(), context.rank()).extent;
 }
 
-/// Ranks that divide the samples: not those of servers.
+/// Ranks that divide the samples, without ranks of servers.
 grid::Communicator& samples_group(const deck::ParallelConfig& parallel, grid::Grid& grid) {
   return parallel.has_servers() ? grid.part_of_data_axis(static_cast<int>(parallel.data))
                                 : grid.communicator(Axis::data);
@@ -48,7 +48,7 @@ model::Replicas replicas_of(const deck::Config& config, const grid::Communicator
           config.parallel.bucket_bytes, config.parallel.sequence_parallel};
 }
 
-/// The gradient of a mean over the tokens of a batch is small by their number.
+/// The gradient of a mean over a batch's tokens is small in proportion to their number.
 int fp8_gradient_exponent(const deck::Config& config) {
   const std::int64_t tokens = config.batch.global * config.model.targets();
   return std::min(fp8_scale_limit, std::ilogb(static_cast<double>(tokens)));
@@ -155,7 +155,7 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
                                   const architecture::Architecture& architecture, grid::Grid& grid,
                                   const plan::Machine& machine) {
   const bool shared = config.parallel.divides_state();
-  // Several groups with the same state each: every rank needs the sums of its parts over all ranks.
+  // Several groups have the same state: every rank needs the sums of its parts over all ranks.
   const bool scatter = shared && shards.size() == replicas.size();
   const bool served = config.parallel.has_servers();
   const architecture::BucketCut cut =
@@ -169,7 +169,7 @@ void RankParts<P>::make_optimizer(const deck::Config& config,
   const auto& arrays = parameters.local_arrays();
   const architecture::Placement& placement = parameters.placement();
   const OptimizerKind kind = config.optimizer.kind;
-  architecture::StatePlacement none;  // of a worker: servers have it
+  architecture::StatePlacement none;  // for a worker, whose state is on servers
   none.whole = false;
   auto state = served   ? none
                : shared ? architecture::owned_state(arrays, placement, buckets, shards.rank(), kind)

@@ -1,5 +1,5 @@
-// Requests to a run: the handler of signals, which may only use lock-free atomics and write(), the
-// time limit, and the files in the run's directory.
+// Requests to a run: the signal handler, which may only use lock-free atomics and write(), the time
+// limit, and files in the run's directory.
 #include <trireme/train/requests.hpp>
 
 #include <trireme/base/check.hpp>
@@ -18,12 +18,12 @@ namespace trireme::train {
 namespace {
 
 constexpr std::array<int, 3> signals{SIGTERM, SIGUSR1, SIGINT};
-// Room for the state of all vector and matrix registers, which a frame holds.
+// Space for a frame with the state of all vector and matrix registers.
 constexpr std::size_t stack_bytes = 256 * 1024;
 
 volatile std::sig_atomic_t last_signal = 0;
 
-// Facts for the message that the handler of signals writes.
+// Values for the signal handler's message.
 volatile std::sig_atomic_t speaks = 0;
 volatile std::sig_atomic_t rewrites = 0;
 std::atomic<std::int64_t> step_under_way = 0;  // 0: none yet
@@ -65,7 +65,7 @@ void say_that_it_stops() {
   message.write();
 }
 
-/// A launcher may deliver one Ctrl-C twice, by itself and from the terminal.
+/// A launcher may deliver one Ctrl-C twice: its own signal and the terminal's.
 constexpr auto same_key = std::chrono::seconds(1);
 
 void remember_signal(int signal) {
@@ -110,7 +110,7 @@ StopSignals::StopSignals() : stack_(stack_bytes) {
   sigset_t held;
   sigemptyset(&held);
   sigaddset(&held, SIGUSR1);
-  pthread_sigmask(SIG_UNBLOCK, &held, &former_mask_);  // one that came before now is caught
+  pthread_sigmask(SIG_UNBLOCK, &held, &former_mask_);  // a signal that came earlier is caught now
 }
 
 StopSignals::~StopSignals() {

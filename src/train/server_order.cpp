@@ -1,4 +1,4 @@
-// The order of the servers' events: by arrival within the bound of the staleness, or by a record.
+// The order of the servers' events: by arrival within the staleness bound, or from a record.
 #include <trireme/train/server_order.hpp>
 
 #include <trireme/base/check.hpp>

@@ -1,4 +1,4 @@
-// server_events.jsonl: a line that describes each job's servers, and a line per event.
+// server_events.jsonl: one line that describes each job's servers, and one line per event.
 #include <trireme/train/server_record.hpp>
 
 #include <trireme/base/check.hpp>
@@ -32,13 +32,13 @@ std::optional<std::int64_t> number_in(const Json& line, const char* name) {
   return value.is_number_integer() ? std::optional(value.get<std::int64_t>()) : std::nullopt;
 }
 
-/// "" if the member is missing or no string.
+/// The member; "" if it is missing or not a string.
 std::string text_in(const Json& line, const char* name) {
   const Json value = line.is_object() ? line.value(name, Json()) : Json();
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-/// Nothing for a header, and for a line that a kill has torn.
+/// std::nullopt for a header, and for a truncated line after a kill.
 std::optional<ServerEvent> event_in(const Json& line) {
   const auto step = number_in(line, "step");
   if (!step) return std::nullopt;

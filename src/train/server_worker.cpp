@@ -1,5 +1,5 @@
-// A server's part of training steps: the order of events, the weights that it sends, the gradients
-// that it receives, and the update of its key range.
+// A server's part of training steps: the order of events, sent weights, received gradients, and the
+// update of its key range.
 #include <trireme/train/server_worker.hpp>
 
 #include <trireme/architecture/server_ranges.hpp>
@@ -165,7 +165,7 @@ void ServerWorker<P>::hear() {
   listening_->paused[w] = heard.last != 0;
 }
 
-/// Told events are kept until they have arrived.
+/// Event messages are kept until they have arrived.
 template <class P>
 void ServerWorker<P>::tell(const ServerEvent& event) {
   if (messages_->server_ranks().empty()) return;
@@ -211,7 +211,7 @@ typename ServerWorker<P>::Arrival& ServerWorker<P>::arrival(int worker, std::int
   return arrivals_.at(static_cast<std::size_t>(turn * messages_->workers() + worker));
 }
 
-/// A worker that gets the weights for a step will send its gradients.
+/// A worker that receives the weights of a step will send its gradients.
 template <class P>
 void ServerWorker<P>::receive_gradients(int worker, std::int64_t step) {
   Arrival& from = arrival(worker, step);
@@ -240,8 +240,8 @@ void ServerWorker<P>::finish_sends() {
   sends_.clear();
 }
 
-/// gradient = Σ_w gradient of worker w in rank order, or D times that of one worker: the mean over
-/// its part of the batch.
+/// gradient = Σ_w gradient of worker w in rank order, or D times one worker's gradient: the mean
+/// over its part of the batch.
 template <class P>
 void ServerWorker<P>::sum_gradients(const ServerEvent& event) {
   const bool all = event.worker < 0;
@@ -265,7 +265,7 @@ void ServerWorker<P>::sum_gradients(const ServerEvent& event) {
   }
 }
 
-/// The sums after that over replicas, as in StepActions::reduce_gradients and reduce_tied.
+/// The subsequent sums over replicas, as in StepActions::reduce_gradients and reduce_tied.
 template <class P>
 void ServerWorker<P>::sum_over_model() {
   grid::Communicator& tensor = grid_.communicator(Axis::tensor);
@@ -300,7 +300,7 @@ void ServerWorker<P>::update(const ServerEvent& event) {
   optimizer_->step(handle_, order_.updates(), rate);
 }
 
-// A server's results, its slices of a checkpoint, and the way back.
+// A server's results, its slices of a checkpoint, and restoring from them.
 template <class P>
 void ServerWorker<P>::initialise() {
   const Region region("initialise");
@@ -312,7 +312,7 @@ void ServerWorker<P>::initialise() {
   begin_after(0);
 }
 
-/// The workers have the losses, and the servers the rest.
+/// Workers report the losses, and servers the other values.
 template <class P>
 StepResult ServerWorker<P>::result() {
   const Region region("result");
@@ -353,7 +353,7 @@ std::vector<Score> ServerWorker<P>::score(const data::Requests& /*requests*/) {
   throw Error("servers score no requests");
 }
 
-/// One server writes its whole arrays, several servers their parts.
+/// A single server writes its whole arrays, several servers their parts.
 template <class P>
 std::vector<checkpoint::SliceView> ServerWorker<P>::share() {
   fence(handle_, "train/share waits for the step");

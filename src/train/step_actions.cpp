@@ -33,7 +33,7 @@ StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts,
       between_([this] {
         parts_.replicas.progress();
         if (!parts_.second) return;
-        // Sums of the step before.
+        // Sums of the previous step.
         parts_.embedding.progress();
         parts_.replica.progress();
       }),
@@ -329,7 +329,7 @@ typename model::RankModel<P>::LayerDone StepActions<P>::sums_done(const Step& st
   if (micro_of(step.instr.micro) + 1 < data::micro_batches(batch_))
     return [this](std::int64_t) { between_(); };
   // At this point the losses of all micro-batches are known, and no gradient of this stage is in
-  // flight. With a shared vocabulary, they are when the last of them are combined.
+  // flight. With a shared vocabulary, this holds when the last losses are combined.
   if (is_last(step.instr.stage) && !vocabulary_) mark_loss(number);
   return [this, number, stage = step.instr.stage](std::int64_t layer) {
     if (reduces_) return complete(number, stage, layer);
@@ -383,15 +383,15 @@ void StepActions<P>::end_group() {
   parts_.pipeline.end_group(handle_);
 }
 
-// The instructions at a step's end: sums of gradients, the norm and the update. With overlapping
-// steps, sums begin in one instruction and end in another.
+// Instructions at a step's end: sums of gradients, the norm and the update. With overlapping steps,
+// sums begin in one instruction and end in another.
 template <class P>
 void StepActions<P>::reduce_gradients(const Step& step) {
   const std::int64_t number = step_of(step);
   parts_.reducer_of(number).finish(handle_, step.instr.stage);
-  if (parts_.servers) return;  // they do the rest of the step
-  // Gradients of head norms cover this rank's heads only. With sequence parallelism, gradients of
-  // norms, biases and positions cover this rank's tokens only.
+  if (parts_.servers) return;  // servers complete the step
+  // Gradients of head norms cover only this rank's heads. With sequence parallelism, gradients of
+  // norms, biases and positions cover only this rank's tokens.
   for (const bool partial : {false, true}) {
     const auto gradients =
         parts_.parameters_of(number).replicated_gradients(step.instr.stage, partial);
@@ -445,7 +445,7 @@ void StepActions<P>::sum_shared_layers() {
 }
 
 /// The losses of a step are summed together with its norm, over the replicas of the last stage and
-/// then over the ranks of a replica, of which the others add zeros.
+/// then over the ranks of a replica, where other stages add zeros.
 template <class P>
 void StepActions<P>::begin_norm_sum(std::int64_t step) {
   parts_.optimizer_of(step).begin_norm(handle_);
@@ -488,7 +488,7 @@ void StepActions<P>::optimizer_step(const Step& step) {
   optim::Optimizer<P>& optimizer = parts_.optimizer_of(number);
   if (parts_.second) {
     parts_.finish_gathers();
-    // The weights that this step was computed with are replaced by the newest ones, then updated.
+    // The newest weights replace the weights of this step and are then updated.
     kernels::copy<T>(handle_, parts_.parameters_of(number).all_weights(),
                      parts_.parameters_of(number + 1).all_weights());
     kernels::copy<double>(handle_, records_->scale_before(number), optimizer.loss_scale());
@@ -513,7 +513,7 @@ void StepActions<P>::finish_fp8() {
   parts_.fp8->finish_step(handle_, step_);
 }
 
-// Which tokens count in a step's loss, and the scores of requests in an evaluation.
+// Tokens that count in a step's loss, and the scores of requests in an evaluation.
 template <class P>
 std::int64_t StepActions<P>::batch_targets(std::int64_t step) const {
   if (samples_ == nullptr || samples_->all_count())

@@ -8,7 +8,7 @@
 
 namespace trireme::train {
 
-// Two more than between logged steps: overlapping steps are read while the next one runs.
+// Two more than between logged steps, because overlapping steps are read while the next one runs.
 StepHistory::StepHistory(const deck::RunConfig& run, std::int64_t terms)
     : terms_(terms),
       capacity_(std::min(run.log_every, longest_history) + 2),

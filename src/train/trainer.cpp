@@ -1,5 +1,5 @@
-// The training loop: steps, logged metrics, validation, checkpoints, requests to stop, and the
-// events of the run.
+// The training loop: steps, logged metrics, validation, checkpoints, stop requests, and the run's
+// events.
 #include <trireme/train/trainer.hpp>
 
 #include <trireme/base/clock.hpp>
@@ -40,7 +40,7 @@ void add(Metrics& m, const Evaluation& e) {
   if (e.bytes > 0) m.bits_per_byte = e.bits_per_byte();
 }
 
-/// "2.3456 nats per token, 1.2345 bits per byte".
+/// Text such as "2.3456 nats per token, 1.2345 bits per byte".
 std::string description(const Evaluation& e) {
   std::string line;
   for (const LossSum& sum : e.losses)
@@ -49,7 +49,7 @@ std::string description(const Evaluation& e) {
   return e.bytes > 0 ? text(line, ", ", fixed(e.bits_per_byte(), 4), " bits per byte") : line;
 }
 
-/// Three digits: "0.62", "10.7k", "3.52M".
+/// Text with three digits: "0.62", "10.7k", "3.52M".
 std::string three_digits(double number) {
   constexpr std::array<std::string_view, 5> units{"", "k", "M", "G", "T"};
   if (!std::isfinite(number)) return fixed(number, 0);
@@ -60,14 +60,14 @@ std::string three_digits(double number) {
   return text(fixed(number, digits), units.at(unit));
 }
 
-/// The same; numbers below 0.01 as "4.2e-5".
+/// Like three_digits(), but values below 0.01 as "4.2e-5".
 std::string norm_text(double norm) {
   if (!(norm > 0 && norm < 0.01)) return three_digits(norm);
   const int exponent = static_cast<int>(std::floor(std::log10(norm)));
   return text(fixed(norm * std::pow(10, -exponent), 1), "e", exponent);
 }
 
-/// "0:19", "1h02m", "3d04h".
+/// Durations as "0:19", "1h02m", "3d04h".
 std::string short_duration(double seconds) {
   if (!(seconds < 1000 * 86400.0)) return "?";
   const auto minutes = static_cast<std::int64_t>(seconds / 60);
@@ -135,7 +135,7 @@ void Trainer::start(std::optional<std::int64_t> restored, const checkpoint::RunS
   local_saver_->begin(attempt);
 }
 
-/// Steps that are logged whatever happens.
+/// Steps that are always logged.
 bool Trainer::is_logged(std::int64_t step) const {
   const deck::RunConfig& run = parts_.config.run;
   return step == run.steps || due(step, run.log_every) || due(step, run.evaluate_every) ||
@@ -155,7 +155,7 @@ ExitCode Trainer::run() try {
   requests_.end(parts_.world.rank() == 0);
   return code;
 } catch (const Error& error) {
-  // All ranks throw this together, and the checkpoint in progress holds audited numbers.
+  // All ranks throw this together, and the checkpoint in progress holds audited values.
   if (error.code() == ExitCode::wrong_numbers) saver_.finish();
   throw;
 }
@@ -203,7 +203,7 @@ ExitCode Trainer::take_steps() {
   return ExitCode::finished;
 }
 
-/// Takes a step, and agrees with all ranks on what follows.
+/// Runs a step, and agrees with all ranks on the next action.
 Request Trainer::take_step(std::int64_t step) {
   const bool timed = parts_.config.run.timeline && is_logged(step);
   if (timed)
@@ -214,7 +214,7 @@ Request Trainer::take_step(std::int64_t step) {
   return agreement(step);
 }
 
-/// `late`: while the next step is under way, so that no rank may wait for the others.
+/// `late`: while the next step is running, so that no rank may wait for the others.
 void Trainer::log_step(std::int64_t step, bool late) {
   const bool overlaps = parts_.config.parallel.overlaps_steps();
   const StepResult found = overlaps ? worker_.result_of(step) : worker_.result();
@@ -265,7 +265,7 @@ void Trainer::log_step(std::int64_t step, bool late) {
   untimed_ = 0;
 }
 
-/// Says which step was skipped since the last logged one, and ends a run that skips too many.
+/// Reports the step skipped since the last logged one, and ends a run with too many skips.
 void Trainer::check_skips(const Metrics& m, const Skips& before) {
   const deck::OptimizerConfig& o = parts_.config.optimizer;
   if (skips_.last_step > logged_step_) {
@@ -290,7 +290,7 @@ void Trainer::check_skips(const Metrics& m, const Skips& before) {
       "[optimizer] learning_rate (", o.learning_rate, ") or clip_norm, or warm up for longer"));
 }
 
-/// Ends all ranks, which have the same result. The checkpoint in progress holds good numbers.
+/// Ends all ranks, which have the same result. The checkpoint in progress holds good values.
 void Trainer::fail_not_finite(const std::string& message) {
   saver_.finish();
   events::record(
@@ -298,7 +298,7 @@ void Trainer::fail_not_finite(const std::string& message) {
   throw Error(message);
 }
 
-/// Up to a batch of the noise scale, twice the batch needs about half of the steps.
+/// Up to the noise scale's batch, twice the batch needs about half of the steps.
 void Trainer::say_noise_scale() const {
   if (!parts_.config.run.gradient_noise_scale || first_step_ > parts_.config.run.steps) return;
   const std::int64_t batch = batches_.global(parts_.config.run.steps);
@@ -319,7 +319,7 @@ void Trainer::say_mean_speed() const {
       fixed(100 * rate * parts_.architecture.model_flops_per_token() / peak_flops_, 1), " %");
 }
 
-/// Peak memory is what `trireme check` predicts. Collective.
+/// Peak memory, as predicted by `trireme check`. Collective.
 void Trainer::end() const {
   say_noise_scale();
   if (first_step_ <= parts_.config.run.steps) say_mean_speed();
@@ -389,7 +389,7 @@ void Trainer::save(std::int64_t step, bool goes_on) {
   untimed_ += seconds(Clock::now() - begin);
 }
 
-/// Once in half a second, because a look may be a message to a file server.
+/// Every half second, because this may send a message to a file server.
 void Trainer::look_for_folders() {
   const auto now = Clock::now();
   if (parts_.world.rank() != 0 || now - looked_ < std::chrono::milliseconds(500)) return;
@@ -401,15 +401,15 @@ void Trainer::look_for_folders() {
   }
 }
 
-/// This rank's message to the others at a step's end: requests to it, the phase of a checkpoint,
-/// and whether the run's folders are still its own.
+/// This rank's message to the others at a step's end: its requests, the phase of a checkpoint, and
+/// whether the run's folders still belong to it.
 std::vector<std::int64_t> Trainer::wishes(std::int64_t step) {
   const Seconds saving = (saver_.under_way() ? 3 : 2) * saver_.expected_seconds();
   const auto mean_batch =
       static_cast<double>(batches_.samples(step) - batches_.samples(first_step_ - 1)) /
       static_cast<double>(step - first_step_ + 1);
-  // If steps overlap, the next one tells that the one after it shall be the last. With servers, the
-  // agreement ends later.
+  // With overlapping steps, the next step announces that the step after it is the last. With
+  // servers, the agreement ends later.
   const deck::ParallelConfig& p = parts_.config.parallel;
   const std::int64_t steps = p.overlaps_steps() ? 3 : p.has_servers() ? 2 + agreement_lag() : 1;
   const double next_steps =
@@ -425,7 +425,7 @@ std::vector<std::int64_t> Trainer::wishes(std::int64_t step) {
           local_saver_ ? local_saver_->unfinished() : 0};
 }
 
-/// The result of all ranks' wishes, which has the largest of each. Late ones may be of an earlier
+/// The agreement of all ranks: the maximum of each request. Late requests may belong to an earlier
 /// phase of the checkpoint.
 Request Trainer::agreed(std::span<const std::int64_t> words, std::int64_t phase) {
   if (words[4] != 0)
@@ -444,8 +444,8 @@ Request Trainer::agreement(std::int64_t step) {
   return agreed(words, saver_.phases());
 }
 
-// The training loop's part for overlapping steps: which step ends the overlap, and what is done a
-// step late because no rank waits for the others in between.
+// The training loop's part for overlapping steps: the step that ends the overlap, and actions one
+// step late, because no rank waits for the others in between.
 
 /// Evaluations and checkpoints need the weights of a step with all updates before and none after.
 bool Trainer::ends_overlap(std::int64_t step) const {
@@ -456,8 +456,8 @@ bool Trainer::ends_overlap(std::int64_t step) const {
          batches_.global(step + 1) != batches_.global(step);
 }
 
-/// Takes a step and logs the one before, whose update it contains. Returns all requests if the step
-/// ends the overlap, otherwise none.
+/// Runs a step and logs the previous one, whose update it contains. Returns all requests if the
+/// step ends the overlap, otherwise none.
 Request Trainer::take_overlapping_step(std::int64_t step) {
   const bool ends = ends_overlap(step);
   const auto log_last = [&](bool late) {
@@ -503,16 +503,17 @@ void Trainer::end_agreement() {
 }
 
 // The training loop's part for parameter servers: workers meet only after steps that are logged,
-// evaluated or saved. In between they agree on requests to stop without waiting for one another.
+// evaluated or saved. In between they agree on stop requests without waiting for one another.
 
-/// Steps from the begin of an agreement to its end. A worker that gets the weights for step c + lag
-/// knows that every other worker has ended step c, so that it need not wait for the agreement.
+/// Steps from the beginning of an agreement to its end. A worker that receives the weights for step
+/// c + lag knows that every other worker has ended step c, so that it need not wait for the
+/// agreement.
 std::int64_t Trainer::agreement_lag() const {
   return parts_.config.parallel.staleness + 1;
 }
 
 /// Whether all updates of the step are applied before the next one begins. A replayed run does so
-/// after the steps of the recorded run only, whatever is requested.
+/// only after steps where the recorded run did, regardless of requests.
 bool Trainer::meets_after(std::int64_t step) const {
   const deck::Config& c = parts_.config;
   if (is_logged(step) || due(step, c.checkpoint.every)) return true;

@@ -1,5 +1,4 @@
-// A rank's training and evaluation steps for one choice of number types, and its checkpoint
-// slices.
+// A rank's training and evaluation steps for one choice of number types, and its checkpoint slices.
 #include <trireme/train/typed_worker.hpp>
 
 #include <trireme/architecture/saved.hpp>
@@ -241,7 +240,8 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
   const std::int64_t micro = config_.batch.micro;
   const std::int64_t groups = (windows + micro - 1) / micro;
   // Ranks take groups of `micro` windows in turn; the sum of a group does not depend on its rank.
-  // Ranks that gather weights in every pass all have as many passes, some perhaps of no window.
+  // Ranks that gather weights in every pass all have equally many passes, some possibly without
+  // windows.
   const std::int64_t first =
       parts_.parameters.weight_places().has_windows() ? 0 : actions_.evaluator();
   const std::int64_t mine = (groups - first + actions_.evaluators() - 1) / actions_.evaluators();
@@ -287,7 +287,7 @@ std::vector<Score> TypedWorker<P>::score(const data::Requests& requests) {
     run(Executor(plan::evaluation_program(parts_.layout, static_cast<int>(count)),
                  parts_.pipeline.rank()));
   }
-  // A request's sums are on the ranks of one replica that hold its tokens; the others have zeros.
+  // A request's sums are on the ranks of one replica that hold its tokens; other ranks have zeros.
   for (grid::Communicator* ranks : {&parts_.replicas, &parts_.tensor, &parts_.pipeline})
     ranks->template all_reduce<double>(sums, grid::Reduction::sum, "scores of requests");
   std::vector<Score> scores;
@@ -351,7 +351,7 @@ std::string TypedWorker<P>::description() const {
               parts_.fp8 ? ", those of the layers in fp8" : "");
 }
 
-// Overlapping steps of a worker: which part of the program a step runs, its timeline and results.
+// Overlapping steps of a worker: a step's part of the program, its timeline and results.
 template <class P>
 void TypedWorker<P>::overlapping_step(std::int64_t step, const data::Samples& samples,
                                       bool next_follows) {
@@ -385,7 +385,7 @@ void TypedWorker<P>::overlap(std::int64_t step, const data::Samples& samples, bo
   run_recorded(executor);
 }
 
-/// A timeline holds the last two steps: the repeated one, and the one before. The end of the last
+/// A timeline holds the last two steps: the repeated step and its predecessor. The end of the last
 /// step is recorded only if no step was repeated.
 template <class P>
 int TypedWorker<P>::make_room(const Executor& executor) {
@@ -449,8 +449,8 @@ StepResult TypedWorker<P>::result_of(std::int64_t step) {
 
 // Workers of local training: their states from a checkpoint.
 
-/// Whether a checkpoint has the mean of a whole fragment, in the type of this run's messages: the
-/// same on all ranks.
+/// Whether a checkpoint has the mean of a whole fragment, in the type of this run's messages; equal
+/// on all ranks.
 template <class P>
 bool TypedWorker<P>::holds_means(const checkpoint::Reader& reader, int fragment) const {
   const DType type =
@@ -464,8 +464,8 @@ bool TypedWorker<P>::holds_means(const checkpoint::Reader& reader, int fragment)
   });
 }
 
-/// After the shared weights and the first worker's state: what else a checkpoint holds. Without it,
-/// all workers continue from these.
+/// Restores the checkpoint's values beyond the shared weights and the first worker's state. If
+/// there are none, all workers continue from these.
 template <class P>
 void TypedWorker<P>::load_workers(const checkpoint::Reader& reader) {
   local_->begin(handle_);

@@ -1,5 +1,5 @@
 // Results of a worker's last step (losses, norm, skipped steps, gradient noise scale), its slices
-// of a checkpoint, and the way back.
+// of a checkpoint, and restoring from them.
 #include <trireme/train/typed_worker.hpp>
 
 #include <trireme/architecture/saved.hpp>
@@ -19,8 +19,8 @@
 namespace trireme::train {
 namespace {
 
-/// The progress of all workers as that of one: the mean of the norms, the largest numbers of
-/// skipped steps, the smallest loss scale, and the step that was skipped last.
+/// Combines the progress of all workers: the mean of the norms, the maximum numbers of skipped
+/// steps, the smallest loss scale, and the last skipped step.
 std::vector<double> common_status(const std::vector<double>& all) {
   constexpr std::size_t size = kernels::status_size;
   std::vector<double> common(all.begin(), all.begin() + size);
@@ -73,8 +73,8 @@ StepResult TypedWorker<P>::result() {
   std::array<double, kernels::noise_state_size> noise{};
   copy_to_host<double>(handle_, noise, parts_.noise->state(),
                        "train/result reads the gradient noise scale");
-  // Early on, and where the noise is much larger than the gradient, the estimate of the gradient's
-  // square may not be positive.
+  // Early on, and where the noise is much larger than the gradient, the estimate of the squared
+  // gradient may not be positive.
   if (noise[kernels::noise_square] > 0 && noise[kernels::noise_variance] > 0)
     found.noise_scale = noise[kernels::noise_variance] / noise[kernels::noise_square];
   return found;
@@ -164,7 +164,7 @@ StepResult TypedWorker<P>::result_from(std::span<const double> sums, std::span<c
 
 namespace {
 
-/// State array `kind` of a block, or one without data if the block's array has none.
+/// State array `kind` of a block; without data if the block's array has no such state.
 template <class Block>
 auto array_of(const Block& block, std::size_t kind) {
   using Tensor = std::remove_cvref_t<decltype(block.updated)>;
@@ -177,7 +177,7 @@ template <class P>
 std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   parts_.finish_gathers();
   fence(handle_, "train/share waits for the step");
-  if (parts_.servers) return {};  // they write
+  if (parts_.servers) return {};  // servers write it
   const auto& entries = parts_.parameters_of(actions_.step()).entries();
   std::vector<architecture::LocalArray> arrays;
   for (const auto& entry : entries) arrays.push_back(entry.local);
@@ -219,7 +219,7 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
     share_workers(add_state);
     share_progress(slices);
   } else {
-    // For two-byte weights the checkpoint stores the master weights; a restart rounds them again.
+    // For two-byte weights the checkpoint stores the master weights, which a restart rounds again.
     if (optim::Optimizer<P>::has_masters || parts_.parameters.weight_places().has_windows())
       add_state([](const auto& block) { return block.updated; });
     else
@@ -227,7 +227,7 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
     for (std::size_t kind = 0; kind < state_arrays(); ++kind)
       add_state([kind](const auto& block) { return array_of(block, kind); });
   }
-  if (local_ && local_->first_worker() > 0) return slices;  // the rest is the same of all workers
+  if (local_ && local_->first_worker() > 0) return slices;  // the rest is equal for all workers
   if (parts_.parameters.weight_places().has_windows()) {
     if (writes)
       for (const auto& block : parts_.parameters.owned_frozen())
@@ -243,15 +243,15 @@ std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
       earlier.name = second_weights + earlier.name;
       slices.push_back(slice_of(handle_, earlier, part));
     }
-  if (parts_.fp8 && grid_.world().rank() == 0) {  // the same on all ranks
+  if (parts_.fp8 && grid_.world().rank() == 0) {  // equal on all ranks
     const NamedTensor<float> maxima = parts_.fp8->history();
     slices.push_back(slice_of(handle_, maxima, {0, maxima.offset, maxima.extent, 0}));
   }
   return slices;
 }
 
-/// The shared weights have the names of a model's; those of a worker are saved unless they are
-/// equal.
+/// The shared weights have the names of a model's weights. A worker's weights are saved unless they
+/// equal the shared ones.
 template <class P>
 template <class AddState>
 void TypedWorker<P>::share_workers(const AddState& add_state) {
@@ -309,8 +309,8 @@ void TypedWorker<P>::copy_second_weights(std::int64_t step) {
   parts_.parameters_of(step + 1).changed();
 }
 
-/// A run that continues another schedule's checkpoint, or one in another precision, begins with two
-/// equal versions, as every new run.
+/// A run that continues a checkpoint of another schedule or precision begins with two equal
+/// versions, like every new run.
 template <class P>
 void TypedWorker<P>::load_second_weights(const checkpoint::Reader& reader) {
   if (!parts_.second) return;
@@ -334,7 +334,7 @@ void TypedWorker<P>::load_second_weights(const checkpoint::Reader& reader) {
   }
 }
 
-/// A history of another length keeps the maxima of the latest steps.
+/// A history of different length keeps the maxima of the latest steps.
 template <class P>
 void TypedWorker<P>::load_fp8(const checkpoint::Reader& reader) {
   if (!parts_.fp8) return;
@@ -367,7 +367,7 @@ void TypedWorker<P>::load(const checkpoint::Reader& reader) {
   const Region region("load");
   load_model(reader);
   if (parts_.optimizer && reader.has(worker_progress) && !lacks_adapters(reader, architecture_))
-    load_progress(reader, 0);  // the state that was loaded is that of the first worker
+    load_progress(reader, 0);  // the loaded state is the first worker's
   if (local_) load_workers(reader);
 }
 

@@ -1,5 +1,5 @@
-// Passes of a shared vocabulary. A broadcast is an all-gather to which one rank contributes, and a
-// sum for one rank a reduce-scatter of which the others have no part: both do not block.
+// Passes of a shared vocabulary. A broadcast is an all-gather with one contributing rank, and a sum
+// for one rank is a reduce-scatter in which only that rank has a part: both do not block.
 #include <trireme/train/vocabulary_passes.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -51,7 +51,7 @@ View3<double> VocabularyPasses<P>::statistics() const {
 
 namespace {
 
-/// This rank's message for `root`, or the other way around: all elements are of one rank.
+/// Counts for a message to or from `root`: all elements belong to that rank.
 template <class T>
 std::vector<std::int64_t> counts_of(const grid::Communicator& ranks, View2<T> slice, Rank root) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(ranks.size()), 0);

@@ -4,7 +4,7 @@
 
 namespace trireme::architecture {
 
-/// A model of a family with small sizes. With masked tokens, 3 of 20 tokens are masked.
+/// A small model of a family. With masked tokens, 3 of 20 tokens are masked.
 inline deck::ModelConfig model_of(Family family, SentenceLoss sentence_loss = SentenceLoss::next) {
   deck::ModelConfig m;
   deck::set_family(m, family);

@@ -61,7 +61,7 @@ struct TestArray {
     }
   }
 
-  /// The contiguous bytes of a slice, element by element: the naive reference of all copying.
+  /// The contiguous bytes of a slice, element by element: the naive reference for copies.
   std::vector<char> slice(const Slab& slab) const {
     std::vector<char> out;
     const auto size = static_cast<std::size_t>(size_of(dtype));
@@ -80,7 +80,7 @@ struct TestArray {
   }
 };
 
-/// `shape` split into `parts` along `axis`, unevenly if it does not divide; some may be empty.
+/// Splits `shape` into `parts` along `axis`, unevenly if it is not divisible; parts may be empty.
 inline std::vector<Slab> cut(const Extents& shape, std::size_t axis, std::int64_t parts) {
   std::vector<Slab> out;
   for (std::int64_t p = 0; p < parts; ++p) {

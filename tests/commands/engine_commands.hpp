@@ -7,7 +7,7 @@
 
 #include <string>
 
-/// Runs of the engine's commands as a user starts them.
+/// Tests of the engine's commands, run from a shell as by a user.
 namespace trireme::commands {
 
 using namespace trireme::testing;

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-/// What runs have written to events.jsonl, for tests that need facts of a run: the wording of its
-/// log is free.
+/// Events of runs from events.jsonl, for tests that need facts of a run without depending on the
+/// wording of its log.
 namespace trireme::commands {
 
-/// Nothing where there is no such file.
+/// Events of a run; empty without a file.
 inline std::vector<RunEvent> recorded_events(const testing::TemporaryFolder& folder,
                                              const std::string& run) {
   const std::string path = folder.file(run + "/events.jsonl");
@@ -25,7 +25,7 @@ inline RunHistory recorded_run(const testing::TemporaryFolder& folder, const std
   return run_history(recorded_events(folder, run), 0, std::nullopt);
 }
 
-/// The last one; without any, one that has done nothing.
+/// The run's last job; an empty one if there is none.
 inline RunJob recorded_job(const testing::TemporaryFolder& folder, const std::string& run) {
   const RunHistory history = recorded_run(folder, run);
   return history.jobs.empty() ? RunJob{} : history.jobs.back();

@@ -92,7 +92,7 @@ train = "data/tokens.h5"
     return launcher + "trireme train deck.toml " + arguments;
   }
 
-  /// What a key of metrics.jsonl holds, as it stands there, from line to line.
+  /// The literal values of a key, line by line, in metrics.jsonl.
   std::vector<std::string> metrics(const std::string& run_folder, const std::string& name) const {
     const std::string lines = file(run_folder + "/metrics.jsonl");
     std::vector<std::string> found;
@@ -103,7 +103,7 @@ train = "data/tokens.h5"
     return found;
   }
 
-  /// The last step in metrics.jsonl, 0 without one.
+  /// The last step in metrics.jsonl; 0 if there is none.
   std::int64_t last_step(const std::string& run_folder) const {
     const auto steps = metrics(run_folder, "step");
     return steps.empty() ? 0 : std::atoll(steps.back().c_str());
@@ -113,7 +113,7 @@ train = "data/tokens.h5"
     return recorded_job(folder_, run_folder);
   }
 
-  /// Names in a folder that end so, ascending.
+  /// Names in a folder with this ending, ascending.
   std::vector<std::string> names(const std::string& directory, const std::string& ending) const {
     std::vector<std::string> found;
     std::error_code missing;
@@ -124,7 +124,7 @@ train = "data/tokens.h5"
     return found;
   }
 
-  /// The steps of the folders with a final name, ascending.
+  /// The steps of the folders with final names, ascending.
   std::vector<std::int64_t> saved_steps(const std::string& directory) const {
     std::vector<std::int64_t> steps;
     for (const auto& name : names(directory, ""))
@@ -145,7 +145,7 @@ train = "data/tokens.h5"
       EXPECT_EQ(run("trireme inspect --verify " + directory + "/" + folder_name(step)), 0) << err();
   }
 
-  /// Two checkpoints hold the same arrays, bit for bit.
+  /// Expects that two checkpoints hold bitwise equal arrays.
   void expect_equal_checkpoints(const std::string& a, const std::string& b) const {
     ASSERT_EQ(run("trireme inspect --diff " + a + " " + b), 0) << err();
     const auto line = out().substr(out().rfind("equal"));

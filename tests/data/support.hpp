@@ -48,7 +48,7 @@ inline std::vector<std::int32_t> write_token_file(const std::string& path, int d
   return all;
 }
 
-/// A JSON text with a few random changes of bytes.
+/// A JSON text with a few random byte changes.
 inline std::string mutated(std::string json, std::mt19937& random) {
   const unsigned changes = 1 + random() % 3;
   for (unsigned i = 0; i < changes; ++i) {

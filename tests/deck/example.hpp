@@ -29,7 +29,7 @@ inline const std::string example =
     "[data]\n"
     "train = \"data/corpus.h5\"\n";
 
-/// The message of the UsageError that a deck ends with; "" and a failed test if it does not.
+/// The message of the UsageError for a deck; "" and a failed test if there is no error.
 inline std::string mistakes_of(const std::string& content,
                                const std::vector<std::string>& overrides = {}) {
   try {
@@ -48,7 +48,7 @@ inline std::string replaced(std::string content, const std::string& what, const 
   return content.replace(at, what.size(), by);
 }
 
-/// The message of the UsageError that resolve_parallel ends with.
+/// The message of the UsageError of resolve_parallel.
 inline std::string resolve_refusal(std::int64_t ranks, const std::vector<std::string>& overrides) {
   Deck deck = parse_deck(example, "a.toml", overrides);
   try {

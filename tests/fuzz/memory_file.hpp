@@ -11,7 +11,7 @@
 
 namespace trireme::fuzz {
 
-/// A file in memory, so that a million inputs do not reach a disk.
+/// A file in memory, so that a million inputs are not written to a disk.
 class MemoryFile {
  public:
   MemoryFile() : descriptor_(memfd_create("fuzz", 0)) {

@@ -6,7 +6,7 @@
 
 namespace trireme::hugging_face::testing {
 
-/// The error of a config.json.
+/// The error message for a config.json.
 inline std::string refusal(const std::string& content) {
   return message_of([&] { parse_config(content, "here/config.json"); });
 }
@@ -29,7 +29,7 @@ inline ModelFile file_of(const deck::ModelConfig& model) {
   return parse_config(config_text(model, DType::fp32, {}), "c.json");
 }
 
-/// Qwen's models with a window in all layers.
+/// One of Qwen's models with a window in all layers.
 inline deck::ModelConfig with_window(deck::ModelConfig model) {
   model.window = 5;
   return model;

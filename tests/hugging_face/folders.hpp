@@ -25,7 +25,7 @@ inline Words part(const Words& all, std::size_t place, std::size_t of) {
   return {first, first + size};
 }
 
-/// Zeros, except for one byte at the end of `odd`.
+/// Writes tensors of zeros, except for one byte at the end of `odd`.
 inline void write_zeros(const std::string& folder, const std::vector<TensorPlan>& plan,
                         std::int64_t shard_bytes = 0, const std::string& odd = "") {
   FolderWriter writer(folder, plan, shard_bytes);

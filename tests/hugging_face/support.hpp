@@ -27,7 +27,7 @@ using trireme::testing::message_of;
 using trireme::testing::read_file;
 using trireme::testing::TemporaryFolder;
 
-/// Odd sizes: 6 heads of 24, a vocabulary and a sequence that are prime.
+/// A model with odd sizes: 6 heads of size 24, and prime vocabulary and sequence.
 inline deck::ModelConfig odd_model(bool tied) {
   deck::ModelConfig m;
   m.layers = 2;
@@ -40,7 +40,7 @@ inline deck::ModelConfig odd_model(bool tied) {
   return m;
 }
 
-/// The same sizes with 3 key/value heads, and the family's properties beyond llama's.
+/// A model of the same sizes with 3 key/value heads, and the properties that llama lacks.
 inline deck::ModelConfig odd_llama(bool tied, Family family = Family::llama) {
   deck::ModelConfig m = odd_model(tied);
   deck::set_family(m, family);
@@ -61,7 +61,7 @@ inline deck::ModelConfig odd_bert(bool tied, SentenceLoss sentences) {
   return m;
 }
 
-/// Bits that differ between neighbours; any finite fp32 number can occur, and NaN.
+/// Bits that differ between neighbours; any finite fp32 value and NaN can occur.
 inline std::vector<std::uint32_t> bits_of(const std::string& name, std::int64_t count) {
   std::vector<std::uint32_t> out;
   std::uint64_t state = std::hash<std::string>()(name);
@@ -82,7 +82,7 @@ inline Weights weights_of(const deck::ModelConfig& model) {
   return out;
 }
 
-/// A checkpoint of these weights and one optimizer array.
+/// Writes a checkpoint of these weights and one optimizer array.
 inline std::string write_checkpoint(const std::string& directory, const deck::ModelConfig& model,
                                     const Weights& weights, std::int64_t step = 7) {
   std::vector<checkpoint::ArrayView> views;

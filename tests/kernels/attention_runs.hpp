@@ -18,7 +18,7 @@
 #include "reference/rounded_attention.hpp"
 #include "support/device_array.hpp"
 
-/// Attention from host arrays to host arrays, and bounds of its errors.
+/// Attention on host arrays, and bounds of its errors.
 namespace trireme::kernels::attention_runs {
 
 using testing::at;
@@ -72,7 +72,7 @@ Forward<T> run_forward(const std::vector<T>& qkv, const AttentionShape& s,
                        const AttentionDropout& dropout = {}) {
   const Handle handle;
   const DeviceArray<T> input(qkv);
-  const DeviceArray<T> o(s.tokens() * s.heads * s.head_size, T(NAN));  // all must be written
+  const DeviceArray<T> o(s.tokens() * s.heads * s.head_size, T(NAN));  // NaN where not written
   const DeviceArray<Accumulate<T>> lse(s.tokens() * s.heads, NAN);
   attention_forward<T>(handle, o.matrix(s.tokens(), s.heads * s.head_size),
                        lse.cube(s.batch, s.heads, s.sequence),
@@ -105,8 +105,8 @@ inline std::string describe(const AttentionShape& s) {
               s.head_size, s.causal ? " causal" : " full", " window ", s.window);
 }
 
-/// Positions of the tokens of samples whose documents have these lengths, over and over, from the
-/// sample's number among them on; the last document of a sample ends with it.
+/// Positions of the tokens of samples packed from documents. The lengths are repeated cyclically,
+/// beginning with the sample's index; the last document of a sample ends with the sample.
 inline std::vector<std::int32_t> positions_of(const AttentionShape& s,
                                               const std::vector<std::int32_t>& lengths) {
   std::vector<std::int32_t> positions;
@@ -123,7 +123,7 @@ inline std::vector<std::int32_t> positions_of(const AttentionShape& s,
   return positions;
 }
 
-/// A shape and the positions of its tokens, which live as long as this.
+/// A shape and the positions of its tokens, whose memory this object owns.
 struct Packed {
   Packed(const AttentionShape& s, const std::vector<std::int32_t>& lengths)
       : positions(positions_of(s, lengths)), shape(s) {
@@ -137,10 +137,10 @@ inline AttentionDropout some_dropout() {
   return {0.3, {7, Purpose::attention_dropout, 3, 5}, 11, 2, 9};
 }
 
-/// Numbers are within [−1, 1]. A score is a sum of K products of magnitude σ ≤ scale·K. It is off
-/// by (K + 2) u σ (Higham 2002, eq. 3.5; u the unit roundoff), and so is the logarithm of the sum;
-/// exp and the rescaling by blocks of 64 add 4 u each, and the sums over up to S keys S u. A
-/// probability is therefore off by a factor 1 + δ, δ = (2 (K + 2) σ + S + 4 S/64 + 8) u.
+/// Values are within [−1, 1]. A score is a sum of K products of magnitude σ ≤ scale·K, with an
+/// error of (K + 2) u σ (Higham 2002, eq. 3.5; u the unit roundoff). The logarithm of the sum has
+/// the same error. exp and the rescaling by blocks of 64 add 4 u each, and the sums over up to S
+/// keys S u. A probability therefore has a relative error δ = (2 (K + 2) σ + S + 4 S/64 + 8) u.
 inline double relative_error(const AttentionShape& s, double u) {
   const auto size = static_cast<double>(s.head_size);
   const auto keys = static_cast<double>(s.sequence);
@@ -148,7 +148,7 @@ inline double relative_error(const AttentionShape& s, double u) {
   return (2.0 * (size + 2.0) * scale * size + keys + 4.0 * std::ceil(keys / 64.0) + 8.0) * u;
 }
 
-/// L = Σ grad·o and its central difference along `direction`, in double.
+/// The central difference of L = Σ grad·o along `direction`, in double.
 inline double slope(const std::vector<double>& qkv, const std::vector<double>& grad,
                     const std::vector<double>& direction, const AttentionShape& s,
                     const AttentionDropout& dropout, double step) {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-/// Types and sizes with which kernels are tested.
+/// Types and sizes for tests of kernels.
 namespace trireme::kernels {
 
 using WideTypes = ::testing::Types<float, double>;

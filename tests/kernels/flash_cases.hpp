@@ -15,7 +15,7 @@
 #include "support/device_array.hpp"
 #include "support/emulated_attention.hpp"
 
-/// The tensor-core kernels, emulated, against the definition: for all head sizes and types.
+/// Compares the emulated tensor-core kernels with the definition for all head sizes and types.
 namespace trireme::kernels::flash_cases {
 
 using attention_runs::expect_within;
@@ -67,7 +67,7 @@ using Cases = ::testing::Types<Case<Bf16, 16>, Case<Bf16, 32>, Case<Bf16, 64>, C
                                Case<Bf16, 96>, Case<Bf16, 112>, Case<Bf16, 128>, Case<Bf16, 160>,
                                Case<Bf16, 256>, Case<Fp16, 64>, Case<Fp16, 128>, Case<Fp16, 192>>;
 
-/// Bits of numbers, for comparisons that distinguish NaNs and signed zeros.
+/// Bits of values, for comparisons that distinguish NaNs and signed zeros.
 template <class T>
 std::vector<std::uint16_t> bits(const std::vector<T>& numbers) {
   std::vector<std::uint16_t> result;

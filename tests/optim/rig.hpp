@@ -30,7 +30,7 @@ inline deck::OptimizerConfig golden_optimizer() {
   return o;
 }
 
-/// The whole model on one rank, driven by hand.
+/// The whole model on one rank, with explicit calls of each pass and update.
 struct Rig {
   using P = model::Fp64;
 
@@ -57,7 +57,7 @@ struct Rig {
     return optim::Optimizer<P>::MuonParts{*self, state_of(config).second};
   }
 
-  /// Loss and gradients of step `step`'s batch, micro-batch by micro-batch.
+  /// Computes loss and gradients of the batch of `step`, one micro-batch at a time.
   double pass(std::int64_t step) {
     const auto model = golden_model();
     stage.zero_loss(handle);
@@ -80,7 +80,7 @@ struct Rig {
     return value_of(stage.loss()) / static_cast<double>(golden_batch * model.sequence);
   }
 
-  /// The update of step `step` with this learning rate; returns the norm.
+  /// Performs the update of `step` with learning rate `rate`; returns the norm.
   double update(std::int64_t step, double rate) {
     optimizer.find_norm(handle);
     optimizer.step(handle, step, rate);
@@ -97,7 +97,7 @@ struct Rig {
   WholeModel<P> stage;
 };
 
-/// Loss and gradient norm of each step, as a script has written them.
+/// Reads the loss and gradient norm of each step from a script's file.
 inline std::vector<std::pair<double, double>> golden_losses(const std::string& path) {
   std::vector<std::pair<double, double>> losses;
   std::ifstream in(path);

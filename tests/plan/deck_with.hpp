@@ -7,7 +7,7 @@
 
 namespace trireme::testing {
 
-/// A small deck, "a.toml". `keys` begin in its line 16 with a section of their own.
+/// A small deck, "a.toml". `keys` begin in line 16 and start with their own section.
 inline deck::Deck deck_with(const std::string& keys,
                             const std::vector<std::string>& overrides = {}) {
   const std::string before = R"([run]

@@ -18,8 +18,8 @@ struct Axes {
   std::int64_t key_value_heads = 0;  ///< 0: family gpt
 };
 
-/// 4 layers of hidden 32 in 4 heads, feed-forward 128, vocabulary 96; micro-batches of 2 samples of
-/// 32 tokens, 4 per rank and step; fp64.
+/// 4 layers with hidden size 32 and 4 heads, feed-forward 128, vocabulary 96; micro-batches of 2
+/// samples of 32 tokens, 4 per rank and step; fp64.
 inline deck::Config config_of(const Axes& axes) {
   deck::Config c;
   c.model.layers = 4;
@@ -59,7 +59,7 @@ inline plan::StepTime predicted(const deck::Config& c, const plan::Machine& m) {
   return plan::predict_step(c, architecture::describe(c.model), plan::step_program(c, m), m);
 }
 
-/// Their stages are not in a V.
+/// Schedules whose stages do not form a V.
 inline constexpr ScheduleKind schedules_in_order[]{ScheduleKind::gpipe,
                                                    ScheduleKind::one_forward_one_backward,
                                                    ScheduleKind::interleaved, ScheduleKind::zb_h1};

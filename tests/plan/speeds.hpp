@@ -4,7 +4,7 @@
 
 namespace trireme::testing {
 
-/// A cluster of round numbers: nodes of 8 devices with 4 multiprocessors of 1 TFLOP/s each.
+/// A cluster with round values: nodes of 8 devices with 4 multiprocessors of 1 TFLOP/s each.
 inline plan::Machine cluster() {
   plan::Machine m;
   m.name = "cluster";

@@ -34,8 +34,7 @@ inline std::uint32_t random_word(const RandomKey& key, std::int64_t index) {
   return philox(key, static_cast<std::uint64_t>(index) / 4).w[index % 4];
 }
 
-/// 1 / (1 - rate) where the global element (row, column) of rows of `hidden` is kept, 0 where it is
-/// dropped.
+/// 1 / (1 - rate) where the global element (row, column) of rows of `hidden` is kept, otherwise 0.
 inline std::vector<double> dropout_factors(std::int64_t rows, std::int64_t hidden, double rate,
                                            const RandomKey& key, std::int64_t first_row) {
   std::vector<double> factors;

@@ -5,9 +5,9 @@
 
 namespace trireme::reference {
 
-/// Step of central differences: near the cube root of the double's epsilon, where truncation
-/// (step^2 / 6 times the third derivative, 2e-11 of it) and cancellation (epsilon over step times
-/// the value, 2e-11 of it) are alike.
+/// Step of central differences, near the cube root of the double's epsilon, where the errors of
+/// truncation (step^2 / 6 times the third derivative) and of cancellation (epsilon over step times
+/// the value) are both about 2e-11.
 inline constexpr double difference_step = 1e-5;
 
 /// Gradient of f: vector -> double by central differences in every component.

@@ -5,8 +5,8 @@
 
 namespace trireme::reference {
 
-/// Where `parts` consecutive parts of [0, n) begin, and n: uneven ones, of which the first are
-/// empty where n is small.
+/// The bounds of `parts` consecutive uneven parts of [0, n): their beginnings, and n. The first
+/// parts are empty if n is small.
 inline std::vector<std::int64_t> uneven_parts(std::int64_t n, std::int64_t parts) {
   std::vector<std::int64_t> begins;
   for (std::int64_t i = 0; i <= parts; ++i) begins.push_back(n * i * i / (parts * parts));

@@ -12,16 +12,16 @@
 
 namespace trireme::reference {
 
-/// Numbers and how far off each of them may be.
+/// Values and bounds of their errors.
 struct Bounded {
   std::vector<double> values, bounds;
   explicit Bounded(std::size_t n) : values(n), bounds(n) {}
 };
 
 /// Attention and its gradient in double precision, with bounds for a kernel that rounds
-/// probabilities, their gradients and its results to a type of unit roundoff u, and does everything
-/// else in fp32 with errors of at most e = 2^-23 per operation (the unit roundoff of tensor cores,
-/// which may truncate).
+/// probabilities, their gradients and its results to a type of unit roundoff u, and computes
+/// everything else in fp32 with errors of at most e = 2^-23 per operation (the unit roundoff of
+/// tensor cores, which may truncate).
 class RoundedAttention {
  public:
   RoundedAttention(const std::vector<double>& qkv, const kernels::AttentionShape& shape,
@@ -30,8 +30,9 @@ class RoundedAttention {
     if (s_.group == 0) s_.group = s_.heads / s_.key_value_heads;
     positions_ = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), s_.positions);
     if (s_.scale == 0.0) s_.scale = 1.0 / std::sqrt(static_cast<double>(s_.head_size));
-    // A score is off by (K + 8) e scale Σ|q||k| (products, scale, subtraction, twice because the
-    // sum or logsumexp is, too), the sum of up to S keys by S e, powers and the rest by 32 e.
+    // The error of a score is (K + 8) e scale Σ|q||k| (products, scale and subtraction, twice
+    // because the sum or logsumexp has it too), of the sum of up to S keys S e, of exponentials and
+    // the rest 32 e.
     double largest = 0.0;
     for_heads([&](std::int64_t b, std::int64_t h) {
       for (std::int64_t i = 0; i < s_.sequence; ++i)
@@ -46,8 +47,8 @@ class RoundedAttention {
     relative_ = e * (2.0 * terms * largest + static_cast<double>(s_.sequence) + 32.0);
   }
 
-  /// [T, H·K]: Σ_j p v is off by (u + δ) Σ p|v|, δ the relative error of p, and by its rounding.
-  /// What is below the smallest normal number of fp16 is rounded to 2^-25 of at least the sum.
+  /// [T, H·K]: the error of Σ_j p v is (u + δ) Σ p|v|, δ the relative error of p, and its rounding.
+  /// Values below the smallest normal number of fp16 are rounded to 2^-25 of at least the sum.
   Bounded output() const {
     auto magnitudes = qkv_;
     for (double& x : magnitudes) x = std::abs(x);
@@ -72,7 +73,7 @@ class RoundedAttention {
     return result;
   }
 
-  /// dqkv from the gradient of o.
+  /// dqkv for the gradient of o.
   Bounded gradient(const std::vector<double>& grad) const {
     Bounded result(qkv_.size());
     const Bounded o = output();
@@ -112,8 +113,8 @@ class RoundedAttention {
       for (std::int64_t h = 0; h < s_.heads; ++h) use(b, h);
   }
 
-  /// ds = p (f dp − delta) is off by δ of itself, by p times the errors of dp (K + 2 operations on
-  /// Σ|grad||v|) and of delta, which is Σ grad·o of the rounded o, and by its rounding.
+  /// The error of ds = p (f dp − delta) is δ |ds|, plus p times the errors of dp (K + 2 operations
+  /// on Σ|grad||v|) and of delta = Σ grad·o of the rounded o, plus its rounding.
   void add_query(Bounded& result, const std::vector<double>& grad, const Bounded& o, double lse,
                  std::int64_t b, std::int64_t h, std::int64_t i) const {
     const std::int64_t row = ((b * s_.sequence + i) * s_.heads + h) * s_.head_size;

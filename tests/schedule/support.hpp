@@ -20,7 +20,7 @@ constexpr auto zb_h1 = ScheduleKind::zb_h1;
 constexpr ScheduleKind in_a_v[] = {ScheduleKind::zb_v, ScheduleKind::v_half, ScheduleKind::v_min};
 constexpr Transport transports[] = {Transport::independent_channels, Transport::ordered_groups};
 
-/// Stages in a V.
+/// A layout with stages in a V.
 inline ProgramLayout v_layout(int ranks, int micro_batches, int chunks = 2) {
   ProgramLayout layout{ranks, micro_batches, chunks};
   layout.placement = StagePlacement::v;

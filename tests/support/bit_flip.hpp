@@ -10,9 +10,9 @@
 
 namespace trireme::testing {
 
-/// Flips one bit of an arena when the n-th launch of a kernel begins, as a fault of memory or of a
-/// processor would. It learns of arenas and launches as a tool of Kokkos does. One at a time, made
-/// before the arenas.
+/// Flips one bit of an arena when the n-th launch of a kernel begins, like a fault of memory or
+/// processor. It observes arenas and launches as a tool of Kokkos. Only one may exist at a time,
+/// created before the arenas.
 class BitFlip {
  public:
   explicit BitFlip(std::string kernel) : kernel_(std::move(kernel)) {
@@ -32,7 +32,7 @@ class BitFlip {
 
   /// Launches of the kernel since the last call.
   std::int64_t launches() { return std::exchange(launches_, 0); }
-  /// The launch is counted from now on. The byte is at this share of the arena.
+  /// Counts launches from now on and flips the byte at fraction `share` of the arena.
   void arm(const std::string& arena, double share, std::int64_t launch) {
     arena_ = arena;
     share_ = share;
@@ -57,13 +57,13 @@ class BitFlip {
     const Memory& memory = flip.arenas_.at(flip.arena_);
     const auto at =
         static_cast<std::uint64_t>(flip.share_ * static_cast<double>(memory.bytes)) / 8 * 8 + 6;
-    memory.data[at] ^= std::byte{0x04};  // of a double: a high bit of the mantissa
+    memory.data[at] ^= std::byte{0x04};  // in a double: a high bit of the mantissa
     flip.at_ = -1;
   }
 
   inline static BitFlip* current_ = nullptr;
   const std::string kernel_;
-  std::map<std::string, Memory> arenas_;  ///< the last ones of each name
+  std::map<std::string, Memory> arenas_;  ///< the latest one of each name
   std::string arena_;
   double share_ = 0;
   std::int64_t launches_ = 0;

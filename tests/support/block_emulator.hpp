@@ -17,26 +17,26 @@
 #include "support/emulated_warp.hpp"
 #include "support/fiber.hpp"
 
-/// Runs kernels for blocks of threads (kernels/warp_tiles.hpp) on a host and checks what they do.
-/// Every thread is a fiber; it runs until it needs others. A warp's operation happens when all 32
-/// lanes have come to the same one: if they come to different ones, or some never, that is an
-/// error. Asynchronous copies land as late as they may, or as early; what is written for other
-/// blocks shows when it is released, or when the block ends.
+/// Runs kernels for blocks of threads (kernels/warp_tiles.hpp) on a host and checks them. Every
+/// thread is a fiber, which runs until it needs other threads. A warp's operation is executed when
+/// all 32 lanes have reached it; lanes that reach different operations, or never arrive, are an
+/// error. Asynchronous copies arrive as late or as early as permitted. Stores for other blocks
+/// become visible when they are released or when the block ends.
 namespace trireme::testing {
 
 struct EmulatorLaunch {
   int blocks = 1;
   int threads = 32;
   std::uint32_t shared_bytes = 0;
-  int resident = 1;           ///< blocks that run at a time
-  bool early_copies = false;  ///< land at once instead of when they are waited for
-  bool backwards = false;     ///< blocks, warps and threads in the opposite order
+  int resident = 1;           ///< blocks that run concurrently
+  bool early_copies = false;  ///< copies arrive when issued, not when they are waited for
+  bool backwards = false;     ///< blocks, warps and threads in reverse order
 };
 
 struct EmulatorReport {
-  std::int64_t bank_conflicts = 0;  ///< accesses to shared memory that had to wait for others
+  std::int64_t bank_conflicts = 0;  ///< accesses to shared memory delayed by others
   std::int64_t operations = 0;      ///< of warps
-  WarpCounts most;                  ///< of a warp, or of a warpgroup
+  WarpCounts most;                  ///< maximum over warps or warpgroups
   std::int64_t products = 0;        ///< of warpgroups
 };
 
@@ -98,7 +98,7 @@ struct BlockState {
   }
 };
 
-/// Where a fiber goes back to.
+/// The context to which a fiber returns.
 struct Scheduler {
   EmulatorLaunch launch;
   EmulatorReport report;
@@ -108,7 +108,7 @@ struct Scheduler {
 
 }  // namespace emulator
 
-/// A Block as kernels see it.
+/// A Block as used by kernels.
 class EmulatedBlock {
  public:
   EmulatedBlock(emulator::Scheduler& scheduler, emulator::BlockState& state, int thread)
@@ -251,7 +251,7 @@ class EmulatedBlock {
     together(r);
   }
 
-  /// Waits for the other lanes; the last one does it for all.
+  /// Waits for the other lanes; the last one executes the operation for all.
   void together(const WarpRequest& mine) {
     const auto warp = static_cast<std::size_t>(thread_ / 32);
     WarpRequests& requests = state_->warps[warp];
@@ -275,7 +275,7 @@ class EmulatedBlock {
     emulator::Thread& f = fiber();
     f.state = state;
     const int lane = thread_ % 32;
-    for (int i = 1; i < 32; ++i) {  // straight on to another lane, if one can run
+    for (int i = 1; i < 32; ++i) {  // directly to another lane, if one can run
       const int next = scheduler_->launch.backwards ? (lane + 32 - i) % 32 : (lane + i) % 32;
       emulator::Thread& other = state_->fibers[static_cast<std::size_t>(thread_ - lane + next)];
       if (other.state != emulator::State::ready) continue;
@@ -331,7 +331,7 @@ class BlockEmulator {
     }
   }
 
-  /// Lets every thread of a block go on that can; whether there was one.
+  /// Runs every thread of a block that can continue; returns whether there was one.
   bool turn(emulator::BlockState& block) {
     bool progress = false;
     const int threads = scheduler_.launch.threads;
@@ -385,7 +385,7 @@ class BlockEmulator {
 
   emulator::Scheduler scheduler_;
   Body body_;
-  std::deque<Start> starts_;  // addresses stay
+  std::deque<Start> starts_;  // addresses are stable
   std::vector<Fiber::Stack> stacks_;
 };
 

@@ -7,8 +7,8 @@
 
 namespace trireme::testing {
 
-/// Which events someone knows to have happened: for each actor, the number of its last known one
-/// (vector clocks, Mattern 1989).
+/// Events known to an actor: for each actor, the number of its last known event (vector clocks,
+/// Mattern 1989).
 class Clock {
  public:
   explicit Clock(std::size_t actors = 0) : known_(actors, 0) {}
@@ -32,8 +32,8 @@ class Clock {
   std::vector<std::int32_t> known_;
 };
 
-/// Actors of a block: its threads, its warps as they finish products, and its barriers of phases as
-/// they finish copies. A thread's event is what it does between two synchronisations.
+/// Actors of a block: its threads, its warps when they finish products, and its phase barriers when
+/// they finish copies. A thread's event is its actions between two synchronisations.
 struct Actors {
   static constexpr int most_phases = 64;
   int threads = 0;
@@ -46,7 +46,7 @@ struct Actors {
   bool is_warp(int actor) const { return !is_thread(actor) && actor < phases(0); }
 };
 
-/// The threads of a block: what they know, and when they published their stores to products.
+/// The threads of a block: their known events, and when they published their stores to products.
 class ThreadOrder {
  public:
   explicit ThreadOrder(int threads)
@@ -61,7 +61,7 @@ class ThreadOrder {
   Clock& of(int thread) { return clocks_[static_cast<std::size_t>(thread)]; }
   const Clock& of(int thread) const { return clocks_[static_cast<std::size_t>(thread)]; }
   std::int32_t now(int thread) const { return of(thread)[thread]; }
-  /// What the thread does next is not part of what it tells now.
+  /// Later actions of the thread are not part of this clock.
   void tell(int thread, Clock& to) {
     to.learn(of(thread));
     next(thread);
@@ -70,7 +70,7 @@ class ThreadOrder {
     published_[static_cast<std::size_t>(thread)].push_back(now(thread));
     next(thread);
   }
-  /// Whether someone who knows `clock` knows that the thread published what it stored in `event`.
+  /// Whether `clock` includes the thread's publication of stores made in `event`.
   bool knows_publication(const Clock& clock, int thread, std::int32_t event) const {
     const auto& all = published_[static_cast<std::size_t>(thread)];
     const auto first = std::lower_bound(all.begin(), all.end(), event);

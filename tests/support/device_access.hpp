@@ -9,8 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-/// Elements of views as a test sees them, wherever the memory is. Slow: every call copies and
-/// waits.
+/// Access to elements of views in tests, in any memory. Slow: every call copies and waits.
 namespace trireme::testing {
 
 template <class View>
@@ -19,7 +18,7 @@ auto flat_on_device(const View& view) {
   return Kokkos::View<T*, Kokkos::LayoutRight, Device, Unmanaged>(view.data(), view.size());
 }
 
-/// All elements, last axis fastest. Rows of a matrix may be farther apart than its columns.
+/// All elements, last axis fastest. A matrix may have padded rows.
 template <class View>
 auto values_of(const View& view) {
   std::vector<std::remove_const_t<typename View::value_type>> values(view.size());

@@ -15,8 +15,7 @@ inline std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Device memory that a test owns, filled from and read back to plain host vectors. Begins on a
-/// cache line.
+/// Device memory owned by a test, filled from and copied to host vectors. Begins on a cache line.
 template <class T>
 class DeviceArray {
  public:
@@ -66,7 +65,7 @@ class DeviceArray {
   std::size_t size_ = 0;
 };
 
-/// n numbers uniform in [-1, 1), the same for every T up to its rounding.
+/// n values, uniform in [-1, 1); equal for every T up to its rounding.
 template <class T>
 std::vector<T> uniform(std::int64_t n, unsigned seed) {
   std::mt19937 generator(seed);

@@ -12,21 +12,21 @@
 
 namespace trireme::testing {
 
-/// How emulated kernels are run.
+/// Options for running emulated kernels.
 struct EmulatedRun {
   int resident = 3;
   bool early_copies = false;
   bool backwards = false;
 };
 
-/// The emulated device, as flash_launch.hpp sees it: each launch ends before it returns.
+/// The emulated device for flash_launch.hpp: each launch ends before it returns.
 class EmulatedGrid {
  public:
-  /// Processors and bytes of cache choose how many heads are in flight.
+  /// The numbers of processors and of bytes of cache determine how many heads are in flight.
   EmulatedGrid(EmulatedRun how, int processors, std::int64_t cache_bytes)
       : how_(how), processors_(processors), cache_bytes_(cache_bytes) {}
 
-  EmulatorReport report;  ///< of all launches; `most`: of the last one
+  EmulatorReport report;  ///< for all launches; `most`: for the last one
 
   int processors() const { return processors_; }
   std::int64_t cache_bytes() const { return cache_bytes_; }
@@ -49,14 +49,14 @@ class EmulatedGrid {
   std::int64_t cache_bytes_;
 };
 
-/// Attention by the kernels of tensor cores on an emulated device, with the launches of a real one.
-/// What no one writes is NaN.
+/// Attention by the tensor-core kernels on an emulated device, with the launches of a real device.
+/// Elements never written are NaN.
 template <class T, int head_size>
 class EmulatedAttention {
  public:
   EmulatedAttention(const std::vector<T>& qkv, const kernels::AttentionShape& shape,
                     const kernels::AttentionDropout& dropout, EmulatedRun how = {})
-      // A cache of two heads: several sections.
+      // A cache of two heads, for several sections.
       : grid(how, 2, 3 * 2 * 4 * shape.sequence * head_size),
         o(at(shape.tokens() * shape.heads * head_size), nan<T>()),
         logsumexp(at(shape.tokens() * shape.heads), nan<float>()),
@@ -67,10 +67,10 @@ class EmulatedAttention {
   EmulatedGrid grid;
   std::vector<T> o;              ///< [T, H·K]
   std::vector<float> logsumexp;  ///< [B, H, S]
-  std::vector<T> dqkv;           ///< as qkv
+  std::vector<T> dqkv;           ///< like qkv
 
   void forward();
-  /// After forward().
+  /// Requires an earlier forward().
   void backward(const std::vector<T>& grad);
 
  private:
@@ -115,7 +115,7 @@ void EmulatedAttention<T, head_size>::backward(const std::vector<T>& grad) {
   kernels::flash_backward<T, head_size>(grid, a.delta, a.gradients, dropout_.rate > 0.0);
 }
 
-// Slow to compile: once, in tests/kernels/emulated/.
+// Slow to compile; instantiated once, in tests/kernels/emulated/.
 extern template class EmulatedAttention<Bf16, 16>;
 extern template class EmulatedAttention<Bf16, 32>;
 extern template class EmulatedAttention<Bf16, 64>;

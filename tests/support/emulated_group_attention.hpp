@@ -14,14 +14,13 @@
 
 namespace trireme::testing {
 
-/// The emulated device of warpgroups, as flash_launch.hpp sees it: each launch ends before it
-/// returns.
+/// The emulated device of warpgroups for flash_launch.hpp: each launch ends before it returns.
 class EmulatedGroupGrid {
  public:
   EmulatedGroupGrid(EmulatedRun how, std::int64_t cache_bytes)
       : how_(how), cache_bytes_(cache_bytes) {}
 
-  EmulatorReport report;  ///< of the last launch
+  EmulatorReport report;  ///< for the last launch
 
   int processors() const { return how_.resident; }
   std::int64_t cache_bytes() const { return cache_bytes_; }
@@ -46,15 +45,15 @@ class EmulatedGroupGrid {
   unsigned counters_[2] = {0, 0};
 };
 
-/// Attention by the kernels of warpgroups on an emulated device, with the launches of a real one.
-/// What no one writes is NaN. Rows of qkv have `padding` more numbers than heads.
+/// Attention by the kernels for warpgroups on an emulated device, with the launches of a real
+/// device. Elements never written are NaN. Rows of qkv have `padding` additional elements.
 template <class T, int head_size>
 class EmulatedGroupAttention {
  public:
   EmulatedGroupAttention(const std::vector<T>& qkv, const kernels::AttentionShape& shape,
                          const kernels::AttentionDropout& dropout, EmulatedRun how = {},
                          std::int64_t padding = 0)
-      // A cache of four heads, half of which is for keys and values: several sections.
+      // A cache of four heads, half of it for keys and values, for several sections.
       : grid(how, 4 * 4 * shape.sequence * head_size),
         o(at(shape.tokens() * shape.heads * head_size), nan<T>()),
         logsumexp(at(shape.tokens() * shape.heads), nan<float>()),
@@ -70,10 +69,10 @@ class EmulatedGroupAttention {
   EmulatedGroupGrid grid;
   std::vector<T> o;              ///< [T, H·K]
   std::vector<float> logsumexp;  ///< [B, H, S]
-  std::vector<T> dqkv;           ///< as qkv, with its padding
+  std::vector<T> dqkv;           ///< like qkv, with its padding
 
   void forward();
-  /// After forward().
+  /// Requires an earlier forward().
   void backward(const std::vector<T>& grad);
 
  private:
@@ -119,7 +118,7 @@ void EmulatedGroupAttention<T, head_size>::backward(const std::vector<T>& grad) 
   kernels::group_backward<T, head_size>(grid, a.gradients, dropout_.rate > 0.0);
 }
 
-// Slow to compile: once, in tests/kernels/emulated/.
+// Slow to compile; instantiated once, in tests/kernels/emulated/.
 extern template class EmulatedGroupAttention<Bf16, 64>;
 extern template class EmulatedGroupAttention<Bf16, 96>;
 extern template class EmulatedGroupAttention<Bf16, 128>;

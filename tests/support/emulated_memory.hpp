@@ -8,14 +8,14 @@
 
 namespace trireme::testing {
 
-/// Shared memory of an emulated block. It begins as NaNs, and every access is checked: two threads
-/// that use a word without a barrier between them, at least one of them to write it, are an error,
-/// as is whoever touches what an asynchronous copy has not brought yet.
+/// Shared memory of an emulated block. It is filled with NaNs initially, and every access is
+/// checked. It is an error if two threads access a word, at least one of them to write, without a
+/// barrier in between, or if a thread accesses a word before its asynchronous copy has arrived.
 class EmulatedMemory {
  public:
   explicit EmulatedMemory(std::uint32_t bytes) : bytes_(bytes, 0xff), words_((bytes + 3) / 4) {}
 
-  /// All threads have met: what they did before is ordered before what they do next.
+  /// All threads have met: their earlier actions precede their later actions.
   void next_epoch() { ++epoch_; }
 
   void write(int thread, std::uint32_t address, const void* from, std::uint32_t count) {
@@ -81,8 +81,8 @@ class EmulatedMemory {
   std::int64_t epoch_ = 0;
 };
 
-/// Sixteen-byte rows at the addresses of eight lanes come at once unless two of them lie in the
-/// same four of the 32 banks: how many come later.
+/// Additional cycles for sixteen-byte rows at the addresses of eight lanes: rows in the same four
+/// of the 32 banks conflict.
 template <class Addresses>
 int row_conflicts(const Addresses& addresses, int first) {
   int most = 0;
@@ -95,7 +95,7 @@ int row_conflicts(const Addresses& addresses, int first) {
   return most - 1;
 }
 
-/// The same of words of 32 lanes; lanes that name the same word share it.
+/// Additional cycles for words of 32 lanes; lanes with the same word share it.
 template <class Addresses>
 int word_conflicts(const Addresses& addresses) {
   int most = 0;

@@ -8,19 +8,19 @@
 
 #include "support/clocks.hpp"
 
-/// Barriers of the PTX ISA in shared memory ("mbarrier") and of some threads ("bar.sync",
+/// Barriers of the PTX ISA in shared memory ("mbarrier") and among some threads ("bar.sync",
 /// "bar.arrive").
 namespace trireme::testing::emulator {
 
-/// A phase ends when all its arrivals have come and all bytes that they announced. Who waits for it
-/// knows what those knew who arrived, and that the copies have come.
+/// A phase ends when all its arrivals and all announced bytes have come. A thread that waits for it
+/// then knows the events known to the arriving threads, and that the copies have arrived.
 struct Phases {
   int count, pending, actor;
   int first_thread;
-  std::int32_t first_event;  // which initialised it
+  std::int32_t first_event;  // initialising event
   bool published = false;
   std::int64_t bytes = 0;
-  std::int32_t ended = 0;  // phases
+  std::int32_t ended = 0;  // ended phases
   Clock arriving, known;
 
   Phases(int count_, int actor_, int thread, ThreadOrder& order)
@@ -59,7 +59,7 @@ struct Phases {
   }
 };
 
-/// The barriers of phases of a block.
+/// The phase barriers of a block.
 class PhaseTable {
  public:
   void init(std::uint32_t at, int count, int thread, ThreadOrder& order) {
@@ -72,7 +72,7 @@ class PhaseTable {
   void publish(int thread) {
     for (auto& [at, phases] : table_) phases.published |= phases.first_thread == thread;
   }
-  /// For a thread that must know of the barrier.
+  /// Finds a barrier for a thread, which must know its initialisation.
   Phases& find(std::uint32_t at, int thread, const ThreadOrder& order) {
     const auto found = table_.find(at);
     check(found != table_.end(), "thread ", thread, " uses shared address ", at,
@@ -84,7 +84,7 @@ class PhaseTable {
     return p;
   }
   Phases& find(std::uint32_t at) { return table_.at(at); }
-  /// At the end of the block.
+  /// Called at the end of the block.
   void check_complete() const {
     for (const auto& [at, phases] : table_)
       check(phases.bytes == 0, "the block ends while the barrier at ", at, " waits for ",
@@ -95,13 +95,13 @@ class PhaseTable {
   std::map<std::uint32_t, Phases> table_;
 };
 
-/// A barrier of some threads.
+/// A barrier among some threads.
 struct Meeting {
   int threads = 0, arrived = 0;
   std::vector<int> waiting;
   Clock known;
 
-  /// Whether that was the last one.
+  /// Returns whether this was the last arrival.
   bool arrive(int thread, int of, ThreadOrder& order) {
     check(of % 32 == 0 && of > 0, "a barrier of ", of, " threads, which are not whole warps");
     if (arrived == 0) {

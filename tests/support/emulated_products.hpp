@@ -12,16 +12,16 @@
 #include "support/emulated_warp.hpp"
 #include "support/ordered_memory.hpp"
 
-/// Matrix descriptors, products of warpgroups and copies of boxes, by the layouts of the PTX ISA
+/// Matrix descriptors, products of warpgroups and copies of boxes, with the layouts of the PTX ISA
 /// ("Asynchronous Warpgroup Level Matrix Multiply-Accumulate", "Tensor Data movement").
 namespace trireme::testing::emulator {
 
-/// 128-byte swizzling, of a linear address.
+/// 128-byte swizzling of a linear address.
 inline std::uint32_t swizzled(std::uint32_t address) {
   return address ^ ((address >> 7 & 7U) << 4);
 }
 
-/// What all threads of a warpgroup say in the same product.
+/// Properties of a product that must be equal in all threads of a warpgroup.
 struct ProductKind {
   bool bf16 = true, left_in_registers = false, add = false;
   int columns = 0;
@@ -37,10 +37,10 @@ struct Product {
   std::array<std::uint32_t, 4> left = {};
 };
 
-/// 8 numbers of two bytes.
+/// 8 values of two bytes each.
 using Piece = std::array<std::uint16_t, 8>;
 
-/// Reads 16 bytes at an address that has been swizzled.
+/// Reads 16 bytes at a swizzled address.
 template <class Read>
 Piece piece_at(const Read& read, std::uint32_t linear) {
   Piece piece;
@@ -125,7 +125,7 @@ void multiply_rows(const Read& read, const std::array<const Product*, 32>& lanes
   }
 }
 
-/// A copy of a box that is under way.
+/// A pending copy of a box.
 struct BoxCopy {
   kernels::TensorMapShape map;
   std::array<int, 4> first;
@@ -134,7 +134,7 @@ struct BoxCopy {
   std::uint32_t rows() const { return map.box[1] * map.box[2] * map.box[3]; }
   std::uint32_t bytes() const { return 128 * rows(); }
 
-  /// write(address, piece) for each 16 bytes.
+  /// Calls write(address, piece) for each 16 bytes.
   template <class Write>
   void land(const Write& write) const {
     for (std::uint32_t r = 0; r < rows(); ++r) {

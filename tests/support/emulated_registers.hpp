@@ -13,19 +13,18 @@
 
 namespace trireme::testing::emulator {
 
-/// One thread's registers that products use while it does something else. Sums in flight hold a NaN
-/// of their own until they are waited for, so that their use shows; what changes in the meantime is
-/// an error.
+/// One thread's registers used by asynchronous products. Sums in flight hold a special NaN until
+/// they are waited for, so that premature reads are visible; changes in the meantime are an error.
 class RegistersInFlight {
  public:
-  /// A signalling NaN: arithmetic makes it a quiet one, so that updates in place change it.
+  /// A signalling NaN: arithmetic quiets it, so that in-place updates change it.
   static constexpr std::uint32_t unusable = 0x7fa5a5a5, quiet = 0x00400000;
   static void check_usable(float x) {
     check((std::bit_cast<std::uint32_t>(x) | quiet) != (unusable | quiet),
           "sums of a product are used before it was waited for");
   }
 
-  /// Arrays that products may use from now on.
+  /// Begins a new set of arrays that products may use.
   void begin() { covered_.clear(); }
   void cover(const void* registers, std::size_t bytes) {
     check(!overlaps(registers, bytes),
@@ -49,7 +48,7 @@ class RegistersInFlight {
     }
     open_.push_back(product);
   }
-  /// The sums behind this array.
+  /// The sums stored for this array.
   float* values(const float* at) { return find(at)->values.data(); }
 
   const std::deque<Product>& open() const { return open_; }
@@ -58,7 +57,7 @@ class RegistersInFlight {
     ++batches_;
   }
 
-  /// The number of the last batch that has ended.
+  /// Index of the last batch that has ended.
   std::int32_t wait(int pending) {
     const std::int32_t done = batches_ - pending - 1;
     for (const Sums& s : sums_) {
@@ -129,7 +128,7 @@ class RegistersInFlight {
   std::vector<Left> left_;
   std::vector<Covered> covered_;
   std::deque<Product> open_;
-  std::int32_t batches_ = 1;  // the number of the open one
+  std::int32_t batches_ = 1;  // index of the open batch
 };
 
 }  // namespace trireme::testing::emulator

@@ -9,8 +9,8 @@
 
 #include "support/emulated_memory.hpp"
 
-/// What the 32 lanes of a warp do together, by the layouts of the PTX ISA ("Matrix Fragments for
-/// mma.m16n8k16", "ldmatrix", "shfl"). Lane 4 g + t.
+/// Joint operations of the 32 lanes of a warp, with the layouts of the PTX ISA ("Matrix Fragments
+/// for mma.m16n8k16", "ldmatrix", "shfl"). A lane has index 4 g + t.
 namespace trireme::testing {
 
 enum class WarpOperation : std::uint8_t {
@@ -29,7 +29,7 @@ enum class WarpOperation : std::uint8_t {
   barrier
 };
 
-/// Operations of one warp, or of the one that has most.
+/// Number of operations of one warp, or of the warp with the most.
 struct WarpCounts {
   std::int64_t products = 0;
   std::int64_t matrix_loads = 0;
@@ -66,8 +66,8 @@ float half_of(std::uint32_t word, int which) {
       __builtin_bit_cast(T, static_cast<std::uint16_t>(which == 0 ? word : word >> 16)));
 }
 
-/// Products and their sum are exact to 53 bits and rounded once to fp32: at least what a tensor
-/// core does.
+/// Products and their sum are exact to 53 bits and rounded once to fp32, at least as exact as a
+/// tensor core.
 template <class T>
 void multiply(const WarpRequests& lanes) {
   double a[16][16], b[16][8];
@@ -91,7 +91,7 @@ void multiply(const WarpRequests& lanes) {
   }
 }
 
-/// Four 8×8 matrices, the rows of number i at the addresses of lanes 8 i … 8 i + 7.
+/// Loads four 8×8 matrices. Row r of matrix i is at the address of lane 8 i + r.
 template <class Memory>
 void load_matrices(const WarpRequests& lanes, Memory& memory, int first_thread, bool transposed,
                    std::int64_t& conflicts) {
@@ -113,7 +113,7 @@ void load_matrices(const WarpRequests& lanes, Memory& memory, int first_thread, 
   }
 }
 
-/// The reverse.
+/// The inverse: stores four 8×8 matrices.
 template <class Memory>
 void store_matrices(const WarpRequests& lanes, Memory& memory, int first_thread, bool transposed,
                     std::int64_t& conflicts) {
@@ -135,7 +135,7 @@ void store_matrices(const WarpRequests& lanes, Memory& memory, int first_thread,
   }
 }
 
-/// Carries out what all lanes have asked for.
+/// Executes the operation that all lanes have requested.
 template <class Memory>
 void execute(const WarpRequests& lanes, Memory& memory, int first_thread, std::int64_t& conflicts) {
   const auto address = [&](int lane) { return lanes[static_cast<std::size_t>(lane)].address; };

@@ -21,10 +21,10 @@
 
 namespace trireme::testing {
 
-/// A thread of control with a stack of its own, of which one runs at a time; or the one that starts
-/// them, which has no stack here. The address sanitizer is told which stack is in use. Without it,
-/// fibers switch by longjmp(): swapcontext() asks the kernel for the signal mask, which takes
-/// longer than all the rest.
+/// A thread of control with its own stack, one of which runs at a time, or the context that starts
+/// them, which has no separate stack. The address sanitizer is told which stack is in use. Without
+/// it, fibers switch by longjmp(), because swapcontext() reads the signal mask from the kernel,
+/// which dominates the time.
 class Fiber {
  public:
   static constexpr std::size_t stack_bytes = 256 * 1024;
@@ -45,7 +45,7 @@ class Fiber {
                 static_cast<unsigned>(std::uint64_t{address} >> 32));
   }
 
-  /// Goes on with `other`, until someone goes on with this one.
+  /// Switches to `other`, until a fiber switches back to this one.
   void go_to(Fiber& other) {
 #if defined(TRIREME_TELL_SANITIZER)
     void* kept = nullptr;
@@ -57,13 +57,13 @@ class Fiber {
 #endif
   }
 
-  /// First and last thing that a fiber does.
+  /// Called first and last in a fiber.
   static void begin([[maybe_unused]] Fiber& home) {
 #if defined(TRIREME_TELL_SANITIZER)
     const void* bottom = nullptr;
     std::size_t bytes = 0;
     __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes);
-    if (home.bottom_ == nullptr) {  // the first one comes from there
+    if (home.bottom_ == nullptr) {  // the first fiber starts from there
       home.bottom_ = bottom;
       home.bytes_ = bytes;
     }
@@ -77,7 +77,7 @@ class Fiber {
 #endif
   }
 
-  /// Of one that has ended.
+  /// Takes the stack of a fiber that has ended.
   Stack take_stack() {
     return std::move(stack_);
   }
@@ -91,7 +91,7 @@ class Fiber {
     }
     _longjmp(place_, 1);
   }
-  jmp_buf place_{};  ///< where one that has begun goes on
+  jmp_buf place_{};  ///< resume position of a started fiber
 #endif
 
   ucontext_t context_{};

@@ -12,7 +12,7 @@
 
 namespace trireme::testing {
 
-/// A Block of warpgroups as kernels see it (kernels/warpgroup_tiles.hpp).
+/// A Block of warpgroups as used by kernels (kernels/warpgroup_tiles.hpp).
 class EmulatedGroupBlock {
  public:
   EmulatedGroupBlock(emulator::GroupScheduler& scheduler, emulator::GroupBlockState& state,
@@ -197,7 +197,7 @@ class EmulatedGroupBlock {
     for (const float each : x) usable(each);
     state_->memory.write(thread_, to, x, 16);
   }
-  /// Reads shared memory as products do, on behalf of the thread's warp.
+  /// Reads shared memory for the thread's warp in the same way as products.
   void send_sums(float* to, std::uint32_t from, std::uint32_t bytes, bool add) {
     check(from % 16 == 0 && bytes % 16 == 0 && reinterpret_cast<std::uintptr_t>(to) % 16 == 0,
           "sums of ", bytes, " bytes from shared address ", from);
@@ -289,7 +289,7 @@ class EmulatedGroupBlock {
     together(r);
   }
 
-  /// Waits for the other lanes; the last one does it for all.
+  /// Waits for the other lanes; the last one executes the operation for all.
   void together(const WarpRequest& mine) {
     const auto warp = static_cast<std::size_t>(thread_ / 32);
     WarpRequests& requests = state_->warps[warp];
@@ -321,7 +321,7 @@ class EmulatedGroupBlock {
     for (int lane = 0; lane < 32; ++lane) state_->order.of(first + lane).learn(all);
   }
 
-  /// The products that the warp's lanes have issued since the last batch.
+  /// Products issued by the warp's lanes since the last batch.
   void multiply_open() {
     const int first = thread_ / 32 * 32, warp = thread_ / 32;
     const auto registers = [&](int lane) -> emulator::RegistersInFlight& {
@@ -354,7 +354,7 @@ class EmulatedGroupBlock {
     }
     for (int lane = 0; lane < 32; ++lane) registers(lane).committed();
   }
-  /// The warps of a group issue the same products.
+  /// Checks that the warps of a group issue the same products.
   void check_group(int warp, const emulator::ProductKind& kind) {
     auto& products = state_->products[static_cast<std::size_t>(warp / 4)];
     std::size_t& issued = state_->issued[static_cast<std::size_t>(warp)];
@@ -369,7 +369,7 @@ class EmulatedGroupBlock {
     f.doing = what;
     f.with = with;
     const int lane = thread_ % 32;
-    for (int i = 1; i < 32; ++i) {  // straight on to another lane, if one can run
+    for (int i = 1; i < 32; ++i) {  // directly to another lane, if one can run
       const int next = scheduler_->launch.backwards ? (lane + 32 - i) % 32 : (lane + i) % 32;
       emulator::GroupThread& other =
           state_->threads[static_cast<std::size_t>(thread_ - lane + next)];

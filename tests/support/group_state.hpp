@@ -13,7 +13,7 @@
 #include "support/emulated_phases.hpp"
 #include "support/emulated_registers.hpp"
 
-/// An emulated block of warpgroups: its threads, its memory, and what is under way.
+/// An emulated block of warpgroups: its threads, its memory, and pending operations.
 namespace trireme::testing {
 
 namespace emulator {
@@ -29,12 +29,12 @@ struct GroupWrite {
 struct GroupThread {
   Fiber fiber;
   State state = State::ready;
-  std::function<bool()> until;  // if it polls
+  std::function<bool()> until;  // condition that it polls, if any
   const char* doing = "";
   std::uint32_t with = 0;
   RegistersInFlight registers;
   std::vector<GroupWrite> sending;  // until await_sent
-  std::int32_t sent = 0;            // how often
+  std::int32_t sent = 0;            // number of sends
 };
 
 struct GroupBlockState {
@@ -46,7 +46,7 @@ struct GroupBlockState {
   std::vector<WarpRequests> warps;
   std::vector<int> arrived;                        // lanes of each warp
   Meeting meetings[16];                            // number 0: all threads
-  std::deque<BoxCopy> copies;                      // under way
+  std::deque<BoxCopy> copies;                      // pending
   std::vector<std::vector<ProductKind>> products;  // of each group, in order
   std::vector<std::size_t> issued;                 // of each warp
   std::vector<int> registers;                      // of each warp's threads

@@ -8,20 +8,20 @@
 namespace trireme::testing {
 
 /// A transport by the rules of one NCCL communicator and its stream, over MPI on hosts, so that
-/// what goes wrong there goes wrong here:
+/// violations of NCCL's rules fail here too:
 ///
-/// - the queue is strictly in order: a group begins only when the one before it has ended, and a
-///   receive is posted no sooner;
-/// - nothing is buffered: a send ends only once its receive was posted (NCCL's small messages may
-///   end earlier, on which no program may rely);
-/// - calls return at once and the queue moves only while this process waits for something: data is
-///   read and written as late as a stream may do it.
+/// - the queue is strictly ordered: a group begins, and its receives are posted, only when the
+/// previous group has ended;
+/// - nothing is buffered: a send ends only after its receive was posted (NCCL's small messages may
+/// end earlier, on which no program may rely);
+/// - calls return immediately, and the queue advances only while this process waits: data is read
+/// and written as late as a stream may do it.
 ///
-/// Only where MPI reaches the memory of Exec: `can_imitate_nccl`.
+/// Requires that MPI can access the memory of Exec: `can_imitate_nccl`.
 std::unique_ptr<grid::Transport> imitate_nccl(grid::Communicator& communicator);
 
-/// The same, whose waits return at once as those of a stream do: results are there only once the
-/// queue has passed. For programs that hang, and do not read results.
+/// The same transport, except that waits return immediately as for a stream: results are only
+/// available after the queue has passed. For programs that hang and do not read results.
 std::unique_ptr<grid::Transport> imitate_stream(grid::Communicator& communicator);
 
 inline constexpr bool can_imitate_nccl =

@@ -23,9 +23,9 @@
 
 namespace trireme::testing {
 
-/// A line of shell that runs beside the test in a folder, this build's programs first on the path,
-/// with its output in the folder's files `out` and `err`. Its processes all end with the object,
-/// whoever started them: this process takes in those whose parents have died. One at a time.
+/// A shell command line that runs in the background in a folder, with this build's programs first
+/// on the path and with its output in the folder's files `out` and `err`. All its processes end
+/// with the object, including orphans, which this process adopts. Only one may exist at a time.
 class Job {
  public:
   Job(const TemporaryFolder& folder, const std::string& line) {
@@ -53,7 +53,7 @@ class Job {
     return !ended_;
   }
 
-  /// Until the job has ended or the condition holds, which is the answer.
+  /// Waits until the job has ended or the condition holds; returns whether the condition holds.
   bool until(const std::function<bool()>& condition, double seconds = 60) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (!condition()) {
@@ -64,7 +64,7 @@ class Job {
     return true;
   }
 
-  /// The exit code; -1 if a signal or this call ended the job.
+  /// The exit code; -1 if the job was ended by a signal or by this call.
   int wait(double seconds = 120) {
     if (!until([] { return false; }, seconds) && !ended_) {
       ADD_FAILURE() << "the job did not end within " << seconds << " s";
@@ -73,10 +73,10 @@ class Job {
     return WIFEXITED(status_) ? WEXITSTATUS(status_) : -1;
   }
 
-  /// Everything that the job has started and that still runs.
+  /// All running processes started by the job.
   std::vector<pid_t> processes() const { return descendants(getpid()); }
 
-  /// The processes of the ranks, in the order of the ranks; empty before all are there.
+  /// The processes of the ranks, in rank order; empty until all exist.
   std::vector<pid_t> ranks(int number) const {
     std::vector<pid_t> found(static_cast<std::size_t>(number));
     int seen = 0;
@@ -92,7 +92,7 @@ class Job {
     return seen == number ? found : std::vector<pid_t>();
   }
 
-  /// SIGKILL to all processes at once, the launcher's too; returns when none is left.
+  /// Sends SIGKILL to all processes at once, including the launcher; returns when none is left.
   void kill_all() {
     for (auto all = processes(); !all.empty(); all = processes()) {
       for (const pid_t pid : all) kill(pid, SIGKILL);
@@ -115,7 +115,7 @@ class Job {
   }
 
   static std::vector<pid_t> descendants(pid_t of) {
-    std::vector<std::pair<pid_t, pid_t>> parents;  // of every process
+    std::vector<std::pair<pid_t, pid_t>> parents;  // for every process
     std::error_code gone;
     for (const auto& entry : std::filesystem::directory_iterator("/proc", gone)) {
       const pid_t pid = std::atoi(entry.path().filename().c_str());

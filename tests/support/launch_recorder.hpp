@@ -12,8 +12,8 @@
 
 namespace trireme::testing {
 
-/// Records, while it lives, what Kokkos Tools callbacks and Trireme's own counters see: the labels
-/// of launches, regions, fences and allocations. One at a time.
+/// Records, during its lifetime, events of Kokkos Tools callbacks and Trireme's own counters:
+/// labels of launches, regions, fences and allocations. Only one may exist at a time.
 class LaunchRecorder {
  public:
   LaunchRecorder() : fences_before_(fence_count()), arenas_before_(arena_allocation_count()) {
@@ -55,7 +55,7 @@ class LaunchRecorder {
   }
   static void on_region(const char* name) { current_->regions_.emplace_back(name); }
   static void on_fence(const char* name, std::uint32_t, std::uint64_t*) {
-    // Newer Kokkos waits before it calls a tool; without a tool it does not.
+    // Newer Kokkos versions wait before calling a tool; without a tool they do not.
     if (std::string_view(name).find("Profile Tool Fence") == std::string_view::npos)
       ++current_->fences_;
   }

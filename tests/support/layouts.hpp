@@ -4,7 +4,7 @@
 
 namespace trireme::testing {
 
-/// Axes of these sizes; stages in chunks go round robin.
+/// A layout with these axis sizes; stages in chunks are placed round robin.
 inline deck::ParallelConfig layout_of(int pipeline, int chunks = 1, int tensor = 1) {
   deck::ParallelConfig p;
   p.pipeline = pipeline;

@@ -10,7 +10,7 @@
 
 namespace trireme::testing {
 
-/// n numbers from N(0, spread^2), rounded to T so that kernel and reference begin with the same.
+/// n values from N(0, spread^2), rounded to T so that kernel and reference have equal inputs.
 template <class T>
 std::vector<double> random_numbers(std::int64_t n, unsigned seed, double spread = 1) {
   std::mt19937 generator(seed);
@@ -20,7 +20,7 @@ std::vector<double> random_numbers(std::int64_t n, unsigned seed, double spread 
   return values;
 }
 
-/// |actual[i] - expected[i]| <= bound(i) for every i; the first that is not is shown.
+/// Expects |actual[i] - expected[i]| <= bound(i) for every i; shows the first violation.
 template <class T, class Bound>
 void expect_close(const std::vector<T>& actual, const std::vector<double>& expected,
                   const Bound& bound) {

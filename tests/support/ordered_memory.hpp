@@ -12,10 +12,10 @@
 
 namespace trireme::testing {
 
-/// Shared memory of an emulated block of warpgroups, which threads, products and copies of boxes
-/// use. It begins as NaNs. Each access must know of those before it that it depends on: that is,
-/// there is a chain of barriers between them, and of waits for products and copies. What threads
-/// store must also be published before products or copies touch it.
+/// Shared memory of an emulated block of warpgroups, used by threads, products and copies of boxes.
+/// It is filled with NaNs initially. Each access must be ordered after the accesses on which it
+/// depends, by a chain of barriers and of waits for products and copies. Stores of threads must
+/// also be published before products or copies access them.
 class OrderedMemory {
  public:
   OrderedMemory(std::uint32_t bytes, ThreadOrder& order)
@@ -39,7 +39,7 @@ class OrderedMemory {
     std::memcpy(bytes_.data() + address, from, count);
   }
 
-  /// A product of the batch `batch` of a warp (an actor) whose lanes all know `clock`.
+  /// Reads for a product of batch `batch` of a warp (an actor); all lanes know `clock`.
   void read_for_product(const Clock& clock, int warp, std::int32_t batch, std::uint32_t address,
                         void* to, std::uint32_t count) {
     for_words(address, count, [&](Word& word, std::uint32_t at) {
@@ -58,7 +58,7 @@ class OrderedMemory {
       word.arriving = true;
     });
   }
-  /// Part of what event `event` of a barrier of phases (an actor) tells.
+  /// Ends a copy, as part of event `event` of a phase barrier (an actor).
   void end_copy(int phases, std::int32_t event, std::uint32_t address, const void* from,
                 std::uint32_t count) {
     for_words(address, count, [&](Word& word, std::uint32_t) {
@@ -69,7 +69,7 @@ class OrderedMemory {
     std::memcpy(bytes_.data() + address, from, count);
   }
 
-  /// The words become a barrier of phases.
+  /// Reserves the words for a phase barrier.
   void reserve(std::uint32_t address, std::uint32_t count) {
     for_words(address, count, [](Word& word, std::uint32_t) { word.reserved = true; });
   }
@@ -89,7 +89,7 @@ class OrderedMemory {
     int writer = -1;
     std::int32_t written = 0;
     bool arriving = false, reserved = false;
-    std::vector<Event> readers;  // since it was written
+    std::vector<Event> readers;  // since the last write
   };
 
   template <class Use>

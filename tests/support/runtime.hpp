@@ -4,7 +4,7 @@
 
 namespace trireme::testing {
 
-/// The process's runtime, made by mpi_main.cpp.
+/// The process's runtime, created by mpi_main.cpp.
 grid::Runtime& runtime();
 
 }  // namespace trireme::testing

@@ -11,8 +11,8 @@
 
 namespace trireme::testing {
 
-/// `line` in a shell of the folder, with this build's programs first on the path; the exit code of
-/// its last command. What it printed is in the folder's files `out` and `err`.
+/// Runs `line` in a shell in the folder, with this build's programs first on the path. Returns the
+/// exit code of the last command. Output is in the folder's files `out` and `err`.
 inline int shell(const TemporaryFolder& folder, const std::string& line) {
   const std::string script =
       "cd '" + folder.path().string() + "'; PATH='" TRIREME_BINARY_DIR "/bin':$PATH; " + line;

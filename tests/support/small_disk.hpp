@@ -13,8 +13,8 @@
 
 namespace trireme::testing {
 
-/// A file system of a few pages at `path`, a folder that it makes. An ordinary user gets it in a
-/// user namespace of this process, where the system allows one.
+/// Creates the folder `path` and mounts a file system of a few pages on it. An ordinary user needs
+/// a system that permits user namespaces.
 class SmallDisk {
  public:
   SmallDisk(std::string path, std::int64_t bytes) : path_(std::move(path)) {
@@ -29,7 +29,7 @@ class SmallDisk {
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
 
-  /// Empty where the disk is there.
+  /// The reason why there is no disk; empty if there is one.
   const std::string& why_not() const { return why_not_; }
   bool resize(std::int64_t bytes) { return set(bytes, MS_REMOUNT); }
 

@@ -39,7 +39,7 @@ inline double golden_weight(std::int64_t number, const std::string& name, std::i
   return name.ends_with("gain") ? 1 + value : value;
 }
 
-/// Of -1/2 … 1/2: factors of the elements in a checksum of a gradient.
+/// Values in -1/2 … 1/2: factors of the elements in a checksum of a gradient.
 inline double golden_noise(std::int64_t i) {
   return static_cast<double>(static_cast<std::uint64_t>((i + 7) * 2246822519) & 0xffffffffu) /
              4294967296.0 -
@@ -68,7 +68,7 @@ class WholeModel {
   }
   View1<std::int32_t> tokens(int slot) const { return field(slot, "tokens"); }
   View1<std::int32_t> targets(int slot) const { return field(slot, "targets"); }
-  /// Σ cross entropy of tokens, and of a term of the objective.
+  /// Σ cross entropy of tokens, or of a term of the objective.
   View1<double> loss() const { return loss(0); }
   View1<double> loss(std::size_t term) const {
     return View1<double>(model_.losses().data() + term, 1);
@@ -110,7 +110,7 @@ void set_golden_weights(const model::Parameters<P>& parameters) {
   }
 }
 
-/// The tokens of `samples` samples of a step's batch, and what follows each, into slot 0.
+/// Copies the tokens and targets of `samples` samples of a step's batch into slot 0.
 template <class P>
 void set_golden_tokens(const WholeModel<P>& stage, std::int64_t step, std::int64_t samples,
                        std::int64_t first) {

@@ -5,14 +5,14 @@
 
 namespace trireme::testing {
 
-/// The environment variable's value, or without it the folder of the build. In a bundle,
+/// The environment variable's value, or the build's folder if it is not set. In a bundle,
 /// tools/bundle sets the variables.
 inline std::string relocated(const char* variable, const char* built) {
   const char* moved = std::getenv(variable);
   return moved != nullptr ? moved : built;
 }
 
-/// The folder that has tests/golden.
+/// The folder that contains tests/golden.
 inline std::string source_folder() {
   return relocated("TRIREME_SOURCE_DIR", TRIREME_SOURCE_DIR);
 }

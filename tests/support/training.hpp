@@ -22,8 +22,8 @@ namespace trireme::testing {
 
 inline constexpr const char* shared_vocabulary = "parallel.vocabulary=pipeline";
 
-/// A resolved deck of a model of 2 layers with odd sizes, in fp64 with dropout, for `ranks` ranks:
-/// data-parallel ones unless the overrides say otherwise.
+/// A resolved deck of a model of 2 layers with odd sizes, in fp64 with dropout, for `ranks` ranks,
+/// which are data-parallel unless overrides change this.
 inline deck::Config small_config(std::int64_t global, std::int64_t micro, std::int64_t ranks,
                                  const std::vector<std::string>& overrides = {}) {
   const std::string content = R"(
@@ -53,8 +53,7 @@ train = "unused.h5"
   return config;
 }
 
-/// A token file of pseudo-random bytes in documents of 100 tokens, made by rank 0 in its own
-/// folder.
+/// A token file of pseudo-random bytes in documents of 100 tokens, written by rank 0 in its folder.
 inline std::string write_tokens(const TemporaryFolder& folder, std::int64_t tokens) {
   const std::string path = folder.file("tokens.h5");
   data::TokenFileWriter writer(path, "bytes", 257);
@@ -64,7 +63,7 @@ inline std::string write_tokens(const TemporaryFolder& folder, std::int64_t toke
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;
-    // Skewed like text: a model can learn it, so that losses move.
+    // Skewed like text: a model can learn it, so that losses change.
     document.push_back(static_cast<std::int32_t>('a' + (state >> 40) % 5 * ((state >> 20) % 5)));
     if (document.size() == 100) {
       writer.append(document);
@@ -76,7 +75,7 @@ inline std::string write_tokens(const TemporaryFolder& folder, std::int64_t toke
   return path;
 }
 
-/// The program of a deck, as lowered for MPI.
+/// The program of a deck, lowered for MPI.
 inline schedule::Program program_of(const deck::Config& config) {
   const deck::ParallelConfig& p = config.parallel;
   schedule::ProgramLayout layout{
@@ -109,21 +108,21 @@ inline Trace run_steps(train::Worker& worker, const data::Samples& samples, std:
   return trace;
 }
 
-/// This machine, but with NCCL's rules for messages between its ranks.
+/// This machine with NCCL's rules for messages between its ranks.
 inline plan::Machine with_nccl() {
   plan::Machine machine = installation::this_machine();
   machine.software.transport = TransportKind::nccl;
   return machine;
 }
 
-/// This machine, but with offloading to another memory as on a device, though it may be the same.
+/// This machine with offloading to another memory as on a device, even if it is the same memory.
 inline plan::Machine with_own_memory() {
   plan::Machine machine = installation::this_machine();
   machine.own_memory = true;
   return machine;
 }
 
-/// A worker with all it needs, on all ranks of `world`.
+/// A worker and everything it needs, on all ranks of `world`.
 class Rig {
  public:
   Rig(const deck::Config& config, const data::TokenFile& tokens,
@@ -146,7 +145,7 @@ class Rig {
   grid::Grid& grid() { return grid_; }
 
  private:
-  /// Behind the grid, and before the worker asks for communicators.
+  /// Called after creating the grid, before the worker requests communicators.
   std::vector<schedule::Program> programs(const grid::TransportFactory& transport) {
     if (transport) grid_.use_transports(transport);
     return plan::step_programs(config_, machine_);

@@ -14,9 +14,9 @@
 
 namespace trireme::testing {
 
-/// Runs kernels for blocks of warpgroups on a host and checks what they do: as BlockEmulator, and
-/// what group_block.hpp and the files that it includes say of products, copies and barriers. A copy
-/// lands at once, or when no thread can continue without one; the first or the last one first.
+/// Runs kernels for blocks of warpgroups on a host and checks them like BlockEmulator, with the
+/// rules of group_block.hpp and its included files for products, copies and barriers. A copy
+/// arrives immediately, or when no thread can continue without one, in first or last order.
 class WarpgroupEmulator {
  public:
   using Body = std::function<void(EmulatedGroupBlock&)>;
@@ -77,7 +77,7 @@ class WarpgroupEmulator {
     check(false, "threads wait for each other without end", waiting);
   }
 
-  /// Lets every thread of a block go on that can; whether there was one.
+  /// Runs every thread of a block that can continue; returns whether there was one.
   bool turn(State& block) {
     bool progress = false;
     const int threads = scheduler_.launch.threads;
@@ -131,7 +131,7 @@ class WarpgroupEmulator {
 
   emulator::GroupScheduler scheduler_;
   Body body_;
-  std::deque<Start> starts_;  // addresses stay
+  std::deque<Start> starts_;  // addresses are stable
   std::vector<Fiber::Stack> stacks_;
 };
 

@@ -10,7 +10,7 @@
 
 namespace trireme::testing {
 
-/// Tells when something appears in a folder that exists.
+/// Reports new entries of an existing folder.
 class Watch {
  public:
   explicit Watch(const std::string& folder) : descriptor_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
@@ -20,7 +20,7 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  /// Folders whose name ends so that were made within that time, as many as are known at once.
+  /// Number of new folders with this ending within that time; returns at the first ones.
   int made(const std::string& ending, int milliseconds) const {
     pollfd p{descriptor_, POLLIN, 0};
     if (poll(&p, 1, milliseconds) <= 0) return 0;

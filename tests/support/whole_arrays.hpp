@@ -15,7 +15,7 @@
 
 namespace trireme::testing {
 
-/// Numbers of a type that is written as it lies in memory, and back.
+/// Writes values as they are in memory, and reads them.
 inline void put(std::string& out, const std::vector<std::int64_t>& numbers) {
   const auto count = static_cast<std::int64_t>(numbers.size());
   out.append(reinterpret_cast<const char*>(&count), sizeof count);
@@ -30,7 +30,7 @@ inline std::vector<std::int64_t> take_numbers(std::string_view& in) {
   return numbers;
 }
 
-/// What a checkpoint would hold of a slice, wherever its memory is.
+/// The bytes of a slice as in a checkpoint, from any memory.
 inline std::string bytes_of(const checkpoint::SliceView& slice) {
   std::string bytes(static_cast<std::size_t>(slice.bytes()), '\0');
   if (slice.data != nullptr)
@@ -40,7 +40,7 @@ inline std::string bytes_of(const checkpoint::SliceView& slice) {
   return bytes;
 }
 
-/// Appends numbers of another type.
+/// Appends values of another type.
 template <class T>
 void append_doubles(std::string& out, const std::string& numbers) {
   for (std::size_t at = 0; at < numbers.size(); at += sizeof(T)) {
@@ -51,9 +51,9 @@ void append_doubles(std::string& out, const std::string& numbers) {
   }
 }
 
-/// The whole arrays of a worker, by name, put together from what its ranks would write to a
-/// checkpoint: on rank 0, nothing elsewhere. Every element must be in one rank's
-/// share. Collective.
+/// The whole arrays of a worker by name, assembled from the slices that its ranks would write to a
+/// checkpoint: on rank 0; empty on other ranks. Every element must be in one rank's share.
+/// Collective.
 inline std::map<std::string, std::vector<double>> whole_arrays(train::Worker& worker,
                                                                grid::Communicator& world) {
   std::string mine;

@@ -8,7 +8,7 @@
 
 namespace trireme::testing {
 
-/// The word of each enumerator gives the enumerator, and other words give nothing.
+/// Expects that each enumerator's word parses to the enumerator, and that other words do not parse.
 template <class E>
 void expect_words_read_back() {
   for (std::size_t i = 0; i < names<E>().size(); ++i) {

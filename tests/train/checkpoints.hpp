@@ -7,14 +7,14 @@
 
 #include <string>
 
-/// Checkpoints of the tests' models, of which all ranks use rank 0's folder.
+/// Checkpoints of the tests' models; all ranks use rank 0's folder.
 namespace trireme::train {
 
 inline std::string shared_folder(const testing::TemporaryFolder& folder) {
   return testing::runtime().world().broadcast(folder.file("checkpoints"), 0, "rank 0's folder");
 }
 
-/// Steps have 12 samples.
+/// Saves a checkpoint; steps have 12 samples.
 inline void save(Worker& worker, const std::string& directory, std::int64_t step) {
   deck::CheckpointConfig where;
   where.directory = directory;

@@ -13,8 +13,8 @@
 #include <cstdlib>
 #include <map>
 
-/// Promise 1: the layout never changes the answer. Every layout of these ranks trains the same
-/// model as one rank: sizes that nothing divides, dropout on.
+/// Promise 1: the layout never changes the result. Every layout of these ranks trains the same
+/// model as one rank, with sizes that are not divisible, and dropout.
 namespace trireme::train {
 
 using namespace trireme::testing;
@@ -34,7 +34,7 @@ inline std::vector<double> weights_of(const std::map<std::string, std::vector<do
   return values;
 }
 
-/// Llama and the families that follow it.
+/// Whether the family is llama or derived from it.
 inline bool has_groups(Family family) {
   return deck::preset(family).positions == Positions::rotary;
 }
@@ -53,10 +53,10 @@ struct Layout {
   Family family = Family::gpt;
   int key_value_heads = 3;    ///< with rotary positions; of 6 heads
   std::string property = {};  ///< one more key of the model: "model.window=17"
-  std::string order = {};     ///< of the axes among the ranks
+  std::string order = {};     ///< order of the axes among the ranks
   int context = 1;
   std::vector<std::string> more = {};     ///< keys
-  std::vector<std::string> trained = {};  ///< keys that change the numbers: of one rank, too
+  std::vector<std::string> trained = {};  ///< keys that change results, also for one rank
 
   std::string name() const {
     return text(name_of(family), has_groups(family) ? text(' ', key_value_heads) : "", ' ',
@@ -69,7 +69,7 @@ struct Layout {
   }
   std::vector<std::string> overrides() const {
     std::vector<std::string> all{
-        property.empty() ? "model.dropout=0.1" : property,  // which it has anyway
+        property.empty() ? "model.dropout=0.1" : property,  // already in the deck
         text("model.family=", name_of(family)),
         text("model.key_value_heads=", has_groups(family) ? key_value_heads : 6),
         text("model.vocabulary=", family == Family::bert ? 261 : 257),
@@ -108,8 +108,8 @@ class Layouts : public ::testing::Test {
     return outcome;
   }
 
-  /// One rank's outcome of the same model and optimizer; known on rank 0 alone, which computes it
-  /// once.
+  /// The outcome of the same model and optimizer on one rank; computed once, and known only on rank
+  /// 0.
   const Outcome& alone(const Layout& layout) {
     static std::map<std::tuple<bool, Family, int, OptimizerKind, std::string>, Outcome> outcomes;
     Outcome& outcome = outcomes[{layout.tied, layout.family, layout.key_value_heads,
@@ -128,7 +128,7 @@ class Layouts : public ::testing::Test {
     return outcome;
   }
 
-  /// On the first ranks, as many as the layout has.
+  /// Runs on the first ranks, as many as the layout has.
   Outcome run_on_some(const Layout& layout) {
     const int used = layout.tensor * layout.pipeline * layout.data * layout.context;
     const auto part =
@@ -144,7 +144,7 @@ class Layouts : public ::testing::Test {
     if (runtime().rank() == 0) expect_the_same(found, expected);
   }
 
-  /// Losses and norms agree to rounding, and weights normwise over the model.
+  /// Expects that losses and norms agree to rounding, and weights normwise over the model.
   static void expect_the_same(const Outcome& found, const Outcome& expected) {
     ASSERT_EQ(found.trace.losses.size(), expected.trace.losses.size());
     for (std::size_t i = 0; i < found.trace.losses.size(); ++i) {
@@ -163,7 +163,7 @@ class Layouts : public ::testing::Test {
     EXPECT_LE(difference, 1e-10 * largest) << "weights after the last step";
   }
 
-  /// The i-th of the orders of the axes, in turn: every layout has one of them.
+  /// The i-th of the orders of the axes, cyclically, so that every layout has one of them.
   static std::string order(std::size_t i) {
     constexpr std::array<const char*, 6> orders{
         "",     "tensor, data, pipeline", "pipeline, tensor", "pipeline, data, tensor",
@@ -171,15 +171,16 @@ class Layouts : public ::testing::Test {
     return orders[i % orders.size()];
   }
 
-  /// A family, how many heads share keys and values, and one more key of the model.
+  /// A family, the number of key/value heads, and one more key of the model.
   struct Model {
     Family family;
     int key_value_heads = 3;
     const char* property = "";
   };
 
-  /// Every layout of this many ranks. Where query heads share keys and values, tensor ranks up to
-  /// the heads of queries, over `key_value_heads`. With one stage, schedules that differ there.
+  /// Every layout of this many ranks. With shared key/value heads, there are up to as many tensor
+  /// ranks as query heads, more than `key_value_heads`. With one stage, only schedules that differ
+  /// there.
   static std::vector<Layout> all_layouts(int ranks, const Model& model) {
     using Schedules = std::vector<std::pair<std::string, int>>;
     const Schedules of_one_stage{{"1f1b", 1}, {"interleaved", 2}, {"auto", 1}};
@@ -212,7 +213,7 @@ class Layouts : public ::testing::Test {
     return number ? std::atoi(number) : 0;
   }
 
-  /// Some `few` of all layouts, evenly spread.
+  /// Tests `few` of all layouts, evenly spread.
   void expect_the_same_answer_of_layouts(const Model& model, std::size_t few) {
     const auto layouts = all_layouts(runtime().ranks(), model);
     const std::size_t stride = std::max<std::size_t>(1, layouts.size() / few);
@@ -230,7 +231,7 @@ class Layouts : public ::testing::Test {
     int key_value_heads = 3;
     const char* property = "";
   };
-  /// Layouts that need all ranks.
+  /// Tests layouts that need all ranks.
   void expect_the_same_bits(const Fixed& f) {
     const int ranks = runtime().ranks();
     if (ranks % (f.tensor * f.data) != 0) return;

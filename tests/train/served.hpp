@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-/// Workers with parameter servers, against replicas with all-reduce.
+/// Compares workers with parameter servers to replicas with all-reduce.
 namespace trireme::train {
 
 class Served : public Layouts {
@@ -17,7 +17,8 @@ class Served : public Layouts {
     return keys;
   }
 
-  /// Workers and servers on all ranks give the bits of all-reduce on as many ranks as workers.
+  /// Expects that workers and servers on all ranks give the bits of all-reduce on as many ranks as
+  /// there are workers.
   void expect_the_bits_of_all_reduce(Layout layout, int servers) {
     const int model = layout.tensor * layout.pipeline;
     if (runtime().ranks() % model != 0 || runtime().ranks() <= servers * model) return;

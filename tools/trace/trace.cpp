@@ -29,7 +29,7 @@ int rank_of_process() {
   return 0;
 }
 
-/// The number of the calling thread in its trace.
+/// Index of the calling thread in its trace.
 int thread_number() {
   static std::atomic<int> threads{0};
   thread_local const int mine = threads++;
@@ -71,7 +71,8 @@ class Trace {
         rank_, rank_);
   }
 
-  /// Writes the beginning of an event while recording; true if the caller must also write its end.
+  /// Writes the beginning of an event while recording; returns whether the caller must write its
+  /// end.
   bool begin(const char* category, const char* name) {
     if (!is_recording()) return false;
     const std::string text = quoted(name);
@@ -128,7 +129,7 @@ class Trace {
 
 std::unique_ptr<Trace> trace;
 
-/// Open regions and deep copies of this thread, whose ends come without a number.
+/// Open regions and deep copies of this thread, whose ends are reported without an identifier.
 struct Open {
   bool written;
   bool is_step;

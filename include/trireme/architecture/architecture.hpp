@@ -9,40 +9,40 @@
 #include <string>
 #include <vector>
 
-/// The one description of a model, read by plan/ (bytes, FLOPs) and by model/ (memory,
-/// initialisation).
+/// The only description of a model; plan/ derives bytes and FLOPs from it, model/ memory and
+/// initialisation.
 namespace trireme::architecture {
 
 struct Architecture {
   deck::ModelConfig model;
   std::vector<ArraySpec> arrays;  ///< in registry order; array numbers are positions in this list
-  LayerDescription embedding;     ///< the operations before the layers
-  LayerDescription layer;         ///< of each layer
-  LayerDescription head;          ///< after the layers
+  LayerDescription embedding;     ///< operations before the layers
+  LayerDescription layer;         ///< operations of each layer
+  LayerDescription head;          ///< operations after the layers
   bool has_frozen = false;        ///< whether any array is frozen
 
   std::int64_t parameters() const;
-  /// Elements of the layers' matrices, each of which a token is multiplied with.
+  /// Elements of the layers' matrices. Each is multiplied with each token once.
   std::int64_t layer_parameters() const;
-  /// Products of a token with the head's matrix elements: the mean over the tokens of a sample, of
-  /// which the head may see a few.
+  /// Multiplications of a token with the head's matrix elements, averaged over a sample's tokens,
+  /// of which the head may see only some.
   double head_products() const;
-  /// Those of them that compute logits.
+  /// Part of head_products() that computes logits.
   double logit_products() const;
-  /// Products of a token with keys and with values, in all layers: L h s with a causal mask (half
+  /// Multiplications of a token with keys and values, in all layers: L h s with a causal mask (half
   /// of the full square), else 2 L h s.
   double attention_products() const;
-  /// Products of a token with elements of frozen matrices, whose gradients are not computed.
+  /// Multiplications of a token with elements of frozen matrices, whose gradients are not computed.
   double frozen_products() const;
-  /// Model FLOPs of a training step (recomputation not counted): 6 times these three, less 2 per
-  /// frozen product.
+  /// Model FLOPs of a training step per token (recomputation not counted): 6 per product of layers,
+  /// head and attention, less 2 per frozen product.
   double model_flops_per_token() const;
-  /// The same if everything were trained.
+  /// model_flops_per_token() as if no array were frozen.
   double all_flops_per_token() const;
 };
 
-/// The arrays of the model that the deck describes; initialisation with output projections scaled
-/// by 1/√(2L) (Radford et al. 2019, GPT-2).
+/// The architecture of a deck's model. Initial output projections are scaled by 1/√(2L) (Radford et
+/// al. 2019, GPT-2).
 Architecture describe(const deck::ModelConfig& model);
 
 std::map<std::string, ArraySpec> arrays_by_name(const deck::ModelConfig& model);

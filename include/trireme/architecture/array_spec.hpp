@@ -7,10 +7,10 @@
 
 namespace trireme::architecture {
 
-/// `row_norms`: the norms of the rows of the weights that the array belongs to.
+/// Initial values. `row_norms`: norms of the rows of the weights that the array belongs to.
 enum class Initialisation : std::uint8_t { zeros, ones, normal, uniform, row_norms };
 
-/// Ends of the names of adapters' arrays.
+/// Suffixes of the names of adapters' arrays.
 inline constexpr std::string_view adapter_a = ".adapter_a";
 inline constexpr std::string_view adapter_b = ".adapter_b";
 inline constexpr std::string_view adapter_m = ".adapter_m";
@@ -24,23 +24,24 @@ struct ArraySpec {
   bool decay = false;  ///< weight decay: matrices only
   /// The array is stored directly after the previous one, so that one matrix product uses both.
   bool follows_previous = false;
-  /// Every tensor rank holds the array, and its gradient there is the part of the rank's own heads.
+  /// Every tensor rank holds the array; its gradient there covers only the rank's own heads.
   bool partial_gradient = false;
   /// Layers `layer`, `layer` + n, … use the array, with n = [model] shared_layers. Every pipeline
-  /// rank holds it, and its gradient there is the part of the rank's own layers.
+  /// rank holds it; its gradient there covers only the rank's own layers.
   bool shared = false;
   /// The split axis is the vocabulary, which pipeline ranks may share ([parallel] vocabulary).
   bool of_vocabulary = false;
-  /// The operation uses the array of this name that an earlier one has.
+  /// The operation uses an array of this name that an earlier operation defines.
   bool tied = false;
   std::int64_t layer = 0;         ///< 0 … L−1; −1: before the layers, L: after them
-  double standard_deviation = 0;  ///< of `normal`; of `uniform` the bound
+  double standard_deviation = 0;  ///< for `normal`; for `uniform` the bound
   /// Number of query heads that use each index of the split axis. A tensor rank holds the indices
   /// that its queries use; if the split of the queries divides a group, both ranks hold its index.
   std::int64_t group = 1;
-  /// No gradient, optimizer state or master weights. In the description of a layer: in all layers.
+  /// No gradient, optimizer state or master weights. In a layer's description: frozen in all
+  /// layers.
   bool frozen = false;
-  bool adapter = false;  ///< of an adapter
+  bool adapter = false;  ///< belongs to an adapter
 
   std::int64_t elements() const {
     std::int64_t n = 1;
@@ -49,8 +50,8 @@ struct ArraySpec {
   }
 };
 
-/// Whether an array consists of matrices that Muon updates as such: the trained weights of products
-/// in the layers.
+/// Whether an array consists of matrices that Muon updates: the trained weights of products in the
+/// layers.
 inline bool is_hidden_matrix(const ArraySpec& a, std::int64_t layers) {
   return a.decay && !a.adapter && !a.frozen && a.layer >= 0 && a.layer < layers;
 }
@@ -64,7 +65,7 @@ inline ArraySpec matrix(std::string name, std::vector<std::int64_t> shape, int s
   spec.standard_deviation = deviation;
   return spec;
 }
-/// [V, hidden]
+/// Spec of a table [V, hidden].
 inline ArraySpec table(std::string name, std::int64_t vocabulary, std::int64_t hidden) {
   ArraySpec spec = matrix(std::move(name), {vocabulary, hidden}, 0);
   spec.of_vocabulary = true;
@@ -75,7 +76,7 @@ inline ArraySpec vector(std::string name, std::vector<std::int64_t> shape, int s
   return {std::move(name), std::move(shape), split_axis, init};
 }
 
-/// Elements along the axes [begin, end).
+/// Product of the extents of axes [begin, end).
 std::int64_t product(const std::vector<std::int64_t>& extents, std::size_t begin, std::size_t end);
 
 }  // namespace trireme::architecture

@@ -9,60 +9,61 @@
 
 namespace trireme::architecture {
 
-/// The part of the model whose passes complete an array's gradient: a layer, −1 for the embedding,
-/// L for the head; of a shared vocabulary −2 for the token table and L + 1 for the output table.
+/// layer_of() gives the part of the model whose passes complete an array's gradient: a layer, −1
+/// for the embedding, L for the head; of a shared vocabulary −2 for the token table and L + 1 for
+/// the output table.
 inline constexpr std::int64_t shared_token_layer = -2;
 inline std::int64_t shared_output_layer(std::int64_t layers) {
   return layers + 1;
 }
 std::int64_t layer_of(const Architecture& architecture, const LocalArray& array);
 
-/// The gradient of a piece of an array in the arena.
+/// Gradient of a piece of an array in the arena.
 struct GradientRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   const Piece* piece = nullptr;  ///< nullptr: the second gradient of a tied table
-  std::int64_t layer = 0;        ///< as of layer_of()
+  std::int64_t layer = 0;        ///< see layer_of()
   Stage stage = 0;
   bool split = false;
-  bool alone = false;          ///< shares no bucket with others
-  bool shared = false;         ///< of shared layers
-  bool partial = false;        ///< as ArraySpec::partial_gradient
-  bool of_vocabulary = false;  ///< of one that pipeline ranks share
+  bool alone = false;          ///< has buckets of its own
+  bool shared = false;         ///< of a shared layer
+  bool partial = false;        ///< see ArraySpec::partial_gradient
+  bool of_vocabulary = false;  ///< of a vocabulary that pipeline ranks share
   bool frozen = false;         ///< has no gradient
-  bool hidden_matrix = false;  ///< as LocalArray
+  bool hidden_matrix = false;  ///< see LocalArray
 };
 
 /// Arrays of a cut: those with gradients, or all weights without the second gradient of a tied
-/// table. The buckets of arrays in both are the same.
+/// table. Arrays in both cuts have the same buckets.
 enum class CutOf : std::uint8_t { gradients, weights };
 
-/// Buckets of the same size, one directly before the other in the arena and all cut alike: the
-/// first one that backward passes complete is [begin, end), the next [2 begin − end, begin), and
-/// so on. More than one only within one range.
+/// Adjacent buckets of equal size that are cut alike: the first bucket that backward passes
+/// complete is [begin, end), the next one [2 begin − end, begin), and so on. A run of several
+/// buckets is within one range.
 struct BucketRun {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t count = 1;
-  std::span<const GradientRange> ranges;  ///< with elements in it, ascending
+  std::span<const GradientRange> ranges;  ///< ranges with elements in the run, ascending
 
   std::int64_t size() const { return end - begin; }
 };
 
-/// How the gradient arena is cut into buckets, without a list of them: a model on few ranks may
-/// have millions. Time and memory depend on the number of arrays only.
+/// Cuts the gradient arena into buckets without storing a list: a model on few ranks may have
+/// millions of buckets. Time and memory depend only on the number of arrays.
 class BucketCut {
  public:
-  /// Arguments as of gradient_buckets(); arrays and placement must outlive this. `by_layer`: no
-  /// bucket holds arrays of several layers, which `of` weights needs.
+  /// Arguments as for gradient_buckets(); arrays and placement must outlive this object.
+  /// `by_layer`: no bucket holds arrays of several layers, which a cut of weights needs.
   BucketCut(const Architecture& architecture, const Shard& shard,
             const std::vector<LocalArray>& arrays, const Placement& placement,
             std::int64_t most_elements, int data_ranks, bool by_layer = false,
             CutOf of = CutOf::gradients);
 
   int data_ranks() const { return data_ranks_; }
-  std::int64_t layers() const { return layers_; }  ///< of the whole model
-  bool tied() const { return tied_; }              ///< embeddings
+  std::int64_t layers() const { return layers_; }  ///< layers of the whole model
+  bool tied() const { return tied_; }              ///< whether embeddings are tied
   const std::vector<LocalArray>& arrays() const { return arrays_; }
   const Placement& placement() const { return placement_; }
 
@@ -85,11 +86,11 @@ class BucketCut {
   bool tied_;
 };
 
-/// First element of the first bucket of the run that data ranks from `rank` on own.
+/// First element of the run's first bucket that belongs to data rank `rank` or a later one.
 std::int64_t bound_of(const BucketRun& run, int data_ranks, int rank);
 
-/// Calls `use(rank, begin, end)` for each part of the first bucket of the run, ascending. Ranks
-/// with an empty part are left out, so that the cost does not depend on their number.
+/// Calls `use(rank, begin, end)` for each part of the first bucket of the run, ascending. Skips
+/// ranks with an empty part, so that the cost does not depend on the number of ranks.
 void visit_parts(const BucketRun& run, int data_ranks,
                  const std::function<void(int, std::int64_t, std::int64_t)>& use);
 

@@ -6,12 +6,12 @@
 
 namespace trireme::architecture {
 
-/// Gains begin as factors of one.
+/// Initial values of gains, which make the factors 1.
 inline Initialisation gain_initialisation(const deck::ModelConfig& m) {
   return m.zero_centered_gains ? Initialisation::zeros : Initialisation::ones;
 }
 
-/// Appends operations, and the tensors that they write, to a description.
+/// Appends operations and their output tensors to a description.
 class Builder {
  public:
   explicit Builder(const deck::ModelConfig& model) : m_(model) {}
@@ -21,12 +21,12 @@ class Builder {
     built_.tensors.push_back({std::move(name), rows, columns, numbers, home, stored_in});
     return static_cast<int>(built_.tensors.size()) - 1;
   }
-  /// Returns the number of the output, as the following functions do.
+  /// Adds an operation and returns the number of its output, as the following functions do.
   int add(Operation op) {
     built_.operations.push_back(std::move(op));
     return built_.operations.back().output;
   }
-  /// y = norm(x); the statistics have the rows and the home of y.
+  /// y = norm(x). The statistics have y's rows and home.
   int norm(const char* name, int x, int y, NormKind kind) {
     Operation op{OperationKind::norm, name, x, y};
     op.arrays = {vector(op.name + ".gain", {m_.hidden}, -1, gain_initialisation(m_))};

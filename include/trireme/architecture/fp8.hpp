@@ -7,15 +7,15 @@
 #include <string>
 #include <string_view>
 
-/// The tensors that [precision] products = "fp8" rounds: the input, the weights and the gradient of
-/// the output of each linear operation of each layer. They are numbered in this order, three to an
-/// operation, on all ranks alike.
+/// The tensors that [precision] products = "fp8" rounds: the input, the weights and the output
+/// gradient of each linear operation of each layer. They have consecutive numbers in this order,
+/// three per operation, equal on all ranks.
 namespace trireme::architecture {
 
-/// Name of their maxima in checkpoints: an array [history, tensors] of fp32, in which step s has
-/// row (s - 1) mod history.
+/// Name of their maxima in checkpoints: an array [history, tensors] of fp32, whose row (s - 1) mod
+/// history belongs to step s.
 inline constexpr std::string_view fp8_maxima_name = "fp8.maxima";
-/// Whether an array of a checkpoint is no part of the model.
+/// Whether an array of a checkpoint is not part of the model.
 inline bool is_state(const std::string& array) {
   return array.starts_with("optimizer.") || array == fp8_maxima_name;
 }

@@ -5,30 +5,30 @@
 #include <cstdint>
 #include <vector>
 
-/// The matrices of the layers, which Muon updates as matrices (Jordan et al. 2024), and how ranks
-/// share the work.
+/// The matrices of the layers, which Muon updates as matrices (Jordan et al. 2024), and their
+/// distribution among ranks.
 namespace trireme::architecture {
 
 /// A matrix of a rank's local array, of which each tensor rank holds some rows or some columns.
-/// Queries, keys, values, gate and up are matrices of their own.
+/// Queries, keys, values, gate and up are separate matrices.
 struct HiddenMatrix {
-  std::size_t local = 0;   ///< number in the list of local arrays
+  std::size_t local = 0;   ///< index in the list of local arrays
   std::int64_t first = 0;  ///< element of the local array's memory at which this rank's part begins
-  std::int64_t rows = 0;   ///< of the whole matrix: outputs
-  std::int64_t columns = 0;          ///< inputs
-  bool split_rows = true;            ///< otherwise columns
+  std::int64_t rows = 0;   ///< outputs of the whole matrix
+  std::int64_t columns = 0;          ///< inputs of the whole matrix
+  bool split_rows = true;            ///< false: columns are split
   std::vector<layout::Slice> parts;  ///< rows or columns on each tensor rank; may overlap
 
   std::int64_t elements() const { return rows * columns; }
   std::int64_t elements_on(int tensor_rank) const {
     return parts[static_cast<std::size_t>(tensor_rank)].extent * (split_rows ? columns : rows);
   }
-  /// The length of its shorter side.
+  /// Length of the shorter side.
   std::int64_t side() const { return rows < columns ? rows : columns; }
 };
 
-/// All hidden matrices of a rank, largest first, and who works on which: in each round every rank
-/// of tensor · workers has one matrix of similar size.
+/// All hidden matrices of a rank, largest first, and their assignment: in each round every one of
+/// tensor · workers ranks has one matrix of similar size.
 class MatrixRounds {
  public:
   /// `workers`: replicas that share the work.
@@ -39,12 +39,12 @@ class MatrixRounds {
   int tensor() const { return tensor_; }
   int workers() const { return workers_; }
   int rounds() const;
-  /// The matrix of a worker's tensor rank in a round; null: none.
+  /// The matrix of a worker's tensor rank in a round; null if there is none.
   const HiddenMatrix* matrix(int round, int worker, int tensor_rank) const;
-  /// Elements of the parts of tensor rank `part` of the matrices that tensor rank `tensor_rank` of
-  /// each worker has in the round: the largest of them.
+  /// Most elements, over all workers, of tensor rank `part`'s part of the matrix that tensor rank
+  /// `tensor_rank` has in the round.
   std::int64_t most_elements(int round, int tensor_rank, int part) const;
-  /// Elements that one message has of each worker's part.
+  /// Elements of each worker's part in one message.
   std::int64_t chunk() const { return chunk_; }
 
   /// Memory of a rank in elements: parts of the round's matrices, two whole matrices (one if there

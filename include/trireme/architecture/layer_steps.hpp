@@ -4,21 +4,22 @@
 
 #include <vector>
 
-/// The steps of a layer's phases, and what each reads and writes: the first half of lowering.
+/// The steps of a layer's phases, with the values that each reads and writes: the first half of
+/// lowering.
 namespace trireme::architecture {
 
 std::vector<Step> forward_steps(const LayerDescription& layer);
 
 /// The backward passes, from the last operation to the first.
 struct BackwardSteps {
-  std::vector<Step> both;  ///< the gradient of a weight follows that of its operation's input
+  std::vector<Step> both;  ///< a weight's gradient follows the gradient of its operation's input
   std::vector<Step> input;
   std::vector<Step> weight;
 };
 BackwardSteps backward_steps(const LayerDescription& layer);
 
-/// The steps, each after the recomputation of the tensors that it reads and that neither were kept
-/// nor computed again before.
+/// The steps with recomputation. Each step follows the recomputation of all tensors that it reads
+/// and that were neither kept nor recomputed earlier.
 std::vector<Step> with_recomputation(const LayerDescription& layer, const Kept& kept,
                                      const std::vector<Step>& steps);
 

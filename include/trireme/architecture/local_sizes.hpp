@@ -11,38 +11,40 @@ struct LocalSizes {
   std::int64_t micro = 0;     ///< B, samples
   std::int64_t sequence = 0;  ///< S, tokens of each sample on this context rank
   std::int64_t tokens = 0;    ///< T = B·S: matrix products see all of them
-  std::int64_t rows = 0;      ///< R of them are in this rank's residual stream: T, or its part
+  std::int64_t rows = 0;      ///< R: tokens in this rank's residual stream: T, or a part of it
   std::int64_t slice = 0;     ///< tokens that this rank sends to another stage
   std::int64_t hidden = 0;    ///< D
-  std::int64_t heads = 0;     ///< H, of this rank
-  std::int64_t key_value_heads = 0;  ///< Hkv, of this rank
-  std::int64_t group = 1;            ///< query heads to a head of keys and values
-  /// Query heads of the first group that another rank holds: 0 unless the cut goes through it.
+  std::int64_t heads = 0;     ///< H on this rank
+  std::int64_t key_value_heads = 0;  ///< Hkv on this rank
+  std::int64_t group = 1;            ///< query heads per head of keys and values
+  /// Query heads of the first group that another rank holds: 0 unless the split divides the group.
   std::int64_t heads_before = 0;
   std::int64_t head_size = 0;     ///< K
-  std::int64_t feed_forward = 0;  ///< F, of this rank
+  std::int64_t feed_forward = 0;  ///< F on this rank
   std::int64_t inner = 0;  ///< columns of the product into the feed-forward: F, or 2F where gated
-  std::int64_t vocabulary = 0;   ///< V, of this rank
-  std::int64_t targets = 0;      ///< rows of logits in all: tokens that are predicted
+  std::int64_t vocabulary = 0;   ///< V on this rank
+  std::int64_t targets = 0;      ///< predicted tokens: rows of all logits
   std::int64_t logit_block = 0;  ///< rows of logits computed at a time
   std::int64_t pairs = 0;        ///< samples whose first token the sentence head sees
-  /// Rows that the head of masked tokens picks: those of all context ranks, which share the rest.
+  /// Rows that the head of masked tokens picks: the rows of all context ranks, which share the
+  /// rest.
   std::int64_t head_rows = 0;
   std::int64_t tensor_ranks = 1;   ///< P
   std::int64_t context_ranks = 1;  ///< c
   std::int64_t longest = 0;        ///< tokens of each sample on the context rank that has the most
-  bool cuts_tokens = false;  ///< sequence parallelism on more than one tensor rank: R is a part
+  bool cuts_tokens = false;        ///< sequence parallelism on several tensor ranks: R < T
 
   std::int64_t attention() const { return heads * head_size; }         ///< H·K
   std::int64_t groups() const { return key_value_heads * head_size; }  ///< Hkv·K
   std::int64_t query_key_value() const { return attention() + 2 * groups(); }
   bool gated() const { return inner != feed_forward; }
 
-  /// Elements of the largest block of keys and values, or of their gradients, that goes around the
+  /// Elements of the largest block of keys and values, or of their gradients, that moves around the
   /// context axis.
   std::int64_t ring_block() const { return micro * longest * 2 * groups(); }
-  /// Scratch of attention over a context axis: activations (a block and the next one), and sums (in
-  /// training three blocks of gradients and attention_delta; of two-byte numbers also the results).
+  /// Scratch of attention over a context axis: activations (a block and the next block), and sums
+  /// (in training three blocks of gradients and attention_delta; with two-byte types also the
+  /// results).
   std::int64_t ring_values() const { return context_ranks > 1 ? 2 * ring_block() : 0; }
   std::int64_t ring_sums(bool training, bool narrow) const {
     if (context_ranks == 1) return 0;
@@ -50,8 +52,8 @@ struct LocalSizes {
   }
 };
 
-/// `sequence` counts the tokens of whole samples; `logit_elements` of a block of logits:
-/// placement.hpp.
+/// `sequence`: tokens of whole samples. `logit_elements`: elements of a block of logits
+/// (placement.hpp).
 LocalSizes local_sizes(const deck::ModelConfig& model, const Shard& shard, std::int64_t micro,
                        std::int64_t sequence, bool sequence_parallel, std::int64_t logit_elements);
 

@@ -12,7 +12,7 @@
 
 namespace trireme::architecture {
 
-/// int32 numbers of a sample that a stage reads: an array [B · per_sample] for each micro-batch, of
+/// int32 values per sample that a stage reads: an array [B · per_sample] for each micro-batch, of
 /// which a context rank holds `rows`.
 struct BatchField {
   std::string name;
@@ -28,12 +28,12 @@ struct BatchField {
 
 /// Training minimizes the sum of its terms, each a mean of cross entropies in nats.
 struct LossTerm {
-  std::string_view name;     ///< of the mean in metrics.jsonl
-  std::string_view counted;  ///< what has a cross entropy: "token", "masked token", "pair"
+  std::string_view name;     ///< name of the mean in metrics.jsonl
+  std::string_view counted;  ///< the unit with a cross entropy: "token", "masked token", "pair"
   std::int64_t per_sample = 0;
 };
 
-/// Fields of a batch that a model reads, and losses that it is trained to minimize. The batch and
+/// Fields of a batch that a model reads, and the losses that its training minimizes. The batch and
 /// the metrics are derived from these; the fields are tensors of the embedding and the head
 /// (ends.hpp):
 ///
@@ -46,16 +46,16 @@ struct LossTerm {
 /// per sample of S tokens, M of them predicted; without a loss of pairs, rows are [M] and there is
 /// no field pairs.
 struct TrainingObjective {
-  std::vector<BatchField> fields;  ///< those of the embedding first
-  std::vector<LossTerm> losses;    ///< that of tokens first
+  std::vector<BatchField> fields;  ///< fields of the embedding first
+  std::vector<LossTerm> losses;    ///< loss of tokens first
 
-  /// The number of a field in `fields`.
+  /// Index of a field in `fields`.
   std::optional<std::size_t> find(std::string_view name) const;
-  /// The same for a field that the objective has. Error if it does not.
+  /// Index of a field that the objective must have. Error if it does not.
   std::size_t field(std::string_view name) const;
-  /// Whether targets are chosen tokens, not one for each token.
+  /// Whether targets are chosen tokens, not all tokens.
   bool chooses_targets() const { return find("rows").has_value(); }
-  /// int32 numbers of all fields of a sample.
+  /// int32 values of all fields of a sample.
   std::int64_t numbers_per_sample() const;
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
-/// Operations on named tensors, of which a transformer layer is a list (layer.hpp), and so are the
-/// embedding and the head (ends.hpp). Each kind states once what its passes read and write, send
-/// and compute.
+/// Operations on named tensors. A transformer layer is a list of them (layer.hpp), and so are the
+/// embedding and the head (ends.hpp). Each kind defines once what its passes read, write, send and
+/// compute.
 #include <trireme/architecture/array_spec.hpp>
 #include <trireme/architecture/operation.hpp>
 #include <trireme/base/types.hpp>
@@ -19,7 +19,7 @@ namespace trireme::architecture {
 
 struct LocalSizes;
 
-/// Place of an operation, a tensor or an enumerator in its list.
+/// Index of an operation, a tensor or an enumerator in its list.
 template <class I>
 constexpr std::size_t at(I i) {
   return static_cast<std::size_t>(i);
@@ -28,17 +28,17 @@ constexpr std::size_t at(I i) {
 /// Rows of a tensor.
 enum class Rows : std::uint8_t {
   tokens,   ///< T, all tokens of the micro-batch
-  own,      ///< R, this rank's part of the residual stream: a part of T with sequence parallelism
+  own,      ///< R, this rank's rows of the residual stream: a part of T with sequence parallelism
   targets,  ///< N, predicted tokens: all tokens, or the masked ones
   pairs,    ///< B, one per sample
-  /// N + B, or N without a loss of pairs: rows that the head of masked tokens reads, with those of
-  /// the other context ranks
+  /// N + B, or N without a loss of pairs: rows that the head of masked tokens reads, including the
+  /// rows of the other context ranks.
   head_rows,
   logit_block  ///< N', predicted tokens whose logits are computed at a time
 };
 
-/// Columns of a tensor, in terms of the model's sizes. The tensor axis splits all from
-/// `heads` to `vocabulary`.
+/// Columns of a tensor, in terms of the model's sizes. The tensor axis splits those from `heads` to
+/// `vocabulary`.
 enum class Columns : std::uint8_t {
   one,
   hidden,           ///< D
@@ -52,20 +52,20 @@ enum class Columns : std::uint8_t {
   vocabulary,       ///< V
   two,              ///< kinds of pairs
   softmax,          ///< 3: maximum, sum of exponentials and the target's logit
-  softmax_parts     ///< 3 P: the same for each tensor rank's part of the vocabulary
+  softmax_parts     ///< 3 P: the same three values for each tensor rank's part of the vocabulary
 };
 
-/// Type of a tensor's numbers: that of activations, that of sums, double, or int32.
+/// Element type of a tensor: the type of activations or of sums, double, or int32.
 enum class Numbers : std::uint8_t { compute, accumulate, fp64, index };
 
 /// Memory that holds a tensor.
 enum class Home : std::uint8_t {
-  layer,   ///< of a layer, at a place that its program assigns (layer_program.hpp); the embedding's
-           ///< x is in the first layer's memory
-  batch,   ///< of each slot: a field of the batch
-  slot,    ///< of each slot
-  split,   ///< of each slot, if backward_input and backward_weight are separate
-  scratch  ///< of the rank, within one pass
+  layer,   ///< per layer, at an offset that its program assigns (layer_program.hpp);
+           ///< the embedding's x is in the first layer's memory
+  batch,   ///< per slot: a field of the batch
+  slot,    ///< per slot
+  split,   ///< per slot, if backward_input and backward_weight are separate
+  scratch  ///< per rank, within one pass
 };
 
 /// An activation.
@@ -75,30 +75,30 @@ struct Tensor {
   Columns columns = Columns::hidden;
   Numbers numbers = Numbers::compute;
   Home home = Home::layer;
-  /// Number of the tensor whose memory it uses, if their numbers have the same size; −1: its own.
+  /// Tensor whose memory it shares, if their element sizes are equal; −1: its own memory.
   int stored_in = -1;
 };
 
 std::int64_t columns_of(Columns columns, const LocalSizes& sizes);
 std::int64_t rows_of(Rows rows, const LocalSizes& sizes);
-/// The same on all tensor ranks together, and in all blocks.
+/// Rows on all tensor ranks together, and in all blocks.
 std::int64_t all_rows_of(Rows rows, const LocalSizes& sizes);
-/// Rows of a whole sample; of logit_block, in all blocks.
+/// Rows per sample; for logit_block, in all blocks.
 std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& model);
-/// Elements from one row to the next. The columns, except that rows of the vocabulary begin at
-/// multiples of 64 bytes: matrix products of rows with an odd distance (50257) are the slowest.
+/// Elements from one row to the next: the columns, except that rows of the vocabulary begin at
+/// multiples of 64 bytes, because matrix products are slowest with rows of an odd length (50257).
 std::int64_t stride_of(const Tensor& tensor, const LocalSizes& sizes, Bytes element,
                        Bytes accumulate);
-/// Bytes of a number, given those of activations (`element`) and of sums (`accumulate`).
+/// Bytes of an element, given the bytes of activations (`element`) and of sums (`accumulate`).
 Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate);
 /// Bytes of a tensor, rounded up to the alignment of an arena.
 Bytes bytes_of(const Tensor& tensor, const LocalSizes& sizes, Bytes element, Bytes accumulate);
-/// "[T, F]".
+/// Shape for messages: "[T, F]".
 std::string shape_text(const Tensor& tensor);
 
 enum class OperationKind : std::uint8_t {
   norm,          ///< output = norm(input)
-  head_norm,     ///< queries and keys of output = RMSNorm(those of input), in place
+  head_norm,     ///< queries and keys of output = RMSNorm(queries and keys of input), in place
   linear,        ///< output = input Wᵀ + bias
   rotary,        ///< queries and keys rotated by their positions, in place
   attention,     ///< output = softmax(q kᵀ / √K) v
@@ -107,7 +107,7 @@ enum class OperationKind : std::uint8_t {
   residual,      ///< output = residual + dropout(input)
   embedding,     ///< output = rows of the first table; output += rows of other tables
   pick,          ///< output = rows `indices` of input
-  logits,        ///< linear by blocks of rows
+  logits,        ///< linear, by blocks of rows
   cross_entropy  ///< output = log Σ exp(input) − input[indices]
 };
 std::string_view name_of(OperationKind kind);
@@ -125,34 +125,34 @@ enum class Pass : std::uint8_t { forward, backward_input, backward_weight };
 /// magnitudes m [N], y[:, part] is then multiplied by m / ‖W + factor · B A‖, the norms of rows
 /// (Liu et al. 2024, arXiv 2402.09353, eq. 5).
 struct AdapterPart {
-  std::size_t a = 0;         ///< number of A among the operation's arrays
-  std::int64_t a_block = 0;  ///< of A's `rank` rows, if A has those of several parts
-  std::size_t b = 0;         ///< number of B
-  std::int64_t b_block = 0;  ///< of B's rows, if B has those of several parts
+  std::size_t a = 0;         ///< index of A in the operation's arrays
+  std::int64_t a_block = 0;  ///< block of A's `rank` rows, if A serves several parts
+  std::size_t b = 0;         ///< index of B in the operation's arrays
+  std::int64_t b_block = 0;  ///< block of B's rows, if B serves several parts
   int output = 0;            ///< 0 … 2: queries, keys, values; 0, 1: gate, up; else 0
-  std::size_t m = 0;         ///< number of the magnitudes, whose blocks are those of B; 0: none
+  std::size_t m = 0;         ///< index of the magnitudes, in blocks like B's; 0: none
 };
 
 struct Operation {
   OperationKind kind = OperationKind::linear;
   std::string name;             ///< "attention.output": the prefix of its arrays
-  int input = -1;               ///< number of a tensor
-  int output = -1;              ///< number of a tensor; equal to `input` if it works in place
-  int residual = -1;            ///< of `residual`: the operand without dropout
-  int indices = -1;             ///< of `pick` and `cross_entropy`: number of a tensor
-  std::vector<int> saved = {};  ///< tensors that the forward pass leaves for the backward passes
-  Cut cut = Cut::none;          ///< of products and tables
+  int input = -1;               ///< index of a tensor
+  int output = -1;              ///< index of a tensor; equal to `input` for operations in place
+  int residual = -1;            ///< for `residual`: the operand without dropout
+  int indices = -1;             ///< for `pick` and `cross_entropy`: index of a tensor
+  std::vector<int> saved = {};  ///< tensors that the forward pass keeps for the backward passes
+  Cut cut = Cut::none;          ///< for products and tables
   std::vector<ArraySpec> arrays = {};  ///< weights, then biases; names without "layers.3."
-  std::uint32_t dropout_site = 0;      ///< of `dropout` and `residual`, within the layer
+  std::uint32_t dropout_site = 0;      ///< for `dropout` and `residual`, within the layer
   bool first_layer_only = false;
-  /// The input of `logits`, if it is cut, is gathered again for the gradient of the weights.
+  /// Whether the split input of `logits` is gathered again for the gradient of the weights.
   bool gathers_again = false;
-  std::vector<AdapterPart> adapter = {};  ///< of `linear`
+  std::vector<AdapterPart> adapter = {};  ///< for `linear`
 
-  /// Name of the first bias; "" without one.
+  /// Name of the first bias; "" if there is none.
   std::string bias() const;
   bool in_place() const { return input == output; }
-  /// Whether the gradient of any of its arrays, of its matrices, or of its adapter is computed.
+  /// Whether gradients of its arrays, its matrices or its adapter are computed.
   bool trains() const;
   bool trains_product() const;
   bool trains_adapter() const;
@@ -160,23 +160,23 @@ struct Operation {
 
 /// The tensors whose values a pass of an operation reads.
 std::vector<int> tensors_read(const Operation& operation, Pass pass);
-/// The tensors that its forward pass writes.
+/// The tensors that an operation's forward pass writes.
 std::vector<int> tensors_written(const Operation& operation);
 /// Whether an operation has this pass; backward_weight only if it trains. head_norm adds its
-/// weights' gradients in backward_input, which overwrites the gradient that they need.
+/// weights' gradients in backward_input, which overwrites the gradient that they depend on.
 bool has_pass(const Operation& operation, Pass pass);
 
 enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce };
 std::string_view name_of(Collective collective);
 
-/// A message of the tensor axis, where a reader needs all rows or the sum of all parts: before a
+/// A message of the tensor axis, where a reader needs all rows or the complete sum: before a
 /// product from this rank's rows to all tokens; after a product from partial sums to this rank's
 /// rows, or to all rows on every rank.
 struct Message {
   Collective collective;
-  int tensor;  ///< number of the tensor that is sent, or whose gradient is sent
+  int tensor;  ///< index of the tensor that is sent, or whose gradient is sent
 };
-/// Message of a pass of an operation with more than one tensor rank. `cuts_tokens`: sequence
+/// Message of a pass of an operation, on more than one tensor rank. `cuts_tokens`: whether sequence
 /// parallelism splits the residual stream.
 std::optional<Message> message_of(const Operation& operation, Pass pass,
                                   const std::vector<Tensor>& tensors, bool cuts_tokens);
@@ -186,13 +186,14 @@ std::optional<Message> message_of(const Operation& operation, Pass pass,
 double visible_tokens(const deck::ModelConfig& model);
 /// Multiplications of matrix elements per row in a forward pass, on all tensor ranks together.
 double products_per_token(const Operation& operation, const deck::ModelConfig& model);
-/// Factor of 2 · products_per_token in a pass: 1; for backward_input of attention 2.
+/// FLOPs of a pass per row, in units of 2 · products_per_token: 2 for attention's backward_input,
+/// else 1.
 double product_factor(const Operation& operation, Pass pass);
 
 /// A transformer layer as a list of operations on named tensors. This is the only description of a
 /// layer: its parameters, activations, recomputation, messages, FLOPs and benchmarks follow from
-/// the list. Embedding and head are such lists too (ends.hpp).
-/// Tensor 0 is a layer's input; `output` is that of the last operation.
+/// the list. Embedding and head are such lists too (ends.hpp). Tensor 0 is a layer's input;
+/// `output` is the last operation's output.
 struct LayerDescription {
   std::vector<Tensor> tensors;
   std::vector<Operation> operations;

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-/// Local training: the steps after which workers are brought together, and the sizes of messages.
+/// Local training: the steps after which workers are synchronised, and the sizes of messages.
 /// Douillard et al. 2023, "DiLoCo", arXiv 2311.08105; in fragments: Douillard et al. 2025,
 /// "Streaming DiLoCo", arXiv 2501.18512.
 namespace trireme::architecture {
@@ -22,12 +22,13 @@ class OuterSteps {
 
   /// The fragment whose differences are sent after step `step` ≥ 1.
   std::optional<int> sent(std::int64_t step) const;
-  /// The fragment whose outer step is after step `step`; with a delay of 0 the one that is sent.
+  /// The fragment with an outer step after step `step`; with a delay of 0 the fragment that is
+  /// sent.
   std::optional<int> updated(std::int64_t step) const {
     return step > local_.delay ? sent(step - local_.delay) : std::nullopt;
   }
-  /// Whether the sums of what is in flight are to be complete after step `step`, so that half of
-  /// the delay is left for the results.
+  /// Whether the sums in flight must be complete after step `step`, so that half of the delay
+  /// remains for the results.
   bool summed(std::int64_t step) const;
   /// The fragment that is in flight after step `step`.
   std::optional<int> in_flight(std::int64_t step) const;
@@ -38,21 +39,21 @@ class OuterSteps {
   deck::LocalConfig local_;
 };
 
-/// The fragment of an array: layers take turns, and arrays outside the layers are in the first.
+/// The fragment of an array: layers are assigned in turn, arrays outside the layers to the first.
 int fragment_of(const ArraySpec& array, const deck::ModelConfig& model,
                 const deck::LocalConfig& local);
 
-/// Elements of the largest fragment of a rank that holds `arrays`, of which it updates at most
-/// `state_elements`.
+/// Elements of the largest fragment of a rank that holds `arrays` and updates at most
+/// `state_elements` of them.
 std::int64_t fragment_elements(const Architecture& architecture,
                                const std::vector<LocalArray>& arrays, const deck::Config& config,
                                std::int64_t state_elements);
 
-/// Elements of a fragment that are sent at a time: all, or without a delay a bucket of gradients of
-/// type `element`.
+/// Elements of a fragment that are sent at a time: all, or without a delay one bucket of gradients
+/// of type `element`.
 std::int64_t exchanged_elements(const deck::Config& config, std::int64_t fragment, Bytes element);
 
-/// Bytes of an exchange of `elements`: the differences of a rank's workers, those that it receives,
+/// Bytes of an exchange of `elements`: sent differences of a rank's workers, received differences,
 /// and the mean.
 Bytes exchange_bytes(const deck::ParallelConfig& parallel, std::int64_t elements, Bytes element);
 

@@ -7,24 +7,24 @@
 
 namespace trireme::architecture {
 
-/// Offset of each array of a rank in the weight, gradient and optimizer arenas, in elements, the
-/// same in all of them. Order: arrays that the tensor axis splits; arrays that every tensor rank
-/// holds whole; those of them whose gradients are always parts of a sum. One message sums each of
-/// the last two groups over the tensor axis. Their order is the same on all tensor ranks, so that
+/// Offset of each array of a rank in the weight, gradient and optimizer arenas, in elements; equal
+/// in all arenas. Order: arrays that the tensor axis splits; arrays that every tensor rank holds
+/// whole; whole arrays whose gradients are always partial sums. One message sums each of the last
+/// two groups over the tensor axis. The order is the same on all tensor ranks, so that
 /// data-parallel sums are split at the same elements. Arrays of shared layers are separate, because
-/// they are also summed over the pipeline. Frozen arrays are last: only weights have them.
+/// they are also summed over the pipeline. Frozen arrays are last: only the weight arena has them.
 struct Placement {
-  std::vector<std::int64_t> offset;  ///< per local array
-  std::int64_t replicated = 0;       ///< first element after the arrays that are split
-  std::int64_t elements = 0;         ///< of the weight arena
-  std::int64_t tied_offset = 0;      ///< second gradient of tied embeddings, after all others
-  std::int64_t tied_elements = 0;  ///< 0 unless this rank has look-up and logits of tied embeddings
+  std::vector<std::int64_t> offset;    ///< per local array
+  std::int64_t replicated = 0;         ///< first element after the split arrays
+  std::int64_t elements = 0;           ///< elements of the weight arena
+  std::int64_t tied_offset = 0;        ///< second gradient of tied embeddings, after all others
+  std::int64_t tied_elements = 0;      ///< 0 unless this rank has both tables of tied embeddings
   std::int64_t gradient_elements = 0;  ///< `trained` plus the tied gradient, if any
-  std::int64_t trained = 0;            ///< of the optimizer arenas: those before the frozen arrays
+  std::int64_t trained = 0;            ///< elements of the optimizer arenas: no frozen arrays
 };
 
-/// Arrays begin at multiples of 32 elements (64 bytes of a two-byte type), except those that follow
-/// their predecessor.
+/// Arrays begin at multiples of 32 elements (64 bytes of a two-byte type), except arrays that
+/// follow their predecessor directly.
 Placement place(const Architecture& architecture, const Shard& shard,
                 const std::vector<LocalArray>& arrays);
 
@@ -33,7 +33,7 @@ Placement place(const Architecture& architecture, const Shard& shard,
 layout::Slice replicated_part(const std::vector<LocalArray>& arrays, const Placement& placement,
                               Stage stage, bool partial_gradient);
 
-/// A range of the arena with arrays of shared layers: the same on all pipeline ranks except for its
+/// A range of the arena with arrays of shared layers: equal on all pipeline ranks except for its
 /// beginning.
 struct SharedPart {
   layout::Slice run;
@@ -49,9 +49,9 @@ std::vector<SharedPart> shared_parts(const std::vector<LocalArray>& arrays,
 inline constexpr std::int64_t host_logit_elements = std::int64_t{1} << 24;
 inline constexpr std::int64_t device_logit_elements = std::int64_t{1} << 27;
 
-/// Rows of logits computed at a time: blocks of at most `block_elements`, but at least 64 rows. The
+/// Rows of logits computed at a time: at most `block_elements` elements, but at least 64 rows. The
 /// whole logits are never stored. Depends only on tokens, vocabulary and kind of machine, so that
-/// layouts agree.
+/// all layouts use the same blocks.
 std::int64_t logit_block_rows(std::int64_t tokens, std::int64_t vocabulary,
                               std::int64_t block_elements);
 

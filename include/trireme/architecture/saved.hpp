@@ -17,24 +17,23 @@ inline constexpr Bytes saved_bytes(Bytes bytes) {
 
 /// A part of a rank's local array that this rank writes to checkpoints.
 struct SavedPart {
-  std::size_t local = 0;             ///< number in the list of local arrays
+  std::size_t local = 0;             ///< index in the list of local arrays
   std::vector<std::int64_t> offset;  ///< in the global array
   std::vector<std::int64_t> extent;
-  std::int64_t first = 0;  ///< element of the local array's memory at which it begins
+  std::int64_t first = 0;  ///< element of the local array's memory at which the part begins
 
   std::int64_t elements() const;
 };
 
 /// Parts that rank `data_rank` of `data_size` replicas of a shard writes, in the order of the local
-/// arrays. Ranks that hold the same numbers share the writing: replicas, tensor ranks (for
-/// replicated arrays and shared heads), first and last stage (for tied embeddings). All ranks
-/// together write every element of every array once, and the ranks of a stage write similar
-/// amounts.
+/// arrays. Ranks that hold equal values share the writing: replicas, tensor ranks (for replicated
+/// arrays and shared heads), first and last stage (for tied embeddings). All ranks together write
+/// every element of every array once, and the ranks of a stage write similar amounts.
 std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard& shard,
                                    const std::vector<LocalArray>& arrays, int data_size,
                                    int data_rank);
 
-/// For each data rank, the sum of the elements of its parts of trained or frozen arrays, each
+/// For each data rank, the total elements of its parts of trained or frozen arrays, each part
 /// rounded up to a multiple of `unit_elements`.
 std::vector<std::int64_t> saved_sums(const Architecture& architecture, const Shard& shard,
                                      const std::vector<LocalArray>& arrays, int data_size,

@@ -12,20 +12,20 @@
 
 namespace trireme::architecture {
 
-/// Layers of each pipeline stage: contiguous, every layer once, with the least possible FLOPs in
-/// the stage that has most (in a V: in the rank that has most). The logits and their gradient count
-/// for the last stage, so that this stage has fewer layers if the vocabulary is large, unless all
-/// ranks share it; the look-up counts nothing. With more stages than layers, some stages have none.
+/// Layers of each pipeline stage: contiguous, every layer once, so that the largest stage (in a V:
+/// the largest rank) has as few FLOPs as possible. The logits and their gradient count in the last
+/// stage, which therefore has fewer layers if the vocabulary is large, unless all ranks share it;
+/// the look-up does not count. With more stages than layers, some stages are empty.
 std::vector<layout::Slice> partition(const Architecture& architecture,
                                      const deck::ParallelConfig& parallel);
 
-/// The layers of the longest stage, without the others.
+/// Number of layers of the longest stage.
 std::int64_t longest_stage(const Architecture& architecture, const deck::ParallelConfig& parallel);
 
 /// One rank's part of the model: its pipeline stages, its part of the arrays that the tensor axis
 /// splits, and its tokens of each sample.
 struct Shard {
-  std::vector<layout::Slice> stage_layers;  ///< of all stages of the model
+  std::vector<layout::Slice> stage_layers;  ///< layers of all stages of the model
   std::vector<Stage> stages;                ///< stages of this rank, ascending
   int tensor_rank = 0;
   int tensor_size = 1;
@@ -35,14 +35,14 @@ struct Shard {
 
   Stage last_stage() const { return static_cast<Stage>(stage_layers.size()) - 1; }
   bool holds(Stage stage) const;
-  /// Whether the next stage exists and is on this rank too.
+  /// Whether the next stage exists and is also on this rank.
   bool hands_over(Stage stage) const { return stage < last_stage() && holds(stage + 1); }
   bool has_embedding() const { return holds(0); }
   bool has_head() const { return holds(last_stage()); }
-  /// Stage of a layer; −1 (before the layers) is in the first stage, L (after them) in the last.
+  /// Stage of a layer; −1 (embedding) is in the first stage, L (head) in the last.
   Stage stage_of(std::int64_t layer) const;
   bool shares_vocabulary() const { return vocabulary_stages > 1; }
-  /// This rank's part of the vocabulary's ids, or of any `n` elements.
+  /// This rank's part of the vocabulary's ids, or of any `n` elements divided alike.
   layout::Slice vocabulary_part(std::int64_t n) const {
     const int stage = shares_vocabulary() && !stages.empty() ? stages.front() : 0;
     return layout::split(n, vocabulary_stages * tensor_size, stage * tensor_size + tensor_rank);
@@ -59,11 +59,12 @@ struct Shard {
   }
   /// Groups, of `n` groups of `group` elements, with elements in this rank's part.
   layout::Slice groups(std::int64_t n, std::int64_t group) const;
-  /// Tensor ranks that hold group `i` of these: one rank, or neighbours.
+  /// Tensor ranks that hold group `i`, with `n` and `group` as in groups(): one rank, or
+  /// neighbours.
   layout::Slice holders(std::int64_t n, std::int64_t group, std::int64_t i) const;
 };
 
-/// Shard at a place of the process grid.
+/// Shard at a position of the process grid.
 Shard make_shard(const Architecture& architecture, const deck::ParallelConfig& parallel,
                  const layout::Coordinates& at);
 Shard make_shard(const Architecture& architecture, const deck::ParallelConfig& parallel,
@@ -76,9 +77,9 @@ Shard whole_model(const Architecture& architecture);
 struct Piece {
   std::vector<std::int64_t> offset;  ///< in the global array
   std::vector<std::int64_t> extent;
-  std::int64_t first = 0;  ///< element of the local array's memory at which it begins
-  layout::Slice holders;   ///< tensor ranks
-  /// Whether this rank, of all holders, adds it to norms and writes its optimizer state.
+  std::int64_t first = 0;  ///< element of the local array's memory at which the piece begins
+  layout::Slice holders;   ///< tensor ranks that hold it
+  /// Whether this rank is the holder that adds it to norms and writes its optimizer state.
   bool counted = true;
 
   std::int64_t elements() const;
@@ -86,32 +87,32 @@ struct Piece {
 
 /// A slice of a global array that a rank holds.
 struct LocalArray {
-  std::size_t number = 0;  ///< in Architecture::arrays
+  std::size_t number = 0;  ///< index in Architecture::arrays
   Stage stage = 0;         ///< stage of this rank whose passes use it
-  /// Whether the tensor axis splits it; otherwise every tensor rank holds the same.
+  /// Whether the tensor axis splits it; otherwise every tensor rank holds all of it.
   bool split = false;
-  /// As in ArraySpec: the gradients of the tensor ranks are parts of a sum.
+  /// As in ArraySpec: gradients of the tensor ranks are partial sums.
   bool partial_gradient = false;
-  /// Whether another pipeline rank holds the original with the same weights: for the token table of
-  /// tied embeddings on the last stage (with the gradient of the logits), and for arrays of shared
-  /// layers.
+  /// Whether another pipeline rank holds the original with the same weights: true for the token
+  /// table of tied embeddings on the last stage (with the gradient of the logits), and for arrays
+  /// of shared layers.
   bool copy = false;
-  bool shared = false;         ///< as ArraySpec
+  bool shared = false;         ///< see ArraySpec
   bool of_vocabulary = false;  ///< part of a table that all pipeline ranks share
   std::vector<std::int64_t> offset;
   std::vector<std::int64_t> extent;
   /// The pieces of the array in the order of its memory: one, unless tensor ranks share a part.
   std::vector<Piece> pieces;
-  bool frozen = false;         ///< as ArraySpec
-  bool hidden_matrix = false;  ///< is_hidden_matrix()
+  bool frozen = false;         ///< see ArraySpec
+  bool hidden_matrix = false;  ///< result of is_hidden_matrix()
 
   std::int64_t elements() const;
 };
 
-/// Heads of keys and values that more than one of `tensor_size` ranks holds, ascending: groups of
-/// query heads that are split between ranks. A rank holds at most two of them, and they are
-/// adjacent in this list, because the groups between its first and last one are held by this rank
-/// alone.
+/// Heads of keys and values that more than one of `tensor_size` ranks holds, ascending: heads whose
+/// groups of query heads are split between ranks. A rank holds at most two of them. They are
+/// adjacent in this list, because only this rank holds the groups between its first and its last
+/// one.
 std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tensor_size);
 
 /// Arrays of a rank in registry order; the copy of the token table is the last.

@@ -8,25 +8,25 @@
 
 namespace trireme::architecture {
 
-/// Names of the arrays of an optimizer's state. Each has the shape of the weights: for weight w it
-/// is stored as "optimizer.<name>.w".
+/// Names of the state arrays of an optimizer. Each has the shape of the weights: for weight w, a
+/// checkpoint stores it as "optimizer.<name>.w".
 std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer);
-/// The number of them that an array has, the first ones: with Muon, hidden matrices have no second
-/// moment.
+/// Number of state arrays of a weight array, a prefix of state_arrays(): with Muon, hidden matrices
+/// have no second moment.
 std::size_t state_arrays_of(const deck::OptimizerConfig& optimizer, const LocalArray& array);
 
-/// Norms of each array that a step of the optimizer needs besides the gradient's: of the weights
-/// (LARS), and of the update's direction too (LAMB).
+/// Norms per array that an optimizer step needs in addition to the gradient's: of the weights
+/// (LARS), and also of the update's direction (LAMB).
 std::int64_t trust_norms(const deck::OptimizerConfig& optimizer);
 
 /// A block of a local array whose optimizer state a rank holds, contiguous in the array's memory.
 struct StateBlock {
-  std::size_t local = 0;             ///< number in the list of local arrays
+  std::size_t local = 0;             ///< index in the list of local arrays
   std::vector<std::int64_t> offset;  ///< in the global array
   std::vector<std::int64_t> extent;
-  std::int64_t first = 0;  ///< element of the local array's memory at which it begins
+  std::int64_t first = 0;  ///< element of the local array's memory at which the block begins
   std::int64_t state = 0;  ///< element of the arenas of the optimizer's state
-  bool counted = true;     ///< as in its Piece, which contains the block unless it is a whole array
+  bool counted = true;     ///< as in the Piece that contains the block, if any
 
   std::int64_t elements() const;
 };
@@ -34,23 +34,24 @@ struct StateBlock {
 /// Optimizer state of a rank: for all its trained arrays, or with the distributed optimizer
 /// (Rajbhandari et al. 2020, "ZeRO", stage 1) for its part of every bucket.
 struct StatePlacement {
-  std::vector<StateBlock> blocks;  ///< in order of the local arrays
+  std::vector<StateBlock> blocks;  ///< in the order of the local arrays
   std::vector<layout::Slice>
       owned;                  ///< ranges of the arena of the weights, ascending, not adjacent
   std::int64_t elements = 0;  ///< elements of an arena of the state
   bool whole = true;          ///< covers all trained arrays
-  std::int64_t second = 0;  ///< elements of the arenas after the first: with Muon those before the
-                            ///< hidden matrices, which are last
+  std::int64_t second = 0;    ///< elements of the arenas after the first; with Muon without
+                              ///< hidden matrices, which are last
 
   /// Whether this rank owns element `at` of the arena of the weights.
   bool owns(std::int64_t at) const;
 };
 
-/// State of all trained arrays: at the offsets of the weights, or with Muon one after the other.
+/// State of all trained arrays: at the offsets of the weights, or with Muon contiguous.
 StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placement& placement,
                            OptimizerKind kind = OptimizerKind::adamw);
 
-/// Elements of that state with Muon, without a list of its blocks; with or without hidden matrices.
+/// Elements of whole_state() with Muon, without its list of blocks; with or without hidden
+/// matrices.
 std::int64_t whole_muon_elements(const std::vector<LocalArray>& arrays, bool matrices);
 
 /// State that data rank `data_rank` owns by the bounds of the buckets.
@@ -58,16 +59,16 @@ StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placemen
                            const std::vector<Bucket>& buckets, int data_rank,
                            OptimizerKind kind = OptimizerKind::adamw);
 
-/// Blocks of frozen arrays that data rank `data_rank` owns, if weights are divided, by the buckets
-/// of the weights.
+/// Blocks of frozen arrays that data rank `data_rank` owns by the buckets of the weights, if
+/// weights are divided.
 std::vector<StateBlock> owned_frozen(const std::vector<LocalArray>& arrays,
                                      const Placement& placement, const std::vector<Bucket>& buckets,
                                      int data_rank);
 
-/// For each data rank, the sum of the blocks of owned_state(), each rounded up to a multiple of
-/// `unit_elements`, a divisor of a block of the norm; with `counted_only` those that the rank
-/// counts; with `frozen` those of owned_frozen(); `matrices`: hidden matrices too. Throws a
-/// UsageError where too many blocks would have to be looked at.
+/// For each data rank, the total size of the blocks of owned_state(), each rounded up to a multiple
+/// of `unit_elements`, a divisor of a block of the norm. `counted_only`: only blocks that the rank
+/// counts; `frozen`: blocks of owned_frozen() instead; `matrices`: hidden matrices too. Throws a
+/// UsageError if there are too many blocks to enumerate.
 std::vector<std::int64_t> owned_sums(const BucketCut& cut, std::int64_t unit_elements,
                                      bool counted_only, bool frozen = false, bool matrices = true);
 

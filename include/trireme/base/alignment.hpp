@@ -6,8 +6,8 @@
 
 namespace trireme {
 
-/// Every array in an arena begins at a multiple of this: a cache line, a 512-bit vector, and enough
-/// for device copies.
+/// Alignment of each array in an arena, in bytes: a cache line, a 512-bit vector, and enough for
+/// device copies.
 inline constexpr Bytes array_alignment = 64;
 /// array_alignment in elements of a two-byte type. The offset of an array is the same number of
 /// elements in every precision.

@@ -14,7 +14,7 @@ enum class ExitCode : int {
   failed = 1,
   usage = 2,
   restartable = 75,
-  wrong_numbers = 76  ///< a run that an audit ended
+  wrong_numbers = 76  ///< an audit found wrong results and ended the run
 };
 
 /// Any error that ends a command. `what()` is the whole message for the user; the exit code goes to
@@ -68,8 +68,8 @@ void check_usage(bool condition, const Parts&... parts) {
     throw UsageError(text(parts...));
 }
 
-/// The message of any exception in words for a user: not the text of the C++ library, which names
-/// its functions.
+/// A message for users from any exception. Replaces the text of exceptions of the C++ library,
+/// which names the library's functions.
 std::string plain_message(const std::exception& error);
 
 }  // namespace trireme

@@ -31,8 +31,8 @@ enum class StopCause : std::uint8_t {
 
 /// The first event of a job.
 struct Start {
-  std::string version;  ///< of Trireme
-  std::string deck;     ///< its file name
+  std::string version;  ///< version of Trireme
+  std::string deck;     ///< file name of the deck
   std::int64_t ranks = 0;
   std::int64_t data = 0;
   std::int64_t pipeline = 0;
@@ -40,7 +40,7 @@ struct Start {
   std::string schedule;
   std::int64_t steps = 0;          ///< the run's last step
   std::optional<std::string> job;  ///< the scheduler's job id
-  /// The dead job whose ownership of the run's folders this one took over, and why it is dead.
+  /// Dead job from which this job took over the run's folders, and why it counts as dead.
   std::optional<std::string> took_over;
 
   static constexpr std::string_view name = "start";
@@ -57,10 +57,10 @@ struct Layout {
   std::int64_t data = 0;
   std::int64_t pipeline = 0;
   std::int64_t tensor = 0;
-  std::string order;  ///< of the axes among the ranks, fastest first
+  std::string order;  ///< order of the axes among the ranks, fastest first
   std::string schedule;
-  std::int64_t chunks = 0;       ///< stages of a pipeline rank
-  std::int64_t micro_batch = 0;  ///< samples
+  std::int64_t chunks = 0;       ///< stages per pipeline rank
+  std::int64_t micro_batch = 0;  ///< samples of a micro-batch
   bool sequence_parallel = false;
   std::string recompute;
   std::string shard;
@@ -84,7 +84,7 @@ struct Ranks {
   std::vector<std::int64_t> ranks_per_host;
   std::string kokkos;           ///< version
   std::string execution_space;  ///< its name in Kokkos
-  std::int64_t threads = 0;     ///< of each rank
+  std::int64_t threads = 0;     ///< threads per rank
   std::string mpi;
 
   static constexpr std::string_view name = "ranks";
@@ -98,10 +98,10 @@ struct Ranks {
 
 /// The training data.
 struct Data {
-  std::string path;  ///< as in the deck
+  std::string path;  ///< path as in the deck
   std::int64_t files = 0;
   std::int64_t tokens = 0;
-  std::optional<std::int64_t> samples_per_epoch;  ///< of a single file
+  std::optional<std::int64_t> samples_per_epoch;  ///< only if there is one file
 
   static constexpr std::string_view name = "data";
   static constexpr auto fields =
@@ -112,11 +112,11 @@ struct Data {
 
 /// Rank 0's device and the back ends that compute and communicate.
 struct Devices {
-  std::string device;       ///< its name; "host" if kernels run on the host
+  std::string device;       ///< device name; "host" if kernels run on the host
   std::string products;     ///< back end of matrix products
   std::string attention;    ///< "portable" or the faster kernels
-  std::string transport;    ///< between the ranks of an axis: "MPI", or NCCL's version
-  Bytes planned_bytes = 0;  ///< of rank 0's arenas, where its kernels run
+  std::string transport;    ///< transport between the ranks of an axis: "MPI", or NCCL's version
+  Bytes planned_bytes = 0;  ///< size of rank 0's arenas, in the memory of its kernels
 
   static constexpr std::string_view name = "devices";
   static constexpr auto fields = std::make_tuple(
@@ -130,9 +130,9 @@ struct Devices {
 struct Restart {
   std::string reason;           ///< end of the previous job: former_end()
   std::string requested;        ///< [checkpoint] restart
-  std::string checkpoint;       ///< its folder
+  std::string checkpoint;       ///< folder of the checkpoint
   std::string former_layout;    ///< layout of the ranks that wrote it
-  std::int64_t samples = 0;     ///< consumed since the run's first step
+  std::int64_t samples = 0;     ///< samples consumed since the run's first step
   bool optimizer_state = true;  ///< false: the checkpoint holds weights only
 
   static constexpr std::string_view name = "restart";
@@ -146,11 +146,11 @@ struct Restart {
 
 /// The job is about to take its first step, the one after the entry's step.
 struct Training {
-  double peak_flops = 0;  ///< measured FLOP/s of matrix products of all ranks
-  /// The last line of metrics.jsonl before this job removed the lines of steps that it repeats.
+  double peak_flops = 0;  ///< measured rate of matrix products of all ranks, FLOP/s
+  /// Last step and its time in metrics.jsonl before this job removed the lines of repeated steps.
   std::optional<std::int64_t> logged_step;
   std::optional<std::string> logged_time;
-  /// Time of the last line that remains.
+  /// Time of the last line that metrics.jsonl keeps.
   std::optional<std::string> kept_time;
 
   static constexpr std::string_view name = "training";
@@ -164,8 +164,8 @@ struct Training {
 /// A checkpoint is complete; the entry's step is the checkpoint's.
 struct Checkpoint {
   std::string path;
-  Bytes bytes = 0;      ///< of its shards
-  Seconds seconds = 0;  ///< from the copy or the first byte until it was complete
+  Bytes bytes = 0;      ///< size of the shards
+  Seconds seconds = 0;  ///< time from the copy or the first byte to completion
   bool background = false;
   Seconds waited = 0;  ///< time in which no training step ran
 
@@ -181,11 +181,11 @@ struct Checkpoint {
 /// since the previous logged step.
 struct SkippedStep {
   std::string reason = "not_finite";
-  std::optional<std::string> array;  ///< the first whose gradient was not finite
+  std::optional<std::string> array;  ///< first array whose gradient was not finite
   std::int64_t skipped = 0;          ///< number of skipped steps so far
   std::int64_t in_row = 0;
-  std::optional<double> loss_scale_before;  ///< at the previous logged step
-  std::optional<double> loss_scale_after;   ///< of the next step
+  std::optional<double> loss_scale_before;  ///< loss scale at the previous logged step
+  std::optional<double> loss_scale_after;   ///< loss scale of the next step
 
   static constexpr std::string_view name = "skipped_step";
   static constexpr auto fields = std::make_tuple(
@@ -196,13 +196,13 @@ struct SkippedStep {
       std::make_pair("loss_scale_after", &SkippedStep::loss_scale_after));
 };
 
-/// An audit named a rank whose numbers are wrong; the entry's step is the one that was audited.
+/// An audit found a rank with wrong results; the entry's step is the audited step.
 struct Audit {
   std::int64_t rank = 0;
   std::string host;
   std::string device;  ///< "" where kernels run on the host
   std::string found;
-  bool certain = true;  ///< otherwise one of several ranks is wrong
+  bool certain = true;  ///< false: one of several ranks is wrong
   bool repaired = false;
 
   static constexpr std::string_view name = "audit";
@@ -223,7 +223,7 @@ struct Warning {
 struct Stop {
   StopCause cause = StopCause::error;
   std::int64_t exit_code = 0;
-  std::optional<std::string> message;  ///< of the error
+  std::optional<std::string> message;  ///< error message
 
   static constexpr std::string_view name = "stop";
   static constexpr auto fields = std::make_tuple(std::make_pair("cause", &Stop::cause),
@@ -233,8 +233,8 @@ struct Stop {
 
 /// The last step is done and saved.
 struct End {
-  std::int64_t steps = 0;           ///< taken by this job
-  Seconds seconds = 0;              ///< since its first step began
+  std::int64_t steps = 0;           ///< steps of this job
+  Seconds seconds = 0;              ///< time since the job's first step began
   std::optional<Bytes> peak_bytes;  ///< largest resident host memory of a rank, if known
 
   static constexpr std::string_view name = "end";
@@ -246,14 +246,14 @@ struct End {
 using Event = std::variant<Start, Layout, Ranks, Data, Devices, Restart, Training, Checkpoint,
                            SkippedStep, Audit, Warning, Stop, End>;
 
-/// {"time":"2026-11-22T20:20:23.045Z","step":200,"event":"checkpoint",…}. Numbers that are not
-/// finite are null, bytes that are not UTF-8 become U+FFFD.
+/// {"time":"2026-11-22T20:20:23.045Z","step":200,"event":"checkpoint",…}. Values that are not
+/// finite become null, and bytes that are not UTF-8 become U+FFFD.
 std::string to_json(const Event& event, std::string_view time, std::int64_t step);
 
-/// Appends the events of this process to the file from now on; "" ends that. One process writes
+/// Appends the events of this process to the file from now on; "" stops this. One process writes
 /// `all` events: it removes an incomplete last line, and fails if the file cannot be written. The
 /// other processes of the job only write the error or the watchdog's verdict that ends the job,
-/// because the first one may not be able to.
+/// because the first process may not be able to.
 void set_file(const std::string& path, bool all);
 
 /// End of the last job in the file before this one: the name of a StopCause, "finished", "killed"

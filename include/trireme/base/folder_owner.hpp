@@ -9,15 +9,15 @@
 
 namespace trireme {
 
-/// Ownership of a folder from construction to destruction, renewed by a thread. Of several
-/// processes on any hosts that share the folder, one is the owner. Needs a file system with hard
-/// links or exclusive creation (NFS, Lustre, GPFS). A file lock is held in addition where the file
-/// system has one.
+/// Ownership of a folder from construction to destruction, renewed by a thread. Only one of the
+/// processes that share the folder, on any hosts, is the owner. Needs a file system with hard links
+/// or exclusive creation (NFS, Lustre, GPFS). The owner also holds a file lock where the file
+/// system has locks.
 class FolderOwner {
  public:
-  /// Takes the folder, also from an owner that has died. `what` names the folder in errors, for
-  /// example its deck key. UsageError if another job that lives owns it. An owner on another host
-  /// whose heartbeat is late, but not yet too old, is waited for; `waiting` is then called once.
+  /// Takes the folder, also from a dead owner. `what` names the folder in errors, for example its
+  /// deck key. UsageError if another live job owns the folder. If the heartbeat of an owner on
+  /// another host is late but within its limit, the constructor waits and calls `waiting` once.
   /// `watchdog`: limit of the heartbeat's age, at least a minute; 0: 10 minutes.
   FolderOwner(const std::string& folder, const std::string& what, Seconds watchdog,
               const std::function<void(const std::string&)>& waiting = {});
@@ -26,10 +26,10 @@ class FolderOwner {
   FolderOwner(const FolderOwner&) = delete;
   FolderOwner& operator=(const FolderOwner&) = delete;
 
-  /// The dead owner before this one, and why it is dead: "process …, which … (…)"; "" if the folder
+  /// The dead previous owner, and why it counts as dead: "process …, which … (…)"; "" if the folder
   /// was free.
   const std::string& former() const;
-  /// Error if the folder was removed or renamed, or belongs to another job by now.
+  /// Error if the folder was removed or renamed, or now belongs to another job.
   void expect_mine() const;
 
  private:
@@ -37,11 +37,10 @@ class FolderOwner {
   std::unique_ptr<State> state_;
 };
 
-/// The folders that this process owns, for the job's other processes: know_owned_folders takes
-/// them.
+/// Folders that this process owns, as text for know_owned_folders in the job's other processes.
 std::string owned_folders();
 void know_owned_folders(const std::string& owned);
-/// Releases all folders that this process owns or knows, for an end of the job without destructors.
+/// Releases all folders that this process owns or knows, for exits that run no destructors.
 void release_owned_folders();
 
 }  // namespace trireme

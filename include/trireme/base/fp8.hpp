@@ -5,21 +5,21 @@
 
 #include <cstdint>
 
-/// One-byte numbers for matrix products (Micikevicius et al. 2022, arXiv 2209.05433): E4M3 for
-/// weights and activations, E5M2 for gradients. Conversion from float rounds to the nearest, ties
-/// to even, and saturates at the largest finite number, infinities too; a NaN stays one. Both types
-/// convert to float exactly. The same bits on hosts and devices. No branches, so that loops over
-/// them vectorise.
+/// One-byte floating-point types for matrix products (Micikevicius et al. 2022, arXiv 2209.05433):
+/// E4M3 for weights and activations, E5M2 for gradients. Conversion from float rounds to the
+/// nearest, ties to even, and saturates at the largest finite value, also for infinities; a NaN
+/// stays a NaN. Both types convert to float exactly. Hosts and devices give the same bits.
+/// Conversions have no branches, so that loops over them vectorise.
 namespace trireme {
 
 namespace detail {
 
-/// `mantissa`: its stored bits. `bias`: of the exponent. `largest`: bits of the largest number.
+/// `mantissa`: stored bits. `bias`: exponent bias. `largest`: bits of the largest finite value.
 template <int mantissa, int bias, std::uint32_t largest>
 TRIREME_FUNCTION std::uint8_t fp8_bits(float x) {
   constexpr int dropped = 23 - mantissa;
   constexpr std::uint32_t half = (1U << (dropped - 1)) - 1U;
-  // The sum's last bit is that of the smallest number, so that the addition itself rounds.
+  // The sum's last bit has the weight of the smallest value, so that the addition itself rounds.
   constexpr std::uint32_t aligning = static_cast<std::uint32_t>(127 + 1 - bias + dropped) << 23;
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const std::uint32_t magnitude = bits & 0x7fffffffU;
@@ -34,8 +34,8 @@ TRIREME_FUNCTION std::uint8_t fp8_bits(float x) {
   return static_cast<std::uint8_t>(magnitude > 0x7f800000U ? 0x7fU : is);
 }
 
-/// The factor makes subnormal numbers normal floats. `special`: the lowest bits of a number that is
-/// infinite or NaN.
+/// The factor makes subnormal values normal floats. `special`: the smallest bit pattern that is an
+/// infinity or a NaN.
 template <int mantissa, int bias, std::uint32_t special>
 TRIREME_FUNCTION float float_of_fp8(std::uint8_t number) {
   constexpr std::uint32_t factor = static_cast<std::uint32_t>(127 + 127 - bias) << 23;
@@ -49,9 +49,9 @@ TRIREME_FUNCTION float float_of_fp8(std::uint8_t number) {
 
 }  // namespace detail
 
-/// Operands of the layers' matrix products: the numbers of [precision] compute, or fp8.
+/// Operands of the layers' matrix products: the type of [precision] compute, or fp8.
 enum class Products : std::uint8_t { compute, fp8 };
-/// Maximum from which a scale follows: the largest of the history, or the newest.
+/// Maximum that sets a scale: the largest of the history, or the newest.
 enum class Fp8Algorithm : std::uint8_t { max, most_recent };
 
 std::string_view name_of(Products);
@@ -61,8 +61,8 @@ std::span<const std::string_view> names<Products>();
 template <>
 std::span<const std::string_view> names<Fp8Algorithm>();
 
-/// 4 bits of exponent and 3 of mantissa: up to 448, 2^-6 the smallest normal number, 2^-9 the
-/// smallest. It has no infinity, and one NaN per sign.
+/// 4 exponent and 3 mantissa bits: up to 448; the smallest normal value is 2^-6, the smallest
+/// positive value 2^-9. No infinity, and one NaN per sign.
 struct E4M3 {
   std::uint8_t bits;
   static constexpr int largest_exponent = 8;  ///< largest = 1.75 · 2^8
@@ -82,8 +82,8 @@ struct E4M3 {
   }
 };
 
-/// 5 bits of exponent and 2 of mantissa, as IEEE 754: up to 57344, 2^-14 the smallest normal
-/// number, 2^-16 the smallest.
+/// 5 exponent and 2 mantissa bits, as in IEEE 754: up to 57344; the smallest normal value is 2^-14,
+/// the smallest positive value 2^-16.
 struct E5M2 {
   std::uint8_t bits;
   static constexpr int largest_exponent = 15;  ///< largest = 1.75 · 2^15
@@ -103,7 +103,7 @@ struct E5M2 {
   }
 };
 
-/// Bytes of an operand of `elements` such numbers: the next one begins at a multiple of 64.
+/// Bytes of an operand of `elements` one-byte values, rounded up to a multiple of 64.
 inline constexpr Bytes fp8_operand_bytes(std::int64_t elements) {
   return (elements + 63) / 64 * 64;
 }
@@ -112,8 +112,8 @@ inline constexpr Bytes fp8_operand_bytes(std::int64_t elements) {
 /// exact.
 inline constexpr int fp8_scale_limit = 62;
 
-/// Exponent of the largest power of two with which numbers up to `maximum` > 0 stay within
-/// 1.75 · 2^largest_exponent.
+/// Exponent of the largest power of two that scales values up to `maximum` > 0 to at most 1.75 ·
+/// 2^largest_exponent.
 TRIREME_FUNCTION int fp8_scale_exponent(float maximum, int largest_exponent) {
   const auto bits = __builtin_bit_cast(std::uint32_t, maximum);
   const int exponent = static_cast<int>(bits >> 23) - 127;
@@ -122,7 +122,7 @@ TRIREME_FUNCTION int fp8_scale_exponent(float maximum, int largest_exponent) {
   return capped > -fp8_scale_limit ? capped : -fp8_scale_limit;
 }
 
-/// 2^exponent, which is a normal float.
+/// 2^exponent; the result must be a normal float.
 TRIREME_FUNCTION float power_of_two(int exponent) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(127 + exponent) << 23);
 }

@@ -43,7 +43,7 @@ constexpr Bytes cudnn_gradient_bytes(const AttentionSizes& s) {
   return s.batch * s.heads * (plane + grouped) + 256;
 }
 
-/// Workspace set aside for one gradient of two-byte numbers, in elements of four bytes: enough for
+/// Workspace set aside for one gradient of two-byte values, in elements of four bytes: enough for
 /// every back end that may compute it.
 constexpr std::int64_t narrow_attention_workspace(const AttentionSizes& s, bool cudnn_gradient) {
   const std::int64_t own = FlashWorkspace(s).elements();
@@ -52,8 +52,8 @@ constexpr std::int64_t narrow_attention_workspace(const AttentionSizes& s, bool 
 
 /// Memory that matrix products need besides their operands, in bytes: plan/ counts it, kernels/
 /// allocates it.
-/// Rows, columns and depth of the blocks of operands that are widened to fp32 at a time, where no
-/// library multiplies two-byte numbers.
+/// Rows, columns and depth of the operand blocks that are widened to fp32 at a time, where no
+/// library multiplies two-byte types.
 inline constexpr std::int64_t widened_block = 1024;
 inline constexpr Bytes widened_workspace_bytes = 3 * widened_block * widened_block * 4;
 
@@ -61,11 +61,11 @@ inline constexpr Bytes widened_workspace_bytes = 3 * widened_block * widened_blo
 /// multiprocessor of today's largest devices. A constant, so that the order of the sums is the same
 /// on all devices.
 inline constexpr std::int64_t column_sum_threads = std::int64_t{1} << 17;
-/// Bytes of their partial sums, stored as doubles.
+/// Bytes of the threads' partial sums, stored as doubles.
 inline constexpr Bytes column_sum_bytes = column_sum_threads * 8;
 
-/// Size that NVIDIA recommends for Hopper and Blackwell; 4 MiB are enough for older devices. One
-/// size for all, because `trireme check` plans without a device.
+/// Workspace size that NVIDIA recommends for Hopper and Blackwell; 4 MiB are enough for older
+/// devices. All devices get the same size, because `trireme check` plans without a device.
 inline constexpr Bytes cublaslt_workspace_bytes = Bytes{32} << 20;
 
 }  // namespace trireme

@@ -11,11 +11,11 @@ namespace trireme {
 /// speaking rank prints; calls on other ranks do nothing. Thread-safe.
 namespace log {
 
-/// Set once per process. A process speaks by default.
+/// Whether this process prints; it does by default. Called once per process.
 void set_speaking(bool speaks);
 bool speaking();
 
-/// Appends all later messages to this file too; "" ends that.
+/// Also appends all later messages to this file; "" stops this.
 void set_file(const std::string& path);
 
 void line(std::string_view message);  ///< One line.

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <type_traits>
 
-/// Two-byte numbers as they are stored. All arithmetic is in float: they convert to it implicitly
-/// and exactly, and conversion from float rounds to the nearest, ties to even. There are no
-/// branches, tables or calls, so that loops over them vectorise.
+/// Two-byte floating-point types for storage. Arithmetic is in float: conversion to float is
+/// implicit and exact, and conversion from float rounds to the nearest, ties to even. Conversions
+/// have no branches, tables or calls, so that loops over them vectorise.
 namespace trireme {
 
 namespace detail {
@@ -80,7 +80,7 @@ struct Fp16 {
   TRIREME_FUNCTION operator float() const { return detail::float_of_fp16(bits); }
 };
 
-/// Type of the weights in the optimizer and in checkpoints if a model computes in `compute`.
+/// Type of the weights in the optimizer and in checkpoints, for a model that computes in `compute`.
 inline DType master_type(DType compute) {
   return compute == DType::bf16 || compute == DType::fp16 ? DType::fp32 : compute;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The operations on owner files of which folder_owner.cpp builds ownership.
+/// Operations on owner files, from which folder_owner.cpp builds ownership.
 #include <trireme/base/process.hpp>
 #include <trireme/base/types.hpp>
 
@@ -29,7 +29,7 @@ class OwnerDescriptor {
   int number_;
 };
 
-/// An owner file as it is now. Opening it makes NFS fetch its attributes.
+/// State of an owner file. Opening the file makes NFS fetch its attributes.
 struct OwnerFile {
   std::string content;
   std::int64_t heartbeat = 0;  ///< nanoseconds, by the file system's clock
@@ -38,34 +38,34 @@ struct OwnerFile {
   ino_t number = 0;
 };
 
-/// Nothing, with an error number, if the file cannot be opened.
+/// std::nullopt, with the error number in `error`, if the file cannot be opened.
 std::optional<OwnerFile> look_at_owner(const std::string& path, int& error);
-/// Nothing if there is no such file; UsageError if it cannot be read.
+/// std::nullopt if the file does not exist; UsageError if it cannot be read.
 std::optional<OwnerFile> look_at_owner(const std::string& path);
-/// Whether an error number says that there is no such file.
+/// Whether an error number means that the file does not exist.
 bool is_absent(int error);
 
-/// Creates a file, which must not exist, and flushes it.
+/// Creates a file, which must not exist yet, and flushes it.
 void write_owner(const std::string& path, const std::string& content);
-/// Creates `target` with the content of `source`. False if it exists.
+/// Creates `target` with the content of `source`. Returns false if `target` exists.
 bool publish_owner(const std::string& source, const std::string& target,
                    const std::string& content);
-/// Removes an owner file with this content and no other.
+/// Removes an owner file only if it has this content.
 void remove_owner(const std::string& path, const std::string& content);
 
 /// Seconds between two heartbeats.
 inline constexpr Seconds heartbeat_seconds = 10;
-/// Heartbeats that are this old have been missed.
+/// A heartbeat is missed once it is this old, in seconds.
 inline constexpr Seconds heartbeat_missed_seconds = 3 * heartbeat_seconds;
 
 /// The job that may write to a folder: the content of the folder's file `owner`. The time of the
 /// file's last modification is the owner's heartbeat.
 struct OwnerEntry {
-  ProcessIdentity process;      ///< of rank 0
+  ProcessIdentity process;      ///< identity of rank 0
   std::string job;              ///< the batch system's id; "": none
-  std::string part;             ///< number of the job's restart, where the batch system has one
+  std::string part;             ///< number of the job's restart, if the batch system has one
   Seconds heartbeat_limit = 0;  ///< an older heartbeat means that the owner is dead
-  std::string begun;            ///< UTC
+  std::string begun;            ///< start time, UTC
   std::string nonce;            ///< makes every content unique
 
   /// "process 4242 on node17, job 41873"
@@ -73,14 +73,14 @@ struct OwnerEntry {
 };
 
 std::string to_text(const OwnerEntry& entry);
-/// The inverse; nothing for a content that is not whole.
+/// Inverse of to_text; std::nullopt for incomplete content.
 std::optional<OwnerEntry> parse_owner(const std::string& content);
 
 /// Judgement of an owner by a job that wants its folder.
 struct OwnerJudgement {
   enum class Verdict : std::uint8_t { alive, dead, unclear };
   Verdict verdict = Verdict::alive;
-  std::string reason;  ///< why it is dead
+  std::string reason;  ///< why the owner counts as dead
 };
 
 /// `age`: seconds since the owner's last heartbeat, by the file system's clock. `before_boot`: that

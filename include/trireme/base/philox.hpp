@@ -13,7 +13,7 @@ enum class Purpose : std::uint32_t {
   attention_dropout = 3,
   shuffle = 4,
   sampling = 5,
-  masking = 6,  ///< of tokens, and the choice of pairs of segments
+  masking = 6,  ///< masked tokens, and the choice of segment pairs
 };
 
 /// Key of one infinite random array. `stream` distinguishes arrays of one purpose (layer and site,

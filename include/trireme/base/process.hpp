@@ -11,11 +11,11 @@ namespace trireme {
 /// Name of this host; "" if it has none.
 std::string host_name();
 
-/// A process, distinguishable from all others on all machines at all times.
+/// Identity of a process, unique on all machines at all times.
 struct ProcessIdentity {
   std::string host;
-  /// Digest of the host's boot and of the namespace of process numbers. Numbers of processes can be
-  /// compared only if it is equal.
+  /// Digest of the host's boot and of the process-id namespace. Process ids are comparable only if
+  /// it is equal.
   std::string system;
   std::int64_t process = 0;
   std::int64_t started = 0;  ///< clock ticks after the boot; 0: not known
@@ -31,7 +31,7 @@ enum class Life : std::uint8_t {
   not_known  ///< the process belongs to another system
 };
 
-/// A zombie is dead. A process of the same number that started at another time is another one.
+/// A zombie counts as dead. A process with the same id but another start time is another process.
 Life life_of(const ProcessIdentity& process);
 
 /// Entry of a process of this host in /proc/PID/stat.
@@ -46,7 +46,7 @@ ProcessEntry process_entry(std::int64_t process);
 /// The id of this process's job in its batch system: Slurm, PBS, Flux, LSF, Cobalt.
 std::optional<std::string> batch_job();
 
-/// When this system was booted, in nanoseconds since 1970.
+/// Time at which this system was booted, in nanoseconds since 1970.
 std::int64_t boot_time();
 
 /// Peak resident memory of this process so far: its pages in host memory, including those of files

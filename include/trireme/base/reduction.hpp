@@ -18,15 +18,15 @@ inline constexpr Bytes device_reduction_segment_bytes(int ranks) {
                          (Bytes{32} << 20) / std::max(1, ranks - 1) / 64 * 64);
 }
 
-/// Up to this size, all ranks gather everything and sum it locally: one exchange instead of
-/// two.
+/// Largest total of all ranks' inputs that every rank gathers and sums locally, in one exchange
+/// instead of two.
 inline constexpr Bytes gathered_reduction_bytes = 64 * 1024;
-/// Up to this size, they do so for any number of ranks: a message per rank would cost more.
+/// Inputs up to this size are gathered on any number of ranks: a message per rank would cost more.
 inline constexpr Bytes few_reduction_bytes = 256;
 inline constexpr bool gathers_reduction(Bytes bytes, int ranks) {
   return bytes <= few_reduction_bytes || bytes * ranks <= gathered_reduction_bytes;
 }
-/// Parts of a sum are cut between cache lines.
+/// The ranks' parts of a sum begin at multiples of this size, a cache line.
 inline constexpr Bytes reduction_line_bytes = 64;
 
 /// Size of the buffer in which a device's sum of `bytes` receives the other ranks' parts.

@@ -4,15 +4,15 @@
 #include <string>
 #include <string_view>
 
-/// The terminal that the program's output reaches, if it does, and text for it.
+/// Properties of the terminal that shows the program's output, and text for it.
 namespace trireme::terminal {
 
 /// Whether output to this file descriptor reaches a terminal: directly, or through a launcher such
 /// as mpiexec on this node, which forwards the output of its processes to its own.
 bool reached_by(int descriptor);
 
-/// Whether a progress line on standard output replaces the one before. TRIREME_PROGRESS = "rewrite"
-/// or "lines" decides; otherwise it does on a terminal other than TERM=dumb.
+/// Whether a progress line on standard output replaces the previous progress line. TRIREME_PROGRESS
+/// = "rewrite" or "lines" decides; the default is to replace on terminals other than TERM=dumb.
 bool rewrites_lines();
 
 /// UsageError if TRIREME_PROGRESS has another value.
@@ -22,7 +22,7 @@ void expect_valid_variables();
 /// NO_COLOR is set.
 bool has_colours();
 
-/// Columns for text on standard output: those of COLUMNS, of the terminal, or 80; at least 40.
+/// Columns for text on standard output: from COLUMNS, from the terminal, or 80; at least 40.
 std::size_t columns();
 
 /// The text with line breaks between words, so that no line has more than `columns` columns unless
@@ -31,7 +31,7 @@ std::size_t columns();
 /// is 1 to 19. `joint` ends each line that is continued.
 std::string wrapped(std::string_view lines, std::size_t columns, std::string_view joint = "");
 
-/// Columns of a text in UTF-8, without characters of double width.
+/// Columns of a UTF-8 text, which must not have characters of double width.
 std::size_t width(std::string_view text);
 
 }  // namespace trireme::terminal

@@ -32,7 +32,7 @@ void append_text(std::string& out, const T& part) {
   }
 }
 
-/// The parts, one after the other: `text("rank ", 3, " of ", 8)`.
+/// Concatenates the parts: `text("rank ", 3, " of ", 8)`.
 template <class... Parts>
 std::string text(const Parts&... parts) {
   std::string out;

@@ -6,19 +6,19 @@
 
 namespace trireme {
 
-/// The result of validating a text from some place on.
+/// Result of validating the beginning of a text.
 struct Utf8Run {
   std::size_t valid = 0;    ///< bytes of whole characters
   bool incomplete = false;  ///< the text ends within the next character
 };
 
-/// Well-formed UTF-8 (Unicode, table 3-7: no overlong forms, no surrogates, up to U+10FFFF) at the
-/// beginning of `text`. Unless all bytes are valid or the rest is incomplete, byte
-/// `valid` is in no character.
+/// Validates UTF-8 (Unicode, table 3-7: no overlong forms, no surrogates, up to U+10FFFF) from the
+/// beginning of `text`. Unless all bytes are valid or the rest is incomplete, byte `valid` belongs
+/// to no character.
 Utf8Run utf8_run(std::string_view text);
 
-/// The text with control characters and bytes that are not UTF-8 as "\x1B", so that a terminal
-/// shows them and does not obey them. Tabs and, with `lines`, line feeds stay.
+/// The text with control characters and bytes that are not UTF-8 escaped as "\x1B", so that a
+/// terminal does not interpret them. Keeps tabs and, with `lines`, line feeds.
 std::string printable(std::string_view text, bool lines = false);
 
 }  // namespace trireme

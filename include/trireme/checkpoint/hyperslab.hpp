@@ -21,7 +21,7 @@ struct Slab {
 /// "[2, 3]"
 std::string shape_text(const Extents& shape);
 
-/// Elements that arrays may have: their bytes and sums of them fit into 64 bits.
+/// Largest number of elements of an array: byte counts and their sums fit into 64 bits.
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 56;
 
 /// Number of elements. Error for a negative extent or more than `most_elements`.
@@ -38,7 +38,7 @@ void expect_within(const std::string& what, const Slab& slab, const Extents& sha
 /// The intersection of two slabs; no value if it is empty.
 std::optional<Slab> intersection(const Slab& a, const Slab& b);
 
-/// Elements [from, from + count) of the source's memory and [to, to + count) of the target's.
+/// Copies elements [from, from + count) of the source to [to, to + count) of the target.
 using Run = std::function<void(std::int64_t from, std::int64_t to, std::int64_t count)>;
 
 /// Calls `run` for `part`, which is within `source` and `target`, in runs that are contiguous in
@@ -49,8 +49,8 @@ void for_each_run(const Slab& part, const Slab& source, const Slab& target, cons
 void for_each_block(const Slab& slab, std::int64_t elements,
                     const std::function<void(const Slab&)>& use);
 
-/// Throws Error naming `what` and the place unless the slabs are within `shape` and cover each of
-/// its elements exactly once. n slabs split along one axis take n log n time.
+/// Throws Error naming `what` and the position unless the slabs are within `shape` and cover each
+/// of its elements exactly once. Takes n log n time for n slabs split along one axis.
 void expect_tiling(const std::string& what, const Extents& shape, std::span<const Slab> slabs);
 
 }  // namespace trireme::checkpoint

@@ -8,22 +8,22 @@
 
 namespace trireme::checkpoint {
 
-/// The place of a checkpoint in the history of its run.
+/// Position of a checkpoint in the history of its run.
 struct Lineage {
   std::int64_t step = 0;
   std::vector<Start> starts;
-  std::string digest = {};  ///< of the manifest
+  std::string digest = {};  ///< digest of the manifest
 };
 
-/// Reads the lineage from a folder's manifest, without its arrays and shards. Error as for
+/// Reads the lineage from a folder's manifest, without its arrays and shards. Errors as for
 /// read_manifest.
 Lineage read_lineage(const std::string& folder);
 
-/// The same of a manifest's content, as parse_manifest.
+/// Reads the lineage from a manifest's content. Errors as for parse_manifest.
 Lineage parse_lineage(const std::string& content, const std::string& path);
 
-/// Whether `later` continues from `earlier`, or is the same checkpoint. Checkpoints without a start
-/// (those of `trireme import`) are one series by step.
+/// Whether `later` continues from `earlier`, or is the same checkpoint. Checkpoints without a
+/// start, which `trireme import` writes, form one series by step.
 bool precedes(const Lineage& earlier, const Lineage& later);
 
 /// A checkpoint of a directory.
@@ -32,13 +32,13 @@ struct Member {
   Lineage lineage;
 };
 
-/// The checkpoints in `directory` whose manifest can be read, by falling step. `unreadable`, if
+/// The checkpoints in `directory` with a readable manifest, by descending step. `unreadable`, if
 /// given, receives the names of the others.
 std::vector<Member> members_of(const std::string& directory,
                                std::vector<std::string>* unreadable = nullptr);
 
 /// Names of the checkpoints in `directory` that do not precede `tip`: other branches of its run,
-/// other runs, and those whose manifest cannot be read.
+/// other runs, and checkpoints with an unreadable manifest.
 std::vector<std::string> not_on_branch(const std::string& directory, const Lineage& tip);
 
 }  // namespace trireme::checkpoint

@@ -12,14 +12,14 @@
 
 namespace trireme::checkpoint {
 
-/// Files by name: their bytes.
+/// Contents of files, by name.
 using Files = std::map<std::string, std::string>;
 
 /// A start of a run, from a checkpoint or from initial weights.
 struct Start {
-  std::string run;           ///< as in Attempt
-  std::int64_t attempt = 0;  ///< its number
-  std::int64_t step = 0;     ///< of the checkpoint from which it continued; 0: initial weights
+  std::string run;           ///< see Attempt
+  std::int64_t attempt = 0;  ///< number of the attempt
+  std::int64_t step = 0;     ///< step of the checkpoint from which it continued; 0: initial weights
   std::string parent = {};   ///< digest of that checkpoint's manifest; "": initial weights
   bool operator==(const Start&) const = default;
 };
@@ -27,20 +27,20 @@ struct Start {
 /// The state of a run. `samples` is its complete position in the data.
 struct RunState {
   std::int64_t step = 0;
-  std::int64_t samples = 0;  ///< consumed since the run's first step
+  std::int64_t samples = 0;  ///< samples consumed since the run's first step
   std::string deck_toml;     ///< the resolved deck
-  std::string layout = {};   ///< of the ranks that wrote it, for information
-  /// Other state that the run needs, such as that of loss scaling, by name.
+  std::string layout = {};   ///< layout of the ranks that wrote it, for information
+  /// Other state that the run needs, such as the loss scaling's, by name.
   std::map<std::string, std::string> values = {};
-  /// Files kept in the checkpoint's folder, such as those of the tokenizer. Reader::state() has
-  /// none: see Reader::kept_files().
+  /// Files kept in the checkpoint's folder, such as the tokenizer's. Empty in Reader::state(): see
+  /// Reader::kept_files().
   Files files = {};
-  /// The starts that led to this state, the last one is that of the writing job. None: not trained.
+  /// The starts that led to this state; the last is the writing job's. Empty: not trained.
   std::vector<Start> starts = {};
 };
 
-/// All files of a checkpoint of this state except index, manifest and shards: its deck and the
-/// files that it keeps. Error for a file with the name of another member of a checkpoint.
+/// All files of a checkpoint of this state except index, manifest and shards: its deck and the kept
+/// files. Error for a file with the name of another member of a checkpoint.
 Files files_of(const RunState& state);
 
 /// A global array: its name ("a/b/c", where a and b are HDF5 groups), type and shape.
@@ -55,7 +55,7 @@ struct ArrayInfo {
 
 /// A slice of an array in a shard: one dataset that begins at byte `file_offset`.
 struct SliceInfo {
-  std::size_t array = 0;  ///< number in Manifest::arrays
+  std::size_t array = 0;  ///< index in Manifest::arrays
   Slab slab;
   std::int64_t file_offset = 0;
   std::vector<Digest> blocks;
@@ -77,8 +77,8 @@ struct FileInfo {
 
 inline constexpr std::int64_t known_format = 2;
 
-/// The content of manifest.json. It is written last, so that a folder without one is not a
-/// checkpoint. The format is documented in docs/checkpoint.md.
+/// The content of manifest.json, which is written last, so that a folder without it is not a
+/// checkpoint. docs/checkpoint.md documents the format.
 struct Manifest {
   std::string library;  ///< the program that wrote it
   std::int64_t step = 0;
@@ -102,8 +102,8 @@ Manifest assemble(const std::vector<ShardSummary>& summaries);
 
 std::string to_json(const Manifest& manifest);
 
-/// Inverse of to_json; `path` is for errors. Error for a manifest that is damaged (it holds its own
-/// checksum), has another format, or contradicts itself.
+/// Inverse of to_json; `path` is for errors. Error for a manifest that is damaged (it contains a
+/// checksum of itself), has another format, or contradicts itself.
 Manifest parse_manifest(const std::string& content, const std::string& path);
 
 /// Reads and checks a folder's manifest.

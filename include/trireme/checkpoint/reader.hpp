@@ -14,29 +14,29 @@
 namespace trireme::checkpoint {
 
 /// The checkpoint to resume from: one that a killed run completed without naming it in `latest`,
-/// otherwise the one that `latest` names, otherwise the newest intact one on the branch of that.
-/// Without a usable `latest`, the branch is that of the last attempt. Times of files play no part.
-/// A warning names each checkpoint that is passed over, with the reason. Manifest, sizes, index and
-/// the shards' structures are verified, which is quick. A reader may still find a damaged block;
-/// then call again with that folder in `damaged`, to which the folders passed over are added. One
-/// rank calls this and tells the others. No value if there is no directory or no checkpoint in it.
+/// otherwise the one that `latest` names, otherwise the newest intact checkpoint on that one's
+/// branch. Without a usable `latest`, the branch is the last attempt's. File times do not matter. A
+/// warning names each rejected checkpoint, with the reason. Manifest, sizes, index and the shards'
+/// structures are verified, which is quick. A reader may still find a damaged block; then call
+/// again with that folder in `damaged`, to which rejected folders are added. One rank calls this
+/// and tells the others. std::nullopt if there is no directory or no checkpoint in it.
 std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged);
 std::optional<std::string> latest(const std::string& directory);
 
-/// Returns `path` if it is a checkpoint, or the latest intact one in it. UsageError if there is
-/// neither.
+/// Returns `path` if it is a checkpoint, or the latest intact checkpoint in it. UsageError if there
+/// is neither.
 std::string checkpoint_folder(const std::string& path);
 
 /// Checks of a Reader when it opens a folder.
 enum class Opening {
   outline,  ///< all but the arrays' data: manifest, sizes, index, every shard's structure
-  manifest  ///< manifest and deck; a shard's size and structure when it is first read. For ranks
-            ///< whose folder another rank has verified
+  manifest  ///< manifest and deck; a shard's size and structure at its first
+            ///< read. For ranks whose folder another rank has verified
 };
 
 /// Reads slices of a checkpoint's arrays; they need not match the slices that were written. Data
-/// are read with pread at the manifest's offsets, without HDF5. Exactly the blocks that are touched
-/// are verified, each once. Not thread-safe.
+/// are read with pread at the manifest's offsets, without HDF5. Only blocks that are read are
+/// verified, each once. Not thread-safe.
 class Reader {
  public:
   /// Errors name the damaged file and the remedy.
@@ -57,12 +57,12 @@ class Reader {
   void read_slice(const std::string& name, DType dtype, const Extents& shape, const Extents& offset,
                   const Extents& extent, void* out) const;
 
-  /// Bytes read from shards so far, and those whose checksum was verified.
+  /// Bytes read from shards so far, and bytes whose checksum was verified.
   std::int64_t bytes_read() const { return bytes_read_; }
   std::int64_t bytes_verified() const { return bytes_verified_; }
 
  private:
-  struct Place {  ///< a slice: the shard, and its number there
+  struct Place {  ///< a slice: shard, and index in the shard
     std::size_t shard = 0;
     std::size_t slice = 0;
     auto operator<=>(const Place&) const = default;
@@ -82,8 +82,8 @@ class Reader {
   std::string folder_;
   Manifest manifest_;
   RunState state_;
-  std::map<std::string, std::size_t> numbers_;  ///< array numbers by name
-  std::vector<std::vector<Place>> places_;      ///< per array
+  std::map<std::string, std::size_t> numbers_;  ///< array indices by name
+  std::vector<std::vector<Place>> places_;      ///< slices of each array
   mutable std::vector<bool> structure_verified_;
   mutable std::map<Place, std::vector<bool>> block_verified_;
   mutable std::map<std::size_t, io::InputFile> files_;
@@ -98,13 +98,13 @@ struct Difference {
   std::string name;
   std::string only = {};  ///< why it cannot be compared: "only in the first", or both shapes
   std::int64_t elements = 0;
-  std::int64_t different = 0;   ///< elements whose bits differ
+  std::int64_t different = 0;   ///< number of elements whose bits differ
   double largest_absolute = 0;  ///< |a - b|; infinite if one is NaN or infinite
   double largest_relative = 0;  ///< |a - b| / max(|a|, |b|)
 };
 
-/// Compares all arrays of two checkpoints, in the order of a, followed by those only in b. Values
-/// are converted to double block by block, with a few MiB of memory.
+/// Compares all arrays of two checkpoints, in the order of a, followed by arrays that are only in
+/// b. Values are converted to double block by block, with a few MiB of memory.
 std::vector<Difference> compare(const Reader& a, const Reader& b);
 
 }  // namespace trireme::checkpoint

@@ -14,8 +14,8 @@
 
 namespace trireme::checkpoint {
 
-/// A dataset's bytes are hashed in blocks of this size, the last one shorter, so that a reader
-/// verifies only what it needs. Part of the format.
+/// A dataset's bytes are hashed in blocks of this size (the last one may be shorter), so that a
+/// reader verifies only the blocks that it reads. Part of the format.
 inline constexpr std::int64_t block_bytes = 4 << 20;
 
 /// A slice [offset, offset + extent) of a global array, contiguous, last axis fastest. It is in
@@ -49,18 +49,18 @@ struct SliceSummary {
 struct ShardSummary {
   std::string file;  ///< name within the checkpoint's folder
   std::int64_t bytes = 0;
-  Digest structure;  ///< all bytes outside the datasets' storage, in the file's order
+  Digest structure;  ///< digest of all bytes outside the datasets' storage, in file order
   std::vector<SliceSummary> slices;
 };
 
 /// 3 -> "shard_000003.h5"
 std::string shard_name(int number);
 
-/// Names of a shard's datasets, given the arrays of its slices: the array's name and, for further
-/// slices of the same array, "name@1", "name@2" …
+/// Names of a shard's datasets, given the arrays of its slices: the array's name, and for further
+/// slices of the same array "name@1", "name@2" …
 std::vector<std::string> dataset_names(const std::vector<std::string>& arrays);
 
-/// How data are written: through the page cache, or bypassing it if slices and file system allow,
+/// Whether data are written through the page cache, or bypass it if slices and file system allow,
 /// which takes less processor time and memory.
 enum class Cache : std::uint8_t { used, bypassed };
 
@@ -71,7 +71,7 @@ enum class Cache : std::uint8_t { used, bypassed };
 ShardSummary write_shard(const std::string& folder, int number, std::span<const SliceView> slices,
                          const std::function<void()>& progress = {}, Cache cache = Cache::used);
 
-/// Serialize a summary for the rank that commits. parse_summary is the inverse; Error for invalid
+/// Serializes a summary for the rank that commits. parse_summary is the inverse; Error for invalid
 /// bytes.
 std::string pack(const ShardSummary& summary);
 ShardSummary parse_summary(std::string_view bytes);
@@ -87,8 +87,8 @@ struct Region {
 std::vector<Region> ordered(const std::string& file, std::int64_t file_bytes,
                             std::vector<Region> regions);
 
-/// Digest of all bytes of a file outside the given regions, in the file's order: HDF5's own
-/// structures around the datasets' storage.
+/// Digest of all bytes of a file outside the given regions, in file order: HDF5's own structures
+/// around the datasets' storage.
 Digest structure_digest(const io::InputFile& file, std::vector<Region> storage);
 
 }  // namespace trireme::checkpoint

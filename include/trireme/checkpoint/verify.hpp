@@ -11,7 +11,7 @@ namespace trireme::checkpoint {
 
 /// All errors name the file, the damaged part and the remedy.
 
-/// Opens a file of a checkpoint. A failure is damage and no mistake of the user: an Error.
+/// Opens a file of a checkpoint. A failure means damage, not a user's mistake, and is an Error.
 io::InputFile open_member(const std::string& path);
 
 /// Verifies that a shard exists, has the right size and has the original bytes outside the
@@ -26,19 +26,19 @@ void read_block(const io::InputFile& file, const Manifest& manifest, const Shard
 /// Verifies every byte of a file that is not a shard.
 void verify_file(const std::string& folder, const Manifest& manifest, const std::string& name);
 
-/// The content of such a file, verified.
+/// The verified content of a file that is not a shard.
 std::string read_member(const std::string& folder, const Manifest& manifest,
                         const std::string& name);
 
-/// Verifies all but the arrays' data: verify_file for every file of the manifest, verify_structure
-/// for every shard.
+/// Verifies everything except the arrays' data: verify_file for every file of the manifest,
+/// verify_structure for every shard.
 void verify_outline(const std::string& folder, const Manifest& manifest);
 
 /// Verifies the arrays' data in a shard. `progress`, if given, is called after each block.
 void verify_data(const std::string& folder, const Manifest& manifest, const ShardInfo& shard,
                  const std::function<void()>& progress = {});
 
-/// Verifies every byte.
+/// Verifies every byte of a checkpoint.
 void verify(const std::string& folder, const Manifest& manifest);
 void verify(const std::string& folder);
 

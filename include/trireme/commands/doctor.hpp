@@ -17,10 +17,10 @@ struct Finding {
   Health health = Health::ok;
   std::string check;   ///< "open files"
   std::string value;   ///< what was found
-  std::string advice;  ///< what to do; empty if all is well
+  std::string advice;  ///< remedy; empty if the value is fine
 };
 
-/// Numbers of the '1's: "0-3,8".
+/// Positions of the '1's: "0-3,8".
 std::string core_list(const std::string& cores);
 
 /// Findings about the ranks' facts, in the order of the report.
@@ -30,7 +30,8 @@ std::vector<Finding> diagnose(const std::vector<RankFacts>& ranks, const std::st
 ExitCode report_findings(const std::vector<Finding>& findings, std::size_t ranks,
                          const DoctorOptions& options);
 
-/// Reports a node on which the engine cannot start, and why. Without MPI: the first process prints.
+/// Reports a node on which the engine cannot start, with the reason. Without MPI, only the first
+/// process prints.
 ExitCode report_no_start(int argc, const char* const* argv, const std::string& check,
                          const std::string& reason);
 

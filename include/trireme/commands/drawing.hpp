@@ -11,7 +11,7 @@
 
 namespace trireme::commands {
 
-/// A step's timeline as predicted, and as measured by a run if there is one.
+/// A step's predicted timeline, and the timeline measured by a run if there is one.
 struct Drawing {
   schedule::Timeline predicted;
   std::optional<schedule::Timeline> measured;
@@ -24,9 +24,9 @@ struct Drawing {
   schedule::DrawOptions options() const;
 };
 
-/// Plays the deck's program, as lowered for the machine. Passes take the mean times of the timeline
-/// in the file `measured`, or without one times in proportion to the FLOPs of the stages. With
-/// `must_fit`, that file must exist and match the deck.
+/// Simulates the deck's program, lowered for the machine. Passes take the mean times of the
+/// timeline in the file `measured`; without a file, times are proportional to the stages' FLOPs.
+/// With `must_fit`, the file must exist and match the deck.
 Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
                      const std::string& measured, bool must_fit);
 

@@ -4,7 +4,7 @@
 #include <trireme/commands/options.hpp>
 #include <trireme/grid/runtime.hpp>
 
-/// The commands of trireme-engine. Each is called on all ranks with the same options.
+/// The commands of trireme-engine. All ranks call a command with the same options.
 namespace trireme::commands {
 
 ExitCode train(grid::Runtime& runtime, const TrainOptions& options);

@@ -29,7 +29,7 @@ void add_predict(CLI::App& app);
 void add_report(CLI::App& app);
 void add_tokenize(CLI::App& app);
 
-/// Tokenizes, shows the progress and prints what was written.
+/// Tokenizes, shows the progress and prints a summary of the output.
 void tokenize_and_report(const data::TokenizeOptions& options, const std::string& json);
 
 /// Exit code of `trireme check --must-fit` for a plan that does not fit into the memory.
@@ -42,11 +42,11 @@ struct HelpRow {
 };
 std::vector<HelpRow> exit_codes();
 
-/// `trireme help exit-codes` and `trireme help environment`.
+/// Texts of `trireme help exit-codes` and `trireme help environment`.
 std::string exit_codes_text();
 std::string environment_text();
 
-/// The version with its commit, and what it was built with: one line each.
+/// The version with its commit, and the build's libraries, one per line.
 std::string version_text();
 
 }  // namespace trireme::commands

@@ -18,14 +18,14 @@ struct TrainOptions {
 struct EvalOptions {
   std::string deck;
   std::vector<std::string> overrides;
-  std::string checkpoint;  ///< a folder, or "latest" of the deck's checkpoint directory
-  bool as_deck = false;    ///< the deck's function counts where the checkpoint has another
+  std::string checkpoint;  ///< folder, or "latest" in the deck's checkpoint directory
+  bool as_deck = false;    ///< use the deck's function if the checkpoint has another one
   std::string data;        ///< token file; "": the deck's validation file, if there are no tasks
-  std::vector<std::string> tasks = {};  ///< files of JSON lines
+  std::vector<std::string> tasks = {};  ///< JSON lines files
   std::string prefix = {};              ///< special token before a text; "": the end of a document
-  std::string output = {};              ///< file for the measures; "": none
-  std::string log_likelihoods = {};     ///< file for those of all requests; "": none
-  std::string json = {};                ///< file for losses and measures, or "-"; "": none
+  std::string output = {};              ///< output file for the measures; "": none
+  std::string log_likelihoods = {};     ///< output file for all log-likelihoods; "": none
+  std::string json = {};                ///< output file for losses and measures, or "-"; "": none
 };
 
 struct GenerateOptions {
@@ -34,8 +34,8 @@ struct GenerateOptions {
   std::string checkpoint;
   bool as_deck = false;
   std::string prompt;
-  std::string prompts;  ///< a file; "": the prompt above
-  std::string output;   ///< a file; "": standard output
+  std::string prompts;  ///< file of prompts; "": use `prompt`
+  std::string output;   ///< output file; "": standard output
   std::vector<std::string> stops;
   std::int64_t tokens = 200;
   std::int64_t samples = 1;
@@ -44,26 +44,26 @@ struct GenerateOptions {
   double top_p = 1;          ///< 1: all tokens
   double min_p = 0;          ///< 0: all tokens
   std::int64_t seed = 1;
-  std::int64_t batch = 8;  ///< texts of a replica at a time
+  std::int64_t batch = 8;  ///< texts that a replica continues at a time
   std::string chat;        ///< format of the conversations; "": prompts are plain texts
-  std::string prefix;      ///< special token before a prompt; "": those of the tokenizer's file
+  std::string prefix;      ///< special token before a prompt; "": from the tokenizer's file
 };
 
 struct BenchOptions {
   std::string deck;
   std::vector<std::string> overrides;
-  std::vector<std::string> only;  ///< sections; none: all
+  std::vector<std::string> only;  ///< sections to run; empty: all
   std::int64_t rounds = 3;
-  std::string json;          ///< file for the results; "": none
-  std::string machine_file;  ///< file that describes this machine; "": none
+  std::string json;          ///< output file for the results; "": none
+  std::string machine_file;  ///< output file for the machine's description; "": none
 };
 
 struct DoctorOptions {
   std::string folder = ".";
-  std::string json = {};  ///< file for the findings, or "-" for the output; "": none
+  std::string json = {};  ///< output file for the findings, or "-"; "": none
 };
 
-/// Each adds one subcommand that stores its values in `options`, and returns it.
+/// Each function adds one subcommand that stores its values in `options`, and returns it.
 CLI::App* add_train_options(CLI::App& app, TrainOptions& options);
 CLI::App* add_eval_options(CLI::App& app, EvalOptions& options);
 CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options);
@@ -72,11 +72,11 @@ CLI::App* add_doctor_options(CLI::App& app, DoctorOptions& options);
 
 /// The positional arguments `DECK [section.key=value ...]` that most commands take.
 void add_deck_arguments(CLI::App& command, std::string& deck, std::vector<std::string>& overrides);
-/// The option --json; `what` it writes.
+/// The option --json; `what` describes its output.
 void add_json_option(CLI::App& command, std::string& json, const std::string& what);
 
-/// The help of the program or of one of its commands, wrapped at the terminal's width. Examples
-/// that are wider continue after a backslash.
+/// The help of the program or of one of its commands, wrapped at the terminal's width. Wider
+/// examples continue after a backslash.
 std::string help_text(const CLI::App& app);
 
 /// Parses the command line. Returns true if a command is to run, false if help or the version was
@@ -86,7 +86,7 @@ bool parse_command_line(CLI::App& app, int argc, const char* const* argv);
 /// Whether this process prints: false if a launcher's environment (mpiexec, srun, PALS) gives it a
 /// rank other than 0. Commands without MPI have no other information about ranks.
 bool is_first_process();
-/// The same for the processes of a node: for problems that only some nodes have.
+/// Whether this is a node's first process, for problems that only some nodes have.
 bool is_first_on_node();
 
 }  // namespace trireme::commands

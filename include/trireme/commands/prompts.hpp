@@ -10,7 +10,7 @@
 
 namespace trireme::commands {
 
-/// A text to continue, and with --chat the conversation to continue.
+/// A text to continue; with --chat, the conversation to continue.
 struct Prompt {
   std::string words;
   data::Chat chat;
@@ -23,11 +23,11 @@ std::vector<Prompt> prompts_of(const GenerateOptions& options);
 /// The token that --prefix names: a special token, or "end-of-document". "": the end of a document.
 std::int32_t prefix_token(const data::Tokenizer& tokenizer, const std::string& name);
 
-/// The ids before a prompt. "": those that the tokenizer puts before a text; "none": none.
+/// The ids before a prompt. "": the tokenizer's usual ids before a text; "none": no ids.
 std::vector<std::int32_t> ids_before_prompt(const data::Tokenizer& tokenizer,
                                             const std::string& prefix);
 
-/// A sentence about what is put before prompts.
+/// A sentence about the ids before prompts.
 std::string describe_prefix(const data::Tokenizer& tokenizer, const std::string& prefix);
 
 }  // namespace trireme::commands

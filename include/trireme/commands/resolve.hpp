@@ -23,47 +23,46 @@ struct TrainingData {
   std::int64_t tokens() const;  ///< sum over all files
 };
 
-/// Opens the files of [data] train; empty if none of them exists. UsageError if one of several is
-/// missing.
+/// Opens the files of [data] train; empty if none of them exists. UsageError if only some of them
+/// are missing.
 TrainingData open_if_there(const deck::Deck& deck);
-/// Opens the files of [data] train; the error for a missing file names the key, its place and the
+/// Opens the files of [data] train. The error for a missing file names the key, its place and the
 /// remedy.
 TrainingData open_training_data(const deck::Deck& deck);
 
-/// For each file of a blend, its part of the run's samples and its epochs; no lines for one file.
+/// For each file of a blend, its part of the run's samples and its epochs; empty for one file.
 std::vector<std::string> blend_text(const data::Samples& samples, std::int64_t of_run);
 
 /// The tokenizer of [data].
 std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck);
 
-/// Sets model.vocabulary from the token files if the deck does not, and compares it with them if it
-/// does. The deck must set it if there are no files, or if a file does not store the number of its
-/// ids. A file's tokenizer, if stored, must be the deck's.
+/// Sets model.vocabulary from the token files if the deck does not set it; otherwise compares it
+/// with the files. The deck must set it if there are no files, or if a file does not store the
+/// number of its ids. A file's tokenizer, if stored, must be the deck's.
 void resolve_vocabulary(deck::Deck& deck, const TrainingData& data);
 
 /// Opens the training files that exist and resolves the vocabulary. A plan for another machine,
 /// `elsewhere`, needs no data: token files or a tokenizer that are missing or do not fit the deck
-/// are then a warning, and the result is empty. The vocabulary is that of the deck, or of the
-/// files.
+/// only cause a warning, and the result is empty. The vocabulary comes from the deck or the files.
 TrainingData resolve_data(deck::Deck& deck, bool elsewhere);
 
-/// With layout = "auto" chooses the layout for `ranks` ranks, for the machine of [parallel] machine
-/// or, without one, for `machine`. No effect with layout = "given". The vocabulary must be
+/// With layout = "auto", chooses the layout for `ranks` ranks, for the machine of [parallel]
+/// machine, or else for `machine`. No effect with layout = "given". The vocabulary must be
 /// resolved.
 void resolve_layout(deck::Deck& deck, std::int64_t ranks, const plan::Machine& machine);
 
-/// "data 2 · pipeline 1 · tensor 1, 1f1b, micro-batches of 1: …": the layout that layout = "auto"
-/// chose, and why; "" if the deck gave it.
+/// "data 2 · pipeline 1 · tensor 1, 1f1b, micro-batches of 1: …": the layout chosen by layout =
+/// "auto", and why; "" if the deck gave it.
 std::string layout_text(const deck::Deck& deck);
 
-/// A deck, and the training files that exist; empty for those that do not fit the deck.
+/// A deck and its existing training files; no files if they do not fit the deck.
 struct PlannedRun {
   deck::Deck deck;
   TrainingData training;
 };
 
 /// The deck, resolved for `ranks` ranks of the machine without MPI; 0: the product of the deck's
-/// axes. The token file need not exist if the deck sets the vocabulary. `elsewhere`: as in
+/// axes. The token file need not exist if the deck sets the vocabulary. `elsewhere`: see
 /// resolve_data().
 PlannedRun deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
                           std::int64_t ranks, const plan::Machine& machine, bool elsewhere);
@@ -71,7 +70,7 @@ PlannedRun deck_for_ranks(const std::string& path, const std::vector<std::string
 /// Opens the file of [data] validation. UsageError if it has more ids than the model.
 std::unique_ptr<data::TokenSource> open_validation_file(const deck::Deck& deck);
 
-/// Bytes of text of each token id of the model, for bits per byte. All 0, which means no bits per
+/// Bytes of text of each token id of the model, for bits per byte. All 0, which disables bits per
 /// byte, if `file` does not name its tokenizer and the deck's tokenizer has fewer ids than the
 /// model.
 std::vector<std::int32_t> bytes_of_token(const deck::Deck& deck, const data::TokenSource& file);
@@ -82,12 +81,12 @@ std::string packing_text(const data::TokenSource& file, const data::PackedDocume
 /// Warns if packing has little effect or much padding.
 void warn_of_packing(const data::TokenSource& file, const data::PackedDocuments& packed);
 
-/// The checkpoint folder `where`, or for "latest" the newest intact one in the deck's directory.
-/// UsageError if there is none.
+/// The checkpoint folder `where`, or for "latest" the newest intact checkpoint in the deck's
+/// directory. UsageError if there is none.
 std::string find_checkpoint(const deck::Deck& deck, const std::string& where);
 
-/// UsageError if the checkpoint that [checkpoint] restart names does not exist, or if it is "none"
-/// beside an imported model.
+/// UsageError if the checkpoint that [checkpoint] restart names does not exist, or if restart is
+/// "none" although the directory contains an imported model.
 void expect_restart(const deck::Deck& deck);
 
 }  // namespace trireme::commands

@@ -17,12 +17,12 @@
 
 namespace trireme::commands {
 
-/// Where a run begins.
+/// Result of a restart: the state with which a run begins.
 struct Beginning {
-  std::optional<std::int64_t> step;  ///< restored; none: initial weights
-  /// On rank 0: the starts of the checkpoint, and this one.
+  std::optional<std::int64_t> step;  ///< restored step; empty: initial weights
+  /// On rank 0: the starts of the checkpoint, and the start of this job.
   std::vector<checkpoint::Start> starts;
-  /// That of the run, with what it takes over from the checkpoint (inherit).
+  /// Identity of the run, with values inherited from the checkpoint (inherit).
   Identity identity;
 };
 
@@ -30,15 +30,15 @@ struct Beginning {
 /// rules are documented in docs/checkpoint.md. All members are collective.
 class Restart {
  public:
-  /// Finds the checkpoint to resume from and compares its deck, tokenizer and data with these: a
-  /// UsageError lists all contradictions. Arrays are not read yet. `identity` is that of rank 0.
-  /// All arguments must outlive this object.
+  /// Finds the checkpoint to resume from and compares its deck, tokenizer and data with the
+  /// arguments: a UsageError lists all contradictions. Arrays are not read yet. `identity` is used
+  /// on rank 0. All arguments must outlive this object.
   Restart(grid::Runtime& runtime, const deck::Deck& deck, const Identity& identity);
 
-  /// Loads the checkpoint, each rank its slices. A damaged checkpoint ends all ranks if it was
-  /// named in the deck; with "latest" it is skipped and the next older one is tried. Without a
-  /// checkpoint the weights are initialised. Checkpoints in the directory from which the run does
-  /// not continue, of other branches or runs, are moved to another folder.
+  /// Loads the checkpoint, each rank its slices. A damaged checkpoint ends all ranks if the deck
+  /// named it; with "latest" it is skipped and the next older one is tried. Without a checkpoint
+  /// the weights are initialised. Checkpoints of other branches or runs, from which the run does
+  /// not continue, are moved to another folder.
   Beginning load(train::Worker& worker);
 
  private:
@@ -56,7 +56,7 @@ class Restart {
   grid::Runtime& runtime_;
   const deck::Deck& deck_;
   const Identity& identity_;
-  std::string folder_;  ///< the candidate; "": none
+  std::string folder_;  ///< candidate folder; "": none
   std::int64_t local_before_ = std::numeric_limits<std::int64_t>::max();
   std::set<std::string> damaged_;      ///< on rank 0: skipped checkpoints
   std::string differences_;            ///< on rank 0: differences of the decks, one per line
@@ -64,21 +64,21 @@ class Restart {
 };
 
 /// Runs `local`, which must not communicate, on every rank. Returns on all ranks the message of the
-/// lowest rank that found damage (an Error other than UsageError); nothing if no rank did. Any
-/// other exception is thrown by all ranks together. Collective.
+/// lowest rank that found damage (an Error other than UsageError); std::nullopt if none did. All
+/// ranks throw any other exception together. Collective.
 std::optional<std::string> damage_found(grid::Runtime& runtime, const std::function<void()>& local);
 
-/// The folder of `where` (find_checkpoint). Verifies it except for its arrays and compares its
+/// The folder of `where` (find_checkpoint). Verifies everything except its arrays and compares its
 /// model and tokenizer with the deck's: a UsageError lists all contradictions, a warning all other
 /// differences that change results. `as_deck` accepts another function of the same weights
 /// (Effect::function). Collective.
 std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std::string& where,
                        bool as_deck);
 
-/// Copies the newest whole local checkpoint of the run into its checkpoint directory, if its step
-/// is after `after` and before `before`. All nodes copy the shards that they hold. A warning names
-/// each newer one that is passed over, with the reason. `refusal`, called on rank 0, says why one
-/// is not used. Returns the step; nothing if there is none. Collective.
+/// Copies the run's newest complete local checkpoint into its checkpoint directory, if its step is
+/// after `after` and before `before`. All nodes copy the shards that they hold. A warning names
+/// each newer checkpoint that is rejected, with the reason. `refusal`, called on rank 0, returns
+/// the reason not to use a checkpoint. Returns the step; std::nullopt if there is none. Collective.
 std::optional<std::int64_t> collect_local_checkpoint(
     grid::Runtime& runtime, const deck::CheckpointConfig& config, std::int64_t after,
     std::int64_t before, const std::function<std::string(const checkpoint::Manifest&)>& refusal);

@@ -13,16 +13,16 @@ namespace trireme::commands {
 /// The run's directory and its checkpoint directory, owned by this job until destruction.
 class RunFolders {
  public:
-  /// Creates the folders and takes them. Ends all ranks with a UsageError, and changes nothing, if
-  /// another job owns one of them, or if one cannot be written. Collective.
+  /// Creates the folders and takes ownership of them. Ends all ranks with a UsageError, and changes
+  /// nothing, if another job owns one of them, or if one is not writable. Collective.
   RunFolders(grid::Runtime& runtime, const deck::Deck& deck);
   ~RunFolders();
   RunFolders(const RunFolders&) = delete;
   RunFolders& operator=(const RunFolders&) = delete;
 
-  /// On rank 0: the dead owner that this job has replaced, "" if there was none.
+  /// On rank 0: the dead owner that this job has replaced; "" if there was none.
   std::string former() const;
-  /// On rank 0: Error if a folder was removed or renamed, or belongs to another job by now.
+  /// On rank 0: Error if a folder was removed or renamed, or now belongs to another job.
   void expect_mine() const;
 
  private:

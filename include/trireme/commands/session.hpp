@@ -14,8 +14,8 @@
 
 namespace trireme::commands {
 
-/// Common state of train, eval, generate and bench: the deck, the same on every rank, its model,
-/// the machine and the process grid. Members that a command does not need stay empty.
+/// Common state of train, eval, generate and bench: the deck (equal on all ranks), its model, the
+/// machine and the process grid. Members that a command does not need stay empty.
 struct Session {
   deck::Deck deck;
   TrainingData training;  ///< empty until its files are opened
@@ -28,10 +28,10 @@ struct Session {
 
 enum class Ranks : std::uint8_t {
   as_deck_says,  ///< the product of the deck's axes must be the number of ranks
-  /// Any number of ranks: replicas of the deck's tensor, context and pipeline ranks; if these do
-  /// not divide the number of ranks, each rank has the whole model.
+  /// Any number of ranks: replicas of the deck's tensor, context and pipeline ranks; if the size of
+  /// these does not divide the number of ranks, each rank has the whole model.
   any_replicas,
-  /// The same without a context axis, with one stage on each pipeline rank.
+  /// As any_replicas, without a context axis and with one stage on each pipeline rank.
   replicas_for_generation
 };
 
@@ -40,12 +40,12 @@ enum class Ranks : std::uint8_t {
 Session open_session(grid::Runtime& runtime, const std::string& deck_file,
                      const std::vector<std::string>& overrides, Ranks ranks);
 
-/// The result of `find` on rank 0, returned on all ranks. Separate searches could differ, because a
-/// run in progress may complete another checkpoint. Collective.
+/// Calls `find` on rank 0 and returns the result on all ranks. Separate searches could differ,
+/// because a run in progress may complete another checkpoint. Collective.
 std::string found_by_one(grid::Runtime& runtime, const std::function<std::string()>& find);
 
-/// Error on all ranks if standard output could not be written, for commands that print their
-/// result. Collective.
+/// Error on all ranks if writing to standard output failed, for commands that print their result.
+/// Collective.
 void expect_output_written(grid::Runtime& runtime);
 
 }  // namespace trireme::commands

@@ -5,18 +5,18 @@
 #include <string>
 #include <vector>
 
-/// Files about the command line for shells and for man, made from the commands' options and the key
+/// Shell completions, man pages and schemas, generated from the commands' options and the key
 /// tables.
 namespace trireme::commands {
 
-/// An option of a command as a shell completes it.
+/// An option of a command for shell completion.
 struct CompletedOption {
   /// Kind of the word after the option.
   enum class Argument { none, file, folder, word, text };
   std::vector<std::string> names;  ///< "-o", "--output"
   std::string help;
   Argument argument = Argument::none;
-  std::vector<std::string> words = {};  ///< valid values, if they are known
+  std::vector<std::string> words = {};  ///< valid values, if known
 };
 
 struct CompletedCommand {
@@ -39,10 +39,10 @@ std::string completion_script(const CLI::App& app, const std::string& shell);
 /// "machine", trireme-train(1) for "train".
 std::string man_page(const CLI::App& app, const std::string& topic);
 
-/// Writes man pages, completion scripts and JSON Schemas as an installation has them below share/.
+/// Writes man pages, completion scripts and JSON Schemas to `folder`, an installation's share/.
 void write_share(const CLI::App& app, const std::string& folder);
 
-/// The JSON Schema of decks, or of machine files.
+/// JSON Schema of decks, or of machine files.
 std::string key_schema(bool of_decks);
 
 }  // namespace trireme::commands

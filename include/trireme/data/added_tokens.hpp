@@ -17,19 +17,19 @@ namespace trireme::data {
 struct EncodeOptions;
 class TokenNames;
 
-/// A token that is searched for in the text before splitting and merging, as in Hugging Face's
+/// A token that is found in the text before splitting and merging, as in Hugging Face's
 /// `added_tokens`.
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
   bool special = false;      ///< encoded only if EncodeOptions asks for it
-  bool normalized = false;   ///< searched after the tokens without this flag, in normalized text
-  bool lstrip = false;       ///< takes the white space before it
-  bool rstrip = false;       ///< takes the white space after it
-  bool single_word = false;  ///< only where no character of a word is beside it
+  bool normalized = false;   ///< matched in normalized text, after the other tokens
+  bool lstrip = false;       ///< includes the white space before it
+  bool rstrip = false;       ///< includes the white space after it
+  bool single_word = false;  ///< matches only where no word character is adjacent
 };
 
-/// Reads `added_tokens` of a tokenizer.json; null: none. Tokens without content are left out.
+/// Reads `added_tokens` of a tokenizer.json; null: none. Skips tokens without content.
 std::vector<AddedToken> read_added_tokens(const JsonNode& node);
 
 /// The names of a model's and the added tokens by id. UsageError, which names `node`, if an id has
@@ -37,15 +37,15 @@ std::vector<AddedToken> read_added_tokens(const JsonNode& node);
 std::vector<std::string> names_with(const TokenNames& names, const std::vector<AddedToken>& added,
                                     const JsonNode& node);
 
-/// The tokens to search for that have the flag `normalized` or not.
+/// The tokens to match whose flag `normalized` has this value.
 std::vector<LiteralSplitter::Literal> literals_of(const std::vector<AddedToken>& added,
                                                   const EncodeOptions& options, bool normalized);
 
-/// As Tokenizer::special_tokens().
+/// Names and ids of the special tokens, as in Tokenizer::special_tokens().
 std::vector<std::pair<std::string, std::int32_t>> special_tokens(
     const std::vector<AddedToken>& added);
 
-/// Adds everything that ids depend on.
+/// Adds all properties that ids depend on to the digest.
 void add_to(Checksum& sum, const std::vector<AddedToken>& added);
 
 /// The id of the token that ends documents, as in TokenizerSource; UsageError naming `where` if

@@ -7,7 +7,7 @@
 
 namespace trireme::data {
 
-/// Row i of a [count, S] array, or nothing of an empty one.
+/// Row i of a [count, S] array; empty if the array is empty.
 inline std::span<std::int32_t> row(std::span<std::int32_t> array, std::int64_t i,
                                    std::int64_t length) {
   if (array.empty()) return array;
@@ -34,9 +34,9 @@ inline std::int64_t micro_batches(const Batch& batch) {
   return batch.global / batch.micro / batch.data_ranks;
 }
 
-/// The first of the b consecutive samples of micro-batch `micro` on data rank `data_rank`, counted
-/// within the global batch: (m R + r) b. Micro-batch m of all data ranks together is
-/// b R consecutive samples.
+/// First of the b consecutive samples of micro-batch `micro` on data rank `data_rank`, counted
+/// within the global batch: (m R + r) b. Micro-batch m of all data ranks together is b R
+/// consecutive samples.
 inline std::int64_t first_sample(const Batch& batch, std::int64_t micro, std::int64_t data_rank) {
   check(
       micro >= 0 && micro < micro_batches(batch) && data_rank >= 0 && data_rank < batch.data_ranks,

@@ -31,8 +31,8 @@ class BatchReader {
                     BatchFields fields) const = 0;
   /// Number of targets of the first `count` samples that count in the loss.
   virtual std::int64_t counted(BatchFields fields, std::int64_t count) const = 0;
-  /// Bytes of text in the predicted tokens of the first `count` samples that count; 0 if these are
-  /// chosen at random. `bytes_of_token` gives the bytes of each id.
+  /// Bytes of text in the counted predicted tokens of the first `count` samples; 0 if predicted
+  /// tokens are chosen at random. `bytes_of_token` gives the bytes of each id.
   virtual std::int64_t text_bytes(BatchFields fields, std::int64_t count,
                                   const std::vector<std::int32_t>& bytes_of_token) const = 0;
 };
@@ -40,9 +40,9 @@ class BatchReader {
 /// The reader for the objective of the deck's model.
 std::unique_ptr<BatchReader> make_batch_reader(const deck::Config& config);
 
-/// Numbers of each field that a rank of the context axis holds, of the fields of whole samples: its
-/// tokens of each sample; its part of all chosen targets and of all pairs; all rows, as numbers
-/// among its own tokens, or −1 where another rank has the token. `own` has the sizes of `sizes`.
+/// Copies this context rank's share of each field from the fields of whole samples: its tokens of
+/// each sample; its part of all chosen targets and of all pairs; all rows, as indices among its own
+/// tokens, or −1 where another rank has the token. `own` has the sizes of `sizes`.
 void take_own_fields(const architecture::TrainingObjective& objective,
                      const architecture::Shard& shard, const architecture::LocalSizes& sizes,
                      std::int64_t sequence, BatchFields whole, BatchFields own);

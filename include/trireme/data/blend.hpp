@@ -7,10 +7,10 @@
 
 namespace trireme::data {
 
-/// Assigns each number n = 0, 1, … to one of several parts, so that of the first n numbers a part
-/// with share w gets w n, with an error of at most 1.7 (½ for two parts). Nothing is stored per
-/// number: the parts are the leaves of a binary tree (Huffman 1952: heavy parts near the root), and
-/// the lighter branch of a node gets round(m · its share) of the node's first m numbers. Integer
+/// Assigns each index n = 0, 1, … to one of several parts. Of the first n indices, a part with
+/// share w gets w n, with an error of at most 1.7 (½ for two parts). Nothing is stored per index:
+/// the parts are the leaves of a binary tree (Huffman 1952: heavy parts near the root), and the
+/// lighter branch of a node gets round(m · its share) of the node's first m indices. Integer
 /// arithmetic gives the same result on every machine. Thread-safe.
 class Blend {
  public:
@@ -20,16 +20,16 @@ class Blend {
 
   struct Place {
     std::size_t part = 0;
-    std::int64_t number = 0;  ///< numbers of the part before this one
+    std::int64_t number = 0;  ///< index within the part
   };
-  /// The part and place of number n; O(parts).
+  /// The part of index n and its index there; O(parts).
   Place place(std::int64_t n) const;
   std::size_t parts() const { return parts_; }
-  /// For each part, how many of the first n numbers are its own.
+  /// How many of the first n indices each part gets.
   std::vector<std::int64_t> counts(std::int64_t n) const;
 
  private:
-  /// A leaf has no lighter branch.
+  /// `lighter` is −1 for a leaf.
   struct Node {
     std::uint64_t weight = 0;
     std::int32_t lighter = -1;
@@ -46,7 +46,7 @@ struct BlendEntry {
 };
 
 /// The files of a deck's `train`: one path, or a comma-separated list "0.7 a.h5, 0.3 b.h5" whose
-/// entries each begin with a weight and a blank. UsageError if only some of them do.
+/// entries each begin with a weight and a space. UsageError if only some entries have a weight.
 std::vector<BlendEntry> parse_blend(const std::string& value);
 
 }  // namespace trireme::data

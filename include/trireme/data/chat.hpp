@@ -1,6 +1,6 @@
 #pragma once
 
-/// Texts of conversations in the formats of published models, as their chat templates write them.
+/// Texts of conversations in the formats of published chat templates.
 #include <nlohmann/json.hpp>
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace trireme::data {
 
-/// docs/token_files.md names the published template of each format, and the differences.
+/// docs/token_files.md names the published template of each format and lists the differences.
 enum class ChatFormat : std::uint8_t { none, chatml, qwen2_5, llama3, llama3_1, mistral, gemma };
 
 /// The format of a name such as "chatml"; ChatFormat::none for anything else.
@@ -20,12 +20,12 @@ ChatFormat chat_format(std::string_view name);
 std::string_view name_of(ChatFormat format);
 /// All names, for options and messages.
 std::vector<std::string> chat_format_names();
-/// The names of the special tokens that a format writes, with or without those of tools.
+/// Names of the special tokens that a format writes, with or without the tokens for tools.
 std::vector<std::string_view> special_tokens_of(ChatFormat format, bool tools);
 
 /// A function that an assistant calls.
 struct ToolCall {
-  std::string id;  ///< "": none
+  std::string id;  ///< empty if the call has no id
   /// {"name": string, "arguments": object}, in the order of the data.
   nlohmann::ordered_json function;
 };
@@ -34,7 +34,7 @@ struct ChatMessage {
   std::string role;
   std::string content;
   std::vector<ToolCall> calls = {};
-  std::string call_id = {};  ///< the call whose result this is
+  std::string call_id = {};  ///< the call whose result this message is
   bool counted = true;       ///< whether an assistant's message counts in the loss
 };
 
@@ -47,14 +47,14 @@ struct Chat {
 /// Whether a conversation has tools, calls or their results.
 bool uses_tools(const Chat& chat);
 
-/// A conversation as one text, and its parts [begin, end) that an assistant writes and that count:
+/// A conversation as one text, and the parts [begin, end) that an assistant writes and that count:
 /// each answer with the token that ends it.
 struct Conversation {
   std::string text;
   std::vector<std::pair<std::size_t, std::size_t>> answers;
 };
 
-/// UsageError with what the format cannot write, such as a role that it does not have.
+/// UsageError that names the content that the format cannot represent, such as an unknown role.
 Conversation conversation(ChatFormat format, const Chat& chat);
 
 /// The text before an assistant's answer to the messages, as apply_chat_template writes it with
@@ -64,8 +64,8 @@ std::string prompt_of(ChatFormat format, const Chat& chat);
 std::string_view end_of_answer(ChatFormat format);
 
 /// JSON as Python's json.dumps(value, ensure_ascii=False) writes it, which chat templates use.
-/// `indent` > 0: one member per line, indented by this many blanks per level. UsageError for a
-/// number beyond 64 bits, whose digits the parsed value does not have.
+/// `indent` > 0: one member per line, indented by this many spaces per level. UsageError for a
+/// number beyond 64 bits, because its digits are lost in the parsed value.
 std::string python_json(const nlohmann::ordered_json& value, int indent = 0);
 
 }  // namespace trireme::data

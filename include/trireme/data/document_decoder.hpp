@@ -11,7 +11,7 @@ namespace trireme::data {
 
 /// The parts of a tokenizer that decoders use.
 struct TokenTexts {
-  std::vector<std::string> names;  ///< by id; "": no text
+  std::vector<std::string> names;  ///< text of each id; "": none
   DecodeSteps steps;
   std::int32_t end_of_document = 0;
   std::string where;  ///< the tokenizer's file, for errors
@@ -30,7 +30,7 @@ class DocumentDecoder final : public Decoder {
 
   const TokenTexts& texts_;
   bool in_parts_ = true;
-  bool first_ = true;  // no part of the document was decoded
+  bool first_ = true;  // no part of the document has been decoded yet
   std::vector<std::string> tokens_;
 };
 

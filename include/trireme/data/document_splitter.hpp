@@ -21,14 +21,14 @@ class DocumentSplitter {
     std::function<void()> end;
   };
 
-  /// UsageError if the expression does not compile. An empty one never matches: the file is one
-  /// document.
+  /// UsageError if the expression does not compile. An empty expression never matches: the file is
+  /// one document.
   explicit DocumentSplitter(const std::string& separator);
   ~DocumentSplitter();
   DocumentSplitter(const DocumentSplitter&) = delete;
   DocumentSplitter& operator=(const DocumentSplitter&) = delete;
 
-  /// The next bytes of the file. UsageError if a match of the separator is longer than 8 MiB.
+  /// Consumes the next bytes of the file. UsageError if a match of the separator exceeds 8 MiB.
   void feed(std::string_view bytes, const Sink& sink);
   /// Ends the file and its last document; the next file may follow.
   void finish(const Sink& sink);

@@ -22,13 +22,13 @@ class JsonLine {
   const nlohmann::ordered_json& json() const { return json_; }
   const std::string& where() const { return where_; }  ///< "tasks.jsonl:3"
   bool has(const char* key) const { return json_.contains(key); }
-  /// UsageError unless the member is a string.
+  /// The member's value. UsageError unless it is a string.
   const std::string& string(const char* key) const;
-  /// UsageError unless it is a list of at least one string.
+  /// The member's value. UsageError unless it is a list of at least one string.
   std::vector<std::string> strings(const char* key) const;
   /// UsageError that begins with the line's place and ends with an example of the form.
   [[noreturn]] void refuse(const std::string& complaint) const;
-  /// The same for a member: its value, and what is expected.
+  /// Throws UsageError for a member, with its value and the expected value.
   [[noreturn]] void refuse(const char* key, const std::string& expected) const;
 
  private:
@@ -37,13 +37,13 @@ class JsonLine {
   std::string form_;
 };
 
-/// Runs `use`. A UsageError that does not begin with the place of the text gets it.
+/// Runs `use`, and prepends `place` to its UsageErrors that do not begin with it.
 void with_place(const std::string& place, const std::function<void()>& use);
 
-/// Calls `use` with each line of a file, plain or gzip ("-": standard input) in bounded memory;
-/// blank lines are skipped. UsageError for a line that is longer than 64 MiB, not UTF-8 or no
-/// object, and for one of `use`, with the line's place; `form` is an example of a line. `progress`
-/// gets the bytes read so far.
+/// Calls `use` with each line of a file, plain or gzip ("-": standard input), in bounded memory;
+/// skips blank lines. UsageError with the line's place for a line that exceeds 64 MiB, is not UTF-8
+/// or is not an object, and for errors of `use`. `form` is an example of a line. `progress`
+/// receives the number of bytes read so far.
 void read_json_lines(const std::string& path, const std::string& form,
                      const std::function<void(const JsonLine&)>& use,
                      const std::function<void(std::int64_t)>& progress = {});

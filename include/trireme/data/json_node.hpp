@@ -12,41 +12,41 @@ namespace trireme::data {
 /// Largest size of a tokenizer's files, which are read whole.
 inline constexpr std::int64_t file_limit_bytes = 256 << 20;
 
-/// A value of a JSON file and its path, for messages. Refers to the parsed file.
+/// A value of a parsed JSON file, which must outlive it, and its path for messages.
 struct JsonNode {
   const nlohmann::json& json;
   std::string path;  ///< "tokenizer.json: model.type"
 
-  /// The member, or null if it is missing.
+  /// The member; null if it is missing.
   JsonNode operator[](const char* key) const;
   JsonNode operator[](std::size_t index) const;
-  /// UsageError with the path, the value and what is supported.
+  /// Throws UsageError with the path, the value and the supported values.
   [[noreturn]] void refuse(const std::string& supported) const;
-  /// Null, missing, or an empty string.
+  /// Whether the value is null, missing or an empty string.
   bool is_nothing() const;
   void expect_nothing() const;
   bool flag(bool otherwise) const;
   void expect_false() const;
   const std::string& string() const;
-  /// A string of one character.
+  /// The only character of a string.
   char32_t character() const;
   void expect_type(const char* type) const;
   std::int64_t id() const;
   /// An integer of 0 to `largest`.
   std::int64_t count(std::int64_t largest) const;
   double number() const;
-  /// UsageError unless it is a list of at most `most` parts.
+  /// Length of a list. UsageError unless the value is a list of at most `most` parts.
   std::size_t list_size(std::size_t most, const std::string& supported) const;
 };
 
-/// An entry of a table of the parts that a tokenizer.json can have.
+/// An entry of a table of the supported parts of a tokenizer.json.
 template <class Build>
 struct JsonPart {
   const char* type;
   Build build;
 };
 
-/// The entry of the node's type; UsageError with all types if there is none.
+/// The entry of the node's type; UsageError that lists all types if there is none.
 template <class Table>
 const auto& part_of_type(const JsonNode& node, const Table& table) {
   const JsonNode type = node["type"];

@@ -8,17 +8,17 @@
 
 namespace trireme::data {
 
-/// Finds literals in a text that arrives in pieces: the leftmost, the longest of those that begin
-/// there, then continues after it. Holds at most a literal and the white space around it.
+/// Finds literals in a text that arrives in pieces: the leftmost literal, and the longest of
+/// several at the same position. Holds at most a literal and the white space around it.
 class LiteralSplitter {
  public:
   struct Literal {
     std::string content;
     std::int32_t id = 0;
-    bool ignored = false;       ///< is text, but hides the literals within it
-    bool strips_left = false;   ///< takes the white space before it
-    bool strips_right = false;  ///< takes the white space after it
-    bool single_word = false;   ///< is text beside a character of a word
+    bool ignored = false;       ///< stays text, but hides the literals within it
+    bool strips_left = false;   ///< includes the white space before it
+    bool strips_right = false;  ///< includes the white space after it
+    bool single_word = false;   ///< stays text next to a word character
   };
   explicit LiteralSplitter(std::vector<Literal> literals);
 
@@ -32,7 +32,7 @@ class LiteralSplitter {
     held_ += bytes;
     cut(false, text, found);
   }
-  /// Ends the text: hands out the rest; the next text may follow.
+  /// Ends the text and passes on the rest; another text may follow.
   template <class Text, class Found>
   void finish(const Text& text, const Found& found) {
     cut(true, text, found);
@@ -41,17 +41,17 @@ class LiteralSplitter {
   }
 
  private:
-  /// A literal's place, with the white space that it takes.
+  /// Position of a literal, with the white space that it includes.
   struct Place {
-    const Literal* literal = nullptr;  // null: none begins there
-    bool undecided = false;            // what follows decides
+    const Literal* literal = nullptr;  // null: no literal begins there
+    bool undecided = false;            // depends on the bytes that follow
     std::size_t begin = 0;
     std::size_t end = 0;
   };
   Place place_at(std::size_t at, bool final) const;
-  /// The literal at `at`; null if there is none.
+  /// The literal that begins at `at`; null if there is none.
   const Literal* literal_at(std::size_t at) const;
-  /// The end of the text that no later literal takes.
+  /// End of the text that no later literal can include.
   std::size_t settled_end(bool final) const;
   void forget();
   template <class Text, class Found>
@@ -61,10 +61,10 @@ class LiteralSplitter {
   std::array<std::int32_t, 257>
       first_;  // literals of first byte b are first_[b] … first_[b + 1] − 1
   std::array<std::size_t, 256> longest_{};  // longest literal of each first byte
-  bool strips_left_ = false;                // a literal does
+  bool strips_left_ = false;                // some literal strips
   std::string held_;
-  std::size_t scanned_ = 0;  // no literal that is to be found begins before
-  std::size_t done_ = 0;     // handed out
+  std::size_t scanned_ = 0;  // no unmatched literal begins before this offset
+  std::size_t done_ = 0;     // bytes passed on
 };
 
 template <class Text, class Found>
@@ -76,7 +76,7 @@ void LiteralSplitter::cut(bool final, const Text& text, const Found& found) {
       ++scanned_;
       continue;
     }
-    if (!final && held.size() - scanned_ < longest) break;  // wait for what follows
+    if (!final && held.size() - scanned_ < longest) break;  // needs more bytes
     const Place place = place_at(scanned_, final);
     if (place.undecided) break;
     if (place.literal == nullptr) {
@@ -84,7 +84,7 @@ void LiteralSplitter::cut(bool final, const Text& text, const Found& found) {
       continue;
     }
     scanned_ += place.literal->content.size();
-    if (place.begin == place.end) continue;  // is text
+    if (place.begin == place.end) continue;  // stays text
     if (place.begin > done_) text(held.substr(done_, place.begin - done_));
     found(place.literal->id);
     done_ = place.end;

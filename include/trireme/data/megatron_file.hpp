@@ -47,8 +47,8 @@ class MegatronFile final : public TokenSource {
 
  private:
   void read_header();
-  std::int64_t begin_of(std::int64_t sequence) const;  ///< in tokens
-  /// The same from a sequence's entry in the index.
+  std::int64_t begin_of(std::int64_t sequence) const;  ///< first token of a sequence
+  /// First token of a sequence, from its entry in the index.
   std::int64_t token_at(std::int64_t sequence, std::int64_t pointer) const;
   template <class Stored>
   void read_as(std::int64_t first, std::span<std::int32_t> out) const;

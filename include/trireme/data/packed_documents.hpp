@@ -8,28 +8,28 @@
 
 namespace trireme::data {
 
-/// Samples of S tokens that hold whole documents. A document of n tokens has n − 1 tokens with a
-/// next one, which are cut into pieces of S and a rest. Pieces are packed by best fit, longest
-/// first (Ding et al. 2024, arXiv 2404.10830): each goes into the fullest sample that has room for
-/// it. Samples are in the order in which their longest pieces begin in the file. All follows from
-/// the document offsets and S alone. 8 bytes are kept per piece and 4 per sample; making it takes
-/// time proportional to documents and pieces, except for sorting the samples. Thread-safe.
+/// Samples of S tokens that hold whole documents. A document of n tokens gives n − 1 tokens with a
+/// target, which are cut into pieces of S and a rest. Pieces are packed by best fit, longest first
+/// (Ding et al. 2024, arXiv 2404.10830): each goes into the fullest sample that has room for it.
+/// Samples are in the order in which their longest pieces begin in the file. The result depends
+/// only on the document offsets and S. It takes 8 bytes per piece and 4 per sample; construction
+/// takes time proportional to documents and pieces, except for sorting the samples. Thread-safe.
 class PackedDocuments {
  public:
-  /// Tokens [first, first + count) of the file as inputs, and as targets those one further.
+  /// Tokens [first, first + count) of the file as inputs; the targets are shifted by one token.
   struct Piece {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
   static constexpr std::int64_t longest_sequence = std::int64_t{1} << 20;
 
-  /// UsageError if no document has two tokens, or a number is too large. Error if the document
-  /// offsets are damaged.
+  /// UsageError if no document has two tokens, or if a document or the file is too large. Error if
+  /// the document offsets are damaged.
   PackedDocuments(const TokenSource& file, std::int64_t sequence);
 
   std::int64_t samples() const { return std::ssize(begins_) - 1; }
   std::int64_t pieces(std::int64_t sample) const { return begin_of(sample + 1) - begin_of(sample); }
-  /// Piece i of a sample, the longest first.
+  /// Piece i of a sample, longest first.
   Piece piece(std::int64_t sample, std::int64_t i) const {
     const std::uint64_t both = pieces_[static_cast<std::size_t>(begin_of(sample) + i)];
     return {static_cast<std::int64_t>(both >> length_bits),
@@ -37,7 +37,8 @@ class PackedDocuments {
   }
 
   std::int64_t documents() const { return documents_; }
-  /// Documents that are longer than a sample, and those of one token, which are in no sample.
+  /// Documents longer than a sample (cut), and documents of one token, which no sample has
+  /// (dropped).
   std::int64_t cut() const { return cut_; }
   std::int64_t dropped() const { return dropped_; }
   /// Fraction of all samples' tokens that belong to no document.
@@ -66,10 +67,10 @@ class PackedDocuments {
   std::int64_t documents_;
   std::int64_t cut_ = 0;
   std::int64_t dropped_ = 0;
-  std::int64_t tokens_ = 0;            ///< of all pieces
-  std::uint32_t count_ = 0;            ///< of samples
-  std::vector<std::uint64_t> pieces_;  // first << 20 | count − 1, by samples
-  std::vector<std::uint32_t> begins_;  // of each sample's pieces, and the end
+  std::int64_t tokens_ = 0;            ///< tokens of all pieces
+  std::uint32_t count_ = 0;            ///< number of samples
+  std::vector<std::uint64_t> pieces_;  // first << 20 | count − 1, ordered by sample
+  std::vector<std::uint32_t> begins_;  // first piece of each sample, then the end
 };
 
 }  // namespace trireme::data

@@ -9,13 +9,13 @@
 
 namespace trireme::data {
 
-/// Makes samples [CLS] A [SEP] B [SEP] of windows of S − 3 tokens (Devlin et al. 2019, arXiv
+/// Makes samples [CLS] A [SEP] B [SEP] from windows of S − 3 tokens (Devlin et al. 2019, arXiv
 /// 1810.04805, section 3.1). A window is cut in two at a random place. `next`: in half of the
 /// samples, B comes from the same place of another window of the same file. `order`: in half of the
 /// samples, A and B are swapped (Lan et al. 2020, arXiv 1909.11942). M tokens of text are
-/// predicted: of ten, eight are replaced by [MASK], one by a random id, and one is kept. Everything
-/// follows from (seed, sample) on every rank, and differs between epochs. Evaluation masks do not
-/// depend on the seed.
+/// predicted: of ten, eight are replaced by [MASK], one by a random id, and one is kept. All
+/// choices follow from (seed, sample) on every rank and differ between epochs. Evaluation masks do
+/// not depend on the seed.
 ///
 /// Fields of B samples of S tokens, M of them predicted:
 ///   tokens [B, S]    the model's input
@@ -49,7 +49,7 @@ class Pairs final : public BatchReader {
 
   architecture::TrainingObjective objective_;
   std::int64_t sequence_;
-  std::int64_t text_;  ///< tokens of text in a sample
+  std::int64_t text_;  ///< text tokens of a sample
   std::int64_t masked_;
   std::int64_t vocabulary_;
   SentenceLoss loss_;

@@ -6,14 +6,14 @@
 
 namespace trireme::data {
 
-/// Tokens of a text whose last ones are scored by their likelihood after those before.
+/// Tokens of a text; the tokens after the context are scored by their likelihood.
 struct Request {
   std::vector<std::int32_t> tokens;
   std::int64_t context = 1;  ///< tokens that are not scored: at least 1
 };
 
-/// Requests as samples of S tokens: one request per sample, filled up with token 0 after its end,
-/// which a causal model's earlier tokens do not see. Thread-safe.
+/// Requests as samples of S tokens, one request per sample, padded with token 0, which a causal
+/// model's earlier tokens do not see. Thread-safe.
 class Requests {
  public:
   /// Error unless each request has a token to score and at most S + 1 tokens.

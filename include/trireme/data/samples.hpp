@@ -12,10 +12,10 @@
 
 namespace trireme::data {
 
-/// The samples of a file, for evaluation in this order. Without packing they are windows of S + 1
+/// The samples of a file, evaluated in this order. Without packing they are windows of S + 1
 /// tokens: window i begins at token i S, so that each token except the first is a target once; an
-/// incomplete last window is dropped. With packing they are those of PackedDocuments. The file must
-/// outlive the object. Thread-safe.
+/// incomplete last window is dropped. With packing they are the samples of PackedDocuments. The
+/// file must outlive the object. Thread-safe.
 class Windows {
  public:
   /// UsageError if the file has no window.
@@ -32,10 +32,10 @@ class Windows {
   bool all_count() const { return !has_mask() && !packed_; }
   /// Number of the window's targets that count in the loss.
   std::int64_t counted(std::int64_t window) const;
-  /// For window i, inputs are tokens i S … i S + S − 1, and targets are the tokens one further, or
-  /// `uncounted`. With packing, inputs and targets are those of the pieces; the rest is padding of
-  /// tokens 0 without a target. All [S]. `positions`, of tokens in their documents' pieces, may be
-  /// empty; each token of padding is at position 0.
+  /// For window i, inputs are tokens i S … i S + S − 1, and targets are the next tokens, or
+  /// `uncounted`. With packing, inputs and targets come from the sample's pieces; the rest is
+  /// padding of tokens 0 without a target. All [S]. `positions`, of tokens in their documents'
+  /// pieces, may be empty; padding is at position 0.
   void read(std::int64_t window, std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
             std::span<std::int32_t> positions = {}) const;
   /// `count` windows from `first` on. All [count, S].
@@ -60,7 +60,7 @@ struct WeightedSource {
 
 /// The endless sequence of training samples, computed from their global numbers on every rank. A
 /// blend gives the file of sample n and its number k within that file. Sample k of a file with W
-/// windows is place k mod W of epoch k / W. An epoch has each window once, in an order computed
+/// windows is at place k mod W of epoch k / W. An epoch has each window once, in an order computed
 /// from (seed, file, epoch). The files must outlive the object. Thread-safe.
 class Samples {
  public:
@@ -73,7 +73,7 @@ class Samples {
   /// Windows of one of the files.
   std::int64_t per_epoch(std::size_t file = 0) const { return windows_[file].count(); }
   std::int64_t sequence() const { return windows_.front().sequence(); }
-  /// For each file, how many of the first `samples` samples are its own.
+  /// Number of the first `samples` samples that come from each file.
   std::vector<std::int64_t> of_files(std::int64_t samples) const { return blend_.counts(samples); }
   const Windows& windows(std::size_t file) const { return windows_[file]; }
   /// Whether all targets of all files count in the loss.
@@ -96,7 +96,7 @@ class Samples {
   std::uint64_t seed_;
 };
 
-/// Positions of tokens in samples that are one document each: 0 … sequence − 1, over and over.
+/// Token positions of samples that are one document each: 0 … sequence − 1, repeated.
 void count_up(std::span<std::int32_t> positions, std::int64_t sequence);
 
 /// A pseudo-random bijection of [0, n) computed from (seed, epoch, index): nothing is stored. A

@@ -10,10 +10,10 @@
 
 namespace trireme::data {
 
-/// The place of a part of a word. A word is the input of a step: the whole text between two added
-/// tokens for a normalizer, a word of the previous splitter for a splitter.
+/// Position of a part of a word. A word is the input of a step: for a normalizer, the whole text
+/// between two added tokens; for a splitter, a word of the previous splitter.
 struct Edge {
-  bool first = true;  ///< no byte of the word was consumed before
+  bool first = true;  ///< the word begins with this part
   bool last = true;   ///< the word ends with this part
   bool origin =
       false;  ///< the word begins with the document's first character, in a chain's step 1
@@ -23,21 +23,21 @@ struct Edge {
 class TextSink {
  public:
   virtual ~TextSink() = default;
-  /// The next piece of the word; `last` ends the word. It may be empty.
+  /// The next piece of the word, which may be empty; `last` ends the word.
   virtual void piece(std::string_view text, bool last) = 0;
 };
 
-/// A normalizer or splitter. Words are well-formed UTF-8. Not thread-safe, but its copies are
+/// A normalizer or splitter. Words are well-formed UTF-8. Not thread-safe, but copies are
 /// independent.
 class TextStep {
  public:
   virtual ~TextStep() = default;
-  /// Hands on what no later byte of the word can change, and returns the number of bytes that it
-  /// consumed; the rest is given again, with more bytes. With `edge.last` it consumes all bytes and
-  /// ends the last word that it has begun.
+  /// Passes on the output that no later byte of the word can change, and returns the number of
+  /// bytes consumed; the next call repeats the other bytes, with more after them. With `edge.last`
+  /// it consumes all bytes and ends the last word that it has begun.
   virtual std::size_t run(std::string_view text, Edge edge, TextSink& out) = 0;
   virtual std::unique_ptr<TextStep> copy() const = 0;
-  /// Whether it asks for edge.origin.
+  /// Whether the step uses edge.origin.
   virtual bool uses_origin() const { return false; }
 };
 
@@ -49,11 +49,12 @@ inline constexpr std::size_t held_limit_bytes = 16 << 20;
 /// UsageError if `held` is longer than held_limit_bytes.
 void limit_held(std::string_view held);
 
-/// Runs steps one after the other on words that arrive in pieces. Holds what each step has not
-/// consumed. Time is linear in the text: a step sees held text again after it grew by half.
+/// Runs steps in order on words that arrive in pieces. Holds the bytes that each step has not
+/// consumed. Time is linear in the text: a step sees held text again only after it has grown by
+/// half.
 class TextChain final : public TextSink {
  public:
-  /// Copies the steps; `out` receives the words of the last one.
+  /// Copies the steps; `out` receives the words of the last step.
   TextChain(const TextSteps& steps, TextSink& out);
   ~TextChain() override;
   TextChain(TextChain&&) = delete;
@@ -68,7 +69,7 @@ class TextChain final : public TextSink {
   TextSink& out_;
 };
 
-/// The whole result of a chain for one short text, in one string.
+/// Output of a chain for one short text, as one string.
 std::string run_steps(const TextSteps& steps, std::string_view text);
 
 /// The steps of `normalizer` of a tokenizer.json; null: none. UsageError for other types.

@@ -10,18 +10,18 @@
 
 namespace trireme::data {
 
-/// The text that continues a document, token by token, up to a stop text. The tokenizer must
-/// outlive it.
+/// Text that continues a document, token by token, up to a stop text. The tokenizer must outlive
+/// the object.
 class TextStream {
  public:
-  /// `before`: the document's ids so far. `stops`: texts that end this one and are not part of it.
+  /// `before`: ids of the document so far. `stops`: texts that end the stream; they are not output.
   TextStream(const Tokenizer& tokenizer, std::span<const std::int32_t> before,
              std::vector<std::string> stops);
 
-  /// The next token. Appends the text that is known by now to `out`: whole characters, and nothing
-  /// that may begin a stop text. False if a stop text has come.
+  /// Adds the next token and appends the text that is certain by now to `out`: whole characters
+  /// that cannot begin a stop text. Returns false after a stop text.
   bool feed(std::int32_t id, std::string& out);
-  /// No more tokens come: appends the rest. False if a stop text has come.
+  /// Ends the stream and appends the rest. Returns false after a stop text.
   bool finish(std::string& out);
 
  private:
@@ -31,10 +31,10 @@ class TextStream {
 
   const Tokenizer& tokenizer_;
   std::vector<std::string> stops_;
-  std::size_t longest_ = 0;        ///< bytes of a stop text
-  std::vector<std::int32_t> ids_;  ///< the last ones with a text, and those after them
-  std::size_t read_ = 0;           ///< the number of the former
-  std::string text_;               ///< known, and not appended to `out`
+  std::size_t longest_ = 0;        ///< bytes of the longest stop text
+  std::vector<std::int32_t> ids_;  ///< the last ids with a known text, then newer ids
+  std::size_t read_ = 0;           ///< number of ids with a known text
+  std::string text_;               ///< known text that has not been output
   bool stopped_ = false;
 };
 

@@ -21,12 +21,12 @@ class TokenFileWriter {
   TokenFileWriter(const std::string& path, const std::string& tokenizer, std::int64_t vocabulary,
                   const TokenizerSource& source = {});
 
-  /// Appends tokens to the current document; whether they count in the loss. The file gets a mask
-  /// if some do not.
+  /// Appends tokens to the current document. `counted`: whether they count in the loss; the file
+  /// gets a mask if some tokens do not.
   void append(std::span<const std::int32_t> tokens, bool counted = true);
   /// Ends the current document, which must have tokens; `text_bytes` is the length of its text.
   void end_document(std::int64_t text_bytes);
-  /// UsageError if there is no document, or no token that counts. `sources` is cut at 32 KiB.
+  /// UsageError if there is no document or no counted token. `sources` is cut at 32 KiB.
   void commit(const std::string& sources);
 
   std::int64_t tokens() const { return tokens_; }
@@ -35,7 +35,7 @@ class TokenFileWriter {
   std::int64_t counted() const { return counted_; }
 
  private:
-  /// A spool, the buffer before it, and the digest of both.
+  /// A spool, the buffer in front of it, and the digest of both.
   struct Stream {
     explicit Stream(const std::string& path) : spool(path) {}
     void add(const void* data, std::size_t bytes);
@@ -56,8 +56,8 @@ class TokenFileWriter {
   std::int64_t vocabulary_;
   Stream token_stream_;
   Stream offset_stream_;
-  Stream mask_stream_;          ///< from the first token that does not count on
-  std::uint8_t mask_byte_ = 0;  ///< bits that are not in the stream yet
+  Stream mask_stream_;          ///< begins with the first token that does not count
+  std::uint8_t mask_byte_ = 0;  ///< bits that are not yet in the stream
   std::int64_t counted_ = 0;
   std::int64_t tokens_ = 0;
   std::int64_t documents_ = 0;

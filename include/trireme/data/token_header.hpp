@@ -10,14 +10,14 @@ namespace trireme::data {
 inline constexpr std::int64_t token_header_bytes = 4096;
 inline constexpr char token_magic[16] = "TRIREME TOKENS\n";
 inline constexpr std::uint32_t token_version = 1;
-/// Programs that do not know masks must not read a file with one.
+/// Version of files with a mask, so that programs that do not know masks reject them.
 inline constexpr std::uint32_t masked_token_version = 2;
 inline constexpr std::int64_t vocabulary_limit = std::int64_t{1} << 31;
 
-/// The first 4096 bytes of a token file: HDF5's user block, which HDF5 skips. It gives the places
-/// of the datasets, so that training reads them without HDF5, and lets a reader find damage
-/// before HDF5 opens the file. docs/token_files.md describes the format. Little endian, every field
-/// at its natural alignment.
+/// The first 4096 bytes of a token file: HDF5's user block, which HDF5 skips. It gives the offsets
+/// of the datasets, so that training reads them without HDF5, and a reader can detect damage before
+/// HDF5 opens the file. docs/token_files.md describes the format. Little endian, every field at its
+/// natural alignment.
 struct TokenHeader {
   char magic[16];             ///< "TRIREME TOKENS\n"
   std::uint32_t version;      ///< 1, or 2 with a mask
@@ -27,15 +27,15 @@ struct TokenHeader {
   std::int64_t vocabulary;
   std::int64_t text_bytes;     ///< text of all documents
   std::int64_t tokens_begin;   ///< byte of the file at which the dataset `tokens` begins
-  std::int64_t offsets_begin;  ///< the same for `document_offsets`
+  std::int64_t offsets_begin;  ///< byte at which the dataset `document_offsets` begins
   std::int64_t file_bytes;
   Digest tokens_digest;
   Digest offsets_digest;
-  Digest rest_digest;         ///< of all bytes after this block outside the two datasets, in order
+  Digest rest_digest;         ///< digest of the bytes after this block that are in neither dataset
   char tokenizer[128];        ///< Tokenizer::name(), padded with zeros
-  char tokenizer_path[1024];  ///< its path, as given; zeros for "bytes"
+  char tokenizer_path[1024];  ///< the tokenizer's path, as given; zeros for "bytes"
   char end_of_document[128];  ///< the requested token; zeros: the tokenizer's usual one
-  std::int64_t mask_begin;    ///< the same for `mask`; 0: the file has none, all tokens count
+  std::int64_t mask_begin;    ///< byte at which `mask` begins; 0: no mask, all tokens count
   std::int64_t counted;       ///< tokens that count in the loss; 0 without a mask
   Digest mask_digest;
   char unused[2648];     ///< zeros
@@ -44,13 +44,13 @@ struct TokenHeader {
   std::int64_t tokens_end() const { return tokens_begin + tokens * token_bytes; }
   std::int64_t offsets_end() const { return offsets_begin + (documents + 1) * 8; }
   bool has_mask() const { return version == masked_token_version; }
-  /// One bit per token.
+  /// Bytes of the mask, which has one bit per token.
   std::int64_t mask_bytes() const { return has_mask() ? (tokens + 7) / 8 : 0; }
   std::int64_t mask_end() const { return mask_begin + mask_bytes(); }
 };
 static_assert(sizeof(TokenHeader) == 4096);
 
-/// 2 if 16 bits hold every id of the vocabulary, else 4.
+/// Bytes of a stored token: 2 if 16 bits hold every id of the vocabulary, else 4.
 std::uint32_t token_bytes_for(std::int64_t vocabulary);
 
 /// Sets the digest. Call after all other fields are set.

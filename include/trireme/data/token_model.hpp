@@ -15,12 +15,12 @@ class Checksum;
 
 namespace trireme::data {
 
-/// Turns words into ids. Not thread-safe. The model must outlive it.
+/// Turns words into ids. Not thread-safe. The model must outlive the encoder.
 class WordEncoder {
  public:
   virtual ~WordEncoder() = default;
-  /// Appends the ids that no later byte of the word can change and returns the number of bytes
-  /// consumed, as TextStep::run.
+  /// Appends the ids that no later byte of the word can change, and returns the number of bytes
+  /// consumed, like TextStep::run.
   virtual std::size_t run(std::string_view text, Edge edge, std::vector<std::int32_t>& out) = 0;
 };
 
@@ -30,21 +30,21 @@ class TokenModel {
   virtual ~TokenModel() = default;
   virtual const char* kind() const = 0;  ///< beginning of the tokenizer's name
   virtual std::unique_ptr<WordEncoder> encoder() const = 0;
-  /// Adds everything that ids depend on, besides the tokens' names.
+  /// Adds all properties that ids depend on, except the tokens' names, to the digest.
   virtual void add_to(Checksum& sum) const = 0;
 };
 
 /// Reads a model of type BPE, Unigram or WordPiece and adds its tokens to `names`, which must
-/// outlive it. No text is encoded as a token that `names` hides.
+/// outlive the model. Text is never encoded as a token that `names` hides.
 std::unique_ptr<TokenModel> make_model(const JsonNode& node, TokenNames& names);
 
-/// Adds `model.type` to a tokenizer.json that does not have it, as files of `tokenizers` before
-/// 0.9: the first of BPE, WordPiece, WordLevel and Unigram whose required members it has.
+/// Adds `model.type` to a tokenizer.json of `tokenizers` before 0.9, which lacks it: the first of
+/// BPE, WordPiece, WordLevel and Unigram whose required members it has.
 void add_model_type(nlohmann::json& top);
 
-/// Reads an object of tokens and ids.
+/// Adds the tokens of an object of names and ids to `names`.
 void read_token_object(const JsonNode& node, TokenNames& names);
-/// Reads a list of merges, and calls use(left, right, place) for each. A version is no merge.
+/// Reads a list of merges and calls use(left, right, place) for each merge. Skips version lines.
 template <class Use>
 void read_merge_list(const JsonNode& node, const Use& use) {
   if (!node.json.is_array()) node.refuse("a list");

@@ -9,36 +9,36 @@
 
 namespace trireme::data {
 
-/// The names of a model's tokens, in both directions.
+/// Names and ids of a model's tokens.
 class TokenNames {
  public:
   static constexpr std::int64_t id_limit = 1 << 24;
 
-  /// Errors name `where`. UsageError if another token has the id, or the id is 2^24 or more.
+  /// Adds a token. Errors name `where`. UsageError if the id is taken, or is 2^24 or more.
   void add(const std::string& name, std::int64_t id, const std::string& where);
-  /// As add(), for lists in which a name may occur again: the last id counts.
+  /// Adds the next token of a list in which a name may be repeated: its last id counts.
   void append(const std::string& name, const std::string& where);
-  /// UsageError if ids are missing to an extent that wastes memory.
+  /// Ends the list. UsageError if so many ids are missing that memory would be wasted.
   void finish(const std::string& where);
 
-  /// The name belongs to a special token: find() does not find it in a text. Call before add().
+  /// Marks the name of a special token, which find() does not return. Call before add().
   void hide(const std::string& name) { hidden_.insert(name); }
 
-  /// -1: no such token.
+  /// Id of a name; -1 if there is no such token.
   std::int32_t id(std::string_view name) const {
     const auto found = ids_.find(name);
     return found == ids_.end() ? -1 : found->second;
   }
-  /// As id(), but -1 for a hidden one.
+  /// Like id(), but -1 for a hidden name.
   std::int32_t find(std::string_view name) const { return is_hidden(name) ? -1 : id(name); }
   bool is_hidden(std::string_view name) const { return hidden_.contains(name); }
-  /// Number of ids: the largest and one.
+  /// Number of ids: the largest id plus one.
   std::int64_t size() const { return std::ssize(names_); }
-  /// "" for an unused id.
+  /// Name of an id; "" if the id is unused.
   const std::string& name(std::int32_t id) const { return names_[static_cast<std::size_t>(id)]; }
   const std::vector<std::string>& names() const { return names_; }
   std::size_t longest() const { return longest_; }
-  /// The ids of "<0x00>" to "<0xFF>"; -1: no such token.
+  /// Ids of "<0x00>" to "<0xFF>"; -1 for a missing token.
   std::vector<std::int32_t> byte_tokens() const;
 
  private:

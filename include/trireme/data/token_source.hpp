@@ -10,10 +10,10 @@
 
 namespace trireme::data {
 
-/// Takes the place of a target that does not count in the loss.
+/// Replaces a target that does not count in the loss.
 inline constexpr std::int32_t uncounted = -1;
 
-/// Ids or offsets of a file that are converted at a time, on the stack.
+/// Number of ids or offsets of a file that are converted at a time, on the stack.
 inline constexpr std::size_t numbers_at_a_time = 16384;
 
 /// Tokens of concatenated documents in a file. Thread-safe.
@@ -22,23 +22,23 @@ class TokenSource {
   virtual ~TokenSource() = default;
   virtual const std::string& path() const = 0;
   virtual std::int64_t tokens() const = 0;
-  /// The number of ids; 0 if neither the file nor the caller of open_tokens gave it.
+  /// Number of ids; 0 if neither the file nor the caller of open_tokens gave it.
   virtual std::int64_t vocabulary() const = 0;
   virtual std::int64_t documents() const = 0;
   /// Tokenizer::name() of the tokenizer that made the file; "" if the file does not store it.
   virtual const std::string& tokenizer() const = 0;
-  /// The place of that tokenizer when the file was made.
+  /// Where that tokenizer was stored when the file was made.
   virtual TokenizerSource tokenizer_source() const = 0;
 
-  /// Digest of the file's tokens, documents and mask, in hexadecimal digits: the same for a copy,
-  /// whatever its path. Takes no longer than opening the file.
+  /// Digest of the file's tokens, documents and mask, in hexadecimal digits; equal for copies at
+  /// any path. Takes no longer than opening the file.
   virtual std::string fingerprint() const = 0;
 
   /// Tokens [first, first + out.size()). Error if an id is outside the vocabulary.
   virtual void read(std::int64_t first, std::span<std::int32_t> out) const = 0;
-  /// Whether only some tokens count in the loss; otherwise all do.
+  /// Whether some tokens do not count in the loss.
   virtual bool has_mask() const { return false; }
-  /// Replaces those of the tokens [first, first + tokens.size()) that do not count by `uncounted`.
+  /// Sets the tokens of [first, first + tokens.size()) that do not count to `uncounted`.
   virtual void mask(std::int64_t first, std::span<std::int32_t> tokens) const;
   /// Number of tokens [first, first + count) that count in the loss.
   virtual std::int64_t counted(std::int64_t first, std::int64_t count) const;
@@ -51,9 +51,9 @@ class TokenSource {
   virtual void verify() const = 0;
 };
 
-/// Opens a token file of `trireme tokenize`, or Megatron-LM's pair of an .idx and a .bin by the
-/// path of the .idx or by their common prefix. `vocabulary` is the model's, for files that do not
-/// store theirs; 0: unknown.
+/// Opens a token file of `trireme tokenize`, or Megatron-LM's pair of an .idx and a .bin file by
+/// the path of the .idx or by their common prefix. `vocabulary` is the model's, for files that do
+/// not store theirs; 0: unknown.
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, std::int64_t vocabulary = 0);
 
 /// Whether open_tokens(path) would find a file.

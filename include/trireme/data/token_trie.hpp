@@ -6,7 +6,7 @@
 
 namespace trireme::data {
 
-/// Finds the tokens that begin at a place of a text. A trie of bytes whose links are in one hash
+/// Finds the tokens that begin at a position of a text: a trie of bytes whose edges are in one hash
 /// table. Thread-safe after the last add().
 class TokenTrie {
  public:
@@ -14,10 +14,10 @@ class TokenTrie {
   static constexpr std::int32_t root = 0;
 
   TokenTrie();
-  /// Replaces the id of an earlier token with the same bytes. The token is not empty.
+  /// Adds a non-empty token; replaces the id of an earlier token with the same bytes.
   void add(std::string_view token, std::int32_t id);
 
-  /// The node after one more byte; none if no token continues so.
+  /// Node after one more byte; `none` if no token continues with it.
   std::int32_t next(std::int32_t node, char byte) const {
     const std::uint64_t key = key_of(node, byte);
     for (std::size_t i = slot_of(key);; i = (i + 1) & mask_) {
@@ -25,7 +25,7 @@ class TokenTrie {
       if (slots_[i].key == empty) return none;
     }
   }
-  /// The id of the token that ends at a node; none if there is none.
+  /// Id of the token that ends at a node; `none` if there is none.
   std::int32_t id(std::int32_t node) const { return ids_[static_cast<std::size_t>(node)]; }
 
  private:

@@ -29,7 +29,7 @@ inline char32_t next_character(std::string_view text, std::size_t& at) {
          (byte(at - 1) & 0x3F);
 }
 
-/// The last character of a well-formed text that is not empty; shortens the text by it.
+/// Removes and returns the last character of a well-formed text that is not empty.
 char32_t take_last_character(std::string_view& text);
 
 /// Beginning of the character that contains byte `at`.
@@ -41,28 +41,28 @@ inline std::size_t character_begin(std::string_view text, std::size_t at) {
 void append_character(char32_t c, std::string& out);
 std::string utf8_of(char32_t c);
 
-/// The properties below are those of the Unicode version of the installed ICU.
+/// The functions below use the Unicode version of the installed ICU.
 
-/// White_Space.
+/// Property White_Space.
 bool is_white_space(char32_t c);
-/// White space of Python's strings and expressions: White_Space and the separators U+001C to
+/// White space in Python's strings and expressions: White_Space and the separators U+001C to
 /// U+001F.
 inline bool is_space(char32_t c) {
   return is_white_space(c) || (c >= 0x1C && c <= 0x1F);
 }
 /// \w of Unicode TS 18: Alphabetic, M, Nd, Pc, Join_Control.
 bool is_word_character(char32_t c);
-/// P, and ASCII's other punctuation ($ + < = > ^ ` | ~).
+/// Category P, and ASCII's other punctuation ($ + < = > ^ ` | ~).
 bool is_punctuation(char32_t c);
-/// N.
+/// Category N.
 bool is_numeric(char32_t c);
-/// Cc, Cf, Co.
+/// Categories Cc, Cf and Co.
 bool is_control(char32_t c);
-/// Mn.
+/// Category Mn.
 bool is_nonspacing_mark(char32_t c);
-/// M.
+/// Category M.
 bool is_mark(char32_t c);
-/// The lower case of a character without context; U+0130 has two characters.
+/// Appends the context-free lower case of a character; U+0130 gives two characters.
 void append_lower_case(char32_t c, std::string& out);
 
 /// End of the extended grapheme cluster (Unicode TR 29) that begins at `at`.
@@ -71,7 +71,7 @@ std::size_t grapheme_end(std::string_view text, std::size_t at);
 /// ICU's Unicode version, for example "15.0".
 std::string unicode_version();
 
-/// One character to none, one or several, without context.
+/// A step that maps each character to any number of characters, without context.
 std::unique_ptr<TextStep> make_character_map(void (*map)(char32_t, std::string&));
 void lower_case(char32_t c, std::string& out);
 void without_marks(char32_t c, std::string& out);             // StripAccents
@@ -79,7 +79,7 @@ void without_nonspacing_marks(char32_t c, std::string& out);  // BertNormalizer
 void clean_for_bert(char32_t c, std::string& out);
 void separate_ideographs(char32_t c, std::string& out);
 void clean_for_nmt(char32_t c, std::string& out);
-/// The characters of its bytes (utf8.hpp).
+/// Appends the characters that stand for the bytes of `c` (utf8.hpp).
 void to_byte_characters(char32_t c, std::string& out);
 
 }  // namespace trireme::data

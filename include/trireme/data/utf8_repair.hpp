@@ -22,7 +22,7 @@ class Utf8Repair {
     }
     repair(bytes, use);
   }
-  /// Ends the text; the next one may follow.
+  /// Ends the text; another text may follow.
   template <class Use>
   void finish(const Use& use) {
     if (!cut_off_.empty()) use(replacement);

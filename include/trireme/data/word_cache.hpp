@@ -8,8 +8,8 @@
 
 namespace trireme::data {
 
-/// A cache of the ids of recent words: 65,536 places of 64 bytes, indexed by the word's hash; a new
-/// word replaces the old one. Words of more than 30 bytes or 8 ids are not cached. Not
+/// A cache of the ids of recent words: 65,536 entries of 64 bytes, indexed by the word's hash; a
+/// new word replaces the old word. Words of more than 30 bytes or 8 ids are not cached. Not
 /// thread-safe.
 class WordCache {
  public:
@@ -37,7 +37,7 @@ class WordCache {
 
   WordCache() : places_(std::size_t{1} << log2_places) {}
 
-  /// The place of a word of 1 to longest_word bytes.
+  /// Cache entry for a word of 1 to longest_word bytes.
   Place& place(std::string_view word) { return places_[hash(word) >> (64 - log2_places)]; }
 
  private:
@@ -48,7 +48,7 @@ class WordCache {
     std::memcpy(&value, from, bytes);
     return value;
   }
-  /// Multiplies and folds 8 bytes at a time.
+  /// Hash that multiplies and folds 8 bytes at a time.
   static std::uint64_t hash(std::string_view word) {
     constexpr std::uint64_t odd = 0x9E3779B97F4A7C15u;
     std::uint64_t h = word.size() * odd;
@@ -73,7 +73,7 @@ class WordCache {
   std::vector<Place> places_;
 };
 
-/// Appends the ids of a word of 1 byte or more: the cached ones, or those that `encode` appends.
+/// Appends the ids of a word of 1 byte or more, from the cache or from `encode`.
 template <class Encode>
 void encode_cached(WordCache& cache, std::string_view word, std::vector<std::int32_t>& out,
                    const Encode& encode) {

@@ -16,17 +16,17 @@ struct BatchPhase {
   bool operator==(const BatchPhase&) const = default;
 };
 
-/// The global batch of each step, the same on every layout. In a ramp-up it is a function of the
-/// samples x that the steps before have taken: with n = (global − ramp_start) / ramp_increment,
-///   ramp_start + ⌊x n / ramp_samples⌋ ramp_increment   while x < ramp_samples, then global,
-/// as --rampup-batch-size of Megatron-LM. A step that takes more samples than its size is meant for
-/// skips the sizes that follow.
+/// The global batch of each step, the same on every layout. During the ramp-up it is a function of
+/// x, the samples that earlier steps took: with n = (global − ramp_start) / ramp_increment,
+/// ramp_start + ⌊x n / ramp_samples⌋ ramp_increment   while x < ramp_samples, then global,
+/// as in --rampup-batch-size of Megatron-LM. If x advances past several increments in one step,
+/// their sizes are skipped.
 class BatchSchedule {
  public:
   /// `batch` must have passed the deck's checks.
   explicit BatchSchedule(const BatchConfig& batch);
 
-  /// One phase for each size that occurs, in ascending order; the last phase never ends.
+  /// One phase for each size, in ascending order; the last phase never ends.
   const std::vector<BatchPhase>& phases() const& { return phases_; }
   std::vector<BatchPhase> phases() && { return std::move(phases_); }
   /// The phase of step `step` ≥ 1.
@@ -41,7 +41,7 @@ class BatchSchedule {
   std::vector<BatchPhase> phases_;
 };
 
-/// The number of sizes from ramp_start to global.
+/// Number of sizes from ramp_start to global.
 std::int64_t ramp_sizes(const BatchConfig& batch);
 
 }  // namespace trireme::deck

@@ -18,7 +18,7 @@ inline constexpr std::int64_t ranks_limit = std::int64_t{1} << 20;
 /// `invalid` ("section.key"), which have already been reported.
 void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnostics& diagnostics);
 
-/// Activations of the forward pass of one micro-batch.
+/// Number of activations in the forward pass of one micro-batch.
 double activations_of(const Config& config);
 
 }  // namespace trireme::deck

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Values that errors suggest instead of one that does not fit.
+/// Valid values that an error message suggests in place of an invalid one.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@ namespace trireme::deck {
 /// All divisors of n >= 1, ascending.
 std::vector<std::int64_t> divisors(std::int64_t n);
 
-/// "1, 2, 5 or 10": the candidates, or the six around `wanted` if there are more.
+/// "1, 2, 5 or 10": the candidates, or at most six around `wanted`.
 std::string choices(const std::vector<std::int64_t>& candidates, std::int64_t wanted);
 
 }  // namespace trireme::deck

@@ -29,7 +29,7 @@ struct RunConfig {
   bool timeline = false;              ///< record when each instruction ran
   std::int64_t audit_every = 0;       ///< steps; 0: none
   AuditAction audit = AuditAction::stop;
-  bool gradient_noise_scale = false;  ///< estimated in logged steps
+  bool gradient_noise_scale = false;  ///< estimate it in logged steps
   bool operator==(const RunConfig&) const = default;
 };
 
@@ -39,7 +39,7 @@ struct AdapterConfig {
   std::int64_t rank = 8;
   double alpha = 16;
   AdapterScaling scaling = AdapterScaling::standard;
-  double dropout = 0;                     ///< of the products' inputs to the adapters
+  double dropout = 0;                     ///< dropout of the adapters' inputs
   std::vector<std::string> targets;       ///< names of products
   std::vector<std::string> also_trained;  ///< patterns of arrays: frozen.hpp in architecture/
 
@@ -53,8 +53,8 @@ struct AdapterConfig {
   bool operator==(const AdapterConfig&) const = default;
 };
 
-/// A model by its properties, which its family presets. Above deck/, only the Hugging Face folder
-/// asks for a family by name.
+/// Properties of a model; its family presets them. Above deck/, only the Hugging Face folder asks
+/// for a family by name.
 struct ModelConfig {
   Family family = Family::gpt;
   std::int64_t layers = 0;
@@ -93,13 +93,13 @@ struct ModelConfig {
   bool zero_centered_gains = false;  ///< RMSNorm multiplies by 1 + gain
   bool scaled_embeddings = false;    ///< rows of the token table are multiplied by √hidden
   double attention_softcap = 0;      ///< scores are c tanh(score / c); 0: unchanged
-  double logit_softcap = 0;          ///< the same of logits
-  std::int64_t query_pre_attention_scalar = 0;  ///< 0: the head size
+  double logit_softcap = 0;          ///< logits are c tanh(logit / c); 0: unchanged
+  std::int64_t query_pre_attention_scalar = 0;  ///< d in the score factor 1/√d; 0: the head size
   std::int64_t full_attention_every = 0;  ///< layers n − 1, 2n − 1, … have no window; 0: none
-  double window_rope_theta = 0;           ///< of layers with a window; 0: as in the others
+  double window_rope_theta = 0;           ///< rotary base of layers with a window; 0: rope_theta
   AdapterConfig adapter = {};             ///< [adapter]
   std::vector<std::string> frozen = {};   ///< [optimizer] frozen: patterns of arrays
-  Packing packing = Packing::none;        ///< of samples; the key is [data] packing
+  Packing packing = Packing::none;        ///< packing of samples; its key is [data] packing
 
   std::int64_t head_size() const {
     return explicit_head_size > 0 ? explicit_head_size : hidden / heads;
@@ -128,10 +128,10 @@ struct ModelConfig {
   bool has_sentence_head() const {
     return predicts_masked_tokens() && sentence_loss != SentenceLoss::none;
   }
-  /// Tokens of text in a sample; samples with masked tokens are [CLS] A [SEP] B [SEP].
+  /// Text tokens of a sample; samples with masked tokens are [CLS] A [SEP] B [SEP].
   std::int64_t text_tokens() const { return predicts_masked_tokens() ? sequence - 3 : sequence; }
-  /// Predicted tokens of a sample: all, or the masked ones. Their number is the same in every
-  /// sample, so that a mean over a batch does not depend on which rank computes which samples.
+  /// Predicted tokens of a sample: all, or the masked ones. The number is equal in all samples, so
+  /// that a mean over a batch does not depend on which rank computes which samples.
   std::int64_t targets() const {
     if (!predicts_masked_tokens()) return sequence;
     const auto masked =
@@ -143,53 +143,53 @@ struct ModelConfig {
 
 struct ParallelConfig {
   LayoutMode layout = LayoutMode::given;
-  std::string machine;  ///< file, for layout = "auto"; "": this installation
+  std::string machine;  ///< machine file for layout = "auto"; "": this installation
   std::int64_t tensor = 1;
   std::int64_t context = 1;
   std::int64_t pipeline = 1;
   std::int64_t data = 0;  ///< 0: the remaining ranks
-  std::string order;      ///< of the axes among the ranks, fastest first; "": the default
+  std::string order;      ///< order of the axes among the ranks, fastest first; "": the default
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
-  std::int64_t chunks = 1;  ///< stages of a pipeline rank
+  std::int64_t chunks = 1;  ///< stages per pipeline rank
   std::string program;      ///< file of a hand-written program, if schedule is `file`
-  std::string timeline;     ///< file, for schedule = "auto"; "": none
+  std::string timeline;     ///< timeline file for schedule = "auto"; "": none
   StagePlacement placement = StagePlacement::automatic;
   VocabularyPlacement vocabulary = VocabularyPlacement::stage;
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
-  Bytes memory_limit = 0;               ///< per rank, for recompute = "auto"; 0: the machine's
-  std::vector<std::string> recomputed;  ///< not a key: the tensors that "auto" chose
-  std::int64_t workers = 1;             ///< of local training; the key is [local] workers
+  Bytes memory_limit = 0;               ///< per rank, for recompute = "auto"; 0: from the machine
+  std::vector<std::string> recomputed;  ///< tensors that "auto" chose; not a key
+  std::int64_t workers = 1;             ///< workers of local training; the key is [local] workers
   Sharding shard = Sharding::none;
-  std::int64_t shard_group = 0;  ///< replicas that divide state; 0: all
+  std::int64_t shard_group = 0;  ///< replicas that divide the state; 0: all
   Offload offload = Offload::none;
   TransportKind transport = TransportKind::automatic;
   bool share_devices = false;     ///< several ranks may use one device
-  std::int64_t bucket_bytes = 0;  ///< gradients per all-reduce
+  std::int64_t bucket_bytes = 0;  ///< bytes of gradients per all-reduce
   DataStrategy strategy = DataStrategy::all_reduce;
   std::int64_t servers = 1;    ///< copies of the model's ranks that hold weights and state
   std::int64_t staleness = 0;  ///< steps whose updates a worker's weights may lack
   ServerUpdates updates = ServerUpdates::step;
   std::string replay;  ///< record of a run's events, whose order this run repeats; "": none
 
-  /// The sizes of all axes in the order of the ranks; `fallback` replaces an empty order.
+  /// Sizes of all axes in the order of the ranks; `fallback` replaces an empty order.
   layout::AxisList axes(std::string_view fallback = "") const;
-  /// The same in the default order.
+  /// Sizes of all axes in the default order.
   layout::AxisList sizes() const;
   /// Ranks that compute a sample together.
   std::int64_t model_ranks() const { return sizes().model_ranks(); }
-  /// Groups of ranks that train different workers: of the data axis, equal and consecutive.
+  /// Equal groups of consecutive positions on the data axis that train different workers.
   std::int64_t worker_groups() const { return std::clamp<std::int64_t>(data, 1, workers); }
   /// Workers that a rank trains in turn.
   std::int64_t workers_per_rank() const { return workers / worker_groups(); }
   bool has_servers() const { return strategy == DataStrategy::server; }
-  /// Places of servers on the data axis, after those of the workers.
+  /// Positions of servers on the data axis, after the workers.
   std::int64_t server_places() const { return has_servers() ? servers : 0; }
   /// Whether the order of messages decides which updates a worker's weights have.
   bool records_events() const {
     return has_servers() && (staleness > 0 || updates == ServerUpdates::push);
   }
-  /// Ranks with the same weights; with servers the workers.
+  /// Ranks with the same weights; with servers, the worker ranks.
   std::int64_t replicas() const { return data / worker_groups() * context; }
   /// Replicas that divide state among themselves.
   std::int64_t shard_ranks() const { return shard_group > 0 ? shard_group : replicas(); }
@@ -199,19 +199,19 @@ struct ParallelConfig {
   bool divides_gradients() const { return shard >= Sharding::gradients && shard_ranks() > 1; }
   bool divides_weights() const { return shard == Sharding::weights && shard_ranks() > 1; }
   std::int64_t stages() const { return pipeline * chunks; }
-  /// Whether all pipeline ranks hold parts of the token table and the output table.
+  /// Whether all pipeline ranks hold parts of the token and output tables.
   bool shares_vocabulary() const {
     return vocabulary == VocabularyPlacement::pipeline && pipeline > 1;
   }
-  /// Parts of these tables, on as many ranks.
+  /// Number of parts of the token and output tables, one per rank.
   std::int64_t vocabulary_parts() const { return shares_vocabulary() ? pipeline * tensor : tensor; }
-  /// Where the stages are: by `placement`, or by the schedule.
+  /// Placement of the stages, set by `placement` or by the schedule.
   layout::StageMap stage_map() const;
-  /// Whether a named schedule has the halves of the backward pass apart.
+  /// Whether a named schedule separates the two halves of the backward pass.
   bool splits_backward() const {
     return schedule == ScheduleKind::zb_h1 || is_v_schedule(schedule);
   }
-  /// Whether a step's forward passes begin before the last one's backward passes end, with two
+  /// Whether a step's forward passes begin before the previous step's backward passes end, with two
   /// versions of the weights and of the gradients.
   bool overlaps_steps() const { return schedule == ScheduleKind::two_bw; }
   bool operator==(const ParallelConfig&) const = default;
@@ -228,9 +228,9 @@ struct BatchConfig {
 
 struct PrecisionConfig {
   DType compute = DType::fp32;
-  bool tf32 = false;  ///< with fp32: products round their factors to 11 bits
+  bool tf32 = false;  ///< with fp32: matrix products round their operands to 11 bits
   Products products = Products::compute;
-  std::int64_t fp8_history = 1024;  ///< steps
+  std::int64_t fp8_history = 1024;  ///< steps in the history of maxima
   Fp8Algorithm fp8_algorithm = Fp8Algorithm::max;
   AttentionKind attention = AttentionKind::automatic;
   double loss_scale = 65536;                ///< with fp16, at the first step
@@ -257,20 +257,20 @@ struct OptimizerConfig {
   double trust_coefficient = 0;          ///< lars
   std::int64_t newton_schulz_steps = 5;  ///< muon
   MuonScale muon_scale = MuonScale::match_adamw;
-  double muon_rate_factor = 1;  ///< of the learning rate, for muon's matrices
+  double muon_rate_factor = 1;  ///< factor of the learning rate for Muon's matrices
   bool nesterov = false;
   double clip_norm = 0;            ///< 0: no clipping
-  std::int64_t maximum_skips = 0;  ///< consecutive steps
+  std::int64_t maximum_skips = 0;  ///< limit of consecutive skipped steps
   bool operator==(const OptimizerConfig&) const = default;
 };
 
 /// Local training: [local]. The number of workers is in ParallelConfig.
 struct LocalConfig {
-  std::int64_t inner_steps = 50;  ///< between two outer steps of an array
+  std::int64_t inner_steps = 50;  ///< steps between two outer steps of an array
   OuterOptimizer outer_optimizer = OuterOptimizer::nesterov;
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
-  std::int64_t fragments = 1;  ///< parts of the model with outer steps of their own
+  std::int64_t fragments = 1;  ///< parts of the model with separate outer steps
   std::int64_t delay = 0;      ///< steps from sending differences to the outer step
   double mixing = 0;           ///< share of its own weights that a worker keeps
   Differences differences = Differences::full;
@@ -282,7 +282,7 @@ struct DataConfig {
   std::string validation;  ///< "": none
   std::string tokenizer;
   std::string end_of_document;  ///< "": the tokenizer's usual one
-  bool replaced = false;        ///< other token files or another tokenizer than the checkpoint's
+  bool replaced = false;        ///< token files or tokenizer differ from the checkpoint's
   /// Ids of bert's [CLS], [SEP] and [MASK]; −1: the last three of the vocabulary.
   std::int64_t class_token = -1;
   std::int64_t separator_token = -1;
@@ -313,7 +313,7 @@ struct Config {
   DataConfig data;
   CheckpointConfig checkpoint;
 
-  /// Micro-batches of a step of a worker on each rank, of `global` samples of all workers.
+  /// Micro-batches of a worker's step on each rank; `global` counts the samples of all workers.
   std::int64_t micro_batches(std::int64_t global) const {
     return global / (batch.micro * std::max(parallel.data, parallel.workers));
   }

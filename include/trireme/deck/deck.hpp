@@ -18,8 +18,8 @@ struct Deck {
   Config config;
   std::string file_name;
   std::map<std::string, std::string>
-      places;                 ///< "model.heads" -> "inputs/a.toml:14"; keys that were set
-  std::string layout_reason;  ///< why layout = "auto" chose this layout; "": it chose none
+      places;                 ///< "model.heads" -> "inputs/a.toml:14", for keys that were set
+  std::string layout_reason;  ///< why layout = "auto" chose this layout; "" if it chose none
 
   /// "inputs/a.toml:14", "command line" or "default".
   std::string where(std::string_view section, std::string_view name) const;
@@ -31,17 +31,17 @@ struct Deck {
 const FileKind& deck_kind();
 
 /// Reads a deck and applies overrides "section.key=value"; the last override of a key wins. `path`
-/// may be the folder of a run or of a checkpoint, which holds deck.toml; a run's folders are then
-/// those where it is now. Throws one UsageError that names every mistake with its place. Conditions
-/// on the number of ranks are checked by resolve_parallel.
+/// may be the folder of a run or of a checkpoint, which holds deck.toml; the run's folders are then
+/// taken relative to its present location. Throws one UsageError that names every mistake with its
+/// place. resolve_parallel checks conditions on the number of ranks.
 Deck load_deck(const std::string& path, const std::vector<std::string>& overrides = {});
 
-/// The same for text in memory; errors name it `file_name`.
+/// Like load_deck, for text in memory; errors name it `file_name`.
 Deck parse_deck(std::string_view content, const std::string& file_name,
                 const std::vector<std::string>& overrides = {});
 
-/// Every key with its value, as a deck that reads back to exactly the same Config. Leaves out keys
-/// that layout = "auto" is yet to choose.
+/// Every key with its value, as a deck that reads back to exactly the same Config. Omits keys that
+/// layout = "auto" has not chosen yet.
 std::string resolved_toml(const Deck& deck);
 
 /// A key whose values differ between two decks. Values are written as in a deck: strings in quotes.
@@ -56,17 +56,17 @@ struct Difference {
   std::string full_name() const { return section + "." + name; }
 };
 
-/// The keys whose values differ, in the key table's order. Paths are compared as they are written.
+/// The keys whose values differ, in the key table's order. Paths are compared as text.
 std::vector<Difference> differences(const Deck& stored, const Deck& current);
 
 /// All sections and keys as text for a terminal: `trireme help deck`.
 std::string reference_text();
 
-/// The same as Markdown. A test compares docs/deck.md with it.
+/// All sections and keys as Markdown. A test compares docs/deck.md with it.
 std::string reference_markdown();
 
-/// The effect of another [model] sequence than that of a checkpoint, and why it is more than other
-/// results (Effect::numbers).
+/// Effect of a [model] sequence that differs from the checkpoint's, with the reason if the effect
+/// is stronger than Effect::numbers.
 struct SequenceEffect {
   Effect effect = Effect::numbers;
   std::string_view reason = "";

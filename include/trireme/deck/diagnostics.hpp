@@ -16,10 +16,10 @@ class Diagnostics {
 
   /// A mistake at a line and column of the deck, both counted from 1.
   void at(std::size_t line, std::size_t column, const std::string& message);
-  /// A mistake on the command line or in the deck as a whole; shown after those with a line.
+  /// A mistake on the command line or in the whole deck; shown after mistakes that have a line.
   void add(const std::string& message);
 
-  /// The limit of shown mistakes is reached: further ones are only counted, without their messages.
+  /// Whether the limit of shown mistakes is reached; further mistakes are only counted.
   bool full() const { return mistakes_.size() >= shown_limit; }
   void throw_if_any() const;
 

@@ -63,7 +63,7 @@ class EntryOf {
     return *this;
   }
 
-  /// Default: `value`, which documents show as it is written or, if given, as `rule`.
+  /// Default: `value`. Documents show the value or, if given, `rule`.
   EntryOf& otherwise(Value value, const char* rule = "") {
     key_.fallback = std::move(value);
     key_.rule = rule;
@@ -76,7 +76,7 @@ class EntryOf {
     return *this;
   }
 
-  /// Required, unless `excused` stores a value by `rule` and returns true.
+  /// Required, unless `excused` returns true after it has stored a value by `rule`.
   EntryOf& required_unless(bool (*excused)(C&), const char* rule) {
     key_.excused = excused;
     key_.often_required = true;

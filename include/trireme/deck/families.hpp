@@ -4,7 +4,7 @@
 
 namespace trireme::deck {
 
-/// The properties of a family's published models; sizes keep their defaults.
+/// Properties of a family's published models; sizes keep their defaults.
 ModelConfig preset(Family family);
 
 /// Sets the model's family and its properties. Keeps sizes, dropout, tied_embeddings, masked_share

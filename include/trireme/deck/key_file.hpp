@@ -13,37 +13,37 @@
 /// TOML files of `[section]` and `key = value` with a table of their keys: decks and machine files.
 namespace trireme::deck {
 
-/// Words of other programs for one key or section.
+/// Names in other programs for one key or section.
 struct Alias {
   std::string_view name;   ///< full name of the key, "run.steps", or of the section, "run"
   std::string_view words;  ///< separated by spaces; lower case, with underscores
-  /// How the value is found, for words whose value is not that of the key; "": the same value.
+  /// How to convert a value whose meaning differs from the key's; "": same meaning.
   std::string_view note = {};
 };
 
-/// All words for the keys and sections of a deck. A word may be in several rows.
+/// All aliases of the keys and sections of a deck. A word may occur in several rows.
 const std::vector<Alias>& deck_aliases();
 
 /// A key that a word may stand for.
 struct Meant {
   const KeyText* key = nullptr;
-  std::string_view note;  ///< as in Alias
+  std::string_view note;  ///< see Alias::note
 };
 
-/// One kind of file.
+/// A kind of key file.
 struct FileKind {
   std::string name;                   ///< name in errors: "deck"
   std::string help;                   ///< "`trireme help deck` lists all keys"
-  std::vector<Section> sections;      ///< in the order of the documents
-  std::vector<const KeyText*> table;  ///< ordered by section; outlives this
-  std::vector<Alias> aliases = {};    ///< words of other programs
+  std::vector<Section> sections;      ///< in the order of the documentation
+  std::vector<const KeyText*> table;  ///< ordered by section; must outlive this object
+  std::vector<Alias> aliases = {};    ///< names in other programs
 
   const KeyText* find(std::string_view section, std::string_view name) const;
-  /// The keys of this name in any section, or else those that other programs call so. Upper case
-  /// and hyphens do not matter.
+  /// The keys with this name in any section, or else the keys with this alias. Ignores case and
+  /// treats hyphens as underscores.
   std::vector<Meant> meant_by(std::string_view word) const;
-  /// "write run.steps=10": how an override of the keys that `word` may stand for is written; "" if
-  /// there is none. `value`: "" for an unknown one.
+  /// "write run.steps=10": the correct override for the keys that `word` may mean; "" if there are
+  /// none. `value`: "" if unknown.
   std::string override_for(std::string_view word, std::string_view value) const;
 };
 
@@ -56,13 +56,13 @@ FileKind file_kind(const std::string& name, const std::string& help,
   return kind;
 }
 
-/// Larger files are refused before they are read.
+/// Larger files are rejected before they are read.
 inline constexpr std::int64_t key_file_bytes_limit = 1 << 20;
 
-/// The content of such a file. UsageError if it cannot be read.
+/// Content of a key file. UsageError if it cannot be read.
 std::string read_key_file(const std::string& path, const FileKind& kind);
 
-/// Values that a file and overrides give, by full names of keys.
+/// Values given by a file and by overrides, by full name of the key.
 struct Given {
   std::map<std::string, Value> values;
   std::map<std::string, std::string> places;  ///< "model.heads" -> "inputs/a.toml:14"
@@ -110,8 +110,8 @@ std::string key_markdown(const FileKind& kind);
 
 /// Throws a UsageError for text that must not reach the TOML parser: empty, too large or binary
 /// files, multi-line strings, and dotted names so deep that destroying the parsed tables would
-/// exhaust the stack. Errors call the file a `kind`, "deck"; `help` says where its keys are
-/// documented.
+/// exhaust the stack. Errors call the file a `kind`, "deck"; `help` names the documentation of its
+/// keys.
 void refuse_unparsable(std::string_view content, const std::string& file_name,
                        const std::string& kind, const std::string& help);
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-/// [parallel] layout = "auto": the keys that are chosen for a number of ranks, and those that the
-/// deck fixes.
+/// [parallel] layout = "auto": the keys that are chosen for a number of ranks, and the keys that
+/// the deck fixes.
 namespace trireme::deck {
 
 /// The keys that make a layout: tensor, pipeline, data, schedule, chunks, sequence_parallel,
@@ -16,10 +16,10 @@ namespace trireme::deck {
 const std::vector<const Key*>& layout_keys();
 
 /// Whether layout = "auto" keeps the key's value because the deck sets it; data = 0 leaves it open.
-/// Also answers after set_layout.
+/// Also valid after set_layout.
 bool is_fixed(const Deck& deck, std::string_view section, std::string_view name);
 
-/// Whether layout = "auto" is yet to choose the key's value.
+/// Whether layout = "auto" has yet to choose the key's value.
 bool is_open(const Deck& deck, std::string_view section, std::string_view name);
 
 /// Full names of the layout's keys that are fixed.
@@ -33,17 +33,17 @@ struct Axes {
   std::int64_t tensor = 1;
   std::int64_t pipeline = 1;
   std::int64_t data = 1;
-  std::int64_t micro = 1;  ///< the smallest that fits, unless it is fixed
+  std::int64_t micro = 1;  ///< smallest possible value, unless the deck fixes it
   bool operator==(const Axes&) const = default;
 };
 
 /// All sizes with tensor · pipeline · data = ranks that the model, the batch and the fixed keys
-/// allow, with the largest data first and then the largest tensor. Every stage has a layer, unless
+/// allow, sorted by descending data, then descending tensor. Every stage has a layer, unless
 /// pipeline or chunks is fixed. Memory is not considered.
 std::vector<Axes> possible_axes(const Deck& deck, std::int64_t ranks);
 
-/// UsageError if no layout fits the number of ranks. It names the fixed keys and the nearest
-/// numbers of ranks that a layout fits.
+/// UsageError if no layout fits the number of ranks. The message names the fixed keys and the
+/// nearest rank counts that have a layout.
 void expect_layout(const Deck& deck, std::int64_t ranks);
 
 /// The values of the layout's keys as overrides: "parallel.tensor=2".

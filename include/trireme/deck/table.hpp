@@ -49,21 +49,21 @@ struct Range {
 /// `train` and the commands that evaluate a model (`eval`, `generate`) reject the change, list it,
 /// or accept it silently. `export` has no deck: it writes the checkpoint's model.
 enum class Effect : std::uint8_t {
-  none,      ///< the same results
-  place,     ///< the same results: only the place of files changes
-  training,  ///< other results of training from then on; listed by `train`
-  numbers,   ///< other results; listed by both
-  samples,   ///< other training samples from then on; listed by `train`
-  storage,   ///< as numbers; `train` rejects another type of the checkpoint's numbers
-  state,     ///< as training; `train` rejects optimizer state that the checkpoint does not have
-  batches,   ///< other numbers of samples in the previous steps, which `train` rejects
-  length,    ///< another length of samples, with the effect of effect_of_sequence()
-  function,  ///< another function of the same weights; listed by `train`, rejected by the others
-  model,     ///< another model, which the checkpoint's weights do not fit; rejected by both
-  adapter    ///< other adapters; rejected by both if the checkpoint has adapters
+  none,      ///< same results
+  place,     ///< same results: only the location of files changes
+  training,  ///< different results of later training; listed by `train`
+  numbers,   ///< different results; listed by both
+  samples,   ///< different samples in later training; listed by `train`
+  storage,   ///< as numbers; `train` rejects another type of the checkpoint's values
+  state,     ///< as training; `train` rejects optimizer state that the checkpoint lacks
+  batches,   ///< previous steps had other batch sizes; rejected by `train`
+  length,    ///< different length of samples; see effect_of_sequence()
+  function,  ///< same weights in another function; listed by `train`, rejected by others
+  model,     ///< different model, which the checkpoint's weights do not fit; rejected by both
+  adapter    ///< different adapters; rejected by both if the checkpoint has adapters
 };
 
-/// One entry of a table, without the access to its values.
+/// One entry of a table, without access to its values.
 struct KeyText {
   std::string section;
   std::string name;
@@ -76,7 +76,7 @@ struct KeyText {
   Effect effect = Effect::none;
 
   std::optional<Value> fallback;  ///< the default value
-  std::string rule;  ///< how the default follows from other keys, such as "4 · model.hidden"
+  std::string rule;  ///< derivation of the default from other keys, such as "4 · model.hidden"
 
   bool often_required = false;  ///< the file must set it unless `rule` applies
 
@@ -89,8 +89,8 @@ struct KeyText {
 template <class C>
 struct KeyOf : KeyText {
   std::function<void(C&)> derived;  ///< computes the default by `rule`
-  /// Stores a value where the rule of a key that is often required applies, by keys earlier in the
-  /// table; returns whether it does.
+  /// Stores a value if the rule of an often required key applies, by keys earlier in the table;
+  /// returns whether it applies.
   std::function<bool(C&)> excused;
   std::function<void(C&, const Value&)> store;
   std::function<Value(const C&)> load;
@@ -103,11 +103,11 @@ struct Section {
   std::string help;
 };
 
-/// All sections, and all keys ordered by section, in the order of the documents.
+/// All sections, and all keys ordered by section, in the order of the documentation.
 const std::vector<Section>& sections();
 const std::vector<Key>& keys();
 
-/// The entry of [section] name, or null.
+/// The entry of [section] name; null if there is none.
 const Key* find_key(std::string_view section, std::string_view name);
 
 }  // namespace trireme::deck

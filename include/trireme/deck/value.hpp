@@ -6,18 +6,18 @@
 #include <string>
 #include <string_view>
 
-/// Conversion of written text to a checked Value of a key, and back.
+/// Conversion between text and a checked Value of a key.
 namespace trireme::deck {
 
 /// The accepted values of this key, for errors and documents: "an integer from 1 to 65536".
 std::string expectation(const KeyText& key);
 
-/// `raw` converted for the key: an integer to a number, a duration's text to seconds, a size's text
-/// to bytes. Nothing if its type or range is wrong; `problem` then says what was expected and
-/// found.
+/// Converts `raw` to the key's type: an integer to a number, a duration's text to seconds, a size's
+/// text to bytes. std::nullopt if its type or range is wrong; `problem` then says which value was
+/// expected and which was found.
 std::optional<Value> accept(const KeyText& key, const Value& raw, std::string& problem);
 
-/// Reads the text of an override by the key's type: strings need no quotes (and may have them).
+/// Reads the text of an override by the key's type. Quotes around strings are optional.
 std::optional<Value> accept_text(const KeyText& key, std::string_view written,
                                  std::string& problem);
 

@@ -50,7 +50,7 @@ class Request {
   friend class Communicator;
   Operation* operation_ = nullptr;
   Queued* queued_ = nullptr;  ///< used with a transport
-  Witness::Message result_;   ///< for a witness; without data if there is none
+  Witness::Message result_;   ///< result for a witness; without data if there is no witness
 };
 
 /// Verbs on views among the ranks of one axis. With one rank they copy or do nothing. All ranks
@@ -75,7 +75,7 @@ class Communicator {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::string& name() const { return name_; }
-  /// The rank in the whole job of this communicator's `rank`.
+  /// World rank of this communicator's `rank`.
   int world_rank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
 
   /// Verbs on views use this transport from now on. Called by all ranks, before the first such
@@ -133,17 +133,17 @@ class Communicator {
   }
   template <class T>
   Request start_receive(const Exec& exec, View1<T> data, int from, int channel);
-  /// The same for host memory of any length, always by MPI.
+  /// Sends host memory of any length, always by MPI.
   Request start_send(std::span<const std::byte> data, int to, int channel);
   Request start_receive(std::span<std::byte> data, int from, int channel);
-  /// At least 16384.
+  /// Number of channels, at least 16384.
   int channels() const { return channels_; }
 
   /// Copies `data` of `root` to every rank.
   template <class T>
   void broadcast(const Exec& exec, View1<T> data, int root, const char* what);
 
-  /// The control plane, on host memory. Floating-point sums are ordered as above.
+  /// Verbs of the control plane, on host memory. Floating-point sums are ordered as above.
   template <class T>
   void all_reduce(std::span<T> data, Reduction reduction, const char* what);
   template <class T>
@@ -162,7 +162,7 @@ class Communicator {
 
   /// Waits for the result. The heartbeat publishes what the rank waits for.
   void wait(Request& request, const char* what);
-  /// Waits until one of the active requests has a result, and returns its number.
+  /// Waits until one of the active requests has a result, and returns its index.
   std::size_t wait_for_one(std::span<Request> requests, const char* what);
   /// Returns true, as after wait, if the result is complete. Does not block, except to copy the
   /// result to a device.
@@ -177,10 +177,10 @@ class Communicator {
   static std::unique_ptr<Communicator> alone(std::string name);
   static std::unique_ptr<Communicator> self() { return alone("self"); }
 
-  /// Stages views through host buffers, as for devices, whose memory MPI then need not access.
+  /// Stages views through host buffers, so that MPI needs no access to device memory.
   void stage_through_host() { staged_ = true; }
-  /// Shows the messages of verbs on views, except for broadcasts, to `witness` from now on; null:
-  /// to none. Not while verbs are outstanding whose results it should see.
+  /// Shows the messages of verbs on views, except for broadcasts, to `witness` from now on; null
+  /// stops this. Do not call it while a verb is outstanding whose result `witness` must see.
   void show_to(Witness* witness) { witness_ = witness; }
   /// Skips verbs on views from now on, to measure the cost of communication: results keep the
   /// values that their memory held. All ranks must agree.

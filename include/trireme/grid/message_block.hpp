@@ -6,9 +6,9 @@
 
 namespace trireme::grid {
 
-/// `n` elements, however many, in the int with which MPI counts. More elements than MPI counts
-/// become one element of a derived type, whose bytes are sent as before. Pass `count` of `type` to
-/// a send or receive; MPI keeps the type as long as it needs it.
+/// `n` elements, however many, as an MPI count, which is an int. A block beyond the limit becomes
+/// one element of a derived type with the same bytes. Pass `count` of `type` to a send or receive;
+/// MPI keeps the type as long as it needs it.
 class MessageBlock {
  public:
   MessageBlock(std::int64_t n, MPI_Datatype element);
@@ -25,10 +25,10 @@ class MessageBlock {
   bool made_ = false;
 };
 
-/// The largest number of elements that are counted, INT_MAX unless a test has set fewer.
+/// Largest element count of one MPI call: INT_MAX unless a test has set less.
 int counted_elements();
 
-/// Sets it for the process and returns the previous value.
+/// Sets counted_elements() for the process and returns the previous value.
 int set_counted_elements(int most);
 
 }  // namespace trireme::grid

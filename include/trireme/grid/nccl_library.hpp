@@ -1,7 +1,7 @@
 #pragma once
 
 #include <trireme/grid/shared_library.hpp>
-#include <trireme/tensor/views.hpp>  // Kokkos says for which devices
+#include <trireme/tensor/views.hpp>  // Kokkos' macros name the devices
 
 #if defined(TRIREME_HAS_NCCL)
 #if defined(KOKKOS_ENABLE_HIP)
@@ -33,17 +33,18 @@ struct NcclLibrary {
   decltype(&ncclBroadcast) broadcast = nullptr;
 
   std::string name;  ///< "NCCL 2.28.3"
-  std::string path;  ///< of the file
+  std::string path;  ///< path of the library file
 };
 
 /// Names to try: the soname, which the loader looks up in LD_LIBRARY_PATH first, then the file that
 /// CMake found, if any.
 std::vector<std::string> nccl_names();
 
-/// Loads the first usable library of these. Throws Error, see load_library.
+/// Loads the first usable library of `names`. Throws Error (see load_library).
 NcclLibrary load_nccl_library(const std::vector<std::string>& names);
 
-/// The process's library. The first call, from any thread, loads it. Throws Error.
+/// The process's library. The first call, from any thread, loads it. Throws Error if it cannot be
+/// loaded.
 const NcclLibrary& nccl_library();
 
 /// The process's library if it is loaded, otherwise null.

@@ -73,8 +73,8 @@ class NodeFile {
   void* memory_ = nullptr;
 };
 
-/// A claim that one rank of each node can win, in memory that the node's ranks share. For errors of
-/// several ranks, of which one is printed. Construction and destruction are collective on
+/// A claim that one rank of each node can win, in memory that the node's ranks share. If several
+/// ranks fail, the winner prints its error. Construction and destruction are collective on
 /// MPI_COMM_WORLD.
 class NodeClaim {
  public:

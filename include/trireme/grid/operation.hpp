@@ -31,7 +31,7 @@ struct Operation {
   /// Called when all messages have completed; may post further ones. Null: nothing follows.
   void (*then)(Operation&) = nullptr;
 
-  /// Data of `then`. The parts of all ranks begin at offsets[0 … ranks] elements.
+  /// Data that `then` uses. The parts of all ranks begin at offsets[0 … ranks] elements.
   MPI_Comm mpi = MPI_COMM_NULL;
   int rank = 0;
   int ranks = 1;
@@ -56,7 +56,7 @@ struct Operation {
   std::optional<CopyBack> copy_back;
 };
 
-/// The bytes of an array.
+/// Bytes of an array.
 template <class T>
 std::byte* raw(T* data) {
   return const_cast<std::byte*>(reinterpret_cast<const std::byte*>(data));
@@ -68,17 +68,18 @@ std::byte* raw(T* data) {
 template <class T>
 void sum_in_order(T* out, std::span<const std::byte* const> parts, std::int64_t n);
 
-/// Posts an all-reduce of `n` elements at `data`, in host memory, with the sums of sum_in_order.
-/// Small messages: all ranks gather and sum all inputs. Others: every rank receives its part from
-/// all, sums it and sends the sum to all, which moves 2 (ranks - 1) / ranks of the data. `scratch`
-/// has the size that the next function returns. The operation must be pending (see add_pending)
-/// until it completes.
+/// Posts an all-reduce of `n` elements at `data`, in host memory, summed by sum_in_order. Small
+/// messages: all ranks gather and sum all inputs. Others: every rank receives its part from all,
+/// sums it and sends the sum to all, which moves 2 (ranks - 1) / ranks of the data. `scratch` must
+/// have ordered_sum_scratch_bytes(). The operation must be pending (see add_pending) until it
+/// completes.
 template <class T>
 void post_ordered_sum(Operation& operation, T* data, std::int64_t n);
 std::int64_t ordered_sum_scratch_bytes(std::int64_t n, std::int64_t size, int ranks);
 
-/// Posts a reduce-scatter of `whole` to `result`. Set `offsets` before; the operation must be
-/// pending likewise. The scratch size is for this rank's `mine` elements.
+/// Posts a reduce-scatter of `whole` to `result`. Set `offsets` before. `scratch` must have
+/// reduce_scatter_scratch_bytes() for this rank's `mine` elements. The operation must be pending
+/// until it completes.
 template <class T>
 void post_reduce_scatter(Operation& operation);
 std::int64_t reduce_scatter_scratch_bytes(std::int64_t mine, std::int64_t size, int ranks);
@@ -87,7 +88,8 @@ std::int64_t reduce_scatter_scratch_bytes(std::int64_t mine, std::int64_t size, 
 template <class T>
 void post_all_gather(Operation& operation, std::byte* all);
 
-/// MPI's type of float, double and std::int64_t. Bf16 and Fp16 have one that can only be moved.
+/// MPI's type of float, double and std::int64_t. The types of Bf16 and Fp16 support transfers only,
+/// not reductions.
 template <class T>
 MPI_Datatype datatype();
 

@@ -7,9 +7,9 @@ namespace trireme::grid {
 
 class Communicator;
 
-/// Between two looks of a rank that waits. Where each rank has a core of its own, it yields and
-/// looks again, so that it sees a message at once. Where ranks outnumber cores, ranks that look all
-/// the time take the core from those that they wait for: after some looks, it sleeps instead.
+/// Pause between two polls of a waiting rank. If each rank has its own core, the rank yields and
+/// polls again, so that it sees a message at once. If ranks outnumber cores, polling takes the core
+/// from the ranks that it waits for: after some polls, the rank sleeps instead.
 class Pause {
  public:
   void operator()();
@@ -18,11 +18,11 @@ class Pause {
   int looks_ = 0;
 };
 
-/// Whether the ranks of `groups` that equal `groups[mine]` outnumber `cores`.
+/// Whether the ranks whose group is `groups[mine]` outnumber `cores`.
 bool outnumber(std::span<const std::int64_t> groups, std::size_t mine, std::int64_t cores);
 
-/// Finds out whether the ranks that share this rank's cores outnumber them, for every Pause from
-/// then on. Collective.
+/// Determines whether the ranks that share this rank's cores outnumber them, for every later Pause.
+/// Collective.
 void find_shared_cores(Communicator& world);
 
 }  // namespace trireme::grid

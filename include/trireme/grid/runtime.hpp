@@ -20,11 +20,11 @@ void together(Communicator& world, const std::function<void()>& local);
 
 class NodeClaim;
 
-/// Libraries that the ranks run with.
+/// Software of the ranks.
 struct Software {
   std::string kokkos;           ///< version: "4.7.1"
   std::string execution_space;  ///< "Serial"
-  int threads = 1;              ///< of a rank
+  int threads = 1;              ///< threads per rank
   std::string mpi;              ///< "MPICH 4.0.2"
 };
 
@@ -55,8 +55,8 @@ class Runtime {
   [[noreturn]] void abort(const Error& error);
 
   /// Returns `code`, with which main() is about to end. The process also ends with it if
-  /// MPI_Finalize takes longer than TRIREME_END_SECONDS (60). Otherwise this code is that of the
-  /// last guard(), or ExitCode::failed.
+  /// MPI_Finalize takes longer than TRIREME_END_SECONDS (60). Without this call, the code of the
+  /// last guard(), or ExitCode::failed, is used.
   ExitCode ends_with(ExitCode code) { return code_ = code; }
 
  private:
@@ -66,7 +66,7 @@ class Runtime {
   std::unique_ptr<NodeClaim> error_claim_;
 };
 
-/// Thrown on the one rank that reports an error which ends all ranks.
+/// Thrown on the one rank that reports an error that ends all ranks.
 class SharedError : public Error {
  public:
   using Error::Error;
@@ -78,12 +78,11 @@ class SilentError : public Error {
   explicit SilentError(ExitCode code) : Error("reported by another rank", code) {}
 };
 
-/// The communicators of the process grid. Those of axes that split the weights are splits of a
-/// replica's ranks. Collective.
+/// The communicators of the process grid. Communicators of axes that split the weights are splits
+/// of a replica's communicator. Collective.
 class Grid {
  public:
-  /// `stages`: where the first and the last stage are. Without it, each pipeline rank has one
-  /// stage.
+  /// `stages`: placement of the stages. Without it, each pipeline rank has one stage.
   Grid(Communicator& world, const layout::ProcessGrid& process_grid,
        const layout::StageMap& stages);
   Grid(Communicator& world, const layout::ProcessGrid& process_grid)
@@ -97,10 +96,11 @@ class Grid {
   Communicator& communicator(Axis axis) { return *axes_[axis]; }
   /// The ranks that together hold the weights once, in rank order.
   Communicator& model() { return *model_; }
-  /// The ranks with the same weights, in rank order: those of the data and of the context axis.
+  /// The ranks with the same weights, in rank order: the ranks of the data and context axes.
   Communicator& replicas();
-  /// This rank's group of `ranks` consecutive replicas, which divides their number: replicas() if
-  /// it is all of them. Later calls return the same communicator. Collective on the replicas.
+  /// This rank's group of `ranks` consecutive replicas; replicas() if that is all of them. `ranks`
+  /// must divide the number of replicas. Later calls return the same communicator. Collective on
+  /// the replicas.
   Communicator& shard_group(int ranks);
   /// The pipeline ranks of the first and the last stage, which both hold tied embeddings; on every
   /// other rank, and where one rank has both stages, this rank alone.
@@ -108,24 +108,25 @@ class Grid {
   /// The ranks of the tensor axis with the same `colour`, in its order. Later calls with the same
   /// `name` return the same communicator. Collective on the tensor axis.
   Communicator& part_of_tensor_axis(const std::string& name, int colour);
-  /// Another communicator of an axis's ranks, so that its messages need no order with those of the
-  /// axis. Later calls with the same `name` return the same one. Collective on the axis.
+  /// Another communicator of an axis's ranks, whose messages need no order relative to messages on
+  /// the axis itself. Later calls with the same `name` return the same communicator. Collective on
+  /// the axis.
   Communicator& another(Axis axis, const std::string& name);
   /// The grid of this rank's part of the data axis, one of `parts` equal parts of consecutive
-  /// positions; this grid itself if it is the only part. Later calls return the same one.
+  /// positions; this grid itself if it is the only part. Later calls return the same grid.
   /// Collective on the world.
   Grid& equal_part(int parts);
-  /// The ranks at the same place of each part, in the order of the parts.
+  /// The ranks at the same position in each part, in the order of the parts.
   Communicator& across_parts(int parts);
-  /// The ranks of the data axis on this rank's side of place `first`: those before it, or those
-  /// from it on. Later calls return the same communicator. Collective on the data axis.
+  /// The ranks of the data axis on this rank's side of position `first`: the ranks before it, or
+  /// the ranks from it on. Later calls return the same communicator. Collective on the data axis.
   Communicator& part_of_data_axis(int first);
   /// Another communicator of the data axis's ranks, or of all ranks, whose views always go through
   /// MPI: ranks may send and receive in any order. Later calls with the same `name` return the same
-  /// one. Collective on these ranks.
+  /// communicator. Collective on these ranks.
   Communicator& data_messages(const std::string& name);
   Communicator& world_messages(const std::string& name);
-  /// Keyed by name.
+  /// Communicators of part_of_tensor_axis, by name.
   const std::map<std::string, std::unique_ptr<Communicator>>& parts_of_tensor_axis() const {
     return parts_;
   }
@@ -142,12 +143,12 @@ class Grid {
   layout::PerAxis<std::unique_ptr<Communicator>> axes_;
   std::unique_ptr<Communicator> replicas_;  ///< null without a context axis
   std::unique_ptr<Communicator> embedding_;
-  std::map<std::string, std::unique_ptr<Communicator>> parts_;  ///< of the tensor axis
+  std::map<std::string, std::unique_ptr<Communicator>> parts_;  ///< parts of the tensor axis
   std::map<std::string, std::unique_ptr<Communicator>> others_;
-  std::map<std::string, std::unique_ptr<Communicator>> by_mpi_;  ///< never with a transport
+  std::map<std::string, std::unique_ptr<Communicator>> by_mpi_;  ///< never use a transport
   TransportFactory factory_;
-  std::unique_ptr<Communicator> part_world_;  ///< before its grid, which refers to it
-  std::unique_ptr<Grid> part_;                ///< of the data axis
+  std::unique_ptr<Communicator> part_world_;  ///< outlives part_, which refers to it
+  std::unique_ptr<Grid> part_;                ///< grid of a part of the data axis
 };
 
 }  // namespace trireme::grid

@@ -17,8 +17,8 @@ struct LibraryWanted {
 
 struct LoadedLibrary {
   void* handle = nullptr;
-  std::string path;              ///< of the file
-  std::vector<void*> addresses;  ///< of the symbols
+  std::string path;              ///< path of the library file
+  std::vector<void*> addresses;  ///< addresses of the symbols
 };
 
 /// Loads the first library that has every symbol. It is never unloaded, because it may run threads

@@ -18,8 +18,8 @@ class Runtime;
 
 /// Inputs of all ranks for the same elements, for kernels that reduce them.
 struct Summands {
-  const std::byte* own = nullptr;     ///< [n], this rank's
-  const std::byte* others = nullptr;  ///< [ranks − 1, n], the others' in rank order
+  const std::byte* own = nullptr;     ///< [n], this rank's input
+  const std::byte* others = nullptr;  ///< [ranks − 1, n], inputs of the other ranks in rank order
   std::byte* out = nullptr;           ///< [n]; may be `own`
   std::int64_t n = 0;
   int rank = 0;
@@ -44,7 +44,7 @@ class Transport {
     bool sends = false;
   };
 
-  /// Entries queued from now on begin after the work that is on `exec` now.
+  /// Entries queued from now on begin after the work queued on `exec` so far.
   virtual void begin_behind(const Exec& exec) = 0;
   /// One group of concurrent transfers. It ends when all of them have matched. A transfer may match
   /// one in a later group of the other rank's queue only if that queue reaches the group without
@@ -53,7 +53,7 @@ class Transport {
   /// offsets [ranks + 1] in bytes. This rank's part is already in place in `all`.
   virtual void all_gather(std::byte* all, std::span<const Bytes> offsets) = 0;
   virtual void broadcast(std::byte* data, Bytes bytes, int root) = 0;
-  /// Calls `launch` with these summands. The instance of Exec that it receives runs the launched
+  /// Calls `launch` with `summands`. The instance of Exec that it receives runs the launched
   /// kernels after all earlier entries and before all later ones.
   virtual void run(void (*launch)(const Summands&, const Exec&), const Summands& summands) = 0;
 
@@ -63,8 +63,8 @@ class Transport {
     std::unique_ptr<Event> event;  ///< for queues that are streams
   };
   virtual void record(Place& place) = 0;
-  /// Tries to order `exec` after `place`. Returns true if work launched there from now on sees the
-  /// results. Streams do that at once; other queues only when they have reached the place.
+  /// Tries to order `exec` after `place`. Returns true if work launched on `exec` from now on sees
+  /// the results. Streams can always do this; other queues only after they have reached `place`.
   virtual bool continue_behind(const Exec& exec, const Place& place) = 0;
   /// Whether the queue has passed `place`.
   virtual bool passed(const Place& place) = 0;
@@ -80,8 +80,8 @@ using TransportFactory = std::function<std::unique_ptr<Transport>(Communicator& 
 /// Call it before the first make_nccl_transport, where a failing rank would leave the others
 /// waiting. Collective.
 void load_nccl(Runtime& runtime);
-/// A transport by NCCL, in builds with its header (TRIREME_NCCL). Every rank must have its own
-/// device.
+/// A transport that uses NCCL, in builds with its header (TRIREME_NCCL). Every rank must have its
+/// own device.
 std::unique_ptr<Transport> make_nccl_transport(Communicator& communicator);
 /// "NCCL 2.28.3 (/usr/lib/libnccl.so.2)"; empty if it is not loaded.
 std::string nccl_name();

@@ -26,8 +26,8 @@ struct Queued {
   Transport::Place place;
 };
 
-/// The verbs of one communicator, built on a transport. Kernels sum in rank order, as on hosts, so
-/// all ranks have the same bits whatever else shares the message.
+/// The verbs of one communicator on a transport. Kernels sum in rank order, as on hosts, so all
+/// ranks have the same bits whatever other data the message contains.
 class TransportQueue {
  public:
   TransportQueue(std::unique_ptr<Transport> transport, std::string name, int rank, int ranks);
@@ -47,8 +47,8 @@ class TransportQueue {
   void begin_group();
   void end_group(const Exec& exec);
 
-  /// Returns an entry for a verb. It is reused after its release once the queue has passed its
-  /// place.
+  /// Returns an entry for a verb. After its release, an entry is reused once the queue has passed
+  /// its place.
   Queued& take(const char* verb, std::int64_t number, int peer);
   void release(Queued& queued) { queued.held = false; }
   /// See Transport.
@@ -75,7 +75,7 @@ class TransportQueue {
   int ranks_;
   bool grouping_ = false;
   std::vector<Transport::Transfer> group_;
-  std::vector<Queued*> members_;  ///< of the open group
+  std::vector<Queued*> members_;  ///< verbs of the open group
   std::vector<Bytes> byte_offsets_;
   std::vector<std::int64_t> offsets_;
   Kokkos::View<std::byte*, Memory> scratch_;

@@ -78,7 +78,7 @@ class Watchdog {
   void report_death(int i);
   void report_hang();
   void say(const std::string& message) const;
-  static void record(const std::string& report);  ///< as an event of the run
+  static void record(const std::string& report);  ///< records the report as an event of the run
   [[noreturn]] void end_all();
 
   std::string directory_;
@@ -93,12 +93,12 @@ class Watchdog {
   /// files and the launcher notices. Neighbours report the death in these milliseconds.
   std::vector<char> head_start_;
   enum class Fate : std::uint8_t { lives, left, died };
-  std::vector<std::atomic<Fate>> fates_;  ///< the node's ranks
-  std::int64_t patience_from_ = 0;        ///< Silence before this does not count.
+  std::vector<std::atomic<Fate>> fates_;  ///< fates of the node's ranks
+  std::int64_t patience_from_ = 0;        ///< earlier silence does not count
   Clock::time_point published_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
-  CrashDelay crash_delay_;  ///< a library that crashes by a death does not end this process first
+  CrashDelay crash_delay_;  ///< delays the crash of a library that another rank's death causes
 };
 
 }  // namespace trireme::grid

@@ -6,9 +6,9 @@
 
 namespace trireme::grid {
 
-/// Sees the numbers that this rank passes to the verbs on views of a communicator, and those that
-/// it receives from them, in the order of the program: an input when its verb starts, a result when
-/// the wait for it has ended. Kernels that it launches on the verb's Exec see these numbers.
+/// Receives the values that this rank passes to a communicator's verbs on views and the values that
+/// the verbs return, in program order: an input when its verb starts, a result when the wait for it
+/// has ended. Kernels that it launches on the verb's Exec see these values.
 class Witness {
  public:
   struct Message {

@@ -6,7 +6,7 @@
 
 namespace trireme::hugging_face {
 
-/// Lines of one error about files, in which a single mistake may cause thousands of lines.
+/// Lines of one error about files. A single mistake may cause thousands of lines.
 class Complaints {
  public:
   template <class... Parts>
@@ -15,7 +15,7 @@ class Complaints {
   }
 
   /// Throws a UsageError with "beginning:", the first lines, the number of further lines, and `end`
-  /// on its own line. Does nothing if there are no lines.
+  /// on a separate line. Does nothing if there are no lines.
   void raise(const std::string& beginning, const std::string& end) const {
     if (number_ == 0) return;
     const std::string more = number_ > most ? text("\n  and ", number_ - most, " more") : "";
@@ -28,7 +28,7 @@ class Complaints {
   std::string lines_;
 };
 
-/// A word for messages, cut because words of a damaged file may be long.
+/// A word for messages, shortened because words of a damaged file may be long.
 inline std::string shortened(const std::string& word) {
   return word.size() <= 80 ? word : word.substr(0, 77) + "...";
 }

@@ -11,7 +11,7 @@
 /// Models in config.json of Hugging Face's transformers.
 namespace trireme::hugging_face {
 
-/// A value of config.json that belongs to training, where the deck's value is used.
+/// A value of config.json that only concerns training; training uses the deck's value.
 struct FreeValue {
   std::string name;  ///< "attn_pdrop"
   std::string deck;  ///< "dropout"
@@ -28,19 +28,19 @@ struct ModelFile {
 };
 
 /// UsageError that names every property of the deck's model that transformers' class of its family
-/// does not have and config.json cannot express, such as norm = "layer" of a llama.
+/// lacks and config.json cannot express, such as norm = "layer" of a llama.
 void expect_exportable(const deck::Deck& deck);
 
-/// PyTorch's name of a type of weights.
+/// PyTorch's name of a weight type.
 const char* torch_name(DType type);
 
 /// config.json of this model with weights of this type. `end_tokens`, if the tokenizer has some,
-/// are the ids that end a decoder's texts; the first of them also begins them.
+/// are the ids that end a decoder's texts; the first of them also begins texts.
 std::string config_text(const deck::ModelConfig& model, DType dtype,
                         const std::vector<std::int64_t>& end_tokens);
 
-/// The inverse of config_text, with transformers' defaults for missing keys. One UsageError names
-/// every key whose value no Trireme model has, the value and the expected one. `path` is for
+/// Inverse of config_text, with transformers' defaults for missing keys. One UsageError names every
+/// key whose value no Trireme model supports, with the value and the expected value. `path` is for
 /// messages.
 ModelFile parse_config(const std::string& content, const std::string& path);
 
@@ -48,7 +48,7 @@ ModelFile parse_config(const std::string& content, const std::string& path);
 /// config.json. Layers of a file never share weights.
 void expect_same_model(const ModelFile& file, const deck::Deck& deck);
 
-/// A line for each training value that differs from the deck's, and one for unknown members.
+/// A line for each training value that differs from the deck's, and for unknown members.
 std::vector<std::string> differences(const ModelFile& file, const deck::Deck& deck);
 
 /// The section [model] of a deck for this model, without a final line feed.

@@ -17,25 +17,25 @@ using nlohmann::json;
 /// A key of config.json. One list of keys per family serves writing, reading and the comparison
 /// with a deck.
 struct ConfigKey {
-  std::string name;  ///< "n_layer"; "rope_parameters.factor" if another key has the value
-  std::string deck;  ///< the same key of [model]: "layers"; "": none
-  /// The value written for a model; nothing is written for a discarded one. Empty: the key is read
-  /// but not written.
+  std::string name;  ///< "n_layer"; "rope_parameters.factor" for a member of another key
+  std::string deck;  ///< corresponding key of [model]: "layers"; "": none
+  /// The value written for a model; a discarded value is not written. Empty: the key is read but
+  /// not written.
   std::function<json(const deck::ModelConfig&)> write;
-  /// Stores a value in the model; false if no Trireme model has it.
+  /// Stores a value in the model; false if no Trireme model supports it.
   std::function<bool(const json&, deck::ModelConfig&)> read;
   std::string expected;  ///< "a whole number from 1 to 65536"
-  /// The value as a deck writes it; empty: as in config.json. The text "" omits the key.
+  /// The value in a deck's form; empty: as in config.json. The text "" omits the key.
   std::function<std::string(const deck::ModelConfig&)> in_deck;
-  /// transformers' default for a file without the key; empty: the key is required.
+  /// transformers' default if the key is missing; empty: the key is required.
   std::function<json(const deck::ModelConfig&)> otherwise;
-  /// The meaning of null; empty: the same as without the key.
+  /// The value that null stands for; empty: as if the key were missing.
   std::function<json(const deck::ModelConfig&)> null;
-  /// Whether the weights depend on the value, so that the deck's must be the same. Other values
-  /// belong to training.
+  /// Whether the weights depend on the value, so that it must equal the deck's. Other values only
+  /// concern training.
   bool binding = true;
 
-  /// Whether another key reads and writes the value, so that this one only compares it.
+  /// Whether another key reads and writes the value, so that this key only compares it.
   bool is_part() const { return name.find('.') != std::string::npos; }
 
   ConfigKey&& without(json value) &&;  ///< sets `otherwise`
@@ -48,22 +48,22 @@ using WholeMember = std::int64_t deck::ModelConfig::*;
 using NumberMember = double deck::ModelConfig::*;
 using FlagMember = bool deck::ModelConfig::*;
 
-/// A whole number from 1 to `largest`.
+/// A key with an integer from 1 to `largest`.
 ConfigKey whole(std::string name, std::string deck, WholeMember member, std::int64_t largest);
-/// A number above 0.
+/// A key with a number above 0.
 ConfigKey positive(std::string name, std::string deck, NumberMember member);
 ConfigKey flag(std::string name, std::string deck, FlagMember member);
-/// The form of GELU, under transformers' names.
+/// A key with the form of GELU, under transformers' names.
 ConfigKey gelu(std::string name);
-/// A fraction of dropped activations, which belongs to training. Without a member it is only
-/// compared with the deck's dropout.
+/// A key with a fraction of dropped activations, which only concerns training. Without a member it
+/// is only compared with the deck's dropout.
 ConfigKey dropout(std::string name, std::optional<NumberMember> member);
-/// A value that all Trireme models of the family have, and its synonyms. Written as the first of
-/// them, which is also the default of files without the key.
+/// A key whose value, or a synonym of it, is the same for all Trireme models of the family. The
+/// first value is written, and is the default of files without the key.
 ConfigKey fixed(std::string name, std::vector<json> values);
-/// A value that follows from other keys; checked if the file has the key.
+/// A key whose value follows from other keys; checked if the file has the key.
 ConfigKey implied(std::string name, std::function<json(const deck::ModelConfig&)> value);
-/// A key that is written, but ignored in files.
+/// A key that is written but ignored in files.
 ConfigKey written(std::string name, std::function<json(const deck::ModelConfig&)> value);
 
 /// Limits of the deck's keys.

@@ -12,11 +12,11 @@
 
 namespace trireme::hugging_face {
 
-/// The largest number of files; all stay open until the last one is written.
+/// Largest number of files; all stay open until the last one is written.
 inline constexpr std::int64_t shards_limit = 500;
 
-/// The bytes of "5GB": a whole number of B, KB, MB, GB, TB (powers of 1000) or KiB … TiB; bytes
-/// without a unit. Nothing unless it is a number from 1 to 2^60.
+/// Bytes of a size such as "5GB": an integer with the unit B, KB, MB, GB, TB (powers of 1000) or
+/// KiB … TiB; bytes without a unit. std::nullopt unless it is from 1 to 2^60.
 std::optional<std::int64_t> parse_size(std::string_view words);
 
 /// Tensors [first, last) of a plan that share a file.
@@ -26,21 +26,22 @@ struct ShardPlan {
   std::int64_t bytes = 0;  ///< size of the tensors
 };
 
-/// Fills each file in order with at most `most_bytes` of tensors, at least one tensor; 0: one file.
+/// Fills files in order with at most `most_bytes` of tensors each, but at least one tensor; 0: one
+/// file.
 std::vector<ShardPlan> plan_shards(const std::vector<TensorPlan>& tensors, std::int64_t most_bytes);
 
 /// Writes tensors into a folder, as one file or as shards with an index (tensor_folder.hpp). All
-/// files appear when commit() returns, or none does.
+/// files appear when commit() returns, or none.
 class FolderWriter {
  public:
   /// First checks the free space of the file system. UsageError for more than shards_limit files.
-  /// `most_bytes` as in plan_shards.
+  /// `most_bytes`: see plan_shards.
   FolderWriter(const std::string& folder, std::vector<TensorPlan> tensors, std::int64_t most_bytes);
 
-  /// Appends the next bytes of the tensors, which follow one another in the order of the plan.
+  /// Appends the next bytes of the tensors, in the order of the plan.
   void append(const void* data, std::int64_t bytes);
-  /// Error unless exactly the planned bytes were given. Removes older weight files with other names
-  /// from the folder.
+  /// Error unless exactly the planned bytes were appended. Removes older weight files with other
+  /// names from the folder.
   void commit();
 
   /// Paths of all files, the index last.

@@ -11,13 +11,13 @@
 #include <vector>
 
 /// Trireme's families in the files of Hugging Face's transformers. A family has a list of keys and
-/// a list of tensors (gpt2.cpp, bert.cpp, and llama.cpp for llama and the families that follow it);
-/// all other code works from these lists.
+/// a list of tensors (gpt2.cpp, bert.cpp, and llama.cpp for llama and its variants); all other code
+/// uses these lists.
 namespace trireme::hugging_face {
 
 using checkpoint::Extents;
 
-/// An array of the model, or its part at one place of the first axis.
+/// An array of the model, or its part at one index of the first axis.
 struct Piece {
   std::string array;
   std::int64_t place = whole_array;
@@ -25,20 +25,20 @@ struct Piece {
   static constexpr std::int64_t whole_array = -1;
 };
 
-/// A tensor of the files and its pieces: these form a matrix [rows, columns] one after the other,
-/// and the tensor is that matrix or its transpose.
+/// A tensor of the files and its pieces: the concatenated pieces form a matrix [rows, columns], and
+/// the tensor is that matrix or its transpose.
 struct Tensor {
   std::string name;  ///< current name: "transformer.h.0.attn.c_attn.weight"
   Extents shape;
   std::vector<Piece> pieces;
-  bool transposed = false;  ///< if so, it has two axes
+  bool transposed = false;  ///< the tensor is transposed and has two axes
 };
 
-/// A tensor that duplicates another one.
+/// A tensor that duplicates another tensor.
 struct Copy {
   enum class Use : std::uint8_t {
-    tied,  ///< if a file holds it, it must have the same bits
-    none   ///< transformers uses the other one; old files hold only this one
+    tied,  ///< if a file contains it, it must have the same bits
+    none   ///< transformers uses the other tensor; old files have only this one
   };
   std::string name;
   std::string of;
@@ -47,14 +47,14 @@ struct Copy {
 
 struct Format {
   Family family = Family::gpt;
-  std::string model_type;  ///< in config.json: "gpt2"
+  std::string model_type;  ///< model_type in config.json: "gpt2"
   std::vector<ConfigKey> keys;
-  /// transformers' class for such a model: "GPT2LMHeadModel".
+  /// transformers' class for the model: "GPT2LMHeadModel".
   std::string (*model_class)(const deck::ModelConfig&) = nullptr;
   /// Reports values that contradict each other. `file` is config.json.
   void (*check)(const json& file, const deck::ModelConfig&, Complaints&) = nullptr;
-  /// All tensors of a model. Every array is in exactly one of them; with shared layers, in that of
-  /// each layer that shares it.
+  /// All tensors of a model. Every array is in exactly one tensor; an array of shared layers is in
+  /// one tensor of each layer that shares it.
   std::vector<Tensor> (*tensors)(const deck::ModelConfig&) = nullptr;
   std::vector<Copy> (*copies)(const deck::ModelConfig&) = nullptr;
   /// The current name of a file's tensor; "" if it is not a weight of this model.
@@ -65,27 +65,27 @@ const Format& format_of(Family family);
 /// The format of a config.json's model_type. UsageError naming `path` if there is none.
 const Format& format_of(const json& model_type, const std::string& path);
 
-/// "layers.3.": the prefix of the arrays with a layer's weights. If layers share weights, the
-/// prefix of the first of them.
+/// "layers.3.": prefix of the arrays with a layer's weights. If layers share weights, the prefix of
+/// the first of these layers.
 std::string layer_prefix(const deck::ModelConfig& model, std::int64_t layer);
 
-/// `name` with `prefix` added, unless it begins with it or with the prefix of a head.
+/// `name` with `prefix` added, unless it begins with `prefix` or with the prefix of a head.
 std::string with_prefix(std::string_view name, std::string_view prefix, std::string_view head);
 
 /// The families llama, qwen2, qwen3, mistral, gemma, gemma2 and gemma3 as Hugging Face's
-/// LlamaForCausalLM, Qwen2ForCausalLM and so on. Their rotary positions pair elements
-/// i and i + K/2 of a head like Trireme's, so queries and keys need no permutation. Files may
-/// lack the prefix "model." and hold `rotary_emb.inv_freq`.
+/// LlamaForCausalLM, Qwen2ForCausalLM and their relatives. Their rotary positions pair elements i
+/// and i + K/2 of a head like Trireme's, so queries and keys need no permutation. Files may lack
+/// the prefix "model." and contain `rotary_emb.inv_freq`.
 const Format& llama_format(Family family);
 
 /// The family gpt as Hugging Face's GPT2LMHeadModel. The weights of its Conv1D are [in, out],
-/// Trireme's are [out, in]. Files may lack the prefix "transformer." and hold the masks `attn.bias`
-/// and `attn.masked_bias`.
+/// Trireme's are [out, in]. Files may lack the prefix "transformer." and contain the masks
+/// `attn.bias` and `attn.masked_bias`.
 const Format& gpt2_format();
 
-/// The family bert as Hugging Face's BertForPreTraining, or as its BertForMaskedLM without a
-/// sentence loss. Files may lack the prefix "bert.", name the parameters of LayerNorm `gamma` and
-/// `beta`, hold `position_ids`, and hold a sentence head that the model does not have.
+/// The family bert as Hugging Face's BertForPreTraining, or without a sentence loss as its
+/// BertForMaskedLM. Files may lack the prefix "bert.", name the parameters of LayerNorm `gamma` and
+/// `beta`, and contain `position_ids` and a sentence head that the model does not have.
 const Format& bert_format();
 
 }  // namespace trireme::hugging_face

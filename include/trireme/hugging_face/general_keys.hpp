@@ -9,13 +9,13 @@
 
 namespace trireme::hugging_face {
 
-/// A family's keys, and the members that any config.json may have and with which transformers, or
-/// another program that loads the file, computes another function than the family's: these must
-/// have a value without effect. The family's own keys of these names take precedence.
+/// A family's keys, and general members of a config.json with which transformers, or another
+/// program that loads the file, would compute another function than the family's: these must have a
+/// value without effect. The family's own keys of these names take precedence.
 std::vector<ConfigKey> with_general_keys(std::vector<ConfigKey> keys);
 
-/// The members that are no keys and that transformers' classes do not have either, unless their
-/// value is null, false or empty.
+/// Members that are neither keys nor members of transformers' classes, unless their value is null,
+/// false or empty.
 std::vector<std::string> unknown_members(const json& file, const std::vector<ConfigKey>& keys);
 
 /// Whether a value is null, false, or an empty text, list or object.
@@ -23,9 +23,9 @@ bool says_nothing(const json& value);
 
 std::string lower_case(std::string word);
 
-/// The stored tensor for each of format.tensors(model), in their order. Skips tensors that are
-/// not weights, and copies (Format::copies) that equal their original bit for bit. One UsageError
-/// names all tensors that are missing, unknown, duplicate, or of another shape or type.
+/// The stored tensor for each tensor of format.tensors(model), in their order. Skips tensors that
+/// are not weights, and copies (Format::copies) that equal their original bit for bit. One
+/// UsageError names all tensors that are missing, unknown, duplicate, or of another shape or type.
 std::vector<StoredTensor> match(const TensorFolder& folder, const Format& format,
                                 const deck::ModelConfig& model);
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 /// The files beside the weights of an imported model. A run keeps them with its checkpoints, and
-/// the export writes them again, with those members changed that the training changed.
+/// the export writes them again, except for members that training changed.
 namespace trireme::hugging_face {
 
 inline constexpr const char* model_config_name = "config.json";
@@ -24,27 +24,27 @@ inline constexpr std::array kept_names{
 bool is_of_tokenizer(const std::string& name);
 /// The name of a kept file in a checkpoint: "hugging_face_config.json".
 std::string name_in_checkpoint(const std::string& name);
-/// Whether a checkpoint's file has such a name.
+/// Whether a file of a checkpoint has the name of a kept file.
 bool is_kept(const std::string& name_in_checkpoint);
 
-/// The files of kept_names in a folder, by their names in a checkpoint. `tokenizer`: also those of
-/// the tokenizer. UsageError for a generation_config.json that is no JSON object.
+/// The files of kept_names in a folder, by their names in a checkpoint. `tokenizer`: also the
+/// tokenizer's files. UsageError for a generation_config.json that is not a JSON object.
 std::map<std::string, std::string> files_to_keep(const std::string& folder, bool tokenizer);
 
-/// A file to write, and what differs from the imported one: a line for each member.
+/// A file to write, and a line for each member that differs from the imported file.
 struct UpdatedFile {
   std::string content;
   std::vector<std::string> changes;
 };
 
-/// The imported config.json with the members that this model changes. Rotary positions keep the
-/// larger one of max_position_embeddings and the model's sequence. `end_tokens` are added to
-/// eos_token_id. `path` is for messages.
+/// The imported config.json with this model's changes. max_position_embeddings is the larger of its
+/// value and the model's sequence for rotary positions. `end_tokens` are added to eos_token_id.
+/// `path` is for messages.
 UpdatedFile updated_config(const std::string& imported, const std::string& path,
                            const deck::ModelConfig& model, DType dtype,
                            const std::vector<std::int64_t>& end_tokens);
 
-/// The imported generation_config.json with `end_tokens` in its eos_token_id, if it has one.
+/// The imported generation_config.json; `end_tokens` are added to its eos_token_id, if it has one.
 UpdatedFile updated_generation_config(const std::string& imported, const std::string& path,
                                       const std::vector<std::int64_t>& end_tokens);
 

@@ -19,7 +19,7 @@ namespace trireme::hugging_face {
 
 using checkpoint::Extents;
 
-/// The format's limit; longer headers are refused before they are read.
+/// The format's limit; longer headers are rejected before they are read.
 inline constexpr std::int64_t safetensors_header_limit = 100'000'000;
 
 /// The format's name of a DType: "F32"; empty if there is none.
@@ -33,12 +33,12 @@ struct TensorInfo {
   std::int64_t begin = 0;  ///< first byte in the file
   std::int64_t bytes = 0;
 
-  /// fp64, fp32, bf16 or fp16; nothing for the format's other types.
+  /// fp64, fp32, bf16 or fp16; std::nullopt for the format's other types.
   std::optional<DType> dtype() const;
   std::int64_t elements() const { return checkpoint::volume(shape); }
 };
 
-/// A file opened for reading. Only requested data is read.
+/// A file opened for reading. Reads only requested data.
 class SafetensorsFile {
  public:
   /// UsageError naming file, tensor, value and remedy unless the header is valid: lengths and
@@ -49,7 +49,7 @@ class SafetensorsFile {
   const std::string& path() const { return file_.path(); }
   /// Tensors in the order of their data.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
-  /// The tensor of that name, or null.
+  /// The tensor with this name; null if there is none.
   const TensorInfo* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
@@ -79,9 +79,9 @@ class SafetensorsWriter {
                     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
   std::int64_t file_bytes() const { return end_; }
-  /// Appends the next bytes of the tensors, which follow one another in the order of the plan.
+  /// Appends the next bytes of the tensors, in the order of the plan.
   void append(const void* data, std::int64_t bytes);
-  /// Error unless exactly the planned bytes were given.
+  /// Error unless exactly the planned bytes were appended.
   void commit();
 
  private:

@@ -13,8 +13,8 @@ struct JsonRules {
   std::string remedy;  ///< "; copy or download the file again"
 };
 
-/// Parses `content` as a JSON object. UsageError for anything else, for duplicate keys and for deep
-/// nesting, which the parser alone would accept. `path` is for messages.
+/// Parses `content` as a JSON object. UsageError for any other content, and for duplicate keys and
+/// deep nesting, which the parser alone would accept. `path` is for messages.
 nlohmann::json parse_strict(const std::string& content, const std::string& path,
                             const JsonRules& rules);
 

@@ -15,20 +15,20 @@ namespace trireme::hugging_face {
 inline constexpr const char* single_name = "model.safetensors";
 inline constexpr const char* index_name = "model.safetensors.index.json";
 
-/// "model-00001-of-00003.safetensors"; numbers count from 1.
+/// "model-00001-of-00003.safetensors"; numbers begin with 1.
 std::string shard_name(std::int64_t number, std::int64_t of);
 
-/// The paths of all single files, shards and indices in a folder, sorted; none if there is no
-/// folder.
+/// Paths of all single files, shards and indices in a folder, sorted; empty if the folder does not
+/// exist.
 std::vector<std::string> weight_files(const std::string& folder);
 
-/// The file of each tensor by an index. UsageError naming the file, the entry and the remedy unless
-/// its `weight_map` maps unique names to plain names of safetensors files. `metadata` may hold
-/// anything. `path` is for messages.
+/// The file of each tensor from an index. UsageError naming the file, the entry and the remedy
+/// unless its `weight_map` maps unique names to plain names of safetensors files. `metadata` may
+/// have any content. `path` is for messages.
 std::map<std::string, std::string> parse_shard_index(const std::string& content,
                                                      const std::string& path);
 
-/// A tensor and the file that holds it.
+/// A tensor and the file that contains it.
 struct StoredTensor {
   const SafetensorsFile* file = nullptr;
   const TensorInfo* info = nullptr;
@@ -42,13 +42,13 @@ struct StoredTensor {
 class TensorFolder {
  public:
   /// UsageError if there is no safetensors file, if there are both a single file and an index, if a
-  /// shard is missing, damaged or not in the index, or if a tensor is not exactly where the index
-  /// says.
+  /// shard is missing, damaged or not in the index, or if a tensor is not in the file that the
+  /// index names.
   explicit TensorFolder(const std::string& folder);
   TensorFolder(const TensorFolder&) = delete;
   TensorFolder& operator=(const TensorFolder&) = delete;
 
-  /// The single file, or the index.
+  /// Path of the single file or of the index.
   const std::string& path() const { return path_; }
   /// Tensors in the order of files and data.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }

@@ -32,9 +32,9 @@ class AtomicFile {
   void probe_space(std::int64_t bytes);
   /// Sequential writes go to the device at once, so that commit() has little to wait for.
   void write(std::int64_t offset, const void* data, std::size_t bytes);
-  /// The same, bypassing the page cache: the device reads this memory directly, which takes almost
-  /// no processor time. Returns false and writes nothing if the file system does not support it, or
-  /// unless offset, address and size are multiples of direct_alignment.
+  /// Writes like write() but bypasses the page cache: the device reads this memory directly, which
+  /// takes almost no processor time. Returns false and writes nothing if the file system does not
+  /// support it, or unless offset, address and size are multiples of direct_alignment.
   bool write_direct(std::int64_t offset, const void* data, std::size_t bytes);
   void commit();
 
@@ -44,15 +44,15 @@ class AtomicFile {
   int descriptor_ = -1;
   int direct_descriptor_ = -1;  ///< opened by the first direct write
   bool may_be_direct_ = true;
-  std::int64_t flushed_ = 0;        ///< write-back was started up to here
-  std::int64_t planned_bytes_ = 0;  ///< as given to probe_space
+  std::int64_t flushed_ = 0;        ///< write-back has been started up to this offset
+  std::int64_t planned_bytes_ = 0;  ///< size given to probe_space
 };
 
 /// Writes a small file atomically.
 void replace_file(const std::string& path, std::string_view content);
 
-/// Data of unknown length, too large for memory, in an unnamed file in the folder of `path`, until
-/// they are copied into it. Nothing remains on disk, however the process ends.
+/// Temporary storage of data of unknown length, too large for memory: an unnamed file in the folder
+/// of `path`. Nothing remains on disk, however the process ends.
 class Spool {
  public:
   explicit Spool(const std::string& path);
@@ -71,8 +71,8 @@ class Spool {
   std::int64_t bytes_ = 0;
 };
 
-/// Writes all bytes at `offset`. Errors name `path`; that of a full disk says how many bytes the
-/// file needs (`file_bytes`, if it is larger than what was written) and how many are free.
+/// Writes all bytes at `offset`. Errors name `path`; the error of a full disk says how many bytes
+/// the file needs (`file_bytes`, if that is larger than the bytes written) and how many are free.
 void write_at(int descriptor, const std::string& path, std::int64_t offset, const void* data,
               std::size_t bytes, std::int64_t file_bytes = 0);
 
@@ -84,32 +84,32 @@ void flush_folder(const std::string& folder);                   ///< Makes renam
 void remove_temporaries_on_signals();
 
 /// A name for a temporary file or folder beside `path`: "PATH.partial-SYSTEM-PROCESS-N". It is
-/// unique among all processes on all machines, and shows later processes whose it was.
+/// unique among all processes on all machines and identifies its owner.
 std::string temporary_name(const std::string& path);
 
-/// Removes temporary files and folders of dead processes from a folder. Those of other machines
-/// count as dead after a day without a change.
+/// Removes temporary files and folders of dead processes from a folder. Temporaries of other
+/// machines count as dead after a day without a change.
 void remove_dead_temporaries(const std::string& folder);
 
-/// The same, once per process and folder. Partial checkpoints are left out: the next checkpoint
-/// removes them as a whole.
+/// Calls remove_dead_temporaries once per process and folder. Keeps partial checkpoints: the next
+/// checkpoint removes them as a whole.
 void remove_dead_temporaries_once(const std::string& folder);
 
-/// A temporary file or empty folder that a signal removes (remove_temporaries_on_signals). A path
-/// that is not remembered, because there are too many, is only not removed on a signal.
+/// Registers a temporary file or empty folder for removal on a signal
+/// (remove_temporaries_on_signals). If too many are registered, this one stays after a signal.
 void remember_temporary(const std::string& path);
 void forget_temporary(const std::string& path);
 
-/// Writes a product of a command: a file appears complete or not at all, and one that exists stays
-/// until then; a device or a pipe, such as /dev/stdout, is written as it is. UsageError with the
-/// path, the reason and `remedy`.
+/// Writes the output of a command. A file appears complete or not at all, and an existing file
+/// stays until then; a device or a pipe, such as /dev/stdout, is written directly. UsageError with
+/// the path, the reason and `remedy`.
 void write_output(const std::string& path, std::string_view content, const std::string& remedy);
 
-/// Writes what the option --json of a command asks for: to the file, or for "-" to standard output.
+/// Writes a command's --json output to a file, or to standard output for "-".
 void write_json(const std::string& path, const std::string& json);
 
-/// Finds before a long computation that its product could not be written. UsageError with the path
-/// and the reason; nothing for an empty path, and no file is left.
+/// Checks before a long computation that its output file can be written. UsageError with the path
+/// and the reason. Accepts an empty path; leaves no file.
 void expect_writable(const std::string& path);
 
 }  // namespace trireme::io

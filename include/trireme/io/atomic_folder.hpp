@@ -5,9 +5,9 @@
 
 namespace trireme::io {
 
-/// New files of a folder that replace its old ones in one step. They are written to a temporary
-/// folder beside it; commit() exchanges both. Without commit() the destructor removes the temporary
-/// folder.
+/// New files of a folder that replace its old files in one step. They are written to a temporary
+/// folder beside it; commit() exchanges the two. Without commit() the destructor removes the
+/// temporary folder.
 class AtomicFolder {
  public:
   /// UsageError if the folder cannot be created.
@@ -16,7 +16,7 @@ class AtomicFolder {
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
 
-  /// Where to write the new files.
+  /// Folder for the new files.
   const std::string& temporary_path() const { return temporary_path_; }
 
   /// Replaces the old files for which `is_replaced` is true, and keeps all other files and folders.
@@ -33,7 +33,7 @@ class AtomicFolder {
 
   std::string path_;
   std::string temporary_path_;
-  std::string remembered_;  ///< its first value
+  std::string remembered_;  ///< first value of temporary_path_
   bool exists_ = false;
   bool beside_ = true;  ///< the temporary folder is beside the folder, not in it
 };

@@ -21,8 +21,8 @@ class Dataset {
   const std::vector<std::int64_t>& shape() const { return shape_; }
   std::int64_t bytes() const;
   bool contiguous() const;
-  /// Offset of its first byte from the file's start, user block included; -1 if it has none. It has
-  /// bytes() bytes, so pread and pwrite can replace HDF5.
+  /// Offset of the dataset's first byte from the file's start, user block included; -1 if it has
+  /// none. The dataset has bytes() contiguous bytes, so pread and pwrite can replace HDF5.
   std::int64_t file_offset() const;
 
   /// Copies the block [offset, offset + extent) of every axis from or to contiguous memory of type
@@ -72,8 +72,8 @@ class MemoryFile {
 /// An HDF5 file. HDF5 may crash on damaged bytes: verify a checksum before open().
 ///
 /// HDF5 cannot discard a file after a failed write: closing it fails too, and the library's
-/// clean-up at the end of MPI then crashes. A file that is created therefore never meets the disk
-/// while HDF5 has it: HDF5 writes to memory, and close() copies what was written to the file.
+/// clean-up at the end of MPI then crashes. Therefore HDF5 writes a new file to memory, and close()
+/// copies the written parts to disk.
 class Hdf5File {
  public:
   /// Creates or truncates a file, which stays empty until close(). HDF5 does not use the first
@@ -106,7 +106,7 @@ class Hdf5File {
   /// Writes the file, except for the storage of datasets that were not written. Error if it does
   /// not fit. Without close() the destructor leaves it empty.
   void close();
-  /// The same for a file that was created at this one's temporary path.
+  /// Like close(), but writes to `file`, at whose temporary path this file was created.
   void close_into(AtomicFile& file);
 
  private:
@@ -114,7 +114,7 @@ class Hdf5File {
   void finish();
   std::string path_;
   Handle handle_;
-  std::unique_ptr<MemoryFile> memory_;  ///< what HDF5 has written, if this created the file
+  std::unique_ptr<MemoryFile> memory_;  ///< bytes written by HDF5, if this object created the file
 };
 
 }  // namespace trireme::io

@@ -9,9 +9,9 @@
 
 namespace trireme::io {
 
-/// Held by every function here during its HDF5 calls, because distributions build HDF5 without
-/// thread safety. The holding thread may lock again. The first lock also silences HDF5's own error
-/// output; failures become Errors with file, object and HDF5's reason.
+/// Global lock of every function here during its HDF5 calls, because distributions build HDF5
+/// without thread safety. The holding thread may lock again. The first lock also silences HDF5's
+/// own error output; failures become Errors with file, object and HDF5's reason.
 class Lock {
  public:
   Lock();
@@ -32,7 +32,7 @@ class Handle {
 
   std::int64_t id() const { return id_; }
   bool valid() const { return id_ >= 0; }
-  /// Closes now. Returns false if HDF5 failed; the data may then be incomplete.
+  /// Closes the identifier now. Returns false if HDF5 failed; the data may then be incomplete.
   bool reset();
 
  private:
@@ -55,7 +55,7 @@ std::string hdf5_reason();
 /// Returns `id` if HDF5 succeeded. Throws Error "`object`: cannot `action`: reason" if it is
 /// negative.
 std::int64_t expect_id(std::int64_t id, const std::string& object, const char* action);
-/// The same for HDF5's status codes.
+/// Throws Error "`object`: cannot `action`: reason" if HDF5's status code is negative.
 void expect_success(int status, const std::string& object, const char* action);
 
 }  // namespace trireme::io

@@ -20,11 +20,11 @@ class InputFile {
   InputFile& operator=(InputFile&& other) noexcept;
 
   const std::string& path() const { return path_; }
-  std::int64_t size() const { return size_; }  ///< bytes, when it was opened
+  std::int64_t size() const { return size_; }  ///< bytes when the file was opened
   int descriptor() const { return descriptor_; }
 
-  /// Reads exactly `bytes` bytes from `offset`. Error if the file ends before (it has shrunk) or
-  /// the device fails.
+  /// Reads exactly `bytes` bytes from `offset`. Error if the file is shorter (it has shrunk) or the
+  /// device fails.
   void read(std::int64_t offset, void* out, std::size_t bytes) const;
 
   /// Calls `use` for [begin, end) in order, in pieces of at most 1 MiB.

@@ -11,7 +11,7 @@
 
 /// Attention by blocks: the softmax of a block of queries is computed online over blocks of keys,
 /// so that no S×S array is ever stored (Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al.
-/// 2022 and 2023, arXiv 2205.14135 and 2307.08691). Everything is asynchronous on exec and
+/// 2022 and 2023, arXiv 2205.14135 and 2307.08691). All functions are asynchronous on exec and
 /// explicitly instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
@@ -24,14 +24,14 @@ struct AttentionShape {
   std::int64_t key_value_heads = 0;  ///< Hkv, heads that the H heads use; 0 only if H is 0
   std::int64_t head_size = 0;        ///< K
   bool causal = true;                ///< query i sees keys 0 … i
-  double scale = 0.0;                ///< of the scores; 0 means 1/√K
+  double scale = 0.0;                ///< factor of the scores; 0 means 1/√K
   std::int64_t group = 0;            ///< G; 0 means H / Hkv, which must then be an integer
-  std::int64_t heads_before = 0;     ///< heads of the first group that are held elsewhere; below G
-  std::int64_t window = 0;  ///< keys that a causal query sees, its own included; 0: all before it
-  double cap = 0;           ///< scaled scores s become cap tanh(s / cap); 0: they do not
+  std::int64_t heads_before = 0;     ///< heads of the first group that another rank holds; below G
+  std::int64_t window = 0;  ///< keys that a causal query sees, including its own; 0: no limit
+  double cap = 0;           ///< scaled scores s become cap tanh(s / cap); 0: unchanged
   /// Position of each token in its document, for samples of several documents: 0, 1, … from the
-  /// start of each. A causal query sees no key of an earlier document. [T], or empty for samples of
-  /// one document.
+  /// beginning of each document. A causal query sees no key of an earlier document. [T], or empty
+  /// for samples of one document.
   View1<const std::int32_t> positions = {};
 
   TRIREME_FUNCTION std::int64_t key_value_head(std::int64_t h) const {
@@ -48,10 +48,10 @@ struct AttentionShape {
   AttentionSizes sizes() const { return {batch, sequence, heads, key_value_heads, head_size}; }
 };
 
-/// Dropout of probabilities: p[b,h,i,j] is dropped where word ((sample·A + head)·S + i)·S + j of
-/// the array that `key` names is below rate·2^32, otherwise divided by 1 − rate. sample =
-/// first_sample + b and head = first_head + h are global and A counts all heads, so that no layout
-/// changes the mask. Nothing is stored: the backward pass recomputes it.
+/// Dropout of probabilities: p[b,h,i,j] is dropped if word ((sample·A + head)·S + i)·S + j of the
+/// random array `key` is below rate·2^32, otherwise divided by 1 − rate. sample = first_sample + b
+/// and head = first_head + h are global and A counts all heads, so that no layout changes the mask.
+/// Nothing is stored: the backward pass recomputes the mask.
 struct AttentionDropout {
   double rate = 0.0;  ///< in [0, 1); 0 means none
   RandomKey key;
@@ -63,8 +63,8 @@ struct AttentionDropout {
 /// o[t, h·K + d] = Σ_j p[b,h,i,j] v[j,d], p = softmax_j(scale q·k), t = b·S + i; logsumexp[b,h,i] =
 /// log Σ_j exp(scale q·k), for the backward pass. Sums are over the keys that query i sees; blocks
 /// of keys outside the window or the document are skipped. o [T, H·K]; logsumexp [B, H, S]; qkv [T,
-/// (H + 2 Hkv)·K] with columns [queries of all heads | keys | values]. The rows of one sample are
-/// consecutive. o does not overlap qkv.
+/// (H + 2 Hkv)·K] with columns [queries of all heads | keys | values]. The rows of a sample are
+/// consecutive. o must not overlap qkv.
 template <class T>
 void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> logsumexp,
                        View2<const T> qkv, const AttentionShape& shape,
@@ -75,9 +75,9 @@ void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> lo
 template <class T>
 std::int64_t attention_workspace_elements(const KernelChoice& choice, const AttentionShape& shape);
 
-/// dqkv from the gradient `grad` of o. o, qkv and logsumexp are those of the forward pass, with the
-/// same dropout. Sums are taken in a fixed order, without atomics: the same bits in every run. dqkv
-/// overlaps no input. workspace [attention_workspace_elements].
+/// dqkv from the gradient `grad` of o. o, qkv and logsumexp are from the forward pass; dropout is
+/// the same. Sums have a fixed order, without atomics: the same bits in every run. dqkv must not
+/// overlap an input. workspace [attention_workspace_elements].
 template <class T>
 void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad, View2<const T> o,
                         View2<const T> qkv, View3<const Accumulate<T>> logsumexp,
@@ -86,8 +86,8 @@ void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad
 
 /// Attention of single tokens to the cached keys and values of their texts up to their own, for
 /// generation: o[r] is row positions[r] of attention_forward without dropout, or 0 if the row has
-/// no token. o, q [R, H·K]; caches [B, Smax, Hkv·K]. Keys outside the window are not read, nor are
-/// shape.batch and shape.sequence.
+/// no token. o, q [R, H·K]; caches [B, Smax, Hkv·K]. Keys outside the window are not read.
+/// shape.batch and shape.sequence are not used.
 template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
                       View3<const T> value_cache, const CacheRows& rows,

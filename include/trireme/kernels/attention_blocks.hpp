@@ -13,15 +13,15 @@
 /// and the dropout mask.
 namespace trireme::kernels {
 
-/// Queries and keys per block. Both are equal, so that the causal mask cuts only blocks on the
+/// Queries and keys per block. The two are equal, so that the causal mask cuts only blocks on the
 /// diagonal.
 inline constexpr int attention_block = exec_on_host ? 64 : 32;
 
 using AttentionPolicy = Kokkos::TeamPolicy<Exec, LightKernel>;
 using AttentionMember = AttentionPolicy::member_type;
 
-/// Checks the numbers of `shape` and fills in its defaults. A window of the whole sequence becomes
-/// none.
+/// Checks the sizes of `shape` and fills in its defaults. A window of the whole sequence becomes 0
+/// (no window).
 AttentionShape resolved(const AttentionShape& shape);
 
 /// Head size K, padded for each product: to rows and to lanes of register tiles.
@@ -34,8 +34,8 @@ struct HeadSizes {
         lanes(padded(head_size, Tile<T>::lanes)) {}
 };
 
-/// Prefetches a row of a block that is read later: rows are far apart, and hardware does not look
-/// ahead.
+/// Prefetches a row of a block that is read later: rows are far apart, and hardware prefetchers do
+/// not predict them.
 template <class T>
 TRIREME_FUNCTION void prefetch_row([[maybe_unused]] const T* row,
                                    [[maybe_unused]] std::int64_t size) {
@@ -56,7 +56,7 @@ TRIREME_FUNCTION void copy_block(const AttentionMember& team, A* to, std::int64_
     A* __restrict row = to + r * width;
     const T* __restrict source = from + r * from_stride;
     const std::int64_t filled = r < valid ? size : 0;
-    if (r + rows < valid) prefetch_row(source + rows * from_stride, size);  // of the next block
+    if (r + rows < valid) prefetch_row(source + rows * from_stride, size);  // next block
 #pragma omp simd
     for (std::int64_t d = 0; d < filled; ++d) row[d] = static_cast<A>(source[d]);
     for (std::int64_t d = filled; d < width; ++d) row[d] = A(0);
@@ -77,7 +77,7 @@ TRIREME_FUNCTION void copy_transposed(const AttentionMember& team, A* to, const 
   });
 }
 
-/// scores = cap tanh(scores / cap), for `count` of them.
+/// scores = cap tanh(scores / cap), for `count` scores.
 template <class A>
 TRIREME_FUNCTION void cap_scores(A* __restrict scores, std::int64_t count, double cap) {
   const A limit = static_cast<A>(cap), inverse = static_cast<A>(1 / cap);
@@ -89,12 +89,12 @@ TRIREME_FUNCTION void cap_scores(A* __restrict scores, std::int64_t count, doubl
 struct AttentionMask {
   RandomKey key;
   std::uint32_t threshold;  // words below it are dropped
-  double kept;              // factor of the others
+  double kept;              // factor of kept elements
   std::int64_t sequence;
-  std::int64_t first;  // number of element (i, j) = (0, 0)
+  std::int64_t first;  // index of element (i, j) = (0, 0)
 
   /// factors[j] = 0 or `kept` for the keys k0 … k0 + attention_block − 1 of query i. Not inlined:
-  /// inside a larger loop GCC 12 does not vectorise it, and dropout takes three times as long.
+  /// GCC 12 does not vectorise it inside a larger loop, and dropout then takes three times as long.
   template <class A>
   TRIREME_APART_ON_HOSTS void factors(A* __restrict result, std::int64_t i, std::int64_t k0) const {
     constexpr int blocks = attention_block / 4;
@@ -107,7 +107,7 @@ struct AttentionMask {
       const Words4 four = philox(key, block + static_cast<std::uint64_t>(b));
       for (int w = 0; w < 4; ++w) words[4 * b + w] = four.w[w];
     }
-    if (offset > 0) {  // the row begins within a block of words, and so ends within one more
+    if (offset > 0) {  // the row begins, and so ends, within a block of words
       const Words4 four = philox(key, block + blocks);
       for (int w = 0; w < 4; ++w) words[4 * blocks + w] = four.w[w];
     }
@@ -118,7 +118,7 @@ struct AttentionMask {
   }
 };
 
-/// Makes the masks of all (sample, head); `active` is false without dropout.
+/// Makes the mask of each (sample, head); `active` is false without dropout.
 struct AttentionMasks {
   AttentionDropout dropout;
   std::int64_t sequence;

@@ -3,9 +3,9 @@
 #include <trireme/kernels/attention.hpp>
 
 /// Attention by cuDNN (cudnn_attention.hpp) on Kokkos' views. Forward and backward return false,
-/// with nothing queued, for calls that cuDNN does not take: windows, dropout, parts of groups of
+/// with nothing queued, for calls that cuDNN does not support: windows, dropout, parts of groups of
 /// heads, arrays or rows that do not begin at multiples of 16 bytes, or no kernel within the
-/// workspace. shape is resolved.
+/// workspace. shape must be resolved.
 namespace trireme::kernels {
 
 template <class T>

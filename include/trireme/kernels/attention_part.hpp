@@ -4,23 +4,22 @@
 
 #include <cstdint>
 
-/// Attention of some queries to some keys, which are merged with the results of other keys: a block
-/// of attention in a ring of ranks (Liu et al. 2023, arXiv 2310.01889). Portable kernels alone,
+/// Attention of some queries to some keys, merged with the results for other keys: a block of
+/// attention in a ring of ranks (Liu et al. 2023, arXiv 2310.01889). Portable kernels only,
 /// asynchronous on exec, instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// Consecutive tokens of every sample.
 struct AttentionTokens {
   std::int64_t count = 0;     ///< tokens of a sample
-  std::int64_t first = 0;     ///< row of the first one among its sample's rows
+  std::int64_t first = 0;     ///< row of the first token among its sample's rows
   std::int64_t rows = 0;      ///< rows from one sample to the next
-  std::int64_t position = 0;  ///< position of the first one in its sample
+  std::int64_t position = 0;  ///< position of the first token in its sample
 };
 
 /// Queries and keys of a launch. The base describes whole samples: their S and their window. With
 /// `causal`, queries and keys are the same tokens, and query i sees keys up to i; otherwise every
-/// query sees all keys within its window and its document. `positions` are those of the queries'
-/// rows.
+/// query sees all keys within its window and its document. `positions` has the queries' rows.
 struct AttentionPart : AttentionShape {
   AttentionTokens queries, keys;
 
@@ -41,7 +40,8 @@ struct AttentionPart : AttentionShape {
   }
   /// Distance from key 0 to query 0.
   TRIREME_FUNCTION std::int64_t shift() const { return queries.position - keys.position; }
-  /// The first key that query i of sample b sees. Queries after the last one see what it sees.
+  /// First key that query i of sample b sees. For i after the last query, the last query's first
+  /// key.
   TRIREME_FUNCTION std::int64_t first_key(std::int64_t b, std::int64_t i) const {
     const std::int64_t first = first_in_window(i);
     if (!has_documents()) return first;
@@ -53,7 +53,7 @@ struct AttentionPart : AttentionShape {
     std::int64_t end =
         window > 0 && j + window - shift() < queries.count ? j + window - shift() : queries.count;
     if (!has_documents()) return end;
-    std::int64_t begin = 0;  // queries before it see key j, those from `end` on do not
+    std::int64_t begin = 0;  // queries before begin see key j; queries from `end` on do not
     while (begin < end) {
       const std::int64_t middle = begin + (end - begin) / 2;
       if (document_start(b, middle) <= j)
@@ -67,7 +67,7 @@ struct AttentionPart : AttentionShape {
   TRIREME_FUNCTION std::int64_t document_start(std::int64_t b, std::int64_t i) const {
     return i + shift() - positions(query_row(b, i));
   }
-  /// Whether any query sees a key, if all are of one document.
+  /// Whether any query sees a key, if all tokens are of one document.
   bool is_seen() const {
     return queries.count > 0 && keys.count > 0 && first_in_window(0) < keys.count;
   }
@@ -78,11 +78,11 @@ struct AttentionPart : AttentionShape {
   }
 };
 
-/// Adds the keys of `part` to the attention of its queries: with `first` as attention_forward, and
-/// otherwise o = (e^l o + e^l' o') / (e^l + e^l') and logsumexp = log(e^l + e^l') for the former o,
-/// l and those of these keys, o', l'. o [T, H·K], of two-byte T in `sums`; logsumexp [B, H, rows of
-/// a sample]; qkv [T, (H + 2 Hkv)·K], of which queries are read; key_value [rows of keys, 2 Hkv·K].
-/// sums [T, H·K] is not used with other T. Dropout counts the positions.
+/// Adds the keys of `part` to the attention of its queries: with `first` as attention_forward,
+/// otherwise o = (e^l o + e^l' o') / (e^l + e^l') and logsumexp = log(e^l + e^l') for the previous
+/// o and l and these keys' o' and l'. o [T, H·K], for two-byte T in `sums`; logsumexp [B, H, rows
+/// of a sample]; qkv [T, (H + 2 Hkv)·K], of which only queries are read; key_value [rows of keys, 2
+/// Hkv·K]; sums [T, H·K], unused for other T. Dropout depends on positions in the sample.
 template <class T>
 void attention_part_forward(const Handle& handle, View2<T> o, View1<Accumulate<T>> sums,
                             View3<Accumulate<T>> logsumexp, View2<const T> qkv,
@@ -94,9 +94,9 @@ template <class T>
 void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T> grad,
                      View2<const T> o, const AttentionShape& shape);
 
-/// Adds to the gradients of the part's queries, or with `first` stores them: in the first columns
-/// of dqkv, of two-byte T in `sums`; and adds to those of its keys in dkey_value [rows of keys, 2
-/// Hkv·K]. logsumexp and delta are those of all keys. Arrays as in the forward pass.
+/// Adds to the gradients of the part's queries, or with `first` stores them, in the first columns
+/// of dqkv, for two-byte T in `sums`; and adds to the gradients of its keys in dkey_value [rows of
+/// keys, 2 Hkv·K]. logsumexp and delta cover all keys. Arrays as in the forward pass.
 template <class T>
 void attention_part_backward(const Handle& handle, View2<T> dqkv, View1<Accumulate<T>> sums,
                              View2<Accumulate<T>> dkey_value, View2<const T> grad,

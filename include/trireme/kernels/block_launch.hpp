@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-/// Launches of kernels for blocks of threads (warp_tiles.hpp) where exec's device has a Block for
-/// them: so far on NVIDIA devices.
+/// Launches of kernels for blocks of threads (warp_tiles.hpp), on devices that have a Block: only
+/// NVIDIA devices.
 #if defined(KOKKOS_ENABLE_CUDA)
 
 #include <trireme/kernels/cuda_block.hpp>
@@ -17,7 +17,7 @@ inline void check_launch(cudaError_t error, const char* what) {
   check(error == cudaSuccess, what, ": ", cudaGetErrorString(error));
 }
 
-/// Whether this device's version of a kernel was compiled for the instructions that it needs, and
+/// Whether this device's version of a kernel was compiled with its required instructions, and
 /// whether a block can have `shared_bytes`.
 template <class Kernel>
 bool block_kernel_runs(std::int64_t shared_bytes) {
@@ -38,7 +38,7 @@ inline std::int64_t cache_bytes(const Exec& exec) {
   return exec.cuda_device_prop().l2CacheSize;
 }
 
-/// Calls launch() under a label that Kokkos' tools see like that of their own launches.
+/// Calls launch() under a label that Kokkos' tools see as a launch of Kokkos.
 template <class Launch>
 void with_label(const Exec& exec, const char* label, const Launch& launch) {
   const bool tools = Kokkos::Tools::profileLibraryLoaded();
@@ -106,7 +106,7 @@ void launch_blocks(const Exec&, const char* label, std::int64_t,
 
 namespace trireme::kernels {
 
-/// The device of an execution space, as flash_launch.hpp sees it.
+/// Device of an execution space, as flash_launch.hpp requires it.
 struct ExecGrid {
   const Exec& exec;
 

@@ -6,9 +6,9 @@
 
 namespace trireme::kernels {
 
-/// Places of rows in the caches of keys and values: row r is the token at positions[r] of text
+/// Positions of rows in the caches of keys and values: row r is the token at positions[r] of text
 /// texts[r], or no token if that is negative. A row's token is in the cache before another row sees
-/// it. Places must be within the caches: the kernels do not check them.
+/// it. Positions must be within the caches: the kernels do not check them.
 struct CacheRows {
   View1<const std::int32_t> texts;      // [R]
   View1<const std::int32_t> positions;  // [R]

@@ -8,29 +8,29 @@
 #include <algorithm>
 #include <cstdint>
 
-/// Sums over the rows of a matrix on devices: on two levels, without atomics, in an order that
+/// Sums over the rows of a matrix on devices: in two levels, without atomics, in an order that
 /// depends only on the shape.
 namespace trireme::kernels {
 
-/// How a device cuts the rows of a matrix whose columns it sums: `count` slices of `rows` rows; the
-/// last one may have fewer.
+/// Division of a matrix's rows for column sums on a device: `count` slices of `rows` rows; the last
+/// slice may have fewer.
 struct ColumnSlices {
   std::int64_t count;
   std::int64_t rows;
 
-  /// Number of partial sums; none for a single slice.
+  /// Number of partial sums; 0 for a single slice.
   std::int64_t partial_elements(std::int64_t columns) const {
     return count > 1 ? count * columns : 0;
   }
 };
 
-/// As many slices as give each of column_sum_threads threads one column of a slice; a slice has 32
-/// rows or more.
+/// Enough slices to give each of column_sum_threads threads one column of a slice; a slice has at
+/// least 32 rows.
 ColumnSlices column_slices(std::int64_t rows, std::int64_t columns);
 
 namespace detail {
 
-/// One thread: a column of a slice. Eight rows are in flight at a time.
+/// One thread sums a column of a slice. Eight rows are in flight at a time.
 template <class Sum, int kinds, class Term>
 struct SliceSums {
   Term term;
@@ -65,7 +65,7 @@ struct SliceSums {
   }
 };
 
-/// One team: the slices of a column.
+/// One team sums the slices of a column.
 template <class Sum, int kinds>
 struct SumOfSlices {
   Kokkos::Array<Sum*, kinds> to;

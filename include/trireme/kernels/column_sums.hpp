@@ -8,13 +8,13 @@
 
 namespace trireme::kernels {
 
-/// sum[n] += Σ_t x[t,n], in an order that depends on T and N alone. sum [N], x [T,N]. Uses
+/// sum[n] += Σ_t x[t,n], in an order that depends only on T and N. sum [N], x [T,N]. Uses
 /// handle.partial_sums() on devices.
 template <class T>
 void add_column_sums(const Handle& handle, View1<Accumulate<T>> sum, View2<const T> x);
 
-/// add_column_sums as on devices, on two levels: one thread per column of a slice, so that
-/// neighbouring threads read neighbouring numbers; then one team per column sums the slices.
+/// add_column_sums as on devices, in two levels: one thread per column of a slice, so that
+/// neighbouring threads read neighbouring elements; then one team per column sums the slices.
 /// partial: at least column_slices(T, N).partial_elements(N), overwritten.
 template <class T>
 void add_column_sums_by_slices(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> x,
@@ -28,7 +28,7 @@ void add_norm_sums_by_slices(const char* label, const Exec& exec, View1<Accumula
                              View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
                              View1<const Accumulate<T>> mean, View1<const Accumulate<T>> scale,
                              View1<Accumulate<T>> partial);
-/// The same with the handle's workspace.
+/// add_norm_sums_by_slices with the handle's workspace.
 template <class T>
 void add_norm_sums(const char* label, const Handle& handle, View1<Accumulate<T>> dgain,
                    View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,

@@ -4,20 +4,19 @@
 
 #include <cstdint>
 
-/// Cross entropy of a vocabulary that may be split into parts, of which one holds the ids
-/// [first_id, first_id + Vl). Per row three numbers are sent, never the logits (Narayanan et al.
-/// 2021, arXiv 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv 1909.08053). Targets must be
-/// below V: the reader of tokens checks them. A row with target -1 is not counted: its loss and its
-/// gradient are 0. A part may be empty. Asynchronous on exec;
-/// instantiated for float and double, gradients for Bf16 and Fp16 too.
+/// Cross entropy of a vocabulary that may be split into parts; one part holds the ids [first_id,
+/// first_id + Vl). Three values per row are sent, never the logits (Narayanan et al. 2021, arXiv
+/// 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv 1909.08053). Targets must be below V: the
+/// reader of tokens checks them. A row with target -1 is not counted: its loss and its gradient are
+/// 0. A part may be empty. Asynchronous on exec; instantiated for float and double, gradients for
+/// Bf16 and Fp16 too.
 namespace trireme::kernels {
 
 /// statistics[r] = {largest logit of this part, sum of exp(logit - largest), the target's logit}.
 /// One pass: sums relative to a running maximum (Milakov and Gimelshein 2018, arXiv 1805.02867,
-/// algorithm 3, by chunks). Without logits, or with masked ones (-infinity) only, the first two are
-/// -infinity and 0; the target's logit is -infinity if another part holds it. statistics [R,3],
-/// logits [R,Vl], targets [R] global ids. Rows that are not
-/// counted have {0, -1, 0}.
+/// algorithm 3, by chunks). Without logits, or with masked logits (-infinity) only, the first two
+/// are -infinity and 0; the target's logit is -infinity if another part holds it. statistics [R,3],
+/// logits [R,Vl], targets [R] global ids. Rows that are not counted have {0, -1, 0}.
 template <class T>
 void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<const T> logits,
                               View1<const std::int32_t> targets, std::int64_t first_id);
@@ -34,18 +33,17 @@ template <class T>
 void soft_cap(const Exec& exec, View2<T> logits, double cap);
 
 /// gradient[r,v] = scale (softmax - (first_id + v == targets[r])), in one pass; with a cap, times 1
-/// - (logits / cap)^2, for logits that soft_cap() has changed. `scale` is one over
-/// the number of tokens in the mean; it is multiplied by loss_scale[0] if that is given. gradient,
-/// logits [R,Vl], merged [R,3], targets [R], loss_scale [1] or empty; gradient may be logits if
-/// their types agree.
+/// - (logits / cap)^2, for logits after soft_cap(). `scale` is one over the number of tokens in the
+/// mean; it is multiplied by loss_scale[0] if given. gradient, logits [R,Vl], merged [R,3], targets
+/// [R], loss_scale [1] or empty; gradient may be logits if their types agree.
 template <class T>
 void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Accumulate<T>> logits,
                             View2<const double> merged, View1<const std::int32_t> targets,
                             std::int64_t first_id, double scale,
                             View1<const double> loss_scale = {}, double cap = 0);
 
-/// scores[r] = {loss[r], largest logit - target's logit}: 0 in the second column where the target
-/// is the most likely token. scores [R,2], loss [R], merged [R,3].
+/// scores[r] = {loss[r], largest logit - target's logit}: the second value is 0 if the target is
+/// the most likely token. scores [R,2], loss [R], merged [R,3].
 void row_scores(const Exec& exec, View2<double> scores, View1<const double> loss,
                 View2<const double> merged);
 

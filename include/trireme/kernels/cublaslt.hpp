@@ -8,37 +8,38 @@
 #include <vector>
 
 /// cuBLASLt without Kokkos: pointers, sizes and a stream, so that a test can run it on a host with
-/// a stand-in for the library.
+/// a substitute library.
 namespace trireme::kernels {
 
-/// Whether this build has the library (TRIREME_HAS_CUBLASLT). Without it a CublasLt cannot be made.
+/// Whether this build has the library (TRIREME_HAS_CUBLASLT). Without it, CublasLt's constructor
+/// fails.
 bool has_cublaslt();
 
 /// Operation that the library applies to a product before storing it.
 enum class LtEpilogue : std::uint8_t {
   none,
-  bias,          ///< c = … + bias, one number per column
-  gelu,          ///< auxiliary = … + bias where there is one, c = gelu(auxiliary)
+  bias,          ///< c = … + bias, one value per column
+  gelu,          ///< auxiliary = … + bias if there is an auxiliary, c = gelu(auxiliary)
   gelu_gradient  ///< c = … · gelu'(auxiliary)
 };
 
-/// One-byte numbers, which DType does not have: no array of a file holds them.
+/// One-byte types, which are not in DType because no file stores them.
 enum class LtFp8 : std::uint8_t { none, e4m3, e5m2 };
 
 /// c = epilogue(alpha op(a) op(b) + beta c), row-major. op(a) [rows, depth], op(b) [depth,
 /// columns], c and auxiliary [rows, columns]; strides are in elements from row to row. The
-/// library's matrices are column-major, and a row-major c is a column-major cᵀ. It is therefore
-/// asked for
+/// library's matrices are column-major, and a row-major c is a column-major cᵀ. The call to the
+/// library is therefore
 ///
 ///     cᵀ = op(b)ᵀ op(a)ᵀ,
 ///
-/// with b as its first operand, `columns` as its rows, and the same transpositions.
+/// with b as the first operand, `columns` as its rows, and the same transpositions.
 struct LtProduct {
-  DType input = DType::fp32;   ///< of a and b
-  DType output = DType::fp32;  ///< of c, bias and auxiliary: the input's, or fp32
-  /// One-byte operands, whose product is multiplied by *scale_a and *scale_b, in device memory.
-  /// Both or none; `input` is then not used, the output is bf16 or fp32, only b is transposed, and
-  /// all sizes are multiples of 16: the library has no others before Blackwell.
+  DType input = DType::fp32;   ///< type of a and b
+  DType output = DType::fp32;  ///< type of c, bias and auxiliary: the input type or fp32
+  /// One-byte operands, whose product is multiplied by *scale_a and *scale_b in device memory. Both
+  /// or neither; then `input` is not used, the output is bf16 or fp32, only b is transposed, and
+  /// all sizes are multiples of 16: the library has no other fp8 products before Blackwell.
   LtFp8 fp8_a = LtFp8::none;
   LtFp8 fp8_b = LtFp8::none;
   const float* scale_a = nullptr;
@@ -63,27 +64,29 @@ struct LtProduct {
   std::int64_t stride_auxiliary = 0;
 };
 
-/// The library's handle, and the algorithm that its heuristics chose for each kind of product so
-/// far. A kind has the same types, sizes, transpositions, strides, epilogue and alignment of
-/// arrays, up to the alignment of arenas, so that an array's place in an arena does not matter. The
-/// heuristics run once per kind and time nothing. Only split sums in a fixed order are allowed. The
-/// same kinds therefore have the same algorithms and the same bits in every run. Belongs to the
-/// device that is current when it is made, and, like its workspace, to one stream at a time.
+/// The library's handle, and the algorithms that its heuristics have chosen so far, one for each
+/// kind of product. Products of a kind have the same types, sizes, transpositions, strides,
+/// epilogue and alignment of arrays, up to the alignment of arenas, so that an array's offset in an
+/// arena does not matter. The heuristics run once per kind and time nothing. Split sums must have a
+/// fixed order. Therefore the same kinds have the same algorithms and the same bits in every run.
+/// Belongs to the device that is current at construction, and, like its workspace, to one stream at
+/// a time.
 class CublasLt {
  public:
-  /// workspace: `bytes` of device memory, 16-byte aligned, which must outlive this.
+  /// workspace: `bytes` of device memory, 16-byte aligned, which must outlive this object.
   CublasLt(void* workspace, Bytes bytes);
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
   /// Queues the product on `stream` (a cudaStream_t) and returns at once. Returns false, with
-  /// nothing queued, if the library has no such product: by its heuristics; by its documentation
-  /// (other types, or an auxiliary matrix whose stride is not a multiple of 8); or because that
-  /// matrix does not begin at a multiple of 16 bytes. rows, columns and depth must not be 0.
+  /// nothing queued, if the library does not support the product: by its heuristics; by its
+  /// documentation (other types, or an auxiliary matrix whose stride is not a multiple of 8); or
+  /// because the auxiliary matrix does not begin at a multiple of 16 bytes. rows, columns and depth
+  /// must not be 0.
   bool multiply(const LtProduct& product, void* stream);
 
-  /// Number of calls of the heuristics: one per kind of product.
+  /// Number of calls of the heuristics so far: one per kind of product.
   std::int64_t questions() const;
 
   /// One line per kind of product: "bf16 128 × 64 × 32, b transposed, bias: algorithm 66, tile 20,
@@ -95,7 +98,7 @@ class CublasLt {
   std::unique_ptr<State> state_;
 };
 
-/// "13.1.0", or empty without the library.
+/// Version, "13.1.0"; empty without the library.
 std::string cublaslt_version();
 
 }  // namespace trireme::kernels

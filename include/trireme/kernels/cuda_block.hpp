@@ -10,7 +10,7 @@
 #include <type_traits>
 
 /// A Block (warp_tiles.hpp) of threads on NVIDIA devices of compute capability 8.0 or newer. Only
-/// this file has their instructions. Names and semantics: PTX ISA, sections "mma", "ldmatrix",
+/// this file contains their instructions. Names and semantics: PTX ISA, sections "mma", "ldmatrix",
 /// "cp.async", "Memory Consistency Model".
 namespace trireme::kernels {
 
@@ -115,8 +115,8 @@ class CudaBlock {
     *static_cast<std::uint32_t*>(to) = x;
   }
 
-  // The first-level caches of different processors are not coherent: data that other blocks wrote
-  // are read from the second level.
+  // The L1 caches of different multiprocessors are not coherent: data that other blocks wrote are
+  // read from the L2 cache.
   __device__ __forceinline__ void read4(float (&x)[4], const float* from) const {
     const float4 four = __ldcg(reinterpret_cast<const float4*>(from));
     x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
@@ -157,7 +157,7 @@ class CudaBlock {
   std::uint32_t shared_;
 };
 
-/// The kernel of `Kernel::run`.
+/// Device kernel that calls `Kernel::run`.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::Tile::threads, Kernel::Tile::blocks_per_processor)
     run_on_cuda(const __grid_constant__ typename Kernel::Arguments arguments) {

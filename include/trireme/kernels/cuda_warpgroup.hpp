@@ -13,7 +13,8 @@
 /// "cp.async.bulk.tensor", "setmaxnreg", "fence.proxy".
 namespace trireme::kernels {
 
-// Sums as operands 0, 1, … of an instruction, and the names of these registers, 16 at a time.
+// Accumulators as operands 0, 1, … of an instruction, and the names of these registers, 16 at a
+// time.
 #define TRIREME_TILE(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
 #define TRIREME_FOUR_TILES(n) \
   TRIREME_TILE(n), TRIREME_TILE(n + 1), TRIREME_TILE(n + 2), TRIREME_TILE(n + 3)
@@ -41,7 +42,8 @@ namespace trireme::kernels {
   ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114," \
   "%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
-// One product of `tiles` tiles of 8 columns; the other operands' numbers follow those of the sums.
+// One product of `tiles` tiles of 8 columns; the other operands are numbered after the
+// accumulators.
 #define TRIREME_PRODUCT_SHARED(type, columns, tiles, A, B, P, TA, TB)                     \
   asm volatile("{.reg .pred p; setp.ne.b32 p, %" P                                        \
                ", 0;"                                                                     \
@@ -77,7 +79,7 @@ namespace trireme::kernels {
 
 class CudaGroupBlock : public CudaBlock {
  public:
-  /// Swizzling needs a multiple of 1024: the launch adds as much to the block's shared memory.
+  /// Swizzling needs a multiple of 1024: the launch adds this much to the block's shared memory.
   __device__ __forceinline__ CudaGroupBlock() : tiles_((CudaBlock::shared() + 1023U) & ~1023U) {}
   __device__ __forceinline__ std::uint32_t shared() const { return tiles_; }
   __device__ __forceinline__ int group() const {
@@ -111,7 +113,7 @@ class CudaGroupBlock : public CudaBlock {
 #undef TRIREME_PRODUCT_OF
   }
 
-  /// Neither the compiler moves uses of these registers across, nor does the processor.
+  /// Neither the compiler nor the processor moves uses of these registers across this fence.
   template <class... Registers>
   __device__ __forceinline__ void begin_products(Registers&... registers) const {
     (keep(registers), ...);
@@ -126,8 +128,8 @@ class CudaGroupBlock : public CudaBlock {
     (keep(registers), ...);
   }
 
-  /// The assembler moves a wait for products up, before arithmetic that does not depend on them,
-  /// but not before a store: this one depends on x and never happens.
+  /// The assembler moves a wait for products before arithmetic that does not depend on it, but not
+  /// before a store. This store depends on x and never happens.
   __device__ __forceinline__ void settle(float x) const {
     asm volatile(
         "{.reg .pred p;\n"
@@ -224,7 +226,8 @@ class CudaGroupBlock : public CudaBlock {
                  "f"(x[2]), "f"(x[3])
                  : "memory");
   }
-  /// The fence orders what this thread has acquired before the copy, which is another proxy's.
+  /// The fence orders the data that this thread has acquired before the copy, which uses another
+  /// proxy.
   __device__ __forceinline__ void send_sums(float* to, std::uint32_t from, std::uint32_t bytes,
                                             bool add) const {
     const std::uint64_t address = __cvta_generic_to_global(to);
@@ -291,7 +294,7 @@ class CudaGroupBlock : public CudaBlock {
 #undef TRIREME_PRODUCT_LEFT
 #undef TRIREME_PRODUCTS
 
-/// The kernel of `Kernel::run`.
+/// Device kernel that calls `Kernel::run`.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::Tile::threads, 1)
     run_groups_on_cuda(const __grid_constant__ typename Kernel::Arguments arguments) {

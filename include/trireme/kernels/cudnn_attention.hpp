@@ -10,16 +10,16 @@
 #include <vector>
 
 /// cuDNN's fused attention without Kokkos: pointers, sizes and a stream. Without a device it can
-/// plan for a device that is described to it; a test uses this.
+/// plan for a device that is only described to it; a test uses this.
 namespace trireme::kernels {
 
-/// Whether this build has the library (TRIREME_HAS_CUDNN). Without it a CudnnAttention cannot be
-/// made.
+/// Whether this build has the library (TRIREME_HAS_CUDNN). Without it, CudnnAttention's constructor
+/// fails.
 bool has_cudnn();
 
 /// Attention as defined in attention.hpp, for whole groups of heads and without dropout: B samples
-/// of S tokens, H heads over Hkv heads of keys and values, each of K numbers. Strides are in
-/// elements from token to token.
+/// of S tokens, H heads over Hkv heads of keys and values, each of size K. Strides are in elements
+/// from token to token.
 struct CudnnAttentionCall {
   DType type = DType::bf16;  ///< or fp16
   bool backward = false;
@@ -32,13 +32,13 @@ struct CudnnAttentionCall {
   std::int64_t head_size = 0;        ///< K
   std::int64_t qkv_stride = 0;
   std::int64_t o_stride = 0;
-  std::int64_t grad_stride = 0;  ///< of the gradient of o; 0 in the forward pass, like the next
+  std::int64_t grad_stride = 0;  ///< stride of the gradient of o; 0 in the forward pass
   std::int64_t dqkv_stride = 0;
   auto operator<=>(const CudnnAttentionCall&) const = default;
 };
 
-/// Forward writes o and logsumexp from qkv; backward writes dqkv from all the others. Arrays begin
-/// at multiples of 16 bytes.
+/// Forward writes o and logsumexp from qkv; backward writes dqkv from all other arrays. Arrays
+/// begin at multiples of 16 bytes.
 struct CudnnAttentionArrays {
   void* o = nullptr;           ///< [B·S, H·K]
   float* logsumexp = nullptr;  ///< [B, H, S]
@@ -48,9 +48,9 @@ struct CudnnAttentionArrays {
 };
 
 /// The library's handle, and a plan for each kind of call so far. The library's rules choose a plan
-/// without timing, and gradients are requested in a fixed order: the same bits in every run. The
-/// first call of a kind compiles a kernel, which takes half a second. Belongs to the device that is
-/// current when it is made, and to one stream at a time.
+/// without timing, and gradients have a fixed order of sums: the same bits in every run. The first
+/// call of a kind compiles a kernel, which takes half a second. Belongs to the device that is
+/// current at construction, and to one stream at a time.
 class CudnnAttention {
  public:
   CudnnAttention();
@@ -65,8 +65,8 @@ class CudnnAttention {
   std::optional<Bytes> workspace(const CudnnAttentionCall& call);
 
   /// Queues the call on `stream` (a cudaStream_t) and returns. Returns false, with nothing queued,
-  /// if the library has no kernel for it that needs at most `bytes` of workspace. workspace is
-  /// 16-byte aligned.
+  /// if the library has no kernel for the call that needs at most `bytes` of workspace. workspace
+  /// is 16-byte aligned.
   bool run(const CudnnAttentionCall& call, const CudnnAttentionArrays& arrays, void* workspace,
            Bytes bytes, void* stream);
 
@@ -79,7 +79,7 @@ class CudnnAttention {
   std::unique_ptr<State> state_;
 };
 
-/// "9.19.0", or empty without the library.
+/// Version, "9.19.0"; empty without the library.
 std::string cudnn_version();
 
 }  // namespace trireme::kernels

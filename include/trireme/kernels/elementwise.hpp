@@ -38,7 +38,7 @@ void swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h);
 template <class T>
 void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h);
 
-/// The same with GELU instead of SiLU: GeGLU (Shazeer 2020, eq. 5).
+/// GeGLU: as swiglu, with GELU instead of SiLU (Shazeer 2020, eq. 5).
 template <class T>
 void geglu_forward(const Exec& exec, View2<T> g, View2<const T> h, Gelu form = Gelu::tanh);
 template <class T>
@@ -46,16 +46,16 @@ void geglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<cons
                     Gelu form = Gelu::tanh);
 
 /// Dropped elements of a [T,D] activation: (t, d) is dropped if word row(t) D + d of the random
-/// array `key` is below rate 2^32. Rows are numbered globally, so that the mask does not depend on
+/// array `key` is below rate 2^32. Rows have global numbers, so that the mask does not depend on
 /// which rank computes which rows. The backward pass recomputes masks; they are never stored. 0 <=
 /// rate < 1.
 struct Dropout {
   double rate = 0;
   RandomKey key;
-  std::int64_t first_row = 0;       ///< of the batch
-  layout::TokenPlaces places = {};  ///< of the rows within the batch
-  /// The columns are [first_column, first_column + D) of these; 0: they are all columns. Only
-  /// dropout_forward and dropout_backward know other values.
+  std::int64_t first_row = 0;       ///< first row of the batch
+  layout::TokenPlaces places = {};  ///< tokens of the rows within the batch
+  /// The columns are [first_column, first_column + D) of this many columns; 0: all columns. Only
+  /// dropout_forward and dropout_backward support other values than 0.
   std::int64_t columns = 0;
   std::int64_t first_column = 0;
 
@@ -71,8 +71,8 @@ void residual_dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, Vi
 template <class T>
 void dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, const Dropout& dropout);
 
-/// dz = keep dy / (1 - rate), the backward pass of both. dz, dy [T,D]; dz may be dy; then a rate of
-/// 0 launches nothing.
+/// dz = keep dy / (1 - rate), the backward pass of both functions. dz, dy [T,D]; dz may be dy; then
+/// a rate of 0 launches nothing.
 template <class T>
 void dropout_backward(const Exec& exec, View2<T> dz, View2<const T> dy, const Dropout& dropout);
 
@@ -88,11 +88,11 @@ void scale(const Exec& exec, View1<T> y, double factor);
 template <class T>
 void fill(const Exec& exec, View1<T> y, double value);
 
-/// y = x in another type, rounded to the nearest: between float and a two-byte type. y, x [n].
+/// y = x converted between float and a two-byte type, rounded to the nearest. y, x [n].
 template <class T, class U>
 void convert(const Exec& exec, View1<T> y, View1<const U> x);
 
-/// y = x. y, x [n]; they do not overlap.
+/// y = x. y, x [n]; y must not overlap x.
 template <class T>
 void copy(const Exec& exec, View1<T> y, View1<const T> x);
 

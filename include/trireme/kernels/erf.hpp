@@ -73,8 +73,8 @@ KOKKOS_FORCEINLINE_FUNCTION T host_erf(T x) {
 
 }  // namespace detail
 
-/// erf x, with an absolute error below 4 epsilon on hosts; 1 + erf x, which GELU needs, has the
-/// same error. erf ±inf = ±1, NaN stays NaN.
+/// erf x, with an absolute error below 4 epsilon on hosts; 1 + erf x, which GELU uses, has the same
+/// error. erf ±inf = ±1, NaN stays NaN.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T fast_erf(T x) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-/// Arguments of the kernels of attention on tensor cores, made of a call. Numbers of blocks and
-/// maps follow with the launch (flash_launch.hpp). The emulator's launches take the same.
+/// Arguments of the tensor-core attention kernels for a call. flash_launch.hpp adds numbers of
+/// blocks and tensor maps. The emulator's launches take the same arguments.
 namespace trireme::kernels {
 
 /// Arguments of a forward kernel, without its queries, keys and values.
@@ -36,7 +36,7 @@ FlashForwardArguments<T> flash_forward_arguments(View2<T> o, View3<float> logsum
   return a;
 }
 
-/// The same for warpgroups, without the maps.
+/// Arguments of the warpgroup forward kernel, without its tensor maps.
 template <class T>
 GroupForwardArguments<T> group_forward_arguments(View2<T> o, View3<float> logsumexp,
                                                  View2<const T> qkv, const AttentionShape& shape,
@@ -47,7 +47,7 @@ GroupForwardArguments<T> group_forward_arguments(View2<T> o, View3<float> logsum
 }
 
 /// Arguments of the two kernels of the backward pass, which share the workspace. `block_keys`: keys
-/// of a block of the second one.
+/// per block of the second kernel.
 template <class T, class Gradients = FlashBackwardArguments<T>>
 struct FlashGradientArguments {
   FlashDeltaArguments<T> delta;
@@ -86,7 +86,7 @@ struct FlashGradientArguments {
   }
 };
 
-/// The same for warpgroups, without the maps.
+/// Arguments of the warpgroup backward kernels, without their tensor maps.
 template <class T>
 struct GroupGradientArguments : FlashGradientArguments<T, GroupBackwardArguments<T>> {
   GroupGradientArguments(View2<T> dqkv, View2<const T> grad, View2<const T> o, View2<const T> qkv,
@@ -99,7 +99,7 @@ struct GroupGradientArguments : FlashGradientArguments<T, GroupBackwardArguments
   }
 };
 
-// Defined in flash_launch.hpp. On devices, every head size is compiled by itself
+// Defined in flash_launch.hpp. On devices, every head size is a separate compilation unit
 // (flash_attention_64.cpp …).
 template <class T, int head_size, class Grid>
 void flash_forward(Grid& grid, const FlashForwardArguments<T>& a, bool with_dropout);

@@ -7,27 +7,27 @@
 #include <cstdint>
 #include <initializer_list>
 
-/// Attention on tensor cores: which calls it takes, and the launches. Read the kernels in this
-/// order: warp_tiles.hpp, flash_problem.hpp, flash_forward.hpp, flash_backward.hpp; then for
-/// compute capability 9.0 warpgroup_tiles.hpp, flash_group_forward.hpp, flash_group_backward.hpp.
-/// attention.hpp describes what they compute, docs/attention.md how.
+/// Attention on tensor cores: supported calls, and launches. Read the kernels in this order:
+/// warp_tiles.hpp, flash_problem.hpp, flash_forward.hpp, flash_backward.hpp; then for compute
+/// capability 9.0 warpgroup_tiles.hpp, flash_group_forward.hpp, flash_group_backward.hpp.
+/// attention.hpp defines their results, docs/attention.md describes the algorithms.
 namespace trireme::kernels {
 
-/// Whether the kernels take this call, with a resolved shape: a head size that they support, a
-/// positive scale, rows and arrays that begin at multiples of 16 bytes (strides in elements of two
-/// bytes), and numbers of blocks that fit into 31 bits.
+/// Whether the kernels support this call, with a resolved shape: head size, positive scale, rows
+/// and arrays that begin at multiples of 16 bytes (strides in two-byte elements), and numbers of
+/// blocks that fit into 31 bits.
 bool flash_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
                  std::initializer_list<std::int64_t> strides);
 
-/// The same for the forward kernel of warpgroups (group_kernels.hpp).
+/// Whether the warpgroup forward kernel supports this call (group_kernels.hpp).
 bool group_forward_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
                          std::initializer_list<std::int64_t> strides);
 
-/// The same for the backward kernel of warpgroups.
+/// Whether the warpgroup backward kernel supports this call.
 bool group_backward_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
                           std::initializer_list<std::int64_t> strides);
 
-/// Whether arrays and their rows begin at multiples of 16 bytes; strides in elements of two bytes.
+/// Whether arrays and their rows begin at multiples of 16 bytes; strides in two-byte elements.
 bool rows_of_16_bytes(std::initializer_list<const void*> arrays,
                       std::initializer_list<std::int64_t> strides);
 
@@ -36,8 +36,8 @@ std::int64_t row_stride(View2<T> x) {
   return static_cast<std::int64_t>(x.stride(0));
 }
 
-/// The shape as the kernels read it. The device's `processors`, and the part of its cache that keys
-/// and values may fill, decide how many heads are in flight at a time: they affect only the speed.
+/// The shape in the kernels' form. The device's `processors`, and the part of its cache that keys
+/// and values may fill, determine how many heads are in flight at a time; they only affect speed.
 FlashShape flash_forward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
                                std::int64_t room_bytes);
 FlashShape flash_backward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
@@ -53,7 +53,8 @@ template <class T>
 void flash_attention_forward(const Exec& exec, View2<T> o, View3<float> logsumexp,
                              View2<const T> qkv, const AttentionShape& shape,
                              const AttentionDropout& dropout);
-/// The same by the kernel of warpgroups, if group_kernels_available() and group_forward_takes(...).
+/// attention_forward by the warpgroup kernel, if group_kernels_available() and
+/// group_forward_takes(...).
 template <class T>
 void group_attention_forward(const Exec& exec, void* stream, View2<T> o, View3<float> logsumexp,
                              View2<const T> qkv, const AttentionShape& shape,
@@ -63,7 +64,7 @@ void flash_attention_backward(const Exec& exec, View2<T> dqkv, View2<const T> gr
                               View2<const T> o, View2<const T> qkv, View3<const float> logsumexp,
                               View1<float> workspace, const AttentionShape& shape,
                               const AttentionDropout& dropout);
-/// The same by the kernel of warpgroups, if group_kernels_available() and
+/// attention_backward by the warpgroup kernel, if group_kernels_available() and
 /// group_backward_takes(...).
 template <class T>
 void group_attention_backward(const Exec& exec, void* stream, View2<T> dqkv, View2<const T> grad,

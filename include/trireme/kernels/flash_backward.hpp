@@ -8,11 +8,11 @@
 
 namespace trireme::kernels {
 
-/// One block of keys of one head of keys and values, and all queries that see it (Dao 2023,
-/// algorithm 2). Scores are computed transposed, with keys as rows, as the products for keys and
-/// values need them. Blocks of keys add to the sums of queries in the order of keys: a block waits
-/// until the previous ones have added theirs, and the last one rounds. Blocks start by tickets, so
-/// that none waits for one that has not begun. B·Hkv·key_blocks blocks.
+/// One block of keys of one head of keys and values, with all queries that see it (Dao 2023,
+/// algorithm 2). Scores are computed transposed, with keys as rows, because the products for keys
+/// and values need this form. Blocks of keys add to the sums of queries in the order of keys: a
+/// block waits until the previous blocks have added their sums, and the last block rounds. Blocks
+/// start by tickets, so that no block waits for one that has not begun. B·Hkv·key_blocks blocks.
 template <class T, int head_size, bool with_dropout, bool with_documents = false>
 class FlashBackward {
  public:
@@ -58,7 +58,7 @@ class FlashBackward {
   static constexpr int row_tiles = Tile::row_tiles;
   static constexpr int query_tiles = Tile::side_queries / 8;
   static constexpr int head_tiles = Tile::side_elements / 8;
-  static constexpr int steps = Tile::queries / 16;  // of products over queries
+  static constexpr int steps = Tile::queries / 16;  // products over queries
   using ScoreSums = float[row_tiles][query_tiles][4];
   using Packed = std::uint32_t[row_tiles][query_tiles / 2][4];
 
@@ -140,7 +140,7 @@ class FlashBackward {
     if constexpr (Tile::sides > 1) store_scores(block, lanes, Tile::scores_at, p);
     store_scores(block, lanes, Tile::gradients_at, ds);
     const bool first = place.is_first(a, step);
-    block.barrier();  // all scores are stored, and the sums of the previous keys have arrived
+    block.barrier();  // all scores are stored; the previous keys' sums have arrived
     typename QuerySums::Sums queries;
     float* const to = a.sums + std::int64_t{place.turn(a, step)} * (Tile::queries * head_size);
     QuerySums::read(block, lanes, queries, to, first);
@@ -155,8 +155,8 @@ class FlashBackward {
       QuerySums::write(block, lanes, queries, to);
   }
 
-  /// Whether the step's queries see the warp's keys: the first and the last queries that see the
-  /// block's keys may not. Computed at each use, so that no register holds it.
+  /// Whether the step's queries see the warp's keys; the block's first and last queries may not.
+  /// Computed at each use, so that no register holds the result.
   TRIREME_DEVICE_FUNCTION static bool sees(const Arguments& a, const Place& place,
                                            const Lanes& lanes, const Step& step) {
     const int key = place.first_key() + lanes.key(), query = place.first_query(step);
@@ -166,7 +166,7 @@ class FlashBackward {
            key + Tile::warp_keys + a.shape.back > query;
   }
 
-  /// sums = rows of keys or values times those of queries or gradients.
+  /// sums = rows of keys or values times rows of queries or gradients.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_rows(Block& block, ScoreSums& sums,
                                                     const Lanes& lanes, std::uint32_t rows_at,
@@ -233,9 +233,9 @@ class FlashBackward {
     }
   }
 
-  /// Keys beyond the sequence and those that each query does not see get the score −∞, and so p =
-  /// 0; `key` and `query` are the lane's first ones. This is a separate branch, because comparisons
-  /// between the exponentials cost registers.
+  /// Keys beyond the sequence and keys that a query does not see get the score −∞, and so p = 0;
+  /// `key` and `query` are the lane's first ones. The function is a separate branch, because
+  /// comparisons between the exponentials cost registers.
   TRIREME_DEVICE_FUNCTION static void hide(const FlashShape& s, int key, int query,
                                            ScoreSums& scores) {
     const auto farthest = static_cast<unsigned>(s.back + s.ahead);
@@ -252,7 +252,7 @@ class FlashBackward {
         }
   }
 
-  /// The same for keys of earlier documents.
+  /// Hides keys of earlier documents, as hide() does.
   TRIREME_DEVICE_FUNCTION static void hide_documents(const FlashShape& s, int b, int key, int query,
                                                      ScoreSums& scores) {
 #pragma unroll
@@ -278,7 +278,7 @@ class FlashBackward {
            static_cast<std::uint64_t>(a.shape.sequence);
   }
 
-  /// Stores probabilities or their gradients for the other warps, as [key, query].
+  /// Stores probabilities, or gradients of scores, for the other warps as [key, query].
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void store_scores(Block& block, const Lanes& lanes,
                                                    std::uint32_t at, const Packed& scores) {
@@ -298,7 +298,7 @@ class FlashBackward {
   }
 
   /// sums += scores times rows of queries or gradients, for the elements of this warp's side. The
-  /// scores are its own, or those of all sides from shared memory.
+  /// scores are the warp's own, or those of all sides in shared memory.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_columns(Block& block, const Lanes& lanes,
                                                        float (&sums)[row_tiles][head_tiles][4],
@@ -323,10 +323,9 @@ class FlashBackward {
         });
   }
 
-  /// Waits for the sums of the previous keys, in one thread: the others see them after the next
-  /// barrier. It is a thread of the last warp, early in the step, and release() is called by the
-  /// first warp when the step begins, so that the answers of memory to both overlap the products of
-  /// the other warps.
+  /// Waits in one thread for the sums of the previous keys; other threads see them after the next
+  /// barrier. The thread belongs to the last warp and waits early in the step. The first warp calls
+  /// release() when the step begins. Thus both memory latencies overlap the other warps' products.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void await(Block& block, const Arguments& a, const Place& place,
                                             const Step& step) {
@@ -335,7 +334,7 @@ class FlashBackward {
   }
 
   /// Passes the sums of turn `turn` to the next block of keys. Call it after a barrier that follows
-  /// their writing.
+  /// the writes of the sums.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void release(Block& block, const Arguments& a, const Place& place,
                                               int turn) {

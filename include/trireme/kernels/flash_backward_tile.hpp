@@ -5,18 +5,19 @@
 
 #include <cstdint>
 
-/// Sizes, arguments and places of FlashBackward.
+/// Sizes, arguments and block indices of FlashBackward.
 namespace trireme::kernels {
 
-/// Keys of a block, whose gradients and those of their values stay in registers.
+/// Keys per block. The gradients of keys and values stay in registers.
 constexpr int flash_backward_keys(std::int64_t head_size) {
   return head_size > 160 ? 64 : 128;
 }
 
-/// Sizes of the blocks. Warps form grids: one of `sides` columns, where a warp has 32 (or 16) keys
+/// Sizes of the blocks. Warps form two grids. One has `sides` columns: a warp has 32 (or 16) keys
 /// and one side of the queries (for scores) or of the head's elements (for gradients of keys and
-/// values); and one of query_warps rows for the gradient of queries. With 32 keys per warp instead
-/// of 16, less of the other operands is read from shared memory, which limits these kernels.
+/// values). The other has query_warps rows, for the gradient of queries. With 32 keys per warp
+/// instead of 16, less of the other operands is read from shared memory, which limits these
+/// kernels.
 template <int head_size>
 struct FlashBackwardTile {
   static constexpr int keys = flash_backward_keys(head_size);
@@ -24,7 +25,7 @@ struct FlashBackwardTile {
   static constexpr int threads = warps * warp_lanes;
   static constexpr int sides = warps / 4;
   static constexpr int warp_keys = keys * sides / warps;
-  static constexpr int row_tiles = warp_keys / 16;  // of keys, per warp
+  static constexpr int row_tiles = warp_keys / 16;  // key tiles per warp
   static constexpr int queries = (head_size > 64 && head_size <= 128) || head_size == 192 ? 64 : 32;
   static constexpr int side_queries = queries / sides;
   static constexpr int side_elements = flash_columns(head_size) / sides;
@@ -32,9 +33,9 @@ struct FlashBackwardTile {
 
   static constexpr int query_warps =
       (head_size > 64 && head_size <= 96) || head_size == 192 ? 4 : 2;
-  static constexpr int query_tiles = queries / 16 / query_warps;  // per warp
+  static constexpr int query_tiles = queries / 16 / query_warps;  // query tiles per warp
   static constexpr int head_warps = warps / query_warps;
-  static constexpr int head_pairs = head_size / 16;  // of tiles
+  static constexpr int head_pairs = head_size / 16;  // pairs of tiles
   static constexpr int warp_pairs = (head_pairs + head_warps - 1) / head_warps;
 
   using Rows = SharedRows<flash_columns(head_size)>;
@@ -63,19 +64,18 @@ struct FlashBackwardArguments {
   const T* qkv;
   const float* logsumexp;  // [B, H, S]
   const float* delta;      // [B, H, S]
-  float* sums;             // of the gradients of queries: [B, H, query_blocks, queries·K]
-  unsigned* turns;         // [B, H, query_blocks] blocks of keys that have added to them, from 0
-  unsigned* ticket;        // blocks that have begun, from 0
+  float* sums;             // sums of the queries' gradients: [B, H, query_blocks, queries·K]
+  unsigned* turns;         // [B, H, query_blocks]: blocks of keys that have added to each sum
+  unsigned* ticket;        // number of blocks that have begun
   int key_blocks, query_blocks;
 };
 
-/// Blocks of queries that belong to a block of keys: those of the group's query heads, one head
-/// after another.
+/// A block of queries that sees a block of keys. The query heads of the group follow each other.
 struct FlashBackwardStep {
   int h, query_block;
 };
 
-/// The work of a block. Tile has the numbers of `keys` and `queries` of a block.
+/// Position of a block of threads. `Tile` gives its `keys` and its `queries` per step.
 template <class Tile, class Arguments, bool with_documents = false>
 struct FlashBackwardPlace {
   using Step = FlashBackwardStep;
@@ -117,11 +117,12 @@ struct FlashBackwardPlace {
     return {step.h + 1, first_query_block(a)};
   }
 
-  /// Number of a block of queries among all of them.
+  /// Index of a block of queries among all blocks.
   TRIREME_DEVICE_FUNCTION int turn(const Arguments& a, const Step& step) const {
     return (b * a.shape.heads + step.h) * a.query_blocks + step.query_block;
   }
-  /// Whether a block of queries that sees some of these keys sees no earlier, or no later, ones.
+  /// Whether a block of queries that sees some of these keys sees no earlier keys, or no later
+  /// keys.
   TRIREME_DEVICE_FUNCTION bool is_first(const Arguments& a, const Step& step) const {
     if (key_block == 0 || first_key() + a.shape.back <= first_query(step)) return true;
     if constexpr (with_documents)
@@ -152,7 +153,7 @@ struct FlashBackwardPlace {
   }
 };
 
-/// The part of the work of a warp.
+/// Position of a lane and a warp in the block.
 template <int head_size>
 struct FlashBackwardLanes {
   using Tile = FlashBackwardTile<head_size>;
@@ -167,7 +168,7 @@ struct FlashBackwardLanes {
   TRIREME_DEVICE_FUNCTION int query() const { return warp % Tile::sides * Tile::side_queries; }
   TRIREME_DEVICE_FUNCTION int element() const { return warp % Tile::sides * Tile::side_elements; }
 
-  /// This lane's part of the addresses of operands in rows of `columns` numbers at `at`.
+  /// Addresses of this lane's operands in rows of `columns` elements at `at`.
   template <int columns, class Block>
   TRIREME_DEVICE_FUNCTION FragmentPlaces<columns> places(Block& block, Fragment kind,
                                                          std::uint32_t at) const {

@@ -15,12 +15,13 @@ struct FlashDeltaArguments {
   std::int64_t grad_stride;
   const T* o;
   std::int64_t o_stride;
-  unsigned* counters;  // of FlashBackward, set to zero
+  unsigned* counters;  // counters of FlashBackward, set to zero
   std::int64_t counter_count;
 };
 
 /// delta[b,h,i] = Σ_d grad[t, h·K + d] o[t, h·K + d], which equals Σ_j p dp (Dao et al. 2022, eq.
-/// 4), by eight lanes per sum; sets the counters to zero. rows / rows_per_block blocks, rounded up.
+/// 4), by eight lanes per sum; also sets the counters to zero. rows / rows_per_block blocks,
+/// rounded up.
 template <class T, int head_size>
 struct FlashDelta {
   struct Tile {

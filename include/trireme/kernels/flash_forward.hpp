@@ -12,7 +12,7 @@ namespace trireme::kernels {
 
 /// Sizes of the blocks. A warp has 32 queries, so that each operand loaded from keys or values
 /// serves two products: with 16, shared memory limits the kernel. The sums of the output and of a
-/// block of scores stay in registers, K + keys of them per thread, or half as many with 16 queries.
+/// block of scores stay in registers: K + keys values per thread, or half as many with 16 queries.
 template <int head_size>
 struct FlashForwardTile {
   static constexpr int row_tiles = head_size <= 160 ? 2 : 1;
@@ -46,8 +46,8 @@ struct FlashForwardArguments {
 };
 
 /// One block of queries of one head with its keys (Dao 2023, arXiv 2307.08691, algorithm 1). Each
-/// warp has its own queries. All warps share blocks of keys and values: one is multiplied while the
-/// next one is copied. B·H·query_blocks blocks.
+/// warp has its own queries. All warps share blocks of keys and values: one block is multiplied
+/// while the next one is copied. B·H·query_blocks blocks.
 template <class T, int head_size, bool with_dropout, bool with_documents = false>
 struct FlashForward {
   using Tile = FlashForwardTile<head_size>;
@@ -66,7 +66,7 @@ struct FlashForward {
     Softmax softmax;
   };
 
-  /// The work of a block.
+  /// Position of a block of threads.
   struct Place {
     int b, h, q0, key_begin, key_end;
     const T *queries, *keys;
@@ -105,7 +105,7 @@ struct FlashForward {
       if (k0 + Tile::keys < place.key_end) copy_keys(block, a, keys, k0 + Tile::keys);
       if (k0 - a.shape.ahead >= first_query + Tile::warp_queries ||
           k0 + Tile::keys + a.shape.back <= first_query)
-        continue;  // hidden from the warp
+        continue;  // the warp sees no key of this block
       if constexpr (with_documents)
         if (k0 + Tile::keys <= a.shape.document_start(place.b, first_query)) continue;
       float scores[row_tiles][key_tiles][4] = {};
@@ -125,7 +125,7 @@ struct FlashForward {
     return thread / warp_lanes * Tile::warp_queries;
   }
 
-  /// This lane's part of the addresses of operands.
+  /// Addresses of this lane's operands.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static FragmentPlaces<flash_columns(head_size)> places(Block& block,
                                                                                  Fragment kind,
@@ -139,7 +139,7 @@ struct FlashForward {
     return k0 / Tile::keys % 2 == 0 ? 0U : Rows::bytes(Tile::keys);
   }
 
-  /// Copies the block of keys from k0 on, which `from` points to, and its values.
+  /// Copies the block of keys from k0 on, and its values. `from` points to the keys.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void copy_keys(Block& block, const Arguments& a, const T* from,
                                                 int k0) {
@@ -206,7 +206,7 @@ struct FlashForward {
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void finish(Block& block, const State& s, const Arguments& a) {
     const int lane = block.thread() % warp_lanes;
-    // Computed again, so that it takes no registers before.
+    // Recomputed, so that it occupies no registers before.
     const Place place(a, unknown(block, block.index()));
     const int first_query = place.q0 + first_row(block.thread());
 #pragma unroll

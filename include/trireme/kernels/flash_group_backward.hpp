@@ -6,10 +6,10 @@
 
 namespace trireme::kernels {
 
-/// FlashBackward with products of warpgroups, in the manner of FlashAttention-3 (Shah et al. 2024).
-/// The first group does not multiply: its warp 0 copies rows, warp 1 adds the sums of queries, in
-/// the order of keys, to those of the previous blocks, and warps 2 and 3 round the sums that are
-/// complete. Otherwise as FlashBackward: B·Hkv·key_blocks blocks, which start by tickets.
+/// FlashBackward with warpgroup products, in the manner of FlashAttention-3 (Shah et al. 2024). The
+/// first group does not multiply: its warp 0 copies rows, warp 1 adds the sums of queries to the
+/// sums of the previous blocks in the order of keys, and warps 2 and 3 round complete sums. As in
+/// FlashBackward, B·Hkv·key_blocks blocks start by tickets.
 template <class T, int head_size, bool with_dropout>
 class GroupBackward {
  public:
@@ -66,7 +66,7 @@ class GroupBackward {
     block.publish_phases();
   }
 
-  /// Each kind of warp computes it anew: what they share would stay in registers of all.
+  /// Recomputed in each kind of warp: shared values would stay in registers of all warps.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static Place place_of(Block& block, const Arguments& a, int ticket) {
     return Place(a, unknown(block, ticket));
@@ -140,7 +140,7 @@ class GroupBackward {
                        64 * chunk, head, row + r, b, full);
   }
 
-  /// The logsumexp of queries as a power of two, and delta; zeros beyond the sequence.
+  /// Stores the logsumexp of queries in base 2, and delta; zeros beyond the sequence.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void copy_statistics(Block& block, const Arguments& a,
                                                       const Place& place, const Step& step,
@@ -162,14 +162,14 @@ class GroupBackward {
     }
   }
 
-  /// Planes of sums have a multiple of 64 rows.
+  /// Sums of a step's queries. Planes of sums have a multiple of 64 rows.
   TRIREME_DEVICE_FUNCTION static float* sums_of(const Arguments& a, const Place& place,
                                                 const Step& step) {
     const std::int64_t plane = std::int64_t{place.b} * a.shape.heads + step.h;
     return a.sums +
            (plane * ((a.shape.sequence + 63) / 64 * 64) + place.first_query(step)) * head_size;
   }
-  /// Rows of queries of a step that are in the workspace: a multiple of 64.
+  /// Rows of a step's queries in the workspace: a multiple of 64.
   TRIREME_DEVICE_FUNCTION static int sum_rows(const Arguments& a, const Place& place,
                                               const Step& step) {
     return Tile::splits_queries && place.first_query(step) + 64 >= a.shape.sequence ? 64
@@ -203,11 +203,11 @@ class GroupBackward {
     }
   }
 
-  /// Rounds the sums of queries that see no later keys, when this block's are in them.
+  /// Rounds the sums of queries that see no later keys, after this block's sums were added.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void round(Block& block, const Arguments& a, Place place) {
     for (Step step = place.first_step(a); place.is_step(step); step = place.next(a, step)) {
-      place.key_block = unknown(block, place.key_block);  // what follows from it is not kept
+      place.key_block = unknown(block, place.key_block);  // discards values that depend on it
       if (!place.is_last(a, step)) continue;
       const int turn = place.turn(a, step);
       if (block.thread() % warp_lanes == 0)
@@ -221,7 +221,7 @@ class GroupBackward {
     }
   }
 
-  /// The 16 rows that a warp of the groups that multiply had.
+  /// Rounds 16 rows, the rows of one multiplying warp.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void round_rows(Block& block, const Arguments& a,
                                                  const Place& place, const Step& step, int row) {

@@ -8,25 +8,26 @@
 /// Sizes, arguments and barriers of GroupBackward.
 namespace trireme::kernels {
 
-/// Keys of a block. The gradients of keys and values stay in the registers of two groups.
+/// Keys per block. The gradients of keys and values stay in the registers of two groups.
 constexpr int group_backward_keys(std::int64_t head_size) {
   return head_size > 128 ? 64 : 128;
 }
 
-/// Sizes of the blocks. Two groups of warps multiply, and one copies rows and adds sums. Up to 128
-/// elements, each of the two groups has 64 keys, and all queries and elements for them. Of more
-/// elements, the gradients of 64 keys fill the registers of both groups: they have the same keys,
-/// half of the queries for the scores, and each a side of the elements for the gradients
-/// (`shares`), and exchange probabilities through shared memory.
+/// Sizes of the blocks. Two warpgroups multiply, and one copies rows and adds sums. With up to 128
+/// elements, each multiplying group has 64 keys, with all queries and elements. With more elements,
+/// the gradients of 64 keys fill the registers of both groups. The groups then have the same keys
+/// (`shares`), each has half of the queries for the scores and one side of the elements for the
+/// gradients, and they exchange probabilities through shared memory.
 template <int head_size>
 struct GroupBackwardTile {
   static constexpr int threads = 3 * group_threads;
   static constexpr int helper_registers = 56, group_registers = 224;
-  static constexpr bool shares = head_size > 128;  // keys
+  static constexpr bool shares = head_size > 128;  // groups share keys
   static constexpr int keys = group_backward_keys(head_size);
   static constexpr int queries = head_size <= 64 ? 128 : 64;
-  static constexpr int score_queries = shares ? queries / 2 : queries;  // of a group
-  /// Gradient of queries of a group: 64 rows, and a side of the elements or all.
+  static constexpr int score_queries = shares ? queries / 2 : queries;  // queries of a group
+  /// A group's gradient of queries has 64 rows and all elements if true, otherwise one side of
+  /// them.
   static constexpr bool splits_queries = queries > 64;
   static constexpr int side = shares ? 128 : 64;
 
@@ -40,7 +41,7 @@ struct GroupBackwardTile {
   /// Sums of queries leave in `sum_rounds` rounds through `sum_slots` slots.
   static constexpr int sum_rounds = head_size > 192 ? 2 : 1;
   static constexpr int sum_slots = head_size > 64 && head_size <= 128 ? 2 : 1;
-  static constexpr int sum_tiles = side / 8 / sum_rounds;  // of a group and a round, at most
+  static constexpr int sum_tiles = side / 8 / sum_rounds;  // most tiles of a group and a round
   static constexpr std::uint32_t sum_tile_bytes = 4 * 64 * 8;
   static constexpr std::uint32_t sum_bytes = 4 * queries * head_size / sum_rounds;
 
@@ -55,7 +56,7 @@ struct GroupBackwardTile {
   static constexpr std::uint32_t delta_after = 4 * queries;  // … the logsumexp
   static constexpr std::uint32_t statistics_bytes = 2 * delta_after;
 
-  // Barriers of phases.
+  // Phase barriers.
   static constexpr std::uint32_t keys_full = statistics_at + query_stages * statistics_bytes;
   static constexpr std::uint32_t values_full = keys_full + 8;
   static constexpr std::uint32_t queries_full = values_full + 8;
@@ -67,7 +68,7 @@ struct GroupBackwardTile {
   static constexpr std::uint32_t shared_bytes = sums_empty + 8 * sum_slots;
   static_assert(shared_bytes + 1024 + 64 <= 227 * 1024);
 
-  /// Tiles of 64×8 sums of queries, in the order of memory; `n` is one of the group's.
+  /// Index in memory of a 64×8 tile of the sums of queries; `n` is the index within the group.
   TRIREME_DEVICE_FUNCTION static int sum_tile(int group, int n) {
     return (n / sum_tiles * 2 + group) * sum_tiles + n % sum_tiles;
   }
@@ -79,18 +80,18 @@ struct GroupBackwardArguments : FlashBackwardArguments<T> {
   TensorMap grad_map;  // {K, H, S, B}, likewise
 };
 
-/// Barrier number `stage` of a ring whose first one is at `at`.
+/// Barrier number `stage` of a ring that begins at `at`.
 template <class Block>
 TRIREME_DEVICE_FUNCTION std::uint32_t phases(Block& block, std::uint32_t at, int stage = 0) {
   return block.shared() + at + 8 * static_cast<std::uint32_t>(stage);
 }
 
-/// The part of the work of a lane, computed at each use from one register.
+/// Position of a lane, computed at each use from one register.
 template <class Tile>
 struct GroupBackwardLanes {
-  int thread;  // of the groups that multiply
+  int thread;  // thread within the multiplying groups
 
-  /// The same, opaque to the compiler, so that it keeps nothing that it computed before.
+  /// A copy that is opaque to the compiler, so that it keeps no values computed earlier.
   template <class Block>
   TRIREME_DEVICE_FUNCTION GroupBackwardLanes again(Block& block) const {
     return {unknown(block, thread)};

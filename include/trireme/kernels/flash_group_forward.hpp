@@ -6,12 +6,12 @@
 
 #include <cstdint>
 
-/// Attention by products of warpgroups, forward (Shah et al. 2024, arXiv 2407.08608, algorithm 2).
-/// One warpgroup copies tiles of queries, keys and values into shared memory, the others multiply.
+/// Forward attention by warpgroup products (Shah et al. 2024, arXiv 2407.08608, algorithm 2). One
+/// warpgroup copies tiles of queries, keys and values into shared memory, the others multiply.
 namespace trireme::kernels {
 
 /// Sizes of the tiles. Each consumer has 64 queries, whose output and scores stay in registers.
-/// With small heads powers take as long as products, and a third consumer fills the gaps.
+/// With small heads, exponentials take as long as products, and a third consumer fills the gaps.
 template <int head_size, bool with_dropout = false>
 struct GroupForwardTile {
   static constexpr int consumers = head_size <= 64 && !with_dropout ? 3 : 2;
@@ -20,7 +20,7 @@ struct GroupForwardTile {
   static constexpr int queries = consumers * group_queries;
   static constexpr int keys = head_size <= 128 ? 128 : head_size <= 192 ? 96 : 80;
   static constexpr int stages = 2;
-  /// Per thread, of 65,536 in all.
+  /// Registers per thread, of 65,536 in all.
   static constexpr int producer_registers = consumers == 2 ? 24 : 32;
   static constexpr int consumer_registers = consumers == 2 ? 240 : 160;
 
@@ -41,14 +41,14 @@ struct GroupForwardArguments {
   std::int64_t o_stride;
   float* logsumexp;         // [B, H, S]
   int query_blocks;         // of a sequence
-  int blocks;               // of threads
-  unsigned* counters;       // two, zero before the kernel and after it
+  int blocks;               // blocks of threads
+  unsigned* counters;       // two counters, zero before and after the kernel
   TensorMap queries, keys;  // of [K, H + 2 Hkv, S, B]: boxes of Tile::queries and Tile::keys rows
 };
 
-/// Every block of threads computes blocks of queries of several heads, one after another, and takes
-/// the number of the next one from a counter: their order affects no result. While the consumers
-/// finish one, the producer copies what the next one needs.
+/// Every block of threads computes blocks of queries of several heads in sequence, and takes the
+/// number of the next block from a counter; the order affects no result. While the consumers finish
+/// one block, the producer copies the operands of the next.
 template <class T, int head_size, bool with_dropout>
 struct GroupForward {
   using Tile = GroupForwardTile<head_size, with_dropout>;
@@ -81,7 +81,7 @@ struct GroupForward {
  private:
   static constexpr int consumer_warps = Tile::consumers * group_threads / warp_lanes;
 
-  /// Addresses; `what` is 0 for keys and 1 for values.
+  /// Addresses in shared memory; `what` is 0 for keys and 1 for values.
   struct Shared {
     std::uint32_t first;
 
@@ -94,7 +94,7 @@ struct GroupForward {
     }
     TRIREME_DEVICE_FUNCTION std::uint32_t queries_full() const { return first + Tile::phases_at; }
     TRIREME_DEVICE_FUNCTION std::uint32_t queries_empty() const { return queries_full() + 8; }
-    /// The number of the queries' place, which has room and arrives with them.
+    /// Address of the number of the block of queries, which arrives with the queries.
     TRIREME_DEVICE_FUNCTION std::uint32_t number() const { return first + Tile::number_at; }
     TRIREME_DEVICE_FUNCTION std::uint32_t full(int what, int stage) const {
       return queries_full() + 16 + 16 * static_cast<std::uint32_t>(what * Tile::stages + stage);
@@ -132,7 +132,7 @@ struct GroupForward {
     if (block.thread() != 0) return;
     const Shared shared(block);
     RingPlace rings[2];
-    std::uint32_t parity = 1;  // of the phase in which the queries' tile became empty
+    std::uint32_t parity = 1;  // parity of the phase in which the queries' tile became empty
     for (int number = block.index();; parity ^= 1) {
       block.await_phase(shared.queries_empty(), parity);
       block.store_alone(shared.number(), static_cast<std::uint32_t>(number));
@@ -152,7 +152,7 @@ struct GroupForward {
       number = a.blocks + static_cast<int>(block.take(a.counters));
     }
     block.arrive(shared.queries_full());
-    // All blocks of threads have taken their last number when the last one counts itself.
+    // When the last block of threads counts itself, all blocks have taken their last number.
     if (block.take(a.counters + 1) + 1 < static_cast<unsigned>(a.blocks)) return;
     block.release(a.counters, 0);
     block.release(a.counters + 1, 0);
@@ -182,7 +182,7 @@ struct GroupForward {
   struct State {
     float o[1][head_tiles][4];
     float scores[1][key_tiles][4];
-    std::uint32_t p[key_tiles / 2][4];  // probabilities, packed
+    std::uint32_t p[key_tiles / 2][4];  // packed probabilities
     Softmax softmax;
     RingPlace keys, values;
   };
@@ -194,7 +194,7 @@ struct GroupForward {
     const Shared shared(block);
     if (group == Tile::consumers - 1) block.signal(turn_of(0), 2 * group_threads);
     State s;
-    std::uint32_t parity = 0;  // of the phase in which the queries arrived
+    std::uint32_t parity = 0;  // parity of the phase in which the queries arrived
     for (;; parity ^= 1) {
       block.await_phase(shared.queries_full(), parity);
       const bool reads = block.thread() % warp_lanes == 0;
@@ -207,7 +207,7 @@ struct GroupForward {
     if (group == 0) block.meet(turn_of(0), 2 * group_threads);
   }
 
-  /// Groups issue their products in turns, so that one computes powers while another multiplies.
+  /// Groups issue their products in turns: one computes exponentials while another multiplies.
   TRIREME_DEVICE_FUNCTION static int turn_of(int group) {
     return 1 + group % Tile::consumers;
   }
@@ -229,8 +229,8 @@ struct GroupForward {
     }
   };
 
-  /// Scores of block i are multiplied together with the probabilities of block i − 1, whose product
-  /// runs on during the powers of block i.
+  /// Issues the scores of block i together with the product of block i − 1's probabilities, which
+  /// runs during the exponentials of block i.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void attend(Block& block, const Arguments& a, const Shared& shared,
                                              State& s, int group, const Place& place) {
@@ -274,7 +274,7 @@ struct GroupForward {
     for (int i = seen.end; i < place.key_blocks; ++i) pass(block, shared, s, group);
   }
 
-  /// A block of keys that only other groups see.
+  /// Skips a block of keys that only other groups see.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void pass(Block& block, const Shared& shared, State& s,
                                            int group) {
@@ -285,7 +285,7 @@ struct GroupForward {
     leave_values(block, shared, s);
   }
 
-  /// Waits for the keys, and for the group's turn.
+  /// Waits for the keys and for the group's turn.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void begin_keys(Block& block, const Shared& shared, const State& s,
                                                  int group) {
@@ -326,7 +326,7 @@ struct GroupForward {
     block.commit_products();
   }
 
-  /// The warp's products are done with the tile of keys, and with the queries if that was the last.
+  /// Releases the warp's tile of keys, and after the last tile the queries.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void leave_keys(Block& block, const Shared& shared, State& s,
                                                  bool last) {
@@ -342,7 +342,7 @@ struct GroupForward {
     s.values.template next<Tile::stages>();
   }
 
-  /// The softmax of block i of keys. The output is rescaled later: its product is in flight.
+  /// Softmax of block i of keys. The output is rescaled later, because its product is in flight.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void add_keys(Block& block, const Arguments& a, State& s,
                                                int group, const Place& place, int i, bool& rescales,

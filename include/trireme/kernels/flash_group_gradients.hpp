@@ -5,17 +5,18 @@
 
 #include <cstdint>
 
-/// The part of GroupBackward's two groups of warps that multiply. A step has five products, here
-/// in the order in which they are issued (S: scores, P: probabilities, D: the gradient of S):
+/// Work of GroupBackward's two multiplying warpgroups. A step has five products, in this order of
+/// issue (S: scores, P: probabilities, D: the gradient of S):
 ///
 ///     dV += Pᵀ·dO   dQ = D·K   dK += Dᵀ·Q   and, of the next step,   Sᵀ = K·Qᵀ   dPᵀ = V·dOᵀ
 ///
 /// P of the next step is computed while its dP runs, and dQ is stored while dK and S run. D is
-/// computed while the other group's products run. Every wait is for all batches or all but one, and
-/// no branch leaves while products are in flight: otherwise the assembler serialises the products.
+/// computed while the other group's products run. Every wait is for all batches, or for all but
+/// one. No branch is taken while products are in flight: otherwise the assembler serialises the
+/// products.
 namespace trireme::kernels {
 
-/// `columns`: elements of the gradients of keys and values that the group has.
+/// `columns`: elements of the group's gradients of keys and values.
 template <class T, int head_size, bool with_dropout, int columns>
 class GroupGradients {
  public:
@@ -31,7 +32,7 @@ class GroupGradients {
         grads[score_tiles][4];
     clear(keys);
     clear(values);
-    block.begin_products(keys, values);  // the zeros are there before any product is in flight
+    block.begin_products(keys, values);  // zeros precede any product in flight
     block.await_phase(phases(block, Tile::keys_full), 0);
     multiply_scores(block, lanes, 0, scores);
     block.await_phase(phases(block, Tile::values_full), 0);
@@ -66,13 +67,13 @@ class GroupGradients {
       block.begin_products(keys);
       multiply_rows(block, lanes, keys, Tile::score_grads_at, count & 1, query_rows(block, count));
       step = place.next(a, step);
-      // The last step has no next one, and multiplies its own queries again: a branch here would
+      // The last step has no successor and multiplies its own queries again: a branch here would
       // end the products in flight.
       const int following = count + (place.is_step(step) ? 1 : 0);
       if constexpr (Tile::shares)
         block.commit_products();
       else
-        multiply_scores(block, lanes, following, scores);  // of the same batch
+        multiply_scores(block, lanes, following, scores);  // in the same batch
       block.template wait_products<1>(sums);
       lanes = first.again(block);
       store_sums(block, lanes, count, sums);
@@ -91,12 +92,12 @@ class GroupGradients {
   static constexpr int score_tiles = Tile::score_queries / 8;
   static constexpr int head_steps = head_size / 16;
   static constexpr int drop_words = (score_tiles + 7) / 8;
-  /// Columns of the gradient of queries that the group multiplies; those after the head's are zero.
+  /// Columns of the group's part of the queries' gradient; columns beyond the head's are zero.
   static constexpr int sum_columns = Tile::shares ? columns : Tile::side;
   using ScoreSums = float[score_tiles][4];
   using Packed = std::uint32_t[score_tiles / 2][4];
 
-  /// Place of number `count` of a ring.
+  /// Ring position of item `count`.
   template <int stages>
   TRIREME_DEVICE_FUNCTION static RingPlace ring(int count) {
     static_assert(stages == 1 || stages == 2);
@@ -139,7 +140,7 @@ class GroupGradients {
     if (lanes.lane() == 0) block.arrive(phases(block, ring, stage));
   }
 
-  /// A batch: scores = keys · queriesᵀ, when the queries are there.
+  /// A batch: scores = keys · queriesᵀ, after the queries arrive.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_scores(Block& block, const Lanes& lanes, int count,
                                                       ScoreSums& scores) {
@@ -147,7 +148,7 @@ class GroupGradients {
                       query_ring(count).parity);
     multiply_heads(block, lanes, scores, Tile::keys_at, query_rows(block, count));
   }
-  /// A batch: grads = values · gradientsᵀ, when the gradients are there.
+  /// A batch: grads = values · gradientsᵀ, after the gradients arrive.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_grads(Block& block, const Lanes& lanes, int count,
                                                      ScoreSums& grads) {
@@ -178,7 +179,7 @@ class GroupGradients {
       block.template multiply_left<T, columns, Major::edge>(sums, scores[k], rows.edge_major(0, k),
                                                             true);
   }
-  /// The same for the group's side of the elements; the scores are in shared memory.
+  /// The same sums for the group's side of the elements, with scores from shared memory.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_rows(Block& block, const Lanes& lanes,
                                                     float (&sums)[columns / 8][4],
@@ -191,7 +192,7 @@ class GroupGradients {
           sums, scores.depth_major(lanes.key(), k), rows.edge_major(lanes.column(), k), true);
   }
 
-  /// A batch: the group's part of the gradient of queries, from gradients of scores of all keys.
+  /// A batch: the group's part of the queries' gradient, from the score gradients of all keys.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_keys(Block& block, const Lanes& lanes, int buffer,
                                                     float (&sums)[sum_columns / 8][4]) {
@@ -206,7 +207,7 @@ class GroupGradients {
     block.commit_products();
   }
 
-  /// scores become p = exp(score − logsumexp), negative where dropout drops them.
+  /// scores become p = exp(score − logsumexp); dropped probabilities become −p.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void probabilities(Block& block, const Arguments& a,
                                                     const Place& place, const Lanes& lanes,
@@ -243,9 +244,9 @@ class GroupGradients {
     }
   }
 
-  /// Bit i of tile n: whether dropout drops the lane's probability i. A loop, because ten rounds of
-  /// Philox for all tiles at a time would need too many registers. `element` is that of the first
-  /// query and of the first key of the warp.
+  /// Bit i of tile n: whether dropout drops the lane's probability i. The function loops, because
+  /// ten rounds of Philox for all tiles at once would need too many registers. `element` is the
+  /// element of the warp's first query and first key.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void find_drops(Block& block, const Arguments& a,
                                                  std::uint64_t element,
@@ -265,8 +266,8 @@ class GroupGradients {
     }
   }
 
-  /// Keys beyond the sequence and those that each query does not see get the score −∞, and so p =
-  /// 0; `key` and `query` are the lane's first ones.
+  /// Keys beyond the sequence and keys that a query does not see get the score −∞, and so p = 0;
+  /// `key` and `query` are the lane's first ones.
   TRIREME_DEVICE_FUNCTION static void hide(const FlashShape& s, int key, int query,
                                            ScoreSums& scores) {
     const auto farthest = static_cast<unsigned>(s.back + s.ahead);
@@ -285,7 +286,7 @@ class GroupGradients {
     return with_dropout && __builtin_bit_cast(std::int32_t, p) < 0;
   }
 
-  /// The probabilities are computed before the wait that follows: see settle.
+  /// Ensures that the probabilities are computed before the next wait: see settle.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void finish(Block& block, const ScoreSums& p) {
     std::uint32_t all = 0;
@@ -297,7 +298,7 @@ class GroupGradients {
   }
 
   /// Turns dp in grads into ds = p (dp − delta), with dropout p (dp f − delta), and stores it for
-  /// both groups, packs p, and stores it as well if the groups share it.
+  /// both groups; packs p, and stores it too if the groups share keys.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void score_gradients(Block& block, const Arguments& a,
                                                       const Lanes& lanes, int count,
@@ -350,7 +351,7 @@ class GroupGradients {
            4 * static_cast<std::uint32_t>(lanes.query() + 2 * t);
   }
 
-  /// Hands the gradient of queries to the warp that adds it.
+  /// Passes the gradient of queries to the warp that adds it.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void store_sums(Block& block, const Lanes& lanes, int count,
                                                  const float (&sums)[sum_columns / 8][4]) {

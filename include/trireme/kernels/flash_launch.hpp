@@ -9,11 +9,12 @@
 
 #include <cstdint>
 
-/// Launches of the kernels of attention on tensor cores: numbers of blocks, maps, order. A Grid
-/// runs them: on a device ExecGrid (block_launch.hpp), and StreamGrid (group_launch.hpp) for
-/// warpgroups; in tests EmulatedGrid and EmulatedGroupGrid, so that both run the same launches. It
-/// has launch<Kernel>(label, blocks, arguments), and for warpgroups processors(), tensor_map(shape)
-/// and counters(), which are two zeros. flash_arguments.hpp makes the arguments.
+/// Launches of the tensor-core attention kernels: numbers of blocks, tensor maps, order. A Grid
+/// runs them: ExecGrid (block_launch.hpp) on a device, StreamGrid (group_launch.hpp) for
+/// warpgroups, and EmulatedGrid and EmulatedGroupGrid in tests, so that tests run the same
+/// launches. A Grid has launch<Kernel>(label, blocks, arguments), and for warpgroups also
+/// processors(), tensor_map(shape) and counters(), which are two zeros. flash_arguments.hpp makes
+/// the arguments.
 namespace trireme::kernels {
 
 constexpr int blocks_of(std::int64_t sequence, int block) {
@@ -39,7 +40,8 @@ void flash_forward(Grid& grid, const FlashForwardArguments<T>& a, bool with_drop
     launch_flash_forward<FlashForward<T, head_size, false>>(grid, a);
 }
 
-/// Every block of threads stays on its processor, and takes blocks of queries until none is left.
+/// Every block of threads stays on its multiprocessor, and takes blocks of queries until none
+/// remains.
 template <class Kernel, class Grid, class T>
 void launch_forward_of_groups(Grid& grid, typename Kernel::Arguments a, const T* qkv,
                               int head_size) {
@@ -70,7 +72,7 @@ void flash_delta(Grid& grid, const FlashDeltaArguments<T>& a) {
                               (a.rows + Delta::rows_per_block - 1) / Delta::rows_per_block, a);
 }
 
-/// Fills in the numbers of blocks, and returns the number of blocks of threads.
+/// Sets the numbers of blocks, and returns the number of blocks of threads.
 template <class Tile, class Arguments>
 std::int64_t set_gradient_blocks(Arguments& a) {
   static_assert(Tile::queries >= FlashWorkspace::smallest_block);

@@ -9,15 +9,15 @@
 #include <type_traits>
 #include <utility>
 
-/// Common parts of the kernels of attention on tensor cores: sizes, the order of blocks, the
-/// dropout mask of a fragment.
+/// Common parts of the tensor-core attention kernels: sizes, the order of blocks, the dropout mask
+/// of a fragment.
 namespace trireme::kernels {
 
-/// Head sizes for which there are kernels.
+/// Head sizes with a kernel.
 using FlashHeadSizes = std::integer_sequence<int, 16, 32, 64, 80, 96, 112, 128, 160, 192, 256>;
 
-/// Numbers of a row in shared memory, which has whole pieces of 64 bytes. The columns after
-/// the head's own are neither written nor part of any result.
+/// Elements of a row in shared memory, a multiple of 64 bytes. Columns beyond the head size are
+/// neither written nor part of any result.
 TRIREME_FUNCTION constexpr int flash_columns(int head_size) {
   return (head_size + 31) / 32 * 32;
 }
@@ -39,8 +39,8 @@ constexpr bool has_flash_kernel(std::int64_t head_size) {
   return with_flash_kernel(head_size, [](auto) {});
 }
 
-/// AttentionShape with all defaults filled in, and everything else that all blocks read. Query i
-/// sees the keys i − back … i + ahead of its sequence.
+/// AttentionShape with all defaults resolved, and other values that all blocks read. Query i sees
+/// the keys i − back … i + ahead of its sequence.
 struct FlashShape {
   static constexpr int unbounded = 1 << 29;  ///< more than any sequence
 
@@ -48,16 +48,16 @@ struct FlashShape {
   int back = unbounded, ahead = 0;
   float scale = 0.0F;
   int section = 1;                          ///< planes in flight at a time
-  std::int64_t qkv_stride = 0;              ///< of rows, in elements
-  const std::int32_t* positions = nullptr;  ///< [B·S], as AttentionShape's; null: one document
+  std::int64_t qkv_stride = 0;              ///< from row to row, in elements
+  const std::int32_t* positions = nullptr;  ///< [B·S], as in AttentionShape; null: one document
 
   TRIREME_FUNCTION int first_key(int query) const { return query > back ? query - back : 0; }
-  /// The first token of a query's document. Queries after the last one belong to its document.
+  /// First token of a query's document. Queries beyond the sequence are in the last document.
   TRIREME_FUNCTION int document_start(int b, int query) const {
     const int row = query < sequence ? query : sequence - 1;
     return row - positions[std::int64_t{b} * sequence + row];
   }
-  /// The first key that a query sees, with documents if there are any.
+  /// First key that a query sees, with or without documents.
   template <bool with_documents>
   TRIREME_FUNCTION int first_key(int b, int query) const {
     const int first = first_key(query);
@@ -72,7 +72,7 @@ struct FlashShape {
     return query + ahead + 1 < sequence ? query + ahead + 1 : sequence;
   }
   TRIREME_FUNCTION int key_value_head(int h) const { return (heads_before + h) / group; }
-  /// One past the last query head that uses this head of keys and values; and the first one.
+  /// first_head() and end_head(): the query heads [first, end) of a head of keys and values.
   TRIREME_FUNCTION int end_head(int kv) const {
     const int end = (kv + 1) * group - heads_before;
     return end < heads ? end : heads;
@@ -83,8 +83,8 @@ struct FlashShape {
   }
 };
 
-/// Packed queries, keys and values as a tensor [K, heads, S, B], of which boxes are `rows` rows of
-/// one head. A box has zeros where the head, the sequence or the batch ends.
+/// Packed queries, keys and values as a tensor [K, heads, S, B]; a box is `rows` rows of one head.
+/// Elements of a box beyond the head, the sequence or the batch are zero.
 inline TensorMapShape heads_map(const void* qkv, const FlashShape& s, int head_size, int rows) {
   return {qkv,
           {head_size, s.heads + 2 * s.key_value_heads, s.sequence, s.batch},
@@ -93,7 +93,7 @@ inline TensorMapShape heads_map(const void* qkv, const FlashShape& s, int head_s
 }
 
 /// Position of block number `ticket`. Planes are grouped in sections; a section runs the first turn
-/// of all its planes, then the second, …
+/// of all its planes, then their second, and so on.
 struct FlashTurn {
   int plane, turn;
   TRIREME_FUNCTION FlashTurn(int ticket, int planes, int turns, int section) {
@@ -105,8 +105,8 @@ struct FlashTurn {
   }
 };
 
-/// AttentionDropout for fragments. A dropped probability is multiplied by 0; the user of the sums
-/// multiplies the others by `kept`.
+/// AttentionDropout for fragments. A dropped probability is multiplied by 0; the code that uses the
+/// sums multiplies by `kept`.
 struct FlashDropout {
   RandomKey key;
   std::uint32_t threshold = 0;  ///< words below it are dropped
@@ -126,8 +126,9 @@ struct FlashDropout {
   }
 
   /// dropped[i] for the four probabilities of this lane in a 16×8 tile whose rows are queries and
-  /// whose columns are keys; `element` is that of row g and of column 0. If a sequence is a whole
-  /// number of Philox blocks, lanes 2i and 2i + 1 need the same two and compute one each.
+  /// whose columns are keys; `element` is the element of row g and column 0. If a sequence is a
+  /// whole number of Philox blocks, lanes 2i and 2i + 1 need the same two blocks and compute one
+  /// each.
   template <class Block>
   TRIREME_DEVICE_FUNCTION void drops_of_queries(Block& block, bool (&dropped)[4],
                                                 std::uint64_t element, int sequence) const {
@@ -149,8 +150,8 @@ struct FlashDropout {
     }
   }
 
-  /// The same for a tile whose rows are keys and whose columns are queries; `element` is that of
-  /// query 0 and of key 0. Four lanes that are consecutive in g share four Philox blocks.
+  /// dropped[i] for a tile whose rows are keys and whose columns are queries; `element` is the
+  /// element of query 0 and key 0. Four lanes that are consecutive in g share four Philox blocks.
   template <class Block>
   TRIREME_DEVICE_FUNCTION void drops_of_keys(Block& block, bool (&dropped)[4],
                                              std::uint64_t element, int sequence) const {

@@ -7,7 +7,7 @@
 
 namespace trireme::kernels {
 
-/// The gradient of a block of queries: gradients of scores times keys. Warps form a grid: this one
+/// The gradient of a block of queries: gradients of scores times keys. Warps form a grid: a warp
 /// has query_tiles rows of tiles from first_tile on, and every head_warps-th pair of each row.
 template <class T, int head_size>
 class FlashQuerySums {
@@ -54,7 +54,7 @@ class FlashQuerySums {
     }
   }
 
-  /// Calls use(sums of a tile, its row and column among the tiles of the block).
+  /// Calls use(sums of a tile, row and column of the tile in the block).
   template <class Use>
   TRIREME_DEVICE_FUNCTION static void for_tiles(const Lanes& lanes, Sums& sums, const Use& use) {
 #pragma unroll
@@ -65,7 +65,7 @@ class FlashQuerySums {
           use(sums[m][i], first_tile(lanes) + m, 2 * pair(lanes, i / 2) + i % 2);
   }
 
-  /// Sums are stored as the lanes hold them: tile after tile, lane after lane.
+  /// Sums are stored as the lanes hold them: by tile, then by lane.
   TRIREME_DEVICE_FUNCTION static float* place_of(const Lanes& lanes, float* sums, int m, int n) {
     return sums + (m * head_tiles + n) * 128 + 4 * lanes.lane;
   }

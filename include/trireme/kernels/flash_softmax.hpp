@@ -12,10 +12,10 @@ namespace trireme::kernels {
 template <int row_tiles, int key_tiles>
 struct FlashSoftmax {
   using Scores = float[row_tiles][key_tiles][4];
-  using Factors = float[row_tiles][2];  // of rows g and g + 8
+  using Factors = float[row_tiles][2];  // factors of rows g and g + 8
 
   Factors reference;
-  Factors sum;  // this lane's part
+  Factors sum;  // this lane's part of the sums
 
   TRIREME_DEVICE_FUNCTION void clear() {
 #pragma unroll
@@ -27,8 +27,8 @@ struct FlashSoftmax {
       }
   }
 
-  /// Hides keys beyond the sequence and those that each query of sample b does not see, if there
-  /// are any.
+  /// Hides keys beyond the sequence and keys that a query of sample b does not see, if there are
+  /// any.
   template <bool with_documents = false, class Block>
   TRIREME_DEVICE_FUNCTION static void hide(Block& block, Scores& scores, const FlashShape& s,
                                            int first_query, int k0, int b = 0) {
@@ -58,10 +58,10 @@ struct FlashSoftmax {
   }
 
   /// One step: scores become 2^(c (score − reference)), c = scale log2 e. A row's reference is a
-  /// score that no other one has exceeded by more than 8 / c. It changes rarely after the first
-  /// block, so that sums and output are rarely rescaled; powers stay below 2^8. A query that has
-  /// seen no key yet, as a window allows, has no finite reference. Calls rescale(factors) if a
-  /// reference of the warp changes, before the powers.
+  /// score that no other score exceeds by more than 8 / c. It rarely changes after the first block,
+  /// so that sums and output are rarely rescaled; exponentials stay below 2^8. A query that has
+  /// seen no key yet, as a window allows, has no finite reference. Calls rescale(factors) before
+  /// the exponentials if a reference of the warp changes.
   template <class Block, class Rescale>
   TRIREME_DEVICE_FUNCTION void add_keys(Block& block, Scores& scores, float scale,
                                         const Rescale& rescale) {
@@ -117,8 +117,8 @@ struct FlashSoftmax {
     }
   }
 
-  /// The end of row tile m, whose row g is `query`: writes its logarithms of sums of exponentials,
-  /// of which `logsumexp` is the one of query 0, and leaves kept / sum in `factor`.
+  /// End of row tile m, whose row g is `query`: writes its logarithms of sums of exponentials,
+  /// where `logsumexp` points to query 0, and stores kept / sum in `factor`.
   template <class Block>
   TRIREME_DEVICE_FUNCTION void finish(Block& block, int m, float (&factor)[2],
                                       const bool (&valid)[2], float scale, float kept, int query,
@@ -134,7 +134,7 @@ struct FlashSoftmax {
     }
   }
 
-  /// Rows of sums times their factors.
+  /// Multiplies rows of sums by their factors.
   template <int tiles>
   TRIREME_DEVICE_FUNCTION static void multiply(float (&o)[row_tiles][tiles][4],
                                                const Factors& factors) {

@@ -3,25 +3,25 @@
 #include <trireme/base/fp8.hpp>
 #include <trireme/kernels/matmul.hpp>
 
-/// Matrix products of bf16 numbers that are rounded to fp8 first, with one scale per tensor: codes
-/// of x are the nearest E4M3 or E5M2 numbers to scale · x. Products of codes are summed in fp32 and
+/// Matrix products of bf16 operands that are first rounded to fp8, with one scale per tensor: codes
+/// of x are the nearest E4M3 or E5M2 values to scale · x. Products of codes are summed in fp32 and
 /// divided by both scales. cuBLASLt multiplies them if it is the back end of bf16; otherwise they
-/// are widened to fp32, which is exact, so that both differ only in the order of the sums. Rows,
+/// are widened to fp32, which is exact, so that the two differ only in the order of the sums. Rows,
 /// columns and depths are multiples of 16. All arrays and scales are in device memory.
 namespace trireme::kernels {
 
-/// The scale of a tensor, and where its largest magnitude is noted.
+/// Scale of a tensor, and storage for its largest magnitude.
 struct Fp8Scale {
   const float* scale = nullptr;    ///< [1], a power of two
   const float* inverse = nullptr;  ///< [1], 1 / scale
-  float* maximum = nullptr;        ///< [1], raised to the largest |x|; null: not noted
+  float* maximum = nullptr;        ///< [1], raised to the largest |x|; null: not recorded
 };
 
-/// codes = scale · x, both [T, N]. Raises the maximum; NaNs are ignored in it. F: E4M3 or E5M2.
+/// codes = scale · x, both [T, N]. Raises the maximum, ignoring NaNs. F: E4M3 or E5M2.
 template <class F>
 void fp8_quantize(const Exec& exec, View2<F> codes, View2<const Bf16> x, const Fp8Scale& scale);
 
-/// codes [N, T] = (scale · x)ᵀ, x [T, N]. The maximum stays.
+/// codes [N, T] = (scale · x)ᵀ, x [T, N]. Does not change the maximum.
 template <class F>
 void fp8_quantize_transposed(const Exec& exec, View2<F> codes, View2<const Bf16> x,
                              const Fp8Scale& scale);
@@ -32,7 +32,7 @@ template <class A, class B, class C>
 void fp8_product(const Handle& handle, View2<C> c, View2<const A> a, const Fp8Scale& of_a,
                  View2<const B> b, const Fp8Scale& of_b, double beta, View1<const C> bias = {});
 
-/// measure_matmul_peak() for fp8_product of E4M3 numbers, with a result of Bf16 and without the
+/// measure_matmul_peak() for fp8_product of E4M3 operands, with a result of Bf16 and without the
 /// rounding of the operands.
 double measure_fp8_peak(const Handle& handle);
 
@@ -41,11 +41,11 @@ struct Fp8Linear {
   Fp8Scale input;              ///< E4M3
   Fp8Scale weight;             ///< E4M3
   Fp8Scale gradient;           ///< E5M2
-  std::byte* codes = nullptr;  ///< fp8_code_bytes() of memory, used within a pass
+  std::byte* codes = nullptr;  ///< fp8_code_bytes() of memory, for use within a pass
 };
 
-/// The passes of a linear layer: linear_forward and so on of matmul.hpp. Maxima of inputs and
-/// weights are noted in the forward pass, those of gradients in that of the input's gradient.
+/// Passes of a linear layer, as in matmul.hpp. The forward pass records maxima of inputs and
+/// weights, the pass of the input's gradient the maxima of gradients.
 void fp8_linear_forward(const Handle& handle, View2<Bf16> y, View2<const Bf16> x,
                         View2<const Bf16> w, View1<const Bf16> bias, const Fp8Linear& fp8);
 void fp8_linear_backward_input(const Handle& handle, View2<Bf16> dx, View2<const Bf16> dy,
@@ -58,21 +58,21 @@ void fp8_linear_backward_weight(const Handle& handle, View2<float> dw, View1<flo
 void record_fp8_maxima(const Exec& exec, View2<float> history, std::int64_t row,
                        View1<float> maxima);
 
-/// How scales follow from maxima. Tensors are in groups of three: an input, a weight (both E4M3),
-/// and a gradient (E5M2).
+/// How scales follow from maxima. Tensors are in groups of three: an input and a weight (both
+/// E4M3), and a gradient (E5M2).
 struct Fp8Rule {
   Fp8Algorithm algorithm = Fp8Algorithm::max;
   std::int64_t newest = 0;    ///< row of the history
-  int gradient_exponent = 0;  ///< the first scale of gradients is 2^gradient_exponent, others 1
+  int gradient_exponent = 0;  ///< first scale of gradients is 2^gradient_exponent, of others 1
 };
 
-/// scales(t): the largest power of two with which the chosen maximum of history(·, t) [H, n] stays
-/// within the type's range, or the first scale if all are 0; inverses(t) = 1 / scales(t).
+/// scales(t): the largest power of two that keeps the chosen maximum of history(·, t) [H, n] within
+/// the type's range, or the first scale if all maxima are 0; inverses(t) = 1 / scales(t).
 void find_fp8_scales(const Exec& exec, View1<float> scales, View1<float> inverses,
                      View2<const float> history, const Fp8Rule& rule);
 
-/// Why this device has no products of fp8: "it is sm_80, and fp8 needs sm_89 or newer"; "" if it
-/// has them, or on a host.
+/// Why this device does not support fp8 products: "it is sm_80, and fp8 needs sm_89 or newer"; ""
+/// if it supports them, or on a host.
 std::string fp8_obstacle(const Exec& exec);
 
 }  // namespace trireme::kernels

@@ -6,34 +6,34 @@
 
 #include <cstdint>
 
-/// Launches of the kernels of warpgroups, which are compiled for sm_90a and apart from Kokkos
+/// Launches of the warpgroup kernels, which are compiled for sm_90a and separately from Kokkos
 /// (src/kernels/sm_90a). A stream is a cudaStream_t.
 namespace trireme::kernels {
 
 /// Whether this build has the kernels and the process's device can run them.
 bool group_kernels_available();
 
-/// Head sizes for which there is a forward kernel.
+/// Head sizes with a forward kernel.
 constexpr bool has_group_forward(std::int64_t head_size) {
   return head_size == 64 || head_size == 96 || head_size == 128 || head_size == 192 ||
          head_size == 256;
 }
 
-/// Head sizes for which there is a backward kernel.
+/// Head sizes with a backward kernel.
 constexpr bool has_group_backward(std::int64_t head_size) {
   return head_size == 64 || head_size == 96 || head_size == 128 || head_size == 192 ||
          head_size == 256;
 }
 
-/// group_forward of flash_launch.hpp, for Bf16 and Fp16.
+/// Launches group_forward of flash_launch.hpp, for Bf16 and Fp16.
 template <class T>
 void launch_group_forward(void* stream, const GroupForwardArguments<T>& a, const T* qkv,
                           int head_size, bool with_dropout, int processors);
 
-/// flash_delta.
+/// Launches flash_delta of flash_launch.hpp.
 template <class T>
 void launch_group_delta(void* stream, const FlashDeltaArguments<T>& a, int head_size);
-/// group_backward.
+/// Launches group_backward of flash_launch.hpp.
 template <class T>
 void launch_group_backward(void* stream, const GroupBackwardArguments<T>& a, int head_size,
                            bool with_dropout);

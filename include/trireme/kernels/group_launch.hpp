@@ -16,14 +16,13 @@ inline void check_cuda(cudaError_t error, const char* what) {
   check(error == cudaSuccess, what, ": ", cudaGetErrorString(error));
 }
 
-/// The shape as a CUtensorMap of the driver.
+/// The shape as the driver's CUtensorMap.
 TensorMap make_tensor_map(const TensorMapShape& shape);
 
-/// Two counters that are zero, which the kernel leaves so. Kernels that run at the same time have
-/// different ones.
+/// Two counters that are zero; the kernel resets them. Concurrent kernels have different counters.
 unsigned* next_counters();
 
-/// A stream of a device, as flash_launch.hpp sees it.
+/// A device's stream, as flash_launch.hpp requires it.
 struct StreamGrid {
   void* stream;
   int device_processors = 0;  ///< for the forward kernels
@@ -53,7 +52,8 @@ struct StreamGrid {
 
 namespace trireme::kernels {
 
-// Defined in flash_launch.hpp; every head size is compiled by itself (group_kernels_64.cpp …).
+// Defined in flash_launch.hpp; every head size is a separate compilation unit (group_kernels_64.cpp
+// …).
 template <class T, int head_size, class Grid>
 void group_forward(Grid& grid, const GroupForwardArguments<T>& a, const T* qkv, bool with_dropout);
 template <class T, int head_size, class Grid>

@@ -13,10 +13,10 @@ namespace trireme::kernels {
 class CublasLt;
 class CudnnAttention;
 
-/// Device bytes of a Handle's workspace: those of cuBLASLt and of column sums. 0 on hosts.
+/// Device bytes of a Handle's workspace, for cuBLASLt and for column sums. 0 on hosts.
 Bytes workspace_bytes();
 
-/// Blocks of both operands and of the sum, in fp32, for products of two-byte numbers.
+/// Blocks of both operands and of the sum, in fp32, for products of two-byte types.
 struct WidenedOperands {
   Arena arena{"widened operands", widened_workspace_bytes};
   View1<float> a, b, sum;  // [widened_block · widened_block]
@@ -39,14 +39,14 @@ class Handle {
   const Exec& exec() const { return exec_; }
   operator const Exec&() const { return exec_; }
   const KernelChoice& choice() const { return choice_; }
-  /// The stream of the instance for libraries: a cudaStream_t, otherwise null.
+  /// The instance's stream for libraries: a cudaStream_t, otherwise null.
   void* stream() const;
 
-  /// Makes everything that products of `type` need besides the workspace, as the first product
-  /// would.
+  /// Creates all objects that products of `type` need besides the workspace, which otherwise the
+  /// first product would create.
   void prepare_products(DType type) const;
 
-  /// Room for column_sum_threads numbers on devices; empty on hosts.
+  /// Memory for column_sum_threads partial sums on devices; empty on hosts.
   template <class Sum>
   View1<Sum> partial_sums() const {
     return View1<Sum>(reinterpret_cast<Sum*>(partial_sums_.data()),
@@ -55,11 +55,11 @@ class Handle {
   /// cuBLASLt's workspace, which other libraries may use between its products; empty without
   /// cuBLASLt.
   View1<std::byte> library_workspace() const { return library_workspace_; }
-  /// Only in builds with cuBLASLt.
+  /// cuBLASLt; only in builds with it.
   CublasLt& cublaslt() const { return *cublaslt_; }
-  /// Only in builds with cuDNN. Made at the first use.
+  /// cuDNN; only in builds with it. Created at the first use.
   CudnnAttention& cudnn() const;
-  /// Made at the first use.
+  /// Created at the first use.
   const WidenedOperands& widened_operands() const;
 
   Bytes workspace_bytes() const { return arena_.capacity(); }
@@ -69,7 +69,7 @@ class Handle {
   /// One line per kind of product that cuBLASLt computed, with the algorithm that its heuristics
   /// chose; empty with other back ends.
   std::vector<std::string> product_choices() const;
-  /// One line per kind of call that cuDNN was asked for: its kernel, or why it has none.
+  /// One line per kind of call requested from cuDNN: its kernel, or why there is none.
   std::vector<std::string> attention_choices() const;
 
  private:

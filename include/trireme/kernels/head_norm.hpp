@@ -23,8 +23,8 @@ struct HeadNorm {
 };
 
 /// x[t, h·K + d] = (offset + gain[d]) x[t, h·K + d] inverse_rms[t,h], in place, with inverse_rms =
-/// 1 / sqrt(<x²> + epsilon) and <.> the mean over a head. gain is that of queries for h < H,
-/// otherwise that of keys. qkv [T, N], N ≥ (H + Hkv)·K; gains [K]. For the backward pass, raw [T,
+/// 1 / sqrt(<x²> + epsilon) and <.> the mean over a head. gain is the queries' gain for h < H,
+/// otherwise the keys' gain. qkv [T, N], N ≥ (H + Hkv)·K; gains [K]. For the backward pass, raw [T,
 /// (H + Hkv)·K] receives a copy of the original columns, and inverse_rms [T, H + Hkv] the factors;
 /// both may be empty, as in generation.
 template <class T>
@@ -40,7 +40,7 @@ void head_norm_backward_input(const Exec& exec, View2<T> dqkv, View2<const T> ra
                               View1<const T> gain_key, const HeadNorm& norm);
 
 /// dgain[d] += Σ over t and the heads h of dy[t, h·K + d] xhat[t, h·K + d], in an order that
-/// depends on the shape alone. dqkv [T, N] holds dy, so call this before head_norm_backward_input.
+/// depends only on the shape. dqkv [T, N] holds dy, so call this before head_norm_backward_input.
 /// dgain [K].
 template <class T>
 void head_norm_backward_weight(const Handle& handle, View1<Accumulate<T>> dgain_query,

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <type_traits>
 
-/// A team of lanes computes one row. On hosts the team is one thread and its lanes are those of the
-/// vector unit (`#pragma omp simd`); on devices it is a Kokkos team. A row's kernel is written
-/// once:
+/// A team of lanes computes one row. On hosts the team is one thread, and its lanes are the lanes
+/// of the vector unit (`#pragma omp simd`); on devices it is a Kokkos team. A row's kernel is
+/// written once:
 ///
 ///   for_rows("kernels/share", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t row) {
 ///     const float* from = row_of(x, row);
@@ -31,13 +31,13 @@
 
 namespace trireme::kernels {
 
-/// The single thread that is a team on hosts.
+/// The team on hosts: a single thread.
 struct HostTeam {
   KOKKOS_FORCEINLINE_FUNCTION void team_barrier() const {}
   KOKKOS_FORCEINLINE_FUNCTION int team_rank() const { return 0; }
 };
 
-/// For all policies: a kernel's arguments are passed with its launch. Otherwise Kokkos copies more
+/// For all policies: passes a kernel's arguments with its launch. Without it, Kokkos copies more
 /// than 512 bytes to a CUDA device through one buffer, and the host waits until the last kernel
 /// that uses the buffer has ended.
 using LightKernel = Kokkos::Experimental::WorkItemProperty::HintLightWeight_t;
@@ -67,7 +67,7 @@ KOKKOS_FORCEINLINE_FUNCTION void for_lanes([[maybe_unused]] const Member& team, 
 
 namespace detail {
 
-/// Sum of f(i) over i in [0, n). Two vectors of 64 bytes take alternate parts of 64 bytes; in the
+/// Sum of f(i) over i in [0, n). Two vectors of 64 bytes take alternate parts of 64 bytes; at the
 /// end they are added to each other, and then halves to halves. The accumulators are of vector type
 /// because GCC keeps arrays of them in memory, and a reduction clause ends in a chain of scalar
 /// additions: both take twice the time at n = 768.
@@ -120,7 +120,7 @@ KOKKOS_FORCEINLINE_FUNCTION Acc sum_lanes([[maybe_unused]] const Member& team, s
 
 namespace detail {
 
-/// Kokkos::Max begins with the lowest finite number, which is larger than -infinity.
+/// Kokkos::Max begins with the lowest finite value, which is larger than -infinity.
 template <class Acc>
 struct Max : Kokkos::Max<Acc> {
   using reducer = Max;
@@ -165,8 +165,8 @@ KOKKOS_FORCEINLINE_FUNCTION void once([[maybe_unused]] const Member& team, const
 
 namespace detail {
 
-/// The functor that Kokkos calls for each row: with the row's number on hosts, with the row's team
-/// on devices. A class, because nvcc does not accept KOKKOS_LAMBDA within `if constexpr`.
+/// The functor that Kokkos calls for each row: with the row's index on hosts, with the row's team
+/// on devices. It is a class, because nvcc does not accept KOKKOS_LAMBDA within `if constexpr`.
 template <class F, class Member = Team>
 struct RowBody {
   F f;
@@ -184,7 +184,7 @@ struct RowBody {
 /// Threads of a row's team on devices. The number is fixed, because it determines the order of the
 /// row's sums: Kokkos would choose it by the registers of each kernel, and two kernels that compute
 /// the same row could differ in their last bits. 128 threads are the smallest team that fills a
-/// device at any use of registers.
+/// device at any register use.
 inline int row_threads(const Exec& exec) {
   if (as_on_device) return exec.concurrency() > 1 ? 2 : 1;
   return 128;
@@ -204,7 +204,7 @@ void for_rows(const char* label, const Exec& exec, std::int64_t rows, const F& f
   }
 }
 
-/// Elements of a long array per team: 16 KiB of fp32, which stay in a first-level cache.
+/// Elements of a long array per team: 16 KiB of fp32, which fit into a first-level cache.
 inline constexpr std::int64_t chunk_size = 4096;
 
 inline constexpr std::int64_t chunks_of(std::int64_t n) {

@@ -10,9 +10,9 @@
 
 /// exp and tanh that vectorise: on hosts without branches, tables or calls, so that a `#pragma omp
 /// simd` loop around them becomes vector code; on devices the device's own functions. -ffast-math
-/// stays off; NaN and infinities are handled. Both use the classical reduction x = n ln 2 + r, |r|
-/// <= ln 2 / 2 (Muller, "Elementary Functions", ch. 11), with polynomials interpolated at Chebyshev
-/// nodes.
+/// must be off; NaN and infinities are handled. Both use the classical reduction x = n ln 2 + r,
+/// |r| <= ln 2 / 2 (Muller, "Elementary Functions", ch. 11), with polynomials interpolated at
+/// Chebyshev nodes.
 namespace trireme::kernels {
 
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__) || defined(__SYCL_DEVICE_ONLY__)
@@ -21,7 +21,7 @@ namespace trireme::kernels {
 #define TRIREME_DEVICE_CODE 0
 #endif
 
-/// sqrt, log, cos and so on that both hosts and devices can call: `math::sqrt(x)`.
+/// sqrt, log, cos and others for hosts and devices: `math::sqrt(x)`.
 #if KOKKOS_VERSION >= 30700
 namespace math = Kokkos;
 #else
@@ -51,7 +51,7 @@ struct ExpConstants<float> {
   static constexpr float ln2_low = 1.4286068203094173e-6F;
   static constexpr float tanh_one = 10.0F;  // tanh rounds to 1 above 9.02
 
-  /// (e^r - 1 - r) / r^2, with an absolute error of 1.7e-10 in r^2 times it.
+  /// (e^r - 1 - r) / r^2, with an absolute error of 1.7e-10.
   static KOKKOS_FORCEINLINE_FUNCTION float polynomial(float r) {
     float p = 1.989099082e-04F;
     p = p * r + 1.393365000e-03F;
@@ -74,7 +74,7 @@ struct ExpConstants<double> {
   static constexpr double ln2_low = 7.440617110012397e-11;
   static constexpr double tanh_one = 20.0;  // tanh rounds to 1 above 19.07
 
-  /// (e^r - 1 - r) / r^2, with an absolute error of 1.6e-19 in r^2 times it.
+  /// (e^r - 1 - r) / r^2, with an absolute error of 1.6e-19.
   static KOKKOS_FORCEINLINE_FUNCTION double polynomial(double r) {
     double p = 2.09146869680868758e-09;
     p = p * r + 2.51052170047207447e-08;
@@ -146,9 +146,9 @@ KOKKOS_FORCEINLINE_FUNCTION T host_tanh(T x) {
 
 }  // namespace detail
 
-/// e^x. On hosts the error is below 1.1 ulp (float) and 1.1 ulp (double) where the result is
-/// normal, and one unit of the least denormal below; e^-inf = 0, e^inf = inf, NaN stays NaN;
-/// overflow gives inf, underflow is gradual.
+/// e^x. On hosts the error is below 1.1 ulp (float and double) for normal results, and one unit of
+/// the smallest denormal for others; e^-inf = 0, e^inf = inf, NaN stays NaN; overflow gives inf,
+/// underflow is gradual.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T fast_exp(T x) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);

@@ -14,15 +14,15 @@ struct Epilogue {
 };
 
 /// matmul by cuBLASLt, if it is the back end of T's products. C: T, or Accumulate<T>. Returns
-/// false, with nothing launched, if it is not, does not support the product, or one of the sizes is
-/// 0.
+/// false, with nothing launched, if it is not the back end, does not support the product, or one of
+/// the sizes is 0.
 template <class T, class C>
 bool matmul_cublaslt(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b,
                      Transpose ta, Transpose tb, double alpha, double beta,
                      const Epilogue<C>& epilogue = {});
 
-/// Whether the library's products with GELU pay off on exec's device: before Hopper they are slower
-/// than a product and a kernel (llm.c, pull request 338).
+/// Whether the library's products with GELU are faster on exec's device: before Hopper they are
+/// slower than a product and a separate kernel (llm.c, pull request 338).
 bool cublaslt_fuses_gelu(const Exec& exec);
 
 }  // namespace trireme::kernels

@@ -15,27 +15,27 @@ void product(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> 
 template <class T, class Y>
 void broadcast_rows(const Exec& exec, View2<Y> y, View1<const T> bias);
 
-/// Sets as many threads as Exec has, unless set_matmul_threads was called.
+/// Sets Exec's number of threads, unless set_matmul_threads was called.
 void set_default_matmul_threads(const Exec& exec);
 
-/// matmul by Trireme's own register-tiled Kokkos kernel, which needs no library (the blocking is
-/// that of Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication").
-/// Element (i,j) is summed over k in one fixed order, so that its bits do not depend on the number
-/// of rows, columns or threads.
+/// matmul by Trireme's own register-tiled Kokkos kernel, which needs no library (blocking as in
+/// Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication"). Element (i,j)
+/// is summed over k in one fixed order, so that its bits do not depend on the number of rows,
+/// columns or threads.
 template <class T>
 void matmul_tiled(const Exec& exec, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
                   Transpose tb, double alpha, double beta);
 
-/// matmul of two-byte numbers, which most host libraries do not support. Blocks of both operands
-/// are widened to fp32 and multiplied by the fp32 back end, and complete sums are rounded once. C:
-/// T, or float for unrounded sums. Blocks are large, so that widening takes only a few percent of
-/// the product's time. Uses handle.widened_operands().
+/// matmul of two-byte types, which most host libraries do not support. Blocks of both operands are
+/// widened to fp32 and multiplied by the fp32 back end, and complete sums are rounded once. C: T,
+/// or float for unrounded sums. Blocks are large, so that widening takes only a few percent of the
+/// product's time. Uses handle.widened_operands().
 template <class T, class C>
 void matmul_widened(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b,
                     Transpose ta, Transpose tb, double alpha, double beta);
 
-/// c = a bᵀ · of_a · of_b + beta c with one-byte numbers, in the same way. c [M,N], a [M,K], b
-/// [N,K]; of_a and of_b are in device memory.
+/// c = a bᵀ · of_a · of_b + beta c for one-byte types, in the same way. c [M,N], a [M,K], b [N,K];
+/// of_a and of_b are in device memory.
 template <class A, class B, class C>
 void widened_fp8_product(const Handle& handle, View2<C> c, View2<const A> a, View2<const B> b,
                          const float* of_a, const float* of_b, double beta);

@@ -25,7 +25,7 @@ void muon_update(const Exec& exec, View1<Real> weight, View1<const Real> directi
 template <class Real>
 void divide_by(const Exec& exec, View1<Real> x, View1<const double> root);
 
-/// y = x, both [N,M] with any distance between their rows.
+/// y = x, both [N,M] with any row strides.
 template <class Real>
 void copy_matrix(const Exec& exec, View2<Real> y, View2<const Real> x);
 

@@ -14,7 +14,7 @@ namespace trireme::kernels {
 /// Kokkos' team, on devices and in tests on hosts.
 using TeamMember = DevicePolicy::member_type;
 
-/// Columns of one team: with 128 lanes, each has 16 bytes of fp32.
+/// Columns of one team: with 128 lanes, each lane has 16 bytes of fp32.
 inline constexpr std::int64_t ordered_columns = 512;
 
 inline constexpr std::int64_t ordered_blocks(std::int64_t columns) {
@@ -121,7 +121,7 @@ struct SumOccurrences {
     return sum_lanes<int>(team, t, [=](std::int64_t u) { return all[u] == token ? 1 : 0; }) > 0;
   }
 
-  /// Appends the occurrences among the next tokens from `first` on, in their order, and returns the
+  /// Appends the occurrences among the next tokens from `first` on, in order, and returns the
   /// list's new length. Ends with a barrier.
   KOKKOS_FUNCTION std::int64_t append(const TeamMember& team, std::int32_t* list,
                                       std::int64_t count, std::int32_t token,
@@ -145,8 +145,8 @@ struct SumOccurrences {
   }
 };
 
-/// dpositions[place of token (first_row + r) mod n] += dx[r], in the order of r. Rows r, r + n, …
-/// have the same position.
+/// dpositions[position of held token (first_row + r) mod n] += dx[r], in the order of r. Rows r, r
+/// + n, … have the same position.
 template <class T>
 struct SumPositions {
   View2<Accumulate<T>> dpositions;   // [S, D]

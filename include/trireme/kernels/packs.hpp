@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cstdint>
 
-/// Elementwise functions of rows, spread over lanes. On devices every lane takes as many
-/// neighbouring elements as fill 16 bytes, the widest access, if rows begin at multiples of 16
-/// bytes (sums and pairs of rows: and are a whole number of packs long); otherwise, and on hosts,
-/// one element. One by one, numbers narrower than four bytes reach at most half of a device's
-/// bandwidth.
+/// Elementwise functions of rows, distributed over lanes. On devices every lane takes a pack of
+/// neighbouring elements of 16 bytes, the widest access, if rows begin at multiples of 16 bytes
+/// (for sums and pairs of rows, also only if rows are a whole number of packs); otherwise, and on
+/// hosts, one element. Single accesses to elements narrower than four bytes reach at most half of a
+/// device's bandwidth.
 namespace trireme::kernels {
 namespace detail {
 
@@ -19,7 +19,7 @@ struct alignas(static_cast<std::size_t>(width) * sizeof(T)) Pack {
   T values[width];
 };
 
-/// Number of elements that all of these rows load or store at a time.
+/// Number of elements that each of these rows loads or stores at a time.
 template <class... T>
 inline constexpr int pack_width = 16 / static_cast<int>(std::max({sizeof(T)...}));
 
@@ -92,7 +92,7 @@ KOKKOS_FORCEINLINE_FUNCTION void update_by_packs(const Member& team, std::int64_
   for_lanes(team, n - first, [&](std::int64_t i) { f(rows[first + i]...); });
 }
 
-/// The code for devices, which tests run on hosts too.
+/// The device version, which tests also run on hosts.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_by_packs(const Member& team, std::int64_t n, To* to,
                                               const F& f, const From*... from) {
@@ -146,7 +146,7 @@ KOKKOS_FORCEINLINE_FUNCTION Acc sum_by_packs(const Member& team, std::int64_t n,
       team, n, [&](std::int64_t i) { return f(i, static_cast<Accumulate<From>>(from[i])...); });
 }
 
-/// Largest element, with the rest of the row after its packs.
+/// Largest element; elements after the last pack are included.
 template <class Acc, class Member, class T>
 KOKKOS_FORCEINLINE_FUNCTION Acc max_by_packs(const Member& team, std::int64_t n, const T* row) {
   constexpr int width = pack_width<T>;
@@ -165,8 +165,8 @@ KOKKOS_FORCEINLINE_FUNCTION Acc max_by_packs(const Member& team, std::int64_t n,
 
 }  // namespace detail
 
-/// to[i] = f(i, from[i]...) for i in [0, n), spread over the lanes like for_lanes; f takes and
-/// returns accumulators. `to` may be one of the rows that are read.
+/// to[i] = f(i, from[i]...) for i in [0, n), distributed over the lanes like for_lanes; f takes and
+/// returns accumulators. `to` may be one of the input rows.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_lanes(const Member& team, std::int64_t n, To* to, const F& f,
                                            const From*... from) {
@@ -178,8 +178,8 @@ KOKKOS_FORCEINLINE_FUNCTION void map_lanes(const Member& team, std::int64_t n, T
     detail::map_by_packs(team, n, to, f, from...);
 }
 
-/// f(rows[i]...) for i in [0, n), spread over the lanes like for_lanes. f takes references; it may
-/// change the elements of rows that are not const. No two rows overlap.
+/// f(rows[i]...) for i in [0, n), distributed over the lanes like for_lanes. f takes references; it
+/// may change the elements of rows that are not const. Rows must not overlap.
 template <class Member, class F, class... Row>
 KOKKOS_FORCEINLINE_FUNCTION void update_lanes(const Member& team, std::int64_t n, const F& f,
                                               Row*... rows) {
@@ -189,14 +189,14 @@ KOKKOS_FORCEINLINE_FUNCTION void update_lanes(const Member& team, std::int64_t n
     detail::update_by_packs(team, n, f, rows...);
 }
 
-/// Result of a function for two rows.
+/// A function's results for two rows.
 template <class Acc>
 struct Two {
   Acc first, second;
 };
 
-/// (to[i], other[i]) = f(i, from[i]...), otherwise as map_lanes; f returns Two. Either row may be
-/// one of those that are read.
+/// (to[i], other[i]) = f(i, from[i]...), like map_lanes; f returns Two. Either output row may be an
+/// input row.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_lanes_to_two(const Member& team, std::int64_t n, To* to,
                                                   To* other, const F& f, const From*... from) {
@@ -206,7 +206,7 @@ KOKKOS_FORCEINLINE_FUNCTION void map_lanes_to_two(const Member& team, std::int64
     detail::map_to_two_by_packs(team, n, to, other, f, from...);
 }
 
-/// to[i] = from[i] for i in [0, n), bit by bit.
+/// Copies to[i] = from[i] for i in [0, n).
 template <class Member, class T>
 KOKKOS_FORCEINLINE_FUNCTION void copy_lanes(const Member& team, std::int64_t n, T* to,
                                             const T* from) {

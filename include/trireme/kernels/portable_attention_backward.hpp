@@ -16,14 +16,14 @@ enum class Gradients : std::uint8_t { all, of_keys, of_queries };
 
 /// Lanes are keys, so that keys and values, packed once per block, serve all queries; for the
 /// gradient of queries, lanes are the head's elements. A team visits pairs of blocks in a fixed
-/// order and owns every gradient that it adds to:
+/// order and is the only one to add to its gradients:
 ///
-/// - heads() teams, Gradients::all: one key and value head of one sample, with all its query heads.
-///   Five products for each pair.
+/// - heads() teams, Gradients::all: one head of keys and values of one sample, with all its query
+///   heads. Five products for each pair.
 /// - key_teams() teams, Gradients::of_keys, and query_teams() teams, Gradients::of_queries: one
-///   block of keys, and one block of queries of one head. Seven products in all, and as many teams
-///   as blocks, which devices need. Each sum has the terms and the order of the other way, and so
-///   its bits.
+///   block of keys, and one block of queries of one head. Seven products in total, and as many
+///   teams as blocks, which devices need. Each sum has the same terms and order as with heads(),
+///   and therefore the same bits.
 template <class T>
 struct AttentionBackward {
   using A = Accumulate<T>;
@@ -39,8 +39,8 @@ struct AttentionBackward {
   HeadSizes<A> head;
   A* wide_queries;  // [T, H·K] sums of the queries' gradients, if dqkv is too narrow for them
   View2<const T> key_value = {};  // [rows, 2 Hkv·K], or empty: keys and values are in qkv
-  View2<A> dkey_value = {};       // [rows, 2 Hkv·K] to which their gradients are added, or empty
-  bool adds_queries = false;      ///< to the gradients of queries from other keys
+  View2<A> dkey_value = {};       // [rows, 2 Hkv·K] sums of key and value gradients, or empty
+  bool adds_queries = false;      ///< adds to gradients of queries from other keys
 
   /// Scratch of a team, in the order in which it is cut.
   struct Scratch {
@@ -53,7 +53,7 @@ struct AttentionBackward {
     A* grads;              // [block, lanes of K]
     A* dqueries;           // [block, lanes of K]
     A* p;                  // [block of queries, block of keys], scores and then probabilities
-    A* ds;                 // [block of queries, block of keys], gradients of those
+    A* ds;                 // [block of queries, block of keys], gradients of the scores
   };
   KOKKOS_FUNCTION std::int64_t scratch_elements() const {
     return block * (2 * head.size + 4 * head.lanes + 2 * head.rows + 2 * block);
@@ -79,7 +79,7 @@ struct AttentionBackward {
   std::int64_t key_teams() const { return heads() * blocks(); }
   std::int64_t query_teams() const { return shape.batch * shape.heads * query_blocks(); }
 
-  /// All blocks of one head of keys and values, numbered by samples and then by heads.
+  /// All blocks of head `plane` of keys and values, counted by samples and then by heads.
   KOKKOS_FUNCTION void all(const AttentionMember& team, std::int64_t plane) const {
     const Scratch s = scratch(team);
     for (std::int64_t k0 = 0; k0 < shape.keys.count; k0 += block)
@@ -93,14 +93,14 @@ struct AttentionBackward {
     }
   }
 
-  /// The first keys, which most queries see, come first.
+  /// First keys first: most queries see them.
   KOKKOS_FUNCTION void keys(const AttentionMember& team) const {
     const std::int64_t planes = shape.batch * shape.key_value_heads;
     block_of_keys<Gradients::of_keys>(team, scratch(team), team.league_rank() % planes,
                                       team.league_rank() / planes * block);
   }
 
-  /// The last queries, which see the most keys, come first.
+  /// Last queries first: they see the most keys.
   KOKKOS_FUNCTION void queries(const AttentionMember& team) const {
     const std::int64_t planes = shape.batch * shape.heads;
     const std::int64_t turn = team.league_rank() / planes;
@@ -180,7 +180,7 @@ struct AttentionBackward {
   }
 
   /// Contribution of the queries q0 … of head h to the gradients of the keys k0 …, and vice versa.
-  /// Not inlined: in a larger function GCC 12 makes slower code of the products.
+  /// Not inlined: within a larger function, GCC 12 generates slower code for the products.
   template <Gradients wanted>
   TRIREME_APART_ON_HOSTS void add_pair(const AttentionMember& team, const Scratch& s,
                                        std::int64_t b, std::int64_t h, std::int64_t q0,
@@ -192,9 +192,9 @@ struct AttentionBackward {
     copy_block(team, s.grads, head.lanes, &grad(token, h * head.size),
                static_cast<std::int64_t>(grad.stride(0)), valid, head.size, block);
     team.team_barrier();
-    // A register tile of scores begins at query i and key j. It is hidden if even its last query
-    // comes before j, or if its last key comes before the window of i. Sums over such tiles begin
-    // or end at these edges; a sum over hidden keys only is a sum of zeros.
+    // A register tile of scores begins at query i and key j. It is hidden if its last query comes
+    // before j, or if its last key comes before the window of i. Sums over such tiles begin or end
+    // at these edges; a sum over hidden keys only is zero.
     const bool diagonal = shape.causal && k0 == q0;
     const auto first_key = [&](std::int64_t i) {
       const std::int64_t first = shape.first_key(b, q0 + i) - k0;
@@ -238,7 +238,7 @@ struct AttentionBackward {
                                 Broadcast<A>{s.ds, block, 1}, Lanes<const A>{s.keys, head.lanes},
                                 over_keys);
     team.team_barrier();
-    // The first block of keys that q0 sees.
+    // First block of keys that q0 sees.
     const bool store = !adds_queries && k0 <= shape.first_key(b, q0);
     if constexpr (is_narrow<T>) {
       const std::int64_t columns = shape.heads * head.size;
@@ -271,14 +271,14 @@ struct AttentionBackward {
       const A mean = seen > 0 ? delta((b * shape.heads + h) * shape.queries.rows + place) : A(0);
       const A scale = static_cast<A>(shape.scale);
       if (shape.cap > 0) cap_scores(p, block, shape.cap);
-      A slopes[block];  // of the soft cap
+      A slopes[block];  // derivatives of the soft cap
       if (shape.cap > 0) slopes_of_cap(slopes, p);
       if (!masks.active) {
 #pragma omp simd
         for (int j = 0; j < block; ++j) {
           const A probability = fast_exp(sees(j) ? p[j] - lse : -infinity<A>);
           p[j] = probability;
-          ds[j] = sees(j) ? scale * probability * (ds[j] - mean) : A(0);  // unset where hidden
+          ds[j] = sees(j) ? scale * probability * (ds[j] - mean) : A(0);  // unset for hidden scores
         }
         if (shape.cap > 0) multiply_seen(ds, slopes, begin, seen);
         return;
@@ -305,7 +305,7 @@ struct AttentionBackward {
     }
   }
 
-  /// Hidden scores, and so their slopes, are unset.
+  /// ds *= slopes, except for hidden scores, whose slopes are unset.
   KOKKOS_FUNCTION static void multiply_seen(A* __restrict ds, const A* __restrict slopes, int begin,
                                             int end) {
 #pragma omp simd
@@ -318,7 +318,7 @@ struct AttentionBackward {
     });
   }
 
-  /// Stores the block of dqueries in the gradient or, from the second block of keys on, adds it.
+  /// Stores the block of dqueries in the gradient; from the second block of keys on, adds it.
   KOKKOS_FUNCTION void add_queries(const AttentionMember& team, const Scratch& s, A* to,
                                    std::int64_t stride, std::int64_t valid, bool store) const {
     const auto count = static_cast<int>(valid < block ? valid : block);
@@ -364,7 +364,7 @@ struct AttentionBackward {
   }
 };
 
-/// The gradients by teams of heads, or by teams of blocks; both have the same bits. delta [B·H·S],
+/// The gradients by teams of heads, or by teams of blocks, with the same bits. delta [B·H·S],
 /// wide_queries [T, H·K] for two-byte T. Asynchronous on exec; instantiated for float, double, Bf16
 /// and Fp16.
 template <class T>

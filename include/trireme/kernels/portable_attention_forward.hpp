@@ -12,9 +12,9 @@
 /// over blocks of keys.
 namespace trireme::kernels {
 
-/// One block of queries of one head. Lanes are queries: everything is stored transposed, so that
-/// maxima and sums of the softmax are lanewise. Queries, packed once, are the only operand that
-/// needs contiguous lanes.
+/// One block of queries of one head. Lanes are queries: all arrays are transposed, so that maxima
+/// and sums of the softmax are lanewise. Queries, packed once, are the only operand that needs
+/// contiguous lanes.
 template <class T>
 struct AttentionForward {
   using A = Accumulate<T>;
@@ -30,8 +30,8 @@ struct AttentionForward {
   HeadSizes<A> head;
   std::int64_t query_blocks;
   View2<const T> key_value = {};  // [rows, 2 Hkv·K], or empty: keys and values are in qkv
-  A* sums = nullptr;              // [T, H·K] where o is stored instead of in `o`
-  bool merges = false;            ///< with the results of other keys
+  A* sums = nullptr;              // [T, H·K], receives the results in place of `o`
+  bool merges = false;            ///< merges with the results of other keys
 
   AttentionForward(View2<T> o_, View3<A> logsumexp_, View2<const T> qkv_, const AttentionPart& s,
                    const AttentionMasks& m)
@@ -71,10 +71,10 @@ struct AttentionForward {
     return s;
   }
 
-  /// Not inlined: inside the launch, GCC 12 makes slower code of the products.
+  /// Not inlined: inside the launch, GCC 12 generates slower code for the products.
   TRIREME_APART_ON_HOSTS void operator()(const AttentionMember& team) const {
-    // Long rows first: with a causal mask the last queries have the most keys. On hosts one head
-    // after another, so that its keys and values stay in the cache.
+    // Long rows first: with a causal mask the last queries have the most keys. On hosts, heads run
+    // in sequence, so that a head's keys and values stay in the cache.
     const std::int64_t planes = shape.batch * shape.heads;
     const std::int64_t plane =
         exec_on_host ? team.league_rank() / query_blocks : team.league_rank() % planes;
@@ -141,8 +141,8 @@ struct AttentionForward {
     return {first > 0 ? first : 0, shape.causal && k0 == q0 ? padded(i + 1, lanes) : block};
   }
 
-  /// The maximum begins finite, so that differences to it are defined: with a window
-  /// or documents, a query may see no key of its first blocks.
+  /// The maximum begins finite, so that differences from it are defined: with a window or
+  /// documents, a query may see no key of its first blocks.
   KOKKOS_FUNCTION void start(const AttentionMember& team, const Scratch& s) const {
     constexpr A lowest = std::numeric_limits<A>::lowest();
     const A none = shape.window > 0 || shape.has_documents() ? lowest : -infinity<A>;
@@ -155,8 +155,8 @@ struct AttentionForward {
     });
   }
 
-  /// One step of the online softmax: scores become exp(score − largest so far); sums and results so
-  /// far are rescaled.
+  /// One step of the online softmax: scores become exp(score − largest so far); previous sums and
+  /// results are rescaled.
   KOKKOS_FUNCTION void softmax(const AttentionMember& team, const Scratch& s, std::int64_t b,
                                std::int64_t q0, std::int64_t k0) const {
     const bool masked = k0 + block > shape.keys.count || (shape.causal && k0 + block > q0) ||
@@ -207,7 +207,7 @@ struct AttentionForward {
     });
   }
 
-  /// Hides keys beyond the sequence and, if causal, those after each query and before its window.
+  /// Hides keys beyond the sequence and, if causal, keys after each query and before its window.
   KOKKOS_FUNCTION void mask(A* __restrict scores, std::int64_t query, std::int64_t k0, int begin,
                             int keys) const {
     const auto end =
@@ -252,7 +252,7 @@ struct AttentionForward {
     return static_cast<int>(shape.queries.count - q0 < block ? shape.queries.count - q0 : block);
   }
 
-  /// The results of these keys with those of the former ones, in the type of sums.
+  /// Merges the results of these keys with the previous results, in the type of sums.
   KOKKOS_FUNCTION void merge(const AttentionMember& team, const Scratch& s, std::int64_t b,
                              std::int64_t h, std::int64_t q0) const {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, queries_from(q0)), [&](int i) {

@@ -22,14 +22,14 @@ template <class T>
 void normal_fill(const Exec& exec, View3<T> x, const RandomKey& key, double standard_deviation,
                  std::int64_t global_rows, std::int64_t first_row);
 
-/// The same for a uniform array between ±bound: element i is bound (2 u − 1), with u from word i.
+/// Uniform values in ±bound for the same arrays: element i is bound (2 u − 1), with u from word i.
 template <class T>
 void uniform_fill(const Exec& exec, View3<T> x, const RandomKey& key, double bound,
                   std::int64_t global_rows, std::int64_t first_row);
 
-/// Fills the operand of a measurement: x[i] = element i mod 2^22 of a normal array of variance 1,
-/// another one for each `number`. Constant operands would flatter a device, which draws less power
-/// for them and runs faster. x [n].
+/// Fills the operand of a measurement: x[i] = element i mod 2^22 of a normal array of variance 1, a
+/// different array for each `number`. With constant operands a device would use less power and run
+/// faster than in training. x [n].
 template <class T>
 void fill_operand(const Exec& exec, View1<T> x, std::uint32_t number);
 

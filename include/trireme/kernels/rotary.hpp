@@ -12,19 +12,19 @@
 namespace trireme::kernels {
 
 /// Longer wavelengths for longer sequences: f becomes f (1 − r + r / factor) with r = start +
-/// per_pair · i + per_frequency · f, limited to 0 … 1.
+/// per_pair · i + per_frequency · f, clamped to [0, 1].
 struct RotaryScaling {
   double factor = 1;
   double start = 0;
   double per_pair = 0;
   double per_frequency = 0;
-  double magnitude = 1;  ///< of all rotated vectors
+  double magnitude = 1;  ///< factor of all rotated vectors
 };
 
-/// Row t is at positions[t] of its sample. Without positions it is at the place of token (first_row
-/// + t) mod sequence; `sequence` counts the tokens of a sample that are held.
+/// Row t is at positions[t] of its sample. Without positions it is at the position of held token
+/// (first_row + t) mod sequence; `sequence` counts the held tokens of a sample.
 struct Rotary {
-  std::int64_t heads = 0;      ///< heads to rotate: the first of each row
+  std::int64_t heads = 0;      ///< number of heads to rotate, the first of each row
   std::int64_t head_size = 0;  ///< K, even
   double theta = 10000;
   std::int64_t sequence = 1;
@@ -39,7 +39,7 @@ struct Rotary {
 template <class T>
 void rotary_forward(const Exec& exec, View2<T> x, const Rotary& rotary);
 
-/// The gradient, which is the inverse rotation, times the magnitude: dx [T, N] as x.
+/// dx [T, N], like x: the gradient, which is the inverse rotation times the magnitude, in place.
 template <class T>
 void rotary_backward(const Exec& exec, View2<T> dx, const Rotary& rotary);
 

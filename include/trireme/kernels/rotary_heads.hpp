@@ -4,12 +4,12 @@
 
 #include <cstdint>
 
-/// The rotation on devices, from given cosines and sines; tests run it on hosts too.
+/// The rotation on devices, from given cosines and sines; tests also run it on hosts.
 namespace trireme::kernels::detail {
 
 /// (a, b) = (a cos − b sin, b cos + a sin) for a = x[h·size + i], b = x[h·size + size/2 + i] of all
 /// heads h and of i in [0, pairs), in place. x: the first of these pairs in the row. Lanes are
-/// spread over the pairs of all heads, because one head has fewer packs than a team has lanes.
+/// distributed over the pairs of all heads, because one head has fewer packs than a team has lanes.
 template <class Member, class T>
 KOKKOS_FORCEINLINE_FUNCTION void turn_heads(const Member& team, T* x, std::int64_t pairs,
                                             std::int64_t heads, std::int64_t size,
@@ -23,7 +23,7 @@ KOKKOS_FORCEINLINE_FUNCTION void turn_heads(const Member& team, T* x, std::int64
   };
   if (pairs % width == 0 && half % width == 0 && in_packs<width>(x) && in_packs<width>(cosine) &&
       in_packs<width>(sine)) {
-    const auto packs = static_cast<std::uint32_t>(pairs / width);  // division of 64 bits is slow
+    const auto packs = static_cast<std::uint32_t>(pairs / width);  // 64-bit division is slow
     for_lanes(team, heads * packs, [&](std::int64_t p) {
       const auto pack = static_cast<std::uint32_t>(p);
       const std::int64_t first = static_cast<std::int64_t>(pack % packs) * width;

@@ -7,11 +7,11 @@
 
 #include <cstdint>
 
-/// The forward passes of residual sums and norms for one row. A kernel that does both has the bits
-/// of the two separate kernels. On hosts the functions are not inlined, because a compiler may
-/// contract multiplications and additions differently in different places. On devices they are:
-/// a call copies the functor to local memory in every thread, and the norm reads its row after a
-/// barrier, so that both kernels compile the same expressions.
+/// The forward passes of residual sums and norms for one row. A kernel that fuses both gives the
+/// same bits as the two separate kernels. On hosts the functions are not inlined, because a
+/// compiler may contract multiplications and additions differently in different places. On devices
+/// they are inlined: a call copies the functor to local memory in every thread, and the norm reads
+/// its row after a barrier, so that both kernels compile the same expressions.
 namespace trireme::kernels::detail {
 
 /// y = x + keep z / (1 − rate).

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-/// For loops over the rows of a register tile: its elements are in registers only if the loop is
+/// For loops over the rows of a register tile: its elements stay in registers only if the loop is
 /// unrolled.
 #if defined(__clang__) || defined(__CUDACC__)
 #define TRIREME_UNROLL _Pragma("unroll")
@@ -13,8 +13,8 @@
 #define TRIREME_UNROLL _Pragma("GCC unroll 8")
 #endif
 
-/// Register tiles, of which matrix products and attention are built: operands in the team's scratch
-/// memory, products of one tile and of blocks of tiles.
+/// Register tiles, the building blocks of matrix products and attention: operands in the team's
+/// scratch memory, products of one tile and of blocks of tiles.
 namespace trireme::kernels {
 
 /// The block of a product that one thread keeps in registers: `rows` broadcast operands by `lanes`
@@ -33,7 +33,7 @@ struct Tile {
   static constexpr int lanes = exec_on_host ? host_bytes / static_cast<int>(sizeof(T)) : 4;
 };
 
-/// The smallest multiple of `unit` that is not less than n.
+/// Smallest multiple of `unit` that is at least n.
 TRIREME_FUNCTION constexpr std::int64_t padded(std::int64_t n, std::int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
@@ -58,7 +58,7 @@ struct Lanes {
 enum class Write { store, add };
 
 /// c(i,j) = or += sum_{k < depth} a(i,k) b(k,j) for one register tile. Every element is one chain
-/// of fused multiply-adds in the order of k, so that it does not depend on the tile's place in a
+/// of fused multiply-adds in the order of k, so that it does not depend on the tile's position in a
 /// matrix.
 template <Write write, class T>
 TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
@@ -94,14 +94,14 @@ TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
   }
 }
 
-/// The k over which a register tile sums: begin ≤ k < end. If that is empty, the tile is left
+/// Range of k over which a register tile sums: begin ≤ k < end. An empty range leaves the tile
 /// unchanged.
 struct Depth {
   std::int64_t begin;
   std::int64_t end;
 };
 
-/// The same for a block of `rows` by `lanes`, both multiples of the register tile's sizes. The
+/// The product for a block of `rows` by `lanes`, both multiples of the register tile's sizes. The
 /// threads of a team share the tiles. The tile that begins at (i, j) sums over depth_of(i, j), so
 /// that products can skip masked parts. The caller adds the barriers.
 template <Write write, class T, class Member, class DepthOf>
@@ -129,9 +129,9 @@ constexpr std::int64_t aligned_scratch_bytes(std::int64_t elements) {
   return elements * static_cast<std::int64_t>(sizeof(T)) + 64;
 }
 
-/// The team's scratch memory, from its first cache line on. Level 1 is shared by all teams that run
-/// at a time, and grows if Kokkos' own is too small; level 0, which is shared memory on devices,
-/// does not.
+/// The team's scratch memory, from its first cache line on. Level 1 is shared by all running teams,
+/// and grows if Kokkos' own is too small; level 0, which is shared memory on devices, does not
+/// grow.
 template <class T, int level = 1, class Member>
 TRIREME_FUNCTION T* aligned_scratch(const Member& team, std::int64_t elements) {
   const auto bytes = static_cast<int>(elements * static_cast<std::int64_t>(sizeof(T)) + 64);

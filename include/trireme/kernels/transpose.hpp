@@ -13,11 +13,11 @@
 #define TRIREME_HAS_SHUFFLES
 #endif
 
-/// Copies of blocks between matrices whose rows and columns are exchanged: on hosts by squares of
-/// one vector's lanes, in registers.
+/// Transposing copies of blocks between matrices: on hosts by squares of one vector's lanes, in
+/// registers.
 namespace trireme::kernels {
 
-/// Number of rows and columns of such a square.
+/// Number of rows and columns of a square.
 template <class A>
 struct Square {
 #if defined(__AVX512F__)
@@ -36,8 +36,8 @@ namespace detail {
 template <class A>
 using Vector [[gnu::vector_size(Square<A>::bytes)]] = A;
 
-/// Source of lane `lane` in the first or second row of a pair at a distance `apart`, as a lane of
-/// both rows concatenated.
+/// Source of lane `lane` in the first or second row of a pair of rows that are `apart` rows apart,
+/// as a lane of both rows concatenated.
 template <int apart, bool second>
 constexpr int exchanged(int lane, int lanes) {
   if constexpr (second) return (lane & apart) != 0 ? lanes + lane : lane + apart;
@@ -87,8 +87,8 @@ template <class A, class To>
 }  // namespace detail
 #endif
 
-/// to[c·to_stride + r] = factor(c) · from[r·from_stride + c] for r < rows, c < columns, in the type
-/// A; shared by the threads of a team. The caller adds the barriers.
+/// to[c·to_stride + r] = factor(c) · from[r·from_stride + c] for r < rows, c < columns, in type A;
+/// distributed over the threads of a team. The caller adds the barriers.
 template <class A, class To, class From, class Team, class Factor>
 KOKKOS_INLINE_FUNCTION void transpose(const Team& team, To* to, std::int64_t to_stride,
                                       const From* from, std::int64_t from_stride, std::int64_t rows,

@@ -11,14 +11,14 @@
 /// instantiated for float and double, and kernels that only read also for Bf16 and Fp16.
 namespace trireme::kernels {
 
-/// Progress of a run's updates, stored where the updates run so that a step waits for nothing.
+/// Progress of a run's updates, stored in the memory of the updates so that no step waits for it.
 /// Elements of a View1<double>: whole numbers except for the norm and the loss scale.
 enum UpdateStatus : int {
-  status_norm,            ///< of the last gradient, before clipping
+  status_norm,            ///< norm of the last gradient, before clipping
   status_skipped,         ///< skipped steps since the run began
   status_skipped_in_row,  ///< consecutive skipped steps up to now
   status_skipped_step,    ///< the last skipped step; 0: none
-  status_skipped_sum,     ///< the first sum of squares that was not finite in it; −1: none
+  status_skipped_sum,     ///< its first sum of squares that was not finite; −1: none
   status_loss_scale,      ///< factor of the next step's loss
   status_scale_steps,     ///< updates since the scale changed or a step was skipped
   status_size
@@ -47,7 +47,7 @@ struct UpdatePlan {
   double clip_norm = 0;   ///< 0: no clipping
   double beta1 = 0;
   double beta2 = 0;
-  std::int64_t most_skips = 1;  ///< in a row
+  std::int64_t most_skips = 1;  ///< consecutive skipped steps after which no step is taken
   LossScaling loss_scaling;
 };
 
@@ -55,10 +55,10 @@ struct UpdatePlan {
 /// in status[status_norm]. The gradients contain the loss scale s = status[status_loss_scale] as a
 /// factor; the norm is divided by it. If the norm is finite, clip = min(1, clip_norm / (norm +
 /// 1e-6)) / s (Pascanu et al. 2013, arXiv 1211.5063, algorithm 1). Otherwise the step is skipped
-/// and counted in status; after `most_skips` skipped steps in a row all steps are. Skipped steps
-/// are not updates: u = step − status[status_skipped]. Then s becomes the scale of the next step.
-/// control [control_size], status [status_size]. With `gradient_scale` [1] the gradients contain
-/// that factor instead of s, which may have changed since they were computed.
+/// and counted in status; after `most_skips` consecutive skipped steps all steps are skipped.
+/// Skipped steps are not updates: u = step − status[status_skipped]. Then s becomes the scale of
+/// the next step. control [control_size], status [status_size]. With `gradient_scale` [1] the
+/// gradients contain that factor instead of s, which may have changed since they were computed.
 void plan_update(const Exec& exec, View1<double> control, View1<double> status,
                  View1<const double> sums, const UpdatePlan& plan,
                  View1<const double> gradient_scale = {});
@@ -81,7 +81,7 @@ struct AdamW {
 ///   v = beta2 v + (1 - beta2) g^2;
 ///   weight -= learning_rate / (1 - beta1^u) m / (sqrt(v) / sqrt(1 - beta2^u) + epsilon).
 /// All [n]; control [control_size]. Like the rules below it updates many arrays at once if given
-/// `parts`: the arrays are then arenas, and each part gives its places in them.
+/// `parts`: the arrays are then arenas, and each part gives its offsets in them.
 template <class Real>
 void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Real> v,
                   View1<const Real> gradient, const AdamW& adamw, View1<const double> control);
@@ -100,7 +100,7 @@ struct Sgd {
 /// One step of SGD with momentum (Polyak 1964; in Nesterov's form Sutskever et al. 2013), as
 /// torch.optim.SGD: with g = clip gradient + weight_decay weight,
 ///   b = momentum b + g;  weight -= learning_rate (nesterov ? g + momentum b : b).
-/// All [n]; b may be empty where momentum = 0. control [control_size].
+/// All [n]; b may be empty if momentum = 0. control [control_size].
 template <class Real>
 void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
                 const Sgd& sgd, View1<const double> control);
@@ -120,8 +120,8 @@ void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1
                     View1<const Real> weight, const AdamW& lamb, View1<const double> control,
                     const UpdateParts& parts);
 
-/// ratios[a] = |weight| / |direction| of array a, 1 where one of them is 0: from the sums of
-/// squares of the parts of each array, parts [arrays · parts], added in order. ratios [arrays].
+/// ratios[a] = |weight| / |direction| of array a, 1 if one of them is 0, from the sums of squares
+/// of each array's parts [arrays · parts], added in order. ratios [arrays].
 void trust_ratios(const Exec& exec, View1<double> ratios, View1<const double> weight_sums,
                   View1<const double> direction_sums, std::int64_t parts);
 
@@ -143,7 +143,7 @@ struct Lars {
 };
 
 /// ratios[a] = trust_coefficient |weight| / (clip |gradient| + weight_decay |weight|) of array a, 1
-/// where a norm is 0: sums as in trust_ratios, those of the gradient before clipping. control
+/// if a norm is 0. Sums as in trust_ratios; the gradient's sums are taken before clipping. control
 /// [control_size].
 void lars_ratios(const Exec& exec, View1<double> ratios, View1<const double> weight_sums,
                  View1<const double> gradient_sums, std::int64_t parts, const Lars& lars,
@@ -152,7 +152,7 @@ void lars_ratios(const Exec& exec, View1<double> ratios, View1<const double> wei
 /// One step of LARS (You et al. 2017, arXiv 1708.03888, algorithm 1): with g = clip gradient +
 /// weight_decay weight,
 ///   b = momentum b + learning_rate ratio[array] g;  weight -= b.
-/// Parts that do not decay, norms and biases, have the ratio 1. b may be empty where momentum = 0.
+/// Parts without weight decay (norms and biases) have the ratio 1. b may be empty if momentum = 0.
 /// All [n]; ratios [1], or [arrays]; control [control_size].
 template <class Real>
 void lars_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
@@ -162,33 +162,33 @@ void lars_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<cons
                  const Lars& lars, View1<const double> ratios, View1<const double> control,
                  const UpdateParts& parts);
 
-/// The weights that the model computes with, rounded from those that are updated: weight at a
-/// part's place of rounded weights = master at its place of weights. T: Bf16 or Fp16.
+/// The weights that the model computes with, rounded from the master weights: each part has one
+/// offset in the rounded weights and one in the master weights. T: Bf16 or Fp16.
 template <class T, class Real>
 void round_weights(const Exec& exec, View1<T> weight, View1<const Real> master,
                    const UpdateParts& parts);
 
-/// Elements that go into one partial sum of squares. Fixed: the norm is part of what no layout may
-/// change.
+/// Elements of one partial sum of squares. The size is fixed, because no layout may change the
+/// norm.
 using trireme::norm_block;
 inline constexpr std::int64_t norm_blocks(std::int64_t n) {
   return (n + norm_block - 1) / norm_block;
 }
 
-/// partial[b] = sum of squares of elements [b, b + 1) norm_block, in double; the order depends on
-/// the block alone. partial [norm_blocks(n)], x [n].
+/// partial[b] = sum of squares of elements [b, b + 1) norm_block, in double; the order depends only
+/// on the block. partial [norm_blocks(n)], x [n].
 template <class Real>
 void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Real> x);
 
-/// The same for blocks anywhere in x, so that one launch serves many arrays: partial[b] = sum of
-/// squares of x[begins[b] .. ends[b]). The order depends on a block's length alone. partial,
-/// begins, ends [blocks], x [n].
+/// Partial sums of blocks anywhere in x, so that one launch serves many arrays: partial[b] = sum of
+/// squares of x[begins[b] .. ends[b]). The order depends only on a block's length. partial, begins,
+/// ends [blocks], x [n].
 template <class Real>
 void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Real> x,
                          View1<const std::int64_t> begins, View1<const std::int64_t> ends);
 
-/// sums[k] = sum of partial[ends[k-1] .. ends[k]), from 0 on for k = 0, in an order that depends on
-/// that segment's length alone: the same bits wherever it is. sums, ends [segments], partial [n].
+/// sums[k] = sum of partial[ends[k-1] .. ends[k]), from 0 on for k = 0, in an order that depends
+/// only on the segment's length: the same bits at any offset. sums, ends [segments], partial [n].
 /// ends must be ascending and at most n; equal ends make an empty segment.
 void segment_sums(const Exec& exec, View1<double> sums, View1<const double> partial,
                   View1<const std::int64_t> ends);

@@ -5,30 +5,30 @@
 
 #include <cstdint>
 
-/// One launch for many arrays: arenas hold hundreds of them, most of which are too small for a
-/// launch of their own.
+/// One launch for many arrays: arenas hold hundreds of arrays, most of which are too small for a
+/// separate launch.
 namespace trireme::kernels {
 
-/// An array, or a block of one, that a launch updates: where its first element is in the arenas.
+/// An array, or a block of one, that a launch updates: offsets of its first element in the arenas.
 struct UpdatePart {
   std::int64_t first_chunk = 0;  ///< number of chunks of chunk_size elements in all parts before it
   std::int64_t elements = 0;
-  std::int64_t weight = 0;    ///< of the weights to update
-  std::int64_t gradient = 0;  ///< of the gradients
-  std::int64_t state = 0;     ///< of the optimizer's state
-  std::int32_t array = 0;     ///< its number in the registry
+  std::int64_t weight = 0;    ///< offset in the weights to update
+  std::int64_t gradient = 0;  ///< offset in the gradients
+  std::int64_t state = 0;     ///< offset in the optimizer's state
+  std::int32_t array = 0;     ///< number in the registry
   std::int32_t decays = 1;    ///< 0: no weight decay
-  std::int64_t rounded = 0;   ///< of the two-byte weights that the model computes with
+  std::int64_t rounded = 0;   ///< offset in the two-byte weights that the model computes with
 };
 
 /// Parts in order of their chunks, none of them empty.
 struct UpdateParts {
   View1<const UpdatePart> table;  ///< on the device; empty: `only` is the single part
-  std::int64_t chunks = 0;        ///< of all parts
+  std::int64_t chunks = 0;        ///< chunks of all parts
   UpdatePart only;
 };
 
-/// One part: all n elements of each array.
+/// A single part: all n elements of each array.
 inline UpdateParts whole_update(std::int64_t n) {
   UpdateParts parts;
   parts.chunks = chunks_of(n);
@@ -74,7 +74,7 @@ struct UpdateBody {
 
 }  // namespace detail
 
-/// Launches f(team, part) for every chunk of every part, `part` being that chunk. If f is a
+/// Launches f(team, part) for every chunk of every part, where `part` is the chunk. If f is a
 /// KOKKOS_LAMBDA, its parameters are `const Team&` and `const UpdatePart&`.
 template <class F>
 void for_parts(const char* label, const Exec& exec, const UpdateParts& parts, const F& f) {

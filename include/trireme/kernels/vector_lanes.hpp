@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-/// For rows too short for a team. On devices each row has the vector lanes of one thread, a warp,
-/// and a team has several rows. Code written for a Team (lanes.hpp, packs.hpp) works on them too.
+/// For rows too short for a team. On devices each row has the vector lanes of one thread (a warp),
+/// and a team has several rows. Code written for a Team (lanes.hpp, packs.hpp) also works on them.
 namespace trireme::kernels {
 
 template <class Member>
@@ -50,13 +50,13 @@ struct PartBody {
   }
 };
 
-/// Number of threads of a team, each with the lanes of a vector.
+/// Threads of a team, each with the lanes of a vector.
 inline int part_threads([[maybe_unused]] const Exec& exec) {
   if (as_on_device) return exec.concurrency() > 1 ? 2 : 1;
   return exec_on_host ? 1 : 4;
 }
 
-/// The code for devices, which tests run on hosts too.
+/// The device version, which tests also run on hosts.
 template <class F>
 void launch_parts(const char* label, const Exec& exec, std::int64_t rows, std::int64_t parts,
                   const F& f) {
@@ -81,7 +81,7 @@ struct RowOfParts {
 
 /// Launches f(lanes, row, part) for every part of every row on `exec`; asynchronous. f is a class
 /// with `template <class Lanes> KOKKOS_FUNCTION void operator()(const Lanes&, std::int64_t row,
-/// std::int64_t part) const`; its calls are independent of each other.
+/// std::int64_t part) const`; its calls must be independent of each other.
 template <class F>
 void for_parts(const char* label, const Exec& exec, std::int64_t rows, std::int64_t parts,
                const F& f) {

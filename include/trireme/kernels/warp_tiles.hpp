@@ -4,16 +4,15 @@
 
 #include <cstdint>
 
-/// Matrix products of two-byte numbers by the tensor cores of one warp. Kernels are templates over
-/// a `Block`, which is a block of threads as one of its threads sees it. On NVIDIA devices
-/// (cuda_block.hpp) it has the processor's own instructions; in tests
-/// (tests/support/block_emulator.hpp) a host runs the same kernels and checks what they do. A Block
-/// has
+/// Matrix products of two-byte values by the tensor cores of one warp. Kernels are templates over a
+/// `Block`, a block of threads as seen by one of its threads. On NVIDIA devices (cuda_block.hpp) it
+/// uses the processor's instructions; in tests (tests/support/block_emulator.hpp) a host runs the
+/// same kernels and checks their accesses. A Block has
 ///
-///     int thread(), index();                     of this thread in the block, of the block
+///     int thread(), index();                     index of this thread; of the block
 ///     std::uint32_t shared();                    address of the block's shared memory
-///     void barrier();                            of all threads of the block
-///     bool any(bool);                            of the warp
+///     void barrier();                            barrier of all threads of the block
+///     bool any(bool);                            whether any argument in the warp is true
 ///     T shuffle_xor(T x, int lanes);             x of lane ^ lanes; T is 32 bits wide
 ///     void multiply_add<T>(c, a, b0, b1);        c += a·b, 16×8 += 16×16 · 16×8, fp32 sums
 ///     void load_matrices(r, address);            four 8×8 matrices, a row at each lane's address
@@ -21,31 +20,31 @@
 ///     std::uint32_t pack<T>(float low, float high);  rounded to the nearest
 ///     void copy_async<bytes>(to, from, valid);   global to shared, or zeros; 4 or 16 bytes
 ///     void commit();                             ends a group of copies
-///     void wait<n>();                            until all groups but the last n are there
-///     void store(address, std::uint32_t);        in shared memory
-///     void load_pair(float (&)[2], address);     of shared memory
-///     void read16(words, p), store16(p, words), store4(p, word);  of global memory
-///     void read4(floats, p), write4(p, floats);  of global memory, what other blocks wrote or read
-///     unsigned take_ticket(unsigned* p);         (*p)++, the same for all threads of the block
-///     void await(unsigned* p, unsigned value);   until *p is value; what was written before shows
-///     void release(unsigned* p, unsigned value); what the block wrote before its last barrier
+///     void wait<n>();                            waits for all groups of copies but the last n
+///     void store(address, std::uint32_t);        writes shared memory
+///     void load_pair(float (&)[2], address);     reads shared memory
+///     void read16(words, p), store16(p, words), store4(p, word);  access global memory
+///     void read4(floats, p), write4(p, floats);  access global memory shared with other blocks
+///     unsigned take_ticket(unsigned* p);         (*p)++, the same result for the whole block
+///     void await(unsigned* p, unsigned value);   waits until *p is value; acquires
+///     void release(unsigned* p, unsigned value); publishes all writes before the last barrier
 ///     float exp2(float), log(float), larger(float, float);
 ///     std::uint32_t unknown(std::uint32_t x);    x, opaque to the compiler
 ///
-/// Fragments are those of the PTX ISA, "Matrix Fragments for mma.m16n8k16": lane = 4 g + t holds of
-/// the sums rows g and g + 8, columns 2t and 2t + 1.
+/// Fragments are those of the PTX ISA, "Matrix Fragments for mma.m16n8k16": lane = 4 g + t holds
+/// rows g and g + 8, columns 2t and 2t + 1 of the sums.
 namespace trireme::kernels {
 
 inline constexpr int warp_lanes = 32;
 
-/// Where a matrix operand begins among the lanes of load_matrices. `tall`: rows 0 … 15 of 8
-/// columns, then those of the next 8: a left operand, or a right one stored transposed. `wide`: two
-/// groups of 8 columns of rows 0 … 7, then of rows 8 … 15: two right operands, each stored as
-/// [column, depth], or a left one stored transposed.
+/// Position of a matrix operand in the lanes of load_matrices. `tall`: rows 0 … 15 of 8 columns,
+/// then rows 0 … 15 of the next 8: a left operand, or a right operand stored transposed. `wide`:
+/// two groups of 8 columns of rows 0 … 7, then of rows 8 … 15: two right operands, each stored as
+/// [column, depth], or a left operand stored transposed.
 enum class Fragment : std::uint8_t { tall, wide };
 
-/// Rows of `columns` two-byte numbers in shared memory. Pieces of 16 bytes are permuted within a
-/// row, so that those of one column in eight rows are in eight different groups of banks.
+/// Rows of `columns` two-byte elements in shared memory. Pieces of 16 bytes are permuted within a
+/// row, so that the pieces of one column in eight rows are in eight different groups of banks.
 template <int columns>
 struct SharedRows {
   static constexpr int pieces = columns / 8;
@@ -57,7 +56,7 @@ struct SharedRows {
   static constexpr TRIREME_FUNCTION std::uint32_t bytes(int rows) {
     return static_cast<std::uint32_t>(rows) * row_bytes;
   }
-  /// Rows of 4 (mod 8) pieces begin in two groups of banks, those of 8 in one.
+  /// Rows of 4 (mod 8) pieces begin in two groups of banks, rows of 8 pieces in one.
   TRIREME_DEVICE_FUNCTION static std::uint32_t swizzle(std::uint32_t row) {
     return pieces % 8 == 0 ? row & 7 : (row >> 1) & 3;
   }
@@ -67,8 +66,8 @@ struct SharedRows {
   }
 };
 
-/// One lane's part of the addresses of operands: at(row, piece) is the address of the operand that
-/// begins there; row is a multiple of 8, piece is even.
+/// Addresses of one lane's operands: at(row, piece) is the address of the operand that begins
+/// there; row is a multiple of 8, piece is even.
 template <int columns>
 class FragmentPlaces {
  public:
@@ -91,15 +90,15 @@ class FragmentPlaces {
   std::uint32_t first_, piece_;
 };
 
-/// x, opaque to the compiler: values computed from it are not kept in registers between the rounds
-/// of a loop.
+/// x, opaque to the compiler: values computed from it are not kept in registers between the
+/// iterations of a loop.
 template <class Block>
 TRIREME_DEVICE_FUNCTION int unknown(Block& block, int x) {
   return static_cast<int>(block.unknown(static_cast<std::uint32_t>(x)));
 }
 
-/// sums[m][n] += Σ_k left(m, k) · right(k, n) over `steps` steps of 16; sums are tiles of 16×8.
-/// left(k, m, r) loads four registers, right(k, n, r) those of the tiles n and n + 1.
+/// sums[m][n] += Σ_k left(m, k) · right(k, n) over `steps` steps of 16; sums are 16×8 tiles.
+/// left(k, m, r) loads four registers, right(k, n, r) the registers of tiles n and n + 1.
 template <class T, int row_tiles, int column_tiles, int steps, class Block, class Left, class Right>
 TRIREME_DEVICE_FUNCTION void warp_product(Block& block, float (&sums)[row_tiles][column_tiles][4],
                                           const Left& left, const Right& right) {
@@ -122,8 +121,8 @@ TRIREME_DEVICE_FUNCTION void warp_product(Block& block, float (&sums)[row_tiles]
   }
 }
 
-/// Sums as the left operand of the next product: columns become its depth, and step k consists of
-/// the tiles 2k and 2k + 1.
+/// Sums as the left operand of the next product: their columns become its depth, and step k
+/// consists of the tiles 2k and 2k + 1.
 template <class T, int column_tiles, class Block>
 TRIREME_DEVICE_FUNCTION void pack_left(Block& block, std::uint32_t (&packed)[column_tiles / 2][4],
                                        const float (&sums)[column_tiles][4]) {
@@ -137,8 +136,8 @@ TRIREME_DEVICE_FUNCTION void pack_left(Block& block, std::uint32_t (&packed)[col
     }
 }
 
-/// Four lanes that differ by 0 … 3 times `stride` transpose their 4×4 words: words[i] of the lane
-/// at j becomes words[j] of the lane at i.
+/// Four lanes, whose indices differ by 0 … 3 times `stride`, transpose their 4×4 words: words[i] of
+/// the lane at j becomes words[j] of the lane at i.
 template <int stride, class Block>
 TRIREME_DEVICE_FUNCTION void transpose_words(Block& block, std::uint32_t (&words)[4]) {
   const int place = block.thread() % warp_lanes / stride;
@@ -155,8 +154,8 @@ TRIREME_DEVICE_FUNCTION void transpose_words(Block& block, std::uint32_t (&words
 }
 
 /// Rounds rows g and g + 8 of sums times factor[0] and factor[1] to T and writes their first
-/// `tiles` tiles: row g from `to` on, row g + 8 from `to` + 8 `stride` on, each if it is valid.
-/// Lanes write 16 bytes for four tiles at a time, and 4 bytes for the remaining tiles.
+/// `tiles` tiles: row g from `to` on, row g + 8 from `to` + 8 `stride` on, each if valid. Lanes
+/// write 16 bytes for four tiles at a time, and 4 bytes for the remaining tiles.
 template <class T, int column_tiles, class Block>
 TRIREME_DEVICE_FUNCTION void write_sums(Block& block, T* to, std::int64_t stride,
                                         const bool (&valid)[2], const float (&factor)[2],
@@ -185,14 +184,14 @@ TRIREME_DEVICE_FUNCTION void write_sums(Block& block, T* to, std::int64_t stride
   }
 }
 
-/// Copies rows of `columns` numbers from global into shared memory, where rows have the next
+/// Copies rows of `columns` elements from global into shared memory, where rows are padded to a
 /// multiple of 32. One thread copies the same piece of every `rows`-th row.
 template <int columns, int threads>
 class RowCopy {
  public:
   using Rows = SharedRows<(columns + 31) / 32 * 32>;
-  static constexpr int lanes = Rows::pieces % 8 == 0 ? 8 : 4;  ///< side by side in a row
-  static constexpr int rows = threads / lanes;                 ///< at a time
+  static constexpr int lanes = Rows::pieces % 8 == 0 ? 8 : 4;  ///< threads per row
+  static constexpr int rows = threads / lanes;                 ///< rows copied at a time
   static_assert(rows % 8 == 0);
 
   TRIREME_DEVICE_FUNCTION RowCopy(int thread, std::int64_t stride)

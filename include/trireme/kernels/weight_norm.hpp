@@ -2,7 +2,7 @@
 
 #include <trireme/tensor/views.hpp>
 
-/// Kernels of weights in two parts: a magnitude per output and the direction of its row (Salimans
+/// Kernels of weights that consist of a magnitude per output and the direction of its row (Salimans
 /// and Kingma 2016, arXiv 1602.07868; Liu et al. 2024, DoRA, arXiv 2402.09353). Asynchronous on
 /// exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
@@ -26,8 +26,8 @@ template <class T>
 void scale_columns(const Exec& exec, View2<T> y, View2<const T> x, View1<const Accumulate<T>> scale,
                    View1<const T> bias = {});
 
-/// z[t,n] = z[t,n] dy[t,n] inverse[n], whose sums over t are the gradients of magnitudes, for
-/// z = x vᵀ. z, dy [T,N]; inverse [N].
+/// z[t,n] = z[t,n] dy[t,n] inverse[n], whose sums over t are the gradients of magnitudes, for z = x
+/// vᵀ. z, dy [T,N]; inverse [N].
 template <class T>
 void magnitude_terms(const Exec& exec, View2<T> z, View2<const T> dy,
                      View1<const Accumulate<T>> inverse);

@@ -13,7 +13,7 @@
 
 namespace trireme::layout {
 
-/// Properties of an axis: the one line that a new axis adds.
+/// Properties of an axis: its row of axis_table.
 struct AxisTraits {
   Axis axis;
   bool splits_model;    ///< its ranks compute a sample together; otherwise each has samples
@@ -36,7 +36,7 @@ constexpr const AxisTraits& traits_of(Axis axis) {
   return axis_table.front();
 }
 
-/// One value for each axis: x[Axis::tensor].
+/// One value per axis: x[Axis::tensor].
 template <class T>
 class PerAxis {
  public:
@@ -60,8 +60,8 @@ struct AxisSize {
 /// neighbours are consecutive ranks.
 class AxisList {
  public:
-  /// Axes that `axes` leaves out have size 1 and follow in the default order. Throws Error if an
-  /// axis is there twice.
+  /// Axes that are not in `axes` have size 1 and follow in the default order. Throws Error if an
+  /// axis occurs twice.
   AxisList(std::initializer_list<AxisSize> axes) : AxisList(std::span(axes.begin(), axes.size())) {}
   explicit AxisList(std::span<const AxisSize> axes);
 
@@ -72,8 +72,8 @@ class AxisList {
   std::int64_t stride(Axis axis) const { return strides_[axis]; }
   /// The product of all sizes; the largest number if it overflows.
   std::int64_t ranks() const { return ranks_; }
-  /// Ranks that compute a sample together: one replica of the model, or with a context axis
-  /// several.
+  /// Ranks that compute a sample together: one replica of the model, or several with a context
+  /// axis.
   std::int64_t model_ranks() const;
   /// Ranks that together hold the weights once.
   std::int64_t weight_ranks() const;
@@ -92,8 +92,8 @@ class AxisList {
   std::int64_t ranks_ = 1;
 };
 
-/// Reads an order of axes such as "tensor, data, pipeline", fastest first. Axes that it leaves out
-/// follow in the default order. If it is wrong, the result is empty and `problem` says why.
+/// Reads an order of axes such as "tensor, data, pipeline", fastest first. Missing axes follow in
+/// the default order. If the text is invalid, the result is empty and `problem` says why.
 std::optional<std::array<Axis, axis_count>> parse_order(std::string_view order,
                                                         std::string& problem);
 

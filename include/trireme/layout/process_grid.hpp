@@ -7,7 +7,8 @@ namespace trireme::layout {
 /// Position of a rank on the axes: at[Axis::tensor].
 using Coordinates = PerAxis<int>;
 
-/// rank ↔ coordinates, for axes in any order. Pure arithmetic: any size, without MPI.
+/// Maps ranks to coordinates and back, for axes in any order. Pure arithmetic: any size, without
+/// MPI.
 class ProcessGrid {
  public:
   /// Throws UsageError if the product of the sizes is not `ranks`; the message shows all factors
@@ -25,16 +26,17 @@ class ProcessGrid {
   Rank rank(const Coordinates& at) const;
   int position(Axis axis, Rank rank) const { return rank / stride(axis) % size(axis); }
 
-  /// Ranks that differ from `rank` only along `axis` share a colour, the first of these ranks: the
-  /// argument of MPI_Comm_split.
+  /// Colour for MPI_Comm_split: ranks that differ from `rank` only along `axis` have the same
+  /// colour, the lowest of these ranks.
   int colour(Axis axis, Rank rank) const { return rank - position(axis, rank) * stride(axis); }
-  /// The same for the ranks that together hold the weights once, and for those with the same
+  /// Colours of the ranks that together hold the weights once, and of the ranks with the same
   /// weights.
   int weight_colour(Rank rank) const { return colour_of_axes(rank, true); }
   int replica_colour(Rank rank) const { return colour_of_axes(rank, false); }
 
  private:
-  /// Ranks that differ only along the axes that split the weights, or along the others.
+  /// Colour of the ranks that differ only along the axes that split the weights, or along the
+  /// others.
   int colour_of_axes(Rank rank, bool splits_weights) const;
 
   AxisList axes_;

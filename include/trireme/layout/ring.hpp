@@ -5,17 +5,16 @@
 #include <cstdint>
 #include <vector>
 
-/// The ring of attention (Liu et al. 2023, arXiv 2310.01889): which tokens meet in each of its
-/// steps.
+/// Ring attention (Liu et al. 2023, arXiv 2310.01889): the queries and keys that meet in each step.
 namespace trireme::layout {
 
-/// A chunk of the queries of a rank, and a chunk of keys.
+/// A chunk of a rank's queries, and a chunk of keys.
 struct ChunkPair {
   Chunk queries, keys;
-  std::int64_t query_row = 0;  ///< held token of the rank at which `queries` begin
-  std::int64_t key_row = 0;    ///< the same of the keys' owner
+  std::int64_t query_row = 0;  ///< row of the rank's tokens at which `queries` begin
+  std::int64_t key_row = 0;    ///< row of the key owner's tokens at which `keys` begin
   bool same = false;           ///< queries and keys are the same tokens
-  std::int64_t seen = 0;       ///< pairs of a query and a key that it sees
+  std::int64_t seen = 0;       ///< number of visible (query, key) pairs
 };
 
 struct AttentionRing {
@@ -26,8 +25,8 @@ struct AttentionRing {
 
   /// The rank that owns the keys that `rank` uses in step `step`. Blocks move to the next rank.
   int owner(int rank, int step) const { return (rank - step + ranks) % ranks; }
-  /// Pairs in which a query sees a key, in the order of computation. Each chunk of queries meets
-  /// itself first, of which each query sees itself.
+  /// Chunk pairs with visible keys, in the order of computation. Each chunk of queries begins with
+  /// itself as keys, where each query sees at least its own token.
   std::vector<ChunkPair> pairs(int rank, int step) const;
 };
 

@@ -21,26 +21,26 @@ struct Block {
   bool operator==(const Block&) const = default;
 };
 
-/// Elements [begin, end) of an array of this extent, in order, as at most 2 a - 1 blocks for a
-/// axes; `array` is the array number that they store.
+/// Elements [begin, end) of an array of this extent, in order, as at most 2 a - 1 blocks for an
+/// array of a axes. `array` is the array number of the blocks.
 std::vector<Block> blocks(std::size_t array, const Extents& extent, std::int64_t begin,
                           std::int64_t end);
 
-/// The sum of the elements of these blocks, each rounded up to a multiple of `unit`.
+/// Total elements of blocks(), each block rounded up to a multiple of `unit`.
 std::int64_t padded_elements(const Extents& extent, std::int64_t begin, std::int64_t end,
                              std::int64_t unit);
 
-/// Arrays of these extents, taken as one sequence of elements, in `parts` parts. The parts hold
-/// each element once, and differ by at most two rows of a last axis. A part has at most 2 a - 3
-/// blocks of an array of a axes (one, if a < 3). No axes: a scalar.
+/// Divides arrays of these extents, taken as one sequence of elements, into `parts` parts. Each
+/// element is in one part, and part sizes differ by at most two rows of a last axis. A part has at
+/// most 2 a - 3 blocks of an array of a axes (one, if a < 3). No axes: a scalar.
 class Sharing {
  public:
-  /// The extents must outlive this.
+  /// The extents must outlive this object.
   Sharing(std::vector<const Extents*> arrays, std::int64_t parts);
 
-  /// Part `i`.
+  /// Blocks of part `i`.
   std::vector<Block> blocks(std::int64_t i) const;
-  /// The sum of its blocks' elements, each rounded up to a multiple of `unit`.
+  /// Total elements of part `i`, each block rounded up to a multiple of `unit`.
   std::int64_t padded(std::int64_t i, std::int64_t unit) const;
 
  private:
@@ -49,11 +49,11 @@ class Sharing {
   void visit(std::int64_t i, const Use& use) const;
 
   std::vector<const Extents*> arrays_;
-  std::vector<std::int64_t> begins_;  ///< of each array in the sequence, and its end
+  std::vector<std::int64_t> begins_;  ///< beginning of each array in the sequence, then the end
   std::int64_t parts_;
 };
 
-/// Part `i` of Sharing(arrays, parts).
+/// Blocks of part `i` of Sharing(arrays, parts).
 std::vector<Block> share(std::span<const Extents> arrays, std::int64_t parts, std::int64_t i);
 
 }  // namespace trireme::layout

@@ -6,13 +6,13 @@
 
 namespace trireme::layout {
 
-/// The only definition of where pipeline stages are. Chunk c of all ranks holds the stages c ·
-/// ranks … (c + 1) · ranks − 1, so that a placement is a permutation of the ranks for each chunk:
+/// Placement of pipeline stages on ranks; no other code decides it. Chunk c of all ranks holds
+/// stages c · ranks … (c + 1) · ranks − 1, so a placement is a permutation of the ranks for each
+/// chunk:
 /// - round robin: stage s is on rank s mod ranks (Narayanan et al. 2021, section 2.2.2);
-/// - v: odd chunks are in reverse, so that the last rank holds neighbour stages, and with two
-/// chunks
-///   the first rank holds the first and the last stage (Qi et al. 2024, arXiv 2401.10241, figure
-///   6).
+/// - v: odd chunks are in reverse order, so that the last rank holds neighbouring stages, and with
+///   two chunks the first rank holds the first and the last stage (Qi et al. 2024, arXiv
+///   2401.10241, figure 6).
 struct StageMap {
   int ranks = 1;
   int chunks = 1;
@@ -30,7 +30,7 @@ struct StageMap {
     for (int chunk = 0; chunk < chunks; ++chunk) stages.push_back(stage_of(rank, chunk));
     return stages;
   }
-  /// Whether the stage's output stays on its rank, because the next stage is there too.
+  /// Whether the stage's output stays on its rank, because the rank also has the next stage.
   bool hands_over(Stage stage) const {
     return stage < last_stage() && rank_of(stage) == rank_of(stage + 1);
   }

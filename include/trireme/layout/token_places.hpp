@@ -9,7 +9,7 @@ namespace trireme::layout {
 
 /// Consecutive tokens of a sample.
 struct Chunk {
-  std::int64_t first = 0;  ///< position
+  std::int64_t first = 0;  ///< position in the sample
   std::int64_t count = 0;
   bool operator==(const Chunk&) const = default;
 };
@@ -20,7 +20,7 @@ struct Chunk {
 /// section 3.3.2). The default holds all tokens of samples of any length.
 struct TokenPlaces {
   std::int64_t sequence = 0;  ///< S; 0: any
-  std::int64_t held = 0;      ///< tokens of a sample that are held
+  std::int64_t held = 0;      ///< tokens of a sample on this rank
   Chunk head = {};
   Chunk tail = {};
   std::int64_t first_row = 0;  ///< held row at which a caller's rows begin
@@ -28,12 +28,12 @@ struct TokenPlaces {
   bool operator==(const TokenPlaces&) const = default;
 
   TRIREME_FUNCTION bool is_cut() const { return held < sequence; }
-  /// The position of the held token `token` of a sample.
+  /// Position in its sample of held token `token`.
   TRIREME_FUNCTION std::int64_t position(std::int64_t token) const {
     if (!is_cut()) return token;
     return token < head.count ? head.first + token : tail.first + token - head.count;
   }
-  /// The row, among those of whole samples, of the caller's row `row`.
+  /// Row of the caller's row `row` in an array of whole samples.
   TRIREME_FUNCTION std::int64_t row(std::int64_t row) const {
     row += first_row;
     return is_cut() ? row / held * sequence + position(row % held) : row;
@@ -46,7 +46,7 @@ struct TokenPlaces {
       return head.count + position - tail.first;
     return -1;
   }
-  /// The same for rows that begin at `first`.
+  /// These places, for rows that begin at held row `first`.
   TokenPlaces from(std::int64_t first) const {
     TokenPlaces part = *this;
     part.first_row = first;

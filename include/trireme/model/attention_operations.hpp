@@ -8,10 +8,10 @@
 
 #include <optional>
 
-/// Attention, and what precedes it on queries and keys.
+/// Attention, and operations on queries and keys before it.
 namespace trireme::model {
 
-/// Attention of a layer on this rank's heads and tokens of a micro-batch.
+/// Attention of a layer with this rank's heads and tokens of a micro-batch.
 kernels::AttentionShape attention_shape(const architecture::LocalSizes& sizes,
                                         const deck::ModelConfig& model, std::int64_t layer);
 
@@ -38,7 +38,8 @@ class HeadNormOperation final : public LayerOperation<P> {
   HeadNormOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
 
   void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  /// Also computes the gradients of the gains, because it overwrites the gradient that they need.
+  /// Also computes the gradients of the gains, because it overwrites the gradient that they depend
+  /// on.
   void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
                       bool accumulate) const override;
 
@@ -48,8 +49,8 @@ class HeadNormOperation final : public LayerOperation<P> {
   View1<G> dgain_query_, dgain_key_;  // [K]
 };
 
-/// o = softmax(q kᵀ / √K) v per head, with dropout of the probabilities; over a context axis in a
-/// ring.
+/// o = softmax(q kᵀ / √K) v per head, with dropout of the probabilities; as a ring over a context
+/// axis.
 template <class P>
 class AttentionOperation final : public LayerOperation<P> {
  public:
@@ -65,7 +66,7 @@ class AttentionOperation final : public LayerOperation<P> {
   kernels::AttentionShape shape(const MicroContext& context) const;
   View3<Accumulate<T>> logsumexp(const StepCall<P>& call) const;
 
-  kernels::AttentionShape shape_;  ///< of this rank's tokens
+  kernels::AttentionShape shape_;  ///< shape for this rank's tokens
   layout::Slice heads_;
   std::int64_t all_heads_;
   std::int64_t layer_;

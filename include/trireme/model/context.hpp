@@ -15,18 +15,18 @@ using kernels::Handle;
 struct MicroContext {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
-  std::int64_t first_sample = 0;  ///< number of the micro-batch's first sample in the global batch
+  std::int64_t first_sample = 0;  ///< index of the first sample in the global batch
   std::int64_t sequence = 0;
   double dropout = 0;         ///< 0 in evaluation
   double token_weight = 1;    ///< weight of a token's loss: 1 / counted tokens of the global batch
-  bool notes_maxima = false;  ///< of tensors that are rounded to fp8: in training steps
+  bool notes_maxima = false;  ///< record the maxima of fp8 tensors: in training steps
   View1<const double> loss_scale;  ///< [1] factor of the loss, or empty for 1
-  int version = 0;                 ///< of weights and gradients: 1 for the second parameters
-  double adapter_dropout = 0;      ///< of the inputs of adapters; 0 in evaluation
-  View2<double> scores = {};  ///< [T, 2] row_scores() of an evaluation's rows; empty: not wanted
-  View1<const std::int32_t> positions = {};  ///< [T] of tokens in packed documents, or empty
+  int version = 0;                 ///< of weights and gradients; 1: second parameters
+  double adapter_dropout = 0;      ///< dropout of adapters' inputs; 0 in evaluation
+  View2<double> scores = {};       ///< [T, 2] row_scores() of an evaluation's rows; empty: none
+  View1<const std::int32_t> positions = {};  ///< [T] positions in packed documents, or empty
 
-  /// Mask of one dropout site on the rows at `places`: `stream` is 0 for the embedding, 1 + 2·layer
+  /// Mask of a dropout site on the rows at `places`: `stream` is 0 for the embedding, 1 + 2·layer
   /// and 2 + 2·layer for the outputs of attention and feed-forward.
   kernels::Dropout dropout_site(std::uint32_t stream, const layout::TokenPlaces& places) const {
     return {dropout, RandomKey{seed, Purpose::dropout, stream, step}, first_sample * sequence,
@@ -34,8 +34,8 @@ struct MicroContext {
   }
 
   static constexpr std::uint32_t adapter_streams = std::uint32_t{1} << 31;
-  /// Mask of the input of an adapter: `site` numbers the products of all layers. These streams are
-  /// above those of dropout_site.
+  /// Mask of an adapter's input: `site` numbers the products of all layers. These streams are above
+  /// the streams of dropout_site.
   kernels::Dropout adapter_site(std::uint32_t site, const layout::TokenPlaces& places,
                                 const layout::Slice& columns, std::int64_t all) const {
     return {adapter_dropout,

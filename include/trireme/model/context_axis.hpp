@@ -8,13 +8,13 @@
 
 namespace trireme::model {
 
-/// The context axis as layers use it: its ranks share the tokens of every sample, and have the same
-/// weights. Only attention, and the head of masked tokens, look at tokens of other ranks.
+/// The context axis in the layers: its ranks share the tokens of every sample and have the same
+/// weights. Only attention and the head of masked tokens use tokens of other ranks.
 class ContextAxis {
  public:
   /// An axis of one rank.
   ContextAxis() = default;
-  /// For samples of `sequence` tokens. `communicator` must outlive this.
+  /// An axis for samples of `sequence` tokens. `communicator` must outlive this object.
   ContextAxis(grid::Communicator& communicator, std::int64_t sequence)
       : communicator_(&communicator),
         rank_(communicator.rank()),
@@ -30,7 +30,7 @@ class ContextAxis {
   layout::TokenPlaces places_of(int rank) const {
     return layout::token_places(sequence_, size_, rank);
   }
-  /// This rank's tokens of a sample of `sequence` tokens.
+  /// Number of this rank's tokens in a sample of `sequence` tokens.
   std::int64_t held(std::int64_t sequence) const {
     return places_.is_cut() ? places_.held : sequence;
   }
@@ -42,7 +42,7 @@ class ContextAxis {
   void sum(const Exec& exec, View2<T> x, const char* what) const {
     if (size_ > 1) communicator_->all_reduce<T>(exec, flat(x), grid::Reduction::sum, what);
   }
-  /// Only of more than one rank.
+  /// Only for an axis of more than one rank.
   grid::Communicator& communicator() const { return *communicator_; }
 
  private:

@@ -13,7 +13,7 @@
 
 namespace trireme::model {
 
-/// A row of a pass of a Decoder: a token of a cached text, none if `text` is negative.
+/// A row of a Decoder's pass: a token of a cached text, or no token if `text` is negative.
 struct CachedToken {
   std::int32_t text = -1;
   std::int32_t token = 0;
@@ -21,7 +21,7 @@ struct CachedToken {
   bool operator==(const CachedToken&) const = default;
 };
 
-/// Rows of a pass: a few, with logits, or many, without.
+/// Width of a pass: few rows, with logits, or many rows, without.
 enum class PassWidth : std::uint8_t { narrow, wide };
 inline constexpr std::int64_t wide_rows = 64;
 
@@ -35,8 +35,8 @@ class Decoder {
   using T = typename P::Compute;
 
   struct Sizes {
-    std::int64_t texts = 1;  ///< B, cached at a time
-    std::int64_t rows = 1;   ///< of a narrow pass
+    std::int64_t texts = 1;  ///< B: texts cached at a time
+    std::int64_t rows = 1;   ///< rows of a narrow pass
   };
 
   /// `parameters` holds one stage of the model: consecutive layers. Arguments must outlive the
@@ -48,18 +48,18 @@ class Decoder {
 
   bool has_head() const { return shard_.has_head(); }
 
-  /// x [R, D]: the result of the stage before on entry to a pass, and of this stage afterwards.
+  /// x [R, D]: on entry to a pass, the previous stage's output; afterwards, this stage's.
   View2<T> x(PassWidth width) const { return pass(width).x; }
-  /// [R, V] of this rank's part of the vocabulary, after a narrow pass `with_logits`.
+  /// Logits [R, V] of this rank's part of the vocabulary, after a narrow pass `with_logits`.
   View2<Accumulate<T>> logits() const { return logits_; }
 
-  /// Computes x of these rows; those that are left have no token. Positions of a text must have
-  /// been passed in order, from 0 on. Waits for the copy of `rows`.
+  /// Computes x of these rows; remaining rows have no token. The positions of a text must be passed
+  /// in order, from 0 on. Waits for the copy of `rows`.
   void run(const Handle& handle, std::span<const CachedToken> rows, PassWidth width,
            bool with_logits);
 
  private:
-  /// Everything that depends on the number of rows.
+  /// State that depends on the number of rows.
   struct Pass {
     Pass(const architecture::Architecture& architecture, const Parameters<P>& parameters,
          grid::Communicator& tensor, std::int64_t rows);
@@ -74,7 +74,7 @@ class Decoder {
     View2<T> x;                         // [R, D]
     View2<T> queries;                   // [R, H·K]
     View2<std::int32_t> rows;           // [3, R]: texts, tokens, positions
-    std::vector<std::int32_t> on_host;  ///< of the same
+    std::vector<std::int32_t> on_host;  ///< host copy of `rows`
   };
 
   const Pass& pass(PassWidth width) const { return *passes_[static_cast<std::size_t>(width)]; }
@@ -84,8 +84,8 @@ class Decoder {
   architecture::Shard shard_;
   std::int64_t texts_;
   std::array<std::unique_ptr<Pass>, 2> passes_;
-  std::unique_ptr<Embedding<P>> embedding_;  ///< null where another rank has it
-  std::unique_ptr<Head<P>> head_;            ///< the same
+  std::unique_ptr<Embedding<P>> embedding_;  ///< null if another rank has it
+  std::unique_ptr<Head<P>> head_;            ///< null if another rank has it
   Arena memory_;
   std::vector<View3<T>> keys_;    // per layer [B, S, Hkv·K]
   std::vector<View3<T>> values_;  // per layer [B, S, Hkv·K]

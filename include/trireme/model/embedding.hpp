@@ -7,19 +7,19 @@
 
 namespace trireme::model {
 
-/// x[t] = dropout(token[tokens[t]] + position[place of t] + segment[segments[t]]), where the place
-/// is that in the sample or, if it packs documents, in the document; without the
-/// terms whose tables the model does not have. With post-norm, dropout follows a norm in the first
-/// layer. With a shared vocabulary, the look-up is SharedVocabulary's: x holds its rows before the
-/// forward pass, and the token table's gradient is not added. Each tensor rank looks up the ids of
-/// its part of the vocabulary; the sum over the axis is the result.
+/// x[t] = dropout(token[tokens[t]] + position[p] + segment[segments[t]]), where p is the token's
+/// position in the sample or, for packed documents, in its document. Terms whose tables the model
+/// does not have are omitted. With post-norm, dropout follows a norm in the first layer. With a
+/// shared vocabulary, SharedVocabulary computes the look-up: x holds its rows before the forward
+/// pass, and the token table's gradient is not added. Each tensor rank looks up the ids of its part
+/// of the vocabulary; the sum over the axis is the result.
 template <class P>
 class Embedding {
  public:
   using T = typename P::Compute;
   using G = typename P::Gradient;
 
-  /// `axis` must outlive this.
+  /// `axis` must outlive this object.
   Embedding(const Parameters<P>& parameters, const deck::ModelConfig& model,
             const TensorAxis& axis);
 
@@ -29,7 +29,7 @@ class Embedding {
   /// Adds to the gradients of the tables; dx [R, D] is overwritten.
   void backward_weight(const Exec& exec, View2<T> dx, View2<T> all, BatchFields fields,
                        const MicroContext& context) const;
-  /// Rows of generation, which are not cut: x [R, D] of the tokens at these positions.
+  /// For generation, on whole rows: x [R, D] of the tokens at these positions.
   void decode(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
               View1<const std::int32_t> positions) const;
 
@@ -41,10 +41,10 @@ class Embedding {
   bool has_segments() const { return segment_.data() != nullptr; }
 
   const TensorAxis& axis_;
-  bool looks_up_;          ///< the vocabulary is not shared
+  bool looks_up_;          ///< false with a shared vocabulary
   std::int64_t sequence_;  ///< tokens of a sample on this rank
-  std::size_t tokens_;     ///< number of the field [T]
-  std::size_t segments_;   ///< number of the field [T], if the model has the table
+  std::size_t tokens_;     ///< index of the field [T]
+  std::size_t segments_;   ///< index of the field [T], if the model has the table
   bool drops_;             ///< dropout follows the look-up
   double scale_;           ///< factor of the token table's rows
   std::int64_t first_id_;  ///< first id of this rank's part of the vocabulary

@@ -10,18 +10,18 @@
 namespace trireme::model {
 
 /// Delayed scaling (Micikevicius et al. 2022, arXiv 2209.05433; NVIDIA Transformer Engine): the
-/// scale of each tensor of architecture/fp8.hpp in a step follows from its maxima in the steps
-/// before, and never from the step itself, so that the order of micro-batches and stages does not
-/// matter. Every rank holds the maxima of the whole model.
+/// scale of each tensor of architecture/fp8.hpp follows from its maxima in previous steps, never
+/// from the current step, so that the order of micro-batches and stages does not matter. Every rank
+/// holds the maxima of the whole model.
 class Fp8Scaling {
  public:
-  /// `gradient_exponent`: Fp8Rule::gradient_exponent.
+  /// `gradient_exponent`: see Fp8Rule.
   Fp8Scaling(std::int64_t tensors, const deck::PrecisionConfig& precision, int gradient_exponent);
 
-  /// A tensor's scale in the current step. `notes`: kernels raise the maximum of the step.
+  /// A tensor's scale in the current step. `notes`: whether kernels raise the step's maximum.
   kernels::Fp8Scale scale(std::int64_t tensor, bool notes) const;
 
-  /// This rank's maxima of the current step [tensors]; finish_step needs those of all ranks.
+  /// This rank's maxima of the current step [tensors]; finish_step needs the maxima over all ranks.
   View1<float> maxima() const { return maxima_; }
   /// Appends the maxima of step `step` >= 1 to the history, and sets the scales of the next step.
   void finish_step(const Exec& exec, std::int64_t step) const;
@@ -30,7 +30,7 @@ class Fp8Scaling {
   void resume(const Exec& exec, std::int64_t step) const;
   /// Empties the history.
   void reset(const Exec& exec) const;
-  /// [history, tensors], as checkpoints hold it.
+  /// The history [history, tensors], as stored in checkpoints.
   NamedTensor<float> history() const;
 
   std::int64_t tensors() const { return extent(history_, 1); }

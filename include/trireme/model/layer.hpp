@@ -13,7 +13,7 @@ class Layer {
  public:
   using T = typename P::Compute;
 
-  /// Arguments must outlive this.
+  /// Arguments must outlive this object.
   Layer(const LayerPlan& plan, const Parameters<P>& parameters, const deck::ModelConfig& model,
         const TensorAxis& axis, std::int64_t layer);
 
@@ -30,7 +30,7 @@ class Layer {
   /// dx [R, D]: gradient of out on entry, of the input on return; adds to the weight gradients.
   void backward(const Handle& handle, View2<T> dx, const LayerMemory& memory,
                 const LayerScratch<P>& scratch, const MicroContext& context) const;
-  /// The same in two parts, if the program splits the backward pass.
+  /// The two halves of backward(), if the program splits the backward pass.
   void backward_input(const Handle& handle, View2<T> dx, const LayerMemory& memory,
                       const LayerScratch<P>& scratch, const MicroContext& context) const;
   void backward_weight(const Handle& handle, const LayerMemory& memory,
@@ -49,7 +49,7 @@ class Layer {
   const LayerPlan& plan_;
   std::int64_t layer_;
   std::vector<std::unique_ptr<LayerOperation<P>>> operations_;
-  std::vector<bool> trains_;  ///< of each operation: in this layer
+  std::vector<bool> trains_;  ///< per operation: whether it trains in this layer
 };
 
 /// Takes the memory of one pass: `all`, attention's workspace and the transient values.

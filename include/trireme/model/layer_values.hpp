@@ -31,7 +31,7 @@ LayerPlan plan_layers(const architecture::LayerDescription& layer,
 
 /// Memory of one layer for one micro-batch.
 struct LayerMemory {
-  std::byte* kept = nullptr;  ///< from its forward to its backward passes
+  std::byte* kept = nullptr;  ///< from the layer's forward to its backward passes
   std::byte* work = nullptr;  ///< from backward_input to backward_weight, if these are separate
 };
 
@@ -48,25 +48,25 @@ struct LayerScratch {
   using T = typename P::Compute;
   View2<T> all;                              // [T, D] all tokens, if R is a part of T
   View1<Accumulate<T>> attention_work;       // size: kernels::attention_workspace_elements
-  RingMemory<T> ring;                        // of attention over a context axis, instead
+  RingMemory<T> ring;                        // replaces attention_work over a context axis
   std::byte* transient = nullptr;            ///< LayerProgram::transient_bytes
   std::byte* codes = nullptr;                ///< architecture::fp8_code_bytes, with fp8
-  View1<T> adapter_rows, adapter_gradients;  // [T · rows] of architecture::adapter_scratch
+  View1<T> adapter_rows, adapter_gradients;  // [T · rows] (architecture::adapter_scratch)
   View1<T> adapter_input;                    // [T · columns] in training with dropout
   View1<T> adapter_product;                  // [scaled] with magnitudes
 };
 
-/// Arguments of generation besides those of a forward pass.
+/// Arguments of generation in addition to those of a forward pass.
 template <class P>
 struct Decoding {
   using T = typename P::Compute;
   View3<T> key_cache;       // [B, S, Hkv K]
   View3<T> value_cache;     // [B, S, Hkv K]
   View2<T> queries;         // [R, H K] scratch
-  kernels::CacheRows rows;  ///< places of the R rows in the caches
+  kernels::CacheRows rows;  ///< positions of the R rows in the caches
 };
 
-/// A step's view of the layer's memory.
+/// The layer's memory as seen by a step.
 template <class P>
 class LayerValues {
  public:
@@ -81,7 +81,7 @@ class LayerValues {
         stream_(stream),
         output_(output) {}
 
-  /// Values of a tensor, and their gradient; [rows, columns].
+  /// Values of a tensor, and their gradient, as [rows, columns].
   View2<T> matrix(int tensor) const {
     return view<T>(phase_.tensors[index(tensor)], plan_.description.tensors[index(tensor)]);
   }
@@ -89,7 +89,7 @@ class LayerValues {
     return view<T>(phase_.gradients[index(tensor)],
                    architecture::gradient_of(plan_.description, tensor));
   }
-  /// Values of a tensor of sums: as [rows, columns], and as one list.
+  /// Values of a tensor of sums, as [rows, columns] and as a list.
   View2<Accumulate<T>> sums(int tensor) const {
     return view<Accumulate<T>>(phase_.tensors[index(tensor)],
                                plan_.description.tensors[index(tensor)]);

@@ -12,7 +12,7 @@
 namespace trireme::model {
 
 /// y = x wᵀ + bias, or y = x wᵀ, with w [N, M]: a matrix product of the model with its three
-/// passes. N and M are the sizes of this rank's part. Asynchronous on the handle.
+/// passes. N and M are sizes of this rank's part. Asynchronous on the handle.
 template <class P>
 struct Linear {
   using T = typename P::Compute;
@@ -33,7 +33,7 @@ struct Linear {
     db = parameters.gradient(bias, outputs);
   }
 
-  /// Scales with which the operands are rounded to fp8 first, or none; only with bf16.
+  /// Scales for rounding the operands to fp8, or empty; only with bf16.
   using Fp8 = std::optional<kernels::Fp8Linear>;
 
   /// y [T, N], x [T, M].
@@ -63,7 +63,8 @@ struct Linear {
                        const Fp8& fp8 = {}) const {
     backward_weight(handle, db, dy, x, fp8);
   }
-  /// The same in two parts, for products whose bias has its gradient summed over other rows.
+  /// backward_weight without the bias, for products whose bias gradient is summed over other rows;
+  /// and the bias gradient alone.
   void backward_weight_alone(const Handle& handle, View2<const T> dy, View2<const T> x,
                              const Fp8& fp8 = {}) const {
     backward_weight(handle, View1<G>(), dy, x, fp8);

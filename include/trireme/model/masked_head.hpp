@@ -9,12 +9,12 @@ namespace trireme::model {
 
 /// BERT's heads (Devlin et al. 2019, arXiv 1810.04805, section 3.1; as in its published code) on
 /// the normalised output y of the last layer:
-///   masked tokens: logits(norm(gelu(dense y)));  pairs: output(tanh(dense y)) of first tokens.
-/// Only the rows that they need are looked at. These few are brought to all tensor ranks, which
-/// compute alike what is not cut; where each sums its own tokens' gradients, each takes its part of
-/// these rows. The ranks of a context axis share the rows: each computes the losses and gradients
-/// of its part. All passes are in the pass that HeadGradient names, as for logits. A pair weighs as
-/// much as all masked tokens of a sample.
+/// masked tokens: logits(norm(gelu(dense y)));  pairs: output(tanh(dense y)) of first tokens.
+/// Only the required rows are computed. They are sent to all tensor ranks, which repeat all
+/// computations that the axis does not split; where each rank sums its own tokens' gradients, each
+/// takes a part of these rows. The ranks of a context axis share the rows: each computes the losses
+/// and gradients of its part. Gradients are computed in the pass of HeadGradient, as for logits. A
+/// pair has the weight of all masked tokens of a sample.
 template <class P>
 class MaskedHead final : public TrainingHead<P> {
  public:
@@ -23,7 +23,7 @@ class MaskedHead final : public TrainingHead<P> {
 
   using Tensors = HeadTensors<P>;
 
-  /// `axis` must outlive this.
+  /// `axis` must outlive this object.
   MaskedHead(const Parameters<P>& parameters, const deck::ModelConfig& model,
              const TensorAxis& axis, architecture::HeadGradient gradient);
 
@@ -45,11 +45,11 @@ class MaskedHead final : public TrainingHead<P> {
     Linear<P> output;
   };
 
-  /// Numbers of batch fields.
+  /// Indices of batch fields.
   struct Fields {
     std::size_t targets;  ///< [N] masked tokens
-    /// Rows of the masked tokens in [T], then of the samples' first tokens, of all context ranks;
-    /// −1 where another rank has the token.
+    /// Rows of the masked tokens in [T], then of the samples' first tokens, for all context ranks;
+    /// −1 if another rank has the token.
     std::size_t rows;
     std::optional<std::size_t> pairs;  ///< [B] kind of each sample's pair, 0 or 1
   };
@@ -61,9 +61,9 @@ class MaskedHead final : public TrainingHead<P> {
   void score_gradient(const Handle& handle, const Tensors& s, View1<const std::int32_t> pairs,
                       const MicroContext& context) const;
   void score_backward(const Handle& handle, const Tensors& s) const;
-  /// From the gradient of logits and scores to that in `picked`.
+  /// Computes the gradient in `picked` from the gradients of logits and scores.
   void backward_to_rows(const Handle& handle, const Tensors& s) const;
-  /// dy = the gradient in `picked`, in the rows that were picked.
+  /// dy = the gradient in `picked`, in the picked rows, and 0 elsewhere.
   void place(const Handle& handle, View2<T> dy, const Tensors& s,
              View1<const std::int32_t> rows) const;
   void pick(const Handle& handle, const Tensors& s, View2<const T> y,
@@ -72,10 +72,10 @@ class MaskedHead final : public TrainingHead<P> {
   layout::Slice own(std::int64_t n) const;
   void backward_weight(const Handle& handle, const Linear<P>& linear, View2<const T> dy,
                        View2<const T> x) const;
-  /// This context rank's rows of `picked`: those of its masked tokens, and of its pairs.
+  /// This context rank's rows of `picked`: rows of its masked tokens, and of its pairs.
   layout::Slice predicted(const Tensors& s) const;
   layout::Slice first_rows(const Tensors& s) const;
-  /// Sums the gradients of the picked rows, of which each context rank has its own.
+  /// Sums the gradients of the picked rows over the context ranks, each of which has its own part.
   void share_gradients(const Handle& handle, const Tensors& s) const;
   View2<T> first_tokens(const Tensors& s) const {
     return rows_of(s.picked, first_rows(s).offset, first_rows(s).extent);
@@ -85,7 +85,7 @@ class MaskedHead final : public TrainingHead<P> {
   architecture::HeadGradient gradient_;
   Fields fields_;
   Gelu gelu_;
-  std::int64_t masked_;  ///< tokens of a sample
+  std::int64_t masked_;  ///< masked tokens of a sample
   Linear<P> dense_;
   LayerNorm<P> norm_;
   std::optional<Pairs> pairs_;

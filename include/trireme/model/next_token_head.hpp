@@ -4,13 +4,13 @@
 
 namespace trireme::model {
 
-/// Each token predicts the one that follows it: logits of all rows (see Logits).
+/// Each token predicts its successor: logits of all rows (see Logits).
 template <class P>
 class NextTokenHead final : public TrainingHead<P> {
  public:
   using T = typename P::Compute;
 
-  /// `axis` must outlive this.
+  /// `axis` must outlive this object.
   NextTokenHead(const Parameters<P>& parameters, const deck::ModelConfig& model,
                 const TensorAxis& axis, architecture::HeadGradient gradient);
 
@@ -28,7 +28,7 @@ class NextTokenHead final : public TrainingHead<P> {
   const TensorAxis& axis_;
   architecture::HeadGradient gradient_;
   std::int64_t sequence_;  ///< tokens of a sample on this rank
-  std::size_t targets_;    ///< number of the field: [T] the token after each
+  std::size_t targets_;    ///< index of the field [T]: the token after each token
   Logits<P> logits_;
 };
 

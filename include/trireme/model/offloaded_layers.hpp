@@ -11,20 +11,20 @@
 namespace trireme::model {
 
 /// Saved activations in host memory. The device has a few windows, each as large as one layer's
-/// kept memory, and the layers of a pass take turns in them. A layer's activations are copied to
-/// the host while the forward pass computes the next layer, and back while the backward pass
-/// computes the following layer. Copies are queued; the host never waits (Rhu et al. 2016, vDNN,
-/// arXiv 1602.08124, section 3).
+/// kept memory, which the layers of a pass use in turn. A layer's activations are copied to the
+/// host while the forward pass computes the next layer, and back while the backward pass computes
+/// the following layer. Copies are queued; the host never waits (Rhu et al. 2016, vDNN, arXiv
+/// 1602.08124, section 3).
 class OffloadedLayers {
  public:
-  /// Bytes of saved activations at the beginning of a window, and bytes after them that
-  /// backward_input leaves for backward_weight if these are separate.
+  /// Bytes of saved activations at the beginning of a window, and of the following part that
+  /// backward_input stores for backward_weight if the two are separate.
   struct Sizes {
     Bytes saved = 0;
     Bytes work = 0;
     Bytes whole() const { return saved + work; }
   };
-  /// A layer of a stage, counted from the stage's first, for the micro-batch in a slot.
+  /// A layer, counted from its stage's first layer, for the micro-batch in a slot.
   struct Key {
     int stage = -1;
     int slot = -1;
@@ -37,16 +37,16 @@ class OffloadedLayers {
   /// Allocates host memory for `slots` · `layers` windows.
   OffloadedLayers(std::vector<std::byte*> windows, Sizes sizes, int slots, std::int64_t layers);
 
-  /// Kernels launched after this may overwrite the layer's window.
+  /// After this call, kernels may overwrite the layer's window.
   void begin_write(const Exec& exec, const Key& key);
   /// Starts the copy of a written part to the host.
   void keep(const Exec& exec, const Key& key, Part part);
   /// Starts the copy of a layer back to its window, unless the window still holds it: its saved
-  /// activations, and with Part::work also the bytes after them.
+  /// activations, and with Part::work also the following part.
   void fetch(const Key& key, Part upto);
-  /// Kernels launched after this may read and write the window.
+  /// After this call, kernels may read and write the window.
   void begin_read(const Exec& exec, const Key& key, Part upto);
-  /// Call after the last of these kernels.
+  /// Call after the last kernel that uses the window.
   void end_read(const Exec& exec, const Key& key);
 
   Bytes host_bytes() const { return memory_.capacity(); }
@@ -81,11 +81,11 @@ class SlotOffload {
   using Part = OffloadedLayers::Part;
 
   SlotOffload() = default;
-  /// For a stage of `layers` layers, with windows window(slot, layer). `all` must outlive this.
+  /// A stage of `layers` layers, with windows window(slot, layer). `all` must outlive this object.
   SlotOffload(OffloadedLayers& all, int stage, int slot, std::int64_t layers, std::int64_t windows)
       : all_(&all), stage_(stage), slot_(slot), layers_(layers), windows_(windows) {}
 
-  /// Consecutive layers use different windows.
+  /// Window of a layer; consecutive layers use different windows.
   static std::int64_t window(int slot, std::int64_t layer, std::int64_t layers,
                              std::int64_t windows) {
     return (slot * layers + layer) % windows;
@@ -100,7 +100,7 @@ class SlotOffload {
   void fetch(std::int64_t layer, Part upto = Part::saved) const {
     if (has(layer)) all_->fetch(key(layer), upto);
   }
-  /// begin_read, and fetch of the next layer of the backward pass.
+  /// Calls begin_read, and fetches the next layer of the backward pass.
   void begin_read(const Exec& exec, std::int64_t layer, Part upto = Part::saved) const {
     if (!has(layer)) return;
     all_->begin_read(exec, key(layer), upto);

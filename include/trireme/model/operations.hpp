@@ -12,10 +12,10 @@
 #include <variant>
 
 /// Execution of a layer's operations: one class per kind, with the passes of the description
-/// (architecture/operation.hpp). Shapes are those of the description's tensors.
+/// (architecture/operation.hpp). Shapes are the shapes of the description's tensors.
 namespace trireme::model {
 
-/// An operation's place in the model.
+/// Context of an operation in the model.
 template <class P>
 struct OperationPlace {
   const Parameters<P>& parameters;
@@ -24,7 +24,7 @@ struct OperationPlace {
   const LayerPlan& plan;
   std::int64_t layer = 0;
 
-  /// "layers.3.attention.query"
+  /// Full name of an array: "layers.3.attention.query".
   std::string array(const std::string& name) const {
     const std::int64_t groups = model.shared_layers;
     return text("layers.", groups > 0 ? layer % groups : layer, ".", name);
@@ -41,7 +41,7 @@ class LayerOperation {
   LayerOperation(const LayerOperation&) = delete;
   LayerOperation& operator=(const LayerOperation&) = delete;
 
-  /// `fused`: the operation that the same kernel computes, or null; see architecture::Step.
+  /// `fused`: another operation that the same kernel computes, or null; see architecture::Step.
   virtual void forward(const StepCall<P>& call, const LayerOperation* fused) const = 0;
   virtual void backward_input(const StepCall<P>& call, const LayerOperation* fused,
                               bool accumulate) const = 0;

@@ -14,10 +14,9 @@
 
 namespace trireme::model {
 
-/// The trait of number types, chosen once in train/: the type of weights and activations, the type
-/// of sums and gradients, and the type that the optimizer updates. If the last differs from the
-/// first, weights are rounded master weights (Micikevicius et al. 2018, arXiv 1710.03740,
-/// section 3.1).
+/// Type traits, selected once in train/: the type of weights and activations, the type of sums and
+/// gradients, and the type that the optimizer updates. If the last differs from the first, weights
+/// are rounded master weights (Micikevicius et al. 2018, arXiv 1710.03740, section 3.1).
 struct Fp32 {
   using Compute = float;
   using Gradient = float;
@@ -40,7 +39,7 @@ struct MixedFp16 {
   using Master = float;
 };
 
-/// How the replicas of a rank divide its arrays ([parallel] shard).
+/// Division of a rank's arrays among its replicas ([parallel] shard).
 struct Replicas {
   architecture::Division division;
   int rank = 0;
@@ -50,8 +49,8 @@ struct Replicas {
 };
 
 /// The parameter registry of a rank: every array that it holds, with its slice of the weight and of
-/// the gradient. All weights are in one arena and all gradients in another, at the same offsets
-/// unless replicas divide them.
+/// the gradient. All weights are in one arena and all gradients in another, at equal offsets unless
+/// replicas divide them.
 template <class P>
 class Parameters {
  public:
@@ -65,30 +64,31 @@ class Parameters {
     NamedTensor<Compute> weight;
     NamedTensor<Gradient> gradient;
 
-    /// Number of the array in the global registry: the random stream of its initial values.
+    /// Number of the array in the global registry, which selects the random stream of its initial
+    /// values.
     std::uint32_t number() const { return static_cast<std::uint32_t>(local.number); }
   };
 
-  /// `architecture` must outlive this. Without `gradients`, for evaluation, gradient views are
-  /// empty.
+  /// `architecture` must outlive this object. Without `gradients`, for evaluation, gradient views
+  /// are empty.
   Parameters(const architecture::Architecture& architecture, const architecture::Shard& shard,
              bool gradients, const Replicas& replicas = {});
 
-  /// Initial values: element i of array a is number i of the random array (seed, a), whatever the
+  /// Initial values: element i of array a is element i of the random array (seed, a), in every
   /// layout.
   void initialise(const Exec& exec, std::uint64_t seed);
-  /// The same of one array.
+  /// Initial values of one array.
   void initialise(const Exec& exec, const Entry& entry, std::uint64_t seed) const;
   /// Sets an array of magnitudes to the norms of the rows of its weights, which must be set. If
-  /// this rank has parts of rows only, `read` fills whole rows, some at a time. Waits.
+  /// this rank has only parts of rows, `read` fills whole rows, some at a time. Waits.
   void set_row_norms(const Exec& exec, const Entry& magnitudes,
                      const std::function<void(const NamedTensor<Compute>&)>& read) const;
   /// Calls `set` to fill the weights of every array, and keeps them, or this rank's parts of them:
-  /// layers that take turns in a window are filled one after the other.
+  /// layers that share a window are filled in sequence.
   void set_weights(const Exec& exec, const std::function<void(const Entry&)>& set);
 
-  /// Number of changes of the weights: what passes derive from weights alone is found again when it
-  /// differs. Whoever writes to weights calls changed().
+  /// Number of changes of the weights: results that passes derive from weights alone are recomputed
+  /// when it has changed. Code that writes weights must call changed().
   std::uint64_t version() const { return version_; }
   void changed() { ++version_; }
 
@@ -105,25 +105,25 @@ class Parameters {
   View1<Compute> weight(const std::string& name, std::int64_t elements) const;
   View1<Gradient> gradient(const std::string& name, std::int64_t elements) const;
 
-  /// The arenas, and where arrays are in them.
+  /// The arenas, and the positions of arrays in them.
   View1<Gradient> all_gradients() const { return all_gradients_; }
   const architecture::Arrangement& weight_places() const { return weight_places_; }
   const architecture::Arrangement& gradient_places() const { return gradient_places_; }
-  /// Cut of the gradients into buckets for their sums over a data axis of that many ranks.
+  /// Division of the gradients into buckets for their sums over a data axis of `data_ranks` ranks.
   architecture::BucketCut bucket_cut(std::int64_t bucket_bytes, int data_ranks) const;
-  architecture::BucketCut bucket_cut() const;  ///< over its replicas
-  /// The same of all weights, frozen ones too, if they are divided.
+  architecture::BucketCut bucket_cut() const;  ///< for the replicas of this registry
+  /// Division of all weights, including frozen ones, into buckets, if replicas divide them.
   architecture::BucketCut weight_cut() const;
   const std::vector<architecture::LocalArray>& local_arrays() const { return local_; }
   View1<Compute> all_weights() const { return all_weights_; }
   /// Gradients of a stage's arrays that all tensor ranks hold whole: one range of the arena for
-  /// those with ArraySpec::partial_gradient, and one for the others.
+  /// arrays with ArraySpec::partial_gradient, and one for the others.
   View1<Gradient> replicated_gradients(Stage stage, bool partial_gradient) const;
-  /// Second gradient of tied embeddings (that of the logits) on ranks that have look-up and logits:
-  /// [V, D] of this rank's part of the vocabulary; empty on other ranks.
+  /// Second gradient of tied embeddings (the logits') on ranks with both look-up and logits: [V, D]
+  /// of this rank's part of the vocabulary; empty on other ranks.
   View2<Gradient> tied_gradient() const { return tied_gradient_; }
 
-  /// This rank's blocks of frozen arrays, if weights are divided, that it alone counts.
+  /// Blocks of frozen arrays that only this rank counts, if weights are divided.
   std::vector<NamedTensor<Compute>> owned_frozen() const;
 
   const architecture::Placement& placement() const { return placement_; }

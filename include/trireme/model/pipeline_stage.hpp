@@ -13,16 +13,16 @@
 namespace trireme::model {
 
 /// Called before passes use the arrays of a part of the model, which replicas may divide: its
-/// weights may have to be gathered, and its gradients may take the memory of another layer's.
-/// `layer` as of architecture::layer_of(). Asynchronous on exec.
+/// weights may have to be gathered, and its gradients may reuse another layer's memory. `layer`:
+/// see architecture::layer_of(). Asynchronous on exec.
 class ArrayAccess {
  public:
   virtual ~ArrayAccess() = default;
 
-  /// Kernels launched afterwards may read the weights. `next`: the part that the pass reads next.
+  /// After this call, kernels may read the weights. `next`: the part that the pass reads next.
   virtual void before_reads(const Exec& exec, std::int64_t layer,
                             std::optional<std::int64_t> next) = 0;
-  /// Kernels launched afterwards may add to the gradients.
+  /// After this call, kernels may add to the gradients.
   virtual void before_sums(const Exec& exec, std::int64_t layer) = 0;
 };
 
@@ -39,11 +39,11 @@ class PipelineStage {
     View2<T> x;                               // [R, D] input of a stage without layers and head
     std::vector<LayerMemory> layers;
     typename Head<P>::Saved head;
-    View2<T> dx;          // [R, D] of the first stage, if the backward pass is split
-    SlotOffload offload;  ///< of `layers`
+    View2<T> dx;          // [R, D] in the first stage, if the backward pass is split
+    SlotOffload offload;  ///< offload of `layers`
   };
 
-  /// Memory in which layers take turns if saved activations are offloaded.
+  /// Memory that layers use in turn if saved activations are offloaded.
   using Windows = std::vector<LayerMemory>;
 
   /// Memory used within one pass.
@@ -63,38 +63,39 @@ class PipelineStage {
   /// Called between layers to progress messages in flight; may be empty.
   using Between = std::function<void()>;
 
-  /// `axis`, `plan` and `access` must outlive this. `access`: null if all arrays are whole.
+  /// `axis`, `plan` and `access` must outlive this object. `access`: null if all arrays are whole.
   PipelineStage(const architecture::Architecture& architecture, const LayerPlan& plan,
                 const Parameters<P>& parameters, const TensorAxis& axis, Stage number,
                 architecture::HeadGradient gradient = architecture::HeadGradient::with_losses,
                 ArrayAccess* access = nullptr);
-  // Explicit, because views of some Kokkos versions may throw when they are moved: a vector of
-  // stages would then copy them.
+  // Explicit, because moving views may throw in some Kokkos versions, and a vector of stages would
+  // then copy them.
   PipelineStage(const PipelineStage&) = delete;
   PipelineStage& operator=(const PipelineStage&) = delete;
   PipelineStage(PipelineStage&&) = default;
   PipelineStage& operator=(PipelineStage&&) = default;
 
   /// `windows`, if not empty, are the layers' memory; SlotOffload::window assigns them to the
-  /// layers of the slot with this number.
+  /// layers of slot `number`.
   Slot take_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape,
                  const Windows& windows = {}, int number = 0) const;
 
   /// Memory of the stage's input [R, D], to be filled by kernels on `handle` before a pass; the
   /// first stage reads tokens instead.
   View2<T> input(const Handle& handle, const Slot& slot) const;
-  /// Takes the head's memory within one pass, if the stage has a head.
+  /// Takes the head's memory for use within one pass, if the stage has a head.
   void take_head_scratch(Arena& arena, const architecture::LocalSizes& sizes);
   /// Takes the layers' memory that keeps its values between passes.
   void take_lasting_memory(Arena& arena);
-  /// [R, D] output of the final norm, then its gradient, in the last stage.
+  /// Output [R, D] of the final norm, then its gradient, in the last stage.
   View2<T> head_output(const Slot& slot) const { return slot.head.dy; }
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
 
-  /// output [R, D]; the last stage adds to scratch.losses instead.
+  /// Computes output [R, D]; the last stage adds to scratch.losses instead.
   void forward(const Handle& handle, View2<T> output, const Slot& slot, const Scratch& scratch,
                const MicroContext& context, const Between& between) const;
-  /// The same without dropout and gradients; only the first `samples` samples count in the loss.
+  /// The forward pass without dropout and gradients; only the first `samples` samples count in the
+  /// loss.
   void evaluate(const Handle& handle, View2<T> output, const Slot& slot, const Scratch& scratch,
                 const MicroContext& context, std::int64_t samples, const Between& between) const;
   /// dx [R, D]: gradient of the output on entry (the last stage needs none), of the input on
@@ -118,7 +119,7 @@ class PipelineStage {
   void read_embedding(const Handle& handle) const;
   void read_layer(const Handle& handle, std::size_t layer, bool backward) const;
   void read_head(const Handle& handle, bool backward) const;
-  /// Whether any array of the layer or before it is trained.
+  /// Whether any array of the layer or of an earlier part is trained.
   bool has_backward(std::size_t layer) const { return layers_[layer]->layer() >= first_trained_; }
   void sum(const Handle& handle, std::int64_t layer) const {
     if (access_ != nullptr) access_->before_sums(handle, layer);
@@ -126,11 +127,11 @@ class PipelineStage {
 
   const LayerPlan* plan_;
   ArrayAccess* access_;
-  bool weight_half_reads_;    ///< backward_weight reads weights, to compute activations again
+  bool weight_half_reads_;    ///< backward_weight reads weights, to recompute activations
   std::int64_t layer_count_;  ///< layers of the whole model
   architecture::TrainingObjective objective_;
-  std::optional<std::size_t> positions_;  ///< number of the field, with packed documents
-  bool reads_fields_;                     ///< of batches: not with a shared vocabulary
+  std::optional<std::size_t> positions_;  ///< index of the field, with packed documents
+  bool reads_fields_;                     ///< reads fields of batches; not with a shared vocabulary
   std::int64_t first_trained_;            ///< architecture::first_trained
   std::optional<Embedding<P>> embedding_;
   std::vector<std::unique_ptr<Layer<P>>> layers_;

@@ -9,8 +9,8 @@
 
 namespace trireme::model {
 
-/// The stages of one rank with their memory: scratch, and slots of saved activations, as many as
-/// the program needs at a time. Every slot can serve every stage of the rank.
+/// The stages of one rank with their memory: scratch, and as many slots of saved activations as the
+/// program needs at a time. Every slot can serve every stage of the rank.
 template <class P>
 class RankModel {
  public:
@@ -25,33 +25,33 @@ class RankModel {
     bool split_backward = false;  ///< backward_input and backward_weight are separate
     Recompute recompute = Recompute::none;
     bool offload = false;          ///< saved activations of layers are in host memory
-    architecture::Kept kept = {};  ///< which tensors layers keep; empty: as `recompute` says
+    architecture::Kept kept = {};  ///< tensors that layers keep; empty: set by `recompute`
     std::int64_t logit_elements = architecture::host_logit_elements;  ///< logits computed at a time
     const Fp8Scaling* fp8 = nullptr;  ///< scales of products in fp8, or null; must outlive this
     architecture::HeadGradient head = architecture::HeadGradient::with_losses;
-    kernels::KernelChoice kernels = {};    ///< choice of the handle that passes are called with
-    int logits_slots = 0;                  ///< of a shared vocabulary
-    ArrayAccess* access = nullptr;         ///< of arrays that replicas divide; must outlive this
-    ArrayAccess* second_access = nullptr;  ///< the same of the second parameters
+    kernels::KernelChoice kernels = {};    ///< choice of the handle for the passes
+    int logits_slots = 0;                  ///< with a shared vocabulary
+    ArrayAccess* access = nullptr;         ///< for arrays that replicas divide; must outlive this
+    ArrayAccess* second_access = nullptr;  ///< likewise for the second parameters
   };
 
-  /// `parameters` holds the rank's shard. `axis`, for the micro-batch's tokens, must outlive this.
-  /// `second`: of passes with the other version of the weights, or null.
+  /// `parameters` holds the rank's shard. `axis`, for the micro-batch's tokens, must outlive this
+  /// object. `second`: parameters of passes with the other version of the weights, or null.
   RankModel(const architecture::Architecture& architecture, const Parameters<P>& parameters,
             const TensorAxis& axis, const Shape& shape, const Parameters<P>* second = nullptr);
 
   const architecture::TrainingObjective& objective() const { return objective_; }
-  /// A field of the micro-batch in a slot by its number in the objective; empty unless the stage
+  /// A field of the micro-batch in a slot, by its index in the objective; empty unless the stage
   /// reads it.
   View1<std::int32_t> field(Stage stage, int slot, std::size_t number) const {
     return at(stage, slot).fields.at(number);
   }
-  /// [R, D] input that a stage receives from the previous stage, and output for the next stage.
+  /// Input [R, D] that a stage receives from the previous stage, and output for the next stage.
   View2<T> input(const Handle& handle, Stage stage, int slot) const;
   View2<T> output() const { return output_; }
-  /// [R, D] gradient of the stage's output before its backward pass, of its input after it.
+  /// Gradient [R, D]: of the stage's output before its backward pass, of its input after it.
   View2<T> dx(Stage stage, int slot) const;
-  /// [R, D] of the last stage: input of the logits, then its gradient. For a shared vocabulary.
+  /// Input of the logits [R, D], then its gradient, in the last stage. For a shared vocabulary.
   View2<T> head_output(int slot) const {
     const Stage last = shard_.last_stage();
     return get(last).head_output(at(last, slot));
@@ -61,7 +61,7 @@ class RankModel {
   const typename SharedVocabulary<P>::Slot& logits_slot(int slot) const {
     return logits_slots_.at(static_cast<std::size_t>(slot));
   }
-  /// [terms] Σ cross entropy of each term of the objective.
+  /// Σ cross entropy of each term of the objective [terms].
   View1<double> losses() const { return scratch_.losses; }
 
   /// Results of the head's last pass on a rank that holds the last stage; for tests.

@@ -16,16 +16,17 @@ struct RingMemory {
 };
 
 /// Attention of this rank's queries to the keys of all context ranks, which send blocks of keys and
-/// values around a ring (Liu et al. 2023, arXiv 2310.01889): while a block is used, the next one
-/// arrives. In the backward pass the blocks go around again, and the sums of their gradients follow
-/// one step later, until they are back at the rank that owns the keys. Collective on the axis.
+/// values around a ring (Liu et al. 2023, arXiv 2310.01889): the next block arrives while the
+/// current one is used. In the backward pass the blocks go around again, and the sums of their
+/// gradients follow one step later, until they are back at the owner of the keys. Collective on the
+/// axis.
 template <class T>
 class RingAttention {
  public:
   using A = Accumulate<T>;
 
-  /// `shape` is that of this rank's tokens, of samples of `sequence` tokens. `axis` must outlive
-  /// this.
+  /// `shape`: for this rank's tokens, of samples of `sequence` tokens. `axis` must outlive this
+  /// object.
   RingAttention(const ContextAxis& axis, const kernels::AttentionShape& shape,
                 std::int64_t sequence);
 
@@ -47,12 +48,12 @@ class RingAttention {
   };
 
   int owner(int step) const { return ring_.owner(axis_.rank(), step); }
-  /// Calls f(part, first) for each pair of chunks of a step, `first` for the first one with its
-  /// queries, and moves messages under way in between.
+  /// Calls f(part, first) for each pair of chunks of a step, with `first` set for the first pair of
+  /// its queries, and advances outstanding messages in between.
   template <class F>
   void for_pairs(int step, View1<const std::int32_t> positions, const F& f) const;
 
-  /// The block of rank `owner` in buffer `number` of `memory`; [rows of its tokens, 2 Hkv·K].
+  /// The block of rank `owner` in buffer `number` of `memory`: [rows of its tokens, 2 Hkv·K].
   template <class U>
   View2<U> block(View1<U> memory, int number, int owner) const;
   /// Sends `mine` to the next rank and receives `theirs` from the previous one.
@@ -63,8 +64,8 @@ class RingAttention {
 
   const ContextAxis& axis_;
   layout::AttentionRing ring_;
-  kernels::AttentionShape shape_;  ///< of whole samples
-  std::int64_t tokens_;            ///< of a sample, on this rank
+  kernels::AttentionShape shape_;  ///< shape for whole samples
+  std::int64_t tokens_;            ///< tokens of a sample on this rank
   std::int64_t largest_ = 0;       ///< elements of the largest block
 };
 

@@ -11,7 +11,7 @@
 namespace trireme::model {
 
 /// A rank's part of a vocabulary that all pipeline ranks share: look-up, logits and their
-/// gradients. Messages over the pipeline are the caller's: it passes slices [T / tensor ranks, D],
+/// gradients. The caller sends messages over the pipeline: it passes slices [T / tensor ranks, D],
 /// which hold this tensor rank's part of the tokens. See schedule::share_vocabulary().
 template <class P>
 class SharedVocabulary {
@@ -19,11 +19,11 @@ class SharedVocabulary {
   using T = typename P::Compute;
   using G = typename P::Gradient;
 
-  /// Kept from `logits` to `logits_gradient`.
+  /// Values kept from `logits` to `logits_gradient`.
   struct Slot {
     View1<std::int32_t> targets;  // [N]
     View2<T> y;                   // [T, D] the last stage's output
-    View2<T> softmax;             // [N, Vl] of this part, or of a block if logits are recomputed
+    View2<T> softmax;             // [N, Vl] for this part, or for a block if logits are recomputed
     View2<double> own;            // [N, 3] statistics of this part
     View2<double> merged;         // [N, 3] of whole rows
   };
@@ -31,31 +31,31 @@ class SharedVocabulary {
   /// Called between kernels to progress messages in flight.
   using Between = std::function<void()>;
 
-  /// `axis` must outlive this.
+  /// `axis` must outlive this object.
   SharedVocabulary(const Parameters<P>& parameters, const deck::ModelConfig& model,
                    const TensorAxis& axis, architecture::HeadGradient gradient);
 
   void take_scratch(Arena& arena, const architecture::LocalSizes& sizes);
-  /// Needs the scratch.
+  /// Takes a slot's memory. Call take_scratch first.
   Slot take_slot(Arena& arena, const architecture::LocalSizes& sizes) const;
-  /// [T] ids of the micro-batch that is looked up, to be filled before each of both passes.
+  /// Ids of the micro-batch [T]; fill them before look_up and before look_up_gradient.
   View1<std::int32_t> tokens() const { return tokens_; }
 
   /// slice = this part's rows of the token table, 0 for tokens of other parts.
   void look_up(const Exec& exec, View2<T> slice) const;
-  /// Adds the gradient dx, given as slices, to that of the token table.
+  /// Adds the gradient dx, given as slices, to the token table's gradient.
   void look_up_gradient(const Exec& exec, View2<T> slice) const;
 
-  /// Fills the slot from the slices of y, but for `merged`, and with `gradient` the scratch of
-  /// output_gradient, to be called before the next logits. `statistics` [N, 3] of all tensor ranks'
-  /// parts.
+  /// Fills the slot, except `merged`, from the slices of y. With `gradient`, also fills the scratch
+  /// of output_gradient, which must be called before the next logits. `statistics` [N, 3]: over all
+  /// tensor ranks' parts.
   void logits(const Handle& handle, const Slot& slot, View2<T> slice, View2<double> statistics,
               bool gradient, const Between& between) const;
-  /// slot.merged, from the statistics [p, N, 3] of all pipeline ranks. loss [1] += Σ cross entropy
-  /// of the first `rows` rows; an empty view: nothing is added. `scores` as in MicroContext.
+  /// Sets slot.merged from the statistics [p, N, 3] of all pipeline ranks. loss [1] += Σ cross
+  /// entropy of the first `rows` rows; an empty view adds nothing. `scores`: see MicroContext.
   void combine(const Handle& handle, const Slot& slot, View3<const double> statistics,
                View1<double> loss, std::int64_t rows, View2<double> scores = {}) const;
-  /// slice = this part of the gradient of y.
+  /// slice = this part's contribution to the gradient of y.
   void output_gradient(const Handle& handle, const Slot& slot, View2<T> slice,
                        const MicroContext& context) const;
   /// Adds to the gradient of the output table. Overwrites the slot's softmax.
@@ -79,17 +79,17 @@ class SharedVocabulary {
 
   const TensorAxis& axis_;
   bool again_;
-  std::int64_t vocabulary_;  ///< of all parts
+  std::int64_t vocabulary_;  ///< ids of all parts
   double scale_;             ///< factor of the token table's rows
   double cap_;               ///< soft cap of the logits; 0: none
   std::int64_t first_id_;
   View2<T> token_;    // [Vl, D]
   View2<G> dtoken_;   // [Vl, D]
   View2<T> output_;   // [Vl, D]: the token table if tied
-  View2<G> doutput_;  // [Vl, D]: a gradient of its own if tied
+  View2<G> doutput_;  // [Vl, D]: a separate gradient if tied
 
   architecture::LayerDescription description_;
-  std::vector<std::byte*> scratch_;  ///< by number of a tensor
+  std::vector<std::byte*> scratch_;  ///< by index of a tensor
   View1<std::int32_t> tokens_;       // [T]
   View2<Accumulate<T>> logits_;      // [rows of a block, Vl]
   View1<double> losses_;             // [N]

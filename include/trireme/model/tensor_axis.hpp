@@ -29,7 +29,7 @@ View2<T> part(const View2<T>& x, const layout::Slice& slice) {
   return rows_of(x, slice.offset, slice.extent);
 }
 
-/// The tensor axis as layers use it. Matrix products work on all T tokens of a micro-batch; the
+/// The tensor axis in the layers. Matrix products work on all T tokens of a micro-batch; the
 /// residual stream, norms and dropout work on this rank's rows. Without sequence parallelism these
 /// are all rows, and every tensor rank does the same work; with it (Korthikanti et al. 2022, arXiv
 /// 2205.05198) each rank has a part of the rows. Tokens are split as one list, b·S + s, so that any
@@ -41,22 +41,22 @@ class TensorAxis {
  public:
   /// An axis of one rank.
   explicit TensorAxis(std::int64_t tokens);
-  /// `communicator` must outlive this. `tokens` are those of this rank of the context axis.
+  /// `communicator` must outlive this object. `tokens`: tokens of this rank of the context axis.
   TensorAxis(grid::Communicator& communicator, std::int64_t tokens, bool sequence_parallel,
              const ContextAxis& context = {});
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   std::int64_t tokens() const { return tokens_; }      ///< T
-  const layout::Slice& rows() const { return rows_; }  ///< R = rows().extent of them
+  const layout::Slice& rows() const { return rows_; }  ///< this rank's rows; R = rows().extent
   const ContextAxis& context() const { return context_; }
-  /// Where this rank's rows are among those of whole samples.
+  /// Positions of this rank's rows among the rows of whole samples.
   layout::TokenPlaces places() const { return context_.places().from(rows_.offset); }
-  /// Whether rows are a part of the tokens: `all` and `rows` below are then different memory.
+  /// Whether rows are only a part of the tokens: `all` and `rows` below are then different memory.
   bool cuts_tokens() const { return cuts_tokens_; }
 
-  /// All tokens [T, N] from every rank's rows [R, N]: `rows` itself if these are all tokens,
-  /// otherwise `all`, which is filled. `rows` may be this rank's place inside `all`.
+  /// All tokens [T, N] from every rank's rows [R, N]: `rows` itself if it has all tokens, otherwise
+  /// `all`, which is filled. `rows` may be this rank's part of `all`.
   template <class T>
   View2<T> gather(const Exec& exec, View2<T> all, View2<T> rows, const char* what) const;
 
@@ -69,17 +69,17 @@ class TensorAxis {
   template <class T>
   void reduce(const Exec& exec, View2<T> rows, View2<T> all, const char* what) const;
 
-  /// x [N, M] = the sum over the ranks, on all ranks.
+  /// x [N, M] becomes the sum of x over the ranks, on all ranks.
   template <class T>
   void sum(const Exec& exec, View2<T> x, const char* what) const;
 
-  /// This rank's rows of all tokens.
+  /// This rank's rows of `all`.
   template <class T>
   View2<T> own_rows(View2<T> all) const {
     return cuts_tokens_ ? rows_of(all, rows_.offset, rows_.extent) : all;
   }
 
-  /// This rank's rows of `x`, which has them alone or all tokens: gradients of partial sums.
+  /// This rank's rows of `x`, which has only these or all tokens: gradients of partial sums.
   template <class T>
   View2<T> own_part(View2<T> x) const {
     return static_cast<std::int64_t>(x.extent(0)) == tokens_ ? own_rows(x) : x;
@@ -91,10 +91,12 @@ class TensorAxis {
   /// rows [R, N], gathered from the slices [slice().extent, N] of all ranks.
   template <class T>
   void gather_slices(const Exec& exec, View2<T> rows, View2<T> slice, const char* what) const;
-  /// all [T, N], from the slices of all ranks; `slice` may be `all` on an axis of one rank.
+  /// all [T, N], gathered from the slices of all ranks; `slice` may be `all` on an axis of one
+  /// rank.
   template <class T>
   void gather_all(const Exec& exec, View2<T> all, View2<T> slice, const char* what) const;
-  /// slice = this rank's slice of the sum of `all` [T, N] over the ranks; the same holds.
+  /// slice = this rank's slice of the sum of `all` [T, N] over the ranks; `slice` may be `all`
+  /// likewise.
   template <class T>
   void reduce_to_slice(const Exec& exec, View2<T> slice, View2<T> all, const char* what) const;
   /// This rank's slice of its rows.
@@ -103,7 +105,7 @@ class TensorAxis {
     return cuts_tokens_ ? rows : rows_of(rows, slice().offset, slice().extent);
   }
 
-  /// parts [P, n]: row r becomes that of rank r; on entry this rank's row is filled.
+  /// Gathers parts [P, n]: rank r fills row r on entry; all rows are filled on return.
   template <class T>
   void all_gather(const Exec& exec, View2<T> parts, const char* what) const;
 

@@ -12,9 +12,8 @@
 
 namespace trireme::model {
 
-/// Memory of those tensors of an embedding or a head that have one home, as views by name. A name
-/// without a tensor gives an empty view. `others`: the memory of tensors with other homes, by
-/// number.
+/// Memory of an embedding's or a head's tensors that have one home, as views by name. An unknown
+/// name gives an empty view. `others`: memory of tensors with other homes, by index.
 template <class P>
 class TensorMemory {
  public:
@@ -36,7 +35,7 @@ class TensorMemory {
 
   const std::vector<std::byte*>& data() const { return data_; }
 
-  /// [rows, columns], rows stride_of() elements apart.
+  /// View [rows, columns] of a tensor; rows are stride_of() elements apart.
   template <class U = T>
   View2<U> matrix(std::string_view name) const {
     const auto t = std::ranges::find(part_.tensors, name, &architecture::Tensor::name);
@@ -49,7 +48,7 @@ class TensorMemory {
         static_cast<std::size_t>(architecture::stride_of(*t, sizes_, element, accumulate)));
     return first_columns(padded, architecture::columns_of(t->columns, sizes_));
   }
-  /// [rows · columns]
+  /// View [rows · columns] of a tensor.
   template <class U>
   View1<U> list(std::string_view name) const {
     return flat(matrix<U>(name));

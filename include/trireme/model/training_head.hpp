@@ -11,12 +11,12 @@
 
 namespace trireme::model {
 
-/// The fields of a micro-batch by their number in the objective; empty where a stage does not read
+/// The fields of a micro-batch by their index in the objective; empty if a stage does not read
 /// them.
 using BatchFields = std::span<const View1<std::int32_t>>;
 
-/// Tensors of a training head: those that its backward pass reads are a slot's if the gradient is
-/// not computed with the losses, the others are scratch. Empty unless the head has them.
+/// Tensors of a training head. If the gradient is not computed with the losses, tensors that the
+/// backward pass reads are in a slot; all others are scratch. Empty unless the head has them.
 template <class P>
 struct HeadTensors {
   using T = typename P::Compute;
@@ -29,7 +29,7 @@ struct HeadTensors {
   View2<T> pooled;              // [B, D]
   View2<T> dpooled;             // [B, D]
   View2<Accumulate<T>> scores;  // [B, 2]
-  View2<T> dscores;             // [B, 2]: in the memory of scores if it can be
+  View2<T> dscores;             // [B, 2]: in the memory of scores if possible
   View1<double> losses;         // [B]
   View2<double> statistics;     // [B, 3]
   View2<double> merged;         // [B, 3]
@@ -40,7 +40,7 @@ template <class P>
 HeadTensors<P> head_tensors(const TensorMemory<P>& memory);
 
 /// Computes the objective's losses from the normalised output y of the last layer, and their
-/// gradient in the pass that HeadGradient names. Its batch fields and losses are numbered as in
+/// gradient in the pass of HeadGradient. Its batch fields and losses are numbered as in
 /// architecture::TrainingObjective.
 template <class P>
 class TrainingHead {
@@ -54,8 +54,8 @@ class TrainingHead {
 
   using Tensors = HeadTensors<P>;
 
-  /// losses [terms] += Σ cross entropy of each term. With HeadGradient::with_losses also as
-  /// `backward`. `all` [T, D]: scratch if R is a part of T.
+  /// losses [terms] += Σ cross entropy of each term. With HeadGradient::with_losses also computes
+  /// the results of `backward`. `all` [T, D]: scratch if R is a part of T.
   virtual void forward(const Handle& handle, View1<double> losses, View2<T> dy, View2<T> all,
                        const Tensors& tensors, BatchFields fields,
                        const MicroContext& context) const = 0;
@@ -63,18 +63,18 @@ class TrainingHead {
   /// gradients of the head's own weights. Not for HeadGradient::with_losses.
   virtual void backward(const Handle& handle, View2<T> dy, View2<T> all, const Tensors& tensors,
                         BatchFields fields, const MicroContext& context) const = 0;
-  /// The losses of the first `samples` samples, without gradients. `scores` as in MicroContext, of
-  /// an objective that predicts the next token.
+  /// The losses of the first `samples` samples, without gradients. `scores`: see MicroContext; only
+  /// for an objective that predicts the next token.
   virtual void evaluate(const Handle& handle, View1<double> losses, View2<T> y, View2<T> all,
                         const Tensors& tensors, BatchFields fields, std::int64_t samples,
                         View2<double> scores) const = 0;
-  /// logits [R, V] of the tokens that follow the rows y [R, D], of this rank's part of the
-  /// vocabulary. Error if the objective does not predict them.
+  /// logits [R, V] of the tokens that follow the rows y [R, D], for this rank's part of the
+  /// vocabulary. Error if the objective does not predict these tokens.
   virtual void logits(const Handle& handle, View2<Accumulate<T>> logits,
                       View2<const T> y) const = 0;
 };
 
-/// The head of the model's objective. `axis` must outlive it.
+/// Makes the head of the model's objective. `axis` must outlive it.
 template <class P>
 std::unique_ptr<TrainingHead<P>> make_training_head(const Parameters<P>& parameters,
                                                     const deck::ModelConfig& model,

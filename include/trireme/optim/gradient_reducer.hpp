@@ -16,35 +16,35 @@ namespace trireme::optim {
 std::vector<std::int64_t> counts(const architecture::Bucket& bucket);
 
 /// Sums the gradient arena over the data axis in buckets. Each bucket starts as soon as the
-/// backward pass has completed it, so that it overlaps the rest (Li et al. 2020, "PyTorch
-/// Distributed"). Gradients that take turns in windows are whole only until they are summed: each
-/// rank then keeps its own parts.
+/// backward pass has completed it, so that it overlaps the rest of the pass (Li et al. 2020,
+/// "PyTorch Distributed"). Gradients in windows are whole only until they are summed: each rank
+/// then keeps its own parts.
 template <class G>
 class GradientReducer {
  public:
-  /// `gradients`, where `places` are in them, and `communicator` must outlive this. `scatter`: each
-  /// rank receives only the sums of its own parts of the buckets, which are those of the
-  /// communicator's ranks; the rest of its gradients is invalid afterwards. Otherwise it receives
-  /// all sums, and of those in windows keeps its own parts. `head`: layer of the head
+  /// `gradients`, `places` (the positions in them) and `communicator` must outlive this object.
+  /// `scatter`: each rank receives only the sums of its own parts of the buckets, which are divided
+  /// among the communicator's ranks; its other gradients are invalid afterwards. Otherwise it
+  /// receives all sums, and keeps its own parts of gradients in windows. `head`: layer of the head
   /// (architecture::layer_of), which may add to its gradients before any backward pass.
   GradientReducer(grid::Communicator& communicator, View1<G> gradients,
                   const architecture::Arrangement& places, std::int64_t head,
                   std::vector<architecture::Bucket> buckets, bool scatter);
 
-  /// From now on, buckets are not summed: `send` passes each complete one on.
+  /// From now on, passes each complete bucket to `send` instead of summing it.
   void send_to(std::function<void(const Exec& exec, std::size_t bucket)> send) {
     send_ = std::move(send);
   }
 
-  /// Begins a step: nothing is complete yet, and all gradients are zero.
+  /// Begins a step: no layer is complete yet, and all gradients are zero.
   void begin();
-  /// Passes are about to add to the gradients of a layer: if they take turns, they become zero, in
-  /// a window whose former gradients have been summed.
+  /// Called before passes add to the gradients of a layer. Gradients in a window become zero, after
+  /// the window's previous gradients have been summed.
   void before_sums(const Exec& exec, std::int64_t layer);
-  /// All gradients of a layer are complete: starts the buckets that this completes, and advances
-  /// those in flight.
+  /// Called when all gradients of a layer are complete: starts the buckets that this completes, and
+  /// advances outstanding ones.
   void complete(const Exec& exec, Stage stage, std::int64_t layer);
-  /// Waits for the buckets of a stage, all layers of which must be complete.
+  /// Waits for the buckets of a stage; all of its layers must be complete.
   void finish(const Exec& exec, Stage stage);
   /// Sums the gradients of shared layers, after the last backward pass of the rank.
   void reduce_shared(const Exec& exec);
@@ -56,7 +56,7 @@ class GradientReducer {
   };
 
   grid::Request start(const Exec& exec, std::size_t bucket) const;
-  /// Waits for a bucket, and keeps the own parts if all of it has arrived in a window.
+  /// Waits for a bucket, and keeps the rank's own parts if a complete window has arrived.
   void take(const Exec& exec, std::size_t bucket, const char* waits);
 
   grid::Communicator& communicator_;

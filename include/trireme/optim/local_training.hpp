@@ -17,46 +17,46 @@
 
 namespace trireme::optim {
 
-/// Checkpoints of local training: name before that of an array, for means in flight.
+/// Checkpoints of local training: prefix of an array's name, for means in flight.
 inline const std::string outer_difference = "optimizer.outer_difference.";
 
 /// Local training on a rank ([local]): the weights that all workers share, their outer optimizer,
-/// and the state of the workers that the rank trains in turn. Of these, one is selected: its
-/// weights, optimizer state and progress are in the memory of parameters and optimizer; those of
-/// the others are parked. Douillard et al. 2023, "DiLoCo", arXiv 2311.08105.
+/// and the state of the workers that the rank trains in turn. One of these is selected: its
+/// weights, optimizer state and progress are in the memory of parameters and optimizer; the others
+/// are parked. Douillard et al. 2023, "DiLoCo", arXiv 2311.08105.
 ///
-/// Everything is element by element, so that the layout of a worker does not matter.
+/// All operations are elementwise, so that the layout of a worker does not matter.
 template <class P>
 class LocalTraining {
  public:
   using T = typename P::Compute;
   using Master = typename P::Master;
 
-  /// `across`: the ranks at the same place of all groups of workers. `gather` may be null.
-  /// Arguments must outlive this.
+  /// `across`: the ranks at the same position in all groups of workers. `gather` may be null.
+  /// Arguments must outlive this object.
   LocalTraining(const deck::Config& config, const architecture::Architecture& architecture,
                 model::Parameters<P>& parameters, Optimizer<P>& optimizer,
                 grid::Communicator& across, WeightGather<T>* gather);
 
-  /// Workers of all ranks, those of this rank, and the first of these.
+  /// Number of all workers, number of this rank's workers, and its first worker.
   std::int64_t workers() const { return config_.parallel.workers; }
   std::int64_t workers_here() const { return config_.parallel.workers_per_rank(); }
   std::int64_t first_worker() const { return across_.rank() * workers_here(); }
   grid::Communicator& across() { return across_; }
   const architecture::OuterSteps& schedule() const { return schedule_; }
 
-  /// The shared weights and all workers become equal to the selected worker, and the outer
-  /// optimizer's state zero.
+  /// Sets the shared weights and all workers to the selected worker, and the outer optimizer's
+  /// state to zero.
   void begin(const Exec& exec);
   /// Selects worker first_worker() + `here`. Collective among a worker's replicas.
   void select(const Exec& exec, std::int64_t here);
   /// Sends differences and takes outer steps that are due after step `step` of all workers.
   /// Collective.
   void after_step(const Exec& exec, std::int64_t step);
-  /// The selected weights become the shared ones for evaluations, or become its own again.
+  /// Exchanges the selected worker's weights with the shared weights, for evaluations, or back.
   /// Collective among a worker's replicas.
   void exchange_with_outer(const Exec& exec);
-  /// A view of live memory as worker first_worker() + `here` has it.
+  /// A view of the memory in which worker first_worker() + `here` stores the values of `live`.
   template <class N>
   View1<N> of_worker(std::int64_t here, View1<N> live) const {
     return View1<N>(reinterpret_cast<N*>(moved(here, reinterpret_cast<std::byte*>(live.data()))),
@@ -64,27 +64,27 @@ class LocalTraining {
   }
   View1<double> status_of(std::int64_t here) const;
 
-  /// The shared weights of a block of the optimizer's state, and their momentum (without data if
-  /// there is none).
+  /// Shared weights of a block of the optimizer's state, and their momentum (without data if there
+  /// is none).
   using Block = typename Optimizer<P>::State;
   NamedTensor<Master> outer_weights(const Block& block) const;
   NamedTensor<Master> outer_momentum(const Block& block) const;
-  /// Calls use(means) with the mean that is in flight after step `step`, in the type of messages,
-  /// by the blocks' first elements in the state; the messages are completed first. Collective.
+  /// Calls use(means) with the mean in flight after step `step`, in the type of messages, by the
+  /// blocks' first elements in the state. Completes the messages first. Collective.
   template <class Use>
   void use_means(const Exec& exec, std::int64_t step, const Use& use);
-  /// The same for a mean that use(means) reads from a checkpoint: it is in flight then.
+  /// Calls use(means) to read a mean from a checkpoint, which is then in flight.
   template <class Use>
   void load_means(std::int64_t step, const Use& use);
 
   Bytes device_bytes() const;
-  Bytes host_bytes() const;  ///< with state in host memory
+  Bytes host_bytes() const;  ///< memory of state on the host
 
  private:
   /// A part of a block that an exchange covers.
   struct Piece {
-    std::size_t block = 0;  ///< in blocks_
-    std::int64_t at = 0;    ///< element of the fragment
+    std::size_t block = 0;  ///< index in blocks_
+    std::int64_t at = 0;    ///< first element in the fragment
   };
   struct Parked {
     View1<T> weights;
@@ -92,7 +92,7 @@ class LocalTraining {
     View1<double> status;
   };
 
-  /// The mean of a whole fragment, which is in memory.
+  /// The mean of a whole fragment, which must be in memory.
   template <class D>
   std::map<std::int64_t, NamedTensor<D>> means(const OuterExchange<D>& exchange,
                                                int fragment) const;
@@ -123,8 +123,8 @@ class LocalTraining {
   View1<Master> outer_;              // [state elements]
   View1<Master> momentum_;           // [state elements], or empty
   std::vector<Parked> parked_;
-  std::vector<std::ptrdiff_t> place_;  ///< of each worker in parked_; −1: selected
-  std::vector<bool> stale_;            ///< its weights are not those of its masters yet
+  std::vector<std::ptrdiff_t> place_;  ///< index of each worker in parked_; −1: selected
+  std::vector<bool> stale_;            ///< worker's weights do not equal its master weights yet
   using Same = std::unique_ptr<OuterExchange<Master>>;
   using Narrow = std::unique_ptr<OuterExchange<Bf16>>;
   std::variant<Same, Narrow> exchange_;

@@ -12,26 +12,27 @@
 
 namespace trireme::optim {
 
-/// Factor of the orthogonalised update of a matrix.
+/// Factor of a matrix's orthogonalised update.
 double muon_factor(MuonScale scale, double rows, double columns);
 
-/// Orthogonalises whole matrices whose elements are spread over tensor ranks and replicas: each
-/// rank receives some of them, and sends the result back. Jordan et al. 2024; the distributed form
-/// of Liu et al. 2025, arXiv 2502.16982, section 2.3, with the work shared by matrices.
+/// Orthogonalises whole matrices whose elements are distributed over tensor ranks and replicas:
+/// each rank receives some of the matrices and sends the results back. Jordan et al. 2024;
+/// distributed as in Liu et al. 2025, arXiv 2502.16982, section 2.3, but with the work divided by
+/// matrices.
 template <class P>
 class Muon {
  public:
   using Real = typename P::Master;
 
-  /// `workers`: replicas that share the work. If the state is `placement.whole`, each of them has
-  /// all sums of gradients, otherwise its own parts of them. `placement` must outlive this.
+  /// `workers`: replicas that share the work. If `placement.whole`, each of them has all sums of
+  /// gradients, otherwise only its own parts. `placement` must outlive this object.
   Muon(const architecture::Architecture& architecture, const model::Parameters<P>& parameters,
        grid::Communicator& tensor, grid::Communicator& workers,
        const architecture::StatePlacement& placement);
 
-  /// Replaces the gradients of hidden matrices, in the arena `gradients`, of which this rank updates its own parts, by
-  /// polynomials of them whose singular values are near 1: `steps` times, from X / ‖X‖,
-  /// X = a X + b X Xᵀ X + c X Xᵀ X Xᵀ X. Collective.
+  /// Replaces the gradients of hidden matrices in the arena `gradients`, of which this rank updates
+  /// its own parts, by polynomials whose singular values are near 1: `steps` iterations of X = a X
+  /// + b X Xᵀ X + c X Xᵀ X Xᵀ X from X / ‖X‖. Collective.
   void orthogonalise(const kernels::Handle& handle, View1<typename P::Gradient> gradients,
                      std::int64_t steps) const;
 
@@ -40,8 +41,8 @@ class Muon {
 
  private:
   using Matrix = architecture::HiddenMatrix;
-  /// Elements [begin, begin + count) of a matrix's part here that this rank updates, and where
-  /// their gradients are.
+  /// Elements [begin, begin + count) of this rank's part of a matrix that this rank updates, and
+  /// the offset of their gradients.
   struct Range {
     std::int64_t begin = 0;
     std::int64_t count = 0;
@@ -58,7 +59,7 @@ class Muon {
   void join(const Exec& exec, int round) const;
   void divide(const Exec& exec, int round, bool in_other) const;
   bool iterate(const kernels::Handle& handle, const Matrix& matrix, std::int64_t steps) const;
-  /// Copies between a part and the slice of a matrix that a tensor rank has.
+  /// A tensor rank's slice of a matrix in memory.
   View2<Real> slice_of(const View1<Real>& memory, const Matrix& matrix, int tensor_rank) const;
   View2<Real> part_matrix(const View1<Real>& part, const Matrix& matrix, int tensor_rank) const;
 
@@ -68,7 +69,7 @@ class Muon {
   const architecture::StatePlacement& placement_;
   architecture::MatrixRounds rounds_;
   Arena memory_;
-  View1<Real> parts_;   // [tensor · longest part] those of the round, for each tensor rank
+  View1<Real> parts_;   // [tensor · longest part] parts of the round, for each tensor rank
   View1<Real> matrix_;  // [whole] this rank's matrix; parts_ if there is no tensor axis
   View1<Real> other_;   // [whole] gathered parts, or the next iterate
   View1<Real> gram_, polynomial_;  // [side²]

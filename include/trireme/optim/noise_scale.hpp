@@ -9,25 +9,25 @@
 
 namespace trireme::optim {
 
-/// Whether the gradient noise scale is estimated from an array: trained matrices of the layers
+/// Whether the estimate of the gradient noise scale uses an array: trained matrices of the layers
 /// whose gradients are whole on the rank that computes them, in every layout.
 bool shows_noise(const architecture::ArraySpec& array, std::int64_t layers);
 
-/// Estimates the gradient noise scale (McCandlish et al. 2018, arXiv 1812.06162): the batch at
-/// which the noise of the gradient is as large as the gradient. It compares the squares of each
-/// replica's gradient after its first micro-batch with those of the whole batch.
+/// Estimates the gradient noise scale (McCandlish et al. 2018, arXiv 1812.06162): the batch size at
+/// which the noise of the gradient equals the gradient. It compares the squares of each replica's
+/// gradient after its first micro-batch with the squares for the whole batch.
 template <class P>
 class NoiseScale {
  public:
-  /// Arguments must outlive this. UsageError if no array shows the noise.
+  /// Arguments must outlive this object. UsageError if no array can be used.
   NoiseScale(const architecture::Architecture& architecture, const model::Parameters<P>& parameters,
              grid::Communicator& model_group, grid::Communicator& replicas);
 
-  /// The backward pass of a replica's first micro-batch has added to all gradients of a layer, and
-  /// no other has.
+  /// Called when exactly the backward pass of a replica's first micro-batch has added to all
+  /// gradients of a layer.
   void after_first(const Exec& exec, std::int64_t layer) const;
-  /// Takes a step into account, whose squares of whole gradients, with the loss scale as a factor,
-  /// are in `sums` [arrays · tensor ranks]. Collective.
+  /// Adds a step to the estimate. `sums` [arrays · tensor ranks] has the squares of its whole
+  /// gradients, with the loss scale as a factor. Collective.
   void add_step(const Exec& exec, View1<const double> sums, View1<const double> loss_scale,
                 std::int64_t micro, std::int64_t global) const;
 
@@ -46,8 +46,8 @@ class NoiseScale {
   Arena memory_;
   std::map<std::int64_t, Blocks> layers_;  ///< blocks of each layer, in the arrays below
   View1<double> partial_;                  // [blocks] sums of squares
-  View1<std::int64_t> begins_, ends_;      // [blocks] in the gradients' memory
-  View1<std::int64_t> chosen_;             // numbers of the sums of all such arrays of the model
+  View1<std::int64_t> begins_, ends_;      // [blocks] bounds in the gradients' memory
+  View1<std::int64_t> chosen_;             // indices of the model's sums that are used
   View1<std::int64_t> all_;                // [1] number of blocks
   View1<double> sum_;                      // [1]
   View1<double> state_;                    // [noise_state_size]

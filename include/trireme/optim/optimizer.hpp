@@ -23,29 +23,29 @@ struct Progress {
   std::int64_t in_row = 0;       ///< consecutive skipped steps up to now
   double loss_scale = 1;         ///< for the next step
   std::int64_t scale_steps = 0;  ///< updates since the scale changed or a step was skipped
-  std::int64_t step = 0;         ///< the last one
-  double scale_before = 1;  ///< loss scale before its update: of the next step, if it is delayed
+  std::int64_t step = 0;         ///< the last step
+  double scale_before = 1;  ///< loss scale before its update; the next step's, if it is delayed
 };
 
-/// The deck's update rule (docs/optimizers.md) over a rank's parameter
-/// registry, with clipping by the global norm. Its state is stored in arenas at the registry's
-/// offsets; it includes master weights if weights are stored in two bytes.
+/// The deck's update rule (docs/optimizers.md) for a rank's parameter registry, with clipping by
+/// the global norm. Its state is stored in arenas at the registry's offsets; it includes master
+/// weights if weights are stored in two bytes.
 template <class P>
 class Optimizer {
  public:
   using Master = typename P::Master;
 
-  /// The state of a block of a local array.
+  /// State of a block of a local array.
   struct State {
-    std::size_t local = 0;                    ///< number in the registry
-    bool counted = true;                      ///< as in architecture::StateBlock
-    std::int64_t first = 0;                   ///< element of the arenas of the state
+    std::size_t local = 0;                    ///< index in the registry
+    bool counted = true;                      ///< see architecture::StateBlock
+    std::int64_t first = 0;                   ///< first element in the arenas of the state
     std::vector<NamedTensor<Master>> arrays;  ///< named by architecture::state_arrays
-    /// Weights that the update changes, with their names: master weights, or weights.
+    /// Named weights that the update changes: master weights if there are any, else weights.
     NamedTensor<Master> updated;
   };
   /// Groups and sizes for Muon: the tensor ranks, which hold parts of each matrix, and the elements
-  /// of the arena of second moments, on the replica that has most.
+  /// of the arena of second moments on the replica with the most.
   struct MuonParts {
     grid::Communicator& tensor_group;
     std::int64_t second_capacity = 0;
@@ -55,8 +55,9 @@ class Optimizer {
   /// `model_group`: the ranks that together hold one copy of the model. `data_group`: its replicas,
   /// each of which holds the state that `placement` assigns to it, in arenas of `capacity` elements
   /// in `state_memory`. Every update reads and writes the state once, over the link if it is in
-  /// host memory. If that is not the whole state, a replica knows only the gradients of its own
-  /// parts, and updates only these. `architecture`, `parameters` and the groups must outlive this.
+  /// host memory. If a replica does not hold the whole state, it knows only the gradients of its
+  /// own parts, and updates only these. `architecture`, `parameters` and the groups must outlive
+  /// this object.
   Optimizer(const deck::OptimizerConfig& config, const architecture::Architecture& architecture,
             model::Parameters<P>& parameters, grid::Communicator& model_group,
             grid::Communicator& data_group, architecture::StatePlacement placement,
@@ -64,72 +65,73 @@ class Optimizer {
             ArenaMemory state_memory = ArenaMemory::device,
             const std::optional<MuonParts>& muon = {});
 
-  /// From now on this changes other parameters with the same arrays.
+  /// From now on, updates other parameters with the same arrays.
   void use(model::Parameters<P>& parameters) { parameters_ = &parameters; }
 
   void zero_gradients(const Exec& exec) const;
-  /// Initial state of a run, except for the master weights. Waits.
+  /// Sets the initial state of a run, except for the master weights. Waits.
   void zero_state(const Exec& exec) const;
   /// Resumes from `progress`. Waits.
   void set_progress(const Exec& exec, const Progress& progress) const;
   /// Sets the master weights to the weights.
   void copy_masters_from_weights(const Exec& exec) const;
 
-  /// Makes the gradient's norm NaN if the loss of the step is not finite. The last stage knows the
-  /// loss: call it there, before the gradients that it marks are summed over the data axis. Marks
+  /// Makes the gradient's norm NaN if the loss of the step is not finite. Call it on the last
+  /// stage, which has the loss, before the marked gradients are summed over the data axis. Marks
   /// nothing if all arrays of this rank's last stage are frozen.
   void mark_loss(const Exec& exec, View1<const double> loss) const;
 
-  /// Adds the logits' gradient of tied embeddings to the look-up's if this rank has both. Call it
-  /// after both were summed over the data axis.
+  /// Adds the logits' gradient of tied embeddings to the look-up's gradient if this rank has both.
+  /// Call it after both were summed over the data axis.
   void combine_tied_gradients(const Exec& exec) const;
 
-  /// Norm of all gradients of the model. Squares are summed over fixed blocks of 4096 elements of
-  /// each array, blocks array by array (by tensor rank too, if the array is cut), and these sums in
-  /// registry order wherever they are held. Arrays held by several tensor ranks count once.
-  /// Collective among `model_group` and `data_group`.
+  /// Norm of all gradients of the model. Squares are summed over fixed blocks of 4096 elements,
+  /// then over the blocks of each array (and of each tensor rank, if the array is split), then over
+  /// the arrays in registry order, wherever they are held. Arrays held by several tensor ranks
+  /// count once. Collective among `model_group` and `data_group`.
   void find_norm(const Exec& exec) const;
-  /// The same in two parts. Gradients may change between them.
+  /// The two parts of find_norm. Gradients may change between them.
   void begin_norm(const Exec& exec);
   void end_norm(const Exec& exec);
 
-  /// Update of step `step` ≥ 1, with gradients scaled by min(1, clip_norm / norm) and the norm last
-  /// found. If that is not finite, the step is only counted as skipped. The gradients are invalid
-  /// afterwards. Asynchronous; with LAMB, LARS and Muon collective as find_norm.
+  /// Update of step `step` ≥ 1, with gradients scaled by min(1, clip_norm / norm), where norm is
+  /// the result of the last find_norm. If that is not finite, the step is only counted as skipped.
+  /// The gradients are invalid afterwards. Asynchronous; with LAMB, LARS and Muon collective like
+  /// find_norm.
   void step(const kernels::Handle& handle, std::int64_t step, double learning_rate) const;
-  /// The same if the gradients contain delayed_loss_scale(step).
+  /// step(), for gradients that contain delayed_loss_scale(step).
   void delayed_step(const kernels::Handle& handle, std::int64_t step, double learning_rate) const;
 
-  /// Factor of the next step's loss, by which its gradients are divided. [1], on the device; the
-  /// same on all ranks.
+  /// Factor of the next step's loss, by which its gradients are divided. [1], on the device; equal
+  /// on all ranks.
   View1<const double> loss_scale() const { return loss_scale_; }
-  /// The same if the last update is still to come when a step begins: the scale after the update of
-  /// step − 2. It does not change before the update of step `step`.
+  /// Loss scale if the previous update has not happened when a step begins: the scale after the
+  /// update of step − 2. It does not change before the update of step `step`.
   View1<const double> delayed_loss_scale(std::int64_t step) const {
     return delayed_scales_.at(static_cast<std::size_t>(step % 2));
   }
 
-  /// The norm last found, before clipping: with the loss scale as a factor after find_norm, without
-  /// it after step. [1], on the device; the same on all ranks.
+  /// The last norm found, before clipping: after find_norm it contains the loss scale as a factor,
+  /// after step it does not. [1], on the device; equal on all ranks.
   View1<double> gradient_norm() const { return norm_; }
 
   /// Sums of squares of each array's gradient, after find_norm, with the squared loss scale as a
-  /// factor. [arrays · tensor ranks], on the device; the same on all ranks.
+  /// factor. [arrays · tensor ranks], on the device; equal on all ranks.
   View1<const double> squares() const { return sums_; }
 
-  /// kernels::UpdateStatus [status_size], on the device; the same on all ranks.
+  /// kernels::UpdateStatus [status_size], on the device; equal on all ranks.
   View1<double> status() const { return status_; }
-  /// Name of the array that `sum` (status_skipped_sum) belongs to.
+  /// Name of the array of a sum (status_skipped_sum).
   const std::string& array_of_sum(std::int64_t sum) const;
 
-  /// State of the blocks held here, in registry order: arrays "optimizer.<state array>.<array>".
+  /// State of this rank's blocks, in registry order: arrays "optimizer.<state array>.<array>".
   std::vector<State> state() const;
 
   std::int64_t state_bytes() const { return state_.capacity(); }
   /// Elements of an arena of the state.
   std::int64_t state_elements() const { return capacity_; }
   ArenaMemory state_memory() const { return state_memory_; }
-  /// The memory of the state and of the master weights.
+  /// Memory of the state and of the master weights.
   View1<Master> all_state() const {
     return View1<Master>(reinterpret_cast<Master*>(state_.data()),
                          static_cast<std::size_t>(state_.capacity()) / sizeof(Master));
@@ -145,9 +147,9 @@ class Optimizer {
   View1<typename P::Compute> own_weights(const architecture::StateBlock& block) const;
   NamedTensor<Master> tensor(const std::string& name, View1<Master> data,
                              const architecture::StateBlock& block) const;
-  /// Weights that the update rules change: master weights if there are any, otherwise weights.
+  /// Weights of a block that the update changes: master weights if there are any, else weights.
   View1<Master> updated(const architecture::StateBlock& block) const;
-  /// The arena that holds them for all blocks.
+  /// The arena of all blocks' updated weights.
   View1<Master> all_updated() const;
   kernels::AdamW rule(double learning_rate) const;
   void adamw(const Exec& exec, double learning_rate) const;
@@ -159,7 +161,7 @@ class Optimizer {
   void update(const kernels::Handle& handle, std::int64_t step, double learning_rate,
               View1<const double> gradient_scale) const;
   void find_trust_sums(const Exec& exec) const;
-  /// With Muon those of hidden matrices, or of all others.
+  /// With Muon, parts of hidden matrices, or of all other arrays.
   std::vector<kernels::UpdatePart> update_parts(bool matrices) const;
   std::vector<double> matrix_factors() const;
   void lay_out_sums();
@@ -175,26 +177,26 @@ class Optimizer {
   ArenaMemory state_memory_;
   Arena state_;
   Arena scalars_;
-  std::vector<std::string> names_;     ///< of the state arrays
+  std::vector<std::string> names_;     ///< names of the state arrays
   std::vector<View1<Master>> arrays_;  ///< state arrays
   View1<Master> masters_;              ///< master weights, or empty
-  View1<double> partial_;  // [blocks of the arrays that this rank counts] sums of squares; 0 for
-                           // blocks that another replica owns
+  View1<double> partial_;  // [blocks of the arrays that this rank counts] sums of squares;
+                           // 0 for blocks that another replica owns
   View1<std::int64_t> block_begins_, block_ends_;  // [those blocks] bounds in the gradient arena
   View1<double> sums_;                             // [arrays · tensor ranks]
-  View1<std::int64_t> ends_;                       // [arrays · tensor ranks] of each sum's blocks
+  View1<std::int64_t> ends_;                       // [arrays · tensor ranks] ends of blocks
   View1<double> status_;                           // [status_size]
   View1<double> norm_;                             // [1], in status_
   View1<double> loss_scale_;                       // [1], in status_
-  std::array<View1<double>, 2> delayed_scales_;    // [1], of odd and even steps
+  std::array<View1<double>, 2> delayed_scales_;    // [1], for odd and even steps
   grid::Request norm_sum_;                         // between begin_norm and end_norm
   View1<double> control_;                          // [control_size]
-  View1<double> trust_partial_;  // [blocks] of weights, with LAMB also of directions, as partial_
-  View1<double> trust_sums_;     // as sums_, of weights and with LAMB of directions
+  View1<double> trust_partial_;  // [blocks] like partial_, of weights, with LAMB also of directions
+  View1<double> trust_sums_;     // like sums_, of weights, with LAMB also of directions
   View1<double> ratios_;         // [arrays]
-  View1<std::int64_t> weight_begins_, weight_ends_;  // [blocks] as block_begins_, of weights
-  kernels::UpdateParts parts_;         ///< the blocks of the state, updated by one launch
-  kernels::UpdateParts matrix_parts_;  ///< with Muon: those of hidden matrices, not in parts_
+  View1<std::int64_t> weight_begins_, weight_ends_;  // [blocks] like block_begins_, of weights
+  kernels::UpdateParts parts_;                       ///< blocks of the state, updated by one launch
+  kernels::UpdateParts matrix_parts_;  ///< with Muon: hidden matrices, which are not in parts_
   View1<double> factors_;              // [arrays] with Muon
   std::optional<Muon<P>> muon_;
 };

@@ -9,35 +9,35 @@
 
 namespace trireme::optim {
 
-/// The mean of the differences of all workers of local training, by two rounds of messages: each
+/// The mean of the differences of all workers of local training, in two rounds of messages: each
 /// rank receives its part of all differences, takes their mean in the order of the workers, and
-/// sends it to all. The bits of the mean thus do not depend on which ranks train which workers. D:
-/// type of the messages.
+/// sends it to all ranks. The bits of the mean therefore do not depend on the assignment of workers
+/// to ranks. D: type of the messages.
 template <class D>
 class OuterExchange {
  public:
-  /// `across`: the ranks at the same place of all groups; each trains `workers_per_rank`
-  /// consecutive workers. Memory for `elements` at a time.
+  /// `across`: the ranks at the same position in all groups; each trains `workers_per_rank`
+  /// consecutive workers. Takes memory for exchanges of up to `elements`.
   OuterExchange(grid::Communicator& across, const deck::ParallelConfig& parallel,
                 std::int64_t elements);
-  /// Waits for what is in flight, unless an error ends the run: other ranks may be gone.
+  /// Waits for outstanding messages, unless an error ends the run: other ranks may be gone.
   ~OuterExchange();
   OuterExchange(const OuterExchange&) = delete;
   OuterExchange& operator=(const OuterExchange&) = delete;
 
-  /// Elements of an exchange, at most.
+  /// Most elements of an exchange.
   std::int64_t elements() const { return elements_; }
-  /// Whether differences were sent that forget() has not ended.
+  /// Whether differences were sent since the last forget().
   bool in_flight() const { return state_ != State::idle; }
   void forget() { state_ = State::idle; }
   Bytes bytes() const { return memory_.capacity(); }
 
-  /// Begins an exchange of `n` elements, the same number on all ranks. Its differences are to be
-  /// written before send().
+  /// Begins an exchange of `n` elements, the same number on all ranks. Write the differences before
+  /// send().
   void begin(std::int64_t n);
-  /// [n], of a worker of this rank.
+  /// Difference [n] of a worker of this rank.
   View1<D> difference(std::int64_t worker_on_rank) const;
-  /// Sends the differences. Collective, as the following ones.
+  /// Sends the differences. send, sum and finish are collective.
   void send(const Exec& exec);
   /// Waits for the differences, and sends the mean of this rank's part.
   void sum(const Exec& exec);
@@ -46,7 +46,7 @@ class OuterExchange {
   /// The mean [n] of all workers, after finish().
   View1<D> mean() const { return View1<D>(mean_.data(), static_cast<std::size_t>(n_)); }
 
-  /// Continues with a mean that a checkpoint holds, which is to be written to mean().
+  /// Continues with a mean from a checkpoint, which must be written to mean().
   void resume(std::int64_t n);
 
  private:

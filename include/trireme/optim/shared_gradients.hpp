@@ -11,17 +11,17 @@ namespace trireme::optim {
 /// Sums the gradients of the heads of keys and values that neighbouring tensor ranks share: each
 /// rank has the contribution of its own query heads. Runs once per step and layer, after the last
 /// micro-batch and before the sum over the data axis. All holders then have the same bits, before
-/// that sum and after it, however replicas cut their sums and the optimizer's state.
+/// and after that sum, in any division of sums and optimizer state among replicas.
 ///
-/// The holders of a head have a communicator of their own, and send only the head's gradient. On
-/// the tensor axis one message would do for all heads, but every rank would have to send zeros for
-/// the heads that it does not hold: Hkv times as much. A rank holds at most two shared heads, which
-/// are consecutive among the shared ones. Two partitions of the axis are therefore enough, each
-/// with the holders of every other shared head.
+/// The holders of a head have a separate communicator, and send only the head's gradient. On the
+/// tensor axis one message would suffice for all heads, but every rank would have to send zeros for
+/// heads that it does not hold: Hkv times as much. A rank holds at most two shared heads, which are
+/// consecutive among the shared heads. Two partitions of the axis are therefore enough, each with
+/// the holders of every other shared head.
 template <class P>
 class SharedGradients {
  public:
-  /// Arguments must outlive this. Collective on the tensor axis.
+  /// Arguments must outlive this object. Collective on the tensor axis.
   SharedGradients(grid::Grid& grid, const deck::ModelConfig& model,
                   const model::Parameters<P>& parameters);
 

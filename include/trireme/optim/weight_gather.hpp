@@ -10,33 +10,34 @@
 
 namespace trireme::optim {
 
-/// Brings the weights that other replicas update to this rank, bucket by bucket: each replica has
-/// the new weights in its own parts of the buckets. Resident arrays are gathered once, after the
-/// update, while the next passes begin. Arrays that take turns in windows are gathered one layer
-/// ahead of each use (Rajbhandari et al. 2020, "ZeRO", section 5.3). Buckets that begin after the
-/// arena of the weights hold only gradients.
+/// Gathers the weights that other replicas update, bucket by bucket: each replica has the new
+/// weights in its own parts of the buckets. Resident arrays are gathered once, after the update,
+/// while the next passes begin. Arrays in windows are gathered one layer ahead of each use
+/// (Rajbhandari et al. 2020, "ZeRO", section 5.3). Buckets that begin after the arena of the
+/// weights hold only gradients.
 template <class T>
 class WeightGather {
  public:
-  /// `communicator` and `places`, where the arrays are in `memory`, must outlive this.
+  /// `communicator` and `places`, the positions of the arrays in `memory`, must outlive this
+  /// object.
   WeightGather(grid::Communicator& communicator, View1<T> memory,
                const architecture::Arrangement& places, std::int64_t arena_elements,
                std::vector<architecture::Bucket> buckets);
 
-  /// Waits for what is in flight, unless an error ends the run: other ranks may be gone.
+  /// Waits for outstanding gathers, unless an error ends the run: other ranks may be gone.
   ~WeightGather();
   WeightGather(const WeightGather&) = delete;
   WeightGather& operator=(const WeightGather&) = delete;
 
-  /// The own parts are new: starts the gathers of resident arrays, in the order in which passes
-  /// use them. Collective.
+  /// Called when the own parts are new: starts the gathers of resident arrays, in the order in
+  /// which passes use them. Collective.
   void update(const Exec& exec);
   /// Waits for the weights of a layer (architecture::layer_of), and starts the gather of `next`.
-  /// Collective if arrays take turns.
+  /// Collective if arrays are gathered into windows.
   void before_reads(const Exec& exec, std::int64_t layer, std::optional<std::int64_t> next);
-  /// Waits for all that is in flight.
+  /// Waits for all outstanding gathers.
   void finish();
-  /// The own parts are new, and resident arrays are whole.
+  /// Called when the own parts are new and resident arrays are whole.
   void forget_windows();
 
  private:
@@ -50,7 +51,7 @@ class WeightGather {
   architecture::WindowTurns turns_;
   std::vector<architecture::Bucket> buckets_;      ///< in the order in which passes use them
   std::vector<std::vector<std::int64_t>> counts_;  ///< per bucket
-  std::vector<int> units_;                         ///< that take turns, per bucket; −1: resident
+  std::vector<int> units_;                         ///< unit in a window, per bucket; −1: resident
   std::vector<grid::Request> running_;
 };
 

@@ -7,23 +7,23 @@
 #include <string>
 #include <vector>
 
-/// Effects of a deck's choices on a machine.
+/// Choices of a deck that depend on the machine.
 namespace trireme::plan {
 
-/// Throws a UsageError where the deck asks for what the machine lacks. Every command that reads a
-/// deck for running it, or on its behalf, calls it first.
+/// Throws a UsageError if the deck requires a feature that the machine lacks. Every command that
+/// runs or plans a deck calls it first.
 void expect_available(const deck::Deck& deck, const Machine& machine);
 
-/// Whether messages between ranks go by NCCL: every rank, and `check` elsewhere, find the same.
+/// Whether messages between ranks use NCCL. Every rank, and `check` elsewhere, decide alike.
 bool uses_nccl(const deck::ParallelConfig& parallel, const Machine& machine);
-/// How transfers between pipeline stages queue, for which programs are lowered.
+/// Queueing of transfers between pipeline stages, for which programs are lowered.
 schedule::Transport transport(const deck::ParallelConfig& parallel, const Machine& machine);
 
 /// Effect of [parallel] offload: none without separate device memory.
 bool offloads_optimizer(const deck::ParallelConfig& parallel, const Machine& machine);
 bool offloads_activations(const deck::ParallelConfig& parallel, const Machine& machine);
 
-/// Whether cuDNN computes the gradient of attention, which takes a workspace of its own size.
+/// Whether cuDNN computes the gradient of attention, which needs an additional workspace.
 bool has_cudnn_gradient(const deck::PrecisionConfig& precision, const Machine& machine);
 
 /// The effect of one of the deck's choices.

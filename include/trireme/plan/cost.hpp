@@ -11,12 +11,12 @@
 
 namespace trireme::plan {
 
-/// Model FLOPs per token of a stage's passes, all tensor ranks together: 2 per product of a matrix
-/// element forward, as many for the gradient of the input and again for that of the weight; causal
-/// attention adds 2·D·S forward and 4·D·S to the gradient of the input (half of the full square, no
-/// weights), bert's the full square. The head's gradient is part of the last stage's forward or
-/// backward pass (architecture::HeadGradient), or of passes of all ranks; bert's head sees masked
-/// tokens alone. These are model FLOPs: recomputation is not counted.
+/// Model FLOPs per token of a stage's passes, all tensor ranks together. A matrix element costs 2
+/// forward, 2 in the gradient of the input and 2 in the gradient of the weight. Causal attention
+/// adds 2·D·S forward and 4·D·S to the gradient of the input (half of the full square, no weights);
+/// bert's attention adds the full square. The head's gradient is part of the last stage's forward
+/// or backward pass (architecture::HeadGradient), or of passes of all ranks; bert's head sees
+/// masked tokens only. Recomputation is not counted.
 struct StageFlops {
   double forward = 0;
   double backward_input = 0;
@@ -24,27 +24,28 @@ struct StageFlops {
   double again = 0;         ///< recomputation in a backward pass
   double again_input = 0;   ///< recomputation in backward_input, where the pass is split
   double again_weight = 0;  ///< recomputation in backward_weight, where the pass is split
-  // Parts of a shared vocabulary
-  double logits = 0;           ///< with the gradient of their input
-  double logits_gradient = 0;  ///< of the table
+  // A rank's share of a shared vocabulary
+  double logits = 0;           ///< logits and the gradient of their input
+  double logits_gradient = 0;  ///< gradient of the table
   double logits_again = 0;     ///< recomputation in logits_gradient
   double sum() const {
     return forward + backward_input + backward_weight + logits + logits_gradient;
   }
 };
 
-/// Per stage; without recomputation their sum is Architecture::model_flops_per_token(). `kept` as
-/// the layers keep tensors; empty: nothing is computed again, except the logits if `head` says so.
+/// FLOPs of each stage; without recomputation their sum is Architecture::model_flops_per_token().
+/// `kept`: tensors that the layers keep; empty: no recomputation, except of the logits if `head`
+/// requires it.
 std::vector<StageFlops> stage_flops(
     const architecture::Architecture& architecture, const std::vector<layout::Slice>& stage_layers,
     const architecture::Kept& kept = {},
     architecture::HeadGradient head = architecture::HeadGradient::with_losses);
-/// The same for the deck's layout.
+/// FLOPs of each stage in the deck's layout.
 std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
                                     const deck::ParallelConfig& parallel);
 
-/// An instruction takes as long as its stage's FLOPs, those of recomputation included, in units of
-/// the mean of all stages' forward passes; what computes nothing takes no time.
+/// An instruction's duration is its stage's FLOPs, recomputation included, in units of the mean of
+/// all stages' forward passes. Instructions that compute nothing take no time.
 schedule::Cost flop_cost(std::vector<StageFlops> flops);
 
 }  // namespace trireme::plan

@@ -20,38 +20,38 @@ struct ProductSizes {
   }
 };
 
-/// Seconds that kernels take on a machine's device, from its peak, its bandwidth and the shares of
-/// them that kernels reach.
+/// Execution times of kernels in seconds on a machine's device, from its peak, its bandwidth and
+/// the shares of these that kernels reach.
 class KernelTime {
  public:
   KernelTime(const Machine& machine, const deck::PrecisionConfig& precision);
 
-  /// A matrix product. A device computes it by tiles: the smaller ones are less efficient, the last
+  /// A matrix product. A device computes it by tiles: smaller tiles are less efficient, the last
   /// wave of tiles may leave multiprocessors idle, and if there are few tiles the sum is split. The
-  /// best of these choices is taken. It takes at least as long as its operands' `bytes`.
+  /// fastest choice counts. The time is at least the transfer time of the operands' `bytes`.
   Seconds product(const ProductSizes& sizes, double bytes) const;
   /// Whether products of layers round their operands to fp8.
   bool fp8() const { return fp8_peak_ > 0; }
-  /// Such a product, at the peak of fp8 if the machine has one: the kernels that round and
+  /// A product of fp8 operands, at the fp8 peak if the machine has one: the kernels that round and
   /// transpose the operands, then the product, which writes `written` bytes.
   Seconds fp8_product(const ProductSizes& sizes, double written) const;
   /// Products within attention, with their own efficiency.
   Seconds attention(double flops, double bytes) const;
   /// The batched products of attention that stores its scores.
   Seconds attention_product(const ProductSizes& sizes, double bytes) const;
-  /// A kernel that is bound by memory, or has its own rate in bytes/s.
+  /// A memory-bound kernel, or one with a measured `rate` in bytes/s.
   Seconds memory(double bytes, double rate = 0) const;
   /// Random numbers of dropout, drawn by a kernel in addition to its work.
   Seconds random(double numbers) const;
 
  private:
-  /// `rate`: what an efficient product reaches, FLOP/s.
+  /// `rate`: FLOP/s that an efficient product reaches.
   Seconds tiled(const ProductSizes& sizes, double rate) const;
 
   const Machine::Device& device_;
   double random_;
   double peak_;
-  double fp8_peak_;  ///< 0: products are not in fp8
+  double fp8_peak_;  ///< 0: no fp8 products
   double bandwidth_;
   bool tiles_;
 };

@@ -17,14 +17,14 @@ struct LayerKernel {
   /// Label without its folder, with a dot before the pass: "layer_norm.backward_input". A matrix
   /// product has the operation's name instead: "attention.query.forward".
   std::string name;
-  /// First step that calls it. `operation` is the activation where its gradient follows a product
-  /// (`fused`), and a linear operation where `accumulate` adds the gradients of its input.
+  /// First step that calls the kernel. `operation` is the activation if its gradient follows a
+  /// product (`fused`), and a linear operation if `accumulate` adds the gradients of its input.
   architecture::Step step;
-  std::int64_t calls = 0;  ///< of all layers and micro-batches, recomputation included
+  std::int64_t calls = 0;  ///< calls of all layers and micro-batches, recomputation included
 };
 
-/// Each kernel once, in the order of the layer's operations and their passes: the same on all ranks
-/// but for `calls`.
+/// Each kernel once, in the order of the layer's operations and their passes. All ranks have the
+/// same kernels, but different `calls`.
 std::vector<LayerKernel> layer_kernels(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard, bool split_backward,

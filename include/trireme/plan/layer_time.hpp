@@ -12,13 +12,13 @@
 
 namespace trireme::plan {
 
-/// Seconds of a pass by what a rank does, and the FLOPs of its matrix products.
+/// Seconds of a pass by activity of the rank, and FLOPs of its matrix products.
 struct PassTime {
   Seconds compute = 0;  ///< kernels
   Seconds tensor = 0;   ///< messages of the tensor axis that computation does not hide
   Seconds host = 0;     ///< waiting for the host to start kernels
   Seconds data = 0;     ///< waiting for weights that replicas divide
-  double flops = 0;     ///< of a rank's products, recomputation included
+  double flops = 0;     ///< FLOPs of the rank's products, recomputation included
 
   Seconds total() const { return compute + tensor + host + data; }
   PassTime& operator+=(const PassTime& other);
@@ -26,7 +26,7 @@ struct PassTime {
 };
 
 /// Passes of one micro-batch through a part of the model. The backward pass is `backward`, or its
-/// halves where the schedule splits it.
+/// two halves if the schedule splits it.
 struct PartTime {
   PassTime forward;
   PassTime backward;
@@ -44,7 +44,7 @@ class LayerTime {
   LayerTime(const architecture::Architecture& architecture, const LocalSizes& sizes,
             const KernelTime& kernels, const NetworkTime& network, const Machine& machine);
 
-  /// One layer that keeps these tensors and computes the others again.
+  /// One layer that keeps the program's tensors and recomputes the others.
   PartTime layer(const architecture::LayerProgram& program) const;
   PartTime embedding() const;
   PartTime head(architecture::HeadGradient gradient) const;
@@ -76,7 +76,7 @@ class LayerTime {
   const KernelTime& kernels_;
   const NetworkTime& network_;
   const Machine& machine_;
-  double forward_steps_;  ///< of a layer
+  double forward_steps_;  ///< steps of a layer's forward pass
 };
 
 }  // namespace trireme::plan

@@ -7,10 +7,10 @@
 
 namespace trireme::plan {
 
-/// Dimensions of one rank's part of a micro-batch, and the bytes of its numbers.
+/// Dimensions of one rank's part of a micro-batch, and element sizes.
 struct LocalSizes : architecture::LocalSizes {
-  Bytes element = 0;     ///< of weights and activations
-  Bytes accumulate = 0;  ///< of sums, gradients, optimizer state and master weights
+  Bytes element = 0;     ///< of a weight or activation
+  Bytes accumulate = 0;  ///< of a sum, gradient, state or master weight
 
   bool narrow() const { return element < accumulate; }
 };

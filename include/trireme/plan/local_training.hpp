@@ -11,7 +11,7 @@
 /// Memory and messages of local training ([local]).
 namespace trireme::plan {
 
-/// Elements of a worker's weights that take turns, and of the largest fragment of an outer step.
+/// Elements of a worker's weights that are swapped, and of the largest fragment of an outer step.
 struct LocalElements {
   std::int64_t parked = 0;
   std::int64_t fragment = 0;
@@ -20,8 +20,8 @@ struct LocalElements {
 void add_local(ArenaParts& arenas, const deck::Config& config, const LocalElements& elements,
                const TrainingSizes& sizes);
 
-/// Messages of a rank of the first group in `inner_steps` steps, besides those of each step: axis
-/// "workers". With divided state, of a replica with an average part.
+/// Messages of a rank of the first group in `inner_steps` steps, besides the messages of each step:
+/// axis "workers". With divided state, the rank's replica has an average part.
 std::vector<TrafficRow> outer_traffic(const deck::Config& config,
                                       const architecture::Architecture& architecture,
                                       const architecture::Shard& shard, const Machine& machine);

@@ -11,21 +11,21 @@
 namespace trireme::plan {
 
 using MachineKeys = std::vector<deck::KeyOf<Machine>>;
-/// The keys of a machine file (machine_keys.cpp), with access to the values of a Machine.
+/// Keys of a machine file (machine_keys.cpp), with access to the values of a Machine.
 const MachineKeys& machine_keys();
-/// The same with the sections.
+/// Keys and sections of a machine file.
 const deck::FileKind& machine_kind();
 
 /// Reads a machine from a TOML file. Throws one UsageError that names every mistake with its place,
-/// contradictions between keys included.
+/// including contradictions between keys.
 Machine load_machine(const std::string& path);
-/// The same for text in memory; errors call it `file_name`.
+/// Like load_machine, for text in memory; errors call it `file_name`.
 Machine parse_machine(std::string_view content, const std::string& file_name);
 
-/// Comments by full names of keys, each of one line.
+/// One-line comments by full name of the key.
 using KeyComments = std::map<std::string, std::string>;
-/// The machine as a file that parse_machine() reads back to an equal machine. Keys at their default
-/// are left out. UsageError if a required value is not known.
+/// The machine as a file that parse_machine() reads back to an equal machine. Omits keys at their
+/// default. UsageError if a required value is unknown.
 std::string machine_toml(const Machine& machine, const KeyComments& comments = {});
 
 /// All sections and keys: `trireme help machine` as text, and with --markdown as Markdown.
@@ -33,8 +33,8 @@ std::string machine_text();
 std::string machine_markdown();
 
 /// Content of a small text file, which errors call `cited`. UsageError if it is missing, a folder,
-/// larger than any program or timeline, or cannot be read. `remedy` ends the message about a
-/// missing file.
+/// larger than any program or timeline, or unreadable. `remedy` ends the message about a missing
+/// file.
 std::string read_text_file(const std::string& path, const std::string& cited,
                            const std::string& remedy = "");
 

@@ -17,10 +17,10 @@ namespace trireme::plan {
 struct MemoryRow {
   std::string what;
   Bytes bytes = 0;
-  bool on_host = false;  ///< offloaded by a device
+  bool on_host = false;  ///< offloaded from a device
 };
 
-/// Device memory for hashes that the host has not read yet, of a rank that audits its steps.
+/// Device memory for hashes that the host has not read yet, on a rank that audits its steps.
 inline constexpr Bytes audit_bytes = 4096 * 8;
 
 /// The program of each layer of a training rank.
@@ -37,34 +37,34 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs, const Machine& machine);
 
-/// The arenas of a rank, which do not depend on the micro-batch.
+/// Arenas of a rank, which do not depend on the micro-batch.
 ArenaParts arena_parts(const deck::Config& config, const architecture::Architecture& architecture,
                        const architecture::Shard& shard, const Machine& machine);
 
-/// training_memory() as rows.
+/// Rows of training_memory().
 std::vector<MemoryRow> rows_of(const TrainingBytes& bytes);
 
-/// Saved activations and scratch where the kernels run: the part that recomputation changes.
+/// Saved activations and scratch in the kernels' memory: the part that recomputation changes.
 Bytes activation_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                        const architecture::Shard& shard, const schedule::Needs& needs,
                        const Machine& machine);
 
-/// Bytes of a rank's share of a checkpoint, in the replica of this shard that writes the most.
+/// Bytes of a rank's share of a checkpoint, on the replica that writes the most.
 Bytes share_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                   const architecture::Shard& shard, const Machine& machine);
 
 /// Whether shared checkpoints are written from a copy in host memory.
 bool saves_in_background(const deck::Config& config);
 
-/// Shares of local checkpoints that a rank has in host memory, and on the disk of its node for each
-/// checkpoint: its own and one of a partner.
+/// Shares of local checkpoints that a rank has in host memory, and per checkpoint on its node's
+/// disk: its own share and a partner's.
 inline constexpr int local_shares = 2;
-/// Local checkpoints on a disk while the newest is written: two complete ones, and this one.
+/// Local checkpoints on a disk while the newest is written: two complete ones and the new one.
 inline constexpr int local_checkpoints = 3;
 
 /// Copies of shares in a rank's host memory, from which it writes background and local checkpoints.
 int checkpoint_copies(const deck::Config& config);
-/// Their bytes.
+/// Bytes of the checkpoint copies.
 Bytes checkpoint_copy_bytes(const deck::Config& config,
                             const architecture::Architecture& architecture,
                             const architecture::Shard& shard, const Machine& machine);
@@ -74,17 +74,17 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
 Bytes reduction_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                       const architecture::Shard& shard, const Machine& machine);
 
-/// Resident host memory of a rank's process besides the arrays above: code, libraries, allocations
-/// by these and by MPI, and the watchdog's reserve. Measured on one machine, not computed;
+/// Resident host memory of a rank's process besides the arrays above: code, libraries, their and
+/// MPI's allocations, and the watchdog's reserve. Measured on one machine, not computed;
 /// docs/performance.md compares it with runs.
 Bytes process_bytes(const deck::Config& config);
 
 Bytes total(const std::vector<MemoryRow>& rows);
-/// Bytes where the kernels run.
+/// Bytes in the kernels' memory.
 Bytes device_total(const std::vector<MemoryRow>& rows);
 
-/// The rows as an aligned table with the sum of those where the kernels run, followed by offloaded
-/// arrays and the host memory of background checkpoints, if any.
+/// The rows as an aligned table with the sum of the kernels' memory, followed by offloaded arrays
+/// and the host memory of background checkpoints, if any.
 std::string table(const std::vector<MemoryRow>& rows, Bytes checkpoint_copy);
 
 }  // namespace trireme::plan

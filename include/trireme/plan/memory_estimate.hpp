@@ -15,19 +15,19 @@
 
 namespace trireme::plan {
 
-/// Memory of the rank that needs the most, for many layouts of one deck, without its programs,
-/// arrays and buckets. Weights, gradients and activations are exact, and slots too, except that in
-/// a V every rank counts with those of the rank that has most. The optimizer's state that data
-/// ranks share is at most one block of the norm for each bucket above the exact number; buffers of
-/// transfers and sums differ by a few.
+/// Memory of the rank that needs the most, for many layouts of one deck, without computing its
+/// programs, arrays and buckets. Weights, gradients and activations are exact. Slots are exact too,
+/// except that in a V schedule every rank gets the largest rank's slots. The optimizer's state that
+/// data ranks share exceeds the exact size by at most one block of the norm per bucket; buffers of
+/// transfers and sums differ by a few such blocks.
 class MemoryEstimate {
  public:
-  /// The references must outlive this. `arrays_only` as in most_bytes().
+  /// The references must outlive this object. `arrays_only`: see plan::most_bytes().
   MemoryEstimate(const deck::Config& config, const architecture::Architecture& architecture,
                  const Machine& machine, bool arrays_only);
 
-  /// Bytes for these axes, schedule, chunks, micro-batch and so on; the other keys must be those of
-  /// the deck.
+  /// Bytes for these axes, schedule, chunks, micro-batch and other layout keys; all other keys must
+  /// equal the deck's.
   Bytes most_bytes(const deck::Config& config);
 
  private:
@@ -35,16 +35,16 @@ class MemoryEstimate {
   struct ModelParts {
     std::int64_t layer = 0;
     std::int64_t embedding = 0;
-    std::int64_t head = 0;       ///< on a rank without the embedding
-    std::int64_t ends = 0;       ///< both on the same rank
-    std::int64_t ends_tied = 0;  ///< and the second gradient of a tied table
+    std::int64_t head = 0;       ///< head on a rank without the embedding
+    std::int64_t ends = 0;       ///< embedding and head on the same rank
+    std::int64_t ends_tied = 0;  ///< as `ends`, plus the second gradient of a tied table
     std::int64_t table = 0;      ///< elements of a tied table
   };
-  /// Elements of a part of the model where replicas divide more than the optimizer's state.
+  /// Elements of a part of the model if replicas divide more than the optimizer's state.
   struct DividedPart {
-    std::int64_t state = 0;         ///< on the replica that has most
-    std::int64_t second_state = 0;  ///< of them, without hidden matrices
-    std::int64_t weights = 0;       ///< resident arrays and own parts
+    std::int64_t state = 0;         ///< on the replica with the most
+    std::int64_t second_state = 0;  ///< `state` without hidden matrices
+    std::int64_t weights = 0;       ///< resident arrays and the replica's own parts
     std::int64_t gradients = 0;
     std::int64_t weight_window = 0;
     std::int64_t gradient_window = 0;
@@ -52,13 +52,13 @@ class MemoryEstimate {
   struct DividedParts {
     DividedPart layer, embedding, head, ends;
   };
-  /// Elements of a rank besides those of ArenaParts.
+  /// Elements of a rank: its arenas, and other sizes.
   struct RankElements {
     ArenaParts arenas;
-    std::int64_t whole = 0;   ///< weights, of which replicas save equal parts
+    std::int64_t whole = 0;   ///< weights, which replicas save in equal parts
     std::int64_t summed = 0;  ///< gradients that are in flight at a time
   };
-  /// A pipeline rank that can need the most.
+  /// A pipeline rank that may need the most memory.
   struct Rank {
     int number = 0;
     architecture::Shard shard;
@@ -80,13 +80,13 @@ class MemoryEstimate {
   const architecture::Architecture& architecture_;
   const Machine& machine_;
   bool arrays_only_;
-  bool ranks_differ_;  ///< in more than the number of their layers
+  bool ranks_differ_;  ///< by more than their number of layers
   TrainingSizes sizes_;
-  bool grouped_;  ///< transfers by NCCL
+  bool grouped_;  ///< NCCL transfers
   std::map<int, ModelParts> models_;
   std::map<int, std::vector<int>> tensor_ranks_;
   std::map<std::array<int, 3>, std::vector<Rank>> stages_;
-  /// By tensor ranks, ranks of a shard, the division, and sequence_parallel.
+  /// Key: tensor ranks, ranks of a shard, the two flags of the division, sequence_parallel.
   std::map<std::tuple<std::int64_t, std::int64_t, bool, bool, bool>, DividedParts> divided_;
   std::map<std::vector<std::int64_t>, ArenaParts> exact_;
   using Activations =

@@ -9,27 +9,27 @@
 
 #include <cstdint>
 
-/// The memory of a rank from a few numbers. training_memory() takes them from the rank's arrays,
+/// The memory of a rank from a few sizes. training_memory() takes the sizes from the rank's arrays,
 /// the search of layouts from formulas.
 namespace trireme::plan {
 
 /// Bytes of the activations of one micro-batch on a tensor rank, for any stage.
 struct ActivationParts {
-  Bytes layer = 0;         ///< that a slot keeps of each layer
-  Bytes input = 0;         ///< of a stage without layers and head
-  Bytes embedding = 0;     ///< that a slot keeps besides, in the first stage
-  Bytes head = 0;          ///< and in the last one
-  Bytes scratch = 0;       ///< of every rank
-  Bytes head_scratch = 0;  ///< also, of the rank with the head
-  Bytes logits = 0;        ///< of the rank with the head, in other programs
-  Bytes message = 0;       ///< to another stage
+  Bytes layer = 0;         ///< kept in a slot, per layer
+  Bytes input = 0;         ///< input of a stage without layers and head
+  Bytes embedding = 0;     ///< kept in a slot of the first stage, additionally
+  Bytes head = 0;          ///< kept in a slot of the last stage, additionally
+  Bytes scratch = 0;       ///< on every rank
+  Bytes head_scratch = 0;  ///< additional scratch of the rank with the head
+  Bytes logits = 0;        ///< on the rank with the head, in software that stores logits
+  Bytes message = 0;       ///< message to another stage
   Bytes tensor_sum = 0;    ///< buffer of a device's sums over the tensor axis
-  // With a shared vocabulary, of every rank
+  // With a shared vocabulary, on every rank
   Bytes logits_slot = 0;      ///< kept from the logits to the gradient of their table
-  Bytes logits_scratch = 0;   ///< besides `scratch`
+  Bytes logits_scratch = 0;   ///< in addition to `scratch`
   Bytes logits_messages = 0;  ///< buffers of messages among all pipeline ranks
-  Bytes positions = 0;        ///< of tokens in packed documents, that a slot keeps in every stage
-  Bytes layer_scales = 0;     ///< of each layer: norms and scales of products with magnitudes
+  Bytes positions = 0;        ///< positions in packed documents, kept in a slot of every stage
+  Bytes layer_scales = 0;     ///< per layer: norms and scales of products with magnitudes
 };
 ActivationParts activation_parts(const deck::Config& config,
                                  const architecture::Architecture& architecture,
@@ -39,22 +39,22 @@ ActivationParts activation_parts(const deck::Config& config,
 
 /// Elements of a rank's arenas.
 struct ArenaParts {
-  std::int64_t elements = 0;           ///< of the weights
-  std::int64_t gradient_elements = 0;  ///< with the second gradient of a tied table
+  std::int64_t elements = 0;           ///< elements of the weights
+  std::int64_t gradient_elements = 0;  ///< including the second gradient of a tied table
   std::int64_t state_elements = 0;     ///< of each array of the optimizer's state
-  std::int64_t second_elements = 0;    ///< of those after the first
-  Bytes muon = 0;                      ///< in which Muon orthogonalises matrices
-  Bytes reductions = 0;                ///< buffers of a device's sums over the other axes
-  Bytes tensor_sum = 0;                ///< and of shared layers over the tensor axis
+  std::int64_t second_elements = 0;    ///< of each such array after the first
+  Bytes muon = 0;                      ///< where Muon orthogonalises matrices
+  Bytes reductions = 0;                ///< buffers of a device's sums over axes other than tensor
+  Bytes tensor_sum = 0;                ///< buffers for shared layers over the tensor axis
   Bytes local_state = 0;               ///< local training, in the memory of the state
-  Bytes local = 0;                     ///< local training, in the kernels\' memory
+  Bytes local = 0;                     ///< local training, in the kernels' memory
 };
 
 /// Bytes of each kind that a training rank allocates.
 struct TrainingBytes {
   Bytes weights = 0;
   Bytes gradients = 0;
-  Bytes second_weights = 0;  ///< with overlapping steps
+  Bytes second_weights = 0;  ///< second version, for overlapping steps
   Bytes second_gradients = 0;
   Bytes optimizer = 0;
   Bytes saved = 0;
@@ -67,9 +67,9 @@ struct TrainingBytes {
   Bytes reductions = 0;
   Bytes audits = 0;
   Bytes reserve = 0;
-  Bytes muon = 0;           ///< in which Muon orthogonalises matrices
-  Bytes local = 0;          ///< of local training
-  Bytes local_on_host = 0;  ///< its part in host memory
+  Bytes muon = 0;           ///< where Muon orthogonalises matrices
+  Bytes local = 0;          ///< local training
+  Bytes local_on_host = 0;  ///< part of local training in host memory
   Bytes saved_on_host = 0;
   bool optimizer_on_host = false;
 
@@ -91,7 +91,7 @@ class TrainingSizes {
 
   TrainingBytes bytes(const ActivationParts& activations, const ArenaParts& arenas,
                       const architecture::Shard& shard, const schedule::Needs& needs) const;
-  /// Saved activations and scratch where the kernels run.
+  /// Saved activations and scratch in the kernels' memory.
   Bytes activations(const ActivationParts& activations, const architecture::Shard& shard,
                     const schedule::Needs& needs) const;
 
@@ -111,7 +111,7 @@ class TrainingSizes {
   Bytes accumulate_ = 0;
   Bytes gradient_ = 0;
   std::int64_t states_ = 0;
-  std::int64_t seconds_ = 0;  ///< of them: arrays of ArenaParts::second_elements
+  std::int64_t seconds_ = 0;  ///< arrays with ArenaParts::second_elements
   Bytes workspace_ = 0;
   Bytes fp8_ = 0;
   Bytes audits_ = 0;

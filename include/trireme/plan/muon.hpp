@@ -8,7 +8,7 @@
 /// Memory and messages of a rank for the updates of Muon (optim/muon.hpp).
 namespace trireme::plan {
 
-/// Memory in which matrices are orthogonalised. `element`: bytes of a number of the update.
+/// Memory for orthogonalising matrices. `element`: bytes of an element of the update.
 Bytes muon_bytes(const architecture::MatrixRounds& rounds, Bytes element);
 
 struct MessageSum {
@@ -23,9 +23,9 @@ struct MessageSum {
 /// Messages of tensor rank `tensor_rank` of replica `worker` in a step.
 struct MuonTraffic {
   MessageSum collected, returned;  ///< reduce-scatter and all-gather among replicas
-  MessageSum gathered, broadcast;  ///< over the tensor axis
+  MessageSum gathered, broadcast;  ///< gather and broadcast over the tensor axis
 };
-/// `divided`: replicas have their own parts of the gradients' sums only.
+/// `divided`: replicas have only their own parts of the gradient sums.
 MuonTraffic muon_traffic(const architecture::MatrixRounds& rounds, int tensor_rank, int worker,
                          bool divided);
 

@@ -9,31 +9,32 @@
 
 namespace trireme::plan {
 
-/// Where the ranks of a group are: consecutive ranks of an axis are `stride` ranks apart.
+/// Placement of a group of ranks on nodes: neighbours of an axis are `stride` ranks apart.
 struct GroupPlace {
   std::int64_t ranks = 1;
   std::int64_t per_node = 1;  ///< ranks of the group on a node
-  std::int64_t nodes = 1;     ///< over which the group is spread
+  std::int64_t nodes = 1;     ///< nodes that the group spans
   std::int64_t sharing = 1;   ///< groups that share a node's network
   bool operator==(const GroupPlace&) const = default;
 };
 
-/// Seconds of messages between ranks. Collectives move the bytes of a ring (Patarasuk and Yuan
-/// 2009): of n ranks each sends (n − 1)/n of all bytes once, or twice to sum them on all ranks.
+/// Times of messages between ranks in seconds. Collectives move the bytes of a ring (Patarasuk and
+/// Yuan 2009): each of n ranks sends (n − 1)/n of all bytes once, or twice for an all-reduce.
 /// Groups on the same node share its network.
 class NetworkTime {
  public:
   NetworkTime(const Machine& machine, const deck::ParallelConfig& parallel);
 
-  /// `bytes`: of the whole buffer. With a context axis, the data axis stands for all ranks with the
-  /// same weights.
+  /// `bytes`: size of the whole buffer. With a context axis, the data axis stands for all ranks
+  /// with the same weights.
   Seconds collective(architecture::Collective kind, double bytes, Axis axis) const;
-  /// The same among the replicas that divide state: all of the data axis, or a group of them.
+  /// A collective among the replicas that divide state: all of the data axis, or a group of them.
   Seconds among_shards(architecture::Collective kind, double bytes) const;
-  /// A sum between the first and the last pipeline rank, which all tensor and data ranks make.
+  /// An all-reduce between the first and the last pipeline rank, on all tensor and data ranks at
+  /// once.
   Seconds first_and_last(double bytes) const;
-  /// A message between two pipeline ranks, while the other ranks of their stages send too; none
-  /// within a rank.
+  /// A message between two pipeline ranks, while the other ranks of their stages send too; 0 within
+  /// a rank.
   Seconds message(double bytes, Rank from, Rank to) const;
 
   const GroupPlace& place(Axis axis) const { return places_[axis]; }
@@ -44,9 +45,9 @@ class NetworkTime {
   const Machine& machine_;
   layout::PerAxis<GroupPlace> places_;
   GroupPlace shards_;
-  std::int64_t stride_ = 1;  ///< between pipeline ranks
+  std::int64_t stride_ = 1;  ///< distance between pipeline ranks
   std::int64_t pipeline_ = 1;
-  std::int64_t devices_ = 1;  ///< of a node that are in use
+  std::int64_t devices_ = 1;  ///< devices in use per node
 };
 
 }  // namespace trireme::plan

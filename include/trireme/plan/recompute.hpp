@@ -13,12 +13,12 @@ namespace trireme::plan {
 architecture::Kept kept_tensors(const deck::ParallelConfig& parallel,
                                 const architecture::LayerDescription& layer);
 
-/// With recompute = "auto", chooses the tensors to compute again: one at a time the one whose
-/// recomputation takes the least time per byte that it saves, until the bytes of every rank are at
-/// most [parallel] memory_limit, or where that is 0 the memory that the machine's file gives. Every
-/// rank and `check` choose the same. UsageError if neither is known, or if everything but the
-/// layers' inputs is computed again and the limit is still exceeded. The vocabulary and the axes of
-/// the deck must be resolved.
+/// With recompute = "auto", chooses the tensors to recompute: one at a time the tensor whose
+/// recomputation takes the least time per byte saved, until the bytes of every rank are at most
+/// [parallel] memory_limit, or if that is 0, the memory in the machine's file. Every rank and
+/// `check` choose the same tensors. UsageError if neither is known, or if the limit is exceeded
+/// even when everything but the layers' inputs is recomputed. The vocabulary and the axes of the
+/// deck must be resolved.
 void resolve_recompute(deck::Deck& deck, const Machine& machine);
 
 /// "y1, y2, g": names of the recomputed tensors; "" if there are none.

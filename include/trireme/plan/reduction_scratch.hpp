@@ -11,21 +11,21 @@
 
 namespace trireme::plan {
 
-/// The buffer of the sums of activations over the tensor axis.
+/// Bytes of the buffer for sums of activations over the tensor axis.
 Bytes activation_scratch(const deck::Config& config, const LocalSizes& sizes,
                          const Machine& machine);
 
-/// Device buffers that receive the other ranks' parts of each communicator's sums: of gradient
+/// Device buffers that receive the other ranks' parts of each communicator's sums: gradient
 /// buckets, activations, the tied token table and shared layers. Zero if messages use MPI. Smaller
-/// sums are not counted: norms, the statistics of the softmax, gradients of shared heads.
+/// sums are not counted: norms, softmax statistics, gradients of shared heads.
 struct ReductionScratch {
   Bytes data = 0;
   Bytes tensor = 0;
   Bytes shared = 0;  ///< the part of `tensor` that shared layers need
   Bytes embedding = 0;
-  Bytes context = 0;  ///< of the rows that the head of masked tokens picks
+  Bytes context = 0;  ///< rows that the head of masked tokens picks
   Bytes pipeline = 0;
-  Bytes vocabulary = 0;  ///< each of the sums of look-ups and of output gradients
+  Bytes vocabulary = 0;  ///< each sum of look-ups or of output gradients
 };
 ReductionScratch reduction_scratch(const deck::Config& config,
                                    const architecture::Architecture& architecture,

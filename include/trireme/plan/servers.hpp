@@ -6,7 +6,7 @@
 
 #include <vector>
 
-/// Memory and messages of the ranks of parameter servers. `shard`: that of the workers with the
+/// Memory and messages of the ranks of parameter servers. `shard`: shard of the workers with the
 /// same tensor and pipeline coordinates.
 namespace trireme::plan {
 
@@ -15,7 +15,7 @@ std::vector<MemoryRow> server_memory(const deck::Config& config,
                                      const architecture::Architecture& architecture,
                                      const architecture::Shard& shard, const Machine& machine);
 
-/// Bytes of its share of a checkpoint, on the server that writes the most.
+/// Bytes of a server rank's share of a checkpoint, on the server that writes the most.
 Bytes server_share_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                          const architecture::Shard& shard, const Machine& machine);
 
@@ -23,14 +23,13 @@ Bytes server_share_bytes(const deck::Config& config, const architecture::Archite
 TrafficRow worker_messages(const deck::Config& config,
                            const architecture::Architecture& architecture,
                            const architecture::Shard& shard, const Machine& machine);
-/// Weights that a rank of server `server` sends in a step, and what it sums with other ranks of
-/// servers.
+/// Weights that a rank of server `server` sends in a step, and its sums with other server ranks.
 std::vector<TrafficRow> server_messages(const deck::Config& config,
                                         const architecture::Architecture& architecture,
                                         const architecture::Shard& shard, int server,
                                         const Machine& machine);
 
-/// The rank of the first server that needs the most memory.
+/// Plan of the first server's rank that needs the most memory.
 RankPlan plan_server(const deck::Config& config, const architecture::Architecture& architecture,
                      const Machine& machine);
 

@@ -9,14 +9,14 @@
 
 namespace trireme::plan {
 
-/// Times of the parts of which a rank's passes consist. They depend on the tensor axis, the
+/// Times of the parts that make up a rank's passes. They depend on the tensor axis, the
 /// micro-batch, recomputation and whether the backward pass is split, but not on the stages.
 struct PartTimes {
   PartTime layer;
   PartTime embedding;
   PartTime head;
-  PartTime shared_logits;  ///< if pipeline ranks share the vocabulary, else nothing
-  /// Whether the half of the backward pass with the weights' gradients reads weights.
+  PartTime shared_logits;  ///< zero unless pipeline ranks share the vocabulary
+  /// Whether the backward half that computes weight gradients reads weights.
   bool weight_half_reads = false;
 };
 PartTimes part_times(const deck::Config& config, const architecture::Architecture& architecture,
@@ -24,33 +24,33 @@ PartTimes part_times(const deck::Config& config, const architecture::Architectur
 
 /// Times of all instructions of a step with the full global batch.
 struct StepCosts {
-  std::vector<PartTime> stages;      ///< with the gathering of what a stage receives
+  std::vector<PartTime> stages;      ///< including the gather of a stage's received input
   std::vector<Seconds> activations;  ///< message to the next stage, by sending stage
   std::vector<Seconds> gradients;    ///< message to the previous stage, by sending stage
-  std::vector<Seconds> reductions;   ///< by stage: sum of its gradients over the data axis
-  std::vector<Seconds> updates;      ///< by pipeline rank
+  std::vector<Seconds> reductions;   ///< sum of a stage's gradients over the data axis
+  std::vector<Seconds> updates;      ///< update, by pipeline rank
   PassTime logits, logits_gradient;  ///< of a shared vocabulary, on every rank
-  Seconds shared = 0;                ///< each of its messages among all pipeline ranks
-  /// By pipeline rank: waiting for the new weights that other replicas have updated.
+  Seconds shared = 0;                ///< each message of a shared vocabulary
+  /// Time that each pipeline rank waits for new weights from other replicas.
   std::vector<Seconds> gathers;
-  Seconds tied = 0;  ///< sum of the table's gradients of the first and last stage
+  Seconds tied = 0;  ///< sum of the tied table's two gradients
   Seconds norm = 0;
-  double waiting = 0;  ///< share of a message between stages that its sender waits for
-  /// How much longer passes take while the ranks of all stages share processors, instead of those
-  /// of one stage.
+  double waiting = 0;  ///< share of a message between stages for which its sender waits
+  /// Ratio of pass times when the ranks of all stages share processors to times when only one
+  /// stage's ranks do.
   double crowding = 1;
 };
 StepCosts step_costs(const deck::Config& config, const architecture::Architecture& architecture,
                      const PartTimes& parts, const Machine& machine);
 
-/// The stages of a pipeline. They depend on the pipeline, its chunks and the tensor axis.
+/// Sizes of a pipeline's stages. They depend on the pipeline, its chunks and the tensor axis.
 struct StageSizes {
   std::vector<layout::Slice> layers;
-  std::vector<double> parameters;  ///< trained ones of a tensor rank
-  std::vector<double> frozen;      ///< the others; empty if all are trained
-  double embedding = 0;            ///< of the first stage, trained or not, besides its layers
-  double head = 0;                 ///< and of the last one
-  double tables = 0;               ///< of each stage, if all of them share the vocabulary
+  std::vector<double> parameters;  ///< trained parameters of a tensor rank
+  std::vector<double> frozen;      ///< frozen parameters; empty if all are trained
+  double embedding = 0;            ///< of the first stage, trained or frozen, besides its layers
+  double head = 0;                 ///< of the last stage, likewise
+  double tables = 0;               ///< of each stage, if all stages share the vocabulary
 };
 StageSizes stage_sizes(const deck::Config& config, const architecture::Architecture& architecture);
 StepCosts step_costs(const deck::Config& config, const architecture::Architecture& architecture,

@@ -17,7 +17,7 @@ namespace trireme::plan {
 enum class Cause : std::uint8_t {
   compute,    ///< kernels of forward and backward passes
   tensor,     ///< messages of the tensor axis
-  pipeline,   ///< messages between stages for which the rank waits
+  pipeline,   ///< messages between stages that the rank waits for
   data,       ///< sums of gradients, and the gathering of weights
   bubble,     ///< waiting for other pipeline ranks
   optimizer,  ///< gradient norm and update
@@ -34,26 +34,26 @@ struct StepTime {
   std::array<Seconds, causes> shares{};
   double idle_share =
       0;  ///< of all ranks, from the first to the last pass; as Timeline::idle_share
-  double model_flops = 0;     ///< of the step; recomputation not counted
-  double hardware_flops = 0;  ///< of the step; recomputation counted
+  double model_flops = 0;     ///< model FLOPs of the step, without recomputation
+  double hardware_flops = 0;  ///< FLOPs of the step, with recomputation
 
   Seconds of(Cause cause) const { return shares[static_cast<std::size_t>(cause)]; }
   Seconds& of(Cause cause) { return shares[static_cast<std::size_t>(cause)]; }
 };
 
-/// The duration of each instruction.
+/// Durations of the instructions.
 schedule::Cost cost_of(StepCosts costs);
 
 /// Estimates the step by a formula: the longest stage for all micro-batches, the bubble of the
-/// schedule (Narayanan et al. 2021, section 2.2; Qi et al. 2023, section 2.3), and what follows the
-/// last pass. `hardware_flops` and `idle_share` are not set.
+/// schedule (Narayanan et al. 2021, section 2.2; Qi et al. 2023, section 2.3), and the work after
+/// the last pass. `hardware_flops` and `idle_share` are not set.
 Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs);
 
-/// Plays the program with these costs.
+/// Simulates the program with these costs.
 StepTime played_time(const deck::Config& config, const architecture::Architecture& architecture,
                      const StepCosts& costs, const schedule::Program& program);
 
-/// The whole prediction of a resolved deck. The machine must have the speeds that it needs
+/// The complete prediction for a resolved deck. The machine must have all required speeds
 /// (Machine::time_mistake).
 StepTime predict_step(const deck::Config& config, const architecture::Architecture& architecture,
                       const schedule::Program& program, const Machine& machine);

@@ -7,26 +7,26 @@
 
 namespace trireme::schedule {
 
-/// Durations of a step by stage.
+/// Durations of passes and transfers by stage.
 struct StageCosts {
   std::vector<Seconds> forward, backward, backward_input, backward_weight;
   std::vector<Seconds> to_next, to_previous;  ///< from the end of a pass to the arrival
 };
 StageCosts stage_costs(const ProgramLayout& layout, const Cost& cost);
 
-/// The rule by which a rank chooses among the passes that can begin.
+/// Rule by which a rank selects one of the passes that can begin.
 struct ListRule {
-  bool split = true;             ///< the halves of a backward pass are apart
-  bool forward_first = false;    ///< before backward passes, otherwise after them
-  bool deepest_first = true;     ///< of a rank's chunks, otherwise the one that waits longest
+  bool split = true;             ///< the halves of a backward pass are separate
+  bool forward_first = false;    ///< forward passes before backward passes, otherwise after them
+  bool deepest_first = true;     ///< deepest chunk of the rank first, otherwise longest waiting
   bool weights_at_once = false;  ///< weight halves before other passes, otherwise in idle time
-  /// A weight half begins only if no other pass arrives within this part of its time.
+  /// A weight half begins only if no other pass arrives within this fraction of its duration.
   double patience = 0;
-  std::vector<int> slots;  ///< by rank: saved micro-batches, at least one for each chunk
+  std::vector<int> slots;  ///< saved micro-batches by rank, at least one per chunk
   bool operator==(const ListRule&) const = default;
 };
 
-/// The program in which each rank takes the next pass by the rule, in virtual time. Not lowered.
+/// A program in which each rank selects its next pass by the rule, in virtual time. Not lowered.
 struct ListSchedule {
   Program program;
   Seconds seconds = 0;

@@ -6,23 +6,24 @@
 namespace trireme::schedule {
 
 struct LowerOptions {
-  bool tied = false;  ///< the last stage uses the first one's token table
+  bool tied = false;  ///< the last stage uses the first stage's token table
   Transport transport = Transport::independent_channels;
-  Cost cost = unit_cost;  ///< that orders transfers under ordered groups
+  Cost cost = unit_cost;  ///< determines the order of transfers under ordered groups
 };
 
 /// Adds transfers, reductions and the update to a program of computing instructions.
 ///
-/// A send follows its producer directly. Under independent channels, a receive is posted before the
+/// A send directly follows its producer. Under independent channels, a receive is posted before the
 /// computing instruction that precedes its consumer, so that the transfer overlaps one computation.
 /// Under ordered groups, both sides of every transfer have the same position in one total order:
-/// the order in which the producers end when the program is played with `cost`. No rank can then
-/// wait for a later transfer. A rank's transfers whose producers end together form one group. (If a
-/// computation of the receiver ends together with the producer, the transfer follows it; otherwise
-/// it would delay the group before it.) Transfers within a rank are part of no group.
+/// the order in which the producers end when the program is simulated with `cost`. No rank can then
+/// wait for a later transfer. A rank's transfers whose producers end at the same time form one
+/// group. (If a computation of the receiver ends at the same time as the producer, the transfer
+/// follows that computation; otherwise it would delay the group before it.) Transfers within a rank
+/// belong to no group.
 ///
 /// A program for training ends with the reduction of each stage's gradients and of the tied
-/// gradients, the norm and the update. A program for evaluation has transfers only.
+/// gradients, the norm and the update. A program for evaluation has only transfers.
 ///
 /// An invalid program stays invalid; validate() reports why.
 void lower(Program& program, const LowerOptions& options = {});

@@ -6,32 +6,33 @@
 
 namespace trireme::schedule {
 
-/// The memory, besides weights, that a rank needs to run its row of a lowered program.
+/// Memory besides weights that a rank needs to run its row of a lowered program. Counts are maxima
+/// over time.
 struct Needs {
-  int slots = 0;                 ///< saved micro-batches alive at once
-  int received_activations = 0;  ///< receive buffers posted and not yet consumed, at once,
+  int slots = 0;                 ///< saved micro-batches
+  int received_activations = 0;  ///< posted receive buffers that are not yet consumed,
   int received_gradients = 0;    ///<   over all channels of the rank
-  int handed_over = 0;           ///< messages to the same rank, not yet consumed, at once
-  int send_buffers = 0;          ///< of each channel (stage, direction) to another rank, the same
+  int handed_over = 0;           ///< messages to the same rank that are not yet consumed
+  int send_buffers = 0;          ///< of each channel (stage, direction) to another rank, equal
                                  ///<   on all ranks: the smallest number ≥ 2 with which the
                                  ///<   program completes
-  int logits_slots = 0;          ///< of a shared vocabulary: softmax of a micro-batch, kept at once
+  int logits_slots = 0;          ///< of a shared vocabulary: kept softmaxes of micro-batches
   bool split_backward = false;   ///< a slot is kept between the halves of a backward pass
   bool operator==(const Needs&) const = default;
 
-  /// Takes the maximum of each, which satisfies both.
+  /// Takes the maximum of each need, which satisfies both.
   void include(const Needs& other);
 };
 
-/// The needs of one rank, counted from effects(). Plays the program to find the number of send
+/// The needs of one rank, counted from effects(). Simulates the program to find the number of send
 /// buffers.
 Needs needs(const Program& program, Rank rank);
 /// The needs of all ranks.
 std::vector<Needs> needs(const Program& program);
 
-/// The needs of a rank in a generated schedule and in evaluations, by formulas. Slots are those of
-/// needs(); in a V, those of the rank with the most. Buffers may be a few more or fewer: the order
-/// of transfers in the whole program determines them.
+/// The needs of a rank in a generated schedule and in evaluations, by formulas. Slots equal those
+/// of needs(); in a V, the largest of all ranks. Buffers may differ by a few, because they depend
+/// on the order of transfers in the whole program.
 Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank);
 
 /// Slots of saved activations that `rank` needs at once.

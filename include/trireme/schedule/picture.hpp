@@ -28,37 +28,37 @@ struct Box {
   int rank = 0;
   Seconds begin = 0, end = 0;
   Colour colour = colours::blue;
-  std::size_t number = 0;  ///< for Panel::words
+  std::size_t number = 0;  ///< argument of Panel::words
 };
 
 struct BoxWords {
-  std::vector<std::string> labels;  ///< of a text chart, the longest first
-  std::string number;               ///< written on a picture's box
-  std::string title;                ///< shown where the pointer is
+  std::vector<std::string> labels;  ///< labels for a text chart, longest first
+  std::string number;               ///< written on the box in a picture
+  std::string title;                ///< shown under the pointer
 };
 
 /// One chart: a row per rank.
 struct Panel {
-  std::string line;  ///< above it
+  std::string line;  ///< text above the chart
   int ranks = 1;
   Seconds begin = 0, end = 0;
   std::vector<Box> boxes;
-  std::function<BoxWords(std::size_t)> words;  ///< of the box with a number
+  std::function<BoxWords(std::size_t)> words;  ///< words of the box with a number
   std::size_t label_width = 1;                 ///< characters of the longest label
   std::size_t digits = 1;                      ///< characters of the longest number
 
   Seconds span() const { return end - begin; }
-  Seconds shortest() const;  ///< of the boxes
+  Seconds shortest() const;  ///< duration of the shortest box
 };
 
 struct Picture {
   std::string title;
   std::vector<Panel> panels;
-  bool one_scale = false;  ///< for all panels
+  bool one_scale = false;  ///< all panels have the same scale
   std::vector<std::pair<Colour, std::string>> legend;
-  std::string remark;         ///< beside the legend
+  std::string remark;         ///< text beside the legend
   int columns = 180;          ///< maximum width of a text chart
-  std::size_t boxes = 20000;  ///< drawn separately per panel of an SVG; more are blended
+  std::size_t boxes = 20000;  ///< boxes per panel of an SVG; more are blended
 };
 
 /// A self-contained SVG with charts of at most 1600 pixels: boxes narrower than 1.5 pixels are

@@ -9,7 +9,7 @@
 
 namespace trireme::schedule {
 
-/// One play of a program with a given number of send buffers: the state of play().
+/// One simulation of a program with a given number of send buffers: the state of play().
 class Player {
  public:
   Player(const Program& program, const Cost& cost, Transport transport, int send_buffers);
@@ -23,15 +23,15 @@ class Player {
     std::size_t first = 0;  ///< position of the first part
     std::size_t parts = 0;
     std::size_t waiting = 0;  ///< parts whose partner is not active yet
-    Seconds ready = 0;        ///< when the last part was issued
+    Seconds ready = 0;        ///< time when the last part was issued
     Seconds complete = 0;     ///< arrival of the last matched part
   };
   struct RankState {
     std::size_t position = 0;
     Seconds free_at = 0;
     bool queued = false;
-    bool at_collective = false;  ///< has entered the collective that is its current instruction
-    bool group_open = false;     ///< its last group may still grow
+    bool at_collective = false;  ///< has entered its current instruction, a collective
+    bool group_open = false;     ///< the last group may still grow
     std::deque<Group> groups;
   };
   struct Collective {
@@ -42,14 +42,14 @@ class Player {
   /// A message among all pipeline ranks, by (operation, micro-batch).
   struct Shared {
     int arrived = 0;
-    Seconds begin = 0;  ///< when the last rank so far has begun it
+    Seconds begin = 0;  ///< time when the last rank so far began it
   };
   /// One transfer, by (receiving stage, micro-batch, direction).
   struct Transfer {
-    Seconds sent;       ///< when the send started, or under ordered groups became active
-    Seconds posted;     ///< the same for the receive
-    Seconds freed;      ///< when its send buffer became free
-    std::size_t event;  ///< the receive's event
+    Seconds sent;       ///< time when the send started, or under ordered groups became active
+    Seconds posted;     ///< time when the receive was posted or became active, likewise
+    Seconds freed;      ///< time when its send buffer became free
+    std::size_t event;  ///< index of the receive's event
   };
 
   const Instr& current(std::size_t r) const { return program_.ranks[r][states_[r].position]; }

@@ -14,8 +14,7 @@
 #include <vector>
 
 /// A schedule is a list of instructions per pipeline rank. It is generated (or read from a file),
-/// lowered, validated, simulated, drawn and executed. No other part of the program knows a schedule
-/// by its name.
+/// lowered, validated, simulated, drawn and executed. No other code depends on a schedule's name.
 namespace trireme::schedule {
 
 /// Time of an event that never happens.
@@ -31,8 +30,8 @@ enum class Op : std::uint8_t {
   // Computations with a pipeline rank's part of the vocabulary, whose results go to other ranks
   look_up,           ///< rows of the token table; their sum is the first stage's input
   logits,            ///< logits, their statistics, and the gradient of the last stage's output
-  evaluate_logits,   ///< the same without gradient
-  combine_logits,    ///< the same, with the statistics of all ranks
+  evaluate_logits,   ///< logits and statistics without gradient
+  combine_logits,    ///< `logits`, finished with the statistics of all ranks
   logits_gradient,   ///< gradient of the output table
   look_up_gradient,  ///< gradient of the token table
   // Transfers between stages, all non-blocking
@@ -41,14 +40,14 @@ enum class Op : std::uint8_t {
   send_gradient,       ///< starts sending the gradient of the stage's input to the previous stage
   receive_gradient,    ///< posts the receive of the gradient of the stage's output
   // Broadcasts to all pipeline ranks, non-blocking
-  share_output,    ///< of the last stage's output
-  share_gradient,  ///< of the gradient of the first stage's input
+  share_output,    ///< broadcast of the last stage's output
+  share_gradient,  ///< broadcast of the gradient of the first stage's input
   // Once per step
   reduce_gradients,  ///< end of the sum of a stage's weight gradients over the data axis
   reduce_tied,       ///< sum of the first and the last stage's gradients of the tied token table
   gradient_norm,     ///< once per rank, a collective of all pipeline ranks
   optimizer_step,    ///< once per rank: update of the weights of all its stages
-  // Begin of the collectives above in programs of several steps, where they do not meet
+  // Begins of the collectives above, in programs of several steps, where begin and end are separate
   begin_tied,  ///< begins the sum that reduce_tied ends
   begin_norm,  ///< begins the sum that gradient_norm ends
 };
@@ -68,12 +67,12 @@ constexpr bool is_receive(Op op) {
 constexpr bool is_transfer(Op op) {
   return is_send(op) || is_receive(op);
 }
-/// The begin of a collective that other instructions end.
+/// The instruction that begins a collective that another instruction ends.
 constexpr bool is_begin(Op op) {
   return op == Op::begin_tied || op == Op::begin_norm;
 }
 /// True for the instructions that begin a message among all pipeline ranks, which arrives once all
-/// of them have begun it.
+/// ranks have begun it.
 constexpr bool is_shared(Op op) {
   return op == Op::look_up || op == Op::logits || op == Op::evaluate_logits ||
          op == Op::combine_logits || op == Op::share_output || op == Op::share_gradient;
@@ -87,7 +86,7 @@ constexpr bool is_collective(Op op) {
 }
 
 /// `stage` and `micro` are zero-based. For an operation of a whole step, `micro` is the step's
-/// number in the program: 0 if it has only one. `stage` is the rank's first stage for an operation
+/// index in the program: 0 if it has only one. `stage` is the rank's first stage for an operation
 /// of the whole rank.
 struct Instr {
   Op op = Op::forward;
@@ -106,10 +105,10 @@ std::ostream& operator<<(std::ostream& out, const Instr& instr);
 enum class Transport : std::uint8_t {
   /// MPI tags and requests: one first-in-first-out queue per channel (receiving stage, direction).
   independent_channels,
-  /// One NCCL communicator: a rank's transfers form one queue in program order. Adjacent ones, up
-  /// to one that opens a group, form one (ncclGroupStart … End), whose parts progress together. A
-  /// group completes when all its parts have matched, and only then the next group starts. Sends
-  /// and receives between two ranks match in order, whatever they carry.
+  /// One NCCL communicator: a rank's transfers form one queue in program order. Adjacent transfers,
+  /// up to one that opens a group, form one group (ncclGroupStart … End), whose parts progress
+  /// together. A group completes when all its parts have matched, and only then the next group
+  /// starts. Sends and receives between two ranks match in order, whatever their content.
   ordered_groups,
 };
 std::string_view name_of(Transport transport);
@@ -132,16 +131,16 @@ struct Value {
     weights,            ///< updated weights
     tied_part,          ///< a stage's part in the sum over first and last stage has begun
     norm_part,          ///< a rank's part in the norm has begun
-    // With a shared vocabulary; the stage is that of the rank which reads or writes it
+    // With a shared vocabulary; the stage is the stage of the rank that reads or writes the value
     looked_up,           ///< arrival of the first stage's input
     shared_output,       ///< arrival of the last stage's output
     scores,              ///< statistics of this rank's logits
-    statistics,          ///< arrival of those of all ranks
+    statistics,          ///< arrival of the statistics of all ranks' logits
     combined,            ///< statistics of whole rows; the losses up to this micro-batch
     output_gradient,     ///< arrival of the gradient of the last stage's output
     embedding_gradient,  ///< gradient of the first stage's input, in scratch
-    shared_gradient,     ///< arrival of the same
-    logits_slot,         ///< what logits_gradient needs
+    shared_gradient,     ///< arrival of the gradient of the first stage's input
+    logits_slot,         ///< values kept for logits_gradient
     table_gradient,      ///< gradient of the output table with micro-batches 0 … micro
     look_up_sum,         ///< gradient of the token table with micro-batches 0 … micro
   };
@@ -152,16 +151,16 @@ struct Value {
   auto operator<=>(const Value&) const = default;
 };
 
-/// Whether the value comes from another rank.
+/// Whether the value arrives from another rank.
 constexpr bool is_arrival(Value::Kind kind) {
   using Kind = Value::Kind;
   return kind == Kind::sent_activation || kind == Kind::sent_gradient || kind == Kind::looked_up ||
          kind == Kind::shared_output || kind == Kind::statistics || kind == Kind::output_gradient ||
          kind == Kind::shared_gradient;
 }
-/// The value that arrives on every rank once all have executed `op`, which is_shared().
+/// The value that arrives on every rank once all have executed `op`; is_shared(op) must hold.
 Value::Kind arrival_of(Op op);
-/// Messages of one kind that can be in flight: the next one takes the memory of an earlier one.
+/// Largest number of messages of one kind in flight; later messages reuse their memory.
 inline constexpr int shared_buffers = 2;
 
 struct ProgramLayout {
@@ -172,17 +171,17 @@ struct ProgramLayout {
   Transport transport =
       Transport::independent_channels;  ///< target of the lowering; set by lower()
   StagePlacement placement = StagePlacement::round_robin;
-  /// Consecutive training steps without a flush between them: PipeDream-2BW (Narayanan et al. 2021,
-  /// arXiv 2006.09503), if there are several. Micro-batches are numbered through all steps. Step t
-  /// is computed with the weights before the update of step t − 1.
+  /// Consecutive training steps without a flush between them, as in PipeDream-2BW (Narayanan et al.
+  /// 2021, arXiv 2006.09503). Micro-batches are numbered across all steps. Step t is computed with
+  /// the weights before the update of step t − 1.
   int steps = 1;
 
-  /// Micro-batches of all steps.
+  /// Number of micro-batches in all steps.
   int passes() const { return micro_batches * steps; }
   int step_of(Micro micro) const { return micro / micro_batches; }
-  /// Whether ranks leave a collective before all others have entered it.
+  /// Whether ranks leave a collective before all other ranks have entered it.
   bool overlaps_steps() const { return steps > 1; }
-  /// Token table and output table are divided among all pipeline ranks; set by share_vocabulary().
+  /// The token and output tables are divided among all pipeline ranks; set by share_vocabulary().
   bool shares_vocabulary = false;
 
   layout::StageMap map() const { return {ranks, chunks, placement}; }
@@ -191,9 +190,10 @@ struct ProgramLayout {
   Rank rank_of(Stage stage) const { return map().rank_of(stage); }
   int chunk_of(Stage stage) const { return map().chunk_of(stage); }
   Stage stage_of(Rank rank, int chunk) const { return map().stage_of(rank, chunk); }
-  /// The stage number of an instruction of the whole rank.
+  /// The stage of an instruction of the whole rank.
   Stage first_stage(Rank rank) const { return stage_of(rank, 0); }
-  /// Ranks that hold the tied token table: the first and the last stage's, which can be one.
+  /// Number of ranks that hold the tied token table: the first and the last stage's, which can be
+  /// one.
   int holders_of_table() const { return rank_of(0) == rank_of(last_stage()) ? 1 : 2; }
   /// The stages that have a gradient of the table, one for each holder.
   std::vector<Stage> ends_of_table() const {
@@ -202,12 +202,12 @@ struct ProgramLayout {
   bool holds_table(Rank rank) const { return rank == rank_of(0) || rank == rank_of(last_stage()); }
   /// Whether a transfer stays on its rank, which then needs no message.
   bool is_local(const Instr& transfer) const;
-  /// The same for the transfer of this message.
+  /// Whether the transfer of this message stays on its rank.
   bool is_local(const Value& message) const;
   bool operator==(const ProgramLayout&) const = default;
 };
 
-/// A program is an order only: it has no times, peers or buffer numbers.
+/// A program is only an order: it has no times, peers or buffer numbers.
 struct Program {
   ProgramLayout layout;
   std::vector<std::vector<Instr>> ranks;
@@ -234,21 +234,21 @@ struct Effects {
   std::vector<Value> frees;  ///< freed after the instruction
 };
 
-/// The only definition of dependences: lowering, validation, play, slots and buffers derive from
-/// it. A received value exists once its message was sent and its receive was posted. The weight
-/// gradients of a step's micro-batches 0 … m−1 form a chain, and so do the last stage's forward
-/// passes, which add to the loss and to the gradient of the logits' table. Every valid schedule
-/// therefore sums micro-batches in the same order and gives the same bits. Every stage boundary is
-/// a transfer, even within a rank (ProgramLayout::is_local), where it needs no message.
+/// The only definition of dependences: lowering, validation, simulation, slots and buffers derive
+/// from it. A received value exists once its message was sent and its receive was posted. The
+/// weight gradients of a step's micro-batches 0 … m−1 form a chain, and so do the last stage's
+/// forward passes, which add to the loss and to the gradient of the logits' table. Every valid
+/// schedule therefore sums micro-batches in the same order and gives the same bits. Every stage
+/// boundary is a transfer, even within a rank (ProgramLayout::is_local), where it needs no message.
 Effects effects(const Instr& instr, const ProgramLayout& layout);
-/// The same into `out`, whose memory is reused.
+/// Writes the effects to `out`, whose memory is reused.
 void effects(const Instr& instr, const ProgramLayout& layout, Effects& out);
 
-/// The rank that `instr` (a transfer) exchanges with, and the partner's instruction.
+/// The rank that `instr` (a transfer) exchanges with; and the partner's instruction.
 Rank peer_of(const Instr& instr, const ProgramLayout& layout);
 Instr partner_of(const Instr& instr);
 
-/// The reason why `rank` cannot have `instr`, for a message; empty if it can.
+/// Why `rank` cannot have `instr`, for a message; empty if it can.
 std::string misplaced(const Instr& instr, const ProgramLayout& layout, Rank rank);
 
 /// The number of ranks that a collective instruction needs; rank 0 is always one of them.

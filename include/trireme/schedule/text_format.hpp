@@ -26,7 +26,7 @@ namespace trireme::schedule {
 Program read_program(std::string_view content, std::string_view file_name,
                      const ProgramLayout& layout);
 
-/// Writes a program's computing instructions in the same format, as a starting point for editing.
+/// Writes a program's computing instructions in read_program's format, as a basis for editing.
 std::string write_program(const Program& program);
 
 }  // namespace trireme::schedule

@@ -9,11 +9,11 @@
 
 namespace trireme::schedule {
 
-/// The only definition of an instruction's duration.
+/// Duration of an instruction.
 using Cost = std::function<Seconds(const Instr&)>;
 
 /// Each forward pass, evaluation and half of a backward pass costs 1, a whole backward pass 2,
-/// everything else 0.
+/// every other instruction 0.
 Seconds unit_cost(const Instr& instr);
 
 struct Event {
@@ -26,30 +26,30 @@ struct Event {
 };
 
 /// The time of each instruction, virtual or measured. In virtual time, the event of a receive lasts
-/// from the moment when both sides were ready to the arrival. In measured time it is the moment
-/// when the receive was posted, because the arrival is noticed only when its consumer asks. A
-/// measured rank's wait for a transfer is therefore idle time before the consumer.
+/// from the moment when both sides are ready to the arrival. In measured time it is the moment when
+/// the receive was posted, because the arrival is noticed only when its consumer asks. A measured
+/// rank's wait for a transfer is therefore idle time before the consumer.
 struct Timeline {
   ProgramLayout layout;
   std::vector<Event> events;  ///< in any order
 
-  Seconds begin() const;  ///< begin of the first computing event, 0 if there is none
+  Seconds begin() const;  ///< begin of the first computing event; 0 if there is none
   Seconds end() const;    ///< end of the last computing event
   Seconds span() const { return end() - begin(); }
   /// Fraction of ranks · span without computation. Transfers, reductions and the update do not
-  /// count as busy, and the span does not include them. Of a program of several steps: the share
-  /// of the repeated step (steady_step()).
+  /// count as busy, and the span does not include them. In a program of several steps: the share of
+  /// the repeated step (steady_step()).
   double idle_share() const;
   bool operator==(const Timeline&) const = default;
 };
 
-/// Mean seconds of each (operation, stage) of a measured timeline, 0 if there was none. Playing a
-/// program with these costs predicts the measured machine's time.
+/// Mean seconds of each (operation, stage) of a measured timeline; 0 if there was none. Simulating
+/// a program with these costs predicts the measured machine's time.
 Cost mean_costs(const Timeline& timeline);
 
 /// One event per line, in a format that read_timeline reads back exactly.
 std::string write_timeline(const Timeline& timeline);
-/// Throws UsageError with file and line if the text is not such a timeline.
+/// Throws UsageError with file and line if the text is not a valid timeline.
 Timeline read_timeline(std::string_view text, std::string_view file_name);
 
 }  // namespace trireme::schedule

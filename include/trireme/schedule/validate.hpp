@@ -25,8 +25,8 @@ struct ValidateOptions {
 ///   under ordered groups;
 /// - collectives: all members have the same order;
 /// - slots: within the limit;
-/// - completion: the program completes when it is played with the transport (checked only if
-///   nothing else is wrong).
+/// - completion: the simulated program completes with the transport (checked only if nothing else
+///   is wrong).
 ///
 /// `transport` defaults to the one that the program was lowered for.
 std::vector<std::string> validate(const Program& program, std::optional<Transport> transport = {},

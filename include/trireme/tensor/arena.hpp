@@ -45,8 +45,7 @@ class Arena {
   const std::string& label() const { return label_; }
   std::byte* data() const { return data_; }
 
-  /// Releases what was cut after `mark` (an earlier used()): for scratch that lives within one
-  /// call.
+  /// Releases the views cut after `mark` (an earlier used()), for scratch memory within one call.
   void release_to(std::int64_t mark);
 
  private:
@@ -59,7 +58,7 @@ class Arena {
   std::byte* cut_bytes(std::int64_t bytes);
 
   std::string label_;
-  Kokkos::View<std::byte*, Memory> memory_;  // one of these is set: the program's only owning views
+  Kokkos::View<std::byte*, Memory> memory_;  // one is set; the program's only owning views
   StagingBuffer host_memory_;
   std::byte* data_ = nullptr;
   std::int64_t capacity_ = 0;

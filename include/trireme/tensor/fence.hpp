@@ -19,15 +19,15 @@ void fence(const Event& event, const char* reason);
 /// Waits until `done` returns true, for work whose end only `done` can test. Counted.
 void wait_until(const std::function<bool()>& done, const char* reason);
 
-/// Waits for a copy that was queued on an idle `exec`. It takes as long as the copy and is not
-/// counted.
+/// Waits for a copy that was queued on an idle `exec`. The wait takes as long as the copy and is
+/// not counted.
 void finish_copy(const Exec& exec);
 
 /// Number of waits so far in this process.
 std::int64_t fence_count();
 
-/// Called instead of blocking in the device's runtime. Returns when `done` returns true, and
-/// advances other work meanwhile. Empty: none. One per process.
+/// Function that replaces a blocking wait in the device's runtime: it returns when `done` returns
+/// true, and advances other work meanwhile. Empty: none. One per process.
 using Waiter = std::function<void(const std::function<bool()>& done, const char* reason)>;
 void set_waiter(Waiter waiter);
 

@@ -15,8 +15,8 @@ template <class T>
 struct NamedTensor {
   std::string name;
   std::vector<std::int64_t> shape;   ///< global
-  std::vector<std::int64_t> offset;  ///< of the slice, per axis
-  std::vector<std::int64_t> extent;  ///< of the slice, per axis
+  std::vector<std::int64_t> offset;  ///< offset of the slice per axis
+  std::vector<std::int64_t> extent;  ///< extent of the slice per axis
   View1<T> data;
 
   std::int64_t elements() const { return trireme::extent(data, 0); }

@@ -2,9 +2,9 @@
 
 namespace trireme {
 
-/// A named region of a run as Kokkos Tools see it, from construction to destruction; regions nest.
-/// Without a tool it costs the test of one flag. On devices a region contains the work queued in
-/// it, whenever that work runs.
+/// A named region of a run for Kokkos Tools, from construction to destruction; regions nest.
+/// Without a tool, a region costs one branch. On devices a region contains the work queued in it,
+/// whenever that work runs.
 class Region {
  public:
   explicit Region(const char* name);

@@ -104,7 +104,7 @@ inline void expect_success(Status status, const char* what) {
   check(status == success, "device error while ", what, ": ", name_of(status));
 }
 
-/// A stream of its own, and Exec on it. `urgent`: its kernels run before those of other streams.
+/// A stream and an Exec on it. `urgent`: its kernels run before those of other streams.
 class OwnStream {
  public:
   explicit OwnStream(bool urgent) {

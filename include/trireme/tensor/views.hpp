@@ -8,10 +8,9 @@
 #include <cstdint>
 #include <utility>
 
-/// The one place that names Kokkos' view types. Views never own memory: arenas do, and every view
-/// is a window into one. Shape legend: B batch, S sequence, T = B·S tokens, D hidden, H heads, K
-/// head size, F feed-forward, V vocabulary, L layers. A comment beside each view gives its shape,
-/// last axis contiguous.
+/// Aliases of Kokkos' view types. Views never own memory: each is a window into an arena. Shape
+/// legend: B batch, S sequence, T = B·S tokens, D hidden, H heads, K head size, F feed-forward, V
+/// vocabulary, L layers. A comment beside each view gives its shape, last axis contiguous.
 namespace trireme {
 
 using Exec = Kokkos::DefaultExecutionSpace;
@@ -41,21 +40,21 @@ using StagingMemory = Kokkos::HostSpace;
 #endif
 using StagingBuffer = Kokkos::View<std::byte*, StagingMemory>;
 
-/// Builds with TRIREME_AS_ON_DEVICE run the code of devices on hosts, to test it without a device.
+/// Builds with TRIREME_AS_ON_DEVICE run device code on hosts, to test it without a device.
 #if defined(TRIREME_AS_ON_DEVICE)
 inline constexpr bool as_on_device = true;
 #else
 inline constexpr bool as_on_device = false;
 #endif
 
-/// True where a kernel's body runs on the host, so that `#pragma omp simd` loops are the lanes.
+/// True where a kernel's body runs on the host, so that `#pragma omp simd` loops provide the lanes.
 inline constexpr bool exec_on_host =
     !as_on_device &&
     bool(Kokkos::SpaceAccessibility<Kokkos::DefaultHostExecutionSpace, Memory>::accessible) &&
     bool(Kokkos::SpaceAccessibility<Exec, Kokkos::HostSpace>::accessible);
 
-/// Threads per team, for Kokkos' team policies: as many as suit the kernel, or two where a host
-/// runs the code of devices, so that a missing barrier has effects.
+/// Threads per team, for Kokkos' team policies: the kernel's choice, or two where a host runs
+/// device code, so that a missing barrier has effects.
 inline auto team_threads([[maybe_unused]] const Exec& exec) {
   if constexpr (as_on_device)
     return exec.concurrency() > 1 ? 2 : 1;

@@ -17,16 +17,16 @@
 namespace trireme::train {
 
 /// Audits of steps against wrong results of a processor or of memory (docs/reliability.md). In an
-/// audited step, each replica computes the gradients of the next one's samples, and those of its
-/// own. Both are bit-for-bit the same unless one is wrong. Hashes of all messages within the
-/// replica tell which of its ranks is: the one whose results differ although all that it had
-/// received was the same. Before the update, replicas also compare hashes of their state.
+/// audited step, each replica computes the gradients of the next replica's samples and of its own
+/// samples. The two are bit-for-bit equal unless one is wrong. Hashes of all messages within the
+/// replica identify the wrong rank: its results differ although everything that it received is
+/// equal. Before the update, replicas also compare hashes of their state.
 template <class P>
 class Audit {
  public:
   using Run = std::function<void(StepPart)>;
 
-  /// Arguments must outlive this.
+  /// Arguments must outlive this object.
   Audit(const deck::RunConfig& run, RankParts<P>& parts, StepActions<P>& actions,
         const kernels::Handle& handle, grid::Grid& grid);
   ~Audit();
@@ -34,10 +34,10 @@ class Audit {
   Audit& operator=(const Audit&) = delete;
 
   bool due(std::int64_t step) const { return step % run_.audit_every == 0; }
-  /// Takes a step that is due, of which `run` runs a part. Throws on all ranks, before the update,
-  /// if numbers are wrong and not repaired. Collective.
+  /// Runs an audited step, whose parts `run` executes. Throws on all ranks, before the update, if
+  /// results are wrong and were not repaired. Collective.
   void step(std::int64_t step, const Run& run);
-  /// To be called after every step. Keeps hashes of the state for an audit of the next one.
+  /// Call after every step. Keeps hashes of the state for an audit of the next step.
   void after(std::int64_t step);
   /// See StateAudit::compare.
   bool compare_state(std::int64_t step) { return state_.compare(step); }
@@ -45,12 +45,12 @@ class Audit {
   Bytes bytes() const { return list_.bytes(); }
 
  private:
-  /// A forward and backward pass of all micro-batches: data rank r computed the samples of data
+  /// A forward and backward pass of all micro-batches: data rank r computes the samples of data
   /// rank (r + offset) mod d.
   struct Pass {
     int offset = 0;
     std::vector<HashEntry> mine;
-    std::vector<std::uint64_t> results;  ///< of each data rank: hash of the lists of its ranks
+    std::vector<std::uint64_t> results;  ///< per data rank: hash of its ranks' lists
   };
   Pass pass(int offset);
   std::vector<Voice> voices(std::span<const Pass> passes, int samples) const;

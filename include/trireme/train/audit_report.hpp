@@ -13,14 +13,14 @@ namespace trireme::train {
 struct Finding {
   enum Level : std::int64_t {
     none,
-    received,   ///< its results are right for the wrong numbers that it received
-    suspected,  ///< it or another rank is wrong
+    received,   ///< its results are right, but the values that it received are wrong
+    suspected,  ///< this rank or another one is wrong
     wrong
   };
   Level level = none;
   std::string what;  ///< "computed another gradient of layers.0.attention.query"
 
-  /// Keeps the graver of both.
+  /// Keeps the more serious of the two.
   void add(Level other, const std::string& other_what) {
     if (other > level) *this = {other, other_what};
   }
@@ -35,11 +35,11 @@ struct Suspect {
   bool certain = true;
 };
 
-/// The ranks with the gravest findings, on every rank; at most the first 16. Collective.
+/// The ranks with the most serious findings, on every rank; at most the first 16. Collective.
 std::vector<Suspect> suspects_of(grid::Communicator& world, const Finding& mine);
 
 /// Reports suspects in the log, as events and in `directory`/suspect_hosts, on rank 0. Unless
-/// `repaired`, it throws on all ranks: Error with the code ExitCode::wrong_numbers. `step`: the one
+/// `repaired`, throws Error with the code ExitCode::wrong_numbers on all ranks. `step`: the step
 /// that is not applied. Collective.
 void report_suspects(grid::Communicator& world, const std::string& directory, std::int64_t step,
                      const std::vector<Suspect>& suspects, bool repaired);

@@ -16,20 +16,20 @@
 
 namespace trireme::train {
 
-/// Audits of what steps start from. Weights are equal on all replicas, and so is the optimizer's
-/// state unless replicas share it. None of it changes from one update to the next.
+/// Audits of the state before steps. Weights are equal on all replicas, and so is the optimizer's
+/// state unless replicas share it. Neither changes from one update to the next.
 template <class P>
 class StateAudit {
  public:
-  /// Arguments must outlive this.
+  /// Arguments must outlive this object.
   StateAudit(const deck::RunConfig& run, RankParts<P>& parts, const kernels::Handle& handle,
              grid::Grid& grid, HashList& list);
 
   /// Keeps the hashes of the state after step `step`.
   void keep(std::int64_t step);
   /// Compares the state after step `step` among replicas, and with the kept hashes if they are of
-  /// this step. Returns true if it has repaired it, and throws on all ranks if it cannot. Keeps the
-  /// hashes of the right state. Collective.
+  /// this step. Returns true if it has repaired the state; throws on all ranks if it cannot. Keeps
+  /// the hashes of the right state. Collective.
   bool compare(std::int64_t step);
 
  private:
@@ -40,10 +40,10 @@ class StateAudit {
   };
   /// State of all ranks, known to every rank.
   struct Table {
-    std::vector<std::uint64_t> hashes;  ///< of `common`, by world rank
-    std::vector<std::int64_t> changed;  ///< since they were kept: 1 common, 2 own
+    std::vector<std::uint64_t> hashes;  ///< hashes of `common`, by world rank
+    std::vector<std::int64_t> changed;  ///< arrays that changed since keep(): 1 common, 2 own
   };
-  /// By the first rank of each group with the same weights; empty if it cannot be told.
+  /// Right hash by the first rank of each group with the same weights; empty if unknown.
   using Values = std::map<Rank, std::optional<std::uint64_t>>;
 
   template <class Each>
@@ -70,7 +70,7 @@ extern template class StateAudit<model::Fp64>;
 extern template class StateAudit<model::MixedBf16>;
 extern template class StateAudit<model::MixedFp16>;
 
-/// One computation of numbers that several replicas compute, or the same one repeatedly.
+/// Hash of a result that several replicas compute, or one replica repeatedly.
 struct Voice {
   int replica = 0;
   std::uint64_t value = 0;  ///< hash of the result
@@ -79,11 +79,12 @@ struct Voice {
 /// Whether all voices have the same value.
 bool unanimous(std::span<const Voice> voices);
 
-/// Replicas that have given different values.
+/// Replicas with voices of different values.
 std::set<int> contradicting(std::span<const Voice> voices);
 
-/// The right value: the one of most replicas that are not in `doubted`, then of most replicas, then
-/// of most voices. Empty if that does not decide: two replicas that each repeat their own value.
+/// The right value: the value of most replicas that are not in `doubted`, then of most replicas,
+/// then of most voices. Empty if that is undecided, as for two replicas that each repeat their own
+/// value.
 std::optional<std::uint64_t> agreed_value(std::span<const Voice> voices,
                                           const std::set<int>& doubted);
 

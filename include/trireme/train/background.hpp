@@ -14,24 +14,24 @@
 
 namespace trireme::train {
 
-/// Interval at which a part that is being written is checked.
+/// Interval between checks of a part that is being written.
 inline constexpr auto look_again = std::chrono::milliseconds(10);
 
-/// Starts a rank's part of writing a checkpoint: in a thread, or deferred until someone waits for
-/// it.
+/// Starts a rank's part of writing a checkpoint: in a thread, or deferred until the future is
+/// waited for.
 std::future<std::string> start_part(bool background, std::function<std::string()> work);
 
 /// Pinned host memory for copies of a rank's slices. Every slice begins at a page, so that writing
-/// it can bypass the file cache.
+/// it can bypass the page cache.
 class CopyMemory {
  public:
   explicit CopyMemory(Bytes bytes);
 
   Bytes bytes() const { return bytes_; }
   std::span<std::byte> content() const;
-  /// The slices with data in this memory, one after the other. Error if they do not fit.
+  /// The slices with data in this memory, one after another. Error if they do not fit.
   std::vector<checkpoint::SliceView> place(std::vector<checkpoint::SliceView> slices) const;
-  /// place(), and copies the slices' data here.
+  /// Places the slices and copies their data to this memory.
   std::vector<checkpoint::SliceView> copy(const std::vector<checkpoint::SliceView>& slices) const;
 
  private:
@@ -39,7 +39,7 @@ class CopyMemory {
   Bytes bytes_;
 };
 
-/// The size of a CopyMemory for these slices.
+/// Size of a CopyMemory for these slices.
 Bytes copy_bytes(std::span<const checkpoint::SliceView> slices);
 
 }  // namespace trireme::train

@@ -12,17 +12,18 @@
 
 namespace trireme::train {
 
-/// An instruction and its memory. Of overlapping steps, micro-batches and steps are numbered from
-/// the current step: its own are 0 … m − 1, those of the next step follow, and −1 is the step
-/// before.
+/// An instruction and its memory. With overlapping steps, micro-batches and steps are numbered
+/// relative to the current step: its own micro-batches are 0 … m − 1, the next step's follow, and
+/// −1 is the previous step.
 struct Step {
   schedule::Instr instr;
-  int slot = 0;         ///< number of the micro-batch's slot of saved activations
-  int logits_slot = 0;  ///< and of what its logits keep, with a shared vocabulary
-  /// Receive buffer that it posts or reads, or the buffer of a message to its own rank that it
-  /// writes or reads; −1: none.
+  int slot = 0;         ///< slot of the micro-batch's saved activations
+  int logits_slot = 0;  ///< slot of its logits, with a shared vocabulary
+  /// Receive buffer that the instruction posts or reads, or buffer of a message to the same rank
+  /// that it writes or reads; −1: none.
   int buffer = -1;
-  /// First and last transfer of a sequence of adjacent transfers in the row, under ordered groups.
+  /// Whether it is the first or last of a sequence of adjacent transfers in the row, under ordered
+  /// groups.
   bool opens_group = false;
   bool closes_group = false;
 };
@@ -36,7 +37,7 @@ class Actions {
   virtual void backward(const Step& step) = 0;
   virtual void backward_input(const Step& step) = 0;
   virtual void backward_weight(const Step& step) = 0;
-  /// Any of the instructions of a shared vocabulary.
+  /// Called for all instructions of a shared vocabulary.
   virtual void shared_vocabulary(const Step&) {}
   virtual void send_activation(const Step& step) = 0;
   virtual void receive_activation(const Step& step) = 0;
@@ -66,7 +67,7 @@ class Numbers {
   /// Number of the value that the instruction reads or has just written; −1 if there is none.
   int find(const schedule::Effects& effects) const;
   void give_back(const schedule::Effects& effects);
-  /// The values that are held have these lower numbers of micro-batches from now on.
+  /// Subtracts `by` from the micro-batches of all held values.
   void renumber(int by);
   int used() const { return used_; }
 
@@ -78,8 +79,8 @@ class Numbers {
 };
 
 /// Runs one rank's row of a program, once per training step. Slots of saved activations and receive
-/// buffers are assigned and released according to effects(), in the same way in each step. Of a
-/// program of several steps without a flush, it runs the part that prepare() has chosen.
+/// buffers are assigned and released according to effects(), identically in each step. Of a program
+/// of several steps without a flush, it runs the part that prepare() has chosen.
 class Executor {
  public:
   Executor(const schedule::Program& program, Rank rank);
@@ -87,18 +88,19 @@ class Executor {
   std::int64_t micro_batches() const { return micro_batches_; }  ///< per step and data rank
   int slots() const { return slots_; }
   int logits_slots() const { return logits_slots_; }
-  int activation_buffers() const { return activation_buffers_; }  ///< posted at the same time
+  int activation_buffers() const { return activation_buffers_; }  ///< posted at a time
   int gradient_buffers() const { return gradient_buffers_; }
-  /// Messages to the rank itself that are not yet consumed, at the same time.
+  /// Largest number of messages to the same rank that are not yet consumed.
   int handed_over_buffers() const { return handed_over_buffers_; }
   bool splits_backward() const { return splits_backward_; }
   bool overlaps_steps() const { return layout_.overlaps_steps(); }
   const schedule::ProgramLayout& layout() const { return layout_; }
 
-  /// Chooses the part that run() runs: a step alone, or one of a program's steps. `begun`: the step
-  /// before has run forward passes of this one. `next_follows`: this one runs those of the next.
+  /// Chooses the part that run() runs: a single step, or one of a program's steps. `begun`: the
+  /// previous step has run forward passes of this step. `next_follows`: this step runs forward
+  /// passes of the next.
   void prepare(bool begun, bool next_follows);
-  /// The chosen part's step in the program, and the position of its first instruction.
+  /// The chosen step of the program, and the position of its first instruction.
   int part() const { return static_cast<int>(part_); }
   std::size_t first_position() const { return part_ == 0 ? 0 : ends_[part_ - 1]; }
 
@@ -111,14 +113,14 @@ class Executor {
   using Row = std::vector<schedule::Instr>;
 
   void reset_numbers();
-  /// Assigns numbers to a row's instructions, and appends them to steps_.
+  /// Assigns numbers to a row's instructions, and appends the instructions to steps_.
   void assign(std::span<const schedule::Instr> row, int step);
   void mark_groups();
 
   schedule::ProgramLayout layout_;
   Row row_;
-  Row alone_;                      ///< a step without others, of a program of several
-  std::vector<std::size_t> ends_;  ///< of the steps in row_
+  Row alone_;                      ///< row of a single step, for a program of several
+  std::vector<std::size_t> ends_;  ///< ends of the steps in row_
   std::size_t part_ = 0;
   std::vector<Numbers> numbers_;  ///< slots, logits, activations, gradients, messages to this rank
   std::vector<Step> steps_;

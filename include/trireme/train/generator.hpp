@@ -17,53 +17,52 @@ struct Sampling {
   double temperature = 1;  ///< 0: always the likeliest token
   std::int64_t top_k = 0;  ///< draw among the k likeliest; 0: among all
   std::uint64_t seed = 1;
-  std::int64_t ids = 0;  ///< draw among ids below this, the ids that have a text; 0: among all
-  /// Draw among the likeliest of them whose probabilities reach this sum (Holtzman et al. 2019,
-  /// arXiv 1904.09751); 1: among all.
+  std::int64_t ids = 0;  ///< draw among ids below this, which have a text; 0: among all
+  /// Draw among the likeliest of these tokens whose probabilities reach this sum (Holtzman et al.
+  /// 2019, arXiv 1904.09751); 1: among all.
   double top_p = 1;
-  /// Draw among those of them with at least this share of the largest probability (Nguyen et al.
-  /// 2024, arXiv 2407.01082); 0: among all.
+  /// Draw among tokens with at least this share of the largest probability (Nguyen et al. 2024,
+  /// arXiv 2407.01082); 0: among all.
   double min_p = 0;
 };
 
-/// Thrown where a logit is infinite or NaN.
+/// Thrown if a logit is infinite or NaN.
 class LogitError : public Error {
  public:
   using Error::Error;
 };
 
-/// Index of the drawn token. Random number `position` of the array (seed, sampling, sample), so
-/// that a text does not depend on which rank writes it. Throws LogitError.
+/// Index of the drawn token. Uses random number `position` of the array (seed, sampling, sample),
+/// so that a text does not depend on the rank that generates it. Throws LogitError.
 std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
                   std::uint64_t position);
 
-/// Texts to continue, and what their tokens are handed to.
+/// Texts to continue; they receive the generated tokens.
 class Continuations {
  public:
   virtual ~Continuations() = default;
   virtual std::size_t count() const = 0;
-  /// Text i is the next to be continued: its tokens so far, at least one.
+  /// Begins text i and returns its tokens so far, at least one.
   virtual std::vector<std::int32_t> begin(std::size_t i) = 0;
-  /// Number of text i among all texts of the command.
+  /// Index of text i among all texts of the command.
   virtual std::uint32_t sample(std::size_t i) const = 0;
-  /// The next token of text i. False if the text ends with it.
+  /// Receives the next token of text i. Returns false if the text ends with it.
   virtual bool take(std::size_t i, std::int32_t token) = 0;
-  /// Text i has no further tokens.
+  /// Called when text i has no further tokens.
   virtual void end(std::size_t i) = 0;
 };
 
-/// Continues token sequences with a trained model. Each replica has its own texts, several at a
+/// Continues token sequences with a trained model. Each replica has separate texts, several at a
 /// time; its tensor ranks share each pass, and its pipeline ranks pass groups of texts in turn.
 class Generator {
  public:
   virtual ~Generator() = default;
   virtual void load(const checkpoint::Reader& reader) = 0;
 
-  /// Up to `tokens` tokens of each of the replica's texts, in order. A text ends early at
-  /// `end_token`, which is not handed over. When a text reaches the model's sequence length, its
+  /// Generates up to `tokens` tokens for each of the replica's texts, in order. A text ends early
+  /// at `end_token`, which is not passed on. When a text reaches the model's sequence length, its
   /// newer half stays as context. All ranks of the replica call this with the same texts, and each
-  /// of them gets all tokens. After a LogitError all of them return: those that have logits throw
-  /// it.
+  /// of them receives all tokens. After a LogitError all ranks return; ranks with logits throw it.
   virtual void generate(Continuations& texts, std::int64_t tokens, std::int32_t end_token,
                         const Sampling& sampling) = 0;
 };

@@ -14,20 +14,20 @@ namespace trireme::train {
 /// The hash of one array or message of a rank.
 struct HashEntry {
   std::uint64_t hash = 0;
-  bool received = false;  ///< from other ranks; otherwise this rank's own result
+  bool received = false;  ///< received from other ranks; otherwise this rank's result
   std::string name;       ///< "all_reduce on tensor", "layers.0.attention.query"
 };
 
-/// Number that identifies a list.
+/// A hash that identifies a list.
 std::uint64_t combined(std::span<const HashEntry> entries);
 /// First entry in which two lists differ; their common length if there is none.
 std::size_t first_difference(std::span<const HashEntry> a, std::span<const HashEntry> b);
-/// A list as text, and back.
+/// Converts a list to text and back.
 std::string to_words(std::span<const HashEntry> entries);
 std::vector<HashEntry> from_words(const std::string& words);
 
-/// Hashes of arrays and of messages in program order, computed where the kernels run. Adding
-/// queues a kernel and waits only when the memory is full.
+/// Hashes of arrays and of messages in program order, computed where the kernels run. Adding an
+/// entry queues a kernel, and waits only if the memory is full.
 class HashList final : public grid::Witness {
  public:
   explicit HashList(const Exec& exec);
@@ -39,7 +39,7 @@ class HashList final : public grid::Witness {
     add(HashEntry{0, false, name}, x.data(), extent(x, 0), sizeof(T));
   }
   Bytes bytes() const { return memory_.capacity(); }
-  /// Waits, and returns the entries since the last call.
+  /// Waits, and returns the entries added since the previous call.
   std::vector<HashEntry> take();
 
  private:
@@ -49,7 +49,7 @@ class HashList final : public grid::Witness {
 
   Exec exec_;
   Arena memory_;
-  View1<std::uint64_t> hashes_;  ///< of the last entries
+  View1<std::uint64_t> hashes_;  ///< hashes of the last entries
   std::vector<HashEntry> entries_;
   std::size_t known_ = 0;  ///< entries whose hash is in host memory
 };

@@ -5,7 +5,7 @@
 
 namespace trireme::train {
 
-/// The back ends that a deck asks for. Error if one is unavailable in this build.
+/// The back ends that a deck requests. Error if one is unavailable in this build.
 kernels::KernelChoice kernel_choice(const deck::PrecisionConfig& precision);
 
 }  // namespace trireme::train

@@ -16,11 +16,11 @@ namespace trireme::train {
 
 /// Size of the host buffer through which arrays are copied to a device.
 inline constexpr std::int64_t staging_bytes = std::int64_t{64} << 20;
-/// The same for numbers that are rounded while they are loaded; on hosts too, where memory is
+/// Buffer size for values that are rounded while they are loaded; also on hosts, where memory is
 /// planned tightly.
 inline constexpr std::int64_t rounding_bytes = std::int64_t{16} << 20;
 
-/// Reads this rank's slice of one array by way of a buffer of at most `bytes`. Waits.
+/// Reads this rank's slice of one array through a buffer of at most `bytes`. Waits.
 template <class T>
 void load_staged(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor,
                  std::int64_t bytes = staging_bytes) {
@@ -35,11 +35,11 @@ void load_staged(const Exec& exec, const checkpoint::Reader& reader, const Named
                       buffer.get());
     copy_to_device<T>(exec, View1<T>(to, count), std::span<const T>(buffer.get(), count));
     fence(exec, "train/load copies a part of an array to the device");
-    to += count;  // blocks follow one another in the slice's memory
+    to += count;  // blocks are contiguous in the slice's memory
   });
 }
 
-/// The same for numbers that are stored in fp32 and held here in two bytes: they are rounded.
+/// Like load_staged, for values that are stored in fp32 and rounded here to two bytes.
 template <class T>
 void load_rounded(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor,
                   std::int64_t bytes = rounding_bytes) {
@@ -86,7 +86,7 @@ inline bool holds_weights_only(const checkpoint::Reader& reader) {
   return reader.state().step == 0 && std::ranges::none_of(reader.arrays(), is_state);
 }
 
-/// Whether a model has adapters, and a checkpoint has none of them.
+/// Whether a model has adapters and a checkpoint has none.
 inline bool lacks_adapters(const checkpoint::Reader& reader,
                            const architecture::Architecture& architecture) {
   const auto is_there = [&](const architecture::ArraySpec& spec) {
@@ -96,9 +96,9 @@ inline bool lacks_adapters(const checkpoint::Reader& reader,
          std::ranges::none_of(architecture.arrays, is_there);
 }
 
-/// Reads this rank's weights. UsageError if the checkpoint has other arrays than the model; arrays
-/// that the model does not have are an error too, because the model may have fewer layers. If it
-/// has no adapters, these get their initial values by `seed`.
+/// Reads this rank's weights. UsageError if the checkpoint's arrays differ from the model's. Arrays
+/// that the model does not have are an error too, because the model may have fewer layers. If the
+/// checkpoint has no adapters, they get their initial values from `seed`.
 template <class P>
 void load_weights(const Exec& exec, const checkpoint::Reader& reader,
                   const architecture::Architecture& architecture, model::Parameters<P>& parameters,

@@ -12,70 +12,72 @@ namespace trireme::train {
 
 /// The mean of one term of the training objective, in nats.
 struct NamedLoss {
-  std::string name;  ///< as architecture::LossTerm has it: "pair_loss"
+  std::string name;  ///< name of an architecture::LossTerm: "pair_loss"
   double mean = 0;
 };
 
 /// Losses of a step between two logged steps: a short line of metrics.jsonl.
 struct StepLoss {
   std::int64_t step = 0;
-  double loss = 0;                      ///< as of Metrics
-  std::vector<NamedLoss> other_losses;  ///< as of Metrics
-  std::optional<double> gradient_norm;  ///< nothing if parameter servers have it
+  double loss = 0;                      ///< see Metrics
+  std::vector<NamedLoss> other_losses;  ///< see Metrics
+  std::optional<double> gradient_norm;  ///< empty if parameter servers have it
 };
 
 /// One logged step: a line of metrics.jsonl.
 struct Metrics {
   std::int64_t step = 0;
-  std::string time = {};  ///< when the line was written, as to_text(Utc) has it; "": not known
-  double loss = 0;  ///< mean over the global batch, nats per predicted token, with all other terms
-  std::vector<NamedLoss> other_losses;  ///< terms of `loss` beside that of tokens
+  std::string time = {};  ///< time of writing, in the form of to_text(Utc); "": unknown
+  double loss = 0;        ///< mean over the global batch, nats per predicted token, all terms
+  std::vector<NamedLoss> other_losses;  ///< terms of `loss` other than the tokens'
   double learning_rate = 0;
   double gradient_norm = 0;          ///< before clipping
-  std::int64_t skipped_steps = 0;    ///< so far: their loss or gradient was not finite
-  std::optional<double> loss_scale;  ///< of the next step, with fp16
+  std::int64_t skipped_steps = 0;    ///< steps so far whose loss or gradient was not finite
+  std::optional<double> loss_scale;  ///< loss scale of the next step, with fp16
   std::int64_t global_batch = 0;     ///< samples of this step
-  std::int64_t tokens = 0;           ///< trained on so far
-  double tokens_per_second = 0;      ///< of all ranks, since the last logged step
+  std::int64_t tokens = 0;           ///< number of training tokens so far
+  double tokens_per_second = 0;      ///< all ranks, since the last logged step
   Seconds step_seconds = 0;          ///< mean since the last logged step
   double flops_utilization =
       0;                 ///< MFU: model FLOPs / time / measured matrix-product peak of all ranks
-  Bytes peak_bytes = 0;  ///< most resident host memory of any rank so far; 0: not known
-  std::optional<double> validation_loss;           ///< of tokens
-  std::vector<NamedLoss> other_validation_losses;  ///< of the other terms
+  Bytes peak_bytes = 0;  ///< largest resident host memory of a rank so far; 0: unknown
+  std::optional<double> validation_loss;           ///< loss of tokens
+  std::vector<NamedLoss> other_validation_losses;  ///< losses of other terms
   std::optional<double> bits_per_byte;
-  std::optional<double> gradient_noise_scale;  ///< samples
+  std::optional<double> gradient_noise_scale;  ///< in samples
 };
 
-/// One JSON object whose numbers read back exactly; null for one that is not finite, which JSON
-/// cannot say.
+/// One JSON object whose numbers read back exactly; values that are not finite become null, because
+/// JSON has no such numbers.
 std::string to_json(const Metrics& metrics);
-/// One JSON object with numbers of single precision, which keep the file small.
+/// One JSON object with numbers in single precision, which keeps the file small.
 std::string to_json(const StepLoss& step);
 
 /// Largest size of a run's JSON-lines files, which are read whole.
 inline constexpr std::int64_t record_limit_bytes = std::int64_t{1} << 40;
 
-/// Renames a former run's file in `directory` to STEM.previous-1.jsonl, or to the first number that
-/// is free.
+/// Renames a previous run's file in `directory` to STEM.previous-1.jsonl, or to the first free
+/// number.
 void move_aside(const std::string& path, const std::string& directory, const char* stem);
 
 /// metrics.jsonl of a run. Open on one rank only.
 class MetricsFile {
  public:
-  /// A fresh run moves an earlier file aside to metrics.previous-1.jsonl (the first free number); a
-  /// restarted one keeps the whole lines up to `restored_step`, so that the file reads as one run.
+  /// A fresh run renames an earlier file to metrics.previous-1.jsonl (the first free number); a
+  /// restarted run keeps the complete lines up to `restored_step`, so that the file reads as one
+  /// run.
   MetricsFile(const std::string& directory, std::optional<std::int64_t> restored_step);
   void write(const Metrics& metrics);
-  /// Steps before the next one that is logged.
+  /// Writes the steps before the next logged step.
   void write(const std::vector<StepLoss>& steps);
 
-  /// A line that a former job wrote.
+  /// A line that a previous job wrote.
   struct Line {
     std::int64_t step = 0;
     std::optional<std::string> time;
   };
-  /// Its last line before the lines after `restored_step` were removed, and the last one kept.
+  /// The last line before the lines after `restored_step` were removed, and the last line that was
+  /// kept.
   const std::optional<Line>& last_logged() const { return last_logged_; }
   const std::optional<Line>& last_kept() const { return last_kept_; }
 

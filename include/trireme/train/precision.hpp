@@ -5,7 +5,7 @@
 
 namespace trireme::train {
 
-/// make(P()) with the number types P of `[precision] compute`: the only place that chooses them.
+/// Calls make(P()) with the types P of `[precision] compute`. No other code selects these types.
 template <class Make>
 auto with_precision(DType compute, const Make& make) {
   switch (compute) {

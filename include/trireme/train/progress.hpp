@@ -9,15 +9,14 @@
 
 namespace trireme::train {
 
-/// Skipped steps by an optimizer's status (kernels::UpdateStatus).
+/// Number of skipped steps, from an optimizer's status (kernels::UpdateStatus).
 template <class P>
 Skips skips_from(const deck::Config& config, std::span<const double> status,
                  const optim::Optimizer<P>& optimizer);
 
 /// The progress with which a run continues after step `step`.
 optim::Progress progress_of(const deck::Config& config, const Skips& skips, std::int64_t step);
-/// The progress with which a run continues a checkpoint. `fresh`: without the state of its
-/// optimizer.
+/// The progress with which a run continues a checkpoint. `fresh`: without its optimizer state.
 optim::Progress progress_after(const deck::Config& config, const checkpoint::Reader& reader,
                                bool fresh);
 

@@ -20,12 +20,12 @@
 
 namespace trireme::train {
 
-/// Dynamic with fp16 only: the other types have the range of a float.
+/// Rule of the loss scale, which is dynamic with fp16 only: other types have a float's range.
 kernels::LossScaling loss_scaling(const deck::PrecisionConfig& precision);
 /// Loss scale of a run's first step.
 double initial_loss_scale(const deck::PrecisionConfig& precision);
 
-/// Messages of a vocabulary that all pipeline ranks share. Each kind has a communicator of its own,
+/// Messages of a vocabulary that all pipeline ranks share. Each kind has a separate communicator,
 /// because ranks begin different kinds in different orders.
 template <class P>
 struct RankVocabulary {
@@ -39,10 +39,10 @@ struct RankVocabulary {
 
   grid::Communicator* inputs;           ///< sums of look-ups for the first stage
   grid::Communicator* outputs;          ///< broadcasts of the last stage's output
-  grid::Communicator* logits;           ///< their statistics and the output's gradient
+  grid::Communicator* logits;           ///< statistics of logits, and the output's gradient
   grid::Communicator* input_gradients;  ///< broadcasts of the look-ups' gradient
   Arena memory;
-  std::vector<View2<T>> slices;  ///< buffers of each kind of message but statistics, in this order
+  std::vector<View2<T>> slices;  ///< buffers of the kinds of messages, without statistics
   View1<double> statistics;      // [p · N · 3]
 };
 
@@ -53,7 +53,7 @@ class RankAccess final : public model::ArrayAccess {
   using Gather = optim::WeightGather<typename P::Compute>;
   using Reducer = optim::GradientReducer<typename P::Gradient>;
 
-  /// Arguments must outlive this; `gather` may be null.
+  /// Arguments must outlive this object; `gather` may be null.
   RankAccess(Gather* gather, Reducer& reducer) : gather_(gather), reducer_(reducer) {}
 
   void before_reads(const Exec& exec, std::int64_t layer,
@@ -75,15 +75,15 @@ struct RankParts {
   using T = typename P::Compute;
 
   /// The memory suffices for all `programs` of the training steps. Without programs the rank only
-  /// evaluates, and has neither gradients nor an optimizer. Arguments must outlive this.
+  /// evaluates, and has neither gradients nor an optimizer. Arguments must outlive this object.
   RankParts(const deck::Config& config, const architecture::Architecture& architecture,
             grid::Grid& grid, const plan::Machine& machine, const kernels::KernelChoice& choice,
             std::span<const schedule::Program> programs);
   RankParts(const RankParts&) = delete;
   RankParts& operator=(const RankParts&) = delete;
 
-  /// Parameters with the weights and gradients of a step: with two versions, odd and even steps
-  /// have their own. The update of a step changes the weights that step + 2 is computed with.
+  /// Index of the weights and gradients of a step: with two versions, odd and even steps use
+  /// different ones. The update of a step changes the weights that step + 2 is computed with.
   int version_of(std::int64_t step) const { return second ? static_cast<int>(step % 2) : 0; }
   model::Parameters<P>& parameters_of(std::int64_t step) {
     return version_of(step) == 0 ? parameters : second->parameters;
@@ -102,7 +102,7 @@ struct RankParts {
     if (weight_gather) weight_gather->finish();
     if (second && second->weight_gather) second->weight_gather->finish();
   }
-  /// The optimizer, which will work with the parameters of a step.
+  /// The optimizer, set to use the parameters of a step.
   optim::Optimizer<P>& optimizer_of(std::int64_t step) {
     optimizer->use(parameters_of(step));
     return *optimizer;
@@ -124,7 +124,7 @@ struct RankParts {
   grid::Communicator& data;      ///< ranks that divide the samples
   grid::Communicator& context;   ///< ranks that divide the tokens of each sample
   grid::Communicator& replicas;  ///< ranks with the same weights: data and context together
-  grid::Communicator& shards;    ///< those of them that divide state
+  grid::Communicator& shards;    ///< replicas that divide state
   grid::Communicator& pipeline;
   grid::Communicator& tensor;
   grid::Communicator& replica;    ///< ranks that together hold one copy of the model
@@ -143,7 +143,7 @@ struct RankParts {
     std::optional<RankAccess<P>> access;
   };
   std::optional<Second> second;
-  schedule::ProgramLayout layout;  ///< of steps with the full batch
+  schedule::ProgramLayout layout;  ///< layout of steps with the full batch
   int slots = 1;
   int logits_slots = 0;                  ///< with a shared vocabulary
   std::optional<model::Fp8Scaling> fp8;  ///< with products in fp8
@@ -155,8 +155,8 @@ struct RankParts {
   std::optional<optim::GradientReducer<typename P::Gradient>> reducer;
   std::optional<optim::NoiseScale<P>> noise;            ///< with run.gradient_noise_scale
   std::optional<optim::WeightGather<T>> weight_gather;  ///< if replicas divide the update
-  std::optional<RankAccess<P>> access;                  ///< of a training rank
-  std::optional<ServerLink<P>> servers;  ///< of a worker, if servers hold the optimizer's state
+  std::optional<RankAccess<P>> access;                  ///< on a training rank
+  std::optional<ServerLink<P>> servers;  ///< on a worker, if servers hold the optimizer's state
 };
 
 extern template struct RankVocabulary<model::Fp32>;

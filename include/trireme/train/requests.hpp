@@ -12,11 +12,11 @@
 namespace trireme::train {
 
 /// Catches SIGTERM, SIGUSR1 and SIGINT during its lifetime; one object at a time per process. The
-/// handler has its own stack: generated code of matrix products keeps data where a signal's frame
-/// would be written on the interrupted stack, and has been corrupted by it. At the first
+/// handler has a separate stack: generated code of matrix products keeps data where a signal's
+/// frame would be written on the interrupted stack, and has been corrupted by it. At the first
 /// SIGINT, the speaking rank prints the step after which the run stops; a SIGINT more than a second
 /// later ends the process at once. A SIGUSR1 that `trireme train` has blocked while the run started
-/// is delivered; SIGUSR1 is blocked again after the end of this object's lifetime.
+/// is delivered; SIGUSR1 is blocked again after this object's lifetime.
 class StopSignals {
  public:
   StopSignals();
@@ -36,7 +36,7 @@ class StopSignals {
 
 /// Requests to a rank at the end of a step; all ranks obey the maximum over all ranks.
 struct Request {
-  /// Save and end, restartable: 1 + the events::StopCause, the last of several; 0: continue.
+  /// Save and end, restartable: 1 + the last events::StopCause; 0: continue.
   std::int64_t stop = 0;
   std::int64_t checkpoint = 0;  ///< 1: save and continue
 };
@@ -48,8 +48,8 @@ inline events::StopCause cause_of(const Request& request) {
   return static_cast<events::StopCause>(request.stop - 1);
 }
 
-/// Requests to stop or to save: the time limit, a signal, and the files `stop` and `checkpoint` in
-/// the run's directory.
+/// Requests to stop or to save: from the time limit, a signal, and the files `stop` and
+/// `checkpoint` in the run's directory.
 class Requests {
  public:
   explicit Requests(const deck::RunConfig& config);
@@ -59,12 +59,12 @@ class Requests {
   /// Starts the measurement of step times.
   void begin_steps();
   /// Call after each step. Only `first_rank` looks for files, at most twice per second, and removes
-  /// those that it finds. `saving`: time to complete the checkpoint in progress and to write
+  /// the files that it finds. `saving`: time to complete the checkpoint in progress and to write
   /// another one. This time and one more step must fit into the time limit; that step takes
   /// `next_steps` times the mean of the steps since begin_steps().
   Request ask(bool first_rank, Seconds saving, double next_steps);
   /// Call after the run has ended and saved: `first_rank` removes request files that appeared since
-  /// the last call of ask(), which the next run would obey.
+  /// the last call of ask(), because the next run would obey them.
   void end(bool first_rank) const;
 
  private:

@@ -12,22 +12,22 @@
 
 namespace trireme::train {
 
-/// Communicators between workers and servers, and the numbers of their messages.
+/// Communicators between workers and servers, and the channels of their messages.
 class ServerMessages {
  public:
-  /// Buckets before element `weights` of the arena hold weights, the others gradients only.
+  /// Buckets before element `weights` of the arena hold weights, later buckets only gradients.
   /// Collective.
   ServerMessages(const deck::ParallelConfig& parallel, grid::Grid& grid,
                  std::vector<architecture::Bucket> buckets, std::int64_t weights);
 
   /// Message of a worker's first rank to the leader, the first rank of the first server.
   struct Announcement {
-    std::int64_t pushes = 0;  ///< 1: its gradients of the step are on their way; 0: it asks for
-                              ///< the weights of the step
+    std::int64_t pushes = 0;  ///< 1: the worker is sending its gradients of the step;
+                              ///< 0: it requests the weights of the step
     std::int64_t step = 0;
-    std::int64_t last = 0;  ///< 1: it does not begin another step before the servers are done
+    std::int64_t last = 0;  ///< 1: no further step begins before the servers are done
   };
-  /// A ServerEvent, which the leader tells the other servers' ranks.
+  /// A ServerEvent, sent by the leader to the other servers' ranks.
   using Told = std::array<std::int64_t, 3>;
   static constexpr int announcements = 0, told_events = 1;  ///< channels of `events`
 
@@ -35,12 +35,12 @@ class ServerMessages {
   int servers() const { return servers_; }
   bool is_server() const { return data.rank() >= workers_; }
   int number() const { return is_server() ? data.rank() - workers_ : data.rank(); }
-  bool is_first() const { return first_; }  ///< rank of its worker or server
+  bool is_first() const { return first_; }  ///< first rank of its worker or server
   bool is_leader() const { return first_ && data.rank() == workers_; }
-  /// Places on the data axis, and in the whole job those of the first ranks.
+  /// Position of a server on the data axis, and world rank of a position's first rank.
   int server_place(int server) const { return workers_ + server; }
   int first_rank_of(int place) const { return first_ranks_[static_cast<std::size_t>(place)]; }
-  const std::vector<int>& server_ranks() const { return server_ranks_; }  ///< but the leader
+  const std::vector<int>& server_ranks() const { return server_ranks_; }  ///< without the leader
 
   const std::vector<architecture::Bucket>& buckets() const { return buckets_; }
   bool has_weights(std::size_t bucket) const { return buckets_[bucket].begin < weights_; }
@@ -71,22 +71,22 @@ class ServerLink {
   using T = typename P::Compute;
   using G = typename P::Gradient;
 
-  /// Arguments must outlive this. Collective.
+  /// Arguments must outlive this object. Collective.
   ServerLink(const deck::ParallelConfig& parallel, grid::Grid& grid,
              model::Parameters<P>& parameters, const optim::Optimizer<P>& optimizer);
 
-  /// Asks for the weights of step `step`, and waits for them. They come with the servers'
-  /// optimizer status, which holds the loss scale.
+  /// Requests the weights of step `step` and waits for them. The servers' optimizer status, which
+  /// contains the loss scale, comes with them.
   void fetch(const Exec& exec, std::int64_t step);
   /// Waits for the newest weights. Collective with ServerWorker::send_current.
   void fetch_current(const Exec& exec);
 
   /// Sends the gradients of a bucket, which must not change before finish().
   void push(const Exec& exec, std::size_t bucket);
-  /// All gradients of a step are on their way. `last`: no other step follows before the servers
-  /// have applied them.
+  /// Announces that all gradients of a step are being sent. `last`: no further step begins before
+  /// the servers have applied them.
   void end_step(std::int64_t step, bool last);
-  /// Waits until the servers have the gradients.
+  /// Waits until the servers have received the gradients.
   void finish();
 
   const ServerMessages& messages() const { return messages_; }

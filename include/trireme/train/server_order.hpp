@@ -10,31 +10,31 @@
 namespace trireme::train {
 
 /// An action of all servers: they send a worker the weights for a step, or update the weights. All
-/// servers have the same order of events, which decides which updates are in which weights, and so
-/// all numbers of a run.
+/// servers have the same order of events, which determines the updates that each set of weights
+/// includes, and so all results of a run.
 struct ServerEvent {
   enum class Kind : std::uint8_t { fetch, update };
   Kind kind = Kind::fetch;
-  int worker = -1;  ///< −1: an update by the gradients of all workers
+  int worker = -1;  ///< −1: an update with the gradients of all workers
   std::int64_t step = 0;
   bool operator==(const ServerEvent&) const = default;
 };
 
-/// Chooses the order of events from the arrivals of the workers' messages, or repeats a given one.
-/// Stale synchronous parallel (Ho et al. 2013, "More Effective Distributed ML via a Stale
-/// Synchronous Parallel Parameter Server"): the weights for step c have all updates up to step
-/// c − 1 − staleness, and whatever later updates there are. The servers that do not choose follow
-/// the same states by apply().
+/// Chooses the order of events from the arrivals of the workers' messages, or repeats a given
+/// order. Stale synchronous parallel (Ho et al. 2013, "More Effective Distributed ML via a Stale
+/// Synchronous Parallel Parameter Server"): the weights for step c include all updates up to step c
+/// − 1 − staleness, and any later updates that have been applied. Servers other than the leader
+/// follow the same states with apply().
 class ServerOrder {
  public:
   ServerOrder(int workers, std::int64_t staleness, ServerUpdates updates);
 
-  /// Continues after step `step`, of which all updates are applied.
+  /// Continues after step `step`, whose updates are all applied.
   void reset(std::int64_t step);
-  /// Repeats these events from now on; those of former steps are left out.
+  /// Repeats these events from now on; skips events of earlier steps.
   void replay(std::vector<ServerEvent> events);
 
-  /// A worker waits for the weights of `step`, or has sent its gradients of `step`.
+  /// Records that a worker waits for the weights of `step`, or has sent its gradients of `step`.
   void asks(int worker, std::int64_t step);
   void pushed(int worker, std::int64_t step);
 
@@ -46,9 +46,9 @@ class ServerOrder {
 
   /// The last step whose updates are all applied.
   std::int64_t complete() const;
-  /// Updates applied since the run began, if every step had those of all workers.
+  /// Number of updates since the run began, counted as updates by all workers.
   std::int64_t updates() const;
-  /// Steps whose updates the weights of a fetch lack.
+  /// Number of steps whose updates the weights of a fetch lack.
   std::int64_t lacks(const ServerEvent& fetch) const { return fetch.step - 1 - complete(); }
 
  private:
@@ -65,7 +65,7 @@ class ServerOrder {
   std::vector<std::int64_t> sent_;     ///< last step whose gradients each worker has sent
   std::vector<std::int64_t> applied_;  ///< last step of each worker whose gradients are applied
   std::deque<int> waiting_;            ///< workers in the order of their requests
-  std::deque<Pushed> pushes_;          ///< gradients that are not applied, in order of arrival
+  std::deque<Pushed> pushes_;          ///< unapplied gradients, in order of arrival
   std::optional<std::deque<ServerEvent>> replayed_;
 };
 

@@ -10,11 +10,11 @@
 
 namespace trireme::train {
 
-/// The events of a run's servers in their order: server_events.jsonl in the run's folder, one JSON
-/// object per line, written as each event happens. A restart keeps the events up to its step.
+/// The events of a run's servers in order: server_events.jsonl in the run's folder, one JSON object
+/// per line, written as each event happens. A restart keeps the events up to its step.
 class ServerRecord {
  public:
-  /// Continues the record after step `step`; a new run's replaces none, but moves it aside.
+  /// Continues the record after step `step`; a new run moves an existing record aside.
   ServerRecord(const deck::Config& config, std::int64_t step);
 
   /// `lacks`: steps whose updates the weights of a fetch lack.
@@ -25,8 +25,8 @@ class ServerRecord {
   std::ofstream file_;
 };
 
-/// The events after step `step` of the record that the deck replays. UsageError if the record is
-/// that of another number of workers, of other updates, or of a larger staleness.
+/// The events after step `step` of the record that the deck replays. UsageError if the record has
+/// another number of workers, other updates, or a larger staleness.
 std::vector<ServerEvent> read_record(const deck::ParallelConfig& parallel, std::int64_t step);
 
 }  // namespace trireme::train

@@ -19,15 +19,15 @@ namespace trireme::train {
 
 /// A rank of a parameter server: it holds the weights and the optimizer state of its key range
 /// (architecture::server_cut), receives the gradients of the workers, updates the weights and sends
-/// them. It computes no samples. All ranks of servers execute the events in the order that the
-/// leader chooses.
+/// them. It computes no samples. All server ranks execute the events in the order that the leader
+/// chooses.
 template <class P>
 class ServerWorker final : public Worker {
  public:
   using T = typename P::Compute;
   using G = typename P::Gradient;
 
-  /// Arguments must outlive this. Collective.
+  /// Arguments must outlive this object. Collective.
   ServerWorker(const deck::Config& config, const architecture::Architecture& architecture,
                grid::Grid& grid);
 
@@ -44,7 +44,7 @@ class ServerWorker final : public Worker {
   schedule::Timeline timeline() override { return {}; }
   StepResult result() override;
   StepResult result_of(std::int64_t step) override;
-  /// Sends the workers the newest weights. The result has the loss of tokens alone.
+  /// Sends the newest weights to the workers. The result only contains the loss of tokens.
   Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                       const std::vector<std::int32_t>& bytes_of_token) override;
   std::vector<Score> score(const data::Requests& requests) override;
@@ -60,7 +60,7 @@ class ServerWorker final : public Worker {
     std::size_t bucket = 0;
     std::int64_t begin = 0;
     std::int64_t end = 0;
-    std::int64_t received = 0;  ///< its place in the memory of received gradients
+    std::int64_t received = 0;  ///< offset in the memory of received gradients
     std::int64_t size() const { return end - begin; }
   };
   /// Gradients that are arriving from one worker.
@@ -72,7 +72,7 @@ class ServerWorker final : public Worker {
   struct Listening {
     std::vector<ServerMessages::Announcement> heard;
     std::vector<grid::Request> requests;
-    std::vector<bool> paused;  ///< workers that send nothing before the step is complete
+    std::vector<bool> paused;  ///< workers that send nothing until the step is complete
   };
 
   void find_parts();
@@ -106,8 +106,8 @@ class ServerWorker final : public Worker {
   std::vector<Arrival> arrivals_;  ///< [staleness + 1] steps of all workers
   std::vector<grid::Request> sends_;
   ServerOrder order_;
-  std::optional<Listening> listening_;  ///< of the leader
-  std::optional<ServerRecord> record_;  ///< likewise, if events are recorded
+  std::optional<Listening> listening_;  ///< on the leader
+  std::optional<ServerRecord> record_;  ///< on the leader, if events are recorded
   std::vector<std::unique_ptr<ServerMessages::Told>> told_;
   std::vector<grid::Request> telling_;
   std::int64_t step_ = 0;

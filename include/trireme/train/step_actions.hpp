@@ -22,11 +22,11 @@
 
 namespace trireme::train {
 
-/// Parts of a training step: an audited step repeats the passes before its one update.
+/// Parts of a training step: an audited step repeats the passes before its single update.
 enum class StepPart : std::uint8_t {
   whole,
   passes,  ///< forward and backward passes with their messages, without sums over replicas
-  update   ///< the rest
+  update   ///< the rest of the step
 };
 constexpr bool belongs_to(StepPart part, schedule::Op op) {
   return part == StepPart::whole ||
@@ -42,37 +42,38 @@ class StepActions final : public Actions {
   /// Amount of text that an evaluation has read, on ranks of the last stage.
   struct Counted {
     std::int64_t samples = 0;
-    std::int64_t targets = 0;  ///< that count in the loss
+    std::int64_t targets = 0;  ///< targets that count in the loss
     std::int64_t bytes = 0;    ///< bytes of text in predicted tokens
   };
 
-  /// Arguments must outlive this.
+  /// Arguments must outlive this object.
   StepActions(const deck::Config& config, RankParts<P>& parts, const kernels::Handle& handle);
   StepActions(const StepActions&) = delete;
   StepActions& operator=(const StepActions&) = delete;
 
   /// Begins step `step` ≥ 1 on its global samples.
   void begin_training(std::int64_t step, const data::Samples& samples);
-  /// Begins an evaluation: micro-batch m takes group first_group + m of this data rank's groups of
-  /// `micro` windows. `bytes_of_token` per id.
+  /// Begins an evaluation: micro-batch m is group first_group + m of this data rank's groups of
+  /// `micro` windows. `bytes_of_token`: bytes by id.
   void begin_evaluation(const data::Windows& file, std::int64_t windows, std::int64_t first_group,
                         const std::vector<std::int32_t>& bytes_of_token);
-  /// The same for requests; the sums of their scores are added to `sums` on the ranks of the last
-  /// stage, two per request: Σ loss, and the number of tokens that are not the most likely.
+  /// Begins an evaluation of requests. On the ranks of the last stage, adds the sums of their
+  /// scores to `sums`, two per request: Σ loss, and the number of tokens that are not the most
+  /// likely.
   void begin_scoring(const data::Requests& requests, std::int64_t first_group,
                      std::vector<double>& sums);
   const Counted& counted() const { return counted_; }
-  /// With local training: the next steps are those of this worker.
+  /// With local training: the next steps train this worker.
   void train_worker(std::int64_t worker) { worker_ = worker; }
   std::int64_t worker() const { return worker_; }
-  /// The position of this rank among all ranks that share an evaluation.
+  /// Sets the position of this rank among all ranks that share an evaluation.
   void evaluate_as(int rank, int ranks) {
     evaluator_ = rank;
     evaluators_ = ranks;
   }
   int evaluator() const { return evaluator_; }
   int evaluators() const { return evaluators_; }
-  /// The next passes compute the samples of this data rank, and start no reductions.
+  /// The next passes compute the samples of this data rank and start no reductions.
   void compute_samples_of(int data_rank);
   /// Waits for messages of a shared vocabulary.
   void finish();
@@ -82,13 +83,13 @@ class StepActions final : public Actions {
   std::int64_t step() const { return step_; }
   /// Continues after step `step`.
   void resume(std::int64_t step) { step_ = step; }
-  /// Samples of a step's global batch, of all workers.
+  /// Samples of a step's global batch, over all workers.
   std::int64_t batch_samples(std::int64_t step) const { return batches_.global(step); }
-  /// Targets of a step's global batch that count in the loss, of all workers.
+  /// Targets of a step's global batch that count in the loss, over all workers.
   std::int64_t batch_targets(std::int64_t step) const;
-  /// Number of the current training step.
+  /// Batch of the current training step.
   const data::Batch& batch() const { return batch_; }
-  /// Time at which the input of the last instruction had arrived.
+  /// Time at which the input of the last instruction arrived.
   Clock::time_point began() const { return began_; }
   void has_begun() { began_ = Clock::now(); }
 
@@ -118,27 +119,27 @@ class StepActions final : public Actions {
   /// Host copy of a slot's batch fields, in pinned memory on devices.
   struct HostSlot {
     StagingBuffer memory;
-    std::vector<std::span<std::int32_t>> fields;  ///< by their number in the objective
+    std::vector<std::span<std::int32_t>> fields;  ///< by index in the objective
     Event copied;
   };
 
   /// Starts the reduction of a layer's gradients.
   void complete(std::int64_t step, Stage stage, std::int64_t layer);
   void sum_shared_layers();
-  /// Before a pass of a shared vocabulary reads its tables.
+  /// Prepares the tables that a pass of a shared vocabulary reads.
   void read_tables(schedule::Op op);
   void finish_fp8();
   model::MicroContext context(Micro micro) const;
-  /// The training step of a pass, which may be the next one, and the micro-batch's number in it.
+  /// The training step of a pass, which may be the next step, and the micro-batch's index in it.
   std::int64_t step_of_pass(Micro micro) const {
     return step_ + micro / data::micro_batches(batch_);
   }
   Micro micro_of(Micro micro) const {
     return static_cast<Micro>(micro % data::micro_batches(batch_));
   }
-  /// The training step that an instruction of a whole step ends, which may be the one before.
+  /// The training step that an instruction of a whole step ends, which may be the previous step.
   std::int64_t step_of(const Step& step) const { return step_ + step.instr.micro; }
-  /// Before the first pass of an overlapping step.
+  /// Called before the first pass of an overlapping step.
   void begin_passes(std::int64_t step);
   void begin_tied_sum(std::int64_t step);
   void begin_norm_sum(std::int64_t step);
@@ -147,7 +148,7 @@ class StepActions final : public Actions {
   bool reads_samples(Stage stage) const {
     return config_.model.packs_documents() || (!vocabulary_ && (is_first(stage) || is_last(stage)));
   }
-  /// Number of samples in a micro-batch of an evaluation, and its number among those of all ranks.
+  /// Index among all ranks of an evaluation's micro-batch, and its number of samples.
   std::int64_t group_of(Micro micro) const;
   std::int64_t samples_of(std::int64_t group) const;
   void read_samples(Micro micro, data::BatchFields fields);
@@ -159,36 +160,36 @@ class StepActions final : public Actions {
   void take_output_gradient(const Step& step);
   /// Counted targets of each worker's part of a step's batch.
   const std::vector<std::int64_t>& targets_of_workers(std::int64_t step) const;
-  /// The same of the worker that is trained.
+  /// Counted targets of the worker that is being trained.
   std::int64_t worker_targets(std::int64_t step) const;
-  /// Samples before those of the current worker in a step's batch.
+  /// Number of samples before the current worker's in a step's batch.
   std::int64_t first_of_worker() const { return worker_ * batch_.global; }
   HostSlot host_slot() const;
-  /// Where samples are read: the slot's fields, or with a context axis those of whole samples, of
-  /// which take_own_fields takes this rank's.
+  /// Memory for reading samples: the slot's fields, or with a context axis fields of whole samples,
+  /// from which take_own_fields takes this rank's part.
   data::BatchFields whole_fields(const HostSlot& host) const;
   void take_own_fields(const HostSlot& host) const;
   /// The slot's host memory, after the previous copy from it has completed.
   HostSlot& free_slot(const Step& step);
   /// Copies the fields that the stage reads into its slot.
   void upload(const Step& step);
-  /// Function that a backward pass calls after each layer; to be made before the pass starts.
+  /// Function that a backward pass calls after each layer; call this before the pass starts.
   typename model::RankModel<P>::LayerDone layer_done(const Step& step);
-  /// The part of it that starts reductions.
+  /// The part of layer_done that starts reductions.
   typename model::RankModel<P>::LayerDone sums_done(const Step& step);
 
   const deck::Config& config_;
   RankParts<P>& parts_;
   const deck::BatchSchedule batches_;
   data::Batch batch_;
-  std::int64_t worker_ = 0;  ///< whose part of the global batch is computed
+  std::int64_t worker_ = 0;  ///< worker whose part of the global batch is computed
   int evaluator_ = 0;
   int evaluators_ = 1;
-  int data_rank_ = 0;                                      ///< whose samples are computed
-  bool reduces_ = true;                                    ///< while it computes them
-  std::vector<std::pair<Stage, std::int64_t>> completed_;  ///< layers, if it does not
+  int data_rank_ = 0;                                      ///< data rank whose samples are computed
+  bool reduces_ = true;                                    ///< whether its passes start reductions
+  std::vector<std::pair<Stage, std::int64_t>> completed_;  ///< completed layers, if not reduces_
   const kernels::Handle& handle_;
-  typename model::RankModel<P>::Between between_;  ///< moves messages under way
+  typename model::RankModel<P>::Between between_;  ///< advances outstanding messages
   std::vector<HostSlot> host_slots_;
   /// Fields of whole samples, with a context axis: memory and views of it.
   std::vector<std::vector<std::int32_t>> samples_of_fields_;
@@ -200,18 +201,18 @@ class StepActions final : public Actions {
   const data::Samples* samples_ = nullptr;
   const data::Windows* windows_ = nullptr;
   const data::Requests* requests_ = nullptr;  ///< null: an evaluation reads windows
-  std::vector<double>* sums_ = nullptr;       ///< of the requests
+  std::vector<double>* sums_ = nullptr;       ///< sums of the requests' scores
   std::optional<Arena> score_memory_;
-  View2<double> scores_;  // [T, 2] of a micro-batch; empty but for requests
+  View2<double> scores_;  // [T, 2] of a micro-batch; empty unless requests are scored
   std::vector<double> host_scores_;
-  /// Counted targets of the latest steps and each worker, if samples have a mask.
+  /// Counted targets of the latest steps by worker, if samples have a mask.
   mutable std::map<std::int64_t, std::vector<std::int64_t>> targets_of_step_;
   const std::vector<std::int32_t>* bytes_of_token_ = nullptr;
   std::int64_t all_windows_ = 0;
   std::int64_t first_group_ = 0;
   Counted counted_;
   std::optional<StepRecords> records_;  ///< if steps overlap
-  bool tied_has_begun_ = false;         ///< the sum that reduce_tied ends
+  bool tied_has_begun_ = false;         ///< the sum that reduce_tied ends has begun
   bool norm_has_begun_ = false;
   grid::Request tied_sum_;
   grid::Request loss_sum_;

@@ -9,18 +9,18 @@
 
 namespace trireme::train {
 
-/// The trainer logs at least every so many steps, because a history holds no more.
+/// Most steps between two logged steps, because a history holds no more.
 inline constexpr std::int64_t longest_history = 4096;
 
-/// Losses and gradient norms of the steps since the last logged one. Each step leaves them in device
-/// memory without a wait, and a logged step reads all of them in one copy.
+/// Losses and gradient norms of the steps since the last logged step. Each step stores them in
+/// device memory without a wait, and a logged step reads all of them in one copy.
 class StepHistory {
  public:
-  /// A step: the losses of this rank, not yet divided by the number of targets.
+  /// A step: this rank's losses, not yet divided by the number of targets.
   struct Entry {
     std::int64_t step = 0;
-    std::int64_t targets = 0;    ///< tokens that count in the loss; 0: not known on this rank
-    std::vector<double> losses;  ///< one for each term of the objective
+    std::int64_t targets = 0;    ///< tokens that count in the loss; 0: unknown on this rank
+    std::vector<double> losses;  ///< one per term of the objective
     double norm = 0;
   };
 
@@ -31,13 +31,13 @@ class StepHistory {
   void add(const Exec& exec, std::int64_t step, std::int64_t targets, View1<const double> losses);
   /// Adds [1] to the norm of the last step that was added. Asynchronous on exec.
   void add_norm(const Exec& exec, View1<const double> norm);
-  /// Forgets the steps up to `step`, and returns all of them but `step` itself. Waits for exec if
-  /// there are any.
+  /// Removes the steps up to `step`, and returns all of them except `step`. Waits for exec if there
+  /// are any.
   std::vector<Entry> take(const Exec& exec, std::int64_t step);
   void forget() { kept_.clear(); }
 
  private:
-  /// [terms + 1] losses and norm of a step.
+  /// Losses and norm of a step [terms + 1].
   View1<double> row(std::int64_t step) const;
 
   std::int64_t terms_;
@@ -45,8 +45,8 @@ class StepHistory {
   Arena memory_;
   View1<double> rows_;
   std::vector<Entry> kept_;  ///< without losses and norm
-  bool cleared_ = false;     ///< all rows were zeros once
-  bool has_norm_ = false;    ///< the last step that was added has one
+  bool cleared_ = false;     ///< all rows have been set to zero once
+  bool has_norm_ = false;    ///< the last added step has a norm
 };
 
 }  // namespace trireme::train

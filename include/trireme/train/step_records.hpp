@@ -9,8 +9,8 @@
 
 namespace trireme::train {
 
-/// Results of the last two of overlapping steps: their losses, which the next step's would replace,
-/// and the optimizer's status after their updates. On the device.
+/// Results of the last two overlapping steps, on the device: their losses, which the next step's
+/// would replace, and the optimizer's status after their updates.
 class StepRecords {
  public:
   explicit StepRecords(std::int64_t losses);
@@ -19,7 +19,7 @@ class StepRecords {
   View1<double> losses(std::int64_t step) const { return at(step).losses; }
   /// kernels::UpdateStatus after the step's update.
   View1<double> status(std::int64_t step) const { return at(step).status; }
-  /// [1] Loss scale before it.
+  /// Loss scale before the step's update, [1].
   View1<double> scale_before(std::int64_t step) const { return at(step).scale_before; }
 
  private:

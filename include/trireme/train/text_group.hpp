@@ -9,41 +9,43 @@
 
 namespace trireme::train {
 
-/// Texts that are continued together, each in a place of the cache: which of their tokens the next
-/// pass takes, and what becomes of a drawn token. All ranks that compute these texts have the same
-/// state, because all of them get the drawn tokens.
+/// Texts that are continued together, each in one place of the cache. Selects the tokens of the
+/// next pass and stores drawn tokens. All ranks that compute these texts have the same state,
+/// because all of them receive the drawn tokens.
 class TextGroup {
  public:
-  /// `places` of the cache, from `first_place` on, for texts of at most `sequence` tokens each.
+  /// Uses `places` places of the cache from `first_place` on, for texts of at most `sequence`
+  /// tokens.
   TextGroup(std::int32_t first_place, std::int64_t places, std::int64_t sequence);
 
   bool has_room() const;
   bool empty() const;
-  /// Puts a text into a free place: its last `sequence` tokens, at least one.
+  /// Puts the last `sequence` tokens of a text, at least one, into a free place.
   void begin(std::size_t text, const std::vector<std::int32_t>& tokens);
 
   struct Pass {
     model::PassWidth width = model::PassWidth::narrow;
     std::vector<model::CachedToken> rows;
-    bool with_logits = false;  ///< of the rows whose text has no other token
+    bool with_logits = false;  ///< for rows with their text's last token
   };
-  /// The tokens that are next. A narrow pass has one token of each text, in the row of its place; a
-  /// wide one has many tokens of prompts, if so many wait.
+  /// Selects the next tokens. A narrow pass has one token per text, in the row of its place; a wide
+  /// pass has many tokens of prompts, if enough are waiting.
   Pass next();
-  /// Texts of which the last pass has computed logits, by row.
+  /// Texts whose logits the last pass has computed, by row.
   const std::vector<std::optional<std::size_t>>& drawing() const { return drawing_; }
   /// Number of tokens drawn for the text in a row.
   std::int64_t drawn(std::size_t row) const { return places_[row].drawn; }
 
-  /// The token drawn for a row of drawing(). If the text continues, it is appended; otherwise the
-  /// text's place is free. A text that fills its place continues with its newer half.
+  /// Stores the token drawn for a row of drawing(). If the text continues, the token is appended;
+  /// otherwise the text's place becomes free. A text that fills its place continues with its newer
+  /// half.
   void append(std::size_t row, std::int32_t token, bool continues);
 
  private:
   struct Place {
     std::optional<std::size_t> text;
     std::vector<std::int32_t> tokens;  ///< from position 0 on
-    std::int64_t passed = 0;           ///< of them in the cache
+    std::int64_t passed = 0;           ///< tokens that are in the cache
     std::int64_t drawn = 0;
 
     std::int64_t waiting() const { return std::ssize(tokens) - passed; }

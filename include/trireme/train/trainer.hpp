@@ -24,7 +24,7 @@
 
 namespace trireme::train {
 
-/// Parts of a run besides its worker. All must outlive the trainer.
+/// Parts of a run other than its worker. All must outlive the trainer.
 struct RunParts {
   const deck::Config& config;
   const architecture::Architecture& architecture;
@@ -33,14 +33,14 @@ struct RunParts {
   const data::Windows* validation;  ///< null: none
   const std::vector<std::int32_t>& bytes_of_token;
   Bytes checkpoint_copy = 0;  ///< host memory for background checkpoints
-  /// Error on rank 0 if the run's folders are no longer its own.
+  /// Throws Error on rank 0 if the run's folders no longer belong to it.
   std::function<void()> expect_folders = [] {};
 };
 
-/// The line of a step for people, at most 79 columns wide:
-/// "step  20/120 epoch 0.42  loss 5.698 norm 0.62  10.7k tok/s 21% MFU  eta 0:19". Where it would
-/// be wider, the MFU, the batch and the norm are left out, in this order. `ramps`: the global batch
-/// changes in this run and belongs to the line. `left`: time to the last step.
+/// The log line of a step, at most 79 columns wide:
+/// "step  20/120 epoch 0.42  loss 5.698 norm 0.62  10.7k tok/s 21% MFU  eta 0:19". If it would be
+/// wider, the MFU, the batch and the norm are omitted, in this order. `ramps`: the global batch
+/// changes in this run and is part of the line. `left`: time to the last step.
 std::string step_line(const Metrics& metrics, std::int64_t steps, double epochs, Seconds left,
                       bool ramps);
 
@@ -55,8 +55,8 @@ class Trainer {
   Trainer(const RunParts& parts, Worker& worker);
 
   /// Continues after the step that the worker has loaded, or starts at step 1. Every checkpoint of
-  /// the run has deck, values, files and starts of `kept`. They are those of rank 0; with local
-  /// checkpoints, every rank has deck and files.
+  /// the run has the deck, values, files and starts of `kept` on rank 0; for local checkpoints,
+  /// every rank must have deck and files.
   void start(std::optional<std::int64_t> restored, const checkpoint::RunState& kept);
 
   /// Runs to the last step, or until the time limit is near, a signal has arrived or a file `stop`
@@ -81,14 +81,14 @@ class Trainer {
   void save_locally(std::int64_t step);
   Request agreement(std::int64_t step);
   std::vector<std::int64_t> wishes(std::int64_t step);
-  /// `phase`: Saver::phases() when the wishes were made.
+  /// `phase`: Saver::phases() when the ranks' words were made.
   Request agreed(std::span<const std::int64_t> words, std::int64_t phase);
-  // With overlapping steps
+  // With overlapping steps.
   bool ends_overlap(std::int64_t step) const;
   Request take_overlapping_step(std::int64_t step);
   void begin_agreement(std::int64_t step);
   void end_agreement();
-  // With parameter servers
+  // With parameter servers.
   std::int64_t agreement_lag() const;
   bool meets_after(std::int64_t step) const;
   Request take_served_step(std::int64_t step);
@@ -108,35 +108,35 @@ class Trainer {
   std::int64_t first_step_ = 1;
   std::int64_t logged_step_ = 0;
   std::int64_t saved_step_ = 0;
-  checkpoint::RunState kept_;          ///< as start() received it
-  Skips skips_;                        ///< as of the last logged step
-  std::optional<double> noise_scale_;  ///< likewise, in samples
-  bool save_is_due_ = false;           ///< postponed until a step is not skipped
-  bool local_is_due_ = false;          ///< the same for a local checkpoint
+  checkpoint::RunState kept_;          ///< argument of start()
+  Skips skips_;                        ///< at the last logged step
+  std::optional<double> noise_scale_;  ///< likewise; in samples
+  bool save_is_due_ = false;           ///< checkpoint postponed until a step is not skipped
+  bool local_is_due_ = false;          ///< local checkpoint postponed likewise
   std::string lost_folder_;            ///< on rank 0: error of expect_folders
-  Clock::time_point looked_;           ///< last call of it
-  Clock::time_point began_;            ///< begin of the first step
+  Clock::time_point looked_;           ///< time of its last call
+  Clock::time_point began_;            ///< beginning of the first step
   Clock::time_point logged_at_;
   Seconds untimed_ = 0;  ///< time spent on checkpoints since the last logged step
 
-  // With overlapping steps
-  Request wanted_;  ///< agreed on, for the next step that ends the overlap
+  // With overlapping steps.
+  Request wanted_;  ///< agreed request, for the next step that ends the overlap
   Exec exec_;
   Arena agreement_memory_{"agreement", 64};
-  View1<std::int64_t> words_;  ///< of the agreement that has begun, on the device
+  View1<std::int64_t> words_;  ///< words of the running agreement, on the device
   grid::Request agreement_;
-  std::vector<std::int64_t> mine_;          ///< of this rank, while it has begun
+  std::vector<std::int64_t> mine_;          ///< this rank's words of the running agreement
   std::int64_t peak_bytes_ = 0;             ///< largest of all ranks at the last agreement
-  std::array<Clock::time_point, 2> ended_;  ///< odd and even steps
+  std::array<Clock::time_point, 2> ended_;  ///< ends of odd and even steps
 
-  // With parameter servers
+  // With parameter servers.
   struct LateAgreement {
     std::int64_t phase = 0;  ///< Saver::phases()
     std::vector<std::int64_t> words;
     View1<std::int64_t> sent;  ///< on the device
     grid::Request request;
   };
-  std::deque<LateAgreement> late_agreements_;  ///< that have begun, the oldest first
+  std::deque<LateAgreement> late_agreements_;  ///< running agreements, oldest first
   Arena late_memory_;
   View1<std::int64_t> late_words_;
 };

@@ -11,33 +11,33 @@
 namespace trireme::train {
 
 /// Activations and gradients between pipeline stages. Every tensor rank sends its slice of the
-/// tokens to the rank of the same tensor coordinate, and the receivers gather (Narayanan et al.
+/// tokens to the rank with the same tensor coordinate, and the receivers gather (Narayanan et al.
 /// 2021, section 4.1). Receives are posted ahead; sends run in the background. Between stages of
 /// one rank, all tokens are handed over in memory, without a message.
 template <class T>
 class Transfers {
  public:
   struct Buffers {
-    int activations = 0;  ///< receives posted at the same time
+    int activations = 0;  ///< receives posted at a time
     int gradients = 0;
-    int handed_over = 0;   ///< messages to the same rank at the same time
-    int sends = 2;         ///< sends of each other channel in flight at the same time
+    int handed_over = 0;   ///< messages to the same rank at a time
+    int sends = 2;         ///< sends of each other channel in flight at a time
     bool training = true;  ///< false: activations only
   };
 
-  /// `pipeline` and `axis` must outlive this. hidden = D.
+  /// `pipeline` and `axis` must outlive this object. hidden = D.
   Transfers(grid::Communicator& pipeline, const model::TensorAxis& axis,
             const layout::StageMap& stages, std::int64_t hidden, const Buffers& buffers);
 
   /// Posts the receive of `stage`'s input.
   void receive_activation(const Exec& exec, Stage stage, int buffer);
-  /// Waits for it and stores it in rows [R, D].
+  /// Waits for a received activation and stores it in rows [R, D].
   void take_activation(const Exec& exec, Stage stage, int buffer, View2<T> rows);
   /// Sends rows [R, D], the output of `stage`; the rows may be overwritten immediately. `buffer`:
-  /// of a message to the same rank.
+  /// buffer of a message to the same rank.
   void send_activation(const Exec& exec, Stage stage, int buffer, View2<T> rows);
 
-  /// The same for the gradient of the output of `stage`.
+  /// Receives the gradient of `stage`'s output, as receive_activation and take_activation do.
   void receive_gradient(const Exec& exec, Stage stage, int buffer);
   void take_gradient(const Exec& exec, Stage stage, int buffer, View2<T> rows);
   /// Sends rows [R, D], the gradient of the input of `stage`.

@@ -19,13 +19,13 @@
 
 namespace trireme::train {
 
-/// Checkpoints of overlapping steps: name before that of an array, for the weights before the last
-/// update. These are rounded, if weights are.
+/// Checkpoints of overlapping steps: prefix of an array's name for the weights before the last
+/// update, which are rounded if weights are.
 inline const std::string second_weights = "optimizer.earlier_weight.";
 
-/// Checkpoints of local training: the progress of all workers [workers, 4], as optim::Progress has
-/// it first, and arrays of a worker by their names in a run of one; the first worker's state has
-/// these names.
+/// Checkpoints of local training: the progress of all workers [workers, 4], the first values of
+/// optim::Progress. name_of_worker gives the names of a worker's arrays; the first worker's state
+/// has the usual names.
 inline const std::string worker_progress = "optimizer.worker_progress";
 inline constexpr std::int64_t progress_numbers = 4;
 inline std::string name_of_worker(std::int64_t worker, const std::string& array) {
@@ -34,7 +34,7 @@ inline std::string name_of_worker(std::int64_t worker, const std::string& array)
   return worker == 0 ? array : text(state, "worker_", worker, '.', array.substr(state.size()));
 }
 
-/// The worker for one choice of number types. Without programs it can only evaluate.
+/// The worker for one set of types. Without programs it can only evaluate.
 template <class P>
 class TypedWorker final : public Worker {
  public:
@@ -63,12 +63,12 @@ class TypedWorker final : public Worker {
   std::string description() const override;
 
  private:
-  /// Runs `step` for each worker of local training on this rank, or once without.
+  /// Calls `step` for each worker of local training on this rank, or once without local training.
   template <class Step>
   void for_workers(std::int64_t number, const Step& step);
-  /// Progress of all workers, as kernels::UpdateStatus: [workers · status_size]. Collective.
+  /// kernels::UpdateStatus of all workers: [workers · status_size]. Collective.
   std::vector<double> statuses();
-  /// Arrays of the optimizer's state per weight.
+  /// Number of state arrays of the optimizer per weight.
   std::size_t state_arrays() const { return architecture::state_arrays(config_.optimizer).size(); }
   template <class AddState>
   void share_workers(const AddState& add_state);
@@ -80,7 +80,7 @@ class TypedWorker final : public Worker {
   void load_progress(const checkpoint::Reader& reader, std::int64_t worker);
   void load_fp8(const checkpoint::Reader& reader);
   void load_second_weights(const checkpoint::Reader& reader);
-  // With parameter servers
+  // With parameter servers.
   void served_step(std::int64_t step, const data::Samples& samples, bool next_follows);
   void fetch_current();
   void take_status();
@@ -90,19 +90,19 @@ class TypedWorker final : public Worker {
   /// The history before `step`. Collective, except with overlapping steps.
   std::vector<StepLoss> earlier_steps(std::int64_t step);
   void overlap(std::int64_t step, const data::Samples& samples, bool next_follows);
-  /// The other weights become equal to those of step `step`.
+  /// Copies the weights of step `step` to the other version.
   void copy_second_weights(std::int64_t step);
   /// Returns the executor of the step's program.
   Executor& begin_step(std::int64_t step, const data::Samples& samples);
-  /// `run` runs a part of the step's program.
+  /// Trains a step; `run` runs a part of its program.
   void take_step(std::int64_t step, const std::function<void(StepPart)>& run);
   void run(const Executor& executor, StepPart part = StepPart::whole);
-  void publish(const Step& step, StepPart part) const;  ///< to the watchdog
+  void publish(const Step& step, StepPart part) const;  ///< publishes to the watchdog
   void run_timed(const Executor& executor, StepPart part);
   void run_recorded(const Executor& executor);
   void begin_clock();
   Seconds since_zero(Clock::time_point t) const { return seconds(t - timed_from_); }
-  /// The part of the timeline that the events of an overlapping step are recorded as.
+  /// Makes room for an overlapping step in the timeline, and returns its part.
   int make_room(const Executor& executor);
   StepResult result_from(std::span<const double> sums, std::span<const double> status,
                          std::int64_t step) const;
@@ -123,13 +123,13 @@ class TypedWorker final : public Worker {
   std::optional<StepHistory> history_;  ///< for training
   std::optional<optim::LocalTraining<P>> local_;
   Arena worker_loss_memory_;
-  View1<double> worker_losses_;      ///< of a step, summed over this rank's workers
-  std::vector<double> progress_;     ///< of this rank's workers, which a checkpoint is written from
+  View1<double> worker_losses_;      ///< losses of a step, summed over this rank's workers
+  std::vector<double> progress_;     ///< progress of this rank's workers, for checkpoints
   std::vector<Executor> executors_;  ///< one per program
-  bool begun_ = false;               ///< the next step, by the last one
+  bool begun_ = false;               ///< the previous step has begun the next
   schedule::Timeline timeline_;
-  int recorded_parts_ = 0;          ///< overlapping steps in it
-  std::ptrdiff_t latest_part_ = 0;  ///< the event with which the last of them begins
+  int recorded_parts_ = 0;          ///< overlapping steps in the timeline
+  std::ptrdiff_t latest_part_ = 0;  ///< first event of the last recorded step
   Clock::time_point timed_from_;
 };
 

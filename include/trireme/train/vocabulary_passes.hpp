@@ -14,30 +14,31 @@
 namespace trireme::train {
 
 /// The passes of a vocabulary that all pipeline ranks share, with their messages: sums to the first
-/// and the last stage, and broadcasts from them. Each kind of message has two buffers in turn, so
-/// that one is in flight while the next is computed (schedule::share_vocabulary).
+/// and the last stage, and broadcasts from them. Each kind of message alternates between two
+/// buffers, so that one message is in flight while the next is computed
+/// (schedule::share_vocabulary).
 template <class P>
 class VocabularyPasses {
  public:
   using T = typename P::Compute;
   using Instr = schedule::Instr;
 
-  /// Fills the fields of the whole samples of a micro-batch, by their number in the objective.
+  /// Fills the fields of a micro-batch's whole samples, by their index in the objective.
   using Read = std::function<void(Micro micro, data::BatchFields fields)>;
 
-  /// Arguments must outlive this.
+  /// Arguments must outlive this object.
   VocabularyPasses(RankParts<P>& parts, const kernels::Handle& handle, Read read);
 
   /// Waits for the messages that the instruction needs.
   void await(const Step& step);
-  /// One of the instructions of a shared vocabulary; `rows` of the micro-batch count in the loss.
+  /// Runs an instruction of a shared vocabulary; `rows` of the micro-batch count in the loss.
   void run(const Step& step, const model::MicroContext& context, std::int64_t rows);
 
   /// Moves the sum of all look-ups to the input of the first stage.
   void take_input(const Step& step);
-  /// Tells in which slot the last stage has the output of a micro-batch.
+  /// Sets the slot of the last stage's output of a micro-batch.
   void output_is_in(const Step& step);
-  /// Moves the output's gradient to that slot.
+  /// Moves the output's gradient to the slot of the output.
   void take_output_gradient(const Step& step);
   /// Waits for all messages in flight.
   void finish();
@@ -47,7 +48,7 @@ class VocabularyPasses {
   struct Message {
     View2<T> slice;  // [tokens of a message, D]
     grid::Request request;
-    Micro micro = -1;  ///< the one with a gradient that is still to be read
+    Micro micro = -1;  ///< micro-batch whose gradient has not been read yet
   };
   using Messages = std::array<Message, buffers>;
   struct HostFields {
@@ -81,8 +82,8 @@ class VocabularyPasses {
   HostFields host_;
   Messages inputs_, outputs_, gradients_, input_gradients_;
   grid::Request statistics_;
-  std::array<int, 4 * buffers> slots_{};  ///< of the last stage's outputs, by micro-batch
-  bool trains_ = true;                    ///< the combined statistics are followed by gradients
+  std::array<int, 4 * buffers> slots_{};  ///< slots of the last stage's outputs, by micro-batch
+  bool trains_ = true;                    ///< gradients follow the combined statistics
 };
 
 extern template class VocabularyPasses<model::Fp32>;

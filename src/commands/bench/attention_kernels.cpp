@@ -1,6 +1,5 @@
-// trireme bench, section kernels: rotary positions, norms of heads and attention. Attention is
-// measured with the deck's back ends, and then with every other available one as a row with 0
-// calls.
+// trireme bench, section kernels: rotary positions, head norms and attention. Attention is measured
+// with the deck's back ends, then with every other available back end as a row with 0 calls.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/head_norm.hpp>
@@ -79,7 +78,7 @@ void measure_attention(KernelBench& b, const plan::LayerKernel& k) {
   const kernels::Handle& handle = b.handle();
   BenchKernel kernel = b.of_layers(k);
   deck::ModelConfig model = b.model();
-  model.full_attention_every = 0;  // of a layer with the window
+  model.full_attention_every = 0;  // a layer with the window
   const kernels::AttentionShape shape = model::attention_shape(n, model, 0);
   const kernels::AttentionDropout dropout{
       b.model().dropout, {1, Purpose::attention_dropout, 0, 0}, 0, 0, b.model().heads};
@@ -95,8 +94,8 @@ void measure_attention(KernelBench& b, const plan::LayerKernel& k) {
   const double in = static_cast<double>(n.tokens * n.query_key_value()) * sizeof(T);
   const double out = static_cast<double>(kernel.elements()) * sizeof(T);
   kernel.cost = forward ? traffic(in, out) : traffic(in + 2 * out, in);
-  // Forward 2 products, backward 4. The kernel also recomputes the scores, which is not counted:
-  // the gradient itself does not need that.
+  // Forward has 2 products, backward 4. The kernel also recomputes the scores, which is not
+  // counted, because the gradient itself does not require it.
   kernel.cost.flops = 4 * scores * static_cast<double>(n.head_size) *
                       architecture::product_factor(b.operation(k), k.step.pass);
   kernel.cost.arithmetic =

@@ -1,6 +1,5 @@
-// trireme bench, section background: the cost of a checkpoint in the background. Each round times
-// steps alone, a checkpoint in the foreground, and one in the background with the steps until it is
-// complete.
+// trireme bench, section background: the cost of a background checkpoint. Each round times steps
+// alone, a foreground checkpoint, and a background checkpoint with the steps until it is complete.
 #include <trireme/architecture/saved.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/bench/bench.hpp>
@@ -41,11 +40,11 @@ class Steps {
   std::int64_t step_ = 0;
 };
 
-/// Seconds, an entry per round; `step` has several.
+/// Seconds, one entry per round; `step` has several.
 struct Found {
   std::vector<double> step;
-  std::vector<double> write;       ///< a checkpoint in the foreground
-  std::vector<double> held_up;     ///< the copy of one in the background
+  std::vector<double> write;       ///< a foreground checkpoint
+  std::vector<double> held_up;     ///< the copy of a background checkpoint
   std::vector<double> background;  ///< from that copy until the checkpoint is complete
   std::vector<double> slowed;      ///< extra time of the steps meanwhile
 

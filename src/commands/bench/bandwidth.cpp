@@ -1,4 +1,4 @@
-// trireme bench, section bandwidth: y += x by the size of the arrays, all ranks at once. The other
+// trireme bench, section bandwidth: y += x by the size of the arrays, on all ranks at once. Other
 // sections take the bandwidth that bounds a kernel from this curve.
 #include <trireme/base/process.hpp>
 #include <trireme/commands/bench/bench.hpp>
@@ -16,11 +16,11 @@ namespace trireme::commands {
 namespace {
 
 constexpr Bytes smallest_set = 64 << 10;
-constexpr Bytes farthest_set = 256 << 20;  // at least; 4 × the largest cache if that is more
-constexpr int set_growth = 4;              // from one working set to the next
+constexpr Bytes farthest_set = 256 << 20;  // or 4 × the largest cache if that is more
+constexpr int set_growth = 4;              // ratio of consecutive working sets
 
-/// Size of this processor's last-level cache from Linux's sysfs ("32768K"), 0 if unknown. sysconf
-/// may return the sum over a larger machine.
+/// Size of this processor's last-level cache from Linux's sysfs ("32768K"); 0 if unknown. sysconf
+/// may return the total of a larger machine.
 Bytes last_level_cache() {
   Bytes largest = 0;
   for (int level = 0; level < 8; ++level) {
@@ -34,7 +34,7 @@ Bytes last_level_cache() {
   return largest;
 }
 
-/// The smallest share of a cache that a rank has, and the size of the largest cache.
+/// The smallest part of a cache per rank, and the size of the largest cache.
 std::array<Bytes, 2> caches(const BenchSetting& setting) {
   constexpr Bytes usual = exec_on_host ? 32 << 20 : 64 << 20;
   const Bytes found = exec_on_host ? last_level_cache() : 0;

@@ -1,5 +1,5 @@
-// The command trireme bench: runs the chosen sections one after the other on all ranks, prints a
-// table for each, and writes all rows to the JSON file. A section returns a BenchReport.
+// The command trireme bench: runs the chosen sections in sequence on all ranks, prints a table for
+// each, and writes all rows to the JSON file. A section returns a BenchReport.
 #include <trireme/commands/bench/bench.hpp>
 
 #include <trireme/base/log.hpp>
@@ -31,7 +31,7 @@ constexpr std::array<Section, 7> sections{{
     {"index", bench_index},
 }};
 
-/// With a machine file, its sections and those named; otherwise all, or those named.
+/// With a machine file, its sections and the named ones; otherwise the named ones, or all.
 std::vector<Section> chosen(const std::vector<std::string>& names, bool machine_file) {
   std::vector<std::string> known;
   std::vector<Section> out;
@@ -51,7 +51,7 @@ std::vector<Section> chosen(const std::vector<std::string>& names, bool machine_
   return out;
 }
 
-/// The table of a section without a table of its own: name, quantity, convention.
+/// Default table of a section: name, quantity, convention.
 std::string table_of(const BenchRows& rows) {
   BenchTable table({"", "", ""});
   for (const BenchRow& row : rows)
@@ -94,7 +94,7 @@ ExitCode bench(grid::Runtime& runtime, const BenchOptions& options) {
                 ": bench measures attention of whole samples; set parallel.context=1");
   });
   session.deck.config.batch.ramp_start = 0;  // steps of the full batch are measured
-  // Opened now: an error after the work would waste it.
+  // Opened now, because an error after the work would waste it.
   std::unique_ptr<io::AtomicFile> file, machine_file;
   runtime.together([&] {
     if (runtime.rank() == 0 && !options.json.empty())

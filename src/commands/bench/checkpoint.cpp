@@ -1,5 +1,5 @@
 // trireme bench, section checkpoint: writing and reading a checkpoint of the deck's model, compared
-// round by round with plain files of as many bytes. Files are dropped from the page cache before
+// round by round with plain files of the same size. Files are dropped from the page cache before
 // they are read.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
@@ -119,7 +119,7 @@ class Paths {
   void remove(const std::string& path, bool mine) const {
     setting_.runtime.together([&] {
       if (mine) fs::remove_all(path);
-      ::sync();  // pending writes and removals would be counted in the next measurement
+      ::sync();  // otherwise the next measurement includes pending writes and removals
     });
   }
   Seconds read(const std::function<void()>& work) const {
@@ -131,18 +131,18 @@ class Paths {
   std::string folder_;
   std::vector<checkpoint::SliceView> share_;
   std::vector<char> numbers_;  ///< values of the share, in host memory
-  Bytes bytes_ = 0;            ///< of all ranks
+  Bytes bytes_ = 0;            ///< bytes of all ranks
   deck::CheckpointConfig config_;
   std::string plain_;
   std::optional<train::Saver> saver_;
 };
 
-/// Seconds of both, round by round.
+/// Seconds of plain files and checkpoints, round by round.
 struct Pairs {
   std::vector<double> plain;
   std::vector<double> checkpoint;
 
-  /// The order of the two alternates from round to round.
+  /// Measures both; their order alternates between rounds.
   void measure(std::int64_t round, const std::function<Seconds()>& plainly,
                const std::function<Seconds()>& as_checkpoint) {
     if (round % 2 == 0) plain.push_back(plainly());

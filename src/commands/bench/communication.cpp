@@ -61,8 +61,8 @@ struct Point {
   Seconds seconds;
 };
 
-/// Seconds of a message of n bytes ≈ alpha + beta n, with the least sum of squared relative errors.
-/// A negative alpha is noise and is set to 0.
+/// Fits the seconds of an n-byte message to alpha + beta n, with the least sum of squared relative
+/// errors. A negative alpha is noise and is set to 0.
 BenchLine fit(const std::vector<Point>& points) {
   double s = 0;
   double sx = 0;
@@ -83,7 +83,7 @@ BenchLine fit(const std::vector<Point>& points) {
   return both.alpha > 0 && both.beta > 0 ? both : BenchLine{0, sxy / sxx};
 }
 
-/// Arrays of `bytes` and the operations on them, to be called repeatedly.
+/// Arrays of `bytes` and the operations on them, for repeated calls.
 class Message {
  public:
   Message(grid::Communicator& communicator, Bytes bytes)
@@ -137,12 +137,12 @@ class Message {
 };
 
 struct Measured {
-  std::string name;  ///< of the communicator
+  std::string name;  ///< name of the communicator
   int ranks;
   std::map<Operation, std::vector<Point>> points;
 };
 
-/// Measures all groups of an axis at once, as in a step.
+/// Measures all groups of an axis at once, as they communicate in a step.
 Measured measure(const BenchSetting& setting, const std::string& name,
                  grid::Communicator& communicator) {
   Measured out{name, communicator.size(), {}};
@@ -210,7 +210,7 @@ std::string table_of(const Measured& m) {
 
 BenchReport bench_communication(const BenchSetting& with_all) {
   BenchSetting setting = with_all;
-  setting.processor_time = false;  // waiting counts
+  setting.processor_time = false;  // waiting time counts
   BenchReport report;
   grid::Communicator& world = setting.runtime.world();
   if (world.size() == 1) {

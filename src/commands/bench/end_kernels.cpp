@@ -1,5 +1,5 @@
-// trireme bench, section kernels: the kernels before and after the layers, which are embedding,
-// picked rows and cross entropy.
+// trireme bench, section kernels: the kernels before and after the layers: embedding, picked rows
+// and cross entropy.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/embedding.hpp>
@@ -73,7 +73,7 @@ void measure_embedding(KernelBench& b) {
             [&] { kernels::segments_backward<T>(exec, dsegments, r, kinds.view(), 0); });
 }
 
-/// The head of bert picks the predicted rows and puts their gradients back.
+/// bert's head picks the predicted rows and puts their gradients back.
 template <class P>
 void measure_rows(KernelBench& b) {
   using T = typename P::Compute;
@@ -106,7 +106,7 @@ void measure_loss(KernelBench& b) {
   const View2<A> logits = wide_logits.columns(n.vocabulary);
   const BenchArray<double> statistics(exec, rows, 3), merged(exec, rows, 3), losses(exec, rows);
   const Ids targets(exec, rows, n.vocabulary);
-  const auto gradient = [&] {  // in place of the logits if the types agree
+  const auto gradient = [&] {  // in the memory of the logits if the types agree
     if constexpr (is_narrow<T>)
       return narrow.columns(n.vocabulary);
     else

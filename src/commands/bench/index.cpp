@@ -11,7 +11,7 @@ constexpr std::int64_t shards = 512;
 constexpr std::int64_t side = 4096;
 constexpr Bytes room = 256 << 20;
 
-/// Summaries of 512 shards of 500 arrays, each array cut along its first or its second axis.
+/// Summaries of 512 shards of 500 arrays, each array split along its first or its second axis.
 std::vector<checkpoint::ShardSummary> summaries() {
   std::vector<checkpoint::ShardSummary> out;
   for (std::int64_t s = 0; s < shards; ++s) {

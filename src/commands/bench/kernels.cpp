@@ -1,6 +1,6 @@
 // trireme bench, section kernels: times every kernel of a step except matrix products, and compares
-// it with the roofline of the same rank (bound_of). Which kernels there are is decided in
-// layer_kernels.cpp, end_kernels.cpp and update_kernels.cpp; here are the timing and the table.
+// it with the roofline of the same rank (bound_of). layer_kernels.cpp, end_kernels.cpp and
+// update_kernels.cpp choose the kernels; this file has the timing and the table.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
@@ -122,7 +122,7 @@ BenchReport bench_kernels(const BenchSetting& setting) {
     measure_update_kernels<P>(bench);
   });
   BenchReport report = bench.report();
-  std::string chosen;  // by the library on rank 0
+  std::string chosen;  // choices of the library on rank 0
   for (const std::string& line : bench.handle().attention_choices()) {
     chosen += "\n  " + line;
     report.rows.push_back({"kernels", text("choice.", report.rows.size()), 1, "1", line});

@@ -97,7 +97,7 @@ void measure_activation(KernelBench& b, const plan::LayerKernel& k) {
 }
 
 /// Dropout and additions to the residual stream, alone or fused with the norm of the sum, and to
-/// its gradient.
+/// the residual gradient.
 template <class P>
 void measure_residual(KernelBench& b, const plan::LayerKernel& k) {
   using T = typename P::Compute;
@@ -160,7 +160,7 @@ void measure(KernelBench& b, const plan::LayerKernel& k) {
     case OperationKind::pick:
     case OperationKind::logits:
     case OperationKind::cross_entropy:
-      break;  // no part of a layer
+      break;  // not part of a layer
   }
 }
 

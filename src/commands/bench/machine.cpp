@@ -1,6 +1,6 @@
-// The machine's limits that trireme bench compares kernels with, each measured once per run: peak
-// of matrix products, rates of exp, tanh and the like, and the roofline made from them (bound_of).
-// time_calls() is the timing loop of all sections.
+// The machine's limits with which trireme bench compares kernels, each measured once per run: peak
+// of matrix products, rates of exp, tanh and other functions, and the resulting roofline
+// (bound_of). time_calls() is the timing loop of all sections.
 #include <trireme/commands/bench/machine.hpp>
 
 #include <trireme/base/check.hpp>
@@ -25,7 +25,8 @@ namespace {
 constexpr Seconds round_seconds = 0.01;
 constexpr double most_calls = 1e5;
 
-/// Processor time of the calling thread, which on a host runs the kernels, alone or with others.
+/// Processor time of the calling thread, which runs the kernels on a host, alone or with other
+/// threads.
 Seconds processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -44,7 +45,7 @@ Seconds seconds_of(const BenchSetting& setting, const Exec& exec, const std::fun
 
 template <class Real>
 std::array<double, kernels::arithmetic_kinds> arithmetic_of(const BenchSetting& setting) {
-  // Enough teams to fill a device, and on a host for about a millisecond.
+  // Enough teams to fill a device, or to take about a millisecond on a host.
   constexpr bool on_host = std::is_same_v<Memory, Kokkos::HostSpace>;
   constexpr std::int64_t repetitions = on_host ? 256 : 65536;
   const Exec exec;
@@ -70,7 +71,7 @@ BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>&
   const Exec exec;
   grid::Communicator& world = setting.runtime.world();
   const bool mine = static_cast<bool>(call);
-  if (mine) seconds_of(setting, exec, call, 1);  // first touch of memory, start of libraries
+  if (mine) seconds_of(setting, exec, call, 1);  // touches memory, starts libraries
   const Seconds once = mine ? seconds_of(setting, exec, call, 1) : 0.0;
   const Seconds longest = world.all_reduce<double>(once, grid::Reduction::maximum, "one call");
   const auto calls = static_cast<std::int64_t>(

@@ -1,6 +1,6 @@
 // trireme bench --machine-file: describes this machine by the measurements of the sections
-// bandwidth, matmul, kernels and communication. The cost model (plan/) turned around: each value is
-// the one with which it predicts the seconds that were measured.
+// bandwidth, matmul, kernels and communication. It inverts the cost model of plan/: with each
+// value, the model predicts the measured seconds.
 #include <trireme/base/process.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/grid/threads.hpp>
@@ -25,7 +25,7 @@ namespace {
 
 using plan::Machine;
 
-/// Fits each value of a machine, with a comment on how it was measured.
+/// Fits each value of a machine, with a comment on its measurement.
 class Description {
  public:
   explicit Description(const BenchSetting& setting)
@@ -53,7 +53,7 @@ class Description {
  private:
   void set(const std::string& key, double& value, double measured, std::string how) {
     if (!(measured > 0)) return;
-    // Three digits: more would be noise.
+    // Three digits; further digits are noise.
     const double unit = std::pow(10, std::floor(std::log10(measured)) - 2);
     value = unit < 1 ? std::round(measured / unit) / std::round(1 / unit)
                      : std::round(measured / unit) * unit;
@@ -118,7 +118,7 @@ void Description::peaks() {
     set(tf32 ? "device.peak_tf32" : text("device.peak_", trireme::name_of(type)), of(type), rate,
         how);
   }
-  // Ranks whose device has no such products leave the value unknown to all.
+  // If one rank's device has no fp8 products, the value is unknown on all ranks.
   const double fp8 = kernels::fp8_obstacle(handle).empty() ? kernels::measure_fp8_peak(handle) : 0;
   set("device.peak_fp8", d.peak_fp8, smallest(fp8, "peak of fp8"),
       text(how, ", operands rounded before"));
@@ -138,13 +138,12 @@ void Description::memory() {
   set("device.launch", d.launch, tiny.seconds, "y += x of 16 elements");
 }
 
-/// A rate of [kernels] and the kernels from whose times it follows, by the beginning of their
-/// names.
+/// A rate of [kernels], and name prefixes of the kernels whose times determine it.
 struct Rate {
   const char* key;
   double Machine::Kernels::*field;
   std::vector<std::string> names;
-  bool draws = false;  ///< random numbers, with dropout
+  bool draws = false;  ///< draws random values, with dropout
 };
 
 void Description::kernels() {
@@ -177,8 +176,8 @@ void Description::kernels() {
       const bool of_it = std::ranges::any_of(
           rate.names, [&](const std::string& name) { return k.name.starts_with(name); });
       if (!of_it || k.calls == 0) continue;
-      // The model counts what an update must move: the gradient is zeroed on the way, and rounding
-      // reads what the update has just written.
+      // The model counts the bytes that an update must move: it also zeroes the gradient, and
+      // rounding reads values that the update has just written.
       const double counted = k.name == "gradient.zero"   ? 0
                              : k.name == "weights.round" ? k.work / 3
                                                          : k.work;
@@ -230,7 +229,8 @@ void Description::attention() {
   }
 }
 
-/// Ranks that the cores of this node can run at once. Ranks are bound to equal or disjoint sets.
+/// Ranks that the cores of this node can run at the same time. Ranks are bound to equal or disjoint
+/// sets.
 std::int64_t Description::processors() const {
   const std::string cores = grid::bound_cores();
   grid::Communicator& world = setting_.runtime.world();

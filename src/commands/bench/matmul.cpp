@@ -24,16 +24,16 @@ struct Product {
   std::int64_t outputs;
   std::int64_t inputs;
   bool bias;
-  std::array<std::int64_t, 3> calls{};  ///< per step, of each pass
+  std::array<std::int64_t, 3> calls{};  ///< per step and pass
   bool wide = false;                    ///< output in the type of sums: logits
   bool gelu = false;                    ///< x = GELU(h): the backward pass may return dh
-  bool fp8 = false;                     ///< with operands that are rounded to fp8 first
+  bool fp8 = false;                     ///< operands are first rounded to fp8
 
   double flops() const { return 2.0 * static_cast<double>(tokens * outputs * inputs); }
 };
 
 /// The layer's linear operations and the head's products. All ranks have the same list; a product
-/// that this rank does not run is empty.
+/// that a rank does not run is empty.
 std::vector<Product> products_of(const architecture::Architecture& a, const BenchShard& shard,
                                  bool fp8) {
   const architecture::LocalSizes& n = shard.sizes;
@@ -109,14 +109,14 @@ std::array<BenchTiming, 3> time_product(const BenchSetting& setting, const kerne
   return {time(forward), time(backward_input), time(backward_weight)};
 }
 
-/// The passes with products in fp8: rounding, transposition and product, with scales of 1.
+/// The passes with fp8 products: rounding, transposition and product, with scales of 1.
 std::array<BenchTiming, 3> time_fp8_product(const BenchSetting& setting,
                                             const kernels::Handle& handle, const Product& p) {
   const BenchArray<Bf16> x(handle, p.tokens, p.inputs), dx(handle, p.tokens, p.inputs);
   const BenchArray<Bf16> w(handle, p.outputs, p.inputs), y(handle, p.tokens, p.outputs);
   const BenchArray<Bf16> b(handle, p.bias ? p.outputs : 0);
   const BenchArray<float> dw(handle, p.outputs, p.inputs), db(handle, p.bias ? p.outputs : 0);
-  const BenchArray<float> codes(  // of x, w and y: a pass has two of them
+  const BenchArray<float> codes(  // for x, w and y; a pass uses two of them
       handle, (fp8_operand_bytes(p.tokens * p.inputs) + fp8_operand_bytes(p.outputs * p.inputs) +
                fp8_operand_bytes(p.tokens * p.outputs)) /
                   4);
@@ -171,7 +171,7 @@ BenchReport bench_matmul(const BenchSetting& setting) {
                                           std::llround(of[4])};
       constexpr std::array<std::array<std::size_t, 3>, 3> order{{{0, 1, 2}, {0, 2, 1}, {1, 2, 0}}};
       const auto& [rows, outputs, sum] = order[pass];
-      if (!p.fp8)  // a machine file's efficiency is that of bf16
+      if (!p.fp8)  // a machine file's efficiency refers to bf16
         setting.machine.products.push_back({{n[rows], n[outputs], n[sum]}, of[5], t.seconds});
       step += of[5] * t.seconds;
       at_peak += of[5] * of[0] / of[1];
@@ -191,7 +191,7 @@ BenchReport bench_matmul(const BenchSetting& setting) {
   report.rows.push_back(
       {"matmul", "step.seconds", step, "s", "sum of calls × seconds of all products"});
   report.rows.push_back({"matmul", "step.peak_seconds", at_peak, "s", "the same at the peak rate"});
-  std::string chosen;  // by the library on rank 0
+  std::string chosen;  // choices of the library on rank 0
   for (const std::string& line : handle.product_choices()) {
     chosen += "\n  " + line;
     const std::string name = text("choice.", report.rows.size());

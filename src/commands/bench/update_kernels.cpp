@@ -85,8 +85,8 @@ void measure_optimizer(KernelBench& b) {
   }
 }
 
-/// Conversions of bf16 and fp16: rounding of the master weights, and widening, which a step does
-/// only inside of products.
+/// Conversions of bf16 and fp16: rounding of the master weights, and widening, which a step only
+/// does within products.
 template <class P>
 void measure_conversions(KernelBench& b) {
   using T = typename P::Compute;

@@ -42,7 +42,7 @@ struct CheckOptions {
   std::string machine;  ///< file; "": this installation
   bool resolved = false;
   bool layer = false;
-  std::string json;  ///< file, or "-" for the output
+  std::string json;  ///< file, or "-" for standard output
   bool must_fit = false;
 };
 
@@ -62,8 +62,8 @@ int most_logits_slots(const std::vector<plan::RankPlan>& ranks) {
   return most;
 }
 
-/// The idle share of equal stages. A shared vocabulary makes them so, and has passes of its own,
-/// which are left out here.
+/// Idle share with equal stages. A shared vocabulary makes stages equal; its own passes are ignored
+/// here.
 double idle_share_of_equal_stages(const deck::Config& c, const schedule::Program& program) {
   if (!program.layout.shares_vocabulary) return idle_share(program, schedule::unit_cost);
   schedule::ProgramLayout layout = program.layout;
@@ -170,7 +170,7 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
       with_commas(batches.samples(c.run.steps) * c.model.sequence), " tokens");
 }
 
-/// How often the run takes each file of a blend, if the files exist.
+/// Passes over each file of a blend in the run, if the files exist.
 void print_blend(const deck::Deck& deck, const TrainingData& data) {
   const deck::Config& c = deck.config;
   if (data.files.size() < 2) return;
@@ -280,7 +280,7 @@ void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Mac
   print_time(c, a, program, machine);
 }
 
-/// Largest memory of a rank: `arrays_only` without its process, that is where its kernels run.
+/// Largest memory of a rank; with `arrays_only` without its process, that is, the kernels' memory.
 Bytes most_bytes(const std::vector<plan::RankPlan>& ranks, bool arrays_only) {
   return arrays_only ? plan::device_total(plan::most_memory(ranks).memory)
                      : plan::most_at_peak(ranks).peak();

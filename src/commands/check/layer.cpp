@@ -107,7 +107,7 @@ std::string end_report(const LayerDescription& part, const deck::Config& c,
     std::string backward;
     for (const Pass pass : passes) flops += flops_of(part, op, pass, c.model, n);
     for (const Pass pass : {Pass::backward_input, Pass::backward_weight})
-      backward += message_text(part, op, pass, c);  // at most one has a message
+      backward += message_text(part, op, pass, c);  // at most one pass has a message
     operations.push_back({name_of(op),
                           name(op.input) + (op.in_place() ? "" : " → " + name(op.output)),
                           message_text(part, op, Pass::forward, c), backward, giga(flops)});

@@ -1,5 +1,5 @@
 // Tables of trireme check: stages, ramp-up of the batch, memory and communication. Each function
-// returns lines with aligned columns; the numbers come from plan/.
+// returns lines with aligned columns; plan/ computes the values.
 #include <trireme/commands/check/tables.hpp>
 
 #include <trireme/base/text.hpp>
@@ -32,7 +32,7 @@ std::string fit(Bytes needed, Bytes memory) {
               "or offload in [parallel], or reduce [batch] micro");
 }
 
-/// Number of the rank in the first replica.
+/// World rank of the rank in the first replica.
 std::string place(const plan::RankPlan& r, const deck::ParallelConfig& parallel) {
   const layout::AxisList axes = parallel.axes();
   return text("rank ", r.pipeline * axes.stride(Axis::pipeline) +
@@ -207,7 +207,7 @@ std::string workers_report(const deck::Config& config, const architecture::Archi
            "; an outer step every ", local.inner_steps, " steps",
            local.fragments > 1 ? text(" of each of ", local.fragments, " fragments") : "",
            local.delay > 0 ? text(", ", local.delay, " steps after differences are sent") : "");
-  // The last outer step follows the last differences by the delay.
+  // The last outer step follows the last differences after the delay.
   const std::int64_t outer =
       std::max<std::int64_t>(0, config.run.steps - local.delay) / local.inner_steps;
   const std::int64_t last = outer * local.inner_steps + (outer > 0 ? local.delay : 0);

@@ -21,7 +21,7 @@ std::int64_t ranks_of(const deck::ParallelConfig& p) {
   return p.ranks();
 }
 
-/// The values that a prediction depends on most.
+/// The values with the most influence on a prediction.
 std::string assumptions(const deck::Config& c, const plan::Machine& m) {
   const plan::Machine::Software& s = m.software;
   std::string out =

@@ -1,4 +1,4 @@
-// Findings of `trireme doctor`: what the facts of all ranks mean for a run.
+// Findings of `trireme doctor`: consequences of all ranks' facts for a run.
 #include <trireme/commands/doctor.hpp>
 
 #include <trireme/base/log.hpp>
@@ -32,7 +32,7 @@ std::string counted(std::size_t n, const char* what) {
   return text(n, " ", what, n == 1 ? "" : "s");
 }
 
-/// "all ranks", or those that `chosen` names.
+/// "all ranks", or the ranks in `chosen`.
 std::string some_of(const std::vector<RankFacts>& ranks, const std::vector<std::size_t>& chosen) {
   if (ranks.size() == 1) return "this process";
   return chosen.size() == ranks.size() ? text("all ", ranks.size(), " ranks") : named(chosen);
@@ -46,7 +46,7 @@ std::vector<std::size_t> ranks_where(const std::vector<RankFacts>& ranks, const 
   return found;
 }
 
-/// A fact that is a reason for failure on some ranks, or empty on all.
+/// A finding from a fact that is a reason for failure on some ranks, or empty on all.
 Finding by_reason(const std::vector<RankFacts>& ranks, const char* name, Health health,
                   const std::function<const std::string&(const RankFacts&)>& reason,
                   const std::string& well, const std::string& advice) {
@@ -153,7 +153,7 @@ Finding device_finding(const std::vector<RankFacts>& ranks) {
     return {Health::warning, "devices",
             text("rank 0 has ", first.device, ", ", named(other), " ", ranks[other.front()].device),
             "request nodes of one kind: every step waits for the slowest device"};
-  // The driver and this process itself need some of a device's memory.
+  // The driver and this process itself use some of a device's memory.
   const auto used = ranks_where(
       ranks, [](const RankFacts& r) { return r.device_free < r.device_memory / 10 * 9; });
   if (!used.empty())
@@ -281,7 +281,7 @@ Finding memory_finding(const std::vector<RankFacts>& ranks, const Nodes& nodes) 
           "node"};
 }
 
-/// A limit of the shell: the least value among the ranks.
+/// A limit of the shell: the lowest value of all ranks.
 std::pair<std::int64_t, const RankFacts*> least_limit(const std::vector<RankFacts>& ranks,
                                                       std::int64_t RankFacts::*limit) {
   std::pair<std::int64_t, const RankFacts*> least{-1, &ranks.front()};
@@ -336,7 +336,7 @@ void limit_findings(const std::vector<RankFacts>& ranks, std::vector<Finding>& o
 }
 
 Finding shared_memory_finding(const std::vector<RankFacts>& ranks, const Nodes& nodes) {
-  constexpr Bytes wanted = Bytes{64} << 20;  // per rank, more than MPICH, Open MPI and NCCL map
+  constexpr Bytes wanted = Bytes{64} << 20;  // per rank; more than MPICH, Open MPI and NCCL map
   for (const auto& [name, mine] : nodes) {
     const Bytes size = ranks[mine.front()].shared_memory;
     if (size < wanted * static_cast<Bytes>(mine.size()) && mine.size() > 1)
@@ -373,7 +373,7 @@ std::string core_list(const std::string& cores) {
 std::vector<Finding> diagnose(const std::vector<RankFacts>& ranks, const std::string& folder) {
   const Nodes nodes = nodes_of(ranks);
   std::vector<Finding> out{node_finding(nodes, ranks.size())};
-  if (!ranks.front().cores.empty()) {  // else the engine did not start
+  if (!ranks.front().cores.empty()) {  // otherwise the engine did not start
     out.push_back(core_finding(ranks, nodes));
     out.push_back(device_finding(ranks));
     out.push_back(nccl_finding(ranks));

@@ -1,5 +1,5 @@
-// Facts that a rank of `trireme doctor` collects. It tries the calls of a run: files are written,
-// replaced, linked and locked in the run's folder.
+// Collects the facts of a rank for `trireme doctor`. It tries the calls of a run: it writes,
+// replaces, links and locks files in the run's folder.
 #include <trireme/commands/doctor_facts.hpp>
 
 #include <trireme/base/check.hpp>
@@ -51,8 +51,8 @@ std::int64_t soft_limit(int resource) {
   return limit.rlim_cur == RLIM_INFINITY ? -1 : static_cast<std::int64_t>(limit.rlim_cur);
 }
 
-/// Limit in bytes, the first word of a cgroup file; -1: "max", a number that means no limit, or no
-/// file.
+/// Limit in bytes, the first word of a cgroup file; -1 for "max", a number that means no limit, or
+/// a missing file.
 Bytes limit_in(const std::string& path) {
   std::ifstream in(path);
   std::string word;
@@ -70,7 +70,7 @@ Bytes physical_memory() {
   return static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGE_SIZE);
 }
 
-/// The reason for which `work` throws, without the place in the source; "" if it does not.
+/// The reason with which `work` throws, without the source position; "" if it does not throw.
 std::string failure_of(const std::function<void()>& work) {
   try {
     work();
@@ -95,7 +95,7 @@ void try_links(const std::string& path) {
   check(linked, path, ": cannot be linked to another name: ", std::strerror(error));
 }
 
-/// Two descriptions of one file: a lock of the first must hold off the second.
+/// Opens a file twice: a lock of the first descriptor must exclude the second.
 void try_locks(const std::string& path) {
   const int first = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   const int second = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -163,7 +163,7 @@ Bytes group_memory_limit(const std::string& groups, const std::string& root) {
     if (!unified && controllers.find(",memory,") == std::string::npos) continue;
     const fs::path base = unified ? fs::path(root) : fs::path(root) / "memory";
     fs::path group = fs::path(line.substr(second + 1)).relative_path();
-    while (true) {  // a limit of an outer group holds too
+    while (true) {  // limits of outer groups apply too
       least = smaller_limit(
           least,
           limit_in((base / group / (unified ? "memory.max" : "memory.limit_in_bytes")).string()));

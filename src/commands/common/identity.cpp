@@ -1,5 +1,5 @@
-// Compares the tokenizer and the token files of a checkpoint's run with those of a deck. Paths do
-// not count: a file at another path may be the same, and another file may have taken its place.
+// Compares the tokenizer and the token files of a checkpoint's run with a deck's. Paths do not
+// matter: a file at another path may be the same, and another file may have replaced it.
 #include <trireme/commands/identity.hpp>
 
 #include <trireme/base/check.hpp>
@@ -25,7 +25,7 @@ constexpr const char* validation_key = "data.validation";
 
 using Values = std::map<std::string, std::string>;
 
-/// "" for a checkpoint that does not store the value, such as one made by another program.
+/// "" for a checkpoint that does not store the value, as other programs may write it.
 std::string value_of(const Values& values, const char* key) {
   const auto found = values.find(key);
   return found == values.end() ? "" : found->second;

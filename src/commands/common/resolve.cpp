@@ -1,5 +1,5 @@
-// Resolves what a deck alone does not determine: opens its token files, compares their tokenizer
-// with the deck's, and derives the vocabulary and the layout for a number of ranks.
+// Resolves values that a deck alone does not determine: opens its token files, compares their
+// tokenizer with the deck's, and derives the vocabulary and the layout for a number of ranks.
 #include <trireme/commands/resolve.hpp>
 
 #include <trireme/architecture/frozen.hpp>
@@ -77,7 +77,7 @@ TrainingData open_if_there(const deck::Deck& deck) {
   const auto entries = data::parse_blend(deck.config.data.train);
   const bool any = std::any_of(entries.begin(), entries.end(),
                                [](const auto& entry) { return data::tokens_exist(entry.path); });
-  return any ? open_training_data(deck) : TrainingData{};  // refuses a part that is missing
+  return any ? open_training_data(deck) : TrainingData{};  // reports a file that is missing
 }
 
 TrainingData open_training_data(const deck::Deck& deck) {
@@ -260,7 +260,7 @@ void warn_of_packing(const data::TokenSource& file, const data::PackedDocuments&
 
 namespace {
 
-/// A folder with a manifest; otherwise the error names the newest checkpoint that exists.
+/// Expects a folder with a manifest; otherwise the error names the newest existing checkpoint.
 void expect_checkpoint(const std::string& folder, const std::string& directory) {
   std::error_code ignored;
   const bool exists = std::filesystem::is_directory(folder, ignored);
@@ -279,7 +279,8 @@ void expect_checkpoint(const std::string& folder, const std::string& directory) 
                         remedy));
 }
 
-/// Starting with random weights beside an imported model is a forgotten restart.
+/// UsageError for random initial weights although there is an imported model: the restart was
+/// probably forgotten.
 void expect_no_import(const deck::Deck& deck) {
   const std::string& directory = deck.config.checkpoint.directory;
   const auto members = checkpoint::members_of(directory);

@@ -1,5 +1,5 @@
-// `trireme doctor` on all ranks: each collects its facts, what ranks see of each other is tried
-// between them, and the first rank reports.
+// `trireme doctor` on all ranks: each rank collects its facts, shared files and clocks are tested
+// between ranks, and the first rank reports.
 #include <trireme/commands/doctor.hpp>
 
 #include <trireme/base/log.hpp>
@@ -31,7 +31,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// A file of the first rank that the others look at, with a lock on it. Collective.
+/// A locked file of the first rank, as the other ranks see it. Collective.
 std::string sight_of_first_rank(grid::Communicator& world, const std::string& folder) {
   constexpr auto patience = std::chrono::seconds(5);  // attribute caches of network file systems
   const std::string path = world.broadcast(
@@ -48,7 +48,7 @@ std::string sight_of_first_rank(grid::Communicator& world, const std::string& fo
       try {
         io::replace_file(path, content);
       } catch (const std::exception&) {
-        written = false;  // its facts say why
+        written = false;  // its facts contain the reason
       }
     }
     if (world.all_reduce<std::int64_t>(written ? 1 : 0, grid::Reduction::minimum,
@@ -86,8 +86,9 @@ std::string sight_of_first_rank(grid::Communicator& world, const std::string& fo
   return wrong;
 }
 
-/// Seconds by which this rank's clock is ahead of the first rank's: of several round trips, the
-/// shortest, whose middle the other rank's time is taken for. Once per node. Collective.
+/// Seconds by which this rank's clock is ahead of the first rank's. Uses the shortest of several
+/// round trips, and takes the other rank's time as the time of its middle. Once per node.
+/// Collective.
 double clock_offset(grid::Communicator& world) {
   constexpr int trips = 8;
   const std::vector<grid::Node> nodes = grid::nodes(world);

@@ -55,14 +55,14 @@ Tasks read_tasks(const deck::Deck& deck, const EvalOptions& options) {
   return found;
 }
 
-/// Whether a model of a shorter sequence computes the same. Learned positions are a table of S
-/// rows.
+/// Whether the model with a shorter sequence computes the same function. Learned positions are a
+/// table of S rows.
 bool can_be_shorter(const deck::ModelConfig& model) {
   return model.positions == Positions::rotary && model.rope_scaling != RotaryScalingKind::dynamic;
 }
 
-/// Requests by the sequence of the model that scores them: S, S/2, S/4, ... A sequence with few
-/// requests is not worth loading the weights again.
+/// Groups requests by the sequence of the model that scores them: S, S/2, S/4, ... Few requests do
+/// not justify loading the weights again.
 std::vector<std::pair<std::int64_t, std::vector<std::size_t>>> by_length(
     const std::vector<Request>& requests, const deck::Config& config) {
   std::vector<std::int64_t> lengths{config.model.sequence};
@@ -89,7 +89,7 @@ std::vector<std::pair<std::int64_t, std::vector<std::size_t>>> by_length(
   return found;
 }
 
-/// The deck for requests of a length: as many tokens in a micro-batch as with the deck's sequence.
+/// The deck for requests of a length: a micro-batch has as many tokens as with the deck's sequence.
 deck::Config with_sequence(deck::Config config, std::int64_t sequence) {
   config.batch.micro *= config.model.sequence / sequence;
   config.batch.global = config.batch.micro * config.parallel.data;
@@ -287,7 +287,7 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
     file = open_validation_file(deck);
     windows.emplace(*file, config.model.text_tokens(), config.model.packing);
     data::make_batch_reader(config)->expect_usable(*windows);
-    if (runtime.rank() == 0) file->verify_bytes();  // all of them are about to be read
+    if (runtime.rank() == 0) file->verify_bytes();  // all bytes are about to be read
     bytes = bytes_of_token(deck, *file);
   });
 

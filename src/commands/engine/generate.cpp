@@ -1,4 +1,4 @@
-// The command trireme generate: replicas share the texts, and print them in their order.
+// The command trireme generate: replicas share the texts, and print them in order.
 #include <trireme/base/log.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/base/utf8.hpp>
@@ -25,13 +25,13 @@
 namespace trireme::commands {
 namespace {
 
-/// Standard output has the texts alone.
+/// A message on standard error; standard output contains only the texts.
 void note(const std::string& message) {
   if (log::speaking())
     std::fputs(text("trireme: note: ", printable(message), "\n").c_str(), stderr);
 }
 
-/// All texts of a command: `samples` of each prompt in turn.
+/// All texts of a command: `samples` texts for each prompt in turn.
 class Texts {
  public:
   Texts(const Session& session, const GenerateOptions& options)
@@ -51,7 +51,7 @@ class Texts {
     }
   }
 
-  /// Says what is put before prompts, and which prompts lose their beginning.
+  /// Logs the ids before prompts, and the prompts that are cut at the beginning.
   void announce() const {
     if (!is_chat()) note(describe_prefix(*tokenizer_, options_.prefix));
     const auto is_long = [&](std::int64_t tokens) { return tokens > sequence_; };
@@ -66,7 +66,7 @@ class Texts {
                    "; shorten the prompt"));
   }
 
-  /// The step of the checkpoint that writes them.
+  /// Sets the step of the checkpoint that generates the texts.
   void set_step(std::int64_t step) { step_ = step; }
 
   bool is_chat() const { return chat_ != data::ChatFormat::none; }
@@ -82,7 +82,7 @@ class Texts {
   /// The prompt as a document's beginning, or a conversation up to the answer.
   std::vector<std::int32_t> ids(std::int64_t n) const { return ids_of(prompt_of_text(n)); }
 
-  /// The line before a text if there are several.
+  /// Line before a text, if there are several texts.
   std::string heading(std::int64_t n) const {
     const std::string sample = text("sample ", n % options_.samples + 1, " of ", options_.samples);
     if (prompts_.size() == 1) return options_.samples == 1 ? "" : "---- " + sample + "\n";
@@ -135,14 +135,14 @@ class Texts {
   std::int64_t sequence_;
   std::int64_t step_ = 0;
   std::vector<Prompt> prompts_;
-  std::vector<std::int64_t> tokens_;  ///< of each prompt
+  std::vector<std::int64_t> tokens_;  ///< tokens of each prompt
 };
 
-/// Gets the words of text i as they are known; `last`: there are no more.
+/// Receives the words of text i as they become known; `last`: no more follow.
 using Show = std::function<void(std::size_t i, const std::string& words, bool last)>;
 
-/// The texts first, first + stride, … of a command, `number` of them at most, as a replica
-/// continues them.
+/// The texts first, first + stride, … of a command, at most `number` of them, that a replica
+/// continues.
 class Replica final : public train::Continuations {
  public:
   Replica(const Texts& texts, const GenerateOptions& options, std::int64_t first,
@@ -197,7 +197,7 @@ class Replica final : public train::Continuations {
  private:
   struct Text {
     std::int64_t n = 0;
-    std::unique_ptr<data::TextStream> stream;  ///< while the text is open
+    std::unique_ptr<data::TextStream> stream;  ///< set while the text is open
     std::int64_t tokens = 0;
     bool stopped = false;
   };
@@ -219,8 +219,8 @@ void print(const std::string& words) {
   std::fflush(stdout);
 }
 
-/// Prints texts in their order while they are written: the first open one as its words come, and
-/// the others after it.
+/// Prints texts in order while they are generated: the words of the first open text as they arrive,
+/// and later texts after it.
 class Printer {
  public:
   explicit Printer(std::size_t texts) : kept_(texts), ended_(texts) {}
@@ -274,8 +274,7 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
     generator->load(reader);
   });
 
-  // Text n is written by replica n mod replicas. Several replicas print what they have from time to
-  // time.
+  // Replica n mod replicas generates text n. Several replicas print their results at intervals.
   const train::Sampling sampling{options.temperature,
                                  options.top_k,
                                  static_cast<std::uint64_t>(options.seed),

@@ -1,4 +1,4 @@
-// Collects a local checkpoint: rank 0 learns which nodes hold which shards, and all nodes copy
+// Collects a local checkpoint: rank 0 finds out which nodes hold which shards, and all nodes copy
 // their shards to the checkpoint directory, where the checkpoint is completed like any other.
 #include <trireme/commands/restart.hpp>
 
@@ -32,8 +32,7 @@ void move_on() {
   grid::Heartbeat::publish({"restart"});
 }
 
-/// Copies a shard whose bytes were verified. Errors of reading are `damage`; those of writing are
-/// thrown.
+/// Copies a shard and verifies its bytes. Read errors go to `damage`; write errors are thrown.
 void copy_file(const std::string& from, const std::string& to, std::string& damage) {
   const io::InputFile in = checkpoint::open_member(from);
   io::AtomicFile out(to);
@@ -100,7 +99,7 @@ class Collection {
   }
 
  private:
-  /// A rank of some holder reads the manifest and its files for all.
+  /// One rank of a holder reads the manifest and its files for all ranks.
   void read_manifest() {
     const std::size_t holder = *wanted_.holders.begin()->second.begin();
     const Rank reader = nodes_[holder].ranks.front();
@@ -125,7 +124,7 @@ class Collection {
       files_[manifest_.files[i].name] = texts.at(i + 1);
   }
 
-  /// Each rank copies some of its node's shards, and remembers which ones are damaged.
+  /// Each rank copies some of its node's shards and records damaged ones.
   void copy_shards(const LocalCheckpoint& left) {
     damaged_.clear();
     const std::size_t node = grid::node_of(nodes_, runtime_.rank());
@@ -151,8 +150,8 @@ class Collection {
     if (!damage.empty()) damaged_.insert(damaged_.end(), {name, damage});
   }
 
-  /// Leaves the shards that were damaged in this round, to be read from another node. Returns the
-  /// first that no other node holds.
+  /// Keeps the shards that were damaged in this round, to be read from another node. Returns the
+  /// first shard that no other node holds.
   std::string find_other_holders(LocalCheckpoint& left) {
     const std::string all = runtime_.world().broadcast(
         pack_texts(runtime_.world().gather(pack_texts(damaged_), 0, "damaged shards")), 0,
@@ -188,7 +187,7 @@ class Collection {
   std::vector<std::string> damaged_;  ///< shard, reason, shard, reason …
 };
 
-/// The run that the checkpoint directory names, on all ranks; no value if there is none.
+/// The run named by the checkpoint directory, on all ranks; std::nullopt if there is none.
 std::optional<checkpoint::Attempt> known_run(grid::Runtime& runtime, const std::string& directory) {
   std::string packed;
   if (runtime.rank() == 0) {

@@ -32,7 +32,7 @@ Prompt question(std::string words, std::string where) {
   return {words, {{{"user", std::move(words)}}}, std::move(where)};
 }
 
-/// An answer beside a prompt changes nothing of the prompt.
+/// UsageError for unknown members. An answer in the line does not change the prompt.
 void expect_prompt_members(const data::JsonLine& line) {
   data::expect_known_members(line, {"prompt", "messages", "tools", "completion", "answer",
                                     "answers", "reference", "references", "label", "gold"});

@@ -1,5 +1,5 @@
 // Restart of `trireme train`: selects a checkpoint that all ranks can read, compares its deck with
-// this one, and moves checkpoints of other runs aside.
+// the current deck, and moves checkpoints of other runs aside.
 #include <trireme/commands/restart.hpp>
 
 #include <trireme/architecture/state.hpp>
@@ -28,7 +28,7 @@ namespace {
 using checkpoint::Opening;
 using Differences = std::vector<deck::Difference>;
 
-/// Reads a checkpoint that was intact a moment ago: whatever fails is damage, and no mistake.
+/// Reads a checkpoint that has just been verified: any failure is damage, not a user's mistake.
 template <class Read>
 auto as_damage(const Read& read) {
   try {
@@ -42,7 +42,7 @@ checkpoint::Reader reader_of(const std::string& folder) {
   return as_damage([&] { return checkpoint::Reader(folder, Opening::manifest); });
 }
 
-/// Effect of a difference on the numbers, which do not depend on the layout.
+/// Effect of a difference on results, which do not depend on the layout.
 std::string_view note(const deck::Difference& d, bool same_data) {
   switch (d.effect) {
     case deck::Effect::training:
@@ -64,15 +64,15 @@ std::string_view note(const deck::Difference& d, bool same_data) {
   return "";
 }
 
-/// Comparison of a checkpoint's deck with this one.
+/// Comparison of a checkpoint's deck with the current deck.
 struct Comparison {
   Differences differences;
   bool same_batches = true;  ///< every step has the same global batch
-  /// The weights have the same stored type; those of bf16 and fp16 are stored in fp32.
+  /// The stored types of the weights are equal; bf16 and fp16 weights are stored in fp32.
   bool same_storage = true;
   /// The checkpoint has all arrays of the optimizer's state, or holds weights only.
   bool has_state = true;
-  bool has_adapters = false;  ///< the checkpoint has some, which fit the same adapters only
+  bool has_adapters = false;  ///< the checkpoint has adapters, which only fit equal adapters
   std::string_view sequence_reason = "";  ///< why [model] sequence is fixed
 };
 
@@ -88,8 +88,8 @@ bool stores_state(const deck::Deck& stored, const deck::Deck& deck) {
       [&](const auto& name) { return std::ranges::find(there, name) != there.end(); });
 }
 
-/// If this version cannot read the stored deck, it warns and finds no difference; then the shapes
-/// of the arrays decide.
+/// If this version cannot read the stored deck, it warns and reports no differences; the shapes of
+/// the arrays are still checked.
 Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) {
   const std::string path = reader.folder() + "/" + checkpoint::deck_name;
   try {
@@ -174,7 +174,7 @@ void Restart::choose() {
       collect_local_checkpoint(runtime_, c, checkpoint::step_of(name).value_or(-1), local_before_,
                                [this](const checkpoint::Manifest& m) { return refusal(m); });
   if (!collected) return;
-  local_before_ = *collected;  // each is tried once
+  local_before_ = *collected;  // each candidate is tried once
   choose_shared();
 }
 
@@ -195,7 +195,7 @@ void Restart::choose_shared() {
       std::optional<checkpoint::Reader> reader;
       try {
         reader.emplace(reader_of(*folder));
-      } catch (const Error& error) {  // it has changed since, or its device fails
+      } catch (const Error& error) {  // it has changed since then, or its device fails
         pass_over(*folder, error.what());
         continue;
       }
@@ -233,8 +233,8 @@ void Restart::compare(const checkpoint::Reader& reader) {
   compare_data(reader);
 }
 
-/// Another tokenizer gives the token ids another meaning; other token files change the samples of
-/// the following steps. The user must know of both.
+/// Another tokenizer changes the meaning of token ids; other token files change the samples of the
+/// following steps. The user must be told about both.
 void Restart::compare_data(const checkpoint::Reader& reader) {
   warnings_.clear();
   const bool same_paths =
@@ -277,7 +277,7 @@ Beginning Restart::load(train::Worker& worker) {
     if (by_name()) {
       runtime_.together(read);
     } else if (const auto damage = damage_found(runtime_, read)) {
-      worker.initialise();  // nothing that was read may remain
+      worker.initialise();  // no values that were read may remain
       if (runtime_.rank() == 0) {
         pass_over(folder_, *damage);
       }
@@ -327,8 +327,8 @@ std::string Restart::refusal(const checkpoint::Manifest& local) const {
   return "";
 }
 
-/// Moves aside what this run does not continue from, and begins an attempt. `tip`, on rank 0: the
-/// checkpoint from which it continues. Returns the starts of this run, on rank 0.
+/// Moves checkpoints aside from which this run does not continue, and begins an attempt. `tip`, on
+/// rank 0: the checkpoint from which it continues. Returns the starts of this run, on rank 0.
 std::vector<checkpoint::Start> Restart::begin_branch(
     const std::optional<checkpoint::Lineage>& tip) const {
   std::vector<checkpoint::Start> starts;

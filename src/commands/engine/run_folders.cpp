@@ -1,5 +1,5 @@
-// Opens the folders that a run writes to. Rank 0 takes them; the other ranks learn what it owns, so
-// that whichever rank ends the job can release it.
+// Opens the folders that a run writes to. Rank 0 takes them; the other ranks learn which folders it
+// owns, so that any rank that ends the job can release them.
 #include <trireme/commands/run_folders.hpp>
 
 #include <trireme/base/log.hpp>
@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Makes the folder of [section] directory, and reports now, not at the first checkpoint, if it
-/// cannot be written. Returns whether it is new.
+/// Creates the folder of [section] directory, and reports at once, not at the first checkpoint, if
+/// it is not writable. Returns whether it is new.
 bool open_directory(const deck::Deck& deck, const char* section, const std::string& directory) {
   std::error_code error;
   const bool made = fs::create_directories(directory, error);
@@ -37,7 +37,7 @@ std::unique_ptr<FolderOwner> owner_of(const deck::Deck& deck, const char* sectio
                                          });
   } catch (...) {
     std::error_code ignored;
-    if (made) fs::remove(directory, ignored);  // if it is empty
+    if (made) fs::remove(directory, ignored);  // fails unless it is empty
     throw;
   }
 }

@@ -20,7 +20,7 @@
 namespace trireme::commands {
 namespace {
 
-/// Every rank reads the deck; on a broken file system they may read different files.
+/// Compares the decks of all ranks; on a broken file system they may read different files.
 void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
   const std::string resolved = deck::resolved_toml(deck);
   const std::string mine = checksum(resolved.data(), resolved.size()).hex();
@@ -61,7 +61,7 @@ void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
   p.data = ranks / p.model_ranks();
 }
 
-/// Generation has one stage on each pipeline rank, and does not cut texts.
+/// Generation has one stage on each pipeline rank and does not split texts.
 void replicate_for_generation(deck::ParallelConfig& p, std::int64_t ranks) {
   p.context = p.chunks = 1;
   p.placement = StagePlacement::round_robin;

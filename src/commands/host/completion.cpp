@@ -1,5 +1,5 @@
-// `trireme completion`: scripts for bash, zsh and fish. They hold the commands, options and keys of
-// the deck as words, so that a completion does not start the program.
+// `trireme completion`: scripts for bash, zsh and fish. They contain the commands, options and keys
+// of the deck, so that a completion does not start the program.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
@@ -20,7 +20,7 @@ using Operands = CompletedCommand::Operands;
 
 const std::vector<std::string> shells{"bash", "zsh", "fish"};
 
-/// Valid values in an option's type name of CLI11, "TEXT:{a,b}".
+/// Valid values in CLI11's type name of an option, "TEXT:{a,b}".
 std::vector<std::string> words_in(const std::string& type) {
   std::vector<std::string> words;
   const std::size_t open = type.find('{');
@@ -59,7 +59,7 @@ std::string full_name(const deck::KeyText& key) {
   return text(key.section, ".", key.name);
 }
 
-/// In single quotes, for any of the three shells.
+/// The word in single quotes, for any of the three shells.
 std::string in_quotes(const std::string& word, bool fish = false) {
   std::string out = "'";
   for (const char c : word) {

@@ -1,5 +1,5 @@
-// The command trireme draw: plays the deck's schedule and writes its timeline as text, SVG or a
-// trace, beside a measured one if there is one; or writes the schedule as a program.
+// The command trireme draw: simulates the deck's schedule and writes its timeline as text, SVG or a
+// trace, beside a measured timeline if there is one; or writes the schedule as a program.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/drawing.hpp>
@@ -49,7 +49,7 @@ Format format_of(const DrawOptions& options) {
   return static_cast<Format>(found - format_names.begin());
 }
 
-/// Writes `content` to the file or to standard output. Under a launcher only one process does.
+/// Writes `content` to the file or to standard output. Under a launcher only one process does so.
 void deliver(const DrawOptions& options, std::string content) {
   if (!options.output.empty()) {
     if (is_first_process())

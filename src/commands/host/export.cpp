@@ -42,7 +42,7 @@ struct ExportOptions {
   std::string base;
 };
 
-/// Files of a model besides its weights and their configuration.
+/// A model's files other than its weights and their configuration.
 constexpr std::array<const char*, 4> other_files{
     hugging_face::adapter_weights_name, data::tokenizer_file_names[0],
     data::tokenizer_file_names[1], data::tokenizer_file_names[2]};
@@ -78,7 +78,7 @@ std::int64_t shard_bytes(const std::string& size) {
   return *bytes;
 }
 
-/// The model of a checkpoint, without adapters if it holds none yet.
+/// The checkpoint's model, without adapters if the checkpoint has none yet.
 deck::Deck stored_deck(const checkpoint::Reader& reader) {
   deck::Deck deck =
       deck::parse_deck(reader.state().deck_toml, text(reader.folder(), "/", checkpoint::deck_name));
@@ -89,7 +89,7 @@ deck::Deck stored_deck(const checkpoint::Reader& reader) {
   return deck;
 }
 
-/// The tokenizer that the checkpoint keeps, or without one the deck's.
+/// The tokenizer kept in the checkpoint, or else the deck's.
 std::unique_ptr<data::Tokenizer> stored_tokenizer(const checkpoint::Reader& reader,
                                                   const deck::Deck& deck,
                                                   const checkpoint::Files& kept) {
@@ -99,7 +99,7 @@ std::unique_ptr<data::Tokenizer> stored_tokenizer(const checkpoint::Reader& read
   return data::make_tokenizer({reader.folder(), deck.config.data.end_of_document});
 }
 
-/// Whether adapters are written alone, for PEFT.
+/// Whether only adapters are written, for PEFT.
 bool writes_adapters(const ExportOptions& options, const deck::Deck& deck) {
   const deck::AdapterConfig& adapter = deck.config.model.adapter;
   check_usage(!options.merge || adapter.present(),
@@ -112,7 +112,7 @@ bool writes_adapters(const ExportOptions& options, const deck::Deck& deck) {
   return true;
 }
 
-/// The files beside the weights, and what differs in them from an imported model's.
+/// The files beside the weights, and their differences from an imported model's files.
 struct Beside {
   checkpoint::Files files;
   std::vector<std::string> changes;
@@ -128,7 +128,7 @@ void add_model_config(Beside& out, const checkpoint::Reader& reader, const check
   const auto update = [&](const char* name, const auto& updated) {
     const auto file = kept.find(hugging_face::name_in_checkpoint(name));
     if (file == kept.end()) return false;
-    // Weights that were not trained here end a text as the imported ones.
+    // Weights that were not trained here end texts like the imported weights.
     const auto added = reader.state().step > 0 ? ends : std::vector<std::int64_t>{};
     auto [content, changes] = updated(file->second, text(reader.folder(), "/", file->first), added);
     out.files[name] = std::move(content);

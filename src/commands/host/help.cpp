@@ -108,7 +108,7 @@ void show(const std::string& words) {
   std::cout << terminal::wrapped(words, terminal::columns());
 }
 
-/// The section, or the keys that the topic names or that other programs call so; "" if none.
+/// The section, or the keys with this name or alias; "" if there are none.
 std::string text_of_deck_topic(const std::string& topic) {
   const deck::FileKind& kind = deck::deck_kind();
   for (const deck::Section& section : kind.sections)

@@ -40,7 +40,7 @@ deck::Deck read_deck(const ImportOptions& options) {
   return deck;
 }
 
-/// Refuses a directory with checkpoints: the import writes a run's first one.
+/// UsageError for a directory with checkpoints: the import writes a run's first checkpoint.
 void expect_no_checkpoints(const deck::Deck& deck) {
   const std::string& directory = deck.config.checkpoint.directory;
   const auto found = checkpoint::folders_in(directory);
@@ -66,7 +66,7 @@ std::vector<std::string> open_adapter(const std::string& folder, const deck::Dec
   return lines;
 }
 
-/// The tokenizer of a model's folder; "" if it has none that Trireme reads.
+/// The tokenizer in a model's folder; "" if Trireme can read none.
 std::string tokenizer_in(const std::string& folder) {
   try {
     return data::make_tokenizer(folder)->name();
@@ -75,7 +75,8 @@ std::string tokenizer_in(const std::string& folder) {
   }
 }
 
-/// A model is of little use with another tokenizer than that of its folder.
+/// Warns if the deck's tokenizer is not the model folder's, because the model then gives poor
+/// results.
 void warn_of_other_tokenizer(const std::string& folder, const std::string& own,
                              const deck::Deck& deck) {
   const std::string used = tokenizer_of(deck)->name();
@@ -119,7 +120,7 @@ void run(const ImportOptions& options) {
   check_usage(!error, deck.cite("checkpoint", "directory"), ": cannot create this folder (",
               error.message(), "); choose another run.directory");
   const FolderOwner owner(directory, deck.cite("checkpoint", "directory"), 0);
-  expect_no_checkpoints(deck);  // a run may have ended in between
+  expect_no_checkpoints(deck);  // a run may have written one in between
   Identity identity = identity_of(deck);
   const std::string own = tokenizer_in(options.folder);
   identity.files.merge(

@@ -38,10 +38,10 @@ struct InspectOptions {
   bool diff = false;
   bool decode = false;
   std::string tokenizer;  ///< its path; "": as stored in the token file
-  std::string json;       ///< file, or "-" for the output
+  std::string json;       ///< file, or "-" for standard output
 };
 
-/// Nothing is printed while it lives, if `wanted`.
+/// If `wanted`, suppresses output during its lifetime.
 class Silence {
  public:
   explicit Silence(bool wanted) { log::set_speaking(spoke_ && !wanted); }
@@ -53,7 +53,7 @@ class Silence {
   bool spoke_ = log::speaking();
 };
 
-/// One line. Names in files may hold control characters.
+/// Prints one line. Names in files may contain control characters.
 template <class... Parts>
 void show(const Parts&... parts) {
   say(printable(text(parts...)));
@@ -71,9 +71,8 @@ bool write_to_stdout(std::string_view bytes) {
   return true;
 }
 
-/// The tokenizer that made the file. Looks at `elsewhere` if given, else at the stored path
-/// relative to the working directory and to the file's folder, and at its name in the file's
-/// folder.
+/// The tokenizer that made the file. Uses `elsewhere` if given, else the stored path relative to
+/// the working directory and to the file's folder, and its name in the file's folder.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
                                               const std::string& elsewhere) {
   data::TokenizerSource source = file.tokenizer_source();
@@ -90,7 +89,7 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
   std::unique_ptr<data::Tokenizer> tokenizer;
   try {
     tokenizer = data::make_tokenizer(source);
-  } catch (const UsageError& error) {  // the file may ask for a token that does not exist
+  } catch (const UsageError& error) {  // the file may name a token that does not exist
     throw UsageError(text(file.path(), ": its tokenizer cannot be used: ", error.what()));
   }
   check_usage(file.tokenizer().empty() || tokenizer->name() == file.tokenizer(), file.path(),
@@ -128,7 +127,7 @@ void decode(const std::string& path, const std::string& elsewhere) {
   ::signal(SIGPIPE, SIG_IGN);
   const auto file = data::open_tokens(path);
   const auto tokenizer = tokenizer_of(*file, elsewhere);
-  file->verify_bytes();  // before any text, which a pipe would take for right
+  file->verify_bytes();  // before any text is written to a pipe
   if (file->has_mask()) return decode_masked(*file, *tokenizer);
   const auto decoder = tokenizer->decoder();
   std::vector<std::int32_t> ids(1 << 16);
@@ -321,7 +320,7 @@ void inspect(const InspectOptions& options) {
               ": is a folder; --decode takes a token file");
   if (options.decode) return decode(path, options.tokenizer);
   const auto look = [&] {
-    const Silence silence(options.json == "-");  // the JSON is the output then
+    const Silence silence(options.json == "-");  // the JSON is then the output
     if (options.diff) return diff(path, options.paths.back());
     return folder ? inspect_checkpoint(checkpoint::checkpoint_folder(path), options.verify)
                   : inspect_tokens(path, options.verify);

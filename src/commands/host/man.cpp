@@ -1,5 +1,5 @@
-// Manual pages, from the options of the commands and the key tables, and all files that an
-// installation has below share/.
+// Manual pages, from the options of the commands and the key tables, and all files of an
+// installation's share/.
 #include <trireme/base/check.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/shells.hpp>
@@ -25,7 +25,7 @@ std::size_t width_of(unsigned char first) {
   return first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
-/// A line of text: no request, no escape, dashes that can be copied, and ASCII alone.
+/// A line of text with requests and escapes disabled, dashes that can be copied, and only ASCII.
 std::string escaped(const std::string& line) {
   std::string out = line.starts_with('.') || line.starts_with('\'') ? "\\&" : "";
   for (std::size_t at = 0; at < line.size();) {
@@ -63,7 +63,7 @@ std::string entry(const std::string& tag, const std::string& body) {
   return text(".TP\n.B ", escaped(tag), "\n", escaped(body), "\n");
 }
 
-/// A command's own text: paragraphs, and examples as they are.
+/// A command's footer: paragraphs, and examples unchanged.
 std::string footer(const std::string& words) {
   std::string paragraphs;
   std::string examples;

@@ -43,14 +43,14 @@ std::vector<Shape> shapes() {
   return out;
 }
 
-/// Tokens of a sample that suit a model of so many parameters.
+/// Suitable tokens per sample for a model with this many parameters.
 std::int64_t suitable_sequence(double parameters) {
   return parameters < 5e6 ? 256 : parameters < 5e7 ? 512 : parameters < 5e8 ? 1024 : 2048;
 }
 
-/// Best batch and learning rate for a run of this many FLOPs (Bi et al. 2024, DeepSeek LLM,
-/// arXiv 2401.02954, section 3.1). Their smallest runs had 1e17 FLOPs: the rate of smaller ones is
-/// capped.
+/// Best batch and learning rate for a run of this many FLOPs (Bi et al. 2024, DeepSeek LLM, arXiv
+/// 2401.02954, section 3.1). Their smallest runs had 1e17 FLOPs; the learning rate of smaller runs
+/// is capped.
 double suitable_batch(double flops) {
   return 0.292 * std::pow(flops, 0.3271);
 }
@@ -58,7 +58,7 @@ double suitable_learning_rate(double flops) {
   return std::min(3e-3, 0.3118 * std::pow(flops, -0.125));
 }
 
-/// Rounded down to two significant digits, at least 1.
+/// Rounds down to two significant digits, at least 1.
 std::int64_t rounded(double number) {
   const double unit =
       std::pow(10, std::max(0.0, std::floor(std::log10(std::max(1.0, number))) - 1));
@@ -117,8 +117,8 @@ std::string optimizer_text(const Wish& wish, const FirstRun& run) {
               tunes ? "\n" : "\nweight_decay = 0.1\n");
 }
 
-/// The deck. `parallel.layout = "auto"` plans again at each start, so that the number of ranks may
-/// change.
+/// Text of the deck. `parallel.layout = "auto"` plans again at each start, so that the number of
+/// ranks may change.
 std::string deck_text(const Wish& wish, const FirstRun& run, const Shape& shape) {
   const std::int64_t interval = rounded(static_cast<double>(run.steps) / 10);
   // Checkpoints at least a minute apart, and evaluations that take a fraction of the time.
@@ -156,7 +156,7 @@ std::string deck_text(const Wish& wish, const FirstRun& run, const Shape& shape)
   return out;
 }
 
-/// Whether a model computes something else with samples of another length.
+/// Whether a model computes another function for samples of another length.
 bool depends_on_sequence(const deck::ModelConfig& model) {
   deck::ModelConfig shorter = model;
   shorter.sequence = 1;
@@ -190,8 +190,8 @@ class Sizing {
     return run;
   }
 
-  /// Changes the number of steps so that the run takes the wanted time: fewer if it must, more as
-  /// long as the text allows.
+  /// Changes the number of steps so that the run takes the wanted time: fewer steps if necessary,
+  /// more if the text allows.
   void fill_time(FirstRun& run, const Shape& shape) const {
     const double steps = wish_.seconds / run.layout.seconds();
     const bool late = run.seconds() > wish_.seconds;
@@ -205,8 +205,8 @@ class Sizing {
   }
 
  private:
-  /// Conversations fit into a sample; texts are at least eight samples for training and one for
-  /// validation.
+  /// Sequence length: conversations fit into a sample; other texts give at least eight samples for
+  /// training and one for validation.
   std::int64_t sequence_of(const Shape& shape) const {
     const bool tunes = !wish_.imported.empty();
     if (tunes && depends_on_sequence(wish_.model)) return wish_.model.sequence;
@@ -290,7 +290,7 @@ FirstRun choose_first_run(const Wish& wish) {
       if (best && larger.seconds() > wish.seconds) break;
       best = larger;
       shape = next;
-    } catch (const UsageError& error) {  // too small for so many ranks, or too large
+    } catch (const UsageError& error) {  // too small for this many ranks, or too large
       problem = error.what();
       if (!best) continue;
       best->bound = Bound::memory;

@@ -74,7 +74,8 @@ std::int64_t own_cores() {
   return std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));  // more than fit into the set
 }
 
-/// FLOP/s of fp32 products of a core by its highest clock and its vector units; 0: not known.
+/// Peak fp32 rate of a core's products, FLOP/s, from its highest clock and its vector units; 0:
+/// unknown.
 double core_peak() {
   std::ifstream in("/proc/cpuinfo");
   double clock = 0;
@@ -92,7 +93,7 @@ double core_peak() {
   return clock * per_cycle;
 }
 
-/// The machine of --machine, or this one with what the system says of it and typical speeds.
+/// The machine of --machine, or this machine as reported by the system, with typical speeds.
 plan::Machine machine_of(const InitOptions& options, std::int64_t ranks) {
   if (!options.machine.empty()) return plan::load_machine(options.machine);
   plan::Machine machine = installation::this_machine();
@@ -123,7 +124,7 @@ std::string folder_of(const Wish& wish) {
   return "data/" + wish.name;
 }
 
-/// Token files and tokenizer of texts. UsageError if one of them exists.
+/// Paths of the token files and tokenizer to create. UsageError if one of them exists.
 std::vector<std::string> own_files(const InitOptions& options, const Wish& wish) {
   const std::string folder = folder_of(wish);
   const std::string train = folder + "/train.h5";
@@ -140,8 +141,8 @@ std::vector<std::string> own_files(const InitOptions& options, const Wish& wish)
   return files;
 }
 
-/// The files and folders that this command makes besides the deck. Nothing is left of a command
-/// that fails.
+/// The files and folders that this command creates besides the deck. Removes them if the command
+/// fails.
 class NewFiles {
  public:
   NewFiles(std::string folder, std::vector<std::string> files)
@@ -204,7 +205,7 @@ void tokenize_texts(const InitOptions& options, Wish& wish) {
   wish.validation = o.validation_output;
 }
 
-/// Takes over token files.
+/// Uses existing token files.
 void use_token_files(const InitOptions& options, Wish& wish) {
   check_usage(options.inputs.size() == 1, options.inputs.front(), " is a token file, and ",
               options.inputs.back(),
@@ -231,7 +232,7 @@ std::int64_t longest_document(const data::TokenSource& file) {
   return longest;
 }
 
-/// Numbers of tokens and the tokenizer, from the token files.
+/// Reads the numbers of tokens and the tokenizer from the token files.
 void read_token_files(const InitOptions& options, Wish& wish) {
   const auto train = data::open_tokens(wish.train);
   wish.tokens = train->tokens();
@@ -331,7 +332,7 @@ void run(InitOptions options) {
     tokenize_texts(options, wish);
   read_token_files(options, wish);
   deck::PrecisionConfig precision;
-  if (wish.machine.on_device()) precision.compute = DType::bf16;  // as the deck has
+  if (wish.machine.on_device()) precision.compute = DType::bf16;  // as in the deck
   const std::string missing = wish.machine.time_mistake(precision, wish.ranks);
   check_usage(missing.empty(), wish.machine.called(), " does not give ", missing,
               ", without which no time can be predicted; measure it by `trireme bench DECK "

@@ -1,5 +1,5 @@
-// Recognises launchers of other MPI libraries by their environment. With such a launcher every
-// process believes to be the only rank of its job.
+// Recognises launchers of other MPI libraries by their environment. With such a launcher, every
+// process would be the only rank of its job.
 #include <trireme/commands/launcher.hpp>
 
 #include <trireme/base/log.hpp>
@@ -13,10 +13,10 @@
 namespace trireme::commands {
 namespace {
 
-/// Slurm's numbers of steps that are no srun: the batch script, an interactive shell.
+/// Slurm's step ids that are not an srun: the batch script, an interactive shell.
 constexpr std::int64_t first_special_step = 0xFFFFFFF0;
 
-/// A whole number of at least 0; nothing for any other value.
+/// A whole number of at least 0; std::nullopt for any other value.
 std::optional<std::int64_t> number(const Environment& environment, const char* name) {
   const char* value = environment(name);
   if (value == nullptr || *value < '0' || *value > '9') return std::nullopt;
@@ -25,7 +25,7 @@ std::optional<std::int64_t> number(const Environment& environment, const char* n
   return *end == '\0' ? std::optional(found) : std::nullopt;
 }
 
-/// Number of processes and rank of this one, as far as a launcher's variables tell them.
+/// Number of processes and this process's rank, if a launcher's variables give them.
 struct Evidence {
   const char* launcher;
   std::optional<std::int64_t> size;
@@ -56,7 +56,7 @@ Evidence slurm(const Environment& environment, const std::string& mpi) {
 
 Evidence flux(const Environment& environment, const std::string& mpi) {
   Evidence found{"Flux", {}, number(environment, "FLUX_TASK_RANK")};
-  if (!found.rank) return found;  // a batch script is no task
+  if (!found.rank) return found;  // a batch script is not a task
   found.size = number(environment, "FLUX_JOB_SIZE");
   found.remedy = text("`flux run -o pmi=", is_open_mpi(mpi) ? "pmix" : "simple", "`");
   return found;
@@ -73,7 +73,8 @@ Evidence pals(const Environment& environment) {
   return found;
 }
 
-/// Launchers from the innermost to the outermost one. Those of a group may be inside one another.
+/// Launchers from the innermost to the outermost; launchers of one group may be nested in any
+/// order.
 std::vector<std::vector<Evidence>> evidence(const Environment& environment,
                                             const std::string& mpi) {
   const Evidence open_mpi{"Open MPI's mpiexec", number(environment, "OMPI_COMM_WORLD_SIZE"),
@@ -105,12 +106,13 @@ std::optional<Launch> launched_with_others(const Environment& environment, const
     for (const Evidence& one : group)
       if (one.any() && (fewest == nullptr || one.least() < fewest->least())) fewest = &one;
     if (fewest == nullptr) continue;
-    // Rank 0 of an unknown number of ranks may be one of several: another launcher may know.
+    // Rank 0 of an unknown number of ranks may be one of several; another launcher's variables may
+    // give the number.
     const bool known = fewest->size && !fewest->of_a_node;
     if (fewest->least() == 1 && !known) continue;
     if (fewest->least() == 1) return std::nullopt;
     const std::int64_t rank = fewest->rank.value_or(0);
-    // Without a size, rank 0 does not know that it is one of several: rank 1 reports.
+    // Without a size, rank 0 does not know that it is one of several, so rank 1 reports.
     return Launch{fewest->launcher, fewest->least(), !known,
                   rank == (fewest->size.value_or(1) > 1 ? 0 : 1), fewest->remedy};
   }

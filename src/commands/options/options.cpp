@@ -33,7 +33,7 @@ void add_checkpoint(CLI::App& command, std::string& checkpoint, bool& as_deck) {
                    "other scaled rotary positions");
 }
 
-/// CLI11 reads "nan" and "inf" as numbers, and a range check lets NaN through.
+/// Checks a number: CLI11 accepts "nan" and "inf", and its range check accepts NaN.
 std::string finite_and_not_negative(const std::string& written) {
   char* end = nullptr;
   const double value = std::strtod(written.c_str(), &end);
@@ -68,8 +68,8 @@ std::string value_after(const std::string& option, int argc, const char* const* 
   return "";
 }
 
-/// CLI11's words, or for an option that does not exist the nearest that does, or the key of the
-/// deck that it may stand for.
+/// CLI11's message; for an unknown option, the most similar option or the deck's key that it may
+/// mean.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error, int argc,
                       const char* const* argv) {
   const bool unexpected = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
@@ -98,7 +98,7 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error, int arg
                               : "");
 }
 
-/// Arguments that name a file or folder are refused if a shell would have expanded them.
+/// Rejects arguments that name a file or folder if a shell would have expanded them.
 void check_paths(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
@@ -351,7 +351,7 @@ bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
 
 namespace {
 
-/// Whether none of these variables holds a number above 0.
+/// Whether none of these variables has a value above 0.
 template <std::size_t n>
 bool none_is_positive(const std::array<const char*, n>& names) {
   return std::ranges::none_of(names, [](const char* name) {

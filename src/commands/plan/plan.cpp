@@ -1,4 +1,4 @@
-// The command trireme plan: searches the layout with the shortest step.
+// The command trireme plan: searches for the layout with the shortest step.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
@@ -41,7 +41,7 @@ bool is_layout_key(const std::string& name) {
                              [&](const deck::Key* key) { return key->full_name() == name; });
 }
 
-/// Values for the keys that are not fixed, with which the deck has no contradictions.
+/// Values for the keys that are not fixed, such that the deck has no contradictions.
 std::vector<std::string> open_values(const std::set<std::string>& fixed,
                                      const std::vector<std::string>& overrides) {
   std::string schedule = "1f1b", chunks = "1";
@@ -77,7 +77,8 @@ std::vector<std::string> open_values(const std::set<std::string>& fixed,
   return values;
 }
 
-/// The deck with the keys that the command line fixes; with layout = "auto" also those of its file.
+/// The deck with the keys that the command line fixes; with layout = "auto" also the keys of its
+/// file.
 deck::Deck deck_to_search(const PlanOptions& options, bool chooses) {
   if (chooses) return deck::load_deck(options.deck, options.overrides);
   std::set<std::string> fixed;
@@ -109,7 +110,7 @@ void check_fixed(const deck::Deck& deck) {
   check_usage(mistakes.empty(), join(mistakes, "\n"));
 }
 
-/// The machine of the command line, of the deck, or this installation with typical speeds.
+/// Sets the machine of the command line or of the deck, or this installation with typical speeds.
 void set_machine(PlanReport& report, const std::string& given) {
   const std::string& file = given.empty() ? report.deck.config.parallel.machine : given;
   if (file.empty()) {
@@ -134,7 +135,7 @@ void add_own(PlanReport& report, const PlanOptions& options) {
     if (!is_layout_key(name_in(o))) others.push_back(o);
   try {
     deck::Deck own = deck::load_deck(options.deck, others);
-    if (own.config.parallel.has_servers()) return;  // whose times are not predicted
+    if (own.config.parallel.has_servers()) return;  // their times are not predicted
     own.config.model.vocabulary = report.deck.config.model.vocabulary;
     deck::resolve_parallel(own, report.ranks);
     plan::resolve_recompute(own, report.machine);
@@ -162,7 +163,7 @@ void plan_deck(const PlanOptions& options) {
       chooses = deck::load_deck(options.deck, options.overrides).config.parallel.layout ==
                 LayoutMode::automatic;
     } catch (const UsageError&) {
-      chooses = false;  // reported below, if it does not concern the open keys
+      chooses = false;  // reported below, unless it concerns the open keys
     }
   }
   report.deck = deck_to_search(options, chooses);

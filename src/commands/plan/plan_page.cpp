@@ -60,8 +60,8 @@ summary { cursor: pointer; padding: 0.3rem 0; }
   .bars .number { grid-column: 2; margin-top: -0.3rem; text-align: left; } }
 )";
 
-/// The page's script: a button copies the keys before it. Where a browser has no clipboard, it
-/// selects them.
+/// The page's script: a button copies the keys before it, or selects them if the browser has no
+/// clipboard.
 constexpr const char* script = R"(
 for (const button of document.querySelectorAll(".keys button")) {
   button.hidden = false;
@@ -91,8 +91,8 @@ std::string percent_of(double part, double whole) {
   return fixed(100 * part / whole, 2);
 }
 
-/// Place on a logarithmic axis, from 0 to 1: the slowest layouts of a front take many times as long
-/// as the fastest.
+/// Position on a logarithmic axis, from 0 to 1: the slowest layouts of a front take many times as
+/// long as the fastest.
 double log_part(const Ticks& axis, double value) {
   return std::log(value / axis.low) / std::log(axis.high / axis.low);
 }
@@ -112,7 +112,7 @@ std::string labels(const Ticks& x, const Ticks& y) {
          "GiB</b>";
 }
 
-/// Memory and time of layouts: the front as steps, every played layout as a point.
+/// Memory and time of layouts: the Pareto front as steps, every simulated layout as a point.
 class FrontChart {
  public:
   explicit FrontChart(const PlanReport& report) : report_(report) {
@@ -209,7 +209,7 @@ std::string bars(const PlanReport& report) {
   return out + "</div></figure>";
 }
 
-/// The value of a key in a layout, as a deck has it.
+/// The value of a key in a layout, as written in a deck.
 std::string value_in(const plan::Layout& layout, const deck::Key& key) {
   deck::Config config;
   layout.set(config);
@@ -229,7 +229,7 @@ std::string deck_keys(const plan::Layout& layout) {
 }
 
 /// The best layouts and the deck's own, in a table of the keys that differ among the best, and all
-/// keys of each layout to copy.
+/// keys of each layout for copying.
 std::string tables(const PlanReport& report) {
   std::vector<std::pair<std::string, const Candidate*>> shown;
   for (std::size_t i = 0; i < report.shown(); ++i)

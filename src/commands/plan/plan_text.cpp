@@ -13,12 +13,12 @@ using plan::Candidate;
 using plan::Cause;
 using Rows = std::vector<std::vector<std::string>>;
 
-/// Four significant digits, at least.
+/// At least four significant digits.
 std::string seconds_text(Seconds s) {
   return fixed(s, s < 0.1 ? 5 : s < 10 ? 3 : 1) + " s";
 }
 
-/// The best layouts, each with its overrides in a line of its own.
+/// The best layouts, each with its overrides on a separate line.
 std::string best_text(const PlanReport& report) {
   Rows rows{{"", "step", "tokens/s", "MFU", "idle", "memory", "layout"}};
   std::string lines;

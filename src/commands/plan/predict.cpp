@@ -1,5 +1,5 @@
-// `trireme predict`: compares predicted steps with measured ones of a CSV file, each row of which
-// becomes a deck.
+// `trireme predict`: compares predicted steps with measured steps from a CSV file; each row becomes
+// a deck.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
@@ -28,14 +28,14 @@ namespace {
 
 /// A measured training step of any program.
 struct MeasuredStep {
-  std::string label;  ///< of the model
+  std::string label;  ///< label of the model
   deck::Deck deck;    ///< model, layout and batch; its axes are resolved
   Seconds seconds = 0;
   double memory = 0;  ///< bytes of a rank; 0: not measured
-  int line = 0;       ///< of the file
+  int line = 0;       ///< line of the file
 };
 
-/// Columns and the deck's keys that they set.
+/// A column and the deck's keys that it sets.
 struct Column {
   const char* name;
   const char* key;
@@ -74,7 +74,7 @@ class Row {
                 " cells, but the first line names ", header_.size(), " columns");
   }
 
-  /// Empty if there is no such column, or nothing in it.
+  /// Value of a column; empty if the column or its value is missing.
   std::string at(const std::string& name) const {
     const auto found = std::ranges::find(header_, name);
     return found == header_.end() ? "" : cells_[static_cast<std::size_t>(found - header_.begin())];
@@ -127,12 +127,12 @@ class Row {
   }
 
  private:
-  /// Keys that a deck needs and that have no effect on a step's time.
+  /// Keys that a deck needs but that have no effect on a step's time.
   static constexpr const char* required_keys =
       "[run]\ndirectory = \"unused\"\nsteps = 1\n[optimizer]\nlearning_rate = 1e-3\n"
       "[data]\ntrain = \"unused\"\n";
 
-  /// The deck's mistakes, with the row as the place of the keys that it sets.
+  /// The deck's mistakes, with the row as the place of the keys that the row sets.
   std::string with_place(std::string mistakes, const std::vector<std::string>& keys,
                          const std::vector<std::string>& overrides) const {
     const auto name_of = [](const std::string& key) { return key.substr(0, key.find('=')); };
@@ -159,12 +159,11 @@ class Row {
 };
 
 /// Reads a CSV file whose first line names the columns. Required: layers, hidden, heads, sequence,
-/// vocabulary, tensor, pipeline, data, micro, global_batch, step_ms. Read if they are there: model
-/// (a label; one that begins with the name of a family and an underscore chooses the family),
-/// key_value_heads, feed_forward, schedule, chunks, recompute, sequence_parallel, zero_stage (0 or
-/// 1), memory_gb (10⁹ bytes), and columns whose name is a deck's key such as
-/// model.tied_embeddings. Other columns are ignored. `overrides` apply to all rows. Throws
-/// UsageError with file and line.
+/// vocabulary, tensor, pipeline, data, micro, global_batch, step_ms. Optional: model (a label; a
+/// label that begins with a family's name and an underscore selects the family), key_value_heads,
+/// feed_forward, schedule, chunks, recompute, sequence_parallel, zero_stage (0 or 1), memory_gb
+/// (10⁹ bytes), and columns named after a deck's key such as model.tied_embeddings. Other columns
+/// are ignored. `overrides` apply to all rows. Throws UsageError with file and line.
 std::vector<MeasuredStep> read_measured(const std::string& path,
                                         const std::vector<std::string>& overrides) {
   std::istringstream in(plan::read_text_file(path, path));

@@ -15,12 +15,12 @@
 namespace trireme::commands {
 namespace {
 
-// The SVG's own units; it is stretched to the width and height that the page gives it.
+// The SVG's own units; the page scales it to its width and height.
 constexpr double width = 1000;
 constexpr double height = 1000;
-constexpr std::size_t most_columns = 400;  // of a curve: about its pixels
-constexpr std::size_t most_hits = 100;     // places that show their numbers under the pointer
-constexpr std::size_t most_dots = 60;      // a curve of fewer points shows them
+constexpr std::size_t most_columns = 400;  // columns of a curve: about its pixels
+constexpr std::size_t most_hits = 100;     // strips that show values under the pointer
+constexpr std::size_t most_dots = 60;      // curves with fewer points show each point
 constexpr std::size_t most_marks = 240;
 constexpr int y_ticks = 5;
 constexpr int x_ticks = 5;
@@ -109,7 +109,7 @@ std::string curve(const Axes& axes, std::span<const PlotColumn> columns) {
   return out;
 }
 
-/// Lines of no length with round ends: circles would be stretched with the picture.
+/// Lines of zero length with round ends: circles would be stretched with the picture.
 std::string dots(const Axes& axes, std::span<const PlotColumn> columns) {
   std::string out;
   for (const PlotColumn& c : columns)
@@ -200,7 +200,7 @@ std::string values_text(const Series& series, double first, double last) {
   return out;
 }
 
-/// Strips over the chart that show the numbers under the pointer.
+/// Strips over the chart that show the values under the pointer.
 std::string hits(const Axes& axes, const std::vector<Series>& series, std::span<const Mark> marks,
                  const XAxis& across) {
   const auto columns = plot_columns(series.front().points, most_hits);
@@ -269,7 +269,7 @@ std::string legend(const std::vector<Series>& series) {
   return out + "</span>";
 }
 
-/// The series and marks at their places on an axis, as far as it reaches.
+/// The series and marks at their positions on an axis, within its range.
 std::vector<Series> placed_on(const XAxis& across, std::vector<Series> series) {
   for (Series& s : series) {
     if (across.place)

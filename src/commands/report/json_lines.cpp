@@ -77,7 +77,7 @@ bool read_json_lines(const std::string& path, const std::function<void(const Jso
   std::int64_t number = 0;
   for (std::string content; std::getline(in, content);) {
     ++number;
-    const bool whole = !in.eof();  // a line end follows
+    const bool whole = !in.eof();  // the line is complete
     const JsonLine line{path, number, Json::parse(content, nullptr, false)};
     if (!line.json.is_object()) {
       if (!whole) return true;

@@ -23,7 +23,7 @@ std::size_t character_bytes(std::string_view s) {
   }
   const bool overlong = (bytes == 3 && code < 0x800) || (bytes == 4 && code < 0x10000);
   const bool surrogate = code >= 0xD800 && code < 0xE000;
-  const bool no_character = (code & 0xFFFE) == 0xFFFE;  // XML refuses U+FFFE and U+FFFF
+  const bool no_character = (code & 0xFFFE) == 0xFFFE;  // XML forbids U+FFFE and U+FFFF
   return overlong || surrogate || no_character || code > 0x10FFFF ? 0 : bytes;
 }
 

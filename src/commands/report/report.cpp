@@ -1,5 +1,5 @@
 // `trireme report`: collects a run's deck, metrics, events, texts, checkpoints and timelines, and
-// writes them as one HTML file; of several runs, their metrics and what differs in their decks.
+// writes them as one HTML file; for several runs, their metrics and the differences of their decks.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -27,7 +27,7 @@ struct ReportOptions {
 };
 
 constexpr std::size_t boxes_of_timeline = 1000;  // a page stays below a megabyte
-constexpr std::size_t most_runs = 8;             // that have a colour
+constexpr std::size_t most_runs = 8;             // number of colours for runs
 
 void expect_run(const std::string& run) {
   check_usage(fs::exists(run), run, ": no such folder; give the [run] directory of a deck");
@@ -88,8 +88,8 @@ std::optional<RunHistory> history_of(RunReport& report) {
                      steps.empty() ? std::nullopt : parse_utc(steps.back().time));
 }
 
-/// The checkpoint folder, next to the metrics if the deck puts it there: the run's folder may have
-/// been moved.
+/// The checkpoint folder; beside the metrics if the deck has it there, because the run's folder may
+/// have been moved.
 std::string checkpoint_folder(const RunReport& report) {
   const deck::Config& c = report.deck.config;
   const std::string beside = c.run.directory + "/checkpoints";
@@ -133,7 +133,7 @@ void add_timeline(RunReport& report) {
            drawing.measured ? "" : " A run with run.timeline=true measures it too.");
 }
 
-/// Reads the parts of a report that comparisons also show.
+/// Reads the parts of a report that are also shown in comparisons.
 RunReport read_run(const std::string& folder) {
   expect_run(folder);
   RunReport report;

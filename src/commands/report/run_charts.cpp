@@ -1,6 +1,6 @@
 // The charts of a report: loss, learning rate, gradient norm, speed, MFU and memory, over steps,
-// tokens or time. One run has marks for restarts, checkpoints and skipped steps; several runs have
-// a curve each.
+// tokens or time. A single run has marks for restarts, checkpoints and skipped steps; each of
+// several runs has a curve.
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/chart.hpp>
@@ -21,7 +21,7 @@ namespace {
 using Steps = std::vector<train::Metrics>;
 
 constexpr std::size_t most_earlier = 4;  // earlier runs beside this one
-constexpr double log_ratio = 30;         // of the gradient's norms, for a logarithmic axis
+constexpr double log_ratio = 30;         // norm ratio for a logarithmic axis
 
 std::optional<double> finite(double value) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
@@ -35,7 +35,7 @@ double token_loss(const Record& record) {
   return loss;
 }
 
-/// Tokens and time in steps of a run after each logged step, straight lines in between.
+/// Tokens and time of a run after each logged step, interpolated linearly.
 class Clock {
  public:
   explicit Clock(const Steps& steps) {
@@ -51,7 +51,7 @@ class Clock {
   double tokens(double step) const { return at(tokens_, step); }
   double seconds(double step) const { return at(seconds_, step); }
   double last_step() const { return steps_.empty() ? 0 : steps_.back(); }
-  /// Tokens of a step; 0 if the steps have different numbers of them.
+  /// Tokens of a step; 0 if steps have different numbers of tokens.
   double tokens_per_step() const {
     const double first = steps_.empty() ? 0 : tokens_.front() / steps_.front();
     for (std::size_t i = 0; i < steps_.size(); ++i)
@@ -140,7 +140,7 @@ std::vector<Mark> marks_of(const RunReport& report) {
   return marks;
 }
 
-/// Curves of several runs have the style of their run.
+/// Makes all charts. Curves of several runs have the style of their run.
 class Charts {
  public:
   explicit Charts(std::span<const RunReport> runs)
@@ -157,7 +157,7 @@ class Charts {
     }
     axes_ = axes_of(clocks_);
     if (single()) {
-      // The axes end with the run, not with an earlier one.
+      // The axes end with the current run, not with an earlier one.
       const Clock& own = clocks_.front();
       for (XAxis& axis : axes_)
         axis.last = axis.place ? axis.place(0, own.last_step()) : own.last_step();
@@ -223,8 +223,8 @@ class Charts {
     return {runs_[run].folder, text("run-", run + 1), {}, run};
   }
 
-  /// A curve of each run; `value` returns a number, or an optional one if only some logged steps
-  /// have it.
+  /// A curve for each run; `value` returns a number, or an optional number if only some logged
+  /// steps have it.
   template <class Value>
   std::vector<Series> curves(Value value) const {
     std::vector<Series> all;
@@ -330,7 +330,7 @@ class Charts {
     Bytes most = 0;
     for (const RunReport& run : runs_)
       for (const auto& m : run.records.steps) most = std::max(most, m.peak_bytes);
-    if (most == 0) return "";  // not known on this system
+    if (most == 0) return "";  // unknown on this system
     constexpr double mebi = 1 << 20;
     const bool gibi = static_cast<double>(most) >= 1024 * mebi;
     const double unit = gibi ? 1024 * mebi : mebi;
@@ -342,7 +342,7 @@ class Charts {
   std::span<const RunReport> runs_;
   architecture::TrainingObjective objective_;
   std::vector<const RunRecords*> earlier_;
-  std::vector<Clock> clocks_;  ///< of the runs, then of the earlier ones
+  std::vector<Clock> clocks_;  ///< of the runs, then of the earlier runs
   std::vector<XAxis> axes_;
   std::vector<Mark> marks_;
 };

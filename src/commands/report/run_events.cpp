@@ -1,5 +1,5 @@
-// Reads events.jsonl back into the structs of base/events.hpp and makes the history of a run of
-// them: its jobs, what restarts have undone, and the time that passed without a step.
+// Reads events.jsonl back into the structs of base/events.hpp and derives the history of a run: its
+// jobs, the steps that restarts have undone, and the time without steps.
 #include <trireme/commands/report/run_events.hpp>
 
 #include <trireme/base/text.hpp>
@@ -61,7 +61,7 @@ E read_as(const JsonLine& line) {
   return event;
 }
 
-/// The event of that name; nothing for a name that this version does not have.
+/// The event with this name; std::nullopt for names unknown to this version.
 template <class... E>
 std::optional<events::Event> event_of(const std::string& name, const JsonLine& line,
                                       std::variant<E...>*) {
@@ -131,7 +131,7 @@ class Historian {
                           event.repaired ? "; repaired" : "")});
   }
   void take(RunJob& job, const RunEvent& entry, const events::Stop& event) {
-    if (job.stop) return;  // the first one is the cause
+    if (job.stop) return;  // the first stop is the cause
     job.stop = event;
     ended(job, entry);
     if (event.message) history_.messages.push_back({entry.time, "error: " + *event.message});
@@ -145,7 +145,7 @@ class Historian {
       job.last_step = std::max(job.last_step, entry.step);
   }
 
-  /// A restart undoes the steps after its checkpoint; at step 0 it is a fresh run.
+  /// A restart undoes the steps after its checkpoint; at step 0 it begins a fresh run.
   void take(RunJob& job, const RunEvent& entry, const events::Training& event) {
     const std::int64_t restored = entry.step;
     if (restored > 0) {
@@ -161,7 +161,7 @@ class Historian {
     history_.jobs.back().trained = entry.time;
   }
 
-  /// The current job is the first one of its run.
+  /// Makes the current job the first job of its run.
   void begin_run() {
     if (last_trained() != nullptr) ++history_.earlier_runs;
     history_.jobs.erase(history_.jobs.begin(), history_.jobs.end() - 1);
@@ -176,14 +176,14 @@ class Historian {
     return found == history_.jobs.rend() ? nullptr : &*found;
   }
 
-  /// Takes the end of a job without a last event from its metrics.
+  /// Determines the end of a job without a last event from its metrics.
   static void see(RunJob& job, std::int64_t step, std::optional<Utc> time) {
     if (step > job.restored) job.last_step = std::max(job.last_step, step);
     if (time) job.seen = std::max(job.seen, *time);
   }
 
   RunHistory history_;
-  std::ptrdiff_t messages_before_ = 0;  ///< those of earlier jobs
+  std::ptrdiff_t messages_before_ = 0;  ///< messages of earlier jobs
 };
 
 }  // namespace

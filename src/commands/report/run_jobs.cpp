@@ -53,7 +53,8 @@ std::string machine_of(const RunJob& job) {
   return out + ", Trireme " + s.version;
 }
 
-/// The machines of the jobs, equal ones of consecutive jobs once, with their measured peaks.
+/// The machines of the jobs with their measured peaks; equal machines of consecutive jobs are
+/// merged.
 std::string machines(const std::vector<RunJob>& jobs) {
   std::string out = "<dl class=\"facts\">\n";
   for (std::size_t first = 0, end = 0; first < jobs.size(); first = end) {
@@ -76,7 +77,7 @@ std::string machines(const std::vector<RunJob>& jobs) {
   return out + "</dl>\n";
 }
 
-/// "from step 539 to 1,000", and where it started.
+/// "from step 539 to 1,000", and its starting point.
 std::string steps_of(const RunJob& job) {
   if (!job.training) return "no step";
   if (job.last_step <= job.restored) return text("none after ", with_commas(job.restored));

@@ -11,7 +11,7 @@
 namespace trireme::commands {
 namespace {
 
-constexpr double most_plain = 1e15;  // integers a double holds exactly, with room
+constexpr double most_plain = 1e15;  // integers that a double holds exactly, with margin
 
 /// The smallest of 1, 2 and 5 times a power of ten that is at least `least`.
 double round_up(double least) {
@@ -21,12 +21,12 @@ double round_up(double least) {
   return 10 * power;
 }
 
-/// Number of decimals that distinguish multiples of `step`.
+/// Number of decimals needed to distinguish multiples of `step`.
 int places(double step) {
   return std::max(0, -static_cast<int>(std::floor(std::log10(step) + 1e-9)));
 }
 
-/// "5e-4" and not "5.0e-04".
+/// Exponential form: "5e-4", not "5.0e-04".
 std::string scientific(double value, int digits) {
   char buffer[40];
   std::snprintf(buffer, sizeof buffer, "%.*e", digits, value);
@@ -108,7 +108,7 @@ Ticks log_ticks(double low, double high, int most) {
   // The axis begins and ends at a tick.
   const auto above = std::upper_bound(all.begin(), all.end(), low * (1 + 1e-9));
   const auto end = std::lower_bound(all.begin(), all.end(), high * (1 - 1e-9));
-  // Zeros are counted on the whole axis or nowhere.
+  // Zeros are written on the whole axis or nowhere.
   const double most_written = *end >= 1e6 ? 1e3 : 1e6;
   for (auto at = above - 1; at <= end; ++at)
     ticks.ticks.push_back(

@@ -9,7 +9,7 @@
 
 #include "reference/elementwise.hpp"
 
-/// The descriptors of a product as the stand-in keeps them, and the product by its definition.
+/// Descriptors of a product in the stand-in, and the product by its definition.
 namespace trireme::testing::stand_in {
 
 struct Operation {
@@ -21,7 +21,7 @@ struct Operation {
   const void* bias = nullptr;
   void* auxiliary = nullptr;
   std::int64_t auxiliary_leading = 0;
-  const float* scale_a = nullptr;  ///< of fp8 operands
+  const float* scale_a = nullptr;  ///< for fp8 operands
   const float* scale_b = nullptr;
 };
 
@@ -31,7 +31,7 @@ struct Layout {
   auto operator<=>(const Layout&) const = default;
 };
 
-/// The purpose for which an algorithm was chosen; it may be used for nothing else.
+/// The only purpose for which an algorithm may be used.
 struct Purpose {
   cublasComputeType_t compute;
   std::int32_t transpose_a, transpose_b;
@@ -54,7 +54,7 @@ inline std::int64_t depth_of(const Purpose& p) {
   return p.transpose_a == CUBLAS_OP_N ? p.a.columns : p.a.rows;
 }
 
-/// tf32 keeps 10 bits of the fraction: rounded to the nearest, ties to even.
+/// Rounds to tf32, which has 10 bits of fraction, to nearest, ties to even.
 inline float as_tf32(float x) {
   std::uint32_t bits;
   std::memcpy(&bits, &x, sizeof bits);

@@ -12,8 +12,8 @@
 
 #include "support/recorded_device/recorded_device.hpp"
 
-/// The few parts of Kokkos that tensor/ and grid/ use, as a build for CUDA sees them, over the
-/// recorded device. Kernels run on the host when the device reaches them.
+/// The subset of Kokkos used by tensor/ and grid/ as in a build for CUDA, on the recorded device.
+/// Kernels run on the host when the device reaches them.
 #define KOKKOS_ENABLE_CUDA
 #define KOKKOS_VERSION 40701
 
@@ -29,7 +29,7 @@ struct CudaSpace {
   static constexpr auto kind = trireme::testing::RecordedDevice::MemoryKind::device;
 };
 
-/// Copies share an instance of a stream. Kokkos uses the stream once more when the last one ends.
+/// Copies share a stream's instance. Kokkos uses the stream once more when the last copy ends.
 class Cuda {
  public:
   using memory_space = CudaSpace;
@@ -155,7 +155,7 @@ inline std::string view_alloc(WithoutInitializing_t, const std::string& label) {
   return label;
 }
 template <class View, class... Slices>
-View subview(const View& view, const Slices&... slices);  // named, and not called
+View subview(const View& view, const Slices&... slices);  // named, but never called
 
 template <class To, class From>
 void deep_copy(const Cuda& exec, const To& to, const From& from) {

@@ -7,8 +7,8 @@
 
 namespace trireme::testing {
 
-/// The ranks of one communicator as objects of one process, without MPI. They have what
-/// transports ask them for: rank, size, name, and broadcast of a text, which rank 0 begins.
+/// The ranks of one communicator as objects of one process, without MPI. They provide the members
+/// used by transports: rank, size, name, and broadcast of a text, which rank 0 begins.
 std::vector<std::unique_ptr<grid::Communicator>> communicators_of(int ranks);
 
 }  // namespace trireme::testing

@@ -10,15 +10,14 @@
 #include <string>
 #include <vector>
 
-/// A device without hardware, behind CUDA's and NCCL's functions (cuda_runtime.cpp, nccl.cpp), for
-/// sources that use streams. Streams keep their work until the host waits, and then run it in an
-/// order that the test chooses: work that is not ordered by a stream or an event runs in the wrong
-/// order in some of them. Besides, every access to memory that the device knows of is compared with
-/// all earlier ones by vector clocks (Fidge 1988, Mattern 1989), so that a missing event is found
-/// in any order.
+/// A simulated device with CUDA's and NCCL's functions (cuda_runtime.cpp, nccl.cpp), for code that
+/// uses streams. Streams keep their work until the host waits, and then run it in an order chosen
+/// by the test: work not ordered by a stream or an event runs in the wrong order in some of them.
+/// In addition, every access to memory known to the device is compared with all earlier accesses by
+/// vector clocks (Fidge 1988, Mattern 1989), so that a missing event is found in any order.
 namespace trireme::testing {
 
-/// Accesses that are known before: bytes from `begin` on.
+/// Accesses declared in advance: bytes from `begin` on.
 struct MemoryRange {
   const void* begin;
   std::size_t bytes;
@@ -34,10 +33,10 @@ class StreamWork {
   StreamWork(const StreamWork&) = delete;
   virtual ~StreamWork() = default;
   const std::string& label() const { return label_; }
-  /// Called whenever it is the first of its stream.
+  /// Called whenever it is the first entry of its stream.
   virtual void arrive() {}
   virtual bool ready() const { return true; }
-  /// Does a part of its work. True: it has ended.
+  /// Performs a part of its work. Returns true when it has ended.
   virtual bool run() = 0;
 
  private:
@@ -47,7 +46,7 @@ class StreamWork {
 class RecordedDevice {
  public:
   enum class MemoryKind : std::uint8_t { pageable, pinned, device };
-  /// What exists of NCCL, kept by nccl.cpp.
+  /// NCCL's objects, maintained by nccl.cpp.
   struct Nccl {
     int communicators = 0;
     int open_groups = 0;
@@ -57,43 +56,44 @@ class RecordedDevice {
   /// A position in the work of the host (thread 0) and of all streams.
   using Clock = std::vector<std::int64_t>;
 
-  /// Begins a test. `schedule` chooses the streams' order: 0 as created, 1 reversed, others mixed.
+  /// Begins a test. `schedule` selects the streams' order: 0 as created, 1 reversed, others mixed.
   void restart(int schedule);
-  /// What went wrong so far, and whatever is still outstanding or has not been destroyed.
+  /// Errors so far, and all objects that are outstanding or not destroyed.
   std::vector<std::string> problems_at_end();
   const std::vector<std::string>& problems() const { return problems_; }
   void problem(const std::string& what);
 
-  /// The `skip`-th next call of a function fails with this code.
+  /// Makes a function fail with this code after `skip` more calls.
   void fail(const std::string& function, int code, int skip = 0);
-  /// Called by every function of the two libraries: counts, and returns the code of a failure.
+  /// Called by every function of the two libraries: counts the call, and returns a failure's code.
   int enter(const char* function);
   int calls(const std::string& function) const;
-  /// Drops all outstanding work, for tests of failures after which a job ends.
+  /// Drops all outstanding work, for tests of failures that end a job.
   void abandon();
 
   int make_stream(bool ordered_with_default, int priority);
   void destroy_stream(int stream);
   int make_event();
   void destroy_event(int event);
-  int streams() const { return static_cast<int>(streams_.size()) - 1; }  ///< that exist
+  int streams() const { return static_cast<int>(streams_.size()) - 1; }  ///< existing streams
   int urgent_streams() const { return urgent_; }
   int events() const { return static_cast<int>(events_.size()); }
 
-  /// Adds work to a stream, where destroyed ones are a problem.
+  /// Adds work to a stream; a destroyed stream is reported as a problem.
   void add(int stream, std::unique_ptr<StreamWork> work, const Accesses& accesses);
   void launch(int stream, const std::string& label, const Accesses& accesses,
               std::function<void()> body);
   void copy(int stream, void* to, const void* from, std::size_t bytes);
   void record(int event, int stream);
   void wait(int stream, int event);
-  /// Runs a part of one stream's first entry. False: none can run.
+  /// Runs a part of one stream's first entry. Returns false if none can run.
   bool move_on();
-  /// Whether the event's work has ended; moves the device on if not. `stuck`: it never will.
+  /// Returns whether the event's work has ended; advances the device if not. `stuck`: it never
+  /// will.
   bool query(int event, bool& stuck);
   void synchronize(int stream);
   bool idle(int stream) const;
-  /// The host touches memory.
+  /// Records that the host accesses memory.
   void host_reads(const void* begin, std::size_t bytes, const std::string& what);
   void host_writes(const void* begin, std::size_t bytes, const std::string& what);
 
@@ -139,7 +139,7 @@ class RecordedDevice {
 
   int schedule_ = 0;
   int next_stream_ = 1, next_event_ = 1, urgent_ = 0;
-  std::map<int, Stream> streams_;  // 0: the default one
+  std::map<int, Stream> streams_;  // 0: default stream
   std::map<int, std::shared_ptr<Mark>> events_;
   std::set<std::string> known_;
   std::vector<std::string> problems_;

@@ -15,7 +15,7 @@
 
 namespace trireme::testing {
 
-/// Runs a test in every order of streams, and reports what the device found.
+/// Runs a test in every order of streams, and reports the device's errors.
 inline void in_all_schedules(const std::function<void()>& body, int schedules = 12) {
   for (int schedule = 0; schedule < schedules; ++schedule) {
     SCOPED_TRACE(text("schedule ", schedule));
@@ -39,7 +39,7 @@ void count_up(const Exec& exec, T* x, std::int64_t n, double first) {
   });
 }
 
-/// A kernel that keeps what it reads.
+/// A kernel that keeps the values that it reads.
 template <class T>
 void observe(const Exec& exec, const T* x, std::int64_t n, std::vector<double>& seen) {
   recorded_device().launch(number_of(exec.cuda_stream()), "observe", {{range(x, n)}, {}},

@@ -19,18 +19,18 @@
 /// Sections of `trireme bench`: measurements of the machine with the deck's model and ranks.
 namespace trireme::commands {
 
-/// One measured number.
+/// One measured value.
 struct BenchRow {
   std::string section;
   std::string name;
   double quantity = 0;
   std::string unit;        ///< "1" for ratios
-  std::string convention;  ///< how it is counted, in a few words
+  std::string convention;  ///< counting convention, in a few words
 };
 
 using BenchRows = std::vector<BenchRow>;
 
-/// Results of a section: rows for programs, a table for people.
+/// Results of a section: rows for programs, a table for users.
 struct BenchReport {
   BenchRows rows;
   std::string table;  ///< "": print the rows
@@ -45,13 +45,13 @@ struct BenchSetting {
   Session& session;
   std::int64_t rounds;  ///< measurements of each kind
   BenchMachine& machine;
-  /// Kernels are timed by the processor time of the thread that runs them, so that other programs
-  /// and ranks on the same processor do not count.
+  /// Kernels are timed by the processor time of their thread, so that other programs and ranks on
+  /// the same processor do not count.
   bool processor_time = false;
-  bool for_machine_file = false;  ///< leave out what machine files do not say
+  bool for_machine_file = false;  ///< leave out values that machine files do not contain
 };
 
-/// Each of the following measures one section and returns its rows on every rank. Collective.
+/// Each bench_ function measures one section and returns its rows on every rank. Collective.
 
 /// Bandwidth of memory and caches, by the size of the arrays.
 BenchReport bench_bandwidth(const BenchSetting& setting);
@@ -61,23 +61,23 @@ BenchReport bench_matmul(const BenchSetting& setting);
 BenchReport bench_kernels(const BenchSetting& setting);
 /// Collectives and transfers by size, in the world and along each axis of the deck's grid.
 BenchReport bench_communication(const BenchSetting& setting);
-/// Writing and reading a checkpoint, compared with plain files of as many bytes.
+/// Writing and reading a checkpoint, compared with plain files of the same size.
 BenchReport bench_checkpoint(const BenchSetting& setting);
-/// The time that a checkpoint in the background costs the steps. Needs the training file.
+/// Time that a background checkpoint costs the steps. Needs the training file.
 BenchReport bench_background(const BenchSetting& setting);
-/// Building the index of a checkpoint of many arrays and shards.
+/// Building the index of a checkpoint with many arrays and shards.
 BenchReport bench_index(const BenchSetting& setting);
 
-/// The sections that measure what a machine file says.
+/// Whether a machine file contains results of the section.
 bool for_machine_file(const std::string& section);
-/// A machine file of these sections' measurements. Collective.
+/// A machine file from these sections' measurements. Collective.
 std::string machine_file_of(const BenchSetting& setting);
 
-/// Ranks of the same node. Collective.
+/// Number of ranks on this node. Collective.
 std::int64_t ranks_on_this_node(const BenchSetting& setting);
 
 /// Seconds that `work` takes on the slowest rank after a common start; the same on all ranks.
-/// Collective, and so may be `work`.
+/// Collective; `work` may be collective too.
 Seconds slowest_seconds(grid::Runtime& runtime, const std::function<void()>& work);
 
 double median(std::vector<double> values);
@@ -87,7 +87,8 @@ double median(std::vector<double> values);
 std::unique_ptr<train::Worker> bench_worker(const BenchSetting& setting,
                                             schedule::Program& program);
 
-/// Bytes of two checkpoints of the deck's model, or of one and as large plain files, with overhead.
+/// Bytes of two checkpoints of the deck's model, or of one and plain files of its size, with
+/// overhead.
 Bytes room_for_checkpoints(const Session& session);
 
 /// A temporary folder in the deck's checkpoint directory. The destructor removes it and the folders
@@ -106,23 +107,23 @@ class BenchFolder {
   void remove() noexcept;
 
   std::string path_;
-  std::vector<std::string> made_;  ///< innermost first; on rank 0
+  std::vector<std::string> made_;  ///< created folders, innermost first; on rank 0
 };
 
 /// This rank's part of the model, and its work per step.
 struct BenchShard {
   architecture::LocalSizes sizes;
-  std::int64_t layers = 0;      ///< on this rank
+  std::int64_t layers = 0;      ///< layers on this rank
   std::int64_t micros = 0;      ///< micro-batches per step
-  std::int64_t parameters = 0;  ///< trained ones
+  std::int64_t parameters = 0;  ///< trained parameters
   std::int64_t states = 0;      ///< parameters whose optimizer state this rank holds
   bool has_embedding = false;
   bool has_head = false;
-  bool logits_again = false;  ///< logits are computed again in the backward pass
+  bool logits_again = false;  ///< logits are recomputed in the backward pass
   std::vector<plan::LayerKernel> kernels;
 };
 
-/// Collective.
+/// This rank's BenchShard. Collective.
 BenchShard shard_of(const BenchSetting& setting);
 
 }  // namespace trireme::commands

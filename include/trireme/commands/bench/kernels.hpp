@@ -13,7 +13,7 @@ namespace trireme::commands {
 /// A kernel with the sizes of a training step.
 struct BenchKernel {
   std::string name;  ///< "layer_norm.forward"
-  bool here = true;  ///< this rank runs it
+  bool here = true;  ///< whether this rank runs it
   double calls = 0;  ///< per step
   std::int64_t rows = 0;
   std::int64_t columns = 1;
@@ -25,7 +25,7 @@ struct BenchKernel {
   }
 };
 
-/// Measures kernels one after the other and keeps the results.
+/// Measures kernels in sequence and keeps the results.
 class KernelBench {
  public:
   /// Bandwidth, peak and arithmetic must have been measured.
@@ -41,12 +41,12 @@ class KernelBench {
   const kernels::Handle& handle() const { return handle_; }
   const Exec& exec() const { return handle_; }
   const architecture::Operation& operation(const plan::LayerKernel& kernel) const;
-  /// A kernel of the layers, without its cost. Rows and columns are those of the operation's
-  /// output. Calls include those of the head's norm.
+  /// A kernel of the layers, without its cost. Rows and columns are of the operation's output.
+  /// Calls include the head's norm.
   BenchKernel of_layers(const plan::LayerKernel& kernel) const;
 
-  /// All ranks pass the same kernels in the same order; sizes, costs and `here` may differ.
-  /// Collective.
+  /// Measures a kernel. All ranks pass the same kernels in the same order; sizes, costs and `here`
+  /// may differ. Collective.
   void measure(const BenchKernel& kernel, const std::function<void()>& call);
 
   BenchReport report() const;
@@ -77,11 +77,11 @@ inline BenchCost with(BenchCost cost, kernels::Arithmetic arithmetic, std::int64
   return cost;
 }
 
-/// Measures a kernel of attention, of rotary positions or of the norms of heads.
+/// Measures a kernel of attention, rotary positions or head norms.
 template <class P>
 void measure_attention_kernel(KernelBench& bench, const plan::LayerKernel& kernel);
 
-/// Each measures one group of the kernels of a step with the number types P.
+/// Each function measures one group of a step's kernels with the types P.
 template <class P>
 void measure_layer_kernels(KernelBench& bench);
 template <class P>

@@ -12,26 +12,26 @@
 #include <string>
 #include <vector>
 
-/// Limits of a kernel on this machine, measured on all ranks at once: bandwidth by working set, the
-/// rate of matrix products, and the rates of a few functions.
+/// Limits of a kernel on this machine, measured on all ranks at once: bandwidth by working set, and
+/// the rates of matrix products and of a few functions.
 namespace trireme::commands {
 
 struct BenchSetting;
 
 /// Seconds per call, the same on all ranks.
 struct BenchTiming {
-  Seconds seconds = 0;           ///< of the slowest rank
+  Seconds seconds = 0;           ///< seconds of the slowest rank
   Rank rank = -1;                ///< the slowest rank; −1: no rank has such work
   std::vector<double> of_ranks;  ///< each rank's best round; 0: the rank has no such work
 };
 
-/// Times `call`, which is empty on ranks without such work. A round is 10 ms of calls on all ranks
-/// after a common start. There are max(setting.rounds, least_rounds) rounds; the one with the
-/// fastest slowest rank counts. Collective, and so may be `call`.
+/// Times `call`, which is empty on ranks that do not run it. A round is 10 ms of calls on all ranks
+/// after a common start. There are max(setting.rounds, least_rounds) rounds; the round with the
+/// fastest slowest rank counts. Collective; `call` may be collective too.
 BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>& call,
                        std::int64_t least_rounds = 1);
 
-/// Least rounds for the measurements that kernels are compared with.
+/// Fewest rounds of the measurements that kernels are compared with.
 inline constexpr std::int64_t machine_rounds = 16;
 
 /// Returns `mine` of `rank` on all ranks. Collective.
@@ -39,10 +39,10 @@ std::vector<double> from_rank(const BenchSetting& setting, Rank rank, std::vecto
 
 /// Bytes per second of y += x: two reads and a write.
 struct BenchBandwidth {
-  Bytes working_set = 0;  ///< both arrays of a rank
-  double mine = 0;        ///< of this rank
-  double slowest = 0;     ///< of the slowest rank
-  double all = 0;         ///< of all ranks together
+  Bytes working_set = 0;  ///< bytes of both arrays of a rank
+  double mine = 0;        ///< this rank's bandwidth
+  double slowest = 0;     ///< the slowest rank's bandwidth
+  double all = 0;         ///< sum over all ranks
 };
 
 /// FLOP/s of large square matrix products of the deck's type.
@@ -52,56 +52,56 @@ struct BenchPeak {
   double all = 0;
 };
 
-/// Products of the same sizes on the slowest rank.
+/// A matrix product of given sizes on the slowest rank.
 struct BenchProduct {
   plan::ProductSizes sizes;
   double calls = 0;  ///< per step
   Seconds seconds = 0;
 };
 
-/// Another kernel on the slowest rank.
+/// A kernel other than a product, on the slowest rank.
 struct BenchKernelTime {
   std::string name;
   double calls = 0;  ///< per step
   Seconds seconds = 0;
-  double elements = 0;  ///< of its output
+  double elements = 0;  ///< elements of its output
   double work = 0;      ///< bytes that it reads and writes, or FLOPs of its products
 };
 
-/// seconds = alpha + beta bytes.
+/// Fit of a message's time: seconds = alpha + beta bytes.
 struct BenchLine {
   Seconds alpha = 0;
   double beta = 0;
 };
 
-/// Measurements of this run so far. A section adds those that it needs and that are missing.
+/// Measurements of this run so far. A section adds the missing measurements that it needs.
 struct BenchMachine {
   std::vector<BenchBandwidth> bandwidth;  ///< ascending working sets
-  std::size_t near = 0;                   ///< index of the largest one that fits in cache
+  std::size_t near = 0;                   ///< index of the largest working set that fits in cache
   std::optional<BenchPeak> peak;
   /// Seconds per element on this rank, by kernels::Arithmetic, in the deck's type of sums.
   std::optional<std::array<double, kernels::arithmetic_kinds>> arithmetic;
-  std::vector<BenchProduct> products;    ///< by bench_matmul
-  std::vector<BenchKernelTime> kernels;  ///< by bench_kernels
-  std::optional<BenchLine> sums;         ///< all-reduce of all ranks, by bench_communication
+  std::vector<BenchProduct> products;    ///< from bench_matmul
+  std::vector<BenchKernelTime> kernels;  ///< from bench_kernels
+  std::optional<BenchLine> sums;         ///< all-reduce of all ranks, from bench_communication
   std::optional<BenchLine> messages;     ///< from each rank to the next
 };
 
-/// Each measures once per run. Collective.
+/// Each function measures once per run. Collective.
 void know_bandwidth(const BenchSetting& setting);
 void know_peak(const BenchSetting& setting);
 void know_arithmetic(const BenchSetting& setting);
 
-/// The least work of a kernel.
+/// Minimum work of a kernel.
 struct BenchCost {
-  double bytes = 0;     ///< read and written, each once
-  double resident = 0;  ///< bytes of the arrays, which a cache would have to hold
+  double bytes = 0;     ///< bytes read and written, each once
+  double resident = 0;  ///< bytes of all arrays, which a cache would have to hold
   double flops = 0;     ///< FLOPs of matrix products
   std::optional<kernels::Arithmetic> arithmetic = std::nullopt;
-  double elements = 0;  ///< evaluations of that function
+  double elements = 0;  ///< evaluations of the arithmetic function
 };
 
-/// The limit of a kernel, in the order of the names below.
+/// Limit of a kernel, in the order of the names below.
 enum class BenchLimit : std::uint8_t {
   cache,
   memory,
@@ -116,7 +116,7 @@ enum class BenchLimit : std::uint8_t {
 /// "cache", "memory", "products", "exp", "tanh", "erf", "sin, cos", "Philox".
 std::string name_of(BenchLimit limit);
 
-/// Roofline: the longest of the times of bytes, products and arithmetic on this rank (Williams et
+/// Roofline: the longest of the times for bytes, products and arithmetic on this rank (Williams et
 /// al. 2009, Commun. ACM 52, 65). The bandwidth is interpolated between the measured working sets
 /// by the logarithm of the size.
 struct BenchBound {
@@ -125,7 +125,7 @@ struct BenchBound {
 };
 BenchBound bound_of(const BenchMachine& machine, const BenchCost& cost);
 
-/// An array for a measurement, filled with normal random numbers (kernels::fill_operand). Converts
+/// An array for a measurement, filled with normal random values (kernels::fill_operand). Converts
 /// to the view that a kernel expects.
 template <class T>
 class BenchArray {
@@ -139,7 +139,7 @@ class BenchArray {
 
   View1<T> list() const { return flat(matrix_); }
   View2<T> matrix() const { return matrix_; }
-  /// The first columns, whose rows are as far apart as those of the whole array.
+  /// The first columns; the row stride is the whole array's.
   View2<T> columns(std::int64_t count) const { return first_columns(matrix_, count); }
   /// The first `n` elements as a list.
   View1<T> list(std::int64_t n) const {
@@ -151,7 +151,7 @@ class BenchArray {
   View2<T> matrix_;
 };
 
-/// Columns of an array whose rows begin at multiples of 64 bytes, as those of logits do.
+/// Columns of an array whose rows begin at multiples of 64 bytes, like the rows of logits.
 template <class T>
 std::int64_t columns_in_lines(std::int64_t columns) {
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));

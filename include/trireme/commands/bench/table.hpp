@@ -5,8 +5,8 @@
 
 namespace trireme::commands {
 
-/// Text in columns. The first column, and the last one if it contains words, are aligned to the
-/// left; the others to the right.
+/// Text in columns. The first column, and the last one if it contains words, are aligned left; the
+/// others right.
 class BenchTable {
  public:
   enum class Last : bool { words, number };
@@ -17,7 +17,7 @@ class BenchTable {
 
   /// `cells` has one entry per column of the heading.
   void add(std::vector<std::string> cells) { lines_.push_back(std::move(cells)); }
-  /// Indented lines, separated by newlines, without one at the end.
+  /// Indented lines, separated by newlines, without a final newline.
   std::string str() const;
 
  private:
@@ -29,7 +29,7 @@ class BenchTable {
 std::string rounded(double value);
 /// Three significant digits and a unit: "12.3 µs", "1.23 ms".
 std::string rounded_seconds(double seconds);
-/// "87 %".
+/// A share in whole percent: "87 %".
 std::string rough_percent(double share);
 
 }  // namespace trireme::commands

@@ -12,8 +12,8 @@
 /// Tables of `trireme check`.
 namespace trireme::commands {
 
-/// Lines with aligned columns, each starting with `indent`. Columns from `numbers` on are aligned
-/// to the right, except the last one where it has words.
+/// Lines with aligned columns, each beginning with `indent`. Columns from `numbers` on are aligned
+/// right, except the last column if it contains words.
 std::string columns(const std::vector<std::vector<std::string>>& rows, int numbers,
                     const std::string& indent, bool words_last = false);
 
@@ -21,18 +21,18 @@ std::string columns(const std::vector<std::vector<std::string>>& rows, int numbe
 std::string stages_report(const std::vector<plan::StageGroup>& groups,
                           const deck::ParallelConfig& parallel);
 
-/// The sizes of the global batch with their first step and sample; of many sizes the first and
-/// last.
+/// The sizes of the global batch with their first step and sample; if there are many sizes, only
+/// the first and last.
 std::string ramp_report(const deck::BatchSchedule& batches,
                         const std::vector<schedule::Program>& programs);
 
-/// Bytes of local checkpoints on the disk of a node, at most.
+/// Most bytes of local checkpoints on the disk of a node.
 std::string local_report(const std::vector<plan::RankPlan>& ranks, const deck::Config& config,
                          const plan::Machine& machine);
 
-/// Bytes of the ranks with most and least memory, side by side if they differ. Host memory, such as
-/// that of background checkpoints, is listed below the sum. The last line says whether the largest
-/// rank fits into the machine's memory, if that is known.
+/// Bytes of the ranks with the most and the least memory, side by side if they differ. Host memory,
+/// such as the memory of background checkpoints, is listed below the sum. The last line says
+/// whether the largest rank fits into the machine's memory, if that is known.
 std::string memory_report(const std::vector<plan::RankPlan>& ranks,
                           const deck::ParallelConfig& parallel, const plan::Machine& machine);
 
@@ -41,10 +41,10 @@ std::string layer_report(const deck::Config& config, const architecture::Archite
                          const architecture::Shard& shard, bool split_backward,
                          const plan::Machine& machine);
 
-/// Messages and bytes per step and axis of the rank that sends most.
+/// Messages and bytes per step and axis of the rank that sends the most.
 std::string traffic_report(const std::vector<plan::RankPlan>& ranks,
                            const deck::ParallelConfig& parallel);
-/// Who trains the workers of local training, and the messages of its outer steps.
+/// Ranks that train the workers of local training, and the messages of its outer steps.
 std::string workers_report(const deck::Config& config, const architecture::Architecture& a,
                            const std::vector<plan::RankPlan>& ranks, const plan::Machine& machine);
 

@@ -13,21 +13,21 @@
 /// The predicted time of a step in `trireme check`.
 namespace trireme::commands {
 
-/// Speeds that follow from a step's time.
+/// Rates that follow from a step's time.
 struct Rates {
   double tokens_per_second = 0;
   double mfu = 0;  ///< model FLOPs / (time · ranks · peak): attention as computed, no recomputation
-  double hfu = 0;  ///< the same with recomputation
+  double hfu = 0;  ///< as mfu, with recomputation
 };
 Rates rates_of(const deck::Config& config, const plan::StepTime& time,
                const plan::Machine& machine);
 
-/// Time, speeds, shares of the time by cause, and what the prediction assumes.
+/// Time, rates, shares of the time by cause, and assumptions of the prediction.
 std::string time_report(const deck::Config& config, const plan::StepTime& time,
                         const plan::Machine& machine);
 
-/// The same as JSON, with the memory of the rank that needs most: step_seconds, tokens_per_second,
-/// mfu, hfu, idle_share, shares, memory_bytes, memory_limit, fits.
+/// The prediction as JSON, with the memory of the rank that needs the most: step_seconds,
+/// tokens_per_second, mfu, hfu, idle_share, shares, memory_bytes, memory_limit, fits.
 nlohmann::json plan_json(const deck::Config& config, const plan::StepTime* time, Bytes memory,
                          const plan::Machine& machine);
 

@@ -12,26 +12,26 @@
 
 namespace trireme::commands {
 
-/// The result of `trireme plan`, and what its reports need besides.
+/// The result of `trireme plan`, and other input of its reports.
 struct PlanReport {
-  deck::Deck deck;  ///< as the search used it: only the fixed keys are set
+  deck::Deck deck;  ///< the search's deck: only the fixed keys are set
   std::int64_t ranks = 1;
   plan::Machine machine;
-  std::string assumption;  ///< a sentence about speeds that no file gives; "": none
+  std::string assumption;  ///< a sentence about speeds that no file provides; "": none
   plan::SearchResult found;
-  std::size_t top = 5;                 ///< candidates in detail
+  std::size_t top = 5;                 ///< number of candidates shown in detail
   std::optional<plan::Candidate> own;  ///< the deck's own layout
-  std::string own_problem;             ///< why there is none
+  std::string own_problem;             ///< why the deck has no layout of its own
 
   std::size_t shown() const { return std::min(top, found.candidates.size()); }
   double tokens_per_second(const plan::Candidate& c) const;
-  /// Model FLOPs in relation to the peak of all ranks.
+  /// Model FLOPs relative to the peak of all ranks.
   double utilization(const plan::Candidate& c) const;
 };
 
-/// All keys of a layout as overrides of any deck, separated by blanks.
+/// All keys of a layout as overrides of any deck, separated by spaces.
 std::string overrides_of(const plan::Layout& layout);
-/// "data 6 · pipeline 64 · tensor 8, micro 1, 1f1b, recompute full".
+/// For tables: "data 6 · pipeline 64 · tensor 8, micro 1, 1f1b, recompute full".
 std::string name_of_layout(const plan::Layout& layout);
 
 std::string plan_text(const PlanReport& report);

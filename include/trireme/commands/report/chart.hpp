@@ -16,9 +16,9 @@ struct Point {
 struct Series {
   std::string name;
   std::string style;          ///< CSS class: "first", "second", "earlier" or "run-1"
-  std::vector<Point> points;  ///< x is a step, ascending; a y that is not finite interrupts it
-  std::size_t run = 0;        ///< whose steps they are, for XAxis::place
-  bool noisy = false;         ///< drawn as a thin line, with its moving average as a thick one
+  std::vector<Point> points;  ///< x is a step, ascending; a non-finite y interrupts the curve
+  std::size_t run = 0;        ///< run of the steps, for XAxis::place
+  bool noisy = false;         ///< drawn as a thin line, with its moving average as a thick line
 };
 
 enum class MarkKind : std::uint8_t { checkpoint, restart, skipped };
@@ -30,15 +30,15 @@ struct Mark {
   std::string words;
 };
 
-/// One of the horizontal axes that the reader of a page chooses from.
+/// One of the horizontal axes that the reader of a page can select.
 struct XAxis {
   std::string name = "steps";  ///< of the CSS class "by-steps"
   std::string title = "step";
-  std::string unit = "steps";  ///< of a value or range
+  std::string unit = "steps";  ///< unit of a value or range
   double last = 1;
-  /// The place of a run's step; null: the step itself.
+  /// Position of a run's step on the axis; null: the step itself.
   std::function<double(std::size_t run, double step)> place = {};
-  /// If above 0, every place is so many times the step: the picture of the steps gets other labels.
+  /// If above 0, every position is this multiple of the step, so that only the labels change.
   double per_step = 0;
 };
 
@@ -49,13 +49,13 @@ struct ChartOptions {
   bool logarithmic = false;
   bool from_zero = false;
   bool legend = true;
-  std::span<const XAxis> axes = {};  ///< the first one is that of the steps
-  std::span<const Mark> marks = {};  ///< of run 0
+  std::span<const XAxis> axes = {};  ///< the first axis is the steps
+  std::span<const Mark> marks = {};  ///< marks of run 0
 };
 
-/// A figure in HTML: an SVG that is scaled to the width of the page, with labels next to it that
-/// are not scaled. Series of many points are drawn as the mean of each column with a band from
-/// minimum to maximum. Without points, the figure is a sentence.
+/// A figure in HTML: an SVG that is scaled to the width of the page, with labels beside it that are
+/// not scaled. Series of many points are drawn as the mean of each column with a band from minimum
+/// to maximum. Without points, the figure is a sentence.
 std::string chart(const std::vector<Series>& series, const ChartOptions& options);
 
 /// Points of a curve in one column of pixels.
@@ -66,16 +66,16 @@ struct PlotColumn {
   double mean = 0;
   double minimum = 0;
   double maximum = 0;
-  std::int64_t points = 0;      ///< with a finite y; 0: the curve is interrupted here
-  std::int64_t not_finite = 0;  ///< the others
+  std::int64_t points = 0;      ///< points with a finite y; 0: the curve is interrupted here
+  std::int64_t not_finite = 0;  ///< points whose y is not finite
 };
 
-/// `points`, ascending in x, in at most `most` columns: one for each point if there are no more,
-/// else those of equal intervals of x that have points.
+/// Groups `points`, ascending in x, into at most `most` columns: one per point if there are no more
+/// points, else equal intervals of x that contain points.
 std::vector<PlotColumn> plot_columns(std::span<const Point> points, std::size_t most);
 
-/// The means of the columns, each averaged with those near it by a Gaussian of a hundredth of the
-/// curve's width; nothing for a curve that is too short.
+/// The means of the columns, each averaged with its neighbours by a Gaussian of a hundredth of the
+/// curve's width; empty for a curve that is too short.
 std::vector<double> moving_average(std::span<const PlotColumn> columns);
 
 }  // namespace trireme::commands

@@ -15,24 +15,24 @@ struct JsonLine {
   std::int64_t number = 0;
   nlohmann::json json;  ///< an object
 
-  /// Throws UsageError: `what`, with the remedy to remove the line.
+  /// Throws UsageError with `what` and the remedy to remove the line.
   [[noreturn]] void fail(const std::string& what) const;
 
-  /// These fail if the key is missing or its value is of another type.
+  /// The following functions fail if the key is missing or its value is of another type.
   const nlohmann::json& at(const char* key) const;
   double real(
-      const char* key) const;  ///< null, which stands for a number that was not finite, is NaN
+      const char* key) const;  ///< null becomes NaN: it stands for a value that was not finite
   std::int64_t whole(const char* key) const;  ///< 0 or more
   bool boolean(const char* key) const;
   std::string string(const char* key) const;
   std::optional<double> maybe(const char* key) const;  ///< real(), if the key exists
 };
 
-/// A value for a message.
+/// A JSON value as text for a message.
 std::string shown(const nlohmann::json& value);
 
-/// Reads a file line by line. Returns true if the last line is incomplete: it is ignored, because a
-/// killed process leaves such a line. UsageError for any other line that is not a JSON object.
+/// Reads a file line by line. Returns true if the last line is incomplete, as a killed process
+/// leaves it; that line is ignored. UsageError for any other line that is not a JSON object.
 bool read_json_lines(const std::string& path, const std::function<void(const JsonLine&)>& read);
 
 }  // namespace trireme::commands

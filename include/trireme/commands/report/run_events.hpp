@@ -18,7 +18,7 @@ struct RunEvent {
 };
 
 struct RunEvents {
-  std::vector<RunEvent> events;  ///< in the order of the file, without those of unknown names
+  std::vector<RunEvent> events;  ///< in the order of the file, without unknown events
   bool torn = false;             ///< the last line is incomplete and was ignored
 };
 
@@ -36,14 +36,14 @@ struct RunJob {
   std::int64_t restored = 0;  ///< the checkpoint's step; 0: none
   std::optional<events::Training> training;
   Utc trained = {};            ///< beginning of its first step, if any
-  std::int64_t last_step = 0;  ///< the last one that it is known to have done; 0: none
+  std::int64_t last_step = 0;  ///< last step that it is known to have completed; 0: none
   std::optional<events::Stop> stop;
   std::optional<events::End> end;
 
-  Seconds waited = 0;          ///< from the end of the job before to its start
-  std::int64_t run_again = 0;  ///< steps that the jobs before had logged
-  /// From the metrics line of the checkpoint's step to the first step of this job: work that was
-  /// lost, the wait, and the start. Nothing without a restart, or if that line is not known.
+  Seconds waited = 0;          ///< from the end of the previous job to its start
+  std::int64_t run_again = 0;  ///< steps that earlier jobs had already logged
+  /// From the metrics line of the checkpoint's step to the first step of this job: lost work, the
+  /// wait, and the start. Empty without a restart, or if that line is unknown.
   std::optional<Seconds> lost;
 };
 
@@ -55,26 +55,26 @@ struct StepEvent {
 
 struct RunMessage {
   Utc time;
-  std::string words;  ///< "warning: …", "error: …"
+  std::string words;  ///< text: "warning: …", "error: …"
 };
 
 /// The run whose metrics.jsonl is in the same folder. Jobs append their events: a job that trained
-/// and was not restarted from a checkpoint begins another run.
+/// and did not restart from a checkpoint begins another run.
 struct RunHistory {
   std::vector<RunJob> jobs;
-  std::vector<StepEvent<events::SkippedStep>> skipped;     ///< those that no restart has undone
-  std::vector<StepEvent<events::Checkpoint>> checkpoints;  ///< written, the later removed ones too
+  std::vector<StepEvent<events::SkippedStep>> skipped;     ///< steps that no restart has undone
+  std::vector<StepEvent<events::Checkpoint>> checkpoints;  ///< written, also if removed later
   std::vector<RunMessage> messages;
   int earlier_runs = 0;
 
-  /// Jobs that trained on from a checkpoint.
+  /// Number of jobs that continued from a checkpoint.
   int restarts() const;
-  std::int64_t run_again() const;  ///< the sum over the jobs
+  std::int64_t run_again() const;  ///< sum over the jobs
   Seconds waited() const;
   Seconds lost() const;
 };
 
-/// `last_step` and `last_time` are those of the last line of metrics.jsonl, 0 and nothing without.
+/// `last_step` and `last_time`: of the last line of metrics.jsonl; 0 and empty if there is none.
 RunHistory run_history(const std::vector<RunEvent>& events, std::int64_t last_step,
                        std::optional<Utc> last_time);
 

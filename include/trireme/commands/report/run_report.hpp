@@ -14,14 +14,14 @@
 
 namespace trireme::commands {
 
-/// The contents of a metrics.jsonl.
+/// Contents of a metrics.jsonl.
 struct RunRecords {
-  std::vector<train::Metrics> steps;    ///< logged ones, ascending; not finite: NaN
-  std::vector<train::StepLoss> losses;  ///< of these steps and of those in between
-  bool torn = false;  ///< the last line was incomplete, after a kill, and was ignored
+  std::vector<train::Metrics> steps;    ///< logged steps, ascending; NaN if not finite
+  std::vector<train::StepLoss> losses;  ///< losses of the logged steps and of the steps in between
+  bool torn = false;  ///< the last line was incomplete after a kill, and was ignored
 };
 
-/// Reads it back. UsageError with line, value and remedy for any other damage.
+/// Reads a metrics.jsonl. UsageError with line, value and remedy for any other damage.
 RunRecords read_records(const std::string& path);
 
 /// A checkpoint folder.
@@ -31,7 +31,7 @@ struct SavedModel {
   std::int64_t samples = 0;
   Bytes bytes = 0;
   std::string layout;
-  std::string damage;  ///< why its manifest could not be read; "": it was read
+  std::string damage;  ///< why its manifest could not be read; "": it is readable
 };
 
 /// A text that `trireme generate -o` has written.
@@ -41,7 +41,7 @@ struct GeneratedText {
   std::string words;
 };
 
-/// Reads such a file. UsageError as of read_records().
+/// Reads the texts of `trireme generate -o`. UsageError as for read_records().
 std::vector<GeneratedText> read_texts(const std::string& path);
 
 struct EarlierRun {
@@ -56,12 +56,12 @@ struct RunReport {
   std::string deck_toml;
   RunRecords records;
   std::vector<EarlierRun> earlier;    ///< oldest first
-  std::optional<RunHistory> history;  ///< nothing without events.jsonl
+  std::optional<RunHistory> history;  ///< empty without events.jsonl
   std::string checkpoint_folder;
   std::vector<SavedModel> checkpoints;  ///< ascending
   std::vector<GeneratedText> texts;     ///< in the order of the file
   std::string timeline_svg;             ///< "": none
-  std::string timeline_words;           ///< its description, or why there is none
+  std::string timeline_words;           ///< its description, or why it is missing
   std::vector<std::string> notes;       ///< missing or ignored data
 };
 
@@ -74,34 +74,34 @@ struct SkippedSteps {
 };
 std::vector<SkippedSteps> skipped_steps(const RunReport& report);
 
-/// Versions of Trireme that trained it, as its events have them: "0.1.0".
+/// Versions of Trireme that trained the run, from its events: "0.1.0".
 std::string versions_of(const RunReport& report);
 
-/// "Finished", or how the last job ended; and whether the run is finished.
+/// "Finished", or the end of the last job; and whether the run is finished.
 std::pair<std::string, bool> state_of(const RunReport& report);
 
 /// The logged step with the smallest finite validation loss; null: none.
 const train::Metrics* best_validation(const RunRecords& records);
 /// Time in steps, without evaluations and checkpoints.
 Seconds time_in_steps(const RunRecords& records);
-/// The median of a number over the logged steps.
+/// Median of a value over the logged steps.
 double median(const RunRecords& records, double train::Metrics::* value);
 
-/// How a job ended, in a few words: "stopped: time limit after step 40 (exit code 75)".
+/// The end of a job in a few words: "stopped: time limit after step 40 (exit code 75)".
 std::string end_of_job(const RunHistory& history, std::size_t number);
 
 /// The whole page: HTML that is also XML, without external resources.
 std::string report_page(const RunReport& report);
 
-/// Several runs on one page: curves over one another, figures, and what differs in their decks.
+/// Several runs on one page: superimposed curves, figures, and differences of their decks.
 std::string comparison_page(std::span<const RunReport> runs);
 
-/// Parts of the page.
+/// Parts of a report's page.
 std::string report_headline(const RunReport& report);
 std::string report_charts(std::span<const RunReport> runs);
 std::string report_jobs(const RunReport& report);
 std::string report_layout(const RunReport& report);
-/// Style sheet for light and dark, narrow and wide, and paper.
+/// Style sheet for light and dark mode, narrow and wide screens, and paper.
 std::string report_style();
 
 }  // namespace trireme::commands

@@ -17,16 +17,16 @@ struct Ticks {
   std::vector<Tick> ticks;  ///< ascending, within [low, high]
 };
 
-/// Multiples of 1, 2 or 5 times a power of ten, about `most` of them. The axis is extended to
-/// the outer ones; a range of one value gets room on both sides.
+/// Multiples of 1, 2 or 5 times a power of ten, about `most` of them. The axis is extended to the
+/// outer ticks; a range of one value is extended on both sides.
 Ticks round_ticks(double low, double high, int most);
-/// The same for an axis of steps: whole numbers, not extended.
+/// Ticks for an axis of steps: whole numbers, and the axis is not extended.
 Ticks step_ticks(double low, double high, int most);
-/// For a logarithmic axis of a range above 0: powers of ten, with their doubles and fives where
-/// there is room, or round_ticks' values where the range is too short for that.
+/// For a logarithmic axis of a range above 0: powers of ten, with multiples by 2 and 5 if there is
+/// room, or round_ticks' values if the range is too short for that.
 Ticks log_ticks(double low, double high, int most);
 
-/// A number in so many significant digits at most: "12,345", "0.01235", "1.235e-5".
+/// A number with at most `digits` significant digits: "12,345", "0.01235", "1.235e-5".
 std::string short_number(double value, int digits = 4);
 
 }  // namespace trireme::commands
