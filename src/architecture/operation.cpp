@@ -57,17 +57,17 @@ Bytes bytes_of(const Tensor& t, const LocalSizes& n, Bytes element, Bytes accumu
 }
 
 std::string shape_text(const Tensor& t) {
-  constexpr std::array rows{"T", "R", "N", "B", "N + B", "N'"};
-  constexpr std::array columns{"1", "D",  "H", "H + Hkv", "H K", "(H + Hkv) K", "(H + 2 Hkv) K",
-                               "F", "F'", "V", "2",       "3",   "3 P"};
+  constexpr auto rows = words_of<Rows>("T", "R", "N", "B", "N + B", "N'");
+  constexpr auto columns = words_of<Columns>("1", "D", "H", "H + Hkv", "H K", "(H + Hkv) K",
+                                             "(H + 2 Hkv) K", "F", "F'", "V", "2", "3", "3 P");
   return text("[", rows[at(t.rows)], ", ", columns[at(t.columns)], "]");
 }
 
 std::string_view name_of(OperationKind kind) {
-  constexpr std::array<std::string_view, 12> names{
-      "norm",    "head_norm", "linear",    "rotary", "attention", "activation",
-      "dropout", "residual",  "embedding", "pick",   "logits",    "cross entropy"};
-  return names[at(kind)];
+  static constexpr auto all = words_of<OperationKind>(
+      "norm", "head_norm", "linear", "rotary", "attention", "activation", "dropout", "residual",
+      "embedding", "pick", "logits", "cross entropy");
+  return all[at(kind)];
 }
 
 std::string Operation::bias() const {
@@ -148,8 +148,8 @@ bool has_pass(const Operation& op, Pass pass) {
 }
 
 std::string_view name_of(Collective collective) {
-  constexpr std::array<std::string_view, 3> names{"all-gather", "reduce-scatter", "all-reduce"};
-  return names[at(collective)];
+  static constexpr auto all = words_of<Collective>("all-gather", "reduce-scatter", "all-reduce");
+  return all[at(collective)];
 }
 
 std::optional<Message> message_of(const Operation& op, Pass pass,

@@ -21,24 +21,6 @@
 #include <fstream>
 #include <sstream>
 
-namespace trireme {
-namespace {
-
-constexpr std::array<std::string_view, 7> stop_causes{
-    "time_limit", "signal", "stop_file", "not_finite", "error", "watchdog", "audit"};
-
-}  // namespace
-
-std::string_view name_of(events::StopCause x) {
-  return stop_causes[static_cast<std::size_t>(x)];
-}
-template <>
-std::span<const std::string_view> names<events::StopCause>() {
-  return stop_causes;
-}
-
-}  // namespace trireme
-
 namespace trireme::events {
 namespace {
 
@@ -186,6 +168,12 @@ void record(const Event& event, std::optional<std::int64_t> step) {
   if (written || s.failed.exchange(true)) return;
   log::warn(text("cannot write ", s.path, ": ", std::strerror(error),
                  "; the events of this job are incomplete"));
+}
+
+EnumWords enum_words(StopCause) {
+  static constexpr auto all = words_of<StopCause>("time_limit", "signal", "stop_file", "not_finite",
+                                                  "error", "watchdog", "audit");
+  return all;
 }
 
 }  // namespace trireme::events

@@ -1,80 +1,150 @@
+// The words that decks, logs and files use for each enum.
 #include <trireme/deck/enums.hpp>
 
-#include <array>
-
 namespace trireme {
-namespace {
 
-constexpr std::array<std::string_view, 5> scaling_words{"none", "linear", "dynamic", "yarn",
-                                                        "llama3"};
-
-}  // namespace
-
-std::string_view name_of(RotaryScalingKind x) {
-  return scaling_words[static_cast<std::size_t>(x)];
-}
-template <>
-std::span<const std::string_view> names<RotaryScalingKind>() {
-  return scaling_words;
+EnumWords enum_words(Family) {
+  static constexpr auto all = words_of<Family>("gpt", "llama", "bert", "qwen2", "qwen3", "mistral",
+                                               "gemma", "gemma2", "gemma3");
+  return all;
 }
 
-namespace {
-
-constexpr std::array<std::string_view, 3> kinds{"none", "lora", "dora"};
-constexpr std::array<std::string_view, 2> scalings{"standard", "rslora"};
-
-}  // namespace
-
-std::string_view name_of(AdapterKind x) {
-  return kinds[static_cast<std::size_t>(x)];
-}
-std::string_view name_of(AdapterScaling x) {
-  return scalings[static_cast<std::size_t>(x)];
-}
-template <>
-std::span<const std::string_view> names<AdapterKind>() {
-  return kinds;
-}
-template <>
-std::span<const std::string_view> names<AdapterScaling>() {
-  return scalings;
+EnumWords enum_words(NormKind) {
+  static constexpr auto all = words_of<NormKind>("layer", "rms");
+  return all;
 }
 
-namespace {
-
-constexpr std::array<std::string_view, 2> action_words{"stop", "repair"};
-
-}  // namespace
-
-std::string_view name_of(AuditAction x) {
-  return action_words[static_cast<std::size_t>(x)];
-}
-template <>
-std::span<const std::string_view> names<AuditAction>() {
-  return action_words;
+EnumWords enum_words(NormPlacement) {
+  static constexpr auto all = words_of<NormPlacement>("pre", "post", "sandwich");
+  return all;
 }
 
-namespace {
-
-constexpr std::array<std::string_view, 2> strategy_names{"all_reduce", "server"};
-constexpr std::array<std::string_view, 2> updates_names{"step", "push"};
-
-}  // namespace
-
-std::string_view name_of(DataStrategy x) {
-  return strategy_names[static_cast<std::size_t>(x)];
-}
-std::string_view name_of(ServerUpdates x) {
-  return updates_names[static_cast<std::size_t>(x)];
+EnumWords enum_words(Activation) {
+  static constexpr auto all = words_of<Activation>("gelu", "swiglu", "geglu");
+  return all;
 }
 
-template <>
-std::span<const std::string_view> names<DataStrategy>() {
-  return strategy_names;
+EnumWords enum_words(Biases) {
+  static constexpr auto all = words_of<Biases>("none", "query_key_value", "all");
+  return all;
 }
-template <>
-std::span<const std::string_view> names<ServerUpdates>() {
-  return updates_names;
+
+EnumWords enum_words(Mask) {
+  static constexpr auto all = words_of<Mask>("causal", "full");
+  return all;
+}
+
+EnumWords enum_words(Objective) {
+  static constexpr auto all = words_of<Objective>("next_token", "masked_token");
+  return all;
+}
+
+EnumWords enum_words(Packing) {
+  static constexpr auto all = words_of<Packing>("none", "documents");
+  return all;
+}
+
+EnumWords enum_words(SentenceLoss) {
+  static constexpr auto all = words_of<SentenceLoss>("next", "order", "none");
+  return all;
+}
+
+EnumWords enum_words(VocabularyPlacement) {
+  static constexpr auto all = words_of<VocabularyPlacement>("stage", "pipeline");
+  return all;
+}
+
+EnumWords enum_words(LayoutMode) {
+  static constexpr auto all = words_of<LayoutMode>("given", "auto");
+  return all;
+}
+
+EnumWords enum_words(Recompute) {
+  static constexpr auto all = words_of<Recompute>("none", "selective", "full", "auto");
+  return all;
+}
+
+EnumWords enum_words(Offload) {
+  static constexpr auto all = words_of<Offload>("none", "optimizer", "activations", "both");
+  return all;
+}
+
+EnumWords enum_words(Sharding) {
+  static constexpr auto all = words_of<Sharding>("none", "optimizer", "gradients", "weights");
+  return all;
+}
+
+EnumWords enum_words(TransportKind) {
+  static constexpr auto all = words_of<TransportKind>("auto", "mpi", "nccl");
+  return all;
+}
+
+EnumWords enum_words(OptimizerKind) {
+  static constexpr auto all = words_of<OptimizerKind>("adamw", "sgd", "lamb", "lars", "muon");
+  return all;
+}
+
+EnumWords enum_words(MuonScale) {
+  static constexpr auto all = words_of<MuonScale>("match_adamw", "spectral");
+  return all;
+}
+
+EnumWords enum_words(LearningRateSchedule) {
+  static constexpr auto all = words_of<LearningRateSchedule>(
+      "cosine", "linear", "constant", "inverse_square_root", "warmup_stable_decay");
+  return all;
+}
+
+EnumWords enum_words(RateScaling) {
+  static constexpr auto all = words_of<RateScaling>("none", "linear", "square_root");
+  return all;
+}
+
+EnumWords enum_words(OuterOptimizer) {
+  static constexpr auto all = words_of<OuterOptimizer>("sgd", "nesterov");
+  return all;
+}
+
+EnumWords enum_words(Differences) {
+  static constexpr auto all = words_of<Differences>("full", "bf16");
+  return all;
+}
+
+EnumWords enum_words(CooldownShape) {
+  static constexpr auto all =
+      words_of<CooldownShape>("linear", "cosine", "exponential", "minus_square_root");
+  return all;
+}
+
+EnumWords enum_words(RotaryScalingKind) {
+  static constexpr auto all =
+      words_of<RotaryScalingKind>("none", "linear", "dynamic", "yarn", "llama3");
+  return all;
+}
+
+EnumWords enum_words(AdapterKind) {
+  static constexpr auto all = words_of<AdapterKind>("none", "lora", "dora");
+  return all;
+}
+
+EnumWords enum_words(AdapterScaling) {
+  static constexpr auto all = words_of<AdapterScaling>("standard", "rslora");
+  return all;
+}
+
+EnumWords enum_words(AuditAction) {
+  static constexpr auto all = words_of<AuditAction>("stop", "repair");
+  return all;
+}
+
+EnumWords enum_words(DataStrategy) {
+  static constexpr auto all = words_of<DataStrategy>("all_reduce", "server");
+  return all;
+}
+
+EnumWords enum_words(ServerUpdates) {
+  static constexpr auto all = words_of<ServerUpdates>("step", "push");
+  return all;
 }
 
 }  // namespace trireme

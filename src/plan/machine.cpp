@@ -7,38 +7,29 @@
 #include <array>
 #include <vector>
 
-namespace trireme {
-namespace {
-constexpr std::array<std::string_view, 4> device_names{"host", "cuda", "hip", "sycl"};
-constexpr std::array<std::string_view, 3> product_names{"portable", "onednn", "cublaslt"};
-constexpr std::array<std::string_view, 2> axis_names{"pipeline", "data"};
-}  // namespace
-
-template <>
-std::span<const std::string_view> names<plan::DeviceKind>() {
-  return device_names;
-}
-template <>
-std::span<const std::string_view> names<plan::ProductLibrary>() {
-  return product_names;
-}
-template <>
-std::span<const std::string_view> names<plan::SecondAxis>() {
-  return axis_names;
-}
-}  // namespace trireme
-
 namespace trireme::plan {
 
-std::string_view name_of(DeviceKind kind) {
-  return device_names[static_cast<std::size_t>(kind)];
+EnumWords enum_words(DeviceKind) {
+  static constexpr auto all = words_of<DeviceKind>("host", "cuda", "hip", "sycl");
+  return all;
 }
-std::string_view name_of(ProductLibrary library) {
-  return product_names[static_cast<std::size_t>(library)];
+EnumWords enum_words(ProductLibrary) {
+  static constexpr auto all = words_of<ProductLibrary>("portable", "onednn", "cublaslt");
+  return all;
+}
+EnumWords enum_words(SecondAxis) {
+  static constexpr auto all = words_of<SecondAxis>("pipeline", "data");
+  return all;
 }
 
+std::string_view name_of(DeviceKind kind) {
+  return enum_words(kind)[static_cast<std::size_t>(kind)];
+}
+std::string_view name_of(ProductLibrary library) {
+  return enum_words(library)[static_cast<std::size_t>(library)];
+}
 std::string_view name_of(SecondAxis axis) {
-  return axis_names[static_cast<std::size_t>(axis)];
+  return enum_words(axis)[static_cast<std::size_t>(axis)];
 }
 
 void Machine::set_kind(DeviceKind kind) {

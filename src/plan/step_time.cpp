@@ -17,8 +17,8 @@ namespace {
 
 using architecture::Architecture;
 
-constexpr std::array<std::string_view, causes> cause_names{
-    "compute", "tensor", "pipeline", "data", "bubble", "optimizer", "host"};
+constexpr auto cause_names =
+    words_of<Cause>("compute", "tensor", "pipeline", "data", "bubble", "optimizer", "host");
 
 /// Sums over the chunks of each pipeline rank.
 struct RankWork {

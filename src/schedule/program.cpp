@@ -394,30 +394,13 @@ std::uint64_t fingerprint(std::span<const Program> programs) {
 using Kind = Value::Kind;
 
 std::string_view name_of(Op op) {
-  constexpr std::string_view names[ops] = {"forward",
-                                           "evaluate",
-                                           "backward",
-                                           "backward_input",
-                                           "backward_weight",
-                                           "look_up",
-                                           "logits",
-                                           "evaluate_logits",
-                                           "combine_logits",
-                                           "logits_gradient",
-                                           "look_up_gradient",
-                                           "send_activation",
-                                           "receive_activation",
-                                           "send_gradient",
-                                           "receive_gradient",
-                                           "share_output",
-                                           "share_gradient",
-                                           "reduce_gradients",
-                                           "reduce_tied",
-                                           "gradient_norm",
-                                           "optimizer_step",
-                                           "begin_tied",
-                                           "begin_norm"};
-  return names[static_cast<std::size_t>(op)];
+  static constexpr auto all =
+      words_of<Op>("forward", "evaluate", "backward", "backward_input", "backward_weight",
+                   "look_up", "logits", "evaluate_logits", "combine_logits", "logits_gradient",
+                   "look_up_gradient", "send_activation", "receive_activation", "send_gradient",
+                   "receive_gradient", "share_output", "share_gradient", "reduce_gradients",
+                   "reduce_tied", "gradient_norm", "optimizer_step", "begin_tied", "begin_norm");
+  return all[static_cast<std::size_t>(op)];
 }
 
 std::string_view name_of(Transport transport) {

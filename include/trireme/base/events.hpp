@@ -268,10 +268,6 @@ void set_step(std::int64_t step);
 /// never waits for a lock, so that a watchdog can call it while the process hangs.
 void record(const Event& event, std::optional<std::int64_t> step = std::nullopt);
 
-}  // namespace trireme::events
+EnumWords enum_words(StopCause);
 
-namespace trireme {
-std::string_view name_of(events::StopCause);
-template <>
-std::span<const std::string_view> names<events::StopCause>();
-}  // namespace trireme
+}  // namespace trireme::events

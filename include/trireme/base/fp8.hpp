@@ -54,12 +54,8 @@ enum class Products : std::uint8_t { compute, fp8 };
 /// Maximum that sets a scale: the largest of the history, or the newest.
 enum class Fp8Algorithm : std::uint8_t { max, most_recent };
 
-std::string_view name_of(Products);
-std::string_view name_of(Fp8Algorithm);
-template <>
-std::span<const std::string_view> names<Products>();
-template <>
-std::span<const std::string_view> names<Fp8Algorithm>();
+EnumWords enum_words(Products);
+EnumWords enum_words(Fp8Algorithm);
 
 /// 4 exponent and 3 mantissa bits: up to 448; the smallest normal value is 2^-6, the smallest
 /// positive value 2^-9. No infinity, and one NaN per sign.

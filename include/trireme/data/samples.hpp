@@ -4,6 +4,7 @@
 #include <trireme/data/blend.hpp>
 #include <trireme/data/packed_documents.hpp>
 #include <trireme/data/token_source.hpp>
+#include <trireme/deck/enums.hpp>
 
 #include <cstdint>
 #include <memory>

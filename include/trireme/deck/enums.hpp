@@ -3,10 +3,87 @@
 #include <trireme/base/types.hpp>
 
 #include <cstdint>
-#include <span>
-#include <string_view>
 
 namespace trireme {
+
+/// A published architecture: a name for one choice of the properties below (deck/families.hpp).
+enum class Family : std::uint8_t { gpt, llama, bert, qwen2, qwen3, mistral, gemma, gemma2, gemma3 };
+
+/// LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019).
+enum class NormKind : std::uint8_t { layer, rms };
+
+/// Norms before attention and feed-forward, after each residual addition, or before attention and
+/// feed-forward and after them (Ding et al. 2021, arXiv 2105.13290).
+enum class NormPlacement : std::uint8_t { pre, post, sandwich };
+
+/// Non-linearity of the feed-forward: GELU, or a product with the SiLU or the GELU of a gate.
+enum class Activation : std::uint8_t { gelu, swiglu, geglu };
+
+/// Which matrix products of a layer have a bias.
+enum class Biases : std::uint8_t { none, query_key_value, all };
+
+/// Tokens of the sample that a token attends to: those up to itself, or all.
+enum class Mask : std::uint8_t { causal, full };
+
+/// Training objective: the next token, or masked tokens.
+enum class Objective : std::uint8_t { next_token, masked_token };
+
+/// Content of a sample: a window of the token stream, or whole documents that do not see one
+/// another.
+enum class Packing : std::uint8_t { none, documents };
+
+/// Second loss of bert: whether a segment follows the other one in its text, whether the segments
+/// are in order, or none.
+enum class SentenceLoss : std::uint8_t { next, order, none };
+
+/// Ranks that hold the token table and the output table: those of the first and the last stage, or
+/// all pipeline ranks in parts.
+enum class VocabularyPlacement : std::uint8_t { stage, pipeline };
+
+/// Origin of the layout: the deck, or a choice for the number of ranks.
+enum class LayoutMode : std::uint8_t { given, automatic };
+
+/// Tensors that the backward pass recomputes instead of storing them.
+enum class Recompute : std::uint8_t { none, selective, full, automatic };
+
+/// Data that a device stores in host memory.
+enum class Offload : std::uint8_t { none, optimizer, activations, both };
+
+/// State that replicas divide among themselves, each value with that of the ones before it: the
+/// stages of ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054).
+enum class Sharding : std::uint8_t { none, optimizer, gradients, weights };
+
+/// Transport of messages between ranks: "auto" is NCCL if this installation has it and every rank
+/// has a device of its own, otherwise MPI.
+enum class TransportKind : std::uint8_t { automatic, mpi, nccl };
+
+enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb, lars, muon };
+
+/// Factor of Muon's updates, by a matrix's shape: 0.2 √max(rows, columns), with which the root mean
+/// square of an update is that of AdamW (Liu et al. 2025, arXiv 2502.16982), or
+/// √max(1, rows / columns) (Jordan et al. 2024).
+enum class MuonScale : std::uint8_t { match_adamw, spectral };
+
+/// Course of the learning rate after the warm-up.
+enum class LearningRateSchedule : std::uint8_t {
+  cosine,
+  linear,
+  constant,
+  inverse_square_root,
+  warmup_stable_decay
+};
+
+/// How the learning rate follows the size of the batch.
+enum class RateScaling : std::uint8_t { none, linear, square_root };
+
+/// Rule by which local training changes the weights that its workers share.
+enum class OuterOptimizer : std::uint8_t { sgd, nesterov };
+
+/// Type of the weights' differences that workers send: that of the updated weights, or bf16.
+enum class Differences : std::uint8_t { full, bf16 };
+
+/// Shape of the decay at the end of `warmup_stable_decay`.
+enum class CooldownShape : std::uint8_t { linear, cosine, exponential, minus_square_root };
 
 /// How rotary positions reach beyond the sequence that a model was trained with.
 enum class RotaryScalingKind : std::uint8_t {
@@ -16,9 +93,6 @@ enum class RotaryScalingKind : std::uint8_t {
   yarn,     ///< long wavelengths divided by a factor (Peng et al. 2023, arXiv 2309.00071)
   llama3    ///< the same with another ramp (Grattafiori et al. 2024, arXiv 2407.21783)
 };
-std::string_view name_of(RotaryScalingKind);
-template <>
-std::span<const std::string_view> names<RotaryScalingKind>();
 
 /// Trained additions to the weights of products.
 enum class AdapterKind : std::uint8_t {
@@ -27,27 +101,18 @@ enum class AdapterKind : std::uint8_t {
   dora   ///< the same with a trained norm of each output's weights (Liu et al. 2024, arXiv
          ///< 2402.09353)
 };
-std::string_view name_of(AdapterKind);
-template <>
-std::span<const std::string_view> names<AdapterKind>();
 
 /// The factor of a low-rank update.
 enum class AdapterScaling : std::uint8_t {
   standard,  ///< alpha / rank
   rslora     ///< alpha / √rank (Kalajdzievski 2023, arXiv 2312.03732)
 };
-std::string_view name_of(AdapterScaling);
-template <>
-std::span<const std::string_view> names<AdapterScaling>();
 
 /// Reaction to wrong numbers that an audit finds (docs/reliability.md).
 enum class AuditAction : std::uint8_t {
   stop,
   repair  ///< continue from the right numbers, where they can be told
 };
-std::string_view name_of(AuditAction);
-template <>
-std::span<const std::string_view> names<AuditAction>();
 
 /// How replicas share their updates: all of them sum the gradients, or servers hold the weights
 /// (Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server").
@@ -56,12 +121,33 @@ enum class DataStrategy : std::uint8_t { all_reduce, server };
 /// pushes.
 enum class ServerUpdates : std::uint8_t { step, push };
 
-std::string_view name_of(DataStrategy);
-std::string_view name_of(ServerUpdates);
-
-template <>
-std::span<const std::string_view> names<DataStrategy>();
-template <>
-std::span<const std::string_view> names<ServerUpdates>();
+EnumWords enum_words(Family);
+EnumWords enum_words(NormKind);
+EnumWords enum_words(NormPlacement);
+EnumWords enum_words(Activation);
+EnumWords enum_words(Biases);
+EnumWords enum_words(Mask);
+EnumWords enum_words(Objective);
+EnumWords enum_words(Packing);
+EnumWords enum_words(SentenceLoss);
+EnumWords enum_words(VocabularyPlacement);
+EnumWords enum_words(LayoutMode);
+EnumWords enum_words(Recompute);
+EnumWords enum_words(Offload);
+EnumWords enum_words(Sharding);
+EnumWords enum_words(TransportKind);
+EnumWords enum_words(OptimizerKind);
+EnumWords enum_words(MuonScale);
+EnumWords enum_words(LearningRateSchedule);
+EnumWords enum_words(RateScaling);
+EnumWords enum_words(OuterOptimizer);
+EnumWords enum_words(Differences);
+EnumWords enum_words(CooldownShape);
+EnumWords enum_words(RotaryScalingKind);
+EnumWords enum_words(AdapterKind);
+EnumWords enum_words(AdapterScaling);
+EnumWords enum_words(AuditAction);
+EnumWords enum_words(DataStrategy);
+EnumWords enum_words(ServerUpdates);
 
 }  // namespace trireme

@@ -17,8 +17,10 @@ enum class ProductLibrary : std::uint8_t { portable, onednn, cublaslt };
 
 /// "host", "cuda", "hip", "sycl".
 std::string_view name_of(DeviceKind);
+EnumWords enum_words(DeviceKind);
 /// "portable", "onednn", "cublaslt".
 std::string_view name_of(ProductLibrary);
+EnumWords enum_words(ProductLibrary);
 
 /// The axis after the tensor axis in the order of the ranks: its neighbours are more often on the
 /// same node.
@@ -28,6 +30,7 @@ enum class SecondAxis : std::uint8_t {
 };
 /// "pipeline", "data".
 std::string_view name_of(SecondAxis);
+EnumWords enum_words(SecondAxis);
 
 /// All properties of a machine and its installation that a plan depends on. Made by
 /// installation::this_machine() for the running build, or by load_machine() from a file. Speeds of
@@ -151,12 +154,3 @@ struct Machine {
 };
 
 }  // namespace trireme::plan
-
-namespace trireme {
-template <>
-std::span<const std::string_view> names<plan::DeviceKind>();
-template <>
-std::span<const std::string_view> names<plan::ProductLibrary>();
-template <>
-std::span<const std::string_view> names<plan::SecondAxis>();
-}  // namespace trireme

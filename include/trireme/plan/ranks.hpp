@@ -69,7 +69,7 @@ const RankPlan& least_memory(const std::vector<RankPlan>& ranks);
 const RankPlan& most_at_peak(const std::vector<RankPlan>& ranks);
 const RankPlan& most_traffic(const std::vector<RankPlan>& ranks);
 
-/// What a run will need, found from its resolved deck alone.
+/// The plan of a run, found from its resolved deck alone.
 struct Plan {
   architecture::Architecture architecture;
   std::vector<schedule::Program> programs;  ///< of step_programs()
