@@ -1,4 +1,4 @@
-// Validation of UTF-8, eight ASCII bytes at a time.
+// Validation of UTF-8, eight ASCII bytes at a time, and texts without control characters.
 #include <trireme/base/utf8.hpp>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Folders of local checkpoints on a node's disk: their names, their content, and complete
-// checkpoints assembled from them.
+// checkpoints assembled from them; and the file that numbers the starts of a run.
 #include <trireme/checkpoint/local.hpp>
 
 #include <trireme/base/check.hpp>

@@ -11,7 +11,7 @@
 #include <algorithm>
 
 namespace trireme::data {
-BpeWords::BpeWords(const JsonNode& node, TokenNames& all) : names(all) {
+BpeWords::BpeWords(const JsonNode& node, TokenNames& all, bool of_bytes) : names(all) {
   if (!node["dropout"].json.is_null() && node["dropout"].json != 0.0)
     node["dropout"].refuse("null");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
@@ -45,10 +45,12 @@ BpeWords::BpeWords(const JsonNode& node, TokenNames& all) : names(all) {
   const JsonNode named = node["unk_token"];
   if (!named.is_nothing()) {
     unknown = names.id(named.string());
-    const bool all_bytes = std::find(id_of_byte.begin(), id_of_byte.end(), -1) == id_of_byte.end();
-    if (unknown < 0 && !all_bytes) named.refuse("null or a token of model.vocab");
+    const bool all_bytes = std::ranges::find(id_of_byte, -1) == id_of_byte.end();
+    if (of_bytes && !all_bytes)
+      named.refuse("null, because the vocabulary does not have all 256 bytes");
+    if (!of_bytes && unknown < 0) named.refuse("null or a token of model.vocab");
   }
-  find_borders();
+  if (!of_bytes) find_borders();
 }
 
 void BpeWords::add_to(Checksum& sum) const {
@@ -189,13 +191,7 @@ class BpeWordEncoder final : public WordEncoder {
 
 class ByteWordEncoder final : public WordEncoder {
  public:
-  ByteWordEncoder(const BpeWords& model, const std::string& where) : model_(model), where_(where) {
-    const bool all =
-        std::find(model.id_of_byte.begin(), model.id_of_byte.end(), -1) == model.id_of_byte.end();
-    check_usage(all || model.unknown < 0, where,
-                ": model.unk_token is not supported, because the vocabulary does not have all 256 ",
-                "bytes; expected null");
-  }
+  ByteWordEncoder(const BpeWords& model, const std::string& where) : model_(model), where_(where) {}
 
   std::size_t run(std::string_view word, Edge, std::vector<std::int32_t>& out) override {
     encode_cached(cache_, word, out, [&](std::vector<std::int32_t>& to) { encode(word, to); });

@@ -131,7 +131,7 @@ ByteLevelTokenizer::ByteLevelTokenizer(const JsonNode& top, const std::string& e
   parts_.added = read_added_tokens(top["added_tokens"]);
   for (const AddedToken& token : parts_.added)
     if (token.special) parts_.names.hide(token.content);
-  parts_.model = std::make_unique<BpeWords>(top["model"], parts_.names);
+  parts_.model = std::make_unique<BpeWords>(top["model"], parts_.names, true);
   tokens_ = names_with(parts_.names, parts_.added, top["added_tokens"]);
   std::sort(parts_.added.begin(), parts_.added.end(),
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
@@ -144,7 +144,6 @@ ByteLevelTokenizer::ByteLevelTokenizer(const JsonNode& top, const std::string& e
   for (const auto& pattern : splitting.patterns)
     parts_.patterns.push_back(
         std::make_unique<WordPattern>(pattern, where + ": splitting pattern"));
-  parts_.model->byte_encoder(where);  // UsageError for a vocabulary that does not fit
   make_name(splitting);
 }
 
@@ -215,9 +214,10 @@ std::unique_ptr<Tokenizer> read_bpe_folder(const std::string& folder,
   const std::string vocab_path = folder + "/vocab.json";
   const std::string merges_path = folder + "/merges.txt";
   const std::string content = io::read_text_file(vocab_path, file_limit_bytes);
-  const nlohmann::json vocab = nlohmann::json::parse(content, nullptr, false);
+  nlohmann::json vocab = nlohmann::json::parse(content, nullptr, false);
   check_usage(!vocab.is_discarded(), vocab_path, ": is not JSON: ", json_mistake(content));
   if (!vocab.is_object()) JsonNode{vocab, vocab_path}.refuse("an object of tokens and ids");
+  for (const auto& [token, id] : vocab.items()) JsonNode{id, vocab_path + ": " + token}.id();
   nlohmann::json merges = nlohmann::json::array();
   std::istringstream lines(io::read_text_file(merges_path, file_limit_bytes));
   std::string line;
@@ -237,10 +237,11 @@ std::unique_ptr<Tokenizer> read_bpe_folder(const std::string& folder,
   nlohmann::json added = nlohmann::json::array();
   if (const auto end = vocab.find("<|endoftext|>"); end != vocab.end())
     added.push_back({{"id", *end}, {"content", end.key()}, {"special", true}});
-  const nlohmann::json top = {
-      {"added_tokens", added},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-      {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", std::move(merges)}}}};
+  nlohmann::json top = {{"added_tokens", std::move(added)},
+                        {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+                        {"model", {{"type", "BPE"}}}};
+  top["model"]["vocab"] = std::move(vocab);
+  top["model"]["merges"] = std::move(merges);
   return make_byte_level_tokenizer({top, vocab_path + ": "}, end_of_document, folder);
 }
 

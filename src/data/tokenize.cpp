@@ -56,8 +56,8 @@ class Division {
     for (std::int64_t i = 0; i < std::ssize(files); ++i) chosen += is_chosen(i) ? 1 : 0;
     if (chosen > 0 && chosen < std::ssize(files)) return;
     std::int64_t bytes = 0;
-    std::int64_t line_end = -1;       // the last one so far
-    std::int64_t last_line_end = -1;  // the last one with text after it
+    std::int64_t line_end = -1;    // the last line end so far
+    std::int64_t before_last = 0;  // the last line end before more than white space
     std::vector<char> buffer(read_bytes);
     for (const std::string& path : files) {
       io::TextReader reader(path);
@@ -65,14 +65,14 @@ class Division {
         for (const char c : std::string_view(buffer.data(), more)) {
           if (c == '\n')
             line_end = bytes;
-          else
-            last_line_end = line_end;
+          else if (c != ' ' && c != '\t' && c != '\r')
+            before_last = line_end;
           ++bytes;
         }
     }
     cut_ =
         static_cast<std::int64_t>(static_cast<double>(bytes) * (1 - options.validation_fraction));
-    if (last_line_end >= 0) cut_ = std::min(cut_, last_line_end);  // at least the last line
+    if (before_last >= bytes / 2) cut_ = std::min(cut_, before_last);  // at least the last line
   }
 
   /// Description of the text that is held out because there are too few documents to choose from;

@@ -9,7 +9,7 @@
 #include <trireme/checkpoint/writer.hpp>
 #include <trireme/hugging_face/convert.hpp>
 #include <trireme/hugging_face/folder_writer.hpp>
-#include <trireme/hugging_face/general_keys.hpp>
+#include <trireme/hugging_face/match.hpp>
 #include <trireme/hugging_face/peft.hpp>
 
 #include <algorithm>

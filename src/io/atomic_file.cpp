@@ -1,5 +1,5 @@
-// Files that are written under a temporary name, flushed and renamed, and unnamed temporary files.
-// Temporary names are in fixed memory, so that a signal handler can remove the files.
+// Files that are written under a temporary name, flushed and renamed; their temporary names, which
+// are in fixed memory so that a signal handler can remove the files; and commands' output files.
 #include <trireme/io/atomic_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -363,8 +363,6 @@ void remove_dead_temporaries_once(const std::string& folder) {
 }
 
 namespace {
-
-namespace fs = std::filesystem;
 
 void write_stream(const std::string& path, std::string_view content) {
   errno = 0;

@@ -2,7 +2,6 @@
 // time; the gradients of gain and bias are column sums in a fixed order.
 #include <trireme/kernels/norm.hpp>
 
-#include <trireme/base/check.hpp>
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/packs.hpp>
@@ -124,8 +123,8 @@ void backward_weight_by_blocks(const char* label, const Exec& exec, View1<Accumu
             const T* x_row = row_of(x, t) + first;
             const T* dy_row = row_of(dy, t) + first;
             const Acc inverse = inverse_std(t);
+            [[maybe_unused]] const Acc mu = centred ? mean(t) : Acc(0);
             if constexpr (centred) {
-              const Acc mu = mean(t);
               for_lanes(team, columns, [&](std::int64_t d) {
                 const Acc g = static_cast<Acc>(dy_row[d]);
                 gain_part[d] += g * ((static_cast<Acc>(x_row[d]) - mu) * inverse);

@@ -1,4 +1,4 @@
-// Machine files: cross-checks, parsing, writing and help. Files have the syntax of decks
+// Machine files: reading, cross-checks, parsing, writing and help. Files have the syntax of decks
 // (deck/key_file.hpp).
 #include <trireme/plan/machine_file.hpp>
 

@@ -1,5 +1,5 @@
-// The named schedules: order of forward and backward passes of each pipeline rank, and of the
-// forward passes of an evaluation.
+// The named schedules: order of forward and backward passes of each pipeline rank, also where the
+// stages form a V, and of the forward passes of an evaluation; and the chart of a ring of ranks.
 #include <trireme/schedule/generate.hpp>
 
 #include <trireme/base/check.hpp>

@@ -11,26 +11,10 @@ using testing::expect_words_read_back;
 
 TEST(Types, WordsReadBackToTheirValues) {
   expect_words_read_back<DType>();
-  expect_words_read_back<Family>();
   expect_words_read_back<ScheduleKind>();
   expect_words_read_back<StagePlacement>();
-  expect_words_read_back<Recompute>();
-  expect_words_read_back<NormKind>();
-  expect_words_read_back<NormPlacement>();
   expect_words_read_back<Positions>();
-  expect_words_read_back<Activation>();
-  expect_words_read_back<Biases>();
-  expect_words_read_back<Mask>();
-  expect_words_read_back<Objective>();
-  expect_words_read_back<LayoutMode>();
-  expect_words_read_back<Offload>();
-  expect_words_read_back<Sharding>();
-  expect_words_read_back<TransportKind>();
   expect_words_read_back<AttentionKind>();
-  expect_words_read_back<OptimizerKind>();
-  expect_words_read_back<RateScaling>();
-  expect_words_read_back<OuterOptimizer>();
-  expect_words_read_back<Differences>();
   expect_words_read_back<Axis>();
   EXPECT_EQ(name_of(ScheduleKind::one_forward_one_backward), "1f1b");
 }

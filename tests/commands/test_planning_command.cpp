@@ -238,7 +238,7 @@ TEST_F(CheckMachine, UsesLittleMemoryForTheLargestDecks) {
         shared + "--ranks 1048576 batch.global=1048576 parallel.bucket_bytes=1",
         shared + "--machine " + machines + "h100.toml --ranks 3072 parallel.bucket_bytes=1",
         std::string("gpt2_124m.toml --ranks 4 model.layers=65536"),
-        std::string("gpt2_124m.toml --ranks 8 model.layers=16384 parallel.layout=auto"),
+        std::string("gpt2_124m.toml --ranks 8 model.layers=4096 parallel.layout=auto"),
         std::string("gpt2_124m.toml --ranks 4096 parallel.pipeline=4096 batch.global=128 "
                     "batch.micro=1")}) {
     EXPECT_EQ(shell(folder_, limits + deck), 0) << deck << "\n" << read_file(folder_.file("err"));

@@ -243,7 +243,7 @@ TEST(TokenizerJson, ReportsTheKeyOfAnUnsupportedFeature) {
       {split + "pattern/Regex", "a*", {"no text at all"}},
       {split + "pattern/Regex", "(a", {"splitting pattern = '(a'"}},
       {"/added_tokens/2/lstrip", 1, {"added_tokens[2].lstrip = 1", "true or false"}},
-      {"/added_tokens/2/id", 3, {"added_tokens[2]", "id 3"}},
+      {"/added_tokens/2/id", 3, {"added_tokens", "id 3"}},
   };
   for (const auto& c : cases) {
     const std::string json = changed(c.pointer, c.value);

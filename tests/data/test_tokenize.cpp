@@ -166,11 +166,13 @@ TEST(Tokenize, HoldsOutTheEndOfOneText) {
   EXPECT_EQ(texts("train.h5"), "one line");
   // A last line of more than the fraction is held out whole.
   const std::string last(500, 'z');
-  EXPECT_FALSE(tokenized({folder.write("a.txt", "first line\n" + last + "\n\n")}, 0.02)
-                   .end_held_out.empty());
-  EXPECT_EQ(texts("train.h5"), "first line\n");
+  const std::string first(600, 'a');
+  EXPECT_FALSE(
+      tokenized({folder.write("a.txt", first + "\n" + last + "\n\n")}, 0.02).end_held_out.empty());
+  EXPECT_EQ(texts("train.h5"), first + "\n");
   EXPECT_EQ(texts("validation.h5"), last + "\n\n");
-  // There is no line end to divide at.
+  // There is no line end to divide at, or only one that leaves too little for training.
+  EXPECT_THROW(tokenized({folder.write("a.txt", "title\n" + last)}, 0.02), UsageError);
   EXPECT_THROW(tokenized({folder.write("a.txt", std::string(5000, 'x'))}, 0.02), UsageError);
   // Enough files are divided as a whole.
   std::vector<std::string> many;

@@ -1,4 +1,4 @@
-#include <trireme/hugging_face/general_keys.hpp>
+#include <trireme/hugging_face/match.hpp>
 
 #include "folders.hpp"
 

@@ -39,14 +39,16 @@ class CharacterIds {
 /// it. Thread-safe.
 class BpeWords final : public TokenModel {
  public:
-  BpeWords(const JsonNode& node, TokenNames& names);
+  /// `of_bytes`: for words of raw bytes, whose characters in the vocabulary are those of
+  /// byte_alphabet.hpp; otherwise of characters.
+  BpeWords(const JsonNode& node, TokenNames& names, bool of_bytes = false);
 
   const char* kind() const override { return "bpe"; }
   std::unique_ptr<WordEncoder> encoder() const override;
   void add_to(Checksum& sum) const override;
 
-  /// An encoder of whole words of raw bytes, whose characters in the vocabulary are those of
-  /// utf8.hpp. UsageError, here or for a word, names `where` if a byte has no token.
+  /// An encoder of whole words of raw bytes. Its UsageError for a byte without a token names
+  /// `where`, which must outlive it.
   std::unique_ptr<WordEncoder> byte_encoder(const std::string& where) const;
 
   /// Whether a merge can join two neighbouring characters.

@@ -79,7 +79,7 @@ void without_nonspacing_marks(char32_t c, std::string& out);  // BertNormalizer
 void clean_for_bert(char32_t c, std::string& out);
 void separate_ideographs(char32_t c, std::string& out);
 void clean_for_nmt(char32_t c, std::string& out);
-/// Appends the characters that stand for the bytes of `c` (utf8.hpp).
+/// Appends the characters that stand for the bytes of `c` (byte_alphabet.hpp).
 void to_byte_characters(char32_t c, std::string& out);
 
 }  // namespace trireme::data

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <trireme/hugging_face/config_key.hpp>
-#include <trireme/hugging_face/format.hpp>
-#include <trireme/hugging_face/tensor_folder.hpp>
 
 #include <string>
 #include <vector>
@@ -22,11 +20,5 @@ std::vector<std::string> unknown_members(const json& file, const std::vector<Con
 bool says_nothing(const json& value);
 
 std::string lower_case(std::string word);
-
-/// The stored tensor for each tensor of format.tensors(model), in their order. Skips tensors that
-/// are not weights, and copies (Format::copies) that equal their original bit for bit. One
-/// UsageError names all tensors that are missing, unknown, duplicate, or of another shape or type.
-std::vector<StoredTensor> match(const TensorFolder& folder, const Format& format,
-                                const deck::ModelConfig& model);
 
 }  // namespace trireme::hugging_face

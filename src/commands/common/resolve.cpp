@@ -1,5 +1,6 @@
 // Resolves values that a deck alone does not determine: opens its token files, compares their
-// tokenizer with the deck's, and derives the vocabulary and the layout for a number of ranks.
+// tokenizer with the deck's, and derives the vocabulary, the layout for a number of ranks and the
+// checkpoint to continue from.
 #include <trireme/commands/resolve.hpp>
 
 #include <trireme/architecture/frozen.hpp>

@@ -10,7 +10,7 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/hugging_face/config_json.hpp>
-#include <trireme/hugging_face/general_keys.hpp>
+#include <trireme/hugging_face/match.hpp>
 #include <trireme/hugging_face/kept_files.hpp>
 #include <trireme/hugging_face/peft.hpp>
 #include <trireme/hugging_face/weights.hpp>

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <trireme/hugging_face/format.hpp>
+#include <trireme/hugging_face/tensor_folder.hpp>
+
+#include <vector>
+
+namespace trireme::hugging_face {
+
+/// The stored tensor for each tensor of format.tensors(model), in their order. Skips tensors that
+/// are not weights, and copies (Format::copies) that equal their original bit for bit. One
+/// UsageError names all tensors that are missing, unknown, duplicate, or of another shape or type.
+std::vector<StoredTensor> match(const TensorFolder& folder, const Format& format,
+                                const deck::ModelConfig& model);
+
+}  // namespace trireme::hugging_face
