@@ -4,7 +4,6 @@
 #include <trireme/base/kernel_memory.hpp>
 #include <trireme/base/text.hpp>
 
-#include <array>
 #include <vector>
 
 namespace trireme::plan {

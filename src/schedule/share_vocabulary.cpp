@@ -6,7 +6,6 @@
 #include <trireme/base/check.hpp>
 
 #include <algorithm>
-#include <limits>
 #include <queue>
 #include <tuple>
 

@@ -1,8 +1,8 @@
 #include <trireme/deck/families.hpp>
 #include <trireme/model/masked_head.hpp>
 #include <trireme/model/rank_model.hpp>
-#include <trireme/plan/memory.hpp>
 
+#include "model/whole_model.hpp"
 #include "support/small_gpt.hpp"
 #include "support/source_folder.hpp"
 
@@ -248,48 +248,13 @@ TEST(BertDropout, GradientsMatchFiniteDifferences) {
     };
     loss();
     stage.backward(handle, 0, bert_context(0.2), [](std::int64_t) {});
-    std::vector<double> analytic;
-    for (const auto& e : parameters.entries())
-      if (e.local.number > 0)
-        analytic.push_back(value_of(e.gradient.data, e.weight.elements() / 2));
-    // Central differences at h = 1e-5 of a loss of about 8: rounding 1000 ε f / h = 2e-7 with sums
-    // of 1000 terms, truncation h² f''' / 6 = 2e-9 at a third derivative of 100.
-    const double h = 1e-5;
-    std::size_t k = 0;
-    for (const auto& e : parameters.entries()) {
-      if (e.local.number == 0) continue;
-      const std::int64_t i = e.weight.elements() / 2;
-      const double saved = value_of(e.weight.data, i);
-      set_value(e.weight.data, i, saved + h);
-      const double above = loss();
-      set_value(e.weight.data, i, saved - h);
-      const double below = loss();
-      set_value(e.weight.data, i, saved);
-      EXPECT_NEAR(analytic[k++], (above - below) / (2 * h), 2e-7) << e.spec->name;
-    }
+    expect_derivatives(parameters, loss);
   }
 }
 
 TEST(BertMemory, PlannedBytesMatchTheAllocation) {
   for (const SentenceLoss sentence_loss : {SentenceLoss::next, SentenceLoss::none})
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
-      for (const bool split : {false, true}) {
-        deck::Config config;
-        config.model = bert_model(Gelu::exact, sentence_loss);
-        config.batch.micro = 3;
-        config.precision.compute = DType::fp32;
-        config.parallel.recompute = recompute;
-        const auto architecture = architecture::describe(config.model);
-        const Parameters<Fp32> parameters(architecture, architecture::whole_model(architecture),
-                                          true);
-        const WholeModel<Fp32> stage(architecture, parameters, {3, 2, true, split, recompute});
-        const auto plan = plan::training_memory(config, architecture, parameters.shard(),
-                                                {.slots = 2, .split_backward = split}, {});
-        EXPECT_EQ(plan.at(0).bytes, parameters.weight_bytes());
-        EXPECT_EQ(plan.at(1).bytes, parameters.gradient_bytes());
-        EXPECT_EQ(plan.at(3).bytes, stage.rank_model().saved_bytes());
-        EXPECT_EQ(plan.at(5).bytes, stage.rank_model().scratch_bytes());
-      }
+    expect_planned_bytes(bert_model(Gelu::exact, sentence_loss), [](deck::ModelConfig&, bool) {});
 }
 
 }  // namespace

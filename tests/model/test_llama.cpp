@@ -1,8 +1,8 @@
 #include <trireme/deck/families.hpp>
 #include <trireme/model/decoder.hpp>
 #include <trireme/model/rank_model.hpp>
-#include <trireme/plan/memory.hpp>
 
+#include "model/whole_model.hpp"
 #include "support/small_gpt.hpp"
 #include "support/source_folder.hpp"
 
@@ -336,48 +336,15 @@ TEST_P(LlamaDecoder, GradientsWithDropoutMatchFiniteDifferences) {
   };
   loss();
   stage.backward(handle, 0, llama_context(0.2), [](std::int64_t) {});
-  std::vector<double> analytic;
-  for (const auto& e : parameters.entries())
-    if (e.local.number > 0) analytic.push_back(value_of(e.gradient.data, e.weight.elements() / 2));
-  // Central differences at h = 1e-5 of a mean loss of about 7: rounding 1000 ε f / h = 2e-7 with
-  // sums of 1000 terms, truncation h² f''' / 6 = 2e-9 at a third derivative of 100.
-  const double h = 1e-5;
-  std::size_t k = 0;
-  for (const auto& e : parameters.entries()) {
-    if (e.local.number == 0) continue;
-    const std::int64_t i = e.weight.elements() / 2;
-    const double saved = value_of(e.weight.data, i);
-    set_value(e.weight.data, i, saved + h);
-    const double above = loss();
-    set_value(e.weight.data, i, saved - h);
-    const double below = loss();
-    set_value(e.weight.data, i, saved);
-    EXPECT_NEAR(analytic[k++], (above - below) / (2 * h), 2e-7) << e.spec->name;
-  }
+  expect_derivatives(parameters, loss);
 }
 
 TEST_P(LlamaDecoder, PlannedBytesMatchTheAllocation) {
-  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full})
-    for (const bool split : {false, true})
-      for (const std::int64_t feed_forward : {100, 200}) {
-        deck::Config config;
-        config.model = model_of(GetParam());
-        if (split) config.model.packing = Packing::documents;
-        config.model.feed_forward = feed_forward;
-        config.batch.micro = 3;
-        config.precision.compute = DType::fp32;
-        config.parallel.recompute = recompute;
-        const auto architecture = architecture::describe(config.model);
-        const Parameters<Fp32> parameters(architecture, architecture::whole_model(architecture),
-                                          true);
-        const WholeModel<Fp32> stage(architecture, parameters, {3, 2, true, split, recompute});
-        const auto plan = plan::training_memory(config, architecture, parameters.shard(),
-                                                {.slots = 2, .split_backward = split}, {});
-        EXPECT_EQ(plan.at(0).bytes, parameters.weight_bytes());
-        EXPECT_EQ(plan.at(1).bytes, parameters.gradient_bytes());
-        EXPECT_EQ(plan.at(3).bytes, stage.rank_model().saved_bytes());
-        EXPECT_EQ(plan.at(5).bytes, stage.rank_model().scratch_bytes());
-      }
+  for (const std::int64_t feed_forward : {100, 200})
+    expect_planned_bytes(model_of(GetParam()), [&](deck::ModelConfig& model, bool split) {
+      if (split) model.packing = Packing::documents;
+      model.feed_forward = feed_forward;
+    });
 }
 
 }  // namespace

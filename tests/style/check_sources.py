@@ -46,7 +46,7 @@ LINES_LIMIT = 600
 SMALL_HEADER = 30
 # The class of a member that a source defines: a name with a capital before :: at the beginning of a definition.
 MEMBER = re.compile(r"^(?!using|return|//|#|\s)[^\n;=(]*?\b([A-Z]\w*)(?:<[^<>\n]*>)?::~?\w+\(", re.MULTILINE)
-SWITCH = re.compile(r"\bswitch \(.*\) \{$", re.MULTILINE)
+SWITCH = re.compile(r"^ *switch \([^{]*?\) \{", re.MULTILINE)
 INCLUDE_LINE = re.compile(r"^#include [<\"]([^>\"]+)[>\"]", re.MULTILINE)
 # Names of the standard library for which a source, or a header that it includes, needs this header.
 STANDARD_NAMES = {
@@ -196,8 +196,9 @@ def switches(root):
             while depth > 0 and end < len(text):
                 depth += {"{": 1, "}": -1}.get(text[end], 0)
                 end += 1
-            body = re.sub(r"\bswitch\b.*", "", text[match.end():end], flags=re.DOTALL)
-            if re.search(r"\bcase [\w:]*::\w+:", body) and re.search(r"\bdefault:", body):
+            indent = len(match.group()) - len(match.group().lstrip())
+            body = re.findall(rf"^ {{{indent + 2}}}(case|default)\b ?([\w:]*)", text[match.end():end], re.MULTILINE)
+            if any("::" in label for _, label in body) and ("default", ":") in body:
                 yield f"{path.relative_to(root)}:{text.count(chr(10), 0, match.start()) + 1}: a default hides forgotten " \
                       "enumerators; name them all, or use if"
 

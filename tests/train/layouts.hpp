@@ -11,6 +11,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <map>
 
 /// Promise 1: the layout never changes the result. Every layout of these ranks trains the same
@@ -67,6 +68,18 @@ struct Layout {
                 context > 1 ? text(", context ", context) : "", more.empty() ? "" : ", ",
                 join(more, ", "), trained.empty() ? "" : ", ", join(trained, ", "));
   }
+  int ranks() const { return tensor * pipeline * data * context; }
+  /// The same model and optimizer on one rank.
+  Layout on_one_rank() const {
+    Layout one;
+    one.tied = tied;
+    one.family = family;
+    one.key_value_heads = key_value_heads;
+    one.optimizer = optimizer;
+    if (property.starts_with("model.")) one.property = property;
+    one.trained = trained;
+    return one;
+  }
   std::vector<std::string> overrides() const {
     std::vector<std::string> all{
         property.empty() ? "model.dropout=0.1" : property,  // already in the deck
@@ -96,16 +109,61 @@ struct Layout {
   }
 };
 
+/// A token file of ids of few values. `write(writer, random)` appends them; random() is a number
+/// of 31 bits.
+template <class Write>
+std::string write_random_tokens(const std::string& path, const Write& write) {
+  data::TokenFileWriter writer(path, "bytes", 257);
+  std::uint64_t state = 88172645463325252ull;
+  write(writer, [&] {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return static_cast<std::int64_t>(state >> 33);
+  });
+  writer.commit("test");
+  return path;
+}
+
 class Layouts : public ::testing::Test {
  protected:
-  Outcome run(const Layout& layout, grid::Communicator& world) {
+  /// Trains on a file, the first steps.
+  static Outcome run_on(const data::TokenFile& file, const Layout& layout,
+                        grid::Communicator& world, std::int64_t steps) {
     const deck::Config config =
         small_config(12, layout.data == 3 ? 2 : 1, world.size(), layout.overrides());
-    Rig rig(config, tokens_, world);
+    Rig rig(config, file, world);
     Outcome outcome;
-    outcome.trace = rig.run(1, layout_steps);
+    outcome.trace = rig.run(1, steps);
     outcome.weights = weights_of(whole_arrays(*rig.worker, world));
     return outcome;
+  }
+  Outcome run(const Layout& layout, grid::Communicator& world) {
+    return run_on(tokens_, layout, world, layout_steps);
+  }
+  using Run = std::function<Outcome(const Layout&, grid::Communicator&)>;
+
+  /// Each layout of as many ranks as there are gives the answer of one rank.
+  static void expect_the_answer_of_one_rank(const std::vector<Layout>& layouts, const Run& run) {
+    for (const Layout& layout : layouts) {
+      if (layout.ranks() != runtime().ranks()) continue;
+      SCOPED_TRACE(layout.name());
+      const Outcome found = run(layout, runtime().world());
+      if (runtime().rank() > 0) continue;
+      const auto self = grid::Communicator::self();
+      expect_the_same(found, run(layout.on_one_rank(), *self));
+    }
+  }
+  /// Schedules of two stages give the same bits.
+  static void expect_the_same_bits_of_schedules(const Run& run) {
+    if (runtime().ranks() != 2) return;
+    const Outcome expected = run({1, 2, 1, "1f1b"}, runtime().world());
+    for (const char* schedule : {"gpipe", "zb-h1"}) {
+      const Outcome found = run({1, 2, 1, schedule}, runtime().world());
+      if (runtime().rank() > 0) continue;
+      EXPECT_EQ(found.trace, expected.trace) << schedule;
+      EXPECT_EQ(found.weights, expected.weights) << schedule;
+    }
   }
 
   /// The outcome of the same model and optimizer on one rank; computed once, and known only on rank
@@ -116,21 +174,14 @@ class Layouts : public ::testing::Test {
                                  layout.optimizer, layout.property + join(layout.trained, " ")}];
     if (runtime().rank() == 0 && outcome.weights.empty()) {
       const auto self = grid::Communicator::self();
-      Layout one;
-      one.tied = layout.tied;
-      one.family = layout.family;
-      one.key_value_heads = layout.key_value_heads;
-      one.optimizer = layout.optimizer;
-      one.property = layout.property;
-      one.trained = layout.trained;
-      outcome = run(one, *self);
+      outcome = run(layout.on_one_rank(), *self);
     }
     return outcome;
   }
 
   /// Runs on the first ranks, as many as the layout has.
   Outcome run_on_some(const Layout& layout) {
-    const int used = layout.tensor * layout.pipeline * layout.data * layout.context;
+    const int used = layout.ranks();
     const auto part =
         runtime().world().split(runtime().rank() < used ? 0 : 1, runtime().rank(), "some ranks");
     return runtime().rank() < used ? run(layout, *part) : Outcome{};

@@ -8,37 +8,23 @@ namespace {
 /// Runs of tokens that count and that do not, of up to 40 tokens; none of [first, last) counts.
 std::string write_counted_tokens(const TemporaryFolder& folder, std::int64_t tokens,
                                  std::int64_t first, std::int64_t last) {
-  const std::string path = folder.file("counted.h5");
-  data::TokenFileWriter writer(path, "bytes", 257);
-  std::uint64_t state = 88172645463325252ull;
-  const auto random = [&] {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return static_cast<std::int64_t>(state >> 33);
-  };
-  for (bool counted = true; writer.tokens() < tokens; counted = !counted) {
-    std::vector<std::int32_t> run(static_cast<std::size_t>(1 + random() % 40));
-    for (std::int32_t& id : run)
-      id = static_cast<std::int32_t>('a' + random() % 5 * (random() % 5));
-    const std::int64_t end = writer.tokens() + std::ssize(run);
-    writer.append(run, counted && (end <= first || writer.tokens() >= last));
-  }
-  writer.end_document(writer.tokens());
-  writer.commit("test");
-  return path;
+  return write_random_tokens(
+      folder.file("counted.h5"), [&](data::TokenFileWriter& writer, const auto& random) {
+        for (bool counted = true; writer.tokens() < tokens; counted = !counted) {
+          std::vector<std::int32_t> run(static_cast<std::size_t>(1 + random() % 40));
+          for (std::int32_t& id : run)
+            id = static_cast<std::int32_t>('a' + random() % 5 * (random() % 5));
+          const std::int64_t end = writer.tokens() + std::ssize(run);
+          writer.append(run, counted && (end <= first || writer.tokens() >= last));
+        }
+        writer.end_document(writer.tokens());
+      });
 }
 
 class CountedLayouts : public Layouts {
  protected:
   Outcome run_counted(const Layout& layout, grid::Communicator& world) {
-    std::vector<std::string> overrides = layout.overrides();
-    const deck::Config config = small_config(12, layout.data == 3 ? 2 : 1, world.size(), overrides);
-    Rig rig(config, counted_, world);
-    Outcome outcome;
-    outcome.trace = rig.run(1, 4);
-    outcome.weights = weights_of(whole_arrays(*rig.worker, world));
-    return outcome;
+    return run_on(counted_, layout, world, 4);
   }
 
   TemporaryFolder counted_folder_;
@@ -57,41 +43,23 @@ TEST_F(CountedLayouts, MatchOneRank) {
     layout.property = "parallel.vocabulary=pipeline";
     return layout;
   };
-  for (const Layout& layout :
-       {Layout{2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, g},
-        Layout{1, 2, 1, "zb-h1", 1, false, false, selective, Sharding::none, adamw, l, 2},
-        Layout{1, 1, 2, "1f1b", 1, false, true, full, Sharding::optimizer, adamw, g}, with(2, {}),
-        shared({1, 2, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, g}),
-        shared({1, 2, 1, "zb-h1", 1, false, false, full, Sharding::none, adamw, l, 2}),
-        Layout{1, 1, 3, "1f1b", 1, false, true, none, Sharding::optimizer, adamw, l, 3},
-        Layout{2, 2, 1, "interleaved", 2, true, false, none, Sharding::none, adamw, g},
-        Layout{2, 1, 2, "1f1b", 1, false, true, none, Sharding::none, adamw, g},
-        with(2, {1, 2, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, l, 3}),
-        shared({2, 2, 1, "gpipe", 1, true, true, none, Sharding::none, adamw, g})}) {
-    if (layout.tensor * layout.pipeline * layout.data * layout.context != runtime().ranks())
-      continue;
-    SCOPED_TRACE(layout.name());
-    const Outcome found = run_counted(layout, runtime().world());
-    if (runtime().rank() > 0) continue;
-    Layout one;
-    one.tied = layout.tied;
-    one.family = layout.family;
-    one.key_value_heads = layout.key_value_heads;
-    const auto self = grid::Communicator::self();
-    const Outcome expected = run_counted(one, *self);
-    expect_the_same(found, expected);
-  }
+  expect_the_answer_of_one_rank(
+      {Layout{2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, g},
+       Layout{1, 2, 1, "zb-h1", 1, false, false, selective, Sharding::none, adamw, l, 2},
+       Layout{1, 1, 2, "1f1b", 1, false, true, full, Sharding::optimizer, adamw, g}, with(2, {}),
+       shared({1, 2, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, g}),
+       shared({1, 2, 1, "zb-h1", 1, false, false, full, Sharding::none, adamw, l, 2}),
+       Layout{1, 1, 3, "1f1b", 1, false, true, none, Sharding::optimizer, adamw, l, 3},
+       Layout{2, 2, 1, "interleaved", 2, true, false, none, Sharding::none, adamw, g},
+       Layout{2, 1, 2, "1f1b", 1, false, true, none, Sharding::none, adamw, g},
+       with(2, {1, 2, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, l, 3}),
+       shared({2, 2, 1, "gpipe", 1, true, true, none, Sharding::none, adamw, g})},
+      [&](const Layout& layout, grid::Communicator& world) { return run_counted(layout, world); });
 }
 
 TEST_F(CountedLayouts, SchedulesGiveTheSameBits) {
-  if (runtime().ranks() != 2) return;
-  const Outcome expected = run_counted({1, 2, 1, "1f1b"}, runtime().world());
-  for (const char* schedule : {"gpipe", "zb-h1"}) {
-    const Outcome found = run_counted({1, 2, 1, schedule}, runtime().world());
-    if (runtime().rank() > 0) continue;
-    EXPECT_EQ(found.trace, expected.trace) << schedule;
-    EXPECT_EQ(found.weights, expected.weights) << schedule;
-  }
+  expect_the_same_bits_of_schedules(
+      [&](const Layout& layout, grid::Communicator& world) { return run_counted(layout, world); });
 }
 
 /// Σ and number of the counted targets of windows, by the sums of each token alone.

@@ -7,38 +7,25 @@ namespace {
 
 /// Documents of 1 to 150 tokens, or one of them all.
 std::string write_documents(const TemporaryFolder& folder, std::int64_t tokens, bool one = false) {
-  const std::string path = folder.file("documents.h5");
-  data::TokenFileWriter writer(path, "bytes", 257);
-  std::uint64_t state = 88172645463325252ull;
-  const auto random = [&] {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return static_cast<std::int64_t>(state >> 33);
-  };
-  while (writer.tokens() < tokens) {
-    std::vector<std::int32_t> document(static_cast<std::size_t>(one ? tokens : 1 + random() % 150));
-    for (std::int32_t& id : document)
-      id = static_cast<std::int32_t>('a' + random() % 5 * (random() % 5));
-    writer.append(document);
-    writer.end_document(std::ssize(document));
-  }
-  writer.commit("test");
-  return path;
+  return write_random_tokens(
+      folder.file("documents.h5"), [&](data::TokenFileWriter& writer, const auto& random) {
+        while (writer.tokens() < tokens) {
+          std::vector<std::int32_t> document(
+              static_cast<std::size_t>(one ? tokens : 1 + random() % 150));
+          for (std::int32_t& id : document)
+            id = static_cast<std::int32_t>('a' + random() % 5 * (random() % 5));
+          writer.append(document);
+          writer.end_document(std::ssize(document));
+        }
+      });
 }
 
 class PackedLayouts : public Layouts {
  protected:
-  Outcome run_file(const data::TokenFile& file, const Layout& layout, const char* packing,
-                   grid::Communicator& world) {
-    std::vector<std::string> overrides = layout.overrides();
-    overrides.push_back(text("data.packing=", packing));
-    const deck::Config config = small_config(12, layout.data == 3 ? 2 : 1, world.size(), overrides);
-    Rig rig(config, file, world);
-    Outcome outcome;
-    outcome.trace = rig.run(1, 4);
-    outcome.weights = weights_of(whole_arrays(*rig.worker, world));
-    return outcome;
+  static Outcome run_file(const data::TokenFile& file, Layout layout, const char* packing,
+                          grid::Communicator& world) {
+    layout.more.push_back(text("data.packing=", packing));
+    return run_on(file, layout, world, 4);
   }
   Outcome run_packed(const Layout& layout, grid::Communicator& world) {
     return run_file(documents_, layout, "documents", world);
@@ -60,47 +47,28 @@ TEST_F(PackedLayouts, MatchOneRank) {
     layout.property = "parallel.vocabulary=pipeline";
     return layout;
   };
-  for (const Layout& layout :
-       {Layout{2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, g},
-        Layout{1, 2, 1, "zb-h1", 1, false, false, selective, Sharding::none, adamw, l, 2},
-        Layout{1, 1, 2, "1f1b", 1, false, true, full, Sharding::weights, adamw, g}, with(2, {}),
-        with(2, {1, 1, 1, "1f1b", 1, false, true, full, Sharding::none, adamw, m, 3,
-                 "model.window=17"}),
-        shared({1, 2, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, g}),
-        Layout{1, 1, 3, "1f1b", 1, false, true, none, Sharding::optimizer, adamw, l, 3},
-        Layout{1, 3, 1, "zb-v", 2, false, true, none, Sharding::none, adamw, g},
-        with(3, {1, 1, 1, "1f1b", 1, false, true, none, Sharding::optimizer, adamw, l, 2}),
-        Layout{2, 2, 1, "interleaved", 2, true, false, none, Sharding::none, adamw, g},
-        with(4, {1, 1, 1, "1f1b", 1, false, false, none, Sharding::none, adamw, g}),
-        with(2, {1, 2, 1, "gpipe", 1, false, true, selective, Sharding::none, adamw, l, 3}),
-        with(2, {2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, m, 3,
-                 "model.window=40"}),
-        shared({2, 2, 1, "gpipe", 1, true, true, none, Sharding::none, adamw, l, 2})}) {
-    if (layout.tensor * layout.pipeline * layout.data * layout.context != runtime().ranks())
-      continue;
-    SCOPED_TRACE(layout.name());
-    const Outcome found = run_packed(layout, runtime().world());
-    if (runtime().rank() > 0) continue;
-    Layout one;
-    one.tied = layout.tied;
-    one.family = layout.family;
-    one.key_value_heads = layout.key_value_heads;
-    if (layout.property.starts_with("model.")) one.property = layout.property;
-    const auto self = grid::Communicator::self();
-    const Outcome expected = run_packed(one, *self);
-    expect_the_same(found, expected);
-  }
+  expect_the_answer_of_one_rank(
+      {Layout{2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, g},
+       Layout{1, 2, 1, "zb-h1", 1, false, false, selective, Sharding::none, adamw, l, 2},
+       Layout{1, 1, 2, "1f1b", 1, false, true, full, Sharding::weights, adamw, g}, with(2, {}),
+       with(2, {1, 1, 1, "1f1b", 1, false, true, full, Sharding::none, adamw, m, 3,
+                "model.window=17"}),
+       shared({1, 2, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, g}),
+       Layout{1, 1, 3, "1f1b", 1, false, true, none, Sharding::optimizer, adamw, l, 3},
+       Layout{1, 3, 1, "zb-v", 2, false, true, none, Sharding::none, adamw, g},
+       with(3, {1, 1, 1, "1f1b", 1, false, true, none, Sharding::optimizer, adamw, l, 2}),
+       Layout{2, 2, 1, "interleaved", 2, true, false, none, Sharding::none, adamw, g},
+       with(4, {1, 1, 1, "1f1b", 1, false, false, none, Sharding::none, adamw, g}),
+       with(2, {1, 2, 1, "gpipe", 1, false, true, selective, Sharding::none, adamw, l, 3}),
+       with(2,
+            {2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, m, 3, "model.window=40"}),
+       shared({2, 2, 1, "gpipe", 1, true, true, none, Sharding::none, adamw, l, 2})},
+      [&](const Layout& layout, grid::Communicator& world) { return run_packed(layout, world); });
 }
 
 TEST_F(PackedLayouts, SchedulesGiveTheSameBits) {
-  if (runtime().ranks() != 2) return;
-  const Outcome expected = run_packed({1, 2, 1, "1f1b"}, runtime().world());
-  for (const char* schedule : {"gpipe", "zb-h1"}) {
-    const Outcome found = run_packed({1, 2, 1, schedule}, runtime().world());
-    if (runtime().rank() > 0) continue;
-    EXPECT_EQ(found.trace, expected.trace) << schedule;
-    EXPECT_EQ(found.weights, expected.weights) << schedule;
-  }
+  expect_the_same_bits_of_schedules(
+      [&](const Layout& layout, grid::Communicator& world) { return run_packed(layout, world); });
 }
 
 /// A file of one document of 61 n + 1 tokens: its pieces are the windows.

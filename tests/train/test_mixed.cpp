@@ -1,4 +1,5 @@
 #include "checkpoints.hpp"
+#include "kept_bits.hpp"
 #include "support/source_folder.hpp"
 #include "support/training.hpp"
 #include "support/whole_arrays.hpp"
@@ -38,26 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Mixed, ::testing::Values("bf16", "fp16"),
 /// Everything that promise 1 says of bits, in one go: schedules, stages, recomputation, and with
 /// two replicas the distributed optimizer.
 TEST_P(Mixed, SchedulesStagesRecomputationAndShardingKeepTheBits) {
-  using Outcome = std::pair<Trace, std::map<std::string, std::vector<double>>>;  // on rank 0
-  const int ranks = runtime().ranks();
-  const int data = ranks % 2 == 0 ? 2 : 1;
-  const auto run = [&](int pipeline, std::vector<std::string> overrides) {
-    const int used = data * pipeline;
-    const auto part =
-        runtime().world().split(runtime().rank() < used ? 0 : 1, runtime().rank(), "some ranks");
-    if (runtime().rank() >= used) return Outcome{};
-    overrides.push_back(text("parallel.pipeline=", pipeline));
-    Rig rig(config_of(overrides, used), tokens_, *part);
-    const Trace trace = rig.run(1, 6);
-    Outcome outcome{trace, whole_arrays(*rig.worker, *part)};
-    return runtime().rank() == 0 ? outcome : Outcome{};
-  };
-  const auto expected = run(1, {});
-  EXPECT_EQ(run(1, {"parallel.shard=optimizer", "parallel.recompute=full"}), expected);
-  EXPECT_EQ(run(1, {"parallel.recompute=selective"}), expected);
-  if (ranks < 2 * data) return;
-  EXPECT_EQ(run(2, {"parallel.schedule=zb-h1", "parallel.shard=optimizer"}), expected);
-  EXPECT_EQ(run(2, {"parallel.schedule=gpipe", "parallel.recompute=full"}), expected);
+  expect_kept_bits(tokens_, config_of);
 }
 
 /// Another order of sums changes the last bit of what is rounded to 2^-9 of itself (fp16: 2^-12),

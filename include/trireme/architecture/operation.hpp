@@ -1,10 +1,6 @@
 #pragma once
 
-/// Operations on named tensors. A transformer layer is a list of them (layer.hpp), and so are the
-/// embedding and the head (ends.hpp). Each kind defines once what its passes read, write, send and
-/// compute.
 #include <trireme/architecture/array_spec.hpp>
-#include <trireme/architecture/operation.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/deck/config.hpp>
 
@@ -15,6 +11,9 @@
 #include <string_view>
 #include <vector>
 
+/// Operations on named tensors. A transformer layer is a list of them (describe_layer), and so are
+/// the embedding and the head (ends.hpp). Each kind defines once what its passes read, write, send
+/// and compute.
 namespace trireme::architecture {
 
 struct LocalSizes;

@@ -1,11 +1,11 @@
 #pragma once
 
-/// Memory that attention's gradient needs besides its operands: plan/ counts it, kernels/ requests
-/// it.
 #include <trireme/base/types.hpp>
 
 #include <algorithm>
 
+/// Memory that attention's gradient and matrix products need besides their operands, in bytes:
+/// plan/ counts it, kernels/ requests it.
 namespace trireme {
 
 /// B samples of S tokens, H query heads over Hkv heads of keys and values, each of size K.
@@ -50,8 +50,6 @@ constexpr std::int64_t narrow_attention_workspace(const AttentionSizes& s, bool 
   return cudnn_gradient ? std::max(own, (cudnn_gradient_bytes(s) + 3) / 4) : own;
 }
 
-/// Memory that matrix products need besides their operands, in bytes: plan/ counts it, kernels/
-/// allocates it.
 /// Rows, columns and depth of the operand blocks that are widened to fp32 at a time, where no
 /// library multiplies two-byte types.
 inline constexpr std::int64_t widened_block = 1024;

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <type_traits>
 
-/// Types that several folders share, and the enums that folders below deck/ use (others:
-/// deck/enums.hpp).
+/// Types that several folders share, and the enums that folders without access to deck/ use. Other
+/// enums: deck/enums.hpp.
 namespace trireme {
 using Rank = int;   ///< Position in a communicator.
 using Stage = int;  ///< Pipeline stage (virtual stages numbered through).
@@ -67,6 +67,7 @@ EnumWords enum_words(StagePlacement);
 EnumWords enum_words(AttentionKind);
 EnumWords enum_words(Axis);
 
+/// The words of all values.
 template <class E>
 EnumWords names() {
   return enum_words(E{});
@@ -79,9 +80,10 @@ requires std::is_enum_v<E> std::string_view name_of(E value) {
 }
 
 template <auto value>
-consteval bool is_enumerator() {  // compilers print other values as "(Axis)4"
+consteval bool is_enumerator() {  // compilers print other values as "(Axis)4", which end in a digit
   const std::string_view function = __PRETTY_FUNCTION__;
-  return function[function.find_first_not_of(' ', function.rfind('=') + 1)] != '(';
+  const char first = function[function.find_last_of("):= ") + 1];
+  return first < '0' || first > '9';
 }
 
 /// The words that enum_words() returns. Does not compile unless each enumerator has a word.

@@ -1,10 +1,10 @@
 #pragma once
 
-/// Valid values that an error message suggests in place of an invalid one.
 #include <cstdint>
 #include <string>
 #include <vector>
 
+/// Valid values that an error message suggests in place of an invalid one.
 namespace trireme::deck {
 
 /// All divisors of n >= 1, ascending.

@@ -71,7 +71,7 @@ void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> lo
                        const AttentionDropout& dropout = {});
 
 /// Elements of the workspace that attention_backward needs: B·H·S, and more for two-byte T,
-/// depending on the chosen back end (attention_memory.hpp).
+/// depending on the chosen back end (kernel_memory.hpp).
 template <class T>
 std::int64_t attention_workspace_elements(const KernelChoice& choice, const AttentionShape& shape);
 

@@ -100,7 +100,7 @@ struct GroupGradientArguments : FlashGradientArguments<T, GroupBackwardArguments
 };
 
 // Defined in flash_launch.hpp. On devices, every head size is a separate compilation unit
-// (flash_attention_64.cpp …).
+// (flash_attention_instances.cpp.in).
 template <class T, int head_size, class Grid>
 void flash_forward(Grid& grid, const FlashForwardArguments<T>& a, bool with_dropout);
 template <class T, int head_size, class Grid>

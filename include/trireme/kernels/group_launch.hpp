@@ -52,8 +52,8 @@ struct StreamGrid {
 
 namespace trireme::kernels {
 
-// Defined in flash_launch.hpp; every head size is a separate compilation unit (group_kernels_64.cpp
-// …).
+// Defined in flash_launch.hpp; every head size is a separate compilation unit
+// (sm_90a/group_kernels_instances.cpp.in).
 template <class T, int head_size, class Grid>
 void group_forward(Grid& grid, const GroupForwardArguments<T>& a, const T* qkv, bool with_dropout);
 template <class T, int head_size, class Grid>

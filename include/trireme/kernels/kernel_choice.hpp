@@ -16,7 +16,7 @@ enum class MatmulBackend : std::uint8_t {
   kokkos_kernels,  ///< KokkosBlas::gemm: the vendor's BLAS on devices, the installed BLAS on hosts
   onednn,          ///< fp32 on hosts
   cublaslt,        ///< all types on NVIDIA devices
-  widened          ///< bf16 and fp16, by fp32 products (widened_matmul.hpp)
+  widened          ///< bf16 and fp16, by fp32 products (matmul_product.hpp)
 };
 
 enum class AttentionBackend : std::uint8_t {

@@ -4,7 +4,6 @@
 #include <trireme/deck/config.hpp>
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 

@@ -24,7 +24,6 @@
 #include <trireme/train/trainer.hpp>
 
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <span>
 #include <vector>

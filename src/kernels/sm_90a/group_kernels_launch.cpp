@@ -1,4 +1,4 @@
-// Launches by head size. Each size is compiled separately: group_kernels_64.cpp …
+// Launches by head size. Each size is compiled separately: group_kernels_instances.cpp.in.
 #include <trireme/kernels/group_launch.hpp>
 
 #include <type_traits>
