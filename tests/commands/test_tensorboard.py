@@ -8,14 +8,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 PROGRAM = Path(__file__).parents[2] / "tools/tensorboard"
-loader = SourceFileLoader("tensorboard_tool", str(PROGRAM))
-tool = module_from_spec(spec_from_loader("tensorboard_tool", loader))
-loader.exec_module(tool)
+sys.path.insert(0, str(PROGRAM.parent / "python"))
+from trireme_scripts import tensorboard as tool  # noqa: E402
 
 
 def fields(data):

@@ -7,6 +7,7 @@ the launcher and the batch system that note how they are called.
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -372,6 +373,39 @@ class Mistakes(Scripts):
         said = subprocess.run([sys.executable, "-B", JOB, "--help"], capture_output=True, text=True)
         self.assertEqual(said.returncode, 0)
         self.assertTrue(re.search(r"tools/job inputs/\S+\.toml --site", said.stdout))
+
+
+class Installed(Scripts):
+    """The program as an installation has it."""
+
+    def setUp(self):
+        super().setUp()
+        share = self.folder / "prefix/share/trireme"
+        share.mkdir(parents=True)
+        (self.folder / "prefix/bin").mkdir()
+        shutil.copytree(ROOT / "tools/python", share / "python", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("job", "calibrate", "tensorboard"):
+            shutil.copy(ROOT / "tools" / name, self.folder / f"prefix/bin/trireme-{name}")
+        shutil.copytree(ROOT / "tools/sites", share / "sites")
+
+    def say(self, name, *arguments):
+        return subprocess.run([sys.executable, self.folder / f"prefix/bin/{name}", *arguments], cwd=self.folder,
+                              capture_output=True, text=True)
+
+    def test_messages_name_the_installed_program(self):
+        arguments = ["deck.toml", "--ranks-per-node", "1", "--trireme", str(scripts.bin_folder / "trireme")]
+        said = self.say("trireme-job", *arguments, "--time", "01:00:00")
+        self.assertEqual((said.returncode, said.stderr), (0, ""))
+        self.assertIn("# made by: trireme-job deck.toml", said.stdout)
+        self.assertNotIn("tools/", said.stdout)
+        self.assertIn("trireme-job: error: --time is required", self.say("trireme-job", *arguments).stderr)
+        self.assertIn('trireme-job: error: unknown site "x"', self.say("trireme-job", *arguments, "--time", "01:00:00", "--site", "x").stderr)
+        for name in ("trireme-job", "trireme-calibrate", "trireme-tensorboard"):
+            said = self.say(name, "--help")
+            self.assertEqual(said.returncode, 0)
+            self.assertIn(f"usage: {name} ", said.stdout)
+            self.assertNotIn("tools/", said.stdout)
+        self.assertEqual(list(self.folder.rglob("__pycache__")), [], "an installation stays as it was installed")
 
 
 if __name__ == "__main__":
