@@ -16,7 +16,8 @@ from pathlib import Path
 
 import scripts
 from scripts import DECK, JOB, ROOT, Scripts
-from spares import Spares  # noqa: F401: its tests run with these
+from arrays import Arrays  # noqa: F401: their tests run with these
+from spares import Spares  # noqa: F401
 
 SITES = sorted(path.stem for path in (ROOT / "tools/sites").glob("*.toml"))
 WANTED = {"alps", "aurora", "frontier", "generic", "lumi", "perlmutter"}
