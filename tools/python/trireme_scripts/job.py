@@ -2,9 +2,9 @@
 
 One script serves the start and every restart: it trains with checkpoint.restart=latest. Shortly before the batch
 system's time limit the run saves and ends with exit code 75, and the script submits itself again. After exit code 76 it
-does so without the hosts on which an audit found wrong numbers. Any other non-zero code ends the job. The facts about a
-site are in a site file, sites/NAME.toml. docs/sites.md explains these files, docs/batch_jobs.md how jobs
-are started, stopped and restarted.
+does so without the hosts on which an audit found wrong numbers, and with --retries after a failure. Any other non-zero code
+ends the job. The facts about a site are in a site file, sites/NAME.toml. docs/sites.md explains these files,
+docs/batch_jobs.md how jobs are started, stopped and restarted.
 """
 import argparse
 import os
@@ -28,6 +28,8 @@ EXAMPLE = """example:
   PROGRAM my.toml --ranks-per-node 4 --time 06:00:00 --sweep optimizer.learning_rate=1e-3,3e-4 -o sweep.job
   PROGRAM my.toml --nodes 4-8 --ranks-per-node 4 --time 06:00:00 parallel.layout=auto
 """
+# srun's --mpi by the name of the MPI library; Cray's needs none.
+MANAGERS = (("CRAY", None), ("Cray", None), ("Open MPI", "pmix"), ("MPICH", "pmi2"), ("MVAPICH", "pmi2"), ("Intel", "pmi2"))
 CHECKED = 32  # maximum of node counts in a range for which the deck is checked
 
 
@@ -68,6 +70,19 @@ def find_trireme(given):
         return os.path.abspath(path)
     beside = os.path.join(os.path.dirname(os.path.realpath(sys.argv[0])), "trireme")
     return beside if os.access(beside, os.X_OK) else shutil.which("trireme")
+
+
+def ask_build(options):
+    """Sets `mpi`, Slurm's name of the process manager, and `devices` from what trireme was built with."""
+    said = ""
+    if options.trireme_path:
+        said = subprocess.run([options.trireme_path, "--version"], stdout=subprocess.PIPE).stdout.decode("utf-8", "replace")
+    library = re.search(r"^MPI .*$", said, re.MULTILINE)
+    library = library.group() if library else ""
+    options.mpi = next((manager for name, manager in MANAGERS if name in library), None)
+    if options.devices is None and re.search(r"^Kokkos .*\b(CUDA|HIP|SYCL)\b", said, re.MULTILINE):
+        options.devices = options.ranks_per_node
+    options.devices = options.devices or None
 
 
 def error_of(options, nodes, task=None):
@@ -136,6 +151,13 @@ def settle(options, site):
     check(most <= node.get("count", most), f"--nodes {options.nodes}{f' and --spares {options.spares}' if options.spares else ''}"
           f": {name} has {node.get('count')} nodes")
     options.cpus_per_rank = options.cpus_per_rank or node.get("cpus_per_rank")
+    options.memory = options.memory or ("0" if options.batch == "slurm" else None)
+    check_word(options.memory, "--memory")
+    check(options.devices is None or options.devices >= 0, f"--devices {options.devices}: expected 0 or more")
+    check(options.retries >= 0, f"--retries {options.retries}: expected 0 or more")
+    check(options.requeue or not options.retries, "--retries and --no-requeue exclude each other")
+    check(options.batch == "slurm" or options.output or not options.retries,
+          f"--retries: a job of {options.batch} submits its file again; give its name with -o")
     options.queue = options.queue or site.get("queue")
     check(options.queue or not site.get("queue_required"), f"a job on {name} needs a queue: --queue "
           + ", ".join(dict.fromkeys(queue["name"] for queue in site["queues"])))
@@ -188,6 +210,12 @@ def parse(arguments):
         help="seconds before the time limit at which the run saves and stops; default: 300")
     add("--account", help="project to charge: account in Slurm, project in PBS, bank in Flux")
     add("--queue", "--partition", help="queue or partition; default: the site's")
+    add("--retries", type=int, default=0, metavar="N", help="submit the job again after a failure, at most N times, if the "
+        "failed part saved a checkpoint; in Slurm without the host of the rank that failed; default: 0")
+    add("--memory", metavar="SIZE", help="memory of each node, such as 64G, for site files with {memory}; in Slurm, 0 is all "
+        "memory of a node, and the default")
+    add("--devices", type=int, metavar="N", help="devices of each node, for site files with {devices}; default: one per rank "
+        "if trireme was built for devices")
     add("--name", help="name of the job; default: the deck's")
     add("--directive", action="append", default=[], metavar="LINE",
         help="additional directive for the batch system, such as --directive=--mem=0; repeatable")
@@ -237,6 +265,7 @@ def main():
         check_word(options.queue, "--queue")
         check_output(options, site, deck)
         options.trireme_path = find_trireme(options.trireme)
+        ask_build(options)
         check_deck(options, deck)
         text = script(options, site, deck, shell_line([program(), *sys.argv[1:]]))
         if options.output:

@@ -22,9 +22,11 @@ def setting(deck, overrides, section, key, default):
 
 
 def filled(words, values):
-    """Words with {name} replaced; omits a word whose value is unknown."""
+    """Words with {name} replaced; omits a word whose value is unknown, and a part in brackets such as [:mem={memory}]."""
     out = []
     for word in words:
+        word = re.sub(r"\[([^][]*\{(\w+)\}[^][]*)\]",
+                      lambda match: match.group(1) if values.get(match.group(2), "") is not None else "", word)
         names = re.findall(r"\{(\w+)\}", word)
         for name in names:
             check(name in values, f'"{word}": unknown {{{name}}}; choose from {", ".join(values)}')
@@ -127,6 +129,40 @@ def again(options):
             '  echo "job: cannot submit itself again; submit the same script to continue" >&2']
 
 
+def run_lines(train, options, watched):
+    """Lines that run `train` and set `code`. With `watched` they keep srun's messages, which name hosts."""
+    if not watched:
+        return [f"{train}", "code=$?"]
+    return [f"""{{ {train} 2>&1 >&3 | (trap '' USR1; exec tee "$errors") >&2; code=${{PIPESTATUS[0]}}; }} 3>&1"""]
+
+
+WATCH = """errors=$(mktemp) && trap 'rm -f "$errors"' EXIT || exit 1
+suspect() {  # the host of the first rank that a signal ended, or else of the first rank that failed
+  { grep -E ': (Killed|Aborted|Segmentation fault|Bus error|Illegal instruction)' "$errors"; cat "$errors"; } |
+    sed -n 's/^srun: error: \\([^][, :]*\\): tasks* .*/\\1/p' | head -n 1
+}""".replace("\\\\", "\\").split("\n")
+
+
+def retry(options, watched):
+    """Lines that submit the job again after a failure, if the part has saved a checkpoint and retries are left."""
+    count = "TRIREME_RETRIES=$((tried + 1))"
+    name = shlex.quote(os.path.abspath(options.output or ""))
+    submit = {"slurm": f'sbatch {of_task(options)}--export=ALL,{count}', "pbs": f"qsub -v {count} {name}",
+              "flux": f"flux --parent batch --env={count} {name}"}[options.batch]
+    lines = ["tried=${TRIREME_RETRIES:-0}", 'if [ "$(cat "$latest" 2>/dev/null)" = "$before" ]; then',
+             '  echo "job: exit code $code before a new checkpoint: no retry" >&2',
+             f'elif [ "$tried" -ge {options.retries} ]; then', '  echo "job: exit code $code after $tried retries" >&2', "else"]
+    if watched:
+        lines += ["  host=$(suspect)", '  if [ -n "$host" ]; then',
+                  '    echo "$host  # job $SLURM_JOB_ID: exit code $code" >> "$suspects"', "    hosts=$(suspect_hosts)", "  fi"]
+    lines.append(f'  echo "job: exit code $code; retry $((tried + 1)) of {options.retries}${{hosts:+ without $hosts}}" >&2')
+    if options.batch == "slurm":  # without enough other nodes, sbatch rejects the list
+        lines += [f'  {submit} ${{hosts:+--exclude="$hosts"}} "$0" || {submit} "$0" ||']
+    else:
+        lines += [f"  {submit} ||"]
+    return [*lines, '    echo "job: cannot submit itself again; submit the same script to continue" >&2', "fi"]
+
+
 def of_task(options):
     return '--array="$task" ' if options.tasks else ""
 
@@ -193,10 +229,13 @@ def choose_task(options):
             'echo "job: task $task: ${swept[*]}"']
 
 
-def survive(train, options, words):
+def survive(train, options, words, watched):
     """Lines that run `train` on nodes of the allocation, and again without those that are lost. `found` are the lost
     nodes since the last start: only if there is one is the failure not the run's own."""
     launcher, arguments = train.split(" ", 1)
+    train = (f"""{launcher} --wait={WAIT_SECONDS} ${{lost:+--overlap --exclude="$lost"}} {arguments} """
+             'checkpoint.restart="$restart"')
+    run = "\n  ".join(run_lines(train, options, watched))
     check = f'trireme check "$deck" {words} --ranks "$((nodes * {options.ranks_per_node}))" >/dev/null 2>&1'
     return f"""answers() {{  # whether a node of the allocation still starts programs
   timeout {PROBE_SECONDS} srun --nodes=1 --ntasks=1 --nodelist="$1" --overlap /bin/true >/dev/null 2>&1
@@ -205,8 +244,7 @@ lost=
 nodes={options.nodes.least}
 while :; do
   ranks=$((nodes * {options.ranks_per_node}))
-  {launcher} --wait={WAIT_SECONDS} ${{lost:+--overlap --exclude="$lost"}} {arguments} checkpoint.restart="$restart"
-  code=$?
+  {run}
   case $code in 0 | 2 | 75 | 76) break ;; esac
   failed=$(date +%s)
   left=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | while read -r node; do
@@ -239,9 +277,12 @@ def script(options, site, deck, invocation):
     # Slurm signals the steps started by srun; PBS and Flux cannot signal only the ranks.
     values = {"nodes": options.nodes, "ranks": None if elastic else ranks, "ranks_per_node": options.ranks_per_node,
               "cpus_per_rank": options.cpus_per_rank, "account": options.account, "queue": options.queue,
+              "memory": options.memory, "devices": options.devices,
+              "devices_per_rank": options.devices and max(1, options.devices // options.ranks_per_node), "mpi": options.mpi,
               "node_cpus": options.ranks_per_node * (options.cpus_per_rank or 1)}
     by_signal = options.batch == "slurm" and Path(launch[0]).name == "srun"
     check(by_signal or not survives, "--spares needs Slurm, and srun as the launcher")
+    watched = bool(options.retries) and by_signal
     words = filled(launch, dict(values, **VARIABLES) if elastic or survives else values)
     words += [] if options.launch else site["launch"].get("wrapper", [])
     restart = setting(deck, options.overrides, "checkpoint", "restart", "none")
@@ -261,6 +302,8 @@ def script(options, site, deck, invocation):
              *(f"# to be checked: {text.replace('tools/job', program())}" for text in site.get("check", [])), ""]
     lines += ['cd "$PBS_O_WORKDIR" || exit 1'] if options.batch == "pbs" else []
     lines += environment(options, site)
+    # `scancel --full --signal=USR1` signals the script as well as the ranks. bash then continues to wait for them.
+    lines += ["trap : USR1  # the signal asks the ranks to save and stop; the script waits for them"]
     lines += ["", f"deck={shlex.quote(options.deck)}", *(choose_task(options) if options.tasks else []),
               f"latest={words_of_shell([checkpoints + '/latest'])}",
               'if [ ! -f "$deck" ]; then', '  echo "job: there is no $deck in $PWD; submit the job in the folder '
@@ -270,17 +313,24 @@ def script(options, site, deck, invocation):
     if elastic:
         lines += ["nodes=${SLURM_JOB_NUM_NODES:?submit this script with sbatch}  # those that this part got",
                   f"ranks=$((nodes * {options.ranks_per_node}))", 'echo "job: $nodes nodes, $ranks ranks"']
-    lines += [f"suspects={words_of_shell([directory + '/suspect_hosts'])}  # hosts on which an audit found wrong numbers",
+    lines += [f"suspects={words_of_shell([directory + '/suspect_hosts'])}  # hosts without which the run continues",
               """suspect_hosts() { sed 's/[. ].*//' "$suspects" 2>/dev/null | sort -u | paste -sd, -; }""",
               'known=$(suspect_hosts)']
-    run = survive(train, options, overrides) if survives else [f'{train} checkpoint.restart="$restart"', "code=$?"]
+    if watched:
+        lines += WATCH
+    run = (survive(train, options, overrides, watched) if survives
+           else run_lines(f'{train} checkpoint.restart="$restart"', options, watched))
     lines += ['before=$(cat "$latest" 2>/dev/null)', "", f"# {site['launch'].get('source', '')}", *run, "",
-              "# 0: finished. 75: saved and stopped early. 76: stopped by an audit. Any other code is a failure, which a "
-              "restart would repeat.", "hosts=$(suspect_hosts)",
+              "# 0: finished. 75: saved and stopped early. 76: stopped by an audit. 2: a mistake. Any other code "
+              "is a failure.", "hosts=$(suspect_hosts)",
               'if [ "$hosts" != "$known" ] && { [ "$code" -eq 75 ] || [ "$code" -eq 76 ]; }; then',
               '  echo "job: wrong numbers on $hosts ($suspects)" >&2', *("  " + line for line in elsewhere(options)),
               'elif [ "$code" -eq 75 ]; then',
               '  if [ "$(cat "$latest" 2>/dev/null)" = "$before" ]; then',
               '    echo "job: stopped early without a new checkpoint: the time is too short for one step" >&2',
-              "    exit 1", "  fi", *("  " + line for line in again(options)), "fi", 'exit "$code"']
+              "    exit 1", "  fi", *("  " + line for line in again(options))]
+    if options.retries:
+        lines += ['elif [ "$code" -ne 0 ] && [ "$code" -ne 2 ] && [ "$code" -ne 76 ]; then',
+                  *("  " + line for line in retry(options, watched))]
+    lines += ["fi", 'exit "$code"']
     return "\n".join(lines) + "\n"

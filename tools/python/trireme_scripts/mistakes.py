@@ -30,7 +30,7 @@ def check_plain(value, what):
 
 
 def check_word(value, what):
-    """Refuses what a batch system would read as several words of a directive."""
+    """Rejects what a batch system would read as several words of a directive."""
     check(value is None or re.fullmatch(r"[\w.,:@%/+=-]+", value),
           f'{what} "{value}": expected letters, digits and _ . , : @ % / + = -')
 
