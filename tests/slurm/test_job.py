@@ -75,6 +75,17 @@ class Sites(Scripts):
                     if part is not None:
                         self.assertRegex(part.get("source", ""), r"^https://\S+", f"{name}: {table}")
 
+    def test_cray_mpich_is_told_that_messages_are_in_host_memory(self):
+        """A program without Cray's GTL library aborts otherwise."""
+        for name in ("alps", "perlmutter"):
+            self.assertIn("\nexport MPICH_GPU_SUPPORT_ENABLED=0\n", self.printed("--site", name, "--time", "01:00:00", *NEEDS[name][0]))
+
+    def test_sites_that_may_hide_devices_say_so(self):
+        for name in SITES:
+            text = self.printed("--site", name, "--time", "01:00:00", *NEEDS[name][0])
+            if "--gpus-per-task=1" in text.partition("\nsrun ")[2]:
+                self.assertRegex(text, "# to be checked: whether ranks see their node's other devices", name)
+
     def test_settings_name_their_sources(self):
         text = self.printed("--site", "alps", "--time", "01:00:00", *NEEDS["alps"][0])
         lines = text.splitlines()

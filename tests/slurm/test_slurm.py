@@ -9,6 +9,7 @@ Ends with 77 where there is no Slurm or no right to start one.
 """
 import argparse
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -63,6 +64,9 @@ class Runs(unittest.TestCase):
     @classmethod
     def reference(cls, ranks):
         """What a run has written that nothing stopped."""
+        folder = cls.slurm.folder / "reference"
+        if folder.exists():
+            return folder
         folder = cls.prepared("reference")
         cls.slurm.run(options.mpiexec, "-n", str(ranks), "trireme", "train", "deck.toml", cwd=folder)
         return folder
@@ -197,7 +201,7 @@ class Jobs(Runs):
         self.print_script("--time", "00:10:00")
         self.submit()
         self.until_step(5)
-        self.slurm.run("scancel", "--signal=USR1", self.number)
+        self.slurm.run("scancel", "--full", "--signal=USR1", self.number)  # also the script; ElasticJobs signals the steps
         self.expect_finished(1)
         self.assertEqual([stop["cause"] for stop in events(self.folder, "stop")], ["signal"], self.output())
 
@@ -247,6 +251,34 @@ ELASTIC_STEPS = 60
 
 class AuditedJobs(Runs):
     NODES = 3
+
+    def test_a_dead_rank_is_retried_without_its_host(self):
+        self.print_script("--time", "00:10:00", "--retries", "1", "run.watchdog=00:00:20")
+        self.submit()
+        first = self.number
+        self.until_step(30)
+        victim, = (pid for pid in self.processes("trireme-engine")
+                   if b"SLURMD_NODENAME=node1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+        os.kill(victim, signal.SIGKILL)
+        self.until(lambda: "Submitted batch job" in self.output(), 90, "the job submits itself again")
+        self.number = self.output().partition("Submitted batch job ")[2].split()[0]
+        self.expect_completed(0)
+        self.assertIn("retry 1 of 1 without node1", self.output())
+        self.assertEqual(self.slurm.job(first)["JobState"], "FAILED", self.output())
+        self.assertEqual(self.slurm.job(self.number)["ExcNodeList"], "node1")
+        self.assertEqual(numbers(self.folder), numbers(self.reference(2)))
+
+    def test_tasks_of_a_sweep_have_their_own_runs(self):
+        said = self.print_script("--time", "00:10:00", "--sweep", "optimizer.learning_rate=3e-3,1e-3", "run.steps=8", nodes="1")
+        self.number = self.slurm.run("sbatch", "--parsable", "deck.job", cwd=self.folder).strip()
+        runs = [self.folder / f"run/task_{task}_learning_rate_{rate}" for task, rate in enumerate(("3e-3", "1e-3"))]
+        self.until(lambda: all((run / "metrics.jsonl").exists() and len((run / "metrics.jsonl").read_text().splitlines()) == 8
+                               for run in runs), 90, "both tasks have trained")
+        self.until(lambda: not self.processes("trireme-engine"), 60, "both tasks have ended")
+        self.slurm.run(*shlex.split(said.splitlines()[1]), cwd=self.folder)
+        page = (self.folder / "deck.html").read_text()
+        self.assertIn("task_1_learning_rate_1e-3", page)
+        self.assertIn("learning_rate", page)
 
     def test_a_host_with_wrong_results_is_excluded(self):
         """Rank 1, on node1, has a wrong gradient in its first job."""
