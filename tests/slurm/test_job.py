@@ -80,7 +80,7 @@ class Sites(Scripts):
         for name in ("alps", "perlmutter"):
             self.assertIn("\nexport MPICH_GPU_SUPPORT_ENABLED=0\n", self.printed("--site", name, "--time", "01:00:00", *NEEDS[name][0]))
 
-    def test_sites_that_may_hide_devices_say_so(self):
+    def test_hidden_devices_are_on_the_check_list(self):
         for name in SITES:
             text = self.printed("--site", name, "--time", "01:00:00", *NEEDS[name][0])
             if "--gpus-per-task=1" in text.partition("\nsrun ")[2]:

@@ -78,7 +78,7 @@ class Checks(unittest.TestCase):
 
 
 class Toml(unittest.TestCase):
-    def test_values_are_those_of_tomllib(self):
+    def test_texts_are_read_as_by_tomllib(self):
         for text in TEXTS:
             with self.subTest(text=text):
                 self.assertEqual(toml.loads(text), tomllib.loads(text))

@@ -86,7 +86,7 @@ def ask_build(options):
 
 
 def error_of(options, nodes, task=None):
-    """What `trireme check` says about the deck of a job or of one task; empty if it resolves."""
+    """The error message of `trireme check` about the deck of a job or of one task; empty if it resolves."""
     overrides = options.overrides
     if task is not None:
         name = options.tasks.names[task]
