@@ -126,7 +126,7 @@ Machine parse_machine(std::string_view content, const std::string& file_name) {
   const bool launches =
       content.starts_with("[launch]") || content.find("\n[launch]") != content.npos;
   check_usage(!launches, file_name,
-              " is a site file, which `tools/job --site` reads; give a machine file, such as "
+              " is a site file, which `trireme-job --site` reads; give a machine file, such as "
               "inputs/machines/h100.toml (`trireme help machine` lists its keys)");
   Machine machine;
   deck::Diagnostics diagnostics(file_name, content);

@@ -123,7 +123,7 @@ TEST(Check, RejectsASiteFileAsAMachineFile) {
         shell(folder, "trireme " + command + " '" + inputs + "tiny.toml' --ranks 1 --machine '" +
                           TRIREME_SOURCE_DIR "/tools/sites/lumi.toml'"),
         2);
-    expect_error(folder, "lumi.toml is a site file, which `tools/job --site` reads");
+    expect_error(folder, "lumi.toml is a site file, which `trireme-job --site` reads");
   }
 }
 

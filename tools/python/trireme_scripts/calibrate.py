@@ -171,7 +171,8 @@ def minimize(f, start, steps):
     return min(simplex, key=lambda s: s[0])[1]
 
 
-def main():
+def parsers():
+    """The parser of the options alone, and the parser of all arguments."""
     given = argparse.ArgumentParser(add_help=False)
     given.add_argument("--keys", default=",".join(USUAL_KEYS), help="keys to fit, separated by commas; default: %(default)s")
     given.add_argument("--bin", help="folder of the program trireme; default: as found by PATH")
@@ -180,6 +181,11 @@ def main():
     parser = argparse.ArgumentParser(prog=program(), description=__doc__.replace("PROGRAM", program()), parents=[given],
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("arguments", nargs="+", metavar="STEPS MACHINE", help="pairs of files, then overrides section.key=value")
+    return given, parser
+
+
+def main():
+    given, parser = parsers()
     options = parse_intermixed(given, parser, sys.argv[1:])
     files = [a for a in options.arguments if "=" not in a]
     options.overrides = [a for a in options.arguments if "=" in a]

@@ -189,7 +189,8 @@ def at_least_one(text):
     return value
 
 
-def parse(arguments):
+def parsers():
+    """The parser of the options alone, and the parser of all arguments."""
     given = argparse.ArgumentParser(add_help=False)
     add = given.add_argument
     add("--site", default="generic", metavar="NAME|FILE", help=", ".join(site_names())
@@ -231,6 +232,11 @@ def parse(arguments):
                                      parents=[given], formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("deck", metavar="DECK", help="input deck, relative to the folder in which the job is submitted")
     parser.add_argument("overrides", metavar="section.key=value", nargs="*", help="overrides of the deck")
+    return given, parser
+
+
+def parse(arguments):
+    given, parser = parsers()
     options = parse_intermixed(given, parser, arguments)
     if not options.time:
         parser.error("--time is required")

@@ -159,12 +159,18 @@ def convert(path, folder):
     print(f"{folder / NAME}: {len(lines)} steps of {path}")
 
 
-def main():
+def parsers():
+    """The parser of the options alone, which this program does not need, and the parser of all arguments."""
     parser = argparse.ArgumentParser(prog=program(), description=__doc__, epilog=EXAMPLE.replace("PROGRAM", program()),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folder of a run, with metrics.jsonl")
     parser.add_argument("-o", "--output", metavar="FOLDER",
                         help="folder for one subfolder per run, named after it; default: RUN/tensorboard")
+    return None, parser
+
+
+def main():
+    _, parser = parsers()
     options = parser.parse_args()
     runs = [Path(run) for run in options.runs]
     try:
