@@ -57,6 +57,33 @@ def wrong_dependencies(root, tree):
         yield f"{RECIPE}: cmake is not asked for as @{lowest}:, as CMakeLists.txt does"
 
 
+# Attributes of a package from which Spack takes the source of every version.
+SOURCES = {"url", "urls", "svn", "hg", "cvs", "tag", "branch", "commit", "revision", "submodules", "get_full_repo", "expand"}
+
+
+def wrong_sources(tree):
+    """`main` is a commit, which a clone of one commit or tag has too, and no name of the class replaces a version's source."""
+    for node in calls(tree, "version"):
+        if node.args[0].value == "main" and [keyword.arg for keyword in node.keywords] != ["commit"]:
+            yield f"{RECIPE}: version main is not the clone's commit"
+    for node in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+        names = {part.id for statement in node.body if not isinstance(statement, ast.FunctionDef)
+                 for part in ast.walk(statement) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+        for name in sorted(names & SOURCES):
+            yield f"{RECIPE}: Spack takes the class attribute `{name}` for the source of every version"
+
+
+def wrong_table(root, tree):
+    """The lowest versions of docs/install.md are the recipe's."""
+    rows = re.findall(r"^\| [^|]+ \| (\d[\d.]*)[^|]*\|[^|]*\|[^|]*\| ([\w-]+) \|$", (root / "docs/install.md").read_text(), re.M)
+    if len(rows) < 5:
+        yield f"docs/install.md: only {len(rows)} lowest versions were understood"
+    specs = first_arguments(tree, "depends_on")
+    for lowest, package in rows:
+        if not any(spec.startswith(f"{package}@{lowest}:") for spec in specs):
+            yield f"{RECIPE}: {package} is not asked for as @{lowest}:, as docs/install.md says"
+
+
 def wrong_environments(root, variants, versions):
     found = sorted((root / "spack/environments").glob("*/spack.yaml"))
     if [path.parent.name for path in found] != ["cpu", "cuda", "rocm"]:
@@ -93,6 +120,7 @@ def mistakes(root):
         return [f"{RECIPE}:{error.lineno}: {error.msg}"]
     variants = INHERITED | set(first_arguments(tree, "variant"))
     return [*wrong_options(root, tree, variants), *wrong_dependencies(root, tree), *wrong_places(root),
+            *wrong_sources(tree), *wrong_table(root, tree),
             *wrong_environments(root, variants, first_arguments(tree, "version"))]
 
 
