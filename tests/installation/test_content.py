@@ -46,8 +46,8 @@ class Content(unittest.TestCase):
         for name in SCRIPTS:
             page = (self.prefix / f"share/man/man1/{name}.1").read_text()
             self.assertIn(f".TH {name.upper()} 1", page)
-            options_of_help = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", subprocess.run(
-                [self.prefix / "bin" / name, "--help"], capture_output=True, text=True).stdout.partition("options:")[2]))
+            said = subprocess.run([self.prefix / "bin" / name, "--help"], capture_output=True, text=True).stdout
+            options_of_help = set(re.findall(r"^  (?:-.*, )?(--[a-z][a-z-]+)", said, re.MULTILINE))
             self.assertGreaterEqual(len(options_of_help), 1)
             for option in options_of_help:
                 self.assertIn(option.replace("-", "\\-"), page, f"{name}.1")
