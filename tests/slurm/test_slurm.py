@@ -220,7 +220,7 @@ class Jobs(Runs):
         self.assertEqual(len(events(self.folder, "start")), 2)
 
     def test_a_cancelled_job_is_saved_and_continues_after_resubmission(self):
-        self.print_script("--time", "00:10:00")
+        self.print_script("--time", "00:10:00", "--retries", "1")
         self.submit()
         self.until_step(10)
         self.slurm.run("scancel", self.number)
@@ -232,6 +232,7 @@ class Jobs(Runs):
         self.assertEqual(latest, f"step_{done:08}")
         time.sleep(8)  # longer than a job that is put back waits
         self.assertEqual(self.state(), "CANCELLED")
+        self.assertNotIn("Submitted", self.output(), "a cancelled job is not tried again")
         self.submit()
         self.expect_finished(0)
 
