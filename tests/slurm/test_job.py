@@ -420,6 +420,18 @@ class Installed(Scripts):
             self.assertNotIn("tools/", said.stdout)
         self.assertEqual(list(self.folder.rglob("__pycache__")), [], "an installation stays as it was installed")
 
+    def test_older_and_newer_versions_of_python_print_the_same_script(self):
+        """The versions that are on PATH."""
+        arguments = [self.folder / "prefix/bin/trireme-job", "deck.toml", "--trireme", scripts.bin_folder / "trireme",
+                     "--ranks-per-node", "2", "--time", "01:00:00", "--sweep", "run.seed=1,2", "model.layers=4"]
+        said = {}
+        for python in (sys.executable, *(f"python3.{minor}" for minor in range(6, 15))):
+            if subprocess.run(["sh", "-c", f"{shlex.quote(python)} -c pass"], capture_output=True).returncode == 0:
+                run = subprocess.run([python, *arguments], cwd=self.folder, capture_output=True, env={**os.environ, "LC_ALL": "C"})
+                self.assertEqual((run.returncode, run.stderr), (0, b""), python)
+                said[python] = run.stdout
+        self.assertEqual(set(said.values()), {said[sys.executable]}, list(said))
+
 
 if __name__ == "__main__":
     at = sys.argv.index("--bin")
