@@ -138,6 +138,12 @@ double adapter_products(const LayerDescription& layer, const Operation& op, cons
   return static_cast<double>(products);
 }
 
+void AdapterScratch::include(const AdapterScratch& other) {
+  rows = std::max(rows, other.rows);
+  columns = std::max(columns, other.columns);
+  scaled = std::max(scaled, other.scaled);
+}
+
 AdapterScratch adapter_scratch(const LayerDescription& layer, const LocalSizes& n,
                                const deck::AdapterConfig& adapter) {
   AdapterScratch scratch;

@@ -7,6 +7,8 @@
 #include <trireme/base/text.hpp>
 
 #include <algorithm>
+#include <compare>
+#include <utility>
 
 namespace trireme::architecture {
 
@@ -16,13 +18,11 @@ std::int64_t Architecture::parameters() const {
   return n;
 }
 
-/// All layers have equal arrays.
-std::int64_t Architecture::layer_parameters() const {
-  std::int64_t n = 0;
-  for (const Operation& op : layer.operations)
-    for (const ArraySpec& array : op.arrays)
-      if (!array.tied && array.decay) n += array.elements();
-  return n * (model.shared_layers > 0 ? model.shared_layers : model.layers);
+std::vector<std::int64_t> Architecture::count_kinds(const layout::Slice& layers) const {
+  std::vector<std::int64_t> counts(layer_kinds().size());
+  if (counts.size() == 1) return {layers.extent};
+  for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer) ++counts[kind_of(layer)];
+  return counts;
 }
 
 namespace {
@@ -31,15 +31,41 @@ namespace {
 template <class Counts>
 double products_of(const Architecture& a, Counts&& counts) {
   double products = 0;  // of a sample; a whole number
-  for (const Operation& op : a.head.operations)
+  for (const Operation& op : a.head().operations)
     if (counts(op))
       products += product_factor(op, Pass::forward) * products_per_token(op, a.model) *
                   static_cast<double>(rows_per_sample(
-                      a.head.tensors[static_cast<std::size_t>(op.output)].rows, a.model));
+                      a.head().tensors[static_cast<std::size_t>(op.output)].rows, a.model));
   return products / static_cast<double>(a.model.sequence);
 }
 
+/// Sum over the layers of `value`, which is given for each operation of their kinds.
+template <class Value>
+double sum_of_layers(const Architecture& a, Value&& value) {
+  const std::vector<std::int64_t> counts = a.count_kinds({0, a.model.layers});
+  double sum = 0;
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    double of_kind = 0;
+    for (const Operation& op : a.layer_kinds()[k].operations) of_kind += value(op);
+    sum += static_cast<double>(counts[k]) * of_kind;
+  }
+  return sum;
+}
+
+/// Elements of an operation's matrices.
+double matrix_elements(const Operation& op, bool only_frozen) {
+  double elements = 0;
+  for (const ArraySpec& array : op.arrays)
+    if (array.decay && (array.frozen || !only_frozen))
+      elements += static_cast<double>(array.elements());
+  return elements;
+}
+
 }  // namespace
+
+double Architecture::layer_products() const {
+  return sum_of_layers(*this, [](const Operation& op) { return matrix_elements(op, false); });
+}
 
 double Architecture::head_products() const {
   return products_of(*this, [](const Operation&) { return true; });
@@ -50,21 +76,15 @@ double Architecture::logit_products() const {
 }
 
 double Architecture::attention_products() const {
-  double products = 0;
-  for (const Operation& op : layer.operations)
-    if (op.kind == OperationKind::attention) products += products_per_token(op, model);
-  return static_cast<double>(model.layers) * products;
+  return sum_of_layers(*this, [&](const Operation& op) {
+    return op.kind == OperationKind::attention ? products_per_token(op, model) : 0;
+  });
 }
 
 /// Counts frozen matrices of the layers, and of the head's own matrices.
 double Architecture::frozen_products() const {
-  double products = 0;
-  for (const ArraySpec& array : arrays)
-    if (array.frozen && array.decay && array.layer >= 0 && array.layer < model.layers)
-      products += static_cast<double>(array.elements());
-  if (model.shared_layers > 0)
-    products *= static_cast<double>(model.layers) / static_cast<double>(model.shared_layers);
-  return products + products_of(*this, [](const Operation& op) {
+  return sum_of_layers(*this, [](const Operation& op) { return matrix_elements(op, true); }) +
+         products_of(*this, [](const Operation& op) {
            return !op.arrays.empty() && op.arrays.front().frozen;
          });
 }
@@ -74,33 +94,71 @@ double Architecture::model_flops_per_token() const {
 }
 
 double Architecture::all_flops_per_token() const {
-  return 6 * (static_cast<double>(layer_parameters()) + head_products() + attention_products());
+  return 6 * (layer_products() + head_products() + attention_products());
 }
+
+namespace {
+
+/// Adds the layers to the chain, and a kind for each first layer that differs from all before it.
+void add_layers(Architecture& a) {
+  const deck::ModelConfig& m = a.model;
+  const bool some_frozen = !m.frozen.empty() || !m.adapter.also_trained.empty();
+  const bool first_differs = m.norm_placement == NormPlacement::post;
+  // What distinguishes the layers of a model
+  struct Properties {
+    std::int64_t window;
+    bool first;
+    std::vector<bool> frozen;
+    auto operator<=>(const Properties&) const = default;
+  };
+  std::map<Properties, std::size_t> known;
+  for (std::int64_t layer = 0; layer < m.layers; ++layer) {
+    const std::int64_t group = m.shared_layers > 0 ? layer % m.shared_layers : layer;
+    const std::string prefix = text("layers.", group, ".");
+    Properties properties{m.window_of(layer), first_differs && layer == 0, {}};
+    if (some_frozen)
+      for (const Operation& op : describe_layer(m, layer).operations)
+        for (const ArraySpec& array : op.arrays) properties.frozen.push_back(array.frozen);
+    const auto [found, is_new] = known.try_emplace(std::move(properties), a.kinds.size());
+    if (is_new) a.kinds.push_back(describe_layer(m, layer));
+    a.blocks.push_back({found->second, prefix});
+  }
+}
+
+}  // namespace
 
 Architecture describe(const deck::ModelConfig& model) {
   check(model.vocabulary > 0, "the vocabulary is not resolved");
-  Architecture a{model, {}, describe_embedding(model), describe_layer(model), describe_head(model)};
-  const auto add = [&a](const LayerDescription& part, std::int64_t layer, const std::string& prefix,
-                        bool shared) {
-    for (const Operation& op : part.operations)
-      for (const ArraySpec& array : op.arrays) {
-        if (array.tied) continue;
-        a.arrays.push_back(array);
-        a.arrays.back().name = prefix + array.name;
-        a.arrays.back().layer = layer;
-        a.arrays.back().shared = shared;
-        a.arrays.back().frozen = is_frozen(a.model, a.arrays.back().name);
-      }
-  };
+  Architecture a;
+  a.model = model;
+  a.kinds.push_back(describe_embedding(model));
+  a.blocks.push_back({0, ""});
+  add_layers(a);
+  a.blocks.push_back({a.kinds.size(), ""});
+  a.kinds.push_back(describe_head(model));
   const std::int64_t groups = model.shared_layers > 0 ? model.shared_layers : model.layers;
-  std::size_t of_layer = 0;
-  for (const Operation& op : a.layer.operations) of_layer += op.arrays.size();
-  a.arrays.reserve((static_cast<std::size_t>(groups) + 1) * of_layer);
-  add(a.embedding, -1, "", false);
-  for (std::int64_t layer = 0; layer < groups; ++layer)
-    add(a.layer, layer, text("layers.", layer, "."), model.shared_layers > 0);
-  add(a.head, model.layers, "", false);
+  const auto visit = [&](const auto& visited) {
+    for (std::int64_t layer = -1; layer <= model.layers; ++layer) {
+      if (layer >= groups && layer < model.layers) continue;  // shares the arrays of its group
+      const Block& block = a.block_of(layer);
+      for (const Operation& op : a.kinds[block.kind].operations)
+        for (const ArraySpec& array : op.arrays)
+          if (!array.tied) visited(array, block, layer);
+    }
+  };
+  std::size_t arrays = 0;
+  visit([&](const ArraySpec&, const Block&, std::int64_t) { ++arrays; });
+  a.arrays.reserve(arrays);
+  visit([&](const ArraySpec& array, const Block& block, std::int64_t layer) {
+    ArraySpec& added = a.arrays.emplace_back(array);
+    added.name = block.prefix + array.name;
+    added.layer = layer;
+    added.shared = model.shared_layers > 0 && layer >= 0 && layer < model.layers;
+  });
   a.has_frozen = std::ranges::any_of(a.arrays, &ArraySpec::frozen);
+  const auto trained = std::ranges::find(a.arrays, false, &ArraySpec::frozen);
+  if (model.shared_layers == 0)
+    a.first_trained = trained == a.arrays.end() ? model.layers : trained->layer;
   return a;
 }
 

@@ -19,18 +19,22 @@ std::int64_t columns_of(const LayerDescription& layer, int tensor, const LocalSi
 
 }  // namespace
 
-std::int64_t fp8_tensors(const LayerDescription& layer, std::int64_t layers) {
-  return tensors_of_operation * linear_operations(layer) * layers;
+std::int64_t fp8_tensors(const Architecture& architecture, std::int64_t end) {
+  const std::vector<std::int64_t> counts =
+      architecture.count_kinds({0, end < 0 ? architecture.model.layers : end});
+  std::int64_t tensors = 0;
+  for (std::size_t k = 0; k < counts.size(); ++k)
+    tensors += counts[k] * tensors_of_operation * linear_operations(architecture.layer_kinds()[k]);
+  return tensors;
 }
 
-std::int64_t fp8_tensor(const LayerDescription& layer, const Operation& operation,
-                        std::int64_t number) {
-  std::int64_t before = 0;
-  for (const Operation& op : layer.operations) {
+std::int64_t fp8_tensor(const Architecture& architecture, const Operation& operation,
+                        std::int64_t layer) {
+  std::int64_t tensor = fp8_tensors(architecture, layer);
+  for (const Operation& op : architecture.layer(layer).operations) {
     if (op.kind != OperationKind::linear) continue;
-    if (op.name == operation.name)
-      return tensors_of_operation * (number * linear_operations(layer) + before);
-    ++before;
+    if (op.name == operation.name) return tensor;
+    tensor += tensors_of_operation;
   }
   check(false, "a layer has no linear operation '", operation.name, "'");
   return 0;

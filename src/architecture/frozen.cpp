@@ -40,10 +40,6 @@ bool any_matches(const std::vector<std::string>& patterns, std::string_view name
   return std::ranges::any_of(patterns, [&](const auto& p) { return matches(p, name); });
 }
 
-std::string in_layer(std::int64_t layer, const std::string& name) {
-  return text("layers.", layer, ".", name);
-}
-
 /// Whether one kernel computes the gradients of both arrays.
 bool joined(const Operation& op, const ArraySpec& a, const ArraySpec& b) {
   if (a.adapter || b.adapter) return false;
@@ -94,33 +90,9 @@ bool is_frozen(const deck::ModelConfig& m, std::string_view name) {
   return m.adapter.present() && !adapter && !any_matches(m.adapter.also_trained, name);
 }
 
-void mark_frozen(LayerDescription& part, const deck::ModelConfig& m) {
+void mark_frozen(LayerDescription& part, const deck::ModelConfig& m, const std::string& prefix) {
   for (Operation& op : part.operations)
-    for (ArraySpec& array : op.arrays) array.frozen = is_frozen(m, array.name);
-}
-
-void mark_frozen_layer(LayerDescription& layer, const deck::ModelConfig& m) {
-  const bool alike = m.frozen.empty() && m.adapter.also_trained.empty();
-  for (Operation& op : layer.operations)
-    for (ArraySpec& array : op.arrays) {
-      array.frozen = true;
-      for (std::int64_t l = 0; l < (alike ? 1 : m.layers) && array.frozen; ++l)
-        array.frozen = is_frozen(m, in_layer(l, array.name));
-    }
-}
-
-Operation operation_in(const Operation& operation, const deck::ModelConfig& m, std::int64_t layer) {
-  Operation op = operation;
-  if (m.frozen.empty() && m.adapter.also_trained.empty()) return op;  // all layers are alike
-  for (ArraySpec& array : op.arrays) array.frozen = is_frozen(m, in_layer(layer, array.name));
-  return op;
-}
-
-std::int64_t first_trained(const Architecture& a) {
-  if (a.model.shared_layers > 0) return -1;
-  for (const ArraySpec& array : a.arrays)
-    if (!array.frozen) return array.layer;
-  return a.model.layers;
+    for (ArraySpec& array : op.arrays) array.frozen = is_frozen(m, prefix + array.name);
 }
 
 void expect_trainable(const deck::Deck& deck) {
@@ -135,9 +107,7 @@ void expect_trainable(const deck::Deck& deck) {
               " names every array",
               m.adapter.present() ? " that [adapter] trains" : " of the model",
               ", so nothing would be trained; leave some arrays out");
-  for (std::int64_t layer = 0; layer < m.layers; ++layer)
-    expect_joined(deck, a.layer, text("layers.", layer, "."));
-  for (const LayerDescription* part : {&a.embedding, &a.head}) expect_joined(deck, *part, "");
+  for (const Block& block : a.blocks) expect_joined(deck, a.kinds[block.kind], block.prefix);
   const deck::ParallelConfig& p = deck.config.parallel;
   const auto excludes = [&](const char* other_section, const char* other, const char* remedy) {
     throw UsageError(text(deck.cite(section, key), " cannot be combined with ",

@@ -14,11 +14,13 @@ namespace {
 /// Elements, over all workers, of the messages that collect a round's parts.
 constexpr std::int64_t message_elements = std::int64_t{1} << 22;
 
-std::map<std::string, Cut> cuts_of(const LayerDescription& layer) {
+/// The sides that the tensor axis splits, by the names of the layers' arrays.
+std::map<std::string, Cut> cuts_of(const Architecture& architecture) {
   std::map<std::string, Cut> cuts;
-  for (const Operation& op : layer.operations)
-    if (op.kind == OperationKind::linear)
-      for (const ArraySpec& array : op.arrays) cuts[array.name] = op.cut;
+  for (const LayerDescription& layer : architecture.layer_kinds())
+    for (const Operation& op : layer.operations)
+      if (op.kind == OperationKind::linear)
+        for (const ArraySpec& array : op.arrays) cuts[array.name] = op.cut;
   return cuts;
 }
 
@@ -27,11 +29,11 @@ std::map<std::string, Cut> cuts_of(const LayerDescription& layer) {
 MatrixRounds::MatrixRounds(const Architecture& architecture, const Shard& shard,
                            const std::vector<LocalArray>& arrays, int workers)
     : tensor_(shard.tensor_size), workers_(workers) {
-  const auto cuts = cuts_of(architecture.layer);
+  const auto cuts = cuts_of(architecture);
   for (std::size_t local = 0; local < arrays.size(); ++local) {
     const ArraySpec& spec = architecture.arrays[arrays[local].number];
     if (!is_hidden_matrix(spec, architecture.model.layers)) continue;
-    const auto cut = cuts.find(spec.name.substr(spec.name.find('.', 7) + 1));
+    const auto cut = cuts.find(spec.name.substr(architecture.block_of(spec.layer).prefix.size()));
     check(cut != cuts.end() && cut->second != Cut::none && spec.split_axis >= 0,
           "no product of the layers has the matrix ", spec.name);
     const auto axis = static_cast<std::size_t>(spec.split_axis);

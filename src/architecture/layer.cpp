@@ -4,6 +4,7 @@
 #include <trireme/architecture/builder.hpp>
 #include <trireme/architecture/frozen.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/base/text.hpp>
 
 #include <cmath>
 #include <utility>
@@ -15,8 +16,9 @@ using deck::ModelConfig;
 
 class LayerBuilder : public Builder {
  public:
-  explicit LayerBuilder(const ModelConfig& model)
+  LayerBuilder(const ModelConfig& model, std::int64_t layer)
       : Builder(model),
+        window_(model.window_of(layer)),
         groups_(model.heads / model.heads_per_group()),
         residual_deviation_(model.norm_placement == NormPlacement::post
                                 ? weight_deviation
@@ -28,9 +30,7 @@ class LayerBuilder : public Builder {
   }
 
   int dropout_of_embedding(int x) {
-    Operation op{OperationKind::dropout, "embedding_dropout", x, x};
-    op.first_layer_only = true;
-    return add(std::move(op));
+    return add({OperationKind::dropout, "embedding_dropout", x, x});
   }
 
   /// Queries, keys and values from one product.
@@ -64,11 +64,16 @@ class LayerBuilder : public Builder {
     return add(std::move(op));
   }
 
-  int rotary(int qkv) { return add({OperationKind::rotary, "rotary", qkv, qkv}); }
+  int rotary(int qkv) {
+    Operation op{OperationKind::rotary, "rotary", qkv, qkv};
+    op.window = window_;
+    return add(std::move(op));
+  }
 
   int attention(int qkv) {
     Operation op{OperationKind::attention, "attention", qkv,
                  tensor("o", Rows::tokens, Columns::attention)};
+    op.window = window_;
     op.saved = {tensor("logsumexp", Rows::tokens, Columns::heads, Numbers::accumulate)};
     return add(std::move(op));
   }
@@ -122,6 +127,7 @@ class LayerBuilder : public Builder {
     return add(std::move(op));
   }
 
+  std::int64_t window_;        ///< 0: full attention
   std::int64_t groups_;        ///< heads of keys and values
   double residual_deviation_;  ///< of weights that add to the residual stream: Radford et al. 2019
 };
@@ -138,18 +144,18 @@ class LayerBuilder : public Builder {
 ///             (Ding et al. 2021, arXiv 2105.13290; Gemma Team 2024, arXiv 2408.00118)
 /// A post-norm layer begins with the norm after the previous layer's addition: the first layer's
 /// first norm belongs to the embeddings, and the head's norm to the last layer.
-LayerDescription describe_layer(const ModelConfig& m) {
+LayerDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   check(m.heads % m.heads_per_group() == 0 &&
             (m.key_value_heads == 0 || m.heads % m.key_value_heads == 0),
         m.heads, " heads over ", m.key_value_heads, " key and value heads, expected a divisor");
   const bool post = m.norm_placement == NormPlacement::post;
   const bool sandwich = m.norm_placement == NormPlacement::sandwich;
-  LayerBuilder layer(m);
+  LayerBuilder layer(m, number);
   const int x = layer.tensor("x", Rows::own, Columns::hidden);
 
   // attention(y) = output(softmax(q kᵀ / √K) v), with q, k, v = query_key_value(y)
   int y1 = layer.norm("attention_norm", "y1", x);
-  if (post) y1 = layer.dropout_of_embedding(y1);
+  if (post && number == 0) y1 = layer.dropout_of_embedding(y1);
   const int qkv = layer.query_key_value(y1);
   if (m.head_norm) layer.head_norm(qkv);
   if (m.positions == Positions::rotary) layer.rotary(qkv);
@@ -165,7 +171,7 @@ LayerDescription describe_layer(const ModelConfig& m) {
   layer.residual("out", post ? y2 : x1, z2, 2);
   LayerDescription described = layer.take();
   add_adapters(described, m);
-  mark_frozen_layer(described, m);
+  mark_frozen(described, m, text("layers.", number, "."));
   return described;
 }
 

@@ -184,19 +184,16 @@ std::optional<Message> message_of(const Operation& op, Pass pass,
   return {};
 }
 
-double visible_tokens(const deck::ModelConfig& m) {
+double visible_tokens(const deck::ModelConfig& m, std::int64_t window) {
   const auto S = static_cast<double>(m.sequence);
   if (!m.causal()) return S;
-  const auto W = static_cast<double>(m.window > 0 ? std::min(m.window, m.sequence) : m.sequence);
-  const double in_window = W - W * W / (2 * S);
-  if (m.full_attention_every == 0) return in_window;
-  const double full = static_cast<double>(m.layers / m.full_attention_every);
-  return in_window + (S / 2 - in_window) * full / static_cast<double>(m.layers);
+  const auto W = static_cast<double>(window > 0 ? std::min(window, m.sequence) : m.sequence);
+  return W - W * W / (2 * S);
 }
 
 double products_per_token(const Operation& op, const deck::ModelConfig& m) {
   if (op.kind == OperationKind::attention)  // products with keys and with values
-    return 2 * static_cast<double>(m.heads * m.head_size()) * visible_tokens(m);
+    return 2 * static_cast<double>(m.heads * m.head_size()) * visible_tokens(m, op.window);
   std::int64_t elements = 0;
   for (const ArraySpec& array : op.arrays)
     if (array.decay) elements += array.elements();

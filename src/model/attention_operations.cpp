@@ -58,11 +58,11 @@ kernels::RotaryScaling llama3(const ModelConfig& m) {
   return {m.rope_factor, 1 + low / width, 0, -original / (two_pi * width)};
 }
 
-/// Sets head size, theta and scaling of a layer for samples of model.sequence tokens, by the
+/// Sets head size, theta and scaling for samples of model.sequence tokens, by the
 /// formulas of transformers' rope types.
-void set_frequencies(kernels::Rotary& rotary, const ModelConfig& m, std::int64_t layer) {
+void set_frequencies(kernels::Rotary& rotary, const ModelConfig& m, std::int64_t window) {
   rotary.head_size = m.head_size();
-  if (m.window_rope_theta > 0 && m.window_of(layer) > 0) {
+  if (m.window_rope_theta > 0 && window > 0) {
     rotary.theta = m.window_rope_theta;
     return;
   }
@@ -94,7 +94,7 @@ RotaryOperation<P>::RotaryOperation(const architecture::Operation& op,
                                     const OperationPlace<P>& place)
     : LayerOperation<P>(op) {
   rotary_.heads = place.plan.sizes.heads + place.plan.sizes.key_value_heads;
-  set_frequencies(rotary_, place.model, place.layer);
+  set_frequencies(rotary_, place.model(), op.window);
   rotary_.sequence = place.plan.sizes.sequence;
   rotary_.places = place.axis.context().places();
 }
@@ -122,7 +122,7 @@ HeadNormOperation<P>::HeadNormOperation(const architecture::Operation& op,
                                         const OperationPlace<P>& place)
     : LayerOperation<P>(op),
       norm_{place.plan.sizes.heads, place.plan.sizes.key_value_heads, place.plan.sizes.head_size,
-            place.model.norm_epsilon, place.model.gain_offset()} {
+            place.model().norm_epsilon, place.model().gain_offset()} {
   const std::string query = place.array(op.arrays.front().name);
   const std::string key = place.array(op.arrays.back().name);
   gain_query_ = place.parameters.weight(query, norm_.head_size);
@@ -153,7 +153,7 @@ void HeadNormOperation<P>::backward_input(const StepCall<P>& c, const LayerOpera
 // ---- attention
 
 kernels::AttentionShape attention_shape(const architecture::LocalSizes& n,
-                                        const deck::ModelConfig& m, std::int64_t layer) {
+                                        const deck::ModelConfig& m, std::int64_t window) {
   kernels::AttentionShape shape;
   shape.batch = n.micro;
   shape.sequence = n.sequence;
@@ -163,7 +163,7 @@ kernels::AttentionShape attention_shape(const architecture::LocalSizes& n,
   shape.group = n.group;
   shape.heads_before = n.heads_before;
   shape.causal = m.causal();
-  shape.window = m.window_of(layer);
+  shape.window = window;
   shape.scale = m.attention_scale();
   shape.cap = m.attention_softcap;
   return shape;
@@ -173,12 +173,12 @@ template <class P>
 AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
                                           const OperationPlace<P>& place)
     : LayerOperation<P>(op),
-      shape_(attention_shape(place.plan.sizes, place.model, place.layer)),
-      heads_(place.parameters.shard().part(place.model.heads)),
-      all_heads_(place.model.heads),
+      shape_(attention_shape(place.plan.sizes, place.model(), op.window)),
+      heads_(place.parameters.shard().part(place.model().heads)),
+      all_heads_(place.model().heads),
       layer_(place.layer) {
   if (place.axis.context().size() > 1)
-    ring_.emplace(place.axis.context(), shape_, place.model.sequence);
+    ring_.emplace(place.axis.context(), shape_, place.model().sequence);
 }
 
 template <class P>

@@ -9,17 +9,20 @@ template <class P>
 Decoder<P>::Pass::Pass(const architecture::Architecture& architecture,
                        const Parameters<P>& parameters, grid::Communicator& tensor,
                        std::int64_t count)
-    : axis(tensor, count, false),
-      plan(
-          plan_layers<P>(architecture.layer,
-                         architecture::local_sizes(architecture.model, parameters.shard(), count, 1,
-                                                   false, count * architecture.model.vocabulary),
-                         architecture::kept_for_evaluation(architecture.layer), false, false)) {
+    : axis(tensor, count, false) {
   const architecture::Shard& shard = parameters.shard();
+  std::vector<architecture::Kept> kept;
+  for (const architecture::LayerDescription& layer : architecture.layer_kinds())
+    kept.push_back(architecture::kept_for_evaluation(layer));
+  plans = plan_layers<P>(architecture,
+                         architecture::local_sizes(architecture.model, shard, count, 1, false,
+                                                   count * architecture.model.vocabulary),
+                         kept, false, false);
   check(shard.stages.size() == 1, "generation with ", shard.stages.size(), " stages on a rank");
   const layout::Slice mine = shard.stage_layers[static_cast<std::size_t>(shard.stages.front())];
   for (std::int64_t layer = mine.offset; layer < mine.end(); ++layer)
-    layers.push_back(std::make_unique<Layer<P>>(plan, parameters, architecture.model, axis, layer));
+    layers.push_back(std::make_unique<Layer<P>>(plans[architecture.kind_of(layer)], parameters,
+                                                architecture, axis, layer));
 }
 
 template <class P>
@@ -44,14 +47,14 @@ void Decoder<P>::take_memory(Arena& arena) {
   values_.clear();
   const Pass& narrow = pass(PassWidth::narrow);
   for (std::size_t layer = 0; layer < narrow.layers.size(); ++layer) {
-    keys_.push_back(arena.take<T>(texts_, model_.sequence, narrow.plan.sizes.groups()));
-    values_.push_back(arena.take<T>(texts_, model_.sequence, narrow.plan.sizes.groups()));
+    keys_.push_back(arena.take<T>(texts_, model_.sequence, narrow.sizes().groups()));
+    values_.push_back(arena.take<T>(texts_, model_.sequence, narrow.sizes().groups()));
   }
   for (const auto& each : passes_) {
     Pass& p = *each;
-    const architecture::LocalSizes& n = p.plan.sizes;
-    p.memory = take_layer_memory(arena, p.plan.program);
-    p.scratch = take_layer_scratch<P>(arena, p.plan, model_, false);
+    const architecture::LocalSizes& n = p.sizes();
+    p.memory = take_layer_memory(arena, p.plans.front().program.kept_bytes, 0);  // the input
+    p.scratch = take_layer_scratch<P>(arena, p.plans, model_, false);
     for (const auto& layer : p.layers) layer->take_memory(arena);
     p.x = p.layers.empty() ? arena.take<T>(n.rows, n.hidden) : p.layers.front()->input(p.memory);
     p.queries = arena.take<T>(n.rows, n.attention());
@@ -59,15 +62,15 @@ void Decoder<P>::take_memory(Arena& arena) {
     p.on_host.resize(static_cast<std::size_t>(3 * n.rows));
   }
   if (!has_head()) return;
-  logits_ = arena.take<Accumulate<T>>(narrow.plan.sizes.rows, narrow.plan.sizes.vocabulary);
-  head_rows_ = head_->take_saved(arena, narrow.plan.sizes);
+  logits_ = arena.take<Accumulate<T>>(narrow.sizes().rows, narrow.sizes().vocabulary);
+  head_rows_ = head_->take_saved(arena, narrow.sizes());
 }
 
 template <class P>
 void Decoder<P>::run(const Handle& handle, std::span<const CachedToken> rows, PassWidth width,
                      bool with_logits) {
   Pass& p = *passes_[static_cast<std::size_t>(width)];
-  const auto count = static_cast<std::size_t>(p.plan.sizes.rows);
+  const auto count = static_cast<std::size_t>(p.sizes().rows);
   check(rows.size() <= count && (!with_logits || width == PassWidth::narrow), "a pass over ",
         rows.size(), " tokens");
   for (std::size_t r = 0; r < count; ++r) {

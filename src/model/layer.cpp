@@ -4,30 +4,28 @@
 
 #include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/fp8.hpp>
-#include <trireme/architecture/frozen.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/model/attention_operations.hpp>
+
+#include <algorithm>
 
 namespace trireme::model {
 
 using architecture::Pass;
 
 template <class P>
-Layer<P>::Layer(const LayerPlan& plan, const Parameters<P>& parameters, const deck::ModelConfig& m,
-                const TensorAxis& axis, std::int64_t layer)
+Layer<P>::Layer(const LayerPlan& plan, const Parameters<P>& parameters,
+                const architecture::Architecture& architecture, const TensorAxis& axis,
+                std::int64_t layer)
     : plan_(plan), layer_(layer) {
-  const OperationPlace<P> place{parameters, m, axis, plan, layer};
-  for (const architecture::Operation& op : plan.description.operations) {
-    const architecture::Operation here = architecture::operation_in(op, m, layer);
-    trains_.push_back(here.trains());
-    operations_.push_back(op.first_layer_only && layer > 0 ? nullptr : make_operation(here, place));
-  }
+  const OperationPlace<P> place{parameters, architecture, axis, plan, layer};
+  for (const architecture::Operation& op : plan.description.operations)
+    operations_.push_back(make_operation(op, place));
 }
 
 template <class P>
 void Layer<P>::take_memory(Arena& arena) {
-  for (const auto& operation : operations_)
-    if (operation) operation->take_memory(arena);
+  for (const auto& operation : operations_) operation->take_memory(arena);
 }
 
 template <class P>
@@ -46,17 +44,16 @@ void Layer<P>::run(const architecture::PhaseProgram& phase, const Handle& handle
     return number < 0 ? nullptr : operations_[static_cast<std::size_t>(number)].get();
   };
   for (const architecture::Step& step : phase.steps) {
-    const LayerOperation<P>* op = operation(step.operation);
-    if (op == nullptr) continue;
+    const LayerOperation<P>& op = *operation(step.operation);
     switch (step.pass) {
       case Pass::forward:
-        op->forward(call, operation(step.fused));
+        op.forward(call, operation(step.fused));
         break;
       case Pass::backward_input:
-        op->backward_input(call, operation(step.fused), step.accumulate);
+        op.backward_input(call, operation(step.fused), step.accumulate);
         break;
       case Pass::backward_weight:
-        if (trains_[static_cast<std::size_t>(step.operation)]) op->backward_weight(call);
+        op.backward_weight(call);
         break;
     }
   }
@@ -93,23 +90,33 @@ void Layer<P>::decode(const Handle& handle, View2<T> x, const LayerMemory& memor
 }
 
 template <class P>
-LayerScratch<P> take_layer_scratch(Arena& arena, const LayerPlan& plan, const deck::ModelConfig& m,
-                                   bool training, const kernels::KernelChoice& choice) {
+LayerScratch<P> take_layer_scratch(Arena& arena, std::span<const LayerPlan> plans,
+                                   const deck::ModelConfig& m, bool training,
+                                   const kernels::KernelChoice& choice) {
   using T = typename P::Compute;
-  const architecture::LocalSizes& n = plan.sizes;
+  const architecture::LocalSizes& n = plans.front().sizes;
+  std::int64_t attention = 0;
+  Bytes transient = 0, codes = 0;
+  architecture::AdapterScratch adapters;
+  for (const LayerPlan& plan : plans) {
+    for (const architecture::Operation& op : plan.description.operations)
+      if (op.kind == architecture::OperationKind::attention)
+        attention =
+            std::max(attention, kernels::attention_workspace_elements<T>(
+                                    choice, attention_shape(n, m, op.window)));
+    transient = std::max(transient, plan.program.transient_bytes);
+    codes = std::max(codes, architecture::fp8_code_bytes(plan.description, n));
+    adapters.include(architecture::adapter_scratch(plan.description, n, m.adapter));
+  }
   LayerScratch<P> scratch;
   if (n.cuts_tokens) scratch.all = arena.take<T>(n.tokens, n.hidden);
   if (n.context_ranks > 1)
     scratch.ring = {arena.take<T>(n.ring_values()),
                     arena.take<Accumulate<T>>(n.ring_sums(training, is_narrow<T>))};
   else if (training)
-    scratch.attention_work = arena.take<Accumulate<T>>(
-        kernels::attention_workspace_elements<T>(choice, attention_shape(n, m, 0)));
-  scratch.transient = arena.take<std::byte>(plan.program.transient_bytes).data();
-  if (plan.fp8 != nullptr)
-    scratch.codes = arena.take<std::byte>(architecture::fp8_code_bytes(plan.description, n)).data();
-  const architecture::AdapterScratch adapters =
-      architecture::adapter_scratch(plan.description, n, m.adapter);
+    scratch.attention_work = arena.take<Accumulate<T>>(attention);
+  scratch.transient = arena.take<std::byte>(transient).data();
+  if (plans.front().fp8 != nullptr) scratch.codes = arena.take<std::byte>(codes).data();
   if (adapters.rows == 0) return scratch;
   scratch.adapter_rows = arena.take<T>(n.tokens * adapters.rows);
   if (adapters.scaled > 0) scratch.adapter_product = arena.take<T>(adapters.scaled);
@@ -122,7 +129,8 @@ LayerScratch<P> take_layer_scratch(Arena& arena, const LayerPlan& plan, const de
 #define TRIREME_INSTANTIATE(P)                    \
   template class Layer<P>;                        \
   template LayerScratch<P> take_layer_scratch<P>( \
-      Arena&, const LayerPlan&, const deck::ModelConfig&, bool, const kernels::KernelChoice&);
+      Arena&, std::span<const LayerPlan>, const deck::ModelConfig&, bool,        \
+      const kernels::KernelChoice&);
 TRIREME_INSTANTIATE(Fp32)
 TRIREME_INSTANTIATE(Fp64)
 TRIREME_INSTANTIATE(MixedBf16)

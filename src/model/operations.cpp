@@ -13,7 +13,7 @@ NormOperation<P>::NormOperation(const architecture::Operation& operation,
                                 const OperationPlace<P>& place)
     : LayerOperation<P>(operation),
       axis_(place.axis),
-      norm_(make_norm(place.parameters, place.array(operation.name), place.model)) {}
+      norm_(make_norm(place.parameters, place.array(operation.name), place.model())) {}
 
 template <class P>
 NormSaved<P> NormOperation<P>::saved(const StepCall<P>& c) const {
@@ -171,10 +171,9 @@ LinearOperation<P>::LinearOperation(const architecture::Operation& op,
       output_forward_(op.name + ", output, forward"),
       output_backward_(op.name + ", output, backward") {
   if (!op.adapter.empty())
-    adapter_.emplace(op, place.array(""), place.parameters, place.model, place.axis, place.plan,
-                     place.layer);
+    adapter_.emplace(op, place);
   if (scaling_ != nullptr)
-    fp8_tensor_ = architecture::fp8_tensor(place.plan.description, op, place.layer);
+    fp8_tensor_ = architecture::fp8_tensor(place.architecture, op, place.layer);
 }
 
 template <class P>

@@ -2,7 +2,6 @@
 // between layers.
 #include <trireme/model/pipeline_stage.hpp>
 
-#include <trireme/architecture/frozen.hpp>
 #include <trireme/kernels/elementwise.hpp>
 
 namespace trireme::model {
@@ -18,23 +17,23 @@ void copy_rows(const Handle& handle, View2<T> to, View2<T> from) {
 
 template <class P>
 PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
-                                const LayerPlan& plan, const Parameters<P>& parameters,
+                                std::span<const LayerPlan> plans,
+                                const Parameters<P>& parameters,
                                 const TensorAxis& axis, Stage number,
                                 architecture::HeadGradient gradient, ArrayAccess* access)
-    : plan_(&plan),
-      access_(access),
-      weight_half_reads_(architecture::reads_weights(plan.program.backward_weight)),
+    : access_(access),
       layer_count_(architecture.model.layers),
       objective_(architecture::objective_of(architecture.model)),
       positions_(objective_.find("positions")),
       reads_fields_(!parameters.shard().shares_vocabulary()),
-      first_trained_(architecture::first_trained(architecture)) {
+      first_trained_(architecture.first_trained) {
   const architecture::Shard& shard = parameters.shard();
   const deck::ModelConfig& model = architecture.model;
   if (number == 0) embedding_.emplace(parameters, model, axis);
   const layout::Slice layers = shard.stage_layers.at(static_cast<std::size_t>(number));
   for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer)
-    layers_.push_back(std::make_unique<Layer<P>>(plan, parameters, model, axis, layer));
+    layers_.push_back(std::make_unique<Layer<P>>(plans[architecture.kind_of(layer)], parameters,
+                                                 architecture, axis, layer));
   if (number == shard.last_stage()) head_.emplace(parameters, model, axis, gradient);
 }
 
@@ -48,9 +47,12 @@ MicroContext PipelineStage<P>::with_positions(const MicroContext& context, const
 template <class P>
 void PipelineStage<P>::take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const {
   // Evaluation processes one layer at a time: all layers share the first layer's memory.
-  for (std::size_t l = 0; l < layers_.size(); ++l)
-    slot.layers.push_back(l == 0 || shape.training ? take_layer_memory(arena, plan_->program)
-                                                   : slot.layers.front());
+  for (const auto& layer : layers_) {
+    const architecture::LayerProgram& program = layer->program();
+    slot.layers.push_back(slot.layers.empty() || shape.training
+                              ? take_layer_memory(arena, program.kept_bytes, program.work_bytes)
+                              : slot.layers.front());
+  }
 }
 
 template <class P>
@@ -246,7 +248,8 @@ void PipelineStage<P>::backward_weight(const Handle& handle, const Slot& slot,
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
-    if (weight_half_reads_) read_layer(handle, l, true);
+    if (architecture::reads_weights(layers_[l]->program().backward_weight))
+      read_layer(handle, l, true);
     slot.offload.begin_read(handle, layer, SlotOffload::Part::work);
     if (has_backward(l))
       layers_[l]->backward_weight(handle, slot.layers[l], scratch.layer, context);

@@ -5,6 +5,7 @@
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/weight_norm.hpp>
+#include <trireme/model/operations.hpp>
 
 #include <algorithm>
 
@@ -31,16 +32,19 @@ View2<T> rows_from(View2<T> x, std::int64_t first, std::int64_t count) {
 }  // namespace
 
 template <class P>
-ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const std::string& prefix,
-                                  const Parameters<P>& parameters, const deck::ModelConfig& m,
-                                  const TensorAxis& axis, const LayerPlan& plan, std::int64_t layer)
-    : parameters_(parameters),
-      axis_(axis),
-      rank_(m.adapter.rank),
+ProductAdapter<P>::ProductAdapter(const architecture::Operation& op,
+                                  const OperationPlace<P>& place)
+    : parameters_(place.parameters),
+      axis_(place.axis),
+      rank_(place.model().adapter.rank),
       rows_(architecture::adapter_rows(op, rank_)),
-      factor_(m.adapter.factor()),
+      factor_(place.model().adapter.factor()),
       split_inputs_(op.cut == architecture::Cut::inputs),
       norms_label_(op.name + ", norms of rows") {
+  const deck::ModelConfig& m = place.model();
+  const Parameters<P>& parameters = place.parameters;
+  const LayerPlan& plan = place.plan;
+  const std::string prefix = place.array("");
   const auto& layer_tensors = plan.description.tensors;
   const std::int64_t inputs = architecture::columns_of(
       layer_tensors[static_cast<std::size_t>(op.input)].columns, plan.sizes);
@@ -58,7 +62,10 @@ ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const std::
   const auto& operations = plan.description.operations;
   const auto number =
       std::ranges::find(operations, op.name, &architecture::Operation::name) - operations.begin();
-  site_ = static_cast<std::uint32_t>(layer * std::ssize(operations) + number);
+  std::int64_t most = 0;  // operations of a layer of any kind
+  for (const architecture::LayerDescription& kind : place.architecture.layer_kinds())
+    most = std::max(most, static_cast<std::int64_t>(std::ssize(kind.operations)));
+  site_ = static_cast<std::uint32_t>(place.layer * most + number);
   for (const AdapterPart& part : op.adapter) {
     const std::int64_t first = architecture::first_adapter_row(op, part.a, rank_);
     const std::string a = prefix + op.arrays[part.a].name;

@@ -21,17 +21,17 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
                                        axis.cuts_tokens(), shape.logit_elements)) {
   check(axis.tokens() == sizes_.tokens, "a tensor axis for ", axis.tokens(),
         " tokens, micro-batches of ", sizes_.tokens);
-  const architecture::Kept kept =
-      !shape.training      ? architecture::kept_for_evaluation(architecture.layer)
-      : shape.kept.empty() ? architecture::kept_tensors(architecture.layer, shape.recompute)
-                           : shape.kept;
-  plan_ = std::make_unique<LayerPlan>(
-      plan_layers<P>(architecture.layer, sizes_, kept, shape.training, shape.split_backward));
-  plan_->fp8 = shape.fp8;
+  std::vector<architecture::Kept> kept = shape.training ? shape.kept : std::vector<architecture::Kept>{};
+  if (kept.empty())
+    for (const architecture::LayerDescription& layer : architecture.layer_kinds())
+      kept.push_back(shape.training ? architecture::kept_tensors(layer, shape.recompute)
+                                    : architecture::kept_for_evaluation(layer));
+  plans_ = plan_layers<P>(architecture, sizes_, kept, shape.training, shape.split_backward);
+  for (LayerPlan& plan : plans_) plan.fp8 = shape.fp8;
   for (const Stage s : shard_.stages) {
-    stages_.emplace_back(architecture, *plan_, parameters, axis, s, shape.head, shape.access);
+    stages_.emplace_back(architecture, plans_, parameters, axis, s, shape.head, shape.access);
     if (second != nullptr)
-      second_stages_.emplace_back(architecture, *plan_, *second, axis, s, shape.head,
+      second_stages_.emplace_back(architecture, plans_, *second, axis, s, shape.head,
                                   shape.second_access);
   }
   if (shard_.shares_vocabulary()) vocabulary_.emplace(parameters, model_, axis, shape.head);
@@ -79,9 +79,13 @@ template <class P>
 void RankModel<P>::take_windows(Arena& arena) {
   windows_ = {};
   const std::int64_t count = std::min<std::int64_t>(offload_windows, shape_.slots * most_layers());
+  window_sizes_ = {};
+  for (const LayerPlan& plan : plans_) {
+    window_sizes_.saved = std::max(window_sizes_.saved, plan.program.kept_bytes);
+    window_sizes_.work = std::max(window_sizes_.work, plan.program.work_bytes);
+  }
   for (std::int64_t w = 0; w < count; ++w)
-    windows_.push_back(take_layer_memory(arena, plan_->program));
-  window_sizes_ = {plan_->program.kept_bytes, plan_->program.work_bytes};
+    windows_.push_back(take_layer_memory(arena, window_sizes_.saved, window_sizes_.work));
 }
 
 template <class P>
@@ -108,7 +112,7 @@ void RankModel<P>::take_scratch(Arena& arena) {
   arena.release_to(begin);
   for (auto& stage : stages_) stage.take_head_scratch(arena, sizes_);
   if (vocabulary_) vocabulary_->take_scratch(arena, sizes_);
-  scratch_.layer = take_layer_scratch<P>(arena, *plan_, model_, shape_.training, shape_.kernels);
+  scratch_.layer = take_layer_scratch<P>(arena, plans_, model_, shape_.training, shape_.kernels);
   output_ = arena.take<T>(sizes_.rows, sizes_.hidden);
   if (!shape_.training) return;
   dx_ = arena.take<T>(sizes_.rows, sizes_.hidden);

@@ -14,13 +14,14 @@ using schedule::Op;
 
 namespace {
 
-/// FLOPs of one layer.
+/// FLOPs of a layer that keeps these tensors; empty: all.
 StageFlops layer_flops(const architecture::Architecture& architecture,
+                       const architecture::LayerDescription& description,
                        const architecture::Kept& kept) {
   using namespace architecture;
   const deck::ModelConfig& m = architecture.model;
   StageFlops layer;
-  for (const Operation& op : architecture.layer.operations) {
+  for (const Operation& op : description.operations) {
     const double products = 2 * products_per_token(op, m);
     layer.forward += products * product_factor(op, Pass::forward);
     layer.backward_input += products * product_factor(op, Pass::backward_input);
@@ -31,10 +32,10 @@ StageFlops layer_flops(const architecture::Architecture& architecture,
       local_sizes(m, whole_model(architecture), 1, m.sequence, false,
                   host_logit_elements);  // no effect on layers
   const auto again = [&](const PhaseProgram& phase) {
-    return 2 * products_again(architecture.layer, phase, m);
+    return 2 * products_again(description, phase, m);
   };
-  const LayerProgram whole = lower(architecture.layer, sizes, {kept, true, false, 4, 4});
-  const LayerProgram split = lower(architecture.layer, sizes, {kept, true, true, 4, 4});
+  const LayerProgram whole = lower(description, sizes, {kept, true, false, 4, 4});
+  const LayerProgram split = lower(description, sizes, {kept, true, true, 4, 4});
   layer.again = again(whole.backward);
   layer.again_input = again(split.backward_input);
   layer.again_weight = again(split.backward_weight);
@@ -43,16 +44,29 @@ StageFlops layer_flops(const architecture::Architecture& architecture,
 
 }  // namespace
 
+void StageFlops::add_layers(std::int64_t number, const StageFlops& layer) {
+  const auto n = static_cast<double>(number);
+  forward += n * layer.forward;
+  backward_input += n * layer.backward_input;
+  backward_weight += n * layer.backward_weight;
+  again += n * layer.again;
+  again_input += n * layer.again_input;
+  again_weight += n * layer.again_weight;
+}
+
 std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
                                     const std::vector<layout::Slice>& stage_layers,
-                                    const architecture::Kept& kept,
+                                    const std::vector<architecture::Kept>& kept,
                                     architecture::HeadGradient head) {
-  const StageFlops layer = layer_flops(architecture, kept);
+  std::vector<StageFlops> of_kinds;
+  for (const architecture::LayerDescription& layer : architecture.layer_kinds())
+    of_kinds.push_back(layer_flops(architecture, layer,
+                                   kept.empty() ? architecture::Kept{} : kept[of_kinds.size()]));
   std::vector<StageFlops> flops;
   for (const layout::Slice& layers : stage_layers) {
-    const auto n = static_cast<double>(layers.extent);
-    flops.push_back({n * layer.forward, n * layer.backward_input, n * layer.backward_weight,
-                     n * layer.again, n * layer.again_input, n * layer.again_weight});
+    StageFlops& stage = flops.emplace_back();
+    const std::vector<std::int64_t> counts = architecture.count_kinds(layers);
+    for (std::size_t k = 0; k < counts.size(); ++k) stage.add_layers(counts[k], of_kinds[k]);
   }
   const double products = 2 * architecture.head_products();
   if (shares_logits(head)) {
@@ -82,7 +96,7 @@ std::vector<StageFlops> stage_flops(const architecture::Architecture& architectu
 std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
                                     const deck::ParallelConfig& parallel) {
   return stage_flops(architecture, architecture::partition(architecture, parallel),
-                     kept_tensors(parallel, architecture.layer),
+                     kept_tensors(parallel, architecture),
                      architecture::head_gradient(parallel));
 }
 

@@ -2,7 +2,6 @@
 // computed; the first layers of a pass may still be in their windows.
 #include <trireme/plan/gather_time.hpp>
 
-#include <trireme/architecture/frozen.hpp>
 #include <trireme/plan/choices.hpp>
 
 #include <algorithm>
@@ -22,13 +21,14 @@ class Gathers {
           const StageSizes& sizes, const std::vector<Seconds>& sums, double element, double turns,
           const NetworkTime& network, const Machine& machine)
       : costs_(costs),
+        architecture_(architecture),
         parallel_(config.parallel),
         map_(config.parallel.stage_map()),
         parts_(parts),
         sizes_(sizes),
         sums_(sums),
         tied_(config.model.tied_embeddings),
-        trained_from_(architecture::first_trained(architecture)),
+        trained_from_(architecture.first_trained),
         micro_batches_(config.micro_batches()),
         element_(element),
         turns_(turns),
@@ -64,6 +64,15 @@ class Gathers {
     return static_cast<std::size_t>(map_.stage_of(rank, chunk));
   }
   std::int64_t layers(std::size_t s) const { return sizes_.layers[s].extent; }
+  /// Mean times of some layers.
+  PartTime mean_layer(const layout::Slice& layers) const {
+    const std::vector<std::int64_t> counts = architecture_.count_kinds(layers);
+    PartTime mean;
+    for (std::size_t k = 0; k < counts.size() && layers.extent > 0; ++k)
+      mean += parts_.layers[k] *
+              (static_cast<double>(counts[k]) / static_cast<double>(layers.extent));
+    return mean;
+  }
   bool is_last(std::size_t s) const { return s + 1 == sizes_.layers.size(); }
   Seconds gather(double parameters) const {
     return parameters > 0 ? network_.among_shards(Collective::all_gather, parameters * element_)
@@ -98,7 +107,7 @@ class Gathers {
     const double parameters = sizes_.parameters[s] + (sizes_.frozen.empty() ? 0 : sizes_.frozen[s]);
     const Seconds each =
         n > 0 ? gather((parameters - ends - sizes_.tables) / static_cast<double>(n)) : 0;
-    const Seconds forward = kernels(parts_.layer.forward);
+    const Seconds forward = kernels(mean_layer(sizes_.layers[s]).forward);
     Seconds waits = of_layers(n, refills.forward, each, forward,
                               s == 0 ? kernels(parts_.embedding.forward) : 0);
     // Embedding and head take turns in a window, unless they are tied or on different ranks.
@@ -113,19 +122,20 @@ class Gathers {
   /// In the last backward pass, sums of gradients use the same links.
   void add_backward(PartTime& stage, std::size_t s, std::int64_t n, double fresh, Seconds each) {
     if (n == 0) return;
+    const PartTime layer = mean_layer({sizes_.layers[s].end() - n, n});
     const auto m = static_cast<double>(micro_batches_);
     const Seconds sum = sum_overlap_ * sums_[s] / static_cast<double>(n);
     const Seconds head = is_last(s) ? kernels(parts_.head.backward) : 0;
     const Seconds head_input = is_last(s) ? kernels(parts_.head.backward_input) : 0;
-    const auto add = [&](PassTime& pass, const PassTime& layer, double times, Seconds before) {
-      const Seconds cover = kernels(layer);
+    const auto add = [&](PassTime& pass, const PassTime& of_layer, double times, Seconds before) {
+      const Seconds cover = kernels(of_layer);
       pass.data += (of_layers(n, times, each, cover, before) * (m - 1) +
                     of_layers(n, times, each, cover - sum, before)) /
                    (m * m);
     };
-    add(stage.backward, parts_.layer.backward, fresh, head);
-    add(stage.backward_input, parts_.layer.backward_input, fresh, head_input);
-    if (parts_.weight_half_reads) add(stage.backward_weight, parts_.layer.backward_weight, m, 0);
+    add(stage.backward, layer.backward, fresh, head);
+    add(stage.backward_input, layer.backward_input, fresh, head_input);
+    if (parts_.weight_half_reads) add(stage.backward_weight, layer.backward_weight, m, 0);
   }
 
   /// Time that the next step's first passes on one rank wait for weights in transfer. Frozen
@@ -139,7 +149,8 @@ class Gathers {
       const Seconds whole = gather(parameters);
       const double unit = s == 0 ? sizes_.embedding + sizes_.tables
                                  : parameters / static_cast<double>(1 + layers(s));
-      const Seconds last = kernels(is_last(s) ? parts_.head.forward : parts_.layer.forward);
+      const Seconds last =
+          kernels(is_last(s) ? parts_.head.forward : mean_layer(sizes_.layers[s]).forward);
       late = std::max(late, arrived + whole * std::min(1.0, unit / parameters) - begin[s]);
       arrived += whole;
       late = std::max(late, arrived - (begin[s] + costs_.stages[s].forward.total() - last));
@@ -148,6 +159,7 @@ class Gathers {
   }
 
   StepCosts& costs_;
+  const architecture::Architecture& architecture_;
   const deck::ParallelConfig& parallel_;
   layout::StageMap map_;
   const PartTimes& parts_;

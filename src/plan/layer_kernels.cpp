@@ -64,43 +64,38 @@ std::vector<LayerKernel> kernels_of(const Step& step, const LayerDescription& la
   return {};
 }
 
-/// Number of the rank's layers that have the operation.
-std::int64_t layers_of(const Operation& op, const architecture::Shard& shard) {
-  std::int64_t layers = 0;
-  for (const Stage stage : shard.stages) {
-    const layout::Slice slice = shard.stage_layers[static_cast<std::size_t>(stage)];
-    const bool first = slice.offset == 0 && slice.extent > 0;
-    layers += op.first_layer_only ? (first ? 1 : 0) : slice.extent;
-  }
-  return layers;
-}
-
 }  // namespace
 
 std::vector<LayerKernel> layer_kernels(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard, bool split_backward,
                                        const Machine& machine) {
-  const LayerDescription& layer = architecture.layer;
-  const auto program = layer_program(config, architecture, shard, split_backward, machine);
+  const auto programs = layer_programs(config, architecture, shard, split_backward, machine);
   const std::int64_t micros = config.micro_batches();
-  std::vector<Step> steps;
-  for (const auto* phase :
-       {&program.forward, &program.backward, &program.backward_input, &program.backward_weight})
-    steps.insert(steps.end(), phase->steps.begin(), phase->steps.end());
-  std::ranges::stable_sort(steps, {}, [](const Step& step) {
-    return std::tuple(step.operation, step.pass, step.fused);
-  });
   std::vector<LayerKernel> kernels;
-  for (const Step& step : steps)
-    for (LayerKernel& kernel : kernels_of(step, layer, config.model)) {
-      kernel.calls = micros * layers_of(at(layer, step.operation), shard);
-      const auto found = std::ranges::find(kernels, kernel.name, &LayerKernel::name);
-      if (found == kernels.end())
-        kernels.push_back(std::move(kernel));
-      else
-        found->calls += kernel.calls;
-    }
+  for (std::size_t k = 0; k < programs.size(); ++k) {
+    const LayerDescription& layer = architecture.layer_kinds()[k];
+    std::int64_t layers = 0;
+    for (const Stage stage : shard.stages)
+      layers += architecture.count_kinds(shard.stage_layers[static_cast<std::size_t>(stage)])[k];
+    std::vector<Step> steps;
+    for (const auto* phase : {&programs[k].forward, &programs[k].backward,
+                              &programs[k].backward_input, &programs[k].backward_weight})
+      steps.insert(steps.end(), phase->steps.begin(), phase->steps.end());
+    std::ranges::stable_sort(steps, {}, [](const Step& step) {
+      return std::tuple(step.operation, step.pass, step.fused);
+    });
+    for (const Step& step : steps)
+      for (LayerKernel& kernel : kernels_of(step, layer, config.model)) {
+        kernel.kind = k;
+        kernel.calls = micros * layers;
+        const auto found = std::ranges::find(kernels, kernel.name, &LayerKernel::name);
+        if (found == kernels.end())
+          kernels.push_back(std::move(kernel));
+        else
+          found->calls += kernel.calls;
+      }
+  }
   return kernels;
 }
 

@@ -2,7 +2,6 @@
 #include <trireme/plan/layer_time.hpp>
 
 #include <trireme/architecture/adapter.hpp>
-#include <trireme/architecture/frozen.hpp>
 #include <trireme/architecture/layer_steps.hpp>
 
 #include <algorithm>
@@ -81,8 +80,7 @@ LayerTime::LayerTime(const architecture::Architecture& architecture, const Local
       sizes_(sizes),
       kernels_(kernels),
       network_(network),
-      machine_(machine),
-      forward_steps_(static_cast<double>(architecture::forward_steps(architecture.layer).size())) {}
+      machine_(machine) {}
 
 double LayerTime::bytes_of(const Part& part, const Value& value) const {
   const architecture::Tensor tensor = value.gradient ? architecture::gradient_of(part, value.tensor)
@@ -253,22 +251,20 @@ Seconds LayerTime::message(const Part& part, const Operation& op, Pass pass) con
                                         Axis::tensor);
 }
 
-/// Time of steps. The host's time to start each step counts where it exceeds the step's time.
-PassTime LayerTime::steps(const std::vector<Step>& steps) const {
+/// Time of steps of a layer. The host's time to start each step counts where it exceeds the step's
+/// time.
+PassTime LayerTime::steps(const Part& layer, const std::vector<Step>& steps) const {
   PassTime time;
-  for (const Step& one : steps) {
-    const Operation& op = architecture_.layer.operations[at(one.operation)];
-    if (!op.first_layer_only) time += step(architecture_.layer, one);
-  }
-  const Seconds host =
-      machine_.software.host_per_layer * static_cast<double>(steps.size()) / forward_steps_;
+  for (const Step& one : steps) time += step(layer, one);
+  const Seconds host = machine_.software.host_per_layer * static_cast<double>(steps.size()) /
+                       static_cast<double>(architecture::forward_steps(layer).size());
   time.host = std::max(0.0, host - time.total());
   return time;
 }
 
 /// Times of a layer. With recomputes_unread, a layer that keeps only its input repeats its whole
 /// forward pass, instead of the steps that gradients need.
-PartTime LayerTime::layer(const architecture::LayerProgram& program) const {
+PartTime LayerTime::layer(const Part& layer, const architecture::LayerProgram& program) const {
   const bool all_again =
       machine_.software.recomputes_unread && std::ranges::count(program.kept, true) == 1;
   const auto passes = [&](const architecture::PhaseProgram& phase, bool first_half) {
@@ -276,9 +272,9 @@ PartTime LayerTime::layer(const architecture::LayerProgram& program) const {
     if (all_again && first_half && !phase.steps.empty()) run = program.forward.steps;
     for (const Step& one : phase.steps)
       if (!(all_again && one.again)) run.push_back(one);
-    return steps(run);
+    return steps(layer, run);
   };
-  return {steps(program.forward.steps), passes(program.backward, true),
+  return {steps(layer, program.forward.steps), passes(program.backward, true),
           passes(program.backward_input, true), passes(program.backward_weight, false)};
 }
 
@@ -324,8 +320,8 @@ PassTime LayerTime::end(const Part& part, Pass pass, bool logits_again) const {
 }
 
 PartTime LayerTime::embedding() const {
-  const Part& part = architecture_.embedding;
-  if (architecture::first_trained(architecture_) >= 0)
+  const Part& part = architecture_.embedding();
+  if (architecture_.first_trained >= 0)
     return {end(part, Pass::forward), {}, {}, {}};
   const PassTime input = end(part, Pass::backward_input);
   const PassTime weight = end(part, Pass::backward_weight);

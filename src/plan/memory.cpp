@@ -68,24 +68,25 @@ std::vector<std::int64_t> saved_second_moments(const architecture::Architecture&
 
 }  // namespace
 
-architecture::LayerProgram layer_program(const deck::Config& config,
-                                         const architecture::Architecture& architecture,
-                                         const architecture::Shard& shard, bool split_backward,
-                                         const Machine& machine) {
+std::vector<architecture::LayerProgram> layer_programs(
+    const deck::Config& config, const architecture::Architecture& architecture,
+    const architecture::Shard& shard, bool split_backward, const Machine& machine) {
   const LocalSizes sizes = local_sizes(config, shard, machine);
-  return architecture::lower(architecture.layer, sizes,
-                             {kept_tensors(config.parallel, architecture.layer), true,
-                              split_backward, sizes.element, sizes.accumulate});
+  const std::vector<architecture::Kept> kept = kept_tensors(config.parallel, architecture);
+  std::vector<architecture::LayerProgram> programs;
+  for (const architecture::LayerDescription& layer : architecture.layer_kinds())
+    programs.push_back(architecture::lower(
+        layer, sizes,
+        {kept[programs.size()], true, split_backward, sizes.element, sizes.accumulate}));
+  return programs;
 }
 
 Bytes activation_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                        const architecture::Shard& shard, const schedule::Needs& needs,
                        const Machine& machine) {
-  const auto layer = layer_program(config, architecture, shard, needs.split_backward, machine);
-  return TrainingSizes(config, machine)
-      .activations(
-          activation_parts(config, architecture, shard, layer, needs.split_backward, machine),
-          shard, needs);
+  return TrainingSizes(config, architecture, machine)
+      .activations(activation_parts(config, architecture, shard, needs.split_backward, machine),
+                   shard, needs);
 }
 
 ArenaParts arena_parts(const deck::Config& config, const architecture::Architecture& architecture,
@@ -128,7 +129,7 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
   add_local(parts, config,
             {division.weights ? weights : elements.trained,
              architecture::fragment_elements(architecture, arrays, config, state)},
-            TrainingSizes(config, machine));
+            TrainingSizes(config, architecture, machine));
   return parts;
 }
 
@@ -136,10 +137,9 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs, const Machine& machine) {
-  const auto layer = layer_program(config, architecture, shard, needs.split_backward, machine);
-  return rows_of(TrainingSizes(config, machine)
-                     .bytes(activation_parts(config, architecture, shard, layer,
-                                             needs.split_backward, machine),
+  return rows_of(TrainingSizes(config, architecture, machine)
+                     .bytes(activation_parts(config, architecture, shard, needs.split_backward,
+                                             machine),
                             arena_parts(config, architecture, shard, machine), shard, needs));
 }
 
@@ -271,7 +271,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
         (copies * saved.front() + frozen.front() + state_arrays * owned.front() + second.front()) *
                 sizes.accumulate +
             architecture::saved_bytes(
-                architecture::fp8_tensors(architecture.layer, config.model.layers) *
+                architecture::fp8_tensors(architecture) *
                 config.precision.fp8_history * 4));
   return most;
 }

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace trireme::plan {
 namespace {
@@ -37,7 +38,12 @@ architecture::Placement placed(const architecture::Architecture& a, const Shard&
 }
 
 ActivationParts largest(const ActivationParts& a, const ActivationParts& b) {
-  return {std::max(a.layer, b.layer),
+  std::vector<LayerBytes> layers = a.layers;
+  layers.resize(b.layers.size());
+  for (std::size_t k = 0; k < layers.size(); ++k)
+    layers[k] = {std::max(layers[k].kept, b.layers[k].kept),
+                 std::max(layers[k].scales, b.layers[k].scales)};
+  return {std::move(layers),
           std::max(a.input, b.input),
           std::max(a.embedding, b.embedding),
           std::max(a.head, b.head),
@@ -49,8 +55,7 @@ ActivationParts largest(const ActivationParts& a, const ActivationParts& b) {
           std::max(a.logits_slot, b.logits_slot),
           std::max(a.logits_scratch, b.logits_scratch),
           std::max(a.logits_messages, b.logits_messages),
-          std::max(a.positions, b.positions),
-          std::max(a.layer_scales, b.layer_scales)};
+          std::max(a.positions, b.positions)};
 }
 
 std::int64_t part_of(std::int64_t n, std::int64_t parts) {
@@ -66,7 +71,7 @@ MemoryEstimate::MemoryEstimate(const deck::Config& config,
       machine_(machine),
       arrays_only_(arrays_only),
       ranks_differ_(architecture.model.shared_layers > 0 || architecture.has_frozen),
-      sizes_(config, machine),
+      sizes_(config, architecture, machine),
       grouped_(transport(config.parallel, machine) == schedule::Transport::ordered_groups) {}
 
 /// Every array begins at a multiple of 32 elements, so that arenas are sums over the parts.
@@ -107,8 +112,10 @@ const std::vector<MemoryEstimate::Rank>& MemoryEstimate::ranks_of(
     std::vector<std::int64_t> layers;
     rank.layers = 0;
     for (const Stage stage : rank.shard.stages) {
-      layers.push_back(rank.shard.stage_layers[static_cast<std::size_t>(stage)].extent);
-      rank.layers += layers.back();
+      const layout::Slice& mine = rank.shard.stage_layers[static_cast<std::size_t>(stage)];
+      const std::vector<std::int64_t> counts = architecture_.count_kinds(mine);
+      layers.insert(layers.end(), counts.begin(), counts.end());
+      rank.layers += mine.extent;
     }
     if (shares) layers.push_back(rank.shard.stages.front());
     rank.number = p;
@@ -127,9 +134,8 @@ const ActivationParts& MemoryEstimate::activations_of(const deck::Config& config
   Shard shard = parted(architecture_, static_cast<int>(p.tensor), 0);
   for (const int rank : tensor_ranks_.at(static_cast<int>(p.tensor))) {
     shard.tensor_rank = rank;
-    const auto layer = layer_program(config, architecture_, shard, split, machine_);
     found->second = largest(found->second,
-                            activation_parts(config, architecture_, shard, layer, split, machine_));
+                            activation_parts(config, architecture_, shard, split, machine_));
   }
   return found->second;
 }

@@ -35,11 +35,12 @@ Bytes attention_work(const LocalSizes& s, const deck::Config& config, const Mach
 
 /// Bytes of a layer's scores if attention stores them: the result of softmax, and with dropout a
 /// mask of one byte and the result.
-Bytes score_bytes(const LocalSizes& s, const architecture::Architecture& a,
+Bytes score_bytes(const LocalSizes& s, const deck::ModelConfig& model,
+                  const architecture::LayerDescription& layer,
                   const architecture::LayerProgram& program) {
   Bytes bytes = 0;
-  const Bytes each = a.model.dropout > 0 ? 2 * s.element + 1 : s.element;
-  for (const architecture::Operation& op : a.layer.operations)
+  const Bytes each = model.dropout > 0 ? 2 * s.element + 1 : s.element;
+  for (const architecture::Operation& op : layer.operations)
     if (op.kind == architecture::OperationKind::attention &&
         program.kept[static_cast<std::size_t>(op.saved.front())])
       bytes += each * s.tokens * s.heads * s.sequence;
@@ -48,23 +49,23 @@ Bytes score_bytes(const LocalSizes& s, const architecture::Architecture& a,
 
 /// Bytes of a layer in one slot. Other programs keep more: their kernels are less fused, and they
 /// may keep inputs of products for all tokens.
-Bytes layer_bytes(const LocalSizes& s, const architecture::Architecture& a,
+Bytes layer_bytes(const LocalSizes& s, const deck::ModelConfig& model,
+                  const architecture::LayerDescription& layer,
                   const architecture::LayerProgram& program, const Machine::Software& software) {
   Bytes gathered = 0;
-  for (const architecture::Operation& op : a.layer.operations)
+  for (const architecture::Operation& op : layer.operations)
     if (op.kind == architecture::OperationKind::linear && op.cut == architecture::Cut::outputs)
       gathered += (s.tokens - s.rows) * s.hidden * s.element;
   const auto kept = static_cast<double>(program.kept_bytes + program.work_bytes);
   return static_cast<Bytes>(software.activation_ratio * kept) +
          (software.keeps_gathered ? gathered : 0) +
-         (software.fused_attention ? 0 : score_bytes(s, a, program));
+         (software.fused_attention ? 0 : score_bytes(s, model, layer, program));
 }
 
 }  // namespace
 
 ActivationParts activation_parts(const deck::Config& config, const architecture::Architecture& a,
-                                 const architecture::Shard& shard,
-                                 const architecture::LayerProgram& layer, bool split_backward,
+                                 const architecture::Shard& shard, bool split_backward,
                                  const Machine& machine) {
   const LocalSizes s = local_sizes(config, shard, machine);
   const auto at = [&](Home home, const architecture::LayerDescription& part) {
@@ -77,25 +78,33 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
   ActivationParts parts;
   const Bytes residual = aligned(s.rows * s.hidden * s.element);    // [R, D]
   const Bytes gathered = aligned(s.tokens * s.hidden * s.element);  // [T, D]
-  parts.layer = layer_bytes(s, a, layer, machine.software);
+  Bytes transient = 0, codes = 0;
+  architecture::AdapterScratch adapters;
+  const auto programs = layer_programs(config, a, shard, split_backward, machine);
+  for (const architecture::LayerProgram& program : programs) {
+    const architecture::LayerDescription& layer = a.layer_kinds()[parts.layers.size()];
+    LayerBytes& bytes = parts.layers.emplace_back();
+    bytes.kept = layer_bytes(s, a.model, layer, program, machine.software);
+    for (const architecture::ScaledProduct& product : architecture::scaled_products(layer, s))
+      bytes.scales += 2 * aligned(product.outputs * s.accumulate);
+    transient = std::max(transient, program.transient_bytes);
+    codes = std::max(codes, architecture::fp8_code_bytes(layer, s));
+    adapters.include(architecture::adapter_scratch(layer, s, a.model.adapter));
+  }
   parts.input = residual;
   const architecture::HeadGradient gradient = architecture::head_gradient(config.parallel);
-  parts.embedding = shares_logits(gradient) ? split_backward ? at(Home::split, a.embedding) : 0
-                                            : slot(a.embedding);
+  parts.embedding = shares_logits(gradient) ? split_backward ? at(Home::split, a.embedding()) : 0
+                                            : slot(a.embedding());
   const architecture::LayerDescription head = describe_head(a.model, gradient);
   parts.head = slot(head);
   if (a.model.packs_documents()) parts.positions = aligned(s.tokens * 4);
   parts.scratch = array_alignment /* the loss */ + (s.cuts_tokens ? gathered : 0) +
-                  attention_work(s, config, machine) + layer.transient_bytes +
+                  attention_work(s, config, machine) + transient +
                   2 * residual;  // output and dx
-  const auto adapters = architecture::adapter_scratch(a.layer, s, a.model.adapter);
   parts.scratch += 2 * aligned(s.tokens * adapters.rows * s.element) +
                    aligned(s.tokens * adapters.columns * s.element) +
                    aligned(adapters.scaled * s.element);
-  for (const architecture::ScaledProduct& product : architecture::scaled_products(a.layer, s))
-    parts.layer_scales += 2 * aligned(product.outputs * s.accumulate);
-  if (config.precision.products == Products::fp8)
-    parts.scratch += aligned(architecture::fp8_code_bytes(a.layer, s));
+  if (config.precision.products == Products::fp8) parts.scratch += aligned(codes);
   parts.head_scratch = at(Home::scratch, head);
   parts.logits = static_cast<Bytes>(machine.software.logit_bytes * static_cast<double>(s.targets) *
                                     static_cast<double>(s.vocabulary));
@@ -112,8 +121,11 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
   return parts;
 }
 
-TrainingSizes::TrainingSizes(const deck::Config& config, const Machine& machine)
-    : element_(size_of(config.precision.compute)),
+TrainingSizes::TrainingSizes(const deck::Config& config,
+                             const architecture::Architecture& architecture,
+                             const Machine& machine)
+    : architecture_(&architecture),
+      element_(size_of(config.precision.compute)),
       accumulate_(element_ == 8 ? 8 : 4),
       gradient_(machine.software.gradient_bytes > 0 ? machine.software.gradient_bytes
                                                     : accumulate_),
@@ -122,16 +134,23 @@ TrainingSizes::TrainingSizes(const deck::Config& config, const Machine& machine)
       seconds_(config.optimizer.kind == OptimizerKind::muon ? 1 : 0),
       workspace_(machine.product_workspace()),
       fp8_(config.precision.products == Products::fp8
-               ? architecture::fp8_scaling_bytes(
-                     architecture::fp8_tensors(architecture::describe_layer(config.model),
-                                               config.model.layers),
-                     config.precision.fp8_history)
+               ? architecture::fp8_scaling_bytes(architecture::fp8_tensors(architecture),
+                                                 config.precision.fp8_history)
                : 0),
       audits_(config.run.audit_every > 0 ? audit_bytes : 0),
       reserve_(machine.software.reserve),
       optimizer_away_(offloads_optimizer(config.parallel, machine)),
       activations_away_(offloads_activations(config.parallel, machine)),
       two_versions_(config.parallel.overlaps_steps()) {}
+
+Bytes TrainingSizes::of_layers(const ActivationParts& a, const architecture::Shard& shard,
+                               Stage stage, Bytes LayerBytes::*member) const {
+  const auto counts =
+      architecture_->count_kinds(shard.stage_layers[static_cast<std::size_t>(stage)]);
+  Bytes sum = 0;
+  for (std::size_t k = 0; k < counts.size(); ++k) sum += counts[k] * (a.layers[k].*member);
+  return sum;
+}
 
 /// Bytes of all slots, each of the size of the rank's largest stage. With offloaded layers, the
 /// device has some windows that the layers of all slots use in turn.
@@ -143,15 +162,16 @@ void TrainingSizes::save(TrainingBytes& bytes, const ActivationParts& a,
     const bool head = stage == shard.last_stage();
     const std::int64_t layers = shard.stage_layers[static_cast<std::size_t>(stage)].extent;
     most_layers = std::max(most_layers, layers);
-    slot = std::max(slot, (activations_away_ ? 0 : layers * a.layer) +
+    slot = std::max(slot, (activations_away_ ? 0 : of_layers(a, shard, stage, &LayerBytes::kept)) +
                               (layers == 0 && !head ? a.input : 0) +
                               (stage == 0 ? a.embedding : 0) + (head ? a.head : 0) + a.positions);
   }
   bytes.saved = needs.slots * slot + needs.logits_slots * a.logits_slot;
   if (!activations_away_) return;
   const std::int64_t all = needs.slots * most_layers;
-  bytes.saved += std::min<std::int64_t>(offload_windows, all) * a.layer;
-  bytes.saved_on_host = all * a.layer;
+  const Bytes window = std::ranges::max(a.layers, {}, &LayerBytes::kept).kept;
+  bytes.saved += std::min<std::int64_t>(offload_windows, all) * window;
+  bytes.saved_on_host = all * window;
 }
 
 Bytes TrainingSizes::activations(const ActivationParts& a, const architecture::Shard& shard,
@@ -195,11 +215,11 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
       needs.handed_over * a.input + a.logits_messages;
   const bool head = shard.has_head();
   bytes.logits = head ? a.logits : 0;
-  std::int64_t layers = 0;
+  Bytes scales = 0;
   for (const Stage stage : shard.stages)
-    layers += shard.stage_layers[static_cast<std::size_t>(stage)].extent;
+    scales += of_layers(a, shard, stage, &LayerBytes::scales);
   bytes.scratch = a.scratch + a.logits_scratch + (head ? a.head_scratch : 0) +
-                  (two_versions_ ? 2 : 1) * layers * a.layer_scales;
+                  (two_versions_ ? 2 : 1) * scales;
   bytes.workspace = workspace_;
   // With cuBLASLt too, for products that it may not support.
   bytes.widened = narrow() ? widened_workspace_bytes : 0;

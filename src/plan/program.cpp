@@ -156,7 +156,7 @@ using schedule::ProgramLayout;
 
 schedule::Cost flops(const deck::Config& config, const Architecture& a) {
   return flop_cost(stage_flops(a, architecture::partition(a, config.parallel),
-                               kept_tensors(config.parallel, a.layer),
+                               kept_tensors(config.parallel, a),
                                architecture::head_gradient(config.parallel)));
 }
 

@@ -17,9 +17,11 @@ namespace trireme::plan {
 
 namespace {
 
-/// Values that determine the arrays of a rank: its tensor rank, the layers of its stages, and the
-/// arrays that replicas divide.
-std::vector<std::int64_t> place_of(const deck::Config& config, const architecture::Shard& shard) {
+/// Values that determine the arrays of a rank: its tensor rank, the kinds of its stages' layers, and
+/// the arrays that replicas divide.
+std::vector<std::int64_t> place_of(const deck::Config& config,
+                                   const architecture::Architecture& architecture,
+                                   const architecture::Shard& shard) {
   const deck::ParallelConfig& p = config.parallel;
   const bool gradients = architecture::division_of(config).gradients;
   std::vector<std::int64_t> key{p.pipeline,
@@ -35,7 +37,12 @@ std::vector<std::int64_t> place_of(const deck::Config& config, const architectur
                                 shard.has_head() ? 1 : 0,
                                 shard.vocabulary_part(config.model.vocabulary).extent};
   for (const Stage stage : shard.stages) {
-    key.push_back(shard.stage_layers[static_cast<std::size_t>(stage)].extent);
+    const layout::Slice& layers = shard.stage_layers[static_cast<std::size_t>(stage)];
+    const std::vector<std::int64_t> counts = architecture.count_kinds(layers);
+    key.insert(key.end(), counts.begin(), counts.end());
+    // Layers before the first trained array have no backward pass.
+    key.push_back(std::clamp(architecture.first_trained - layers.offset,
+                             std::int64_t{0}, layers.extent));
     key.push_back(shard.hands_over(stage) ? 1 : 0);
   }
   // Some ranks hold originals of shared layers, others copies.
@@ -57,7 +64,7 @@ class Planner {
  public:
   Planner(const deck::Config& config, const architecture::Architecture& architecture,
           const Machine& machine)
-      : config_(config), architecture_(architecture), machine_(machine), sizes_(config, machine) {}
+      : config_(config), architecture_(architecture), machine_(machine), sizes_(config, architecture, machine) {}
 
   TrainingBytes bytes(const architecture::Shard& shard, const schedule::Needs& needs,
                       const ArenaParts& arenas) {
@@ -89,9 +96,7 @@ class Planner {
     const auto [found, is_new] = activations_.try_emplace(
         {shard.tensor_rank, shard.vocabulary_part(config_.model.vocabulary).extent, split});
     if (is_new)
-      found->second = activation_parts(
-          config_, architecture_, shard,
-          layer_program(config_, architecture_, shard, split, machine_), split, machine_);
+      found->second = activation_parts(config_, architecture_, shard, split, machine_);
     return found->second;
   }
 
@@ -153,7 +158,7 @@ Bytes most_bytes(const deck::Config& config, const architecture::Architecture& a
     shard.stages = stages.stages_of(static_cast<Rank>(p));
     for (const int t : planned) {
       shard.tensor_rank = t;
-      const auto place = place_of(config, shard);
+      const auto place = place_of(config, architecture, shard);
       if (!known.insert(likeness(place, all_needs[p])).second) continue;
       const ShardParts& parts = planner.parts(shard, place, process, known_parts);
       const TrainingBytes bytes = planner.bytes(shard, all_needs[p], parts.arenas);
@@ -182,7 +187,7 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
     shard.stages = stages.stages_of(p);
     for (const int t : planned) {
       shard.tensor_rank = t;
-      const auto place = place_of(config, shard);
+      const auto place = place_of(config, architecture, shard);
       const auto [found, is_new] = known.emplace(likeness(place, needs), ranks.size());
       if (!is_new) {
         ranks.push_back(ranks[found->second]);
@@ -208,7 +213,7 @@ void replan_memory(std::vector<RankPlan>& ranks, const deck::Config& config,
   for (RankPlan& rank : ranks) {
     shard.stages = stages.stages_of(rank.pipeline);
     shard.tensor_rank = rank.tensor;
-    const ShardParts& parts = planner.parts(shard, place_of(config, shard), false, known);
+    const ShardParts& parts = planner.parts(shard, place_of(config, architecture, shard), false, known);
     rank.memory = rows_of(planner.bytes(shard, rank.needs, parts.arenas));
   }
 }

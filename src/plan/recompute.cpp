@@ -26,6 +26,20 @@ double flops_per_byte(const Machine& machine) {
 }
 constexpr double link_slowness = 8;  ///< bytes in memory per byte between ranks
 
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+}
+
+Kept kept_of(const deck::ParallelConfig& parallel, const LayerDescription& layer) {
+  if (parallel.recompute != Recompute::automatic)
+    return architecture::kept_tensors(layer, parallel.recompute);
+  Kept kept = architecture::kept_tensors(layer, Recompute::none);
+  for (std::size_t t = 1; t < kept.size(); ++t)
+    if (std::ranges::find(parallel.recomputed, layer.tensors[t].name) != parallel.recomputed.end())
+      kept[t] = false;
+  return kept;
+}
+
 /// Everything that the choice depends on, for each kind of rank.
 class RecomputeSearch {
  public:
@@ -99,20 +113,31 @@ class RecomputeSearch {
     return most;
   }
 
-  /// Time to recompute a layer for one micro-batch on the first rank.
+  /// Mean time to recompute a layer for one micro-batch on the first rank.
   double time_with(const std::vector<std::string>& recomputed) {
     set(recomputed);
     const Rank& rank = ranks_.front();
     const LocalSizes sizes = local_sizes(deck_.config, rank.shard, machine_);
-    const auto program =
-        layer_program(deck_.config, architecture_, rank.shard, rank.needs.split_backward, machine_);
+    const auto programs = layer_programs(deck_.config, architecture_, rank.shard,
+                                         rank.needs.split_backward, machine_);
+    const std::int64_t layers = architecture_.model.layers;
+    const std::vector<std::int64_t> counts = architecture_.count_kinds({0, layers});
+    double time = 0;
+    for (std::size_t k = 0; k < programs.size(); ++k)
+      time += static_cast<double>(counts[k]) / static_cast<double>(layers) *
+              time_again(architecture_.layer_kinds()[k], programs[k], sizes);
+    if (architecture::computes_again(head_gradient())) time += time_of_logits(sizes);
+    return time;
+  }
+
+  double time_again(const LayerDescription& layer, const architecture::LayerProgram& program,
+                    const LocalSizes& sizes) const {
     double time = 0;
     for (const auto* phase : {&program.backward, &program.backward_input, &program.backward_weight})
       for (const architecture::Step& step : phase->steps)
         if (step.again)
           for (const int operation : {step.operation, step.fused})
-            if (operation >= 0) time += time_of(operation, sizes);
-    if (architecture::computes_again(head_gradient())) time += time_of_logits(sizes);
+            if (operation >= 0) time += time_of(layer, operation, sizes);
     return time;
   }
 
@@ -133,17 +158,17 @@ class RecomputeSearch {
   /// Tensors kept if nothing is recomputed: a layer's tensors, and the logits' gradient.
   std::vector<std::string> kept_names() const {
     std::vector<std::string> names;
-    const LayerDescription& layer = architecture_.layer;
-    const Kept needed = architecture::kept_tensors(layer, Recompute::none);
-    for (std::size_t t = 1; t < needed.size(); ++t)
-      if (needed[t]) names.push_back(layer.tensors[t].name);
+    for (const LayerDescription& layer : architecture_.layer_kinds()) {
+      const Kept needed = architecture::kept_tensors(layer, Recompute::none);
+      for (std::size_t t = 1; t < needed.size(); ++t)
+        if (needed[t]) add_once(names, layer.tensors[t].name);
+    }
     if (head_gradient() != architecture::HeadGradient::with_losses)
       names.emplace_back(architecture::logits_name);
     return names;
   }
 
-  double time_of(int number, const LocalSizes& sizes) const {
-    const LayerDescription& layer = architecture_.layer;
+  double time_of(const LayerDescription& layer, int number, const LocalSizes& sizes) const {
     const architecture::Operation& op = layer.operations[static_cast<std::size_t>(number)];
     const auto bytes_of = [&](const std::vector<int>& tensors) {
       double bytes = 0;
@@ -192,13 +217,11 @@ class RecomputeSearch {
 
 }  // namespace
 
-Kept kept_tensors(const deck::ParallelConfig& parallel, const LayerDescription& layer) {
-  if (parallel.recompute != Recompute::automatic)
-    return architecture::kept_tensors(layer, parallel.recompute);
-  Kept kept = architecture::kept_tensors(layer, Recompute::none);
-  for (std::size_t t = 1; t < kept.size(); ++t)
-    if (std::ranges::find(parallel.recomputed, layer.tensors[t].name) != parallel.recomputed.end())
-      kept[t] = false;
+std::vector<Kept> kept_tensors(const deck::ParallelConfig& parallel,
+                               const architecture::Architecture& architecture) {
+  std::vector<Kept> kept;
+  for (const LayerDescription& layer : architecture.layer_kinds())
+    kept.push_back(kept_of(parallel, layer));
   return kept;
 }
 
@@ -206,12 +229,15 @@ void resolve_recompute(deck::Deck& deck, const Machine& machine) {
   if (deck.config.parallel.recompute == Recompute::automatic) RecomputeSearch(deck, machine).run();
 }
 
-std::string recomputed_text(const deck::ParallelConfig& parallel, const LayerDescription& layer) {
-  const Kept needed = architecture::kept_tensors(layer, Recompute::none);
-  const Kept kept = kept_tensors(parallel, layer);
+std::string recomputed_text(const deck::ParallelConfig& parallel,
+                            const architecture::Architecture& architecture) {
   std::vector<std::string> names;
-  for (std::size_t t = 0; t < kept.size(); ++t)
-    if (needed[t] && !kept[t]) names.push_back(layer.tensors[t].name);
+  for (const LayerDescription& layer : architecture.layer_kinds()) {
+    const Kept needed = architecture::kept_tensors(layer, Recompute::none);
+    const Kept kept = kept_of(parallel, layer);
+    for (std::size_t t = 0; t < kept.size(); ++t)
+      if (needed[t] && !kept[t]) add_once(names, layer.tensors[t].name);
+  }
   if (architecture::computes_again(architecture::head_gradient(parallel)))
     names.emplace_back(architecture::logits_name);
   return join(names, ", ");

@@ -30,7 +30,7 @@ double update_bytes(const deck::Config& config, const LocalSizes& sizes, const M
                              (sizes.narrow() ? sizes.element : 0));
 }
 
-/// Number of parameters of a part of the model on a tensor rank.
+/// Number of trained parameters of a part of the model on a tensor rank.
 double part_parameters(const architecture::LayerDescription& part, std::int64_t tensor) {
   double n = 0;
   for (const architecture::Operation& op : part.operations)
@@ -64,7 +64,9 @@ std::vector<double> parameters_of(const Architecture& a,
 std::vector<double> stage_parameters(const Architecture& a,
                                      const std::vector<layout::Slice>& stage_layers,
                                      std::int64_t tensor, bool shared) {
-  const double layer = part_parameters(a.layer, tensor);
+  std::vector<double> of_kinds;
+  for (const architecture::LayerDescription& layer : a.layer_kinds())
+    of_kinds.push_back(part_parameters(layer, tensor));
   const double table = a.model.tied_embeddings
                            ? static_cast<double>(a.model.vocabulary) *
                                  static_cast<double>(a.model.hidden) / static_cast<double>(tensor)
@@ -72,10 +74,14 @@ std::vector<double> stage_parameters(const Architecture& a,
   std::vector<double> all;
   all.reserve(stage_layers.size());
   if (a.has_frozen) return parameters_of(a, stage_layers, tensor, false);
-  for (const layout::Slice& layers : stage_layers)
-    all.push_back(layer * static_cast<double>(layers.extent));
-  all.front() += part_parameters(a.embedding, tensor);
-  all.back() += part_parameters(a.head, tensor) + (all.size() > 1 && !shared ? table : 0);
+  for (const layout::Slice& layers : stage_layers) {
+    const std::vector<std::int64_t> counts = a.count_kinds(layers);
+    double& stage = all.emplace_back();
+    for (std::size_t k = 0; k < counts.size(); ++k)
+      stage += of_kinds[k] * static_cast<double>(counts[k]);
+  }
+  all.front() += part_parameters(a.embedding(), tensor);
+  all.back() += part_parameters(a.head(), tensor) + (all.size() > 1 && !shared ? table : 0);
   if (shared) {
     const double tables = static_cast<double>(a.model.vocabulary) *
                           static_cast<double>(a.model.hidden) / static_cast<double>(tensor);
@@ -165,10 +171,22 @@ PartTimes part_times(const deck::Config& config, const Architecture& a, bool spl
   const NetworkTime network(machine, config.parallel);
   const LayerTime time(a, local_sizes(config, shard, machine), kernels, network, machine);
   const architecture::HeadGradient gradient = architecture::head_gradient(config.parallel);
-  const auto program = layer_program(config, a, shard, split_backward, machine);
-  return {time.layer(program), shared ? PartTime{} : time.embedding(), time.head(gradient),
-          shared ? time.shared_logits(gradient) : PartTime{},
-          architecture::reads_weights(program.backward_weight)};
+  PartTimes times;
+  for (const auto& program : layer_programs(config, a, shard, split_backward, machine)) {
+    times.layers.push_back(time.layer(a.layer_kinds()[times.layers.size()], program));
+    times.weight_half_reads |= architecture::reads_weights(program.backward_weight);
+  }
+  if (!shared) times.embedding = time.embedding();
+  times.head = time.head(gradient);
+  if (shared) times.shared_logits = time.shared_logits(gradient);
+  return times;
+}
+
+PartTime PartTimes::of_layers(const std::vector<std::int64_t>& counts) const {
+  PartTime sum;
+  for (std::size_t k = 0; k < layers.size(); ++k)
+    sum += layers[k] * static_cast<double>(counts[k]);
+  return sum;
 }
 
 StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
@@ -234,13 +252,14 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   PassTime gather;
   if (cut && !sizes.cuts_tokens)
     gather.tensor = network.collective(Collective::all_gather, whole, Axis::tensor);
-  const std::int64_t trained_from = architecture::first_trained(a);
+  const std::int64_t trained_from = a.first_trained;
   for (std::size_t s = 0; s < stages; ++s) {
-    PartTime stage = parts.layer * static_cast<double>(stage_layers[s].extent);
-    if (const std::int64_t first = trained_from - stage_layers[s].offset; first > 0) {
+    const layout::Slice& layers = stage_layers[s];
+    PartTime stage = parts.of_layers(a.count_kinds(layers));
+    if (trained_from > layers.offset) {
       // Layers before the first trained array have no backward pass.
-      const std::int64_t without = std::min(first, stage_layers[s].extent);
-      PartTime backward = parts.layer * static_cast<double>(stage_layers[s].extent - without);
+      const std::int64_t first = std::min(trained_from, layers.end());
+      PartTime backward = parts.of_layers(a.count_kinds({first, layers.end() - first}));
       backward.forward = stage.forward;
       stage = backward;
     }

@@ -265,7 +265,7 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
 
   const double tokens = static_cast<double>(config.batch.global * config.model.sequence);
   time.model_flops = a.model_flops_per_token() * tokens;
-  const auto kept = kept_tensors(p, a.layer);
+  const auto kept = kept_tensors(p, a);
   time.hardware_flops = time.model_flops;
   const auto stage_layers = architecture::partition(a, deck::ParallelConfig{});
   const StageFlops flops =

@@ -36,10 +36,10 @@ class Counter {
         parallel_(config.parallel),
         trust_norms_(architecture::trust_norms(config.optimizer)),
         maxima_(config.precision.products == Products::fp8
-                    ? 4 * architecture::fp8_tensors(architecture.layer, config.model.layers)
+                    ? 4 * architecture::fp8_tensors(architecture)
                     : 0),
         architecture_(architecture),
-        layer_(layer_program(config, architecture, shard, split_backward, machine)),
+        programs_(layer_programs(config, architecture, shard, split_backward, machine)),
         shard_(shard),
         sizes_(local_sizes(config, shard, machine)),
         arrays_(architecture::local_arrays(architecture, shard)),
@@ -47,38 +47,20 @@ class Counter {
         tokens_bytes_(sizes_.tokens * sizes_.hidden * sizes_.element),
         slice_bytes_(sizes_.slice * sizes_.hidden * sizes_.element) {}
 
-  /// The messages of a layer's steps, which repeat for every layer and micro-batch.
+  /// The messages of the layers' steps, which repeat for every micro-batch.
   void layers() {
-    std::int64_t layers = 0;
-    for (const Stage stage : shard_.stages)
-      layers += shard_.stage_layers[static_cast<std::size_t>(stage)].extent;
-    const bool alike = !architecture_.has_frozen;
+    const std::vector<std::int64_t> all = layers_from(-1);
+    const std::vector<std::int64_t> with_backward = layers_from(architecture_.first_trained);
+    using architecture::LayerProgram;
     for (const bool again : {false, true})
-      for (const auto* phase :
-           {&layer_.forward, &layer_.backward, &layer_.backward_input, &layer_.backward_weight})
-        for (const architecture::Step& step : phase->steps) {
-          if (step.again != again) continue;
-          const std::string name = again ? "layers again" : text("layers", name_of(step.pass));
-          const auto operation = static_cast<std::size_t>(step.operation);
-          if (alike)
-            send(architecture_.layer, operation, step.pass, name, layers);
-          else
-            send_by_layer(operation, step.pass, phase == &layer_.forward, name);
-        }
-  }
-
-  /// Layers differ in frozen arrays; layers before all trained arrays have no backward pass.
-  void send_by_layer(std::size_t operation, Pass pass, bool forward, const std::string& name) {
-    const std::int64_t first = forward ? 0 : architecture::first_trained(architecture_);
-    architecture::LayerDescription part = architecture_.layer;
-    for (const Stage stage : shard_.stages) {
-      const layout::Slice layers = shard_.stage_layers[static_cast<std::size_t>(stage)];
-      for (std::int64_t layer = std::max(first, layers.offset); layer < layers.end(); ++layer) {
-        part.operations[operation] = architecture::operation_in(
-            architecture_.layer.operations[operation], architecture_.model, layer);
-        send(part, operation, pass, name, 1);
-      }
-    }
+      for (const auto phase : {&LayerProgram::forward, &LayerProgram::backward,
+                               &LayerProgram::backward_input, &LayerProgram::backward_weight})
+        for (std::size_t k = 0; k < programs_.size(); ++k)
+          for (const architecture::Step& step : (programs_[k].*phase).steps)
+            if (step.again == again)
+              send(architecture_.layer_kinds()[k], static_cast<std::size_t>(step.operation),
+                   step.pass, again ? "layers again" : text("layers", name_of(step.pass)),
+                   phase == &LayerProgram::forward ? all[k] : with_backward[k]);
   }
 
   void ends() {
@@ -94,7 +76,7 @@ class Counter {
         }
     };
     if (shard_.shares_vocabulary()) return vocabulary();
-    if (shard_.has_embedding()) send_all(architecture_.embedding);
+    if (shard_.has_embedding()) send_all(architecture_.embedding());
     if (shard_.has_head())
       send_all(describe_head(architecture_.model, architecture::head_gradient(parallel_)));
   }
@@ -136,12 +118,12 @@ class Counter {
     if (sizes_.cuts_tokens) add_all("norms and biases: all-reduce", false);
     add_all(config_.model.adapter.present() ? "adapters: all-reduce" : "norms of heads: all-reduce",
             true);
-    std::int64_t here = 0;
-    for (const Stage stage : shard_.stages)
-      here += shard_.stage_layers[static_cast<std::size_t>(stage)].extent;
+    const std::vector<std::int64_t> here = layers_from(-1);
     std::int64_t norms = 0;
-    for (const auto& product : architecture::scaled_products(architecture_.layer, sizes_))
-      norms += product.split_inputs ? here : 0;
+    for (std::size_t k = 0; k < here.size(); ++k)
+      for (const auto& product :
+           architecture::scaled_products(architecture_.layer_kinds()[k], sizes_))
+        norms += product.split_inputs ? here[k] : 0;
     tensor("norms of weights: all-reduce", norms, sizes_.hidden * sizes_.accumulate);
     for (const auto& part : architecture::shared_parts(arrays_, placement))
       if (part.partial_gradient || (!part.split && sizes_.cuts_tokens))
@@ -195,7 +177,7 @@ class Counter {
     if (division.weights) {
       const architecture::BucketCut of_weights = cut(architecture::CutOf::weights);
       const auto places = architecture::arranged_weights(of_weights, division, 0);
-      const auto gathers = unit_gathers(config_, architecture_, shard_, places, layer_, machine_);
+      const auto gathers = unit_gathers(config_, architecture_, shard_, places, programs_, machine_);
       of_weights.visit([&](const architecture::BucketRun& run) {
         const auto* turn = places.run_of(run.begin);
         const bool gathered = turn != nullptr && turn->takes_turns;
@@ -282,6 +264,18 @@ class Counter {
   std::vector<TrafficRow> take() { return std::move(rows_); }
 
  private:
+  /// Number of the rank's layers from layer `first` on, by kind.
+  std::vector<std::int64_t> layers_from(std::int64_t first) const {
+    std::vector<std::int64_t> sums(programs_.size());
+    for (const Stage stage : shard_.stages) {
+      const layout::Slice& layers = shard_.stage_layers[static_cast<std::size_t>(stage)];
+      const std::int64_t begin = std::clamp(first, layers.offset, layers.end());
+      const auto counts = architecture_.count_kinds({begin, layers.end() - begin});
+      for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += counts[k];
+    }
+    return sums;
+  }
+
   static const char* name_of(Pass pass) { return pass == Pass::forward ? " forward" : " backward"; }
   /// Adds the message of an operation's pass, if there is one, for `layers` layers and all
   /// micro-batches.
@@ -345,7 +339,7 @@ class Counter {
   std::int64_t trust_norms_;
   Bytes maxima_;  ///< for fp8 tensors
   const Architecture& architecture_;
-  architecture::LayerProgram layer_;
+  std::vector<architecture::LayerProgram> programs_;  ///< by kind of layer
   const Shard& shard_;
   LocalSizes sizes_;
   std::vector<LocalArray> arrays_;
@@ -402,14 +396,15 @@ using schedule::Op;
 std::vector<std::int64_t> layers_read(const schedule::Instr& instr,
                                       const architecture::Shard& shard,
                                       const architecture::Architecture& architecture,
-                                      const architecture::LayerProgram& layer) {
+                                      std::span<const architecture::LayerProgram> programs) {
   const layout::Slice own = shard.stage_layers[static_cast<std::size_t>(instr.stage)];
   const bool head = instr.stage == shard.last_stage();
   std::vector<std::int64_t> layers;
   // Layers before all trained arrays have no backward pass.
-  const std::int64_t first = std::max(own.offset, architecture::first_trained(architecture));
-  const auto add_reversed = [&] {
-    for (std::int64_t l = own.end(); l-- > first;) layers.push_back(l);
+  const std::int64_t first = std::max(own.offset, architecture.first_trained);
+  const auto add_reversed = [&](const auto& reads) {
+    for (std::int64_t l = own.end(); l-- > first;)
+      if (reads(programs[architecture.kind_of(l)])) layers.push_back(l);
   };
   if (instr.op == Op::forward) {
     if (instr.stage == 0) layers.push_back(-1);
@@ -418,12 +413,14 @@ std::vector<std::int64_t> layers_read(const schedule::Instr& instr,
   }
   if (instr.op == Op::backward || instr.op == Op::backward_input) {
     if (head) layers.push_back(architecture.model.layers);
-    add_reversed();
+    add_reversed([](const architecture::LayerProgram&) { return true; });
   }
   // In a program with split passes, a whole pass runs as its two halves.
-  const bool weights =
-      instr.op == Op::backward_weight || (instr.op == Op::backward && layer.split_backward);
-  if (weights && architecture::reads_weights(layer.backward_weight)) add_reversed();
+  if (instr.op == Op::backward_weight ||
+      (instr.op == Op::backward && programs.front().split_backward))
+    add_reversed([](const architecture::LayerProgram& program) {
+      return architecture::reads_weights(program.backward_weight);
+    });
   return layers;
 }
 
@@ -433,7 +430,7 @@ std::vector<std::int64_t> unit_gathers(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
                                        const architecture::Arrangement& weights,
-                                       const architecture::LayerProgram& layer,
+                                       std::span<const architecture::LayerProgram> programs,
                                        const Machine& machine) {
   if (!weights.has_windows()) return {};
   std::vector<std::int64_t> counts(weights.units().size());
@@ -442,7 +439,7 @@ std::vector<std::int64_t> unit_gathers(const deck::Config& config,
   const Rank rank = program.layout.rank_of(shard.stages.front());
   for (const schedule::Instr& instr : program.ranks[static_cast<std::size_t>(rank)]) {
     if (!schedule::is_pass(instr.op)) continue;
-    for (const std::int64_t read : layers_read(instr, shard, architecture, layer)) {
+    for (const std::int64_t read : layers_read(instr, shard, architecture, programs)) {
       const int unit = weights.unit_of(read);
       if (unit < 0 || turns.holds(unit)) continue;
       turns.take(unit);

@@ -96,10 +96,10 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
   const bool shared = config.parallel.shares_vocabulary();
   if (shared) logits_slots = std::max(1, needs.logits_slots);
   if (training) make_optimizer(config, architecture, grid, machine);
-  const auto kept =
-      training ? plan::kept_tensors(config.parallel, architecture.layer) : architecture::Kept{};
+  const auto kept = training ? plan::kept_tensors(config.parallel, architecture)
+                             : std::vector<architecture::Kept>{};
   if (config.precision.products == Products::fp8)
-    fp8.emplace(architecture::fp8_tensors(architecture.layer, config.model.layers),
+    fp8.emplace(architecture::fp8_tensors(architecture),
                 config.precision, fp8_gradient_exponent(config));
   model.emplace(architecture, parameters, axis,
                 typename model::RankModel<P>::Shape{

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 namespace trireme::architecture {
@@ -33,7 +34,58 @@ TEST(Architecture, FlopsFollowTheDocumentedConvention) {
   const auto a = describe(gpt(2, 8, 2, 16, 100));
   const double n = 2 * 12 * 64 + 100 * 8;
   EXPECT_DOUBLE_EQ(a.model_flops_per_token(), 6 * n + 6.0 * 2 * 8 * 16);
-  EXPECT_EQ(static_cast<double>(a.layer_parameters()) + a.head_products(), n);
+  EXPECT_EQ(a.layer_products() + a.head_products(), n);
+}
+
+TEST(Architecture, LayersWithEqualPropertiesAreOneKind) {
+  deck::ModelConfig m = gpt(7, 8, 2, 16, 100);
+  EXPECT_EQ(describe(m).layer_kinds().size(), 1U);
+  m.window = 4;
+  EXPECT_EQ(describe(m).layer_kinds().size(), 1U);
+  m.full_attention_every = 3;
+  const Architecture mixed = describe(m);
+  ASSERT_EQ(mixed.layer_kinds().size(), 2U);
+  EXPECT_EQ(mixed.count_kinds({0, 7}), (std::vector<std::int64_t>{5, 2}));
+  EXPECT_EQ(mixed.count_kinds({2, 1}), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(mixed.count_kinds({3, 0}), (std::vector<std::int64_t>{0, 0}));
+  for (std::int64_t layer = 0; layer < 7; ++layer) {
+    const auto& operations = mixed.layer(layer).operations;
+    const auto attention =
+        std::ranges::find(operations, OperationKind::attention, &Operation::kind);
+    ASSERT_NE(attention, operations.end());
+    EXPECT_EQ(attention->window, layer == 2 || layer == 5 ? 0 : 4) << layer;
+  }
+  m.frozen = {"layers.0-1", "layers.6.feed_forward"};
+  EXPECT_EQ(describe(m).count_kinds({0, 7}), (std::vector<std::int64_t>{2, 2, 2, 1}));
+}
+
+TEST(Architecture, OnlyTheFirstPostNormLayerDropsOutTheEmbedding) {
+  deck::ModelConfig m = gpt(3, 8, 2, 16, 100);
+  m.norm_placement = NormPlacement::post;
+  const Architecture a = describe(m);
+  EXPECT_EQ(a.count_kinds({0, 3}), (std::vector<std::int64_t>{1, 2}));
+  for (std::int64_t layer = 0; layer < 3; ++layer)
+    EXPECT_EQ(
+        std::ranges::count(a.layer(layer).operations, OperationKind::dropout, &Operation::kind),
+        layer == 0 ? 1 : 0);
+}
+
+TEST(Architecture, AttentionFlopsAreThoseOfEachLayersWindow) {
+  deck::ModelConfig m = gpt(7, 8, 2, 16, 100);
+  m.window = 4;
+  m.full_attention_every = 3;
+  const double in_window = 4 - 16.0 / 32, full = 8;
+  EXPECT_DOUBLE_EQ(describe(m).attention_products(), 2 * 8 * (5 * in_window + 2 * full));
+}
+
+TEST(Architecture, FlopsOfSharedLayersCountInEachLayer) {
+  deck::ModelConfig m = gpt(5, 8, 2, 16, 100);
+  const Architecture whole = describe(m);
+  m.shared_layers = 2;
+  const Architecture shared = describe(m);
+  EXPECT_LT(shared.parameters(), whole.parameters());
+  EXPECT_EQ(shared.model_flops_per_token(), whole.model_flops_per_token());
+  EXPECT_EQ(shared.block_of(3).prefix, "layers.1.");
 }
 
 TEST(Architecture, DecaysOnlyMatricesAndNamesAreUnique) {

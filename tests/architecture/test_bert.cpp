@@ -36,7 +36,7 @@ TEST(BertArchitecture, FlopsCountFullAttentionAndMaskedTokensOfTheHead) {
   const double layers = 2 * 12 * 8 * 8;
   const double head = (3 * (100 * 8 + 8 * 8) + 8 * 8 + 2 * 8) / 20.0;
   const double attention = 2 * 2 * 8 * 20;
-  EXPECT_EQ(static_cast<double>(a.layer_parameters()), layers);
+  EXPECT_EQ(a.layer_products(), layers);
   EXPECT_DOUBLE_EQ(a.head_products(), head);
   EXPECT_DOUBLE_EQ(a.model_flops_per_token(), 6 * (layers + head + attention));
 }

@@ -48,7 +48,7 @@ TEST(Ends, ListEachArrayOnce) {
       std::set<std::string> names;
       for (const ArraySpec& array : a.arrays) EXPECT_TRUE(names.insert(array.name).second);
       EXPECT_EQ(names.contains("output.weight"), !tied);
-      for (const LayerDescription* part : {&a.embedding, &a.head})
+      for (const LayerDescription* part : {&a.embedding(), &a.head()})
         for (const Operation& op : part->operations)
           for (const ArraySpec& array : op.arrays)
             EXPECT_TRUE(names.contains(array.name)) << array.name;

@@ -76,7 +76,7 @@ TEST(Frozen, ReportsMistakesWithARemedy) {
 TEST(Frozen, FrozenArraysFollowTrainedArrays) {
   const Architecture a = describe(
       deck_with({"optimizer.frozen=embedding,layers.1,layers.*.feed_forward"}).config.model);
-  EXPECT_EQ(first_trained(a), 0);
+  EXPECT_EQ(a.first_trained, 0);
   const Shard shard = whole_model(a);
   const auto arrays = local_arrays(a, shard);
   const Placement placement = place(a, shard, arrays);
@@ -91,7 +91,7 @@ TEST(Frozen, FrozenArraysFollowTrainedArrays) {
 
 TEST(Frozen, OmitsWeightGradientsOfFrozenProducts) {
   const LayerDescription layer =
-      describe_layer(deck_with({"optimizer.frozen=layers.*.feed_forward"}).config.model);
+      describe_layer(deck_with({"optimizer.frozen=layers.*.feed_forward"}).config.model, 1);
   for (const Operation& op : layer.operations)
     if (op.kind == OperationKind::linear) {
       EXPECT_EQ(has_pass(op, Pass::backward_weight), !op.name.starts_with("feed_forward"))

@@ -138,7 +138,7 @@ class Replay {
 
 void expect_every_read_is_of_its_value(const deck::ModelConfig& m, const Kept& kept, bool split,
                                        const LocalSizes& sizes) {
-  const LayerDescription layer = describe_layer(m);
+  const LayerDescription layer = describe_layer(m, 0);
   const LayerProgram program =
       lower(layer, sizes, {kept, true, split, element_bytes, accumulated_bytes});
   Replay replay(layer, sizes);
@@ -156,7 +156,7 @@ constexpr std::array all_families{Family::gpt,   Family::llama,  Family::bert,
 TEST(LayerProgram, StepsReadTheirValuesForAnyKeptTensors) {
   for (const Family family : all_families) {
     const deck::ModelConfig m = small(family);
-    const Kept needed = kept_tensors(describe_layer(m), Recompute::none);
+    const Kept needed = kept_tensors(describe_layer(m, 0), Recompute::none);
     std::vector<std::size_t> choices;
     for (std::size_t t = 1; t < needed.size(); ++t)
       if (needed[t]) choices.push_back(t);
@@ -182,13 +182,13 @@ TEST(LayerProgram, StepsReadTheirValuesOnPartsOfTheTokens) {
       for (const bool split : {false, true}) {
         const deck::ModelConfig m = small(family);
         SCOPED_TRACE(text(name_of(family), ", ", name_of(r)));
-        expect_every_read_is_of_its_value(m, kept_tensors(describe_layer(m), r), split,
+        expect_every_read_is_of_its_value(m, kept_tensors(describe_layer(m, 0), r), split,
                                           sizes_of_two_samples(m, 3, true));
       }
 }
 
 TEST(LayerProgram, RecomputeModesKeepTheirDocumentedTensors) {
-  const LayerDescription gpt = describe_layer(small(Family::gpt));
+  const LayerDescription gpt = describe_layer(small(Family::gpt), 0);
   const std::set<std::string> statistics{"attention_norm.mean", "attention_norm.inverse",
                                          "feed_forward_norm.mean", "feed_forward_norm.inverse"};
   std::set<std::string> selective{"x", "qkv", "o", "logsumexp", "x1", "h"};
@@ -199,14 +199,14 @@ TEST(LayerProgram, RecomputeModesKeepTheirDocumentedTensors) {
   EXPECT_EQ(names(gpt, kept_tensors(gpt, Recompute::none)), none);
   EXPECT_EQ(names(gpt, kept_tensors(gpt, Recompute::full)), std::set<std::string>{"x"});
   // A norm of heads works in place: what it was given is kept beside its result.
-  const LayerDescription qwen = describe_layer(small(Family::qwen3));
+  const LayerDescription qwen = describe_layer(small(Family::qwen3), 0);
   EXPECT_TRUE(names(qwen, kept_tensors(qwen, Recompute::selective)).contains("raw_query_key"));
 }
 
 TEST(LayerProgram, FullRecomputationOmitsOnlyTheLastProduct) {
   for (const Family family : all_families) {
     const deck::ModelConfig m = small(family);
-    const LayerDescription layer = describe_layer(m);
+    const LayerDescription layer = describe_layer(m, 0);
     const LayerProgram whole = lower(layer, sizes_of_two_samples(m),
                                      {kept_tensors(layer, Recompute::full), true, false, 2, 4});
     double all = 0;
@@ -227,7 +227,7 @@ TEST(LayerProgram, TransientMemoryIsBelowTheSumOfAllValues) {
   for (const Family family : all_families)
     for (const Recompute r : {Recompute::none, Recompute::selective, Recompute::full}) {
       const deck::ModelConfig m = small(family);
-      const LayerDescription layer = describe_layer(m);
+      const LayerDescription layer = describe_layer(m, 0);
       const LocalSizes n = sizes_of_two_samples(m);
       const LayerProgram program =
           lower(layer, n, {kept_tensors(layer, r), true, false, element_bytes, accumulated_bytes});
@@ -244,14 +244,11 @@ TEST(LayerProgram, TransientMemoryIsBelowTheSumOfAllValues) {
 }
 
 TEST(LayerProgram, CountsVisibleTokensOfWindowsAndMasks) {
-  deck::ModelConfig m = small(Family::mistral);
-  m.window = 0;
-  EXPECT_EQ(visible_tokens(m), 8);  // half of the full square
-  m.window = 4;
-  EXPECT_EQ(visible_tokens(m), 4 - 16.0 / 32);
-  m.window = 400;
-  EXPECT_EQ(visible_tokens(m), 8);
-  EXPECT_EQ(visible_tokens(small(Family::bert)), 16);
+  const deck::ModelConfig m = small(Family::mistral);
+  EXPECT_EQ(visible_tokens(m, 0), 8);  // half of the full square
+  EXPECT_EQ(visible_tokens(m, 4), 4 - 16.0 / 32);
+  EXPECT_EQ(visible_tokens(m, 400), 8);
+  EXPECT_EQ(visible_tokens(small(Family::bert), 0), 16);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ TYPED_TEST(TensorMemoryTest, UsesTheBytesOfTheDescription) {
     const auto a = architecture::describe(one_layer_model(family));
     const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
                                              architecture::host_logit_elements);
-    for (const auto* part : {&a.embedding, &a.head})
+    for (const auto* part : {&a.embedding(), &a.head()})
       for (const Home home : {Home::batch, Home::slot, Home::split, Home::scratch}) {
         Arena plan;
         const TensorMemory<TypeParam> memory(plan, *part, home, n);
@@ -50,8 +50,8 @@ TYPED_TEST(TensorMemoryTest, TensorsHaveTheirShapesAndDoNotOverlap) {
   const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
                                            architecture::host_logit_elements);
   Arena arena("test",
-              architecture::bytes_at(Home::scratch, a.head, n, sizeof(T), sizeof(Accumulate<T>)));
-  const TensorMemory<TypeParam> memory(arena, a.head, Home::scratch, n);
+              architecture::bytes_at(Home::scratch, a.head(), n, sizeof(T), sizeof(Accumulate<T>)));
+  const TensorMemory<TypeParam> memory(arena, a.head(), Home::scratch, n);
   const View2<T> picked = memory.matrix("picked");  // 9 masked tokens, 3 first ones
   EXPECT_EQ(picked.extent(0), 12u);
   EXPECT_EQ(picked.extent(1), 24u);
@@ -73,8 +73,8 @@ TYPED_TEST(TensorMemoryTest, VocabularyRowsAreAlignedTo64Bytes) {
   const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
                                            architecture::host_logit_elements);
   Arena arena("test",
-              architecture::bytes_at(Home::scratch, a.head, n, sizeof(T), sizeof(Accumulate<T>)));
-  const TensorMemory<TypeParam> memory(arena, a.head, Home::scratch, n);
+              architecture::bytes_at(Home::scratch, a.head(), n, sizeof(T), sizeof(Accumulate<T>)));
+  const TensorMemory<TypeParam> memory(arena, a.head(), Home::scratch, n);
   const auto expect = [&](const auto& rows) {
     EXPECT_EQ(rows.extent(0), 60u);
     EXPECT_EQ(rows.extent(1), 97u);
@@ -93,7 +93,7 @@ TYPED_TEST(TensorMemoryTest, UnknownTensorsAreEmptyAndWrongTypesAnError) {
   const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
                                            architecture::host_logit_elements);
   Arena plan;
-  const TensorMemory<TypeParam> memory(plan, a.head, Home::scratch, n);
+  const TensorMemory<TypeParam> memory(plan, a.head(), Home::scratch, n);
   EXPECT_EQ(memory.matrix("picked").size(), 0u);
   EXPECT_THROW(memory.template matrix<std::int16_t>("losses"), Error);
 }

@@ -37,7 +37,7 @@ std::int64_t counted(const deck::Config& c, const Machine& m, int rank) {
                                     static_cast<int>(c.parallel.data), true,
                                     architecture::CutOf::weights);
   const auto places = architecture::arranged_weights(cut, architecture::division_of(c), 0);
-  const auto gathers = unit_gathers(c, a, shard, places, layer_program(c, a, shard, false, m), m);
+  const auto gathers = unit_gathers(c, a, shard, places, layer_programs(c, a, shard, false, m), m);
   std::int64_t sum = 0;
   for (std::size_t u = 0; u < gathers.size(); ++u) {
     const std::int64_t layer = places.units()[u].layer;
@@ -137,7 +137,7 @@ TEST(GatherTime, GatherOverlapsWithThePreviousLayer) {
   Machine m = nccl_cluster();
   const auto a = architecture::describe(c.model);
   const PartTimes parts = part_times(c, a, false, m);
-  const Seconds each = gather(parameters), layer = parts.layer.forward.total();
+  const Seconds each = gather(parameters), layer = parts.layers.front().forward.total();
   const auto waits = [&](double overlap) {
     m.software.gather_overlap = overlap;
     return costs_of(c, m).stages.front();
@@ -150,7 +150,7 @@ TEST(GatherTime, GatherOverlapsWithThePreviousLayer) {
   EXPECT_GT(shown + first, 0) << "the test is of something";
   EXPECT_NEAR(waits(1).forward.data, ((7 + 3 * 6) * shown + first + gather(ends)) / 4, 1e-15);
   EXPECT_NEAR(waits(0.5).backward.data,
-              6 * (each - 0.5 * std::min(each, parts.layer.backward.total())), 1e-15);
+              6 * (each - 0.5 * std::min(each, parts.layers.front().backward.total())), 1e-15);
   // With MPI, nothing moves by itself.
   m.software.transport = TransportKind::mpi;
   EXPECT_NEAR(waits(1).backward.data, 6 * each, 1e-15);

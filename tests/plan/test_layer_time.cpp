@@ -52,15 +52,16 @@ TEST(LayerTime, TensorRanksSumToTheFlopsOfTheSchedule) {
               family, {.tensor = tensor, .sequence_parallel = sequence_parallel}, recompute);
           const auto a = architecture::describe(c.model);
           const StageFlops want = stage_flops(a, architecture::partition(a, testing::layout_of(4)),
-                                              kept_tensors(c.parallel, a.layer))
+                                              kept_tensors(c.parallel, a))
                                       .front();
           const double unit = micro_batch_tokens / static_cast<double>(tensor);
-          const PartTime whole = times(c, testing::cluster()).layer;
+          const auto counts = a.count_kinds(architecture::partition(a, testing::layout_of(4))[0]);
+          const PartTime whole = times(c, testing::cluster()).of_layers(counts);
           EXPECT_DOUBLE_EQ(whole.forward.flops, unit * want.forward);
           EXPECT_DOUBLE_EQ(whole.backward.flops,
                            unit * (want.again + want.backward_input + want.backward_weight));
           EXPECT_EQ(whole.backward_input.flops, 0);
-          const PartTime split = times(c, testing::cluster(), true).layer;
+          const PartTime split = times(c, testing::cluster(), true).of_layers(counts);
           EXPECT_DOUBLE_EQ(split.forward.flops, unit * want.forward);
           EXPECT_DOUBLE_EQ(split.backward_input.flops,
                            unit * (want.again_input + want.backward_input));
@@ -157,9 +158,9 @@ TEST(LayerTime, MessagesMatchTheTrafficOfTheStep) {
 TEST(LayerTime, KeptInputsAreNotGatheredAgain) {
   const auto c = of_family(Family::gpt, {.tensor = 4, .sequence_parallel = true});
   Machine m = testing::cluster();
-  const PartTime again = times(c, m).layer;
+  const PartTime again = times(c, m).layers.front();
   m.software.keeps_gathered = true;
-  const PartTime kept = times(c, m).layer;
+  const PartTime kept = times(c, m).layers.front();
   // Two products whose outputs the tensor axis splits, with inputs of [64, 32] in fp64.
   const Seconds gather = 0.75 * 64 * 32 * 8 / 50e9 + 1e-6 * 7 / 2;
   EXPECT_NEAR(again.backward.tensor - kept.backward.tensor, 2 * gather, 1e-15);
@@ -172,12 +173,12 @@ TEST(LayerTime, OverlapHidesItsShareOfTensorMessages) {
   const PartTimes shown = times(c, m);
   m.software.tensor_overlap = 0.75;
   const PartTimes hidden = times(c, m);
-  EXPECT_GT(shown.layer.forward.tensor, 0);
+  EXPECT_GT(shown.layers.front().forward.tensor, 0);
   EXPECT_GT(shown.head.forward.tensor, 0);
-  EXPECT_DOUBLE_EQ(hidden.layer.forward.tensor, shown.layer.forward.tensor / 4);
-  EXPECT_DOUBLE_EQ(hidden.layer.backward.tensor, shown.layer.backward.tensor / 4);
+  EXPECT_DOUBLE_EQ(hidden.layers.front().forward.tensor, shown.layers.front().forward.tensor / 4);
+  EXPECT_DOUBLE_EQ(hidden.layers.front().backward.tensor, shown.layers.front().backward.tensor / 4);
   EXPECT_DOUBLE_EQ(hidden.head.forward.tensor, shown.head.forward.tensor / 4);
-  EXPECT_EQ(hidden.layer.forward.compute, shown.layer.forward.compute);
+  EXPECT_EQ(hidden.layers.front().forward.compute, shown.layers.front().forward.compute);
 }
 
 /// Causal: 64 micro_batch_tokens see 16 others on average, in two products.
@@ -185,9 +186,9 @@ TEST(LayerTime, AttentionGradientRecomputesScores) {
   const auto c = of_family(Family::gpt, {});
   Machine m = testing::cluster();
   m.device.bandwidth = std::numeric_limits<double>::infinity();
-  const PartTime before = times(c, m).layer;
+  const PartTime before = times(c, m).layers.front();
   m.device.attention_efficiency /= 2;
-  const PartTime slower = times(c, m).layer;
+  const PartTime slower = times(c, m).layers.front();
   const Seconds more = 2 * 2.0 * 64 * 16 * 32 / (0.25 * 1e12);
   EXPECT_NEAR(slower.forward.compute - before.forward.compute, more, 1e-6 * more);
   EXPECT_NEAR(slower.backward.compute - before.backward.compute, 2.5 / (63.0 / 73) * more,
@@ -198,9 +199,9 @@ TEST(LayerTime, AttentionGradientRecomputesScores) {
 TEST(LayerTime, StoredScoresMoveTheFullSquare) {
   const auto c = of_family(Family::gpt, {});
   Machine m = testing::cluster();
-  const PartTime fused = times(c, m).layer;
+  const PartTime fused = times(c, m).layers.front();
   m.software.fused_attention = false;
-  const PartTime stored = times(c, m).layer;
+  const PartTime stored = times(c, m).layers.front();
   const double square = 2 * 2.0 * 32 * 32 * 8 * (2 * 4);
   EXPECT_DOUBLE_EQ(stored.forward.flops - fused.forward.flops, square / 2) << "causal";
   EXPECT_DOUBLE_EQ(stored.backward.flops - fused.backward.flops, square);
@@ -212,8 +213,8 @@ TEST(LayerTime, StoredScoresMoveTheFullSquare) {
   // Dropout reads and writes the scores, and a byte of its mask.
   const double scores = 2 * 4 * 32 * 32;
   EXPECT_NEAR(
-      (times(masked, m).layer.forward.compute - times(c, m).layer.forward.compute) -
-          (times(masked, plain).layer.forward.compute - times(c, plain).layer.forward.compute),
+      (times(masked, m).layers.front().forward.compute - times(c, m).layers.front().forward.compute) -
+          (times(masked, plain).layers.front().forward.compute - times(c, plain).layers.front().forward.compute),
       scores * (2 * 8 + 1) / 5e11, 1e-14);
   // Where memory alone counts: the softmax's gradient moves the scores three times, the softmax
   // twice; the products' gradients twice as much as the products. Fused, per token: 96 of query,
@@ -221,7 +222,7 @@ TEST(LayerTime, StoredScoresMoveTheFullSquare) {
   // writes 96.
   m.device.peak_fp64 = plain.device.peak_fp64 = std::numeric_limits<double>::infinity();
   const auto backward_less_twice_forward = [&](const Machine& machine) {
-    const PartTime layer = times(c, machine).layer;
+    const PartTime layer = times(c, machine).layers.front();
     return layer.backward.compute - 2 * layer.forward.compute;
   };
   EXPECT_NEAR(backward_less_twice_forward(m) - backward_less_twice_forward(plain),
@@ -233,14 +234,14 @@ TEST(LayerTime, RecomputesUnreadResultsIfTheProgramDoes) {
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     const auto c = of_family(Family::gpt, {}, recompute);
     m.software.recomputes_unread = false;
-    const PartTime needed = times(c, m).layer;
+    const PartTime needed = times(c, m).layers.front();
     m.software.recomputes_unread = true;
-    const PartTime all = times(c, m).layer;
+    const PartTime all = times(c, m).layers.front();
     EXPECT_EQ(all.forward.flops, needed.forward.flops);
     const double last_product = 2.0 * 64 * 128 * 32;
     EXPECT_DOUBLE_EQ(all.backward.flops - needed.backward.flops,
                      recompute == Recompute::full ? last_product : 0);
-    const PartTime split = times(c, m, true).layer;
+    const PartTime split = times(c, m, true).layers.front();
     EXPECT_DOUBLE_EQ(split.backward_input.flops + split.backward_weight.flops, all.backward.flops);
   }
 }
@@ -251,13 +252,13 @@ TEST(LayerTime, UnfusedAccumulationMovesMoreBytes) {
   Machine m = testing::cluster();
   m.device.peak_fp64 = 1e18;  // products are bound by memory
   m.device.launch = 0;
-  const Seconds fused = times(c, m).layer.backward.compute;
+  const Seconds fused = times(c, m).layers.front().backward.compute;
   m.software.fused_accumulation = false;
   const double elements = 12 * 32 * 32;
-  EXPECT_NEAR(times(c, m).layer.backward.compute - fused,
+  EXPECT_NEAR(times(c, m).layers.front().backward.compute - fused,
               elements * ((8 - 2 * 8) + (8 + 2 * 8)) / 5e11, 1e-14);
   m.software.gradient_bytes = 2;
-  EXPECT_NEAR(times(c, m).layer.backward.compute - fused,
+  EXPECT_NEAR(times(c, m).layers.front().backward.compute - fused,
               elements * ((8 - 2 * 8) + (8 + 2 * 2)) / 5e11, 1e-14);
 }
 
@@ -268,10 +269,10 @@ TEST(LayerTime, CountsTrafficOfKernelsAndLogits) {
   m.device.peak_fp64 = std::numeric_limits<double>::infinity();
   const PartTimes before = times(c, m);
   m.software.traffic_ratio = 2;
-  const PartTime twice = times(c, m).layer;
+  const PartTime twice = times(c, m).layers.front();
   m.software.traffic_ratio = 3;
-  const PartTime thrice = times(c, m).layer;
-  const Seconds each = twice.forward.compute - before.layer.forward.compute;
+  const PartTime thrice = times(c, m).layers.front();
+  const Seconds each = twice.forward.compute - before.layers.front().forward.compute;
   // At least two norms and two residual sums, which read and write [64, 32].
   EXPECT_GT(each, (2 * 2 + 2 * 3) * 64 * 32 * 8 / 5e11);
   EXPECT_NEAR(thrice.forward.compute - twice.forward.compute, each, 1e-15);
@@ -284,14 +285,14 @@ TEST(LayerTime, CountsTrafficOfKernelsAndLogits) {
 TEST(LayerTime, CountsTheHostIfSlowerThanTheKernels) {
   const auto c = of_family(Family::gpt, {});
   Machine m = testing::cluster();
-  EXPECT_EQ(times(c, m).layer.forward.host, 0);
+  EXPECT_EQ(times(c, m).layers.front().forward.host, 0);
   m.software.host_per_layer = 0.1;
   const PartTimes slow = times(c, m);
-  EXPECT_DOUBLE_EQ(slow.layer.forward.total(), 0.1);
-  EXPECT_NEAR(slow.layer.backward.total(), 0.2, 0.05) << "about twice as many kernels";
+  EXPECT_DOUBLE_EQ(slow.layers.front().forward.total(), 0.1);
+  EXPECT_NEAR(slow.layers.front().backward.total(), 0.2, 0.05) << "about twice as many kernels";
   EXPECT_DOUBLE_EQ(slow.head.forward.total(), 0.3);
   m.software.host_per_layer = 1e-9;
-  EXPECT_EQ(times(c, m).layer.forward.host, 0) << "hidden";
+  EXPECT_EQ(times(c, m).layers.front().forward.host, 0) << "hidden";
 }
 
 }  // namespace

@@ -15,22 +15,40 @@ using testing::Axes;
 using testing::config_of;
 using testing::host_machine;
 
+void expect_ranks_match_their_shards(const deck::Config& config) {
+  const deck::ParallelConfig& axes = config.parallel;
+  const auto a = architecture::describe(config.model);
+  const auto program = step_program(config, host_machine);
+  const auto ranks = plan_ranks(config, a, training_needs({&program, 1}), host_machine);
+  ASSERT_EQ(ranks.size(), static_cast<std::size_t>(axes.pipeline * (axes.tensor > 1 ? 2 : 1)));
+  for (const RankPlan& r : ranks) {
+    const auto shard = testing::shard_of(config, a, r.pipeline, r.tensor);
+    EXPECT_EQ(r.needs.slots, schedule::needs(program, r.pipeline).slots);
+    EXPECT_EQ(r.traffic, step_traffic(config, a, shard, r.needs.split_backward, host_machine));
+    EXPECT_EQ(total(r.memory), total(training_memory(config, a, shard, r.needs, host_machine)))
+        << "pipeline rank " << r.pipeline;
+  }
+}
+
 /// Short cuts for ranks that are alike change nothing.
 TEST(Ranks, MatchTheirShards) {
   for (const Axes& axes : {Axes{}, Axes{.tensor = 3}, Axes{.tensor = 2, .pipeline = 4},
-                           Axes{.pipeline = 3, .data = 2}, Axes{.tensor = 2, .pipeline = 6}}) {
-    const auto config = config_of(axes);
-    const auto a = architecture::describe(config.model);
-    const auto program = step_program(config, host_machine);
-    const auto ranks = plan_ranks(config, a, training_needs({&program, 1}), host_machine);
-    ASSERT_EQ(ranks.size(), static_cast<std::size_t>(axes.pipeline * (axes.tensor > 1 ? 2 : 1)));
-    for (const RankPlan& r : ranks) {
-      const auto shard = testing::shard_of(config, a, r.pipeline, r.tensor);
-      EXPECT_EQ(r.needs.slots, schedule::needs(program, r.pipeline).slots);
-      EXPECT_EQ(r.traffic, step_traffic(config, a, shard, r.needs.split_backward, host_machine));
-      EXPECT_EQ(total(r.memory), total(training_memory(config, a, shard, r.needs, host_machine)));
+                           Axes{.pipeline = 3, .data = 2}, Axes{.tensor = 2, .pipeline = 6}})
+    expect_ranks_match_their_shards(config_of(axes));
+}
+
+TEST(Ranks, WithDifferentKindsOfLayersMatchTheirShards) {
+  for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::one_forward_one_backward})
+    for (const char* frozen : {"layers.2", "layers.3", "layers.1.feed_forward", "layers.0-2"}) {
+      SCOPED_TRACE(text(name_of(schedule), ", frozen ", frozen));
+      auto config = config_of({.tensor = 2, .pipeline = 4});
+      config.model.layers = 8;
+      config.model.window = 3;
+      config.model.full_attention_every = 3;
+      config.model.frozen = {frozen};
+      config.parallel.schedule = schedule;
+      expect_ranks_match_their_shards(config);
     }
-  }
 }
 
 /// 6 heads over 2 on 4 ranks: the second has heads of both groups, and so all keys and values.

@@ -20,11 +20,21 @@ architecture::Architecture model(std::int64_t layers) {
 }
 
 TEST(Stages, FlopsSumToTheModel) {
+  struct Model {
+    Family family = Family::gpt;
+    std::int64_t window = 0;
+    std::int64_t full_attention_every = 0;
+    std::int64_t shared_layers = 0;
+  };
   for (const int stages : {1, 2, 3, 5, 9})
-    for (const Family family : {Family::gpt, Family::bert}) {
+    for (const Model& model :
+         {Model{}, {Family::bert}, {Family::gpt, 3, 2}, {Family::gpt, 0, 0, 2}}) {
       auto config = testing::config_of({});
       config.model.layers = 5;
-      config.model.family = family;
+      config.model.family = model.family;
+      config.model.window = model.window;
+      config.model.full_attention_every = model.full_attention_every;
+      config.model.shared_layers = model.shared_layers;
       const auto a = architecture::describe(config.model);
       const auto layers = architecture::partition(a, testing::layout_of(stages));
       for (const HeadGradient head :

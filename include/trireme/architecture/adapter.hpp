@@ -35,11 +35,14 @@ std::int64_t first_adapter_row(const Operation& op, std::size_t a, std::int64_t 
 double adapter_products(const LayerDescription& layer, const Operation& op, const LocalSizes& sizes,
                         std::int64_t rank);
 
-/// Memory of adapters in elements; zeros without adapters.
+/// Memory of adapters in elements; zeros without adapters. Layers of all kinds share it.
 struct AdapterScratch {
   std::int64_t rows = 0;     ///< x Aᵀ [T, rows], and its gradient
   std::int64_t columns = 0;  ///< in training with dropout: the adapters' input [T, columns]
   std::int64_t scaled = 0;   ///< with magnitudes: a product's output, or rows of W + factor · B A
+
+  /// Grows to what `other` needs, too.
+  void include(const AdapterScratch& other);
 };
 AdapterScratch adapter_scratch(const LayerDescription& layer, const LocalSizes& sizes,
                                const deck::AdapterConfig& adapter);

@@ -3,9 +3,11 @@
 #include <trireme/architecture/operation.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/deck/config.hpp>
+#include <trireme/layout/split.hpp>
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,17 +15,47 @@
 /// initialisation.
 namespace trireme::architecture {
 
+/// A part of a model. Blocks of one kind have the same operations, on arrays of their own.
+struct Block {
+  std::size_t kind = 0;  ///< index in Architecture::kinds
+  std::string prefix;    ///< of the names of its arrays: "layers.3."
+};
+
+/// A model is a chain of blocks: the embedding, the layers and the head.
 struct Architecture {
   deck::ModelConfig model;
   std::vector<ArraySpec> arrays;  ///< in registry order; array numbers are positions in this list
-  LayerDescription embedding;     ///< operations before the layers
-  LayerDescription layer;         ///< operations of each layer
-  LayerDescription head;          ///< operations after the layers
-  bool has_frozen = false;        ///< whether any array is frozen
+  /// Operations of each kind of block: of the embedding, of the layers, by the first layer of each
+  /// kind, and of the head. Layers differ in windows, in frozen arrays, and in the dropout of a
+  /// first layer that norms the embedding.
+  std::vector<LayerDescription> kinds;
+  std::vector<Block> blocks;  ///< in the order of the forward pass
+  bool has_frozen = false;    ///< whether any array is frozen
+  /// First part of the model with a trained array: −1 the embedding, a layer, L the head. Backward
+  /// passes before it are not needed.
+  std::int64_t first_trained = -1;
+
+  const LayerDescription& embedding() const { return kinds.front(); }
+  const LayerDescription& head() const { return kinds.back(); }
+  /// Kinds of layers. Values by kind of layer are lists in this order.
+  std::span<const LayerDescription> layer_kinds() const {
+    return std::span(kinds).subspan(1, kinds.size() - 2);
+  }
+  const Block& block_of(std::int64_t layer) const {
+    return blocks[static_cast<std::size_t>(layer + 1)];
+  }
+  /// Index in layer_kinds().
+  std::size_t kind_of(std::int64_t layer) const { return block_of(layer).kind - 1; }
+  const LayerDescription& layer(std::int64_t number) const {
+    return kinds[block_of(number).kind];
+  }
+  /// Number of layers of each kind in a range.
+  std::vector<std::int64_t> count_kinds(const layout::Slice& layers) const;
 
   std::int64_t parameters() const;
-  /// Elements of the layers' matrices. Each is multiplied with each token once.
-  std::int64_t layer_parameters() const;
+  /// Multiplications of a token with elements of the layers' matrices; those of shared layers count
+  /// in each layer.
+  double layer_products() const;
   /// Multiplications of a token with the head's matrix elements, averaged over a sample's tokens,
   /// of which the head may see only some.
   double head_products() const;

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/local_sizes.hpp>
-#include <trireme/architecture/operation.hpp>
 
 #include <cstdint>
 #include <string>
@@ -20,11 +20,11 @@ inline bool is_state(const std::string& array) {
   return array.starts_with("optimizer.") || array == fp8_maxima_name;
 }
 
-/// Number of tensors in all layers.
-std::int64_t fp8_tensors(const LayerDescription& layer, std::int64_t layers);
-/// Number of the first of the operation's three tensors in layer `number`.
-std::int64_t fp8_tensor(const LayerDescription& layer, const Operation& operation,
-                        std::int64_t number);
+/// Number of tensors in the layers before layer `end`; −1: in all layers.
+std::int64_t fp8_tensors(const Architecture& architecture, std::int64_t end = -1);
+/// Number of the first of the operation's three tensors in a layer.
+std::int64_t fp8_tensor(const Architecture& architecture, const Operation& operation,
+                        std::int64_t layer);
 
 /// Bytes of the rounded operands of the largest product.
 Bytes fp8_code_bytes(const LayerDescription& layer, const LocalSizes& sizes);

@@ -143,7 +143,7 @@ struct Operation {
   Cut cut = Cut::none;          ///< for products and tables
   std::vector<ArraySpec> arrays = {};  ///< weights, then biases; names without "layers.3."
   std::uint32_t dropout_site = 0;      ///< for `dropout` and `residual`, within the layer
-  bool first_layer_only = false;
+  std::int64_t window = 0;  ///< for `attention` and `rotary`: tokens in the window; 0: all tokens
   /// Whether the split input of `logits` is gathered again for the gradient of the weights.
   bool gathers_again = false;
   std::vector<AdapterPart> adapter = {};  ///< for `linear`
@@ -180,9 +180,9 @@ struct Message {
 std::optional<Message> message_of(const Operation& operation, Pass pass,
                                   const std::vector<Tensor>& tensors, bool cuts_tokens);
 
-/// Tokens that a token attends to, on average over a sample and over the layers: S/2 with a causal
-/// mask (half of the full square), W − W²/(2 S) with a window of W < S tokens, S without a mask.
-double visible_tokens(const deck::ModelConfig& model);
+/// Tokens that a token attends to, on average over a sample: S/2 with a causal mask (half of the
+/// full square), W − W²/(2 S) with a window of W < S tokens, S without a mask.
+double visible_tokens(const deck::ModelConfig& model, std::int64_t window);
 /// Multiplications of matrix elements per row in a forward pass, on all tensor ranks together.
 double products_per_token(const Operation& operation, const deck::ModelConfig& model);
 /// FLOPs of a pass per row, in units of 2 · products_per_token: 2 for attention's backward_input,
@@ -199,7 +199,7 @@ struct LayerDescription {
   int output = -1;
 };
 
-/// The layer of a model with these properties.
-LayerDescription describe_layer(const deck::ModelConfig& model);
+/// A layer of a model with these properties.
+LayerDescription describe_layer(const deck::ModelConfig& model, std::int64_t layer);
 
 }  // namespace trireme::architecture

@@ -11,9 +11,9 @@
 /// Attention, and operations on queries and keys before it.
 namespace trireme::model {
 
-/// Attention of a layer with this rank's heads and tokens of a micro-batch.
+/// Attention with this rank's heads and tokens of a micro-batch. `window`: 0 for full attention.
 kernels::AttentionShape attention_shape(const architecture::LocalSizes& sizes,
-                                        const deck::ModelConfig& model, std::int64_t layer);
+                                        const deck::ModelConfig& model, std::int64_t window);
 
 /// Rotary positions of queries and keys, in place.
 template <class P>

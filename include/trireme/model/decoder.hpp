@@ -66,8 +66,10 @@ class Decoder {
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
 
+    const architecture::LocalSizes& sizes() const { return plans.front().sizes; }
+
     TensorAxis axis;
-    LayerPlan plan;
+    std::vector<LayerPlan> plans;  ///< by kind of layer
     std::vector<std::unique_ptr<Layer<P>>> layers;
     LayerMemory memory = {};
     LayerScratch<P> scratch = {};

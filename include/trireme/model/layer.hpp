@@ -3,6 +3,7 @@
 #include <trireme/model/operations.hpp>
 
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace trireme::model {
@@ -14,8 +15,8 @@ class Layer {
   using T = typename P::Compute;
 
   /// Arguments must outlive this object.
-  Layer(const LayerPlan& plan, const Parameters<P>& parameters, const deck::ModelConfig& model,
-        const TensorAxis& axis, std::int64_t layer);
+  Layer(const LayerPlan& plan, const Parameters<P>& parameters,
+        const architecture::Architecture& architecture, const TensorAxis& axis, std::int64_t layer);
 
   /// Takes memory that keeps its values between passes.
   void take_memory(Arena& arena);
@@ -40,6 +41,7 @@ class Layer {
               const LayerScratch<P>& scratch, const Decoding<P>& decoding) const;
 
   std::int64_t layer() const { return layer_; }
+  const architecture::LayerProgram& program() const { return plan_.program; }
 
  private:
   void run(const architecture::PhaseProgram& phase, const Handle& handle, View2<T> stream,
@@ -49,12 +51,12 @@ class Layer {
   const LayerPlan& plan_;
   std::int64_t layer_;
   std::vector<std::unique_ptr<LayerOperation<P>>> operations_;
-  std::vector<bool> trains_;  ///< per operation: whether it trains in this layer
 };
 
-/// Takes the memory of one pass: `all`, attention's workspace and the transient values.
+/// Takes the memory of one pass of a layer of any kind: `all`, attention's workspace and the
+/// transient values.
 template <class P>
-LayerScratch<P> take_layer_scratch(Arena& arena, const LayerPlan& plan,
+LayerScratch<P> take_layer_scratch(Arena& arena, std::span<const LayerPlan> plans,
                                    const deck::ModelConfig& model, bool training,
                                    const kernels::KernelChoice& choice = {});
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/layer_program.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/model/context.hpp>
@@ -8,10 +9,11 @@
 #include <trireme/tensor/arena.hpp>
 
 #include <cstddef>
+#include <vector>
 
 namespace trireme::model {
 
-/// Plan shared by all layers of a rank.
+/// Plan shared by a rank's layers of one kind.
 struct LayerPlan {
   architecture::LayerDescription description;
   architecture::LocalSizes sizes;
@@ -19,14 +21,20 @@ struct LayerPlan {
   const Fp8Scaling* fp8 = nullptr;  ///< scales of [precision] products = "fp8"; null: no fp8
 };
 
+/// Plans by kind of layer. `kept`: likewise.
 template <class P>
-LayerPlan plan_layers(const architecture::LayerDescription& layer,
-                      const architecture::LocalSizes& sizes, const architecture::Kept& kept,
-                      bool training, bool split_backward) {
+std::vector<LayerPlan> plan_layers(const architecture::Architecture& architecture,
+                                   const architecture::LocalSizes& sizes,
+                                   const std::vector<architecture::Kept>& kept, bool training,
+                                   bool split_backward) {
   using T = typename P::Compute;
-  return {layer, sizes,
-          architecture::lower(layer, sizes,
-                              {kept, training, split_backward, sizeof(T), sizeof(Accumulate<T>)})};
+  std::vector<LayerPlan> plans;
+  for (const architecture::LayerDescription& layer : architecture.layer_kinds())
+    plans.push_back({layer, sizes,
+                     architecture::lower(layer, sizes,
+                                         {kept.at(plans.size()), training, split_backward,
+                                          sizeof(T), sizeof(Accumulate<T>)})});
+  return plans;
 }
 
 /// Memory of one layer for one micro-batch.
@@ -35,10 +43,10 @@ struct LayerMemory {
   std::byte* work = nullptr;  ///< from backward_input to backward_weight, if these are separate
 };
 
-inline LayerMemory take_layer_memory(Arena& arena, const architecture::LayerProgram& program) {
+inline LayerMemory take_layer_memory(Arena& arena, Bytes kept, Bytes work) {
   LayerMemory memory;
-  memory.kept = arena.take<std::byte>(program.kept_bytes).data();
-  if (program.work_bytes > 0) memory.work = arena.take<std::byte>(program.work_bytes).data();
+  memory.kept = arena.take<std::byte>(kept).data();
+  if (work > 0) memory.work = arena.take<std::byte>(work).data();
   return memory;
 }
 

@@ -19,16 +19,16 @@ namespace trireme::model {
 template <class P>
 struct OperationPlace {
   const Parameters<P>& parameters;
-  const deck::ModelConfig& model;
+  const architecture::Architecture& architecture;
   const TensorAxis& axis;
   const LayerPlan& plan;
   std::int64_t layer = 0;
 
   /// Full name of an array: "layers.3.attention.query".
   std::string array(const std::string& name) const {
-    const std::int64_t groups = model.shared_layers;
-    return text("layers.", groups > 0 ? layer % groups : layer, ".", name);
+    return architecture.block_of(layer).prefix + name;
   }
+  const deck::ModelConfig& model() const { return architecture.model; }
 };
 
 template <class P>
@@ -120,8 +120,8 @@ class ActivationOperation final : public LayerOperation<P> {
   using typename LayerOperation<P>::T;
   ActivationOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
       : LayerOperation<P>(operation),
-        activation_(place.model.activation),
-        gelu_(place.model.gelu) {}
+        activation_(place.model().activation),
+        gelu_(place.model().gelu) {}
 
   void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
   void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace trireme::model {
@@ -63,8 +64,9 @@ class PipelineStage {
   /// Called between layers to progress messages in flight; may be empty.
   using Between = std::function<void()>;
 
-  /// `axis`, `plan` and `access` must outlive this object. `access`: null if all arrays are whole.
-  PipelineStage(const architecture::Architecture& architecture, const LayerPlan& plan,
+  /// `plans`: by kind of layer. `axis`, `plans` and `access` must outlive this object. `access`: null
+  /// if all arrays are whole.
+  PipelineStage(const architecture::Architecture& architecture, std::span<const LayerPlan> plans,
                 const Parameters<P>& parameters, const TensorAxis& axis, Stage number,
                 architecture::HeadGradient gradient = architecture::HeadGradient::with_losses,
                 ArrayAccess* access = nullptr);
@@ -125,14 +127,12 @@ class PipelineStage {
     if (access_ != nullptr) access_->before_sums(handle, layer);
   }
 
-  const LayerPlan* plan_;
   ArrayAccess* access_;
-  bool weight_half_reads_;    ///< backward_weight reads weights, to recompute activations
   std::int64_t layer_count_;  ///< layers of the whole model
   architecture::TrainingObjective objective_;
   std::optional<std::size_t> positions_;  ///< index of the field, with packed documents
   bool reads_fields_;                     ///< reads fields of batches; not with a shared vocabulary
-  std::int64_t first_trained_;            ///< architecture::first_trained
+  std::int64_t first_trained_;            ///< Architecture::first_trained
   std::optional<Embedding<P>> embedding_;
   std::vector<std::unique_ptr<Layer<P>>> layers_;
   std::optional<Head<P>> head_;

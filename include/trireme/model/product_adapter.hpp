@@ -12,6 +12,9 @@
 
 namespace trireme::model {
 
+template <class P>
+struct OperationPlace;
+
 /// The adapter of a product on this rank: for each part of the output columns
 /// y[:, part] += factor · dropout(x) Aᵀ Bᵀ, with A [r, M] and B [N_part, r]. Hu et al. 2021, arXiv
 /// 2106.09685. Asynchronous on the handle.
@@ -21,10 +24,8 @@ class ProductAdapter {
   using T = typename P::Compute;
   using G = typename P::Gradient;
 
-  /// `prefix`: prefix of the layer's arrays, "layers.3.". Arguments must outlive this object.
-  ProductAdapter(const architecture::Operation& op, const std::string& prefix,
-                 const Parameters<P>& parameters, const deck::ModelConfig& model,
-                 const TensorAxis& axis, const LayerPlan& plan, std::int64_t layer);
+  /// What `place` refers to must outlive this object.
+  ProductAdapter(const architecture::Operation& op, const OperationPlace<P>& place);
 
   /// Takes memory for DoRA's scales, which keep their values between passes.
   void take_memory(Arena& arena);

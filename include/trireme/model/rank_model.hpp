@@ -24,8 +24,9 @@ class RankModel {
     bool training = true;         ///< false: no gradient memory
     bool split_backward = false;  ///< backward_input and backward_weight are separate
     Recompute recompute = Recompute::none;
-    bool offload = false;          ///< saved activations of layers are in host memory
-    architecture::Kept kept = {};  ///< tensors that layers keep; empty: set by `recompute`
+    bool offload = false;  ///< saved activations of layers are in host memory
+    /// Tensors that layers keep, by kind of layer; empty: set by `recompute`.
+    std::vector<architecture::Kept> kept = {};
     std::int64_t logit_elements = architecture::host_logit_elements;  ///< logits computed at a time
     const Fp8Scaling* fp8 = nullptr;  ///< scales of products in fp8, or null; must outlive this
     architecture::HeadGradient head = architecture::HeadGradient::with_losses;
@@ -111,7 +112,7 @@ class RankModel {
   architecture::Shard shard_;
   Shape shape_;
   architecture::LocalSizes sizes_;
-  std::unique_ptr<LayerPlan> plan_;  ///< stages refer to it
+  std::vector<LayerPlan> plans_;  ///< by kind of layer; stages refer to them
   std::vector<PipelineStage<P>> stages_;
   std::vector<PipelineStage<P>> second_stages_;  ///< with the second parameters; same memory
   std::optional<SharedVocabulary<P>> vocabulary_;

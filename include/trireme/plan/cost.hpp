@@ -31,14 +31,16 @@ struct StageFlops {
   double sum() const {
     return forward + backward_input + backward_weight + logits + logits_gradient;
   }
+  /// Adds the passes of `number` layers.
+  void add_layers(std::int64_t number, const StageFlops& layer);
 };
 
 /// FLOPs of each stage; without recomputation their sum is Architecture::model_flops_per_token().
-/// `kept`: tensors that the layers keep; empty: no recomputation, except of the logits if `head`
-/// requires it.
+/// `kept`: tensors that the layers keep, by kind of layer; empty: no recomputation, except of the
+/// logits if `head` requires it.
 std::vector<StageFlops> stage_flops(
     const architecture::Architecture& architecture, const std::vector<layout::Slice>& stage_layers,
-    const architecture::Kept& kept = {},
+    const std::vector<architecture::Kept>& kept = {},
     architecture::HeadGradient head = architecture::HeadGradient::with_losses);
 /// FLOPs of each stage in the deck's layout.
 std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,

@@ -6,6 +6,7 @@
 #include <trireme/deck/config.hpp>
 #include <trireme/plan/machine.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,11 +21,12 @@ struct LayerKernel {
   /// First step that calls the kernel. `operation` is the activation if its gradient follows a
   /// product (`fused`), and a linear operation if `accumulate` adds the gradients of its input.
   architecture::Step step;
+  std::size_t kind = 0;    ///< kind of layer whose operations `step` counts
   std::int64_t calls = 0;  ///< calls of all layers and micro-batches, recomputation included
 };
 
-/// Each kernel once, in the order of the layer's operations and their passes. All ranks have the
-/// same kernels, but different `calls`.
+/// Each kernel once, in the order of the first layer's operations and their passes, then those of
+/// other kinds of layers. All ranks have the same kernels, but different `calls`.
 std::vector<LayerKernel> layer_kernels(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard, bool split_backward,

@@ -45,7 +45,8 @@ class LayerTime {
             const KernelTime& kernels, const NetworkTime& network, const Machine& machine);
 
   /// One layer that keeps the program's tensors and recomputes the others.
-  PartTime layer(const architecture::LayerProgram& program) const;
+  PartTime layer(const architecture::LayerDescription& layer,
+                 const architecture::LayerProgram& program) const;
   PartTime embedding() const;
   PartTime head(architecture::HeadGradient gradient) const;
   /// A rank's part of a shared vocabulary: the logits with the gradient of their input as
@@ -54,7 +55,7 @@ class LayerTime {
 
  private:
   using Part = architecture::LayerDescription;
-  PassTime steps(const std::vector<architecture::Step>& steps) const;
+  PassTime steps(const Part& layer, const std::vector<architecture::Step>& steps) const;
   PassTime step(const Part& part, const architecture::Step& step) const;
   PassTime end(const Part& part, architecture::Pass pass, bool logits_again = false) const;
   Seconds loss_time(architecture::Pass pass, bool logits_again) const;
@@ -76,7 +77,6 @@ class LayerTime {
   const KernelTime& kernels_;
   const NetworkTime& network_;
   const Machine& machine_;
-  double forward_steps_;  ///< steps of a layer's forward pass
 };
 
 }  // namespace trireme::plan

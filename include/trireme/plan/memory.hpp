@@ -23,11 +23,10 @@ struct MemoryRow {
 /// Device memory for hashes that the host has not read yet, on a rank that audits its steps.
 inline constexpr Bytes audit_bytes = 4096 * 8;
 
-/// The program of each layer of a training rank.
-architecture::LayerProgram layer_program(const deck::Config& config,
-                                         const architecture::Architecture& architecture,
-                                         const architecture::Shard& shard, bool split_backward,
-                                         const Machine& machine);
+/// The programs of a training rank's layers, by kind of layer.
+std::vector<architecture::LayerProgram> layer_programs(
+    const deck::Config& config, const architecture::Architecture& architecture,
+    const architecture::Shard& shard, bool split_backward, const Machine& machine);
 
 /// Bytes that a training rank allocates, arena by arena. A slot of saved activations is as large as
 /// the largest of the rank's stages needs. Between stages, every tensor rank sends and receives its

@@ -8,14 +8,21 @@
 #include <trireme/schedule/needs.hpp>
 
 #include <cstdint>
+#include <vector>
 
 /// The memory of a rank from a few sizes. training_memory() takes the sizes from the rank's arrays,
 /// the search of layouts from formulas.
 namespace trireme::plan {
 
+/// Bytes of a layer on a tensor rank.
+struct LayerBytes {
+  Bytes kept = 0;    ///< in a slot
+  Bytes scales = 0;  ///< norms and scales of products with magnitudes
+};
+
 /// Bytes of the activations of one micro-batch on a tensor rank, for any stage.
 struct ActivationParts {
-  Bytes layer = 0;         ///< kept in a slot, per layer
+  std::vector<LayerBytes> layers;  ///< by kind of layer
   Bytes input = 0;         ///< input of a stage without layers and head
   Bytes embedding = 0;     ///< kept in a slot of the first stage, additionally
   Bytes head = 0;          ///< kept in a slot of the last stage, additionally
@@ -29,12 +36,10 @@ struct ActivationParts {
   Bytes logits_scratch = 0;   ///< in addition to `scratch`
   Bytes logits_messages = 0;  ///< buffers of messages among all pipeline ranks
   Bytes positions = 0;        ///< positions in packed documents, kept in a slot of every stage
-  Bytes layer_scales = 0;     ///< per layer: norms and scales of products with magnitudes
 };
 ActivationParts activation_parts(const deck::Config& config,
                                  const architecture::Architecture& architecture,
-                                 const architecture::Shard& shard,
-                                 const architecture::LayerProgram& layer, bool split_backward,
+                                 const architecture::Shard& shard, bool split_backward,
                                  const Machine& machine);
 
 /// Elements of a rank's arenas.
@@ -87,7 +92,9 @@ struct TrainingBytes {
 /// Values that all ranks and layouts of a deck share.
 class TrainingSizes {
  public:
-  TrainingSizes(const deck::Config& config, const Machine& machine);
+  /// `architecture` must outlive this object.
+  TrainingSizes(const deck::Config& config, const architecture::Architecture& architecture,
+                const Machine& machine);
 
   TrainingBytes bytes(const ActivationParts& activations, const ArenaParts& arenas,
                       const architecture::Shard& shard, const schedule::Needs& needs) const;
@@ -106,7 +113,11 @@ class TrainingSizes {
  private:
   void save(TrainingBytes& bytes, const ActivationParts& activations,
             const architecture::Shard& shard, const schedule::Needs& needs) const;
+  /// Sum of `member` over the layers of a stage.
+  Bytes of_layers(const ActivationParts& activations, const architecture::Shard& shard, Stage stage,
+                  Bytes LayerBytes::*member) const;
 
+  const architecture::Architecture* architecture_;
   Bytes element_ = 0;
   Bytes accumulate_ = 0;
   Bytes gradient_ = 0;

@@ -6,12 +6,14 @@
 #include <trireme/plan/machine.hpp>
 
 #include <string>
+#include <vector>
 
 namespace trireme::plan {
 
-/// Tensors that each layer keeps according to [parallel] recompute; `auto` must be resolved.
-architecture::Kept kept_tensors(const deck::ParallelConfig& parallel,
-                                const architecture::LayerDescription& layer);
+/// Tensors that each layer keeps according to [parallel] recompute, by kind of layer; `auto` must be
+/// resolved.
+std::vector<architecture::Kept> kept_tensors(const deck::ParallelConfig& parallel,
+                                             const architecture::Architecture& architecture);
 
 /// With recompute = "auto", chooses the tensors to recompute: one at a time the tensor whose
 /// recomputation takes the least time per byte saved, until the bytes of every rank are at most
@@ -23,6 +25,6 @@ void resolve_recompute(deck::Deck& deck, const Machine& machine);
 
 /// "y1, y2, g": names of the recomputed tensors; "" if there are none.
 std::string recomputed_text(const deck::ParallelConfig& parallel,
-                            const architecture::LayerDescription& layer);
+                            const architecture::Architecture& architecture);
 
 }  // namespace trireme::plan

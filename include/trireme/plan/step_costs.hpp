@@ -12,12 +12,15 @@ namespace trireme::plan {
 /// Times of the parts that make up a rank's passes. They depend on the tensor axis, the
 /// micro-batch, recomputation and whether the backward pass is split, but not on the stages.
 struct PartTimes {
-  PartTime layer;
+  std::vector<PartTime> layers;  ///< by kind of layer
   PartTime embedding;
   PartTime head;
   PartTime shared_logits;  ///< zero unless pipeline ranks share the vocabulary
-  /// Whether the backward half that computes weight gradients reads weights.
+  /// Whether the backward half that computes weight gradients reads weights, in any layer.
   bool weight_half_reads = false;
+
+  /// Sum over layers, given their number by kind.
+  PartTime of_layers(const std::vector<std::int64_t>& counts) const;
 };
 PartTimes part_times(const deck::Config& config, const architecture::Architecture& architecture,
                      bool split_backward, const Machine& machine);

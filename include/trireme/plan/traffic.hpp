@@ -62,7 +62,7 @@ std::vector<std::int64_t> unit_gathers(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
                                        const architecture::Arrangement& weights,
-                                       const architecture::LayerProgram& layer,
+                                       std::span<const architecture::LayerProgram> programs,
                                        const Machine& machine);
 
 }  // namespace trireme::plan

@@ -77,9 +77,8 @@ void measure_attention(KernelBench& b, const plan::LayerKernel& k) {
   const architecture::LocalSizes& n = b.sizes();
   const kernels::Handle& handle = b.handle();
   BenchKernel kernel = b.of_layers(k);
-  deck::ModelConfig model = b.model();
-  model.full_attention_every = 0;  // a layer with the window
-  const kernels::AttentionShape shape = model::attention_shape(n, model, 0);
+  const std::int64_t window = b.operation(k).window;
+  const kernels::AttentionShape shape = model::attention_shape(n, b.model(), window);
   const kernels::AttentionDropout dropout{
       b.model().dropout, {1, Purpose::attention_dropout, 0, 0}, 0, 0, b.model().heads};
   const BenchArray<T> qkv(handle, n.tokens, n.query_key_value());
@@ -90,7 +89,7 @@ void measure_attention(KernelBench& b, const plan::LayerKernel& k) {
                            static_cast<std::size_t>(n.heads), static_cast<std::size_t>(n.sequence));
   const bool forward = k.step.pass == Pass::forward;
   const double scores =
-      static_cast<double>(n.tokens * n.heads) * architecture::visible_tokens(model);
+      static_cast<double>(n.tokens * n.heads) * architecture::visible_tokens(b.model(), window);
   const double in = static_cast<double>(n.tokens * n.query_key_value()) * sizeof(T);
   const double out = static_cast<double>(kernel.elements()) * sizeof(T);
   kernel.cost = forward ? traffic(in, out) : traffic(in + 2 * out, in);

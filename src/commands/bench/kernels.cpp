@@ -27,7 +27,7 @@ void KernelBench::measure(const BenchKernel& kernel, const std::function<void()>
 }
 
 const architecture::Operation& KernelBench::operation(const plan::LayerKernel& kernel) const {
-  const auto& operations = setting_.session.architecture.layer.operations;
+  const auto& operations = setting_.session.architecture.layer_kinds()[kernel.kind].operations;
   return operations[static_cast<std::size_t>(kernel.step.operation)];
 }
 
@@ -35,7 +35,7 @@ BenchKernel KernelBench::of_layers(const plan::LayerKernel& kernel) const {
   using architecture::OperationKind;
   const architecture::Operation& op = operation(kernel);
   const bool adds = op.kind == OperationKind::linear;  // the kernel adds gradients of its input
-  const auto& tensors = setting_.session.architecture.layer.tensors;
+  const auto& tensors = setting_.session.architecture.layer_kinds()[kernel.kind].tensors;
   const auto& tensor = tensors[static_cast<std::size_t>(adds ? op.input : op.output)];
   const bool head = op.kind == OperationKind::norm && shard_.has_head;
   BenchKernel found{kernel.name};

@@ -37,12 +37,13 @@ struct Product {
 std::vector<Product> products_of(const architecture::Architecture& a, const BenchShard& shard,
                                  bool fp8) {
   const architecture::LocalSizes& n = shard.sizes;
-  const auto columns = [&](int tensor) {
-    return architecture::columns_of(a.layer.tensors[static_cast<std::size_t>(tensor)].columns, n);
-  };
   std::vector<Product> list;
   for (const plan::LayerKernel& k : shard.kernels) {
-    const auto& op = a.layer.operations[static_cast<std::size_t>(k.step.operation)];
+    const architecture::LayerDescription& layer = a.layer_kinds()[k.kind];
+    const auto& op = layer.operations[static_cast<std::size_t>(k.step.operation)];
+    const auto columns = [&](int tensor) {
+      return architecture::columns_of(layer.tensors[static_cast<std::size_t>(tensor)].columns, n);
+    };
     if (op.kind != architecture::OperationKind::linear || k.step.accumulate) continue;
     if (list.empty() || list.back().name != op.name)
       list.push_back({op.name, shard.layers > 0 ? n.tokens : 0, columns(op.output),
@@ -51,9 +52,9 @@ std::vector<Product> products_of(const architecture::Architecture& a, const Benc
     list.back().calls[static_cast<std::size_t>(k.step.pass)] = k.calls;
     if (k.step.fused >= 0) list.back().gelu = true;
   }
-  for (const architecture::Operation& op : a.head.operations) {
+  for (const architecture::Operation& op : a.head().operations) {
     if (product_factor(op, architecture::Pass::forward) == 0) continue;
-    const auto tensor = [&](int t) { return a.head.tensors[static_cast<std::size_t>(t)]; };
+    const auto tensor = [&](int t) { return a.head().tensors[static_cast<std::size_t>(t)]; };
     const bool again = op.kind == architecture::OperationKind::logits && shard.logits_again;
     const architecture::Tensor y = tensor(op.output);
     const std::int64_t rows = shard.has_head ? rows_of(y.rows, n) : 0;

@@ -98,7 +98,7 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
 void print_recompute(deck::Config c, const architecture::Architecture& a,
                      std::vector<plan::RankPlan> ranks, const plan::Machine& machine) {
   const Recompute chosen = c.parallel.recompute;
-  const std::string again = plan::recomputed_text(c.parallel, a.layer);
+  const std::string again = plan::recomputed_text(c.parallel, a);
   std::string choices;
   plan::KnownParts known;
   for (const auto choice :

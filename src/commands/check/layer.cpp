@@ -70,17 +70,17 @@ const char* name_of_pass(Pass pass) {
 }
 
 void add_steps(std::vector<std::vector<std::string>>& rows, const char* phase,
-               const PhaseProgram& program, const Architecture& a, const deck::Config& c,
+               const PhaseProgram& program, const LayerDescription& layer, const deck::Config& c,
                const LocalSizes& n) {
   for (const Step& step : program.steps) {
     const auto operation = [&](int number) -> const Operation& {
-      return a.layer.operations[static_cast<std::size_t>(number)];
+      return layer.operations[static_cast<std::size_t>(number)];
     };
     const Operation& op = operation(step.operation);
     rows.push_back({phase, step.again ? "recompute" : name_of_pass(step.pass),
                     name_of(op) + (step.fused >= 0 ? " + " + name_of(operation(step.fused)) : ""),
-                    message_text(a.layer, op, step.pass, c),
-                    giga(flops_of(a.layer, op, step.pass, a.model, n))});
+                    message_text(layer, op, step.pass, c),
+                    giga(flops_of(layer, op, step.pass, c.model, n))});
   }
 }
 
@@ -115,34 +115,63 @@ std::string end_report(const LayerDescription& part, const deck::Config& c,
   return columns(tensors, 3, "  ") + "\n\n" + columns(operations, 4, "  ");
 }
 
+/// "layers 0-4, 6-10": the layers of a kind, of which at most four ranges are named.
+std::string layers_text(const Architecture& a, std::size_t kind) {
+  std::vector<std::string> ranges;
+  std::int64_t count = 0;
+  for (std::int64_t layer = 0; layer < a.model.layers; ++layer) {
+    if (a.kind_of(layer) != kind) continue;
+    const std::int64_t first = layer;
+    while (layer + 1 < a.model.layers && a.kind_of(layer + 1) == kind) ++layer;
+    count += layer + 1 - first;
+    ranges.push_back(first == layer ? text(first) : text(first, "-", layer));
+  }
+  constexpr std::size_t most = 4;
+  if (ranges.size() > most) {
+    ranges.resize(most);
+    ranges.emplace_back("…");
+  }
+  return text(count == 1 ? "layer " : "layers ", join(ranges, ", "));
+}
+
+/// Tensors and steps of the layers of a kind, called `name`.
+std::string kind_report(const LayerDescription& layer, const LayerProgram& program,
+                        const std::string& name, const deck::Config& c, const plan::LocalSizes& n) {
+  const Kept needed = kept_tensors(layer, Recompute::none);
+  std::vector<std::vector<std::string>> tensors{{"tensor", "shape", "backward pass", "bytes"}};
+  for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
+    const Tensor& tensor = layer.tensors[t];
+    const char* state = program.kept[t] ? "kept" : needed[t] ? "recomputed" : "not read";
+    tensors.push_back({tensor.name, shape_text(tensor), state, tensor_bytes(tensor, n)});
+  }
+  std::vector<std::vector<std::string>> steps{{"phase", "pass", "operation", "messages", "GFLOP"}};
+  add_steps(steps, "forward", program.forward, layer, c, n);
+  add_steps(steps, "backward", program.backward, layer, c, n);
+  add_steps(steps, "backward_input", program.backward_input, layer, c, n);
+  add_steps(steps, "backward_weight", program.backward_weight, layer, c, n);
+  return text("\n\ntensors of ", name, "\n", columns(tensors, 3, "  "),
+              "\nkept per layer and micro-batch: ",
+              human_bytes(program.kept_bytes + program.work_bytes),
+              "; transient, shared by all layers: ", human_bytes(program.transient_bytes),
+              "\n\nsteps of ", name, "\n", columns(steps, 4, "  "));
+}
+
 }  // namespace
 
 std::string layer_report(const deck::Config& c, const Architecture& a, const Shard& shard,
                          bool split_backward, const plan::Machine& machine) {
   const plan::LocalSizes n = plan::local_sizes(c, shard, machine);
-  const LayerProgram program = plan::layer_program(c, a, shard, split_backward, machine);
-  const Kept needed = kept_tensors(a.layer, Recompute::none);
-  std::vector<std::vector<std::string>> tensors{{"tensor", "shape", "backward pass", "bytes"}};
-  for (std::size_t t = 0; t < a.layer.tensors.size(); ++t) {
-    const Tensor& tensor = a.layer.tensors[t];
-    const char* state = program.kept[t] ? "kept" : needed[t] ? "recomputed" : "not read";
-    tensors.push_back({tensor.name, shape_text(tensor), state, tensor_bytes(tensor, n)});
-  }
-  std::vector<std::vector<std::string>> steps{{"phase", "pass", "operation", "messages", "GFLOP"}};
-  add_steps(steps, "forward", program.forward, a, c, n);
-  add_steps(steps, "backward", program.backward, a, c, n);
-  add_steps(steps, "backward_input", program.backward_input, a, c, n);
-  add_steps(steps, "backward_weight", program.backward_weight, a, c, n);
+  const auto programs = plan::layer_programs(c, a, shard, split_backward, machine);
+  std::string kinds;
+  for (std::size_t k = 0; k < programs.size(); ++k)
+    kinds += kind_report(a.layer_kinds()[k], programs[k],
+                         programs.size() == 1 ? "a layer" : layers_text(a, k), c, n);
   return text(
       "on tensor rank 0 of P = ", n.tensor_ranks,
       n.context_ranks > 1 ? text(" and context rank 0 of ", n.context_ranks) : "",
       " for one micro-batch of B = ", n.micro, ": T = ", n.tokens, " tokens, R = ", n.rows,
       " of them in its residual stream, N = ", n.targets, " predicted, N' = ", n.logit_block,
-      " at a time\n\nembedding\n", end_report(a.embedding, c, n, split_backward),
-      "\n\ntensors of a layer\n", columns(tensors, 3, "  "),
-      "\nkept per layer and micro-batch: ", human_bytes(program.kept_bytes + program.work_bytes),
-      "; transient, shared by all layers: ", human_bytes(program.transient_bytes),
-      "\n\nsteps of a layer\n", columns(steps, 4, "  "), "\n\nhead\n",
+      " at a time\n\nembedding\n", end_report(a.embedding(), c, n, split_backward), kinds, "\n\nhead\n",
       end_report(describe_head(a.model, head_gradient(c.parallel)), c, n, split_backward));
 }
 
