@@ -101,9 +101,8 @@ LayerScratch<P> take_layer_scratch(Arena& arena, std::span<const LayerPlan> plan
   for (const LayerPlan& plan : plans) {
     for (const architecture::Operation& op : plan.description.operations)
       if (op.kind == architecture::OperationKind::attention)
-        attention =
-            std::max(attention, kernels::attention_workspace_elements<T>(
-                                    choice, attention_shape(n, m, op.window)));
+        attention = std::max(attention, kernels::attention_workspace_elements<T>(
+                                            choice, attention_shape(n, m, op.window)));
     transient = std::max(transient, plan.program.transient_bytes);
     codes = std::max(codes, architecture::fp8_code_bytes(plan.description, n));
     adapters.include(architecture::adapter_scratch(plan.description, n, m.adapter));
@@ -126,11 +125,11 @@ LayerScratch<P> take_layer_scratch(Arena& arena, std::span<const LayerPlan> plan
   return scratch;
 }
 
-#define TRIREME_INSTANTIATE(P)                    \
-  template class Layer<P>;                        \
-  template LayerScratch<P> take_layer_scratch<P>( \
-      Arena&, std::span<const LayerPlan>, const deck::ModelConfig&, bool,        \
-      const kernels::KernelChoice&);
+#define TRIREME_INSTANTIATE(P)                                                       \
+  template class Layer<P>;                                                           \
+  template LayerScratch<P> take_layer_scratch<P>(Arena&, std::span<const LayerPlan>, \
+                                                 const deck::ModelConfig&, bool,     \
+                                                 const kernels::KernelChoice&);
 TRIREME_INSTANTIATE(Fp32)
 TRIREME_INSTANTIATE(Fp64)
 TRIREME_INSTANTIATE(MixedBf16)

@@ -170,8 +170,7 @@ LinearOperation<P>::LinearOperation(const architecture::Operation& op,
       input_again_(op.name + ", input again, backward"),
       output_forward_(op.name + ", output, forward"),
       output_backward_(op.name + ", output, backward") {
-  if (!op.adapter.empty())
-    adapter_.emplace(op, place);
+  if (!op.adapter.empty()) adapter_.emplace(op, place);
   if (scaling_ != nullptr)
     fp8_tensor_ = architecture::fp8_tensor(place.architecture, op, place.layer);
 }

@@ -17,8 +17,7 @@ void copy_rows(const Handle& handle, View2<T> to, View2<T> from) {
 
 template <class P>
 PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
-                                std::span<const LayerPlan> plans,
-                                const Parameters<P>& parameters,
+                                std::span<const LayerPlan> plans, const Parameters<P>& parameters,
                                 const TensorAxis& axis, Stage number,
                                 architecture::HeadGradient gradient, ArrayAccess* access)
     : access_(access),

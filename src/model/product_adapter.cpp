@@ -32,8 +32,7 @@ View2<T> rows_from(View2<T> x, std::int64_t first, std::int64_t count) {
 }  // namespace
 
 template <class P>
-ProductAdapter<P>::ProductAdapter(const architecture::Operation& op,
-                                  const OperationPlace<P>& place)
+ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const OperationPlace<P>& place)
     : parameters_(place.parameters),
       axis_(place.axis),
       rank_(place.model().adapter.rank),
@@ -59,13 +58,14 @@ ProductAdapter<P>::ProductAdapter(const architecture::Operation& op,
     inputs_.offset =
         attention ? shard.part(m.heads).offset * m.head_size() : shard.part(m.feed_forward).offset;
   }
-  const auto& operations = plan.description.operations;
-  const auto number =
-      std::ranges::find(operations, op.name, &architecture::Operation::name) - operations.begin();
-  std::int64_t most = 0;  // operations of a layer of any kind
+  // A number for each operation of each layer. Operations are counted from a layer's last one.
+  std::int64_t most = 0;
   for (const architecture::LayerDescription& kind : place.architecture.layer_kinds())
     most = std::max(most, static_cast<std::int64_t>(std::ssize(kind.operations)));
-  site_ = static_cast<std::uint32_t>(place.layer * most + number);
+  const auto& operations = plan.description.operations;
+  const auto behind =
+      operations.end() - std::ranges::find(operations, op.name, &architecture::Operation::name);
+  site_ = static_cast<std::uint32_t>((place.layer + 1) * most - behind);
   for (const AdapterPart& part : op.adapter) {
     const std::int64_t first = architecture::first_adapter_row(op, part.a, rank_);
     const std::string a = prefix + op.arrays[part.a].name;

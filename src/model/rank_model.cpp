@@ -21,7 +21,8 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
                                        axis.cuts_tokens(), shape.logit_elements)) {
   check(axis.tokens() == sizes_.tokens, "a tensor axis for ", axis.tokens(),
         " tokens, micro-batches of ", sizes_.tokens);
-  std::vector<architecture::Kept> kept = shape.training ? shape.kept : std::vector<architecture::Kept>{};
+  std::vector<architecture::Kept> kept =
+      shape.training ? shape.kept : std::vector<architecture::Kept>{};
   if (kept.empty())
     for (const architecture::LayerDescription& layer : architecture.layer_kinds())
       kept.push_back(shape.training ? architecture::kept_tensors(layer, shape.recompute)

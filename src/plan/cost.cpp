@@ -96,8 +96,7 @@ std::vector<StageFlops> stage_flops(const architecture::Architecture& architectu
 std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
                                     const deck::ParallelConfig& parallel) {
   return stage_flops(architecture, architecture::partition(architecture, parallel),
-                     kept_tensors(parallel, architecture),
-                     architecture::head_gradient(parallel));
+                     kept_tensors(parallel, architecture), architecture::head_gradient(parallel));
 }
 
 schedule::Cost flop_cost(std::vector<StageFlops> flops) {

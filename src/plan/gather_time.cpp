@@ -69,8 +69,8 @@ class Gathers {
     const std::vector<std::int64_t> counts = architecture_.count_kinds(layers);
     PartTime mean;
     for (std::size_t k = 0; k < counts.size() && layers.extent > 0; ++k)
-      mean += parts_.layers[k] *
-              (static_cast<double>(counts[k]) / static_cast<double>(layers.extent));
+      mean +=
+          parts_.layers[k] * (static_cast<double>(counts[k]) / static_cast<double>(layers.extent));
     return mean;
   }
   bool is_last(std::size_t s) const { return s + 1 == sizes_.layers.size(); }

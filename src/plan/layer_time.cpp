@@ -321,8 +321,7 @@ PassTime LayerTime::end(const Part& part, Pass pass, bool logits_again) const {
 
 PartTime LayerTime::embedding() const {
   const Part& part = architecture_.embedding();
-  if (architecture_.first_trained >= 0)
-    return {end(part, Pass::forward), {}, {}, {}};
+  if (architecture_.first_trained >= 0) return {end(part, Pass::forward), {}, {}, {}};
   const PassTime input = end(part, Pass::backward_input);
   const PassTime weight = end(part, Pass::backward_weight);
   PartTime time{end(part, Pass::forward), input, input, weight};

@@ -137,10 +137,10 @@ std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs, const Machine& machine) {
-  return rows_of(TrainingSizes(config, architecture, machine)
-                     .bytes(activation_parts(config, architecture, shard, needs.split_backward,
-                                             machine),
-                            arena_parts(config, architecture, shard, machine), shard, needs));
+  return rows_of(
+      TrainingSizes(config, architecture, machine)
+          .bytes(activation_parts(config, architecture, shard, needs.split_backward, machine),
+                 arena_parts(config, architecture, shard, machine), shard, needs));
 }
 
 std::vector<MemoryRow> rows_of(const TrainingBytes& b) {
@@ -266,13 +266,11 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
                   earlier[r] * sizes.element + progress);
   // Replica 0 of the first stage also saves fp8 maxima.
   if (config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0)
-    most = std::max(
-        most,
-        (copies * saved.front() + frozen.front() + state_arrays * owned.front() + second.front()) *
-                sizes.accumulate +
-            architecture::saved_bytes(
-                architecture::fp8_tensors(architecture) *
-                config.precision.fp8_history * 4));
+    most = std::max(most, (copies * saved.front() + frozen.front() + state_arrays * owned.front() +
+                           second.front()) *
+                                  sizes.accumulate +
+                              architecture::saved_bytes(architecture::fp8_tensors(architecture) *
+                                                        config.precision.fp8_history * 4));
   return most;
 }
 

@@ -134,8 +134,8 @@ const ActivationParts& MemoryEstimate::activations_of(const deck::Config& config
   Shard shard = parted(architecture_, static_cast<int>(p.tensor), 0);
   for (const int rank : tensor_ranks_.at(static_cast<int>(p.tensor))) {
     shard.tensor_rank = rank;
-    found->second = largest(found->second,
-                            activation_parts(config, architecture_, shard, split, machine_));
+    found->second =
+        largest(found->second, activation_parts(config, architecture_, shard, split, machine_));
   }
   return found->second;
 }

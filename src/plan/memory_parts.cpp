@@ -99,8 +99,7 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
   parts.head = slot(head);
   if (a.model.packs_documents()) parts.positions = aligned(s.tokens * 4);
   parts.scratch = array_alignment /* the loss */ + (s.cuts_tokens ? gathered : 0) +
-                  attention_work(s, config, machine) + transient +
-                  2 * residual;  // output and dx
+                  attention_work(s, config, machine) + transient + 2 * residual;  // output and dx
   parts.scratch += 2 * aligned(s.tokens * adapters.rows * s.element) +
                    aligned(s.tokens * adapters.columns * s.element) +
                    aligned(adapters.scaled * s.element);
@@ -122,8 +121,7 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
 }
 
 TrainingSizes::TrainingSizes(const deck::Config& config,
-                             const architecture::Architecture& architecture,
-                             const Machine& machine)
+                             const architecture::Architecture& architecture, const Machine& machine)
     : architecture_(&architecture),
       element_(size_of(config.precision.compute)),
       accumulate_(element_ == 8 ? 8 : 4),
@@ -216,10 +214,9 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
   const bool head = shard.has_head();
   bytes.logits = head ? a.logits : 0;
   Bytes scales = 0;
-  for (const Stage stage : shard.stages)
-    scales += of_layers(a, shard, stage, &LayerBytes::scales);
-  bytes.scratch = a.scratch + a.logits_scratch + (head ? a.head_scratch : 0) +
-                  (two_versions_ ? 2 : 1) * scales;
+  for (const Stage stage : shard.stages) scales += of_layers(a, shard, stage, &LayerBytes::scales);
+  bytes.scratch =
+      a.scratch + a.logits_scratch + (head ? a.head_scratch : 0) + (two_versions_ ? 2 : 1) * scales;
   bytes.workspace = workspace_;
   // With cuBLASLt too, for products that it may not support.
   bytes.widened = narrow() ? widened_workspace_bytes : 0;

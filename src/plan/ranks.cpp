@@ -17,8 +17,8 @@ namespace trireme::plan {
 
 namespace {
 
-/// Values that determine the arrays of a rank: its tensor rank, the kinds of its stages' layers, and
-/// the arrays that replicas divide.
+/// Values that determine the arrays of a rank: its tensor rank, the kinds of its stages' layers,
+/// and the arrays that replicas divide.
 std::vector<std::int64_t> place_of(const deck::Config& config,
                                    const architecture::Architecture& architecture,
                                    const architecture::Shard& shard) {
@@ -41,8 +41,8 @@ std::vector<std::int64_t> place_of(const deck::Config& config,
     const std::vector<std::int64_t> counts = architecture.count_kinds(layers);
     key.insert(key.end(), counts.begin(), counts.end());
     // Layers before the first trained array have no backward pass.
-    key.push_back(std::clamp(architecture.first_trained - layers.offset,
-                             std::int64_t{0}, layers.extent));
+    key.push_back(
+        std::clamp(architecture.first_trained - layers.offset, std::int64_t{0}, layers.extent));
     key.push_back(shard.hands_over(stage) ? 1 : 0);
   }
   // Some ranks hold originals of shared layers, others copies.
@@ -64,7 +64,10 @@ class Planner {
  public:
   Planner(const deck::Config& config, const architecture::Architecture& architecture,
           const Machine& machine)
-      : config_(config), architecture_(architecture), machine_(machine), sizes_(config, architecture, machine) {}
+      : config_(config),
+        architecture_(architecture),
+        machine_(machine),
+        sizes_(config, architecture, machine) {}
 
   TrainingBytes bytes(const architecture::Shard& shard, const schedule::Needs& needs,
                       const ArenaParts& arenas) {
@@ -95,8 +98,7 @@ class Planner {
   const ActivationParts& activations(const architecture::Shard& shard, bool split) {
     const auto [found, is_new] = activations_.try_emplace(
         {shard.tensor_rank, shard.vocabulary_part(config_.model.vocabulary).extent, split});
-    if (is_new)
-      found->second = activation_parts(config_, architecture_, shard, split, machine_);
+    if (is_new) found->second = activation_parts(config_, architecture_, shard, split, machine_);
     return found->second;
   }
 
@@ -213,7 +215,8 @@ void replan_memory(std::vector<RankPlan>& ranks, const deck::Config& config,
   for (RankPlan& rank : ranks) {
     shard.stages = stages.stages_of(rank.pipeline);
     shard.tensor_rank = rank.tensor;
-    const ShardParts& parts = planner.parts(shard, place_of(config, architecture, shard), false, known);
+    const ShardParts& parts =
+        planner.parts(shard, place_of(config, architecture, shard), false, known);
     rank.memory = rows_of(planner.bytes(shard, rank.needs, parts.arenas));
   }
 }

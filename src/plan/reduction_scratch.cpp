@@ -45,9 +45,8 @@ ReductionScratch reduction_scratch(const deck::Config& config,
     scratch.data = std::max(scratch.data, bucket_scratch(config.parallel, run, sizes.accumulate));
   });
   if (config.precision.products == Products::fp8)  // maxima are gathered
-    scratch.data = std::max<Bytes>(
-        scratch.data, 4 * architecture::fp8_tensors(architecture) *
-                          (config.parallel.replicas() - 1));
+    scratch.data = std::max<Bytes>(scratch.data, 4 * architecture::fp8_tensors(architecture) *
+                                                     (config.parallel.replicas() - 1));
   for (const auto& part : architecture::shared_parts(buckets.arrays(), buckets.placement())) {
     const Bytes bytes = part.run.extent * sizes.accumulate;
     scratch.pipeline =

@@ -184,8 +184,7 @@ PartTimes part_times(const deck::Config& config, const Architecture& a, bool spl
 
 PartTime PartTimes::of_layers(const std::vector<std::int64_t>& counts) const {
   PartTime sum;
-  for (std::size_t k = 0; k < layers.size(); ++k)
-    sum += layers[k] * static_cast<double>(counts[k]);
+  for (std::size_t k = 0; k < layers.size(); ++k) sum += layers[k] * static_cast<double>(counts[k]);
   return sum;
 }
 

@@ -177,7 +177,8 @@ class Counter {
     if (division.weights) {
       const architecture::BucketCut of_weights = cut(architecture::CutOf::weights);
       const auto places = architecture::arranged_weights(of_weights, division, 0);
-      const auto gathers = unit_gathers(config_, architecture_, shard_, places, programs_, machine_);
+      const auto gathers =
+          unit_gathers(config_, architecture_, shard_, places, programs_, machine_);
       of_weights.visit([&](const architecture::BucketRun& run) {
         const auto* turn = places.run_of(run.begin);
         const bool gathered = turn != nullptr && turn->takes_turns;

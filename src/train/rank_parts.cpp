@@ -99,8 +99,8 @@ RankParts<P>::RankParts(const deck::Config& config, const architecture::Architec
   const auto kept = training ? plan::kept_tensors(config.parallel, architecture)
                              : std::vector<architecture::Kept>{};
   if (config.precision.products == Products::fp8)
-    fp8.emplace(architecture::fp8_tensors(architecture),
-                config.precision, fp8_gradient_exponent(config));
+    fp8.emplace(architecture::fp8_tensors(architecture), config.precision,
+                fp8_gradient_exponent(config));
   model.emplace(architecture, parameters, axis,
                 typename model::RankModel<P>::Shape{
                     config.batch.micro, slots, training, needs.split_backward,

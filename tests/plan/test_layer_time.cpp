@@ -212,10 +212,11 @@ TEST(LayerTime, StoredScoresMoveTheFullSquare) {
   plain.software.fused_attention = true;
   // Dropout reads and writes the scores, and a byte of its mask.
   const double scores = 2 * 4 * 32 * 32;
-  EXPECT_NEAR(
-      (times(masked, m).layers.front().forward.compute - times(c, m).layers.front().forward.compute) -
-          (times(masked, plain).layers.front().forward.compute - times(c, plain).layers.front().forward.compute),
-      scores * (2 * 8 + 1) / 5e11, 1e-14);
+  EXPECT_NEAR((times(masked, m).layers.front().forward.compute -
+               times(c, m).layers.front().forward.compute) -
+                  (times(masked, plain).layers.front().forward.compute -
+                   times(c, plain).layers.front().forward.compute),
+              scores * (2 * 8 + 1) / 5e11, 1e-14);
   // Where memory alone counts: the softmax's gradient moves the scores three times, the softmax
   // twice; the products' gradients twice as much as the products. Fused, per token: 96 of query,
   // key and value, 32 of the output and 4 sums; their gradient reads these and 32 of its own, and

@@ -93,7 +93,8 @@ class LayerKernels : public ::testing::Test {
     std::int64_t products = 0;
     for (const plan::LayerKernel& k : plan::layer_kernels(
              config, a, shard, needs[static_cast<std::size_t>(rank)].split_backward, {})) {
-      const auto& op = a.layer_kinds()[k.kind].operations[static_cast<std::size_t>(k.step.operation)];
+      const auto& op =
+          a.layer_kinds()[k.kind].operations[static_cast<std::size_t>(k.step.operation)];
       std::string label = "kernels/" + k.name;
       std::ranges::replace(label, '.', '_');
       if (op.kind == architecture::OperationKind::linear && !k.step.accumulate)

@@ -46,9 +46,7 @@ struct Architecture {
   }
   /// Index in layer_kinds().
   std::size_t kind_of(std::int64_t layer) const { return block_of(layer).kind - 1; }
-  const LayerDescription& layer(std::int64_t number) const {
-    return kinds[block_of(number).kind];
-  }
+  const LayerDescription& layer(std::int64_t number) const { return kinds[block_of(number).kind]; }
   /// Number of layers of each kind in a range.
   std::vector<std::int64_t> count_kinds(const layout::Slice& layers) const;
 

@@ -64,8 +64,8 @@ class PipelineStage {
   /// Called between layers to progress messages in flight; may be empty.
   using Between = std::function<void()>;
 
-  /// `plans`: by kind of layer. `axis`, `plans` and `access` must outlive this object. `access`: null
-  /// if all arrays are whole.
+  /// `plans`: by kind of layer. `axis`, `plans` and `access` must outlive this object. `access`:
+  /// null if all arrays are whole.
   PipelineStage(const architecture::Architecture& architecture, std::span<const LayerPlan> plans,
                 const Parameters<P>& parameters, const TensorAxis& axis, Stage number,
                 architecture::HeadGradient gradient = architecture::HeadGradient::with_losses,

@@ -23,14 +23,14 @@ struct LayerBytes {
 /// Bytes of the activations of one micro-batch on a tensor rank, for any stage.
 struct ActivationParts {
   std::vector<LayerBytes> layers;  ///< by kind of layer
-  Bytes input = 0;         ///< input of a stage without layers and head
-  Bytes embedding = 0;     ///< kept in a slot of the first stage, additionally
-  Bytes head = 0;          ///< kept in a slot of the last stage, additionally
-  Bytes scratch = 0;       ///< on every rank
-  Bytes head_scratch = 0;  ///< additional scratch of the rank with the head
-  Bytes logits = 0;        ///< on the rank with the head, in software that stores logits
-  Bytes message = 0;       ///< message to another stage
-  Bytes tensor_sum = 0;    ///< buffer of a device's sums over the tensor axis
+  Bytes input = 0;                 ///< input of a stage without layers and head
+  Bytes embedding = 0;             ///< kept in a slot of the first stage, additionally
+  Bytes head = 0;                  ///< kept in a slot of the last stage, additionally
+  Bytes scratch = 0;               ///< on every rank
+  Bytes head_scratch = 0;          ///< additional scratch of the rank with the head
+  Bytes logits = 0;                ///< on the rank with the head, in software that stores logits
+  Bytes message = 0;               ///< message to another stage
+  Bytes tensor_sum = 0;            ///< buffer of a device's sums over the tensor axis
   // With a shared vocabulary, on every rank
   Bytes logits_slot = 0;      ///< kept from the logits to the gradient of their table
   Bytes logits_scratch = 0;   ///< in addition to `scratch`

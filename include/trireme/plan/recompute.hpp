@@ -10,8 +10,8 @@
 
 namespace trireme::plan {
 
-/// Tensors that each layer keeps according to [parallel] recompute, by kind of layer; `auto` must be
-/// resolved.
+/// Tensors that each layer keeps according to [parallel] recompute, by kind of layer; `auto` must
+/// be resolved.
 std::vector<architecture::Kept> kept_tensors(const deck::ParallelConfig& parallel,
                                              const architecture::Architecture& architecture);
 

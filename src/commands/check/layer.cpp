@@ -149,11 +149,11 @@ std::string kind_report(const LayerDescription& layer, const LayerProgram& progr
   add_steps(steps, "backward", program.backward, layer, c, n);
   add_steps(steps, "backward_input", program.backward_input, layer, c, n);
   add_steps(steps, "backward_weight", program.backward_weight, layer, c, n);
-  return text("\n\ntensors of ", name, "\n", columns(tensors, 3, "  "),
-              "\nkept per layer and micro-batch: ",
-              human_bytes(program.kept_bytes + program.work_bytes),
-              "; transient, shared by all layers: ", human_bytes(program.transient_bytes),
-              "\n\nsteps of ", name, "\n", columns(steps, 4, "  "));
+  return text(
+      "\n\ntensors of ", name, "\n", columns(tensors, 3, "  "),
+      "\nkept per layer and micro-batch: ", human_bytes(program.kept_bytes + program.work_bytes),
+      "; transient, shared by all layers: ", human_bytes(program.transient_bytes), "\n\nsteps of ",
+      name, "\n", columns(steps, 4, "  "));
 }
 
 }  // namespace
@@ -166,13 +166,13 @@ std::string layer_report(const deck::Config& c, const Architecture& a, const Sha
   for (std::size_t k = 0; k < programs.size(); ++k)
     kinds += kind_report(a.layer_kinds()[k], programs[k],
                          programs.size() == 1 ? "a layer" : layers_text(a, k), c, n);
-  return text(
-      "on tensor rank 0 of P = ", n.tensor_ranks,
-      n.context_ranks > 1 ? text(" and context rank 0 of ", n.context_ranks) : "",
-      " for one micro-batch of B = ", n.micro, ": T = ", n.tokens, " tokens, R = ", n.rows,
-      " of them in its residual stream, N = ", n.targets, " predicted, N' = ", n.logit_block,
-      " at a time\n\nembedding\n", end_report(a.embedding(), c, n, split_backward), kinds, "\n\nhead\n",
-      end_report(describe_head(a.model, head_gradient(c.parallel)), c, n, split_backward));
+  return text("on tensor rank 0 of P = ", n.tensor_ranks,
+              n.context_ranks > 1 ? text(" and context rank 0 of ", n.context_ranks) : "",
+              " for one micro-batch of B = ", n.micro, ": T = ", n.tokens, " tokens, R = ", n.rows,
+              " of them in its residual stream, N = ", n.targets,
+              " predicted, N' = ", n.logit_block, " at a time\n\nembedding\n",
+              end_report(a.embedding(), c, n, split_backward), kinds, "\n\nhead\n",
+              end_report(describe_head(a.model, head_gradient(c.parallel)), c, n, split_backward));
 }
 
 }  // namespace trireme::commands
