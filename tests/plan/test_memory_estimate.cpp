@@ -28,9 +28,10 @@ deck::Deck deck_to_estimate(std::vector<std::string> overrides) {
 /// each array of the state, and four buffers of transfers. Buckets of single layers are counted;
 /// but other replicas may have most of the layers and most of the embedding and the head.
 Bytes allowance(const deck::Config& c, const Machine& machine) {
-  const TrainingSizes sizes(c, machine);
+  const auto a = architecture::describe(c.model);
+  const TrainingSizes sizes(c, a, machine);
   const Bytes message = c.batch.micro * c.model.sequence * c.model.hidden * sizes.element();
-  const std::int64_t elements = architecture::describe(c.model).parameters();
+  const std::int64_t elements = a.parameters();
   const std::int64_t buckets =
       elements * sizes.accumulate() / c.parallel.bucket_bytes + 3 * c.parallel.chunks + 3;
   const Bytes block = norm_block * sizes.accumulate();
@@ -57,7 +58,7 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
     const Bytes exact = most_bytes(c, a, needs, machine, true, known);
     const Bytes estimated = estimate.most_bytes(c);
     const Bytes above = allowance(c, machine);
-    const TrainingSizes sizes(c, machine);
+    const TrainingSizes sizes(c, a, machine);
     const Bytes below =  // buffers of transfers alone
         4 * c.batch.micro * c.model.sequence * c.model.hidden * sizes.element();
     EXPECT_LE(estimated, exact + above) << name_of(layout.schedule) << " " << layout.tensor << " "

@@ -130,8 +130,8 @@ TEST(Recompute, GpipeMayRecomputeLogits) {
   EXPECT_LE(bytes_with("auto", least, &chosen), least);
   const auto& parallel = chosen.config.parallel;
   EXPECT_EQ(architecture::head_gradient(parallel), architecture::HeadGradient::again);
-  const auto layer = architecture::describe(chosen.config.model).layer;
-  EXPECT_TRUE(recomputed_text(parallel, layer).ends_with("logits"));
+  const auto a = architecture::describe(chosen.config.model);
+  EXPECT_TRUE(recomputed_text(parallel, a).ends_with("logits"));
 }
 
 }  // namespace
