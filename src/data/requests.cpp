@@ -17,6 +17,16 @@ Requests::Requests(std::vector<Request> requests, std::int64_t sequence)
         " of them not scored, does not fit a sequence of ", sequence);
 }
 
+Requests::Requests(std::vector<Request> requests, std::int64_t sequence, std::int64_t ids)
+    : requests_(std::move(requests)), sequence_(sequence), ids_(ids), first_{0} {
+  for (const Request& r : requests_) {
+    check(r.context >= 1 && r.context <= std::ssize(r.tokens) && std::ssize(r.tokens) <= sequence,
+          "a request of ", r.tokens.size(), " tokens, ", r.context,
+          " of them given, does not fit a sequence of ", sequence);
+    first_.push_back(first_.back() + std::ssize(r.tokens) - r.context + 1);
+  }
+}
+
 void Requests::read(std::int64_t first, std::int64_t count, std::span<std::int32_t> inputs,
                     std::span<std::int32_t> targets) const {
   for (std::int64_t i = 0; i < count; ++i) {
@@ -25,9 +35,15 @@ void Requests::read(std::int64_t first, std::int64_t count, std::span<std::int32
       return all.subspan(static_cast<std::size_t>(i * sequence_),
                          static_cast<std::size_t>(sequence_));
     };
-    const auto pairs = std::ssize(r.tokens) - 1;
+    const auto pairs = std::ssize(r.tokens) - (wants_tokens() ? 0 : 1);
     std::ranges::fill(row(inputs), 0);
     std::ranges::fill(row(targets), uncounted);
+    if (wants_tokens()) {
+      std::ranges::copy(r.tokens, row(inputs).begin());
+      std::fill_n(row(targets).begin() + (r.context - 1), pairs - r.context + 1,
+                  static_cast<std::int32_t>(uncounted - ids_));
+      continue;
+    }
     std::copy_n(r.tokens.begin(), pairs, row(inputs).begin());
     std::copy(r.tokens.begin() + r.context, r.tokens.end(), row(targets).begin() + (r.context - 1));
   }

@@ -19,6 +19,8 @@ const std::vector<Alias>& deck_aliases() {
       {"run.evaluate_every",
        "eval_interval eval_steps eval_every val_interval eval_freq val_check_interval"},
       {"run.evaluate_batches", "eval_iters val_steps limit_val_batches eval_batches"},
+      {"run.prompts", "sample_prompts eval_prompts validation_prompts"},
+      {"run.prompt_tokens", "max_new_tokens"},
       {"run.watchdog", "timeout distributed_timeout_minutes ddp_timeout"},
       {"model", "network transformer architecture arch"},
       {"model.family", "model_type model_name model_family"},

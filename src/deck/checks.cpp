@@ -287,6 +287,19 @@ class CrossCheck {
              " to be 1 or more; set local_every, or leave local out");
   }
 
+  /// Texts that evaluations generate.
+  void prompts() {
+    if (deck_.config.run.prompts.empty() || !valid({"run.prompts"})) return;
+    if (valid({"model.objective"}) && deck_.config.model.predicts_masked_tokens())
+      report(deck_.cite("run", "prompts"), " needs a model that predicts the next token, not ",
+             deck_.cite("model", "objective"),
+             "; leave prompts out, or choose objective = \"next_token\"");
+    if (valid({"parallel.strategy"}) && deck_.config.parallel.has_servers())
+      report(deck_.cite("run", "prompts"), " cannot be combined with ",
+             deck_.cite("parallel", "strategy"),
+             "; leave prompts out, or choose strategy = \"all_reduce\"");
+  }
+
   void order() {
     const std::string& order = deck_.config.parallel.order;
     std::string problem;
@@ -386,6 +399,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.servers();
   checks.transport();
   checks.local_checkpoints();
+  checks.prompts();
 }
 
 }  // namespace trireme::deck

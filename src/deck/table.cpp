@@ -48,6 +48,23 @@ void run_keys(std::vector<Entry>& out) {
       .at_least(0)
       .at_most(steps_limit)
       .otherwise(Int{0});
+  run.path(
+         "prompts", &RunConfig::prompts,
+         "file of prompts, as of `trireme generate --prompts`, which each evaluation continues "
+         "with the most likely tokens; the texts are in texts.jsonl and in the report; \"\" means "
+         "none; see docs/report.md")
+      .otherwise(Str());
+  run.integer("prompt_tokens", &RunConfig::prompt_tokens,
+              "maximum number of tokens that continue a prompt; each costs at most an evaluation's "
+              "pass over a micro-batch")
+      .unit("tokens")
+      .at_least(1)
+      .at_most(identifier_limit)
+      .otherwise(Int{64});
+  run.string("chat", &RunConfig::chat,
+             "chat format of the answers to the prompts, as of `trireme generate --chat`; \"\" "
+             "continues the prompts as texts")
+      .otherwise(Str());
   run.duration("watchdog", &RunConfig::watchdog,
                "time limit of one operation (a pass, a message, an array of a checkpoint), after "
                "which the job reports each rank's operation and ends; 00:00:00 means no limit")
@@ -178,8 +195,8 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
               "tokenizer's special token that ends documents; \"\" means its usual one")
       .otherwise(Str());
   data.boolean("replaced", &DataConfig::replaced,
-               "continuation from a checkpoint although the token files or the tokenizer are not "
-               "those of its run")
+               "permission to restart from a checkpoint of a run with other token files or another "
+               "tokenizer")
       .otherwise(false);
   const auto special = [&](const char* name, Int DataConfig::*field, const char* help,
                            const char* rule) {

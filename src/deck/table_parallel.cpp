@@ -39,8 +39,9 @@ void server_keys(SectionKeys<ParallelConfig>& parallel) {
       .otherwise(Str("step"));
   parallel
       .path("replay", &ParallelConfig::replay,
-            "server_events.jsonl of a run with staleness or updates = \"push\", whose order of "
-            "updates and fetches this run repeats; \"\" means the order in which messages arrive")
+            "recorded order of the servers' updates, to repeat a run with staleness or updates = "
+            "\"push\" exactly: the file server_events.jsonl of that run; \"\" means the order in "
+            "which messages arrive")
       .otherwise(Str());
 }
 

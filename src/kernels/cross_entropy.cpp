@@ -81,6 +81,29 @@ KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const 
 
 /// Marks the sum of exponentials of a row without a target; real sums are not negative.
 constexpr double uncounted_sum = -1;
+/// Marks the sum of a row that asks for the likeliest id.
+constexpr double likeliest_sum = -2;
+
+/// The first place of the largest logit in the part [0, n) of a row, and that logit; {-1, infinity}
+/// if a logit is NaN or infinite, {-1, -infinity} in an empty part.
+template <class T>
+struct Likeliest {
+  std::int64_t place;
+  T logit;
+};
+
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION Likeliest<T> likeliest(const Team& team, const T* row, std::int64_t n) {
+  const T largest = max_of<T>(team, n, row);
+  // The maximum of -place; 1 marks NaN and infinity.
+  const auto found = max_lanes<double>(team, n, [&](std::int64_t i) {
+    const T logit = row[i];
+    if (!(logit < infinity<T> && logit > -infinity<T>)) return 1.0;
+    return logit == largest ? -static_cast<double>(i) : -infinity<double>;
+  });
+  if (found > 0) return {-1, infinity<T>};
+  return {n > 0 ? static_cast<std::int64_t>(-found) : -1, largest};
+}
 
 /// Index of the logit of `token` in the part [first_id, first_id + n), or -1.
 KOKKOS_FORCEINLINE_FUNCTION std::int64_t place_of(std::int32_t token, std::int64_t first_id,
@@ -101,15 +124,19 @@ void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<
   for_rows(
       "kernels/cross_entropy_statistics", exec, rows,
       KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const T* row = row_of(logits, r);
         if (targets(r) < 0) {
+          const bool wanted = targets(r) < -1;
+          const std::int64_t ids = wanted ? -1 - targets(r) - first_id : 0;
+          const auto found = likeliest<T>(team, row, ids < columns ? (ids > 0 ? ids : 0) : columns);
           once(team, [&]() {
-            statistics(r, 0) = 0;
-            statistics(r, 1) = uncounted_sum;
-            statistics(r, 2) = 0;
+            statistics(r, 0) = wanted ? static_cast<double>(found.logit) : 0;
+            statistics(r, 1) = wanted ? likeliest_sum : uncounted_sum;
+            statistics(r, 2) =
+                !wanted ? 0 : static_cast<double>(found.place < 0 ? -1 : first_id + found.place);
           });
           return;
         }
-        const T* row = row_of(logits, r);
         const auto softmax = softmax_sum<T>(team, row, columns);
         once(team, [&]() {
           const std::int64_t target = place_of(targets(r), first_id, columns);
@@ -132,7 +159,10 @@ void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> mer
       Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, rows),
       KOKKOS_LAMBDA(const std::int64_t r) {
         if (count > 0 && parts(0, r, 1) < 0) {
-          for (int i = 0; i < 3; ++i) merged(r, i) = parts(0, r, i);
+          std::int64_t best = 0;  // the first of the parts with the largest logit
+          for (std::int64_t p = 1; p < count; ++p)
+            if (parts(p, r, 0) > parts(best, r, 0)) best = p;
+          for (int i = 0; i < 3; ++i) merged(r, i) = parts(best, r, i);
           loss(r) = 0;
           return;
         }
@@ -207,7 +237,7 @@ void row_scores(const Exec& exec, View2<double> scores, View1<const double> loss
       Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, rows),
       KOKKOS_LAMBDA(const std::int64_t r) {
         scores(r, 0) = loss(r);
-        scores(r, 1) = merged(r, 0) - merged(r, 2);
+        scores(r, 1) = merged(r, 1) == likeliest_sum ? merged(r, 2) : merged(r, 0) - merged(r, 2);
       });
 }
 

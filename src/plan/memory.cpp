@@ -8,6 +8,7 @@
 #include <trireme/architecture/placement.hpp>
 #include <trireme/architecture/saved.hpp>
 #include <trireme/architecture/state.hpp>
+#include <trireme/base/alignment.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/choices.hpp>
@@ -67,6 +68,14 @@ std::vector<std::int64_t> saved_second_moments(const architecture::Architecture&
 }
 
 }  // namespace
+
+std::int64_t history_steps(const deck::RunConfig& run) {
+  return std::min(run.log_every, longest_history) + 2;
+}
+
+Bytes history_bytes(const deck::RunConfig& run, std::int64_t terms) {
+  return aligned(history_steps(run) * (terms + 1) * 8);
+}
 
 std::vector<architecture::LayerProgram> layer_programs(
     const deck::Config& config, const architecture::Architecture& architecture,

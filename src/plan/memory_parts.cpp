@@ -4,6 +4,7 @@
 #include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/fp8.hpp>
+#include <trireme/architecture/objective.hpp>
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/alignment.hpp>
 #include <trireme/base/kernel_memory.hpp>
@@ -104,6 +105,9 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
                    aligned(s.tokens * adapters.columns * s.element) +
                    aligned(adapters.scaled * s.element);
   if (config.precision.products == Products::fp8) parts.scratch += aligned(codes);
+  parts.scratch +=
+      history_bytes(config.run, std::ssize(architecture::objective_of(a.model).losses));
+  if (!config.run.prompts.empty()) parts.scratch += aligned(s.targets * 2 * 8);  // scores
   parts.head_scratch = at(Home::scratch, head);
   parts.logits = static_cast<Bytes>(machine.software.logit_bytes * static_cast<double>(s.targets) *
                                     static_cast<double>(s.vocabulary));

@@ -353,6 +353,11 @@ std::vector<Score> ServerWorker<P>::score(const data::Requests& /*requests*/) {
   throw Error("servers score no requests");
 }
 
+template <class P>
+std::vector<std::vector<std::int32_t>> ServerWorker<P>::likeliest(const data::Requests&) {
+  throw Error("servers find no likeliest tokens");
+}
+
 /// A single server writes its whole arrays, several servers their parts.
 template <class P>
 std::vector<checkpoint::SliceView> ServerWorker<P>::share() {

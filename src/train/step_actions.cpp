@@ -39,6 +39,7 @@ StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts,
       }),
       reader_(data::make_batch_reader(config)) {
   for (int slot = 0; slot < parts.slots; ++slot) host_slots_.push_back(host_slot());
+  if (parts.optimizer && !config.run.prompts.empty()) reserve_scores();
   if (parts.second) records_.emplace(std::ssize(parts.model->objective().losses));
   if (parts.vocabulary)
     vocabulary_.emplace(parts, handle, [this](Micro micro, data::BatchFields fields) {
@@ -542,18 +543,24 @@ const std::vector<std::int64_t>& StepActions<P>::targets_of_workers(std::int64_t
 }
 
 template <class P>
-void StepActions<P>::begin_scoring(const data::Requests& requests, std::int64_t first_group,
-                                   std::vector<double>& sums) {
+void StepActions<P>::reserve_scores() {
+  const std::int64_t rows = parts_.model->sizes().targets;
+  score_memory_.emplace("train/scores",
+                        aligned(rows * 2 * static_cast<std::int64_t>(sizeof(double))));
+  all_scores_ = score_memory_->template take<double>(rows, 2);
+  host_scores_.resize(all_scores_.size());
+}
+
+template <class P>
+void StepActions<P>::begin_requests(const data::Requests& requests, std::int64_t first_group,
+                                    std::vector<double>& results) {
   requests_ = &requests;
-  sums_ = &sums;
+  results_ = &results;
   evaluates_ = true;
   all_windows_ = requests.count();
   first_group_ = first_group;
-  const std::int64_t rows = parts_.model->sizes().targets;
-  if (!score_memory_)
-    score_memory_.emplace("train/scores", rows * 2 * static_cast<std::int64_t>(sizeof(double)));
-  if (scores_.size() == 0) scores_ = score_memory_->template take<double>(rows, 2);
-  host_scores_.resize(scores_.size());
+  if (!score_memory_) reserve_scores();
+  scores_ = all_scores_;
 }
 
 /// A context rank holds some tokens of each request.
@@ -565,17 +572,22 @@ void StepActions<P>::take_scores(std::int64_t group) {
   const layout::TokenPlaces places = parts_.parameters.shard().places(config_.model.sequence);
   const std::int64_t held = parts_.axis.context().held(config_.model.sequence);
   const std::int64_t first = group * config_.batch.micro;
+  const bool tokens = requests_->wants_tokens();
   for (std::int64_t i = 0; i < samples_of(group); ++i) {
     const data::Request& request = requests_->request(first + i);
-    const std::span<double> sum =
-        std::span(*sums_).subspan(static_cast<std::size_t>(2 * (first + i)), 2);
-    for (std::int64_t position = request.context - 1; position + 1 < std::ssize(request.tokens);
-         ++position) {
+    auto* const result =
+        results_->data() + (tokens ? requests_->first_wanted(first + i) : 2 * (first + i));
+    const std::int64_t end = std::ssize(request.tokens) - (tokens ? 0 : 1);
+    for (std::int64_t position = request.context - 1; position < end; ++position) {
       const std::int64_t token = places.token_at(position);
       if (token < 0) continue;
       const auto row = static_cast<std::size_t>(2 * (i * held + token));
-      sum[0] += host_scores_[row];
-      if (!(host_scores_[row + 1] <= 0)) sum[1] += 1;
+      if (tokens) {
+        result[position - (request.context - 1)] = host_scores_[row + 1];
+        continue;
+      }
+      result[0] += host_scores_[row];
+      if (!(host_scores_[row + 1] <= 0)) result[1] += 1;
     }
   }
 }

@@ -2,17 +2,17 @@
 #include <trireme/train/step_history.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
+#include <trireme/plan/memory.hpp>
 #include <trireme/tensor/copy.hpp>
 
 #include <algorithm>
 
 namespace trireme::train {
 
-// Two more than between logged steps, because overlapping steps are read while the next one runs.
 StepHistory::StepHistory(const deck::RunConfig& run, std::int64_t terms)
     : terms_(terms),
-      capacity_(std::min(run.log_every, longest_history) + 2),
-      memory_("step history", capacity_ * (terms + 1) * static_cast<std::int64_t>(sizeof(double))),
+      capacity_(plan::history_steps(run)),
+      memory_("step history", plan::history_bytes(run, terms)),
       rows_(memory_.take<double>(capacity_ * (terms + 1))) {
   kept_.reserve(static_cast<std::size_t>(capacity_));
 }

@@ -14,7 +14,6 @@
 #include <trireme/optim/learning_rate.hpp>
 #include <trireme/tensor/copy.hpp>
 #include <trireme/tensor/region.hpp>
-#include <trireme/train/step_history.hpp>
 
 #include <algorithm>
 #include <array>
@@ -139,7 +138,7 @@ void Trainer::start(std::optional<std::int64_t> restored, const checkpoint::RunS
 bool Trainer::is_logged(std::int64_t step) const {
   const deck::RunConfig& run = parts_.config.run;
   return step == run.steps || due(step, run.log_every) || due(step, run.evaluate_every) ||
-         due(step, longest_history);
+         due(step, plan::longest_history);
 }
 
 void Trainer::write_timeline() {
@@ -247,9 +246,9 @@ void Trainer::log_step(std::int64_t step, bool late) {
   if (metrics_) metrics_->write(found.earlier);
   check_skips(m, std::exchange(skips_, found.skips));
 
-  const std::int64_t every = c.run.evaluate_every;
+  const bool evaluates = !late && (step == c.run.steps || due(step, c.run.evaluate_every));
   std::optional<Evaluation> evaluation;
-  if (!late && (step == c.run.steps || (every > 0 && step % every == 0))) evaluation = validate();
+  if (evaluates) evaluation = validate();
   if (evaluation) {
     const double nats = evaluation->tokens().nats;
     if (!std::isfinite(nats))
@@ -260,6 +259,9 @@ void Trainer::log_step(std::int64_t step, bool late) {
   if (metrics_) metrics_->write(m);
   log::progress(progress_line(m));
   if (evaluation) say("step ", step, ": validation loss ", description(*evaluation));
+  if (evaluates)
+    if (const std::string reason = parts_.after_evaluation(step); !reason.empty())
+      fail_not_finite(text("step ", step, ": ", reason, "; lower [optimizer] learning_rate"));
   logged_step_ = step;
   logged_at_ = late ? now : Clock::now();
   untimed_ = 0;

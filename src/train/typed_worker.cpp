@@ -233,37 +233,54 @@ N TypedWorker<P>::from_last_stage(N mine, grid::Communicator& ranks, const char*
 }
 
 template <class P>
-Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t windows,
-                                    const std::vector<std::int32_t>& bytes_of_token) {
-  const Region region("evaluation");
-  fetch_current();
+template <class Use>
+void TypedWorker<P>::with_shared_weights(const Use& use) {
+  const bool apart = local_ && !local_->schedule().together(actions_.step());
+  if (apart) local_->exchange_with_outer(handle_);
+  use();
+  if (apart) local_->exchange_with_outer(handle_);
+}
+
+/// Ranks take groups of `micro` samples in turn; the result of a group does not depend on its rank.
+/// Ranks that gather weights in every pass all have equally many passes, some possibly without
+/// samples.
+template <class P>
+void TypedWorker<P>::evaluate_groups(std::int64_t samples,
+                                     const std::function<void(std::int64_t)>& begin) {
   const std::int64_t micro = config_.batch.micro;
-  const std::int64_t groups = (windows + micro - 1) / micro;
-  // Ranks take groups of `micro` windows in turn; the sum of a group does not depend on its rank.
-  // Ranks that gather weights in every pass all have equally many passes, some possibly without
-  // windows.
+  const std::int64_t groups = (samples + micro - 1) / micro;
   const std::int64_t first =
       parts_.parameters.weight_places().has_windows() ? 0 : actions_.evaluator();
   const std::int64_t mine = (groups - first + actions_.evaluators() - 1) / actions_.evaluators();
-  const bool apart = local_ && !local_->schedule().together(actions_.step());
-  if (apart) local_->exchange_with_outer(handle_);
   parts_.model->zero_losses(handle_);
-  actions_.begin_evaluation(file, windows, 0, bytes_of_token);
   for (std::int64_t done = 0; done < mine; done += most_evaluated) {
-    actions_.begin_evaluation(file, windows, done, bytes_of_token);
+    begin(done);
     const std::int64_t count = std::min(most_evaluated, mine - done);
     run(Executor(plan::evaluation_program(parts_.layout, static_cast<int>(count)),
                  parts_.pipeline.rank()));
   }
-  const std::vector<double> sums =
-      loss_sums(parts_.model->losses(), "train/evaluate reads the loss");
-  const std::int64_t samples =
-      from_last_stage(actions_.counted().samples, parts_.data, "evaluation counts");
-  const std::int64_t targets =
-      from_last_stage(actions_.counted().targets, parts_.data, "evaluation counts");
-  if (apart) local_->exchange_with_outer(handle_);
+}
+
+template <class P>
+Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t windows,
+                                    const std::vector<std::int32_t>& bytes_of_token) {
+  const Region region("evaluation");
+  fetch_current();
+  std::vector<double> sums;
+  actions_.begin_evaluation(file, windows, 0, bytes_of_token);
+  with_shared_weights([&] {
+    evaluate_groups(windows, [&](std::int64_t done) {
+      actions_.begin_evaluation(file, windows, done, bytes_of_token);
+    });
+    sums = loss_sums(parts_.model->losses(), "train/evaluate reads the loss");
+  });
+  const auto all = [&](std::int64_t mine) {
+    return from_last_stage(mine, parts_.data, "evaluation counts");
+  };
+  const std::int64_t samples = all(actions_.counted().samples);
+  const std::int64_t targets = all(actions_.counted().targets);
   Evaluation found;
-  found.bytes = from_last_stage(actions_.counted().bytes, parts_.data, "evaluation counts");
+  found.bytes = all(actions_.counted().bytes);
   const auto& terms = parts_.model->objective().losses;
   for (std::size_t i = 0; i < terms.size(); ++i)
     found.losses.push_back({std::string(terms[i].name), std::string(terms[i].counted), sums[i],
@@ -273,26 +290,41 @@ Evaluation TypedWorker<P>::evaluate(const data::Windows& file, std::int64_t wind
 }
 
 template <class P>
+void TypedWorker<P>::sum_of_requests(std::vector<double>& values) {
+  for (grid::Communicator* ranks : {&parts_.replicas, &parts_.tensor, &parts_.pipeline})
+    ranks->template all_reduce<double>(values, grid::Reduction::sum, "results of requests");
+  if (local_)
+    local_->across().template all_reduce<double>(std::span(values), grid::Reduction::sum,
+                                                 "results of requests");
+}
+
+template <class P>
 std::vector<Score> TypedWorker<P>::score(const data::Requests& requests) {
   const Region region("scoring");
-  const std::int64_t micro = config_.batch.micro;
-  const std::int64_t groups = (requests.count() + micro - 1) / micro;
-  const std::int64_t mine =
-      (groups - parts_.data.rank() + parts_.data.size() - 1) / parts_.data.size();
-  parts_.model->zero_losses(handle_);
   std::vector<double> sums(static_cast<std::size_t>(2 * requests.count()));
-  for (std::int64_t done = 0; done < mine; done += most_evaluated) {
-    actions_.begin_scoring(requests, done, sums);
-    const std::int64_t count = std::min(most_evaluated, mine - done);
-    run(Executor(plan::evaluation_program(parts_.layout, static_cast<int>(count)),
-                 parts_.pipeline.rank()));
-  }
-  // A request's sums are on the ranks of one replica that hold its tokens; other ranks have zeros.
-  for (grid::Communicator* ranks : {&parts_.replicas, &parts_.tensor, &parts_.pipeline})
-    ranks->template all_reduce<double>(sums, grid::Reduction::sum, "scores of requests");
+  evaluate_groups(requests.count(),
+                  [&](std::int64_t done) { actions_.begin_requests(requests, done, sums); });
+  sum_of_requests(sums);
   std::vector<Score> scores;
   for (std::size_t i = 0; i < sums.size(); i += 2) scores.push_back({-sums[i], sums[i + 1] == 0});
   return scores;
+}
+
+template <class P>
+std::vector<std::vector<std::int32_t>> TypedWorker<P>::likeliest(const data::Requests& requests) {
+  const Region region("likeliest_tokens");
+  check(!parts_.servers, "likeliest tokens with parameter servers");
+  std::vector<double> ids(static_cast<std::size_t>(requests.wanted()));
+  with_shared_weights([&] {
+    evaluate_groups(requests.count(),
+                    [&](std::int64_t done) { actions_.begin_requests(requests, done, ids); });
+  });
+  sum_of_requests(ids);
+  std::vector<std::vector<std::int32_t>> found;
+  for (std::int64_t i = 0; i < requests.count(); ++i)
+    found.emplace_back(ids.begin() + requests.first_wanted(i),
+                       ids.begin() + requests.first_wanted(i + 1));
+  return found;
 }
 
 template <class P>
@@ -318,7 +350,8 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
   rows.push_back({"saved activations", parts_.model->saved_bytes()});
   const Bytes shared = parts_.vocabulary ? parts_.vocabulary->memory.capacity() : 0;
   rows.push_back({"transfer buffers", parts_.transfers->bytes() + shared});
-  rows.push_back({"scratch", parts_.model->scratch_bytes()});
+  rows.push_back({"scratch", parts_.model->scratch_bytes() + actions_.score_bytes() +
+                                 (history_ ? history_->bytes() : 0)});
   if (const Bytes bytes = handle_.workspace_bytes(); bytes > 0)
     rows.push_back({"kernel workspace", bytes});
   if (is_narrow<T>) rows.push_back({"widened operands", handle_.widened_bytes()});

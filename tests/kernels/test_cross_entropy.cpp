@@ -294,6 +294,27 @@ TYPED_TEST(TypedCrossEntropy, RowsWithoutATargetHaveNoLossAndGradient) {
   }
 }
 
+TEST(CrossEntropy, TargetsBelowMinusOneAskForTheLikeliestOfTheFirstIds) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> logits{0,  5,  1,  5,  9,  //
+                                   0,  5,  1,  7,  9,  //
+                                   0,  5,  1,  7,  9,  //
+                                   -3, -2, -4, -2, -1, nan, 5, 1, 7, 9, 0, 5, infinite_logit,
+                                   7,  9,  0,  5,  1,  7,   9};
+  const std::vector<std::int32_t> targets{-1 - 4, -1 - 5, -1 - 3, -1 - 1, -1 - 5, -1 - 5, 3};
+  const std::vector<double> expected{1, 4, 1, 0, -1, -1, 2};  // the last one: the gap to the target
+  for (const std::vector<std::int64_t>& begins :
+       {std::vector<std::int64_t>{0, 5}, {0, 2, 5}, {0, 1, 1, 3, 5}}) {
+    const auto found = cross_entropy_in_parts<double>(logits, targets, begins, 1.0);
+    const DeviceArray<double> loss(found.loss), merged(found.merged), scores(14);
+    row_scores(Exec{}, scores.matrix(7, 2), loss.flat(), merged.matrix(7, 3));
+    for (std::size_t row = 0; row < expected.size(); ++row)
+      EXPECT_EQ(scores.values()[2 * row + 1], expected[row]) << "row " << row;
+    for (std::size_t row = 0; row + 1 < expected.size(); ++row) EXPECT_EQ(found.loss[row], 0);
+    EXPECT_GT(found.loss.back(), 0);
+  }
+}
+
 TEST(CrossEntropy, ScoresHoldTheLossAndTheGapToTheLargestLogit) {
   const DeviceArray<double> loss(std::vector<double>{0.5, 2.0});
   const DeviceArray<double> merged(std::vector<double>{3.0, 1.5, 3.0, 4.0, 2.5, 1.0});

@@ -75,6 +75,8 @@ class Plan : public ::testing::Test {
               PlanCase{"zb-h1", 1, false, true, "selective", none, "sgd", Family::llama, 2, "fp16"},
               PlanCase{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
                        Offload::none, "run.audit_every=5"},
+              PlanCase{"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "bf16",
+                       Offload::none, "run.prompts=prompts.txt"},
               PlanCase{"interleaved", 2, true, false, "full", optimizer, "lamb", Family::gpt, 3,
                        "fp32"},
               PlanCase{"1f1b", 1, true, true, "selective", optimizer, "adamw", Family::qwen2, 2},

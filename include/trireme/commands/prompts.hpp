@@ -3,8 +3,10 @@
 #include <trireme/commands/options.hpp>
 #include <trireme/data/chat.hpp>
 #include <trireme/data/tokenizer.hpp>
+#include <trireme/deck/deck.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,10 @@ struct Prompt {
 /// The prompts of the options. UsageError with file and line.
 std::vector<Prompt> prompts_of(const GenerateOptions& options);
 
+/// The options by which evaluations of a run continue its prompts: [run] prompts, prompt_tokens,
+/// chat.
+GenerateOptions options_of_run(const deck::RunConfig& run);
+
 /// The token that --prefix names: a special token, or "end-of-document". "": the end of a document.
 std::int32_t prefix_token(const data::Tokenizer& tokenizer, const std::string& name);
 
@@ -27,7 +33,55 @@ std::int32_t prefix_token(const data::Tokenizer& tokenizer, const std::string& n
 std::vector<std::int32_t> ids_before_prompt(const data::Tokenizer& tokenizer,
                                             const std::string& prefix);
 
-/// A sentence about the ids before prompts.
-std::string describe_prefix(const data::Tokenizer& tokenizer, const std::string& prefix);
+/// All texts of a command or of a run's evaluations: `samples` texts for each prompt in turn.
+class Texts {
+ public:
+  /// Arguments must outlive this object. UsageError for mistakes in the prompts.
+  Texts(const deck::Deck& deck, const GenerateOptions& options);
+
+  /// A sentence about the ids before prompts.
+  std::string prefix_text() const;
+  /// Warns of prompts that are cut at the beginning.
+  void warn_of_long_prompts() const;
+
+  /// Sets the step of the weights that generate the texts.
+  void set_step(std::int64_t step) { step_ = step; }
+
+  bool is_chat() const { return chat_ != data::ChatFormat::none; }
+  /// The token that ends a text; a conversation also ends with the document.
+  std::int32_t end() const;
+
+  std::int64_t count() const { return std::ssize(prompts_) * options_.samples; }
+  const data::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const std::string& prompt(std::int64_t n) const { return prompts_[prompt_of_text(n)].words; }
+  /// The prompt as a document's beginning, or a conversation up to the answer.
+  std::vector<std::int32_t> ids(std::int64_t n) const { return ids_of(prompt_of_text(n)); }
+
+  /// Line before a text, if there are several texts.
+  std::string heading(std::int64_t n) const;
+  /// Line of a file of texts.
+  std::string json(std::int64_t n, const std::string& continuation, std::int64_t tokens,
+                   const char* end) const;
+
+ private:
+  std::size_t prompt_of_text(std::int64_t n) const {
+    return static_cast<std::size_t>(n / options_.samples);
+  }
+  std::vector<std::int32_t> ids_of(std::size_t p) const;
+
+  const GenerateOptions& options_;
+  std::unique_ptr<data::Tokenizer> tokenizer_;
+  data::ChatFormat chat_;
+  std::int64_t sequence_;
+  std::int64_t step_ = 0;
+  std::vector<Prompt> prompts_;
+  std::vector<std::int64_t> tokens_;  ///< tokens of each prompt
+};
+
+/// The texts that evaluations of the deck's run continue, with options_of_run(), which must outlive
+/// them. UsageError with the key and its place. The vocabulary must be resolved.
+std::unique_ptr<Texts> texts_of_run(const deck::Deck& deck, const GenerateOptions& options);
+/// "3 prompts of prompts.txt, continued at each evaluation by at most 64 tokens".
+std::string describe_prompts(const Texts& texts, const GenerateOptions& options);
 
 }  // namespace trireme::commands

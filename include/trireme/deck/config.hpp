@@ -25,6 +25,9 @@ struct RunConfig {
   std::int64_t log_every = 0;
   std::int64_t evaluate_every = 0;    ///< steps; 0: only at the end
   std::int64_t evaluate_batches = 0;  ///< global batches per evaluation; 0: the whole file
+  std::string prompts;                ///< file of texts to continue at evaluations; "": none
+  std::string chat;                   ///< chat format of the prompts; "": plain texts
+  std::int64_t prompt_tokens = 0;     ///< most tokens of a continuation
   Seconds watchdog = 0;               ///< longest time without progress; 0: unlimited
   bool timeline = false;              ///< record when each instruction ran
   std::int64_t audit_every = 0;       ///< steps; 0: none

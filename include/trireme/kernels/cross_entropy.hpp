@@ -8,8 +8,10 @@
 /// first_id + Vl). Three values per row are sent, never the logits (Narayanan et al. 2021, arXiv
 /// 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv 1909.08053). Targets must be below V: the
 /// reader of tokens checks them. A row with target -1 is not counted: its loss and its gradient are
-/// 0. A part may be empty. Asynchronous on exec; instantiated for float and double, gradients for
-/// Bf16 and Fp16 too.
+/// 0. A target -1 - n with n > 0 asks for the likeliest of the first n ids instead: the target's
+/// logit becomes that id (-1 if a logit is not finite, and in statistics if another part may hold
+/// it), the sum becomes -2 and the loss 0; such rows have no gradient. A part may be empty.
+/// Asynchronous on exec; instantiated for float and double, gradients for Bf16 and Fp16 too.
 namespace trireme::kernels {
 
 /// statistics[r] = {largest logit of this part, sum of exp(logit - largest), the target's logit}.
@@ -43,7 +45,8 @@ void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Acc
                             View1<const double> loss_scale = {}, double cap = 0);
 
 /// scores[r] = {loss[r], largest logit - target's logit}: the second value is 0 if the target is
-/// the most likely token. scores [R,2], loss [R], merged [R,3].
+/// the most likely token. Rows that ask for the likeliest id have that id as second value. scores
+/// [R,2], loss [R], merged [R,3].
 void row_scores(const Exec& exec, View2<double> scores, View1<const double> loss,
                 View2<const double> merged);
 

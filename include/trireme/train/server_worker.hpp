@@ -48,6 +48,7 @@ class ServerWorker final : public Worker {
   Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                       const std::vector<std::int32_t>& bytes_of_token) override;
   std::vector<Score> score(const data::Requests& requests) override;
+  std::vector<std::vector<std::int32_t>> likeliest(const data::Requests& requests) override;
   std::vector<checkpoint::SliceView> share() override;
   void load(const checkpoint::Reader& reader) override;
   std::vector<plan::MemoryRow> memory() const override;

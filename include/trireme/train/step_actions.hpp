@@ -57,11 +57,13 @@ class StepActions final : public Actions {
   /// `micro` windows. `bytes_of_token`: bytes by id.
   void begin_evaluation(const data::Windows& file, std::int64_t windows, std::int64_t first_group,
                         const std::vector<std::int32_t>& bytes_of_token);
-  /// Begins an evaluation of requests. On the ranks of the last stage, adds the sums of their
-  /// scores to `sums`, two per request: Σ loss, and the number of tokens that are not the most
-  /// likely.
-  void begin_scoring(const data::Requests& requests, std::int64_t first_group,
-                     std::vector<double>& sums);
+  /// Begins an evaluation of requests. On the ranks of the last stage, adds their results to
+  /// `results`: two per scored request, Σ loss and the number of tokens that are not the most
+  /// likely; otherwise the tokens that requests want.
+  void begin_requests(const data::Requests& requests, std::int64_t first_group,
+                      std::vector<double>& results);
+  /// Device memory for the results of requests.
+  Bytes score_bytes() const { return score_memory_ ? score_memory_->capacity() : 0; }
   const Counted& counted() const { return counted_; }
   /// With local training: the next steps train this worker.
   void train_worker(std::int64_t worker) { worker_ = worker; }
@@ -152,7 +154,8 @@ class StepActions final : public Actions {
   std::int64_t group_of(Micro micro) const;
   std::int64_t samples_of(std::int64_t group) const;
   void read_samples(Micro micro, data::BatchFields fields);
-  /// Adds the scores of a group's requests to their sums.
+  void reserve_scores();
+  /// Adds the results of a group's requests.
   void take_scores(std::int64_t group);
   void mark_loss(std::int64_t step);
   /// Moves the received input or gradient to the memory that the stage reads.
@@ -201,9 +204,10 @@ class StepActions final : public Actions {
   const data::Samples* samples_ = nullptr;
   const data::Windows* windows_ = nullptr;
   const data::Requests* requests_ = nullptr;  ///< null: an evaluation reads windows
-  std::vector<double>* sums_ = nullptr;       ///< sums of the requests' scores
+  std::vector<double>* results_ = nullptr;    ///< argument of begin_requests()
   std::optional<Arena> score_memory_;
-  View2<double> scores_;  // [T, 2] of a micro-batch; empty unless requests are scored
+  View2<double> all_scores_;  // [T, 2] of a micro-batch, in score_memory_
+  View2<double> scores_;      // all_scores_, or empty unless requests are evaluated
   std::vector<double> host_scores_;
   /// Counted targets of the latest steps by worker, if samples have a mask.
   mutable std::map<std::int64_t, std::vector<std::int64_t>> targets_of_step_;

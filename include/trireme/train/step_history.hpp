@@ -9,9 +9,6 @@
 
 namespace trireme::train {
 
-/// Most steps between two logged steps, because a history holds no more.
-inline constexpr std::int64_t longest_history = 4096;
-
 /// Losses and gradient norms of the steps since the last logged step. Each step stores them in
 /// device memory without a wait, and a logged step reads all of them in one copy.
 class StepHistory {
@@ -35,6 +32,7 @@ class StepHistory {
   /// are any.
   std::vector<Entry> take(const Exec& exec, std::int64_t step);
   void forget() { kept_.clear(); }
+  Bytes bytes() const { return memory_.capacity(); }
 
  private:
   /// Losses and norm of a step [terms + 1].

@@ -35,6 +35,9 @@ struct RunParts {
   Bytes checkpoint_copy = 0;  ///< host memory for background checkpoints
   /// Throws Error on rank 0 if the run's folders no longer belong to it.
   std::function<void()> expect_folders = [] {};
+  /// Called on all ranks at each evaluation, after its loss is logged. If the weights are not
+  /// usable it returns the reason on all ranks, which ends the run.
+  std::function<std::string(std::int64_t step)> after_evaluation = [](std::int64_t) { return ""; };
 };
 
 /// The log line of a step, at most 79 columns wide:

@@ -56,6 +56,7 @@ class TypedWorker final : public Worker {
   Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                       const std::vector<std::int32_t>& bytes_of_token) override;
   std::vector<Score> score(const data::Requests& requests) override;
+  std::vector<std::vector<std::int32_t>> likeliest(const data::Requests& requests) override;
   std::vector<checkpoint::SliceView> share() override;
   void load(const checkpoint::Reader& reader) override;
   std::vector<plan::MemoryRow> memory() const override;
@@ -70,6 +71,15 @@ class TypedWorker final : public Worker {
   std::vector<double> statuses();
   /// Number of state arrays of the optimizer per weight.
   std::size_t state_arrays() const { return architecture::state_arrays(config_.optimizer).size(); }
+  /// Calls `use` with the weights of evaluations: with local training those that workers share.
+  template <class Use>
+  void with_shared_weights(const Use& use);
+  /// Evaluates this rank's part of the groups of `samples` samples. Calls `begin` before each
+  /// program, with the number of earlier groups of this rank.
+  void evaluate_groups(std::int64_t samples, const std::function<void(std::int64_t)>& begin);
+  /// The sums over all ranks; a request's values are on the ranks of one replica that hold its
+  /// tokens, other ranks have zeros.
+  void sum_of_requests(std::vector<double>& values);
   template <class AddState>
   void share_workers(const AddState& add_state);
   void share_progress(std::vector<checkpoint::SliceView>& slices);

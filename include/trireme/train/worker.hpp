@@ -93,6 +93,11 @@ class Worker {
   /// request's index determines the rank that computes it. Collective.
   virtual std::vector<Score> score(const data::Requests& requests) = 0;
 
+  /// For each request that wants tokens: the likeliest token after its context and after each later
+  /// token, by the weights that `evaluate` uses, on every rank; -1 if a logit is not finite. Not
+  /// with parameter servers. Collective.
+  virtual std::vector<std::vector<std::int32_t>> likeliest(const data::Requests& requests) = 0;
+
   /// This rank's slices of a checkpoint: parts of the parameters and, if it trains, of the
   /// optimizer's state. All ranks together write every element once. Waits for the current step.
   /// The slices refer to live memory, which does not change until the next step.

@@ -8,6 +8,7 @@
 #include <trireme/commands/check/time.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
+#include <trireme/commands/prompts.hpp>
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/checks.hpp>
@@ -192,6 +193,22 @@ void print_packing(const deck::Deck& deck, const TrainingData& data) {
   }
 }
 
+/// Describes the prompts that evaluations continue; "" without them. A plan for another machine
+/// only warns of mistakes.
+std::string describe_texts(const deck::Deck& deck, bool elsewhere) {
+  if (deck.config.run.prompts.empty()) return "";
+  const GenerateOptions options = options_of_run(deck.config.run);
+  try {
+    const auto texts = texts_of_run(deck, options);
+    texts->warn_of_long_prompts();
+    return describe_prompts(*texts, options);
+  } catch (const UsageError& mistake) {
+    if (!elsewhere) throw;
+    log::warn(mistake.what());
+    return "";
+  }
+}
+
 void print_ramp(const deck::Config& c, const std::vector<schedule::Program>& programs) {
   const deck::BatchSchedule batches(c.batch);
   if (programs.size() == 1) return;
@@ -233,7 +250,8 @@ void print_time(const deck::Config& c, const architecture::Architecture& a,
     say("\ntime of a step: not predicted, because ", machine.file, " does not set ", missing);
 }
 
-void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Machine& machine) {
+void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Machine& machine,
+                  const std::string& texts) {
   const deck::Deck& deck = run.deck;
   const deck::Config& c = deck.config;
   const architecture::Architecture& a = plan.architecture;
@@ -262,6 +280,7 @@ void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Mac
   print_step(c, a);
   print_blend(deck, run.training);
   print_packing(deck, run.training);
+  if (!texts.empty()) say("texts         ", texts);
   print_recompute(c, a, ranks, machine);
   print_notes(c, machine);
   say("\nstages\n", stages_report(plan::group_stages(a, c.parallel), c.parallel));
@@ -324,6 +343,7 @@ void check_deck(const CheckOptions& options) {
                                         /*elsewhere=*/!options.machine.empty());
   const deck::Deck& deck = run.deck;
   expect_restart(deck);
+  const std::string texts = describe_texts(deck, !options.machine.empty());
   if (options.resolved) {
     log::line(deck::resolved_toml(deck));
     return;
@@ -334,7 +354,7 @@ void check_deck(const CheckOptions& options) {
     if (options.layer)
       print_layer(deck.config, plan, machine);
     else
-      print_report(run, plan, machine);
+      print_report(run, plan, machine, texts);
   }
   if (options.must_fit) expect_fit(deck.config, plan, machine);
 }

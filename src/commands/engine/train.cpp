@@ -1,6 +1,7 @@
 // `trireme train` in the eight numbered steps of train(), at the end.
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
+#include <trireme/commands/continued_texts.hpp>
 #include <trireme/commands/engine.hpp>
 #include <trireme/commands/identity.hpp>
 #include <trireme/commands/resolve.hpp>
@@ -117,6 +118,7 @@ struct RunData {
   std::unique_ptr<data::TokenSource> validation_file;
   std::optional<data::Windows> validation;
   std::vector<std::int32_t> bytes_of_token;
+  std::unique_ptr<RunTexts> texts;  ///< with [run] prompts
   Identity identity;
 };
 
@@ -142,6 +144,10 @@ RunData open_data(grid::Runtime& runtime, Session& session) {
       run.validation.emplace(*run.validation_file, text_tokens, config.model.packing);
     }
     expect_usable(config, run);
+    if (!config.run.prompts.empty()) {
+      run.texts = std::make_unique<RunTexts>(session.deck);
+      run.texts->texts().warn_of_long_prompts();
+    }
     run.bytes_of_token = bytes_of_token(session.deck, *session.training.files.front());
     if (runtime.rank() == 0 || !config.checkpoint.local.empty()) {
       run.identity = identity_of(session.deck);
@@ -178,6 +184,7 @@ void say_data(const Session& session, const RunData& run) {
   for (std::size_t i = 0; i < samples.files(); ++i)
     say_packing("", *session.training.files[i], samples.windows(i));
   if (run.validation) say_packing("of validation ", *run.validation_file, *run.validation);
+  if (run.texts) say("texts ", run.texts->description());
 }
 
 /// The programs of the steps, one per size of the global batch, the same on all ranks. Collective.
@@ -276,12 +283,16 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   say_choices(session);
   train::Trainer trainer({config, session.architecture, runtime.world(), *data.samples,
                           data.validation ? &*data.validation : nullptr, data.bytes_of_token,
-                          saved_bytes(session, shard), [&] { folders.expect_mine(); }},
+                          saved_bytes(session, shard), [&] { folders.expect_mine(); },
+                          [&](std::int64_t step) {
+                            return data.texts ? data.texts->write(runtime, step, *worker) : "";
+                          }},
                          *worker);
 
   // 8 train
   return runtime.guard([&] {
     const Beginning beginning = restart.load(*worker);
+    if (data.texts) data.texts->open(runtime, beginning.step);
     trainer.start(beginning.step, {.deck_toml = deck::resolved_toml(session.deck),
                                    .values = beginning.identity.values,
                                    .files = beginning.identity.files,

@@ -50,12 +50,13 @@ RunRecords records_of(RunReport& report) {
   return records;
 }
 
-/// The texts of all files texts*.jsonl.
+/// The texts of all files texts*.jsonl, without those of earlier runs.
 std::vector<GeneratedText> texts_of(const std::string& folder) {
   std::vector<std::string> paths;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
     if (const std::string name = entry.path().filename().string();
-        name.starts_with("texts") && name.ends_with(".jsonl"))
+        name.starts_with("texts") && name.ends_with(".jsonl") &&
+        name.find(".previous-") == std::string::npos)
       paths.push_back(folder + "/" + name);
   std::ranges::sort(paths);
   std::vector<GeneratedText> all;

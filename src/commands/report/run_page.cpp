@@ -156,7 +156,7 @@ std::string texts(const RunReport& report) {
   for (std::size_t i = 0; i < std::min(all.size(), most); ++i)
     rows.push_back({with_commas(all[i].step), all[i].prompt, all[i].words});
   return "<h2>Generated texts</h2>\n<div class=\"texts\">\n" +
-         html_table(text("Texts of trireme generate in texts*.jsonl, by step",
+         html_table(text("Continued prompts in texts*.jsonl, by step",
                          all.size() > most ? text("; the newest ", most, " of ", all.size()) : ""),
                     {"Step", "Prompt", "Continuation"}, rows, 3) +
          "</div>\n";

@@ -1,0 +1,222 @@
+// The prompts of `trireme generate` and of a run's evaluations, the tokens before texts without
+// context, and the lines of files of texts.
+#include <trireme/commands/prompts.hpp>
+
+#include <trireme/base/check.hpp>
+#include <trireme/base/log.hpp>
+#include <trireme/commands/resolve.hpp>
+#include <trireme/data/chat_lines.hpp>
+#include <trireme/data/instructions.hpp>
+#include <trireme/data/json_lines.hpp>
+#include <trireme/io/text_reader.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace trireme::commands {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& path) {
+  io::TextReader reader(path);
+  std::string content;
+  std::array<char, 1 << 16> block{};
+  while (const std::size_t n = reader.read(block)) content.append(block.data(), n);
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < content.size();) {
+    const std::size_t end = std::min(content.find('\n', begin), content.size());
+    lines.push_back(content.substr(begin, end - begin));
+    if (lines.back().ends_with('\r')) lines.back().pop_back();
+    begin = end + 1;
+  }
+  return lines;
+}
+
+Prompt question(std::string words, std::string where) {
+  return {words, {{{"user", std::move(words)}}}, std::move(where)};
+}
+
+/// UsageError for unknown members. An answer in the line does not change the prompt.
+void expect_prompt_members(const data::JsonLine& line) {
+  data::expect_known_members(line, {"prompt", "messages", "tools", "completion", "answer",
+                                    "answers", "reference", "references", "label", "gold"});
+}
+
+Prompt prompt_of(const data::JsonLine& line, bool chat) {
+  if (!line.has("messages")) {
+    Prompt prompt = question(line.string("prompt"), line.where());
+    if (line.has("tools")) line.refuse("has \"tools\" without \"messages\"");
+    expect_prompt_members(line);
+    return prompt;
+  }
+  if (line.has("prompt")) line.refuse("has both \"prompt\" and \"messages\"");
+  if (!chat)
+    throw UsageError(text(line.where(), ": has \"messages\"; choose their format with --chat: ",
+                          join(data::chat_format_names(), ", ")));
+  expect_prompt_members(line);
+  data::Chat messages = data::chat_of(line);
+  std::string words = messages.messages.back().content;
+  return {std::move(words), std::move(messages), line.where()};
+}
+
+std::string name_of(const data::Tokenizer& tokenizer, std::int32_t id) {
+  for (const auto& [name, known] : tokenizer.special_tokens())
+    if (known == id) return name;
+  return id == tokenizer.end_of_document() ? "the end-of-document token" : text("token ", id);
+}
+
+}  // namespace
+
+std::vector<Prompt> prompts_of(const GenerateOptions& options) {
+  const std::string& path = options.prompts;
+  if (path.empty()) return {question(options.prompt, "the prompt")};
+  const bool chat = data::chat_format(options.chat) != data::ChatFormat::none;
+  std::vector<Prompt> prompts;
+  if (path.ends_with(".jsonl") || path.ends_with(".jsonl.gz")) {
+    data::read_json_lines(
+        path, R"({"prompt": "Once upon a time"})",
+        [&](const data::JsonLine& line) { prompts.push_back(prompt_of(line, chat)); });
+  } else {
+    for (std::string& line : lines_of(path))
+      prompts.push_back(question(std::move(line), text(path, ":", prompts.size() + 1)));
+  }
+  check_usage(!prompts.empty(), path, ": has no prompts; write one per line");
+  return prompts;
+}
+
+std::int32_t prefix_token(const data::Tokenizer& tokenizer, const std::string& name) {
+  if (name.empty() || name == "end-of-document") return tokenizer.end_of_document();
+  const std::int32_t id = tokenizer.special_token(name);
+  check_usage(id >= 0, "--prefix ", name, ": the deck's tokenizer ", tokenizer.name(),
+              " has no such special token; give one of its special tokens, or end-of-document");
+  return id;
+}
+
+std::vector<std::int32_t> ids_before_prompt(const data::Tokenizer& tokenizer,
+                                            const std::string& prefix) {
+  if (prefix.empty()) return tokenizer.before_text();
+  if (prefix == "none") return {};
+  return {prefix_token(tokenizer, prefix)};
+}
+
+Texts::Texts(const deck::Deck& deck, const GenerateOptions& options)
+    : options_(options),
+      tokenizer_(tokenizer_of(deck)),
+      chat_(data::chat_format(options.chat)),
+      sequence_(deck.config.model.sequence),
+      prompts_(prompts_of(options)) {
+  if (is_chat()) data::expect_special_tokens(*tokenizer_, chat_, false);
+  const std::int64_t vocabulary = deck.config.model.vocabulary;
+  for (std::size_t p = 0; p < prompts_.size(); ++p) {
+    const std::vector<std::int32_t> ids = ids_of(p);
+    for (const std::int32_t id : ids)
+      check_usage(id < vocabulary, prompts_[p].where, " has token ", id, ", the model only ",
+                  vocabulary);
+    tokens_.push_back(std::ssize(ids));
+  }
+}
+
+std::string Texts::prefix_text() const {
+  const std::string& prefix = options_.prefix;
+  std::vector<std::string> names;
+  for (const std::int32_t id : ids_before_prompt(*tokenizer_, prefix))
+    names.push_back(name_of(*tokenizer_, id));
+  const char* cause = prefix.empty() ? " (the tokenizer's post_processor)" : " (--prefix)";
+  if (!names.empty()) return text("each prompt follows ", join(names, " "), cause);
+  return text("no token is put before a prompt",
+              prefix.empty() ? "; choose one with --prefix" : " (--prefix)");
+}
+
+void Texts::warn_of_long_prompts() const {
+  const auto is_long = [&](std::int64_t tokens) { return tokens > sequence_; };
+  const auto first = std::ranges::find_if(tokens_, is_long);
+  if (first == tokens_.end()) return;
+  const Prompt& prompt = prompts_[static_cast<std::size_t>(first - tokens_.begin())];
+  log::warn(text(prompt.where, " has ", *first, " tokens, but [model] sequence = ", sequence_,
+                 ": the first ", *first - sequence_, " are left out",
+                 prompts_.size() == 1 ? ""
+                                      : text(" (", std::ranges::count_if(tokens_, is_long), " of ",
+                                             prompts_.size(), " prompts are too long)"),
+                 "; shorten the prompt"));
+}
+
+std::int32_t Texts::end() const {
+  return is_chat() ? tokenizer_->special_token(data::end_of_answer(chat_))
+                   : tokenizer_->end_of_document();
+}
+
+std::string Texts::heading(std::int64_t n) const {
+  const std::string sample = text("sample ", n % options_.samples + 1, " of ", options_.samples);
+  if (prompts_.size() == 1) return options_.samples == 1 ? "" : "---- " + sample + "\n";
+  return text("---- prompt ", n / options_.samples + 1, " of ", prompts_.size(),
+              options_.samples == 1 ? "" : ", " + sample, "\n");
+}
+
+std::string Texts::json(std::int64_t n, const std::string& continuation, std::int64_t tokens,
+                        const char* end) const {
+  const std::int64_t prompt_tokens = tokens_[prompt_of_text(n)];
+  const nlohmann::ordered_json line{
+      {"step", step_},
+      {"prompt", prompt(n)},
+      {"prompt_tokens", prompt_tokens},
+      {"prompt_tokens_left_out", std::max<std::int64_t>(0, prompt_tokens - sequence_)},
+      {"sample", n % options_.samples + 1},
+      {"text", continuation},
+      {"tokens", tokens},
+      {"end", end}};
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::vector<std::int32_t> Texts::ids_of(std::size_t p) const {
+  const Prompt& prompt = prompts_[p];
+  if (!is_chat()) {
+    std::vector<std::int32_t> ids = ids_before_prompt(*tokenizer_, options_.prefix);
+    tokenizer_->encode(prompt.words, ids);
+    if (ids.empty()) ids.push_back(tokenizer_->end_of_document());  // a text begins with a token
+    return ids;
+  }
+  data::expect_plain(prompt.chat, *tokenizer_, prompt.where,
+                     "remove it: a message could end its turn with it");
+  std::vector<std::int32_t> ids;
+  try {
+    tokenizer_->encode(data::prompt_of(chat_, prompt.chat), ids, {true});
+  } catch (const UsageError& error) {
+    throw UsageError(text(prompt.where, " ", error.what()));
+  }
+  if (data::uses_tools(prompt.chat)) data::expect_special_tokens(*tokenizer_, chat_, true);
+  return ids;
+}
+
+GenerateOptions options_of_run(const deck::RunConfig& run) {
+  GenerateOptions options;
+  options.prompts = run.prompts;
+  options.output = run.directory + "/texts.jsonl";
+  options.tokens = run.prompt_tokens;
+  options.temperature = 0;
+  options.chat = run.chat;
+  return options;
+}
+
+std::unique_ptr<Texts> texts_of_run(const deck::Deck& deck, const GenerateOptions& options) {
+  check_usage(options.chat.empty() || data::chat_format(options.chat) != data::ChatFormat::none,
+              deck.cite("run", "chat"), " is not a chat format; choose one of ",
+              join(data::chat_format_names(), ", "), ", or leave chat out");
+  try {
+    return std::make_unique<Texts>(deck, options);
+  } catch (const UsageError& error) {  // with the key instead of the option
+    std::string mistake = error.what();
+    for (auto at = mistake.find("--chat"); at != std::string::npos; at = mistake.find("--chat"))
+      mistake.replace(at, 6, "[run] chat");
+    throw UsageError(text("[run] prompts (", deck.where("run", "prompts"), "): ", mistake));
+  }
+}
+
+std::string describe_prompts(const Texts& texts, const GenerateOptions& options) {
+  return text(with_commas(texts.count()), texts.count() == 1 ? " prompt" : " prompts", " of ",
+              options.prompts, ", continued at each evaluation by at most ",
+              with_commas(options.tokens), options.tokens == 1 ? " token" : " tokens");
+}
+
+}  // namespace trireme::commands
