@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""What `cmake --install` puts into a prefix: programs, scripts that start, pages whose links lead somewhere, sites and decks.
+"""What `cmake --install` puts into a prefix: programs, scripts that start, pages whose links lead somewhere, sites and decks,
+module files.
 
     test_content.py --build BUILD [--cmake cmake]
 """
 import argparse
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,16 +15,24 @@ import unittest
 from pathlib import Path
 
 SCRIPTS = ("trireme-job", "trireme-calibrate", "trireme-tensorboard")
+LMOD = Path("/usr/share/lmod/lmod/libexec/lmod")  # Debian's packages
+MODULES = Path("/usr/lib/x86_64-linux-gnu/modulecmd.tcl")
 options = None
 
 
-class Content(unittest.TestCase):
+class Installed(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.prefix = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="trireme-prefix-")))
+        cls.prefix = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="trireme-prefix-"))) / "first"
         said = subprocess.run([options.cmake, "--install", options.build, "--prefix", cls.prefix], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True)
         assert said.returncode == 0, said.stdout
+
+
+class Content(Installed):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
         cls.doc, = (path.parent for path in cls.prefix.rglob("README.md") if "share/doc" in str(path))
 
     def test_links_of_installed_pages_lead_to_installed_files(self):
@@ -70,6 +81,47 @@ class Content(unittest.TestCase):
         for site in ("alps", "lumi", "perlmutter"):
             self.assertTrue((self.prefix / f"share/trireme/sites/{site}.toml").is_file())
         self.assertEqual(list(self.prefix.rglob("__pycache__")), [])
+
+
+class ModuleFiles(Installed):
+    """Loaded by Lmod, which also reads Tcl, and by Environment Modules: whichever is installed."""
+
+    def test_the_program_starts_after_module_load(self):
+        self.check_all(self.prefix / "share/modulefiles", self.prefix)
+
+    def test_a_moved_installation_is_found(self):
+        shutil.copytree(self.prefix, self.prefix.parent / "moved")
+        self.check_all(self.prefix.parent / "moved/share/modulefiles", self.prefix.parent / "moved")
+
+    def test_a_copy_of_the_module_file_finds_the_installation(self):
+        shutil.copytree(self.prefix / "share/modulefiles", self.prefix.parent / "modules")
+        self.check_all(self.prefix.parent / "modules", self.prefix)
+
+    def check_all(self, folder, prefix):
+        names = sorted(path.name for path in (folder / "trireme").iterdir())
+        self.assertEqual(len(names), 2)
+        self.assertEqual(f"{names[0]}.lua", names[1])
+        commands = [["lua5.3", LMOD], ["tclsh", MODULES]]
+        commands = [command for command in commands if shutil.which(command[0]) and command[1].exists()]
+        if not commands:
+            self.skipTest("neither Lmod nor Environment Modules is installed")
+        for command in commands:
+            self.check_load(command, folder, prefix)
+            if command[1] == LMOD:
+                with tempfile.TemporaryDirectory(dir=folder.parent) as other:  # a place that is not that of an installation
+                    (Path(other) / "trireme").mkdir()
+                    shutil.copy(folder / "trireme" / names[0], Path(other) / "trireme")
+                    self.check_load(command, Path(other), self.prefix)
+
+    def check_load(self, command, folder, prefix):
+        environment = {"MODULEPATH": str(folder), "PATH": os.environ["PATH"], "HOME": str(self.prefix.parent)}
+        said = subprocess.run([*command, "bash", "load", "trireme"], env=environment, capture_output=True, text=True)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        shown = subprocess.run(["bash", "-c", f'{said.stdout}\necho "$(command -v trireme) $TRIREME_ROOT $MANPATH"'],
+                               env=environment, capture_output=True, text=True)
+        program, root, manuals = shown.stdout.split("\n")[-2].split(" ")
+        self.assertEqual((program, root), (f"{prefix}/bin/trireme", str(prefix)), said.stdout + said.stderr)
+        self.assertRegex(manuals, f"^{re.escape(str(prefix))}/share/man:", "the system's manual pages follow")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A program that is installed with Trireme's settings finds a library in a foreign prefix, also after the installation moved.
+"""A program that is installed with Trireme's settings finds a library in a foreign prefix, also after the installation moved,
+and its module files load the modules of the build.
 
     test_rpath.py --cmake cmake --cc cc
 """
@@ -41,6 +42,14 @@ class Rpath(unittest.TestCase):
         environment = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
         said = subprocess.run([self.folder / "moved/bin/program"], env=environment, capture_output=True, text=True)
         self.assertEqual((said.returncode, said.stderr), (0, ""))
+
+    def test_module_files_load_the_modules_of_the_build(self):
+        self.install("library", self.folder / "foreign")
+        self.install("program", self.folder / "first", f"-Dforeign_ROOT={self.folder / 'foreign'}", f"-DTRIREME_SOURCE={ROOT}",
+                     "-DTRIREME_MODULES=cray-mpich/8.1.30;cray-hdf5")
+        modules = self.folder / "first/share/modulefiles/trireme"
+        self.assertIn('\ndepends_on("cray-mpich/8.1.30")\ndepends_on("cray-hdf5")\nprepend_path(', (modules / "1.2.3.lua").read_text())
+        self.assertIn("\nmodule load cray-mpich/8.1.30\nmodule load cray-hdf5\nprepend-path ", (modules / "1.2.3").read_text())
 
     def test_the_build_uses_these_settings_for_all_targets(self):
         lines = (ROOT / "CMakeLists.txt").read_text().splitlines()

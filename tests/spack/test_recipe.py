@@ -54,7 +54,7 @@ class Directives:
         base = type("Base", (), {"cuda_arch_values": ("80", "90", "90a", "100f"), "amdgpu_targets": ("gfx90a",)})
         modules = {"spack": {}, "spack_repo": {}, "spack_repo.builtin": {}, "spack_repo.builtin.build_systems": {},
                    "spack.package": {name: self.directive(name) for name in (
-                       "license", "version", "variant", "depends_on", "conflicts", "maintainers")},
+                       "license", "version", "variant", "depends_on", "conflicts")},
                    "spack_repo.builtin.build_systems.cmake": {"CMakePackage": type("CMakePackage", (), {})},
                    "spack_repo.builtin.build_systems.cuda": {"CudaPackage": type("CudaPackage", (base,), {})},
                    "spack_repo.builtin.build_systems.rocm": {"ROCmPackage": type("ROCmPackage", (base,), {})}}

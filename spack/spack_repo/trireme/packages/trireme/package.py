@@ -39,8 +39,6 @@ class Trireme(CMakePackage, CudaPackage, ROCmPackage):
     # also where that repository is a clone of one commit or tag and has no branch.
     git = CLONE.as_uri()
 
-    maintainers("trireme-maintainers")
-
     license("Apache-2.0")
 
     version("main", commit=of_clone("rev-parse", "HEAD") or None)
