@@ -110,15 +110,17 @@ def wrong_externals(root, tree):
     path = root / "spack/externals/debian12/packages.yaml"
     found = re.findall(r"^    - spec: ([\w-]+)@([\d.]+)", path.read_text(), re.M)
     versions = {INTERFACES.get(name, name): tuple(map(int, version.split("."))) for name, version in found}
+    needed = {}  # by name: the lowest version of all variants
     for node in calls(tree, "depends_on"):
         name, lowest = re.match(r"([\w-]+)(?:@([\d.]+):)?", node.args[0].value).groups()
         when = [keyword.value.value for keyword in node.keywords if keyword.arg == "when" and isinstance(keyword.value, ast.Constant)]
-        if name in NOT_IN_DEBIAN or when not in ([], ["+onednn"]):
-            continue
+        if name not in NOT_IN_DEBIAN and when in ([], ["+onednn"]):
+            needed.setdefault(name, []).append(tuple(map(int, lowest.split("."))) if lowest else (99,))
+    for name, lowest in needed.items():
         if name not in versions:
             yield f"{path}: no package for {name}"
-        elif lowest and versions[name] < tuple(map(int, lowest.split("."))) and "4.6" not in lowest:
-            yield f"{path}: {name} is older than the recipe's {lowest}"
+        elif min(lowest) < (99,) and versions[name] < min(lowest):
+            yield f"{path}: {name} is older than the recipe's {'.'.join(map(str, min(lowest)))}"
 
 
 def wrong_places(root):
