@@ -271,6 +271,38 @@ TEST_F(Report, ShowsJobsTheirEndsAndTheCostOfRestarts) {
   EXPECT_EQ(page().find("checkpoint after step 20"), std::string::npos) << "undone by the restart";
 }
 
+/// The killed job has no line in usage.jsonl, and the first line is of the earlier run.
+TEST_F(Report, ShowsNodeHoursAndEnergyOfBatchJobs) {
+  write_run(line(10, "5") + line(30, "4"));
+  std::string events = recorded_run_of_three_jobs();
+  events.insert(
+      events.find("{\"time\":\"2026-11-22T11:00:10"),
+      event(
+          "11:00:01.000", 0,
+          R"("event":"ranks","hosts":["n1","n2"],"ranks_per_host":[1,1],"kokkos":"4","execution_space":"Serial","threads":1,"mpi":"M")"));
+  folder_.write("run/events.jsonl", events);
+  ASSERT_EQ(run("trireme report run"), 0) << err();
+  expect_on_page("<dt>Node hours</dt><dd>0.0206<small>of 3 jobs");  // 2 nodes for 37 seconds
+  EXPECT_EQ(page().find("<dt>Energy"), std::string::npos);
+  const auto used = [](const std::string& clock, const std::string& fields) {
+    return text("{\"time\":\"2026-11-22T", clock, "Z\",", fields, "}\n");
+  };
+  const std::string parts = used("10:10:05.000", R"("nodes":9,"seconds":605,"joules":1e9)") +
+                            used("11:05:02.000", R"("nodes":2,"seconds":3)") +
+                            used("11:10:01.000", R"("nodes":4,"seconds":122,"joules":7200000)");
+  folder_.write("run/usage.jsonl", parts);
+  ASSERT_EQ(run("trireme report run"), 0) << err();
+  expect_good_page("run/report.html");
+  expect_on_page("<dt>Node hours</dt><dd>0.158<small>of 3 jobs");  // (2·37 + 2·3 + 4·122) s
+  expect_on_page("<dt>Energy</dt><dd>2 kWh<small>of 1 of 3 jobs");
+  ASSERT_EQ(run("cp -r run other && trireme report run other -o both.html"), 0) << err();
+  for (const char* part : {">0.158</td>", ">2 kWh</td>"})
+    EXPECT_NE(file("both.html").find(part), std::string::npos) << part;
+  folder_.write("run/usage.jsonl", used("25:00:00.000", R"("nodes":2,"seconds":3)"));
+  EXPECT_EQ(run("trireme report run"), 2);
+  expect_one_error({"run/usage.jsonl:1", "expected UTC", "remove the line"});
+}
+
 TEST_F(Report, ShowsTheCostOfARestartAfterAKill) {
   const std::string common =
       "checkpoint.every=4 checkpoint.asynchronous=false checkpoint.restart=latest run.steps=";

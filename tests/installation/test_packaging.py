@@ -68,7 +68,7 @@ class Apptainer(unittest.TestCase):
                     self.assertEqual((said.returncode, said.stderr), (0, ""), f"%{name}, {shell}")
                 self.assertNotRegex(text, r"\[\[|<<<|(?m:^\s*(?:function|local|source) )|=\(|\bpipefail", f"%{name}: only bash has this")
 
-    def test_copied_files_are_those_that_the_build_reads(self):
+    def test_all_files_that_the_build_reads_are_copied(self):
         pairs = [line.split() for line in stages()[0]["sections"]["files"] if line.strip()]
         for source, target in pairs:  # Apptainer takes one source in a line
             self.assertTrue((ROOT / source).exists(), source)
@@ -78,7 +78,7 @@ class Apptainer(unittest.TestCase):
         read |= set(re.search(r"foreach\(file ([^)]*)\)", (ROOT / "src/CMakeLists.txt").read_text())[1].split())
         self.assertLessEqual(read, copied)
 
-    def test_the_build_stage_installs_what_setup_installs(self):
+    def test_packages_of_the_build_stage_are_in_tools_setup(self):
         known = re.search(r"^packages=\((.*?)^\)", (ROOT / "tools/setup").read_text(), re.MULTILINE | re.DOTALL)[1].split()
         self.assertLessEqual(set(packages(stages()[0])), set(known))
 
@@ -119,7 +119,7 @@ class Apptainer(unittest.TestCase):
             self.skipTest("this build does not use Debian's MPICH")
         return found[1]
 
-    def test_a_bound_mpi_replaces_that_of_debian(self):
+    def test_a_bound_mpi_replaces_debians_mpi(self):
         link = re.search(r"ln -s (\S+) /opt/centre/(\S+)", "\n".join(stages()[1]["sections"]["post"]))
         with tempfile.TemporaryDirectory() as folder:
             centre = Path(folder)
@@ -148,14 +148,14 @@ class EasyBuild(unittest.TestCase):
             exec(compile(path.read_text(), str(path), "exec"), values)
             yield path, values
 
-    def test_names_of_files_are_those_of_modules(self):
+    def test_file_names_match_modules(self):
         for path, values in self.recipes():
             toolchain = values["toolchain"]
             self.assertEqual(path.name, f"{values['name']}-{values['version']}-{toolchain['name']}-{toolchain['version']}.eb")
             self.assertLessEqual({"easyblock", "homepage", "description", "sources", "checksums", "moduleclass"}, values.keys())
             self.assertEqual(len(values["sources"]), len(values["checksums"]))
 
-    def test_the_version_is_that_of_the_build(self):
+    def test_the_version_matches_the_build(self):
         version = re.search(r"project\(trireme VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
         own, = (values for path, values in self.recipes() if path.name.startswith("Trireme"))
         self.assertEqual(own["version"], version)
@@ -169,7 +169,7 @@ class EasyBuild(unittest.TestCase):
         for package in needed:
             self.assertTrue(EASYBUILD[package] is None or EASYBUILD[package] in named, package)
 
-    def test_options_are_those_of_the_build(self):
+    def test_options_exist_in_the_build(self):
         known = set(re.findall(r"^(?:option\(|set\()(TRIREME_\w+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE))
         own, = (values for path, values in self.recipes() if path.name.startswith("Trireme"))
         self.assertLessEqual(set(re.findall(r"-D(TRIREME_\w+)", own["configopts"])), known)

@@ -44,6 +44,7 @@ class Arrays(Scripts):
 
     def test_a_task_continues_by_itself(self):
         text = self.printed(*self.ARGUMENTS, "--array", "0-1", "run.directory={task}").replace('"${task}/', '"out/')
+        text = text.replace('run="${task}"', "run=out")
         code, calls, said = self.run_task(text, 1, 75, "step_1")
         self.assertEqual((code, calls[1:]), (75, ["scontrol requeue 40_1"]), said)
         code, calls, said = self.run_task(text, 1, 76, "step_1", "n7  # rank 1\\n")

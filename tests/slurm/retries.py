@@ -1,4 +1,6 @@
-"""Tests of `tools/job --retries`, of signals that reach the script, and of what site generic asks for; test_job.py runs them."""
+"""Tests of `tools/job --retries`, of signals that reach the script, of what a part has used, and of what site generic asks
+for; test_job.py runs them."""
+import json
 import os
 
 from scripts import STAND_IN, Scripts
@@ -77,6 +79,43 @@ class Retries(Scripts):
             code, calls, said = self.run_script(text, 75, f"step_{len(arguments)}", stand_in=SIGNALLED)
             self.assertEqual((code, calls[1:]), (75, ["scontrol requeue 17"]), said)
             self.assertIn("said", said)
+
+
+class Used(Scripts):
+    """What a part has used, in usage.jsonl."""
+
+    def used(self, *arguments, **variables):
+        """The line of a part that saves, without its time."""
+        (self.folder / "out/usage.jsonl").unlink(missing_ok=True)
+        text = self.printed("--nodes", "3", "--ranks-per-node", "2", "--time", "01:00:00", *arguments)
+        os.environ.update(variables)
+        self.addCleanup(lambda: [os.environ.pop(name, None) for name in variables])
+        code, _, said = self.run_script(text, 0, "step_1")
+        self.assertEqual(code, 0, said)
+        line = json.loads((self.folder / "out/usage.jsonl").read_text())
+        self.assertRegex(line.pop("time"), r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+        self.assertLess(line.pop("seconds"), 60)
+        return line
+
+    def test_nodes_match_the_allocation(self):
+        self.assertEqual(self.used(), {"nodes": 3})
+        self.assertEqual(self.used(SLURM_JOB_NUM_NODES="4"), {"nodes": 4}, "with a spare node")
+        for batch in ("pbs", "flux"):
+            self.assertEqual(self.used("--batch", batch), {"nodes": 3})
+
+    def test_energy_is_the_sum_of_the_steps(self):
+        ended = "2026-11-26T10:00:00"
+        rows = f"17|{ended}|9\\n17.batch|{ended}|9\\n17.extern|{ended}|9\\n17.0|{ended}|1500000\\n17.1|{ended}|2000000\\n"
+        self.assertEqual(self.used(STEPS=rows), {"nodes": 3, "joules": 3500000})
+        self.assertEqual(self.used(STEPS=rows.replace("17.", "17_3.")), {"nodes": 3, "joules": 3500000}, "a task of an array")
+
+    def test_energy_that_is_not_measured_is_left_out(self):
+        for value in ("", "0", "18446744073709551614"):
+            self.assertEqual(self.used(STEPS=f"17.0|2026-11-26T10:00:00|{value}\\n"), {"nodes": 3})
+
+    def test_a_run_that_made_no_folder_is_no_error(self):
+        code, _, said = self.run_script(self.printed("--nodes", "1", "--ranks-per-node", "1", "--time", "01:00:00"), 2)
+        self.assertEqual((code, said), (2, ""))
 
 
 class Requests(Scripts):

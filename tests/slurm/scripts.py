@@ -68,6 +68,9 @@ class Scripts(unittest.TestCase):
         for name in ("srun", "mpiexec", "flux", "qsub", "sbatch", "scontrol", "trireme"):
             (stand_ins / name).write_text(stand_in)
             (stand_ins / name).chmod(0o755)
+        # Without accounting, sacct fails.
+        (stand_ins / "sacct").write_text('#!/bin/sh\n[ -n "$STEPS" ] || exit 1\nprintf "%b" "$STEPS"\n')
+        (stand_ins / "sacct").chmod(0o755)
         notes.write_text("")
         environment = dict(os.environ, NOTES=str(notes), CODE=str(code), SAVES=saves, SUSPECTS=suspects, SLURM_JOB_ID="17",
                            PBS_O_WORKDIR=str(self.folder))

@@ -17,7 +17,7 @@ from pathlib import Path
 import scripts
 from scripts import DECK, JOB, ROOT, Scripts
 from arrays import Arrays  # noqa: F401: their tests run with these
-from retries import Requests, Retries  # noqa: F401
+from retries import Requests, Retries, Used  # noqa: F401
 from spares import Spares  # noqa: F401
 
 SITES = sorted(path.stem for path in (ROOT / "tools/sites").glob("*.toml"))

@@ -10,6 +10,8 @@ from pathlib import Path
 RECIPE = "spack/spack_repo/trireme/packages/trireme/package.py"
 INHERITED = {"cuda", "rocm", "cuda_arch", "amdgpu_target"}  # variants of CudaPackage and ROCmPackage
 OTHER_NAMES = {"zlib-ng": "zlib-api", "mpich": "mpi"}  # one provider, as CMake's message names it; the interface
+INTERFACES = {"gcc": "cxx", "mpich": "mpi", "zlib": "zlib-api"}  # package: what the recipe asks for
+NOT_IN_DEBIAN = {"c", "cuda", "nccl", "rccl"}  # c: gcc, as cxx
 NOT_BUILT = {"benchmark"}  # TRIREME_BENCHMARKS is off in the recipe
 
 
@@ -103,6 +105,24 @@ def wrong_environments(root, variants, versions):
                 yield f"{path}: `{key}:` does not lead to a folder with {marker}"
 
 
+def wrong_externals(root, tree):
+    """Debian 12's packages are all that a build for hosts needs, in versions that the recipe accepts."""
+    path = root / "spack/externals/debian12/packages.yaml"
+    found = re.findall(r"^    - spec: ([\w-]+)@([\d.]+)", path.read_text(), re.M)
+    versions = {INTERFACES.get(name, name): tuple(map(int, version.split("."))) for name, version in found}
+    needed = {}  # by name: the lowest version of all variants
+    for node in calls(tree, "depends_on"):
+        name, lowest = re.match(r"([\w-]+)(?:@([\d.]+):)?", node.args[0].value).groups()
+        when = [keyword.value.value for keyword in node.keywords if keyword.arg == "when" and isinstance(keyword.value, ast.Constant)]
+        if name not in NOT_IN_DEBIAN and when in ([], ["+onednn"]):
+            needed.setdefault(name, []).append(tuple(map(int, lowest.split("."))) if lowest else (99,))
+    for name, lowest in needed.items():
+        if name not in versions:
+            yield f"{path}: no package for {name}"
+        elif min(lowest) < (99,) and versions[name] < min(lowest):
+            yield f"{path}: {name} is older than the recipe's {'.'.join(map(str, min(lowest)))}"
+
+
 def wrong_places(root):
     for place in re.findall(r"^ +- (\S+)", (root / "spack-repo-index.yaml").read_text(), re.M) or ["?"]:
         if not (root / place / "repo.yaml").is_file():
@@ -119,7 +139,7 @@ def mistakes(root):
     except SyntaxError as error:
         return [f"{RECIPE}:{error.lineno}: {error.msg}"]
     variants = INHERITED | set(first_arguments(tree, "variant"))
-    return [*wrong_options(root, tree, variants), *wrong_dependencies(root, tree), *wrong_places(root),
+    return [*wrong_options(root, tree, variants), *wrong_dependencies(root, tree), *wrong_places(root), *wrong_externals(root, tree),
             *wrong_sources(tree), *wrong_table(root, tree),
             *wrong_environments(root, variants, first_arguments(tree, "version"))]
 

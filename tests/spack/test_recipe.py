@@ -14,6 +14,7 @@ from check_recipe import RECIPE, mistakes  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = "spack/environments/cpu/spack.yaml"
+DEBIAN = "spack/externals/debian12/packages.yaml"
 BREAKS = [  # file, what stands there, what is put in its place, what the message names
     (RECIPE, "def cmake_args(self):", "def cmake_args(self:", "package.py:"),
     (RECIPE, '"TRIREME_ONEDNN"', '"TRIREME_DNNL"', "no option TRIREME_DNNL"),
@@ -30,6 +31,8 @@ BREAKS = [  # file, what stands there, what is put in its place, what the messag
     (RECIPE, "for release, release_commit in", "for release, commit in", "class attribute `commit`"),
     (RECIPE, "icu4c@60:", "icu4c", "icu4c is not asked for as @60:"),
     (RECIPE, "python@3.6:", "python@3.11:", "python is not asked for as @3.6:"),
+    (DEBIAN, "- spec: xxhash@0.8.1", "- spec: xxhsum@0.8.1", "no package for xxhash"),
+    (DEBIAN, "cmake@3.25.1", "cmake@3.20", "cmake is older than the recipe's 3.22"),
     (CPU, "trireme@main +onednn", "trireme@1.0 +onednn", "no version 1.0"),
     (CPU, "+onednn", "+mkl", "no variant mkl"),
     (CPU, "path: ../../..", "path: ../..", "CMakeLists.txt"),

@@ -143,6 +143,11 @@ RunReport read_run(const std::string& folder) {
   report.deck = deck::load_deck(report.folder + "/deck.toml");
   report.records = records_of(report);
   report.history = history_of(report);
+  if (report.history) {
+    const std::string used = report.folder + "/usage.jsonl";
+    report.usage = run_usage(*report.history,
+                             fs::exists(used) ? read_used_parts(used) : std::vector<UsedPart>{});
+  }
   return report;
 }
 

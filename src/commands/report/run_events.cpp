@@ -233,4 +233,47 @@ RunHistory run_history(const std::vector<RunEvent>& events, std::int64_t last_st
   return std::move(historian).result(last_step, last_time);
 }
 
+std::vector<UsedPart> read_used_parts(const std::string& path) {
+  std::vector<UsedPart> parts;
+  read_json_lines(path, [&](const JsonLine& line) {
+    const std::string time = line.string("time");
+    const auto ended = parse_utc(time);
+    if (!ended)
+      line.fail(text("\"time\" is \"", time, "\", expected UTC such as 2026-11-22T20:20:23.045Z"));
+    parts.push_back({*ended, line.whole("nodes"), line.real("seconds"), line.maybe("joules")});
+  });
+  return parts;
+}
+
+std::optional<RunUsage> run_usage(const RunHistory& history, const std::vector<UsedPart>& parts) {
+  constexpr Seconds rounding =
+      2;  // seconds of the script are whole, and its start is a little later
+  RunUsage usage;
+  std::vector<bool> counted(parts.size(), false);
+  bool batch = false;
+  for (const RunJob& job : history.jobs) {
+    const auto part = std::ranges::find_if(parts, [&](const UsedPart& one) {
+      return job.began <= one.ended &&
+             seconds_between(job.began, one.ended) <= one.seconds + rounding;
+    });
+    batch = batch || job.start.job || part != parts.end();
+    if (part == parts.end()) {
+      ++usage.parts;
+      if (job.ranks)
+        usage.node_hours += static_cast<double>(job.ranks->hosts.size()) *
+                            seconds_between(job.began, job.seen) / 3600;
+    } else {
+      counted[static_cast<std::size_t>(part - parts.begin())] = true;
+    }
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!counted[i]) continue;
+    ++usage.parts;
+    usage.node_hours += static_cast<double>(parts[i].nodes) * parts[i].seconds / 3600;
+    usage.measured += parts[i].joules ? 1 : 0;
+    usage.joules += parts[i].joules.value_or(0);
+  }
+  return batch ? std::optional(usage) : std::nullopt;
+}
+
 }  // namespace trireme::commands

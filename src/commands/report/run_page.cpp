@@ -34,6 +34,13 @@ std::string at_step(std::int64_t step) {
   return "at step " + with_commas(step);
 }
 
+std::string energy(double joules) {
+  const double kilowatt_hours = joules / 3.6e6;
+  if (kilowatt_hours < 1) return short_number(kilowatt_hours * 1e3, 3) + " Wh";
+  return kilowatt_hours < 1e3 ? short_number(kilowatt_hours, 3) + " kWh"
+                              : short_number(kilowatt_hours / 1e3, 3) + " MWh";
+}
+
 std::string figures(const RunReport& report) {
   const RunRecords& records = report.records;
   const Steps& steps = records.steps;
@@ -63,6 +70,14 @@ std::string figures(const RunReport& report) {
   figures.add("Time in steps", human_seconds(time_in_steps(records)),
               "without evaluations and checkpoints");
   figures.add("Skipped steps", with_commas(last.skipped_steps), "not finite");
+  if (const auto& usage = report.usage) {
+    const std::string parts = text(usage->parts, usage->parts == 1 ? " job" : " jobs");
+    figures.add("Node hours", short_number(usage->node_hours, 3), "of " + parts);
+    if (usage->measured > 0)
+      figures.add("Energy", energy(usage->joules),
+                  usage->measured == usage->parts ? "measured by Slurm"
+                                                  : text("of ", usage->measured, " of ", parts));
+  }
   if (!report.history) {
     figures.add("Restarts", "not known", "no events.jsonl");
     return figures.all();
@@ -264,12 +279,14 @@ std::string run_table(std::span<const RunReport> runs) {
          any ? short_number(median(records, &train::Metrics::tokens_per_second)) : "",
          any ? short_number(100 * median(records, &train::Metrics::flops_utilization), 3) + " %"
              : "",
-         human_seconds(time_in_steps(records))});
+         human_seconds(time_in_steps(records)),
+         run.usage ? short_number(run.usage->node_hours, 3) : "",
+         run.usage && run.usage->measured > 0 ? energy(run.usage->joules) : ""});
   }
   return "<div class=\"stacked\">" +
          html_table("The runs; rate and MFU are medians of the logged steps",
                     {"Run", "State", "Trireme", "Steps", "Tokens", "Last loss", "Best validation",
-                     "Tokens/s", "MFU", "Time in steps"},
+                     "Tokens/s", "MFU", "Time in steps", "Node hours", "Energy"},
                     rows, 3) +
          "</div>";
 }

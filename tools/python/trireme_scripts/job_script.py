@@ -129,6 +129,28 @@ def again(options):
             '  echo "job: cannot submit itself again; submit the same script to continue" >&2']
 
 
+# One line for `trireme report`. Accounting may know the end of a step a few seconds later.
+ENERGY = """  local steps="" joules=""
+  for _ in 1 2 3 4 5; do
+    steps=$(sacct --noheader --parsable2 --jobs="$SLURM_JOB_ID" --format=JobID,End,ConsumedEnergyRaw 2>/dev/null |
+      grep '^[^|]*[.][0-9]') || break
+    case $steps in *'|Unknown|'*) sleep 1 ;; *) break ;; esac
+  done
+  joules=$(awk -F '|' '$3 > 0 && $3 < 1e15 { sum += $3 } END { if (sum) printf ",\\"joules\\":%.0f", sum }' <<<"$steps")"""
+USED = """used() {{  # nodes, seconds{energy_of_slurm} of this part, for `trireme report`
+  [ -d "$run" ] || return 0
+{energy}  echo "{{\\"time\\":\\"$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)\\",\\"nodes\\":{nodes},\\"seconds\\":$SECONDS{joules}}}" >> "$run/usage.jsonl"
+}}"""
+
+
+def used(options):
+    """The shell function that notes what a part has used."""
+    slurm = options.batch == "slurm"
+    nodes = f"${{SLURM_JOB_NUM_NODES:-{options.nodes.least}}}" if slurm else str(options.nodes)
+    return USED.format(energy_of_slurm=" and energy where Slurm measures it," if slurm else "", nodes=nodes,
+                       energy=ENERGY + "\n" if slurm else "", joules="$joules" if slurm else "").split("\n")
+
+
 def run_lines(train, options, watched):
     """Lines that run `train` and set `code`. With `watched` they keep srun's messages, which name hosts."""
     if not watched:
@@ -313,14 +335,15 @@ def script(options, site, deck, invocation):
     if elastic:
         lines += ["nodes=${SLURM_JOB_NUM_NODES:?submit this script with sbatch}  # those that this part got",
                   f"ranks=$((nodes * {options.ranks_per_node}))", 'echo "job: $nodes nodes, $ranks ranks"']
-    lines += [f"suspects={words_of_shell([directory + '/suspect_hosts'])}  # hosts without which the run continues",
+    lines += [f"run={words_of_shell([directory])}",
+              'suspects=$run/suspect_hosts  # hosts without which the run continues',
               """suspect_hosts() { sed 's/[. ].*//' "$suspects" 2>/dev/null | sort -u | paste -sd, -; }""",
-              'known=$(suspect_hosts)']
+              'known=$(suspect_hosts)', *used(options)]
     if watched:
         lines += WATCH
     run = (survive(train, options, overrides, watched) if survives
            else run_lines(f'{train} checkpoint.restart="$restart"', options, watched))
-    lines += ['before=$(cat "$latest" 2>/dev/null)', "", f"# {site['launch'].get('source', '')}", *run, "",
+    lines += ['before=$(cat "$latest" 2>/dev/null)', "", f"# {site['launch'].get('source', '')}", *run, "used", "",
               "# 0: finished. 75: saved and stopped early. 76: stopped by an audit. 2: a mistake. Any other code "
               "is a failure.", "hosts=$(suspect_hosts)",
               'if [ "$hosts" != "$known" ] && { [ "$code" -eq 75 ] || [ "$code" -eq 76 ]; }; then',

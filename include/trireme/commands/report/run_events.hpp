@@ -78,4 +78,28 @@ struct RunHistory {
 RunHistory run_history(const std::vector<RunEvent>& events, std::int64_t last_step,
                        std::optional<Utc> last_time);
 
+/// A line of usage.jsonl, which the job script writes after each part of a run.
+struct UsedPart {
+  Utc ended;
+  std::int64_t nodes = 0;
+  Seconds seconds = 0;           ///< since the script started
+  std::optional<double> joules;  ///< of the part's steps, where Slurm measures energy
+};
+
+/// UsageError with file, line and remedy for a damaged line; an incomplete last line is ignored.
+std::vector<UsedPart> read_used_parts(const std::string& path);
+
+/// Node hours and energy of the jobs of a run.
+struct RunUsage {
+  int parts = 0;
+  double node_hours = 0;
+  int measured = 0;   ///< parts whose energy is known
+  double joules = 0;  ///< sum over these parts
+};
+
+/// A part is a line of `parts` during which a job of the run began. Each job without such a line,
+/// as if it was killed, is a part of its own: its hosts from its first to its last event. Empty
+/// without a batch system.
+std::optional<RunUsage> run_usage(const RunHistory& history, const std::vector<UsedPart>& parts);
+
 }  // namespace trireme::commands

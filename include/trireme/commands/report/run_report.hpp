@@ -57,6 +57,7 @@ struct RunReport {
   RunRecords records;
   std::vector<EarlierRun> earlier;    ///< oldest first
   std::optional<RunHistory> history;  ///< empty without events.jsonl
+  std::optional<RunUsage> usage;      ///< empty without events.jsonl, or without a batch system
   std::string checkpoint_folder;
   std::vector<SavedModel> checkpoints;  ///< ascending
   std::vector<GeneratedText> texts;     ///< in the order of the file
