@@ -7,6 +7,8 @@
 #include <trireme/commands/options.hpp>
 #include <trireme/installation/this_installation.hpp>
 
+#include <CLI/CLI.hpp>
+
 #include <unistd.h>
 
 #include <algorithm>

@@ -17,10 +17,10 @@ struct Layout {
   const char* overrides;
 };
 
-/// Sizes that nothing divides: 5 layers, 6 heads, sequence 61, vocabulary 257; dropout.
+/// Sizes that nothing divides: 5 layers, 6 heads, sequence 29, vocabulary 257; dropout.
 class LayoutChanges : public TrainingRuns {
  protected:
-  LayoutChanges() { write_deck(5, 36, 6, 61); }
+  LayoutChanges() { write_deck(5, 36, 6, 29); }
 
   void train_steps(const Layout& layout, std::int64_t steps, const std::string& more) const {
     ASSERT_EQ(run(train(layout.ranks, std::string(layout.overrides) + more +
@@ -118,6 +118,7 @@ TEST_F(LayoutChanges, ContinueWithAdapters) {
 
 /// The text's lines are documents of about 30 tokens, in samples of 61.
 TEST_F(LayoutChanges, SplitSamplesOfPackedDocuments) {
+  write_deck(5, 36, 6, 61);
   expect_one_run({{"one rank", 1, ""},
                   {"tensor 2 x pipeline 2", 4, "parallel.tensor=2 parallel.pipeline=2"},
                   {"context 3", 3, "parallel.context=3"},

@@ -20,9 +20,10 @@ namespace trireme::train {
 
 using namespace trireme::testing;
 
-inline constexpr std::int64_t layout_steps = 6;
+inline constexpr std::int64_t layout_steps = 3;
+inline constexpr std::int64_t layout_sequence = 37;
 
-/// Result of a run of `layout_steps` steps, on rank 0.
+/// Result of a run, on rank 0.
 struct Outcome {
   Trace trace;
   std::vector<double> weights;  ///< of all arrays, by name
@@ -58,6 +59,7 @@ struct Layout {
   int context = 1;
   std::vector<std::string> more = {};     ///< keys
   std::vector<std::string> trained = {};  ///< keys that change results, also for one rank
+  std::int64_t steps = layout_steps;
 
   std::string name() const {
     return text(name_of(family), has_groups(family) ? text(' ', key_value_heads) : "", ' ',
@@ -78,6 +80,7 @@ struct Layout {
     one.optimizer = optimizer;
     if (property.starts_with("model.")) one.property = property;
     one.trained = trained;
+    one.steps = steps;
     return one;
   }
   std::vector<std::string> overrides() const {
@@ -88,7 +91,7 @@ struct Layout {
         text("model.vocabulary=", family == Family::bert ? 261 : 257),
         "model.layers=5",
         "model.heads=6",
-        "model.sequence=61",
+        text("model.sequence=", layout_sequence),
         text("model.tied_embeddings=", tied ? "true" : "false"),
         text("parallel.tensor=", tensor),
         text("parallel.pipeline=", pipeline),
@@ -139,7 +142,7 @@ class Layouts : public ::testing::Test {
     return outcome;
   }
   Outcome run(const Layout& layout, grid::Communicator& world) {
-    return run_on(tokens_, layout, world, layout_steps);
+    return run_on(tokens_, layout, world, layout.steps);
   }
   using Run = std::function<Outcome(const Layout&, grid::Communicator&)>;
 

@@ -4,7 +4,7 @@
 namespace trireme::train {
 namespace {
 
-/// Samples of 61 tokens over 2, 3 or 4 ranks, in chunks of different lengths: with each other axis,
+/// Samples of 37 tokens over 2, 3 or 4 ranks, in chunks of different lengths: with each other axis,
 /// windows, heads that share keys and values, and bert, whose masked tokens and pairs are shared.
 TEST_F(Layouts, MatchOneRankWithContextParallelism) {
   using enum OptimizerKind;

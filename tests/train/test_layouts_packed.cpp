@@ -61,7 +61,7 @@ TEST_F(PackedLayouts, MatchOneRank) {
        with(4, {1, 1, 1, "1f1b", 1, false, false, none, Sharding::none, adamw, g}),
        with(2, {1, 2, 1, "gpipe", 1, false, true, selective, Sharding::none, adamw, l, 3}),
        with(2,
-            {2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, m, 3, "model.window=40"}),
+            {2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, m, 3, "model.window=25"}),
        shared({2, 2, 1, "gpipe", 1, true, true, none, Sharding::none, adamw, l, 2})},
       [&](const Layout& layout, grid::Communicator& world) { return run_packed(layout, world); });
 }
@@ -71,10 +71,10 @@ TEST_F(PackedLayouts, SchedulesGiveTheSameBits) {
       [&](const Layout& layout, grid::Communicator& world) { return run_packed(layout, world); });
 }
 
-/// A file of one document of 61 n + 1 tokens: its pieces are the windows.
+/// A file of one document of n sequences and 1 token: its pieces are the windows.
 TEST_F(PackedLayouts, OneDocumentMatchesWindowsBitForBit) {
   const TemporaryFolder folder;
-  const data::TokenFile file(write_documents(folder, 61 * 90 + 1, true));
+  const data::TokenFile file(write_documents(folder, layout_sequence * 90 + 1, true));
   for (const Family family : {Family::gpt, Family::llama}) {
     Layout layout;
     layout.family = family;

@@ -228,6 +228,7 @@ TEST_F(LocalTraining, LayoutsOfWorkersMatchOneRank) {
     if (ranks % model != 0) continue;
     layout.data = ranks / model;
     layout.trained = {"local.workers=2", "local.inner_steps=3", "local.outer_momentum=0.5"};
+    layout.steps = 6;  // two outer steps
     // Some replicas own nothing of a fragment.
     if (layout.shard != Sharding::none) layout.trained.emplace_back("local.fragments=3");
     expect_the_same_answer(layout);

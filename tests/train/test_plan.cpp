@@ -203,7 +203,7 @@ class Plan : public ::testing::Test {
         "model.layers=5",
         c.property,
         "model.heads=6",
-        "model.sequence=61",
+        "model.sequence=23",
         text("model.tied_embeddings=", c.tied ? "true" : "false"),
         text("parallel.tensor=", tensor),
         text("parallel.pipeline=", pipeline),

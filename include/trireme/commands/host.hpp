@@ -2,11 +2,13 @@
 
 #include <trireme/base/check.hpp>
 
-#include <CLI/CLI.hpp>
-
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace trireme::data {
 struct TokenizeOptions;

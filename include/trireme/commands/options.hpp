@@ -1,10 +1,12 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <cstdint>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 /// Command-line options of the engine's commands. Both programs use these definitions: `trireme` to
 /// answer --help without starting the engine, `trireme-engine` to parse its arguments.

@@ -27,6 +27,7 @@
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/program.hpp>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 #include <trireme/base/log.hpp>
 #include <trireme/io/atomic_file.hpp>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <time.h>

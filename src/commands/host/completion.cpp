@@ -8,6 +8,8 @@
 #include <trireme/deck/deck.hpp>
 #include <trireme/deck/key_file.hpp>
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <memory>
 #include <sstream>

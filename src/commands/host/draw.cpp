@@ -14,6 +14,8 @@
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/text_format.hpp>
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>

@@ -9,6 +9,7 @@
 #include <trireme/deck/key_file.hpp>
 #include <trireme/plan/machine_file.hpp>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <cmath>

@@ -9,6 +9,8 @@
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/plan/machine_file.hpp>
 
+#include <CLI/CLI.hpp>
+
 #include <array>
 #include <cctype>
 #include <cstdint>

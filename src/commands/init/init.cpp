@@ -16,6 +16,8 @@
 #include <trireme/io/text_reader.hpp>
 #include <trireme/plan/machine_file.hpp>
 
+#include <CLI/CLI.hpp>
+
 #include <sched.h>
 #include <unistd.h>
 

@@ -9,6 +9,8 @@
 #include <trireme/deck/deck.hpp>
 #include <trireme/deck/key_file.hpp>
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cmath>

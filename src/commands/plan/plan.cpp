@@ -14,6 +14,8 @@
 #include <trireme/plan/machine_file.hpp>
 #include <trireme/plan/recompute.hpp>
 
+#include <CLI/CLI.hpp>
+
 #include <cmath>
 #include <memory>
 #include <set>

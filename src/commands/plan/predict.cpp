@@ -13,6 +13,7 @@
 #include <trireme/plan/ranks.hpp>
 #include <trireme/plan/step_time.hpp>
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

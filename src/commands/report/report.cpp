@@ -12,6 +12,8 @@
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/plan/machine_file.hpp>
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
