@@ -163,6 +163,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     if (m.window == 0 || m.positions != Positions::rotary) m.window_rope_theta = 0;
     if (m.predicts_masked_tokens()) m.logit_softcap = 0;
     if (m.predicts_masked_tokens()) m.packing = Packing::none;
+    if (m.predicts_masked_tokens()) deck.config.run.prompts.clear();
     m.sequence += 4;  // two segments and three special tokens of bert's, each with an id
     m.vocabulary = std::min<std::int64_t>(m.vocabulary, 1 << 29) + 3;
     DataConfig& d = deck.config.data;
