@@ -104,7 +104,7 @@ void add_layers(Architecture& a) {
   const deck::ModelConfig& m = a.model;
   const bool some_frozen = !m.frozen.empty() || !m.adapter.also_trained.empty();
   const bool first_differs = m.norm_placement == NormPlacement::post;
-  // What distinguishes the layers of a model
+  // Properties in which the layers of a model differ
   struct Properties {
     std::int64_t window;
     bool first;

@@ -70,7 +70,7 @@ TEST(Architecture, OnlyTheFirstPostNormLayerDropsOutTheEmbedding) {
         layer == 0 ? 1 : 0);
 }
 
-TEST(Architecture, AttentionFlopsAreThoseOfEachLayersWindow) {
+TEST(Architecture, AttentionFlopsFollowTheWindowOfEachLayer) {
   deck::ModelConfig m = gpt(7, 8, 2, 16, 100);
   m.window = 4;
   m.full_attention_every = 3;

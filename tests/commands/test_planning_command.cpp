@@ -89,8 +89,11 @@ TEST_F(CheckMachine, LayerPrintsOperationsOfEmbeddingLayerAndHead) {
                 "  embedding              tokens → x    reduce-scatter    all-gather\n"
                 "  positions (embedding)  x\n"
                 "  segments (embedding)   segments → x\n");
-  expect_output(folder_, "\ntensors of a layer\n  tensor ");
-  expect_output(folder_, "\nsteps of a layer\n  phase ");
+  expect_output(folder_, "\ntensors of layer 0\n  tensor ");
+  expect_output(folder_, "\nsteps of layer 0\n  phase ");
+  expect_output(folder_, "embedding_dropout (dropout)");
+  const std::string text = out();  // other layers have no dropout after their first norm
+  EXPECT_EQ(text.find("embedding_dropout", text.find("\ntensors of layer 1\n")), std::string::npos);
   expect_output(folder_, "\nhead\n  tensor ");
   expect_output(folder_,
                 "  logits                    [N', V]     scratch  1.02 KiB\n"
@@ -98,6 +101,7 @@ TEST_F(CheckMachine, LayerPrintsOperationsOfEmbeddingLayerAndHead) {
   expect_output(folder_, "  statistics                [N', 3 P]   scratch      96 B\n");
   EXPECT_NE(out().find("head's rows (pick) "), std::string::npos);
   ASSERT_EQ(check(machines + "h100.toml", "--layer precision.compute=fp32"), 0);
+  expect_output(folder_, "\nsteps of a layer\n  phase ");
   EXPECT_EQ(out().find("dlogits"), std::string::npos) << "it is in the memory of the logits";
   EXPECT_EQ(out().find("all-"), std::string::npos) << "one rank sends nothing";
 }

@@ -24,7 +24,7 @@ class ProductAdapter {
   using T = typename P::Compute;
   using G = typename P::Gradient;
 
-  /// What `place` refers to must outlive this object.
+  /// The objects to which `place` refers must outlive this one.
   ProductAdapter(const architecture::Operation& op, const OperationPlace<P>& place);
 
   /// Takes memory for DoRA's scales, which keep their values between passes.
