@@ -2,6 +2,7 @@
 // same tensor ranks hold.
 #include <trireme/architecture/shard.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/layout/cuts.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -13,74 +14,117 @@ using layout::Slice;
 
 namespace {
 
-/// Division of layers: `last` layers in the last stage, the others in the earlier stages, larger
-/// stages first.
-struct Stages {
-  std::int64_t layers;
-  int number;
-  std::int64_t last;
-
-  Slice at(Stage stage) const {
-    if (stage + 1 == number) return {layers - last, last};
-    return layout::split(layers - last, number - 1, stage);
-  }
-};
-
-/// Time per micro-batch, in units of a layer's three passes, if the head takes as long as `head`
-/// layers. In a V, it is the time of the longest rank, which alternates between its stages;
-/// otherwise the time of the longest stage. With gpipe, one stage is the longest in both halves of
-/// the step: the head's gradient is part of the backward pass, like a layer's gradient.
-double longest(const Stages& layers, double head, const layout::StageMap& map) {
-  const auto extent = [&](Stage s) { return static_cast<double>(layers.at(s).extent); };
-  const Stage last = map.last_stage();
-  const double others = last > 0 ? extent(0) : 0;
-  if (map.placement != StagePlacement::v) return std::max(others, extent(last) + head);
-  double most = 0;
-  for (Rank r = 0; r < map.ranks; ++r) {
-    double sum = 0;
-    for (const Stage s : map.stages_of(r)) sum += extent(s) + (s == last ? head : 0);
-    most = std::max(most, sum);
-  }
-  return most;
+/// Products of an operation's passes per row; a frozen matrix has no gradient.
+double passes_of(const Operation& op, const deck::ModelConfig& model, bool only_forward = false) {
+  double factors = product_factor(op, Pass::forward);
+  if (!only_forward) factors += product_factor(op, Pass::backward_input);
+  const bool weighs = op.arrays.empty() || op.trains_product();
+  if (!only_forward && weighs) factors += product_factor(op, Pass::backward_weight);
+  return factors * products_per_token(op, model);
 }
 
-Stages best_stages(const Architecture& architecture, const deck::ParallelConfig& parallel) {
-  const layout::StageMap map = parallel.stage_map();
-  const int stages = map.stages();
-  check(stages >= 1, "a partition into ", stages, " stages");
-  const std::int64_t all = architecture.model.layers;
-  // FLOPs per token, relative to a layer's: all layers have equal costs.
-  const double products = architecture.head_products();
-  const double layer =
-      (architecture.all_flops_per_token() / 6 - products) / static_cast<double>(all);
-  const double head = parallel.shares_vocabulary() ? 0 : products;
-  std::int64_t last = all;
-  double lowest = std::numeric_limits<double>::infinity();
-  // With the head, the last stage has no more layers than the average, except for rounding.
-  const std::int64_t most = stages > 1 ? std::min(all, (all + stages - 1) / stages + 1) : -1;
-  for (std::int64_t n = 0; n <= most; ++n) {
-    const double time = longest({all, stages, n}, head / layer, map);
-    if (time > lowest) continue;  // ties: the largest n, which leaves the fewest to the others
-    lowest = time;
-    last = n;
+/// Products of the layers' passes per token.
+struct LayerCosts {
+  std::vector<double> before;  ///< of the layers before each layer, and of all
+  bool equal = true;
+};
+
+LayerCosts layer_costs(const Architecture& a) {
+  std::vector<double> forward, all;  // by kind
+  for (const LayerDescription& layer : a.layer_kinds()) {
+    forward.push_back(0);
+    all.push_back(0);
+    for (const Operation& op : layer.operations) {
+      forward.back() += passes_of(op, a.model, true);
+      all.back() += passes_of(op, a.model);
+    }
   }
-  return {all, stages, last};
+  LayerCosts costs;
+  costs.before.reserve(static_cast<std::size_t>(a.model.layers) + 1);
+  costs.before.push_back(0);
+  for (std::int64_t layer = 0; layer < a.model.layers; ++layer) {
+    const double cost = (layer < a.first_trained ? forward : all)[a.kind_of(layer)];
+    costs.before.push_back(costs.before.back() + cost);
+    costs.equal = costs.equal && cost == costs.before[1];
+  }
+  return costs;
+}
+
+/// Products of the head's passes per token.
+double head_cost(const Architecture& a) {
+  double products = 0;  // of a sample
+  for (const Operation& op : a.head().operations) {
+    const Tensor& output = a.head().tensors[static_cast<std::size_t>(op.output)];
+    products += passes_of(op, a.model) * static_cast<double>(rows_per_sample(output.rows, a.model));
+  }
+  return products / static_cast<double>(a.model.sequence);
+}
+
+/// The first layers − last layers in the earlier stages, the others in the last stage.
+std::vector<Slice> cut_before(const LayerCosts& costs, std::int64_t layers, int stages,
+                              std::int64_t last) {
+  std::vector<Slice> cuts;
+  if (stages > 1 && costs.equal)
+    for (Stage s = 0; s + 1 < stages; ++s)
+      cuts.push_back(layout::split(layers - last, stages - 1, s));
+  else if (stages > 1)
+    cuts = layout::cut_by_cost(costs.before, layers - last, stages - 1);
+  cuts.push_back({layers - last, last});
+  return cuts;
+}
+
+/// FLOPs of the longest rank in a V, which alternates between its stages; otherwise of the longest
+/// stage. With gpipe, one stage is the longest in both halves of the step: the head's gradient is
+/// part of the backward pass, like a layer's gradient.
+double longest(const LayerCosts& costs, const std::vector<Slice>& cuts, double head,
+               const layout::StageMap& map) {
+  const auto cost = [&](Stage s) {
+    const Slice& layers = cuts[static_cast<std::size_t>(s)];
+    return costs.before[static_cast<std::size_t>(layers.end())] -
+           costs.before[static_cast<std::size_t>(layers.offset)] +
+           (s == map.last_stage() ? head : 0);
+  };
+  double most = 0;
+  if (map.placement != StagePlacement::v)
+    for (Stage s = 0; s < map.stages(); ++s) most = std::max(most, cost(s));
+  else
+    for (Rank r = 0; r < map.ranks; ++r) {
+      double sum = 0;
+      for (const Stage s : map.stages_of(r)) sum += cost(s);
+      most = std::max(most, sum);
+    }
+  return most;
 }
 
 }  // namespace
 
 std::vector<Slice> partition(const Architecture& architecture,
                              const deck::ParallelConfig& parallel) {
-  const Stages stages = best_stages(architecture, parallel);
-  std::vector<Slice> all;
-  all.reserve(static_cast<std::size_t>(stages.number));
-  for (Stage s = 0; s < stages.number; ++s) all.push_back(stages.at(s));
-  return all;
+  const layout::StageMap map = parallel.stage_map();
+  const int stages = map.stages();
+  check(stages >= 1, "a partition into ", stages, " stages");
+  const std::int64_t layers = architecture.model.layers;
+  const LayerCosts costs = layer_costs(architecture);
+  const double head = parallel.shares_vocabulary() ? 0 : head_cost(architecture);
+  std::vector<Slice> best = cut_before(costs, layers, stages, layers);
+  double lowest = std::numeric_limits<double>::infinity();
+  // With the head, the last stage has no more than the average, except for rounding.
+  const double average = costs.before.back() / stages;
+  for (std::int64_t n = 0; n <= layers && stages > 1; ++n) {
+    const std::int64_t all_but_two = std::min(layers, layers - n + 2);
+    if (costs.before.back() - costs.before[static_cast<std::size_t>(all_but_two)] > average) break;
+    std::vector<Slice> cuts = cut_before(costs, layers, stages, n);
+    const double time = longest(costs, cuts, head, map);
+    if (time > lowest) continue;  // ties: the largest n, which leaves the fewest to the others
+    lowest = time;
+    best = std::move(cuts);
+  }
+  return best;
 }
 
 std::int64_t longest_stage(const Architecture& architecture, const deck::ParallelConfig& parallel) {
-  const Stages stages = best_stages(architecture, parallel);
-  return std::max(stages.at(0).extent, stages.last);
+  const std::vector<Slice> stages = partition(architecture, parallel);
+  return std::ranges::max(stages, {}, &Slice::extent).extent;
 }
 
 bool Shard::holds(Stage stage) const {
