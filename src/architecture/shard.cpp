@@ -60,7 +60,7 @@ double head_cost(const Architecture& a) {
   return products / static_cast<double>(a.model.sequence);
 }
 
-/// The first layers − last layers in the earlier stages, the others in the last stage.
+/// The last `last` layers in the last stage, the others in the earlier stages.
 std::vector<Slice> cut_before(const LayerCosts& costs, std::int64_t layers, int stages,
                               std::int64_t last) {
   std::vector<Slice> cuts;

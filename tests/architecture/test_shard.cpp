@@ -51,6 +51,23 @@ TEST(Partition, LargeLogitsReplaceLayersOfTheLastStage) {
   EXPECT_EQ(sizes(model_to_partition(12, 100000, true), 3), (Sizes{6, 6, 0}));
 }
 
+TEST(Partition, LayersWithoutWindowsCountByTheirFlops) {
+  deck::ModelConfig m = model_to_partition(8, 61, true).model;
+  m.sequence = 4096;  // layers 3 and 7, without the window, cost 6 times as much as the others
+  m.window = 228;
+  m.full_attention_every = 4;
+  const Architecture a = describe(m);
+  EXPECT_EQ(sizes(a, 2), (Sizes{4, 4}));
+  EXPECT_EQ(sizes(a, 3), (Sizes{3, 3, 2}));
+}
+
+TEST(Partition, FrozenLayersCountByTheirPasses) {
+  deck::ModelConfig m = model_to_partition(8, 61, true).model;
+  m.tied_embeddings = false;
+  m.frozen = {"embedding", "layers.0-5"};  // a third of the other layers' passes
+  EXPECT_EQ(sizes(describe(m), 2), (Sizes{6, 2}));
+}
+
 TEST(Partition, GpipeBalancesForwardAndBackwardPasses) {
   // The head's gradient is part of the backward pass. With n of 12 layers in the last of two
   // stages, a micro-batch takes max(12 − n, n + h) layers forward, and twice that back.
