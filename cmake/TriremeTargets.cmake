@@ -85,16 +85,3 @@ function(trireme_folder name)
     target_include_directories(trireme_${name} INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include)
   endif()
 endfunction()
-
-# trireme_precompile(<target> <header>...): the headers are parsed once for all sources of the target. Not with a compiler
-# launcher (ccache finds no results beside precompiled headers unless its sloppiness is set), nor with TRIREME_UNITY=OFF,
-# which shows each source's missing includes.
-function(trireme_precompile target)
-  if(TRIREME_UNITY AND NOT TRIREME_ON_DEVICE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    if("${ARGV1}" STREQUAL "REUSE_FROM")
-      target_precompile_headers(${target} ${ARGN})
-    else()
-      target_precompile_headers(${target} PRIVATE ${ARGN})
-    endif()
-  endif()
-endfunction()

@@ -70,7 +70,7 @@ TEST(CutByCost, LargerPartsComeFirst) {
   EXPECT_EQ(cut_by_cost(sums, 8, 3), (std::vector<Slice>{{0, 3}, {3, 3}, {6, 2}}));
 }
 
-TEST(CutByCost, PartsReachTheMeanOfWhatIsLeft) {
+TEST(CutByCost, EachPartReachesTheMeanOfTheRest) {
   // The bound is 10, the cost of the first item; the others are divided evenly.
   const auto sums = before({10, 1, 1, 1, 1, 1, 1});
   EXPECT_EQ(cut_by_cost(sums, 7, 4), (std::vector<Slice>{{0, 1}, {1, 2}, {3, 2}, {5, 2}}));
