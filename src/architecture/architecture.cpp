@@ -39,7 +39,7 @@ double products_of(const Architecture& a, Counts&& counts) {
   return products / static_cast<double>(a.model.sequence);
 }
 
-/// Sum over the layers of `value`, which is given for each operation of their kinds.
+/// Sum over all operations of all layers. `value`: of an operation.
 template <class Value>
 double sum_of_layers(const Architecture& a, Value&& value) {
   const std::vector<std::int64_t> counts = a.count_kinds({0, a.model.layers});
@@ -52,7 +52,7 @@ double sum_of_layers(const Architecture& a, Value&& value) {
   return sum;
 }
 
-/// Elements of an operation's matrices.
+/// Number of elements of an operation's matrices.
 double matrix_elements(const Operation& op, bool only_frozen) {
   double elements = 0;
   for (const ArraySpec& array : op.arrays)
@@ -99,7 +99,7 @@ double Architecture::all_flops_per_token() const {
 
 namespace {
 
-/// Adds the layers to the chain, and a kind for each first layer that differs from all before it.
+/// Adds the layers to the chain. A layer that differs from all before it begins a new kind.
 void add_layers(Architecture& a) {
   const deck::ModelConfig& m = a.model;
   const bool some_frozen = !m.frozen.empty() || !m.adapter.also_trained.empty();

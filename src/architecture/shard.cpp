@@ -60,7 +60,8 @@ double head_cost(const Architecture& a) {
   return products / static_cast<double>(a.model.sequence);
 }
 
-/// The last `last` layers in the last stage, the others in the earlier stages.
+/// The last `last` layers in the last stage, the others in the earlier stages. With equal costs,
+/// cut_by_cost() would give the same parts; the largest models have too many layers to search.
 std::vector<Slice> cut_before(const LayerCosts& costs, std::int64_t layers, int stages,
                               std::int64_t last) {
   std::vector<Slice> cuts;

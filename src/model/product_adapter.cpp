@@ -63,9 +63,9 @@ ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const Opera
   for (const architecture::LayerDescription& kind : place.architecture.layer_kinds())
     most = std::max(most, static_cast<std::int64_t>(std::ssize(kind.operations)));
   const auto& operations = plan.description.operations;
-  const auto behind =
+  const auto from_end =
       operations.end() - std::ranges::find(operations, op.name, &architecture::Operation::name);
-  site_ = static_cast<std::uint32_t>((place.layer + 1) * most - behind);
+  site_ = static_cast<std::uint32_t>((place.layer + 1) * most - from_end);
   for (const AdapterPart& part : op.adapter) {
     const std::int64_t first = architecture::first_adapter_row(op, part.a, rank_);
     const std::string a = prefix + op.arrays[part.a].name;

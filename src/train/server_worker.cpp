@@ -355,7 +355,7 @@ std::vector<Score> ServerWorker<P>::score(const data::Requests& /*requests*/) {
 
 template <class P>
 std::vector<std::vector<std::int32_t>> ServerWorker<P>::likeliest(const data::Requests&) {
-  throw Error("servers find no likeliest tokens");
+  throw Error("parameter servers cannot generate texts; leave [run] prompts out");
 }
 
 /// A single server writes its whole arrays, several servers their parts.

@@ -70,7 +70,7 @@ void ContinuedTexts::append(std::size_t i, const std::string& words) {
   show_(i, words, false);
 }
 
-/// A text of an evaluation that has not ended.
+/// A text that is not complete yet.
 struct RunTexts::Open {
   std::size_t text = 0;
   std::vector<std::int32_t> tokens;   ///< context of the next token
@@ -98,8 +98,7 @@ std::vector<std::int32_t> guess(const std::vector<std::int32_t>& tokens, std::in
   return {all.begin() + std::ssize(tokens), all.end()};
 }
 
-/// Lines of a file of texts up to a step. A line that a killed job has not completed is no JSON
-/// object.
+/// Lines of a file of texts up to a step, without a line that a killed job left incomplete.
 std::string lines_up_to(const std::string& path, std::int64_t step) {
   std::string kept;
   if (!std::filesystem::exists(path)) return kept;
