@@ -224,7 +224,7 @@ class Plan : public ::testing::Test {
            {"precision.products=fp8", "precision.fp8_history=5", "model.hidden=48",
             "model.head_size=16", "model.feed_forward=192", "model.sequence=64"})
         overrides.push_back(set);
-    deck::Config config = small_config(12, 1, ranks, overrides);
+    deck::Config config = small_config(ranks == 3 ? 6 : 8, 1, ranks, overrides);
     config.parallel.offload = c.offload;
     SCOPED_TRACE(text("tensor ", tensor, ", pipeline ", pipeline, ", context ", c.context, ", ",
                       c.schedule, ", ", c.recompute, ", ", c.optimizer, ", ", c.compute, ", ",
