@@ -158,7 +158,7 @@ std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
     layout.chunks = chunks;
     all.push_back(layout);
   };
-  const bool alone = axes.pipeline == 1 && !schedule_.fixed && !chunks_.fixed;
+  const bool alone = axes.pipeline == 1 && !schedule_.fixed && !chunks_.fixed && by_hand == 0;
   add(ScheduleKind::one_forward_one_backward, 1);
   if (alone) return all;
   if (schedule_.fixed) add(ScheduleKind::gpipe, 1);

@@ -149,6 +149,10 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     ModelConfig& m = deck.config.model;
     for (auto* size : {&m.layers, &m.heads, &m.feed_forward, &m.sequence, &deck.config.batch.micro})
       *size = *size % 500 + 1;  // so that their product can be counted
+    if (!p.partition.empty()) {
+      p.partition.assign(static_cast<std::size_t>(p.chunks), 0);
+      p.partition.back() = m.layers;
+    }
     m.hidden = 2 * m.heads * (m.hidden % 5 + 1);
     m.explicit_head_size = 2 * (m.explicit_head_size % 100);
     m.key_value_heads = m.heads;

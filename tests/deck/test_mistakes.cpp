@@ -125,7 +125,8 @@ TEST(Mistakes, WrongTypesAreRejected) {
   expect_contains(with("[run]\nsteps = 1.5\n"), "found the floating-point number 1.5");
   expect_contains(with("[run]\ndirectory = 1e3\n"), "found the floating-point number 1000.0");
   expect_contains(with("[run]\nsteps = true\n"), "found true");
-  expect_contains(with("[run]\nsteps = [1]\n"), "found an array");
+  expect_contains(with("[run]\nsteps = [1]\n"), "found the list [1]");
+  expect_contains(with("[run]\nsteps = [[1]]\n"), "found an array");
   expect_contains(with("[run]\nsteps = {a = 1}\n"), "found a table");
   expect_contains(with("[run]\nsteps = 2020-01-01\n"), "found a date or time");
   expect_contains(with("[run]\ntime_limit = 60\n"), "expected a duration such as \"01:30:00\"");
