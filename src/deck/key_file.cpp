@@ -430,10 +430,9 @@ std::string key_markdown(const FileKind& kind) {
   const bool restarts = std::ranges::any_of(
       kind.table, [](const KeyText* key) { return key->effect != Effect::none; });
   for (const Section& section : kind.sections) {
-    out +=
-        text("\n## [", section.name, "]\n\n", section.help,
-             "\n\n| key | meaning | accepted | default |", restarts ? " checkpoint |" : "",
-             "\n|---|---|---|---|", restarts ? "---|" : "", "\n");
+    out += text("\n## [", section.name, "]\n\n", section.help,
+                "\n\n| key | meaning | accepted | default |", restarts ? " checkpoint |" : "",
+                "\n|---|---|---|---|", restarts ? "---|" : "", "\n");
     for (const KeyText* key : kind.table)
       if (key->section == section.name)
         out += text("| `", key->name, "` | ", cell(key->help), " | ", cell(accepted(*key)), " | ",
