@@ -69,8 +69,9 @@ std::string json_of(const std::string& path) {
               "a tokenizer.json or with vocab.json and merges.txt");
   if (!fs::is_directory(path)) return path;
   if (fs::exists(path + "/tokenizer.json")) return path + "/tokenizer.json";
-  check_usage(fs::exists(path + "/vocab.json"), path,
-              ": has neither a tokenizer.json nor a vocab.json");
+  check_usage(
+      fs::exists(path + "/vocab.json"), path,
+      ": has neither a tokenizer.json nor a vocab.json; give a folder with one of these files");
   return "";
 }
 

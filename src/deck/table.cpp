@@ -152,13 +152,11 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
               "or the most recent maximum (most_recent)")
       .otherwise(Str("max"));
   precision
-      .choice(
-          "attention", &PrecisionConfig::attention,
-          "attention kernels on devices: \"tensor_cores\" and \"cudnn\" need bf16 or fp16; "
-          "\"cudnn\" also needs dropout = 0, and S^2 numbers per head in its backward pass; "
-          "\"auto\" uses cuDNN's forward pass and tensor cores where available, \"portable\" runs "
-          "anywhere; see "
-          "docs/attention.md")
+      .choice("attention", &PrecisionConfig::attention,
+              "attention kernels on devices: \"tensor_cores\" and \"cudnn\" need bf16 or fp16; "
+              "\"cudnn\" also needs dropout = 0, and memory for sequence² numbers per head; "
+              "\"auto\" uses cuDNN's forward pass and tensor cores where available, \"portable\" "
+              "runs anywhere; see docs/attention.md")
       .otherwise(Str("auto"));
   precision
       .number("loss_scale", &PrecisionConfig::loss_scale,

@@ -196,7 +196,7 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
       .from(1)
       .to(4)
       .otherwise(1.0);
-  software.integer("gradient_bytes", &Software::gradient_bytes, "bytes of a gradient")
+  software.integer("gradient_bytes", &Software::gradient_bytes, "bytes of an element of a gradient")
       .at_least(1)
       .at_most(8)
       .otherwise(std::int64_t{0}, "as Trireme");

@@ -353,8 +353,8 @@ void add_init(CLI::App& app) {
   const auto options = std::make_shared<InitOptions>();
   command
       ->add_option("DATA", options->inputs,
-                   "Text files, JSON lines or folders of them; or a token file. With a Hugging "
-                   "Face folder beside them, the deck tunes that model")
+                   "Text files, JSON lines or folders of such files, or a token file; with the "
+                   "folder of a Hugging Face model in addition, the deck tunes that model")
       ->required()
       ->type_name("");
   command
@@ -399,7 +399,7 @@ void add_init(CLI::App& app) {
           "--validation", options->validation,
           "Token file for validation if DATA is a token file; texts are divided automatically")
       ->type_name("FILE");
-  command->add_flag("--lora", options->lora, "Train low-rank adapters of the model only");
+  command->add_flag("--lora", options->lora, "Train only low-rank adapters of the model");
   command->footer(
       "Writes data/NAME/ with the token files and the deck NAME.toml, whose run is in runs/NAME.\n"
       "\nExamples:\n  trireme init my.txt -o my.toml --time 30m\n"
