@@ -81,12 +81,14 @@ double Architecture::attention_products() const {
   });
 }
 
-/// Counts frozen matrices of the layers, and of the head's own matrices.
 double Architecture::frozen_products() const {
   return sum_of_layers(*this, [](const Operation& op) { return matrix_elements(op, true); }) +
-         products_of(*this, [](const Operation& op) {
-           return !op.arrays.empty() && op.arrays.front().frozen;
-         });
+         frozen_head_products();
+}
+
+double Architecture::frozen_head_products() const {
+  return products_of(
+      *this, [](const Operation& op) { return !op.arrays.empty() && op.arrays.front().frozen; });
 }
 
 double Architecture::model_flops_per_token() const {

@@ -74,6 +74,17 @@ std::vector<Slice> cut_before(const LayerCosts& costs, std::int64_t layers, int 
   return cuts;
 }
 
+std::vector<Slice> cut_by_hand(const std::vector<std::int64_t>& extents, std::int64_t layers,
+                               int stages) {
+  std::vector<Slice> cuts;
+  std::int64_t end = 0;
+  for (const std::int64_t extent : extents)
+    cuts.push_back({std::exchange(end, end + extent), extent});
+  check(std::ssize(cuts) == stages && end == layers, "a partition of ", end, " layers into ",
+        cuts.size(), " stages, but ", layers, " layers and ", stages, " stages");
+  return cuts;
+}
+
 /// FLOPs of the longest rank in a V, which alternates between its stages; otherwise of the longest
 /// stage. With gpipe, one stage is the longest in both halves of the step: the head's gradient is
 /// part of the backward pass, like a layer's gradient.
@@ -105,6 +116,7 @@ std::vector<Slice> partition(const Architecture& architecture,
   const int stages = map.stages();
   check(stages >= 1, "a partition into ", stages, " stages");
   const std::int64_t layers = architecture.model.layers;
+  if (!parallel.partition.empty()) return cut_by_hand(parallel.partition, layers, stages);
   const LayerCosts costs = layer_costs(architecture);
   const double head = parallel.shares_vocabulary() ? 0 : head_cost(architecture);
   std::vector<Slice> best = cut_before(costs, layers, stages, layers);

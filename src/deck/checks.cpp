@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <numeric>
 #include <vector>
 
 namespace trireme::deck {
@@ -269,6 +270,25 @@ class CrossCheck {
            "; choose smaller axes");
   }
 
+  /// With layout = "auto", the search only considers layouts with as many stages.
+  void partition() {
+    const ParallelConfig& p = deck_.config.parallel;
+    if (p.partition.empty() || !valid({"parallel.partition", "parallel.pipeline", "parallel.chunks",
+                                       "parallel.layout", "model.layers"}))
+      return;
+    const auto stages = std::ssize(p.partition);
+    const std::int64_t layers = std::reduce(p.partition.begin(), p.partition.end());
+    if (layers != deck_.config.model.layers)
+      report(deck_.cite("parallel", "partition"), " has ", layers, " layers in all, but ",
+             deck_.cite("model", "layers"), "; change one of the stages");
+    if (p.layout == LayoutMode::given && stages != p.stages())
+      report(deck_.cite("parallel", "partition"), " has ", stages,
+             stages == 1 ? " stage" : " stages", ", but ", deck_.cite("parallel", "pipeline"),
+             " · ", deck_.cite("parallel", "chunks"), " = ", p.stages(), "; list ", p.stages(),
+             p.stages() == 1 ? " number of layers" : " numbers of layers",
+             ", or leave partition out");
+  }
+
   void servers() {
     if (valid({"parallel.strategy", "parallel.servers", "parallel.staleness", "parallel.updates"}))
       for (const std::string& mistake : server_mistakes(deck_)) report(mistake);
@@ -391,6 +411,7 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
   checks.context();
   checks.vocabulary();
   checks.stages();
+  checks.partition();
   checks.order();
   checks.layout();
   checks.schedule();

@@ -2,6 +2,8 @@
 // with the properties of its predecessor.
 #include <trireme/deck/families.hpp>
 
+#include <tuple>
+
 namespace trireme::deck {
 namespace {
 
@@ -77,55 +79,54 @@ void gemma3(ModelConfig& m) {
   m.window_rope_theta = 1e4;
 }
 
+/// The properties that a family sets.
+auto properties(ModelConfig& m) {
+  return std::tie(m.family, m.norm, m.norm_placement, m.norm_epsilon, m.head_norm, m.positions,
+                  m.rope_theta, m.activation, m.gelu, m.biases, m.mask, m.window,
+                  m.full_attention_every, m.zero_centered_gains, m.scaled_embeddings,
+                  m.attention_softcap, m.logit_softcap, m.window_rope_theta, m.objective);
+}
+
 }  // namespace
 
 ModelConfig preset(Family family) {
   ModelConfig m;
-  set_family(m, family);
+  m.family = family;
+  switch (family) {
+    case Family::gpt:
+      gpt(m);
+      break;
+    case Family::llama:
+      llama(m);
+      break;
+    case Family::bert:
+      bert(m);
+      break;
+    case Family::qwen2:
+      qwen2(m);
+      break;
+    case Family::qwen3:
+      qwen3(m);
+      break;
+    case Family::mistral:
+      mistral(m);
+      break;
+    case Family::gemma:
+      gemma(m);
+      break;
+    case Family::gemma2:
+      gemma2(m);
+      break;
+    case Family::gemma3:
+      gemma3(m);
+      break;
+  }
   return m;
 }
 
 void set_family(ModelConfig& m, Family family) {
-  const ModelConfig defaults;
-  m.family = family;
-  m.norm = defaults.norm;
-  m.norm_placement = defaults.norm_placement;
-  m.norm_epsilon = defaults.norm_epsilon;
-  m.head_norm = defaults.head_norm;
-  m.positions = defaults.positions;
-  m.rope_theta = defaults.rope_theta;
-  m.activation = defaults.activation;
-  m.gelu = defaults.gelu;
-  m.biases = defaults.biases;
-  m.mask = defaults.mask;
-  m.window = defaults.window;
-  m.full_attention_every = defaults.full_attention_every;
-  m.zero_centered_gains = defaults.zero_centered_gains;
-  m.scaled_embeddings = defaults.scaled_embeddings;
-  m.attention_softcap = defaults.attention_softcap;
-  m.logit_softcap = defaults.logit_softcap;
-  m.window_rope_theta = defaults.window_rope_theta;
-  m.objective = defaults.objective;
-  switch (family) {
-    case Family::gpt:
-      return gpt(m);
-    case Family::llama:
-      return llama(m);
-    case Family::bert:
-      return bert(m);
-    case Family::qwen2:
-      return qwen2(m);
-    case Family::qwen3:
-      return qwen3(m);
-    case Family::mistral:
-      return mistral(m);
-    case Family::gemma:
-      return gemma(m);
-    case Family::gemma2:
-      return gemma2(m);
-    case Family::gemma3:
-      return gemma3(m);
-  }
+  ModelConfig of_family = preset(family);
+  properties(m) = properties(of_family);
 }
 
 }  // namespace trireme::deck

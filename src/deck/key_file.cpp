@@ -17,8 +17,20 @@
 namespace trireme::deck {
 namespace {
 
+/// The elements of an array if all of them are of this type.
+template <class T>
+std::optional<std::vector<T>> elements(const toml::array& array) {
+  std::vector<T> all;
+  for (const auto& element : array) {
+    const auto* value = element.as<T>();
+    if (value == nullptr) return std::nullopt;
+    all.push_back(value->get());
+  }
+  return all;
+}
+
 /// A TOML value as a Value; std::nullopt for tables, dates, times and arrays with elements other
-/// than strings.
+/// than strings or integers.
 std::optional<Value> plain(const toml::node& node) {
   if (const auto* value = node.as_boolean()) return value->get();
   if (const auto* value = node.as_integer()) return value->get();
@@ -26,13 +38,9 @@ std::optional<Value> plain(const toml::node& node) {
   if (const auto* value = node.as_string()) return value->get();
   const auto* array = node.as_array();
   if (array == nullptr) return std::nullopt;
-  Words words;
-  for (const auto& element : *array) {
-    const auto* word = element.as_string();
-    if (word == nullptr) return std::nullopt;
-    words.push_back(word->get());
-  }
-  return words;
+  if (auto words = elements<std::string>(*array)) return *words;
+  if (auto integers = elements<std::int64_t>(*array)) return *integers;
+  return std::nullopt;
 }
 
 /// Remedies for the most common errors of the parser.
@@ -394,7 +402,8 @@ std::string accepted(const KeyText& key) {
       out = "path";
       break;
     case KeyType::integer:
-      out = "integer";
+    case KeyType::integers:
+      out = key.type == KeyType::integer ? "integer" : "list of integers";
       if (range.most != all.most)
         out += text(", ", range.least, " … ", range.most);
       else if (range.least != all.least)

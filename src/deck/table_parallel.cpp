@@ -100,6 +100,14 @@ void parallel_keys(std::vector<Entry>& out) {
       .derive([](Config& c) { c.parallel.chunks = is_v_schedule(c.parallel.schedule) ? 2 : 1; },
               "2 with zb-v, v-half and v-min, otherwise 1");
   parallel
+      .integers("partition", &ParallelConfig::partition,
+                "layers of each stage, first stage first, such as [9, 8, 8, 7]; [] means stages "
+                "whose largest cost is as small as possible, with the head in the last")
+      .unit("layers")
+      .at_least(0)
+      .at_most(65536)
+      .otherwise(Integers{}, "[]: by cost");
+  parallel
       .path("program", &ParallelConfig::program,
             "file of a hand-written program, for schedule = \"file\"; see docs/schedules.md")
       .otherwise(Str());

@@ -51,7 +51,7 @@ std::optional<Value> bytes_in_range(const KeyText& key, std::optional<Bytes> byt
 std::string range_text(const KeyText& key) {
   const Range& range = key.range;
   const Range all;
-  if (key.type == KeyType::integer) {
+  if (key.type == KeyType::integer || key.type == KeyType::integers) {
     if (range.most == all.most)
       return range.least == all.least ? "" : text(" of at least ", range.least);
     return text(" from ", range.least, " to ", range.most);
@@ -82,6 +82,12 @@ bool acceptable_string(const KeyText& key, const std::string& value) {
 std::string list_text(const Words& words) {
   std::vector<std::string> all;
   for (const std::string& word : words) all.push_back(in_quotes(word));
+  return "[" + join(all, ", ") + "]";
+}
+
+std::string list_text(const Integers& integers) {
+  std::vector<std::string> all;
+  for (const std::int64_t integer : integers) all.push_back(text(integer));
   return "[" + join(all, ", ") + "]";
 }
 
@@ -128,7 +134,7 @@ std::string shown(const KeyText& key, const Value& value) {
         if constexpr (std::is_same_v<T, double>)
           return key.type == KeyType::number ? text("the number ", v)
                                              : "the floating-point number " + decimal(v);
-        if constexpr (std::is_same_v<T, Words>)
+        if constexpr (std::is_same_v<T, Words> || std::is_same_v<T, Integers>)
           return text("the list ", list_text(v).substr(0, 80));
         else
           return text(v);
@@ -169,6 +175,12 @@ std::optional<Value> convert(const KeyText& key, const Value& raw) {
       if (const auto* words = std::get_if<Words>(&raw);
           words && std::ranges::all_of(
                        *words, [&](const std::string& w) { return acceptable_word(key, w); }))
+        return raw;
+      break;
+    case KeyType::integers:
+      if (const auto* words = std::get_if<Words>(&raw); words && words->empty()) return Integers{};
+      if (const auto* all = std::get_if<Integers>(&raw);
+          all && std::ranges::all_of(*all, [&](std::int64_t i) { return in_range(key, i); }))
         return raw;
       break;
     case KeyType::bytes:
@@ -252,6 +264,8 @@ std::string expectation(const KeyText& key) {
       return key.nonempty ? "a path (a non-empty string)" : "a path (a string)";
     case KeyType::integer:
       return "an integer" + range_text(key);
+    case KeyType::integers:
+      return "a list of integers" + range_text(key);
     case KeyType::number:
       return "a number" + range_text(key);
     case KeyType::boolean:
@@ -305,8 +319,9 @@ std::optional<Value> accept(const KeyText& key, const Value& raw, std::string& p
 
 std::optional<Value> accept_text(const KeyText& key, std::string_view written,
                                  std::string& problem) {
-  const bool is_quoted = key.type != KeyType::list && written.size() >= 2 &&
-                         written.front() == '"' && written.back() == '"';
+  const bool is_list = key.type == KeyType::list || key.type == KeyType::integers;
+  const bool is_quoted =
+      !is_list && written.size() >= 2 && written.front() == '"' && written.back() == '"';
   if (is_quoted) written = written.substr(1, written.size() - 2);
   std::string remark;
   switch (key.type) {
@@ -317,6 +332,15 @@ std::optional<Value> accept_text(const KeyText& key, std::string_view written,
       return accept(key, std::string(written), problem);
     case KeyType::list:
       return accept(key, parse_list(written), problem);
+    case KeyType::integers: {
+      const Words words = parse_list(written);
+      Integers all;
+      for (const std::string& word : words)
+        if (const auto value = parse_whole<std::int64_t>(without_underscores(word), remark))
+          all.push_back(*value);
+      if (all.size() == words.size()) return accept(key, all, problem);
+      break;
+    }
     case KeyType::bytes:
       if (const auto value = parse_whole<std::int64_t>(without_underscores(written), remark))
         return accept(key, *value, problem);
@@ -341,6 +365,7 @@ std::optional<Value> accept_text(const KeyText& key, std::string_view written,
 std::string literal(const KeyText& key, const Value& value) {
   if (key.type == KeyType::duration) return in_quotes(duration_text(std::get<double>(value)));
   if (const auto* words = std::get_if<Words>(&value)) return list_text(*words);
+  if (const auto* integers = std::get_if<Integers>(&value)) return list_text(*integers);
   if (const auto* string = std::get_if<std::string>(&value)) return in_quotes(*string);
   if (const auto* number = std::get_if<double>(&value)) return decimal(*number);
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return text(*integer);

@@ -7,6 +7,8 @@
 #include <trireme/architecture/shard.hpp>
 #include <trireme/plan/recompute.hpp>
 
+#include <algorithm>
+
 namespace trireme::plan {
 
 using schedule::Instr;
@@ -14,20 +16,23 @@ using schedule::Op;
 
 namespace {
 
-/// FLOPs of a layer that keeps these tensors; empty: all.
+/// FLOPs of a layer that keeps these tensors; empty: all. Without gradients it has only a forward
+/// pass.
 StageFlops layer_flops(const architecture::Architecture& architecture,
                        const architecture::LayerDescription& description,
-                       const architecture::Kept& kept) {
+                       const architecture::Kept& kept, bool gradients) {
   using namespace architecture;
   const deck::ModelConfig& m = architecture.model;
   StageFlops layer;
   for (const Operation& op : description.operations) {
     const double products = 2 * products_per_token(op, m);
     layer.forward += products * product_factor(op, Pass::forward);
+    if (!gradients) continue;
     layer.backward_input += products * product_factor(op, Pass::backward_input);
-    layer.backward_weight += products * product_factor(op, Pass::backward_weight);
+    if (op.arrays.empty() || op.trains_product())
+      layer.backward_weight += products * product_factor(op, Pass::backward_weight);
   }
-  if (kept.empty()) return layer;
+  if (kept.empty() || !gradients) return layer;
   const architecture::LocalSizes sizes =
       local_sizes(m, whole_model(architecture), 1, m.sequence, false,
                   host_logit_elements);  // no effect on layers
@@ -58,34 +63,45 @@ std::vector<StageFlops> stage_flops(const architecture::Architecture& architectu
                                     const std::vector<layout::Slice>& stage_layers,
                                     const std::vector<architecture::Kept>& kept,
                                     architecture::HeadGradient head) {
-  std::vector<StageFlops> of_kinds;
-  for (const architecture::LayerDescription& layer : architecture.layer_kinds())
-    of_kinds.push_back(layer_flops(architecture, layer,
-                                   kept.empty() ? architecture::Kept{} : kept[of_kinds.size()]));
+  const auto of_kinds = [&](bool gradients) {
+    std::vector<StageFlops> all;
+    for (const architecture::LayerDescription& layer : architecture.layer_kinds())
+      all.push_back(layer_flops(architecture, layer,
+                                kept.empty() ? architecture::Kept{} : kept[all.size()], gradients));
+    return all;
+  };
+  const std::vector<StageFlops> with = of_kinds(true);
+  const std::vector<StageFlops> without = of_kinds(false);
   std::vector<StageFlops> flops;
   for (const layout::Slice& layers : stage_layers) {
     StageFlops& stage = flops.emplace_back();
-    const std::vector<std::int64_t> counts = architecture.count_kinds(layers);
-    for (std::size_t k = 0; k < counts.size(); ++k) stage.add_layers(counts[k], of_kinds[k]);
+    const auto add = [&](const layout::Slice& some, const std::vector<StageFlops>& kinds) {
+      const std::vector<std::int64_t> counts = architecture.count_kinds(some);
+      for (std::size_t k = 0; k < counts.size(); ++k) stage.add_layers(counts[k], kinds[k]);
+    };
+    const std::int64_t first = std::clamp(architecture.first_trained, layers.offset, layers.end());
+    add({layers.offset, first - layers.offset}, without);
+    add({first, layers.end() - first}, with);
   }
   const double products = 2 * architecture.head_products();
+  const double gradients = products - 2 * architecture.frozen_head_products();  // of weights
   if (shares_logits(head)) {
-    const double part = products / static_cast<double>(flops.size());
+    const auto stages = static_cast<double>(flops.size());
     for (StageFlops& stage : flops) {
-      stage.logits = 2 * part;
-      stage.logits_gradient = part;
-      if (computes_again(head)) stage.logits_again = part;
+      stage.logits = 2 * products / stages;
+      stage.logits_gradient = gradients / stages;
+      if (computes_again(head)) stage.logits_again = products / stages;
     }
     return flops;
   }
   StageFlops& last = flops.back();
   if (head == architecture::HeadGradient::with_losses) {
-    last.forward += 3 * products;
+    last.forward += 2 * products + gradients;
     return flops;
   }
   last.forward += products;
   last.backward_input += products;
-  last.backward_weight += products;
+  last.backward_weight += gradients;
   if (head == architecture::HeadGradient::again) {
     last.again += 2 * architecture.logit_products();
     last.again_input += 2 * architecture.logit_products();

@@ -113,6 +113,11 @@ bool SearchSpace::has_axes(const Layout& layout) {
     reject("replicas not divisible by shard_group");
     return false;
   }
+  const auto by_hand = std::ssize(p.partition);
+  if (by_hand > 0 && by_hand % layout.pipeline != 0) {
+    reject("more or fewer stages than in partition");
+    return false;
+  }
   const std::int64_t chunks = chunks_.fixed ? chunks_.value : 1;
   const bool chosen = pipeline_.fixed || chunks_.fixed;
   const std::int64_t most = chosen ? deck::stages_limit : std::min(m.layers, deck::stages_limit);
@@ -126,6 +131,8 @@ bool SearchSpace::has_axes(const Layout& layout) {
 /// The smallest number for each number of layers of the longest stage. The last stage has fewer.
 std::vector<std::int64_t> SearchSpace::chunk_counts(std::int64_t pipeline) const {
   if (chunks_.fixed) return {chunks_.value};
+  const auto by_hand = std::ssize(deck_.config.parallel.partition);
+  if (by_hand > 0) return {by_hand / pipeline};
   std::vector<std::int64_t> counts;
   std::int64_t before = 0;
   for (std::int64_t chunks = 1; pipeline * chunks <= architecture_.model.layers; ++chunks) {
@@ -143,8 +150,10 @@ std::vector<std::int64_t> SearchSpace::chunk_counts(std::int64_t pipeline) const
 std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
   std::vector<Layout> all;
   Layout layout = axes;
+  const auto by_hand = std::ssize(deck_.config.parallel.partition);
   const auto add = [&](ScheduleKind kind, std::int64_t chunks) {
     if (!schedule_.allows(number(kind)) || !chunks_.allows(chunks)) return;
+    if (by_hand > 0 && axes.pipeline * chunks != by_hand) return;
     layout.schedule = kind;
     layout.chunks = chunks;
     all.push_back(layout);

@@ -68,6 +68,19 @@ TEST(Partition, FrozenLayersCountByTheirPasses) {
   EXPECT_EQ(sizes(describe(m), 2), (Sizes{6, 2}));
 }
 
+TEST(Partition, ADecksPartitionSetsTheStages) {
+  const Architecture a = model_to_partition(8, 1000, true);
+  deck::ParallelConfig p = testing::layout_of(2, 2);
+  p.partition = {1, 4, 0, 3};
+  EXPECT_EQ(partition(a, p), (std::vector<layout::Slice>{{0, 1}, {1, 4}, {5, 0}, {5, 3}}));
+  EXPECT_EQ(longest_stage(a, p), 4);
+  const Shard shard = make_shard(a, p, 1, 0);
+  EXPECT_EQ(shard.stage_of(4), 1);
+  EXPECT_EQ(shard.stage_of(5), 3);  // the stage before it is empty
+  p.partition = {1, 4, 3};
+  EXPECT_THROW(partition(a, p), Error);
+}
+
 TEST(Partition, GpipeBalancesForwardAndBackwardPasses) {
   // The head's gradient is part of the backward pass. With n of 12 layers in the last of two
   // stages, a micro-batch takes max(12 − n, n + h) layers forward, and twice that back.

@@ -114,7 +114,9 @@ TEST_F(LayoutCommands, EvalRunsOnTheDecksLayoutOrAnyOther) {
        {" -n 1 trireme eval deck.toml", " -n 2 trireme eval deck.toml parallel.pipeline=2",
         " -n 4 trireme eval deck.toml parallel.tensor=2 parallel.sequence_parallel=true",
         " -n 4 trireme eval deck.toml parallel.pipeline=2 parallel.tensor=2",
-        " -n 3 trireme eval deck.toml parallel.pipeline=2"}) {  // one whole model each
+        " -n 2 trireme eval deck.toml parallel.pipeline=2 parallel.partition=0,3",
+        " -n 3 trireme eval deck.toml parallel.pipeline=2",  // one whole model each
+        " -n 3 trireme eval deck.toml parallel.pipeline=2 parallel.partition=[3,0]"}) {
     ASSERT_EQ(run(std::string(TRIREME_MPIEXEC) + command + " --data data/tokens.h5"), 0) << err();
     const std::string out = read_file(folder_.file("out"));
     const std::string loss = out.substr(out.find("\nloss "));

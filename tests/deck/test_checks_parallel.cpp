@@ -277,6 +277,34 @@ TEST(Checks, OrderMustNameAxes) {
   EXPECT_EQ(axes.stride(Axis::pipeline), 6);
 }
 
+TEST(Checks, PartitionListsTheLayersOfEachStage) {
+  const auto mistakes = [](std::vector<std::string> overrides) {
+    overrides.insert(overrides.end(), {"model.layers=6", "parallel.pipeline=2"});
+    return mistakes_of(example, overrides);
+  };
+  for (const char* correct : {"[4, 2]", "6,0", "[]"})
+    EXPECT_NO_THROW(
+        parse_deck(example, "a.toml",
+                   {"model.layers=6", "parallel.pipeline=2", text("parallel.partition=", correct)}))
+        << correct;
+  expect_contains(mistakes({"parallel.partition=[4, 1]"}),
+                  "[parallel] partition = [4, 1] (command line) has 5 layers in all, but [model] "
+                  "layers = 6 (command line); change one of the stages");
+  expect_contains(mistakes({"parallel.partition=[2, 2, 2]"}),
+                  "[parallel] partition = [2, 2, 2] (command line) has 3 stages, but [parallel] "
+                  "pipeline = 2 (command line) · [parallel] chunks = 1 (default) = 2; list 2 "
+                  "numbers of layers, or leave partition out");
+  expect_contains(mistakes({"parallel.partition=[7, -1]"}),
+                  "expected a list of integers from 0 to 65536, found the list [7, -1]");
+  expect_contains(mistakes({"parallel.partition=[4, x]"}),
+                  "expected a list of integers from 0 to 65536, found \"[4, x]\"");
+  expect_contains(mistakes_of(example + "[parallel]\npartition = [1.5, 2]\n"), "an array");
+  EXPECT_EQ(parse_deck(example + "[parallel]\npartition = [1, 2]\npipeline = 2\n", "a.toml",
+                       {"model.layers=3"})
+                .config.parallel.partition,
+            (Integers{1, 2}));
+}
+
 TEST(Checks, BoundStagesAndRanks) {
   parse_deck(example, "a.toml", {"parallel.pipeline=3"});  // a stage without a layer is legal
   parse_deck(example, "a.toml", {"parallel.pipeline=4096"});

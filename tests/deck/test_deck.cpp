@@ -117,6 +117,8 @@ Value some_value(const Key& key, std::mt19937_64& random) {
       if (key.choices.empty()) return Words{"layers.0-3 \"\\é", std::to_string(random() % 1000)};
       return Words(random() % 3, std::string(key.choices[random() % key.choices.size()]));
     }
+    case KeyType::integers:
+      return Integers(random() % 3, static_cast<std::int64_t>(random() % 65536));
   }
   return {};
 }

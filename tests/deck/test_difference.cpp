@@ -96,6 +96,8 @@ TEST(Difference, DetectsEveryKeyOfTheTable) {
           break;
         }
     }
+    if (auto* words = std::get_if<Words>(&value)) words->push_back("x");
+    if (auto* integers = std::get_if<Integers>(&value)) integers->push_back(1);
     if (value == key.load(stored.config)) continue;  // a choice of one word
     key.store(current.config, value);
     const auto found = differences(stored, current);

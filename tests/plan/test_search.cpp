@@ -97,6 +97,13 @@ TEST(SearchSpace, TriesChunksThatShortenStages) {
   EXPECT_TRUE(chunks.contains(3));
 }
 
+TEST(SearchSpace, KeepsThePartition) {
+  std::set<std::pair<std::int64_t, std::int64_t>> found;
+  for (const Layout& l : all_layouts(deck_to_search({"parallel.partition=[3, 1, 1, 1]"}), 4))
+    found.insert({l.pipeline, l.chunks});
+  EXPECT_EQ(found, (std::set<std::pair<std::int64_t, std::int64_t>>{{1, 4}, {2, 2}, {4, 1}}));
+}
+
 /// 6 layers: two stages on each of up to three ranks.
 TEST(SearchSpace, TriesVSchedulesIfEveryStageHasALayer) {
   std::set<std::pair<ScheduleKind, std::int64_t>> found;

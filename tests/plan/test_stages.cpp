@@ -47,6 +47,25 @@ TEST(Stages, FlopsSumToTheModel) {
     }
 }
 
+/// A frozen matrix has no gradient, and layers before the first trained array no backward pass.
+TEST(Stages, FrozenLayersHaveFewerPasses) {
+  auto config = testing::config_of({});
+  config.model.layers = 6;
+  config.model.tied_embeddings = false;
+  config.model.frozen = {"embedding", "layers.0-3", "layers.5"};
+  const auto a = architecture::describe(config.model);
+  const auto flops = stage_flops(a, {{0, 4}, {4, 1}, {5, 1}});
+  EXPECT_EQ(flops[0].backward_input, 0);
+  EXPECT_EQ(flops[0].backward_weight, 0);
+  EXPECT_DOUBLE_EQ(flops[0].forward, 4 * flops[1].forward);
+  EXPECT_GT(flops[1].backward_weight, 0);
+  EXPECT_EQ(flops[2].backward_weight, 0);
+  EXPECT_DOUBLE_EQ(flops[2].backward_input, flops[1].backward_input);
+  double sum = flops[0].forward + flops[1].backward_input * 4;  // as if they had backward passes
+  for (std::size_t s = 1; s < flops.size(); ++s) sum += flops[s].sum();
+  EXPECT_NEAR(sum, a.model_flops_per_token(), 1e-12 * sum);
+}
+
 /// Per token, gpt's head has D·V products in each of three passes.
 TEST(Stages, HeadPassesAreThirdsOrAllForward) {
   const auto a = model(5);

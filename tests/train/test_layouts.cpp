@@ -92,6 +92,29 @@ TEST_F(Layouts, SchedulesAndPipelinesKeepTheBits) {
     expect_the_same_bits(f);
 }
 
+/// Empty first, middle and last stages, with every kind of schedule.
+TEST_F(Layouts, PartitionsKeepTheBits) {
+  const int ranks = runtime().ranks();
+  for (const auto& [schedule, stages, partition] : {std::tuple{"1f1b", 2, "[4, 1]"},
+                                                    {"gpipe", 2, "[0, 5]"},
+                                                    {"zb-h1", 2, "[5, 0]"},
+                                                    {"interleaved", 4, "[1, 0, 3, 1]"},
+                                                    {"zb-v", 4, "[0, 3, 2, 0]"},
+                                                    {"zb-h1", 3, "[2, 0, 3]"},
+                                                    {"2bw", 3, "[1, 3, 1]"}}) {
+    const int chunks = stages == 4 ? 2 : 1;
+    if (stages / chunks != ranks) continue;
+    Layout layout{1, ranks, 1, schedule, chunks};
+    const Outcome by_cost = run(layout, runtime().world());
+    layout.more = {text("parallel.partition=", partition)};
+    SCOPED_TRACE(layout.name());
+    const Outcome by_hand = run(layout, runtime().world());
+    if (runtime().rank() > 0) continue;
+    EXPECT_EQ(by_hand.trace, by_cost.trace);
+    EXPECT_EQ(by_hand.weights, by_cost.weights);
+  }
+}
+
 TEST_F(Layouts, SchedulesAndPipelinesKeepTheBitsForLlama) {
   for (const Fixed& f : {Fixed{1, 1, false, false, Family::llama},
                          {2, 1, true, true, Family::llama},

@@ -62,8 +62,10 @@ struct Architecture {
   /// Multiplications of a token with keys and values, in all layers: L h s with a causal mask (half
   /// of the full square), else 2 L h s.
   double attention_products() const;
-  /// Multiplications of a token with elements of frozen matrices, whose gradients are not computed.
+  /// Multiplications of a token with elements of frozen matrices, whose gradients are not computed:
+  /// of layers and head, and of the head.
   double frozen_products() const;
+  double frozen_head_products() const;
   /// Model FLOPs of a training step per token (recomputation not counted): 6 per product of layers,
   /// head and attention, less 2 per frozen product.
   double model_flops_per_token() const;

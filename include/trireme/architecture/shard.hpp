@@ -15,7 +15,8 @@ namespace trireme::architecture {
 /// Layers of each pipeline stage: contiguous, every layer once, so that the largest stage (in a V:
 /// the largest rank) has as few FLOPs as possible. The logits and their gradient count in the last
 /// stage, which therefore has fewer layers if the vocabulary is large, unless all ranks share it;
-/// the look-up does not count. With more stages than layers, some stages are empty.
+/// the look-up does not count. With more stages than layers, some stages are empty. A [parallel]
+/// partition sets the stages instead.
 std::vector<layout::Slice> partition(const Architecture& architecture,
                                      const deck::ParallelConfig& parallel);
 

@@ -153,9 +153,10 @@ struct ParallelConfig {
   std::int64_t data = 0;  ///< 0: the remaining ranks
   std::string order;      ///< order of the axes among the ranks, fastest first; "": the default
   ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
-  std::int64_t chunks = 1;  ///< stages per pipeline rank
-  std::string program;      ///< file of a hand-written program, if schedule is `file`
-  std::string timeline;     ///< timeline file for schedule = "auto"; "": none
+  std::int64_t chunks = 1;              ///< stages per pipeline rank
+  std::vector<std::int64_t> partition;  ///< layers of each stage; empty: stages of about equal cost
+  std::string program;                  ///< file of a hand-written program, if schedule is `file`
+  std::string timeline;                 ///< timeline file for schedule = "auto"; "": none
   StagePlacement placement = StagePlacement::automatic;
   VocabularyPlacement vocabulary = VocabularyPlacement::stage;
   bool sequence_parallel = false;

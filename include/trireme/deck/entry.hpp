@@ -128,6 +128,9 @@ class SectionKeys {
   EntryOf<C>& integer(const char* name, std::int64_t S::*field, const char* help) {
     return add(name, KeyType::integer, help).in(member_, field);
   }
+  EntryOf<C>& integers(const char* name, Integers S::*field, const char* help) {
+    return add(name, KeyType::integers, help).in(member_, field);
+  }
   EntryOf<C>& number(const char* name, double S::*field, const char* help) {
     return add(name, KeyType::number, help).in(member_, field);
   }

@@ -17,7 +17,7 @@ namespace trireme::deck {
 
 /// How a value is written: a duration is a string "hh:mm:ss", a choice is one of a few words, a
 /// path is a string that names a file or folder, bytes are an integer, a whole number or a string
-/// with a unit, a list is an array of strings.
+/// with a unit, a list is an array of strings, and integers are an array of integers.
 enum class KeyType : std::uint8_t {
   string,
   path,
@@ -27,15 +27,18 @@ enum class KeyType : std::uint8_t {
   duration,
   choice,
   bytes,
-  list
+  list,
+  integers
 };
 
 /// A key's value: bool for boolean, int64 for integer and bytes, double for number and duration
-/// (seconds), a vector of strings for list, string for the rest.
+/// (seconds), a vector for list and integers, string for the rest.
 using Words = std::vector<std::string>;
-using Value = std::variant<bool, std::int64_t, double, std::string, Words>;
+using Integers = std::vector<std::int64_t>;
+using Value = std::variant<bool, std::int64_t, double, std::string, Words, Integers>;
 
-/// The accepted values of an integer or number. The bounds are included unless they are open.
+/// The accepted values of an integer, of each of several, or of a number. The bounds are included
+/// unless they are open.
 struct Range {
   std::int64_t least = std::numeric_limits<std::int64_t>::min();
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -69,7 +72,7 @@ struct KeyText {
   std::string name;
   KeyType type = KeyType::string;
   std::string unit;                       ///< "" if there is none
-  Range range;                            ///< for integers and numbers
+  Range range;                            ///< for integers (one or several) and numbers
   std::vector<std::string_view> choices;  ///< for a choice or list: the accepted words
   bool nonempty = false;                  ///< for strings and paths
   std::string help;                       ///< one line

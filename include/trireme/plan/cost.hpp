@@ -16,7 +16,8 @@ namespace trireme::plan {
 /// adds 2·D·S forward and 4·D·S to the gradient of the input (half of the full square, no weights);
 /// bert's attention adds the full square. The head's gradient is part of the last stage's forward
 /// or backward pass (architecture::HeadGradient), or of passes of all ranks; bert's head sees
-/// masked tokens only. Recomputation is not counted.
+/// masked tokens only. Frozen matrices have no gradient, and layers before the first trained array
+/// no backward pass.
 struct StageFlops {
   double forward = 0;
   double backward_input = 0;
@@ -35,7 +36,8 @@ struct StageFlops {
   void add_layers(std::int64_t number, const StageFlops& layer);
 };
 
-/// FLOPs of each stage; without recomputation their sum is Architecture::model_flops_per_token().
+/// FLOPs of each stage; without recomputation their sum is Architecture::model_flops_per_token(),
+/// less the backward passes of layers before the first trained array.
 /// `kept`: tensors that the layers keep, by kind of layer; empty: no recomputation, except of the
 /// logits if `head` requires it.
 std::vector<StageFlops> stage_flops(

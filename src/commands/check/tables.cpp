@@ -64,6 +64,26 @@ std::string columns(const std::vector<Cells>& rows, int numbers, const std::stri
   return out;
 }
 
+namespace {
+
+/// How many times the mean FLOPs of the pipeline ranks the rank with the most has.
+double imbalance(const std::vector<plan::StageGroup>& groups, const layout::StageMap& map) {
+  std::vector<double> by_stage;
+  for (const plan::StageGroup& g : groups)
+    by_stage.insert(by_stage.end(), static_cast<std::size_t>(g.count()), g.flops);
+  double most = 0;
+  double all = 0;
+  for (Rank r = 0; r < map.ranks; ++r) {
+    double sum = 0;
+    for (const Stage s : map.stages_of(r)) sum += by_stage[static_cast<std::size_t>(s)];
+    most = std::max(most, sum);
+    all += sum;
+  }
+  return most * map.ranks / all;
+}
+
+}  // namespace
+
 std::string stages_report(const std::vector<plan::StageGroup>& groups,
                           const deck::ParallelConfig& parallel) {
   double all = 0;
@@ -80,6 +100,10 @@ std::string stages_report(const std::vector<plan::StageGroup>& groups,
                     text(g.layers_each), with_commas(g.parameters),
                     fixed(100 * g.flops / all, stages > 20 ? 2 : 1) + " %"});
   std::string out = columns(rows, 2, "  ");
+  if (parallel.pipeline > 1)
+    out += text("\n  the pipeline rank with the most FLOPs has ",
+                fixed(100 * imbalance(groups, parallel.stage_map()) - 100, 1),
+                " % more than the mean of all");
   if (parallel.chunks > 1) {
     const bool v = parallel.stage_map().placement == StagePlacement::v;
     out += text("\n  stage s is on pipeline rank s mod ", parallel.pipeline,

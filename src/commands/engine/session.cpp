@@ -56,6 +56,7 @@ void share_layout(grid::Runtime& runtime, deck::Deck& deck, const plan::Machine&
 /// Evaluation does not need whole batches: any number of replicas is allowed.
 void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
   if (ranks % p.model_ranks() != 0) p.tensor = p.context = p.pipeline = p.chunks = 1;
+  if (std::ssize(p.partition) != p.stages()) p.partition.clear();
   p.strategy = DataStrategy::all_reduce;
   p.workers = 1;
   p.data = ranks / p.model_ranks();

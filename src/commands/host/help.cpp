@@ -29,7 +29,7 @@ using nlohmann::ordered_json;
 void add_range(const KeyText& key, ordered_json& out) {
   using Limits = std::numeric_limits<std::int64_t>;
   const deck::Range& range = key.range;
-  if (key.type == KeyType::integer || key.type == KeyType::bytes) {
+  if (key.type == KeyType::integer || key.type == KeyType::integers || key.type == KeyType::bytes) {
     if (range.least != Limits::min()) out["minimum"] = range.least;
     if (range.most != Limits::max()) out["maximum"] = range.most;
     return;
@@ -79,6 +79,11 @@ ordered_json accepted(const KeyText& key) {
       out["type"] = "array";
       out["items"] = key.choices.empty() ? ordered_json{{"type", "string"}}
                                          : ordered_json{{"enum", words_of(key)}};
+      break;
+    case KeyType::integers:
+      out["type"] = "array";
+      out["items"] = {{"type", "integer"}};
+      add_range(key, out["items"]);
       break;
   }
   return out;
