@@ -69,7 +69,7 @@ void expect_matches(const deck::Deck& deck, const Architecture& a, const char* s
     check_usage(
         std::ranges::any_of(a.arrays, [&](const ArraySpec& s) { return matches(pattern, s.name); }),
         deck.cite(section, key), ": \"", pattern,
-        "\" names no array of the model; names are such as ", a.arrays.front().name, ", ",
+        "\" names no array of the model; examples of names are ", a.arrays.front().name, ", ",
         a.arrays[a.arrays.size() / 2].name, " and ", a.arrays.back().name);
 }
 

@@ -258,8 +258,8 @@ void FolderOwner::expect_mine() const {
   std::error_code ignored;
   if (!seen && fs::is_directory(s.folder, ignored))
     throw Error(text(s.path,
-                     " was removed while this run was writing to the folder; the folder "
-                     "was emptied, or another one has taken its place"));
+                     " was removed while this run was writing to the folder; the folder was "
+                     "emptied, or replaced by another folder"));
   if (!seen)
     throw Error(text(s.folder, " was removed or renamed while this run was writing to it"));
   const auto other = parse_owner(seen->content).value_or(OwnerEntry{});

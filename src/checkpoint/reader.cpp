@@ -296,7 +296,7 @@ bool intact(const std::string& folder) {
     verify_outline(folder, read_manifest(folder));
     return true;
   } catch (const Error& error) {
-    log::warn(text("checkpoint ", folder, " is passed over: ", error.what()));
+    log::warn(text("checkpoint ", folder, " is skipped: ", error.what()));
     return false;
   }
 }

@@ -219,8 +219,8 @@ void expect_known_members(const JsonLine& line, std::initializer_list<std::strin
   expect_full_weight(line);
   if (const auto unknown = unknown_member(line.json(), read))
     throw UsageError(text(line.where(), ": has the member \"", *unknown,
-                          "\", which Trireme does not read; remove it if it changes nothing of "
-                          "what is to be learned (jq -c 'del(.[\"",
+                          "\", which Trireme does not read; remove it if the model need not learn "
+                          "from it (jq -c 'del(.[\"",
                           *unknown, "\"])')"));
 }
 

@@ -141,7 +141,7 @@ void MegatronFile::read_as(std::int64_t first, std::span<std::int32_t> out) cons
     check(largest < static_cast<std::uint64_t>(limit), bin_.path(), ": token id ",
           static_cast<std::int64_t>(largest), " among tokens ", token, " to ",
           token + static_cast<std::int64_t>(count) - 1, " is outside the vocabulary of ", limit,
-          "; set [model] vocabulary to that of the tokenizer that made the file");
+          "; set [model] vocabulary to the number of ids of the tokenizer that made the file");
   }
 }
 

@@ -70,8 +70,8 @@ Pairs::Pairs(const deck::Config& config)
 
 void Pairs::expect_usable(const Windows& windows) const {
   check_usage(!windows.has_mask(), windows.path(),
-              ": says which tokens count in the loss, which a model that predicts masked tokens "
-              "cannot use; train a model with objective = \"next_token\", or tokenize plain text");
+              ": has a mask of counted tokens, and a model that predicts masked tokens cannot use "
+              "it; train a model with objective = \"next_token\", or tokenize plain text");
   check_usage(loss_ != SentenceLoss::next || windows.count() > 1, windows.path(),
               ": has tokens for one sample only, but [model] sentence_loss = \"next\" takes second "
               "segments from other samples; tokenize more text, or choose \"order\" or \"none\"");

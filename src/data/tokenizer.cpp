@@ -66,11 +66,12 @@ std::string json_of(const std::string& path) {
   std::error_code error;
   check_usage(fs::exists(path, error), "tokenizer '", path,
               "': no such file or folder; expected \"bytes\", a tokenizer.json, or a folder with ",
-              "one or with vocab.json and merges.txt");
+              "a tokenizer.json or with vocab.json and merges.txt");
   if (!fs::is_directory(path)) return path;
   if (fs::exists(path + "/tokenizer.json")) return path + "/tokenizer.json";
-  check_usage(fs::exists(path + "/vocab.json"), path,
-              ": has neither a tokenizer.json nor a vocab.json");
+  check_usage(
+      fs::exists(path + "/vocab.json"), path,
+      ": has neither a tokenizer.json nor a vocab.json; give a folder with one of these files");
   return "";
 }
 

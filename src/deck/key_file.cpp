@@ -387,19 +387,65 @@ std::string key_text(const FileKind& kind) {
   return out;
 }
 
+namespace {
+
+/// The accepted values of a key in a table, such as "integer, 1 … 65536 steps".
+std::string accepted(const KeyText& key) {
+  const Range& range = key.range;
+  const Range all;
+  std::string out;
+  switch (key.type) {
+    case KeyType::string:
+      out = "string";
+      break;
+    case KeyType::path:
+      out = "path";
+      break;
+    case KeyType::integer:
+    case KeyType::integers:
+      out = key.type == KeyType::integer ? "integer" : "list of integers";
+      if (range.most != all.most)
+        out += text(", ", range.least, " … ", range.most);
+      else if (range.least != all.least)
+        out += text(" ≥ ", range.least);
+      break;
+    case KeyType::number:
+      out = "number";
+      if (range.low != all.low) out += text(range.low_open ? " > " : " ≥ ", range.low);
+      if (range.high != all.high) out += text(range.high_open ? ", < " : ", ≤ ", range.high);
+      break;
+    case KeyType::duration:
+      out = "duration";
+      break;
+    case KeyType::bytes:
+      out = "bytes, such as 80e9 or \"80 GiB\"";
+      break;
+    case KeyType::choice:
+      out = expectation(key);
+      if (out.starts_with("one of ")) out.erase(0, 7);
+      break;
+    case KeyType::boolean:
+    case KeyType::list:
+      out = expectation(key);
+      break;
+  }
+  return out + (key.unit.empty() ? "" : text(" ", key.unit));
+}
+
+}  // namespace
+
 std::string key_markdown(const FileKind& kind) {
   std::string out;
   const bool restarts = std::ranges::any_of(
       kind.table, [](const KeyText* key) { return key->effect != Effect::none; });
   for (const Section& section : kind.sections) {
-    out +=
-        text("\n## [", section.name, "]\n\n", section.help,
-             "\n\n| key | meaning | accepted | unit | default |", restarts ? " checkpoint |" : "",
-             "\n|---|---|---|---|---|", restarts ? "---|" : "", "\n");
+    out += text("\n## [", section.name, "]\n\n", section.help,
+                "\n\n| key | meaning | accepted | default |", restarts ? " checkpoint |" : "",
+                "\n|---|---|---|---|", restarts ? "---|" : "", "\n");
     for (const KeyText* key : kind.table)
       if (key->section == section.name)
-        out += text("| `", key->name, "` | ", cell(key->help), " | ", cell(expectation(*key)),
-                    " | ", key->unit, " | ", cell(fallback_text(*key)), " |",
+        out += text("| `", key->name, "` | ", cell(key->help), " | ", cell(accepted(*key)), " | ",
+                    cell(fallback_text(*key)), " |",
                     restarts ? text(" ", rule_of(key->effect), " |") : "", "\n");
   }
   return out;

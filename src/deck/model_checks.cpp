@@ -46,7 +46,7 @@ std::vector<std::string> property_mistakes(const Deck& deck) {
   const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
   const auto cite = [&](const char* key) { return deck.cite("model", key); };
   if (!m.causal() && !m.predicts_masked_tokens())
-    report(cite("mask"), " lets each token see the one that ", cite("objective"),
+    report(cite("mask"), " lets each token see the token that ", cite("objective"),
            " predicts; choose mask = \"causal\", or objective = \"masked_token\"");
   if (!m.causal() && m.window > 0)
     report(cite("window"), " needs mask = \"causal\", but ", cite("mask"),
@@ -115,7 +115,7 @@ std::vector<std::string> rotary_mistakes(const Deck& deck) {
            "; choose rope_scaling = \"none\", or positions = \"rotary\"");
   if (!deck.places.contains("model.rope_factor"))
     report(scaling, " needs rope_factor; set it to the factor by which sequences are longer than ",
-           "those of the earlier training");
+           "in the earlier training");
   const bool yarn = m.rope_scaling == RotaryScalingKind::yarn;
   if (m.rope_scaling != RotaryScalingKind::linear && m.rope_original_sequence == 0)
     report(scaling,

@@ -48,11 +48,9 @@ void run_keys(std::vector<Entry>& out) {
       .at_least(0)
       .at_most(steps_limit)
       .otherwise(Int{0});
-  run.path(
-         "prompts", &RunConfig::prompts,
-         "file of prompts, as of `trireme generate --prompts`, which each evaluation continues "
-         "with the most likely tokens; the texts are in texts.jsonl and in the report; \"\" means "
-         "none; see docs/report.md")
+  run.path("prompts", &RunConfig::prompts,
+           "file of prompts, as for `trireme generate --prompts`, which each evaluation continues "
+           "with the most likely tokens; \"\" means none; see docs/report.md")
       .otherwise(Str());
   run.integer("prompt_tokens", &RunConfig::prompt_tokens,
               "maximum number of tokens that continue a prompt; each costs at most an evaluation's "
@@ -62,16 +60,16 @@ void run_keys(std::vector<Entry>& out) {
       .at_most(identifier_limit)
       .otherwise(Int{64});
   run.string("chat", &RunConfig::chat,
-             "chat format of the answers to the prompts, as of `trireme generate --chat`; \"\" "
-             "continues the prompts as texts")
+             "chat format of the answers to the prompts, as for `trireme generate --chat`; \"\" "
+             "means plain texts")
       .otherwise(Str());
   run.duration("watchdog", &RunConfig::watchdog,
                "time limit of one operation (a pass, a message, an array of a checkpoint), after "
                "which the job reports each rank's operation and ends; 00:00:00 means no limit")
       .otherwise(600.0);
-  run.boolean(
-         "timeline", &RunConfig::timeline,
-         "recording of when each instruction of the last logged step ran; `trireme draw` shows it")
+  run.boolean("timeline", &RunConfig::timeline,
+              "recording of the begin and end of each instruction in the last logged step, for "
+              "`trireme draw`")
       .otherwise(false);
   run.boolean("gradient_noise_scale", &RunConfig::gradient_noise_scale,
               "estimate of the critical batch size, from the gradients of first micro-batches and "
@@ -84,9 +82,10 @@ void run_keys(std::vector<Entry>& out) {
       .at_least(0)
       .at_most(steps_limit)
       .otherwise(Int{0});
-  run.choice("audit", &RunConfig::audit,
-             "what follows an audit that finds wrong numbers. stop: exit code 76; repair: the run "
-             "continues from the right numbers where they can be told, and stops otherwise")
+  run.choice(
+         "audit", &RunConfig::audit,
+         "reaction to an audit that finds wrong numbers: stop ends the run with exit code 76; "
+         "repair continues from the right numbers if they can be determined, and stops otherwise")
       .otherwise(Str("stop"));
 }
 
@@ -135,9 +134,10 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
                "rounded to 11 bits, sums stay fp32; no effect on other devices")
       .otherwise(false);
   precision
-      .choice("products", &PrecisionConfig::products,
-              "operands of the layers' matrix products: the numbers of compute, or with bf16 fp8: "
-              "E4M3 for weights and activations, E5M2 for gradients; see docs/precision.md")
+      .choice(
+          "products", &PrecisionConfig::products,
+          "type of the operands of the layers' matrix products: compute, or fp8 with compute = "
+          "\"bf16\" (E4M3 for weights and activations, E5M2 for gradients); see docs/precision.md")
       .otherwise(Str("compute"));
   precision
       .integer("fp8_history", &PrecisionConfig::fp8_history,
@@ -148,17 +148,15 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
       .otherwise(Int{1024});
   precision
       .choice("fp8_algorithm", &PrecisionConfig::fp8_algorithm,
-              "maximum that determines a scale of fp8: the largest of the history, or the most "
-              "recent one")
+              "maximum that determines a scale of fp8: the largest maximum of the history (max), "
+              "or the most recent maximum (most_recent)")
       .otherwise(Str("max"));
   precision
-      .choice(
-          "attention", &PrecisionConfig::attention,
-          "attention kernels on devices: \"tensor_cores\" and \"cudnn\" need bf16 or fp16; "
-          "\"cudnn\" also needs dropout = 0, and S^2 numbers per head in its backward pass; "
-          "\"auto\" uses cuDNN's forward pass and tensor cores where available, \"portable\" runs "
-          "anywhere; see "
-          "docs/attention.md")
+      .choice("attention", &PrecisionConfig::attention,
+              "attention kernels on devices: \"tensor_cores\" and \"cudnn\" need bf16 or fp16; "
+              "\"cudnn\" also needs dropout = 0, and memory for sequence² numbers per head; "
+              "\"auto\" uses cuDNN's forward pass and tensor cores where available, \"portable\" "
+              "runs anywhere; see docs/attention.md")
       .otherwise(Str("auto"));
   precision
       .number("loss_scale", &PrecisionConfig::loss_scale,
@@ -192,7 +190,7 @@ void data_and_checkpoint_keys(std::vector<Entry>& out) {
       .nonempty()
       .otherwise(Str("bytes"));
   data.string("end_of_document", &DataConfig::end_of_document,
-              "tokenizer's special token that ends documents; \"\" means its usual one")
+              "special token that ends documents; \"\" means the tokenizer's usual token")
       .otherwise(Str());
   data.boolean("replaced", &DataConfig::replaced,
                "permission to restart from a checkpoint of a run with other token files or another "

@@ -94,8 +94,8 @@ void model_properties(SectionKeys<ModelConfig>& model) {
               "4096 for mistral, gemma2 and gemma3, otherwise 0");
   model
       .integer("full_attention_every", &ModelConfig::full_attention_every,
-               "layers in a period of which the last one has no window; 0 means that all layers "
-               "have the window")
+               "period of the layers without a window: the last layer of each period has none; 0 "
+               "means that all layers have the window")
       .at_least(0)
       .at_most(65536)
       .derive(
@@ -152,8 +152,8 @@ void model_properties(SectionKeys<ModelConfig>& model) {
 void rotary_keys(SectionKeys<ModelConfig>& model) {
   model
       .number("window_rope_theta", &ModelConfig::window_rope_theta,
-              "rope_theta of the layers that have a window, which then have no rope_scaling; 0 "
-              "means that all layers are alike")
+              "rope_theta of the layers with a window, which then have no rope_scaling; 0 means "
+              "rope_theta for all layers")
       .from(0)
       .derive(
           [](Config& c) {
@@ -163,8 +163,8 @@ void rotary_keys(SectionKeys<ModelConfig>& model) {
           "10000 for gemma3, otherwise 0");
   model
       .choice("rope_scaling", &ModelConfig::rope_scaling,
-              "change of rotary positions for sequences longer than those of an earlier training, "
-              "as in transformers: none, linear, dynamic, yarn or llama3; see docs/models.md")
+              "change of rotary positions for sequences longer than in an earlier training, as in "
+              "transformers; see docs/models.md")
       .effect(Effect::function)
       .otherwise(Str("none"));
   model
@@ -187,13 +187,15 @@ void rotary_keys(SectionKeys<ModelConfig>& model) {
     model.number(name, field, help).effect(Effect::function).above(0).otherwise(value);
   };
   number("rope_low_frequency_factor", &ModelConfig::rope_low_frequency_factor, 1,
-         "wavelengths above rope_original_sequence / this are multiplied by rope_factor (llama3)");
+         "divisor of rope_original_sequence: longer wavelengths are multiplied by rope_factor "
+         "(llama3)");
   number("rope_high_frequency_factor", &ModelConfig::rope_high_frequency_factor, 4,
-         "wavelengths below rope_original_sequence / this do not change (llama3)");
+         "divisor of rope_original_sequence: shorter wavelengths do not change (llama3)");
   number("rope_beta_fast", &ModelConfig::rope_beta_fast, 32,
-         "pairs that turn more often within rope_original_sequence do not change (yarn)");
+         "number of turns within rope_original_sequence above which pairs do not change (yarn)");
   number("rope_beta_slow", &ModelConfig::rope_beta_slow, 1,
-         "pairs that turn less often have their wavelength multiplied by rope_factor (yarn)");
+         "number of turns within rope_original_sequence below which wavelengths are multiplied by "
+         "rope_factor (yarn)");
   model
       .number("rope_attention_factor", &ModelConfig::rope_attention_factor,
               "factor of rotated queries and keys (yarn)")
@@ -231,7 +233,7 @@ void model_keys(std::vector<Entry>& out) {
       .effect(Effect::length)
       .unit("tokens");
   size("vocabulary", &ModelConfig::vocabulary,
-       "number of token ids of the model; 0 means that of the token file's tokenizer")
+       "number of token ids of the model; 0 means the number of ids of the token file's tokenizer")
       .at_least(0)
       .at_most(identifier_limit)
       .otherwise(Int{0}, "0: from the token file");
@@ -255,10 +257,9 @@ void model_keys(std::vector<Entry>& out) {
 
 void packing_key(std::vector<Entry>& out) {
   SectionKeys(out, "data", &Config::model)
-      .choice(
-          "packing", &ModelConfig::packing,
-          "content of a sample: a window of the token stream (none), or whole documents that do "
-          "not see one another (documents)")
+      .choice("packing", &ModelConfig::packing,
+              "content of a sample: a window of the token stream (none), or whole documents, which "
+              "do not attend to one another (documents)")
       .effect(Effect::numbers)
       .otherwise(Str("none"));
 }
@@ -278,9 +279,8 @@ void adapter_keys(std::vector<Entry>& out) {
   const auto words = [](auto all) { return std::vector<std::string_view>(all.begin(), all.end()); };
   key("kind", KeyType::choice, &AdapterConfig::kind,
       "adapters of the products in targets: none, low-rank updates (lora; Hu et al. 2021), or "
-      "these with a trained magnitude of each output (dora; Liu et al. 2024); all other weights "
-      "are "
-      "then frozen",
+      "low-rank updates with a trained magnitude of each output (dora; Liu et al. 2024); all other "
+      "weights are then frozen",
       Effect::adapter)
       .words(words(names<AdapterKind>()))
       .otherwise(std::string("none"));
@@ -289,11 +289,12 @@ void adapter_keys(std::vector<Entry>& out) {
       .at_most(65536)
       .otherwise(std::int64_t{8});
   key("alpha", KeyType::number, &AdapterConfig::alpha,
-      "the updates are multiplied with alpha / rank", Effect::adapter)
+      "numerator of the factor of the updates, alpha / rank", Effect::adapter)
       .above(0)
       .otherwise(16.0);
   key("scaling", KeyType::choice, &AdapterConfig::scaling,
-      "the updates' factor: alpha / rank (standard), or alpha / √rank (rslora; Kalajdzievski 2023)",
+      "factor of the updates: alpha / rank (standard), or alpha / √rank (rslora; Kalajdzievski "
+      "2023)",
       Effect::adapter)
       .words(words(names<AdapterScaling>()))
       .otherwise(std::string("standard"));

@@ -125,14 +125,13 @@ void optimizer_keys(std::vector<Entry>& out) {
       .otherwise(Int{5});
   optimizer
       .choice("muon_scale", &OptimizerConfig::muon_scale,
-              "factor of muon's updates: 0.2 √max(outputs, inputs), so that they are as long as "
-              "those of adamw (match_adamw; Liu et al. 2025), or √max(1, outputs / inputs) "
-              "(spectral; Jordan et al. 2024)")
+              "factor of muon's updates: 0.2 √max(outputs, inputs), which gives updates the size "
+              "of adamw's (match_adamw; Liu et al. 2025), or √max(1, outputs / inputs) (spectral; "
+              "Jordan et al. 2024)")
       .otherwise(Str("match_adamw"));
   optimizer
       .number("muon_rate_factor", &OptimizerConfig::muon_rate_factor,
-              "learning rate of muon's matrices, as a multiple of that of all other arrays, which "
-              "adamw updates")
+              "factor of the learning rate for muon's matrices; adamw updates all other arrays")
       .above(0)
       .otherwise(1.0);
   optimizer

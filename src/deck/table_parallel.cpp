@@ -34,8 +34,8 @@ void server_keys(SectionKeys<ParallelConfig>& parallel) {
       .otherwise(Int{0});
   parallel
       .choice("updates", &ParallelConfig::updates,
-              "gradients of one update of the servers: those of all workers of a step (step), or "
-              "those of one worker as they arrive (push)")
+              "gradients in one update of the servers: the gradients of all workers of a step "
+              "(step), or of one worker in the order of arrival (push)")
       .otherwise(Str("step"));
   parallel
       .path("replay", &ParallelConfig::replay,
@@ -51,10 +51,10 @@ void parallel_keys(std::vector<Entry>& out) {
   SectionKeys parallel(out, "parallel", &Config::parallel);
   parallel
       .choice("layout", &ParallelConfig::layout,
-              "given: the keys of this section and batch.micro; auto: those of tensor, pipeline, "
-              "data, schedule, chunks, sequence_parallel, recompute, shard and "
-              "batch.micro that the deck does not set are chosen for the number of ranks of each "
-              "job; see docs/layout.md")
+              "source of the layout: the deck (given), or a search for the number of ranks of each "
+              "job, which chooses tensor, pipeline, data, schedule, chunks, sequence_parallel, "
+              "recompute, shard and batch.micro where the deck does not set them (auto); see "
+              "docs/layout.md")
       .otherwise(Str("given"));
   parallel
       .path(
@@ -66,11 +66,11 @@ void parallel_keys(std::vector<Entry>& out) {
     return parallel.integer(name, field, help).unit("ranks").at_least(1).at_most(ranks_limit);
   };
   size("tensor", &ParallelConfig::tensor,
-       "ranks that share each layer (tensor parallelism): neighbours, on one node where possible")
+       "ranks that divide each layer among them (tensor parallelism)")
       .otherwise(Int{1});
   size("context", &ParallelConfig::context,
        "ranks that share the tokens of each sample, for long sequences (context parallelism): keys "
-       "and values go around among them; at most model.sequence")
+       "and values are sent around a ring; at most model.sequence")
       .otherwise(Int{1});
   size("pipeline", &ParallelConfig::pipeline,
        "ranks that divide the layers among them (pipeline parallelism)")
@@ -83,12 +83,12 @@ void parallel_keys(std::vector<Entry>& out) {
   parallel
       .string("order", &ParallelConfig::order,
               "axes in the order of the ranks, fastest first: neighbours along the first axis are "
-              "consecutive ranks; axes that it leaves out follow in the default order")
+              "consecutive ranks; omitted axes follow in the default order")
       .otherwise(Str(), "tensor, context, pipeline, data");
   parallel
       .choice("schedule", &ParallelConfig::schedule,
               "order of the micro-batches' forward and backward passes; auto searches for the "
-              "fastest one; 2bw has no flush between steps, and gradients that are one step late")
+              "fastest order; 2bw does not wait between steps, and its gradients are one step late")
       .otherwise(Str("1f1b"));
   parallel
       .integer(
@@ -112,21 +112,22 @@ void parallel_keys(std::vector<Entry>& out) {
             "file of a hand-written program, for schedule = \"file\"; see docs/schedules.md")
       .otherwise(Str());
   parallel
-      .path("timeline", &ParallelConfig::timeline,
-            "timeline.jsonl of a run with run.timeline = true and as many stages, for schedule = "
-            "\"auto\": its measured times; \"\" means those of [parallel] machine or of the FLOPs")
+      .path(
+          "timeline", &ParallelConfig::timeline,
+          "timeline.jsonl with measured times for schedule = \"auto\", of a run with run.timeline "
+          "= true and as many stages; \"\" means times by [parallel] machine or by FLOPs")
       .otherwise(Str());
   parallel
       .choice("placement", &ParallelConfig::placement,
               "pipeline ranks of the stages: round_robin (stage s on rank s mod pipeline), v (odd "
-              "chunks in reverse; with schedule = \"auto\" or \"file\"), or auto: that of the "
-              "schedule, v with schedule = \"auto\" and 2 chunks")
+              "chunks in reverse; with schedule = \"auto\" or \"file\"), or auto (the placement of "
+              "the schedule; v with schedule = \"auto\" and 2 chunks)")
       .otherwise(Str("auto"));
   parallel
       .choice("vocabulary", &ParallelConfig::vocabulary,
-              "ranks of the embedding and the logits: those of the first and the last stage "
-              "(stage), or all pipeline ranks, each with a part of the vocabulary (pipeline), so "
-              "that stages are equal; with the schedules 1f1b, gpipe and zb-h1 (Yeung et al. 2024)")
+              "ranks that hold the embedding and compute the logits: the ranks of the first and "
+              "the last stage (stage), or all pipeline ranks, each with a part of the vocabulary "
+              "(pipeline; with the schedules 1f1b, gpipe and zb-h1; Yeung et al. 2024)")
       .otherwise(Str("stage"));
   parallel
       .boolean("sequence_parallel", &ParallelConfig::sequence_parallel,
@@ -135,9 +136,9 @@ void parallel_keys(std::vector<Entry>& out) {
       .otherwise(false);
   parallel
       .choice("recompute", &ParallelConfig::recompute,
-              "activations that the backward pass recomputes to save memory: none, the cheap ones "
-              "(selective: norms and activation functions), whole layers (full), or the choice "
-              "that costs the least time within memory_limit (auto)")
+              "activations that the backward pass recomputes to save memory: none, norms and "
+              "activation functions (selective), whole layers (full), or the choice that costs the "
+              "least time within memory_limit (auto)")
       .otherwise(Str("none"));
   parallel
       .bytes("memory_limit", &ParallelConfig::memory_limit,
@@ -152,10 +153,9 @@ void parallel_keys(std::vector<Entry>& out) {
               "also the sums of gradients, or also the weights; see docs/data_parallelism.md")
       .otherwise(Str("none"));
   parallel
-      .integer(
-          "shard_group", &ParallelConfig::shard_group,
-          "number of consecutive replicas, such as those of a node, that divide the state among "
-          "themselves; each group then has all of it (hybrid sharding)")
+      .integer("shard_group", &ParallelConfig::shard_group,
+               "number of consecutive replicas, such as the replicas of a node, that divide the "
+               "state among themselves (hybrid sharding)")
       .at_least(0)
       .otherwise(Int{0}, "0: all replicas");
   parallel
@@ -175,7 +175,7 @@ void parallel_keys(std::vector<Entry>& out) {
       .otherwise(false);
   parallel
       .integer("bucket_bytes", &ParallelConfig::bucket_bytes,
-               "size of the gradients that one all-reduce carries")
+               "largest size of the gradients in one all-reduce")
       .unit("bytes")
       .at_least(1)
       .at_most(std::int64_t{1} << 40)
@@ -189,8 +189,8 @@ using Int = std::int64_t;
 
 void local_keys(std::vector<Entry>& out) {
   out.emplace_back("local", "workers", KeyType::integer,
-                   "copies of the model that train apart, each on its part of every batch (DiLoCo; "
-                   "Douillard et al. 2023); 1 means no local training",
+                   "copies of the model that train independently, each on its part of every batch "
+                   "(DiLoCo; Douillard et al. 2023); 1 means no local training",
                    Effect::training)
       .in(&Config::parallel, &ParallelConfig::workers)
       .at_least(1)
@@ -199,15 +199,15 @@ void local_keys(std::vector<Entry>& out) {
   SectionKeys local(out, "local", &Config::local, Effect::training);
   local
       .integer("inner_steps", &LocalConfig::inner_steps,
-               "steps of the workers between two outer steps, which bring them together")
+               "steps between two outer steps, which combine the weights of the workers")
       .unit("steps")
       .at_least(1)
       .at_most(steps_limit)
       .otherwise(Int{50});
   local
       .choice("outer_optimizer", &LocalConfig::outer_optimizer,
-              "rule of the outer steps, whose gradient is the mean difference between the shared "
-              "weights and those of the workers: sgd with momentum, or nesterov")
+              "update rule of the outer steps, whose gradient is the mean difference between the "
+              "shared and the workers' weights: sgd with momentum, or nesterov")
       .otherwise(Str("nesterov"));
   local
       .number("outer_learning_rate", &LocalConfig::outer_learning_rate,
@@ -245,8 +245,8 @@ void local_keys(std::vector<Entry>& out) {
               "0.5 with a delay, otherwise 0");
   local
       .choice("differences", &LocalConfig::differences,
-              "type of the differences that workers send: that of the updated weights (full), or "
-              "bf16")
+              "type of the differences that workers send: the type of the updated weights (full), "
+              "or bf16")
       .otherwise(Str("full"));
 }
 

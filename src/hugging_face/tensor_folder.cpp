@@ -131,7 +131,7 @@ TensorFolder::TensorFolder(const std::string& folder) {
   const std::string index = folder + "/" + index_name;
   const bool sharded = fs::exists(index);
   check_usage(!sharded || !fs::exists(single), folder, ": holds ", single_name, " and ", index_name,
-              "; remove the one that does not belong to the model");
+              "; remove the file that does not belong to the model");
   check_usage(sharded || fs::exists(single), single, ": no such file, and no ", index_name,
               " in its folder; transformers' model.save_pretrained(FOLDER) writes them");
   path_ = sharded ? index : single;

@@ -45,7 +45,7 @@ void device_keys(Entries& out) {
   speed("peak_bf16", &Device::peak_bf16, "FLOP/s", "dense peak of matrix products in bf16");
   speed("peak_fp16", &Device::peak_fp16, "FLOP/s", "dense peak of matrix products in fp16");
   speed("peak_fp8", &Device::peak_fp8, "FLOP/s",
-        "dense peak of matrix products in fp8; without it, plans use that of bf16");
+        "dense peak of matrix products in fp8; without it, plans use peak_bf16");
   speed("bandwidth", &Device::bandwidth, "bytes/s", "bandwidth of the device's memory",
         fastest_link);
   device
@@ -101,7 +101,7 @@ void kernel_keys(Entries& out) {
   rate("loss", &Kernels::loss, "rate of the kernels of cross entropy and its gradient");
   rate("update", &Kernels::update, "rate of the optimizer's kernels and the gradient's norm");
   kernels.number("random", &Kernels::random, "random numbers that dropout draws per second")
-      .unit("1/s")
+      .unit("numbers/s")
       .from(slowest)
       .to(fastest_link)
       .otherwise(0.0, "infinite");
@@ -121,7 +121,7 @@ void node_keys(Entries& out) {
       .at_most(1024)
       .otherwise(std::int64_t{0}, "node.devices");
   node.number("link_bandwidth", &Node::link_bandwidth,
-              "bandwidth of a device to the others of its node, in one direction")
+              "bandwidth from a device to the other devices of its node, in one direction")
       .unit("bytes/s")
       .from(slowest)
       .to(fastest_link)
@@ -139,7 +139,7 @@ void node_keys(Entries& out) {
   deck::SectionKeys network(out, "network", &Machine::network);
   network
       .number("bandwidth", &Network::bandwidth,
-              "bandwidth of a node to the others, in one direction, all interfaces together")
+              "bandwidth from a node to the other nodes, in one direction, all interfaces together")
       .unit("bytes/s")
       .from(slowest)
       .to(fastest_link)
@@ -168,12 +168,12 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
   using Software = Machine::Software;
   software
       .choice("second_axis", &Software::second_axis,
-              "axis whose ranks follow those of a tensor group")
+              "axis whose ranks follow the ranks of a tensor group")
       .otherwise(std::string("pipeline"));
   software
-      .boolean("fused_attention", &Software::fused_attention,
-               "whether attention keeps its scores in registers; otherwise all of them go through "
-               "memory")
+      .boolean(
+          "fused_attention", &Software::fused_attention,
+          "whether attention keeps its scores in registers; otherwise all scores go through memory")
       .otherwise(true);
   software
       .boolean("scatter_gather", &Software::scatter_gather,
@@ -181,8 +181,8 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
       .otherwise(true);
   software
       .boolean("fused_accumulation", &Software::fused_accumulation,
-               "whether the product that computes a weight's gradient also adds it to those of "
-               "other micro-batches")
+               "whether the product that computes a weight's gradient also adds it to the "
+               "gradients of other micro-batches")
       .otherwise(true);
   software
       .boolean(
@@ -192,11 +192,11 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
       .otherwise(false);
   software
       .number("traffic_ratio", &Software::traffic_ratio,
-              "bytes that memory-bound kernels of a layer move, relative to those of Trireme")
+              "bytes that memory-bound kernels of a layer move, relative to Trireme's kernels")
       .from(1)
       .to(4)
       .otherwise(1.0);
-  software.integer("gradient_bytes", &Software::gradient_bytes, "bytes of a gradient")
+  software.integer("gradient_bytes", &Software::gradient_bytes, "bytes of an element of a gradient")
       .at_least(1)
       .at_most(8)
       .otherwise(std::int64_t{0}, "as Trireme");
@@ -231,7 +231,7 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
       .otherwise(0.0, "as Trireme");
   software
       .number("activation_ratio", &Software::activation_ratio,
-              "saved activations of a layer, relative to those of Trireme")
+              "bytes of the saved activations of a layer, relative to Trireme's")
       .above(0)
       .to(100)
       .otherwise(1.0);
@@ -245,10 +245,9 @@ void program_keys(deck::SectionKeys<Machine::Software, Machine>& software) {
       .to(1000)
       .otherwise(0.0, "blocks of logits as Trireme");
   software
-      .number(
-          "logit_traffic", &Software::logit_traffic,
-          "bytes that the kernels of the loss and its gradient move per logit, besides those of "
-          "matrix products")
+      .number("logit_traffic", &Software::logit_traffic,
+              "bytes that the kernels of the loss and its gradient move per logit, without matrix "
+              "products")
       .from(0)
       .to(1000)
       .otherwise(0.0, "as Trireme");

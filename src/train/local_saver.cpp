@@ -115,8 +115,8 @@ void LocalSaver::begin(const checkpoint::Attempt& attempt) {
   if (leads()) checkpoint::remove_attempts(directory, attempt_.run, attempt_.number);
   if (nodes_.size() == 1)
     say("local checkpoints in ", directory,
-        " have no copy on another node, because there is only "
-        "one; if it fails, the run continues from ",
+        " have no copy on another node, because the job has only one node; if that node fails, the "
+        "run continues from ",
         config_.directory);
 }
 
@@ -303,7 +303,7 @@ void LocalSaver::report() {
                    " is not complete and was removed; the run continues"));
   if (manifest_.empty() || std::exchange(reported_, true)) return;
   say("local checkpoint of step ", state_.step, " on ", nodes_.size(),
-      nodes_.size() == 1 ? " node (" : " nodes, each with the copies of another one (",
+      nodes_.size() == 1 ? " node (" : " nodes, each with the copies of another node (",
       fixed(seconds(Clock::now() - began_), 1), " s)");
 }
 

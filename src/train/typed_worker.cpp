@@ -508,11 +508,11 @@ void TypedWorker<P>::load_workers(const checkpoint::Reader& reader) {
       std::ranges::find(reader.arrays(), worker_progress, &checkpoint::ArrayInfo::name);
   const std::int64_t workers = stored == reader.arrays().end() ? 0 : stored->shape.front();
   if (workers == 0 && step > 0)
-    say(reader.folder(), " holds no workers of local training; all start from its weights");
+    say(reader.folder(), " holds no workers of local training; all workers start from its weights");
   else if (workers > 0 && workers != local_->workers())
     say(reader.folder(), " holds ", workers, " workers; ",
         workers < local_->workers()
-            ? "the others start from the shared weights, with the first one's optimizer state"
+            ? "the others start from the shared weights, with the first worker's optimizer state"
             : "the others are ignored");
   for (const auto& block : parts_.optimizer->state())
     if (const auto momentum = local_->outer_momentum(block);

@@ -325,7 +325,7 @@ void TypedWorker<P>::load_second_weights(const checkpoint::Reader& reader) {
         return stored(second_weights + entry.weight.name);
       }))
     return say(reader.folder(), " holds one version of the weights in ", name_of(dtype_of<T>),
-               "; the second one starts equal to it");
+               "; the second version starts equal to it");
   if (step == 0) return;
   for (const auto& entry : entries) {
     auto weight = entry.weight;

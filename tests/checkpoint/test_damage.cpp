@@ -83,7 +83,7 @@ TEST_F(Damage, SkipsADamagedCheckpointAndNamesIt) {
     expect_mentions(message, {path});
     ::testing::internal::CaptureStderr();
     EXPECT_EQ(latest(directory()), first()) << file;
-    expect_mentions(::testing::internal::GetCapturedStderr(), {"passed over", path, words[0]});
+    expect_mentions(::testing::internal::GetCapturedStderr(), {"is skipped", path, words[0]});
     EXPECT_THROW(verify(second()), Error);
     replace(path, bytes);
     EXPECT_EQ(latest(directory()), second()) << file;

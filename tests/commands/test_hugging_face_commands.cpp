@@ -106,7 +106,7 @@ TEST_P(HuggingFaceFamilies, RoundTripAndTrainInAnyLayout) {
   const std::string restart = " checkpoint.restart=latest";
   for (const std::string command : {"train", "check"}) {
     EXPECT_EQ(run("trireme " + command + " deck.toml run.directory=a"), 2);
-    expect_error(folder_, "a/checkpoints/step_00000000 holds imported ones");
+    expect_error(folder_, "a/checkpoints/step_00000000 holds imported weights");
   }
   ASSERT_EQ(run("trireme train deck.toml run.directory=a" + restart), 0) << err();
   const auto started = recorded_last<events::Restart>(folder_, "a");

@@ -56,8 +56,8 @@ TEST_F(LogWording, CoversACompleteRun) {
        "deck deck.toml: N parameters, fp32, data N · pipeline N · tensor N",
        "data data/tokens.h5: N tokens, N samples of 32 tokens per epoch; 4 per step, 4 steps",
        "schedule 1f1b: N micro-batches per rank and step on N stage",
-       "batch grows from 2 to 4 samples in 2 sizes, the full one from step 5 on", "memory per rank",
-       "  sum *", "matrix-product peak of all ranks, measured: N GFLOP/s (*)",
+       "batch grows from 2 to 4 samples in 2 sizes, the full batch from step 5 on",
+       "memory per rank", "  sum *", "matrix-product peak of all ranks, measured: N GFLOP/s (*)",
        "step 4/4 epoch N batch N  loss N norm N  * tok/s*eta N:N",
        "step 4: validation loss N nats per token, N bits per byte",
        "checkpoint run/checkpoints/step_00000004 (N s)", "mean speed: N tokens/s, MFU N %",
@@ -85,7 +85,7 @@ TEST_F(LogWording, CoversARestart) {
        "run/checkpoints/previous-1: step_00000005, step_00000004, step_00000002"});
   std::ofstream(folder_.file("run/checkpoints/step_00000002/manifest.json")) << "{}";
   restart(0, "run.steps=2");
-  expect_lines({"trireme: warning: checkpoint run/checkpoints/step_00000002 is passed over: *",
+  expect_lines({"trireme: warning: checkpoint run/checkpoints/step_00000002 is skipped: *",
                 "no intact checkpoint in run/checkpoints: starting at step 1"});
 }
 

@@ -161,7 +161,7 @@ TEST_F(Predict, NamesMissingSpeedsOfTheMachine) {
   folder_.write("bare.toml",
                 "[machine]\nname = \"bare\"\n[device]\nkind = \"cuda\"\nmemory = 80e9\n");
   EXPECT_EQ(predict(columns_line + good_row, "precision.compute=fp16", "bare.toml"), 2);
-  expect_error(folder_, "bare.toml does not say [device] peak_fp16, [device] bandwidth, ");
+  expect_error(folder_, "bare.toml does not set [device] peak_fp16, [device] bandwidth, ");
   EXPECT_EQ(predict(columns_line + good_row, "", "none.toml"), 2);
   expect_error(folder_, "none.toml: no such machine file");
 }

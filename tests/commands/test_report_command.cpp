@@ -199,7 +199,7 @@ TEST_F(Report, ReportsEachMistakeOnce) {
           {"run/metrics.jsonl:2: `{\"step\": 2, \"lo` is no JSON object", "remove the line"});
   write_run(line(1, "5") + line(1, "4"));
   refused("trireme report run",
-          {"metrics.jsonl:2: \"step\" is 1, expected more than the 1 before"});
+          {"metrics.jsonl:2: \"step\" is 1, expected more than 1, the preceding step"});
   write_run(line(1, "\"<b>\""));
   refused("trireme report run", {"metrics.jsonl:1: \"loss\" is \"<b>\", expected a number"});
   write_run(line(1, "5"));

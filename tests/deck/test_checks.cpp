@@ -240,7 +240,7 @@ TEST(Checks, AnExplicitHeadSizeNeedNotDivideHidden) {
 TEST(Checks, RejectAMaskThatRevealsTheTarget) {
   expect_contains(
       mistakes_of(replaced(example, "heads = 4", "heads = 4\nmask = \"full\"")),
-      "[model] mask = \"full\" (a.toml:5) lets each token see the one that [model] objective = "
+      "[model] mask = \"full\" (a.toml:5) lets each token see the token that [model] objective = "
       "\"next_token\" (default) predicts; choose mask = \"causal\", or objective = "
       "\"masked_token\"");
   expect_contains(mistakes_of(example, {"model.family=bert", "model.objective=next_token"}),

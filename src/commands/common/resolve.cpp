@@ -289,8 +289,8 @@ void expect_no_import(const deck::Deck& deck) {
                   !members.front().lineage.starts.empty(),
               deck.cite("checkpoint", "restart"), " trains random weights, but ", directory, "/",
               checkpoint::folder_name(0),
-              " holds imported ones; train them with checkpoint.restart=latest, or choose another "
-              "run.directory");
+              " holds imported weights; train them with checkpoint.restart=latest, or choose "
+              "another run.directory");
 }
 
 }  // namespace

@@ -221,7 +221,7 @@ std::vector<LocalCheckpoint> found_on(grid::Runtime& runtime, const std::vector<
     for (const std::string& part : unpack_texts(texts.at(0)))
       parts[node].push_back(checkpoint::parse_part(part));
     for (const std::string& why : unpack_texts(texts.at(1)))
-      log::warn(text("local checkpoint on ", nodes[node].name, " is passed over: ", why));
+      log::warn(text("local checkpoint on ", nodes[node].name, " is skipped: ", why));
   }
   return checkpoint::assembled(parts);
 }
@@ -248,7 +248,7 @@ LocalCheckpoint unpack_checkpoint(const std::string& packed) {
 }
 
 void pass_over(std::int64_t step, const std::string& why) {
-  log::warn(text("local checkpoint of step ", step, " is passed over: ", why));
+  log::warn(text("local checkpoint of step ", step, " is skipped: ", why));
 }
 
 }  // namespace

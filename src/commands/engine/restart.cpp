@@ -207,7 +207,7 @@ void Restart::choose_shared() {
 }
 
 void Restart::pass_over(const std::string& folder, const std::string& reason) {
-  log::warn(text("checkpoint ", folder, " is passed over: ", reason));
+  log::warn(text("checkpoint ", folder, " is skipped: ", reason));
   damaged_.insert(folder);
 }
 
@@ -395,7 +395,7 @@ std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std
                    as_deck_helps ? ", or give --as-deck to compute the deck's function" : ""));
     expect_same_tokenizer(reader, deck);
     if (!listed.empty())
-      log::warn(text("the deck differs from that of ", folder, ":", lines_of(listed)));
+      log::warn(text("the deck differs from the deck of ", folder, ":", lines_of(listed)));
     return folder;
   });
 }

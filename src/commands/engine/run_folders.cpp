@@ -32,8 +32,8 @@ std::unique_ptr<FolderOwner> owner_of(const deck::Deck& deck, const char* sectio
   try {
     return std::make_unique<FolderOwner>(directory, deck.cite(section, "directory"),
                                          deck.config.run.watchdog, [&](const std::string& owner) {
-                                           say("waiting until it is clear whether the owner of ",
-                                               directory, " lives: ", owner);
+                                           say("waiting until it is known whether the owner of ",
+                                               directory, " still runs: ", owner);
                                          });
   } catch (...) {
     std::error_code ignored;

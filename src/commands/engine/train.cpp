@@ -203,7 +203,7 @@ void say_programs(const deck::Config& config, std::span<const schedule::Program>
   const deck::BatchSchedule batches(config.batch);
   if (programs.size() > 1)
     say("batch grows from ", batches.phases().front().global, " to ", config.batch.global,
-        " samples in ", programs.size(), " sizes, the full one from step ",
+        " samples in ", programs.size(), " sizes, the full batch from step ",
         with_commas(batches.phases().back().first_step), " on");
 }
 

@@ -195,7 +195,7 @@ void run(const ExportOptions& options) {
       },
       config_name);
   if (!in_one_step)
-    say(options.folder, " was replaced file by file, because a folder beside it cannot take its ",
+    say(options.folder, " was replaced file by file, because the new folder cannot take its ",
         "place");
   say("checkpoint ", reader.folder(), ", step ", with_commas(state.step),
       "; its weights agree with their checksums");

@@ -352,8 +352,8 @@ void add_inspect(CLI::App& app) {
   auto* decoding =
       command
           ->add_flag("--decode", options->decode,
-                     "Print the text of a token file, without separators between documents; of a "
-                     "file with a mask one line of JSON per document with its counted parts")
+                     "Print the text of a token file, without separators between documents; for a "
+                     "file with a mask, one line of JSON per document with its counted parts")
           ->excludes(verify)
           ->excludes(difference);
   command

@@ -117,8 +117,8 @@ void add_tokenize(CLI::App& app) {
       ->type_name("");
   command
       ->add_option("--tokenizer", options->tokenizer,
-                   "bytes, a tokenizer.json, or a folder with one or with "
-                   "vocab.json and merges.txt")
+                   "bytes, a tokenizer.json, or a folder with a tokenizer.json or with vocab.json "
+                   "and merges.txt")
       ->capture_default_str();
   command
       ->add_option("--end-of-document", options->end_of_document,
@@ -163,10 +163,9 @@ void add_tokenize(CLI::App& app) {
                                       "Second token file, for validation")
                          ->type_name("FILE");
   command
-      ->add_option(
-          "--validation-fraction", options->validation_fraction,
-          "Fraction of the documents that goes to the validation file; of the text, if the "
-          "documents are too few")
+      ->add_option("--validation-fraction", options->validation_fraction,
+                   "Fraction of the documents for the validation file; fraction of the text if "
+                   "there are too few documents")
       ->capture_default_str()
       ->needs(validation);
   command->add_option("--seed", options->seed, "Seed for choosing the validation documents")

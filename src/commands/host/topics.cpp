@@ -40,33 +40,33 @@ std::string environment_text() {
   return table(
       "Environment variables that trireme reads.",
       {{"TRIREME_PROGRESS",
-        "rewrite: progress lines replace one another; lines: each stays. "
-        "Default: rewrite if the output is a terminal, also through mpiexec"},
+        "rewrite: each progress line replaces the line before; lines: all lines remain. Default: "
+        "rewrite if the output is a terminal, also through mpiexec"},
        {"TRIREME_END_SECONDS", "longest time for MPI_Finalize at the end of a job, in seconds"},
-       {"TRIREME_NODE_NAME", "name of this node, where the host name does not tell nodes apart"},
+       {"TRIREME_NODE_NAME", "name of this node, if host names are not distinct"},
        {"NO_COLOR", "if set and not empty, no colours in messages"},
        {"TERM", "dumb: no colours, and progress lines do not replace one another"},
-       {"COLUMNS", "width of help texts; default: that of the terminal, or 80"},
-       {"LD_LIBRARY_PATH", "folders in which NCCL is looked for when a job starts"},
+       {"COLUMNS", "width of help texts; default: the width of the terminal, or 80"},
+       {"LD_LIBRARY_PATH", "folders in which a job searches NCCL first"},
        {"OMP_NUM_THREADS",
         "threads of each rank, in builds with Kokkos' OpenMP back end; default: "
         "the cores to which the rank is bound"},
-       {"KOKKOS_NUM_THREADS", "the same, read by Kokkos"},
+       {"KOKKOS_NUM_THREADS", "threads of each rank, as OMP_NUM_THREADS, read by Kokkos"},
        {"KOKKOS_TOOLS_LIBS",
-        "library of a profiling tool, read by Kokkos 4 and newer; Kokkos 3 "
-        "reads KOKKOS_PROFILE_LIBRARY"},
+        "library of a profiling tool, read by Kokkos 3.7 and newer; older versions read "
+        "KOKKOS_PROFILE_LIBRARY"},
        {"SLURM_JOB_ID",
         "batch job of the run, for its report; likewise PBS_JOBID, FLUX_JOB_ID, "
         "LSB_JOBID and COBALT_JOBID"},
        {"SLURM_RESTART_COUNT",
-        "tells a requeued job from its former one, which owned the run's "
-        "folders"},
+        "number of restarts, by which a requeued job takes over the folders of its earlier part"},
        {"SLURM_NTASKS", "tasks of the job, with which trireme doctor compares the ranks of MPI"},
-       {"SLURM_STEP_ID", "tells doctor that srun, and not a batch script, has started it"},
+       {"SLURM_STEP_ID",
+        "number of the job step, by which trireme doctor knows that srun has started it"},
        {"SLURMD_NODENAME", "name of the node in reports of audits"},
-       {"HOME", "home folder, which errors about a path with ~ name"},
+       {"HOME", "home folder, for errors about a path with ~"},
        {"PMI_RANK",
-        "rank of a process, by which commands without MPI print once; likewise "
+        "rank of a process, so that commands without MPI print once; likewise "
         "OMPI_COMM_WORLD_RANK, PMIX_RANK, PALS_RANKID and SLURM_PROCID"}});
 }
 

@@ -242,11 +242,11 @@ void read_token_files(const InitOptions& options, Wish& wish) {
   if (!wish.validation.empty()) wish.held_out = data::open_tokens(wish.validation)->tokens();
   wish.tokenizer = options.tokenizer.empty() ? train->tokenizer_source().path : options.tokenizer;
   check_usage(!wish.tokenizer.empty(), wish.train,
-              " does not name its tokenizer; set --tokenizer to the one that made it");
+              " does not name its tokenizer; set --tokenizer to the tokenizer that made it");
   const auto tokenizer = data::make_tokenizer(wish.tokenizer);
   check_usage(train->tokenizer().empty() || train->tokenizer() == tokenizer->name(), wish.train,
               " was made with the tokenizer ", train->tokenizer(), ", but ", wish.tokenizer, " is ",
-              tokenizer->name(), "; set --tokenizer to the one that made it");
+              tokenizer->name(), "; set --tokenizer to the tokenizer that made it");
   wish.vocabulary = std::max<std::int64_t>(train->vocabulary(), tokenizer->vocabulary());
 }
 
@@ -353,11 +353,13 @@ void add_init(CLI::App& app) {
   const auto options = std::make_shared<InitOptions>();
   command
       ->add_option("DATA", options->inputs,
-                   "Text files, JSON lines or folders of them; or a token file. With a Hugging "
-                   "Face folder beside them, the deck tunes that model")
+                   "Text files, JSON lines or folders of such files, or a token file; with the "
+                   "folder of a Hugging Face model in addition, the deck tunes that model")
       ->required()
       ->type_name("");
-  command->add_option("-o,--output", options->deck, "Deck to write; its name names the run")
+  command
+      ->add_option("-o,--output", options->deck,
+                   "Deck to write; its name is also the name of the run")
       ->required()
       ->type_name("FILE");
   command->add_option("--time", options->time, "Wanted duration, such as 30m, 2h or 12:00:00")
@@ -367,8 +369,8 @@ void add_init(CLI::App& app) {
       ->check(CLI::Range(std::int64_t{1}, deck::ranks_limit));
   command
       ->add_option("--machine", options->machine,
-                   "Machine file with the speeds of the machine to train on; default: this one, "
-                   "with typical speeds")
+                   "Machine file with the speeds of the machine to train on; default: this "
+                   "machine, with typical speeds")
       ->type_name("FILE");
   command->add_option("--family", options->family, "Architecture of a new model")
       ->capture_default_str()
@@ -377,8 +379,8 @@ void add_init(CLI::App& app) {
               .description(""));
   command
       ->add_option("--tokenizer", options->tokenizer,
-                   "bytes, or a tokenizer's file or folder; default: that of the token file or of "
-                   "the model, or a BPE that is trained on the texts")
+                   "bytes, or a tokenizer's file or folder; default: the tokenizer of the token "
+                   "file or the model, or a BPE trained on the texts")
       ->type_name("PATH");
   command
       ->add_option("--vocabulary", options->vocabulary,
@@ -387,17 +389,17 @@ void add_init(CLI::App& app) {
       ->type_name("IDS");
   command
       ->add_option("--document-separator", options->separator,
-                   "As of `trireme tokenize`: separates the documents of a file")
+                   "As for `trireme tokenize`: separates the documents of a file")
       ->type_name("PATTERN");
-  command->add_option("--chat", options->chat, "As of `trireme tokenize`: format of conversations")
+  command->add_option("--chat", options->chat, "As for `trireme tokenize`: format of conversations")
       ->check(CLI::IsMember(data::chat_format_names()).description(""))
       ->type_name("FORMAT");
   command
       ->add_option(
           "--validation", options->validation,
-          "Token file for validation, beside a token file; texts are divided automatically")
+          "Token file for validation if DATA is a token file; texts are divided automatically")
       ->type_name("FILE");
-  command->add_flag("--lora", options->lora, "Train low-rank adapters of the model only");
+  command->add_flag("--lora", options->lora, "Train only low-rank adapters of the model");
   command->footer(
       "Writes data/NAME/ with the token files and the deck NAME.toml, whose run is in runs/NAME.\n"
       "\nExamples:\n  trireme init my.txt -o my.toml --time 30m\n"

@@ -31,8 +31,8 @@ void add_checkpoint(CLI::App& command, std::string& checkpoint, bool& as_deck) {
       ->default_val("latest")
       ->type_name("FOLDER");
   command.add_flag("--as-deck", as_deck,
-                   "Compute the deck's function where it differs from the checkpoint's, such as "
-                   "other scaled rotary positions");
+                   "Compute the deck's model where it differs from the checkpoint's, for example "
+                   "with other scaled rotary positions");
 }
 
 /// Checks a number: CLI11 accepts "nan" and "inf", and its range check accepts NaN.
@@ -188,9 +188,9 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
       app.add_subcommand("generate", "Generate text from a checkpoint and a prompt");
   add_deck_arguments(*command, options.deck, options.overrides);
   add_checkpoint(*command, options.checkpoint, options.as_deck);
-  CLI::Option* prompt = command->add_option(
-      "--prompt", options.prompt,
-      "Text to continue; default: empty, which begins with the end-of-document token");
+  CLI::Option* prompt =
+      command->add_option("--prompt", options.prompt,
+                          "Text to continue; default: an empty text, which begins a document");
   command
       ->add_option("--prompts", options.prompts,
                    "File of texts to continue, plain or gzip: one per line, or in a .jsonl or "
@@ -234,20 +234,19 @@ CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options) {
       ->check(finite_and_not_negative);
   command
       ->add_option("--top-k", options.top_k,
-                   "Sample from this many most likely tokens; 0: from all")
+                   "Sample from this number of most likely tokens; 0: from all tokens")
       ->capture_default_str()
       ->check(CLI::Range(std::int64_t{0}, largest));
   command
-      ->add_option(
-          "--top-p", options.top_p,
-          "Sample from the most likely of them whose probabilities reach this sum; 1: from "
-          "all")
+      ->add_option("--top-p", options.top_p,
+                   "Sample from the most likely tokens whose probabilities reach this sum; 1: from "
+                   "all tokens")
       ->capture_default_str()
       ->check(share_above_zero);
   command
       ->add_option("--min-p", options.min_p,
-                   "Sample from those with at least this share of the highest probability; 0: from "
-                   "all")
+                   "Sample from tokens with at least this share of the highest probability; 0: "
+                   "from all tokens")
       ->capture_default_str()
       ->check(share);
   command

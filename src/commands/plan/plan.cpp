@@ -195,8 +195,8 @@ void add_plan(CLI::App& app) {
       ->type_name("");
   command
       ->add_option("OVERRIDES", options->overrides,
-                   "Keys of the deck to override; layouts keep the values of those that belong to "
-                   "the layout: section.key=value ...")
+                   "Keys of the deck to override; the search keeps the values of overridden keys: "
+                   "section.key=value ...")
       ->type_name("")
       ->option_text("[section.key=value ...]");
   command->add_option("--ranks", options->ranks, "Number of ranks")

@@ -203,7 +203,7 @@ Prediction predict(const MeasuredStep& step, const plan::Machine& machine, bool 
   const deck::Config& c = step.deck.config;
   const auto a = architecture::describe(c.model);
   const std::string missing = machine.time_mistake(c.precision, c.parallel.ranks());
-  check_usage(missing.empty(), machine.file, " does not say ", missing,
+  check_usage(missing.empty(), machine.file, " does not set ", missing,
               "; times cannot be predicted without them");
   Prediction p;
   if (estimate) {
@@ -296,7 +296,7 @@ void add_predict(CLI::App& app) {
       ->type_name("FILE");
   command->add_flag("--json", options->json, "Print the rows as JSON");
   command->add_flag("--estimate", options->estimate,
-                    "Estimate by the formula of the search instead of playing the schedule");
+                    "Estimate by the formula of the search instead of simulating the schedule");
   command->footer(
       "Example:\n  trireme predict steps.csv --machine inputs/machines/selene.toml "
       "precision.compute=fp16");

@@ -186,13 +186,12 @@ void write_report(const ReportOptions& options) {
 
 void add_report(CLI::App& app) {
   const auto options = std::make_shared<ReportOptions>();
-  CLI::App* command =
-      app.add_subcommand("report", "Write a run as one HTML file, or compare several runs in one");
+  CLI::App* command = app.add_subcommand(
+      "report", "Write one HTML file about a run, or about several runs in comparison");
   command
-      ->add_option(
-          "RUN", options->runs,
-          "Folder of a run: the [run] directory of its deck. Several: their curves over one "
-          "another")
+      ->add_option("RUN", options->runs,
+                   "Folder of a run: the [run] directory of its deck. With several runs, their "
+                   "curves are drawn over one another")
       ->required()
       ->type_name("");
   command

@@ -58,7 +58,8 @@ RunRecords read_records(const std::string& path) {
     const train::StepLoss loss = loss_of(line);
     const std::int64_t before = records.losses.empty() ? 0 : records.losses.back().step;
     if (loss.step <= before)
-      line.fail(text("\"step\" is ", loss.step, ", expected more than the ", before, " before"));
+      line.fail(
+          text("\"step\" is ", loss.step, ", expected more than ", before, ", the preceding step"));
     records.losses.push_back(loss);
     if (line.json.contains("learning_rate") || line.json.contains("tokens"))
       records.steps.push_back(record_of(line));
