@@ -148,6 +148,13 @@ LayerDescription describe_embedding(const ModelConfig& m) {
   return b.take();
 }
 
+LayerDescription without_vocabulary(LayerDescription embedding) {
+  std::erase_if(embedding.operations, [](const Operation& op) {
+    return op.kind == OperationKind::embedding && op.arrays.front().of_vocabulary;
+  });
+  return embedding;
+}
+
 LayerDescription describe_shared_logits(const ModelConfig& m, HeadGradient gradient) {
   EndBuilder b(m, gradient);
   b.field("targets", Rows::targets);

@@ -80,7 +80,8 @@ class Lowering {
     program_.split_backward = options_.training && options_.split_backward;
     for (std::size_t t = 0; t < layer_.tensors.size(); ++t) {
       kept_places_.push_back({});
-      if (!options_.kept[t]) continue;
+      if (layer_.tensors[t].home == Home::batch) kept_places_.back() = {Place::Memory::batch, 0};
+      if (!options_.kept[t] || layer_.tensors[t].home == Home::batch) continue;
       kept_places_.back() = {Place::Memory::kept, program_.kept_bytes};
       program_.kept_bytes += bytes(layer_.tensors[t]);
     }
@@ -222,6 +223,10 @@ class Lowering {
 
 Tensor gradient_of(const LayerDescription& layer, int tensor) {
   Tensor gradient = layer.tensors[at(tensor)];
+  if (gradient.home != Home::layer) {
+    const auto own = std::ranges::find(layer.tensors, "d" + gradient.name, &Tensor::name);
+    return own == layer.tensors.end() ? gradient : *own;
+  }
   const bool partial = std::ranges::any_of(layer.operations, [&](const Operation& op) {
     return op.kind == OperationKind::linear && op.cut == Cut::inputs && op.output == tensor;
   });
@@ -245,7 +250,8 @@ Kept kept_tensors(const LayerDescription& layer, Recompute recompute) {
 }
 
 Kept kept_for_evaluation(const LayerDescription& layer) {
-  Kept kept(layer.tensors.size(), false);
+  Kept kept;
+  for (const Tensor& t : layer.tensors) kept.push_back(t.home == Home::batch);
   kept[0] = true;
   return kept;
 }

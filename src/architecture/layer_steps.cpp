@@ -27,7 +27,7 @@ class Backward {
  private:
   void add(int i) {
     const Operation& op = layer_.operations[at(i)];
-    if (!fused(i)) {
+    if (!fused(i) && has_pass(op, Pass::backward_input)) {
       Step step{i, Pass::backward_input};
       int target = op.input;
       if (const int activation = gelu_before(op); activation >= 0) {

@@ -104,8 +104,10 @@ std::vector<int> tensors_read(const Operation& op, Pass pass) {
         read = {op.input};
       return read;
     case OperationKind::logits:
-    case OperationKind::embedding:
       if (pass != Pass::backward_input) read = {op.input};
+      return read;
+    case OperationKind::embedding:  // positions are added in place
+      if (forward || (pass == Pass::backward_weight && !op.in_place())) read = {op.input};
       return read;
     case OperationKind::rotary:
     case OperationKind::dropout:

@@ -2,7 +2,9 @@
 // cache for each layer. Narrow passes compute logits; wide ones read prompts.
 #include <trireme/model/decoder.hpp>
 
+#include <trireme/architecture/objective.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/kernels/elementwise.hpp>
 #include <trireme/tensor/copy.hpp>
 
 namespace trireme::model {
@@ -16,15 +18,17 @@ Decoder<P>::Pass::Pass(const architecture::Architecture& architecture,
   std::vector<architecture::Kept> kept;
   for (const architecture::LayerDescription& layer : architecture.layer_kinds())
     kept.push_back(architecture::kept_for_evaluation(layer));
-  plans = plan_layers<P>(architecture,
+  plans = plan_blocks<P>(architecture,
                          architecture::local_sizes(architecture.model, shard, count, 1, false,
                                                    count * architecture.model.vocabulary),
                          kept, false, false);
+  if (shard.has_embedding())
+    embedding = std::make_unique<Block<P>>(plans.front(), parameters, architecture, axis, -1);
   check(shard.stages.size() == 1, "generation with ", shard.stages.size(), " stages on a rank");
   const layout::Slice mine = shard.stage_layers[static_cast<std::size_t>(shard.stages.front())];
   for (std::int64_t layer = mine.offset; layer < mine.end(); ++layer)
-    layers.push_back(std::make_unique<Layer<P>>(plans[architecture.kind_of(layer)], parameters,
-                                                architecture, axis, layer));
+    layers.push_back(std::make_unique<Block<P>>(plans[architecture.block_of(layer).kind],
+                                                parameters, architecture, axis, layer));
 }
 
 template <class P>
@@ -35,8 +39,11 @@ Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parame
     passes_[static_cast<std::size_t>(width)] = std::make_unique<Pass>(
         architecture, parameters, tensor, width == PassWidth::wide ? wide_rows : sizes.rows);
   const TensorAxis& axis = pass(PassWidth::narrow).axis;
-  if (shard_.has_embedding()) embedding_ = std::make_unique<Embedding<P>>(parameters, model_, axis);
-  if (has_head()) head_ = std::make_unique<Head<P>>(parameters, model_, axis);
+  if (has_head()) {
+    head_plan_ = plan_head<P>(model_, pass(PassWidth::narrow).sizes(),
+                              architecture::HeadGradient::with_losses);
+    head_ = std::make_unique<Block<P>>(head_plan_, parameters, architecture, axis, model_.layers);
+  }
   Arena plan;
   take_memory(plan);
   memory_ = Arena("key/value cache", plan.used());
@@ -55,7 +62,7 @@ void Decoder<P>::take_memory(Arena& arena) {
   for (const auto& each : passes_) {
     Pass& p = *each;
     const architecture::LocalSizes& n = p.sizes();
-    p.memory = take_layer_memory(arena, p.plans.front().program.kept_bytes, 0);  // the input
+    p.memory = take_layer_memory(arena, p.plans.back().program.kept_bytes, 0);  // the input
     p.scratch = take_layer_scratch<P>(arena, p.plans, model_, false);
     for (const auto& layer : p.layers) layer->take_memory(arena);
     p.x = p.layers.empty() ? arena.take<T>(n.rows, n.hidden) : p.layers.front()->input(p.memory);
@@ -65,7 +72,7 @@ void Decoder<P>::take_memory(Arena& arena) {
   }
   if (!has_head()) return;
   logits_ = arena.take<Accumulate<T>>(narrow.sizes().rows, narrow.sizes().vocabulary);
-  head_rows_ = head_->take_saved(arena, narrow.sizes());
+  head_memory_ = take_layer_memory(arena, head_plan_.program.kept_bytes, 0);
 }
 
 template <class P>
@@ -87,14 +94,26 @@ void Decoder<P>::run(const Handle& handle, std::span<const CachedToken> rows, Pa
   copy_to_device<std::int32_t>(handle, flat(p.rows), p.on_host);
   fence(handle, "model/decoder passes tokens");
   const auto row = [&](std::size_t number) {
-    return View1<const std::int32_t>(p.rows.data() + number * count, count);
+    return View1<std::int32_t>(p.rows.data() + number * count, count);
   };
   const kernels::CacheRows places{row(0), row(2)};
-  if (embedding_) embedding_->decode(handle, p.x, row(1), places.positions);
+  if (p.embedding) {
+    const architecture::TrainingObjective objective = architecture::objective_of(model_);
+    std::vector<View1<std::int32_t>> fields(objective.fields.size());
+    fields[objective.field("tokens")] = row(1);
+    MicroContext context;
+    context.fields = fields;
+    context.positions = places.positions;
+    p.embedding->forward(handle, p.x, {}, p.scratch, context);
+  }
   for (std::size_t l = 0; l < p.layers.size(); ++l)
     p.layers[l]->decode(handle, p.x, p.memory, p.scratch,
                         {keys_[l], values_[l], p.queries, places});
-  if (with_logits && head_) head_->logits(handle, logits_, p.x, head_rows_);
+  if (!with_logits || !head_) return;
+  kernels::copy<T>(handle, flat(head_->input(head_memory_)), flat<const T>(p.x));
+  Decoding<P> decoding;
+  decoding.logits = logits_;
+  head_->decode(handle, {}, head_memory_, p.scratch, decoding);
 }
 
 template class Decoder<Fp32>;

@@ -3,6 +3,8 @@
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/attention_operations.hpp>
+#include <trireme/model/embedding_operation.hpp>
+#include <trireme/model/logits.hpp>
 
 namespace trireme::model {
 
@@ -13,7 +15,8 @@ NormOperation<P>::NormOperation(const architecture::Operation& operation,
                                 const OperationPlace<P>& place)
     : LayerOperation<P>(operation),
       axis_(place.axis),
-      norm_(make_norm(place.parameters, place.array(operation.name), place.model())) {}
+      norm_(make_norm(place.parameters, place.array(operation.name), place.model())),
+      is_shared_(is_shared(place.plan.description, operation.input)) {}
 
 template <class P>
 NormSaved<P> NormOperation<P>::saved(const StepCall<P>& c) const {
@@ -27,6 +30,7 @@ NormSaved<P> NormOperation<P>::saved(const StepCall<P>& c) const {
 template <class P>
 void NormOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
   const auto& v = c.values;
+  if (is_shared_ && v.matrix(this->op_.input).extent(0) == 0) return;
   std::visit(
       [&](const auto& norm) {
         norm.forward(c.handle, v.matrix(this->op_.output), saved(c), v.matrix(this->op_.input));
@@ -49,7 +53,9 @@ template <class P>
 void NormOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
                                       bool accumulate) const {
   const auto& v = c.values;
-  const View2<T> dx = axis_.own_part(v.gradient(this->op_.input));
+  const View2<T> gradient = v.gradient(this->op_.input);
+  if (is_shared_ && gradient.extent(0) == 0) return;
+  const View2<T> dx = is_shared_ ? gradient : axis_.own_part(gradient);
   std::visit(
       [&](const auto& norm) {
         norm.backward_input(c.handle, dx, v.gradient(this->op_.output), saved(c),
@@ -60,13 +66,17 @@ void NormOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation
 
 template <class P>
 void NormOperation<P>::backward_weight(const StepCall<P>& c) const {
-  const auto& v = c.values;
-  std::visit(
-      [&](const auto& norm) {
-        norm.backward_weight(c.handle, v.gradient(this->op_.output), saved(c),
-                             v.matrix(this->op_.input));
-      },
-      norm_);
+  View2<const T> dy = c.values.gradient(this->op_.output);
+  View2<const T> x = c.values.matrix(this->op_.input);
+  NormSaved<P> s = saved(c);
+  if (is_shared_) {
+    if (x.extent(0) == 0) return;
+    const layout::Slice mine = axis_.own_of_shared(extent(x, 0));
+    dy = part(dy, mine);
+    x = part(x, mine);
+    s = {part(s.mean, mine), part(s.inverse, mine)};
+  }
+  std::visit([&](const auto& norm) { norm.backward_weight(c.handle, dy, s, x); }, norm_);
 }
 
 // ---- residual addition and dropout
@@ -133,6 +143,7 @@ void ActivationOperation<P>::backward_input(const StepCall<P>& c, const LayerOpe
                                             bool) const {
   const View2<T> dg = c.values.gradient(this->op_.output);
   const View2<T> dh = input_gradient(c);
+  if (dg.extent(0) == 0) return;  // the head of a context rank without targets
   switch (activation_) {
     case Activation::gelu:
       return kernels::gelu_backward<T>(c.handle, dh, dg, input(c), gelu_);
@@ -288,22 +299,28 @@ std::unique_ptr<LayerOperation<P>> make_operation(const architecture::Operation&
     case OperationKind::head_norm:
       return std::make_unique<HeadNormOperation<P>>(op, place);
     case OperationKind::linear:
+      if (op.cut == architecture::Cut::none)
+        return std::make_unique<HeadLinearOperation<P>>(op, place);
       return std::make_unique<LinearOperation<P>>(op, place);
     case OperationKind::rotary:
       return std::make_unique<RotaryOperation<P>>(op, place);
     case OperationKind::attention:
       return std::make_unique<AttentionOperation<P>>(op, place);
     case OperationKind::activation:
+      if (op.name == "tanh") return std::make_unique<TanhOperation<P>>(op);
       return std::make_unique<ActivationOperation<P>>(op, place);
     case OperationKind::dropout:
       return std::make_unique<DropoutOperation<P>>(op, place);
     case OperationKind::residual:
       return std::make_unique<ResidualOperation<P>>(op, place);
     case OperationKind::embedding:
+      return std::make_unique<EmbeddingOperation<P>>(op, place);
     case OperationKind::pick:
+      return std::make_unique<PickOperation<P>>(op, place);
     case OperationKind::logits:
+      return std::make_unique<LogitsOperation<P>>(op, place);
     case OperationKind::cross_entropy:
-      break;  // no part of a layer
+      return std::make_unique<CrossEntropyOperation<P>>(op, place);
   }
   return {};
 }

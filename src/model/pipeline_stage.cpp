@@ -17,28 +17,31 @@ void copy_rows(const Handle& handle, View2<T> to, View2<T> from) {
 
 template <class P>
 PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
-                                std::span<const LayerPlan> plans, const Parameters<P>& parameters,
-                                const TensorAxis& axis, Stage number,
-                                architecture::HeadGradient gradient, ArrayAccess* access)
+                                std::span<const LayerPlan> plans, const LayerPlan& head,
+                                const Parameters<P>& parameters, const TensorAxis& axis,
+                                Stage number, ArrayAccess* access)
     : access_(access),
       layer_count_(architecture.model.layers),
       objective_(architecture::objective_of(architecture.model)),
       positions_(objective_.find("positions")),
       reads_fields_(!parameters.shard().shares_vocabulary()),
-      first_trained_(architecture.first_trained) {
+      first_trained_(architecture.first_trained),
+      gradient_with_losses_(head.head == architecture::HeadGradient::with_losses) {
   const architecture::Shard& shard = parameters.shard();
-  const deck::ModelConfig& model = architecture.model;
-  if (number == 0) embedding_.emplace(parameters, model, axis);
+  if (number == 0)
+    embedding_ = std::make_unique<Block<P>>(plans.front(), parameters, architecture, axis, -1);
   const layout::Slice layers = shard.stage_layers.at(static_cast<std::size_t>(number));
   for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer)
-    layers_.push_back(std::make_unique<Layer<P>>(plans[architecture.kind_of(layer)], parameters,
-                                                 architecture, axis, layer));
-  if (number == shard.last_stage()) head_.emplace(parameters, model, axis, gradient);
+    layers_.push_back(std::make_unique<Block<P>>(plans[architecture.block_of(layer).kind],
+                                                 parameters, architecture, axis, layer));
+  if (number == shard.last_stage())
+    head_ = std::make_unique<Block<P>>(head, parameters, architecture, axis, layer_count_);
 }
 
 template <class P>
-MicroContext PipelineStage<P>::with_positions(const MicroContext& context, const Slot& slot) const {
+MicroContext PipelineStage<P>::with_fields(const MicroContext& context, const Slot& slot) const {
   MicroContext result = context;
+  result.fields = slot.fields;
   if (positions_) result.positions = slot.fields[*positions_];
   return result;
 }
@@ -61,7 +64,7 @@ auto PipelineStage<P>::take_slot(Arena& arena, const architecture::LocalSizes& n
   Slot slot;
   for (const architecture::BatchField& field : objective_.fields)
     slot.fields.push_back((reads_fields_ || field.at_layers) &&
-                                  field.is_read(embedding_.has_value(), head_.has_value())
+                                  field.is_read(embedding_ != nullptr, head_ != nullptr)
                               ? arena.take<std::int32_t>(architecture::rows_of(field.rows, n))
                               : View1<std::int32_t>());
   if (layers_.empty() && !head_) slot.x = arena.take<T>(n.rows, n.hidden);
@@ -71,14 +74,21 @@ auto PipelineStage<P>::take_slot(Arena& arena, const architecture::LocalSizes& n
     slot.layers.push_back(
         windows[static_cast<std::size_t>(SlotOffload::window(number, l, layers(), count))]);
   }
-  if (head_) slot.head = head_->take_saved(arena, n);
+  if (head_) slot.head = take_layer_memory(arena, head_->program().kept_bytes, 0);
   if (shape.split_backward && embedding_) slot.dx = arena.take<T>(n.rows, n.hidden);
   return slot;
 }
 
 template <class P>
-void PipelineStage<P>::take_head_scratch(Arena& arena, const architecture::LocalSizes& n) {
-  if (head_) head_->take_scratch(arena, n);
+void PipelineStage<P>::take_head_scratch(Arena& arena) {
+  if (head_) head_scratch_ = arena.take<std::byte>(head_->program().transient_bytes).data();
+}
+
+template <class P>
+LayerScratch<P> PipelineStage<P>::head_scratch(const Scratch& scratch) const {
+  LayerScratch<P> result = scratch.layer;
+  result.transient = head_scratch_;
+  return result;
 }
 
 template <class P>
@@ -90,14 +100,14 @@ template <class P>
 auto PipelineStage<P>::input(const Handle& handle, const Slot& slot) const -> View2<T> {
   slot.offload.begin_write(handle, 0);
   if (!slot.layers.empty()) return layers_.front()->input(slot.layers.front());
-  return head_ ? slot.head.x : slot.x;
+  return head_ ? head_->input(slot.head) : slot.x;
 }
 
 template <class P>
 auto PipelineStage<P>::layer_output(const Slot& slot, std::size_t layer, View2<T> output) const
     -> View2<T> {
   if (layer + 1 < layers_.size()) return layers_[layer + 1]->input(slot.layers[layer + 1]);
-  return head_ ? slot.head.x : output;
+  return head_ ? head_->input(slot.head) : output;
 }
 
 template <class P>
@@ -139,10 +149,10 @@ template <class P>
 void PipelineStage<P>::forward_layers(const Handle& handle, View2<T> output, const Slot& slot,
                                       const Scratch& scratch, const MicroContext& of_micro,
                                       const LayerDone& layer_done) const {
-  const MicroContext context = with_positions(of_micro, slot);
+  const MicroContext context = with_fields(of_micro, slot);
   if (embedding_) {
     read_embedding(handle);
-    embedding_->forward(handle, input(handle, slot), scratch.layer.all, slot.fields, context);
+    embedding_->forward(handle, input(handle, slot), {}, scratch.layer, context);
   }
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const auto layer = static_cast<std::int64_t>(l);
@@ -164,8 +174,12 @@ void PipelineStage<P>::forward(const Handle& handle, View2<T> output, const Slot
     slot.offload.keep(handle, layer);
     if (between) between();
   });
-  if (head_)
-    head_->forward(handle, scratch.losses, slot.head, scratch.layer.all, slot.fields, context);
+  if (!head_) return;
+  MicroContext of_head = with_fields(context, slot);
+  of_head.losses = scratch.losses;
+  head_->forward(handle, {}, slot.head, head_scratch(scratch), of_head);
+  if (gradient_with_losses_)
+    head_->backward_losses(handle, slot.head, head_scratch(scratch), of_head);
 }
 
 template <class P>
@@ -178,22 +192,24 @@ void PipelineStage<P>::evaluate(const Handle& handle, View2<T> output, const Slo
   forward_layers(handle, output, slot, scratch, plain, [&](std::int64_t) {
     if (between) between();
   });
-  if (head_)
-    head_->evaluate(handle, scratch.losses, slot.head, scratch.layer.all, slot.fields, samples,
-                    context.scores);
+  if (!head_) return;
+  MicroContext of_head = with_fields(plain, slot);
+  of_head.losses = scratch.losses;
+  of_head.samples = samples;
+  head_->forward(handle, {}, slot.head, head_scratch(scratch), of_head);
 }
 
 template <class P>
 void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& slot,
                                 const Scratch& scratch, const MicroContext& of_micro,
                                 const LayerDone& done) const {
-  const MicroContext context = with_positions(of_micro, slot);
+  const MicroContext context = with_fields(of_micro, slot);
   slot.offload.fetch(layers() - 1);
   if (head_) {
     read_head(handle, true);
-    head_->backward_losses(handle, slot.head, scratch.layer.all, slot.fields, context);
-    head_->backward_input(handle, dx, slot.head);
-    head_->backward_weight(handle, slot.head);
+    if (!gradient_with_losses_)
+      head_->backward_losses(handle, slot.head, head_scratch(scratch), context);
+    head_->backward(handle, dx, slot.head, head_scratch(scratch), context);
     done(layer_count_);
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
@@ -207,8 +223,7 @@ void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& s
   }
   if (embedding_) {
     sum(handle, -1);
-    if (first_trained_ < 0)
-      embedding_->backward_weight(handle, dx, scratch.layer.all, slot.fields, context);
+    if (first_trained_ < 0) embedding_->backward(handle, dx, {}, scratch.layer, context);
     done(-1);
   }
 }
@@ -217,12 +232,13 @@ template <class P>
 void PipelineStage<P>::backward_input(const Handle& handle, View2<T> dx, const Slot& slot,
                                       const Scratch& scratch, const MicroContext& of_micro,
                                       const Between& between) const {
-  const MicroContext context = with_positions(of_micro, slot);
+  const MicroContext context = with_fields(of_micro, slot);
   slot.offload.fetch(layers() - 1);
   if (head_) {
     read_head(handle, true);
-    head_->backward_losses(handle, slot.head, scratch.layer.all, slot.fields, context);
-    head_->backward_input(handle, dx, slot.head);
+    if (!gradient_with_losses_)
+      head_->backward_losses(handle, slot.head, head_scratch(scratch), context);
+    head_->backward_input(handle, dx, slot.head, head_scratch(scratch), context);
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
@@ -239,10 +255,10 @@ template <class P>
 void PipelineStage<P>::backward_weight(const Handle& handle, const Slot& slot,
                                        const Scratch& scratch, const MicroContext& of_micro,
                                        const LayerDone& done) const {
-  const MicroContext context = with_positions(of_micro, slot);
+  const MicroContext context = with_fields(of_micro, slot);
   slot.offload.fetch(layers() - 1, SlotOffload::Part::work);
   if (head_) {
-    head_->backward_weight(handle, slot.head);
+    head_->backward_weight(handle, slot.head, head_scratch(scratch), context);
     done(layer_count_);
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
@@ -256,8 +272,7 @@ void PipelineStage<P>::backward_weight(const Handle& handle, const Slot& slot,
     done(layers_[l]->layer());
   }
   if (embedding_) {
-    if (first_trained_ < 0)
-      embedding_->backward_weight(handle, slot.dx, scratch.layer.all, slot.fields, context);
+    if (first_trained_ < 0) embedding_->backward(handle, slot.dx, {}, scratch.layer, context);
     done(-1);
   }
 }

@@ -27,12 +27,14 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
     for (const architecture::LayerDescription& layer : architecture.layer_kinds())
       kept.push_back(shape.training ? architecture::kept_tensors(layer, shape.recompute)
                                     : architecture::kept_for_evaluation(layer));
-  plans_ = plan_layers<P>(architecture, sizes_, kept, shape.training, shape.split_backward);
+  plans_ = plan_blocks<P>(architecture, sizes_, kept, shape.training, shape.split_backward,
+                          !shard_.shares_vocabulary());
   for (LayerPlan& plan : plans_) plan.fp8 = shape.fp8;
+  head_plan_ = plan_head<P>(model_, sizes_, shape.head);
   for (const Stage s : shard_.stages) {
-    stages_.emplace_back(architecture, plans_, parameters, axis, s, shape.head, shape.access);
+    stages_.emplace_back(architecture, plans_, head_plan_, parameters, axis, s, shape.access);
     if (second != nullptr)
-      second_stages_.emplace_back(architecture, plans_, *second, axis, s, shape.head,
+      second_stages_.emplace_back(architecture, plans_, head_plan_, *second, axis, s,
                                   shape.second_access);
   }
   if (shard_.shares_vocabulary()) vocabulary_.emplace(parameters, model_, axis, shape.head);
@@ -109,9 +111,9 @@ void RankModel<P>::take_scratch(Arena& arena) {
   for (auto& stage : stages_) stage.take_lasting_memory(arena);
   for (auto& stage : second_stages_) stage.take_lasting_memory(arena);
   const std::int64_t begin = arena.used();  // versions share it: only one pass uses it at a time
-  for (auto& stage : second_stages_) stage.take_head_scratch(arena, sizes_);
+  for (auto& stage : second_stages_) stage.take_head_scratch(arena);
   arena.release_to(begin);
-  for (auto& stage : stages_) stage.take_head_scratch(arena, sizes_);
+  for (auto& stage : stages_) stage.take_head_scratch(arena);
   if (vocabulary_) vocabulary_->take_scratch(arena, sizes_);
   scratch_.layer = take_layer_scratch<P>(arena, plans_, model_, shape_.training, shape_.kernels);
   output_ = arena.take<T>(sizes_.rows, sizes_.hidden);

@@ -1,5 +1,4 @@
 #include <trireme/deck/families.hpp>
-#include <trireme/model/masked_head.hpp>
 #include <trireme/model/rank_model.hpp>
 
 #include "model/whole_model.hpp"
@@ -202,13 +201,12 @@ TEST_P(BertGelu, Fp32LogitsMatchTransformers) {
     for (std::size_t i = 0; i < found.size(); ++i)
       EXPECT_NEAR(found[i], expected[i], 1e-4 * largest) << i;
   };
-  const HeadTensors<Fp32>& head = stage.rank_model().head_tensors(0);
-  const auto logits = values_of(head.logits.logits);
+  const auto logits = values_of(stage.rank_model().head_tensor<float>(0, "logits"));
   std::vector<double> some;
   for (std::int64_t k = 0; k < masked; ++k)
     some.insert(some.end(), logits.begin() + k * vocabulary, logits.begin() + k * vocabulary + 16);
   expect_near(some, golden.logits);
-  const auto scores = values_of(flat(head.scores));
+  const auto scores = values_of(flat(stage.rank_model().head_tensor<float>(0, "scores")));
   expect_near({scores.begin(), scores.end()}, golden.pairs);
 }
 

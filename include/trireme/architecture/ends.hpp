@@ -12,6 +12,9 @@ namespace trireme::architecture {
 /// fields of a batch are derived from them. None of their steps is recomputed. A gradient
 /// overwrites its tensor, unless the list has a separate tensor for it such as "dlogits".
 LayerDescription describe_embedding(const deck::ModelConfig& model);
+/// The embedding without the look-up of tokens: its part of the first stage if all pipeline ranks
+/// share the vocabulary.
+LayerDescription without_vocabulary(LayerDescription embedding);
 
 /// Time at which the head's gradient is computed.
 enum class HeadGradient : std::uint8_t {

@@ -30,15 +30,15 @@ struct Step {
 };
 
 /// The tensors that a layer keeps from its forward to its backward passes: one flag per tensor of
-/// the description. The layer's input is always kept; a tensor that no backward pass reads is never
-/// kept.
+/// the description. The layer's input is always kept, and fields of a batch are; a tensor that no
+/// backward pass reads is never kept.
 using Kept = std::vector<bool>;
 
 /// `selective` recomputes norms and activations that only gradients of weights read (Korthikanti et
 /// al. 2022), `full` everything but the layer's input (Chen et al. 2016, arXiv 1604.06174). Not for
 /// `automatic`: plan/recompute.hpp chooses its tensors.
 Kept kept_tensors(const LayerDescription& layer, Recompute recompute);
-/// Kept tensors of evaluation and generation: only the input.
+/// Kept tensors of evaluation, of generation and of the embedding: only the input and fields.
 Kept kept_for_evaluation(const LayerDescription& layer);
 
 enum class Phase : std::uint8_t { forward, backward, backward_input, backward_weight };
@@ -47,6 +47,7 @@ enum class Phase : std::uint8_t { forward, backward, backward_input, backward_we
 struct Place {
   enum class Memory : std::uint8_t {
     none,       ///< not used in this phase
+    batch,      ///< per slot: a field of the batch
     kept,       ///< per layer and slot, from the forward to the backward passes
     work,       ///< per layer and slot, from backward_input to backward_weight
     transient,  ///< shared by all layers, within a phase
@@ -77,6 +78,7 @@ struct LayerProgram {
   PhaseProgram backward;         ///< empty if it is split
   PhaseProgram backward_input;   ///< empty unless it is split
   PhaseProgram backward_weight;  ///< empty unless it is split
+  PhaseProgram losses;           ///< of a head: see lower_head()
 
   const PhaseProgram& phase(Phase phase) const;
 };
@@ -92,8 +94,18 @@ struct LoweringOptions {
 LayerProgram lower(const LayerDescription& layer, const LocalSizes& sizes,
                    const LoweringOptions& options);
 
+/// The head's description lowered to steps. `forward` ends with the losses; `losses` are the steps
+/// back to the gradient of the final norm's output, and the backward phases are those of the final
+/// norm. The memory of a tensor is that of its home: `kept` for a slot, `transient` for scratch.
+///
+/// A gradient has its own tensor, named "d" and the tensor's name, if there is one. Otherwise it
+/// overwrites the tensor, or the gradient of the operation's output where the operation reads the
+/// tensor for it. Gradients of weights come first, because they read what is overwritten.
+LayerProgram lower_head(const LayerDescription& head, const LocalSizes& sizes, Bytes element,
+                        Bytes accumulate);
+
 /// Tensor for a tensor's gradient. The gradient of a product's partial sums covers all tokens;
-/// other gradients have their tensor's rows.
+/// other gradients have their tensor's rows. A tensor of the head may have a separate tensor "d…".
 Tensor gradient_of(const LayerDescription& layer, int tensor);
 
 /// Multiplications per token by recomputation in a phase, all tensor ranks together.

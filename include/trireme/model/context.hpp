@@ -5,10 +5,15 @@
 #include <trireme/kernels/handle.hpp>
 
 #include <cstdint>
+#include <span>
 
 namespace trireme::model {
 
 using kernels::Handle;
+
+/// The fields of a micro-batch by their index in the objective; empty if a stage does not read
+/// them.
+using BatchFields = std::span<const View1<std::int32_t>>;
 
 /// Parameters of a pass over one micro-batch. All are global quantities, so that the layout does
 /// not change the result.
@@ -25,6 +30,12 @@ struct MicroContext {
   double adapter_dropout = 0;      ///< dropout of adapters' inputs; 0 in evaluation
   View2<double> scores = {};       ///< [T, 2] row_scores() of an evaluation's rows; empty: none
   View1<const std::int32_t> positions = {};  ///< [T] positions in packed documents, or empty
+  BatchFields fields = {};                   ///< of the micro-batch
+  View1<double> losses = {};                 ///< [terms] sums of the objective's losses
+  /// In evaluations: the number of samples whose losses count; −1 in training.
+  std::int64_t samples = -1;
+
+  bool evaluates() const { return samples >= 0; }
 
   /// Mask of a dropout site on the rows at `places`: `stream` is 0 for the embedding, 1 + 2·layer
   /// and 2 + 2·layer for the outputs of attention and feed-forward.

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
-#include <trireme/model/embedding.hpp>
-#include <trireme/model/head.hpp>
-#include <trireme/model/layer.hpp>
+#include <trireme/model/block.hpp>
 
 #include <array>
 #include <cstdint>
@@ -69,8 +67,9 @@ class Decoder {
     const architecture::LocalSizes& sizes() const { return plans.front().sizes; }
 
     TensorAxis axis;
-    std::vector<LayerPlan> plans;  ///< by kind of layer
-    std::vector<std::unique_ptr<Layer<P>>> layers;
+    std::vector<LayerPlan> plans;         ///< by kind of block
+    std::unique_ptr<Block<P>> embedding;  ///< null if another rank has it
+    std::vector<std::unique_ptr<Block<P>>> layers;
     LayerMemory memory = {};
     LayerScratch<P> scratch = {};
     View2<T> x;                         // [R, D]
@@ -86,13 +85,13 @@ class Decoder {
   architecture::Shard shard_;
   std::int64_t texts_;
   std::array<std::unique_ptr<Pass>, 2> passes_;
-  std::unique_ptr<Embedding<P>> embedding_;  ///< null if another rank has it
-  std::unique_ptr<Head<P>> head_;            ///< null if another rank has it
+  LayerPlan head_plan_;
+  std::unique_ptr<Block<P>> head_;  ///< null if another rank has it
   Arena memory_;
   std::vector<View3<T>> keys_;    // per layer [B, S, Hkv·K]
   std::vector<View3<T>> values_;  // per layer [B, S, Hkv·K]
   View2<Accumulate<T>> logits_;
-  typename Head<P>::Saved head_rows_;
+  LayerMemory head_memory_;
 };
 
 }  // namespace trireme::model

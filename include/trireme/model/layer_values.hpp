@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/layer_program.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/model/context.hpp>
@@ -9,32 +10,59 @@
 #include <trireme/tensor/arena.hpp>
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace trireme::model {
 
-/// Plan shared by a rank's layers of one kind.
+/// Plan shared by a rank's blocks of one kind.
 struct LayerPlan {
   architecture::LayerDescription description;
   architecture::LocalSizes sizes;
   architecture::LayerProgram program;
   const Fp8Scaling* fp8 = nullptr;  ///< scales of [precision] products = "fp8"; null: no fp8
+  architecture::HeadGradient head = architecture::HeadGradient::with_losses;  ///< of the head
 };
 
-/// Plans by kind of layer. `kept`: likewise.
+/// Plans of the embedding and of each kind of layer, by kind of block. `kept`: by kind of layer.
+/// The embedding's backward pass is never split. Without `looks_up`, a shared vocabulary's table
+/// has its own passes.
 template <class P>
-std::vector<LayerPlan> plan_layers(const architecture::Architecture& architecture,
+std::vector<LayerPlan> plan_blocks(const architecture::Architecture& architecture,
                                    const architecture::LocalSizes& sizes,
                                    const std::vector<architecture::Kept>& kept, bool training,
-                                   bool split_backward) {
+                                   bool split_backward, bool looks_up = true) {
   using T = typename P::Compute;
   std::vector<LayerPlan> plans;
+  const auto add = [&](architecture::LayerDescription block, const architecture::Kept& of_block,
+                       bool split) {
+    architecture::LayerProgram program = architecture::lower(
+        block, sizes, {of_block, training, split, sizeof(T), sizeof(Accumulate<T>)});
+    plans.push_back({std::move(block), sizes, std::move(program)});
+  };
+  architecture::LayerDescription embedding = architecture.embedding();
+  if (!looks_up) embedding = architecture::without_vocabulary(std::move(embedding));
+  const architecture::Kept fields = architecture::kept_for_evaluation(embedding);
+  add(std::move(embedding), fields, false);
   for (const architecture::LayerDescription& layer : architecture.layer_kinds())
-    plans.push_back({layer, sizes,
-                     architecture::lower(layer, sizes,
-                                         {kept.at(plans.size()), training, split_backward,
-                                          sizeof(T), sizeof(Accumulate<T>)})});
+    add(layer, kept.at(plans.size() - 1), split_backward);
   return plans;
+}
+
+template <class P>
+LayerPlan plan_head(const deck::ModelConfig& model, const architecture::LocalSizes& sizes,
+                    architecture::HeadGradient gradient) {
+  using T = typename P::Compute;
+  architecture::LayerDescription head = architecture::describe_head(model, gradient);
+  architecture::LayerProgram program =
+      architecture::lower_head(head, sizes, sizeof(T), sizeof(Accumulate<T>));
+  return {std::move(head), sizes, std::move(program), nullptr, gradient};
+}
+
+/// Whether all tensor ranks have all rows of a tensor: of a head.
+inline bool is_shared(const architecture::LayerDescription& part, int tensor) {
+  const architecture::Rows rows = part.tensors[static_cast<std::size_t>(tensor)].rows;
+  return rows != architecture::Rows::own && rows != architecture::Rows::tokens;
 }
 
 /// Memory of one layer for one micro-batch.
@@ -68,10 +96,11 @@ struct LayerScratch {
 template <class P>
 struct Decoding {
   using T = typename P::Compute;
-  View3<T> key_cache;       // [B, S, Hkv K]
-  View3<T> value_cache;     // [B, S, Hkv K]
-  View2<T> queries;         // [R, H K] scratch
-  kernels::CacheRows rows;  ///< positions of the R rows in the caches
+  View3<T> key_cache;                // [B, S, Hkv K]
+  View3<T> value_cache;              // [B, S, Hkv K]
+  View2<T> queries;                  // [R, H K] scratch
+  kernels::CacheRows rows;           ///< positions of the R rows in the caches
+  View2<Accumulate<T>> logits = {};  // [R, V] in the head
 };
 
 /// The layer's memory as seen by a step.
@@ -97,11 +126,13 @@ class LayerValues {
     return view<T>(phase_.gradients[index(tensor)],
                    architecture::gradient_of(plan_.description, tensor));
   }
-  /// Values of a tensor of sums, as [rows, columns] and as a list.
-  View2<Accumulate<T>> sums(int tensor) const {
-    return view<Accumulate<T>>(phase_.tensors[index(tensor)],
-                               plan_.description.tensors[index(tensor)]);
+  /// Values of a tensor with elements of type U, as [rows, columns].
+  template <class U>
+  View2<U> numbers(int tensor) const {
+    return view<U>(phase_.tensors[index(tensor)], plan_.description.tensors[index(tensor)]);
   }
+  /// Values of a tensor of sums, as [rows, columns] and as a list.
+  View2<Accumulate<T>> sums(int tensor) const { return numbers<Accumulate<T>>(tensor); }
   View1<Accumulate<T>> list(int tensor) const { return flat(sums(tensor)); }
   /// Gradient of the residual stream [R, D].
   View2<T> stream() const { return stream_; }
@@ -112,15 +143,19 @@ class LayerValues {
 
   template <class U>
   View2<U> view(const architecture::Place& place, const architecture::Tensor& tensor) const {
-    return View2<U>(
-        reinterpret_cast<U*>(memory_of(place)),
-        static_cast<std::size_t>(architecture::rows_of(tensor.rows, plan_.sizes)),
-        static_cast<std::size_t>(architecture::columns_of(tensor.columns, plan_.sizes)));
+    const std::int64_t columns = architecture::columns_of(tensor.columns, plan_.sizes);
+    const std::int64_t stride =
+        architecture::stride_of(tensor, plan_.sizes, sizeof(T), sizeof(Accumulate<T>));
+    const View2<U> padded(reinterpret_cast<U*>(memory_of(place)),
+                          static_cast<std::size_t>(architecture::rows_of(tensor.rows, plan_.sizes)),
+                          static_cast<std::size_t>(stride));
+    return stride == columns ? padded : first_columns(padded, columns);
   }
   std::byte* memory_of(const architecture::Place& place) const {
     using Memory = architecture::Place::Memory;
     switch (place.memory) {
       case Memory::none:
+      case Memory::batch:  // in the context
         return nullptr;
       case Memory::kept:
         return memory_.kept + place.offset;

@@ -77,6 +77,8 @@ class NormOperation final : public LayerOperation<P> {
 
   const TensorAxis& axis_;
   std::variant<LayerNorm<P>, RmsNorm<P>> norm_;
+  /// All tensor ranks have all rows (of a head); each sums a part of them for its weights.
+  bool is_shared_;
 };
 
 /// out = x + dropout(z).
@@ -127,6 +129,7 @@ class ActivationOperation final : public LayerOperation<P> {
   void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
                       bool accumulate) const override;
   View2<T> input(const StepCall<P>& call) const { return call.values.matrix(this->op_.input); }
+  View2<T> output(const StepCall<P>& call) const { return call.values.matrix(this->op_.output); }
   View2<T> input_gradient(const StepCall<P>& call) const {
     return call.values.gradient(this->op_.input);
   }

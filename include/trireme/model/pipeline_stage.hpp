@@ -1,14 +1,14 @@
 #pragma once
 
 #include <trireme/architecture/objective.hpp>
-#include <trireme/model/embedding.hpp>
-#include <trireme/model/head.hpp>
-#include <trireme/model/layer.hpp>
+#include <trireme/model/block.hpp>
 #include <trireme/model/offloaded_layers.hpp>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace trireme::model {
@@ -39,7 +39,7 @@ class PipelineStage {
     std::vector<View1<std::int32_t>> fields;  // per field of the objective
     View2<T> x;                               // [R, D] input of a stage without layers and head
     std::vector<LayerMemory> layers;
-    typename Head<P>::Saved head;
+    LayerMemory head;
     View2<T> dx;          // [R, D] in the first stage, if the backward pass is split
     SlotOffload offload;  ///< offload of `layers`
   };
@@ -64,12 +64,11 @@ class PipelineStage {
   /// Called between layers to progress messages in flight; may be empty.
   using Between = std::function<void()>;
 
-  /// `plans`: by kind of layer. `axis`, `plans` and `access` must outlive this object. `access`:
-  /// null if all arrays are whole.
+  /// `plans`: by kind of block, without the head's. `axis`, the plans and `access` must outlive
+  /// this object. `access`: null if all arrays are whole.
   PipelineStage(const architecture::Architecture& architecture, std::span<const LayerPlan> plans,
-                const Parameters<P>& parameters, const TensorAxis& axis, Stage number,
-                architecture::HeadGradient gradient = architecture::HeadGradient::with_losses,
-                ArrayAccess* access = nullptr);
+                const LayerPlan& head, const Parameters<P>& parameters, const TensorAxis& axis,
+                Stage number, ArrayAccess* access = nullptr);
   // Explicit, because moving views may throw in some Kokkos versions, and a vector of stages would
   // then copy them.
   PipelineStage(const PipelineStage&) = delete;
@@ -86,11 +85,16 @@ class PipelineStage {
   /// first stage reads tokens instead.
   View2<T> input(const Handle& handle, const Slot& slot) const;
   /// Takes the head's memory for use within one pass, if the stage has a head.
-  void take_head_scratch(Arena& arena, const architecture::LocalSizes& sizes);
+  void take_head_scratch(Arena& arena);
   /// Takes the layers' memory that keeps its values between passes.
   void take_lasting_memory(Arena& arena);
   /// Output [R, D] of the final norm, then its gradient, in the last stage.
-  View2<T> head_output(const Slot& slot) const { return slot.head.dy; }
+  View2<T> head_output(const Slot& slot) const { return head_tensor<T>(slot, "y"); }
+  /// A tensor of the head by name, after a pass of the last stage.
+  template <class U>
+  View2<U> head_tensor(const Slot& slot, std::string_view name) const {
+    return head_->template tensor<U>(name, slot.head, head_scratch_);
+  }
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
 
   /// Computes output [R, D]; the last stage adds to scratch.losses instead.
@@ -117,7 +121,8 @@ class PipelineStage {
   void take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const;
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 
-  MicroContext with_positions(const MicroContext& context, const Slot& slot) const;
+  MicroContext with_fields(const MicroContext& context, const Slot& slot) const;
+  LayerScratch<P> head_scratch(const Scratch& scratch) const;
   void read_embedding(const Handle& handle) const;
   void read_layer(const Handle& handle, std::size_t layer, bool backward) const;
   void read_head(const Handle& handle, bool backward) const;
@@ -133,9 +138,11 @@ class PipelineStage {
   std::optional<std::size_t> positions_;  ///< index of the field, with packed documents
   bool reads_fields_;                     ///< reads fields of batches; not with a shared vocabulary
   std::int64_t first_trained_;            ///< Architecture::first_trained
-  std::optional<Embedding<P>> embedding_;
-  std::vector<std::unique_ptr<Layer<P>>> layers_;
-  std::optional<Head<P>> head_;
+  std::unique_ptr<Block<P>> embedding_;   ///< null except in the first stage
+  std::vector<std::unique_ptr<Block<P>>> layers_;
+  std::unique_ptr<Block<P>> head_;  ///< null except in the last stage
+  bool gradient_with_losses_;
+  std::byte* head_scratch_ = nullptr;
 };
 
 }  // namespace trireme::model

@@ -65,9 +65,11 @@ class RankModel {
   /// Σ cross entropy of each term of the objective [terms].
   View1<double> losses() const { return scratch_.losses; }
 
-  /// Results of the head's last pass on a rank that holds the last stage; for tests.
-  const HeadTensors<P>& head_tensors(int slot) const {
-    return at(shard_.last_stage(), slot).head.tensors;
+  /// A result of the head's last pass on a rank that holds the last stage; for tests.
+  template <class U>
+  View2<U> head_tensor(int slot, std::string_view name) const {
+    const Stage last = shard_.last_stage();
+    return get(last).template head_tensor<U>(at(last, slot), name);
   }
 
   void zero_losses(const Handle& handle) const;
@@ -112,7 +114,8 @@ class RankModel {
   architecture::Shard shard_;
   Shape shape_;
   architecture::LocalSizes sizes_;
-  std::vector<LayerPlan> plans_;  ///< by kind of layer; stages refer to them
+  std::vector<LayerPlan> plans_;  ///< by kind of block; stages refer to them
+  LayerPlan head_plan_;
   std::vector<PipelineStage<P>> stages_;
   std::vector<PipelineStage<P>> second_stages_;  ///< with the second parameters; same memory
   std::optional<SharedVocabulary<P>> vocabulary_;

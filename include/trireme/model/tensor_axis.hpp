@@ -85,6 +85,11 @@ class TensorAxis {
     return static_cast<std::int64_t>(x.extent(0)) == tokens_ ? own_rows(x) : x;
   }
 
+  /// The part of n rows, which all ranks have, whose weight gradients this rank sums.
+  layout::Slice own_of_shared(std::int64_t n) const {
+    return cuts_tokens_ ? layout::split(n, size_, rank_) : layout::Slice{0, n};
+  }
+
   /// This rank's part of the tokens, with or without sequence parallelism: the part that it sends
   /// to another pipeline stage (Narayanan et al. 2021, section 4.1: scatter/gather).
   layout::Slice slice() const { return layout::split(tokens_, size_, rank_); }

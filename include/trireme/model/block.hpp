@@ -1,36 +1,45 @@
 #pragma once
 
+#include <trireme/base/check.hpp>
 #include <trireme/model/operations.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace trireme::model {
 
-/// One transformer layer, which runs the steps of its program. The caller provides all memory.
+/// A block of the model, the embedding, a layer or the head, which runs the steps of its program.
+/// The caller provides all memory.
 template <class P>
-class Layer {
+class Block {
  public:
   using T = typename P::Compute;
 
-  /// Arguments must outlive this object.
-  Layer(const LayerPlan& plan, const Parameters<P>& parameters,
+  /// Arguments must outlive this object. `layer`: −1 for the embedding, L for the
+  /// head.
+  Block(const LayerPlan& plan, const Parameters<P>& parameters,
         const architecture::Architecture& architecture, const TensorAxis& axis, std::int64_t layer);
 
   /// Takes memory that keeps its values between passes.
   void take_memory(Arena& arena);
 
-  /// The layer's input [R, D], which is at the beginning of its kept memory.
+  /// A layer's input [R, D], which is at the beginning of its kept memory.
   View2<T> input(const LayerMemory& memory) const;
 
-  /// Computes out [R, D] from input(), and fills the kept memory. out may be the input if no
-  /// backward pass follows.
+  /// Computes out [R, D] from input(), or from the context's fields, and fills the kept memory. out
+  /// may be the input if no backward pass follows. A shared vocabulary's look-up is in out on
+  /// entry.
   void forward(const Handle& handle, View2<T> out, const LayerMemory& memory,
                const LayerScratch<P>& scratch, const MicroContext& context) const;
   /// dx [R, D]: gradient of out on entry, of the input on return; adds to the weight gradients.
   void backward(const Handle& handle, View2<T> dx, const LayerMemory& memory,
                 const LayerScratch<P>& scratch, const MicroContext& context) const;
+  /// Computes the gradient of the head's losses down to its final norm's output, before backward().
+  void backward_losses(const Handle& handle, const LayerMemory& memory,
+                       const LayerScratch<P>& scratch, const MicroContext& context) const;
   /// The two halves of backward(), if the program splits the backward pass.
   void backward_input(const Handle& handle, View2<T> dx, const LayerMemory& memory,
                       const LayerScratch<P>& scratch, const MicroContext& context) const;
@@ -39,6 +48,17 @@ class Layer {
   /// One token per row with the caches of keys and values, for generation. x [R, D] is overwritten.
   void decode(const Handle& handle, View2<T> x, const LayerMemory& memory,
               const LayerScratch<P>& scratch, const Decoding<P>& decoding) const;
+
+  /// A tensor of the head by name: in `memory`, or in `scratch` after a pass.
+  template <class U = T>
+  View2<U> tensor(std::string_view name, const LayerMemory& memory,
+                  std::byte* scratch = nullptr) const {
+    const auto& all = plan_.description.tensors;
+    const auto found = std::ranges::find(all, name, &architecture::Tensor::name);
+    check(found != all.end(), "the head has no tensor ", name);
+    return LayerValues<P>(plan_, plan_.program.forward, memory, scratch, {}, {})
+        .template numbers<U>(static_cast<int>(found - all.begin()));
+  }
 
   std::int64_t layer() const { return layer_; }
   const architecture::LayerProgram& program() const { return plan_.program; }

@@ -1,6 +1,6 @@
-// Runs the steps of a layer's program. Each step is a pass of one operation, sometimes fused with
+// Runs the steps of a block's program. Each step is a pass of one operation, sometimes fused with
 // another operation.
-#include <trireme/model/layer.hpp>
+#include <trireme/model/block.hpp>
 
 #include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/fp8.hpp>
@@ -14,7 +14,7 @@ namespace trireme::model {
 using architecture::Pass;
 
 template <class P>
-Layer<P>::Layer(const LayerPlan& plan, const Parameters<P>& parameters,
+Block<P>::Block(const LayerPlan& plan, const Parameters<P>& parameters,
                 const architecture::Architecture& architecture, const TensorAxis& axis,
                 std::int64_t layer)
     : plan_(plan), layer_(layer) {
@@ -24,18 +24,18 @@ Layer<P>::Layer(const LayerPlan& plan, const Parameters<P>& parameters,
 }
 
 template <class P>
-void Layer<P>::take_memory(Arena& arena) {
+void Block<P>::take_memory(Arena& arena) {
   for (const auto& operation : operations_) operation->take_memory(arena);
 }
 
 template <class P>
-auto Layer<P>::input(const LayerMemory& memory) const -> View2<T> {
+auto Block<P>::input(const LayerMemory& memory) const -> View2<T> {
   return View2<T>(reinterpret_cast<T*>(memory.kept), static_cast<std::size_t>(plan_.sizes.rows),
                   static_cast<std::size_t>(plan_.sizes.hidden));
 }
 
 template <class P>
-void Layer<P>::run(const architecture::PhaseProgram& phase, const Handle& handle, View2<T> stream,
+void Block<P>::run(const architecture::PhaseProgram& phase, const Handle& handle, View2<T> stream,
                    View2<T> output, const LayerMemory& memory, const LayerScratch<P>& scratch,
                    const MicroContext& context, const Decoding<P>* decoding) const {
   const LayerValues<P> values(plan_, phase, memory, scratch.transient, stream, output);
@@ -60,31 +60,37 @@ void Layer<P>::run(const architecture::PhaseProgram& phase, const Handle& handle
 }
 
 template <class P>
-void Layer<P>::forward(const Handle& handle, View2<T> out, const LayerMemory& memory,
+void Block<P>::forward(const Handle& handle, View2<T> out, const LayerMemory& memory,
                        const LayerScratch<P>& scratch, const MicroContext& context) const {
   run(plan_.program.forward, handle, {}, out, memory, scratch, context);
 }
 
 template <class P>
-void Layer<P>::backward(const Handle& handle, View2<T> dx, const LayerMemory& memory,
+void Block<P>::backward(const Handle& handle, View2<T> dx, const LayerMemory& memory,
                         const LayerScratch<P>& scratch, const MicroContext& context) const {
   run(plan_.program.backward, handle, dx, {}, memory, scratch, context);
 }
 
 template <class P>
-void Layer<P>::backward_input(const Handle& handle, View2<T> dx, const LayerMemory& memory,
+void Block<P>::backward_losses(const Handle& handle, const LayerMemory& memory,
+                               const LayerScratch<P>& scratch, const MicroContext& context) const {
+  run(plan_.program.losses, handle, {}, {}, memory, scratch, context);
+}
+
+template <class P>
+void Block<P>::backward_input(const Handle& handle, View2<T> dx, const LayerMemory& memory,
                               const LayerScratch<P>& scratch, const MicroContext& context) const {
   run(plan_.program.backward_input, handle, dx, {}, memory, scratch, context);
 }
 
 template <class P>
-void Layer<P>::backward_weight(const Handle& handle, const LayerMemory& memory,
+void Block<P>::backward_weight(const Handle& handle, const LayerMemory& memory,
                                const LayerScratch<P>& scratch, const MicroContext& context) const {
   run(plan_.program.backward_weight, handle, {}, {}, memory, scratch, context);
 }
 
 template <class P>
-void Layer<P>::decode(const Handle& handle, View2<T> x, const LayerMemory& memory,
+void Block<P>::decode(const Handle& handle, View2<T> x, const LayerMemory& memory,
                       const LayerScratch<P>& scratch, const Decoding<P>& decoding) const {
   run(plan_.program.forward, handle, {}, x, memory, scratch, {}, &decoding);
 }
@@ -126,7 +132,7 @@ LayerScratch<P> take_layer_scratch(Arena& arena, std::span<const LayerPlan> plan
 }
 
 #define TRIREME_INSTANTIATE(P)                                                       \
-  template class Layer<P>;                                                           \
+  template class Block<P>;                                                           \
   template LayerScratch<P> take_layer_scratch<P>(Arena&, std::span<const LayerPlan>, \
                                                  const deck::ModelConfig&, bool,     \
                                                  const kernels::KernelChoice&);

@@ -1,0 +1,104 @@
+// Lowers the head: its steps back from the losses, and the places of its tensors and gradients.
+#include <trireme/architecture/layer_program.hpp>
+
+#include <trireme/architecture/ends.hpp>
+
+#include <algorithm>
+
+namespace trireme::architecture {
+namespace {
+
+/// Whether the step before also computes this operation: by blocks of logits, or in one product.
+bool fuses(const Operation& before, const Operation& op) {
+  return (before.kind == OperationKind::logits && op.kind == OperationKind::cross_entropy) ||
+         (before.kind == OperationKind::linear && op.kind == OperationKind::activation &&
+          before.output == op.input && op.name == name_of(Activation::gelu));
+}
+
+std::vector<Step> forward_steps(const std::vector<Operation>& operations) {
+  std::vector<Step> steps;
+  for (std::size_t i = 0; i < operations.size(); ++i)
+    if (i > 0 && fuses(operations[i - 1], operations[i]))
+      steps.back().fused = static_cast<int>(i);
+    else
+      steps.push_back({static_cast<int>(i), Pass::forward});
+  return steps;
+}
+
+/// The steps back of the operations [begin, end). Cross entropies compute their gradients with the
+/// losses, and logits both of theirs in one step.
+std::vector<Step> backward_steps(const std::vector<Operation>& operations, std::size_t begin,
+                                 std::size_t end) {
+  std::vector<Step> steps;
+  for (std::size_t i = end; i-- > begin;) {
+    const Operation& op = operations[i];
+    const auto number = static_cast<int>(i);
+    if (op.kind == OperationKind::cross_entropy) continue;
+    if (op.kind == OperationKind::logits) {
+      steps.push_back({number, Pass::backward_input, number + 1});
+      continue;
+    }
+    for (const Pass pass : {Pass::backward_weight, Pass::backward_input})
+      if (has_pass(op, pass)) steps.push_back({number, pass});
+  }
+  return steps;
+}
+
+std::vector<Place> places_of_gradients(const LayerDescription& head,
+                                       const std::vector<Place>& tensors) {
+  std::vector<Place> gradients = tensors;
+  const auto own = [&](int tensor) {
+    return std::ranges::find(head.tensors, "d" + head.tensors[at(tensor)].name, &Tensor::name);
+  };
+  for (std::size_t t = 0; t < tensors.size(); ++t)
+    if (const auto found = own(static_cast<int>(t)); found != head.tensors.end())
+      gradients[t] = tensors[static_cast<std::size_t>(found - head.tensors.begin())];
+  for (std::size_t i = head.operations.size(); i-- > 0;) {
+    const Operation& op = head.operations[i];
+    if (i == 0)
+      gradients[at(op.input)] = {Place::Memory::stream, 0};
+    else if (!op.in_place() && own(op.input) == head.tensors.end() &&
+             std::ranges::count(tensors_read(op, Pass::backward_input), op.input) > 0)
+      gradients[at(op.input)] = gradients[at(op.output)];
+  }
+  return gradients;
+}
+
+}  // namespace
+
+LayerProgram lower_head(const LayerDescription& head, const LocalSizes& sizes, Bytes element,
+                        Bytes accumulate) {
+  LayerProgram program;
+  std::vector<Place> tensors;
+  for (const Tensor& t : head.tensors) {
+    Place& place = tensors.emplace_back();
+    if (t.home == Home::batch) place.memory = Place::Memory::batch;
+    if (t.home != Home::slot && t.home != Home::scratch) continue;
+    if (shares_memory(head, t, element, accumulate)) {
+      place = tensors[at(t.stored_in)];
+      continue;
+    }
+    const bool kept = t.home == Home::slot;
+    Bytes& used = kept ? program.kept_bytes : program.transient_bytes;
+    place = {kept ? Place::Memory::kept : Place::Memory::transient, used};
+    used += bytes_of(t, sizes, element, accumulate);
+  }
+  const std::vector<Place> gradients = places_of_gradients(head, tensors);
+  const auto phase = [&](std::vector<Step> steps) {
+    return PhaseProgram{std::move(steps), tensors, gradients, program.transient_bytes};
+  };
+  const std::vector<Operation>& operations = head.operations;
+  program.forward = phase(forward_steps(operations));
+  program.losses = phase(backward_steps(operations, 1, operations.size()));
+  program.backward = phase(backward_steps(operations, 0, 1));
+  program.backward_input = program.backward;
+  program.backward_weight = program.backward;
+  const auto only = [](PhaseProgram& of, Pass pass) {
+    std::erase_if(of.steps, [pass](const Step& step) { return step.pass != pass; });
+  };
+  only(program.backward_input, Pass::backward_input);
+  only(program.backward_weight, Pass::backward_weight);
+  return program;
+}
+
+}  // namespace trireme::architecture
