@@ -142,14 +142,12 @@ void HeadLinearOperation<P>::backward_weight(const StepCall<P>& c) const {
 
 template <class P>
 void TanhOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
-  using T = typename P::Compute;
   const View2<T> y = c.values.matrix(this->op_.output);
   if (y.extent(0) > 0) kernels::tanh_forward<T>(c.handle, y, y);
 }
 
 template <class P>
 void TanhOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*, bool) const {
-  using T = typename P::Compute;
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (dy.extent(0) > 0)
     kernels::tanh_backward<T>(c.handle, dy, dy, c.values.matrix(this->op_.output));

@@ -1,5 +1,6 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/ends.hpp>
+#include <trireme/architecture/layer_program.hpp>
 #include <trireme/architecture/placement.hpp>
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "architecture/small_model.hpp"
 
@@ -189,6 +191,52 @@ TEST(Ends, SlotsKeepTheInputsOfTheHeadsBackwardPass) {
                 -up(4 * 3 * 8) - rest - (own ? scores : 0));
       EXPECT_EQ(more(Home::batch, HeadGradient::kept), 0);
     }
+}
+
+/// Every pass of every operation after the final norm once, from the last to the first, and no step
+/// reads a tensor whose memory a gradient has overwritten.
+TEST(Ends, HeadProgramsReadBeforeTheyOverwrite) {
+  for (const Family family : {Family::llama, Family::bert})
+    for (const HeadGradient gradient :
+         {HeadGradient::with_losses, HeadGradient::kept, HeadGradient::again})
+      for (const Bytes element : {2, 4}) {
+        const deck::ModelConfig m = tied_model(family);
+        const LocalSizes n = sizes_of_five_samples(m);
+        const LayerDescription head = describe_head(m, gradient);
+        const LayerProgram program = lower_head(head, n, element, 4);
+        EXPECT_EQ(program.kept_bytes, bytes_at(Home::slot, head, n, element, 4));
+        EXPECT_EQ(program.transient_bytes, bytes_at(Home::scratch, head, n, element, 4));
+        using Memory = std::pair<Place::Memory, Bytes>;
+        const auto memory = [](const Place& place) { return Memory{place.memory, place.offset}; };
+        std::set<Memory> overwritten;
+        std::set<std::pair<int, Pass>> done;
+        int last = static_cast<int>(head.operations.size());
+        for (const Step& step : program.losses.steps) {
+          const Operation& op = head.operations[at(step.operation)];
+          SCOPED_TRACE(text(op.name, ", pass ", static_cast<int>(step.pass)));
+          EXPECT_LE(step.operation, last);
+          last = step.operation;
+          EXPECT_TRUE(done.insert({step.operation, step.pass}).second);
+          EXPECT_TRUE(has_pass(op, step.pass));
+          for (const int t : tensors_read(op, step.pass))
+            EXPECT_TRUE(head.tensors[at(t)].rows == Rows::head_rows ||  // each reader has its rows
+                        !overwritten.contains(memory(program.losses.tensors[at(t)])))
+                << head.tensors[at(t)].name;
+          if (step.pass != Pass::backward_input) continue;
+          overwritten.insert(memory(program.losses.gradients[at(op.input)]));
+        }
+        std::size_t expected = 0;
+        for (std::size_t i = 1; i < head.operations.size(); ++i) {
+          const OperationKind kind = head.operations[i].kind;
+          if (kind == OperationKind::cross_entropy) continue;
+          for (const Pass pass : {Pass::backward_input, Pass::backward_weight})
+            expected += has_pass(head.operations[i], pass) &&
+                        (kind != OperationKind::logits || pass == Pass::backward_input);
+        }
+        EXPECT_EQ(done.size(), expected);
+        EXPECT_EQ(program.backward_input.steps.size(), 1u);
+        EXPECT_EQ(program.backward.steps.size(), 2u);
+      }
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ class HeadLinearOperation final : public LayerOperation<P> {
 template <class P>
 class TanhOperation final : public LayerOperation<P> {
  public:
+  using typename LayerOperation<P>::T;
   using LayerOperation<P>::LayerOperation;
 
   void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
