@@ -206,6 +206,10 @@ TEST_F(Report, ReportsEachMistakeOnce) {
   refused("trireme report run -o no/such/page.html", {"no/such/page.html: cannot be written"});
   folder_.write("run/deck.toml", "[run]\nstepps = 3\n");
   refused("trireme report run", {"run/deck.toml:2", "did you mean steps?"});
+  ASSERT_EQ(run("trireme check --resolved deck.toml | sed 's/^data = [0-9]*$/data = 97/' > "
+                "run/deck.toml"),
+            0);
+  refused("trireme report run", {"[batch] global", "(run/deck.toml:", "is not a multiple of"});
 }
 
 constexpr const char* start =

@@ -8,6 +8,7 @@
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/options.hpp>
 #include <trireme/commands/report/run_report.hpp>
+#include <trireme/deck/parallel_checks.hpp>
 #include <trireme/installation/this_installation.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/plan/machine_file.hpp>
@@ -143,6 +144,9 @@ RunReport read_run(const std::string& folder) {
   report.folder = folder;
   while (report.folder.size() > 1 && report.folder.ends_with('/')) report.folder.pop_back();
   report.deck = deck::load_deck(report.folder + "/deck.toml");
+  const deck::ParallelConfig& p = report.deck.config.parallel;
+  if (p.layout == LayoutMode::given)  // as all decks that runs write
+    deck::resolve_parallel(report.deck, std::max<std::int64_t>(1, p.ranks()));
   report.records = records_of(report);
   report.history = history_of(report);
   if (report.history) {
