@@ -25,7 +25,7 @@ double passes_of(const Operation& op, const deck::ModelConfig& model, bool only_
 
 /// Products of the layers' passes per token.
 struct LayerCosts {
-  std::vector<double> before;  ///< of the layers before each layer, and of all
+  std::vector<double> before;  ///< products of the layers before each layer, and of all layers
   bool equal = true;
 };
 
@@ -52,7 +52,7 @@ LayerCosts layer_costs(const Architecture& a) {
 
 /// Products of the head's passes per token.
 double head_cost(const Architecture& a) {
-  double products = 0;  // of a sample
+  double products = 0;  // products of a sample
   for (const Operation& op : a.head().operations) {
     const Tensor& output = a.head().tensors[static_cast<std::size_t>(op.output)];
     products += passes_of(op, a.model) * static_cast<double>(rows_per_sample(output.rows, a.model));

@@ -19,7 +19,7 @@
 namespace trireme::data {
 namespace {
 
-/// How a text is split into words.
+/// Rules for splitting a text into words.
 struct Splitting {
   /// Each splits the words of the previous pattern. Text between matches is a word too. Without
   /// patterns the text is one word.

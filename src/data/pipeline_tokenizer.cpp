@@ -276,7 +276,7 @@ Ids from_pair(const JsonNode& node) {
   return {id_of(token[1])};
 }
 
-/// Later parts put their tokens before those of earlier ones.
+/// Later parts put their tokens before the tokens of earlier parts.
 Ids from_sequence(const JsonNode& node) {
   Ids ids;
   const JsonNode parts = node["processors"];

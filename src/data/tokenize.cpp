@@ -250,8 +250,8 @@ class Documents {
   std::unique_ptr<TokenFileWriter> validation_;
   TokenFileWriter* current_ = nullptr;  // file of the document that has begun
   std::vector<std::int32_t> ids_;
-  std::int64_t text_bytes_ = 0;  // in the current document
-  std::int64_t number_ = 0;      // bytes of text in the current document
+  std::int64_t text_bytes_ = 0;  // bytes of text in the current document
+  std::int64_t number_ = 0;      // number of the current document
 };
 
 void read_documents(const TokenizeOptions& options, const std::vector<std::string>& files,

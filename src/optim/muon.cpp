@@ -170,7 +170,7 @@ void Muon<P>::join(const Exec& exec, int round) const {
       counts.push_back(m->elements_on(rank));
       sum += counts.back();
     }
-    // Ranks that share heads of keys and values have equal rows: more than the whole matrix.
+    // Ranks that share heads of keys and values send equal rows, so that `sum` exceeds the matrix.
     const View1<Real> gathered = part(other_, 0, sum);
     tensor_.template all_gather<Real>(
         exec, gathered, part(part_of(to), 0, m->elements_on(tensor_.rank())), counts, "matrices");

@@ -172,7 +172,7 @@ std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
   return all;
 }
 
-/// The layout with each kind of recomputation and each way to share.
+/// The layout with each kind of recomputation and each division of state.
 std::vector<Layout> SearchSpace::options(const Layout& given) {
   std::vector<Layout> all;
   Layout layout = given;
@@ -203,7 +203,7 @@ void SearchSpace::add_shards(const Layout& given, std::vector<Layout>& all) {
   }
 }
 
-/// Whether dividing so much may save memory, and the deck can be combined with it.
+/// Whether this division may save memory, and the deck can be combined with it.
 bool SearchSpace::pays(const Layout& layout, Sharding shard) {
   if (shard == Sharding::none) return true;
   const deck::Config& c = deck_.config;
@@ -218,7 +218,7 @@ bool SearchSpace::pays(const Layout& layout, Sharding shard) {
   return architecture::division_of(tried_).gradients;
 }
 
-/// 0: no group of them is smaller than all, or groups would not be on one node each.
+/// Replicas on each node; 0 if one node has all replicas, or if nodes would share a group.
 std::int64_t SearchSpace::replicas_on_node(const Layout& layout) {
   layout.set(tried_);
   const GroupPlace place = NetworkTime(machine_, tried_.parallel).place(Axis::data);

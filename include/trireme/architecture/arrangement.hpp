@@ -97,7 +97,7 @@ class Arrangement {
   std::vector<Own> own_;
 };
 
-/// Arrangements of a rank's weights and gradients. `cut`: the cut for the division.
+/// Arrangements of a rank's weights and gradients. `cut`: buckets that are divided.
 Arrangement arranged_weights(const BucketCut& cut, const Division& division, int data_rank);
 Arrangement arranged_gradients(const BucketCut& cut, const Shard& shard, const Division& division,
                                bool cuts_tokens, int data_rank);

@@ -36,8 +36,8 @@ enum class Rows : std::uint8_t {
   logit_block  ///< N', predicted tokens whose logits are computed at a time
 };
 
-/// Columns of a tensor, in terms of the model's sizes. The tensor axis splits those from `heads` to
-/// `vocabulary`.
+/// Columns of a tensor, in terms of the model's sizes. The tensor axis splits the columns from
+/// `heads` to `vocabulary`.
 enum class Columns : std::uint8_t {
   one,
   hidden,           ///< D
@@ -49,7 +49,7 @@ enum class Columns : std::uint8_t {
   feed_forward,     ///< F
   inner,            ///< F, or 2 F with a gate
   vocabulary,       ///< V
-  two,              ///< kinds of pairs
+  two,              ///< 2, classes of a pair
   softmax,          ///< 3: maximum, sum of exponentials and the target's logit
   softmax_parts     ///< 3 P: the same three values for each tensor rank's part of the vocabulary
 };

@@ -12,7 +12,7 @@
 /// enums: deck/enums.hpp.
 namespace trireme {
 using Rank = int;   ///< Position in a communicator.
-using Stage = int;  ///< Pipeline stage (virtual stages numbered through).
+using Stage = int;  ///< Pipeline stage (virtual stages are numbered consecutively).
 using Micro = int;  ///< Micro-batch of a step, 0 … m−1 on each data-parallel rank.
 using Bytes = std::int64_t;
 using Seconds = double;
@@ -21,7 +21,7 @@ using Seconds = double;
 /// norm, between which the distributed optimizer may cut an array.
 inline constexpr std::int64_t norm_block = 4096;
 
-/// How a number is stored. The order is part of the checkpoint format: append only.
+/// Storage type of a number. The order is part of the checkpoint format: append only.
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
 enum class Positions : std::uint8_t { learned, rotary };

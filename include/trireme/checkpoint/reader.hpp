@@ -14,7 +14,7 @@
 namespace trireme::checkpoint {
 
 /// The checkpoint to resume from: one that a killed run completed without naming it in `latest`,
-/// otherwise the one that `latest` names, otherwise the newest intact checkpoint on that one's
+/// otherwise the one that `latest` names, otherwise the newest intact checkpoint on the named one's
 /// branch. Without a usable `latest`, the branch is the last attempt's. File times do not matter. A
 /// warning names each rejected checkpoint, with the reason. Manifest, sizes, index and the shards'
 /// structures are verified, which is quick. A reader may still find a damaged block; then call

@@ -18,7 +18,7 @@ struct Drawing {
   std::string schedule;
   std::string warning;  ///< why an existing measured timeline is not drawn; "": no warning
 
-  /// Both idle shares in words.
+  /// Idle shares of both timelines in words.
   std::string idle() const;
   /// Options for drawing `predicted`; refers to `measured`.
   schedule::DrawOptions options() const;

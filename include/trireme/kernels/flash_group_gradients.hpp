@@ -160,7 +160,7 @@ class GroupGradients {
   TRIREME_DEVICE_FUNCTION static void multiply_heads(Block& block, const Lanes& lanes,
                                                      ScoreSums& sums, std::uint32_t keys_at,
                                                      const typename Tile::Queries& queries) {
-    const typename Tile::Keys keys{block.unknown(block.shared() + keys_at)};  // not kept either
+    const typename Tile::Keys keys{block.unknown(block.shared() + keys_at)};  // opaque, like lanes
     block.begin_products(sums);
 #pragma unroll
     for (int k = 0; k < head_steps; ++k)

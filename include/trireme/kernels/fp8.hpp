@@ -58,8 +58,8 @@ void fp8_linear_backward_weight(const Handle& handle, View2<float> dw, View1<flo
 void record_fp8_maxima(const Exec& exec, View2<float> history, std::int64_t row,
                        View1<float> maxima);
 
-/// How scales follow from maxima. Tensors are in groups of three: an input and a weight (both
-/// E4M3), and a gradient (E5M2).
+/// Rule by which scales follow from maxima. Tensors are in groups of three: an input and a weight
+/// (both E4M3), and a gradient (E5M2).
 struct Fp8Rule {
   Fp8Algorithm algorithm = Fp8Algorithm::max;
   std::int64_t newest = 0;    ///< row of the history

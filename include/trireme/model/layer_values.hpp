@@ -24,9 +24,9 @@ struct LayerPlan {
   architecture::HeadGradient head = architecture::HeadGradient::with_losses;  ///< of the head
 };
 
-/// Plans of the embedding and of each kind of layer, by kind of block. `kept`: by kind of layer.
-/// The embedding's backward pass is never split. Without `looks_up`, a shared vocabulary's table
-/// has its own passes.
+/// Plans of the embedding and of each kind of layer, by kind of block. `kept`: tensors by kind of
+/// layer. The embedding's backward pass is never split. Without `looks_up`, a shared vocabulary's
+/// table has its own passes.
 template <class P>
 std::vector<LayerPlan> plan_blocks(const architecture::Architecture& architecture,
                                    const architecture::LocalSizes& sizes,
@@ -59,7 +59,7 @@ LayerPlan plan_head(const deck::ModelConfig& model, const architecture::LocalSiz
   return {std::move(head), sizes, std::move(program), nullptr, gradient};
 }
 
-/// Whether all tensor ranks have all rows of a tensor: of a head.
+/// Whether all tensor ranks have all rows of a tensor; only in heads.
 inline bool is_shared(const architecture::LayerDescription& part, int tensor) {
   const architecture::Rows rows = part.tensors[static_cast<std::size_t>(tensor)].rows;
   return rows != architecture::Rows::own && rows != architecture::Rows::tokens;

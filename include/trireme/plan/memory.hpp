@@ -25,10 +25,10 @@ inline constexpr Bytes audit_bytes = 4096 * 8;
 
 /// Most steps between two logged steps, because their losses and norms wait in device memory.
 inline constexpr std::int64_t longest_history = 4096;
-/// Steps whose losses and norms have room there: two more than between logged steps, because
+/// Steps whose losses and norms fit into device memory: two more than between logged steps, because
 /// overlapping steps are read while the next one runs.
 std::int64_t history_steps(const deck::RunConfig& run);
-/// Device memory for them; `terms`: losses of a step.
+/// Device memory for these losses and norms; `terms`: losses of a step.
 Bytes history_bytes(const deck::RunConfig& run, std::int64_t terms);
 
 /// The programs of a training rank's layers, by kind of layer.

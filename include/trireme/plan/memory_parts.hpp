@@ -46,8 +46,8 @@ ActivationParts activation_parts(const deck::Config& config,
 struct ArenaParts {
   std::int64_t elements = 0;           ///< elements of the weights
   std::int64_t gradient_elements = 0;  ///< including the second gradient of a tied table
-  std::int64_t state_elements = 0;     ///< of each array of the optimizer's state
-  std::int64_t second_elements = 0;    ///< of each such array after the first
+  std::int64_t state_elements = 0;     ///< elements of each array of the optimizer's state
+  std::int64_t second_elements = 0;    ///< elements of each such array after the first
   Bytes muon = 0;                      ///< where Muon orthogonalises matrices
   Bytes reductions = 0;                ///< buffers of a device's sums over axes other than tensor
   Bytes tensor_sum = 0;                ///< buffers for shared layers over the tensor axis

@@ -145,7 +145,7 @@ struct RankParts {
   std::optional<Second> second;
   schedule::ProgramLayout layout;  ///< layout of steps with the full batch
   int slots = 1;
-  int logits_slots = 0;                  ///< with a shared vocabulary
+  int logits_slots = 0;                  ///< slots of a shared vocabulary's logits
   std::optional<model::Fp8Scaling> fp8;  ///< with products in fp8
   std::optional<model::RankModel<P>> model;
   std::optional<Transfers<T>> transfers;

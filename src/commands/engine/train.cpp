@@ -42,7 +42,7 @@ void leave_deck(const deck::Deck& deck) {
               "; choose a folder that can be written");
 }
 
-/// Every rank generates the whole programs and runs its rows: all must have generated the same.
+/// Every rank generates the whole programs and runs its rows: all must have equal programs.
 void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program> programs) {
   const auto mine = static_cast<std::int64_t>(schedule::fingerprint(programs));
   const auto all = runtime.world().all_gather(mine, "comparison of programs");
