@@ -165,7 +165,7 @@ class Lowering {
     return value.gradient ? phase.gradients : phase.tensors;
   }
 
-  /// Sets the places of fixed values, and returns the others with the steps that use them.
+  /// Sets the places of fixed values, and returns the other values with the steps that use them.
   std::vector<Interval> lifetimes(PhaseProgram& phase) const {
     std::vector<Interval> intervals;
     for (std::size_t s = 0; s < phase.steps.size(); ++s) {

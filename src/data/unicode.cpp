@@ -282,7 +282,7 @@ void clean_for_bert(char32_t c, std::string& out) {
     append_character(c, out);
 }
 
-/// The blocks of BERT's tokenization.py (Devlin et al. 2018), with its gap at U+2B820.
+/// The ideographs of BERT's tokenization.py (Devlin et al. 2018), with its gap at U+2B820.
 void separate_ideographs(char32_t c, std::string& out) {
   const bool ideograph = is_in(c, 0x4E00, 0x9FFF) || is_in(c, 0x3400, 0x4DBF) ||
                          is_in(c, 0x20000, 0x2A6DF) || is_in(c, 0x2A700, 0x2B81F) ||

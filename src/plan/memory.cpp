@@ -209,7 +209,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   const bool muon = config.optimizer.kind == OptimizerKind::muon;
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters +
-      (owns_weights ? 1 : 0) - (muon ? 1 : 0);  // second moments are counted apart
+      (owns_weights ? 1 : 0) - (muon ? 1 : 0);  // second moments are counted separately
   const auto replicas = static_cast<int>(config.parallel.replicas());
   // Every block begins at a page, and saved weights have the size of the state.
   const std::int64_t page = architecture::saved_alignment / sizes.accumulate;

@@ -30,7 +30,7 @@ schedule::Program program_of_file(const std::string& path, const schedule::Progr
   return schedule::read_program(content, path, layout);
 }
 
-/// The first mistakes, and the number of further ones.
+/// The first mistakes, and the number of further mistakes.
 std::string listed(const std::vector<std::string>& mistakes) {
   constexpr std::size_t most = 20;
   std::string out;

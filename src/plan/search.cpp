@@ -232,7 +232,7 @@ class LayoutSearch {
   std::int64_t ranks_;
   const Machine& machine_;
   SearchOptions options_;
-  deck::Config config_;  ///< with the layout that is tried
+  deck::Config config_;  ///< the deck's config with the layout that is tried
   Architecture architecture_;
   MemoryLimit limit_;
   MemoryEstimate memory_;

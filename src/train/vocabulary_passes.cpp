@@ -1,5 +1,5 @@
 // Passes of a shared vocabulary. A broadcast is an all-gather with one contributing rank, and a sum
-// for one rank is a reduce-scatter in which only that rank has a part: both do not block.
+// for one rank is a reduce-scatter in which only that rank has a part. Neither blocks.
 #include <trireme/train/vocabulary_passes.hpp>
 
 #include <trireme/kernels/elementwise.hpp>

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-/// Trained arrays: all except those of [optimizer] frozen; with [adapter], the adapters and the
-/// arrays of also_trained.
+/// Trained arrays: all except the arrays of [optimizer] frozen; with [adapter], the adapters and
+/// the arrays of also_trained.
 namespace trireme::architecture {
 
 /// Whether a pattern matches an array's name: each of its parts between dots equals a part of the

@@ -78,7 +78,7 @@ struct LayerProgram {
   PhaseProgram backward;         ///< empty if it is split
   PhaseProgram backward_input;   ///< empty unless it is split
   PhaseProgram backward_weight;  ///< empty unless it is split
-  PhaseProgram losses;           ///< of a head: see lower_head()
+  PhaseProgram losses;           ///< only of heads: see lower_head()
 
   const PhaseProgram& phase(Phase phase) const;
 };

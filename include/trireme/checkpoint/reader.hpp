@@ -19,7 +19,7 @@ namespace trireme::checkpoint {
 /// warning names each rejected checkpoint, with the reason. Manifest, sizes, index and the shards'
 /// structures are verified, which is quick. A reader may still find a damaged block; then call
 /// again with that folder in `damaged`, to which rejected folders are added. One rank calls this
-/// and tells the others. std::nullopt if there is no directory or no checkpoint in it.
+/// and informs the other ranks. std::nullopt if there is no directory or no checkpoint in it.
 std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged);
 std::optional<std::string> latest(const std::string& directory);
 

@@ -32,8 +32,8 @@ enum class Objective : std::uint8_t { next_token, masked_token };
 /// another.
 enum class Packing : std::uint8_t { none, documents };
 
-/// Second loss of bert: whether a segment follows the other one in its text, whether the segments
-/// are in order, or none.
+/// Second loss of bert: whether a segment follows the other segment in its text, whether the
+/// segments are in order, or none.
 enum class SentenceLoss : std::uint8_t { next, order, none };
 
 /// Ranks that hold the token table and the output table: the ranks of the first and the last stage,
@@ -59,9 +59,9 @@ enum class TransportKind : std::uint8_t { automatic, mpi, nccl };
 
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb, lars, muon };
 
-/// Factor of Muon's updates, by a matrix's shape: 0.2 √max(rows, columns), with which the root mean
-/// square of an update is that of AdamW (Liu et al. 2025, arXiv 2502.16982), or
-/// √max(1, rows / columns) (Jordan et al. 2024).
+/// Factor of Muon's updates, by a matrix's shape: 0.2 √max(rows, columns), with which an update's
+/// root mean square equals AdamW's (Liu et al. 2025, arXiv 2502.16982), or √max(1, rows / columns)
+/// (Jordan et al. 2024).
 enum class MuonScale : std::uint8_t { match_adamw, spectral };
 
 /// Course of the learning rate after the warm-up.

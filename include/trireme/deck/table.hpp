@@ -32,7 +32,7 @@ enum class KeyType : std::uint8_t {
 };
 
 /// A key's value: bool for boolean, int64 for integer and bytes, double for number and duration
-/// (seconds), a vector for list and integers, string for the rest.
+/// (seconds), a vector for list and integers, string for other types.
 using Words = std::vector<std::string>;
 using Integers = std::vector<std::int64_t>;
 using Value = std::variant<bool, std::int64_t, double, std::string, Words, Integers>;
@@ -61,7 +61,7 @@ enum class Effect : std::uint8_t {
   state,     ///< as `training`; `train` rejects optimizer state that the checkpoint lacks
   batches,   ///< previous steps had other batch sizes; rejected by `train`
   length,    ///< different length of samples; see effect_of_sequence()
-  function,  ///< same weights in another function; listed by `train`, rejected by others
+  function,  ///< same weights in another function; listed by `train`, rejected by `eval`
   model,     ///< different model, which the checkpoint's weights do not fit; rejected by both
   adapter    ///< different adapters; rejected by both if the checkpoint has adapters
 };

@@ -77,7 +77,7 @@ class Transport {
 using TransportFactory = std::function<std::unique_ptr<Transport>(Communicator& communicator)>;
 
 /// Loads NCCL, or RCCL with HIP, if there are at least two ranks. If one rank fails, all throw.
-/// Call it before the first make_nccl_transport, where a failing rank would leave the others
+/// Call it before the first make_nccl_transport, where a failing rank would leave other ranks
 /// waiting. Collective.
 void load_nccl(Runtime& runtime);
 /// A transport that uses NCCL, in builds with its header (TRIREME_NCCL). Every rank must have its

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 /// Forward attention by warpgroup products (Shah et al. 2024, arXiv 2407.08608, algorithm 2). One
-/// warpgroup copies tiles of queries, keys and values into shared memory, the others multiply.
+/// warpgroup copies tiles of operands into shared memory, and the other warpgroups multiply.
 namespace trireme::kernels {
 
 /// Sizes of the tiles. Each consumer has 64 queries, whose output and scores stay in registers.

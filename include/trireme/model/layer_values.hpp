@@ -21,7 +21,7 @@ struct LayerPlan {
   architecture::LocalSizes sizes;
   architecture::LayerProgram program;
   const Fp8Scaling* fp8 = nullptr;  ///< scales of [precision] products = "fp8"; null: no fp8
-  architecture::HeadGradient head = architecture::HeadGradient::with_losses;  ///< of the head
+  architecture::HeadGradient head = architecture::HeadGradient::with_losses;  ///< gradient's time
 };
 
 /// Plans of the embedding and of each kind of layer, by kind of block. `kept`: tensors by kind of
@@ -92,7 +92,7 @@ struct LayerScratch {
   View1<T> adapter_product;                  // [scaled] with magnitudes
 };
 
-/// Arguments of generation in addition to those of a forward pass.
+/// Arguments of generation in addition to the arguments of a forward pass.
 template <class P>
 struct Decoding {
   using T = typename P::Compute;

@@ -32,7 +32,7 @@ class RankModel {
     architecture::HeadGradient head = architecture::HeadGradient::with_losses;
     kernels::KernelChoice kernels = {};    ///< choice of the handle for the passes
     int logits_slots = 0;                  ///< slots of a shared vocabulary's logits
-    ArrayAccess* access = nullptr;         ///< for arrays that replicas divide; must outlive this
+    ArrayAccess* access = nullptr;         ///< access to divided arrays; must outlive this
     ArrayAccess* second_access = nullptr;  ///< access to the second parameters, likewise
   };
 
@@ -117,7 +117,7 @@ class RankModel {
   std::vector<LayerPlan> plans_;  ///< by kind of block; stages refer to them
   LayerPlan head_plan_;
   std::vector<PipelineStage<P>> stages_;
-  std::vector<PipelineStage<P>> second_stages_;  ///< with the second parameters; same memory
+  std::vector<PipelineStage<P>> second_stages_;  ///< stages with second parameters, in equal memory
   std::optional<SharedVocabulary<P>> vocabulary_;
 
   Arena saved_memory_;

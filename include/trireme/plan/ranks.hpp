@@ -39,8 +39,8 @@ struct RankPlan {
 };
 
 /// Plans for every pipeline rank: the first and the last tensor rank, which hold the largest and
-/// the smallest parts of split arrays. If tensor ranks share heads of keys and values, others may
-/// hold more: then one rank of each kind is planned, ascending. `needs` per pipeline rank, from
+/// the smallest parts of split arrays. If tensor ranks share heads of keys and values, other ranks
+/// may hold more: then one rank of each kind is planned, ascending. `needs` per pipeline rank, from
 /// training_needs(). Traffic is for a full batch.
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,

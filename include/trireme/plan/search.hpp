@@ -56,8 +56,8 @@ struct MemoryLimit {
 };
 MemoryLimit memory_limit(const deck::ParallelConfig& parallel, const Machine& machine, Bytes given);
 
-/// The machine with typical speeds in place of those that are not known: for layout = "auto"
-/// without a machine file.
+/// The machine with typical speeds in place of unknown speeds: for layout = "auto" without a
+/// machine file.
 Machine with_usual_speeds(const Machine& machine);
 
 /// Chooses the layout for [parallel] layout = "auto": sets the keys of deck::layout_keys() that the

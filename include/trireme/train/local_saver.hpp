@@ -85,7 +85,7 @@ class LocalSaver {
   std::unique_ptr<CopyMemory> memory_;
   std::vector<Received> received_;
   checkpoint::Attempt attempt_;
-  std::string folder_;  ///< of this attempt on this node
+  std::string folder_;  ///< folder of this attempt on this node
 
   Phase phase_ = Phase::none;
   checkpoint::RunState state_;

@@ -73,7 +73,7 @@ struct Comparison {
   /// The checkpoint has all arrays of the optimizer's state, or holds weights only.
   bool has_state = true;
   bool has_adapters = false;  ///< the checkpoint has adapters, which only fit equal adapters
-  std::string_view sequence_reason = "";  ///< why [model] sequence is fixed
+  std::string_view sequence_reason = "";  ///< reason why [model] sequence is fixed
 };
 
 DType stored_type(const deck::Deck& deck) {
