@@ -317,7 +317,7 @@ json types(const M& m) {
 }
 
 /// The period of layers without a window: the model's current period if it gives the same types,
-/// otherwise the smallest one.
+/// otherwise the smallest period.
 bool read_types(const json& value, M& m) {
   if (value == types(m)) return true;
   for (m.full_attention_every = 0; m.full_attention_every <= m.layers; ++m.full_attention_every)

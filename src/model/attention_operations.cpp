@@ -18,7 +18,7 @@ using deck::ModelConfig;
 
 constexpr double two_pi = 2 * std::numbers::pi;
 
-/// The base whose longest wavelength fits samples longer than the original ones.
+/// The base whose longest wavelength fits samples longer than the original samples.
 double dynamic_theta(const ModelConfig& m) {
   const auto size = static_cast<double>(m.head_size());
   const double ratio = static_cast<double>(std::max(m.sequence, m.rope_original_sequence)) /

@@ -1,4 +1,4 @@
-// Ranks all layouts by formulas of memory and time, and simulates the best ones. Candidates with
+// Ranks all layouts by formulas of memory and time, and simulates the best layouts. Candidates with
 // the same schedule, stages and micro-batches share a program.
 #include <trireme/plan/search.hpp>
 
@@ -240,7 +240,7 @@ class LayoutSearch {
   KnownParts known_;
   std::vector<Estimated> estimated_;
   Layout former_;          ///< the last layout of the space
-  std::size_t alike_ = 0;  ///< the first estimated one that differs from it in `shard` only
+  std::size_t alike_ = 0;  ///< first estimated layout that differs from former_ in `shard` only
   std::vector<Candidate> estimated_front_;  ///< layouts of the front with too long programs
   std::int64_t too_large_ = 0;
   Candidate smallest_;  ///< smallest of the layouts that are too large

@@ -267,7 +267,7 @@ void Trainer::log_step(std::int64_t step, bool late) {
   untimed_ = 0;
 }
 
-/// Reports the step skipped since the last logged one, and ends a run with too many skips.
+/// Reports the step skipped since the last logged step, and ends a run with too many skips.
 void Trainer::check_skips(const Metrics& m, const Skips& before) {
   const deck::OptimizerConfig& o = parts_.config.optimizer;
   if (skips_.last_step > logged_step_) {

@@ -28,7 +28,7 @@ constexpr std::size_t at(I i) {
 enum class Rows : std::uint8_t {
   tokens,   ///< T, all tokens of the micro-batch
   own,      ///< R, this rank's rows of the residual stream: a part of T with sequence parallelism
-  targets,  ///< N, predicted tokens: all tokens, or the masked ones
+  targets,  ///< N, predicted tokens: all tokens, or the masked tokens
   pairs,    ///< B, one per sample
   /// N + B, or N without a loss of pairs: rows that the head of masked tokens reads, including the
   /// rows of the other context ranks.

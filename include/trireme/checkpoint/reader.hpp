@@ -96,7 +96,7 @@ class Reader {
 /// Differences of an array between two checkpoints a and b.
 struct Difference {
   std::string name;
-  std::string only = {};  ///< why it cannot be compared: "only in the first", or both shapes
+  std::string only = {};  ///< reason why it cannot be compared: "only in the first", or both shapes
   std::int64_t elements = 0;
   std::int64_t different = 0;   ///< number of elements whose bits differ
   double largest_absolute = 0;  ///< |a - b|; infinite if one is NaN or infinite

@@ -16,7 +16,7 @@ struct Drawing {
   schedule::Timeline predicted;
   std::optional<schedule::Timeline> measured;
   std::string schedule;
-  std::string warning;  ///< why an existing measured timeline is not drawn; "": no warning
+  std::string warning;  ///< reason why an existing measured timeline is not drawn; "": no warning
 
   /// Idle shares of both timelines in words.
   std::string idle() const;

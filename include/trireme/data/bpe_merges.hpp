@@ -33,7 +33,7 @@ class BpeMerges {
   }
 
   /// Merges the tokens in place and returns the number of remaining tokens. Always merges the pair
-  /// of the lowest rank, the leftmost of equal ones. `tokens` must not be empty.
+  /// of the lowest rank, the leftmost of equal pairs. `tokens` must not be empty.
   std::size_t apply(std::span<std::int32_t> tokens) const;
 
  private:

@@ -29,7 +29,7 @@ class Encoder {
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  /// Appends the text of the next ids; it may hold some until it sees the next ones.
+  /// Appends the text of the next ids; it may hold text until it sees further ids.
   virtual void feed(std::span<const std::int32_t> ids, std::string& out) = 0;
   /// Ends the last document.
   virtual void finish(std::string& out) = 0;

@@ -77,7 +77,7 @@ class WordSplitter {
   }
   template <class Use>
   void cut(bool final, const Use& use);
-  /// Splits a word of the first `level` patterns by the remaining ones.
+  /// Splits a word of the first `level` patterns by the remaining patterns.
   template <class Use>
   void cut_again(std::size_t begin, std::size_t end, std::size_t level, const Use& use);
 

@@ -267,7 +267,7 @@ class GroupGradients {
   }
 
   /// Keys beyond the sequence and keys that a query does not see get the score −∞, and so p = 0;
-  /// `key` and `query` are the lane's first ones.
+  /// `key` and `query` are the lane's first key and query.
   TRIREME_DEVICE_FUNCTION static void hide(const FlashShape& s, int key, int query,
                                            ScoreSums& scores) {
     const auto farthest = static_cast<unsigned>(s.back + s.ahead);

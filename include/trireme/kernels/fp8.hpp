@@ -71,8 +71,8 @@ struct Fp8Rule {
 void find_fp8_scales(const Exec& exec, View1<float> scales, View1<float> inverses,
                      View2<const float> history, const Fp8Rule& rule);
 
-/// Why this device does not support fp8 products: "it is sm_80, and fp8 needs sm_89 or newer"; ""
-/// if it supports them, or on a host.
+/// Reason why this device does not support fp8 products: "it is sm_80, and fp8 needs sm_89 or
+/// newer"; "" if it supports them, or on a host.
 std::string fp8_obstacle(const Exec& exec);
 
 }  // namespace trireme::kernels

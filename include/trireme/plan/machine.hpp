@@ -143,8 +143,8 @@ struct Machine {
   double peak(DType type, bool tf32 = false) const;
   /// Nodes that this many ranks fill; 1 if the size of a node is unknown.
   std::int64_t nodes(std::int64_t ranks) const;
-  /// Why the time of a run with this precision on this many ranks cannot be predicted: the missing
-  /// keys; "" if it can.
+  /// Reason why the time of a run with this precision on this many ranks cannot be predicted: the
+  /// missing keys; "" if it can.
   std::string time_mistake(const deck::PrecisionConfig& precision, std::int64_t ranks) const;
 
   /// Name of the machine in messages: "this installation", "h100 (inputs/machines/h100.toml)".

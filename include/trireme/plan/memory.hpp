@@ -66,7 +66,7 @@ bool saves_in_background(const deck::Config& config);
 /// Shares of local checkpoints that a rank has in host memory, and per checkpoint on its node's
 /// disk: its own share and a partner's.
 inline constexpr int local_shares = 2;
-/// Local checkpoints on a disk while the newest is written: two complete ones and the new one.
+/// Local checkpoints on a disk while one is written: two complete checkpoints and the new one.
 inline constexpr int local_checkpoints = 3;
 
 /// Copies of shares in a rank's host memory, from which it writes background and local checkpoints.

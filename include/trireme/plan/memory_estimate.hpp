@@ -80,7 +80,7 @@ class MemoryEstimate {
   const architecture::Architecture& architecture_;
   const Machine& machine_;
   bool arrays_only_;
-  bool ranks_differ_;  ///< by more than their number of layers
+  bool ranks_differ_;  ///< ranks differ by more than their number of layers
   TrainingSizes sizes_;
   bool grouped_;  ///< NCCL transfers
   std::map<int, ModelParts> models_;

@@ -25,7 +25,7 @@ struct Candidate {
 
 struct SearchOptions {
   Bytes memory_limit = 0;     ///< 0: [parallel] memory_limit, or the memory of the machine
-  std::size_t best = 50;      ///< number of layouts to simulate
+  std::size_t best = 50;      ///< number of layouts that are simulated
   std::size_t of_front = 20;  ///< and of the estimated Pareto front
 };
 

@@ -198,7 +198,7 @@ class StepActions final : public Actions {
   std::vector<std::vector<std::int32_t>> samples_of_fields_;
   std::vector<std::span<std::int32_t>> whole_fields_;
   std::unique_ptr<data::BatchReader> reader_;
-  std::optional<VocabularyPasses<P>> vocabulary_;  ///< if it is shared
+  std::optional<VocabularyPasses<P>> vocabulary_;  ///< if pipeline ranks share it
   bool evaluates_ = false;
   std::int64_t step_ = 0;
   const data::Samples* samples_ = nullptr;

@@ -124,7 +124,7 @@ class Collection {
       files_[manifest_.files[i].name] = texts.at(i + 1);
   }
 
-  /// Each rank copies some of its node's shards and records damaged ones.
+  /// Each rank copies some of its node's shards and records damaged shards.
   void copy_shards(const LocalCheckpoint& left) {
     damaged_.clear();
     const std::size_t node = grid::node_of(nodes_, runtime_.rank());

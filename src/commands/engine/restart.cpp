@@ -309,7 +309,7 @@ void Restart::start_fresh(train::Worker& worker) {
     say("no ", intact, "checkpoint in ", c.directory, ": starting at step 1");
 }
 
-/// Why a local checkpoint is not used instead of `folder_`; "" if it is.
+/// Reason why a local checkpoint is not used instead of `folder_`; "" if it is.
 std::string Restart::refusal(const checkpoint::Manifest& local) const {
   const checkpoint::Lineage tip{local.step, local.starts};
   std::int64_t step = -1;
