@@ -91,7 +91,7 @@ constexpr int launcher_milliseconds = 300;
   _exit(static_cast<int>(ExitCode::failed));
 }
 
-/// The longest time that MPI_Finalize may take, if the environment sets one.
+/// The longest time that MPI_Finalize may take, set by the environment; `usual` by default.
 std::chrono::seconds end_limit(std::chrono::seconds usual) {
   constexpr const char* variable = "TRIREME_END_SECONDS";
   const char* given = std::getenv(variable);

@@ -437,7 +437,7 @@ void Optimizer<P>::lars(const Exec& exec, double learning_rate) const {
                                parameters_->all_gradients(), rule, ratios_, control_, parts_);
 }
 
-/// trust_sums = Σ w² of each array, and for LAMB Σ r² of the directions in place of the gradient,
+/// trust_sums_ = Σ w² of each array, and for LAMB Σ r² of the directions in place of the gradient,
 /// summed like the squares of the gradient's norm.
 template <class P>
 void Optimizer<P>::find_trust_sums(const Exec& exec) const {
