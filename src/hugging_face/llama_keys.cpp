@@ -95,7 +95,7 @@ double magnitude_of(const json& object, double factor) {
   return is_positive(above) && is_positive(below) ? scale(above) / scale(below) : 0;
 }
 
-/// Stores valid values; check_rotary reports the others.
+/// Stores valid values; check_rotary reports other values.
 bool read_rotary(const json& value, M& m) {
   if (!value.is_object()) return false;
   if (const json theta = member_of(value, "rope_theta"); is_positive(theta))

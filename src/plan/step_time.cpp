@@ -102,8 +102,8 @@ Seconds alternating_seconds(double m, Seconds longest, const std::vector<RankWor
   return loop + delay;
 }
 
-/// Time of the passes of m micro-batches. Each takes the slowest rank's time, except where the
-/// schedule leaves that rank idle.
+/// Time of the passes of m micro-batches. Each micro-batch takes the slowest rank's time, except
+/// where the schedule leaves that rank idle.
 Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<RankWork>& ranks,
                      const StepCosts& costs) {
   Seconds longest = 0, loop = 0, weights = 0, hops = 0, forward = 0, backward = 0,

@@ -113,7 +113,7 @@ struct LocalArray {
 /// Heads of keys and values that more than one of `tensor_size` ranks holds, ascending: heads whose
 /// groups of query heads are split between ranks. A rank holds at most two of them. They are
 /// adjacent in this list, because only this rank holds the groups between its first and its last
-/// one.
+/// group.
 std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tensor_size);
 
 /// Arrays of a rank in registry order; the copy of the token table is the last.

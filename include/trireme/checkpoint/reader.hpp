@@ -14,9 +14,9 @@
 namespace trireme::checkpoint {
 
 /// The checkpoint to resume from: one that a killed run completed without naming it in `latest`,
-/// otherwise the one that `latest` names, otherwise the newest intact checkpoint on the named one's
-/// branch. Without a usable `latest`, the branch is the last attempt's. File times do not matter. A
-/// warning names each rejected checkpoint, with the reason. Manifest, sizes, index and the shards'
+/// otherwise the one that `latest` names, otherwise the newest intact checkpoint on its branch.
+/// Without a usable `latest`, the branch is the last attempt's. File times do not matter. A warning
+/// names each rejected checkpoint, with the reason. Manifest, sizes, index and the shards'
 /// structures are verified, which is quick. A reader may still find a damaged block; then call
 /// again with that folder in `damaged`, to which rejected folders are added. One rank calls this
 /// and informs the other ranks. std::nullopt if there is no directory or no checkpoint in it.

@@ -157,7 +157,7 @@ class NewFiles {
     std::error_code ignored;
     if (kept_) return;
     for (const std::string& file : files_) fs::remove(file, ignored);
-    for (const fs::path& folder : folders_) fs::remove(folder, ignored);  // if it is empty
+    for (const fs::path& folder : folders_) fs::remove(folder, ignored);  // only if it is empty
   }
   NewFiles(const NewFiles&) = delete;
   NewFiles& operator=(const NewFiles&) = delete;
