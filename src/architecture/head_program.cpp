@@ -8,7 +8,7 @@
 namespace trireme::architecture {
 namespace {
 
-/// Whether the step before also computes this operation: by blocks of logits, or in one product.
+/// Whether the previous step also computes this operation: by blocks of logits, or in one product.
 bool fuses(const Operation& before, const Operation& op) {
   return (before.kind == OperationKind::logits && op.kind == OperationKind::cross_entropy) ||
          (before.kind == OperationKind::linear && op.kind == OperationKind::activation &&

@@ -193,7 +193,7 @@ class Lowering {
     return intervals;
   }
 
-  /// The kernel that adds and norms may overwrite the row that it has added with the norm: a
+  /// A kernel that fuses an addition and a norm may overwrite a row of its input with the norm: a
   /// post-norm layer's y2 then replaces y1.
   void replace_dead_rows(const PhaseProgram& phase, std::vector<Interval>& intervals) const {
     for (std::size_t s = 0; s < phase.steps.size(); ++s) {

@@ -60,7 +60,7 @@ class CharacterFinder {
   bool (*matches_)(char32_t);
 };
 
-/// Part of a word: a match, or the text between two.
+/// Part of a word: a match, or the text between two matches.
 struct Part {
   std::size_t begin = 0;
   std::size_t end = 0;

@@ -37,8 +37,8 @@ bool has_json_lines(const TokenizeOptions& options, const std::string& path) {
 }
 
 /// Divides documents between the two files by their numbers. If one file would be empty, as with
-/// one file of text, the validation file gets the end: of the text, from a line end on, or the last
-/// JSON lines.
+/// one file of text, the validation file gets the last part of the text, from a line end on, or the
+/// last JSON lines.
 class Division {
  public:
   /// Reads the texts if their length must be known.

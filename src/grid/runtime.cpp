@@ -105,7 +105,7 @@ std::chrono::seconds end_limit(std::chrono::seconds usual) {
 }
 
 /// MPICH 4.0 over UCX' TCP sometimes hangs here: one rank has closed its connections, and another
-/// one still expects an answer from it. All work is complete by then.
+/// rank still expects an answer from it. All work is complete by then.
 void finalize_mpi(std::chrono::seconds limit, ExitCode code) {
   const std::jthread timer([&](const std::stop_token& finished) {
     std::mutex mutex;

@@ -389,7 +389,7 @@ void Watchdog::end_all() {
 }
 
 void Watchdog::obey(Verdict verdict) {
-  // Another error message ends the job. If the job has not ended after half a minute, this ends it.
+  // Another error message ends the job. If the job has not ended after half a minute, it ends now.
   const auto until = Clock::now() + (verdict == Verdict::aborting ? 30s : 5s);
   while (Clock::now() < until && file_->verdict() != Verdict::reported) {
     if (stopping_) return;

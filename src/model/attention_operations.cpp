@@ -34,7 +34,7 @@ double pair_of(double turns, const ModelConfig& m) {
 }
 
 /// Pairs up to `first` keep their frequency. Frequencies of pairs from `last` on are divided by the
-/// factor (section 3.2 of the paper, with whole pairs as in its program).
+/// factor (Peng et al. 2023, section 3.2, with whole pairs as in their program).
 kernels::RotaryScaling yarn(const ModelConfig& m) {
   kernels::RotaryScaling s;
   s.factor = m.rope_factor;

@@ -254,8 +254,8 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
                                    architecture::saved_alignment / sizes.element, of_frozen);
       for (std::size_t r = 0; r < sums.size(); ++r) earlier[r] += sums[r];
     }
-  // With local training, at most the momentum and the mean of outer steps, and between these the
-  // weights of each worker in addition to its state.
+  // Local training also saves the weights of each worker besides its state, and, if the deck has
+  // them, the momentum and the mean of outer steps.
   std::int64_t of_workers = 0, seconds = 1;
   Bytes progress = 0;
   if (local) {

@@ -1,5 +1,5 @@
 // The layouts of a deck on a number of ranks: the axes, then micro-batches, schedules and chunks,
-// then what to recompute and what ranks share.
+// then recomputation and the division of state.
 #include <trireme/plan/search_space.hpp>
 
 #include <trireme/architecture/arrangement.hpp>
@@ -128,7 +128,7 @@ bool SearchSpace::has_axes(const Layout& layout) {
   return true;
 }
 
-/// The smallest number for each number of layers of the longest stage. The last stage has fewer.
+/// The smallest number for each number of layers of the longest stage. The last stage is shorter.
 std::vector<std::int64_t> SearchSpace::chunk_counts(std::int64_t pipeline) const {
   if (chunks_.fixed) return {chunks_.value};
   const auto by_hand = std::ssize(deck_.config.parallel.partition);
@@ -188,7 +188,7 @@ std::vector<Layout> SearchSpace::options(const Layout& given) {
   return all;
 }
 
-/// Groups send more gradients than they save gathers, unless weights are gathered in every pass.
+/// Groups of replicas only help if passes gather weights; otherwise their sums cost more messages.
 void SearchSpace::add_shards(const Layout& given, std::vector<Layout>& all) {
   Layout layout = given;
   for (const Sharding shard : shardings) {

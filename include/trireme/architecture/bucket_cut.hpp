@@ -34,7 +34,7 @@ struct GradientRange {
   bool hidden_matrix = false;  ///< see LocalArray
 };
 
-/// Arrays of a cut: those with gradients, or all weights without the second gradient of a tied
+/// Arrays of a cut: arrays with gradients, or all weights without the second gradient of a tied
 /// table. Arrays in both cuts have the same buckets.
 enum class CutOf : std::uint8_t { gradients, weights };
 

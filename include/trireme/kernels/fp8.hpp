@@ -63,7 +63,7 @@ void record_fp8_maxima(const Exec& exec, View2<float> history, std::int64_t row,
 struct Fp8Rule {
   Fp8Algorithm algorithm = Fp8Algorithm::max;
   std::int64_t newest = 0;    ///< row of the history
-  int gradient_exponent = 0;  ///< first scale of gradients is 2^gradient_exponent, of other types 1
+  int gradient_exponent = 0;  ///< gradients begin with the scale 2^gradient_exponent, others with 1
 };
 
 /// scales(t): the largest power of two that keeps the chosen maximum of history(·, t) [H, n] within

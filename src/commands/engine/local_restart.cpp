@@ -65,7 +65,7 @@ class Collection {
         partial_(checkpoint::partial_folder(config.directory, wanted.step)),
         wanted_(std::move(wanted)) {}
 
-  /// Returns why it cannot be collected; "" if it was.
+  /// Returns the reason why it cannot be collected; "" if it was.
   std::string collect(const std::function<std::string(const checkpoint::Manifest&)>& refusal) {
     const auto begin = Clock::now();
     read_manifest();

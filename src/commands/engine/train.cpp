@@ -112,7 +112,7 @@ Bytes saved_bytes(const Session& session, const architecture::Shard& shard) {
                 : plan::share_bytes(c, session.architecture, shard, session.machine);
 }
 
-/// The samples of a run, and what identifies them in checkpoints.
+/// The samples of a run, and their identity in checkpoints.
 struct RunData {
   std::optional<data::Samples> samples;
   std::unique_ptr<data::TokenSource> validation_file;
