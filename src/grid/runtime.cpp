@@ -181,9 +181,9 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 }
 
 void Runtime::abort(const Error& error) {
-  // Ranks often fail at the same time from the same cause. Only one of them reports: the first that
-  // claims it from the watchdog. Without a watchdog the first rank of a node claims it, and rank
-  // 0's node does so before other nodes, which it ends before they report.
+  // Ranks often fail at the same time from the same cause. Only the first of them that claims the
+  // report from the watchdog reports. Without a watchdog, the first rank of a node claims the
+  // report; rank 0's node does so first, and ends the job before others report.
   const Watchdog::Claim claim = Watchdog::silence();
   const auto first = std::chrono::milliseconds(launcher_milliseconds);
   if (claim == Watchdog::Claim::taken) wait_for_end();

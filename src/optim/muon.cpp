@@ -97,7 +97,7 @@ auto Muon<P>::part_matrix(const View1<Real>& memory, const Matrix& m, int rank) 
   return m.split_rows ? matrix(memory, extent, m.columns) : matrix(memory, m.rows, extent);
 }
 
-/// This rank's part of the matrix that tensor rank `to` of this worker has in the round.
+/// Collects this rank's part of the matrix that tensor rank `to` of this worker has in the round.
 template <class P>
 void Muon<P>::collect_parts(const Exec& exec, View1<typename P::Gradient> gradients, int round,
                             int to) const {

@@ -7,8 +7,8 @@
 /// factor · dropout(x) Aᵀ Bᵀ. With DoRA (Liu et al. 2024, arXiv 2402.09353), each output is then
 /// multiplied by m / ‖W + factor · B A‖, the norm of its row, before the bias is added; m is
 /// trained, and no gradient goes through the norms. A product whose outputs the tensor axis splits
-/// has A whole on every rank and B split; one whose inputs are split has A split and B whole. Each
-/// rank computes only a summand of the gradient of the whole array.
+/// has A whole on every rank and B split; a product whose inputs are split has A split and B whole.
+/// Each rank computes only a summand of the gradient of the whole array.
 namespace trireme::architecture {
 
 /// Whether each output of an adapted product has a trained magnitude.

@@ -58,7 +58,7 @@ struct Shard {
   layout::Slice context_part(std::int64_t n) const {
     return layout::split(n, context_size, context_rank);
   }
-  /// Which of `n` groups of `group` elements each have elements in this rank's part.
+  /// The groups, among `n` groups of `group` elements, with elements in this rank's part.
   layout::Slice groups(std::int64_t n, std::int64_t group) const;
   /// Tensor ranks that hold group `i`, with `n` and `group` as in groups(): one rank, or
   /// neighbours.

@@ -39,8 +39,8 @@ struct StatePlacement {
       owned;                  ///< ranges of the arena of the weights, ascending, not adjacent
   std::int64_t elements = 0;  ///< elements of an arena of the state
   bool whole = true;          ///< covers all trained arrays
-  std::int64_t second = 0;    ///< elements of each arena after the first: with Muon, it has no
-                              ///< hidden matrices
+  std::int64_t second = 0;    ///< elements of each arena after the first: with Muon, without hidden
+                              ///< matrices
 
   /// Whether this rank owns element `at` of the arena of the weights.
   bool owns(std::int64_t at) const;

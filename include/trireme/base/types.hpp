@@ -48,8 +48,8 @@ enum class StagePlacement : std::uint8_t { automatic, round_robin, v };
 /// Back end of attention: "auto" is the fastest one in this installation that sums in a fixed
 /// order.
 enum class AttentionKind : std::uint8_t { automatic, portable, tensor_cores, cudnn };
-/// Number of layers that use a device's memory in turn if saved activations are offloaded: one is
-/// computed while copies of one on each side are in flight.
+/// Number of layers that use a device's memory in turn if saved activations are offloaded: one
+/// layer is computed while copies of a layer on each side are in flight.
 inline constexpr int offload_windows = 3;
 /// An axis of the process grid (layout/axes.hpp).
 enum class Axis : std::uint8_t { data, pipeline, tensor, context };

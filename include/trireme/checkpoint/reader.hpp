@@ -51,7 +51,7 @@ class Reader {
   Files kept_files() const;
 
   /// Copies a whole array to `out`. UsageError with both types and shapes if they differ from the
-  /// stored ones.
+  /// stored type and shape.
   void read(const std::string& name, DType dtype, const Extents& shape, void* out) const;
   /// Copies the block [offset, offset + extent) of an array of this type and shape.
   void read_slice(const std::string& name, DType dtype, const Extents& shape, const Extents& offset,

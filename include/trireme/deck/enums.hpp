@@ -91,7 +91,7 @@ enum class RotaryScalingKind : std::uint8_t {
   linear,   ///< positions divided by a factor (Chen et al. 2023, arXiv 2306.15595)
   dynamic,  ///< another base of the wavelengths, from the length of samples ("NTK-aware")
   yarn,     ///< long wavelengths divided by a factor (Peng et al. 2023, arXiv 2309.00071)
-  llama3    ///< yarn with another ramp (Grattafiori et al. 2024, arXiv 2407.21783)
+  llama3    ///< yarn with another ramp, unscaled scores (Grattafiori et al. 2024, arXiv 2407.21783)
 };
 
 /// Trained additions to the weights of products.

@@ -33,7 +33,7 @@ class RankModel {
     kernels::KernelChoice kernels = {};    ///< choice of the handle for the passes
     int logits_slots = 0;                  ///< slots of a shared vocabulary's logits
     ArrayAccess* access = nullptr;         ///< access to divided arrays; must outlive this
-    ArrayAccess* second_access = nullptr;  ///< access to the second parameters, likewise
+    ArrayAccess* second_access = nullptr;  ///< access to the second parameters; as `access`
   };
 
   /// `parameters` holds the rank's shard. `axis`, for the micro-batch's tokens, must outlive this
