@@ -59,7 +59,7 @@ class BpeWords final : public TokenModel {
   TokenNames& names;
   std::vector<BpeMerge> list;
   BpeMerges merges{std::span<const BpeMerge>()};
-  BpeMerges borders{std::span<const BpeMerge>()};  // pairs of characters at which merges join
+  BpeMerges borders{std::span<const BpeMerge>()};  // adjacent characters that a merge joins
   CharacterIds characters;
   std::vector<std::int32_t> bytes;           // ids of "<0x00>" to "<0xFF>"
   std::array<std::int32_t, 256> id_of_byte;  // ids of the bytes' characters; -1: none

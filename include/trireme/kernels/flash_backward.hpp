@@ -116,7 +116,7 @@ class FlashBackward {
     return Tile::step_at + static_cast<std::uint32_t>(buffer) * Tile::step_bytes;
   }
 
-  /// Contribution of one block of queries to the gradients of the keys, and vice versa.
+  /// Contributions of a block of queries to the keys' gradients, and of keys to those of queries.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void add_step(Block& block, const Arguments& a, const Place& place,
                                                const Lanes& lanes, Gradients& sums,

@@ -26,9 +26,9 @@ struct ActivationParts {
   Bytes input = 0;                 ///< input of a stage without layers and head
   Bytes embedding = 0;             ///< kept in a slot of the first stage, additionally
   Bytes head = 0;                  ///< kept in a slot of the last stage, additionally
-  Bytes scratch = 0;               ///< on every rank
+  Bytes scratch = 0;               ///< scratch of every rank
   Bytes head_scratch = 0;          ///< additional scratch of the rank with the head
-  Bytes logits = 0;                ///< on the rank with the head, in software that stores logits
+  Bytes logits = 0;                ///< logits of the rank with the head, if software stores them
   Bytes message = 0;               ///< message to another stage
   Bytes tensor_sum = 0;            ///< buffer of a device's sums over the tensor axis
   // With a shared vocabulary, on every rank

@@ -80,7 +80,7 @@ class SearchSpace {
   deck::Config tried_;  ///< the deck's config with a layout
   std::int64_t ranks_;
   std::int64_t batch_;  ///< divisible by micro · data of every layout
-  double programs_;     ///< micro-batches of all sizes of the batch, relative to the last size's
+  double programs_;     ///< sum of all sizes of the global batch, divided by the last size
   Choice tensor_, pipeline_, data_, micro_, schedule_, chunks_, recompute_, sequence_parallel_,
       shard_, shard_group_;
   std::vector<Rejection> rejected_;

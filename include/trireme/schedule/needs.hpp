@@ -20,7 +20,7 @@ struct Needs {
   bool split_backward = false;   ///< a slot is kept between the halves of a backward pass
   bool operator==(const Needs&) const = default;
 
-  /// Takes the maximum of each need, which satisfies both.
+  /// Takes the maximum of each need, so that the result suffices for both rows.
   void include(const Needs& other);
 };
 
