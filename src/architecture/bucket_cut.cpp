@@ -123,7 +123,7 @@ void BucketCut::cut(Ranges ranges, const std::function<void(const BucketRun&)>& 
     if (begin >= last->begin && end <= last->end)
       run.count = alike(*last, end, most_elements_, run.size());
     end -= run.count * run.size();
-    if (last->end > begin) use(run);  // otherwise only a gap
+    if (last->end > begin) use(run);  // skips buckets within gaps, which have no arrays
   }
 }
 
