@@ -20,7 +20,7 @@ namespace {
 using Command = std::function<ExitCode(grid::Runtime&)>;
 
 /// The requested command; null if help was printed. Every rank parses the same arguments, so that a
-/// mistake ends all ranks and one reports it.
+/// mistake ends all ranks, and one rank reports it.
 Command parse(grid::Runtime& runtime, int argc, char** argv) {
   CLI::App app("Training, evaluation and generation; started by `trireme`", "trireme");
   app.require_subcommand(1);

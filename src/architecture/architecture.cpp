@@ -1,5 +1,5 @@
-// Counts of a model, and its list of arrays in registry order: arrays of the embedding, of every
-// layer and of the head.
+// Multiplications of a model, and its list of arrays in registry order: arrays of the embedding, of
+// every layer and of the head.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/frozen.hpp>
@@ -30,7 +30,7 @@ namespace {
 /// Multiplications per token of the head's operations that `counts` selects.
 template <class Counts>
 double products_of(const Architecture& a, Counts&& counts) {
-  double products = 0;  // of a sample; a whole number
+  double products = 0;  // products of a sample; a whole number
   for (const Operation& op : a.head().operations)
     if (counts(op))
       products += product_factor(op, Pass::forward) * products_per_token(op, a.model) *
@@ -39,7 +39,7 @@ double products_of(const Architecture& a, Counts&& counts) {
   return products / static_cast<double>(a.model.sequence);
 }
 
-/// Sum over all operations of all layers. `value`: of an operation.
+/// Sum over all operations of all layers. `value`: value of one operation.
 template <class Value>
 double sum_of_layers(const Architecture& a, Value&& value) {
   const std::vector<std::int64_t> counts = a.count_kinds({0, a.model.layers});

@@ -32,7 +32,7 @@ Arrangement arranged_weights(const BucketCut& cut, const Division& division, int
           [](const GradientRange& range) { return !range.shared && !range.of_vocabulary; }};
 }
 
-/// Gradients that tensor ranks sum afterwards, which are small, also stay whole.
+/// Gradients that tensor ranks sum afterwards stay whole; they are small.
 Arrangement arranged_gradients(const BucketCut& cut, const Shard& shard, const Division& division,
                                bool cuts_tokens, int data_rank) {
   const std::int64_t end = cut.placement().gradient_elements;

@@ -42,8 +42,8 @@ std::int64_t part_from(std::int64_t n, std::int64_t parts, std::int64_t x) {
   return larger + (x - in_larger + base - 1) / base;
 }
 
-/// Number of whole buckets of `size` that end at `end` and are in the range; only the last of them
-/// may extend before its beginning.
+/// Number of consecutive buckets of `size` in the range, counted down from `end`; only the last one
+/// may extend before the beginning of the range.
 std::int64_t alike(const GradientRange& range, std::int64_t end, std::int64_t most,
                    std::int64_t size) {
   const bool at_block = end < range.end || (end - range.begin) % norm_block == 0;
@@ -123,7 +123,7 @@ void BucketCut::cut(Ranges ranges, const std::function<void(const BucketRun&)>& 
     if (begin >= last->begin && end <= last->end)
       run.count = alike(*last, end, most_elements_, run.size());
     end -= run.count * run.size();
-    if (last->end > begin) use(run);  // otherwise only a gap
+    if (last->end > begin) use(run);  // skips buckets within gaps, which have no arrays
   }
 }
 

@@ -1,4 +1,4 @@
-// Lists the buckets of a run of training with their layers and bounds.
+// Lists the buckets of a rank's gradients with their layers and bounds.
 #include <trireme/architecture/buckets.hpp>
 
 #include <set>

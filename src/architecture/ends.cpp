@@ -1,5 +1,5 @@
 // The embedding and the head as lists of operations, for all models: tables, head layers and losses
-// are properties.
+// are properties of a model.
 #include <trireme/architecture/ends.hpp>
 
 #include <trireme/architecture/builder.hpp>

@@ -8,7 +8,7 @@
 namespace trireme::architecture {
 namespace {
 
-/// Whether the step before also computes this operation: by blocks of logits, or in one product.
+/// Whether the previous step also computes this operation: by blocks of logits, or in one product.
 bool fuses(const Operation& before, const Operation& op) {
   return (before.kind == OperationKind::logits && op.kind == OperationKind::cross_entropy) ||
          (before.kind == OperationKind::linear && op.kind == OperationKind::activation &&
@@ -26,7 +26,7 @@ std::vector<Step> forward_steps(const std::vector<Operation>& operations) {
 }
 
 /// The steps back of the operations [begin, end). Cross entropies compute their gradients with the
-/// losses, and logits both of theirs in one step.
+/// losses, and logits compute both gradients in one step.
 std::vector<Step> backward_steps(const std::vector<Operation>& operations, std::size_t begin,
                                  std::size_t end) {
   std::vector<Step> steps;

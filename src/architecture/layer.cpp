@@ -129,7 +129,7 @@ class LayerBuilder : public Builder {
 
   std::int64_t window_;        ///< 0: full attention
   std::int64_t groups_;        ///< heads of keys and values
-  double residual_deviation_;  ///< of weights that add to the residual stream: Radford et al. 2019
+  double residual_deviation_;  ///< weights that add to the residual stream: Radford et al. 2019
 };
 
 }  // namespace

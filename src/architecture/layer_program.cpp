@@ -165,7 +165,7 @@ class Lowering {
     return value.gradient ? phase.gradients : phase.tensors;
   }
 
-  /// Sets the places of fixed values, and returns the others with the steps that use them.
+  /// Sets the places of fixed values, and returns the other values with the steps that use them.
   std::vector<Interval> lifetimes(PhaseProgram& phase) const {
     std::vector<Interval> intervals;
     for (std::size_t s = 0; s < phase.steps.size(); ++s) {
@@ -193,7 +193,7 @@ class Lowering {
     return intervals;
   }
 
-  /// The kernel that adds and norms may overwrite the row that it has added with the norm: a
+  /// A kernel that fuses an addition and a norm may overwrite a row of its input with the norm: a
   /// post-norm layer's y2 then replaces y1.
   void replace_dead_rows(const PhaseProgram& phase, std::vector<Interval>& intervals) const {
     for (std::size_t s = 0; s < phase.steps.size(); ++s) {

@@ -18,7 +18,7 @@ struct LocalPiece {
 /// Pieces that the same ranks hold, and the position of data rank 0 among the ranks.
 struct Holders {
   std::vector<LocalPiece> pieces;
-  std::int64_t size = 1;      ///< ranks
+  std::int64_t size = 1;      ///< number of ranks
   std::int64_t stride = 1;    ///< ranks of each replica
   std::int64_t position = 0;  ///< position of data rank 0
   bool frozen = false;

@@ -25,7 +25,7 @@ double passes_of(const Operation& op, const deck::ModelConfig& model, bool only_
 
 /// Products of the layers' passes per token.
 struct LayerCosts {
-  std::vector<double> before;  ///< of the layers before each layer, and of all
+  std::vector<double> before;  ///< products of the layers before each layer, and of all layers
   bool equal = true;
 };
 
@@ -52,7 +52,7 @@ LayerCosts layer_costs(const Architecture& a) {
 
 /// Products of the head's passes per token.
 double head_cost(const Architecture& a) {
-  double products = 0;  // of a sample
+  double products = 0;  // products of a sample
   for (const Operation& op : a.head().operations) {
     const Tensor& output = a.head().tensors[static_cast<std::size_t>(op.output)];
     products += passes_of(op, a.model) * static_cast<double>(rows_per_sample(output.rows, a.model));
@@ -60,7 +60,7 @@ double head_cost(const Architecture& a) {
   return products / static_cast<double>(a.model.sequence);
 }
 
-/// The last `last` layers in the last stage, the others in the earlier stages. With equal costs,
+/// The last `last` layers in the last stage, the other layers in earlier stages. With equal costs,
 /// cut_by_cost() would give the same parts; the largest models have too many layers to search.
 std::vector<Slice> cut_before(const LayerCosts& costs, std::int64_t layers, int stages,
                               std::int64_t last) {
@@ -128,7 +128,7 @@ std::vector<Slice> partition(const Architecture& architecture,
     if (costs.before.back() - costs.before[static_cast<std::size_t>(all_but_two)] > average) break;
     std::vector<Slice> cuts = cut_before(costs, layers, stages, n);
     const double time = longest(costs, cuts, head, map);
-    if (time > lowest) continue;  // ties: the largest n, which leaves the fewest to the others
+    if (time > lowest) continue;  // ties: the largest n, which leaves the fewest layers to others
     lowest = time;
     best = std::move(cuts);
   }

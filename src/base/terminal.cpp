@@ -1,5 +1,5 @@
-// Finds out from the environment, the descriptors and, through /proc, the launcher among this
-// process's ancestors where the output goes; wraps text.
+// Determines where the output goes: by the environment, the descriptors, and the launcher among
+// this process's ancestors (in /proc). Wraps text.
 #include <trireme/base/terminal.hpp>
 
 #include <trireme/base/check.hpp>

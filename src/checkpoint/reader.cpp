@@ -339,7 +339,7 @@ std::optional<std::string> latest(const std::string& directory, std::set<std::st
     return false;
   };
   if (const auto last = announced(directory); last && usable(*last)) return directory + "/" + *last;
-  // The path of `latest` is added to the damaged ones, so that several calls warn only once.
+  // The path of `latest` is added to the damaged checkpoints, so that several calls warn only once.
   const auto named = named_latest(directory, damaged.insert(directory + "/" + latest_name).second);
   if (named && usable(*named)) return directory + "/" + *named;
 

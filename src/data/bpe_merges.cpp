@@ -1,4 +1,4 @@
-// Applies merges by rank. Short words scan all pairs for the lowest rank; long ones use a priority
+// Applies merges by rank. Short words scan all pairs for the lowest rank; long words use a priority
 // queue over a linked list.
 #include <trireme/data/bpe_merges.hpp>
 
@@ -27,7 +27,7 @@ BpeMerges::BpeMerges(std::span<const BpeMerge> merges) {
     const std::uint64_t key = key_of(merge.left, merge.right);
     std::size_t i = slot_of(key);
     while (slots_[i].key != empty_key && slots_[i].key != key) i = (i + 1) & mask_;
-    slots_[i] = {key, static_cast<std::uint32_t>(rank), merge.result};  // the last one wins
+    slots_[i] = {key, static_cast<std::uint32_t>(rank), merge.result};  // the last merge counts
   }
 }
 

@@ -143,7 +143,7 @@ class BpeWordEncoder final : public WordEncoder {
     if (left == Kind::known && right == Kind::known) return !model_.joins(left_id, right_id);
     if (model_.merges_others) return false;
     if (left != Kind::unknown || right == Kind::known) return true;
-    return !model_.fuse_unknown && !model_.byte_fallback;  // unknown ones wait: see add()
+    return !model_.fuse_unknown && !model_.byte_fallback;  // unknown characters wait: see add()
   }
 
   /// Unknown characters wait for the next known one, so that byte tokens between come first: a
@@ -185,7 +185,7 @@ class BpeWordEncoder final : public WordEncoder {
 
   const BpeWords& model_;
   WordCache cache_;
-  std::vector<std::int32_t> symbols_;  // of the part
+  std::vector<std::int32_t> symbols_;  // symbols of the part
   bool waiting_ = false;               // an unknown character has no symbol yet
 };
 

@@ -19,7 +19,7 @@
 namespace trireme::data {
 namespace {
 
-/// How a text is split into words.
+/// Rules for splitting a text into words.
 struct Splitting {
   /// Each splits the words of the previous pattern. Text between matches is a word too. Without
   /// patterns the text is one word.
@@ -120,7 +120,7 @@ class ByteLevelTokenizer final : public Tokenizer {
   void make_name(const Splitting& splitting);
 
   Parts parts_;
-  std::vector<std::string> tokens_;  // the bytes of each id; "" for an unused one
+  std::vector<std::string> tokens_;  // the bytes of each id; "" for an unused id
   std::string name_;
   std::int32_t end_of_document_ = 0;
 };

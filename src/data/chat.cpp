@@ -97,8 +97,8 @@ constexpr std::string_view qwen_tools_end =
     "\"arguments\": <args-json-object>}\n</tool_call>";
 
 /// The Jinja templates of the models' repositories, one function per family. Each throws UsageError
-/// for content that its template rejects or omits.
-/// Qwen2.5-Instruct. `default_system`: the system message of conversations without one; "": none.
+/// for content that its template rejects or omits. Qwen2.5-Instruct. `default_system`: the system
+/// message of conversations without a system message; "": none.
 Conversation write_qwen(const Chat& chat, std::string_view default_system) {
   std::span<const ChatMessage> turns(chat.messages);
   Writer out;

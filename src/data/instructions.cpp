@@ -1,6 +1,6 @@
 // Converts instruction data to tokens. Counted tokens are found from the ids: a prompt's tokens are
-// the common prefix with the whole text, so that a token with characters of both parts counts. At
-// the end, the tokens with which answers end.
+// the common prefix with the whole text, so that a token with characters of both parts counts. The
+// end of this file finds the tokens that end answers.
 #include <trireme/data/instructions.hpp>
 
 #include <trireme/base/check.hpp>

@@ -319,7 +319,7 @@ class Translation {
         add(posix(options));
       } else if (sees("[")) {
         const CharacterSet inner = bracket(options);
-        // Oniguruma takes the complement of all non-ASCII characters for the set of them.
+        // Oniguruma treats the complement of all non-ASCII characters as their set.
         if (in_[from + 1] == '^' && !matches_beyond_ascii(inner.text))
           refuse("a nested set of no character beyond ASCII", from);
         add(inner);

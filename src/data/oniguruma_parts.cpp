@@ -147,7 +147,7 @@ bool folds_to_several(char32_t from, char32_t to) {
                      [&](const auto& range) { return from <= range.second && to >= range.first; });
 }
 
-/// Whether one character folds to the two, or to more characters that begin or end with them.
+/// Whether one character folds to these two, or to more characters that begin or end with them.
 bool folds_from_one(char32_t first, char32_t second) {
   const auto is = [](char32_t c, std::u32string_view any) {
     return any.find(c) != std::u32string_view::npos;

@@ -59,7 +59,7 @@ class NumberSet {
 /// The pieces by descending length; pieces of equal length in file order.
 std::vector<std::uint64_t> by_length(const std::vector<std::uint64_t>& pieces,
                                      std::int64_t sequence, std::uint64_t length_mask) {
-  std::vector<std::int64_t> place(at(sequence + 1));  // of the next piece of S − i tokens
+  std::vector<std::int64_t> place(at(sequence + 1));  // [i]: index for a piece of S − i tokens
   const auto list = [&](std::uint64_t piece) {
     return at(sequence - 1) - static_cast<std::size_t>(piece & length_mask);
   };
@@ -129,7 +129,7 @@ std::vector<std::uint64_t> PackedDocuments::cut_documents(const TokenSource& fil
 std::vector<std::uint32_t> PackedDocuments::best_fit(const std::vector<std::uint64_t>& sorted) {
   std::vector<std::uint32_t> sample_of(sorted.size());
   std::vector<std::uint32_t> newest(at(sequence_), no_piece);  // newest sample with this free space
-  std::vector<std::uint32_t> before;                           // previous one with this free space
+  std::vector<std::uint32_t> before;                           // previous sample with that space
   NumberSet rooms(sequence_);
   const auto put = [&](std::uint32_t sample, std::int64_t room) {
     if (room == 0) return;

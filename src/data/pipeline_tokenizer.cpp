@@ -26,7 +26,7 @@ struct Parts {
   TextSteps pre_tokenizer;
   TokenNames model_names;
   std::unique_ptr<TokenModel> model;
-  std::vector<AddedToken> added;  // contents as searched for
+  std::vector<AddedToken> added;  // normalized tokens have normalized contents
 };
 
 class PipelineEncoder final : public Encoder {
@@ -254,7 +254,7 @@ Ids nothing(const JsonNode&) {
 }
 
 /// {"single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}], "special_tokens":
-/// {"<s>": {"ids": [1]}}}
+/// {"<s>": {"ids": [1]}}}: the ids before the first sequence.
 Ids from_template(const JsonNode& node) {
   Ids ids;
   const JsonNode parts = node["single"];
@@ -269,14 +269,14 @@ Ids from_template(const JsonNode& node) {
   return ids;
 }
 
-/// {"cls": ["[CLS]", 101]}
+/// {"cls": ["[CLS]", 101]}: the id of "cls".
 Ids from_pair(const JsonNode& node) {
   const JsonNode token = node["cls"];
   if (token.list_size(2, "a token and its id") != 2) token.refuse("a token and its id");
   return {id_of(token[1])};
 }
 
-/// Later parts put their tokens before those of earlier ones.
+/// Later parts put their tokens before the tokens of earlier parts.
 Ids from_sequence(const JsonNode& node) {
   Ids ids;
   const JsonNode parts = node["processors"];

@@ -11,8 +11,8 @@
 namespace trireme::data {
 namespace {
 
-// The pre-tokenizer Split and those that split at characters with a property. A finder hands out
-// matches in order; the step joins matches and the text between them to words.
+// The pre-tokenizer Split, and pre-tokenizers that split at characters with a property. A finder
+// hands out matches in order; the step joins matches and the text between them to words.
 
 using Range = WordMatcher::Range;
 
@@ -60,7 +60,7 @@ class CharacterFinder {
   bool (*matches_)(char32_t);
 };
 
-/// Part of a word: a match, or the text between two.
+/// Part of a word: a match, or the text between two matches.
 struct Part {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -94,7 +94,7 @@ class Split final : public TextStep {
     while (at < text.size()) {
       const Range found = finder_.find(text, at, edge.last);
       const bool none = found.kind != Range::Kind::match;
-      if (none && !edge.last) break;  // the text after the last match may become part of one
+      if (none && !edge.last) break;  // the text after the last match may become part of a match
       const std::size_t end = none ? text.size() : found.begin;
       if (end > at) add({at, end, invert_}, text, out);
       if (none) break;
@@ -114,7 +114,7 @@ class Split final : public TextStep {
   void add(Part part, std::string_view text, TextSink& out) {
     if (word_.end > word_.begin && is_joined(behavior_, word_.is_match, part.is_match)) {
       word_.end = part.end;
-      word_.is_match = part.is_match;  // of the last part
+      word_.is_match = part.is_match;  // property of the last part
       return;
     }
     flush(text, out);
@@ -128,7 +128,7 @@ class Split final : public TextStep {
   Finder finder_;
   SplitBehavior behavior_;
   bool invert_;
-  Part word_;  // begun
+  Part word_;  // the word in progress
 };
 
 /// Runs of characters of one class.
@@ -176,7 +176,7 @@ std::unique_ptr<TextStep> make_whitespace() {
   return std::make_unique<Whitespace>();
 }
 
-// The pre-tokenizers that put a character before words: Metaspace, and ByteLevel's blank. Both
+// The pre-tokenizers that put a character before words: Metaspace, and ByteLevel's space. Both
 // stream: they hold nothing.
 
 class Metaspace final : public TextStep {
@@ -239,12 +239,12 @@ class PrefixSpace final : public TextStep {
   std::unique_ptr<TextStep> copy() const override { return std::make_unique<PrefixSpace>(); }
 };
 
-/// Replaces blanks, and splits before each replacement. `first`: only at the document's beginning.
+/// Replaces spaces, and splits before each replacement. `first`: only at the document's beginning.
 std::unique_ptr<TextStep> make_metaspace(char32_t replacement, PrependScheme scheme, bool split) {
   return std::make_unique<Metaspace>(replacement, scheme, split);
 }
 
-/// Puts a blank before a word that does not begin with one.
+/// Puts a space before a word that does not begin with one.
 std::unique_ptr<TextStep> make_prefix_space() {
   return std::make_unique<PrefixSpace>();
 }

@@ -22,7 +22,7 @@ TokenHeader read_header(const io::InputFile& file) {
   return header;
 }
 
-/// Widens ids and returns the largest one.
+/// Widens ids and returns the largest id.
 template <class Stored>
 std::uint32_t widen(const Stored* from, std::int32_t* to, std::size_t count) {
   Stored largest = 0;

@@ -37,8 +37,8 @@ bool has_json_lines(const TokenizeOptions& options, const std::string& path) {
 }
 
 /// Divides documents between the two files by their numbers. If one file would be empty, as with
-/// one file of text, the validation file gets the end: of the text, from a line end on, or the last
-/// JSON lines.
+/// one file of text, the validation file gets the last part of the text, from a line end on, or the
+/// last JSON lines.
 class Division {
  public:
   /// Reads the texts if their length must be known.
@@ -250,8 +250,8 @@ class Documents {
   std::unique_ptr<TokenFileWriter> validation_;
   TokenFileWriter* current_ = nullptr;  // file of the document that has begun
   std::vector<std::int32_t> ids_;
-  std::int64_t text_bytes_ = 0;  // in the current document
-  std::int64_t number_ = 0;      // bytes of text in the current document
+  std::int64_t text_bytes_ = 0;  // bytes of text in the current document
+  std::int64_t number_ = 0;      // number of the current document
 };
 
 void read_documents(const TokenizeOptions& options, const std::vector<std::string>& files,

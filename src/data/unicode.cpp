@@ -74,7 +74,7 @@ std::uint8_t flags_of(UChar32 c) {
   return static_cast<std::uint8_t>(flags);
 }
 
-/// Flags of the first 2^16 characters; for others, ICU is queried.
+/// Flags of the first 2^16 characters; for other characters, ICU is queried.
 const std::array<std::uint8_t, 0x10000>& flag_table() {
   static const auto flags = [] {
     std::array<std::uint8_t, 0x10000> all{};
@@ -282,7 +282,7 @@ void clean_for_bert(char32_t c, std::string& out) {
     append_character(c, out);
 }
 
-/// The blocks of BERT's tokenization.py (Devlin et al. 2018), with its gap at U+2B820.
+/// Puts spaces around the ideographs of BERT's tokenization.py (2018), with its gap at U+2B820.
 void separate_ideographs(char32_t c, std::string& out) {
   const bool ideograph = is_in(c, 0x4E00, 0x9FFF) || is_in(c, 0x3400, 0x4DBF) ||
                          is_in(c, 0x20000, 0x2A6DF) || is_in(c, 0x2A700, 0x2B81F) ||
@@ -293,7 +293,7 @@ void separate_ideographs(char32_t c, std::string& out) {
   if (ideograph) out += ' ';
 }
 
-/// SentencePiece's rule "nmt": removes control characters, and replaces others by spaces.
+/// SentencePiece's rule "nmt": removes control characters; white space and the like become spaces.
 void clean_for_nmt(char32_t c, std::string& out) {
   if (is_in(c, 1, 8) || c == 0xB || is_in(c, 0xE, 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F)
     return;

@@ -59,7 +59,7 @@ class Possible {
     pipeline_ = bounds("parallel", "pipeline", c.parallel.pipeline, stages / chunks);
   }
 
-  /// Ranks are multiples of the fixed axes.
+  /// Factor of every possible rank count: the product of the fixed axes.
   std::int64_t unit() const { return tensor_.least * pipeline_.least * data_.least; }
   std::int64_t most() const {
     const double product = static_cast<double>(tensor_.most) * static_cast<double>(pipeline_.most) *

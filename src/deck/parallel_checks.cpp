@@ -82,7 +82,7 @@ std::string ranks_text(std::int64_t ranks) {
   return text(ranks, ranks == 1 ? " rank" : " ranks");
 }
 
-/// How to start more ranks.
+/// Commands that start this many ranks.
 std::string launch(std::int64_t ranks) {
   return text(" (mpiexec -n ", ranks, " trireme ..., or srun -n ", ranks, " trireme ...)");
 }

@@ -290,7 +290,7 @@ std::string expectation(const KeyText& key) {
 
 namespace {
 
-/// "; did you mean ...?" for a choice that is similar to one of the key's; an integer for 1e3.
+/// "; did you mean ...?" with a similar choice of the key, or "; write 1000" for 1e3; otherwise "".
 std::string suggestion(const KeyText& key, const Value& raw) {
   if (const auto* number = std::get_if<double>(&raw); number && key.type == KeyType::integer) {
     const bool whole = std::abs(*number) < 0x1p53 && *number == std::floor(*number);

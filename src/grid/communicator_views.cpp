@@ -15,7 +15,7 @@
 namespace trireme::grid {
 namespace {
 
-/// Whether launches are synchronous. OpenMP's are, because they join the threads.
+/// Whether launches are synchronous. OpenMP's launches are, because they join the threads.
 template <class Space>
 constexpr bool returns_when_done = false;
 #if defined(KOKKOS_ENABLE_SERIAL)
@@ -66,8 +66,8 @@ Request Communicator::request(Operation& operation) {
   return request;
 }
 
-/// The host address of `data` for MPI, after copying it there if it is staged and waiting for the
-/// kernels that wrote it.
+/// The host address of `data` for MPI. Waits for the kernels that wrote `data`, and copies it to
+/// the host if it is staged.
 std::byte* Communicator::bring_to_host(Operation& operation, const Exec& exec,
                                        const std::byte* data, std::size_t bytes) {
   std::byte* on_host = raw(data);

@@ -70,7 +70,7 @@ void receive(Operation& o, std::byte* data, std::int64_t n, int peer, int tag) {
              o.verb, o.communicator);
 }
 
-/// Receives all ranks' inputs of this rank's segment into scratch, in rank order, and sends theirs.
+/// Sends every rank its segment's inputs, and receives inputs of this rank's segment into scratch.
 template <class T>
 void exchange_segment(Operation& o) {
   const std::int64_t mine = segment_of<T>(o, o.rank).extent;
@@ -89,7 +89,7 @@ void exchange_segment(Operation& o) {
   }
 }
 
-/// Sends the sum of this rank's segment, in place in `whole`, to all ranks and receives theirs.
+/// Sends the sum of this rank's segment, in place in `whole`, to all ranks and receives their sums.
 template <class T>
 void share_segment(Operation& o) {
   const layout::Slice mine = segment_of<T>(o, o.rank);
@@ -103,7 +103,7 @@ void share_segment(Operation& o) {
     send<T>(o, at<T>(whole, mine.offset), mine.extent, (o.rank + k) % o.ranks, o.tag + 1);
 }
 
-/// Called when the inputs of a segment have arrived: sums them and requests the next segment's.
+/// Called when the inputs of a segment have arrived: sums them and requests the next inputs.
 template <class T, bool shares>
 void sum_segment(Operation& o) {
   const layout::Slice mine = segment_of<T>(o, o.rank);

@@ -91,7 +91,7 @@ constexpr int launcher_milliseconds = 300;
   _exit(static_cast<int>(ExitCode::failed));
 }
 
-/// The longest time that MPI_Finalize may take, if the environment sets one.
+/// The longest time that MPI_Finalize may take, set by the environment; `usual` by default.
 std::chrono::seconds end_limit(std::chrono::seconds usual) {
   constexpr const char* variable = "TRIREME_END_SECONDS";
   const char* given = std::getenv(variable);
@@ -105,7 +105,7 @@ std::chrono::seconds end_limit(std::chrono::seconds usual) {
 }
 
 /// MPICH 4.0 over UCX' TCP sometimes hangs here: one rank has closed its connections, and another
-/// one still expects an answer from it. All work is complete by then.
+/// rank still expects an answer from it. All work is complete by then.
 void finalize_mpi(std::chrono::seconds limit, ExitCode code) {
   const std::jthread timer([&](const std::stop_token& finished) {
     std::mutex mutex;
@@ -181,9 +181,9 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 }
 
 void Runtime::abort(const Error& error) {
-  // Ranks often fail at the same time from the same cause. Only one of them reports: the first that
-  // claims it from the watchdog. Without a watchdog the first rank of a node claims it, and rank
-  // 0's node does so before other nodes, which it ends before they report.
+  // Ranks often fail at the same time from the same cause. Only the first of them that claims the
+  // report from the watchdog reports. Without a watchdog, the first rank of a node claims the
+  // report; rank 0's node does so first, and ends the job before others report.
   const Watchdog::Claim claim = Watchdog::silence();
   const auto first = std::chrono::milliseconds(launcher_milliseconds);
   if (claim == Watchdog::Claim::taken) wait_for_end();

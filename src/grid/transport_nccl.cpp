@@ -15,7 +15,7 @@ namespace trireme::grid {
 #if defined(TRIREME_HAS_NCCL)
 namespace {
 
-/// NCCL only moves bytes, so values keep their bits. Our kernels sum them, in rank order.
+/// NCCL only moves bytes, so values keep their bits. Trireme's kernels sum them, in rank order.
 class NcclTransport final : public Transport {
  public:
   explicit NcclTransport(Communicator& communicator)
@@ -102,7 +102,7 @@ class NcclTransport final : public Transport {
   }
 
  private:
-  /// A group ends even if one of its calls fails: an open one would hold all later calls.
+  /// A group ends even if one of its calls fails: an open group would hold all later calls.
   template <class Calls>
   void in_group(const char* what, const Calls& calls) {
     expect(nccl_.group_start(), "beginning a group");

@@ -53,8 +53,8 @@ void write_all(int file, std::string_view message) {
   }
 }
 
-/// Requests a short time slice. Linux 6.12 and newer then runs a thread that wakes up before one
-/// that computes, without privileges. Elsewhere it has no effect.
+/// Requests a short time slice. Linux 6.12 and newer then runs a thread that wakes up before a
+/// thread that computes, without privileges. Elsewhere it has no effect.
 void ask_for_short_slices() {
 #if defined(SYS_sched_setattr)
   struct {
@@ -370,7 +370,7 @@ void Watchdog::record(const std::string& report) {
 }
 
 /// Ends this process, and processes of the node that do not end by themselves, such as stopped
-/// ones.
+/// processes.
 void Watchdog::end_all() {
   file_->verdict() = Verdict::reported;
   const auto until = Clock::now() + 500ms;
@@ -389,7 +389,7 @@ void Watchdog::end_all() {
 }
 
 void Watchdog::obey(Verdict verdict) {
-  // Another error message ends the job. If the job has not ended after half a minute, this ends it.
+  // Another error message ends the job. If the job has not ended after half a minute, it ends now.
   const auto until = Clock::now() + (verdict == Verdict::aborting ? 30s : 5s);
   while (Clock::now() < until && file_->verdict() != Verdict::reported) {
     if (stopping_) return;

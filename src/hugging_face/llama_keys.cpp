@@ -95,7 +95,7 @@ double magnitude_of(const json& object, double factor) {
   return is_positive(above) && is_positive(below) ? scale(above) / scale(below) : 0;
 }
 
-/// Stores valid values; check_rotary reports the others.
+/// Stores valid values; check_rotary reports other values.
 bool read_rotary(const json& value, M& m) {
   if (!value.is_object()) return false;
   if (const json theta = member_of(value, "rope_theta"); is_positive(theta))
@@ -317,7 +317,7 @@ json types(const M& m) {
 }
 
 /// The period of layers without a window: the model's current period if it gives the same types,
-/// otherwise the smallest one.
+/// otherwise the smallest period.
 bool read_types(const json& value, M& m) {
   if (value == types(m)) return true;
   for (m.full_attention_every = 0; m.full_attention_every <= m.layers; ++m.full_attention_every)

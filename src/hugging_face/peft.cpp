@@ -254,7 +254,7 @@ std::vector<std::string> expect_same_adapter(const std::string& content, const s
   expect("use_rslora", false, a.scaling == AdapterScaling::rslora, deck.cite("adapter", "scaling"));
   expect("use_dora", false, architecture::has_magnitudes(a), deck.cite("adapter", "kind"));
   if (const json targets = value("target_modules", json()); targets.is_array()) {
-    // A file may name a layer by more or fewer of its last words than we do.
+    // A file may name a layer by more or fewer of its last words than Trireme.
     const auto same = [](const std::string& x, const std::string& y) {
       return x == y || x.ends_with("." + y) || y.ends_with("." + x);
     };

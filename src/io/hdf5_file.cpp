@@ -279,7 +279,7 @@ void Dataset::read(std::span<const std::int64_t> offset, std::span<const std::in
   transfer(offset, extent, static_cast<char*>(data), false);
 }
 
-/// Makes one HDF5 call for a small block. Splits a larger one along its first axis longer than 1.
+/// Makes one HDF5 call for a small block. Splits a larger one along the first axis with extent > 1.
 void Dataset::transfer(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
                        char* data, bool writing) const {
   check(offset.size() == shape_.size() && extent.size() == shape_.size(), name_, ": has ",

@@ -69,7 +69,7 @@ struct TextReader::State {
   void end_member();
 };
 
-/// Appends bytes of the file to the unused ones. Returns false at the end of the file.
+/// Appends bytes of the file to the unused bytes. Returns false at the end of the file.
 bool TextReader::State::fill() {
   std::copy_n(stream.next_in, stream.avail_in, input.data());
   stream.next_in = input.data();

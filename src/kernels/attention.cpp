@@ -1,4 +1,4 @@
-// attention_forward: selects a back end, and launches the portable one.
+// attention_forward: selects a back end, and launches the portable back end.
 #include <trireme/kernels/attention.hpp>
 
 #include <trireme/base/check.hpp>

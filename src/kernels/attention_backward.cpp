@@ -1,4 +1,4 @@
-// attention_backward: selects a back end, and launches the portable one.
+// attention_backward: selects a back end, and launches the portable back end.
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/kernels/attention_part.hpp>

@@ -1,5 +1,5 @@
-// Attention of a part of the queries to a part of the keys by the portable kernels, and copies
-// around it: a ring of ranks sends keys, values and their gradients as contiguous blocks.
+// Attention of a part of the queries to a part of the keys by the portable kernels, and the copies
+// that it needs: a ring of ranks sends keys, values and their gradients as contiguous blocks.
 #include <trireme/kernels/attention_part.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/portable_attention_backward.hpp>

@@ -43,7 +43,7 @@ void add_column_sums_by_blocks(const Exec& exec, View1<Accumulate<T>> sum, View2
       });
 }
 
-/// Sums elements as they are.
+/// Term of a plain column sum: the element itself.
 template <class T>
 struct Element {
   const T* x;

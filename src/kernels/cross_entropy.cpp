@@ -95,7 +95,7 @@ struct Likeliest {
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION Likeliest<T> likeliest(const Team& team, const T* row, std::int64_t n) {
   const T largest = max_of<T>(team, n, row);
-  // The maximum of -place; 1 marks NaN and infinity.
+  // The maximum of -place gives the first place; 1 marks NaN and infinity.
   const auto found = max_lanes<double>(team, n, [&](std::int64_t i) {
     const T logit = row[i];
     if (!(logit < infinity<T> && logit > -infinity<T>)) return 1.0;

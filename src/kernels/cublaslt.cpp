@@ -75,7 +75,7 @@ bool is_wide(const LtProduct& p) {
   return !is_fp8(p) && p.input == DType::fp64;
 }
 
-/// Sums have the wider one of the output's type and fp32.
+/// Sums have the wider of two types: the output's type and fp32.
 cublasComputeType_t compute_type(const LtProduct& p) {
   if (is_fp8(p)) return CUBLAS_COMPUTE_32F;
   if (is_wide(p)) return CUBLAS_COMPUTE_64F;

@@ -68,7 +68,7 @@ template <class F>
 struct QuantizeTile {
   static constexpr int side = 64;
   static constexpr int pitch = side + 4;  ///< columns of the square are in different banks
-  static constexpr int read = 8;          ///< values at a time
+  static constexpr int read = 8;          ///< values read at a time
   static constexpr int written = 16;
 
   F* codes;

@@ -1,4 +1,4 @@
-// Products of fp8 values by cuBLASLt or in fp32, and the passes of a linear layer with them.
+// Products of fp8 values by cuBLASLt or in fp32, and the passes of a linear layer on such values.
 // cuBLASLt only multiplies rows by rows, so that gradients need transposed codes.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/cublaslt.hpp>

@@ -14,7 +14,7 @@ namespace trireme::kernels {
 namespace {
 
 /// Rows of the largest square matrices for which there is memory. These temporary arrays are not in
-/// the memory plan: a nearly full device has smaller ones.
+/// the memory plan: a nearly full device has smaller matrices.
 std::int64_t rows_with(Bytes bytes_of_an_element) {
   std::int64_t n = exec_on_host || as_on_device ? 512 : 8192;
   if (const auto device = device_info())

@@ -87,7 +87,7 @@ void layer_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy,
 
 namespace {
 
-/// Adds the sums of a norm's backward pass over the rows to dgain and, of layer normalisation
+/// Adds the sums of a norm's backward pass over the rows to dgain and, in layer normalisation
 /// (`centred`), to dbias. Host: rows stream through once, and each thread has a block of columns.
 template <class T, bool centred>
 void backward_weight_by_blocks(const char* label, const Exec& exec, View1<Accumulate<T>> dgain,

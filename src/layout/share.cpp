@@ -51,7 +51,7 @@ class Cut {
   const Add& add_;
 };
 
-/// Appends the blocks, with one index of each axis before theirs and all indices of each axis after
+/// Appends the blocks, with one index of each axis before `axis` and all indices of each axis after
 /// it.
 void add_blocks(std::size_t array, const Extents& extent, std::int64_t begin, std::int64_t end,
                 std::vector<Block>& out) {

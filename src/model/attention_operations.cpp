@@ -18,7 +18,7 @@ using deck::ModelConfig;
 
 constexpr double two_pi = 2 * std::numbers::pi;
 
-/// The base whose longest wavelength fits samples longer than the original ones.
+/// The base whose longest wavelength fits samples longer than the original samples.
 double dynamic_theta(const ModelConfig& m) {
   const auto size = static_cast<double>(m.head_size());
   const double ratio = static_cast<double>(std::max(m.sequence, m.rope_original_sequence)) /
@@ -34,7 +34,7 @@ double pair_of(double turns, const ModelConfig& m) {
 }
 
 /// Pairs up to `first` keep their frequency. Frequencies of pairs from `last` on are divided by the
-/// factor (section 3.2 of the paper, with whole pairs as in its program).
+/// factor (Peng et al. 2023, section 3.2, with whole pairs as in their program).
 kernels::RotaryScaling yarn(const ModelConfig& m) {
   kernels::RotaryScaling s;
   s.factor = m.rope_factor;

@@ -1,5 +1,5 @@
 // Generation on a rank: passes through its layers for a few tokens at a time, with a key/value
-// cache for each layer. Narrow passes compute logits; wide ones read prompts.
+// cache for each layer. Narrow passes compute logits; wide passes read prompts.
 #include <trireme/model/decoder.hpp>
 
 #include <trireme/architecture/objective.hpp>

@@ -24,7 +24,7 @@ std::size_t field_of(const OperationPlace<P>& place, int tensor) {
   return architecture::objective_of(place.model()).field(tensor_of(place, tensor).name);
 }
 
-/// How many of the rows `mine` are before row `end`.
+/// Number of the rows `mine` that are before row `end`.
 std::int64_t among(const layout::Slice& mine, std::int64_t end) {
   return std::clamp<std::int64_t>(end - mine.offset, 0, mine.extent);
 }

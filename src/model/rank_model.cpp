@@ -162,7 +162,7 @@ template <class P>
 void RankModel<P>::backward(const Handle& handle, Stage stage, int slot,
                             const MicroContext& context, const LayerDone& done) const {
   if (shape_.split_backward) {  // a program may have whole and split passes; slots have memory for
-                                // the split ones
+                                // split passes
     backward_input(handle, stage, slot, context);
     backward_weight(handle, stage, slot, context, done);
     return;

@@ -211,7 +211,7 @@ void LocalTraining<P>::after_step(const Exec& exec, std::int64_t step) {
           send(*exchange, exec, *sent, first, std::min(exchange->elements(), size - first));
           update(*exchange, exec, *sent, first);
         }
-        // Also where this rank owns nothing of the fragment, because its replicas gather together.
+        // Set even if this rank owns nothing of the fragment: refresh() is collective.
         stale_.assign(stale_.size(), true);
       },
       exchange_);

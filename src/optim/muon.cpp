@@ -97,7 +97,7 @@ auto Muon<P>::part_matrix(const View1<Real>& memory, const Matrix& m, int rank) 
   return m.split_rows ? matrix(memory, extent, m.columns) : matrix(memory, m.rows, extent);
 }
 
-/// This rank's part of the matrix that tensor rank `to` of this worker has in the round.
+/// Collects this rank's part of the matrix that tensor rank `to` of this worker has in the round.
 template <class P>
 void Muon<P>::collect_parts(const Exec& exec, View1<typename P::Gradient> gradients, int round,
                             int to) const {
@@ -170,7 +170,7 @@ void Muon<P>::join(const Exec& exec, int round) const {
       counts.push_back(m->elements_on(rank));
       sum += counts.back();
     }
-    // Ranks that share heads of keys and values have equal rows: more than the whole matrix.
+    // Ranks that share heads of keys and values send equal rows, so that `sum` exceeds the matrix.
     const View1<Real> gathered = part(other_, 0, sum);
     tensor_.template all_gather<Real>(
         exec, gathered, part(part_of(to), 0, m->elements_on(tensor_.rank())), counts, "matrices");

@@ -259,7 +259,7 @@ void Optimizer<P>::find_block_sums(const Exec& exec) const {
   // partial[b] = Σ_i g_i² over block b
   kernels::squared_norm_blocks<typename P::Gradient>(exec, partial_, parameters_->all_gradients(),
                                                      block_begins_, block_ends_);
-  // Each block is on one replica and each sum on one rank. The others add zeros, which is exact.
+  // Each block is on one replica and each sum on one rank. Other ranks add zeros, which is exact.
   if (!placement_.whole)
     data_group_.all_reduce<double>(exec, partial_, grid::Reduction::sum, "blocks of the norm");
   // sums[k] = Σ_b partial[b] over array k; norm = √Σ_k sums[k]
@@ -324,7 +324,7 @@ void Optimizer<P>::delayed_step(const kernels::Handle& exec, std::int64_t step,
                                 double learning_rate) const {
   const View1<double> scale = delayed_scales_.at(static_cast<std::size_t>(step % 2));
   update(exec, step, learning_rate, scale);
-  kernels::copy<double>(exec, scale, loss_scale_);  // for step + 2
+  kernels::copy<double>(exec, scale, loss_scale_);  // loss scale of step + 2
 }
 
 template <class P>
@@ -437,7 +437,7 @@ void Optimizer<P>::lars(const Exec& exec, double learning_rate) const {
                                parameters_->all_gradients(), rule, ratios_, control_, parts_);
 }
 
-/// trust_sums = Σ w² of each array, and for LAMB Σ r² of the directions in place of the gradient,
+/// trust_sums_ = Σ w² of each array, and for LAMB Σ r² of the directions in place of the gradient,
 /// summed like the squares of the gradient's norm.
 template <class P>
 void Optimizer<P>::find_trust_sums(const Exec& exec) const {

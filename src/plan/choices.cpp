@@ -135,7 +135,7 @@ std::string attention_note(const deck::PrecisionConfig& precision, const Machine
   return "";
 }
 
-/// If attention to packed documents is not computed by the kernels that the deck chooses.
+/// Names the kernels that packed documents use instead of the chosen ones; "" if there are none.
 std::string packing_note(const deck::Config& config, const Machine& machine) {
   const bool others = machine.on_device() && size_of(config.precision.compute) == 2 &&
                       config.precision.attention != AttentionKind::portable;

@@ -84,7 +84,7 @@ std::vector<StageFlops> stage_flops(const architecture::Architecture& architectu
     add({first, layers.end() - first}, with);
   }
   const double products = 2 * architecture.head_products();
-  const double gradients = products - 2 * architecture.frozen_head_products();  // of weights
+  const double gradients = products - 2 * architecture.frozen_head_products();  // weight gradients
   if (shares_logits(head)) {
     const auto stages = static_cast<double>(flops.size());
     for (StageFlops& stage : flops) {

@@ -209,7 +209,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   const bool muon = config.optimizer.kind == OptimizerKind::muon;
   const auto state_arrays =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters +
-      (owns_weights ? 1 : 0) - (muon ? 1 : 0);  // second moments are counted apart
+      (owns_weights ? 1 : 0) - (muon ? 1 : 0);  // second moments are counted separately
   const auto replicas = static_cast<int>(config.parallel.replicas());
   // Every block begins at a page, and saved weights have the size of the state.
   const std::int64_t page = architecture::saved_alignment / sizes.accumulate;
@@ -254,8 +254,8 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
                                    architecture::saved_alignment / sizes.element, of_frozen);
       for (std::size_t r = 0; r < sums.size(); ++r) earlier[r] += sums[r];
     }
-  // With local training, at most the momentum and the mean of outer steps, and between these the
-  // weights of each worker in addition to its state.
+  // Local training also saves the weights of each worker besides its state, and, if the deck has
+  // them, the momentum and the mean of outer steps.
   std::int64_t of_workers = 0, seconds = 1;
   Bytes progress = 0;
   if (local) {

@@ -217,7 +217,7 @@ void MemoryEstimate::divide(const deck::Config& config, const Rank& rank, RankEl
   arenas.gradient_elements = n * parts.layer.gradients + ends.gradients + elements.summed;
 }
 
-/// For layers that differ in frozen arrays.
+/// divide() for layers that differ in frozen arrays.
 void MemoryEstimate::divide_exactly(const deck::Config& config, const Rank& rank,
                                     RankElements& elements) {
   const deck::ParallelConfig& p = config.parallel;

@@ -222,7 +222,7 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
   bytes.scratch =
       a.scratch + a.logits_scratch + (head ? a.head_scratch : 0) + (two_versions_ ? 2 : 1) * scales;
   bytes.workspace = workspace_;
-  // With cuBLASLt too, for products that it may not support.
+  // Counted with cuBLASLt, too, because it may not support all products.
   bytes.widened = narrow() ? widened_workspace_bytes : 0;
   bytes.fp8 = fp8_;
   bytes.reductions = arenas.reductions + std::max(a.tensor_sum, arenas.tensor_sum);

@@ -30,7 +30,7 @@ schedule::Program program_of_file(const std::string& path, const schedule::Progr
   return schedule::read_program(content, path, layout);
 }
 
-/// The first mistakes, and the number of further ones.
+/// The first mistakes, and the number of further mistakes.
 std::string listed(const std::vector<std::string>& mistakes) {
   constexpr std::size_t most = 20;
   std::string out;
@@ -61,7 +61,7 @@ schedule::Program named_program(const deck::Config& config, const schedule::Prog
   return program;
 }
 
-/// Transfers are ordered by FLOPs, like the passes of a shared vocabulary.
+/// With a shared vocabulary, transfers are ordered by FLOPs, like the passes.
 schedule::LowerOptions lowering(const deck::Config& config, const Machine& machine) {
   schedule::LowerOptions options{config.model.tied_embeddings, transport(config.parallel, machine)};
   if (config.parallel.shares_vocabulary()) options.cost = flops_of(config);

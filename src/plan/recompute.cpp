@@ -103,7 +103,7 @@ class RecomputeSearch {
     deck_.config.parallel.recomputed = std::move(recomputed);
   }
 
-  /// Bytes of the rank that needs most.
+  /// Bytes of the rank that needs the most.
   Bytes bytes_with(const std::vector<std::string>& recomputed) {
     set(recomputed);
     Bytes most = 0;

@@ -1,5 +1,5 @@
-// Ranks all layouts by formulas of memory and time, and plays the best ones. Candidates with the
-// same schedule, stages and micro-batches share a program.
+// Ranks all layouts by formulas of memory and time, and simulates the best layouts. Candidates with
+// the same schedule, stages and micro-batches share a program.
 #include <trireme/plan/search.hpp>
 
 #include <trireme/architecture/ends.hpp>
@@ -25,8 +25,8 @@ namespace {
 
 using architecture::Architecture;
 
-/// The program of a layout of the front may have so many forward passes: the slowest layouts have
-/// the longest programs.
+/// Most forward passes in a simulated program of a layout on the Pareto front: the slowest layouts
+/// have the longest programs.
 constexpr std::int64_t front_passes = 1 << 16;
 
 /// Times of the parts of the model, which candidates share.
@@ -62,7 +62,7 @@ Seconds since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// The candidates, in ascending time, with less memory than all before them.
+/// The Pareto front of time and memory, given the candidates in ascending time.
 std::vector<Candidate> front_of(const std::vector<Candidate>& ascending) {
   std::vector<Candidate> front;
   for (const Candidate& c : ascending)
@@ -169,7 +169,7 @@ class LayoutSearch {
     Bytes bytes;
   };
 
-  /// The best by time, and some of the front.
+  /// The layouts to simulate: the best by time, and some of the Pareto front.
   std::vector<Candidate> chosen() {
     std::ranges::stable_sort(estimated_, {},
                              [](const Estimated& e) { return std::tuple(e.seconds, e.bytes); });
@@ -232,7 +232,7 @@ class LayoutSearch {
   std::int64_t ranks_;
   const Machine& machine_;
   SearchOptions options_;
-  deck::Config config_;  ///< with the layout that is tried
+  deck::Config config_;  ///< the deck's config with the layout that is tried
   Architecture architecture_;
   MemoryLimit limit_;
   MemoryEstimate memory_;
@@ -240,10 +240,10 @@ class LayoutSearch {
   KnownParts known_;
   std::vector<Estimated> estimated_;
   Layout former_;          ///< the last layout of the space
-  std::size_t alike_ = 0;  ///< the first estimated one that differs from it in `shard` only
-  std::vector<Candidate> estimated_front_;  ///< with too long programs
+  std::size_t alike_ = 0;  ///< first estimated layout that differs from former_ in `shard` only
+  std::vector<Candidate> estimated_front_;  ///< layouts of the front with too long programs
   std::int64_t too_large_ = 0;
-  Candidate smallest_;  ///< of those that are too large
+  Candidate smallest_;  ///< smallest of the layouts that are too large
   SearchResult result_;
 };
 

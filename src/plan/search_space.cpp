@@ -1,5 +1,5 @@
 // The layouts of a deck on a number of ranks: the axes, then micro-batches, schedules and chunks,
-// then what to recompute and what ranks share.
+// then recomputation and the division of state.
 #include <trireme/plan/search_space.hpp>
 
 #include <trireme/architecture/arrangement.hpp>
@@ -128,7 +128,7 @@ bool SearchSpace::has_axes(const Layout& layout) {
   return true;
 }
 
-/// The smallest number for each number of layers of the longest stage. The last stage has fewer.
+/// The smallest number for each number of layers of the longest stage. The last stage is shorter.
 std::vector<std::int64_t> SearchSpace::chunk_counts(std::int64_t pipeline) const {
   if (chunks_.fixed) return {chunks_.value};
   const auto by_hand = std::ssize(deck_.config.parallel.partition);
@@ -172,7 +172,7 @@ std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
   return all;
 }
 
-/// The layout with each kind of recomputation and each way to share.
+/// The layout with each kind of recomputation and each division of state.
 std::vector<Layout> SearchSpace::options(const Layout& given) {
   std::vector<Layout> all;
   Layout layout = given;
@@ -188,7 +188,7 @@ std::vector<Layout> SearchSpace::options(const Layout& given) {
   return all;
 }
 
-/// Groups send more gradients than they save gathers, unless weights are gathered in every pass.
+/// Groups of replicas only help if passes gather weights; otherwise their sums cost more messages.
 void SearchSpace::add_shards(const Layout& given, std::vector<Layout>& all) {
   Layout layout = given;
   for (const Sharding shard : shardings) {
@@ -203,7 +203,7 @@ void SearchSpace::add_shards(const Layout& given, std::vector<Layout>& all) {
   }
 }
 
-/// Whether dividing so much may save memory, and the deck can be combined with it.
+/// Whether this division may save memory, and the deck can be combined with it.
 bool SearchSpace::pays(const Layout& layout, Sharding shard) {
   if (shard == Sharding::none) return true;
   const deck::Config& c = deck_.config;
@@ -218,7 +218,7 @@ bool SearchSpace::pays(const Layout& layout, Sharding shard) {
   return architecture::division_of(tried_).gradients;
 }
 
-/// 0: no group of them is smaller than all, or groups would not be on one node each.
+/// Replicas on each node; 0 if one node has all replicas, or if nodes would share a group.
 std::int64_t SearchSpace::replicas_on_node(const Layout& layout) {
   layout.set(tried_);
   const GroupPlace place = NetworkTime(machine_, tried_.parallel).place(Axis::data);

@@ -69,7 +69,7 @@ void visit_ranges(const Ranges& r, int server, F use) {
   });
 }
 
-/// Gradients of arrays that all tensor ranks hold whole, which step_traffic() counts otherwise.
+/// Gradients of arrays that all tensor ranks hold whole, which servers sum instead of workers.
 template <class F>
 void replicated_sums(const deck::Config& config, const Ranges& r, F add) {
   for (const bool partial : {false, true}) {

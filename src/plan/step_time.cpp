@@ -72,7 +72,7 @@ Seconds shared_work(const std::vector<RankWork>& ranks, double micro_batches,
 }
 
 /// Time from the last pass of the first rank to the end. Without split backward passes, later ranks
-/// end theirs earlier and begin their sums meanwhile.
+/// end their passes earlier and begin their sums meanwhile.
 Seconds tail_seconds(const deck::ParallelConfig& p, bool split, const std::vector<RankWork>& ranks,
                      const StepCosts& costs) {
   Seconds early = 0, sums = 0, update = 0;
@@ -102,8 +102,8 @@ Seconds alternating_seconds(double m, Seconds longest, const std::vector<RankWor
   return loop + delay;
 }
 
-/// Time of the passes of m micro-batches. Each takes the slowest rank's time, except where the
-/// schedule leaves that rank idle.
+/// Time of the passes of m micro-batches. Each micro-batch takes the slowest rank's time, except
+/// where the schedule leaves that rank idle.
 Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<RankWork>& ranks,
                      const StepCosts& costs) {
   Seconds longest = 0, loop = 0, weights = 0, hops = 0, forward = 0, backward = 0,
@@ -143,8 +143,8 @@ Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<
       return m * longest + std::max(loop - longest - moved * weights, first + hops / 2);
     }
     // In a V, a single micro-batch takes the loop without all weight halves but the last. With
-    // v-min, the others wait for the whole loop; with zb-v, only until the last rank has its first
-    // input.
+    // v-min, the other passes wait for the whole loop; with zb-v, only until the last rank has its
+    // first input.
     case ScheduleKind::zb_v:
     case ScheduleKind::v_half:
     case ScheduleKind::v_min: {

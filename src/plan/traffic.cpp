@@ -226,7 +226,7 @@ class Counter {
     return blocks;
   }
 
-  /// Every pipeline rank has them.
+  /// Every pipeline rank has the arrays of shared layers.
   void shared_layers() {
     const auto placement = architecture::place(architecture_, shard_, arrays_);
     for (const auto& part : architecture::shared_parts(arrays_, placement))
@@ -338,15 +338,15 @@ class Counter {
   const Machine& machine_;
   const deck::ParallelConfig& parallel_;
   std::int64_t trust_norms_;
-  Bytes maxima_;  ///< for fp8 tensors
+  Bytes maxima_;  ///< bytes of the maxima of fp8 tensors
   const Architecture& architecture_;
   std::vector<architecture::LayerProgram> programs_;  ///< by kind of layer
   const Shard& shard_;
   LocalSizes sizes_;
   std::vector<LocalArray> arrays_;
   std::int64_t micro_batches_;
-  Bytes tokens_bytes_;  ///< for [T, D]
-  Bytes slice_bytes_;   ///< for this tensor rank's rows of [T, D]
+  Bytes tokens_bytes_;  ///< bytes of [T, D]
+  Bytes slice_bytes_;   ///< bytes of this tensor rank's rows of [T, D]
   std::vector<TrafficRow> rows_;
 };
 

@@ -361,8 +361,8 @@ class Chart {
   double scale_;
   double top_;
   std::size_t most_boxes_;
-  double pitch_;   ///< from row to row
-  double height_;  ///< of a box
+  double pitch_;   ///< distance between rows
+  double height_;  ///< height of a box
   std::string out_;
 };
 

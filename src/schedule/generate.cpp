@@ -33,7 +33,7 @@ Row alternating_row(Rank rank, int micro_batches, int warmup) {
 }
 
 /// Forward passes until the first gradient can arrive. With a shared vocabulary, the last stage
-/// computes `more` of them while all ranks compute and sum their parts of its gradient.
+/// computes `more` forward passes while all ranks compute and sum their parts of its gradient.
 int warmup_of(Rank rank, const ProgramLayout& layout, int more) {
   return std::min(layout.micro_batches,
                   layout.ranks - 1 - rank + (layout.shares_vocabulary ? more : 0));
@@ -301,7 +301,7 @@ class Filler {
   const ProgramLayout& layout_;
   const int slots_;
   std::vector<RankState> ranks_;
-  std::vector<int> end_;  ///< of each forward pass and input half
+  std::vector<int> end_;  ///< end of each forward pass and input half
 };
 
 }  // namespace

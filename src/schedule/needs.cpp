@@ -142,7 +142,7 @@ Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank) 
   for (int chunk = 0; chunk < layout.chunks; ++chunk)  // one per direction
     if (layout.map().hands_over(layout.stage_of(rank, chunk))) needs.handed_over = 2;
   if (layout.ranks == 1) return needs;
-  // One is posted while its predecessor is used. Evaluations always post two activations.
+  // One receive is posted while its predecessor is used. Evaluations always post two activations.
   const bool grouped = layout.transport == Transport::ordered_groups;
   if (rank > 0 || layout.chunks > 1) needs.received_activations = grouped ? 3 : 2;
   if (rank + 1 < layout.ranks || layout.chunks > 1)

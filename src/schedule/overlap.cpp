@@ -1,5 +1,5 @@
-// Programs of several steps without a flush: passes, reductions and updates; how a row is cut into
-// steps; and the time of the repeated step.
+// Programs of several steps without a flush: passes, reductions and updates; the division of a row
+// into steps; and the time of the repeated step.
 #include <trireme/schedule/overlap.hpp>
 
 #include <trireme/base/check.hpp>

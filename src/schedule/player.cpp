@@ -229,7 +229,7 @@ Played play(const Program& program, const Cost& cost, const PlayOptions& options
   if (options.send_buffers > 0) return with(options.send_buffers);
   Played played = with(2);
   if (played.mistakes.empty()) return played;
-  // More buffers never hurt, so that a bisection finds the smallest sufficient number.
+  // If n buffers suffice, so do more buffers. Bisection finds the smallest sufficient number.
   int fails = 2;
   int works = std::max(program.layout.passes(), 3);
   played = with(works);

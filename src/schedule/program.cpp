@@ -102,7 +102,7 @@ struct Writer {
     e.writes.push_back({to, receiver, m});
     e.frees.push_back({from, s, m});
   }
-  /// Reads the gradients in the rank's norm: from all of its stages, and the tied table's.
+  /// Reads the gradients of the rank's norm: those of all its stages, and of the tied table.
   void take_gradients_of_rank() {
     const Rank rank = layout.rank_of(s);
     for (int chunk = 0; chunk < layout.chunks; ++chunk)
@@ -121,7 +121,7 @@ struct Writer {
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
       const Stage stage = layout.stage_of(layout.rank_of(s), chunk);
       e.writes.push_back({Kind::weights, stage, m});
-      // They replace the weights before the last update, which this step used.
+      // The new weights replace the weights before the last update, which this step used.
       if (m >= 2) e.frees.push_back({Kind::weights, stage, m - 2});
     }
   }

@@ -1,5 +1,5 @@
 // Audited steps: each replica's samples are computed by another replica and by itself. If the
-// results differ, two more passes find the wrong one. audit_state.cpp audits the state.
+// results differ, two more passes find the wrong result. audit_state.cpp audits the state.
 #include <trireme/train/audit.hpp>
 
 #include <trireme/grid/heartbeat.hpp>

@@ -118,7 +118,7 @@ Finding StateAudit<P>::examine(const State& now, const Table& table, const Value
     return table.hashes[static_cast<std::size_t>(group.world_rank(rank))];
   };
   const auto& value = right.at(group_of(here));
-  // A correct rank, or just the first one, and the first rank that differs from it.
+  // A correct rank, or else the first rank, and the first rank that differs from it.
   int first = 0;
   while (value && hash_of(first) != *value) ++first;
   int second = 0;

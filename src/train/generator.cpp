@@ -70,7 +70,7 @@ namespace {
 /// A group of texts, and messages about its last pass.
 struct Group {
   TextGroup texts;
-  std::vector<std::int32_t> drawn;  ///< by row; negative: a logit is not finite
+  std::vector<std::int32_t> drawn;  ///< tokens by row; negative: a logit is not finite
   std::vector<grid::Request> sends;
 };
 

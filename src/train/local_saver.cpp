@@ -38,7 +38,7 @@ std::vector<checkpoint::SliceView> slices_of(const std::string& outline) {
 }
 
 /// The rank that receives the share of rank number `index` of a node. Ranks of a node send in order
-/// to the ranks of its partner, and begin again where that has fewer.
+/// to the ranks of its partner, and begin again if the partner has fewer.
 Rank receiver(const std::vector<grid::Node>& nodes, std::size_t node, std::size_t index) {
   const auto& ranks = nodes[grid::partner_of(node, nodes.size())].ranks;
   return ranks[index % ranks.size()];
@@ -120,8 +120,8 @@ void LocalSaver::begin(const checkpoint::Attempt& attempt) {
         config_.directory);
 }
 
-/// Nodes that share the folder would remove each other's files. One that cannot write there is
-/// another matter: the first checkpoint says so.
+/// Nodes that share the folder would remove each other's files. The first checkpoint reports nodes
+/// that cannot write there.
 void LocalSaver::expect_own_folder() {
   std::string other;
   if (leads()) {

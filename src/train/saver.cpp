@@ -21,7 +21,7 @@ Saver::Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Wo
              Bytes copy_bytes)
     : config_(config), world_(world), worker_(worker), copy_memory_(copy_bytes) {
   for (const auto& slice : worker_.share()) share_bytes_ += slice.bytes();
-  // Alike on all ranks: one whose stages hold no arrays needs no copy.
+  // Equal on all ranks, because a rank whose stages hold no arrays needs no copy.
   in_background_ = world_.all_reduce<std::int64_t>(copy_bytes, grid::Reduction::maximum,
                                                    "memory for checkpoints") > 0;
   grid::together(world_, [&] {
@@ -94,7 +94,7 @@ Saver::Progress Saver::progress() {
   if (part_.valid() && part_.wait_for(Clock::duration::zero()) != std::future_status::timeout) {
     try {
       shard_ = part_.get();
-    } catch (const UsageError& error) {  // in mid-run it is no mistake of the deck's
+    } catch (const UsageError& error) {  // not the deck's mistake in mid-run
       error_ = std::make_exception_ptr(Error(error.what()));
     } catch (...) {
       error_ = std::current_exception();

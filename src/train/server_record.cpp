@@ -38,7 +38,7 @@ std::string text_in(const Json& line, const char* name) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-/// std::nullopt for a header, and for a truncated line after a kill.
+/// The event of a line; std::nullopt for a header, and for a truncated line after a kill.
 std::optional<ServerEvent> event_in(const Json& line) {
   const auto step = number_in(line, "step");
   if (!step) return std::nullopt;

@@ -1,4 +1,4 @@
-// Losses and norms of the steps between two logged ones: a ring of rows on the device.
+// Losses and norms of the steps between two logged steps: a ring of rows on the device.
 #include <trireme/train/step_history.hpp>
 
 #include <trireme/kernels/elementwise.hpp>

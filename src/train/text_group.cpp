@@ -7,7 +7,7 @@
 namespace trireme::train {
 namespace {
 
-/// Number of prompt tokens above which a wide pass takes less time than narrow ones.
+/// Number of prompt tokens above which a wide pass takes less time than narrow passes.
 constexpr std::int64_t worth_a_wide_pass = 12;
 
 }  // namespace

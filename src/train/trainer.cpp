@@ -213,7 +213,7 @@ Request Trainer::take_step(std::int64_t step) {
   return agreement(step);
 }
 
-/// `late`: while the next step is running, so that no rank may wait for the others.
+/// `late`: while the next step is running, so that no rank may wait for another.
 void Trainer::log_step(std::int64_t step, bool late) {
   const bool overlaps = parts_.config.parallel.overlaps_steps();
   const StepResult found = overlaps ? worker_.result_of(step) : worker_.result();
@@ -267,7 +267,7 @@ void Trainer::log_step(std::int64_t step, bool late) {
   untimed_ = 0;
 }
 
-/// Reports the step skipped since the last logged one, and ends a run with too many skips.
+/// Reports the step skipped since the last logged step, and ends a run with too many skips.
 void Trainer::check_skips(const Metrics& m, const Skips& before) {
   const deck::OptimizerConfig& o = parts_.config.optimizer;
   if (skips_.last_step > logged_step_) {
@@ -403,7 +403,7 @@ void Trainer::look_for_folders() {
   }
 }
 
-/// This rank's message to the others at a step's end: its requests, the phase of a checkpoint, and
+/// This rank's message to all ranks at a step's end: its requests, the phase of a checkpoint, and
 /// whether the run's folders still belong to it.
 std::vector<std::int64_t> Trainer::wishes(std::int64_t step) {
   const Seconds saving = (saver_.under_way() ? 3 : 2) * saver_.expected_seconds();
@@ -447,7 +447,7 @@ Request Trainer::agreement(std::int64_t step) {
 }
 
 // The training loop's part for overlapping steps: the step that ends the overlap, and actions one
-// step late, because no rank waits for the others in between.
+// step late, because no rank waits for another in between.
 
 /// Evaluations and checkpoints need the weights of a step with all updates before and none after.
 bool Trainer::ends_overlap(std::int64_t step) const {

@@ -498,7 +498,7 @@ bool TypedWorker<P>::holds_means(const checkpoint::Reader& reader, int fragment)
 }
 
 /// Restores the checkpoint's values beyond the shared weights and the first worker's state. If
-/// there are none, all workers continue from these.
+/// there are none, all workers continue from that state.
 template <class P>
 void TypedWorker<P>::load_workers(const checkpoint::Reader& reader) {
   local_->begin(handle_);

@@ -177,7 +177,7 @@ template <class P>
 std::vector<checkpoint::SliceView> TypedWorker<P>::share() {
   parts_.finish_gathers();
   fence(handle_, "train/share waits for the step");
-  if (parts_.servers) return {};  // servers write it
+  if (parts_.servers) return {};  // servers write the state
   const auto& entries = parts_.parameters_of(actions_.step()).entries();
   std::vector<architecture::LocalArray> arrays;
   for (const auto& entry : entries) arrays.push_back(entry.local);

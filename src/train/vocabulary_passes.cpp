@@ -1,5 +1,5 @@
 // Passes of a shared vocabulary. A broadcast is an all-gather with one contributing rank, and a sum
-// for one rank is a reduce-scatter in which only that rank has a part: both do not block.
+// for one rank is a reduce-scatter in which only that rank has a part. Neither blocks.
 #include <trireme/train/vocabulary_passes.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -174,7 +174,7 @@ void VocabularyPasses<P>::combine(const Step& step, const model::MicroContext& c
   message.micro = step.instr.micro;
 }
 
-/// On the last stage, moves the sum to its slot, whose output all ranks have.
+/// On the last stage, moves the output's gradient into the slot of its micro-batch's output.
 template <class P>
 void VocabularyPasses<P>::take(Message& message) {
   if (!is_last() || message.micro < 0) return;

@@ -7,8 +7,8 @@
 /// factor · dropout(x) Aᵀ Bᵀ. With DoRA (Liu et al. 2024, arXiv 2402.09353), each output is then
 /// multiplied by m / ‖W + factor · B A‖, the norm of its row, before the bias is added; m is
 /// trained, and no gradient goes through the norms. A product whose outputs the tensor axis splits
-/// has A whole on every rank and B split; one whose inputs are split has A split and B whole. Each
-/// rank computes only a summand of the whole array's gradient.
+/// has A whole on every rank and B split; a product whose inputs are split has A split and B whole.
+/// Each rank computes only a summand of the gradient of the whole array.
 namespace trireme::architecture {
 
 /// Whether each output of an adapted product has a trained magnitude.
@@ -41,7 +41,7 @@ struct AdapterScratch {
   std::int64_t columns = 0;  ///< in training with dropout: the adapters' input [T, columns]
   std::int64_t scaled = 0;   ///< with magnitudes: a product's output, or rows of W + factor · B A
 
-  /// Grows to what `other` needs, too.
+  /// Takes the larger value of each member.
   void include(const AdapterScratch& other);
 };
 AdapterScratch adapter_scratch(const LayerDescription& layer, const LocalSizes& sizes,

@@ -18,21 +18,21 @@ namespace trireme::architecture {
 /// A part of a model. Blocks of one kind have the same operations, on arrays of their own.
 struct Block {
   std::size_t kind = 0;  ///< index in Architecture::kinds
-  std::string prefix;    ///< of the names of its arrays: "layers.3."
+  std::string prefix;    ///< prefix of its arrays' names: "layers.3."
 };
 
 /// A model is a chain of blocks: the embedding, the layers and the head.
 struct Architecture {
   deck::ModelConfig model;
   std::vector<ArraySpec> arrays;  ///< in registry order; array numbers are positions in this list
-  /// Operations of each kind of block: of the embedding, of the layers, by the first layer of each
-  /// kind, and of the head. Layers differ in windows, in frozen arrays, and in the dropout of a
-  /// first layer that norms the embedding.
+  /// Operations of each kind of block: the embedding, the kinds of layers in the order of their
+  /// first layers, and the head. Layers differ in windows, in frozen arrays, and in the dropout of
+  /// a first layer that norms the embedding.
   std::vector<LayerDescription> kinds;
   std::vector<Block> blocks;  ///< in the order of the forward pass
   bool has_frozen = false;    ///< whether any array is frozen
-  /// First part of the model with a trained array: −1 the embedding, a layer, L the head. Backward
-  /// passes before it are not needed.
+  /// First part of the model with a trained array: −1: the embedding, L: the head. Backward passes
+  /// before it are not needed.
   std::int64_t first_trained = -1;
 
   const LayerDescription& embedding() const { return kinds.front(); }
@@ -51,8 +51,8 @@ struct Architecture {
   std::vector<std::int64_t> count_kinds(const layout::Slice& layers) const;
 
   std::int64_t parameters() const;
-  /// Multiplications of a token with elements of the layers' matrices; those of shared layers count
-  /// in each layer.
+  /// Multiplications of a token with elements of the layers' matrices; matrices of shared layers
+  /// count in each layer.
   double layer_products() const;
   /// Multiplications of a token with the head's matrix elements, averaged over a sample's tokens,
   /// of which the head may see only some.

@@ -71,8 +71,8 @@ class Arrangement {
   std::int64_t place(std::int64_t at) const;
   /// Memory offset where this rank, its owner, keeps element `at` of the arena.
   std::int64_t own_place(std::int64_t at) const;
-  /// The parts of [begin, end) of the arena that this rank keeps, each in one piece; all of it for
-  /// resident arrays.
+  /// The parts of [begin, end) of the arena that this rank keeps, each in one piece; the whole
+  /// range for resident arrays.
   std::vector<Own> kept(std::int64_t begin, std::int64_t end) const;
 
   const std::vector<Unit>& units() const { return units_; }
@@ -97,7 +97,7 @@ class Arrangement {
   std::vector<Own> own_;
 };
 
-/// Arrangements of a rank's weights and gradients. `cut`: the cut for the division.
+/// Arrangements of a rank's weights and gradients. `cut`: buckets that are divided.
 Arrangement arranged_weights(const BucketCut& cut, const Division& division, int data_rank);
 Arrangement arranged_gradients(const BucketCut& cut, const Shard& shard, const Division& division,
                                bool cuts_tokens, int data_rank);

@@ -10,8 +10,8 @@
 namespace trireme::architecture {
 
 /// layer_of() gives the part of the model whose passes complete an array's gradient: a layer, −1
-/// for the embedding, L for the head; of a shared vocabulary −2 for the token table and L + 1 for
-/// the output table.
+/// for the embedding, L for the head; −2 for the token table and L + 1 for the output table of a
+/// shared vocabulary.
 inline constexpr std::int64_t shared_token_layer = -2;
 inline std::int64_t shared_output_layer(std::int64_t layers) {
   return layers + 1;
@@ -27,14 +27,14 @@ struct GradientRange {
   Stage stage = 0;
   bool split = false;
   bool alone = false;          ///< has buckets of its own
-  bool shared = false;         ///< of a shared layer
+  bool shared = false;         ///< belongs to a shared layer
   bool partial = false;        ///< see ArraySpec::partial_gradient
-  bool of_vocabulary = false;  ///< of a vocabulary that pipeline ranks share
+  bool of_vocabulary = false;  ///< part of a vocabulary that pipeline ranks share
   bool frozen = false;         ///< has no gradient
   bool hidden_matrix = false;  ///< see LocalArray
 };
 
-/// Arrays of a cut: those with gradients, or all weights without the second gradient of a tied
+/// Arrays of a cut: arrays with gradients, or all weights without the second gradient of a tied
 /// table. Arrays in both cuts have the same buckets.
 enum class CutOf : std::uint8_t { gradients, weights };
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-/// Trained arrays: all except those of [optimizer] frozen; with [adapter], the adapters and the
-/// arrays of also_trained.
+/// Trained arrays: all except the arrays of [optimizer] frozen; with [adapter], the adapters and
+/// the arrays of also_trained.
 namespace trireme::architecture {
 
 /// Whether a pattern matches an array's name: each of its parts between dots equals a part of the
@@ -17,7 +17,7 @@ bool matches(std::string_view pattern, std::string_view name);
 /// Whether the array with this global name is frozen.
 bool is_frozen(const deck::ModelConfig& model, std::string_view name);
 
-/// Sets ArraySpec::frozen in the operations of a block. `prefix`: of the names of its arrays.
+/// Sets ArraySpec::frozen in the operations of a block. `prefix`: prefix of its arrays' names.
 void mark_frozen(LayerDescription& part, const deck::ModelConfig& model,
                  const std::string& prefix = "");
 

@@ -73,12 +73,12 @@ struct LayerProgram {
   bool split_backward = false;  ///< backward_input and backward_weight are separate phases
   Bytes kept_bytes = 0;         ///< per layer and slot
   Bytes work_bytes = 0;         ///< per layer and slot
-  Bytes transient_bytes = 0;    ///< per rank: of the phase that needs the most
+  Bytes transient_bytes = 0;    ///< per rank: largest of all phases
   PhaseProgram forward;
   PhaseProgram backward;         ///< empty if it is split
   PhaseProgram backward_input;   ///< empty unless it is split
   PhaseProgram backward_weight;  ///< empty unless it is split
-  PhaseProgram losses;           ///< of a head: see lower_head()
+  PhaseProgram losses;           ///< only of heads: see lower_head()
 
   const PhaseProgram& phase(Phase phase) const;
 };
@@ -94,9 +94,9 @@ struct LoweringOptions {
 LayerProgram lower(const LayerDescription& layer, const LocalSizes& sizes,
                    const LoweringOptions& options);
 
-/// The head's description lowered to steps. `forward` ends with the losses; `losses` are the steps
-/// back to the gradient of the final norm's output, and the backward phases are those of the final
-/// norm. The memory of a tensor is that of its home: `kept` for a slot, `transient` for scratch.
+/// The head's description lowered to steps. `forward` ends with the losses. `losses` has the
+/// backward steps down to the final norm, whose own steps are the backward phases. A tensor's home
+/// determines its memory: `kept` for a slot, `transient` for scratch.
 ///
 /// A gradient has its own tensor, named "d" and the tensor's name, if there is one. Otherwise it
 /// overwrites the tensor, or the gradient of the operation's output where the operation reads the

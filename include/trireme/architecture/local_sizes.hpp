@@ -26,8 +26,8 @@ struct LocalSizes {
   std::int64_t targets = 0;      ///< predicted tokens: rows of all logits
   std::int64_t logit_block = 0;  ///< rows of logits computed at a time
   std::int64_t pairs = 0;        ///< samples whose first token the sentence head sees
-  /// Rows that the head of masked tokens picks: the rows of all context ranks, which share the
-  /// rest.
+  /// Rows that the head of masked tokens picks, from all context ranks; the context ranks share the
+  /// head's remaining work.
   std::int64_t head_rows = 0;
   std::int64_t tensor_ranks = 1;   ///< P
   std::int64_t context_ranks = 1;  ///< c

@@ -43,8 +43,8 @@ struct LossTerm {
 ///   masked_token  tokens [S], segments [S];               loss: masked tokens; with a loss of
 ///                 targets [M], rows [M + 1], pairs [1]    pairs: pair_loss
 ///
-/// per sample of S tokens, M of them predicted; without a loss of pairs, rows are [M] and there is
-/// no field pairs.
+/// Shapes are per sample of S tokens, of which M are predicted. Without a loss of pairs, rows has
+/// the shape [M], and there is no field pairs.
 struct TrainingObjective {
   std::vector<BatchField> fields;  ///< fields of the embedding first
   std::vector<LossTerm> losses;    ///< loss of tokens first

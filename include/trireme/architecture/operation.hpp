@@ -28,7 +28,7 @@ constexpr std::size_t at(I i) {
 enum class Rows : std::uint8_t {
   tokens,   ///< T, all tokens of the micro-batch
   own,      ///< R, this rank's rows of the residual stream: a part of T with sequence parallelism
-  targets,  ///< N, predicted tokens: all tokens, or the masked ones
+  targets,  ///< N, predicted tokens: all tokens, or the masked tokens
   pairs,    ///< B, one per sample
   /// N + B, or N without a loss of pairs: rows that the head of masked tokens reads, including the
   /// rows of the other context ranks.
@@ -36,8 +36,8 @@ enum class Rows : std::uint8_t {
   logit_block  ///< N', predicted tokens whose logits are computed at a time
 };
 
-/// Columns of a tensor, in terms of the model's sizes. The tensor axis splits those from `heads` to
-/// `vocabulary`.
+/// Columns of a tensor, in terms of the model's sizes. The tensor axis splits the columns from
+/// `heads` to `vocabulary`.
 enum class Columns : std::uint8_t {
   one,
   hidden,           ///< D
@@ -49,7 +49,7 @@ enum class Columns : std::uint8_t {
   feed_forward,     ///< F
   inner,            ///< F, or 2 F with a gate
   vocabulary,       ///< V
-  two,              ///< kinds of pairs
+  two,              ///< 2, classes of a pair
   softmax,          ///< 3: maximum, sum of exponentials and the target's logit
   softmax_parts     ///< 3 P: the same three values for each tensor rank's part of the vocabulary
 };

@@ -58,7 +58,7 @@ struct Shard {
   layout::Slice context_part(std::int64_t n) const {
     return layout::split(n, context_size, context_rank);
   }
-  /// Groups, of `n` groups of `group` elements, with elements in this rank's part.
+  /// The groups, among `n` groups of `group` elements, with elements in this rank's part.
   layout::Slice groups(std::int64_t n, std::int64_t group) const;
   /// Tensor ranks that hold group `i`, with `n` and `group` as in groups(): one rank, or
   /// neighbours.
@@ -113,7 +113,7 @@ struct LocalArray {
 /// Heads of keys and values that more than one of `tensor_size` ranks holds, ascending: heads whose
 /// groups of query heads are split between ranks. A rank holds at most two of them. They are
 /// adjacent in this list, because only this rank holds the groups between its first and its last
-/// one.
+/// group.
 std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tensor_size);
 
 /// Arrays of a rank in registry order; the copy of the token table is the last.

@@ -15,8 +15,8 @@ std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer);
 /// have no second moment.
 std::size_t state_arrays_of(const deck::OptimizerConfig& optimizer, const LocalArray& array);
 
-/// Norms per array that an optimizer step needs in addition to the gradient's: of the weights
-/// (LARS), and also of the update's direction (LAMB).
+/// Norms per array that an optimizer step needs in addition to the gradient's norm: the weights'
+/// norm (LARS and LAMB) and the norm of the update's direction (LAMB).
 std::int64_t trust_norms(const deck::OptimizerConfig& optimizer);
 
 /// A block of a local array whose optimizer state a rank holds, contiguous in the array's memory.
@@ -39,8 +39,8 @@ struct StatePlacement {
       owned;                  ///< ranges of the arena of the weights, ascending, not adjacent
   std::int64_t elements = 0;  ///< elements of an arena of the state
   bool whole = true;          ///< covers all trained arrays
-  std::int64_t second = 0;    ///< elements of the arenas after the first; with Muon without
-                              ///< hidden matrices, which are last
+  std::int64_t second = 0;    ///< elements of each arena after the first: with Muon, without hidden
+                              ///< matrices
 
   /// Whether this rank owns element `at` of the arena of the weights.
   bool owns(std::int64_t at) const;

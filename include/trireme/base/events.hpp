@@ -25,7 +25,7 @@ enum class StopCause : std::uint8_t {
   not_finite,  ///< the loss was not finite, or too many steps in a row were skipped
   error,
   watchdog,  ///< a rank died, or none made progress
-  audit      ///< an audit found wrong numbers
+  audit      ///< an audit found wrong results
 };
 
 /// The first event of a job.

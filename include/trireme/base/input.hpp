@@ -17,7 +17,7 @@ void expect_file(const std::string& path, const std::string& cited, bool streams
 /// UsageError that begins with `cited` if the file cannot be opened or is not a regular file.
 int open_input(const std::string& path, const std::string& cited, bool streams = false);
 
-/// Why a path is rejected that a shell would have expanded: it begins with "~" or contains a
+/// Reason why a path is rejected that a shell would have expanded: it begins with "~" or contains a
 /// variable such as $HOME, which no user intends as a literal name. "" for any other path.
 std::string unexpanded(std::string_view path);
 

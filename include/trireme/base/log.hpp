@@ -19,7 +19,7 @@ bool speaking();
 void set_file(const std::string& path);
 
 void line(std::string_view message);  ///< One line.
-void warn(std::string_view message);  ///< One line to stderr, "trireme: warning: …"; an event too.
+void warn(std::string_view message);  ///< One line to stderr, "trireme: warning: …"; also an event.
 void error(std::string_view message);  ///< One message to stderr, "trireme: error: …".
 
 /// One line that replaces the last progress line on a terminal; elsewhere a plain line.

@@ -80,7 +80,7 @@ std::optional<OwnerEntry> parse_owner(const std::string& content);
 struct OwnerJudgement {
   enum class Verdict : std::uint8_t { alive, dead, unclear };
   Verdict verdict = Verdict::alive;
-  std::string reason;  ///< why the owner counts as dead
+  std::string reason;  ///< reason why the owner counts as dead
 };
 
 /// `age`: seconds since the owner's last heartbeat, by the file system's clock. `before_boot`: that

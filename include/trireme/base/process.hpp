@@ -49,8 +49,8 @@ std::optional<std::string> batch_job();
 /// Time at which this system was booted, in nanoseconds since 1970.
 std::int64_t boot_time();
 
-/// Peak resident memory of this process so far: its pages in host memory, including those of files
-/// and shared ones. 0 where the system does not report it.
+/// Peak resident memory of this process so far: its pages in host memory, including pages of files
+/// and shared pages. 0 where the system does not report it.
 Bytes peak_resident_bytes();
 
 }  // namespace trireme

@@ -7,8 +7,8 @@
 namespace trireme {
 
 /// Segment size of sums over ranks. A rank's part is exchanged and summed in segments, so that data
-/// are summed while they are in the cache: 16 MB between two ranks of one node take a fifth of the
-/// time. Host memory holds one segment of every other rank for each sum in flight.
+/// are summed while they are in the cache: with two ranks of one node, 16 MB then take a fifth of
+/// the time. Host memory holds one segment of every other rank for each sum in flight.
 inline constexpr Bytes reduction_segment_bytes = 512 * 1024;
 
 /// Segment size on devices, where the link needs long segments, and where the sums of one

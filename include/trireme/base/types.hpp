@@ -12,7 +12,7 @@
 /// enums: deck/enums.hpp.
 namespace trireme {
 using Rank = int;   ///< Position in a communicator.
-using Stage = int;  ///< Pipeline stage (virtual stages numbered through).
+using Stage = int;  ///< Pipeline stage (virtual stages are numbered consecutively).
 using Micro = int;  ///< Micro-batch of a step, 0 … m−1 on each data-parallel rank.
 using Bytes = std::int64_t;
 using Seconds = double;
@@ -21,7 +21,7 @@ using Seconds = double;
 /// norm, between which the distributed optimizer may cut an array.
 inline constexpr std::int64_t norm_block = 4096;
 
-/// How a number is stored. The order is part of the checkpoint format: append only.
+/// Storage type of a number. The order is part of the checkpoint format: append only.
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
 enum class Positions : std::uint8_t { learned, rotary };
@@ -48,8 +48,8 @@ enum class StagePlacement : std::uint8_t { automatic, round_robin, v };
 /// Back end of attention: "auto" is the fastest one in this installation that sums in a fixed
 /// order.
 enum class AttentionKind : std::uint8_t { automatic, portable, tensor_cores, cudnn };
-/// Number of layers that use a device's memory in turn if saved activations are offloaded: one is
-/// computed while copies of one on each side are in flight.
+/// Number of layers that use a device's memory in turn if saved activations are offloaded: one
+/// layer is computed while copies of a layer on each side are in flight.
 inline constexpr int offload_windows = 3;
 /// An axis of the process grid (layout/axes.hpp).
 enum class Axis : std::uint8_t { data, pipeline, tensor, context };

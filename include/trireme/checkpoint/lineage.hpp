@@ -33,7 +33,7 @@ struct Member {
 };
 
 /// The checkpoints in `directory` with a readable manifest, by descending step. `unreadable`, if
-/// given, receives the names of the others.
+/// given, receives the names of the other checkpoints.
 std::vector<Member> members_of(const std::string& directory,
                                std::vector<std::string>* unreadable = nullptr);
 

@@ -15,7 +15,7 @@
 namespace trireme::checkpoint {
 
 /// A start of the run that writes to a checkpoint directory. The file `attempt` of the directory
-/// names the last one.
+/// names the last start.
 struct Attempt {
   std::string run;          ///< 16 hexadecimal digits, chosen at random
   std::int64_t number = 0;  ///< grows with each start

@@ -35,7 +35,7 @@ struct RunState {
   /// Files kept in the checkpoint's folder, such as the tokenizer's. Empty in Reader::state(): see
   /// Reader::kept_files().
   Files files = {};
-  /// The starts that led to this state; the last is the writing job's. Empty: not trained.
+  /// The starts that led to this state; last: the start of the writing job. Empty: not trained.
   std::vector<Start> starts = {};
 };
 

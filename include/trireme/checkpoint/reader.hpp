@@ -14,12 +14,12 @@
 namespace trireme::checkpoint {
 
 /// The checkpoint to resume from: one that a killed run completed without naming it in `latest`,
-/// otherwise the one that `latest` names, otherwise the newest intact checkpoint on that one's
-/// branch. Without a usable `latest`, the branch is the last attempt's. File times do not matter. A
-/// warning names each rejected checkpoint, with the reason. Manifest, sizes, index and the shards'
+/// otherwise the one that `latest` names, otherwise the newest intact checkpoint on its branch.
+/// Without a usable `latest`, the branch is the last attempt's. File times do not matter. A warning
+/// names each rejected checkpoint, with the reason. Manifest, sizes, index and the shards'
 /// structures are verified, which is quick. A reader may still find a damaged block; then call
 /// again with that folder in `damaged`, to which rejected folders are added. One rank calls this
-/// and tells the others. std::nullopt if there is no directory or no checkpoint in it.
+/// and informs the other ranks. std::nullopt if there is no directory or no checkpoint in it.
 std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged);
 std::optional<std::string> latest(const std::string& directory);
 
@@ -51,7 +51,7 @@ class Reader {
   Files kept_files() const;
 
   /// Copies a whole array to `out`. UsageError with both types and shapes if they differ from the
-  /// stored ones.
+  /// stored type and shape.
   void read(const std::string& name, DType dtype, const Extents& shape, void* out) const;
   /// Copies the block [offset, offset + extent) of an array of this type and shape.
   void read_slice(const std::string& name, DType dtype, const Extents& shape, const Extents& offset,
@@ -96,7 +96,7 @@ class Reader {
 /// Differences of an array between two checkpoints a and b.
 struct Difference {
   std::string name;
-  std::string only = {};  ///< why it cannot be compared: "only in the first", or both shapes
+  std::string only = {};  ///< reason why it cannot be compared: "only in the first", or both shapes
   std::int64_t elements = 0;
   std::int64_t different = 0;   ///< number of elements whose bits differ
   double largest_absolute = 0;  ///< |a - b|; infinite if one is NaN or infinite

@@ -53,7 +53,7 @@ void commit(const std::string& directory, const Manifest& manifest, const Files&
             const Retention& retention, const std::function<void()>& progress = {});
 
 /// Completes a folder that has only one node's shards of a checkpoint: writes manifest
-/// (to_json(manifest_of())) and files, renames the folder and removes old ones.
+/// (to_json(manifest_of())) and files, renames the folder and removes old folders.
 void commit_part(const std::string& directory, std::int64_t step, const std::string& manifest,
                  const Files& files, const Retention& retention);
 

@@ -66,7 +66,7 @@ class RunTexts {
   const Texts& texts() const { return *texts_; }
 
   /// Opens the file on rank 0: a run restored from a step keeps the lines up to it; another run
-  /// renames the file of an earlier one to texts.previous-1.jsonl (the first free number).
+  /// renames the file of an earlier run to texts.previous-1.jsonl (the first free number).
   /// Collective.
   void open(grid::Runtime& runtime, std::optional<std::int64_t> restored);
   /// Continues all prompts with the most likely tokens by the worker's weights, and writes them.

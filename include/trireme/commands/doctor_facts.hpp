@@ -40,7 +40,7 @@ struct RankFacts {
   Bytes device_memory = 0;
   Bytes device_free = 0;
   std::string nccl;        ///< version and path; empty: not part of this build
-  std::string nccl_error;  ///< why it cannot be loaded
+  std::string nccl_error;  ///< reason why it cannot be loaded
   FolderFacts folder;
 };
 

@@ -16,9 +16,9 @@ struct Drawing {
   schedule::Timeline predicted;
   std::optional<schedule::Timeline> measured;
   std::string schedule;
-  std::string warning;  ///< why an existing measured timeline is not drawn; "": no warning
+  std::string warning;  ///< reason why an existing measured timeline is not drawn; "": no warning
 
-  /// Both idle shares in words.
+  /// Idle shares of both timelines in words.
   std::string idle() const;
   /// Options for drawing `predicted`; refers to `measured`.
   schedule::DrawOptions options() const;

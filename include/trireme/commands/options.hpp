@@ -21,7 +21,7 @@ struct EvalOptions {
   std::string deck;
   std::vector<std::string> overrides;
   std::string checkpoint;  ///< folder, or "latest" in the deck's checkpoint directory
-  bool as_deck = false;    ///< use the deck's function if the checkpoint has another one
+  bool as_deck = false;    ///< accept another function of the same weights (Effect::function)
   std::string data;        ///< token file; "": the deck's validation file, if there are no tasks
   std::vector<std::string> tasks = {};  ///< JSON lines files
   std::string prefix = {};              ///< special token before a text; "": the end of a document

@@ -36,9 +36,9 @@ class Restart {
   Restart(grid::Runtime& runtime, const deck::Deck& deck, const Identity& identity);
 
   /// Loads the checkpoint, each rank its slices. A damaged checkpoint ends all ranks if the deck
-  /// named it; with "latest" it is skipped and the next older one is tried. Without a checkpoint
-  /// the weights are initialised. Checkpoints of other branches or runs, from which the run does
-  /// not continue, are moved to another folder.
+  /// named it; with "latest" it is skipped and the next older checkpoint is tried. Without a
+  /// checkpoint the weights are initialised. Checkpoints of other branches or runs, from which the
+  /// run does not continue, are moved to another folder.
   Beginning load(train::Worker& worker);
 
  private:

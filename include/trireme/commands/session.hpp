@@ -28,8 +28,8 @@ struct Session {
 
 enum class Ranks : std::uint8_t {
   as_deck_says,  ///< the product of the deck's axes must be the number of ranks
-  /// Any number of ranks: replicas of the deck's tensor, context and pipeline ranks; if the size of
-  /// these does not divide the number of ranks, each rank has the whole model.
+  /// Any number of ranks: replicas of the deck's tensor, context and pipeline ranks; if the number
+  /// of these ranks does not divide the number of ranks, each rank has the whole model.
   any_replicas,
   /// As any_replicas, without a context axis and with one stage on each pipeline rank.
   replicas_for_generation

@@ -32,7 +32,7 @@ struct AddedToken {
 /// Reads `added_tokens` of a tokenizer.json; null: none. Skips tokens without content.
 std::vector<AddedToken> read_added_tokens(const JsonNode& node);
 
-/// The names of a model's and the added tokens by id. UsageError, which names `node`, if an id has
+/// Names by id of the model's tokens and of `added`. UsageError, which names `node`, if an id has
 /// two names, a token of the model has another id, or an id is so large that it wastes memory.
 std::vector<std::string> names_with(const TokenNames& names, const std::vector<AddedToken>& added,
                                     const JsonNode& node);

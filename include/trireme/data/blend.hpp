@@ -25,7 +25,7 @@ class Blend {
   /// The part of index n and its index there; O(parts).
   Place place(std::int64_t n) const;
   std::size_t parts() const { return parts_; }
-  /// How many of the first n indices each part gets.
+  /// Number of the first n indices that each part gets.
   std::vector<std::int64_t> counts(std::int64_t n) const;
 
  private:

@@ -32,8 +32,8 @@ class BpeMerges {
     }
   }
 
-  /// Merges the tokens in place and returns how many remain. Always merges the pair of the lowest
-  /// rank, the leftmost of equal ones. `tokens` must not be empty.
+  /// Merges the tokens in place and returns the number of remaining tokens. Always merges the pair
+  /// of the lowest rank, the leftmost of equal pairs. `tokens` must not be empty.
   std::size_t apply(std::span<std::int32_t> tokens) const;
 
  private:

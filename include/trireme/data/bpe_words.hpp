@@ -39,8 +39,8 @@ class CharacterIds {
 /// it. Thread-safe.
 class BpeWords final : public TokenModel {
  public:
-  /// `of_bytes`: for words of raw bytes, whose characters in the vocabulary are those of
-  /// byte_alphabet.hpp; otherwise of characters.
+  /// `of_bytes`: words consist of raw bytes, which the vocabulary writes as in byte_alphabet.hpp;
+  /// otherwise they consist of characters.
   BpeWords(const JsonNode& node, TokenNames& names, bool of_bytes = false);
 
   const char* kind() const override { return "bpe"; }
@@ -59,10 +59,10 @@ class BpeWords final : public TokenModel {
   TokenNames& names;
   std::vector<BpeMerge> list;
   BpeMerges merges{std::span<const BpeMerge>()};
-  BpeMerges borders{std::span<const BpeMerge>()};  // pairs of characters at which merges join
+  BpeMerges borders{std::span<const BpeMerge>()};  // adjacent characters that a merge joins
   CharacterIds characters;
   std::vector<std::int32_t> bytes;           // ids of "<0x00>" to "<0xFF>"
-  std::array<std::int32_t, 256> id_of_byte;  // of the bytes' characters; -1: none
+  std::array<std::int32_t, 256> id_of_byte;  // ids of the bytes' characters; -1: none
   std::int32_t unknown = -1;
   bool fuse_unknown = false;
   bool byte_fallback = false;

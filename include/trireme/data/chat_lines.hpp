@@ -9,7 +9,7 @@
 #include <string_view>
 
 /// Conversations in JSON lines. Each member of a line or message is read, or ignored because it
-/// only describes the data (docs/token_files.md lists these members), or an error.
+/// only describes the data (docs/token_files.md lists these members), or rejected.
 namespace trireme::data {
 
 /// The conversation of a line {"messages": [{"role", "content"}, ...], "tools": [...]}. UsageError

@@ -55,8 +55,8 @@ class InstructionEncoder {
 /// tools.
 void expect_special_tokens(const Tokenizer& tokenizer, ChatFormat format, bool tools);
 
-/// The texts of a line for training a tokenizer: of a conversation, the texts between its special
-/// tokens; of another line, its text.
+/// The texts of a line for training a tokenizer: a conversation's texts between its special tokens,
+/// or the text of any other line.
 std::vector<std::string> texts_of(const JsonLine& line, ChatFormat format);
 
 /// An example of a line, for messages.

@@ -32,7 +32,7 @@ class LiteralSplitter {
     held_ += bytes;
     cut(false, text, found);
   }
-  /// Ends the text and passes on the rest; another text may follow.
+  /// Ends the text and passes on the remaining text; another text may follow.
   template <class Text, class Found>
   void finish(const Text& text, const Found& found) {
     cut(true, text, found);

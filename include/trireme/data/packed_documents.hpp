@@ -9,9 +9,9 @@
 namespace trireme::data {
 
 /// Samples of S tokens that hold whole documents. A document of n tokens gives n − 1 tokens with a
-/// target, which are cut into pieces of S and a rest. Pieces are packed by best fit, longest first
-/// (Ding et al. 2024, arXiv 2404.10830): each goes into the fullest sample that has room for it.
-/// Samples are in the order in which their longest pieces begin in the file. The result depends
+/// target, which are cut into pieces of S tokens and a rest. Pieces are packed by best fit, longest
+/// first (Ding et al. 2024, arXiv 2404.10830): each goes into the fullest sample that has room for
+/// it. Samples are in the order in which their longest pieces begin in the file. The result depends
 /// only on the document offsets and S. It takes 8 bytes per piece and 4 per sample; construction
 /// takes time proportional to documents and pieces, except for sorting the samples. Thread-safe.
 class PackedDocuments {

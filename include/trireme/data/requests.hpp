@@ -25,7 +25,7 @@ class Requests {
   std::int64_t count() const { return std::ssize(requests_); }
   /// Whether likeliest tokens are found instead of scores.
   bool wants_tokens() const { return ids_ > 0; }
-  /// Number of all tokens to find, and the index of a request's first one.
+  /// Number of all tokens to find, and the index of a request's first token among them.
   std::int64_t wanted() const { return first_.back(); }
   std::int64_t first_wanted(std::int64_t i) const { return first_[static_cast<std::size_t>(i)]; }
   const Request& request(std::int64_t i) const { return requests_[static_cast<std::size_t>(i)]; }
@@ -38,7 +38,7 @@ class Requests {
   std::vector<Request> requests_;
   std::int64_t sequence_;
   std::int64_t ids_ = 0;             ///< 0: requests are scored
-  std::vector<std::int64_t> first_;  ///< of each request, and of the end
+  std::vector<std::int64_t> first_;  ///< index of each request's first token to find, and the end
 };
 
 }  // namespace trireme::data

@@ -35,8 +35,8 @@ class Windows {
   std::int64_t counted(std::int64_t window) const;
   /// For window i, inputs are tokens i S … i S + S − 1, and targets are the next tokens, or
   /// `uncounted`. With packing, inputs and targets come from the sample's pieces; the rest is
-  /// padding of tokens 0 without a target. All [S]. `positions`, of tokens in their documents'
-  /// pieces, may be empty; padding is at position 0.
+  /// padding of tokens 0 without a target. All [S]. `positions` of tokens in their documents'
+  /// pieces may be empty; padding is at position 0.
   void read(std::int64_t window, std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
             std::span<std::int32_t> positions = {}) const;
   /// `count` windows from `first` on. All [count, S].

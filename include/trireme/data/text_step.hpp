@@ -16,7 +16,7 @@ struct Edge {
   bool first = true;  ///< the word begins with this part
   bool last = true;   ///< the word ends with this part
   bool origin =
-      false;  ///< the word begins with the document's first character, in a chain's step 1
+      false;  ///< for the first step of a chain: the word begins at the document's beginning
 };
 
 /// Receives words in pieces of whole characters.

@@ -21,7 +21,7 @@ class TextStream {
   /// Adds the next token and appends the text that is certain by now to `out`: whole characters
   /// that cannot begin a stop text. Returns false after a stop text.
   bool feed(std::int32_t id, std::string& out);
-  /// Ends the stream and appends the rest. Returns false after a stop text.
+  /// Ends the stream and appends the remaining text. Returns false after a stop text.
   bool finish(std::string& out);
 
  private:

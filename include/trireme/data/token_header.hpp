@@ -34,7 +34,7 @@ struct TokenHeader {
   Digest rest_digest;         ///< digest of the bytes after this block that are in neither dataset
   char tokenizer[128];        ///< Tokenizer::name(), padded with zeros
   char tokenizer_path[1024];  ///< the tokenizer's path, as given; zeros for "bytes"
-  char end_of_document[128];  ///< the requested token; zeros: the tokenizer's usual one
+  char end_of_document[128];  ///< the requested token; zeros: the tokenizer's usual token
   std::int64_t mask_begin;    ///< byte at which `mask` begins; 0: no mask, all tokens count
   std::int64_t counted;       ///< tokens that count in the loss; 0 without a mask
   Digest mask_digest;

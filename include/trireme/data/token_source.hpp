@@ -53,7 +53,7 @@ class TokenSource {
 
 /// Opens a token file of `trireme tokenize`, or Megatron-LM's pair of an .idx and a .bin file by
 /// the path of the .idx or by their common prefix. `vocabulary` is the model's, for files that do
-/// not store theirs; 0: unknown.
+/// not store a vocabulary; 0: unknown.
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, std::int64_t vocabulary = 0);
 
 /// Whether open_tokens(path) would find a file.

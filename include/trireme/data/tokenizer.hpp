@@ -29,13 +29,13 @@ class Encoder {
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  /// Appends the text of the next ids; it may hold some until it sees the next ones.
+  /// Appends the text of the next ids; it may hold text until it sees further ids.
   virtual void feed(std::span<const std::int32_t> ids, std::string& out) = 0;
   /// Ends the last document.
   virtual void finish(std::string& out) = 0;
 };
 
-/// How texts are encoded.
+/// Options for encoding texts.
 struct EncodeOptions {
   /// Whether the names of special tokens in a text ("<|endoftext|>") are encoded as these tokens.
   /// Otherwise they are ordinary text, so that a text cannot end its document.
@@ -70,7 +70,7 @@ class Tokenizer {
   virtual std::int64_t text_bytes(std::int32_t id) const;
 
   /// Appends the text of `ids` after the document's ids `before`, so that it continues their text:
-  /// many tokenizers leave out a blank before a document's first word.
+  /// many tokenizers leave out a space before a document's first word.
   void decode_after(std::span<const std::int32_t> before, std::span<const std::int32_t> ids,
                     std::string& out) const;
   /// Appends the ids of one whole document to `out`, without an end-of-document token.
@@ -96,7 +96,7 @@ struct TokenizerSource {
 inline constexpr std::array<const char*, 3> tokenizer_file_names{"tokenizer.json", "vocab.json",
                                                                  "merges.txt"};
 
-/// The files of the tokenizer at this path, by such names: a folder with them is a tokenizer, too.
+/// The files of the tokenizer at this path, by these names: a folder with them is a tokenizer, too.
 /// None for "bytes". UsageError as make_tokenizer.
 std::map<std::string, std::string> tokenizer_files(const std::string& path);
 

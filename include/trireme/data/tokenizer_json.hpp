@@ -11,12 +11,12 @@
 namespace trireme::data {
 
 /// Whether a tokenizer.json is a byte-level BPE (Radford et al. 2019): it has no normalizer, and
-/// patterns alone split its text into words, whose bytes are merged. Any bytes come back from its
-/// ids, also bytes that are not UTF-8.
+/// patterns alone split its text into words, whose bytes are merged. Decoding its ids gives back
+/// any bytes, also bytes that are not UTF-8.
 bool is_byte_level(const JsonNode& top);
 
-/// The tokenizer of such a tokenizer.json. `end_of_document` as in TokenizerSource; errors name
-/// `path`.
+/// The tokenizer of a byte-level tokenizer.json. `end_of_document` as in TokenizerSource; errors
+/// name `path`.
 std::unique_ptr<Tokenizer> make_byte_level_tokenizer(const JsonNode& top,
                                                      const std::string& end_of_document,
                                                      const std::string& path);

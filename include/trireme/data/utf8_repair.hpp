@@ -50,7 +50,7 @@ class Utf8Repair {
     }
   }
 
-  std::string cut_off_;  // beginning of a character
+  std::string cut_off_;  // beginning of an incomplete character
 };
 
 }  // namespace trireme::data

@@ -77,7 +77,7 @@ class WordSplitter {
   }
   template <class Use>
   void cut(bool final, const Use& use);
-  /// Splits a word of the first `level` patterns by the remaining ones.
+  /// Splits a word of the first `level` patterns by the remaining patterns.
   template <class Use>
   void cut_again(std::size_t begin, std::size_t end, std::size_t level, const Use& use);
 
@@ -85,7 +85,7 @@ class WordSplitter {
   bool add_prefix_space_;
   bool begun_ = false;
   std::string buffer_;       // text that has not been handed out
-  std::string shadow_;       // the same with U+001A for bytes in no character; "" if there are none
+  std::string shadow_;       // buffer_ with U+001A for stray bytes; "" without stray bytes
   std::size_t checked_ = 0;  // bytes known to be well-formed
   std::size_t start_ = 0;    // beginning of the next word
 };

@@ -133,8 +133,8 @@ struct ModelConfig {
   }
   /// Text tokens of a sample; samples with masked tokens are [CLS] A [SEP] B [SEP].
   std::int64_t text_tokens() const { return predicts_masked_tokens() ? sequence - 3 : sequence; }
-  /// Predicted tokens of a sample: all, or the masked ones. The number is equal in all samples, so
-  /// that a mean over a batch does not depend on which rank computes which samples.
+  /// Predicted tokens of a sample: all, or the masked tokens. The number is equal in all samples,
+  /// so that a mean over a batch does not depend on which rank computes which samples.
   std::int64_t targets() const {
     if (!predicts_masked_tokens()) return sequence;
     const auto masked =
@@ -285,7 +285,7 @@ struct DataConfig {
   std::string train;
   std::string validation;  ///< "": none
   std::string tokenizer;
-  std::string end_of_document;  ///< "": the tokenizer's usual one
+  std::string end_of_document;  ///< "": the tokenizer's usual token
   bool replaced = false;        ///< token files or tokenizer differ from the checkpoint's
   /// Ids of bert's [CLS], [SEP] and [MASK]; −1: the last three of the vocabulary.
   std::int64_t class_token = -1;

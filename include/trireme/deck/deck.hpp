@@ -19,7 +19,7 @@ struct Deck {
   std::string file_name;
   std::map<std::string, std::string>
       places;                 ///< "model.heads" -> "inputs/a.toml:14", for keys that were set
-  std::string layout_reason;  ///< why layout = "auto" chose this layout; "" if it chose none
+  std::string layout_reason;  ///< reason why layout = "auto" chose this layout; "" if it chose none
 
   /// "inputs/a.toml:14", "command line" or "default".
   std::string where(std::string_view section, std::string_view name) const;

@@ -19,10 +19,10 @@ enum class NormPlacement : std::uint8_t { pre, post, sandwich };
 /// Non-linearity of the feed-forward: GELU, or a product with the SiLU or the GELU of a gate.
 enum class Activation : std::uint8_t { gelu, swiglu, geglu };
 
-/// Which matrix products of a layer have a bias.
+/// Matrix products of a layer that have a bias.
 enum class Biases : std::uint8_t { none, query_key_value, all };
 
-/// Tokens of the sample that a token attends to: those up to itself, or all.
+/// Tokens of the sample that a token attends to: the tokens up to itself, or all tokens.
 enum class Mask : std::uint8_t { causal, full };
 
 /// Training objective: the next token, or masked tokens.
@@ -32,12 +32,12 @@ enum class Objective : std::uint8_t { next_token, masked_token };
 /// another.
 enum class Packing : std::uint8_t { none, documents };
 
-/// Second loss of bert: whether a segment follows the other one in its text, whether the segments
-/// are in order, or none.
+/// Second loss of bert: whether a segment follows the other segment in its text, whether the
+/// segments are in order, or none.
 enum class SentenceLoss : std::uint8_t { next, order, none };
 
-/// Ranks that hold the token table and the output table: those of the first and the last stage, or
-/// all pipeline ranks in parts.
+/// Ranks that hold the token table and the output table: the ranks of the first and the last stage,
+/// or all pipeline ranks in parts.
 enum class VocabularyPlacement : std::uint8_t { stage, pipeline };
 
 /// Origin of the layout: the deck, or a choice for the number of ranks.
@@ -49,7 +49,7 @@ enum class Recompute : std::uint8_t { none, selective, full, automatic };
 /// Data that a device stores in host memory.
 enum class Offload : std::uint8_t { none, optimizer, activations, both };
 
-/// State that replicas divide among themselves, each value with that of the ones before it: the
+/// State that replicas divide among themselves; each value includes the state of earlier values:
 /// stages of ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054).
 enum class Sharding : std::uint8_t { none, optimizer, gradients, weights };
 
@@ -59,9 +59,9 @@ enum class TransportKind : std::uint8_t { automatic, mpi, nccl };
 
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb, lars, muon };
 
-/// Factor of Muon's updates, by a matrix's shape: 0.2 √max(rows, columns), with which the root mean
-/// square of an update is that of AdamW (Liu et al. 2025, arXiv 2502.16982), or
-/// √max(1, rows / columns) (Jordan et al. 2024).
+/// Factor of Muon's updates, by a matrix's shape: 0.2 √max(rows, columns), with which an update's
+/// root mean square equals AdamW's (Liu et al. 2025, arXiv 2502.16982), or √max(1, rows / columns)
+/// (Jordan et al. 2024).
 enum class MuonScale : std::uint8_t { match_adamw, spectral };
 
 /// Course of the learning rate after the warm-up.
@@ -73,32 +73,32 @@ enum class LearningRateSchedule : std::uint8_t {
   warmup_stable_decay
 };
 
-/// How the learning rate follows the size of the batch.
+/// Scaling of the learning rate with the size of the batch.
 enum class RateScaling : std::uint8_t { none, linear, square_root };
 
 /// Rule by which local training changes the weights that its workers share.
 enum class OuterOptimizer : std::uint8_t { sgd, nesterov };
 
-/// Type of the weights' differences that workers send: that of the updated weights, or bf16.
+/// Type of the weights' differences that workers send: the type of the updated weights, or bf16.
 enum class Differences : std::uint8_t { full, bf16 };
 
 /// Shape of the decay at the end of `warmup_stable_decay`.
 enum class CooldownShape : std::uint8_t { linear, cosine, exponential, minus_square_root };
 
-/// How rotary positions reach beyond the sequence that a model was trained with.
+/// Extension of rotary positions beyond the sequence that a model was trained with.
 enum class RotaryScalingKind : std::uint8_t {
   none,
   linear,   ///< positions divided by a factor (Chen et al. 2023, arXiv 2306.15595)
   dynamic,  ///< another base of the wavelengths, from the length of samples ("NTK-aware")
   yarn,     ///< long wavelengths divided by a factor (Peng et al. 2023, arXiv 2309.00071)
-  llama3    ///< the same with another ramp (Grattafiori et al. 2024, arXiv 2407.21783)
+  llama3    ///< yarn with another ramp, unscaled scores (Grattafiori et al. 2024, arXiv 2407.21783)
 };
 
 /// Trained additions to the weights of products.
 enum class AdapterKind : std::uint8_t {
   none,
   lora,  ///< low-rank updates (Hu et al. 2021, arXiv 2106.09685)
-  dora   ///< the same with a trained norm of each output's weights (Liu et al. 2024, arXiv
+  dora   ///< lora with a trained norm of each output's weights (Liu et al. 2024, arXiv
          ///< 2402.09353)
 };
 
@@ -108,17 +108,17 @@ enum class AdapterScaling : std::uint8_t {
   rslora     ///< alpha / √rank (Kalajdzievski 2023, arXiv 2312.03732)
 };
 
-/// Reaction to wrong numbers that an audit finds (docs/reliability.md).
+/// Reaction to wrong results that an audit finds (docs/reliability.md).
 enum class AuditAction : std::uint8_t {
   stop,
-  repair  ///< continue from the right numbers, where they can be told
+  repair  ///< continue from the correct results, if they are known
 };
 
-/// How replicas share their updates: all of them sum the gradients, or servers hold the weights
-/// (Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server").
+/// Method by which replicas share updates: all of them sum the gradients, or servers hold the
+/// weights (Li et al. 2014, "Scaling Distributed Machine Learning with the Parameter Server").
 enum class DataStrategy : std::uint8_t { all_reduce, server };
-/// Gradients of one update of the servers: those of all workers of a step, or those that one worker
-/// pushes.
+/// Gradients of one update of the servers: the gradients of all workers in a step, or the gradients
+/// that one worker pushes.
 enum class ServerUpdates : std::uint8_t { step, push };
 
 EnumWords enum_words(Family);

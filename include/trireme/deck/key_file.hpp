@@ -17,7 +17,7 @@ namespace trireme::deck {
 struct Alias {
   std::string_view name;   ///< full name of the key, "run.steps", or of the section, "run"
   std::string_view words;  ///< separated by spaces; lower case, with underscores
-  /// How to convert a value whose meaning differs from the key's; "": same meaning.
+  /// Conversion of a value whose meaning differs from the key's; "": same meaning.
   std::string_view note = {};
 };
 

@@ -15,7 +15,7 @@ namespace trireme::deck {
 /// recompute, shard and shard_group of [parallel], and batch.micro.
 const std::vector<const Key*>& layout_keys();
 
-/// Whether layout = "auto" keeps the key's value because the deck sets it; data = 0 leaves it open.
+/// Whether layout = "auto" keeps the key's value because the deck sets it; data = 0 does not count.
 /// Also valid after set_layout.
 bool is_fixed(const Deck& deck, std::string_view section, std::string_view name);
 

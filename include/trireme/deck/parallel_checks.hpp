@@ -11,9 +11,9 @@ namespace trireme::deck {
 /// Keys that parameter servers cannot be combined with, and keys that need them.
 std::vector<std::string> server_mistakes(const Deck& deck);
 
-/// Why the global batch cannot grow by [batch] ramp_start, ramp_increment and ramp_samples, with
-/// values that fit; empty if it can. Every size must be a multiple of micro · `data`, as `global`
-/// must already be; of micro if data is 0 (not yet known).
+/// Reason why the global batch cannot grow by [batch] ramp_start, ramp_increment and ramp_samples,
+/// with values that fit; empty if it can. Every size must be a multiple of micro · `data`, as
+/// `global` must already be; of micro if data is 0 (not yet known).
 std::string ramp_mistake(const Deck& deck, std::int64_t data);
 
 /// Keys that 2bw cannot be combined with: it overlaps two steps, which have separate weights.

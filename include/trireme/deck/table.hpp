@@ -15,9 +15,9 @@
 /// resolved deck all use it. A new key needs one entry and one member of a config struct.
 namespace trireme::deck {
 
-/// How a value is written: a duration is a string "hh:mm:ss", a choice is one of a few words, a
-/// path is a string that names a file or folder, bytes are an integer, a whole number or a string
-/// with a unit, a list is an array of strings, and integers are an array of integers.
+/// Form of a value: a duration is a string "hh:mm:ss", a choice is one of a few words, a path is a
+/// string that names a file or folder, bytes are an integer, a whole number or a string with a
+/// unit, a list is an array of strings, and integers are an array of integers.
 enum class KeyType : std::uint8_t {
   string,
   path,
@@ -32,13 +32,13 @@ enum class KeyType : std::uint8_t {
 };
 
 /// A key's value: bool for boolean, int64 for integer and bytes, double for number and duration
-/// (seconds), a vector for list and integers, string for the rest.
+/// (seconds), a vector for list and integers, string for other types.
 using Words = std::vector<std::string>;
 using Integers = std::vector<std::int64_t>;
 using Value = std::variant<bool, std::int64_t, double, std::string, Words, Integers>;
 
-/// The accepted values of an integer, of each of several, or of a number. The bounds are included
-/// unless they are open.
+/// The accepted values of an integer, of each integer of a list, or of a number. The bounds are
+/// included unless they are open.
 struct Range {
   std::int64_t least = std::numeric_limits<std::int64_t>::min();
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -57,11 +57,11 @@ enum class Effect : std::uint8_t {
   training,  ///< different results of later training; listed by `train`
   numbers,   ///< different results; listed by both
   samples,   ///< different samples in later training; listed by `train`
-  storage,   ///< as numbers; `train` rejects another type of the checkpoint's values
-  state,     ///< as training; `train` rejects optimizer state that the checkpoint lacks
+  storage,   ///< as `numbers`; `train` rejects another type of the checkpoint's values
+  state,     ///< as `training`; `train` rejects optimizer state that the checkpoint lacks
   batches,   ///< previous steps had other batch sizes; rejected by `train`
   length,    ///< different length of samples; see effect_of_sequence()
-  function,  ///< same weights in another function; listed by `train`, rejected by others
+  function,  ///< same weights in another function; listed by `train`, rejected by `eval`
   model,     ///< different model, which the checkpoint's weights do not fit; rejected by both
   adapter    ///< different adapters; rejected by both if the checkpoint has adapters
 };

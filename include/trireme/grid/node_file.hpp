@@ -29,7 +29,7 @@ class NodeFile {
  public:
   enum class Lock { held, released, died };
 
-  /// Creates the file for `ranks` ranks. One rank calls it, before the others open the file.
+  /// Creates the file for `ranks` ranks. One rank calls it, before other ranks open the file.
   static void create(const std::string& path, int ranks);
   /// Maps the file. `mine` is this process's index in it. Errors name the path.
   NodeFile(const std::string& path, int ranks, int mine);

@@ -28,7 +28,7 @@ struct Operation {
   int peer = -1;            ///< World rank of the other end of a send or receive.
 
   std::vector<MPI_Request> messages;
-  /// Called when all messages have completed; may post further ones. Null: nothing follows.
+  /// Called when all messages have completed; may post further messages. Null: nothing follows.
   void (*then)(Operation&) = nullptr;
 
   /// Data that `then` uses. The parts of all ranks begin at offsets[0 … ranks] elements.

@@ -105,8 +105,8 @@ class Grid {
   /// The pipeline ranks of the first and the last stage, which both hold tied embeddings; on every
   /// other rank, and where one rank has both stages, this rank alone.
   Communicator& embedding() { return *embedding_; }
-  /// The ranks of the tensor axis with the same `colour`, in its order. Later calls with the same
-  /// `name` return the same communicator. Collective on the tensor axis.
+  /// The ranks of the tensor axis with the same `colour`, in the axis's order. Later calls with the
+  /// same `name` return the same communicator. Collective on the tensor axis.
   Communicator& part_of_tensor_axis(const std::string& name, int colour);
   /// Another communicator of an axis's ranks, whose messages need no order relative to messages on
   /// the axis itself. Later calls with the same `name` return the same communicator. Collective on

@@ -47,8 +47,8 @@ class Transport {
   /// Entries queued from now on begin after the work queued on `exec` so far.
   virtual void begin_behind(const Exec& exec) = 0;
   /// One group of concurrent transfers. It ends when all of them have matched. A transfer may match
-  /// one in a later group of the other rank's queue only if that queue reaches the group without
-  /// this one. Sends and receives between two ranks match in order.
+  /// a transfer in a later group of the other rank only if that rank's queue can reach that group
+  /// first. Sends and receives between two ranks match in order.
   virtual void exchange(std::span<const Transfer> group) = 0;
   /// offsets [ranks + 1] in bytes. This rank's part is already in place in `all`.
   virtual void all_gather(std::byte* all, std::span<const Bytes> offsets) = 0;
@@ -77,7 +77,7 @@ class Transport {
 using TransportFactory = std::function<std::unique_ptr<Transport>(Communicator& communicator)>;
 
 /// Loads NCCL, or RCCL with HIP, if there are at least two ranks. If one rank fails, all throw.
-/// Call it before the first make_nccl_transport, where a failing rank would leave the others
+/// Call it before the first make_nccl_transport, where a failing rank would leave other ranks
 /// waiting. Collective.
 void load_nccl(Runtime& runtime);
 /// A transport that uses NCCL, in builds with its header (TRIREME_NCCL). Every rank must have its

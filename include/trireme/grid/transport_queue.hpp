@@ -21,7 +21,7 @@ struct Queued {
   std::int64_t turn = 0;  ///< counts the verbs of all queues of this process
   int peer = -1;          ///< world rank
   bool held = false;      ///< Owned by a Request.
-  bool ended = false;     ///< Its place is known: not before end_group.
+  bool ended = false;     ///< Its place is known. Set by end_group.
   Exec exec;
   Transport::Place place;
 };

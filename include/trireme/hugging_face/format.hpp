@@ -38,7 +38,7 @@ struct Tensor {
 struct Copy {
   enum class Use : std::uint8_t {
     tied,  ///< if a file contains it, it must have the same bits
-    none   ///< transformers uses the other tensor; old files have only this one
+    none   ///< transformers uses the other tensor; old files have only this tensor
   };
   std::string name;
   std::string of;

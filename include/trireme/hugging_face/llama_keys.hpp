@@ -6,7 +6,7 @@
 #include <vector>
 
 /// Keys of config.json that files of Llama and of the families that follow it have besides the
-/// general ones.
+/// general keys.
 namespace trireme::hugging_face {
 
 /// Adds keys of rotary positions: rope_parameters, or rope_scaling and rope_theta as in files from

@@ -18,8 +18,8 @@ std::string schema_line(const std::string& name);
 /// Programs that are linked with it do not start without it.
 const char* driver_library(plan::DeviceKind kind);
 
-/// Why this node cannot run kernels that need `library`, with a remedy; empty if the loader finds
-/// the library.
+/// Reason why this node cannot run kernels that need `library`, with a remedy; empty if the loader
+/// finds the library.
 std::string missing_driver(const char* library);
 
 }  // namespace trireme::installation

@@ -71,7 +71,7 @@ class CudnnAttention {
            Bytes bytes, void* stream);
 
   /// One line per kind of call: "bf16 forward, 4 × 2048 tokens, 24 heads over 24 of 96: eng2_k24=7,
-  /// 256 bytes", or why there is no kernel.
+  /// 256 bytes", or the reason why there is no kernel.
   std::vector<std::string> choices() const;
 
  private:

@@ -116,7 +116,7 @@ class FlashBackward {
     return Tile::step_at + static_cast<std::uint32_t>(buffer) * Tile::step_bytes;
   }
 
-  /// Contribution of one block of queries to the gradients of the keys, and vice versa.
+  /// Contributions of a block of queries to the keys' gradients, and of keys to those of queries.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void add_step(Block& block, const Arguments& a, const Place& place,
                                                const Lanes& lanes, Gradients& sums,
@@ -234,8 +234,8 @@ class FlashBackward {
   }
 
   /// Keys beyond the sequence and keys that a query does not see get the score −∞, and so p = 0;
-  /// `key` and `query` are the lane's first ones. The function is a separate branch, because
-  /// comparisons between the exponentials cost registers.
+  /// `key` and `query` are the lane's first key and query. The function is a separate branch,
+  /// because comparisons between the exponentials cost registers.
   TRIREME_DEVICE_FUNCTION static void hide(const FlashShape& s, int key, int query,
                                            ScoreSums& scores) {
     const auto farthest = static_cast<unsigned>(s.back + s.ahead);

@@ -44,8 +44,8 @@ struct FlashBackwardTile {
   static constexpr std::uint32_t values_at = Rows::bytes(keys);
   static constexpr std::uint32_t scores_at = values_at + Rows::bytes(keys);
   static constexpr std::uint32_t gradients_at = scores_at + (sides > 1 ? Scores::bytes(keys) : 0);
-  static constexpr std::uint32_t step_at = gradients_at + Scores::bytes(keys);  // two buffers of
-  static constexpr std::uint32_t grads_after = Rows::bytes(queries);  // … queries, then gradients
+  static constexpr std::uint32_t step_at = gradients_at + Scores::bytes(keys);  // two step buffers
+  static constexpr std::uint32_t grads_after = Rows::bytes(queries);  // in a buffer, after queries
   static constexpr std::uint32_t logsumexp_after = 2 * grads_after;
   static constexpr std::uint32_t delta_after = logsumexp_after + 4 * queries;
   static constexpr std::uint32_t step_bytes = delta_after + 4 * queries;

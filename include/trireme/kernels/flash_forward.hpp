@@ -42,7 +42,7 @@ struct FlashForwardArguments {
   std::int64_t o_stride;
   float* logsumexp;  // [B, H, S]
   const T* qkv;      // [T, (H + 2 Hkv)·K]
-  int query_blocks;  // of a sequence
+  int query_blocks;  // query blocks per sequence
 };
 
 /// One block of queries of one head with its keys (Dao 2023, arXiv 2307.08691, algorithm 1). Each

@@ -53,7 +53,7 @@ struct GroupBackwardTile {
   static constexpr std::uint32_t scores_at = score_grads_at + 2 * Scores::bytes;
   static constexpr std::uint32_t sums_at = scores_at + (shares ? 2 * Scores::bytes : 0);
   static constexpr std::uint32_t statistics_at = sums_at + sum_slots * sum_bytes;
-  static constexpr std::uint32_t delta_after = 4 * queries;  // … the logsumexp
+  static constexpr std::uint32_t delta_after = 4 * queries;  // after the logsumexp
   static constexpr std::uint32_t statistics_bytes = 2 * delta_after;
 
   // Phase barriers.
@@ -77,7 +77,7 @@ struct GroupBackwardTile {
 template <class T>
 struct GroupBackwardArguments : FlashBackwardArguments<T> {
   TensorMap qkv_map;   // {K, H + 2 Hkv, S, B}, boxes of 64 elements of 64 rows
-  TensorMap grad_map;  // {K, H, S, B}, likewise
+  TensorMap grad_map;  // {K, H, S, B}, boxes as in qkv_map
 };
 
 /// Barrier number `stage` of a ring that begins at `at`.

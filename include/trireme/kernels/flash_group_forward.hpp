@@ -7,7 +7,7 @@
 #include <cstdint>
 
 /// Forward attention by warpgroup products (Shah et al. 2024, arXiv 2407.08608, algorithm 2). One
-/// warpgroup copies tiles of queries, keys and values into shared memory, the others multiply.
+/// warpgroup copies tiles of operands into shared memory, and the other warpgroups multiply.
 namespace trireme::kernels {
 
 /// Sizes of the tiles. Each consumer has 64 queries, whose output and scores stay in registers.
@@ -40,10 +40,10 @@ struct GroupForwardArguments {
   T* o;  // [T, H·K], with o_stride from row to row
   std::int64_t o_stride;
   float* logsumexp;         // [B, H, S]
-  int query_blocks;         // of a sequence
+  int query_blocks;         // query blocks per sequence
   int blocks;               // blocks of threads
   unsigned* counters;       // two counters, zero before and after the kernel
-  TensorMap queries, keys;  // of [K, H + 2 Hkv, S, B]: boxes of Tile::queries and Tile::keys rows
+  TensorMap queries, keys;  // [K, H + 2 Hkv, S, B], boxes of Tile::queries or Tile::keys rows
 };
 
 /// Every block of threads computes blocks of queries of several heads in sequence, and takes the

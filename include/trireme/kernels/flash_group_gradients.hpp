@@ -160,7 +160,7 @@ class GroupGradients {
   TRIREME_DEVICE_FUNCTION static void multiply_heads(Block& block, const Lanes& lanes,
                                                      ScoreSums& sums, std::uint32_t keys_at,
                                                      const typename Tile::Queries& queries) {
-    const typename Tile::Keys keys{block.unknown(block.shared() + keys_at)};  // not kept either
+    const typename Tile::Keys keys{block.unknown(block.shared() + keys_at)};  // opaque, like lanes
     block.begin_products(sums);
 #pragma unroll
     for (int k = 0; k < head_steps; ++k)
@@ -267,7 +267,7 @@ class GroupGradients {
   }
 
   /// Keys beyond the sequence and keys that a query does not see get the score −∞, and so p = 0;
-  /// `key` and `query` are the lane's first ones.
+  /// `key` and `query` are the lane's first key and query.
   TRIREME_DEVICE_FUNCTION static void hide(const FlashShape& s, int key, int query,
                                            ScoreSums& scores) {
     const auto farthest = static_cast<unsigned>(s.back + s.ahead);

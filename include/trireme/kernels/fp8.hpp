@@ -58,12 +58,12 @@ void fp8_linear_backward_weight(const Handle& handle, View2<float> dw, View1<flo
 void record_fp8_maxima(const Exec& exec, View2<float> history, std::int64_t row,
                        View1<float> maxima);
 
-/// How scales follow from maxima. Tensors are in groups of three: an input and a weight (both
-/// E4M3), and a gradient (E5M2).
+/// Rule by which scales follow from maxima. Tensors are in groups of three: an input and a weight
+/// (both E4M3), and a gradient (E5M2).
 struct Fp8Rule {
   Fp8Algorithm algorithm = Fp8Algorithm::max;
   std::int64_t newest = 0;    ///< row of the history
-  int gradient_exponent = 0;  ///< first scale of gradients is 2^gradient_exponent, of others 1
+  int gradient_exponent = 0;  ///< gradients begin with the scale 2^gradient_exponent, others with 1
 };
 
 /// scales(t): the largest power of two that keeps the chosen maximum of history(·, t) [H, n] within
@@ -71,8 +71,8 @@ struct Fp8Rule {
 void find_fp8_scales(const Exec& exec, View1<float> scales, View1<float> inverses,
                      View2<const float> history, const Fp8Rule& rule);
 
-/// Why this device does not support fp8 products: "it is sm_80, and fp8 needs sm_89 or newer"; ""
-/// if it supports them, or on a host.
+/// Reason why this device does not support fp8 products: "it is sm_80, and fp8 needs sm_89 or
+/// newer"; "" if it supports them, or on a host.
 std::string fp8_obstacle(const Exec& exec);
 
 }  // namespace trireme::kernels

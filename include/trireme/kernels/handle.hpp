@@ -69,7 +69,7 @@ class Handle {
   /// One line per kind of product that cuBLASLt computed, with the algorithm that its heuristics
   /// chose; empty with other back ends.
   std::vector<std::string> product_choices() const;
-  /// One line per kind of call requested from cuDNN: its kernel, or why there is none.
+  /// One line per kind of call requested from cuDNN: its kernel, or the reason why there is none.
   std::vector<std::string> attention_choices() const;
 
  private:

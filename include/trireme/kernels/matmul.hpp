@@ -60,7 +60,7 @@ void linear_backward_bias(const Handle& handle, View1<Accumulate<T>> dbias, View
 /// Sets the number of threads that a host library may use in this process. A rank has one core
 /// unless Exec has more; a library that used all cores would compete with other ranks. Without a
 /// call, the first product sets Exec's concurrency. Applies to the calling thread, which must be
-/// the one that launches products.
+/// the thread that launches products.
 void set_matmul_threads(int threads);
 
 /// Best rate, in FLOP/s, that this rank reaches on a large square product of `type` within about

@@ -34,8 +34,8 @@ template <class T, class C>
 void matmul_widened(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b,
                     Transpose ta, Transpose tb, double alpha, double beta);
 
-/// c = a bᵀ · of_a · of_b + beta c for one-byte types, in the same way. c [M,N], a [M,K], b [N,K];
-/// of_a and of_b are in device memory.
+/// c = a bᵀ · of_a · of_b + beta c for one-byte types, widened as in matmul_widened. c [M,N], a
+/// [M,K], b [N,K]; of_a and of_b are in device memory.
 template <class A, class B, class C>
 void widened_fp8_product(const Handle& handle, View2<C> c, View2<const A> a, View2<const B> b,
                          const float* of_a, const float* of_b, double beta);

@@ -48,7 +48,7 @@ struct AttentionForward {
     A* queries;  // [K, block], scaled
     A* keys;     // [block, lanes of K]
     A* values;   // [block, lanes of K]
-    A* scores;   // [block of keys, block of queries], then probabilities
+    A* scores;   // [block of keys, block of queries], later probabilities
     A* result;   // [rows of K, block]
     A* largest;  // [block]
     A* sum;      // [block]

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-/// For rows too short for a team. On devices each row has the vector lanes of one thread (a warp),
-/// and a team has several rows. Code written for a Team (lanes.hpp, packs.hpp) also works on them.
+/// Lanes for short rows. On devices each row has the vector lanes of one thread (a warp), and a
+/// team has several rows. Code written for a Team (lanes.hpp, packs.hpp) also works on such rows.
 namespace trireme::kernels {
 
 template <class Member>

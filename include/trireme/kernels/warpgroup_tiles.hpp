@@ -14,7 +14,7 @@
 ///
 ///     int group();                               thread / 128, known to be equal for all lanes
 ///     void multiply<T, columns, left, right>(c, a, b, add);    starts c = a·b or c += a·b
-///     void multiply_left<T, columns, right>(c, a, b, add);     likewise; a is in registers
+///     void multiply_left<T, columns, right>(c, a, b, add);     like multiply; a is in registers
 ///     void begin_products(registers...);         before products that use these arrays
 ///     void commit_products();                    ends a batch of products
 ///     void wait_products<n>(registers...);       waits for all batches but the last n; the arrays
@@ -23,7 +23,7 @@
 ///     void init_phases(address, count);          initialises a phase barrier; one thread
 ///     void publish_phases();                     publishes initialised barriers, before barrier()
 ///     void arrive(address);                      one of `count` arrivals
-///     void arrive(address, bytes);               likewise; the phase also waits for these bytes
+///     void arrive(address, bytes);               like arrive; the phase also waits for these bytes
 ///     void await_phase(address, parity);         waits until the phase of this parity has ended
 ///     void prefetch(map);
 ///     void copy_box(to, map, x0, x1, x2, x3, address);         bytes arrive at that barrier

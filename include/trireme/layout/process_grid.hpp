@@ -35,8 +35,8 @@ class ProcessGrid {
   int replica_colour(Rank rank) const { return colour_of_axes(rank, false); }
 
  private:
-  /// Colour of the ranks that differ only along the axes that split the weights, or along the
-  /// others.
+  /// Colour of the ranks that differ only along the axes that split the weights, or along the other
+  /// axes.
   int colour_of_axes(Rank rank, bool splits_weights) const;
 
   AxisList axes_;

@@ -26,11 +26,11 @@ struct MicroContext {
   double token_weight = 1;    ///< weight of a token's loss: 1 / counted tokens of the global batch
   bool notes_maxima = false;  ///< record the maxima of fp8 tensors: in training steps
   View1<const double> loss_scale;  ///< [1] factor of the loss, or empty for 1
-  int version = 0;                 ///< of weights and gradients; 1: second parameters
+  int version = 0;                 ///< version of weights and gradients; 1: second parameters
   double adapter_dropout = 0;      ///< dropout of adapters' inputs; 0 in evaluation
   View2<double> scores = {};       ///< [T, 2] row_scores() of an evaluation's rows; empty: none
   View1<const std::int32_t> positions = {};  ///< [T] positions in packed documents, or empty
-  BatchFields fields = {};                   ///< of the micro-batch
+  BatchFields fields = {};                   ///< fields of the micro-batch
   View1<double> losses = {};                 ///< [terms] sums of the objective's losses
   /// In evaluations: the number of samples whose losses count; −1 in training.
   std::int64_t samples = -1;

@@ -19,7 +19,7 @@ struct CachedToken {
   bool operator==(const CachedToken&) const = default;
 };
 
-/// Width of a pass: few rows, with logits, or many rows, without.
+/// Width of a pass: few rows with logits, or many rows without logits.
 enum class PassWidth : std::uint8_t { narrow, wide };
 inline constexpr std::int64_t wide_rows = 64;
 

@@ -20,7 +20,7 @@ class EmbeddingOperation final : public LayerOperation<P> {
   void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
   /// Indices have no gradient.
   void backward_input(const StepCall<P>&, const LayerOperation<P>*, bool) const override {}
-  /// Adds to the table's gradient. That of tokens scales the gradient of x in place.
+  /// Adds to the table's gradient. The token table scales the gradient of x in place.
   void backward_weight(const StepCall<P>& call) const override;
 
  private:
@@ -38,7 +38,7 @@ class EmbeddingOperation final : public LayerOperation<P> {
   double scale_;                      ///< factor of the table's rows
   std::int64_t first_id_;             ///< first index of this rank's part of the table
   View2<T> table_;                    // [V, D], [2, D] or [S, D]
-  View2<G> dtable_;                   // likewise; empty if frozen
+  View2<G> dtable_;                   // gradient of table_; empty if frozen
 };
 
 }  // namespace trireme::model

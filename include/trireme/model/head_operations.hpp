@@ -18,8 +18,8 @@ class HeadRows {
   HeadRows(const deck::ModelConfig& model, const TensorAxis& axis)
       : axis_(axis), masked_(model.predicts_masked_tokens() ? model.targets() : 0) {}
 
-  /// This context rank's rows of the picked rows: of its masked tokens, and of its pairs' first
-  /// tokens.
+  /// This context rank's part of the picked rows: the rows of its masked tokens, and of its pairs'
+  /// first tokens.
   layout::Slice masked(const architecture::LocalSizes& sizes) const {
     return axis_.context().part(sizes.micro * masked_);
   }
@@ -62,7 +62,7 @@ class PickOperation final : public LayerOperation<P> {
   bool has_pairs_;
 };
 
-/// y = x Wᵀ + b, or gelu of it, on rows that all tensor ranks have.
+/// y = x Wᵀ + b, or y = gelu(x Wᵀ + b), on rows that all tensor ranks have.
 template <class P>
 class HeadLinearOperation final : public LayerOperation<P> {
  public:
@@ -99,8 +99,8 @@ class TanhOperation final : public LayerOperation<P> {
 };
 
 /// Σ (log Σ exp(logits) − logits[target]) of a term of the objective. The logits' operation
-/// computes that of tokens. The sum over pairs is computed here, with its gradient in training; a
-/// pair has the weight of all masked tokens of a sample.
+/// computes the sum over tokens. The sum over pairs is computed here, with its gradient in
+/// training; a pair has the weight of all masked tokens of a sample.
 template <class P>
 class CrossEntropyOperation final : public LayerOperation<P> {
  public:
@@ -128,7 +128,7 @@ class CrossEntropyOperation final : public LayerOperation<P> {
  private:
   HeadRows rows_;
   std::size_t field_;  ///< index of the field of targets
-  std::int64_t term_;  ///< of the objective
+  std::int64_t term_;  ///< index in the objective's losses
   double weight_;      ///< relative to the weight of a token
 };
 

@@ -21,12 +21,12 @@ struct LayerPlan {
   architecture::LocalSizes sizes;
   architecture::LayerProgram program;
   const Fp8Scaling* fp8 = nullptr;  ///< scales of [precision] products = "fp8"; null: no fp8
-  architecture::HeadGradient head = architecture::HeadGradient::with_losses;  ///< of the head
+  architecture::HeadGradient head = architecture::HeadGradient::with_losses;  ///< gradient's time
 };
 
-/// Plans of the embedding and of each kind of layer, by kind of block. `kept`: by kind of layer.
-/// The embedding's backward pass is never split. Without `looks_up`, a shared vocabulary's table
-/// has its own passes.
+/// Plans of the embedding and of each kind of layer, by kind of block. `kept`: tensors by kind of
+/// layer. The embedding's backward pass is never split. Without `looks_up`, a shared vocabulary's
+/// table has its own passes.
 template <class P>
 std::vector<LayerPlan> plan_blocks(const architecture::Architecture& architecture,
                                    const architecture::LocalSizes& sizes,
@@ -59,7 +59,7 @@ LayerPlan plan_head(const deck::ModelConfig& model, const architecture::LocalSiz
   return {std::move(head), sizes, std::move(program), nullptr, gradient};
 }
 
-/// Whether all tensor ranks have all rows of a tensor: of a head.
+/// Whether all tensor ranks have all rows of a tensor; only in heads.
 inline bool is_shared(const architecture::LayerDescription& part, int tensor) {
   const architecture::Rows rows = part.tensors[static_cast<std::size_t>(tensor)].rows;
   return rows != architecture::Rows::own && rows != architecture::Rows::tokens;
@@ -92,7 +92,7 @@ struct LayerScratch {
   View1<T> adapter_product;                  // [scaled] with magnitudes
 };
 
-/// Arguments of generation in addition to those of a forward pass.
+/// Arguments of generation in addition to the arguments of a forward pass.
 template <class P>
 struct Decoding {
   using T = typename P::Compute;

@@ -21,7 +21,7 @@ class LogitsOperation final : public LayerOperation<P> {
 
   /// Losses, and their gradients in training; in generation only the logits of whole rows.
   void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  /// The gradients of the input, in its memory, and of the table, unless they are computed.
+  /// The gradients of the input, in its memory, and of the table, unless forward() computed them.
   void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
                       bool accumulate) const override;
 

@@ -60,7 +60,7 @@ struct LayerNorm {
   }
 };
 
-/// RMSNorm likewise.
+/// RMSNorm with its three passes.
 template <class P>
 struct RmsNorm {
   using T = typename P::Compute;
@@ -69,7 +69,7 @@ struct RmsNorm {
 
   View1<T> gain;   // [D]
   View1<G> dgain;  // [D]
-  double offset;   // of the gain
+  double offset;   // added to the gain
   double epsilon;
 
   RmsNorm(const Parameters<P>& parameters, const std::string& name, const deck::ModelConfig& m)
@@ -99,7 +99,7 @@ struct RmsNorm {
   }
 };
 
-/// As the model has it.
+/// The model's kind of norm.
 template <class P>
 using Norm = std::variant<LayerNorm<P>, RmsNorm<P>>;
 

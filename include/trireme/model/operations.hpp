@@ -77,7 +77,7 @@ class NormOperation final : public LayerOperation<P> {
 
   const TensorAxis& axis_;
   std::variant<LayerNorm<P>, RmsNorm<P>> norm_;
-  /// All tensor ranks have all rows (of a head); each sums a part of them for its weights.
+  /// All tensor ranks have all rows (in a head); each sums a part of them for its weights.
   bool is_shared_;
 };
 

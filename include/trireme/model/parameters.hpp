@@ -117,7 +117,7 @@ class Parameters {
   const std::vector<architecture::LocalArray>& local_arrays() const { return local_; }
   View1<Compute> all_weights() const { return all_weights_; }
   /// Gradients of a stage's arrays that all tensor ranks hold whole: one range of the arena for
-  /// arrays with ArraySpec::partial_gradient, and one for the others.
+  /// arrays with ArraySpec::partial_gradient, and one for other arrays.
   View1<Gradient> replicated_gradients(Stage stage, bool partial_gradient) const;
   /// Second gradient of tied embeddings (the logits') on ranks with both look-up and logits: [V, D]
   /// of this rank's part of the vocabulary; empty on other ranks.

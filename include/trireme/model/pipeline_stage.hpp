@@ -64,7 +64,7 @@ class PipelineStage {
   /// Called between layers to progress messages in flight; may be empty.
   using Between = std::function<void()>;
 
-  /// `plans`: by kind of block, without the head's. `axis`, the plans and `access` must outlive
+  /// `plans`: one per kind of block except the head. `axis`, the plans and `access` must outlive
   /// this object. `access`: null if all arrays are whole.
   PipelineStage(const architecture::Architecture& architecture, std::span<const LayerPlan> plans,
                 const LayerPlan& head, const Parameters<P>& parameters, const TensorAxis& axis,

@@ -31,9 +31,9 @@ class RankModel {
     const Fp8Scaling* fp8 = nullptr;  ///< scales of products in fp8, or null; must outlive this
     architecture::HeadGradient head = architecture::HeadGradient::with_losses;
     kernels::KernelChoice kernels = {};    ///< choice of the handle for the passes
-    int logits_slots = 0;                  ///< with a shared vocabulary
-    ArrayAccess* access = nullptr;         ///< for arrays that replicas divide; must outlive this
-    ArrayAccess* second_access = nullptr;  ///< likewise for the second parameters
+    int logits_slots = 0;                  ///< slots of a shared vocabulary's logits
+    ArrayAccess* access = nullptr;         ///< access to divided arrays; must outlive this
+    ArrayAccess* second_access = nullptr;  ///< access to the second parameters; as `access`
   };
 
   /// `parameters` holds the rank's shard. `axis`, for the micro-batch's tokens, must outlive this
@@ -50,7 +50,7 @@ class RankModel {
   /// Input [R, D] that a stage receives from the previous stage, and output for the next stage.
   View2<T> input(const Handle& handle, Stage stage, int slot) const;
   View2<T> output() const { return output_; }
-  /// Gradient [R, D]: of the stage's output before its backward pass, of its input after it.
+  /// Gradient [R, D] of the stage's output before its backward pass, of its input afterwards.
   View2<T> dx(Stage stage, int slot) const;
   /// Input of the logits [R, D], then its gradient, in the last stage. For a shared vocabulary.
   View2<T> head_output(int slot) const {
@@ -117,7 +117,7 @@ class RankModel {
   std::vector<LayerPlan> plans_;  ///< by kind of block; stages refer to them
   LayerPlan head_plan_;
   std::vector<PipelineStage<P>> stages_;
-  std::vector<PipelineStage<P>> second_stages_;  ///< with the second parameters; same memory
+  std::vector<PipelineStage<P>> second_stages_;  ///< stages with second parameters, in equal memory
   std::optional<SharedVocabulary<P>> vocabulary_;
 
   Arena saved_memory_;

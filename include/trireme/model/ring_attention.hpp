@@ -25,7 +25,7 @@ class RingAttention {
  public:
   using A = Accumulate<T>;
 
-  /// `shape`: for this rank's tokens, of samples of `sequence` tokens. `axis` must outlive this
+  /// `shape`: this rank's tokens. `sequence`: tokens of a whole sample. `axis` must outlive this
   /// object.
   RingAttention(const ContextAxis& axis, const kernels::AttentionShape& shape,
                 std::int64_t sequence);

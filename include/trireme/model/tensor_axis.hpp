@@ -79,13 +79,13 @@ class TensorAxis {
     return cuts_tokens_ ? rows_of(all, rows_.offset, rows_.extent) : all;
   }
 
-  /// This rank's rows of `x`, which has only these or all tokens: gradients of partial sums.
+  /// This rank's rows of `x`, which has only these rows or all rows: gradients of partial sums.
   template <class T>
   View2<T> own_part(View2<T> x) const {
     return static_cast<std::int64_t>(x.extent(0)) == tokens_ ? own_rows(x) : x;
   }
 
-  /// The part of n rows, which all ranks have, whose weight gradients this rank sums.
+  /// The part, among n rows that all ranks have, whose weight gradients this rank sums.
   layout::Slice own_of_shared(std::int64_t n) const {
     return cuts_tokens_ ? layout::split(n, size_, rank_) : layout::Slice{0, n};
   }
@@ -100,8 +100,8 @@ class TensorAxis {
   /// rank.
   template <class T>
   void gather_all(const Exec& exec, View2<T> all, View2<T> slice, const char* what) const;
-  /// slice = this rank's slice of the sum of `all` [T, N] over the ranks; `slice` may be `all`
-  /// likewise.
+  /// slice = this rank's slice of the sum of `all` [T, N] over the ranks; `slice` may be `all` on
+  /// an axis of one rank.
   template <class T>
   void reduce_to_slice(const Exec& exec, View2<T> slice, View2<T> all, const char* what) const;
   /// This rank's slice of its rows.

@@ -42,7 +42,7 @@ class GradientReducer {
   /// the window's previous gradients have been summed.
   void before_sums(const Exec& exec, std::int64_t layer);
   /// Called when all gradients of a layer are complete: starts the buckets that this completes, and
-  /// advances outstanding ones.
+  /// advances outstanding buckets.
   void complete(const Exec& exec, Stage stage, std::int64_t layer);
   /// Waits for the buckets of a stage; all of its layers must be complete.
   void finish(const Exec& exec, Stage stage);

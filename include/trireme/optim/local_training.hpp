@@ -17,13 +17,13 @@
 
 namespace trireme::optim {
 
-/// Checkpoints of local training: prefix of an array's name, for means in flight.
+/// Checkpoints of local training: prefix of the names of arrays that hold means in flight.
 inline const std::string outer_difference = "optimizer.outer_difference.";
 
 /// Local training on a rank ([local]): the weights that all workers share, their outer optimizer,
-/// and the state of the workers that the rank trains in turn. One of these is selected: its
-/// weights, optimizer state and progress are in the memory of parameters and optimizer; the others
-/// are parked. Douillard et al. 2023, "DiLoCo", arXiv 2311.08105.
+/// and the state of the workers that the rank trains in turn. One worker is selected: its weights,
+/// optimizer state and progress are in the memory of parameters and optimizer; the others are
+/// parked. Douillard et al. 2023, "DiLoCo", arXiv 2311.08105.
 ///
 /// All operations are elementwise, so that the layout of a worker does not matter.
 template <class P>

@@ -23,8 +23,8 @@ class NoiseScale {
   NoiseScale(const architecture::Architecture& architecture, const model::Parameters<P>& parameters,
              grid::Communicator& model_group, grid::Communicator& replicas);
 
-  /// Called when exactly the backward pass of a replica's first micro-batch has added to all
-  /// gradients of a layer.
+  /// Called when the backward pass of a replica's first micro-batch, and no other pass, has added
+  /// to all gradients of a layer.
   void after_first(const Exec& exec, std::int64_t layer) const;
   /// Adds a step to the estimate. `sums` [arrays · tensor ranks] has the squares of its whole
   /// gradients, with the loss scale as a factor. Collective.

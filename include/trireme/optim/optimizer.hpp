@@ -21,10 +21,10 @@ namespace trireme::optim {
 struct Progress {
   std::int64_t skipped = 0;      ///< skipped steps since the run began
   std::int64_t in_row = 0;       ///< consecutive skipped steps up to now
-  double loss_scale = 1;         ///< for the next step
+  double loss_scale = 1;         ///< scale of the next step's loss
   std::int64_t scale_steps = 0;  ///< updates since the scale changed or a step was skipped
-  std::int64_t step = 0;         ///< the last step
-  double scale_before = 1;  ///< loss scale before its update; the next step's, if it is delayed
+  std::int64_t step = 0;         ///< last step taken or skipped
+  double scale_before = 1;       ///< loss scale before that step's update; see delayed_loss_scale()
 };
 
 /// The deck's update rule (docs/optimizers.md) for a rank's parameter registry, with clipping by
@@ -182,7 +182,7 @@ class Optimizer {
   View1<Master> masters_;              ///< master weights, or empty
   View1<double> partial_;  // [blocks of the arrays that this rank counts] sums of squares;
                            // 0 for blocks that another replica owns
-  View1<std::int64_t> block_begins_, block_ends_;  // [those blocks] bounds in the gradient arena
+  View1<std::int64_t> block_begins_, block_ends_;  // [blocks] bounds in the gradient arena
   View1<double> sums_;                             // [arrays · tensor ranks]
   View1<std::int64_t> ends_;                       // [arrays · tensor ranks] ends of blocks
   View1<double> status_;                           // [status_size]
@@ -191,10 +191,10 @@ class Optimizer {
   std::array<View1<double>, 2> delayed_scales_;    // [1], for odd and even steps
   grid::Request norm_sum_;                         // between begin_norm and end_norm
   View1<double> control_;                          // [control_size]
-  View1<double> trust_partial_;  // [blocks] like partial_, of weights, with LAMB also of directions
-  View1<double> trust_sums_;     // like sums_, of weights, with LAMB also of directions
+  View1<double> trust_partial_;  // [blocks] partial_ for weights, with LAMB also for directions
+  View1<double> trust_sums_;     // sums_ for weights, with LAMB also for directions
   View1<double> ratios_;         // [arrays]
-  View1<std::int64_t> weight_begins_, weight_ends_;  // [blocks] like block_begins_, of weights
+  View1<std::int64_t> weight_begins_, weight_ends_;  // [blocks] bounds for weights
   kernels::UpdateParts parts_;                       ///< blocks of the state, updated by one launch
   kernels::UpdateParts matrix_parts_;  ///< with Muon: hidden matrices, which are not in parts_
   View1<double> factors_;              // [arrays] with Muon

@@ -59,7 +59,7 @@ class OuterExchange {
   std::int64_t elements_;
   Arena memory_;
   View1<D> differences_;  // [workers per rank · elements]
-  View1<D> received_;     // [workers · part of the elements]; one group: the differences
+  View1<D> received_;     // [workers · elements of the part]; differences_ if one group
   View1<D> mean_;         // [elements]
   std::int64_t n_ = 0;
   State state_ = State::idle;

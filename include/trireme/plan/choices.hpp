@@ -14,7 +14,7 @@ namespace trireme::plan {
 /// runs or plans a deck calls it first.
 void expect_available(const deck::Deck& deck, const Machine& machine);
 
-/// Whether messages between ranks use NCCL. Every rank, and `check` elsewhere, decide alike.
+/// Whether messages between ranks use NCCL. Every rank, and `check` anywhere, decide alike.
 bool uses_nccl(const deck::ParallelConfig& parallel, const Machine& machine);
 /// Queueing of transfers between pipeline stages, for which programs are lowered.
 schedule::Transport transport(const deck::ParallelConfig& parallel, const Machine& machine);

@@ -10,7 +10,7 @@
 namespace trireme::plan {
 
 /// Number of a pipeline rank's passes per step that must first gather layers, because the windows
-/// hold other layers than the first ones that the pass reads.
+/// hold other layers than the first layers that the pass reads.
 struct Refills {
   double forward = 0;
   double backward = 0;

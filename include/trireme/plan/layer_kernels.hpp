@@ -25,8 +25,8 @@ struct LayerKernel {
   std::int64_t calls = 0;  ///< calls of all layers and micro-batches, recomputation included
 };
 
-/// Each kernel once, in the order of the first layer's operations and their passes, then those of
-/// other kinds of layers. All ranks have the same kernels, but different `calls`.
+/// Each kernel once, in the order of the first layer's operations and their passes, then the
+/// kernels of other kinds of layers. All ranks have the same kernels, but different `calls`.
 std::vector<LayerKernel> layer_kernels(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard, bool split_backward,

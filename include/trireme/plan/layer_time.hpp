@@ -44,7 +44,7 @@ class LayerTime {
   LayerTime(const architecture::Architecture& architecture, const LocalSizes& sizes,
             const KernelTime& kernels, const NetworkTime& network, const Machine& machine);
 
-  /// One layer that keeps the program's tensors and recomputes the others.
+  /// One layer that keeps the program's tensors and recomputes other tensors.
   PartTime layer(const architecture::LayerDescription& layer,
                  const architecture::LayerProgram& program) const;
   PartTime embedding() const;

@@ -9,8 +9,8 @@ namespace trireme::plan {
 
 /// Dimensions of one rank's part of a micro-batch, and element sizes.
 struct LocalSizes : architecture::LocalSizes {
-  Bytes element = 0;     ///< of a weight or activation
-  Bytes accumulate = 0;  ///< of a sum, gradient, state or master weight
+  Bytes element = 0;     ///< bytes of a weight or activation
+  Bytes accumulate = 0;  ///< bytes of a sum, gradient, state or master weight
 
   bool narrow() const { return element < accumulate; }
 };

@@ -51,7 +51,7 @@ struct Machine {
         0.8;  ///< share of the peak that a long product of whole tiles reaches
     double memory_efficiency = 0.8;     ///< share of the bandwidth that long kernels reach
     double attention_efficiency = 0.5;  ///< share of the peak that attention's products reach
-    double attention_backward = 0;      ///< this share for attention's gradient; 0: estimated
+    double attention_backward = 0;      ///< share for attention's gradient; 0: estimated
     double tile_overhead = 0;           ///< start and end of a tile, in equivalent elements of K
     double launch = 0;                  ///< shortest time of a kernel, seconds
     bool operator==(const Device&) const = default;
@@ -72,13 +72,13 @@ struct Machine {
   struct Node {
     std::int64_t devices = 0;      ///< devices of a node, one rank on each; 0: unknown
     std::int64_t processors = 0;   ///< ranks of a node that compute at the same time; 0: all
-    double link_bandwidth = 0;     ///< of a device to others of its node, bytes/s in one direction
+    double link_bandwidth = 0;     ///< from a device to others of its node, bytes/s, one direction
     double link_efficiency = 0.8;  ///< share of the bandwidth that collectives reach in training
     double link_latency = 0;       ///< seconds per message or collective
     bool operator==(const Node&) const = default;
   };
   struct Network {
-    double bandwidth = 0;     ///< of a node in one direction, bytes/s
+    double bandwidth = 0;     ///< bandwidth of a node in one direction, bytes/s
     double efficiency = 0.8;  ///< share reached by tensor groups and messages between stages
     double gradient_efficiency = 0.6;  ///< share reached by sums over the data axis
     double latency = 0;                ///< seconds per message between nodes
@@ -100,7 +100,7 @@ struct Machine {
     /// and output.
     bool recomputes_unread = false;
     double traffic_ratio = 1;         ///< bytes of memory-bound kernels, relative to Trireme's
-    std::int64_t gradient_bytes = 0;  ///< bytes of a gradient; 0: as those of a sum
+    std::int64_t gradient_bytes = 0;  ///< bytes of a gradient; 0: bytes of a sum
     double tensor_overlap = 0;        ///< share of the tensor axis's messages that is hidden
     double gradient_overlap = 0;      ///< share of the data axis's sums that is hidden
     double gather_overlap = 1;        ///< share of weight gathers that can be hidden; with NCCL
@@ -143,8 +143,8 @@ struct Machine {
   double peak(DType type, bool tf32 = false) const;
   /// Nodes that this many ranks fill; 1 if the size of a node is unknown.
   std::int64_t nodes(std::int64_t ranks) const;
-  /// Why the time of a run with this precision on this many ranks cannot be predicted: the missing
-  /// keys; "" if it can.
+  /// Reason why the time of a run with this precision on this many ranks cannot be predicted: the
+  /// missing keys; "" if it can.
   std::string time_mistake(const deck::PrecisionConfig& precision, std::int64_t ranks) const;
 
   /// Name of the machine in messages: "this installation", "h100 (inputs/machines/h100.toml)".

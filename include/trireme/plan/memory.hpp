@@ -25,10 +25,10 @@ inline constexpr Bytes audit_bytes = 4096 * 8;
 
 /// Most steps between two logged steps, because their losses and norms wait in device memory.
 inline constexpr std::int64_t longest_history = 4096;
-/// Steps whose losses and norms have room there: two more than between logged steps, because
+/// Steps whose losses and norms fit into device memory: two more than between logged steps, because
 /// overlapping steps are read while the next one runs.
 std::int64_t history_steps(const deck::RunConfig& run);
-/// Device memory for them; `terms`: losses of a step.
+/// Device memory for these losses and norms; `terms`: losses of a step.
 Bytes history_bytes(const deck::RunConfig& run, std::int64_t terms);
 
 /// The programs of a training rank's layers, by kind of layer.
@@ -66,7 +66,7 @@ bool saves_in_background(const deck::Config& config);
 /// Shares of local checkpoints that a rank has in host memory, and per checkpoint on its node's
 /// disk: its own share and a partner's.
 inline constexpr int local_shares = 2;
-/// Local checkpoints on a disk while the newest is written: two complete ones and the new one.
+/// Local checkpoints on a disk while one is written: two complete checkpoints and the new one.
 inline constexpr int local_checkpoints = 3;
 
 /// Copies of shares in a rank's host memory, from which it writes background and local checkpoints.

@@ -42,7 +42,7 @@ class MemoryEstimate {
   };
   /// Elements of a part of the model if replicas divide more than the optimizer's state.
   struct DividedPart {
-    std::int64_t state = 0;         ///< on the replica with the most
+    std::int64_t state = 0;         ///< optimizer state, on the replica with the most
     std::int64_t second_state = 0;  ///< `state` without hidden matrices
     std::int64_t weights = 0;       ///< resident arrays and the replica's own parts
     std::int64_t gradients = 0;
@@ -80,7 +80,7 @@ class MemoryEstimate {
   const architecture::Architecture& architecture_;
   const Machine& machine_;
   bool arrays_only_;
-  bool ranks_differ_;  ///< by more than their number of layers
+  bool ranks_differ_;  ///< ranks differ by more than their number of layers
   TrainingSizes sizes_;
   bool grouped_;  ///< NCCL transfers
   std::map<int, ModelParts> models_;

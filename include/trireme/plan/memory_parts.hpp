@@ -26,9 +26,9 @@ struct ActivationParts {
   Bytes input = 0;                 ///< input of a stage without layers and head
   Bytes embedding = 0;             ///< kept in a slot of the first stage, additionally
   Bytes head = 0;                  ///< kept in a slot of the last stage, additionally
-  Bytes scratch = 0;               ///< on every rank
+  Bytes scratch = 0;               ///< scratch of every rank
   Bytes head_scratch = 0;          ///< additional scratch of the rank with the head
-  Bytes logits = 0;                ///< on the rank with the head, in software that stores logits
+  Bytes logits = 0;                ///< logits of the rank with the head, if software stores them
   Bytes message = 0;               ///< message to another stage
   Bytes tensor_sum = 0;            ///< buffer of a device's sums over the tensor axis
   // With a shared vocabulary, on every rank
@@ -46,8 +46,8 @@ ActivationParts activation_parts(const deck::Config& config,
 struct ArenaParts {
   std::int64_t elements = 0;           ///< elements of the weights
   std::int64_t gradient_elements = 0;  ///< including the second gradient of a tied table
-  std::int64_t state_elements = 0;     ///< of each array of the optimizer's state
-  std::int64_t second_elements = 0;    ///< of each such array after the first
+  std::int64_t state_elements = 0;     ///< elements of each array of the optimizer's state
+  std::int64_t second_elements = 0;    ///< elements of each such array after the first
   Bytes muon = 0;                      ///< where Muon orthogonalises matrices
   Bytes reductions = 0;                ///< buffers of a device's sums over axes other than tensor
   Bytes tensor_sum = 0;                ///< buffers for shared layers over the tensor axis

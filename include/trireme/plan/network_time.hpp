@@ -28,7 +28,7 @@ class NetworkTime {
   /// `bytes`: size of the whole buffer. With a context axis, the data axis stands for all ranks
   /// with the same weights.
   Seconds collective(architecture::Collective kind, double bytes, Axis axis) const;
-  /// A collective among the replicas that divide state: all of the data axis, or a group of them.
+  /// A collective among the replicas that divide state: all data ranks, or a group of them.
   Seconds among_shards(architecture::Collective kind, double bytes) const;
   /// An all-reduce between the first and the last pipeline rank, on all tensor and data ranks at
   /// once.

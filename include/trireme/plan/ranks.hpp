@@ -39,8 +39,8 @@ struct RankPlan {
 };
 
 /// Plans for every pipeline rank: the first and the last tensor rank, which hold the largest and
-/// the smallest parts of split arrays. If tensor ranks share heads of keys and values, others may
-/// hold more: then one rank of each kind, ascending. `needs` per pipeline rank, from
+/// the smallest parts of split arrays. If tensor ranks share heads of keys and values, other ranks
+/// may hold more: then one rank of each kind is planned, ascending. `needs` per pipeline rank, from
 /// training_needs(). Traffic is for a full batch.
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
@@ -72,8 +72,8 @@ const RankPlan& most_traffic(const std::vector<RankPlan>& ranks);
 /// The plan of a run, found from its resolved deck alone.
 struct Plan {
   architecture::Architecture architecture;
-  std::vector<schedule::Program> programs;  ///< of step_programs()
-  std::vector<RankPlan> ranks;              ///< of plan_ranks()
+  std::vector<schedule::Program> programs;  ///< from step_programs()
+  std::vector<RankPlan> ranks;              ///< from plan_ranks()
   std::vector<RankPlan> servers;            ///< the first server's rank; empty without servers
 };
 Plan make_plan(const deck::Config& config, const Machine& machine);

@@ -16,7 +16,7 @@ namespace trireme::plan {
 struct Candidate {
   Layout layout;
   Seconds estimate = 0;  ///< by the formula (estimated_seconds)
-  Bytes bytes = 0;       ///< of the rank that needs the most
+  Bytes bytes = 0;       ///< memory of the rank that needs the most
   bool played = false;   ///< `time` is set and `bytes` counted from the program and its arrays
   StepTime time;
 
@@ -25,39 +25,39 @@ struct Candidate {
 
 struct SearchOptions {
   Bytes memory_limit = 0;     ///< 0: [parallel] memory_limit, or the memory of the machine
-  std::size_t best = 50;      ///< layouts that are played
-  std::size_t of_front = 20;  ///< and so many of the estimated front of time and memory
+  std::size_t best = 50;      ///< number of layouts that are simulated
+  std::size_t of_front = 20;  ///< and of the estimated Pareto front
 };
 
 struct SearchResult {
-  std::vector<Candidate> candidates;  ///< played, ascending time
-  std::vector<Candidate> front;       ///< those of them than which none is both faster and smaller
+  std::vector<Candidate> candidates;  ///< simulated, ascending time
+  std::vector<Candidate> front;       ///< Pareto front of time and memory
   std::vector<Rejection> rejected;
   std::int64_t evaluated = 0;  ///< layouts whose time was estimated
   Bytes limit = 0;             ///< 0: none is known
-  Seconds estimating = 0;      ///< that the formulas took
-  Seconds seconds = 0;         ///< that the search took
+  Seconds estimating = 0;      ///< time of the formulas
+  Seconds seconds = 0;         ///< time of the search
 };
 
-/// Ranks all layouts of the deck on so many ranks. Keys that the deck fixes (deck::is_fixed) keep
-/// their values. The vocabulary must be resolved, and the machine must have the speeds that times
-/// need. UsageError if no layout can use the ranks, or if none fits into the memory.
+/// Ranks all layouts of the deck on this number of ranks. Keys that the deck fixes (deck::is_fixed)
+/// keep their values. The vocabulary must be resolved, and the machine must have the speeds that
+/// times need. UsageError if no layout can use the ranks, or if none fits into the memory.
 SearchResult search_layouts(const deck::Deck& deck, std::int64_t ranks, const Machine& machine,
                             const SearchOptions& options = {});
 
-/// Plays one layout: a deck whose axes are resolved.
+/// Simulates one layout: a deck whose axes are resolved.
 Candidate play_layout(const deck::Config& config, const Machine& machine, bool arrays_only);
 
 /// The bytes that a rank may use, and whether only its arrays count: [parallel] memory_limit and
-/// `given` do so, the memory of a host's machine file holds its process as well.
+/// `given` limit the arrays, the memory in a host's machine file the whole process.
 struct MemoryLimit {
   Bytes bytes = 0;  ///< 0: none is known
   bool arrays_only = false;
 };
 MemoryLimit memory_limit(const deck::ParallelConfig& parallel, const Machine& machine, Bytes given);
 
-/// The machine with typical speeds in place of those that are not known: for layout = "auto"
-/// without a machine file.
+/// The machine with typical speeds in place of unknown speeds: for layout = "auto" without a
+/// machine file.
 Machine with_usual_speeds(const Machine& machine);
 
 /// Chooses the layout for [parallel] layout = "auto": sets the keys of deck::layout_keys() that the

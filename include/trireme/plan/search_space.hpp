@@ -28,7 +28,7 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 Layout layout_of(const deck::Config& config);
-/// Whether two layouts differ only in what replicas divide.
+/// Whether two layouts differ only in the state that replicas divide.
 bool alike_but_shard(const Layout& a, const Layout& b);
 
 /// A number of layouts that cannot be used for the same reason.
@@ -39,12 +39,12 @@ struct Rejection {
 
 /// All layouts of a deck for a number of ranks. Every stage has a layer. Of numbers of chunks whose
 /// longest stages have the same number of layers, only the smallest is a layout: more chunks would
-/// add work to the rank with the longest stages and shorten no wait. Layouts that others equal are
-/// left out: sequence parallelism on one tensor rank, a divided optimizer on one data rank,
-/// and on one pipeline rank all schedules but 1f1b. Schedules in a V have two chunks. gpipe is a
-/// layout only if the deck fixes it: it takes as long as 1f1b and more memory. Gradients are
-/// divided only where this saves memory, and weights also within groups of the replicas of a node.
-/// Layouts that differ only in that follow one another, with ascending `shard`.
+/// add work to the rank with the longest stages and shorten no wait. Layouts equal to others are
+/// left out: sequence parallelism on one tensor rank, a divided optimizer on one data rank, and on
+/// one pipeline rank all schedules but 1f1b. Schedules in a V have two chunks. gpipe is a layout
+/// only if the deck fixes it: it takes as long as 1f1b and more memory. Gradients are divided only
+/// where this saves memory, and weights also within groups of the replicas of a node. Layouts that
+/// differ only in this division are consecutive, with ascending `shard`.
 class SearchSpace {
  public:
   /// The references must outlive this.
@@ -54,7 +54,7 @@ class SearchSpace {
   /// Calls `visit` with every layout.
   void visit(const std::function<void(const Layout&)>& visit);
 
-  /// Combinations of axes that are no layouts.
+  /// Combinations of axes that are not layouts.
   const std::vector<Rejection>& rejected() const { return rejected_; }
 
  private:
@@ -77,10 +77,10 @@ class SearchSpace {
   const deck::Deck& deck_;
   const architecture::Architecture& architecture_;
   const Machine& machine_;
-  deck::Config tried_;  ///< the deck's with a layout
+  deck::Config tried_;  ///< the deck's config with a layout
   std::int64_t ranks_;
   std::int64_t batch_;  ///< divisible by micro · data of every layout
-  double programs_;     ///< micro-batches of all sizes of the batch, relative to the last one's
+  double programs_;     ///< sum of all sizes of the global batch, divided by the last size
   Choice tensor_, pipeline_, data_, micro_, schedule_, chunks_, recompute_, sequence_parallel_,
       shard_, shard_group_;
   std::vector<Rejection> rejected_;

@@ -32,7 +32,7 @@ struct StepCosts {
   std::vector<Seconds> gradients;    ///< message to the previous stage, by sending stage
   std::vector<Seconds> reductions;   ///< sum of a stage's gradients over the data axis
   std::vector<Seconds> updates;      ///< update, by pipeline rank
-  PassTime logits, logits_gradient;  ///< of a shared vocabulary, on every rank
+  PassTime logits, logits_gradient;  ///< passes of a shared vocabulary, on every rank
   Seconds shared = 0;                ///< each message of a shared vocabulary
   /// Time that each pipeline rank waits for new weights from other replicas.
   std::vector<Seconds> gathers;
@@ -51,9 +51,9 @@ struct StageSizes {
   std::vector<layout::Slice> layers;
   std::vector<double> parameters;  ///< trained parameters of a tensor rank
   std::vector<double> frozen;      ///< frozen parameters; empty if all are trained
-  double embedding = 0;            ///< of the first stage, trained or frozen, besides its layers
-  double head = 0;                 ///< of the last stage, likewise
-  double tables = 0;               ///< of each stage, if all stages share the vocabulary
+  double embedding = 0;            ///< parameters of the first stage outside its layers
+  double head = 0;                 ///< parameters of the last stage outside its layers
+  double tables = 0;               ///< parameters of each stage's part of a shared vocabulary
 };
 StageSizes stage_sizes(const deck::Config& config, const architecture::Architecture& architecture);
 StepCosts step_costs(const deck::Config& config, const architecture::Architecture& architecture,

@@ -33,7 +33,7 @@ struct StepTime {
   /// Times of the pipeline rank with the longest passes; they sum to `seconds`.
   std::array<Seconds, causes> shares{};
   double idle_share =
-      0;  ///< of all ranks, from the first to the last pass; as Timeline::idle_share
+      0;  ///< over all ranks, from the first to the last pass; see Timeline::idle_share
   double model_flops = 0;     ///< model FLOPs of the step, without recomputation
   double hardware_flops = 0;  ///< FLOPs of the step, with recomputation
 

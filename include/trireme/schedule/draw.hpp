@@ -24,8 +24,8 @@ struct DrawOptions {
 std::string svg(const Timeline& timeline, const DrawOptions& options = {});
 
 /// The timelines as text: F3 is the forward pass of micro-batch 3, B3 its backward pass, I3 and W3
-/// the halves of that, E3 its evaluation; F3.1 on ranks with chunks. With a shared vocabulary, S3
-/// are its logits and T3 their table's gradient. `.` is idle time.
+/// the halves of B3, E3 its evaluation; F3.1 on ranks with chunks. With a shared vocabulary, S3 are
+/// its logits and T3 their table's gradient. `.` is idle time.
 std::string text_chart(const Timeline& timeline, const DrawOptions& options = {});
 
 /// The timelines in Chrome's JSON trace format, which ui.perfetto.dev opens: one process per

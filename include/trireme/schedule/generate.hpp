@@ -74,7 +74,7 @@ double idle_share(const std::vector<RingStep>& steps);
 ///   its logits and its part of the output's gradient, which is scaled once the statistics of all
 ///   ranks are known, and summed for the last stage's backward pass;
 /// - logits_gradient: the output table's gradient, in idle time or two micro-batches later;
-/// - share_gradient, look_up_gradient: likewise for the token table.
+/// - share_gradient, look_up_gradient: the first stage's gradient goes to the ranks' token tables.
 /// Each rank runs these passes as soon as they can begin, in virtual time, before its next pass.
 /// Messages take a quarter of a forward pass there, so that a rank rarely waits for one. The result
 /// depends only on the arguments, so that all ranks build the same program.

@@ -13,14 +13,14 @@ struct Needs {
   int received_activations = 0;  ///< posted receive buffers that are not yet consumed,
   int received_gradients = 0;    ///<   over all channels of the rank
   int handed_over = 0;           ///< messages to the same rank that are not yet consumed
-  int send_buffers = 0;          ///< of each channel (stage, direction) to another rank, equal
+  int send_buffers = 0;          ///< per channel (stage, direction) to another rank, equal
                                  ///<   on all ranks: the smallest number ≥ 2 with which the
                                  ///<   program completes
-  int logits_slots = 0;          ///< of a shared vocabulary: kept softmaxes of micro-batches
+  int logits_slots = 0;          ///< kept softmaxes of micro-batches, with a shared vocabulary
   bool split_backward = false;   ///< a slot is kept between the halves of a backward pass
   bool operator==(const Needs&) const = default;
 
-  /// Takes the maximum of each need, which satisfies both.
+  /// Takes the maximum of each need, so that the result suffices for both rows.
   void include(const Needs& other);
 };
 

@@ -47,7 +47,7 @@ class Player {
   /// One transfer, by (receiving stage, micro-batch, direction).
   struct Transfer {
     Seconds sent;       ///< time when the send started, or under ordered groups became active
-    Seconds posted;     ///< time when the receive was posted or became active, likewise
+    Seconds posted;     ///< time when the receive was posted, or under ordered groups became active
     Seconds freed;      ///< time when its send buffer became free
     std::size_t event;  ///< index of the receive's event
   };

@@ -193,7 +193,7 @@ struct ProgramLayout {
   /// The stage of an instruction of the whole rank.
   Stage first_stage(Rank rank) const { return stage_of(rank, 0); }
   /// Number of ranks that hold the tied token table: the first and the last stage's, which can be
-  /// one.
+  /// one rank.
   int holders_of_table() const { return rank_of(0) == rank_of(last_stage()) ? 1 : 2; }
   /// The stages that have a gradient of the table, one for each holder.
   std::vector<Stage> ends_of_table() const {
@@ -248,7 +248,7 @@ void effects(const Instr& instr, const ProgramLayout& layout, Effects& out);
 Rank peer_of(const Instr& instr, const ProgramLayout& layout);
 Instr partner_of(const Instr& instr);
 
-/// Why `rank` cannot have `instr`, for a message; empty if it can.
+/// Reason why `rank` cannot have `instr`, for a message; empty if it can.
 std::string misplaced(const Instr& instr, const ProgramLayout& layout, Rank rank);
 
 /// The number of ranks that a collective instruction needs; rank 0 is always one of them.

@@ -20,10 +20,10 @@ struct FoundProgram {
 int most_slots(const ProgramLayout& layout);
 
 /// The fastest program for these costs in which rank r saves at most slots[r] micro-batches at a
-/// time, of which each chunk needs one. Candidates are the named schedules of the layout and lists:
-/// each rank takes the next pass that can begin, by rules that differ in the order of passes, the
-/// halves of the backward pass, and the micro-batches that a rank saves (list scheduling; Graham
-/// 1969). The rules of small programs are then refined rank by rank. The result depends only on the
+/// time, of which each chunk needs one. Candidates are the named schedules of the layout and list
+/// schedules: each rank takes the next pass that can begin, by rules that differ in the order of
+/// passes, the halves of the backward pass, and the micro-batches that a rank saves (Graham 1969).
+/// The rules of small programs are then refined rank by rank. The result depends only on the
 /// arguments, so that all ranks find the same program.
 FoundProgram search_program(const ProgramLayout& layout, const Cost& cost,
                             std::span<const int> slots, const LowerOptions& lowering);

@@ -22,7 +22,7 @@ namespace trireme::schedule {
 ///
 /// Throws UsageError with file, line, column, the word, the expectation and the remedy. Errors are
 /// invalid words, micro-batches and chunks outside the layout, repeated or missing instructions,
-/// instructions before the ones that they need in the same row, and too few or too many lines.
+/// instructions before instructions that they need in their row, and too few or too many lines.
 Program read_program(std::string_view content, std::string_view file_name,
                      const ProgramLayout& layout);
 

@@ -28,7 +28,7 @@ struct ValidateOptions {
 /// - completion: the simulated program completes with the transport (checked only if nothing else
 ///   is wrong).
 ///
-/// `transport` defaults to the one that the program was lowered for.
+/// `transport` defaults to the transport that the program was lowered for.
 std::vector<std::string> validate(const Program& program, std::optional<Transport> transport = {},
                                   const ValidateOptions& options = {});
 

@@ -20,7 +20,7 @@ struct Finding {
   Level level = none;
   std::string what;  ///< "computed another gradient of layers.0.attention.query"
 
-  /// Keeps the more serious of the two.
+  /// Keeps the more serious finding.
   void add(Level other, const std::string& other_what) {
     if (other > level) *this = {other, other_what};
   }

@@ -22,8 +22,8 @@ struct Step {
   /// Receive buffer that the instruction posts or reads, or buffer of a message to the same rank
   /// that it writes or reads; −1: none.
   int buffer = -1;
-  /// Whether it is the first or last of a sequence of adjacent transfers in the row, under ordered
-  /// groups.
+  /// Whether the instruction is the first or last of a sequence of adjacent transfers in the row,
+  /// under ordered groups.
   bool opens_group = false;
   bool closes_group = false;
 };
@@ -79,8 +79,8 @@ class Numbers {
 };
 
 /// Runs one rank's row of a program, once per training step. Slots of saved activations and receive
-/// buffers are assigned and released according to effects(), identically in each step. Of a program
-/// of several steps without a flush, it runs the part that prepare() has chosen.
+/// buffers are assigned and released according to effects(), identically in each step. A program of
+/// several steps without a flush is run in parts, which prepare() chooses.
 class Executor {
  public:
   Executor(const schedule::Program& program, Rank rank);

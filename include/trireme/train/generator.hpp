@@ -15,14 +15,14 @@ namespace trireme::train {
 /// Rule by which the next token is drawn.
 struct Sampling {
   double temperature = 1;  ///< 0: always the likeliest token
-  std::int64_t top_k = 0;  ///< draw among the k likeliest; 0: among all
+  std::int64_t top_k = 0;  ///< draw among the k likeliest tokens; 0: all tokens
   std::uint64_t seed = 1;
-  std::int64_t ids = 0;  ///< draw among ids below this, which have a text; 0: among all
+  std::int64_t ids = 0;  ///< draw among ids below this, which have a text; 0: all ids
   /// Draw among the likeliest of these tokens whose probabilities reach this sum (Holtzman et al.
-  /// 2019, arXiv 1904.09751); 1: among all.
+  /// 2019, arXiv 1904.09751); 1: all tokens.
   double top_p = 1;
   /// Draw among tokens with at least this share of the largest probability (Nguyen et al. 2024,
-  /// arXiv 2407.01082); 0: among all.
+  /// arXiv 2407.01082); 0: all tokens.
   double min_p = 0;
 };
 

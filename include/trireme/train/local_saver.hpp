@@ -20,11 +20,11 @@ namespace trireme::train {
 
 /// Writes local checkpoints. Every rank copies its share to host memory and sends it to a rank of
 /// the partner node; both write it to their disks, in threads while training continues. One
-/// checkpoint is in progress at a time, in phases that all ranks enter together, as in Saver. What
-/// fails costs a warning and this checkpoint at most: the run continues.
+/// checkpoint is in progress at a time, in phases that all ranks enter together, as in Saver. A
+/// failure costs a warning and at most this checkpoint: the run continues.
 class LocalSaver {
  public:
-  /// Allocates memory for this rank's share and for those that it receives. Collective. All
+  /// Allocates memory for this rank's share and for the shares that it receives. Collective. All
   /// arguments must outlive this.
   LocalSaver(const deck::CheckpointConfig& config, grid::Communicator& world, Worker& worker);
   /// Waits for this rank's thread and messages. An incomplete checkpoint stays incomplete.
@@ -32,15 +32,15 @@ class LocalSaver {
   LocalSaver(const LocalSaver&) = delete;
   LocalSaver& operator=(const LocalSaver&) = delete;
 
-  /// Begins the attempt that rank 0 names: local checkpoints of earlier ones are removed.
+  /// Begins the attempt that rank 0 names: local checkpoints of earlier attempts are removed.
   /// Collective.
   void begin(const checkpoint::Attempt& attempt);
-  /// Writes a checkpoint, in the background unless the deck says otherwise. First waits for the one
-  /// in progress. Collective.
+  /// Writes a checkpoint, in the background unless the deck says otherwise. First waits for a
+  /// checkpoint in progress. Collective.
   void save(const checkpoint::RunState& state);
   /// 1 if this rank's part of the phase is not complete, otherwise 0. Does not block.
   std::int64_t unfinished();
-  /// Enters the next phase if no rank is unfinished. `of_all`: maximum of all ranks. Collective.
+  /// Enters the next phase if no rank is unfinished. `of_all`: largest unfinished(). Collective.
   void advance(std::int64_t of_all);
   /// Waits until the checkpoint in progress is complete. Collective.
   void finish();
@@ -85,18 +85,18 @@ class LocalSaver {
   std::unique_ptr<CopyMemory> memory_;
   std::vector<Received> received_;
   checkpoint::Attempt attempt_;
-  std::string folder_;  ///< of this attempt on this node
+  std::string folder_;  ///< folder of this attempt on this node
 
   Phase phase_ = Phase::none;
   checkpoint::RunState state_;
   std::vector<grid::Request> messages_;
   bool copies_begun_ = false;
   std::future<std::string> part_;     ///< this rank's part of the phase
-  std::vector<std::string> written_;  ///< summaries of its shards, packed
+  std::vector<std::string> written_;  ///< packed summaries of the shards that this rank wrote
   std::string manifest_;              ///< on the first rank
   std::string error_;                 ///< "": none
   std::set<std::string> failing_;     ///< on the first rank: nodes that failed in this checkpoint
-  std::set<std::string> warned_;      ///< the same of the last one, of which a warning was printed
+  std::set<std::string> warned_;      ///< nodes whose failure has been reported in a warning
   bool reported_ = false;
   Clock::time_point began_;
 };

@@ -83,7 +83,7 @@ struct RankParts {
   RankParts& operator=(const RankParts&) = delete;
 
   /// Index of the weights and gradients of a step: with two versions, odd and even steps use
-  /// different ones. The update of a step changes the weights that step + 2 is computed with.
+  /// different versions. The update of a step changes the weights that step + 2 is computed with.
   int version_of(std::int64_t step) const { return second ? static_cast<int>(step % 2) : 0; }
   model::Parameters<P>& parameters_of(std::int64_t step) {
     return version_of(step) == 0 ? parameters : second->parameters;
@@ -145,11 +145,11 @@ struct RankParts {
   std::optional<Second> second;
   schedule::ProgramLayout layout;  ///< layout of steps with the full batch
   int slots = 1;
-  int logits_slots = 0;                  ///< with a shared vocabulary
+  int logits_slots = 0;                  ///< slots of a shared vocabulary's logits
   std::optional<model::Fp8Scaling> fp8;  ///< with products in fp8
   std::optional<model::RankModel<P>> model;
   std::optional<Transfers<T>> transfers;
-  std::optional<RankVocabulary<P>> vocabulary;  ///< if it is shared
+  std::optional<RankVocabulary<P>> vocabulary;  ///< if pipeline ranks share it
   std::optional<optim::Optimizer<P>> optimizer;
   std::optional<optim::SharedGradients<P>> shared_gradients;
   std::optional<optim::GradientReducer<typename P::Gradient>> reducer;

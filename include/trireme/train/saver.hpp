@@ -53,11 +53,11 @@ class Saver {
   /// Waits until the checkpoint in progress is complete. Collective.
   void finish();
 
-  /// Expected time of the next checkpoint: that of the last one; for the first one, 100 MB/s per
-  /// rank are assumed.
+  /// Expected time of the next checkpoint: the time of the last one; for the first one, 100 MB/s
+  /// per rank are assumed.
   Seconds expected_seconds() const;
   bool under_way() const { return phase_ != Phase::none; }
-  /// Number of phases that have begun, the same on all ranks: progress() is that of the last one.
+  /// Number of phases that have begun, the same on all ranks: progress() is the last phase's.
   std::int64_t phases() const { return phases_; }
   Bytes copy_bytes() const { return copy_memory_.bytes(); }
 
@@ -82,7 +82,7 @@ class Saver {
   Phase phase_ = Phase::none;
   std::int64_t phases_ = 0;
   bool in_background_ = false;  ///< some rank has memory for a copy
-  bool background_ = false;     ///< the checkpoint under way
+  bool background_ = false;     ///< the checkpoint in progress is written in the background
   checkpoint::RunState state_;
   std::string shard_;              ///< this rank's summary, packed; empty: it has written none
   std::future<std::string> part_;  ///< this rank's part of the phase
@@ -92,7 +92,7 @@ class Saver {
   Seconds held_up_ = 0;
   Seconds last_seconds_ = 0;
   Bytes share_bytes_ = 0;
-  Bytes written_bytes_ = 0;  ///< on the first rank: of the last checkpoint's shards
+  Bytes written_bytes_ = 0;  ///< on the first rank: bytes of the last checkpoint's shards
 };
 
 }  // namespace trireme::train

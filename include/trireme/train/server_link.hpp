@@ -78,7 +78,7 @@ class ServerLink {
   /// Requests the weights of step `step` and waits for them. The servers' optimizer status, which
   /// contains the loss scale, comes with them.
   void fetch(const Exec& exec, std::int64_t step);
-  /// Waits for the newest weights. Collective with ServerWorker::send_current.
+  /// Waits for the newest weights. Collective with ServerWorker::evaluate.
   void fetch_current(const Exec& exec);
 
   /// Sends the gradients of a bucket, which must not change before finish().

@@ -165,7 +165,7 @@ class StepActions final : public Actions {
   const std::vector<std::int64_t>& targets_of_workers(std::int64_t step) const;
   /// Counted targets of the worker that is being trained.
   std::int64_t worker_targets(std::int64_t step) const;
-  /// Number of samples before the current worker's in a step's batch.
+  /// Number of samples before the current worker's samples in a step's batch.
   std::int64_t first_of_worker() const { return worker_ * batch_.global; }
   HostSlot host_slot() const;
   /// Memory for reading samples: the slot's fields, or with a context axis fields of whole samples,
@@ -198,7 +198,7 @@ class StepActions final : public Actions {
   std::vector<std::vector<std::int32_t>> samples_of_fields_;
   std::vector<std::span<std::int32_t>> whole_fields_;
   std::unique_ptr<data::BatchReader> reader_;
-  std::optional<VocabularyPasses<P>> vocabulary_;  ///< if it is shared
+  std::optional<VocabularyPasses<P>> vocabulary_;  ///< if pipeline ranks share it
   bool evaluates_ = false;
   std::int64_t step_ = 0;
   const data::Samples* samples_ = nullptr;

@@ -26,7 +26,7 @@ class TextGroup {
   struct Pass {
     model::PassWidth width = model::PassWidth::narrow;
     std::vector<model::CachedToken> rows;
-    bool with_logits = false;  ///< for rows with their text's last token
+    bool with_logits = false;  ///< compute logits of each row with its text's last token
   };
   /// Selects the next tokens. A narrow pass has one token per text, in the row of its place; a wide
   /// pass has many tokens of prompts, if enough are waiting.

@@ -113,11 +113,11 @@ class Trainer {
   std::int64_t saved_step_ = 0;
   checkpoint::RunState kept_;          ///< argument of start()
   Skips skips_;                        ///< at the last logged step
-  std::optional<double> noise_scale_;  ///< likewise; in samples
+  std::optional<double> noise_scale_;  ///< at the last logged step, in samples
   bool save_is_due_ = false;           ///< checkpoint postponed until a step is not skipped
-  bool local_is_due_ = false;          ///< local checkpoint postponed likewise
+  bool local_is_due_ = false;          ///< local checkpoint postponed for the same reason
   std::string lost_folder_;            ///< on rank 0: error of expect_folders
-  Clock::time_point looked_;           ///< time of its last call
+  Clock::time_point looked_;           ///< time of the last call of expect_folders
   Clock::time_point began_;            ///< beginning of the first step
   Clock::time_point logged_at_;
   Seconds untimed_ = 0;  ///< time spent on checkpoints since the last logged step
@@ -129,7 +129,7 @@ class Trainer {
   View1<std::int64_t> words_;  ///< words of the running agreement, on the device
   grid::Request agreement_;
   std::vector<std::int64_t> mine_;          ///< this rank's words of the running agreement
-  std::int64_t peak_bytes_ = 0;             ///< largest of all ranks at the last agreement
+  std::int64_t peak_bytes_ = 0;             ///< peak memory of all ranks at the last agreement
   std::array<Clock::time_point, 2> ended_;  ///< ends of odd and even steps
 
   // With parameter servers.

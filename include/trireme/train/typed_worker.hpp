@@ -19,13 +19,13 @@
 
 namespace trireme::train {
 
-/// Checkpoints of overlapping steps: prefix of an array's name for the weights before the last
-/// update, which are rounded if weights are.
+/// Checkpoints of overlapping steps: prefix of the names of arrays that hold the weights before the
+/// last update, which are rounded if weights are.
 inline const std::string second_weights = "optimizer.earlier_weight.";
 
-/// Checkpoints of local training: the progress of all workers [workers, 4], the first values of
-/// optim::Progress. name_of_worker gives the names of a worker's arrays; the first worker's state
-/// has the usual names.
+/// Checkpoints of local training: name of the array with the progress of all workers [workers, 4],
+/// the first values of optim::Progress. name_of_worker gives the names of a worker's arrays; the
+/// first worker's state has the usual names.
 inline const std::string worker_progress = "optimizer.worker_progress";
 inline constexpr std::int64_t progress_numbers = 4;
 inline std::string name_of_worker(std::int64_t worker, const std::string& array) {
@@ -71,7 +71,7 @@ class TypedWorker final : public Worker {
   std::vector<double> statuses();
   /// Number of state arrays of the optimizer per weight.
   std::size_t state_arrays() const { return architecture::state_arrays(config_.optimizer).size(); }
-  /// Calls `use` with the weights of evaluations: with local training those that workers share.
+  /// Calls `use` with the weights of evaluations: with local training the shared weights.
   template <class Use>
   void with_shared_weights(const Use& use);
   /// Evaluates this rank's part of the groups of `samples` samples. Calls `begin` before each

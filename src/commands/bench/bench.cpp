@@ -31,7 +31,7 @@ constexpr std::array<Section, 7> sections{{
     {"index", bench_index},
 }};
 
-/// With a machine file, its sections and the named ones; otherwise the named ones, or all.
+/// With a machine file, its sections and the named sections; otherwise the named sections, or all.
 std::vector<Section> chosen(const std::vector<std::string>& names, bool machine_file) {
   std::vector<std::string> known;
   std::vector<Section> out;

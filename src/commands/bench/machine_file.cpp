@@ -214,7 +214,7 @@ void Description::attention() {
   for (const BenchKernelTime& k : found_.kernels) {
     const bool forward = k.name == "attention.forward";
     if (!forward && k.name != "attention.backward") continue;
-    const double products = forward ? k.work : k.work / 2;  // of the forward pass
+    const double products = forward ? k.work : k.work / 2;  // products of the forward pass
     Seconds seconds = k.seconds - d.launch;
     if (config_.model.dropout > 0 && machine_.kernels.random > 0)
       seconds -= products / (4 * head_size) / machine_.kernels.random;

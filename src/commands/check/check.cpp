@@ -300,7 +300,7 @@ void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Mac
   print_time(c, a, program, machine);
 }
 
-/// Largest memory of a rank; with `arrays_only` without its process, that is, the kernels' memory.
+/// Largest memory of a rank; with `arrays_only`, only its kernels' memory.
 Bytes most_bytes(const std::vector<plan::RankPlan>& ranks, bool arrays_only) {
   return arrays_only ? plan::device_total(plan::most_memory(ranks).memory)
                      : plan::most_at_peak(ranks).peak();

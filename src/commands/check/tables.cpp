@@ -66,7 +66,7 @@ std::string columns(const std::vector<Cells>& rows, int numbers, const std::stri
 
 namespace {
 
-/// How many times the mean FLOPs of the pipeline ranks the rank with the most has.
+/// Most FLOPs of a pipeline rank, relative to the mean of all pipeline ranks.
 double imbalance(const std::vector<plan::StageGroup>& groups, const layout::StageMap& map) {
   std::vector<double> by_stage;
   for (const plan::StageGroup& g : groups)

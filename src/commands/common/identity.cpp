@@ -25,7 +25,7 @@ constexpr const char* validation_key = "data.validation";
 
 using Values = std::map<std::string, std::string>;
 
-/// "" for a checkpoint that does not store the value, as other programs may write it.
+/// "" for a checkpoint without the value, such as another program's checkpoint.
 std::string value_of(const Values& values, const char* key) {
   const auto found = values.find(key);
   return found == values.end() ? "" : found->second;

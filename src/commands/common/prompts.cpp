@@ -205,7 +205,7 @@ std::unique_ptr<Texts> texts_of_run(const deck::Deck& deck, const GenerateOption
               join(data::chat_format_names(), ", "), ", or leave chat out");
   try {
     return std::make_unique<Texts>(deck, options);
-  } catch (const UsageError& error) {  // with the key instead of the option
+  } catch (const UsageError& error) {  // the error names the key instead of the option
     std::string mistake = error.what();
     for (auto at = mistake.find("--chat"); at != std::string::npos; at = mistake.find("--chat"))
       mistake.replace(at, 6, "[run] chat");

@@ -85,8 +85,8 @@ void keep_last(std::vector<std::int32_t>& tokens, std::int64_t most) {
   if (std::ssize(tokens) > most) tokens.erase(tokens.begin(), tokens.end() - most);
 }
 
-/// Guesses `count` tokens as those that followed the last two tokens where they occurred before
-/// (Saxena 2023, prompt lookup decoding). None if they did not.
+/// Guesses that `count` tokens repeat the tokens after an earlier occurrence of the last two tokens
+/// (Saxena 2023, prompt lookup decoding). None without an earlier occurrence.
 std::vector<std::int32_t> guess(const std::vector<std::int32_t>& tokens, std::int64_t count) {
   std::vector<std::int32_t> all = tokens;
   for (std::size_t next = tokens.size() - 1; count > 0 && next >= 2; --next) {

@@ -87,7 +87,7 @@ std::string sight_of_first_rank(grid::Communicator& world, const std::string& fo
 }
 
 /// Seconds by which this rank's clock is ahead of the first rank's. Uses the shortest of several
-/// round trips, and takes the other rank's time as the time of its middle. Once per node.
+/// round trips, and assumes that the other clock was read in its middle. Once per node.
 /// Collective.
 double clock_offset(grid::Communicator& world) {
   constexpr int trips = 8;

@@ -65,7 +65,7 @@ class Collection {
         partial_(checkpoint::partial_folder(config.directory, wanted.step)),
         wanted_(std::move(wanted)) {}
 
-  /// Returns why it cannot be collected; "" if it was.
+  /// Returns the reason why it cannot be collected; "" if it was.
   std::string collect(const std::function<std::string(const checkpoint::Manifest&)>& refusal) {
     const auto begin = Clock::now();
     read_manifest();
@@ -124,7 +124,7 @@ class Collection {
       files_[manifest_.files[i].name] = texts.at(i + 1);
   }
 
-  /// Each rank copies some of its node's shards and records damaged ones.
+  /// Each rank copies some of its node's shards and records damaged shards.
   void copy_shards(const LocalCheckpoint& left) {
     damaged_.clear();
     const std::size_t node = grid::node_of(nodes_, runtime_.rank());

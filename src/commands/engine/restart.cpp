@@ -73,7 +73,7 @@ struct Comparison {
   /// The checkpoint has all arrays of the optimizer's state, or holds weights only.
   bool has_state = true;
   bool has_adapters = false;  ///< the checkpoint has adapters, which only fit equal adapters
-  std::string_view sequence_reason = "";  ///< why [model] sequence is fixed
+  std::string_view sequence_reason = "";  ///< reason why [model] sequence is fixed
 };
 
 DType stored_type(const deck::Deck& deck) {
@@ -309,7 +309,7 @@ void Restart::start_fresh(train::Worker& worker) {
     say("no ", intact, "checkpoint in ", c.directory, ": starting at step 1");
 }
 
-/// Why a local checkpoint is not used instead of `folder_`; "" if it is.
+/// Reason why a local checkpoint is not used instead of `folder_`; "" if it is.
 std::string Restart::refusal(const checkpoint::Manifest& local) const {
   const checkpoint::Lineage tip{local.step, local.starts};
   std::int64_t step = -1;

@@ -1,4 +1,4 @@
-// `trireme train` in the eight numbered steps of train(), at the end.
+// `trireme train` in the eight numbered parts of train(), at the end.
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/continued_texts.hpp>
@@ -42,7 +42,7 @@ void leave_deck(const deck::Deck& deck) {
               "; choose a folder that can be written");
 }
 
-/// Every rank generates the whole programs and runs its rows: all must have generated the same.
+/// Every rank generates the whole programs and runs its rows: all must have equal programs.
 void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program> programs) {
   const auto mine = static_cast<std::int64_t>(schedule::fingerprint(programs));
   const auto all = runtime.world().all_gather(mine, "comparison of programs");
@@ -112,7 +112,7 @@ Bytes saved_bytes(const Session& session, const architecture::Shard& shard) {
                 : plan::share_bytes(c, session.architecture, shard, session.machine);
 }
 
-/// The samples of a run, and what identifies them in checkpoints.
+/// The samples of a run, and their identity in checkpoints.
 struct RunData {
   std::optional<data::Samples> samples;
   std::unique_ptr<data::TokenSource> validation_file;
@@ -253,7 +253,7 @@ void begin_log(grid::Runtime& runtime, const Session& session, const RunFolders&
 
 ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);  // standard output may be closed while the run continues
-  // 1 runtime: MPI, Kokkos and the device are up. 2, 3 deck and process grid.
+  // Part 1, the runtime, is done: MPI, Kokkos and the device are up. Parts 2, 3: deck and grid.
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
   const deck::Config& config = session.config();
   const RunFolders folders(runtime, session.deck);
@@ -261,7 +261,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   std::optional<grid::Watchdog> watchdog;
   if (config.run.watchdog > 0) watchdog.emplace(runtime, config.run.directory, config.run.watchdog);
 
-  // 4 token data, and the checkpoint to continue from
+  // Part 4: token data, and the checkpoint to continue from
   RunData data = open_data(runtime, session);
   Restart restart(runtime, session.deck, data.identity);
   runtime.together([&] {  // only after a deck that contradicts the checkpoint was rejected
@@ -269,11 +269,11 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   });
   say_data(session, data);
 
-  // 5 programs
+  // Part 5: programs
   const std::vector<schedule::Program> programs = make_programs(runtime, session);
   say_programs(config, programs);
 
-  // 6, 7 stages of the model, their memory, optimizer, checkpoints
+  // Parts 6, 7: stages of the model, their memory, optimizer, checkpoints
   const auto worker = train::make_worker(config, session.architecture, *session.grid,
                                          session.machine, programs, train::Mode::train);
   const auto shard =
@@ -289,7 +289,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
                           }},
                          *worker);
 
-  // 8 train
+  // Part 8: training
   return runtime.guard([&] {
     const Beginning beginning = restart.load(*worker);
     if (data.texts) data.texts->open(runtime, beginning.step);

@@ -73,7 +73,7 @@ std::string take_model(std::vector<std::string>& inputs) {
 std::int64_t own_cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));  // more than fit into the set
+  return std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));  // more cores than fit into the set
 }
 
 /// Peak fp32 rate of a core's products, FLOP/s, from its highest clock and its vector units; 0:
@@ -157,7 +157,7 @@ class NewFiles {
     std::error_code ignored;
     if (kept_) return;
     for (const std::string& file : files_) fs::remove(file, ignored);
-    for (const fs::path& folder : folders_) fs::remove(folder, ignored);  // if it is empty
+    for (const fs::path& folder : folders_) fs::remove(folder, ignored);  // only if it is empty
   }
   NewFiles(const NewFiles&) = delete;
   NewFiles& operator=(const NewFiles&) = delete;

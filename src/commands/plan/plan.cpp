@@ -165,7 +165,7 @@ void plan_deck(const PlanOptions& options) {
       chooses = deck::load_deck(options.deck, options.overrides).config.parallel.layout ==
                 LayoutMode::automatic;
     } catch (const UsageError&) {
-      chooses = false;  // reported below, unless it concerns the open keys
+      chooses = false;  // deck_to_search() reports the error, unless it concerns open keys
     }
   }
   report.deck = deck_to_search(options, chooses);

@@ -342,7 +342,7 @@ class Charts {
   std::span<const RunReport> runs_;
   architecture::TrainingObjective objective_;
   std::vector<const RunRecords*> earlier_;
-  std::vector<Clock> clocks_;  ///< of the runs, then of the earlier runs
+  std::vector<Clock> clocks_;  ///< clocks of the runs, then of the earlier runs
   std::vector<XAxis> axes_;
   std::vector<Mark> marks_;
 };

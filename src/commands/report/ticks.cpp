@@ -108,7 +108,7 @@ Ticks log_ticks(double low, double high, int most) {
   // The axis begins and ends at a tick.
   const auto above = std::upper_bound(all.begin(), all.end(), low * (1 + 1e-9));
   const auto end = std::lower_bound(all.begin(), all.end(), high * (1 - 1e-9));
-  // Zeros are written on the whole axis or nowhere.
+  // With ticks of 1e6 or more, all ticks from 1000 on have the exponential form.
   const double most_written = *end >= 1e6 ? 1e3 : 1e6;
   for (auto at = above - 1; at <= end; ++at)
     ticks.ticks.push_back(

@@ -5,8 +5,8 @@
 
 namespace trireme::commands {
 
-/// Text in columns. The first column, and the last one if it contains words, are aligned left; the
-/// others right.
+/// Text in columns. The first column, and the last one if it contains words, are aligned left;
+/// other columns right.
 class BenchTable {
  public:
   enum class Last : bool { words, number };

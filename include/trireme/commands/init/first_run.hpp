@@ -31,7 +31,7 @@ struct Wish {
   std::int64_t tokens = 0;        ///< tokens of the training file
   std::int64_t held_out = 0;      ///< tokens of the validation file
   std::int64_t vocabulary = 0;    ///< ids of the tokenizer
-  std::int64_t longest_chat = 0;  ///< most tokens of a conversation, packed whole; 0: texts
+  std::int64_t longest_chat = 0;  ///< tokens of the longest conversation; 0: the data are texts
   std::string family = "llama";
   deck::ModelConfig model;     ///< properties of the family, or the imported model
   std::string imported;        ///< folder of a Hugging Face model to tune; "": a new model

@@ -21,7 +21,7 @@ struct PlanReport {
   plan::SearchResult found;
   std::size_t top = 5;                 ///< number of candidates shown in detail
   std::optional<plan::Candidate> own;  ///< the deck's own layout
-  std::string own_problem;             ///< why the deck has no layout of its own
+  std::string own_problem;             ///< reason why the deck has no layout of its own
 
   std::size_t shown() const { return std::min(top, found.candidates.size()); }
   double tokens_per_second(const plan::Candidate& c) const;

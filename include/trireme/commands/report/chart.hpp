@@ -32,7 +32,7 @@ struct Mark {
 
 /// One of the horizontal axes that the reader of a page can select.
 struct XAxis {
-  std::string name = "steps";  ///< of the CSS class "by-steps"
+  std::string name = "steps";  ///< in the CSS class "by-steps"
   std::string title = "step";
   std::string unit = "steps";  ///< unit of a value or range
   double last = 1;

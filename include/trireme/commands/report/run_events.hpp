@@ -74,7 +74,7 @@ struct RunHistory {
   Seconds lost() const;
 };
 
-/// `last_step` and `last_time`: of the last line of metrics.jsonl; 0 and empty if there is none.
+/// `last_step`, `last_time`: values in the last line of metrics.jsonl; 0 and empty without lines.
 RunHistory run_history(const std::vector<RunEvent>& events, std::int64_t last_step,
                        std::optional<Utc> last_time);
 
@@ -83,7 +83,7 @@ struct UsedPart {
   Utc ended;
   std::int64_t nodes = 0;
   Seconds seconds = 0;           ///< since the script started
-  std::optional<double> joules;  ///< of the part's steps, where Slurm measures energy
+  std::optional<double> joules;  ///< energy of the part's steps, where Slurm measures it
 };
 
 /// UsageError with file, line and remedy for a damaged line; an incomplete last line is ignored.

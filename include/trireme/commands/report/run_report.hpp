@@ -31,7 +31,7 @@ struct SavedModel {
   std::int64_t samples = 0;
   Bytes bytes = 0;
   std::string layout;
-  std::string damage;  ///< why its manifest could not be read; "": it is readable
+  std::string damage;  ///< reason why its manifest could not be read; "": it is readable
 };
 
 /// A text that `trireme generate -o` has written.
@@ -62,7 +62,7 @@ struct RunReport {
   std::vector<SavedModel> checkpoints;  ///< ascending
   std::vector<GeneratedText> texts;     ///< in the order of the file
   std::string timeline_svg;             ///< "": none
-  std::string timeline_words;           ///< its description, or why it is missing
+  std::string timeline_words;           ///< its description, or the reason why it is missing
   std::vector<std::string> notes;       ///< missing or ignored data
 };
 

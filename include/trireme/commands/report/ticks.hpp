@@ -22,8 +22,8 @@ struct Ticks {
 Ticks round_ticks(double low, double high, int most);
 /// Ticks for an axis of steps: whole numbers, and the axis is not extended.
 Ticks step_ticks(double low, double high, int most);
-/// For a logarithmic axis of a range above 0: powers of ten, with multiples by 2 and 5 if there is
-/// room, or round_ticks' values if the range is too short for that.
+/// Ticks of a logarithmic axis, for a range above 0: powers of ten, with multiples by 2 and 5 if
+/// there is room, or round_ticks' values if the range is too short for that.
 Ticks log_ticks(double low, double high, int most);
 
 /// A number with at most `digits` significant digits: "12,345", "0.01235", "1.235e-5".
