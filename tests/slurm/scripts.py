@@ -1,14 +1,18 @@
 """Job scripts of tools/job for a small deck, and stand-ins for the launcher and the batch system to run them against."""
 import os
+import runpy
 import shlex
 import subprocess
 import sys
 import tempfile
+import traceback
 import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = ROOT / "tools/job"
+sys.path.insert(0, str(ROOT / "tools/python"))
+import trireme_scripts.job  # noqa: E402, F401: read once for all calls
 DECK = """[run]
 directory = "out"
 [model]
@@ -45,9 +49,36 @@ class Scripts(unittest.TestCase):
         (self.folder / "deck.toml").write_text(DECK)
 
     def call(self, *arguments):
-        environment = dict(os.environ, PATH=f"{bin_folder}:{os.environ['PATH']}")
-        return subprocess.run([sys.executable, "-B", JOB, "deck.toml", *arguments], cwd=self.folder, env=environment, capture_output=True,
-                              text=True, stdin=subprocess.DEVNULL)
+        """Runs tools/job in a copy of this process, which has read its modules already: hundreds of calls take a tenth
+        of the time."""
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+            child = os.fork()
+            if child == 0:
+                os._exit(self.run_here(arguments, out, errors))
+            status = os.waitpid(child, 0)[1]
+            out.seek(0)
+            errors.seek(0)
+            return subprocess.CompletedProcess(arguments, os.waitstatus_to_exitcode(status), out.read(), errors.read())
+
+    def run_here(self, arguments, out, errors):
+        """The exit code of tools/job."""
+        code = 1
+        try:
+            os.chdir(self.folder)
+            os.environ["PATH"] = f"{bin_folder}:{os.environ['PATH']}"
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(out.fileno(), 1)
+            os.dup2(errors.fileno(), 2)
+            sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
+            sys.argv = [str(JOB), "deck.toml", *arguments]
+            runpy.run_path(str(JOB), run_name="__main__")
+        except SystemExit as end:
+            code = end.code or 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return code
 
     def printed(self, *arguments):
         said = self.call(*arguments)
