@@ -72,8 +72,10 @@ class Scripts(unittest.TestCase):
             sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)
             sys.argv = [str(JOB), "deck.toml", *arguments]
             runpy.run_path(str(JOB), run_name="__main__")
-        except SystemExit as end:
-            code = end.code or 0
+        except SystemExit as end:  # whose code is None, a number or a message
+            if isinstance(end.code, str):
+                print(end.code, file=sys.stderr)
+            code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         except BaseException:
             traceback.print_exc()
         sys.stdout.flush()

@@ -63,7 +63,7 @@ struct Architecture {
   /// of the full square), else 2 L h s.
   double attention_products() const;
   /// Multiplications of a token with elements of frozen matrices, whose gradients are not computed:
-  /// of layers and head, and of the head.
+  /// in the layers and the head, and in the head alone.
   double frozen_products() const;
   double frozen_head_products() const;
   /// Model FLOPs of a training step per token (recomputation not counted): 6 per product of layers,

@@ -12,8 +12,8 @@
 /// three per operation, equal on all ranks.
 namespace trireme::architecture {
 
-/// Name of the tensors' maxima in checkpoints: an array [history, tensors] of fp32, whose row (s -
-/// 1) mod history belongs to step s.
+/// Name of the tensors' maxima in checkpoints: an array [history, tensors] of fp32. Its row
+/// (s - 1) mod history belongs to step s.
 inline constexpr std::string_view fp8_maxima_name = "fp8.maxima";
 /// Whether an array of a checkpoint is not part of the model.
 inline bool is_state(const std::string& array) {

@@ -30,7 +30,7 @@ struct Step {
 };
 
 /// The tensors that a layer keeps from its forward to its backward passes: one flag per tensor of
-/// the description. The layer's input is always kept, and fields of a batch are; a tensor that no
+/// the description. The layer's input and the fields of a batch are always kept; a tensor that no
 /// backward pass reads is never kept.
 using Kept = std::vector<bool>;
 

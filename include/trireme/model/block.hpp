@@ -18,8 +18,8 @@ class Block {
  public:
   using T = typename P::Compute;
 
-  /// Arguments must outlive this object. `layer`: −1 for the embedding, L for the
-  /// head.
+  /// Arguments must outlive this object. `layer`: number of the layer; −1 for the
+  /// embedding, L for the head.
   Block(const LayerPlan& plan, const Parameters<P>& parameters,
         const architecture::Architecture& architecture, const TensorAxis& axis, std::int64_t layer);
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 
 /// Operations of heads (Devlin et al. 2019, arXiv 1810.04805, section 3.1; as in its published
-/// code). Only the rows that a head needs are computed. They are sent to all tensor ranks, which
-/// repeat all computations that the axis does not split; where each rank sums its own tokens'
-/// gradients, each takes a part of these rows. The ranks of a context axis share the rows: each
+/// code). Only the rows that a head needs are computed. All tensor ranks receive them, and repeat
+/// the computations that the axis does not split; with sequence parallelism, each rank sums the
+/// gradients of weights over a part of the rows. The ranks of a context axis divide the rows: each
 /// computes the losses and gradients of its part.
 namespace trireme::model {
 

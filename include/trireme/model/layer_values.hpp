@@ -21,7 +21,7 @@ struct LayerPlan {
   architecture::LocalSizes sizes;
   architecture::LayerProgram program;
   const Fp8Scaling* fp8 = nullptr;  ///< scales of [precision] products = "fp8"; null: no fp8
-  architecture::HeadGradient head = architecture::HeadGradient::with_losses;  ///< gradient's time
+  architecture::HeadGradient head = architecture::HeadGradient::with_losses;  ///< only for heads
 };
 
 /// Plans of the embedding and of each kind of layer, by kind of block. `kept`: tensors by kind of
