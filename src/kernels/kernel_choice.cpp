@@ -3,6 +3,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
+#include <trireme/kernels/bf16_tiles.hpp>
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/cudnn_attention.hpp>
 #include <trireme/kernels/flash_attention.hpp>
@@ -37,6 +38,7 @@ std::size_t index_of(DType type) {
 
 MatmulBackend default_products(DType type) {
   if (!exec_on_host && has_cublaslt()) return MatmulBackend::cublaslt;
+  if (matmul_backend_available(type, MatmulBackend::native)) return MatmulBackend::native;
   if (is_two_bytes(type)) return MatmulBackend::widened;
   if (!exec_on_host) return MatmulBackend::kokkos_kernels;
   return type == DType::fp32 && has_onednn ? MatmulBackend::onednn : MatmulBackend::tiled;
@@ -61,6 +63,8 @@ std::string_view name_of(MatmulBackend backend) {
       return "cuBLASLt";
     case MatmulBackend::widened:
       return "widened";
+    case MatmulBackend::native:
+      return "bf16 instructions";
   }
   return "";
 }
@@ -90,6 +94,8 @@ bool matmul_backend_available(DType type, MatmulBackend backend) {
       return has_cublaslt();
     case MatmulBackend::widened:
       return narrow;
+    case MatmulBackend::native:
+      return exec_on_host && type == DType::bf16 && bf16_instructions() != Bf16Instructions::plain;
   }
   return false;
 }
@@ -163,6 +169,7 @@ KernelChoice& KernelChoice::set_attention(DType type, AttentionBackends backends
 std::string KernelChoice::products_description(DType type) const {
   const MatmulBackend backend = products(type);
   if (backend == MatmulBackend::widened) return products_description(DType::fp32) + " in fp32";
+  if (backend == MatmulBackend::native) return std::string(name_of(bf16_instructions()));
   std::string name(name_of(backend));
 #if defined(TRIREME_HAS_ONEDNN)
   if (backend == MatmulBackend::onednn) {

@@ -165,7 +165,7 @@ std::vector<MemoryRow> rows_of(const TrainingBytes& b) {
   rows.push_back({"transfer buffers", b.transfer});
   rows.push_back({"scratch", b.scratch});
   add("kernel workspace", b.workspace);
-  add("widened operands", b.widened);
+  add("two-byte products", b.widened);
   add("fp8 scaling", b.fp8);
   add("reductions", b.reductions);
   add("orthogonalisation", b.muon);

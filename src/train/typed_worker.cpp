@@ -354,7 +354,7 @@ std::vector<plan::MemoryRow> TypedWorker<P>::memory() const {
                                  (history_ ? history_->bytes() : 0)});
   if (const Bytes bytes = handle_.workspace_bytes(); bytes > 0)
     rows.push_back({"kernel workspace", bytes});
-  if (is_narrow<T>) rows.push_back({"widened operands", handle_.widened_bytes()});
+  if (is_narrow<T>) rows.push_back({"two-byte products", handle_.widened_bytes()});
   if (parts_.fp8) rows.push_back({"fp8 scaling", parts_.fp8->bytes()});
   if (const Bytes bytes = parts_.reduction_bytes(); bytes > 0)
     rows.push_back({"reductions", bytes});

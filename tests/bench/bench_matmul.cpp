@@ -36,6 +36,8 @@ void linear(benchmark::State& state, MatmulBackend backend, Pass pass, std::int6
   std::uint32_t number = 0;
   for (const auto* operand : {&x, &w, &bias, &y})
     fill_operand<T>(handle, operand->flat(), number++);
+  const bool sums = pass == Pass::backward_weight;
+  const DeviceArray<Accumulate<T>> dw(sums ? outputs * inputs : 0), dbias(sums ? outputs : 0);
   for (auto _ : state) {
     switch (pass) {
       case Pass::forward:
@@ -47,7 +49,7 @@ void linear(benchmark::State& state, MatmulBackend backend, Pass pass, std::int6
                                  w.matrix(outputs, inputs));
         break;
       case Pass::backward_weight:
-        linear_backward_weight<T>(handle, w.matrix(outputs, inputs), bias.flat(),
+        linear_backward_weight<T>(handle, dw.matrix(outputs, inputs), dbias.flat(),
                                   y.matrix(tokens, outputs), x.matrix(tokens, inputs));
         break;
     }
@@ -65,7 +67,7 @@ void register_type() {
     std::int64_t tokens, outputs, inputs;
   };
   std::vector<Shape> shapes{{2048, 128, 128}, {2048, 384, 128}, {2048, 1024, 256}};
-  if (dtype_of<T> == DType::fp32)
+  if (dtype_of<T> != DType::fp64)
     for (const Shape& s : {Shape{1024, 2304, 768},
                            {1024, 768, 768},
                            {1024, 3072, 768},
@@ -73,7 +75,8 @@ void register_type() {
                            {256, 50304, 768}})
       shapes.push_back(s);
   for (const auto backend : {MatmulBackend::tiled, MatmulBackend::kokkos_kernels,
-                             MatmulBackend::onednn, MatmulBackend::cublaslt}) {
+                             MatmulBackend::onednn, MatmulBackend::cublaslt,
+                             MatmulBackend::native, MatmulBackend::widened}) {
     if (!matmul_backend_available(dtype_of<T>, backend)) continue;
     for (const Shape& s : shapes)
       for (const Pass pass : {Pass::forward, Pass::backward_input, Pass::backward_weight})
@@ -96,7 +99,9 @@ int main(int argc, char** argv) {
   const Kokkos::ScopeGuard kokkos(argc, argv);
   register_type<float>();
   register_type<double>();
+  register_type<Bf16>();
   benchmark::AddCustomContext("peak fp32 GFLOP/s", text(peak<float>() * 1e-9));
   benchmark::AddCustomContext("peak fp64 GFLOP/s", text(peak<double>() * 1e-9));
+  benchmark::AddCustomContext("peak bf16 GFLOP/s", text(peak<Bf16>() * 1e-9));
   benchmark::RunSpecifiedBenchmarks();
 }

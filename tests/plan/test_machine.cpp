@@ -57,7 +57,7 @@ TEST(Machine, DevicesNeedWorkspacesForSumsAndProducts) {
   const Differences products{{"kernel workspace", {33 * mebibyte, 0}}};
   EXPECT_EQ(difference(narrow(), machine_of("cuda", "cublaslt", "cudnn", "mpi")), products);
   EXPECT_EQ(difference(narrow(), machine_of("host", "onednn", "portable", "mpi")), Differences{});
-  EXPECT_EQ(memory_rows(narrow(), host_machine).at("widened operands").bytes, 12 * mebibyte);
+  EXPECT_EQ(memory_rows(narrow(), host_machine).at("two-byte products").bytes, 12 * mebibyte);
 }
 
 /// 2 samples of 32 tokens, 4 heads of 8: sums [2, 4, 64, 8], deltas [2, 4, 32] and 2 counters a

@@ -16,9 +16,10 @@ class CudnnAttention;
 /// Device bytes of a Handle's workspace, for cuBLASLt and for column sums. 0 on hosts.
 Bytes workspace_bytes();
 
-/// Blocks of both operands and of the sum, in fp32, for products of two-byte types.
+/// Blocks of both operands and of the sum, in fp32, for products of two-byte types; packed operands
+/// and sums for those by the processor's bf16 instructions.
 struct WidenedOperands {
-  Arena arena{"widened operands", widened_workspace_bytes};
+  Arena arena{"two-byte products", widened_workspace_bytes};
   View1<float> a, b, sum;  // [widened_block · widened_block]
 
   WidenedOperands();

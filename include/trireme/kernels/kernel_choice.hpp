@@ -16,7 +16,8 @@ enum class MatmulBackend : std::uint8_t {
   kokkos_kernels,  ///< KokkosBlas::gemm: the vendor's BLAS on devices, the installed BLAS on hosts
   onednn,          ///< fp32 on hosts
   cublaslt,        ///< all types on NVIDIA devices
-  widened          ///< bf16 and fp16, by fp32 products (matmul_product.hpp)
+  widened,         ///< bf16 and fp16, by fp32 products (matmul_product.hpp)
+  native           ///< bf16 on hosts with AMX or AVX-512 BF16 (bf16_tiles.hpp)
 };
 
 enum class AttentionBackend : std::uint8_t {
@@ -50,8 +51,9 @@ class KernelChoice {
  public:
   /// The defaults. Products: cuBLASLt on CUDA devices if the build has it, otherwise Kokkos
   /// Kernels; on hosts oneDNN for fp32 if the build has it, otherwise the tiled kernel, because the
-  /// installed BLAS may be the slow reference implementation. Without cuBLASLt, bf16 and fp16 are
-  /// widened. Attention: AttentionKind::automatic.
+  /// installed BLAS may be the slow reference implementation. On hosts bf16 by the processor's own
+  /// instructions; bf16 and fp16 without these and without cuBLASLt are widened. Attention:
+  /// AttentionKind::automatic.
   KernelChoice();
 
   /// Back end of products. Kokkos Kernels compute products that cuBLASLt does not support, widened
@@ -71,7 +73,7 @@ class KernelChoice {
   /// multiply. No effect on other back ends.
   bool tf32 = false;
 
-  /// Name of the back end with the library's version, for logs: "oneDNN 2.6.3".
+  /// Name of the back end with the library's version, for logs: "oneDNN 2.6.3", "AMX".
   std::string products_description(DType type) const;
   /// For logs: "forward by cuDNN 9.19.0, backward by tensor cores"; empty if both are portable.
   std::string attention_description(DType type) const;

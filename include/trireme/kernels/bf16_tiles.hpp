@@ -1,0 +1,65 @@
+#pragma once
+
+#include <trireme/base/narrow.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+/// Blocks of bf16 products in the instructions of x86 processors, without Kokkos. Sums are fp32:
+/// of 32 products at a time, in the order of k, so that the bits of an element depend only on its
+/// operands and the instructions. 32 rows of the left operand, or 32 columns of the right one, are
+/// a band. A packed band is a sequence of pairs of tiles: 16 lines of 32 numbers each.
+namespace trireme::kernels {
+
+enum class Bf16Instructions : std::uint8_t {
+  plain,   ///< C++, slow: the same blocks on every processor, for tests
+  avx512,  ///< AVX-512 BF16 (VDPBF16PS)
+  amx      ///< AMX (TDPBF16PS)
+};
+
+/// The fastest instructions that this processor and its operating system allow, or plain. The
+/// environment variable TRIREME_BF16 = "avx512" or "plain" hides faster ones.
+Bf16Instructions bf16_instructions();
+std::string_view name_of(Bf16Instructions instructions);  ///< "C++", "AVX-512 BF16", "AMX"
+
+inline constexpr std::int64_t bf16_band = 32;   ///< rows or columns of a band
+inline constexpr std::int64_t bf16_depth = 32;  ///< numbers of a line in a tile
+inline constexpr std::int64_t bf16_pair = bf16_band * bf16_depth;    ///< elements of two tiles
+inline constexpr std::int64_t bf16_square = bf16_band * bf16_band;  ///< sums of two bands' product
+/// Pairs of tiles of a left band that stay in the first-level cache while right bands pass.
+inline constexpr std::int64_t bf16_cached_pairs = 16;
+
+/// Side of a product: a tile of the left operand is 16 rows of 32 elements, one of the right
+/// operand is 16 pairs of k, each with the two elements of 16 columns.
+enum class Bf16Side : std::uint8_t { left, right };
+
+/// Up to 32 rows or columns of an operand. Element k of row or column i is from[i · stride + k] if
+/// k is contiguous, otherwise from[k · stride + i].
+struct Bf16Lines {
+  const Bf16* from = nullptr;
+  std::int64_t stride = 0;
+  bool contiguous = true;
+  std::int64_t lines = 0;  ///< 1 to 32; the band's others are 0
+  std::int64_t depth = 0;
+};
+
+/// Writes a band: ⌈depth / 32⌉ pairs of tiles, aligned to 64 bytes.
+void pack_bf16(Bf16Instructions instructions, Bf16Side side, Bf16* to, const Bf16Lines& lines);
+
+/// Every thread calls this before a sequence of add_bf16_square, and leave_bf16 after it.
+void enter_bf16(Bf16Instructions instructions);
+void leave_bf16(Bf16Instructions instructions);
+
+/// sums [32][32] = left · right, or += if it `continues`: packed bands of `pairs` pairs of tiles.
+/// Aligned to 64 bytes.
+void add_bf16_square(Bf16Instructions instructions, float* sums, const Bf16* left,
+                     const Bf16* right, std::int64_t pairs, bool continues);
+
+/// c [rows, columns] = sums, + c if it `adds`, + bias [columns] unless null; rounded once. At most
+/// 32 rows and columns. C: Bf16 or float.
+template <class C>
+void finish_bf16_square(Bf16Instructions instructions, C* c, std::int64_t stride,
+                        std::int64_t rows, std::int64_t columns, const float* sums, bool adds,
+                        const Bf16* bias);
+
+}  // namespace trireme::kernels

@@ -1,0 +1,407 @@
+#include <trireme/kernels/bf16_tiles.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+/// Code of these functions runs only on processors that have the instructions.
+#define TRIREME_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#define TRIREME_AMX \
+  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")))
+#endif
+
+namespace trireme::kernels {
+namespace {
+
+constexpr int tile_lines = 16;
+
+
+
+constexpr int tile = tile_lines * static_cast<int>(bf16_depth);
+constexpr int side = static_cast<int>(bf16_band);
+
+// ---- C++, in the order of AMX: sums of even and of odd k of a tile, in FMAs; operands and results
+// below the smallest normal number are 0.
+
+float flushed(float x) {
+  return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0F, x) : x;
+}
+
+const Bf16& element(const Bf16Lines& s, std::int64_t line, std::int64_t k) {
+  return s.contiguous ? s.from[line * s.stride + k] : s.from[k * s.stride + line];
+}
+
+void pack_plain(Bf16Side which, Bf16* to, const Bf16Lines& s) {
+  for (std::int64_t first = 0; first < s.depth; first += bf16_depth, to += bf16_pair)
+    for (std::int64_t line = 0; line < bf16_band; ++line)
+      for (std::int64_t i = 0; i < bf16_depth; ++i) {
+        const bool inside = line < s.lines && first + i < s.depth;
+        const std::int64_t l = line % tile_lines;
+        const std::int64_t place = which == Bf16Side::left
+                                       ? l * bf16_depth + i
+                                       : (i / 2) * bf16_depth + 2 * l + i % 2;
+        to[line / tile_lines * tile + place] =
+            inside ? element(s, line, first + i) : Bf16(0.0F);
+      }
+}
+
+void add_plain(float* sums, const Bf16* left, const Bf16* right, std::int64_t pairs,
+               bool continues) {
+  for (int r = 0; r < side; ++r)
+    for (int c = 0; c < side; ++c) {
+      const Bf16* a = left + (r / tile_lines) * tile + (r % tile_lines) * bf16_depth;
+      const Bf16* b = right + (c / tile_lines) * tile + 2 * (c % tile_lines);
+      float sum = continues ? sums[r * side + c] : 0.0F;
+      for (std::int64_t t = 0; t < pairs; ++t, a += bf16_pair, b += bf16_pair) {
+        float parts[2] = {0, 0};
+        for (int i = 0; i < bf16_depth; ++i)
+          parts[i % 2] = flushed(std::fma(flushed(a[i]), flushed(b[(i / 2) * bf16_depth + i % 2]),
+                                          parts[i % 2]));
+        sum = flushed(sum + flushed(parts[0] + parts[1]));
+      }
+      sums[r * side + c] = sum;
+    }
+}
+
+template <class C>
+void finish_plain(C* c, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                  const float* sums, bool adds, const Bf16* bias) {
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t i = 0; i < columns; ++i) {
+      C& out = c[r * stride + i];
+      float sum = sums[r * side + i];
+      if (bias != nullptr) sum += static_cast<float>(bias[i]);
+      if (adds) sum += static_cast<float>(out);
+      out = static_cast<C>(sum);
+    }
+}
+
+#if defined(__x86_64__)
+// ---- AVX-512
+
+/// 16 × 16 transpose of 32-bit elements.
+TRIREME_AVX512 void transpose(__m512i* v) {
+  __m512i t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    v[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    v[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    v[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    v[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0xdd);
+  }
+  for (int i = 0; i < 4; ++i) {
+    v[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+    v[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+    v[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    v[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}
+
+/// One tile: by lines of 32 contiguous elements, or, if the lines are contiguous instead, by the
+/// pairs of k of all lines. Both are 16 vectors of 16 pairs, and each side's tile is one of them or
+/// its transpose.
+TRIREME_AVX512 void pack_tile(Bf16Side which, Bf16* to, const Bf16Lines& s, const Bf16* from,
+                              std::int64_t lines, std::int64_t depth) {
+  __m512i v[16];
+  if (s.contiguous) {
+    const auto mask = static_cast<__mmask32>(depth >= 32 ? 0xffffffffU : (1U << depth) - 1U);
+    for (int i = 0; i < 16; ++i)
+      v[i] = i < lines ? _mm512_maskz_loadu_epi16(mask, from + i * s.stride)
+                       : _mm512_setzero_si512();
+  } else {
+    const auto mask = static_cast<__mmask16>(lines >= 16  ? 0xffffU
+                                             : lines <= 0 ? 0U
+                                                          : (1U << lines) - 1U);
+    for (int i = 0; i < 16; ++i) {
+      const Bf16* even = from + 2 * i * s.stride;
+      const __m256i a =
+          2 * i < depth ? _mm256_maskz_loadu_epi16(mask, even) : _mm256_setzero_si256();
+      const __m256i b = 2 * i + 1 < depth ? _mm256_maskz_loadu_epi16(mask, even + s.stride)
+                                          : _mm256_setzero_si256();
+      v[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(a),
+                             _mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16));
+    }
+  }
+  if (s.contiguous == (which == Bf16Side::right)) transpose(v);
+  for (int i = 0; i < 16; ++i) _mm512_store_si512(to + i * bf16_depth, v[i]);
+}
+
+TRIREME_AVX512 void pack_avx512(Bf16Side which, Bf16* to, const Bf16Lines& s) {
+  const std::int64_t step = s.contiguous ? bf16_depth : bf16_depth * s.stride;
+  const std::int64_t to_second = tile_lines * (s.contiguous ? s.stride : 1);
+  const Bf16* from = s.from;
+  for (std::int64_t k = 0; k < s.depth; k += bf16_depth, from += step, to += bf16_pair) {
+    pack_tile(which, to, s, from, s.lines, s.depth - k);
+    pack_tile(which, to + tile, s, from + to_second, s.lines - tile_lines, s.depth - k);
+  }
+}
+
+/// 8 rows and 32 columns of a square.
+TRIREME_AVX512 void add_avx512_rows(float* sums, const Bf16* left, const Bf16* right,
+                                    std::int64_t pairs, bool continues) {
+  constexpr int rows = 8;
+  __m512 a[rows][2];
+  for (int r = 0; r < rows; ++r)
+    for (int h = 0; h < 2; ++h)
+      a[r][h] = continues ? _mm512_load_ps(sums + r * side + 16 * h) : _mm512_setzero_ps();
+  for (std::int64_t t = 0; t < pairs; ++t, left += bf16_pair, right += bf16_pair) {
+    for (int i = 0; i < bf16_depth; i += 2) {
+      const Bf16* columns = right + i * tile_lines;
+      const auto b0 = (__m512bh)_mm512_load_si512(columns);
+      const auto b1 = (__m512bh)_mm512_load_si512(columns + tile);
+      for (int r = 0; r < rows; ++r) {
+        std::int32_t pair;
+        std::memcpy(&pair, left + r * bf16_depth + i, 4);
+        const auto x = (__m512bh)_mm512_set1_epi32(pair);
+        a[r][0] = _mm512_dpbf16_ps(a[r][0], x, b0);
+        a[r][1] = _mm512_dpbf16_ps(a[r][1], x, b1);
+      }
+    }
+  }
+  for (int r = 0; r < rows; ++r)
+    for (int h = 0; h < 2; ++h) _mm512_store_ps(sums + r * side + 16 * h, a[r][h]);
+}
+
+TRIREME_AVX512 void add_avx512(float* sums, const Bf16* left, const Bf16* right,
+                               std::int64_t pairs, bool continues) {
+  for (int r = 0; r < side; r += 8)
+    add_avx512_rows(sums + r * side, left + r * bf16_depth, right, pairs, continues);
+}
+
+TRIREME_AVX512 __m512 widened(__m256i x) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+
+/// Halves of a row: a whole row of Bf16 is a line of the cache.
+TRIREME_AVX512 void finish_avx512(Bf16* c, std::int64_t stride, std::int64_t rows,
+                                  std::int64_t columns, const float* sums, bool adds,
+                                  const Bf16* bias) {
+  const auto mask = static_cast<__mmask32>(columns >= 32 ? 0xffffffffU : (1U << columns) - 1U);
+  const auto low = [](__m512i x) TRIREME_AVX512 { return widened(_mm512_castsi512_si256(x)); };
+  const auto high = [](__m512i x)
+                        TRIREME_AVX512 { return widened(_mm512_extracti64x4_epi64(x, 1)); };
+  const __m512i plus =
+      bias == nullptr ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi16(mask, bias);
+  for (std::int64_t r = 0; r < rows; ++r, c += stride, sums += side) {
+    __m512 x = _mm512_load_ps(sums);
+    __m512 y = _mm512_load_ps(sums + 16);
+    if (bias != nullptr) {
+      x = _mm512_add_ps(x, low(plus));
+      y = _mm512_add_ps(y, high(plus));
+    }
+    if (adds) {
+      const __m512i old = _mm512_maskz_loadu_epi16(mask, c);
+      x = _mm512_add_ps(x, low(old));
+      y = _mm512_add_ps(y, high(old));
+    }
+    _mm512_mask_storeu_epi16(c, mask, (__m512i)_mm512_cvtne2ps_pbh(y, x));
+  }
+}
+
+TRIREME_AVX512 void finish_avx512(float* c, std::int64_t stride, std::int64_t rows,
+                                  std::int64_t columns, const float* sums, bool adds,
+                                  const Bf16* bias) {
+  for (std::int64_t h = 0; h < columns; h += 16) {
+    const std::int64_t n = columns - h;
+    const auto mask = static_cast<__mmask16>(n >= 16 ? 0xffffU : (1U << n) - 1U);
+    const __m512 plus =
+        bias == nullptr ? _mm512_setzero_ps() : widened(_mm256_maskz_loadu_epi16(mask, bias + h));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float* out = c + r * stride + h;
+      __m512 x = _mm512_load_ps(sums + r * side + h);
+      if (bias != nullptr) x = _mm512_add_ps(x, plus);
+      if (adds) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, out));
+      _mm512_mask_storeu_ps(out, mask, x);
+    }
+  }
+}
+
+// ---- AMX: tiles 0 to 3 are the sums of a square, 4 and 5 the left operand, 6 and 7 the right one.
+
+struct alignas(64) TileShapes {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t bytes_of_rows[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+// Not a local variable: GCC 12 takes the intrinsic for a read of its first word.
+constexpr TileShapes tile_shapes;
+
+TRIREME_AMX void enter_amx() {
+  _tile_loadconfig(&tile_shapes);
+}
+
+TRIREME_AMX void leave_amx() {
+  _tile_release();
+}
+
+/// The right bands stream past the left one, which stays in the first-level cache.
+TRIREME_AMX void add_amx(float* sums, const Bf16* left, const Bf16* right, std::int64_t pairs,
+                         bool continues) {
+  constexpr int row_bytes = 4 * side;
+  constexpr int below = tile_lines * side;
+  __asm__ volatile("" ::: "memory");  // GCC 12 does not know what the loads read
+  if (continues) {
+    _tile_loadd(0, sums, row_bytes);
+    _tile_loadd(1, sums + 16, row_bytes);
+    _tile_loadd(2, sums + below, row_bytes);
+    _tile_loadd(3, sums + below + 16, row_bytes);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (std::int64_t t = 0; t < pairs; ++t, left += bf16_pair, right += bf16_pair) {
+    _tile_stream_loadd(6, right, 64);
+    _tile_loadd(4, left, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_stream_loadd(7, right + tile, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, left + tile, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+  _tile_stored(0, sums, row_bytes);
+  _tile_stored(1, sums + 16, row_bytes);
+  _tile_stored(2, sums + below, row_bytes);
+  _tile_stored(3, sums + below + 16, row_bytes);
+}
+
+bool system_saves(unsigned states) {
+  unsigned low = 0;
+  unsigned high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & states) == states;
+}
+
+/// Linux gives the tiles' registers to processes that ask for them.
+bool may_use_tiles() {
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  constexpr long request = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long tile_data = 18;
+  return syscall(SYS_arch_prctl, request, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+Bf16Instructions found() {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_OSXSAVE) == 0) return Bf16Instructions::plain;
+  constexpr unsigned vectors = 0xe6;       // XMM, YMM, and the three parts of ZMM
+  constexpr unsigned tiles = 3U << 17;     // TILECFG, TILEDATA
+  constexpr unsigned avx512 = 1U << 16 | 1U << 17 | 1U << 30 | 1U << 31;  // F, DQ, BW, VL
+  constexpr unsigned amx = 1U << 22 | 1U << 24;                           // BF16, TILE
+  constexpr unsigned avx512_bf16 = 1U << 5;
+  unsigned features = 0;
+  unsigned tile_features = 0;
+  if (__get_cpuid_count(7, 0, &a, &features, &c, &tile_features) == 0 ||
+      __get_cpuid_count(7, 1, &a, &b, &c, &d) == 0)
+    return Bf16Instructions::plain;
+  if ((features & avx512) != avx512 || (a & avx512_bf16) == 0 || !system_saves(vectors))
+    return Bf16Instructions::plain;
+  if ((tile_features & amx) != amx || !system_saves(tiles) || !may_use_tiles())
+    return Bf16Instructions::avx512;
+  return Bf16Instructions::amx;
+}
+#else
+Bf16Instructions found() {
+  return Bf16Instructions::plain;
+}
+#endif
+
+}  // namespace
+
+Bf16Instructions bf16_instructions() {
+  static const Bf16Instructions chosen = [] {
+    const char* variable = std::getenv("TRIREME_BF16");
+    const std::string_view most = variable == nullptr ? "" : variable;
+    if (most == "plain") return Bf16Instructions::plain;
+    return most == "avx512" ? std::min(found(), Bf16Instructions::avx512) : found();
+  }();
+  return chosen;
+}
+
+std::string_view name_of(Bf16Instructions instructions) {
+  switch (instructions) {
+    case Bf16Instructions::plain:
+      return "C++";
+    case Bf16Instructions::avx512:
+      return "AVX-512 BF16";
+    case Bf16Instructions::amx:
+      return "AMX";
+  }
+  return "";
+}
+
+void pack_bf16([[maybe_unused]] Bf16Instructions instructions, Bf16Side which, Bf16* to,
+               const Bf16Lines& lines) {
+#if defined(__x86_64__)
+  if (instructions != Bf16Instructions::plain) return pack_avx512(which, to, lines);
+#endif
+  pack_plain(which, to, lines);
+}
+
+void enter_bf16([[maybe_unused]] Bf16Instructions instructions) {
+#if defined(__x86_64__)
+  if (instructions == Bf16Instructions::amx) enter_amx();
+#endif
+}
+
+void leave_bf16([[maybe_unused]] Bf16Instructions instructions) {
+#if defined(__x86_64__)
+  if (instructions == Bf16Instructions::amx) leave_amx();
+#endif
+}
+
+void add_bf16_square([[maybe_unused]] Bf16Instructions instructions, float* sums, const Bf16* left,
+                     const Bf16* right, std::int64_t pairs, bool continues) {
+#if defined(__x86_64__)
+  if (instructions == Bf16Instructions::amx) return add_amx(sums, left, right, pairs, continues);
+  if (instructions == Bf16Instructions::avx512)
+    return add_avx512(sums, left, right, pairs, continues);
+#endif
+  add_plain(sums, left, right, pairs, continues);
+}
+
+template <class C>
+void finish_bf16_square([[maybe_unused]] Bf16Instructions instructions, C* c, std::int64_t stride,
+                        std::int64_t rows, std::int64_t columns, const float* sums, bool adds,
+                        const Bf16* bias) {
+#if defined(__x86_64__)
+  if (instructions != Bf16Instructions::plain)
+    return finish_avx512(c, stride, rows, columns, sums, adds, bias);
+#endif
+  finish_plain(c, stride, rows, columns, sums, adds, bias);
+}
+
+#define TRIREME_INSTANTIATE(C)                                                             \
+  template void finish_bf16_square<C>(Bf16Instructions, C*, std::int64_t, std::int64_t,    \
+                                      std::int64_t, const float*, bool, const Bf16*)
+TRIREME_INSTANTIATE(Bf16);
+TRIREME_INSTANTIATE(float);
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels

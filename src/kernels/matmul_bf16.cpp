@@ -1,0 +1,167 @@
+// Products of bf16 on hosts by Trireme's own squares (bf16_tiles.hpp), blocked as in Goto and van de
+// Geijn 2008, "Anatomy of high-performance matrix multiplication": a panel of the right operand is
+// packed and stays in the second-level cache, while the bands of the left one pass it.
+#include <trireme/kernels/bf16_tiles.hpp>
+#include <trireme/kernels/matmul_product.hpp>
+
+#include <algorithm>
+#include <array>
+
+namespace trireme::kernels {
+namespace {
+
+/// Largest rows, columns and depth of a block, whose packed operands fill the memory of widened
+/// ones: [1024, 2048] elements of two bytes each.
+constexpr std::int64_t block = widened_block;
+constexpr std::int64_t block_depth = 2 * widened_block;
+/// Elements of a panel: 768 KiB.
+constexpr std::int64_t panel_elements = std::int64_t{384} << 10;
+/// Largest panel whose depth is more than one call of add_bf16_square takes: its sums lie between.
+constexpr std::int64_t deep_panel_bands = 16;
+
+constexpr std::int64_t parts(std::int64_t n, std::int64_t size) {
+  return (n + size - 1) / size;
+}
+
+/// Bands of a panel with `pairs` pairs of tiles each.
+std::int64_t panel_bands(std::int64_t pairs) {
+  const std::int64_t most = pairs > bf16_cached_pairs ? deep_panel_bands : block / bf16_band;
+  return std::clamp<std::int64_t>(panel_elements / (pairs * bf16_pair), 1, most);
+}
+
+/// An operand as lines of k: rows of op(a), or columns of op(b).
+struct Operand {
+  Bf16Instructions instructions;
+  Bf16Side side;
+  const Bf16* first;
+  std::int64_t stride;
+  bool contiguous;
+  Bf16* packed;
+  std::int64_t lines = 0;  // the part that is packed, from first on
+  std::int64_t depth = 0;
+
+  Operand(Bf16Side which, View2<const Bf16> x, Transpose t, View1<float> memory)
+      : instructions(bf16_instructions()),
+        side(which),
+        first(x.data()),
+        stride(static_cast<std::int64_t>(x.stride(0))),
+        contiguous((t == Transpose::no) == (which == Bf16Side::left)),
+        packed(reinterpret_cast<Bf16*>(memory.data())) {}
+
+  Operand at(std::int64_t line, std::int64_t k, std::int64_t count, std::int64_t part) const {
+    Operand x = *this;
+    x.first += contiguous ? line * stride + k : k * stride + line;
+    x.lines = count;
+    x.depth = part;
+    return x;
+  }
+  std::int64_t pairs() const { return parts(depth, bf16_depth); }
+  Bf16* band(std::int64_t i) const { return packed + i * pairs() * bf16_pair; }
+  void pack(std::int64_t i) const {
+    const std::int64_t line = i * bf16_band;
+    pack_bf16(instructions, side, band(i),
+              {first + line * (contiguous ? stride : 1), stride, contiguous,
+               std::min(bf16_band, lines - line), depth});
+  }
+};
+
+/// A panel of c: bands of the left operand times the packed panel of the right one.
+template <class C>
+struct Panel {
+  Operand left;
+  Operand right;
+  bool packs_left;    // the bands of the left operand are not yet packed
+  float* sums;        // [rows / 32][stride_of_sums][32][32] between blocks of the depth, or null
+  bool begins, ends;  // the first, the last block of the depth
+  C* c;
+  std::int64_t stride;
+  bool adds;
+  const Bf16* bias;
+
+  static constexpr std::int64_t stride_of_sums = block / bf16_band;
+
+  void finish(std::int64_t i, std::int64_t j, const float* complete) const {
+    const std::int64_t row = i * bf16_band;
+    const std::int64_t column = j * bf16_band;
+    finish_bf16_square<C>(left.instructions, c + row * stride + column, stride,
+                          std::min(bf16_band, left.lines - row),
+                          std::min(bf16_band, right.lines - column), complete, adds,
+                          bias == nullptr ? nullptr : bias + column);
+  }
+
+  void row_of_squares(std::int64_t i) const {
+    alignas(64) std::array<float, deep_panel_bands * bf16_square> local;
+    if (packs_left) left.pack(i);
+    const std::int64_t pairs = left.pairs();
+    enter_bf16(left.instructions);
+    for (std::int64_t k = 0; k < pairs; k += bf16_cached_pairs) {
+      const std::int64_t count = std::min(bf16_cached_pairs, pairs - k);
+      for (std::int64_t j = 0; j < parts(right.lines, bf16_band); ++j) {
+        float* here = sums != nullptr ? sums + (i * stride_of_sums + j) * bf16_square
+                                      : local.data() + j % deep_panel_bands * bf16_square;
+        add_bf16_square(left.instructions, here, left.band(i) + k * bf16_pair,
+                        right.band(j) + k * bf16_pair, count, !begins || k > 0);
+        if (ends && k + count == pairs) finish(i, j, here);
+      }
+    }
+    leave_bf16(left.instructions);
+  }
+
+  void multiply(const Exec& exec) const {
+    const Panel x = *this;
+    Kokkos::parallel_for(
+        "kernels/pack_bf16",
+        Kokkos::RangePolicy<Exec>(exec, 0, parts(right.lines, bf16_band)),
+        [=](std::int64_t j) { x.right.pack(j); });
+    Kokkos::parallel_for(
+        "kernels/multiply_bf16",
+        Kokkos::RangePolicy<Exec>(exec, 0, parts(left.lines, bf16_band)),
+        [=](std::int64_t i) { x.row_of_squares(i); });
+  }
+};
+
+}  // namespace
+
+template <class C>
+void matmul_bf16(const Handle& handle, View2<C> c, View2<const Bf16> a, View2<const Bf16> b,
+                 Transpose ta, Transpose tb, bool adds, View1<const Bf16> bias) {
+  const WidenedOperands& memory = handle.widened_operands();
+  const std::int64_t rows = extent(c, 0);
+  const std::int64_t columns = extent(c, 1);
+  const std::int64_t depth = extent(a, ta == Transpose::yes ? 0 : 1);
+  const auto stride = static_cast<std::int64_t>(c.stride(0));
+  const Operand left(Bf16Side::left, a, ta, memory.a);
+  const Operand right(Bf16Side::right, b, tb, memory.b);
+  for (std::int64_t i = 0; i < rows; i += block)
+    for (std::int64_t j = 0; j < columns; j += block)
+      for (std::int64_t k = 0; k < depth; k += block_depth) {
+        const std::int64_t part = std::min(block_depth, depth - k);
+        const std::int64_t wide = bf16_band * panel_bands(parts(part, bf16_depth));
+        const std::int64_t end = std::min(columns, j + block);
+        for (std::int64_t p = j; p < end; p += wide) {
+          float* sums = depth > block_depth
+                            ? memory.sum.data() + (p - j) / bf16_band * bf16_square
+                            : nullptr;
+          // Packed for the first panel; for other blocks of columns only if the depth is one block.
+          const bool packs_left = p == j && (j == 0 || depth > block_depth);
+          const Panel<C> panel{left.at(i, k, std::min(block, rows - i), part),
+                               right.at(p, k, std::min(wide, end - p), part),
+                               packs_left,
+                               sums,
+                               k == 0,
+                               k + part == depth,
+                               c.data() + i * stride + p,
+                               stride,
+                               adds,
+                               bias.extent(0) > 0 ? bias.data() + p : nullptr};
+          panel.multiply(handle);
+        }
+      }
+}
+
+template void matmul_bf16<Bf16>(const Handle&, View2<Bf16>, View2<const Bf16>, View2<const Bf16>,
+                                Transpose, Transpose, bool, View1<const Bf16>);
+template void matmul_bf16<float>(const Handle&, View2<float>, View2<const Bf16>, View2<const Bf16>,
+                                 Transpose, Transpose, bool, View1<const Bf16>);
+
+}  // namespace trireme::kernels
