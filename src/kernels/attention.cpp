@@ -75,7 +75,9 @@ void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> lo
         flash_takes(s, {o.data(), qkv.data()}, {row_stride(o), row_stride(qkv)}))
       return flash_attention_forward<T>(handle, o, logsumexp, qkv, s, dropout);
   }
-  attention_forward_by_blocks<T>(handle, AttentionForward<T>(o, logsumexp, qkv, s, masks));
+  AttentionForward<T> forward(o, logsumexp, qkv, s, masks);
+  forward.native = handle.choice().attention(dtype_of<T>).forward == AttentionBackend::native;
+  attention_forward_by_blocks<T>(handle, forward);
 }
 
 template <class T>

@@ -124,15 +124,16 @@ void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad
   const std::int64_t deltas = s.tokens() * s.heads;
   const View1<Accumulate<T>> delta(workspace.data(), static_cast<std::size_t>(deltas));
   attention_delta<T>(exec, delta, grad, o, s);
-  const AttentionBackward<T> backward{dqkv,
-                                      grad,
-                                      qkv,
-                                      logsumexp,
-                                      delta,
-                                      s,
-                                      masks,
-                                      HeadSizes<Accumulate<T>>(s.head_size),
-                                      workspace.data() + deltas};
+  AttentionBackward<T> backward{dqkv,
+                                grad,
+                                qkv,
+                                logsumexp,
+                                delta,
+                                s,
+                                masks,
+                                HeadSizes<Accumulate<T>>(s.head_size),
+                                workspace.data() + deltas};
+  backward.native = handle.choice().attention(dtype_of<T>).backward == AttentionBackend::native;
   if constexpr (exec_on_host)
     attention_backward_by_heads<T>(exec, backward);
   else

@@ -25,6 +25,7 @@ void attention_part_forward(const Handle& handle, View2<T> o, View1<Accumulate<T
   AttentionForward<T> forward(o, logsumexp, qkv, part, AttentionMasks(dropout, part));
   forward.key_value = key_value;
   forward.merges = !first;
+  forward.native = handle.choice().attention(dtype_of<T>).forward == AttentionBackend::native;
   if constexpr (is_narrow<T>) {
     expect_shape(sums, "sums", {rows * columns});
     forward.sums = sums.data();
@@ -52,18 +53,20 @@ void attention_part_backward(const Handle& handle, View2<T> dqkv, View1<Accumula
   expect_shape(logsumexp, "logsumexp", {part.batch, part.heads, part.queries.rows});
   expect_shape(delta, "delta", {rows * part.heads});
   if constexpr (is_narrow<T>) expect_shape(sums, "sums", {rows * columns});
-  const AttentionBackward<T> backward{dqkv,
-                                      grad,
-                                      qkv,
-                                      logsumexp,
-                                      delta,
-                                      part,
-                                      AttentionMasks(dropout, part),
-                                      HeadSizes<Accumulate<T>>(part.head_size),
-                                      sums.data(),
-                                      key_value,
-                                      dkey_value,
-                                      !first};
+  const AttentionBackward<T> backward{
+      dqkv,
+      grad,
+      qkv,
+      logsumexp,
+      delta,
+      part,
+      AttentionMasks(dropout, part),
+      HeadSizes<Accumulate<T>>(part.head_size),
+      sums.data(),
+      key_value,
+      dkey_value,
+      !first,
+      handle.choice().attention(dtype_of<T>).backward == AttentionBackend::native};
   if constexpr (exec_on_host)
     attention_backward_by_heads<T>(handle, backward);
   else

@@ -23,8 +23,6 @@ namespace {
 
 constexpr int tile_lines = 16;
 
-
-
 constexpr int tile = tile_lines * static_cast<int>(bf16_depth);
 constexpr int side = static_cast<int>(bf16_band);
 
@@ -35,39 +33,40 @@ float flushed(float x) {
   return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0F, x) : x;
 }
 
-const Bf16& element(const Bf16Lines& s, std::int64_t line, std::int64_t k) {
+template <class E>
+E element(const Bf16Lines<E>& s, std::int64_t line, std::int64_t k) {
   return s.contiguous ? s.from[line * s.stride + k] : s.from[k * s.stride + line];
 }
 
-void pack_plain(Bf16Side which, Bf16* to, const Bf16Lines& s) {
+template <class E>
+void pack_plain(Bf16Side which, Bf16* to, const Bf16Lines<E>& s) {
   for (std::int64_t first = 0; first < s.depth; first += bf16_depth, to += bf16_pair)
     for (std::int64_t line = 0; line < bf16_band; ++line)
       for (std::int64_t i = 0; i < bf16_depth; ++i) {
         const bool inside = line < s.lines && first + i < s.depth;
         const std::int64_t l = line % tile_lines;
-        const std::int64_t place = which == Bf16Side::left
-                                       ? l * bf16_depth + i
-                                       : (i / 2) * bf16_depth + 2 * l + i % 2;
+        const std::int64_t place =
+            which == Bf16Side::left ? l * bf16_depth + i : (i / 2) * bf16_depth + 2 * l + i % 2;
         to[line / tile_lines * tile + place] =
-            inside ? element(s, line, first + i) : Bf16(0.0F);
+            inside ? Bf16(static_cast<float>(element(s, line, first + i))) : Bf16(0.0F);
       }
 }
 
-void add_plain(float* sums, const Bf16* left, const Bf16* right, std::int64_t pairs,
-               bool continues) {
+void add_plain(float* sums, std::int64_t stride, const Bf16* left, const Bf16* right,
+               std::int64_t pairs, bool continues) {
   for (int r = 0; r < side; ++r)
     for (int c = 0; c < side; ++c) {
       const Bf16* a = left + (r / tile_lines) * tile + (r % tile_lines) * bf16_depth;
       const Bf16* b = right + (c / tile_lines) * tile + 2 * (c % tile_lines);
-      float sum = continues ? sums[r * side + c] : 0.0F;
+      float sum = continues ? sums[r * stride + c] : 0.0F;
       for (std::int64_t t = 0; t < pairs; ++t, a += bf16_pair, b += bf16_pair) {
         float parts[2] = {0, 0};
         for (int i = 0; i < bf16_depth; ++i)
-          parts[i % 2] = flushed(std::fma(flushed(a[i]), flushed(b[(i / 2) * bf16_depth + i % 2]),
-                                          parts[i % 2]));
+          parts[i % 2] = flushed(
+              std::fma(flushed(a[i]), flushed(b[(i / 2) * bf16_depth + i % 2]), parts[i % 2]));
         sum = flushed(sum + flushed(parts[0] + parts[1]));
       }
-      sums[r * side + c] = sum;
+      sums[r * stride + c] = sum;
     }
 }
 
@@ -114,27 +113,42 @@ TRIREME_AVX512 void transpose(__m512i* v) {
   }
 }
 
+/// 16 or 32 consecutive elements as bf16, those without a bit of the mask 0.
+TRIREME_AVX512 __m256i load16(const Bf16* from, __mmask16 mask) {
+  return _mm256_maskz_loadu_epi16(mask, from);
+}
+TRIREME_AVX512 __m256i load16(const float* from, __mmask16 mask) {
+  return (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, from));
+}
+TRIREME_AVX512 __m512i load32(const Bf16* from, __mmask32 mask) {
+  return _mm512_maskz_loadu_epi16(mask, from);
+}
+TRIREME_AVX512 __m512i load32(const float* from, __mmask32 mask) {
+  const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from);
+  const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), from + 16);
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
 /// One tile: by lines of 32 contiguous elements, or, if the lines are contiguous instead, by the
 /// pairs of k of all lines. Both are 16 vectors of 16 pairs, and each side's tile is one of them or
 /// its transpose.
-TRIREME_AVX512 void pack_tile(Bf16Side which, Bf16* to, const Bf16Lines& s, const Bf16* from,
+template <class E>
+TRIREME_AVX512 void pack_tile(Bf16Side which, Bf16* to, const Bf16Lines<E>& s, const E* from,
                               std::int64_t lines, std::int64_t depth) {
   __m512i v[16];
   if (s.contiguous) {
     const auto mask = static_cast<__mmask32>(depth >= 32 ? 0xffffffffU : (1U << depth) - 1U);
     for (int i = 0; i < 16; ++i)
-      v[i] = i < lines ? _mm512_maskz_loadu_epi16(mask, from + i * s.stride)
-                       : _mm512_setzero_si512();
+      v[i] = i < lines ? load32(from + i * s.stride, mask) : _mm512_setzero_si512();
   } else {
     const auto mask = static_cast<__mmask16>(lines >= 16  ? 0xffffU
                                              : lines <= 0 ? 0U
                                                           : (1U << lines) - 1U);
+    const __m256i none = _mm256_setzero_si256();
     for (int i = 0; i < 16; ++i) {
-      const Bf16* even = from + 2 * i * s.stride;
-      const __m256i a =
-          2 * i < depth ? _mm256_maskz_loadu_epi16(mask, even) : _mm256_setzero_si256();
-      const __m256i b = 2 * i + 1 < depth ? _mm256_maskz_loadu_epi16(mask, even + s.stride)
-                                          : _mm256_setzero_si256();
+      const E* even = from + 2 * i * s.stride;
+      const __m256i a = 2 * i < depth ? load16(even, mask) : none;
+      const __m256i b = 2 * i + 1 < depth ? load16(even + s.stride, mask) : none;
       v[i] = _mm512_or_si512(_mm512_cvtepu16_epi32(a),
                              _mm512_slli_epi32(_mm512_cvtepu16_epi32(b), 16));
     }
@@ -143,10 +157,11 @@ TRIREME_AVX512 void pack_tile(Bf16Side which, Bf16* to, const Bf16Lines& s, cons
   for (int i = 0; i < 16; ++i) _mm512_store_si512(to + i * bf16_depth, v[i]);
 }
 
-TRIREME_AVX512 void pack_avx512(Bf16Side which, Bf16* to, const Bf16Lines& s) {
+template <class E>
+TRIREME_AVX512 void pack_avx512(Bf16Side which, Bf16* to, const Bf16Lines<E>& s) {
   const std::int64_t step = s.contiguous ? bf16_depth : bf16_depth * s.stride;
   const std::int64_t to_second = tile_lines * (s.contiguous ? s.stride : 1);
-  const Bf16* from = s.from;
+  const E* from = s.from;
   for (std::int64_t k = 0; k < s.depth; k += bf16_depth, from += step, to += bf16_pair) {
     pack_tile(which, to, s, from, s.lines, s.depth - k);
     pack_tile(which, to + tile, s, from + to_second, s.lines - tile_lines, s.depth - k);
@@ -154,13 +169,13 @@ TRIREME_AVX512 void pack_avx512(Bf16Side which, Bf16* to, const Bf16Lines& s) {
 }
 
 /// 8 rows and 32 columns of a square.
-TRIREME_AVX512 void add_avx512_rows(float* sums, const Bf16* left, const Bf16* right,
-                                    std::int64_t pairs, bool continues) {
+TRIREME_AVX512 void add_avx512_rows(float* sums, std::int64_t stride, const Bf16* left,
+                                    const Bf16* right, std::int64_t pairs, bool continues) {
   constexpr int rows = 8;
   __m512 a[rows][2];
   for (int r = 0; r < rows; ++r)
     for (int h = 0; h < 2; ++h)
-      a[r][h] = continues ? _mm512_load_ps(sums + r * side + 16 * h) : _mm512_setzero_ps();
+      a[r][h] = continues ? _mm512_load_ps(sums + r * stride + 16 * h) : _mm512_setzero_ps();
   for (std::int64_t t = 0; t < pairs; ++t, left += bf16_pair, right += bf16_pair) {
     for (int i = 0; i < bf16_depth; i += 2) {
       const Bf16* columns = right + i * tile_lines;
@@ -176,13 +191,15 @@ TRIREME_AVX512 void add_avx512_rows(float* sums, const Bf16* left, const Bf16* r
     }
   }
   for (int r = 0; r < rows; ++r)
-    for (int h = 0; h < 2; ++h) _mm512_store_ps(sums + r * side + 16 * h, a[r][h]);
+    for (int h = 0; h < 2; ++h) _mm512_store_ps(sums + r * stride + 16 * h, a[r][h]);
 }
 
-TRIREME_AVX512 void add_avx512(float* sums, const Bf16* left, const Bf16* right,
-                               std::int64_t pairs, bool continues) {
+TRIREME_AVX512 void add_avx512(float* sums, std::int64_t stride, const Bf16* left,
+                               const Bf16* right, std::int64_t pairs, bool continues) {
   for (int r = 0; r < side; r += 8)
-    add_avx512_rows(sums + r * side, left + r * bf16_depth, right, pairs, continues);
+    add_avx512_rows(sums + r * stride, stride,
+                    left + (r / tile_lines) * tile + (r % tile_lines) * bf16_depth, right, pairs,
+                    continues);
 }
 
 TRIREME_AVX512 __m512 widened(__m256i x) {
@@ -254,10 +271,10 @@ TRIREME_AMX void leave_amx() {
 }
 
 /// The right bands stream past the left one, which stays in the first-level cache.
-TRIREME_AMX void add_amx(float* sums, const Bf16* left, const Bf16* right, std::int64_t pairs,
-                         bool continues) {
-  constexpr int row_bytes = 4 * side;
-  constexpr int below = tile_lines * side;
+TRIREME_AMX void add_amx(float* sums, std::int64_t stride, const Bf16* left, const Bf16* right,
+                         std::int64_t pairs, bool continues) {
+  const std::int64_t row_bytes = 4 * stride;
+  const std::int64_t below = tile_lines * stride;
   __asm__ volatile("" ::: "memory");  // GCC 12 does not know what the loads read
   if (continues) {
     _tile_loadd(0, sums, row_bytes);
@@ -310,8 +327,8 @@ Bf16Instructions found() {
   unsigned c = 0;
   unsigned d = 0;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_OSXSAVE) == 0) return Bf16Instructions::plain;
-  constexpr unsigned vectors = 0xe6;       // XMM, YMM, and the three parts of ZMM
-  constexpr unsigned tiles = 3U << 17;     // TILECFG, TILEDATA
+  constexpr unsigned vectors = 0xe6;    // XMM, YMM, and the three parts of ZMM
+  constexpr unsigned tiles = 3U << 17;  // TILECFG, TILEDATA
   constexpr unsigned avx512 = 1U << 16 | 1U << 17 | 1U << 30 | 1U << 31;  // F, DQ, BW, VL
   constexpr unsigned amx = 1U << 22 | 1U << 24;                           // BF16, TILE
   constexpr unsigned avx512_bf16 = 1U << 5;
@@ -356,8 +373,9 @@ std::string_view name_of(Bf16Instructions instructions) {
   return "";
 }
 
+template <class E>
 void pack_bf16([[maybe_unused]] Bf16Instructions instructions, Bf16Side which, Bf16* to,
-               const Bf16Lines& lines) {
+               const Bf16Lines<E>& lines) {
 #if defined(__x86_64__)
   if (instructions != Bf16Instructions::plain) return pack_avx512(which, to, lines);
 #endif
@@ -376,14 +394,16 @@ void leave_bf16([[maybe_unused]] Bf16Instructions instructions) {
 #endif
 }
 
-void add_bf16_square([[maybe_unused]] Bf16Instructions instructions, float* sums, const Bf16* left,
-                     const Bf16* right, std::int64_t pairs, bool continues) {
+void add_bf16_square([[maybe_unused]] Bf16Instructions instructions, float* sums,
+                     std::int64_t stride, const Bf16* left, const Bf16* right, std::int64_t pairs,
+                     bool continues) {
 #if defined(__x86_64__)
-  if (instructions == Bf16Instructions::amx) return add_amx(sums, left, right, pairs, continues);
+  if (instructions == Bf16Instructions::amx)
+    return add_amx(sums, stride, left, right, pairs, continues);
   if (instructions == Bf16Instructions::avx512)
-    return add_avx512(sums, left, right, pairs, continues);
+    return add_avx512(sums, stride, left, right, pairs, continues);
 #endif
-  add_plain(sums, left, right, pairs, continues);
+  add_plain(sums, stride, left, right, pairs, continues);
 }
 
 template <class C>
@@ -397,8 +417,42 @@ void finish_bf16_square([[maybe_unused]] Bf16Instructions instructions, C* c, st
   finish_plain(c, stride, rows, columns, sums, adds, bias);
 }
 
-#define TRIREME_INSTANTIATE(C)                                                             \
-  template void finish_bf16_square<C>(Bf16Instructions, C*, std::int64_t, std::int64_t,    \
+void Bf16SmallProduct::operator()(Bf16Instructions instructions, Bf16* packed) const {
+  const std::int64_t pairs = (depth + bf16_depth - 1) / bf16_depth;
+  const std::int64_t band = pairs * bf16_pair;
+  Bf16* const right = packed + (rows + bf16_band - 1) / bf16_band * band;
+  const bool contiguous = a_depth == 1;
+  const std::int64_t a_stride = contiguous ? a_row : a_depth;
+  for (std::int64_t i = 0; i < rows; i += bf16_band)
+    pack_bf16<float>(instructions, Bf16Side::left, packed + i / bf16_band * band,
+                     {a + i * a_row, a_stride, contiguous, std::min(bf16_band, rows - i), depth});
+  for (std::int64_t j = 0; j < columns; j += bf16_band)
+    pack_bf16<float>(instructions, Bf16Side::right, right + j / bf16_band * band,
+                     {b + j, b_stride, false, std::min(bf16_band, columns - j), depth});
+  enter_bf16(instructions);
+  for (std::int64_t i = 0; i < rows; i += bf16_band)
+    for (std::int64_t j = 0; j < columns; j += bf16_band) {
+      float* to = c + i * c_stride + j;
+      const Bf16* x = packed + i / bf16_band * band;
+      const Bf16* y = right + j / bf16_band * band;
+      const std::int64_t height = std::min(bf16_band, rows - i);
+      const std::int64_t width = std::min(bf16_band, columns - j);
+      if (height == bf16_band && width == bf16_band) {
+        add_bf16_square(instructions, to, c_stride, x, y, pairs, adds);
+      } else {
+        alignas(64) float sums[bf16_square];
+        add_bf16_square(instructions, sums, bf16_band, x, y, pairs, false);
+        finish_bf16_square<float>(instructions, to, c_stride, height, width, sums, adds, nullptr);
+      }
+    }
+  leave_bf16(instructions);
+}
+
+template void pack_bf16<Bf16>(Bf16Instructions, Bf16Side, Bf16*, const Bf16Lines<Bf16>&);
+template void pack_bf16<float>(Bf16Instructions, Bf16Side, Bf16*, const Bf16Lines<float>&);
+
+#define TRIREME_INSTANTIATE(C)                                                          \
+  template void finish_bf16_square<C>(Bf16Instructions, C*, std::int64_t, std::int64_t, \
                                       std::int64_t, const float*, bool, const Bf16*)
 TRIREME_INSTANTIATE(Bf16);
 TRIREME_INSTANTIATE(float);

@@ -38,7 +38,9 @@ std::size_t index_of(DType type) {
 
 MatmulBackend default_products(DType type) {
   if (!exec_on_host && has_cublaslt()) return MatmulBackend::cublaslt;
-  if (matmul_backend_available(type, MatmulBackend::native)) return MatmulBackend::native;
+  if (matmul_backend_available(type, MatmulBackend::native) &&
+      bf16_instructions() != Bf16Instructions::plain)
+    return MatmulBackend::native;
   if (is_two_bytes(type)) return MatmulBackend::widened;
   if (!exec_on_host) return MatmulBackend::kokkos_kernels;
   return type == DType::fp32 && has_onednn ? MatmulBackend::onednn : MatmulBackend::tiled;
@@ -77,6 +79,8 @@ std::string_view name_of(AttentionBackend backend) {
       return "tensor cores";
     case AttentionBackend::cudnn:
       return "cuDNN";
+    case AttentionBackend::native:
+      return "bf16 instructions";
   }
   return "";
 }
@@ -95,7 +99,7 @@ bool matmul_backend_available(DType type, MatmulBackend backend) {
     case MatmulBackend::widened:
       return narrow;
     case MatmulBackend::native:
-      return exec_on_host && type == DType::bf16 && bf16_instructions() != Bf16Instructions::plain;
+      return exec_on_host && type == DType::bf16;
   }
   return false;
 }
@@ -108,12 +112,20 @@ bool attention_backend_available(DType type, AttentionBackend backend) {
       return is_two_bytes(type) && flash_available();
     case AttentionBackend::cudnn:
       return is_two_bytes(type) && has_cudnn();
+    case AttentionBackend::native:
+      return exec_on_host && type == DType::bf16;
   }
   return false;
 }
 
 AttentionBackends attention_backends_of(DType type, AttentionKind kind) {
-  if (exec_on_host) return {};
+  if (exec_on_host) {
+    const bool native = kind == AttentionKind::automatic &&
+                        attention_backend_available(type, AttentionBackend::native) &&
+                        bf16_instructions() == Bf16Instructions::amx;
+    return native ? AttentionBackends{AttentionBackend::native, AttentionBackend::native}
+                  : AttentionBackends{};
+  }
   const auto first_available = [&](std::initializer_list<AttentionBackend> backends) {
     for (const AttentionBackend backend : backends)
       if (attention_backend_available(type, backend)) return backend;
@@ -185,6 +197,7 @@ std::string KernelChoice::attention_description(DType type) const {
   const AttentionBackends backends = attention(type);
   if (backends == AttentionBackends{}) return "";
   const auto named = [](AttentionBackend backend) {
+    if (backend == AttentionBackend::native) return std::string(name_of(bf16_instructions()));
     return text(name_of(backend), backend == AttentionBackend::cudnn ? " " + cudnn_version() : "");
   };
   return text("forward by ", named(backends.forward), ", backward by ", named(backends.backward));

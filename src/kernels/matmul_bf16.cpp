@@ -1,6 +1,6 @@
-// Products of bf16 on hosts by Trireme's own squares (bf16_tiles.hpp), blocked as in Goto and van de
-// Geijn 2008, "Anatomy of high-performance matrix multiplication": a panel of the right operand is
-// packed and stays in the second-level cache, while the bands of the left one pass it.
+// Products of bf16 on hosts by Trireme's own squares (bf16_tiles.hpp), blocked as in Goto and van
+// de Geijn 2008, "Anatomy of high-performance matrix multiplication": a panel of the right operand
+// is packed and stays in the second-level cache, while the bands of the left one pass it.
 #include <trireme/kernels/bf16_tiles.hpp>
 #include <trireme/kernels/matmul_product.hpp>
 
@@ -59,9 +59,9 @@ struct Operand {
   Bf16* band(std::int64_t i) const { return packed + i * pairs() * bf16_pair; }
   void pack(std::int64_t i) const {
     const std::int64_t line = i * bf16_band;
-    pack_bf16(instructions, side, band(i),
-              {first + line * (contiguous ? stride : 1), stride, contiguous,
-               std::min(bf16_band, lines - line), depth});
+    pack_bf16<Bf16>(instructions, side, band(i),
+                    {first + line * (contiguous ? stride : 1), stride, contiguous,
+                     std::min(bf16_band, lines - line), depth});
   }
 };
 
@@ -99,7 +99,7 @@ struct Panel {
       for (std::int64_t j = 0; j < parts(right.lines, bf16_band); ++j) {
         float* here = sums != nullptr ? sums + (i * stride_of_sums + j) * bf16_square
                                       : local.data() + j % deep_panel_bands * bf16_square;
-        add_bf16_square(left.instructions, here, left.band(i) + k * bf16_pair,
+        add_bf16_square(left.instructions, here, bf16_band, left.band(i) + k * bf16_pair,
                         right.band(j) + k * bf16_pair, count, !begins || k > 0);
         if (ends && k + count == pairs) finish(i, j, here);
       }
@@ -109,14 +109,12 @@ struct Panel {
 
   void multiply(const Exec& exec) const {
     const Panel x = *this;
-    Kokkos::parallel_for(
-        "kernels/pack_bf16",
-        Kokkos::RangePolicy<Exec>(exec, 0, parts(right.lines, bf16_band)),
-        [=](std::int64_t j) { x.right.pack(j); });
-    Kokkos::parallel_for(
-        "kernels/multiply_bf16",
-        Kokkos::RangePolicy<Exec>(exec, 0, parts(left.lines, bf16_band)),
-        [=](std::int64_t i) { x.row_of_squares(i); });
+    Kokkos::parallel_for("kernels/pack_bf16",
+                         Kokkos::RangePolicy<Exec>(exec, 0, parts(right.lines, bf16_band)),
+                         [=](std::int64_t j) { x.right.pack(j); });
+    Kokkos::parallel_for("kernels/multiply_bf16",
+                         Kokkos::RangePolicy<Exec>(exec, 0, parts(left.lines, bf16_band)),
+                         [=](std::int64_t i) { x.row_of_squares(i); });
   }
 };
 
@@ -139,9 +137,8 @@ void matmul_bf16(const Handle& handle, View2<C> c, View2<const Bf16> a, View2<co
         const std::int64_t wide = bf16_band * panel_bands(parts(part, bf16_depth));
         const std::int64_t end = std::min(columns, j + block);
         for (std::int64_t p = j; p < end; p += wide) {
-          float* sums = depth > block_depth
-                            ? memory.sum.data() + (p - j) / bf16_band * bf16_square
-                            : nullptr;
+          float* sums =
+              depth > block_depth ? memory.sum.data() + (p - j) / bf16_band * bf16_square : nullptr;
           // Packed for the first panel; for other blocks of columns only if the depth is one block.
           const bool packs_left = p == j && (j == 0 || depth > block_depth);
           const Panel<C> panel{left.at(i, k, std::min(block, rows - i), part),

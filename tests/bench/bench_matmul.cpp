@@ -74,9 +74,9 @@ void register_type() {
                            {1024, 768, 3072},
                            {256, 50304, 768}})
       shapes.push_back(s);
-  for (const auto backend : {MatmulBackend::tiled, MatmulBackend::kokkos_kernels,
-                             MatmulBackend::onednn, MatmulBackend::cublaslt,
-                             MatmulBackend::native, MatmulBackend::widened}) {
+  for (const auto backend :
+       {MatmulBackend::tiled, MatmulBackend::kokkos_kernels, MatmulBackend::onednn,
+        MatmulBackend::cublaslt, MatmulBackend::native, MatmulBackend::widened}) {
     if (!matmul_backend_available(dtype_of<T>, backend)) continue;
     for (const Shape& s : shapes)
       for (const Pass pass : {Pass::forward, Pass::backward_input, Pass::backward_weight})

@@ -103,18 +103,6 @@ TYPED_TEST(Matmul, EveryBackendMatchesBeyondOneBlock) {
   }
 }
 
-/// `values` [rows, columns] with `gap` NaNs after every row.
-template <class T>
-std::vector<T> with_gaps(const std::vector<T>& values, std::int64_t columns, std::int64_t gap) {
-  std::vector<T> out;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    out.push_back(values[i]);
-    if (static_cast<std::int64_t>(i + 1) % columns == 0)
-      out.insert(out.end(), static_cast<std::size_t>(gap), std::numeric_limits<T>::quiet_NaN());
-  }
-  return out;
-}
-
 /// Logits and their gradients have such rows. What is between the rows is neither read nor written.
 TYPED_TEST(Matmul, RowsMayBePadded) {
   using T = TypeParam;

@@ -2,6 +2,7 @@
 
 #include <trireme/base/philox.hpp>
 #include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/bf16_tiles.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/kernels/math.hpp>
 #include <trireme/kernels/tile.hpp>
@@ -75,6 +76,31 @@ TRIREME_FUNCTION void copy_transposed(const AttentionMember& team, A* to, const 
   Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(size)), [&](int d) {
     for (std::int64_t r = rows; r < attention_block; ++r) to[d * attention_block + r] = A(0);
   });
+}
+
+/// Elements of four bytes for the packed operands of a native attention_product.
+TRIREME_FUNCTION constexpr std::int64_t native_elements(std::int64_t head_size) {
+  const std::int64_t longest = head_size < attention_block ? attention_block : head_size;
+  return Bf16SmallProduct::packed_elements(longest, attention_block, longest) / 2;
+}
+
+/// block_product, or, if there is memory for `packed` operands, a product over the whole depth by
+/// the processor's bf16 instructions, with operands rounded to bf16 (only if T is Bf16).
+template <Write write, class T, class A, class DepthOf>
+TRIREME_FUNCTION void attention_product(const AttentionMember& team, [[maybe_unused]] A* packed,
+                                        Lanes<A> c, std::int64_t rows, std::int64_t lanes,
+                                        [[maybe_unused]] std::int64_t depth, Broadcast<A> a,
+                                        Lanes<const A> b, const DepthOf& depth_of) {
+  if constexpr (exec_on_host && std::is_same_v<T, Bf16>) {
+    if (packed != nullptr) {
+      const Bf16SmallProduct product{
+          c.data,   c.stride,           rows, lanes, depth, a.data, a.row, a.depth, b.data,
+          b.stride, write == Write::add};
+      product(bf16_instructions(), reinterpret_cast<Bf16*>(packed));
+      return;
+    }
+  }
+  block_product<write>(team, c, rows, lanes, a, b, depth_of);
 }
 
 /// scores = cap tanh(scores / cap), for `count` scores.

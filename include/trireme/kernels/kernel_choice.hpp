@@ -24,7 +24,9 @@ enum class AttentionBackend : std::uint8_t {
   portable,      ///< Kokkos, anywhere, any type and size: sums and probabilities in fp32 or wider
   tensor_cores,  ///< bf16 and fp16 on devices that have them (flash_attention.hpp); rounds
                  ///< probabilities and their gradients to T before products
-  cudnn          ///< bf16 and fp16, in builds with the library (cudnn_attention.hpp)
+  cudnn,         ///< bf16 and fp16, in builds with the library (cudnn_attention.hpp)
+  native  ///< bf16 on hosts with AMX: the portable blocks, whose products round probabilities
+          ///< and their gradients to bf16
 };
 
 std::string_view name_of(MatmulBackend backend);     ///< "tiled", "Kokkos Kernels", "oneDNN", …
@@ -42,8 +44,8 @@ struct AttentionBackends {
 
 /// The back ends of [precision] attention in this build. `automatic`: forward cuDNN if it is
 /// available, otherwise tensor cores; backward tensor cores, because cuDNN's deterministic gradient
-/// stores S² values per head and must be requested. Hosts use the portable back end. Error if the
-/// deck names an unavailable back end.
+/// stores S² values per head and must be requested. On hosts `automatic` is native, where
+/// available, and all others are portable. Error if the deck names an unavailable back end.
 AttentionBackends attention_backends_of(DType type, AttentionKind kind);
 
 /// The back ends that a Handle's kernels use.

@@ -41,6 +41,7 @@ struct AttentionBackward {
   View2<const T> key_value = {};  // [rows, 2 Hkv·K], or empty: keys and values are in qkv
   View2<A> dkey_value = {};       // [rows, 2 Hkv·K] sums of key and value gradients, or empty
   bool adds_queries = false;      ///< adds to gradients of queries from other keys
+  bool native = false;            ///< products by the processor's bf16 instructions
 
   /// Scratch of a team, in the order in which it is cut.
   struct Scratch {
@@ -54,9 +55,11 @@ struct AttentionBackward {
     A* dqueries;           // [block, lanes of K]
     A* p;                  // [block of queries, block of keys], scores and then probabilities
     A* ds;                 // [block of queries, block of keys], gradients of the scores
+    A* packed;             // operands of native products
   };
   KOKKOS_FUNCTION std::int64_t scratch_elements() const {
-    return block * (2 * head.size + 4 * head.lanes + 2 * head.rows + 2 * block);
+    return block * (2 * head.size + 4 * head.lanes + 2 * head.rows + 2 * block) +
+           (native ? native_elements(head.size) : 0);
   }
   KOKKOS_FUNCTION Scratch scratch(const AttentionMember& team) const {
     Scratch s{};
@@ -70,6 +73,7 @@ struct AttentionBackward {
     s.dqueries = s.grads + head.lanes * block;
     s.p = s.dqueries + head.lanes * block;
     s.ds = s.p + block * block;
+    s.packed = s.ds + block * block;
     return s;
   }
 
@@ -144,7 +148,7 @@ struct AttentionBackward {
     const T* values = keys + shape.key_value_heads * head.size;
     const std::int64_t valid = shape.keys.count - k0;
     copy_transposed(team, s.keys_transposed, keys, stride, valid, head.size,
-                    static_cast<A>(shape.scale));
+                    native ? A(1) : static_cast<A>(shape.scale));
     copy_transposed(team, s.values_transposed, values, stride, valid, head.size, A(1));
     copy_block(team, s.keys, head.lanes, keys, stride, valid, head.size, block);
   }
@@ -213,30 +217,31 @@ struct AttentionBackward {
       const std::int64_t first = first_key(i);
       return Depth{first < block ? first : block - 1, diagonal ? i + Tile<A>::rows : block};
     };
-    block_product<Write::store>(team, Lanes<A>{s.p, block}, block, block,
-                                Broadcast<A>{s.queries, head.lanes, 1},
-                                Lanes<const A>{s.keys_transposed, block}, scores);
-    block_product<Write::store>(team, Lanes<A>{s.ds, block}, block, block,
-                                Broadcast<A>{s.grads, head.lanes, 1},
-                                Lanes<const A>{s.values_transposed, block}, scores);
+    A* const packed = native ? s.packed : nullptr;
+    attention_product<Write::store, T>(team, packed, Lanes<A>{s.p, block}, block, block, head.size,
+                                       Broadcast<A>{s.queries, head.lanes, 1},
+                                       Lanes<const A>{s.keys_transposed, block}, scores);
+    attention_product<Write::store, T>(team, packed, Lanes<A>{s.ds, block}, block, block, head.size,
+                                       Broadcast<A>{s.grads, head.lanes, 1},
+                                       Lanes<const A>{s.values_transposed, block}, scores);
     team.team_barrier();
     softmax_gradient(team, s, b, h, q0, k0);
     team.team_barrier();
     if constexpr (wanted != Gradients::of_queries) {
-      block_product<Write::add>(team, Lanes<A>{s.dvalues, block}, head.rows, block,
-                                Broadcast<A>{s.grads, 1, head.lanes}, Lanes<const A>{s.p, block},
-                                over_queries);
-      block_product<Write::add>(team, Lanes<A>{s.dkeys, block}, head.rows, block,
-                                Broadcast<A>{s.queries, 1, head.lanes}, Lanes<const A>{s.ds, block},
-                                over_queries);
+      attention_product<Write::add, T>(team, packed, Lanes<A>{s.dvalues, block}, head.rows, block,
+                                       block, Broadcast<A>{s.grads, 1, head.lanes},
+                                       Lanes<const A>{s.p, block}, over_queries);
+      attention_product<Write::add, T>(team, packed, Lanes<A>{s.dkeys, block}, head.rows, block,
+                                       block, Broadcast<A>{s.queries, 1, head.lanes},
+                                       Lanes<const A>{s.ds, block}, over_queries);
     }
     if constexpr (wanted == Gradients::of_keys) {
       team.team_barrier();  // the next pair overwrites queries and gradients
       return;
     }
-    block_product<Write::store>(team, Lanes<A>{s.dqueries, head.lanes}, block, head.lanes,
-                                Broadcast<A>{s.ds, block, 1}, Lanes<const A>{s.keys, head.lanes},
-                                over_keys);
+    attention_product<Write::store, T>(team, packed, Lanes<A>{s.dqueries, head.lanes}, block,
+                                       head.lanes, block, Broadcast<A>{s.ds, block, 1},
+                                       Lanes<const A>{s.keys, head.lanes}, over_keys);
     team.team_barrier();
     // First block of keys that q0 sees.
     const bool store = !adds_queries && k0 <= shape.first_key(b, q0);
@@ -270,6 +275,10 @@ struct AttentionBackward {
       const A lse = seen > 0 ? logsumexp(b, h, place) : A(0);
       const A mean = seen > 0 ? delta((b * shape.heads + h) * shape.queries.rows + place) : A(0);
       const A scale = static_cast<A>(shape.scale);
+      if (native) {
+#pragma omp simd
+        for (int j = 0; j < block; ++j) p[j] *= scale;
+      }
       if (shape.cap > 0) cap_scores(p, block, shape.cap);
       A slopes[block];  // derivatives of the soft cap
       if (shape.cap > 0) slopes_of_cap(slopes, p);

@@ -32,6 +32,7 @@ struct AttentionForward {
   View2<const T> key_value = {};  // [rows, 2 Hkv·K], or empty: keys and values are in qkv
   A* sums = nullptr;              // [T, H·K], receives the results in place of `o`
   bool merges = false;            ///< merges with the results of other keys
+  bool native = false;            ///< products by the processor's bf16 instructions
 
   AttentionForward(View2<T> o_, View3<A> logsumexp_, View2<const T> qkv_, const AttentionPart& s,
                    const AttentionMasks& m)
@@ -53,14 +54,15 @@ struct AttentionForward {
     A* largest;  // [block]
     A* sum;      // [block]
     A* rescale;  // [block]
+    A* packed;   // operands of native products
   };
-  std::int64_t scratch_elements() const {
-    return block * (head.size + 2 * head.lanes + block + head.rows + 3);
+  KOKKOS_FUNCTION std::int64_t scratch_elements() const {
+    return block * (head.size + 2 * head.lanes + block + head.rows + 3) +
+           (native ? native_elements(head.size) : 0);
   }
   KOKKOS_FUNCTION Scratch scratch(const AttentionMember& team) const {
     Scratch s{};
-    s.queries =
-        aligned_scratch<A>(team, block * (head.size + 2 * head.lanes + block + head.rows + 3));
+    s.queries = aligned_scratch<A>(team, scratch_elements());
     s.keys = s.queries + head.size * block;
     s.values = s.keys + block * head.lanes;
     s.scores = s.values + block * head.lanes;
@@ -68,6 +70,7 @@ struct AttentionForward {
     s.largest = s.result + head.rows * block;
     s.sum = s.largest + block;
     s.rescale = s.sum + block;
+    s.packed = s.rescale + block;
     return s;
   }
 
@@ -94,7 +97,8 @@ struct AttentionForward {
     const T* values = keys + shape.key_value_heads * head.size;
 
     copy_transposed(team, s.queries, qkv.data() + shape.query_row(b, q0) * stride + h * head.size,
-                    stride, shape.queries.count - q0, head.size, static_cast<A>(shape.scale));
+                    stride, shape.queries.count - q0, head.size,
+                    native ? A(1) : static_cast<A>(shape.scale));
     start(team, s);
     const std::int64_t end =
         shape.causal && q0 + block < shape.keys.count ? q0 + block : shape.keys.count;
@@ -106,9 +110,10 @@ struct AttentionForward {
                  block);
       team.team_barrier();
       const auto seen = [&](std::int64_t i) { return visible(b, i, q0, k0); };
-      block_product<Write::store>(
-          team, Lanes<A>{s.scores, block}, block, block, Broadcast<A>{s.keys, head.lanes, 1},
-          Lanes<const A>{s.queries, block}, [&](std::int64_t j, std::int64_t i) {
+      attention_product<Write::store, T>(
+          team, native ? s.packed : nullptr, Lanes<A>{s.scores, block}, block, block, head.size,
+          Broadcast<A>{s.keys, head.lanes, 1}, Lanes<const A>{s.queries, block},
+          [&](std::int64_t j, std::int64_t i) {
             const Depth visible_keys = seen(i);
             const bool any = j < visible_keys.end && j + Tile<A>::rows > visible_keys.begin;
             return Depth{0, any ? head.size : 0};
@@ -120,9 +125,10 @@ struct AttentionForward {
         drop(team, s, masks(b, h), q0, k0);
         team.team_barrier();
       }
-      block_product<Write::add>(
-          team, Lanes<A>{s.result, block}, head.rows, block, Broadcast<A>{s.values, 1, head.lanes},
-          Lanes<const A>{s.scores, block}, [&](std::int64_t, std::int64_t i) { return seen(i); });
+      attention_product<Write::add, T>(
+          team, native ? s.packed : nullptr, Lanes<A>{s.result, block}, head.rows, block, block,
+          Broadcast<A>{s.values, 1, head.lanes}, Lanes<const A>{s.scores, block},
+          [&](std::int64_t, std::int64_t i) { return seen(i); });
       team.team_barrier();
     }
     if (merges || sums != nullptr)
@@ -172,6 +178,7 @@ struct AttentionForward {
       A rescale[width];
 #pragma omp simd
       for (int i = 0; i < width; ++i) largest[i] = s.largest[first + i];
+      if (native) complete_native(scores, begin, keys);
       if (shape.cap > 0)
         for (int j = begin; j < keys; ++j) cap_scores(scores + j * block, width, shape.cap);
       if (masked) mask(scores, q0 + first, k0, begin, keys);
@@ -205,6 +212,16 @@ struct AttentionForward {
         for (int i = 0; i < width; ++i) row[i] *= rescale[i];
       }
     });
+  }
+
+  /// Native products have unscaled operands, and sum over all keys of a block.
+  KOKKOS_FUNCTION void complete_native(A* __restrict scores, int begin, int keys) const {
+    const A scale = static_cast<A>(shape.scale);
+    for (int j = 0; j < block; ++j) {
+      const A factor = j >= begin && j < keys ? scale : A(0);
+#pragma omp simd
+      for (int i = 0; i < width; ++i) scores[j * block + i] *= factor;
+    }
   }
 
   /// Hides keys beyond the sequence and, if causal, keys after each query and before its window.
