@@ -3,7 +3,7 @@
 namespace trireme {
 
 EnumWords enum_words(Products) {
-  static constexpr auto all = words_of<Products>("compute", "fp8");
+  static constexpr auto all = words_of<Products>("compute", "fp32", "fp8");
   return all;
 }
 EnumWords enum_words(Fp8Algorithm) {

@@ -134,10 +134,11 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
                "rounded to 11 bits, sums stay fp32; no effect on other devices")
       .otherwise(false);
   precision
-      .choice(
-          "products", &PrecisionConfig::products,
-          "type of the operands of the layers' matrix products: compute, or fp8 with compute = "
-          "\"bf16\" (E4M3 for weights and activations, E5M2 for gradients); see docs/precision.md")
+      .choice("products", &PrecisionConfig::products,
+              "type of the operands of matrix products: compute; fp32, to which bf16 and fp16 are "
+              "widened, as on processors without instructions for them; fp8 in the layers, with "
+              "compute = \"bf16\" (E4M3 for weights and activations, E5M2 for gradients); see "
+              "docs/precision.md")
       .otherwise(Str("compute"));
   precision
       .integer("fp8_history", &PrecisionConfig::fp8_history,
@@ -152,11 +153,12 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
               "or the most recent maximum (most_recent)")
       .otherwise(Str("max"));
   precision
-      .choice("attention", &PrecisionConfig::attention,
-              "attention kernels on devices: \"tensor_cores\" and \"cudnn\" need bf16 or fp16; "
-              "\"cudnn\" also needs dropout = 0, and memory for sequence² numbers per head; "
-              "\"auto\" uses cuDNN's forward pass and tensor cores where available, \"portable\" "
-              "runs anywhere; see docs/attention.md")
+      .choice(
+          "attention", &PrecisionConfig::attention,
+          "attention kernels; on devices \"tensor_cores\" and \"cudnn\" need bf16 or fp16; "
+          "\"cudnn\" also needs dropout = 0, and memory for sequence² numbers per head; "
+          "\"auto\" uses cuDNN's forward pass and tensor cores where available, on hosts AMX for "
+          "bf16; \"portable\" runs anywhere; see docs/attention.md")
       .otherwise(Str("auto"));
   precision
       .number("loss_scale", &PrecisionConfig::loss_scale,

@@ -1,5 +1,6 @@
 #include <trireme/installation/this_installation.hpp>
 
+#include <trireme/base/bf16_instructions.hpp>
 #include <trireme/base/process.hpp>
 #include <trireme/base/text.hpp>
 
@@ -18,6 +19,8 @@ plan::Machine this_machine() {
   machine.software.products = plan::ProductLibrary::TRIREME_PRODUCTS;
   machine.software.attention = AttentionKind::TRIREME_ATTENTION;
   machine.software.transport = TransportKind::TRIREME_TRANSPORT;
+  if (!machine.on_device() && bf16_instructions() != Bf16Instructions::plain)
+    machine.software.bf16 = name_of(bf16_instructions());
 #ifdef TRIREME_AS_ON_DEVICE
   machine.device_kernels = true;
 #endif

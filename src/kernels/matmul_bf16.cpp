@@ -19,6 +19,10 @@ constexpr std::int64_t panel_elements = std::int64_t{384} << 10;
 /// Largest panel whose depth is more than one call of add_bf16_square takes: its sums lie between.
 constexpr std::int64_t deep_panel_bands = 16;
 
+/// Bands that a thread packs together.
+constexpr std::int64_t left_group = 2;
+constexpr std::int64_t right_group = 8;
+
 constexpr std::int64_t parts(std::int64_t n, std::int64_t size) {
   return (n + size - 1) / size;
 }
@@ -57,11 +61,18 @@ struct Operand {
   }
   std::int64_t pairs() const { return parts(depth, bf16_depth); }
   Bf16* band(std::int64_t i) const { return packed + i * pairs() * bf16_pair; }
-  void pack(std::int64_t i) const {
-    const std::int64_t line = i * bf16_band;
-    pack_bf16<Bf16>(instructions, side, band(i),
-                    {first + line * (contiguous ? stride : 1), stride, contiguous,
-                     std::min(bf16_band, lines - line), depth});
+  /// Packs bands first to last. Lines that are not contiguous lie across the rows in memory: all
+  /// bands take their part of a row before the next rows are read.
+  void pack(std::int64_t from, std::int64_t to) const {
+    const std::int64_t slice = contiguous ? depth : bf16_depth;
+    for (std::int64_t k = 0; k < depth; k += slice)
+      for (std::int64_t i = from; i < to; ++i) {
+        const std::int64_t line = i * bf16_band;
+        pack_bf16<Bf16>(
+            instructions, side, band(i) + k / bf16_depth * bf16_pair,
+            {first + (contiguous ? line * stride : k * stride + line), stride, contiguous,
+             std::min(bf16_band, lines - line), std::min(slice, depth - k)});
+      }
   }
 };
 
@@ -91,9 +102,7 @@ struct Panel {
 
   void row_of_squares(std::int64_t i) const {
     alignas(64) std::array<float, deep_panel_bands * bf16_square> local;
-    if (packs_left) left.pack(i);
     const std::int64_t pairs = left.pairs();
-    enter_bf16(left.instructions);
     for (std::int64_t k = 0; k < pairs; k += bf16_cached_pairs) {
       const std::int64_t count = std::min(bf16_cached_pairs, pairs - k);
       for (std::int64_t j = 0; j < parts(right.lines, bf16_band); ++j) {
@@ -104,17 +113,28 @@ struct Panel {
         if (ends && k + count == pairs) finish(i, j, here);
       }
     }
-    leave_bf16(left.instructions);
   }
 
   void multiply(const Exec& exec) const {
     const Panel x = *this;
-    Kokkos::parallel_for("kernels/pack_bf16",
-                         Kokkos::RangePolicy<Exec>(exec, 0, parts(right.lines, bf16_band)),
-                         [=](std::int64_t j) { x.right.pack(j); });
-    Kokkos::parallel_for("kernels/multiply_bf16",
-                         Kokkos::RangePolicy<Exec>(exec, 0, parts(left.lines, bf16_band)),
-                         [=](std::int64_t i) { x.row_of_squares(i); });
+    Kokkos::parallel_for(
+        "kernels/pack_bf16",
+        Kokkos::RangePolicy<Exec>(exec, 0, parts(right.lines, right_group * bf16_band)),
+        [=](std::int64_t group) {
+          const std::int64_t j = group * right_group;
+          x.right.pack(j, std::min(j + right_group, parts(x.right.lines, bf16_band)));
+        });
+    Kokkos::parallel_for(
+        "kernels/multiply_bf16",
+        Kokkos::RangePolicy<Exec>(exec, 0, parts(left.lines, left_group * bf16_band)),
+        [=](std::int64_t group) {
+          const std::int64_t first = group * left_group;
+          const std::int64_t last = std::min(first + left_group, parts(x.left.lines, bf16_band));
+          if (x.packs_left) x.left.pack(first, last);
+          enter_bf16(x.left.instructions);
+          for (std::int64_t i = first; i < last; ++i) x.row_of_squares(i);
+          leave_bf16(x.left.instructions);
+        });
   }
 };
 

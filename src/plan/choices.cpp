@@ -109,7 +109,15 @@ std::string tf32_note(const deck::PrecisionConfig& precision, const Machine& mac
 }
 
 std::string products_note(const deck::PrecisionConfig& precision, const Machine& machine) {
-  if (precision.products == Products::compute) return "";
+  if (precision.products == Products::compute) {
+    const bool known = precision.compute == DType::bf16 && !machine.software.bf16.empty();
+    return known ? text("bf16 by ", machine.software.bf16) : "";
+  }
+  if (precision.products == Products::fp32)
+    return size_of(precision.compute) == 2
+               ? text(trireme::name_of(precision.compute), " widened to fp32")
+               : text("fp32, which has no effect: the deck computes in ",
+                      trireme::name_of(precision.compute));
   if (!machine.on_device()) return "fp8, computed in fp32 on hosts: the same numbers, not faster";
   return machine.device.peak_fp8 > 0
              ? "fp8 in the layers"

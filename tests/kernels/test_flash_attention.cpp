@@ -1,3 +1,4 @@
+#include <trireme/base/bf16_instructions.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/attention.hpp>
@@ -128,11 +129,16 @@ TEST(AttentionBackends, PortableIsAlwaysAvailableAndChoicesPersist) {
     EXPECT_FALSE(attention_backend_available(DType::fp32, narrow_only));
 }
 
-TEST(AttentionBackends, HostsAlwaysUsePortable) {
+TEST(AttentionBackends, HostsUsePortableUnlessTheyHaveAmx) {
   if (!exec_on_host) GTEST_SKIP() << "on a device";
-  for (const auto kind :
-       {AttentionKind::automatic, AttentionKind::tensor_cores, AttentionKind::cudnn})
-    EXPECT_EQ(attention_backends_of(DType::bf16, kind), AttentionBackends{});
+  for (const auto kind : {AttentionKind::portable, AttentionKind::automatic,
+                          AttentionKind::tensor_cores, AttentionKind::cudnn}) {
+    const bool native =
+        kind == AttentionKind::automatic && bf16_instructions() == Bf16Instructions::amx;
+    const auto one = native ? AttentionBackend::native : AttentionBackend::portable;
+    EXPECT_EQ(attention_backends_of(DType::bf16, kind), (AttentionBackends{one, one}));
+    EXPECT_EQ(attention_backends_of(DType::fp16, kind), AttentionBackends{});
+  }
 }
 
 TEST(AttentionBackends, OnlyCudnnGradientsNeedQuadraticWorkspace) {

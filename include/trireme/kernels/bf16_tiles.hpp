@@ -1,26 +1,15 @@
 #pragma once
 
+#include <trireme/base/bf16_instructions.hpp>
 #include <trireme/base/narrow.hpp>
 
 #include <cstdint>
-#include <string_view>
 
 /// Blocks of bf16 products in the instructions of x86 processors, without Kokkos. Sums are fp32:
 /// of 32 products at a time, in the order of k, so that the bits of an element depend only on its
 /// operands and the instructions. 32 rows of the left operand, or 32 columns of the right one, are
 /// a band. A packed band is a sequence of pairs of tiles: 16 lines of 32 numbers each.
 namespace trireme::kernels {
-
-enum class Bf16Instructions : std::uint8_t {
-  plain,   ///< C++, slow: the same blocks on every processor, for tests
-  avx512,  ///< AVX-512 BF16 (VDPBF16PS)
-  amx      ///< AMX (TDPBF16PS)
-};
-
-/// The fastest instructions that this processor and its operating system allow, or plain. The
-/// environment variable TRIREME_BF16 = "avx512" or "plain" hides faster ones.
-Bf16Instructions bf16_instructions();
-std::string_view name_of(Bf16Instructions instructions);  ///< "C++", "AVX-512 BF16", "AMX"
 
 inline constexpr std::int64_t bf16_band = 32;                       ///< rows or columns of a band
 inline constexpr std::int64_t bf16_depth = 32;                      ///< numbers of a line in a tile

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/base/narrow.hpp>
 #include <trireme/base/philox.hpp>
 #include <trireme/tensor/views.hpp>
 
@@ -76,8 +77,22 @@ template <class A, class From>
   return v;
 }
 
+/// bf16_bits of each lane. GCC 12 does not vectorise a loop over it here.
+[[gnu::always_inline]] inline void store_bf16(Bf16* to, Vector<float> v) {
+  using Bits = Vector<std::uint32_t>;
+  using Halves [[gnu::vector_size(Square<float>::bytes / 2)]] = std::uint16_t;
+  Bits bits;
+  std::memcpy(&bits, &v, sizeof v);
+  const Bits rounded = bits + 0x7fffU + ((bits >> 16) & 1U);
+  const Bits nan = bits | 0x00400000U;
+  const Bits upper = ((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded) >> 16;
+  const Halves halves = __builtin_convertvector(upper, Halves);
+  std::memcpy(to, &halves, sizeof halves);
+}
+
 template <class A, class To>
 [[gnu::always_inline]] inline void store(To* to, Vector<A> v) {
+  if constexpr (std::is_same_v<To, Bf16>) return store_bf16(to, v);
   A numbers[Square<A>::lanes];
   std::memcpy(numbers, &v, sizeof v);
 #pragma omp simd

@@ -90,6 +90,8 @@ struct Machine {
     /// The last of portable, tensor_cores, cudnn that attention can use; never automatic.
     AttentionKind attention = AttentionKind::portable;
     TransportKind transport = TransportKind::mpi;  ///< between devices; never automatic
+    /// Instructions that multiply bf16 on this host, such as "AMX"; empty if none or not known.
+    std::string bf16;
     // Properties of other programs. The defaults are Trireme's.
     SecondAxis second_axis = SecondAxis::pipeline;
     bool fused_attention = true;  ///< false: all S² scores of a head are stored in memory

@@ -44,6 +44,9 @@ std::string environment_text() {
         "rewrite if the output is a terminal, also through mpiexec"},
        {"TRIREME_END_SECONDS", "longest time for MPI_Finalize at the end of a job, in seconds"},
        {"TRIREME_NODE_NAME", "name of this node, if host names are not distinct"},
+       {"TRIREME_BF16",
+        "fastest instructions that may multiply bf16 on hosts: amx (default), avx512, or plain for "
+        "none"},
        {"NO_COLOR", "if set and not empty, no colours in messages"},
        {"TERM", "dumb: no colours, and progress lines do not replace one another"},
        {"COLUMNS", "width of help texts; default: the width of the terminal, or 80"},
