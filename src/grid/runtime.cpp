@@ -105,12 +105,14 @@ std::chrono::seconds end_limit(std::chrono::seconds usual) {
 }
 
 /// MPICH 4.0 over UCX' TCP sometimes hangs here: one rank has closed its connections, and another
-/// rank still expects an answer from it. All work is complete by then.
-void finalize_mpi(std::chrono::seconds limit, ExitCode code) {
+/// rank still expects an answer from it. All work is complete by then. Rank 0, which says so, waits
+/// the shortest: at the end of another rank its MPI_Finalize may return.
+void finalize_mpi(std::chrono::seconds limit, bool speaks, ExitCode code) {
   const std::jthread timer([&](const std::stop_token& finished) {
+    const auto waits = limit + std::chrono::seconds(speaks ? 0 : 2);
     std::mutex mutex;
     std::unique_lock lock(mutex);
-    std::condition_variable_any().wait_for(lock, finished, limit, [] { return false; });
+    std::condition_variable_any().wait_for(lock, finished, waits, [] { return false; });
     if (finished.stop_requested()) return;
     log::warn(text("MPI_Finalize did not return within ", limit.count(),
                    " s; the processes end without it"));
@@ -141,10 +143,11 @@ Runtime::Runtime(int& argc, char**& argv) {
 }
 
 Runtime::~Runtime() {
+  const bool speaks = rank() == 0;
   error_claim_.reset();
   world_.reset();
   Kokkos::finalize();
-  finalize_mpi(end_limit_, code_);
+  finalize_mpi(end_limit_, speaks, code_);
 }
 
 Software Runtime::software() const {

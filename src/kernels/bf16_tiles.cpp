@@ -1,3 +1,5 @@
+// Tiles of bf16 in three forms: plain C++, AVX-512 BF16 and AMX. Functions of the latter two are
+// compiled for their processors whatever the rest of the build is for, and run only there.
 #include <trireme/kernels/bf16_tiles.hpp>
 
 #include <algorithm>
