@@ -6,7 +6,10 @@
 #include <cmath>
 #include <cstring>
 
-#if defined(__x86_64__)
+// Compilers for devices may not know them, and their programs do not multiply on the host.
+#if defined(__x86_64__) && !defined(__CUDACC__) && !defined(__HIPCC__) && \
+    !defined(SYCL_LANGUAGE_VERSION)
+#define TRIREME_BF16_ON_X86
 #include <immintrin.h>
 /// Code of these functions runs only on processors that have the instructions.
 #define TRIREME_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
@@ -18,7 +21,6 @@ namespace trireme::kernels {
 namespace {
 
 constexpr int tile_lines = 16;
-
 constexpr int tile = tile_lines * static_cast<int>(bf16_depth);
 constexpr int side = static_cast<int>(bf16_band);
 
@@ -79,7 +81,7 @@ void finish_plain(C* c, std::int64_t stride, std::int64_t rows, std::int64_t col
     }
 }
 
-#if defined(__x86_64__)
+#if defined(TRIREME_BF16_ON_X86)
 // ---- AVX-512
 
 /// 16 × 16 transpose of 32-bit elements.
@@ -202,27 +204,31 @@ TRIREME_AVX512 __m512 widened(__m256i x) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
-/// Halves of a row: a whole row of Bf16 is a line of the cache.
+TRIREME_AVX512 __m512 low_half(__m512i x) {
+  return widened(_mm512_castsi512_si256(x));
+}
+TRIREME_AVX512 __m512 high_half(__m512i x) {
+  return widened(_mm512_extracti64x4_epi64(x, 1));
+}
+
+/// A whole row at a time, which is a line of the cache.
 TRIREME_AVX512 void finish_avx512(Bf16* c, std::int64_t stride, std::int64_t rows,
                                   std::int64_t columns, const float* sums, bool adds,
                                   const Bf16* bias) {
   const auto mask = static_cast<__mmask32>(columns >= 32 ? 0xffffffffU : (1U << columns) - 1U);
-  const auto low = [](__m512i x) TRIREME_AVX512 { return widened(_mm512_castsi512_si256(x)); };
-  const auto high = [](__m512i x)
-                        TRIREME_AVX512 { return widened(_mm512_extracti64x4_epi64(x, 1)); };
   const __m512i plus =
       bias == nullptr ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi16(mask, bias);
   for (std::int64_t r = 0; r < rows; ++r, c += stride, sums += side) {
     __m512 x = _mm512_load_ps(sums);
     __m512 y = _mm512_load_ps(sums + 16);
     if (bias != nullptr) {
-      x = _mm512_add_ps(x, low(plus));
-      y = _mm512_add_ps(y, high(plus));
+      x = _mm512_add_ps(x, low_half(plus));
+      y = _mm512_add_ps(y, high_half(plus));
     }
     if (adds) {
       const __m512i old = _mm512_maskz_loadu_epi16(mask, c);
-      x = _mm512_add_ps(x, low(old));
-      y = _mm512_add_ps(y, high(old));
+      x = _mm512_add_ps(x, low_half(old));
+      y = _mm512_add_ps(y, high_half(old));
     }
     _mm512_mask_storeu_epi16(c, mask, (__m512i)_mm512_cvtne2ps_pbh(y, x));
   }
@@ -306,20 +312,20 @@ TRIREME_AMX void add_amx(float* sums, std::int64_t stride, const Bf16* left, con
 template <class E>
 void pack_bf16([[maybe_unused]] Bf16Instructions instructions, Bf16Side which, Bf16* to,
                const Bf16Lines<E>& lines) {
-#if defined(__x86_64__)
+#if defined(TRIREME_BF16_ON_X86)
   if (instructions != Bf16Instructions::plain) return pack_avx512(which, to, lines);
 #endif
   pack_plain(which, to, lines);
 }
 
 void enter_bf16([[maybe_unused]] Bf16Instructions instructions) {
-#if defined(__x86_64__)
+#if defined(TRIREME_BF16_ON_X86)
   if (instructions == Bf16Instructions::amx) enter_amx();
 #endif
 }
 
 void leave_bf16([[maybe_unused]] Bf16Instructions instructions) {
-#if defined(__x86_64__)
+#if defined(TRIREME_BF16_ON_X86)
   if (instructions == Bf16Instructions::amx) leave_amx();
 #endif
 }
@@ -327,7 +333,7 @@ void leave_bf16([[maybe_unused]] Bf16Instructions instructions) {
 void add_bf16_square([[maybe_unused]] Bf16Instructions instructions, float* sums,
                      std::int64_t stride, const Bf16* left, const Bf16* right, std::int64_t pairs,
                      bool continues) {
-#if defined(__x86_64__)
+#if defined(TRIREME_BF16_ON_X86)
   if (instructions == Bf16Instructions::amx)
     return add_amx(sums, stride, left, right, pairs, continues);
   if (instructions == Bf16Instructions::avx512)
@@ -340,7 +346,7 @@ template <class C>
 void finish_bf16_square([[maybe_unused]] Bf16Instructions instructions, C* c, std::int64_t stride,
                         std::int64_t rows, std::int64_t columns, const float* sums, bool adds,
                         const Bf16* bias) {
-#if defined(__x86_64__)
+#if defined(TRIREME_BF16_ON_X86)
   if (instructions != Bf16Instructions::plain)
     return finish_avx512(c, stride, rows, columns, sums, adds, bias);
 #endif
