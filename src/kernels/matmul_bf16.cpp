@@ -27,6 +27,13 @@ constexpr std::int64_t parts(std::int64_t n, std::int64_t size) {
   return (n + size - 1) / size;
 }
 
+/// Calls f(i) for i in [0, n) on the threads of a host. A template, so that builds for devices do
+/// not compile f as a kernel.
+template <class E, class F>
+void on_threads(const char* label, const E& exec, std::int64_t n, const F& f) {
+  if constexpr (exec_on_host) Kokkos::parallel_for(label, Kokkos::RangePolicy<E>(exec, 0, n), f);
+}
+
 /// Bands of a panel with `pairs` pairs of tiles each.
 std::int64_t panel_bands(std::int64_t pairs) {
   const std::int64_t most = pairs > bf16_cached_pairs ? deep_panel_bands : block / bf16_band;
@@ -117,24 +124,21 @@ struct Panel {
 
   void multiply(const Exec& exec) const {
     const Panel x = *this;
-    Kokkos::parallel_for(
-        "kernels/pack_bf16",
-        Kokkos::RangePolicy<Exec>(exec, 0, parts(right.lines, right_group * bf16_band)),
-        [=](std::int64_t group) {
-          const std::int64_t j = group * right_group;
-          x.right.pack(j, std::min(j + right_group, parts(x.right.lines, bf16_band)));
-        });
-    Kokkos::parallel_for(
-        "kernels/multiply_bf16",
-        Kokkos::RangePolicy<Exec>(exec, 0, parts(left.lines, left_group * bf16_band)),
-        [=](std::int64_t group) {
-          const std::int64_t first = group * left_group;
-          const std::int64_t last = std::min(first + left_group, parts(x.left.lines, bf16_band));
-          if (x.packs_left) x.left.pack(first, last);
-          enter_bf16(x.left.instructions);
-          for (std::int64_t i = first; i < last; ++i) x.row_of_squares(i);
-          leave_bf16(x.left.instructions);
-        });
+    on_threads("kernels/pack_bf16", exec, parts(right.lines, right_group * bf16_band),
+               [=](std::int64_t group) {
+                 const std::int64_t j = group * right_group;
+                 x.right.pack(j, std::min(j + right_group, parts(x.right.lines, bf16_band)));
+               });
+    on_threads("kernels/multiply_bf16", exec, parts(left.lines, left_group * bf16_band),
+               [=](std::int64_t group) {
+                 const std::int64_t first = group * left_group;
+                 const std::int64_t last =
+                     std::min(first + left_group, parts(x.left.lines, bf16_band));
+                 if (x.packs_left) x.left.pack(first, last);
+                 enter_bf16(x.left.instructions);
+                 for (std::int64_t i = first; i < last; ++i) x.row_of_squares(i);
+                 leave_bf16(x.left.instructions);
+               });
   }
 };
 
@@ -159,7 +163,7 @@ void matmul_bf16(const Handle& handle, View2<C> c, View2<const Bf16> a, View2<co
         for (std::int64_t p = j; p < end; p += wide) {
           float* sums =
               depth > block_depth ? memory.sum.data() + (p - j) / bf16_band * bf16_square : nullptr;
-          // Packed for the first panel; for other blocks of columns only if the depth is one block.
+          // With the first panel; again in further blocks of columns if others came in between.
           const bool packs_left = p == j && (j == 0 || depth > block_depth);
           const Panel<C> panel{left.at(i, k, std::min(block, rows - i), part),
                                right.at(p, k, std::min(wide, end - p), part),
