@@ -71,11 +71,16 @@ Bf16Instructions bf16_instructions() {
     const std::string_view most = variable == nullptr ? "amx" : variable;
     if (most == "plain") return Bf16Instructions::plain;
     if (most == "avx512") return std::min(found(), Bf16Instructions::avx512);
-    check_usage(most == "amx", "the environment variable TRIREME_BF16 is \"", most,
-                "\"; expected amx, avx512 or plain");
     return found();
   }();
   return chosen;
+}
+
+void expect_valid_bf16_variable() {
+  const char* variable = std::getenv("TRIREME_BF16");
+  const std::string_view most = variable == nullptr ? "amx" : variable;
+  check_usage(most == "amx" || most == "avx512" || most == "plain", "TRIREME_BF16 = \"", most,
+              "\" is not \"amx\", \"avx512\" or \"plain\"; set one of them, or unset it");
 }
 
 std::string_view name_of(Bf16Instructions instructions) {

@@ -87,12 +87,6 @@ void matmul_wide(const Handle& handle, View2<T> c, View2<const T> a, View2<const
   check(false, name_of(backend), " has no products of ", name_of(dtype_of<T>));
 }
 
-/// Whether the product is one of matmul_bf16.
-bool is_native(const Handle& handle, std::int64_t depth, double alpha, double beta) {
-  return handle.choice().products(DType::bf16) == MatmulBackend::native && depth > 0 &&
-         alpha == 1 && (beta == 0 || beta == 1);
-}
-
 }  // namespace
 
 template <class T, class C>
@@ -103,8 +97,9 @@ void product(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> 
   if constexpr (is_narrow<T>) {
     if (matmul_cublaslt<T, C>(handle, c, a, b, ta, tb, alpha, beta)) return;
     if constexpr (std::is_same_v<T, Bf16>)
-      if (is_native(handle, extent(a, ta == Transpose::yes ? 0 : 1), alpha, beta))
-        return matmul_bf16<C>(handle, c, a, b, ta, tb, beta == 1, {});
+      if (alpha == 1 && (beta == 0 || beta == 1) &&
+          matmul_bf16<C>(handle, c, a, b, ta, tb, beta == 1, {}))
+        return;
     matmul_widened<T, C>(handle, c, a, b, ta, tb, alpha, beta);
   } else {
     matmul_wide<T>(handle, c, a, b, ta, tb, alpha, beta);

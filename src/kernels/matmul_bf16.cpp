@@ -145,12 +145,14 @@ struct Panel {
 }  // namespace
 
 template <class C>
-void matmul_bf16(const Handle& handle, View2<C> c, View2<const Bf16> a, View2<const Bf16> b,
+bool matmul_bf16(const Handle& handle, View2<C> c, View2<const Bf16> a, View2<const Bf16> b,
                  Transpose ta, Transpose tb, bool adds, View1<const Bf16> bias) {
-  const WidenedOperands& memory = handle.widened_operands();
+  if (handle.choice().products(DType::bf16) != MatmulBackend::native) return false;
   const std::int64_t rows = extent(c, 0);
   const std::int64_t columns = extent(c, 1);
   const std::int64_t depth = extent(a, ta == Transpose::yes ? 0 : 1);
+  if (depth == 0) return false;
+  const WidenedOperands& memory = handle.widened_operands();
   const auto stride = static_cast<std::int64_t>(c.stride(0));
   const Operand left(Bf16Side::left, a, ta, memory.a);
   const Operand right(Bf16Side::right, b, tb, memory.b);
@@ -178,11 +180,12 @@ void matmul_bf16(const Handle& handle, View2<C> c, View2<const Bf16> a, View2<co
           panel.multiply(handle);
         }
       }
+  return true;
 }
 
-template void matmul_bf16<Bf16>(const Handle&, View2<Bf16>, View2<const Bf16>, View2<const Bf16>,
+template bool matmul_bf16<Bf16>(const Handle&, View2<Bf16>, View2<const Bf16>, View2<const Bf16>,
                                 Transpose, Transpose, bool, View1<const Bf16>);
-template void matmul_bf16<float>(const Handle&, View2<float>, View2<const Bf16>, View2<const Bf16>,
+template bool matmul_bf16<float>(const Handle&, View2<float>, View2<const Bf16>, View2<const Bf16>,
                                  Transpose, Transpose, bool, View1<const Bf16>);
 
 }  // namespace trireme::kernels

@@ -51,10 +51,9 @@ void forward(const Handle& handle, View2<Y> y, View2<const T> x, View2<const T> 
     if (has_bias && fused_product<T>(handle, y, x, w, Transpose::yes, adds_bias)) return;
   }
   if constexpr (std::is_same_v<T, Bf16>) {
-    if (has_bias && extent(x, 1) > 0 && extent(y, 0) > 0 &&
-        handle.choice().products(DType::bf16) == MatmulBackend::native) {
+    if (has_bias && handle.choice().products(DType::bf16) == MatmulBackend::native) {
       const Region region("kernels/matmul");
-      return matmul_bf16<Y>(handle, y, x, w, Transpose::no, Transpose::yes, false, bias);
+      if (matmul_bf16<Y>(handle, y, x, w, Transpose::no, Transpose::yes, false, bias)) return;
     }
   }
   if (has_bias) broadcast_rows<T, Y>(handle, y, bias);

@@ -13,9 +13,10 @@ enum class Bf16Instructions : std::uint8_t {
 };
 
 /// The fastest instructions that this processor and its operating system allow, or plain. The
-/// environment variable TRIREME_BF16 = amx, avx512 or plain hides faster ones; error if it is
-/// something else.
+/// environment variable TRIREME_BF16 = avx512 or plain hides faster ones.
 Bf16Instructions bf16_instructions();
+/// Error if the variable has another value than these and amx.
+void expect_valid_bf16_variable();
 std::string_view name_of(Bf16Instructions instructions);  ///< "C++", "AVX-512 BF16", "AMX"
 
 }  // namespace trireme

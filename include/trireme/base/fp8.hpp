@@ -49,7 +49,7 @@ TRIREME_FUNCTION float float_of_fp8(std::uint8_t number) {
 
 }  // namespace detail
 
-/// Operands of the layers' matrix products: the type of [precision] compute, or fp8.
+/// Operands of matrix products: the type of [precision] compute, fp32, or, in the layers, fp8.
 enum class Products : std::uint8_t { compute, fp32, fp8 };
 /// Maximum that sets a scale: the largest of the history, or the newest.
 enum class Fp8Algorithm : std::uint8_t { max, most_recent };

@@ -17,7 +17,7 @@ enum class MatmulBackend : std::uint8_t {
   onednn,          ///< fp32 on hosts
   cublaslt,        ///< all types on NVIDIA devices
   widened,         ///< bf16 and fp16, by fp32 products (matmul_product.hpp)
-  native           ///< bf16 on hosts with AMX or AVX-512 BF16 (bf16_tiles.hpp)
+  native           ///< bf16 on hosts (bf16_tiles.hpp); without instructions for it slow, for tests
 };
 
 enum class AttentionBackend : std::uint8_t {

@@ -34,12 +34,14 @@ template <class T, class C>
 void matmul_widened(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b,
                     Transpose ta, Transpose tb, double alpha, double beta);
 
-/// c = op(a) op(b), + c if it `adds`, + bias [N] unless that is empty: bf16 products on hosts by the
-/// instructions of the processor (bf16_tiles.hpp). C: Bf16 or float. Sums are fp32, of 32 products
-/// at a time in the order of k, and rounded once, so that an element's bits do not depend on the
-/// number of rows, columns or threads. Uses handle.widened_operands().
+/// c = op(a) op(b), + c if it `adds`, + bias [N] unless that is empty: bf16 products on hosts by
+/// the instructions of the processor (bf16_tiles.hpp). C: Bf16 or float. Sums are fp32, of 32
+/// products at a time in the order of k, and rounded once, so that an element's bits do not depend
+/// on the number of rows, columns or threads. Returns false, with nothing done, if
+/// MatmulBackend::native is not the back end of bf16 or the depth is 0. Uses
+/// handle.widened_operands().
 template <class C>
-void matmul_bf16(const Handle& handle, View2<C> c, View2<const Bf16> a, View2<const Bf16> b,
+bool matmul_bf16(const Handle& handle, View2<C> c, View2<const Bf16> a, View2<const Bf16> b,
                  Transpose ta, Transpose tb, bool adds, View1<const Bf16> bias);
 
 /// c = a bᵀ · of_a · of_b + beta c for one-byte types, widened as in matmul_widened. c [M,N], a

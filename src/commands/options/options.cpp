@@ -2,6 +2,7 @@
 // programs: every mistake becomes a UsageError.
 #include <trireme/commands/options.hpp>
 
+#include <trireme/base/bf16_instructions.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/input.hpp>
 #include <trireme/base/terminal.hpp>
@@ -331,6 +332,7 @@ std::string help_text(const CLI::App& app) {
 
 bool parse_command_line(CLI::App& app, int argc, const char* const* argv) {
   terminal::expect_valid_variables();
+  expect_valid_bf16_variable();
   check_paths(app);
   try {
     app.parse(argc, argv);
