@@ -317,7 +317,7 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
 Bytes process_bytes(const deck::Config& config) {
   constexpr Bytes program = Bytes{43} << 20;
   constexpr Bytes packed_blocks = Bytes{8} << 20;  // work memory of oneDNN's products
-  constexpr Bytes watchdog = Bytes{32} << 20;
+  constexpr Bytes watchdog = Bytes{4} << 20;  // page tables of its head start
   constexpr Bytes cells = Bytes{4} << 20;  // MPI's shared-memory cells, filled by sums of gradients
   return program + (config.precision.compute == DType::fp64 ? 0 : packed_blocks) +
          (config.run.watchdog > 0 ? watchdog : 0) +

@@ -89,8 +89,8 @@ TEST(Ranks, PeakSumsArraysCopyAndProcess) {
     EXPECT_EQ(r.peak(), total(r.memory) + r.parts.checkpoint_copy + r.parts.reduction + r.process);
     EXPECT_LE(r.peak(), most_at_peak(ranks).peak());
   }
-  config.run.watchdog = 600;  // its reserve
-  EXPECT_EQ(plan().front().peak() - ranks.front().peak(), 32 << 20);
+  config.run.watchdog = 600;  // its page tables
+  EXPECT_EQ(plan().front().peak() - ranks.front().peak(), 4 << 20);
 }
 
 /// What a ramp-up's largest step needs, the first ones need not; an early size can need more of

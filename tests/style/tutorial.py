@@ -45,6 +45,7 @@ MASKS = [
     (r"(?<=after step STOP, )[\d,]+ samples", "N samples"),
     (r"[\d.]+ bits per byte", "N bits per byte"),
     (r"^(\S+\.jsonl +acc\w*) .*", r"\1 N"),
+    (r"^time +about [\d:]+", "time about TIME"),
     (r"[ \t]+", " "),
     (r"^(.*\n)\1+", r"\1"),  # the number of lines with the same words
     (r"^(found .*\n)step N/\d+ .*\n", r"\1"),  # the last step may have been logged before the request was found

@@ -82,7 +82,7 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
                       const architecture::Shard& shard, const Machine& machine);
 
 /// Resident host memory of a rank's process besides the arrays above: code, libraries, their and
-/// MPI's allocations, and the watchdog's reserve. Measured on one machine, not computed;
+/// MPI's allocations, and the watchdog's page tables. Measured on one machine, not computed;
 /// docs/performance.md compares it with runs.
 Bytes process_bytes(const deck::Config& config);
 
