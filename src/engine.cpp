@@ -69,7 +69,8 @@ ExitCode run(grid::Runtime& runtime, int argc, char** argv) {
 }  // namespace trireme
 
 int main(int argc, char** argv) {
-  // One core per rank: otherwise OpenMP libraries would start a thread per core on every rank.
+  // One thread per rank by default: otherwise OpenMP libraries would start a thread per core on
+  // every rank.
   if (!trireme::grid::ranks_have_threads) setenv("OMP_NUM_THREADS", "1", 0);
   const bool doctor = argc > 1 && std::string_view(argv[1]) == "doctor";
   try {

@@ -65,8 +65,9 @@ bool is_for_engine(int argc, char** argv) {
   return true;
 }
 
-/// Blocks SIGUSR1, by which a batch system asks a run to save and stop, because it would kill a
-/// starting run. The signal stays pending, also across execv, until train::StopSignals accepts it.
+/// Blocks SIGUSR1, by which a batch system asks a run to save and stop, because the signal would
+/// kill a run that is starting. The signal stays pending, also across execv, until
+/// train::StopSignals accepts it.
 void hold_stop_signal() {
   sigset_t held;
   sigemptyset(&held);
@@ -74,8 +75,9 @@ void hold_stop_signal() {
   sigprocmask(SIG_BLOCK, &held, nullptr);
 }
 
-/// The engine of an installation for NVIDIA devices is linked with the driver's library. If that is
-/// missing, the loader would end the engine without explanation. One process of a node reports it.
+/// Error if the installation is for NVIDIA devices and this node has no driver library: the engine
+/// is linked with this library, and the loader would end it without explanation. One process per
+/// node reports the error. For doctor, the error becomes a finding, and the process exits.
 void expect_driver(int argc, char** argv) {
   const char* library = installation::driver_library(installation::this_machine().device.kind);
   if (library == nullptr) return;
@@ -95,14 +97,15 @@ void expect_driver(int argc, char** argv) {
   const std::string engine = (self.parent_path() / "trireme-engine").string();
   check(std::filesystem::exists(engine, error), "`trireme ", argv[1], "` needs ", engine,
         ", which is missing; install both programs into one folder");
-  // UCX reads this when it is loaded. Otherwise it would print a C backtrace when another rank
-  // dies.
+  // UCX reads this variable when it is loaded. Without this variable, UCX would print a C backtrace
+  // when another rank dies.
   setenv("UCX_HANDLE_ERRORS", "none", 0);
   execv(engine.c_str(), argv);
   throw Error(text("cannot start ", engine, ": ", std::strerror(errno)));
 }
 
-/// CLI11 would only report that a command is required, without the unknown word.
+/// UsageError for a missing or unknown command, with the name; CLI11 would only report that a
+/// command is required.
 void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   check_usage(argc >= 2, "no command is given\n\n", commands::help_text(app));
   if (argv[1][0] == '-') return;
@@ -142,7 +145,7 @@ void run_host_command(int argc, char** argv) {
   commands::parse_command_line(app, argc, argv);
 }
 
-/// Under a launcher, all processes run the same command; only the first one prints.
+/// Under a launcher, all processes run the same command; only the first process prints.
 void speak_once() {
   if (commands::is_first_process()) return;
   log::set_speaking(false);
@@ -156,7 +159,7 @@ void speak_once() {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "train") trireme::hold_stop_signal();
   std::signal(SIGXFSZ,
-              SIG_IGN);  // writes above a file-size limit return EFBIG; kept by execv
+              SIG_IGN);  // writes above a file-size limit return EFBIG; execv keeps this setting
   try {
     if (trireme::is_for_engine(argc, argv)) trireme::start_engine(argc, argv);
     trireme::speak_once();

@@ -30,7 +30,8 @@ ArraySpec array_a(const std::string& name, std::int64_t blocks, std::int64_t ran
   return a;
 }
 
-/// B has the weight's outputs, split alike, and `rank` columns. Its initial value is zero.
+/// B has a row for each output of the weight, and `rank` columns. It is split like the weight's
+/// outputs, and whole if the weight's inputs are split. Its initial values are zero.
 ArraySpec array_b(const ArraySpec& weight, std::int64_t rank, Cut cut) {
   ArraySpec b{weight.name + std::string(adapter_b), {}};
   if (cut == Cut::inputs) {
@@ -45,7 +46,8 @@ ArraySpec array_b(const ArraySpec& weight, std::int64_t rank, Cut cut) {
   return b;
 }
 
-/// One value for each output of the weight, split alike; whole if the weight's inputs are split.
+/// Magnitudes: one value for each output of the weight. They are split like the outputs, and whole
+/// if the weight's inputs are split.
 ArraySpec array_m(const ArraySpec& weight, Cut cut) {
   ArraySpec m{weight.name + std::string(adapter_m), {}};
   m.initialisation = Initialisation::row_norms;
@@ -102,14 +104,14 @@ std::int64_t blocks_of_a(const Operation& op, std::size_t a) {
 
 }  // namespace
 
-void add_adapters(LayerDescription& layer, const deck::ModelConfig& m) {
+void add_adapters(BlockDescription& layer, const deck::ModelConfig& m) {
   if (!m.adapter.present()) return;
   for (Operation& op : layer.operations)
     if (op.kind == OperationKind::linear) add_adapters_of(op, m.adapter);
 }
 
-layout::Slice adapter_columns(const LayerDescription& layer, const Operation& op,
-                              const AdapterPart& part, const LocalSizes& n) {
+layout::Slice adapter_columns(const BlockDescription& layer, const Operation& op,
+                              const AdapterPart& part, const RankSizes& n) {
   const Columns columns = layer.tensors[at(op.output)].columns;
   if (columns == Columns::query_key_value) {
     if (part.output == 0) return {0, n.attention()};
@@ -129,7 +131,7 @@ std::int64_t adapter_rows(const Operation& op, std::int64_t rank) {
   return first_adapter_row(op, op.arrays.size(), rank);
 }
 
-double adapter_products(const LayerDescription& layer, const Operation& op, const LocalSizes& n,
+double adapter_products(const BlockDescription& layer, const Operation& op, const RankSizes& n,
                         std::int64_t rank) {
   const std::int64_t in = columns_of(layer.tensors[at(op.input)].columns, n);
   std::int64_t products = adapter_rows(op, rank) * in;
@@ -144,7 +146,7 @@ void AdapterScratch::include(const AdapterScratch& other) {
   scaled = std::max(scaled, other.scaled);
 }
 
-AdapterScratch adapter_scratch(const LayerDescription& layer, const LocalSizes& n,
+AdapterScratch adapter_scratch(const BlockDescription& layer, const RankSizes& n,
                                const deck::AdapterConfig& adapter) {
   AdapterScratch scratch;
   for (const Operation& op : layer.operations) {
@@ -154,13 +156,13 @@ AdapterScratch adapter_scratch(const LayerDescription& layer, const LocalSizes& 
     if (adapter.dropout > 0) scratch.columns = std::max(scratch.columns, in);
     if (!has_magnitudes(adapter)) continue;
     const std::int64_t out = columns_of(layer.tensors[at(op.output)].columns, n);
-    constexpr std::int64_t rows = 64;  // minimum rows of W + factor · B A at a time
+    constexpr std::int64_t rows = 64;  // minimum number of rows of W + factor · B A at a time
     scratch.scaled = std::max({scratch.scaled, n.tokens * out, std::min(rows, out) * in});
   }
   return scratch;
 }
 
-std::vector<ScaledProduct> scaled_products(const LayerDescription& layer, const LocalSizes& n) {
+std::vector<ScaledProduct> scaled_products(const BlockDescription& layer, const RankSizes& n) {
   std::vector<ScaledProduct> products;
   for (const Operation& op : layer.operations)
     if (!op.adapter.empty() && op.adapter.front().m > 0)

@@ -27,10 +27,10 @@ std::vector<std::int64_t> Architecture::count_kinds(const layout::Slice& layers)
 
 namespace {
 
-/// Multiplications per token of the head's operations that `counts` selects.
+/// Multiplications per token of those operations of the head for which `counts` is true.
 template <class Counts>
 double products_of(const Architecture& a, Counts&& counts) {
-  double products = 0;  // products of a sample; a whole number
+  double products = 0;  // multiplications per sample; a whole number
   for (const Operation& op : a.head().operations)
     if (counts(op))
       products += product_factor(op, Pass::forward) * products_per_token(op, a.model) *
@@ -39,7 +39,7 @@ double products_of(const Architecture& a, Counts&& counts) {
   return products / static_cast<double>(a.model.sequence);
 }
 
-/// Sum over all operations of all layers. `value`: value of one operation.
+/// Sum of the values of all operations of all layers. `value` returns the value of an operation.
 template <class Value>
 double sum_of_layers(const Architecture& a, Value&& value) {
   const std::vector<std::int64_t> counts = a.count_kinds({0, a.model.layers});
@@ -52,7 +52,7 @@ double sum_of_layers(const Architecture& a, Value&& value) {
   return sum;
 }
 
-/// Number of elements of an operation's matrices.
+/// Number of elements of an operation's matrices, or of its frozen matrices if `only_frozen`.
 double matrix_elements(const Operation& op, bool only_frozen) {
   double elements = 0;
   for (const ArraySpec& array : op.arrays)
@@ -101,12 +101,12 @@ double Architecture::all_flops_per_token() const {
 
 namespace {
 
-/// Adds the layers to the chain. A layer that differs from all before it begins a new kind.
+/// Adds the layers to the chain. A layer that differs from all previous layers begins a new kind.
 void add_layers(Architecture& a) {
   const deck::ModelConfig& m = a.model;
   const bool some_frozen = !m.frozen.empty() || !m.adapter.also_trained.empty();
   const bool first_differs = m.norm_placement == NormPlacement::post;
-  // Properties in which the layers of a model differ
+  // Properties in which the layers of a model may differ.
   struct Properties {
     std::int64_t window;
     bool first;

@@ -24,7 +24,7 @@ Division division_of(const deck::Config& config) {
           p.divides_gradients() && one_pass && config.model.shared_layers == 0};
 }
 
-/// Arrays of shared layers and of a shared vocabulary stay whole: many passes use them in turn.
+/// Arrays of shared layers and of a shared vocabulary stay whole, because many passes use them.
 Arrangement arranged_weights(const BucketCut& cut, const Division& division, int data_rank) {
   const std::int64_t end = cut.placement().elements;
   if (!division.weights) return Arrangement(end);
@@ -87,7 +87,8 @@ void Arrangement::find_runs(const BucketCut& cut, std::int64_t end,
   for (std::size_t i = 0; i < ordered.size(); ++i) ordered[i]->window = 1 + static_cast<int>(i % 2);
 }
 
-/// Places resident runs, then own parts, then windows, each as large as its largest unit.
+/// Places the resident runs, then the own parts, then the windows. Each window is as large as the
+/// largest unit that uses it.
 void Arrangement::place_runs(std::int64_t own_elements) {
   std::int64_t at = 0;
   for (Run& run : runs_)
@@ -123,7 +124,7 @@ void Arrangement::find_own(const BucketCut& cut, int data_rank, std::int64_t own
       own_.push_back({first - i * bucket.size(), last - i * bucket.size(), 0});
   });
   std::ranges::sort(own_, {}, &Own::begin);
-  // Adjacent parts are joined, so that a block of the optimizer's state is in one piece.
+  // Adjacent parts are joined, so that each block of the optimizer's state is contiguous.
   std::vector<Own> joined;
   for (const Own& own : own_)
     if (!joined.empty() && joined.back().end == own.begin && run_of(own.begin)->begin < own.begin)

@@ -1,5 +1,6 @@
-// Cuts the gradient arena into buckets at the edges of the norm's blocks, from the end of each
-// range of arrays. Within a large array all buckets are alike; a division gives their number.
+// Cuts an arena into buckets at the edges of the norm's blocks, from the end of each range of
+// arrays. Within a large array, all buckets have equal sizes, so that a division gives their
+// number.
 #include <trireme/architecture/bucket_cut.hpp>
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 /// Ranges that may share buckets, in order.
 using Ranges = std::span<const GradientRange>;
 
-/// First edge of a block of the norm at or after element x, or `end` if the ranges end before it.
+/// First edge of a block of the norm at or after element x; `end` if there is none before `end`.
 std::int64_t edge_from(Ranges ranges, std::int64_t x, std::int64_t end) {
   const auto range =
       std::ranges::partition_point(ranges, [&](const GradientRange& r) { return r.end <= x; });
@@ -26,14 +27,15 @@ Ranges::iterator range_before(Ranges ranges, std::int64_t x) {
          1;
 }
 
-/// Last edge before element x, which is after the beginning of the ranges.
+/// Last edge before element x. x must be after the beginning of the ranges.
 std::int64_t edge_before(Ranges ranges, std::int64_t x) {
   const GradientRange& range = *range_before(ranges, x);
   const std::int64_t within = std::min(x, range.end) - 1 - range.begin;
   return range.begin + within / norm_block * norm_block;
 }
 
-/// The first part of split(n, parts, …) that begins at or after element x ≤ n, or `parts`.
+/// Number of the first part of split(n, parts, …) that begins at or after element x ≤ n; `parts` if
+/// there is none.
 std::int64_t part_from(std::int64_t n, std::int64_t parts, std::int64_t x) {
   const std::int64_t base = n / parts;
   const std::int64_t larger = n % parts;
@@ -42,8 +44,9 @@ std::int64_t part_from(std::int64_t n, std::int64_t parts, std::int64_t x) {
   return larger + (x - in_larger + base - 1) / base;
 }
 
-/// Number of consecutive buckets of `size` in the range, counted down from `end`; only the last one
-/// may extend before the beginning of the range.
+/// Number of consecutive buckets of `size` elements with the same relative bounds, counted down
+/// from `end`; 1 if `end` is not at the edge of a block, or if fewer than `most` elements of the
+/// range are before `end`.
 std::int64_t alike(const GradientRange& range, std::int64_t end, std::int64_t most,
                    std::int64_t size) {
   const bool at_block = end < range.end || (end - range.begin) % norm_block == 0;
@@ -53,7 +56,7 @@ std::int64_t alike(const GradientRange& range, std::int64_t end, std::int64_t mo
 
 }  // namespace
 
-std::int64_t layer_of(const Architecture& architecture, const LocalArray& array) {
+std::int64_t layer_of(const Architecture& architecture, const RankArray& array) {
   const std::int64_t layers = architecture.model.layers;
   const std::int64_t layer = architecture.arrays[array.number].layer;
   if (array.of_vocabulary) return layer < 0 ? shared_token_layer : shared_output_layer(layers);
@@ -61,7 +64,7 @@ std::int64_t layer_of(const Architecture& architecture, const LocalArray& array)
 }
 
 BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
-                     const std::vector<LocalArray>& arrays, const Placement& placement,
+                     const std::vector<RankArray>& arrays, const Placement& placement,
                      std::int64_t most_elements, int data_ranks, bool by_layer, CutOf of)
     : arrays_(arrays),
       placement_(placement),
@@ -74,9 +77,9 @@ BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
   const bool shared = shard.shares_vocabulary();
   ranges_.reserve(arrays.size() + 1);
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    const LocalArray& a = arrays[i];
+    const RankArray& a = arrays[i];
     if (a.frozen && of == CutOf::gradients) continue;
-    // Frozen arrays are only gathered, whether or not tensor ranks hold equal parts.
+    // Frozen arrays are only gathered, so it does not matter whether tensor ranks hold equal parts.
     const bool trained = !a.frozen;
     for (const Piece& piece : a.pieces) {
       const std::int64_t begin = placement.offset[i] + piece.first;

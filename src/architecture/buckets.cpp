@@ -1,4 +1,4 @@
-// Lists the buckets of a rank's gradients with their layers and bounds.
+// Lists the buckets of a cut with their layers and bounds.
 #include <trireme/architecture/buckets.hpp>
 
 #include <set>
@@ -6,7 +6,7 @@
 namespace trireme::architecture {
 namespace {
 
-/// Each layer once, in the order of its first range.
+/// The layers of a run, each once, in the order of its first range; shared layers are left out.
 std::vector<std::int64_t> layers_of(const BucketRun& run) {
   std::vector<std::int64_t> layers;
   std::set<std::int64_t> known;

@@ -17,8 +17,8 @@ class EndBuilder : public Builder {
   explicit EndBuilder(const ModelConfig& model, HeadGradient gradient = HeadGradient::with_losses)
       : Builder(model), gradient_(gradient) {}
 
-  LayerDescription take() {
-    LayerDescription part = Builder::take();
+  BlockDescription take() {
+    BlockDescription part = Builder::take();
     mark_frozen(part, m_);
     return part;
   }
@@ -30,12 +30,13 @@ class EndBuilder : public Builder {
               int stored_in = -1) {
     return tensor(std::move(name), rows, columns, numbers, Home::scratch, stored_in);
   }
-  /// A tensor that the head's backward pass reads.
+  /// Adds a tensor that the head's backward pass reads.
   int kept(std::string name, Rows rows, Columns columns) {
     return tensor(std::move(name), rows, columns, Numbers::compute,
                   later() ? Home::slot : Home::scratch);
   }
-  /// The gradient of `x`, computed in the forward pass unless logits are recomputed.
+  /// Adds a tensor for the gradient of `x`: in the slot if it is `kept`, otherwise scratch in the
+  /// memory of `x`, if element sizes are equal.
   void gradient(std::string name, Rows rows, Columns columns, int x, bool kept) {
     tensor(std::move(name), rows, columns, Numbers::compute, kept ? Home::slot : Home::scratch,
            kept ? -1 : x);
@@ -75,8 +76,9 @@ class EndBuilder : public Builder {
     return spec;
   }
 
-  /// Logits of a rank's part of a shared vocabulary. Statistics and gradients of its own part are
-  /// combined with those of other ranks, and the softmax is kept for the table's gradient.
+  /// Logits of a rank's part of a shared vocabulary. Its statistics and gradients are combined with
+  /// the statistics and gradients of other ranks. The softmax is kept for the table's gradient,
+  /// unless the logits are recomputed (`again`).
   void shared_logits(bool again) {
     const auto numbers = [&](const char* name, Columns columns, Home home) {
       return tensor(name, Rows::targets, columns, Numbers::fp64, home);
@@ -117,8 +119,9 @@ class EndBuilder : public Builder {
   HeadGradient gradient_;
 };
 
-/// All ranks read the targets.
-LayerDescription without_fields(LayerDescription part) {
+/// Removes the only field, the targets: with a shared vocabulary, all ranks read them
+/// (describe_shared_logits()).
+BlockDescription without_fields(BlockDescription part) {
   std::erase_if(part.tensors, [](const Tensor& t) { return t.home == Home::batch; });
   for (Operation& op : part.operations) {
     --op.input;
@@ -131,8 +134,9 @@ LayerDescription without_fields(LayerDescription part) {
 
 }  // namespace
 
-/// x = dropout(scale token[tokens] + position + segment[segments])
-LayerDescription describe_embedding(const ModelConfig& m) {
+/// x = dropout(scale token[tokens] + position + segment[segments]); post-norm models have this
+/// dropout in the first layer
+BlockDescription describe_embedding(const ModelConfig& m) {
   EndBuilder b(m);
   const int tokens = b.field("tokens", Rows::tokens);
   const int segments = m.predicts_masked_tokens() ? b.field("segments", Rows::tokens) : -1;
@@ -148,14 +152,14 @@ LayerDescription describe_embedding(const ModelConfig& m) {
   return b.take();
 }
 
-LayerDescription without_vocabulary(LayerDescription embedding) {
+BlockDescription without_vocabulary(BlockDescription embedding) {
   std::erase_if(embedding.operations, [](const Operation& op) {
     return op.kind == OperationKind::embedding && op.arrays.front().of_vocabulary;
   });
   return embedding;
 }
 
-LayerDescription describe_shared_logits(const ModelConfig& m, HeadGradient gradient) {
+BlockDescription describe_shared_logits(const ModelConfig& m, HeadGradient gradient) {
   EndBuilder b(m, gradient);
   b.field("targets", Rows::targets);
   b.shared_logits(computes_again(gradient));
@@ -166,7 +170,7 @@ LayerDescription describe_shared_logits(const ModelConfig& m, HeadGradient gradi
 ///               masked tokens  loss = cross entropy(output norm(gelu(dense y)) + bias)
 ///               pairs          pair_loss = cross entropy(output tanh(dense y) of first tokens)
 /// (Devlin et al. 2019, arXiv 1810.04805, section 3.1)
-LayerDescription describe_head(const ModelConfig& m, HeadGradient gradient) {
+BlockDescription describe_head(const ModelConfig& m, HeadGradient gradient) {
   EndBuilder b(m, gradient);
   const int targets = b.field("targets", Rows::targets);
   const int rows = m.predicts_masked_tokens() ? b.field("rows", Rows::head_rows) : -1;
@@ -214,14 +218,14 @@ HeadGradient head_gradient(const deck::ParallelConfig& p) {
   return again ? HeadGradient::again : HeadGradient::kept;
 }
 
-bool shares_memory(const LayerDescription& part, const Tensor& t, Bytes element, Bytes accumulate) {
+bool shares_memory(const BlockDescription& part, const Tensor& t, Bytes element, Bytes accumulate) {
   return t.stored_in >= 0 &&
          bytes_of(t.numbers, element, accumulate) ==
              bytes_of(part.tensors[static_cast<std::size_t>(t.stored_in)].numbers, element,
                       accumulate);
 }
 
-Bytes bytes_at(Home home, const LayerDescription& part, const LocalSizes& sizes, Bytes element,
+Bytes bytes_at(Home home, const BlockDescription& part, const RankSizes& sizes, Bytes element,
                Bytes accumulate) {
   Bytes bytes = 0;
   for (const Tensor& t : part.tensors)

@@ -9,11 +9,11 @@ namespace {
 
 constexpr std::int64_t tensors_of_operation = 3;
 
-std::int64_t linear_operations(const LayerDescription& layer) {
+std::int64_t linear_operations(const BlockDescription& layer) {
   return std::ranges::count(layer.operations, OperationKind::linear, &Operation::kind);
 }
 
-std::int64_t columns_of(const LayerDescription& layer, int tensor, const LocalSizes& sizes) {
+std::int64_t columns_of(const BlockDescription& layer, int tensor, const RankSizes& sizes) {
   return columns_of(layer.tensors[static_cast<std::size_t>(tensor)].columns, sizes);
 }
 
@@ -40,7 +40,7 @@ std::int64_t fp8_tensor(const Architecture& architecture, const Operation& opera
   return 0;
 }
 
-Bytes fp8_code_bytes(const LayerDescription& layer, const LocalSizes& sizes) {
+Bytes fp8_code_bytes(const BlockDescription& layer, const RankSizes& sizes) {
   Bytes most = 0;
   for (const Operation& op : layer.operations) {
     if (op.kind != OperationKind::linear) continue;

@@ -40,14 +40,14 @@ bool any_matches(const std::vector<std::string>& patterns, std::string_view name
   return std::ranges::any_of(patterns, [&](const auto& p) { return matches(p, name); });
 }
 
-/// Whether one kernel computes the gradients of both arrays.
+/// Whether one kernel computes the gradients of arrays `a` and `b`.
 bool joined(const Operation& op, const ArraySpec& a, const ArraySpec& b) {
   if (a.adapter || b.adapter) return false;
   if (op.kind == OperationKind::norm || op.kind == OperationKind::head_norm) return true;
   return op.kind == OperationKind::linear && a.decay == b.decay;
 }
 
-void expect_joined(const deck::Deck& deck, const LayerDescription& part,
+void expect_joined(const deck::Deck& deck, const BlockDescription& part,
                    const std::string& prefix) {
   const deck::ModelConfig& m = deck.config.model;
   const bool adapters = m.adapter.present() && m.frozen.empty();
@@ -90,7 +90,7 @@ bool is_frozen(const deck::ModelConfig& m, std::string_view name) {
   return m.adapter.present() && !adapter && !any_matches(m.adapter.also_trained, name);
 }
 
-void mark_frozen(LayerDescription& part, const deck::ModelConfig& m, const std::string& prefix) {
+void mark_frozen(BlockDescription& part, const deck::ModelConfig& m, const std::string& prefix) {
   for (Operation& op : part.operations)
     for (ArraySpec& array : op.arrays) array.frozen = is_frozen(m, prefix + array.name);
 }

@@ -1,5 +1,6 @@
-// Lowers the head: its steps back from the losses, and the places of its tensors and gradients.
-#include <trireme/architecture/layer_program.hpp>
+// Lowers the head: forward calls up to the losses, backward calls from the losses, and the places
+// of tensors and gradients.
+#include <trireme/architecture/block_program.hpp>
 
 #include <trireme/architecture/ends.hpp>
 
@@ -8,43 +9,44 @@
 namespace trireme::architecture {
 namespace {
 
-/// Whether the previous step also computes this operation: by blocks of logits, or in one product.
+/// Whether one call computes both operations: logits and their cross entropy by blocks of rows, or
+/// a product and the GELU of its output.
 bool fuses(const Operation& before, const Operation& op) {
   return (before.kind == OperationKind::logits && op.kind == OperationKind::cross_entropy) ||
          (before.kind == OperationKind::linear && op.kind == OperationKind::activation &&
           before.output == op.input && op.name == name_of(Activation::gelu));
 }
 
-std::vector<Step> forward_steps(const std::vector<Operation>& operations) {
-  std::vector<Step> steps;
+std::vector<OperationCall> forward_calls(const std::vector<Operation>& operations) {
+  std::vector<OperationCall> calls;
   for (std::size_t i = 0; i < operations.size(); ++i)
     if (i > 0 && fuses(operations[i - 1], operations[i]))
-      steps.back().fused = static_cast<int>(i);
+      calls.back().fused = static_cast<int>(i);
     else
-      steps.push_back({static_cast<int>(i), Pass::forward});
-  return steps;
+      calls.push_back({static_cast<int>(i), Pass::forward});
+  return calls;
 }
 
-/// The steps back of the operations [begin, end). Cross entropies compute their gradients with the
-/// losses, and logits compute both gradients in one step.
-std::vector<Step> backward_steps(const std::vector<Operation>& operations, std::size_t begin,
-                                 std::size_t end) {
-  std::vector<Step> steps;
+/// The backward calls of the operations [begin, end). Cross entropies have none, because their
+/// gradients are computed with the losses. Logits compute both gradients in one call.
+std::vector<OperationCall> backward_calls(const std::vector<Operation>& operations,
+                                          std::size_t begin, std::size_t end) {
+  std::vector<OperationCall> calls;
   for (std::size_t i = end; i-- > begin;) {
     const Operation& op = operations[i];
     const auto number = static_cast<int>(i);
     if (op.kind == OperationKind::cross_entropy) continue;
     if (op.kind == OperationKind::logits) {
-      steps.push_back({number, Pass::backward_input, number + 1});
+      calls.push_back({number, Pass::backward_input, number + 1});
       continue;
     }
     for (const Pass pass : {Pass::backward_weight, Pass::backward_input})
-      if (has_pass(op, pass)) steps.push_back({number, pass});
+      if (has_pass(op, pass)) calls.push_back({number, pass});
   }
-  return steps;
+  return calls;
 }
 
-std::vector<Place> places_of_gradients(const LayerDescription& head,
+std::vector<Place> places_of_gradients(const BlockDescription& head,
                                        const std::vector<Place>& tensors) {
   std::vector<Place> gradients = tensors;
   const auto own = [&](int tensor) {
@@ -66,9 +68,9 @@ std::vector<Place> places_of_gradients(const LayerDescription& head,
 
 }  // namespace
 
-LayerProgram lower_head(const LayerDescription& head, const LocalSizes& sizes, Bytes element,
+BlockProgram lower_head(const BlockDescription& head, const RankSizes& sizes, Bytes element,
                         Bytes accumulate) {
-  LayerProgram program;
+  BlockProgram program;
   std::vector<Place> tensors;
   for (const Tensor& t : head.tensors) {
     Place& place = tensors.emplace_back();
@@ -84,17 +86,17 @@ LayerProgram lower_head(const LayerDescription& head, const LocalSizes& sizes, B
     used += bytes_of(t, sizes, element, accumulate);
   }
   const std::vector<Place> gradients = places_of_gradients(head, tensors);
-  const auto phase = [&](std::vector<Step> steps) {
-    return PhaseProgram{std::move(steps), tensors, gradients, program.transient_bytes};
+  const auto phase = [&](std::vector<OperationCall> calls) {
+    return PhaseProgram{std::move(calls), tensors, gradients, program.transient_bytes};
   };
   const std::vector<Operation>& operations = head.operations;
-  program.forward = phase(forward_steps(operations));
-  program.losses = phase(backward_steps(operations, 1, operations.size()));
-  program.backward = phase(backward_steps(operations, 0, 1));
+  program.forward = phase(forward_calls(operations));
+  program.losses = phase(backward_calls(operations, 1, operations.size()));
+  program.backward = phase(backward_calls(operations, 0, 1));
   program.backward_input = program.backward;
   program.backward_weight = program.backward;
   const auto only = [](PhaseProgram& of, Pass pass) {
-    std::erase_if(of.steps, [pass](const Step& step) { return step.pass != pass; });
+    std::erase_if(of.calls, [pass](const OperationCall& call) { return call.pass != pass; });
   };
   only(program.backward_input, Pass::backward_input);
   only(program.backward_weight, Pass::backward_weight);

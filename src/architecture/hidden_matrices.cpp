@@ -1,5 +1,5 @@
-// Finds the matrices in a rank's arrays by the products that use them, and divides the work on
-// them.
+// Finds the matrices in a rank's arrays by the products that use them, and divides them among ranks
+// and rounds.
 #include <trireme/architecture/hidden_matrices.hpp>
 
 #include <trireme/base/check.hpp>
@@ -11,13 +11,14 @@
 namespace trireme::architecture {
 namespace {
 
-/// Elements, over all workers, of the messages that collect a round's parts.
+/// Intended elements of a message that collects parts of a round's matrices, the parts of all
+/// replicas together.
 constexpr std::int64_t message_elements = std::int64_t{1} << 22;
 
-/// The sides that the tensor axis splits, by the names of the layers' arrays.
+/// For the name of each array of a layer's products, the side that the tensor axis splits.
 std::map<std::string, Cut> cuts_of(const Architecture& architecture) {
   std::map<std::string, Cut> cuts;
-  for (const LayerDescription& layer : architecture.layer_kinds())
+  for (const BlockDescription& layer : architecture.layer_kinds())
     for (const Operation& op : layer.operations)
       if (op.kind == OperationKind::linear)
         for (const ArraySpec& array : op.arrays) cuts[array.name] = op.cut;
@@ -27,8 +28,8 @@ std::map<std::string, Cut> cuts_of(const Architecture& architecture) {
 }  // namespace
 
 MatrixRounds::MatrixRounds(const Architecture& architecture, const Shard& shard,
-                           const std::vector<LocalArray>& arrays, int workers)
-    : tensor_(shard.tensor_size), workers_(workers) {
+                           const std::vector<RankArray>& arrays, int replicas)
+    : tensor_(shard.tensor_size), replicas_(replicas) {
   const auto cuts = cuts_of(architecture);
   for (std::size_t local = 0; local < arrays.size(); ++local) {
     const ArraySpec& spec = architecture.arrays[arrays[local].number];
@@ -41,7 +42,8 @@ MatrixRounds::MatrixRounds(const Architecture& architecture, const Shard& shard,
     HiddenMatrix m;
     m.local = local;
     m.split_rows = cut->second == Cut::outputs;
-    // [blocks, split, inner, inputs] or [outputs, split, inner]
+    // Shape of the array: [blocks, split, inner, inputs] if rows are split, [outputs, split, inner]
+    // if columns are split.
     const std::int64_t blocks = m.split_rows ? product(spec.shape, 0, axis) : 1;
     const std::int64_t unit = m.split_rows ? product(spec.shape, axis + 1, dimensions - 1)
                                            : product(spec.shape, axis + 1, dimensions);
@@ -71,23 +73,24 @@ MatrixRounds::MatrixRounds(const Architecture& architecture, const Shard& shard,
     joined_elements_ = std::max({joined_elements_, joined, m.elements()});
   }
   part_elements_ = tensor_ * longest;
-  chunk_ = std::min(longest, std::max(norm_block, message_elements / workers_));
+  chunk_ = std::min(longest, std::max(norm_block, message_elements / replicas_));
 }
 
 int MatrixRounds::rounds() const {
-  const int each = tensor_ * workers_;
+  const int each = tensor_ * replicas_;
   return (static_cast<int>(std::ssize(matrices_)) + each - 1) / each;
 }
 
-const HiddenMatrix* MatrixRounds::matrix(int round, int worker, int tensor_rank) const {
-  const auto number = static_cast<std::size_t>((round * workers_ + worker) * tensor_ + tensor_rank);
+const HiddenMatrix* MatrixRounds::matrix(int round, int replica, int tensor_rank) const {
+  const auto number =
+      static_cast<std::size_t>((round * replicas_ + replica) * tensor_ + tensor_rank);
   return number < matrices_.size() ? &matrices_[number] : nullptr;
 }
 
 std::int64_t MatrixRounds::most_elements(int round, int tensor_rank, int part) const {
   std::int64_t most = 0;
-  for (int worker = 0; worker < workers_; ++worker)
-    if (const HiddenMatrix* m = matrix(round, worker, tensor_rank))
+  for (int replica = 0; replica < replicas_; ++replica)
+    if (const HiddenMatrix* m = matrix(round, replica, tensor_rank))
       most = std::max(most, m->elements_on(part));
   return most;
 }

@@ -33,7 +33,7 @@ class LayerBuilder : public Builder {
     return add({OperationKind::dropout, "embedding_dropout", x, x});
   }
 
-  /// Queries, keys and values from one product.
+  /// One product for queries, keys and values.
   int query_key_value(int y) {
     Operation op{OperationKind::linear, "attention.query", y,
                  tensor("qkv", Rows::tokens, Columns::query_key_value)};
@@ -107,7 +107,8 @@ class LayerBuilder : public Builder {
 
   int down(int g) { return from_parts(g, "feed_forward.down", "z2", {m_.hidden, m_.feed_forward}); }
 
-  /// Adds x to a product `z` in z's memory. A norm may be recomputed after the sum.
+  /// output = x + dropout(z). If a product computes z, z and the output share memory. The output of
+  /// a norm has its own memory, because it may be recomputed after the addition.
   int residual(const char* output, int x, int z, std::uint32_t site) {
     Operation op{OperationKind::residual, output, z, tensor(output, Rows::own, Columns::hidden)};
     op.residual = x;
@@ -127,9 +128,10 @@ class LayerBuilder : public Builder {
     return add(std::move(op));
   }
 
-  std::int64_t window_;        ///< 0: full attention
-  std::int64_t groups_;        ///< heads of keys and values
-  double residual_deviation_;  ///< weights that add to the residual stream: Radford et al. 2019
+  std::int64_t window_;  ///< 0: full attention
+  std::int64_t groups_;  ///< heads of keys and values
+  /// Initial deviation of weights that add to the residual stream: Radford et al. 2019.
+  double residual_deviation_;
 };
 
 }  // namespace
@@ -144,7 +146,7 @@ class LayerBuilder : public Builder {
 ///             (Ding et al. 2021, arXiv 2105.13290; Gemma Team 2024, arXiv 2408.00118)
 /// A post-norm layer begins with the norm after the previous layer's addition: the first layer's
 /// first norm belongs to the embeddings, and the head's norm to the last layer.
-LayerDescription describe_layer(const ModelConfig& m, std::int64_t number) {
+BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   check(m.heads % m.heads_per_group() == 0 &&
             (m.key_value_heads == 0 || m.heads % m.key_value_heads == 0),
         m.heads, " heads over ", m.key_value_heads, " key and value heads, expected a divisor");
@@ -169,7 +171,7 @@ LayerDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   int z2 = layer.down(layer.activation(layer.up(y2)));
   if (sandwich) z2 = layer.norm("feed_forward_output_norm", "n2", z2);
   layer.residual("out", post ? y2 : x1, z2, 2);
-  LayerDescription described = layer.take();
+  BlockDescription described = layer.take();
   add_adapters(described, m);
   mark_frozen(described, m, text("layers.", number, "."));
   return described;

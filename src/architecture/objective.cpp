@@ -8,7 +8,7 @@
 namespace trireme::architecture {
 namespace {
 
-void add_fields(TrainingObjective& o, const LayerDescription& part, const deck::ModelConfig& m,
+void add_fields(TrainingObjective& o, const BlockDescription& part, const deck::ModelConfig& m,
                 bool at_head) {
   for (const Tensor& t : part.tensors)
     if (t.home == Home::batch)

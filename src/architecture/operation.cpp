@@ -1,20 +1,20 @@
-// Reads, writes, messages and FLOPs of each kind of operation.
+// Tensors read and written, messages and FLOPs of each kind of operation.
 #include <trireme/architecture/operation.hpp>
 
-#include <trireme/architecture/local_sizes.hpp>
+#include <trireme/architecture/rank_sizes.hpp>
 #include <trireme/base/text.hpp>
 
 #include <algorithm>
 #include <array>
 
 namespace trireme::architecture {
-// The lists are in the order of the enumerators.
+// The lists below are in the order of the enumerators.
 
-std::int64_t rows_of(Rows rows, const LocalSizes& n) {
+std::int64_t rows_of(Rows rows, const RankSizes& n) {
   return std::array{n.tokens, n.rows, n.targets, n.pairs, n.head_rows, n.logit_block}[at(rows)];
 }
 
-std::int64_t all_rows_of(Rows rows, const LocalSizes& n) {
+std::int64_t all_rows_of(Rows rows, const RankSizes& n) {
   return std::array{n.tokens, n.tokens, n.targets, n.pairs, n.head_rows, n.targets}[at(rows)];
 }
 
@@ -23,7 +23,7 @@ std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& m) {
   return std::array{m.sequence, m.sequence, N, B, N + (m.has_sentence_head() ? B : 0), N}[at(rows)];
 }
 
-std::int64_t columns_of(Columns columns, const LocalSizes& n) {
+std::int64_t columns_of(Columns columns, const RankSizes& n) {
   const std::int64_t H = n.heads, Hkv = n.key_value_heads, K = n.head_size;
   return std::array<std::int64_t, 13>{1,
                                       n.hidden,
@@ -44,14 +44,14 @@ Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate) {
   return std::array<Bytes, 4>{element, accumulate, 8, 4}[at(numbers)];
 }
 
-std::int64_t stride_of(const Tensor& t, const LocalSizes& n, Bytes element, Bytes accumulate) {
+std::int64_t stride_of(const Tensor& t, const RankSizes& n, Bytes element, Bytes accumulate) {
   const std::int64_t columns = columns_of(t.columns, n);
   if (t.columns != Columns::vocabulary) return columns;
   const std::int64_t in_line = 64 / bytes_of(t.numbers, element, accumulate);
   return (columns + in_line - 1) / in_line * in_line;
 }
 
-Bytes bytes_of(const Tensor& t, const LocalSizes& n, Bytes element, Bytes accumulate) {
+Bytes bytes_of(const Tensor& t, const RankSizes& n, Bytes element, Bytes accumulate) {
   const std::int64_t elements = rows_of(t.rows, n) * stride_of(t, n, element, accumulate);
   return (elements * bytes_of(t.numbers, element, accumulate) + 63) / 64 * 64;
 }
@@ -144,7 +144,8 @@ std::vector<int> tensors_written(const Operation& op) {
 bool has_pass(const Operation& op, Pass pass) {
   if (pass == Pass::backward_input) return op.kind != OperationKind::embedding;
   if (pass == Pass::forward) return true;
-  if (op.kind == OperationKind::logits) return true;  // also recomputes logits
+  // Also with frozen arrays: the pass may recompute logits.
+  if (op.kind == OperationKind::logits) return true;
   return op.trains() && (op.kind == OperationKind::norm || op.kind == OperationKind::linear ||
                          op.kind == OperationKind::embedding);
 }
@@ -173,13 +174,13 @@ std::optional<Message> message_of(const Operation& op, Pass pass,
       break;
     case Cut::outputs:
       if (pass == Pass::backward_input) return reduce(op.input);
-      // A product of the layer gathers its input again; the logits may still have it.
+      // A product of a layer gathers its input again; logits may still have their gathered input.
       if (!forward && op.kind == OperationKind::logits && !op.gathers_again) break;
       if (!forward && op.kind == OperationKind::linear && tensors_read(op, pass).empty()) break;
       return gather(op.input);
     case Cut::inputs:
       if (forward) return reduce(op.output);
-      // The gradient of its output is gathered for the first backward pass and kept.
+      // The gradient of the output is gathered for backward_input, and kept for backward_weight.
       if (pass == Pass::backward_weight && has_pass(op, Pass::backward_input)) break;
       return gather(op.output);
   }

@@ -37,10 +37,10 @@ int fragment_of(const ArraySpec& array, const deck::ModelConfig& model,
 }
 
 std::int64_t fragment_elements(const Architecture& architecture,
-                               const std::vector<LocalArray>& arrays, const deck::Config& config,
+                               const std::vector<RankArray>& arrays, const deck::Config& config,
                                std::int64_t state_elements) {
   std::vector<std::int64_t> sums(static_cast<std::size_t>(config.local.fragments));
-  for (const LocalArray& array : arrays)
+  for (const RankArray& array : arrays)
     if (!array.frozen)
       sums[static_cast<std::size_t>(fragment_of(architecture.arrays[array.number], config.model,
                                                 config.local))] += array.elements();

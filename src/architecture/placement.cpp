@@ -10,7 +10,7 @@ namespace {
 /// Split arrays, then arrays that all tensor ranks hold whole; in each group, shared layers last.
 constexpr int first_replicated = 2;
 constexpr int sections = 6;
-int section_of(const LocalArray& a) {
+int section_of(const RankArray& a) {
   if (a.frozen) return sections;
   if (a.split) return a.shared ? 1 : 0;
   return first_replicated + (a.shared ? 2 : 0) + (a.partial_gradient ? 1 : 0);
@@ -18,7 +18,7 @@ int section_of(const LocalArray& a) {
 
 /// Range from the first to the last wanted array.
 template <class Wanted>
-layout::Slice run_of(const std::vector<LocalArray>& arrays, const Placement& placement,
+layout::Slice run_of(const std::vector<RankArray>& arrays, const Placement& placement,
                      const Wanted& wanted) {
   std::int64_t begin = placement.elements;
   std::int64_t end = 0;
@@ -32,7 +32,7 @@ layout::Slice run_of(const std::vector<LocalArray>& arrays, const Placement& pla
 }  // namespace
 
 Placement place(const Architecture& architecture, const Shard& shard,
-                const std::vector<LocalArray>& arrays) {
+                const std::vector<RankArray>& arrays) {
   Placement p;
   p.offset.resize(arrays.size());
   std::int64_t end = 0;
@@ -55,19 +55,19 @@ Placement place(const Architecture& architecture, const Shard& shard,
   return p;
 }
 
-layout::Slice replicated_part(const std::vector<LocalArray>& arrays, const Placement& placement,
+layout::Slice replicated_part(const std::vector<RankArray>& arrays, const Placement& placement,
                               Stage stage, bool partial_gradient) {
-  return run_of(arrays, placement, [&](const LocalArray& a) {
+  return run_of(arrays, placement, [&](const RankArray& a) {
     return !a.frozen && !a.split && !a.shared && a.stage == stage &&
            a.partial_gradient == partial_gradient;
   });
 }
 
-std::vector<SharedPart> shared_parts(const std::vector<LocalArray>& arrays,
+std::vector<SharedPart> shared_parts(const std::vector<RankArray>& arrays,
                                      const Placement& placement) {
   std::vector<SharedPart> parts;
   for (SharedPart part : {SharedPart{{}, true, false}, {{}, false, false}, {{}, false, true}}) {
-    part.run = run_of(arrays, placement, [&](const LocalArray& a) {
+    part.run = run_of(arrays, placement, [&](const RankArray& a) {
       return !a.frozen && a.shared && a.split == part.split &&
              a.partial_gradient == part.partial_gradient;
     });

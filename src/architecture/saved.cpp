@@ -10,37 +10,40 @@
 namespace trireme::architecture {
 namespace {
 
-struct LocalPiece {
+struct RankPiece {
   std::size_t local;
   const Piece* piece;
 };
 
-/// Pieces that the same ranks hold, and the position of data rank 0 among the ranks.
+/// Pieces that the same ranks hold. These ranks are numbered; `position` is the number of this
+/// rank's counterpart in data rank 0.
 struct Holders {
-  std::vector<LocalPiece> pieces;
-  std::int64_t size = 1;      ///< number of ranks
-  std::int64_t stride = 1;    ///< ranks of each replica
-  std::int64_t position = 0;  ///< position of data rank 0
+  std::vector<RankPiece> pieces;
+  std::int64_t size = 1;      ///< number of these ranks
+  std::int64_t stride = 1;    ///< number of these ranks per replica
+  std::int64_t position = 0;  ///< number of this rank's counterpart in data rank 0
   bool frozen = false;
 
   layout::Sharing sharing() const {
     std::vector<const layout::Extents*> extents;
     extents.reserve(pieces.size());
-    for (const LocalPiece& p : pieces) extents.push_back(&p.piece->extent);
+    for (const RankPiece& p : pieces) extents.push_back(&p.piece->extent);
     return {std::move(extents), size};
   }
 };
 
-/// Groups of holders, separately for frozen and trained arrays: one for replicated arrays, one for
-/// each set of tensor ranks that hold a split part, and one for the table of tied embeddings.
+/// Groups of holders, separately for frozen and trained arrays: one group for replicated arrays,
+/// one group for each set of tensor ranks that hold a split part, and one group for the table of
+/// tied embeddings.
 std::vector<Holders> holders_of(const Architecture& architecture, const Shard& shard,
-                                const std::vector<LocalArray>& arrays, std::int64_t replicas) {
+                                const std::vector<RankArray>& arrays, std::int64_t replicas) {
   const bool two_tables = architecture.model.tied_embeddings && !shard.shares_vocabulary() &&
                           shard.has_embedding() != shard.has_head();
   Holders table{{}, 2 * replicas, 1, shard.has_head() ? replicas : 0};
   std::map<std::tuple<bool, bool, std::int64_t, std::int64_t>, Holders> groups;
   for (std::size_t local = 0; local < arrays.size(); ++local) {
-    if (arrays[local].shared && arrays[local].copy) continue;  // the original's rank writes it
+    // The rank of the original writes the array.
+    if (arrays[local].shared && arrays[local].copy) continue;
     const bool token_table = arrays[local].number == 0;
     const bool frozen = arrays[local].frozen;
     if (token_table) table.frozen = frozen;
@@ -72,7 +75,7 @@ std::int64_t SavedPart::elements() const {
 }
 
 std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard& shard,
-                                   const std::vector<LocalArray>& arrays, int data_size,
+                                   const std::vector<RankArray>& arrays, int data_size,
                                    int data_rank) {
   std::vector<SavedPart> parts;
   for (const Holders& holders : holders_of(architecture, shard, arrays, data_size))
@@ -88,7 +91,7 @@ std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard
 }
 
 std::vector<std::int64_t> saved_sums(const Architecture& architecture, const Shard& shard,
-                                     const std::vector<LocalArray>& arrays, int data_size,
+                                     const std::vector<RankArray>& arrays, int data_size,
                                      std::int64_t unit_elements, bool frozen) {
   std::vector<std::int64_t> sums(static_cast<std::size_t>(data_size));
   for (const Holders& holders : holders_of(architecture, shard, arrays, data_size)) {

@@ -10,7 +10,7 @@ Division server_division(const deck::ParallelConfig& parallel) {
 }
 
 BucketCut server_cut(const deck::ParallelConfig& parallel, const Architecture& architecture,
-                     const Shard& shard, const std::vector<LocalArray>& arrays,
+                     const Shard& shard, const std::vector<RankArray>& arrays,
                      const Placement& placement, std::int64_t size) {
   return {architecture,
           shard,

@@ -1,8 +1,8 @@
-// Stages by FLOPs, and a rank's arrays: slices along the tensor axis, split into pieces that the
-// same tensor ranks hold.
+// Divides layers into stages by FLOPs, arrays into slices along the tensor axis, and slices into
+// pieces that the same tensor ranks hold.
 #include <trireme/architecture/shard.hpp>
 #include <trireme/base/check.hpp>
-#include <trireme/layout/cuts.hpp>
+#include <trireme/layout/split.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -14,7 +14,8 @@ using layout::Slice;
 
 namespace {
 
-/// Products of an operation's passes per row; a frozen matrix has no gradient.
+/// Multiplications per row in all passes of an operation, or only in its forward pass. A frozen
+/// matrix has no gradient.
 double passes_of(const Operation& op, const deck::ModelConfig& model, bool only_forward = false) {
   double factors = product_factor(op, Pass::forward);
   if (!only_forward) factors += product_factor(op, Pass::backward_input);
@@ -23,15 +24,16 @@ double passes_of(const Operation& op, const deck::ModelConfig& model, bool only_
   return factors * products_per_token(op, model);
 }
 
-/// Products of the layers' passes per token.
-struct LayerCosts {
-  std::vector<double> before;  ///< products of the layers before each layer, and of all layers
+/// Multiplications per token in the passes of the layers.
+struct BlockCosts {
+  /// Multiplications of the layers before each layer, and of all layers.
+  std::vector<double> before;
   bool equal = true;
 };
 
-LayerCosts layer_costs(const Architecture& a) {
+BlockCosts layer_costs(const Architecture& a) {
   std::vector<double> forward, all;  // by kind
-  for (const LayerDescription& layer : a.layer_kinds()) {
+  for (const BlockDescription& layer : a.layer_kinds()) {
     forward.push_back(0);
     all.push_back(0);
     for (const Operation& op : layer.operations) {
@@ -39,7 +41,7 @@ LayerCosts layer_costs(const Architecture& a) {
       all.back() += passes_of(op, a.model);
     }
   }
-  LayerCosts costs;
+  BlockCosts costs;
   costs.before.reserve(static_cast<std::size_t>(a.model.layers) + 1);
   costs.before.push_back(0);
   for (std::int64_t layer = 0; layer < a.model.layers; ++layer) {
@@ -50,9 +52,9 @@ LayerCosts layer_costs(const Architecture& a) {
   return costs;
 }
 
-/// Products of the head's passes per token.
+/// Multiplications per token in the passes of the head.
 double head_cost(const Architecture& a) {
-  double products = 0;  // products of a sample
+  double products = 0;  // multiplications per sample
   for (const Operation& op : a.head().operations) {
     const Tensor& output = a.head().tensors[static_cast<std::size_t>(op.output)];
     products += passes_of(op, a.model) * static_cast<double>(rows_per_sample(output.rows, a.model));
@@ -60,9 +62,10 @@ double head_cost(const Architecture& a) {
   return products / static_cast<double>(a.model.sequence);
 }
 
-/// The last `last` layers in the last stage, the other layers in earlier stages. With equal costs,
-/// cut_by_cost() would give the same parts; the largest models have too many layers to search.
-std::vector<Slice> cut_before(const LayerCosts& costs, std::int64_t layers, int stages,
+/// Stages with the last `last` layers in the last stage and the other layers in earlier stages.
+/// With equal costs, split() gives the same stages as cut_by_cost(); the largest models have too
+/// many layers for a search.
+std::vector<Slice> cut_before(const BlockCosts& costs, std::int64_t layers, int stages,
                               std::int64_t last) {
   std::vector<Slice> cuts;
   if (stages > 1 && costs.equal)
@@ -85,10 +88,11 @@ std::vector<Slice> cut_by_hand(const std::vector<std::int64_t>& extents, std::in
   return cuts;
 }
 
-/// FLOPs of the longest rank in a V, which alternates between its stages; otherwise of the longest
-/// stage. With gpipe, one stage is the longest in both halves of the step: the head's gradient is
-/// part of the backward pass, like a layer's gradient.
-double longest(const LayerCosts& costs, const std::vector<Slice>& cuts, double head,
+/// Largest number of multiplications of a rank in a V, because a rank alternates between its
+/// stages; otherwise the largest number of a stage. This number also determines the time with
+/// gpipe, where one stage is the longest in both halves of the step: the head's gradient is part of
+/// the backward pass, like a layer's gradient.
+double longest(const BlockCosts& costs, const std::vector<Slice>& cuts, double head,
                const layout::StageMap& map) {
   const auto cost = [&](Stage s) {
     const Slice& layers = cuts[static_cast<std::size_t>(s)];
@@ -117,18 +121,19 @@ std::vector<Slice> partition(const Architecture& architecture,
   check(stages >= 1, "a partition into ", stages, " stages");
   const std::int64_t layers = architecture.model.layers;
   if (!parallel.partition.empty()) return cut_by_hand(parallel.partition, layers, stages);
-  const LayerCosts costs = layer_costs(architecture);
+  const BlockCosts costs = layer_costs(architecture);
   const double head = parallel.shares_vocabulary() ? 0 : head_cost(architecture);
   std::vector<Slice> best = cut_before(costs, layers, stages, layers);
   double lowest = std::numeric_limits<double>::infinity();
-  // With the head, the last stage has no more than the average, except for rounding.
+  // In the best partition, the layers of the last stage cost at most the mean of all stages,
+  // because this stage also has the head, except for rounding to whole layers.
   const double average = costs.before.back() / stages;
   for (std::int64_t n = 0; n <= layers && stages > 1; ++n) {
     const std::int64_t all_but_two = std::min(layers, layers - n + 2);
     if (costs.before.back() - costs.before[static_cast<std::size_t>(all_but_two)] > average) break;
     std::vector<Slice> cuts = cut_before(costs, layers, stages, n);
     const double time = longest(costs, cuts, head, map);
-    if (time > lowest) continue;  // ties: the largest n, which leaves the fewest layers to others
+    if (time > lowest) continue;  // ties: largest n, with the fewest layers in other stages
     lowest = time;
     best = std::move(cuts);
   }
@@ -159,8 +164,8 @@ Slice Shard::holders(std::int64_t n, std::int64_t group, std::int64_t i) const {
 
 Stage Shard::stage_of(std::int64_t layer) const {
   if (layer < 0) return 0;
-  // The last of the stages that begin at or before it: empty stages begin where the next stage
-  // does.
+  // The last of the stages that begin at or before this layer: empty stages begin where the next
+  // stage does.
   const auto behind = std::ranges::upper_bound(stage_layers, layer, {}, &Slice::offset);
   return static_cast<Stage>(behind - stage_layers.begin()) - 1;
 }
@@ -204,7 +209,8 @@ struct Run {
   Slice holders;
 };
 
-/// Only the first and the last index can be shared: see shared_heads().
+/// Runs of this rank's indices. Only the first and the last index can have several holders: see
+/// shared_heads().
 std::vector<Run> runs_of(const Shard& shard, std::int64_t n, std::int64_t group) {
   const Slice mine = shard.groups(n, group);
   std::vector<Run> runs;
@@ -218,10 +224,10 @@ std::vector<Run> runs_of(const Shard& shard, std::int64_t n, std::int64_t group)
   return runs;
 }
 
-/// If runs differ in their holders, each is a piece per index of the axes before the split axis:
-/// keys, and values.
-std::vector<Piece> pieces_of(const LocalArray& local, std::size_t axis,
-                             const std::vector<Run>& runs, int tensor_rank) {
+/// One piece if no other rank holds a part of the array. Otherwise one piece for each run and each
+/// index of the axes before the split axis, such as keys and values.
+std::vector<Piece> pieces_of(const RankArray& local, std::size_t axis, const std::vector<Run>& runs,
+                             int tensor_rank) {
   if (runs.size() <= 1 && (runs.empty() || runs.front().holders.extent == 1))
     return {{local.offset, local.extent, 0, {tensor_rank, 1}, true}};
   std::vector<Piece> pieces;
@@ -244,10 +250,10 @@ std::vector<Piece> pieces_of(const LocalArray& local, std::size_t axis,
   return pieces;
 }
 
-LocalArray slice_of(const Architecture& architecture, const Shard& shard, std::size_t number,
-                    Stage stage) {
+RankArray slice_of(const Architecture& architecture, const Shard& shard, std::size_t number,
+                   Stage stage) {
   const ArraySpec& spec = architecture.arrays[number];
-  LocalArray local;
+  RankArray local;
   local.number = number;
   local.stage = stage;
   local.offset.assign(spec.shape.size(), 0);
@@ -273,7 +279,7 @@ LocalArray slice_of(const Architecture& architecture, const Shard& shard, std::s
   return local;
 }
 
-void mark_copy(LocalArray& array) {
+void mark_copy(RankArray& array) {
   array.copy = true;
   for (Piece& piece : array.pieces) piece.counted = false;
 }
@@ -284,7 +290,7 @@ std::int64_t Piece::elements() const {
   return product(extent, 0, extent.size());
 }
 
-std::int64_t LocalArray::elements() const {
+std::int64_t RankArray::elements() const {
   return product(extent, 0, extent.size());
 }
 
@@ -298,9 +304,9 @@ std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tenso
   return heads;
 }
 
-std::vector<LocalArray> local_arrays(const Architecture& architecture, const Shard& shard) {
+std::vector<RankArray> rank_arrays(const Architecture& architecture, const Shard& shard) {
   const auto visit = [&](const auto& visited) {
-    std::int64_t layer = -2;  // no array; the arrays of a layer are consecutive
+    std::int64_t layer = -2;  // layer of the previous array; the arrays of a layer are consecutive
     Stage stage = 0;
     bool holds = false;
     for (std::size_t i = 0; i < architecture.arrays.size(); ++i) {
@@ -313,9 +319,9 @@ std::vector<LocalArray> local_arrays(const Architecture& architecture, const Sha
       if (holds || of_all) visited(i, stage, holds);
     }
   };
-  std::size_t n = 1;  // a tied table
+  std::size_t n = 1;  // for the copy of a tied table
   visit([&n](std::size_t, Stage, bool) { ++n; });
-  std::vector<LocalArray> arrays;
+  std::vector<RankArray> arrays;
   arrays.reserve(n);
   visit([&](std::size_t i, Stage stage, bool holds) {
     arrays.push_back(slice_of(architecture, shard, i, holds ? stage : shard.stages.front()));

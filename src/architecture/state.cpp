@@ -46,7 +46,7 @@ std::vector<std::string> state_arrays(const deck::OptimizerConfig& optimizer) {
   return {};
 }
 
-std::size_t state_arrays_of(const deck::OptimizerConfig& optimizer, const LocalArray& array) {
+std::size_t state_arrays_of(const deck::OptimizerConfig& optimizer, const RankArray& array) {
   return optimizer.kind == OptimizerKind::muon && array.hidden_matrix
              ? 1
              : state_arrays(optimizer).size();
@@ -81,7 +81,7 @@ bool StatePlacement::owns(std::int64_t at) const {
 namespace {
 
 /// Order of local arrays in the state: with Muon, hidden matrices last.
-std::vector<std::size_t> state_order(const std::vector<LocalArray>& arrays, bool frozen,
+std::vector<std::size_t> state_order(const std::vector<RankArray>& arrays, bool frozen,
                                      OptimizerKind kind) {
   std::vector<std::size_t> order;
   for (std::size_t local = 0; local < arrays.size(); ++local)
@@ -91,9 +91,8 @@ std::vector<std::size_t> state_order(const std::vector<LocalArray>& arrays, bool
   return order;
 }
 
-/// Adds the blocks in the order of the local arrays, after the arenas' sizes are known.
-void finish_state(StatePlacement& state, const std::vector<LocalArray>& arrays,
-                  OptimizerKind kind) {
+/// Finds the size of the arenas after the first arena, and sorts the blocks by local array.
+void finish_state(StatePlacement& state, const std::vector<RankArray>& arrays, OptimizerKind kind) {
   state.second = state.elements;
   for (const StateBlock& block : state.blocks)
     if (kind == OptimizerKind::muon && arrays[block.local].hidden_matrix)
@@ -103,7 +102,7 @@ void finish_state(StatePlacement& state, const std::vector<LocalArray>& arrays,
 
 }  // namespace
 
-StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placement& placement,
+StatePlacement whole_state(const std::vector<RankArray>& arrays, const Placement& placement,
                            OptimizerKind kind) {
   StatePlacement state{{}, {{0, placement.trained}}, placement.trained, true};
   const bool in_turn = kind == OptimizerKind::muon;
@@ -117,9 +116,9 @@ StatePlacement whole_state(const std::vector<LocalArray>& arrays, const Placemen
   return state;
 }
 
-std::int64_t whole_muon_elements(const std::vector<LocalArray>& arrays, bool matrices) {
+std::int64_t whole_muon_elements(const std::vector<RankArray>& arrays, bool matrices) {
   std::int64_t elements = 0;
-  for (const LocalArray& array : arrays)
+  for (const RankArray& array : arrays)
     if (!array.frozen && (matrices || !array.hidden_matrix))
       elements += aligned_elements(array.elements());
   return elements;
@@ -127,8 +126,8 @@ std::int64_t whole_muon_elements(const std::vector<LocalArray>& arrays, bool mat
 
 namespace {
 
-/// Calls `add(from, to)` with the elements of a piece, which begins at `begin` of the arena, that
-/// are in the owned slices.
+/// Calls `add(from, to)` for each range of a piece that is in an owned slice. The piece begins at
+/// element `begin` of the arena; `from` and `to` are elements of the piece.
 template <class Add>
 void each_owned(const std::vector<layout::Slice>& owned, const Piece& piece, std::int64_t begin,
                 const Add& add) {
@@ -152,7 +151,7 @@ void add_owned(StatePlacement& state, std::size_t local, const Piece& piece, std
   });
 }
 
-void add_owned(StatePlacement& state, const std::vector<LocalArray>& arrays,
+void add_owned(StatePlacement& state, const std::vector<RankArray>& arrays,
                const Placement& placement, bool frozen, OptimizerKind kind) {
   for (const std::size_t local : state_order(arrays, frozen, kind))
     for (const Piece& piece : arrays[local].pieces)
@@ -162,14 +161,14 @@ void add_owned(StatePlacement& state, const std::vector<LocalArray>& arrays,
 
 }  // namespace
 
-StatePlacement owned_state(const std::vector<LocalArray>& arrays, const Placement& placement,
+StatePlacement owned_state(const std::vector<RankArray>& arrays, const Placement& placement,
                            const std::vector<Bucket>& buckets, int data_rank, OptimizerKind kind) {
   StatePlacement state{{}, owned_slices(placement, buckets, data_rank), 0, false};
   add_owned(state, arrays, placement, false, kind);
   return state;
 }
 
-std::vector<StateBlock> owned_frozen(const std::vector<LocalArray>& arrays,
+std::vector<StateBlock> owned_frozen(const std::vector<RankArray>& arrays,
                                      const Placement& placement, const std::vector<Bucket>& buckets,
                                      int data_rank) {
   StatePlacement found{{}, owned_slices(placement, buckets, data_rank, true), 0, false};
@@ -182,9 +181,9 @@ namespace {
 /// Largest number of parts that are counted one by one, at about 50 ns each.
 constexpr std::int64_t parts_limit = std::int64_t{1} << 26;
 
-/// Sums, per data rank, of the blocks of owned_state(), without a list of them. Blocks of arrays
-/// whose rows are multiples of the unit are multiples of it too, so that equal buckets have equal
-/// sums; only blocks of other arrays are counted bucket by bucket.
+/// Sums, per data rank, of the blocks of owned_state(), without a list of blocks. If the rows of an
+/// array are multiples of the unit, so are its blocks, and equal buckets have equal sums. Only
+/// blocks of other arrays are counted bucket by bucket.
 class OwnedSums {
  public:
   OwnedSums(const BucketCut& cut, std::int64_t unit_elements, bool counted_only, bool frozen,
@@ -252,8 +251,8 @@ class OwnedSums {
     }
   }
 
-  /// Ends a bucket, whose parts are given in ascending order. The first rank may own the beginning
-  /// of a bucket and all of the next lower one: the two form one block within a piece.
+  /// Ends a bucket, whose parts were given in ascending order. The first rank may own the beginning
+  /// of this bucket and all of the next lower bucket: within a piece, both parts are one block.
   void end_bucket() {
     if (first_.empty()) return;
     if (first_.back().range == pending_.range && first_.back().end == pending_.begin)
@@ -278,7 +277,8 @@ class OwnedSums {
   bool matrices_;
   std::vector<std::int64_t> sums_;
   std::vector<Part> first_;  ///< parts of the first rank in this bucket
-  Part pending_;             ///< its lowest part of the previous bucket, not yet added
+  /// Lowest part of the first rank in the previous bucket, not yet added to the sum.
+  Part pending_;
   std::int64_t parts_ = 0;
 };
 

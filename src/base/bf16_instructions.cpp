@@ -17,6 +17,7 @@ namespace trireme {
 namespace {
 
 #if defined(__x86_64__)
+/// Whether the operating system saves these states (bits of XCR0) of a thread.
 bool system_saves(unsigned states) {
   unsigned low = 0;
   unsigned high = 0;
@@ -24,7 +25,8 @@ bool system_saves(unsigned states) {
   return (low & states) == states;
 }
 
-/// Linux gives the tiles' registers to processes that ask for them.
+/// Requests the tile registers, which Linux gives only to processes that request them. Returns
+/// whether the request was successful.
 bool may_use_tiles() {
 #if defined(__linux__) && defined(SYS_arch_prctl)
   constexpr long request = 0x1023;  // ARCH_REQ_XCOMP_PERM
@@ -41,8 +43,8 @@ Bf16Instructions found() {
   unsigned c = 0;
   unsigned d = 0;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_OSXSAVE) == 0) return Bf16Instructions::plain;
-  constexpr unsigned vectors = 0xe6;    // XMM, YMM, and the three parts of ZMM
-  constexpr unsigned tiles = 3U << 17;  // TILECFG, TILEDATA
+  constexpr unsigned vectors = 0xe6;    // XCR0: XMM, YMM, mask registers, both parts of ZMM
+  constexpr unsigned tiles = 3U << 17;  // XCR0: TILECFG, TILEDATA
   constexpr unsigned avx512 = 1U << 16 | 1U << 17 | 1U << 30 | 1U << 31;  // F, DQ, BW, VL
   constexpr unsigned amx = 1U << 22 | 1U << 24;                           // BF16, TILE
   constexpr unsigned avx512_bf16 = 1U << 5;

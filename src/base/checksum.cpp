@@ -2,8 +2,9 @@
 
 #include <trireme/base/check.hpp>
 
-// Compiled here to use this build's vector instructions. The installed library only uses
-// instructions that every processor has, and hashes at a third of the rate.
+// xxHash is compiled into this file, so that it uses the vector instructions of this build. The
+// installed library of xxHash uses only instructions that every processor has, and hashes at a
+// third of the rate.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -12,13 +12,13 @@ namespace {
 constexpr std::array fatal_signals{SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 std::atomic<bool> exists{false};
 
-/// When this returns, the signal has its default action again: the instruction is repeated, or
-/// abort() raises the signal again.
+/// After this handler returns, the signal has its default action again: the processor repeats the
+/// instruction that caused the signal, or abort() raises the signal again.
 extern "C" void delay_the_end(int) {
   CrashDelay::wait();
 }
 
-/// Replaces handlers equal to `from` by `to`.
+/// Sets the handler `to` for each fatal signal whose handler is `from`.
 void exchange_handlers(void (*from)(int), void (*to)(int)) {
   struct sigaction next {};
   next.sa_handler = to;
@@ -47,7 +47,7 @@ void CrashDelay::wait() {
   using std::chrono::nanoseconds;
   constexpr auto whole = std::chrono::duration_cast<std::chrono::seconds>(delay);
   const timespec pause{whole.count(), (delay - whole) / nanoseconds(1)};
-  if (exists) ::nanosleep(&pause, nullptr);  // allowed in a signal handler
+  if (exists) ::nanosleep(&pause, nullptr);  // a system call, safe in a signal handler
 }
 
 }  // namespace trireme

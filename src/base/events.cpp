@@ -1,6 +1,6 @@
 // Writes events.jsonl. Every line is built in memory and appended by one write(), so that lines of
-// several processes do not mix and a kill can only truncate the last line, which the next job
-// removes.
+// several processes do not mix and a kill can only truncate the last line. The next job repairs the
+// last line.
 #include <trireme/base/events.hpp>
 
 #include <trireme/base/check.hpp>
@@ -29,7 +29,7 @@ struct State {
   std::string path;
   std::string former = "unknown";
   bool all = false;
-  int file = -1;  ///< open if this process writes all events
+  int file = -1;  ///< descriptor; −1 unless this process writes all events
   std::atomic<std::int64_t> step{0};
   std::atomic<bool> stopped{false};
   std::atomic<bool> failed{false};
@@ -60,7 +60,7 @@ std::string line_of(const E& event, std::string_view time, std::int64_t step) {
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// End of the last job in `content`.
+/// End of the last job in `content`, in the words of former_end().
 std::string end_of_last_job(const std::string& content) {
   std::string end = "unknown";
   for (std::size_t at = 0; at < content.size();) {
@@ -79,10 +79,11 @@ std::string end_of_last_job(const std::string& content) {
   return end;
 }
 
-/// Terminates an unterminated last line, or removes it if it is not a JSON object.
+/// If the last line of the file has no line feed, appends one, or removes the line if it is not a
+/// JSON object. `content`: content of the file.
 void repair(const std::string& path, const std::string& content) {
   if (content.empty() || content.back() == '\n') return;
-  const std::size_t begin = content.rfind('\n') + 1;  // 0 without a line end
+  const std::size_t begin = content.rfind('\n') + 1;  // 0 if there is no line feed
   if (Json::parse(content.substr(begin), nullptr, false).is_object()) {
     std::ofstream(path, std::ios::app | std::ios::binary) << '\n';
     return;
@@ -96,7 +97,8 @@ int open_to_append(const std::string& path) {
   return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
 }
 
-/// Returns false, with errno, unless the whole line was written; removes a partial line.
+/// Appends a line. Returns false, with errno, unless the whole line was written; removes a partial
+/// line.
 bool append(int file, const std::string& line) {
   const off_t before = ::lseek(file, 0, SEEK_END);
   const ssize_t written = ::write(file, line.data(), line.size());
@@ -131,7 +133,7 @@ void set_file(const std::string& path, bool all) {
     all_lines << in.rdbuf();
     std::error_code error;
     const auto bytes = std::filesystem::file_size(path, error);
-    content = std::move(all_lines).str();  // a truncated buffer would end in a partial line
+    content = std::move(all_lines).str();  // after a read error, repair() would remove lines
     check(error == std::errc::no_such_file_or_directory || (!error && content.size() == bytes),
           "cannot read ", path, "; the events of earlier jobs are in it");
   }

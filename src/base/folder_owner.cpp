@@ -1,8 +1,9 @@
 // Ownership of folders without a lock service. The file `owner` is created by link(2), which is
-// atomic on NFS too. A dead owner is replaced in two steps: the one process that can link the claim
-// `owner.after-X`, where X is the digest of the dead owner's content, renames its own file to
-// `owner`. If a claimant dies between the steps, the next claim names the claimant, so that claims
-// form a list whose end is the owner.
+// atomic also on NFS. A dead owner is replaced in two steps. First, a process links the claim
+// `owner.after-X`, where X is the digest of the dead owner's content; only one process can create
+// this link. Then this process renames its own file to `owner`. If this process dies between the
+// steps, the name of the next claim contains the digest of this process's content. The claims thus
+// form a list, and the end of the list is the owner.
 #include <trireme/base/folder_owner.hpp>
 
 #include <trireme/base/check.hpp>
@@ -41,7 +42,9 @@ constexpr const char* owner_file_name = "owner";
 constexpr Seconds least_limit = 60;
 constexpr Seconds usual_limit = 600;
 constexpr auto look_again = 500ms;
-constexpr Seconds writing_seconds = 2;  ///< an incomplete file may still be written
+/// Age in seconds up to which an incomplete owner file may still be in the process of being
+/// written.
+constexpr Seconds writing_seconds = 2;
 
 OwnerEntry entry_of_this_job(Seconds watchdog) {
   const char* restarts = std::getenv("SLURM_RESTART_COUNT");
@@ -93,7 +96,7 @@ struct FolderOwner::State {
   }
 };
 
-/// Time by the file system's clock.
+/// Current time by the file system's clock, in nanoseconds since 1970.
 std::int64_t FolderOwner::State::now() const {
   ::utimensat(AT_FDCWD, temporary.c_str(), nullptr, 0);
   const auto seen = look_at_owner(temporary);
@@ -110,14 +113,15 @@ OwnerJudgement FolderOwner::State::judge_now(const OwnerFile& seen, Seconds& age
   return judge(entry, mine, age, seen.heartbeat < boot_time(), seen.locked);
 }
 
-/// Checks the owner once. True if it was dead and this process has replaced it.
+/// Judges the owner once. Returns true if the owner was dead and this process has replaced it;
+/// false: try again. UsageError if the owner is alive.
 bool FolderOwner::State::replace_dead(const std::string& what,
                                       const std::function<void(const std::string&)>& wait) {
   const auto root = look_at_owner(path);
-  if (!root) return false;  // released in between
+  if (!root) return false;  // the owner has released the folder
   OwnerFile last = *root;
   std::vector<std::string> claims;
-  for (;;) {  // the end of the list of claims
+  for (;;) {  // finds the end of the list of claims
     const std::string claim = claim_after(last.content);
     const auto next = look_at_owner(claim);
     if (!next) break;
@@ -178,7 +182,8 @@ void FolderOwner::State::take(const std::string& what,
   ::unlink(temporary.c_str());
 }
 
-/// Locks the file and starts the heartbeat. Its thread takes no signals.
+/// Locks the owner file and starts the thread that renews the heartbeat. This thread blocks all
+/// signals.
 void FolderOwner::State::hold() {
   file = OwnerDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   struct flock lock {};
@@ -198,7 +203,7 @@ void FolderOwner::State::hold() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// Removes the remains of jobs that died while they took the folder.
+/// Removes the files that processes of this host left when they died while taking the folder.
 void FolderOwner::State::sweep() const {
   const std::string prefix = text(owner_file_name, ".");
   std::vector<std::string> found;
@@ -240,7 +245,7 @@ FolderOwner::~FolderOwner() {
   std::erase_if(owned(), [&](const Owned& one) { return one.content == s.content; });
   try {
     remove_owner(s.path, s.content);
-  } catch (const Error&) {  // the folder may have lost its permissions
+  } catch (const Error&) {  // the process may have lost access to the folder
   }
 }
 

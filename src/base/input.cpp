@@ -1,4 +1,4 @@
-// Input files, read whole, and their paths as the user intended them.
+// Checks that input paths are files, opens them, and finds paths that a shell would have expanded.
 #include <trireme/base/input.hpp>
 
 #include <trireme/base/check.hpp>
@@ -16,7 +16,8 @@
 namespace trireme {
 namespace {
 
-/// Whether the path names a descriptor of this process, whose other end is already in use.
+/// Whether the path names a descriptor that this process was given, such as the pipe of
+/// `<(command)`.
 bool is_descriptor(const std::string& path) {
   return path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
 }
@@ -67,7 +68,7 @@ bool begins_name(char c) {
   return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-/// "$HOME" or "${HOME}" in a path; "" if there is none.
+/// The first variable in a path, such as "$HOME" or "${HOME}"; "" if there is none.
 std::string_view variable_in(std::string_view path) {
   for (std::size_t at = path.find('$'); at != std::string_view::npos; at = path.find('$', at + 1)) {
     std::size_t end = at + 1;

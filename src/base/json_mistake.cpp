@@ -1,5 +1,5 @@
-// Parses a text without building values, records where the parser stopped, and derives the mistake
-// from the text there, because messages never repeat a library's messages.
+// Parses a text without building values, records where the parser stopped, and derives the message
+// from the text at this position. The messages of the JSON library are not used.
 #include <trireme/base/json_mistake.hpp>
 
 #include <trireme/base/text.hpp>
@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Records where the parser stopped.
+/// Records where the parser stopped, the last token, and whether it is a number that is too large.
 class Watcher final : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return true; }
@@ -48,7 +48,8 @@ struct Mistake {
   std::string what;
 };
 
-/// One of Python's numeric names that JSON does not have, at or just before the position.
+/// A number that Python writes and JSON does not have (NaN, Infinity, -Infinity), at the position
+/// or one byte before it.
 std::optional<Mistake> name_of_no_number(std::string_view content, std::size_t at) {
   for (const std::string_view name : {"NaN", "-Infinity", "Infinity"})
     for (std::size_t begin = at - std::min<std::size_t>(at, 1); begin <= at; ++begin)
@@ -57,7 +58,8 @@ std::optional<Mistake> name_of_no_number(std::string_view content, std::size_t a
   return {};
 }
 
-/// A "\ud83d" without its second half; the parser has read up to 6 bytes beyond it.
+/// An escape such as "\ud83d" without the other half of its surrogate pair. The parser may have
+/// read up to 6 bytes beyond the escape.
 std::optional<Mistake> lone_surrogate(std::string_view content, std::size_t at) {
   const std::size_t first = at - std::min<std::size_t>(at, 12);
   for (std::size_t begin = first; begin < at; ++begin) {

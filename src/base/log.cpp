@@ -32,7 +32,7 @@ void to_file(State& s, std::string_view prefix, std::string_view message) {
   if (s.file.is_open()) s.file << prefix << message << '\n' << std::flush;
 }
 
-/// False if the file's last line is incomplete, as after a kill.
+/// False if the last line of the file is incomplete, as after a kill.
 bool ends_with_line(const std::string& path) {
   expect_file(path, path);
   std::ifstream in(path, std::ios::binary | std::ios::ate);
@@ -41,9 +41,10 @@ bool ends_with_line(const std::string& path) {
   return in.get() == '\n';
 }
 
-/// Writes to standard output. The log continues if a reader such as `head` has closed it.
+/// Writes to standard output. If a reader such as `head` has closed it, only the log file
+/// continues.
 void to_stdout(State& s, const std::string& words) {
-  errno = 0;  // either call may set errno
+  errno = 0;  // fwrite() or fflush() may set errno
   std::fwrite(words.data(), 1, words.size(), stdout);
   std::fflush(stdout);
   if (errno != EPIPE || s.closed_said) return;

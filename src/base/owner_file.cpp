@@ -1,4 +1,5 @@
-// Owner files are created by link(2), or by exclusive creation on file systems without hard links.
+// Owner files are published by link(2), or by exclusive creation on file systems without hard
+// links.
 #include <trireme/base/owner_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -22,6 +23,13 @@ namespace {
 
 std::int64_t nanoseconds(const timespec& time) {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+/// Writes the content. Returns false, with errno set, unless the whole content was written.
+bool write_whole(int file, const std::string& content) {
+  const ssize_t n = ::write(file, content.data(), content.size());
+  if (n >= 0 && n < std::ssize(content)) errno = ENOSPC;
+  return n == std::ssize(content);
 }
 
 }  // namespace
@@ -64,8 +72,7 @@ std::optional<OwnerFile> look_at_owner(const std::string& path) {
 
 void write_owner(const std::string& path, const std::string& content) {
   const OwnerDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  const bool written =
-      file.get() >= 0 && ::write(file.get(), content.data(), content.size()) == std::ssize(content);
+  const bool written = file.get() >= 0 && write_whole(file.get(), content);
   const int error = errno;
   if (file.get() >= 0 && !written) ::unlink(path.c_str());
   if (!written && (error == ENOSPC || error == EDQUOT))
@@ -87,8 +94,7 @@ bool publish_owner(const std::string& source, const std::string& target,
   check_usage(!has_links, target, ": cannot create it: ", std::strerror(error));
   const OwnerDescriptor file(::open(target.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (file.get() < 0 && errno == EEXIST) return false;
-  const bool written =
-      file.get() >= 0 && ::write(file.get(), content.data(), content.size()) == std::ssize(content);
+  const bool written = file.get() >= 0 && write_whole(file.get(), content);
   check_usage(written, target, ": cannot write it: ", std::strerror(errno));
   return true;
 }
@@ -158,11 +164,12 @@ OwnerJudgement judge(const OwnerEntry& owner, const OwnerEntry& mine, Seconds ag
   const bool same_host = owner.process.host == mine.process.host;
   const bool same_job = !owner.job.empty() && owner.job == mine.job;
   if (same_job && owner.part != mine.part) return {dead, "its job was restarted"};
-  if (same_host && locked) return {alive, ""};  // this host's kernel knows
+  if (same_host && locked) return {alive, ""};  // the kernel knows all locks of its processes
   if (same_host && before_boot) return {dead, "its host was rebooted"};
   if (age > owner.heartbeat_limit) return {dead, late};
   if (same_job && age > heartbeat_missed_seconds) return {dead, late + ", and its job runs here"};
-  // A job that was moved to another host finds its own recent heartbeat.
+  // A job that was moved to another host finds its own recent heartbeat, so this heartbeat does not
+  // prove that the owner is alive.
   if (age <= heartbeat_missed_seconds && !same_job) return {alive, ""};
   return {unclear, ""};
 }

@@ -1,5 +1,5 @@
-// Determines where the output goes: by the environment, the descriptors, and the launcher among
-// this process's ancestors (in /proc). Wraps text.
+// Determines the properties of the terminal from the environment, this process's descriptors, and
+// the descriptors of a launcher among its ancestors (in /proc). Wraps text.
 #include <trireme/base/terminal.hpp>
 
 #include <trireme/base/check.hpp>
@@ -34,7 +34,7 @@ bool is_launcher(std::string_view name) {
   return std::ranges::any_of(names, [&](std::string_view n) { return name.starts_with(n); });
 }
 
-/// Whether the launcher's own descriptor is a terminal.
+/// Whether a descriptor of the launcher is a terminal.
 bool is_terminal_of(std::int64_t launcher, int descriptor) {
   std::error_code unreadable;
   const std::string target =
@@ -50,7 +50,7 @@ bool reaches(int descriptor) {
   const bool forwarded =
       fstat(descriptor, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
   if (!own && !forwarded) return false;
-  // Open MPI gives its processes terminals, wherever their output goes.
+  // Open MPI gives its processes pseudo-terminals even if their output does not go to a terminal.
   for (std::int64_t id = getppid(); id > 1;) {
     const ProcessEntry found = process_entry(id);
     if (is_launcher(found.name)) return is_terminal_of(id, descriptor);
@@ -111,7 +111,7 @@ std::string wrapped_line(std::string_view line, std::size_t columns, std::string
   if (width(line) <= columns) return std::string(line);
   const std::size_t indent = indent_of(line, columns);
   std::string out;
-  std::size_t at = 0;  // columns of the last line of `out`
+  std::size_t at = 0;  // number of columns of the last line of `out`
   bool begins = true;
   for (std::size_t i = 0; i < line.size();) {
     const std::size_t word = std::min(line.find_first_not_of(' ', i), line.size());

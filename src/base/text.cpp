@@ -1,4 +1,4 @@
-// Numbers, sizes and times as words, and texts packed into one message.
+// Formats numbers, sizes and times, finds similar words, and packs texts into one message.
 #include <trireme/base/text.hpp>
 
 #include <trireme/base/check.hpp>
@@ -84,7 +84,7 @@ std::string padded(std::string word, std::size_t width) {
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  word = word.substr(0, 64);  // keys are short: none is near a longer word
+  word = word.substr(0, 64);  // keys are short: no key is near a longer word
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, word.size() / 2) + 1;
   for (const auto& candidate : candidates) {

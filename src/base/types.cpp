@@ -1,4 +1,4 @@
-// The words that decks, logs and files use for each enum.
+// Sizes of the storage types, and the words that decks, logs and files use for each enum.
 #include <trireme/base/types.hpp>
 
 namespace trireme {

@@ -1,4 +1,4 @@
-// Validation of UTF-8, eight ASCII bytes at a time, and texts without control characters.
+// Validates UTF-8, skipping eight ASCII bytes at a time, and escapes control characters.
 #include <trireme/base/utf8.hpp>
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 namespace trireme {
 namespace {
 
-/// Continuation bytes for a first byte: their number, and the range of the first one.
+/// The continuation bytes that a first byte requires: their number, and the range of the first
+/// continuation byte. `count` is 0 if no character of several bytes begins with the byte.
 struct Follow {
   unsigned count;
   unsigned char low;
@@ -61,8 +62,9 @@ Utf8Run utf8_run(std::string_view text) {
 
 namespace {
 
-/// Bytes of the UTF-8 character at the beginning of the text; 0 for invalid bytes and control
-/// characters. Overlong forms do not matter to terminals.
+/// Number of bytes of the UTF-8 character at the beginning of the text; 0 for invalid bytes and
+/// control characters. Overlong forms of three or four bytes are accepted, because they do not
+/// matter to terminals.
 std::size_t shown_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7F ? 1 : 0;

@@ -18,7 +18,7 @@ std::string slab_text(const Slab& slab) {
   return out.empty() ? "the scalar" : out;
 }
 
-/// Elements between neighbours along each axis of a contiguous array.
+/// Distance, in elements, between neighbours along each axis of a contiguous array.
 Extents strides(const Extents& extent) {
   Extents out(extent.size(), 1);
   for (std::size_t a = extent.size(); a-- > 1;) out[a - 1] = out[a] * extent[a];
@@ -101,7 +101,7 @@ void for_each_run(const Slab& part, const Slab& source, const Slab& target, cons
   const Extents to_stride = strides(target.extent);
   std::int64_t from = position(part, source, from_stride);
   std::int64_t to = position(part, target, to_stride);
-  // Axes after `outer` are complete in both memories, so they form one run with axis outer - 1.
+  // A run covers the axes from `outer` on; the axes after `outer` are complete in both memories.
   std::size_t outer = part.extent.size();
   std::int64_t count = 1;
   while (outer > 0) {

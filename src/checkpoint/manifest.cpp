@@ -1,5 +1,5 @@
-// A manifest: its files, arrays and shards. Slices of several ranks are assembled into arrays,
-// which they must tile.
+// Assembles, writes and parses manifests. The slices of all ranks are assembled into arrays, which
+// they must tile.
 #include <trireme/checkpoint/manifest.hpp>
 
 #include <trireme/base/check.hpp>
@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::int64_t manifest_limit_bytes = std::int64_t{4} << 30;
 
-/// Index of the slice's array in the manifest; adds a new array.
+/// Index of the slice's array in the manifest. Adds the array to the manifest if it is new. Error
+/// if the slice differs from its array in type or shape.
 std::size_t number_of(const SliceSummary& slice, Manifest& manifest,
                       std::map<std::string, std::size_t>& numbers) {
   const auto [at, added] = numbers.emplace(slice.name, manifest.arrays.size());
@@ -104,8 +105,9 @@ Lineage read_lineage(const std::string& folder) {
   return parse_lineage(content_of(path), path);
 }
 
-// The manifest as JSON that ends with a checksum of all preceding bytes. Parsing checks the
-// checksum, the format's number and every relation between arrays, shards and slices.
+// The manifest is JSON that ends with a checksum of all preceding bytes. parse_manifest() checks
+// the checksum and the format number, that the slices tile the arrays, and that their storage is
+// within the shards and disjoint.
 
 namespace {
 
@@ -113,7 +115,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view seal_begin = ",\n\"checksum\":\"";
 constexpr std::string_view seal_end = "\"}\n";
-constexpr std::string_view head_end = ",\n\"block_bytes\":";  // strings contain no line feeds
+constexpr std::string_view head_end = ",\n\"block_bytes\":";  // JSON strings contain no line feeds
 constexpr std::size_t digest_digits = 32;
 constexpr std::size_t seal_size = seal_begin.size() + digest_digits + seal_end.size();
 
@@ -136,7 +138,7 @@ std::string list(const std::vector<Start>& starts) {
   return out + "]";
 }
 
-/// Written without the JSON library: there may be millions of digests.
+/// Writes a shard without the JSON library, because there may be millions of digests.
 void append_shard(std::string& out, const ShardInfo& shard) {
   out += text("{\"name\":", in_quotes(shard.name), ",\"bytes\":", shard.bytes, ",\"structure\":\"",
               shard.structure.hex(), "\",\"slices\":[");
@@ -156,7 +158,7 @@ Digest digest_from(std::string_view hex, const std::string& path) {
   return *digest;
 }
 
-/// A file name without a folder.
+/// The file name in `json`; Error unless it is a plain name without a folder.
 std::string plain_name(const Json& json, const std::string& path) {
   auto name = json.get<std::string>();
   check(!name.empty() && name.find('/') == std::string::npos && name != "." && name != "..", path,
@@ -164,8 +166,8 @@ std::string plain_name(const Json& json, const std::string& path) {
   return name;
 }
 
-/// A whole, non-negative number, as all numbers of a manifest are. The library would truncate a
-/// fraction.
+/// The number in `json`; Error unless it is whole and not negative, as all numbers of a manifest
+/// are. The JSON library would truncate a fraction.
 std::int64_t whole_number(const Json& json, const std::string& path) {
   const bool whole = json.is_number_unsigned()
                          ? json.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max()
@@ -259,7 +261,7 @@ Manifest manifest_from(const Json& json, const std::string& path) {
   return manifest;
 }
 
-/// Whether the seal's checksum is that of the bytes before it.
+/// Whether the checksum at the end of a manifest equals the checksum of the preceding bytes.
 bool intact(std::string_view content) {
   if (content.size() < seal_size) return false;
   const auto body = content.substr(0, content.size() - seal_size);
@@ -275,7 +277,8 @@ void expect_known_format(const Json& json, const std::string& path) {
                               : "; it needs the older Trireme that wrote it");
 }
 
-/// Result of `read` on `json`, the content of a manifest or its head.
+/// Result of `read` for `json`. `content`: the whole manifest, whose checksum is verified. `json`:
+/// the whole manifest, or its head as an object of its own.
 template <class Read>
 auto parsed(const std::string& content, const std::string& json, const std::string& path,
             const Read& read) {

@@ -1,5 +1,5 @@
 // Reads slices of arrays across the shards of a checkpoint. A block of a dataset is verified at its
-// first read; the last partly needed block stays in a buffer.
+// first read. The last block of which only a part was needed stays in a buffer.
 #include <trireme/checkpoint/reader.hpp>
 
 #include <trireme/base/check.hpp>
@@ -7,7 +7,7 @@
 #include <trireme/base/text.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/lineage.hpp>
-#include <trireme/checkpoint/local.hpp>
+#include <trireme/checkpoint/node_local.hpp>
 #include <trireme/checkpoint/verify.hpp>
 
 #include <algorithm>
@@ -52,7 +52,8 @@ Files Reader::kept_files() const {
 
 const io::InputFile& Reader::file(std::size_t shard) const {
   if (const auto found = files_.find(shard); found != files_.end()) return found->second;
-  if (files_.size() >= open_files) files_.clear();  // the usual limit of a process is 1024
+  // Many systems limit a process to 1024 open files.
+  if (files_.size() >= open_files) files_.clear();
   const ShardInfo& info = manifest_.shards[shard];
   if (!structure_verified_[shard]) verify_structure(folder_, manifest_, info);
   structure_verified_[shard] = true;
@@ -265,14 +266,16 @@ std::vector<Difference> compare(const Reader& a, const Reader& b) {
   return out;
 }
 
-// Chooses the checkpoint to continue from, by the content of checkpoints: the one that `latest`
-// names, or the newest intact one on its branch.
+// Chooses the checkpoint to continue from, by the content of checkpoints: the announced checkpoint,
+// the checkpoint that `latest` names, or the newest intact checkpoint on the branch of that
+// checkpoint.
 
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The checkpoint that the file `latest` names, if it exists. `warns`: warn if there is none.
+/// The checkpoint that the file `latest` names, if this checkpoint exists. `warns`: warn if it does
+/// not exist but other checkpoints do.
 std::optional<std::string> named_latest(const std::string& directory, bool warns) {
   const std::string path = directory + "/" + latest_name;
   std::string name;
@@ -305,13 +308,14 @@ Start last_start(const Member& member) {
   return member.lineage.starts.empty() ? Start{} : member.lineage.starts.back();
 }
 
-/// Tip of the branch that the directory's run wrote last: its last attempt's. If there is no such
-/// attempt, the run with the highest step is used.
+/// Tip of the branch that the directory's run wrote last: the newest checkpoint of the run's last
+/// attempt. If no checkpoint belongs to that run, the run of the checkpoint with the highest step
+/// is used.
 const Member& newest(const std::vector<Member>& members, const std::string& directory) {
   std::string run;
   try {
     run = read_attempt(directory).value_or(Attempt{}).run;
-  } catch (const Error&) {  // damaged
+  } catch (const Error&) {  // the file `attempt` is damaged
   }
   const auto is_of_run = [&](const Member& m) { return last_start(m).run == run; };
   if (std::ranges::none_of(members, is_of_run)) run = last_start(members.front()).run;
@@ -348,11 +352,11 @@ std::optional<std::string> latest(const std::string& directory, std::set<std::st
   std::optional<Lineage> tip;
   for (const Member& member : members)
     if (member.name == named) tip = member.lineage;
-  if (named && !tip)  // its branch is unknown, and later steps may belong to another branch
+  if (named && !tip)  // the branch of `named` is unknown; later steps may be on another
     std::erase_if(members, [&](const Member& m) { return m.lineage.step >= *step_of(*named); });
   if (!tip && !members.empty()) tip = newest(members, directory).lineage;
   for (const std::string& name : unreadable)
-    if (!named && (!tip || *step_of(name) > tip->step)) usable(name);  // warns
+    if (!named && (!tip || *step_of(name) > tip->step)) usable(name);  // warns about it
   if (!tip) return std::nullopt;
   for (const Member& member : members)
     if (precedes(member.lineage, *tip) && usable(member.name)) return directory + "/" + member.name;

@@ -17,9 +17,11 @@
 namespace trireme::checkpoint {
 namespace {
 
-constexpr std::int64_t structure_bytes = 64 << 10;  // upper bound of HDF5's own part of a shard
+// Upper bound of HDF5's metadata in a shard without datasets.
+constexpr std::int64_t structure_bytes = 64 << 10;
 constexpr std::int64_t structure_bytes_per_dataset = 1024;
-constexpr std::int64_t written_bytes = 512 << 10;  // per call; still cached after hashing
+// Bytes per write: few enough to be still in the cache after hashing.
+constexpr std::int64_t written_bytes = 512 << 10;
 
 void expect_names(std::span<const SliceView> slices) {
   for (const auto& slice : slices) {
@@ -30,7 +32,7 @@ void expect_names(std::span<const SliceView> slices) {
   }
 }
 
-/// Creates the file and its datasets with HDF5, and fills in their offsets.
+/// Creates the file and its datasets with HDF5, and sets the file offsets of the slices.
 void lay_out(io::AtomicFile& file, std::vector<SliceSummary>& slices) {
   std::vector<std::string> arrays;
   for (const auto& slice : slices) arrays.push_back(slice.name);

@@ -12,7 +12,8 @@
 namespace trireme::checkpoint {
 namespace {
 
-constexpr std::int64_t read_bytes = 256 << 10;  // per call; still cached when hashed
+// Bytes per read: few enough to be still in the cache when they are hashed.
+constexpr std::int64_t read_bytes = 256 << 10;
 
 constexpr const char* remedy = "; copy the folder again or continue from another checkpoint";
 

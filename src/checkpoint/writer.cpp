@@ -42,9 +42,9 @@ void rename_folder(const std::string& from, const std::string& to) {
   check(!error, from, ": cannot rename it to ", to, ": ", error.message());
 }
 
-/// Renames `partial` to `folder`. An existing `folder` is exchanged with it atomically and then
-/// removed. If the file system cannot exchange, the existing folder is renamed first; a run killed
-/// in between resumes from the previous checkpoint.
+/// Renames `partial` to `folder`. If `folder` exists, the two folders are exchanged atomically, and
+/// the old folder is then removed. If the file system cannot exchange folders, the old folder is
+/// renamed first; a run that is killed in between resumes from the previous checkpoint.
 void move_into_place(const std::string& partial, const std::string& folder) {
   std::string former = partial;
   if (!fs::exists(folder)) {
@@ -108,13 +108,13 @@ void complete(const std::string& folder, Manifest manifest, const Files& files) 
   io::replace_file(folder + "/" + manifest_name, to_json(manifest));
 }
 
-/// Removes old checkpoints. Checkpoints that the newest one does not continue from are neither
-/// counted nor removed.
+/// Removes old checkpoints. Checkpoints from which the newest checkpoint does not continue are
+/// neither counted nor removed.
 void remove_old(const std::string& directory, const std::string& newest, const Retention& kept,
                 const std::function<void()>& progress) {
   if (kept.keep <= 0) return;
   const Lineage tip = read_lineage(directory + "/" + newest);
-  std::int64_t number = 1;  // the one just written
+  std::int64_t number = 1;  // counts the newest checkpoint
   for (const auto& [name, lineage] : members_of(directory)) {
     if (name == newest || !precedes(lineage, tip) || ++number <= kept.keep) continue;
     if (kept.keep_every > 0 && *step_of(name) % kept.keep_every == 0) continue;
@@ -123,13 +123,14 @@ void remove_old(const std::string& directory, const std::string& newest, const R
   }
 }
 
-/// Moves a checkpoint of the same step aside, unless the new one replaces it.
+/// Moves an existing checkpoint of the same step aside, unless the new checkpoint continues its
+/// branch and replaces it.
 void keep_other_branch(const std::string& directory, const std::string& name,
                        const std::string& partial) {
   if (!fs::exists(directory + "/" + name)) return;
   try {
     if (precedes(read_lineage(directory + "/" + name), read_lineage(partial))) return;
-  } catch (const Error&) {  // damaged: its branch is unknown
+  } catch (const Error&) {  // the existing checkpoint is damaged, so that its branch is unknown
   }
   const std::string folder = move_aside(directory, {name});
   log::warn(text(directory, "/", name, " belongs to another branch and was moved to ", folder));
@@ -263,10 +264,10 @@ namespace {
 
 constexpr std::int64_t index_bytes = 1 << 20;
 constexpr std::int64_t index_bytes_per_array = 4096;
-constexpr std::int64_t index_bytes_per_part = 256;  // in addition to names and extents
+constexpr std::int64_t index_bytes_per_part = 256;  // besides a part's names and extents
 constexpr std::size_t attribute_limit_bytes = 4096;
 
-using Parts = std::vector<std::vector<io::VirtualPart>>;  // per array
+using Parts = std::vector<std::vector<io::VirtualSource>>;  // per array
 
 Parts parts_of_arrays(const Manifest& manifest) {
   Parts parts(manifest.arrays.size());

@@ -1,4 +1,5 @@
-// Batches of samples: the fields of each objective, and their parts on the context axis.
+// Fills the fields of batches of the objective next_token (pairs.cpp: masked_token), and copies a
+// context rank's share of the fields.
 #include <trireme/data/batch_reader.hpp>
 
 #include <trireme/architecture/objective.hpp>
@@ -11,7 +12,8 @@
 namespace trireme::data {
 namespace {
 
-/// Tokens of a window, and the successor of each token.
+/// Batches of the objective next_token: the tokens of a window, and the next token of each token as
+/// its target.
 class NextTokens final : public BatchReader {
  public:
   explicit NextTokens(const deck::ModelConfig& model)
@@ -56,8 +58,8 @@ class NextTokens final : public BatchReader {
     return field.first(static_cast<std::size_t>(count * sequence_));
   }
 
-  /// Positions of the first `count` samples; the other samples, which are computed too, get
-  /// position 0.
+  /// The positions of the first `count` samples, empty if the objective has no positions. Sets all
+  /// positions of the batch to 0, because the model also computes the samples that are not filled.
   std::span<std::int32_t> positions(BatchFields fields, std::int64_t count) const {
     if (!positions_) return {};
     std::ranges::fill(fields[*positions_], 0);
@@ -108,7 +110,7 @@ void renumber(const layout::TokenPlaces& places, std::int64_t sequence, Field wh
 }  // namespace
 
 void take_own_fields(const architecture::TrainingObjective& objective,
-                     const architecture::Shard& shard, const architecture::LocalSizes& sizes,
+                     const architecture::Shard& shard, const architecture::RankSizes& sizes,
                      std::int64_t sequence, BatchFields whole, BatchFields own) {
   using architecture::Rows;
   const layout::TokenPlaces places = shard.places(sequence);

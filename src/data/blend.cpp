@@ -1,5 +1,6 @@
-// Builds the Huffman tree of the weights and descends it for each index: at a node, the lighter
-// branch takes round(m · its share) of the first m indices.
+// Builds the Huffman tree of the weights and descends it for each index: of the first m indices of
+// a node, the lighter branch takes round(m·w), where w is the branch's fraction of the node's
+// weight.
 #include <trireme/data/blend.hpp>
 
 #include <trireme/base/check.hpp>
@@ -20,7 +21,7 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-constexpr double weight_unit = 4294967296.0;  // sum of all weights, 2^32
+constexpr double weight_unit = 4294967296.0;  // 2^32, about the sum of integer weights
 constexpr std::size_t parts_limit = 4096;
 
 /// round(count · part / whole), halves rounded up.
@@ -35,7 +36,8 @@ std::string_view without_blanks(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
 }
 
-/// An entry "0.3 b.h5"; std::nullopt unless it begins with a number and a space.
+/// The entry of a text such as "0.3 b.h5"; std::nullopt unless the text begins with a number,
+/// followed by a space or tab.
 std::optional<BlendEntry> parse_entry(std::string_view text) {
   BlendEntry entry;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), entry.weight);
@@ -98,7 +100,7 @@ std::vector<std::int64_t> Blend::counts(std::int64_t n) const {
   check(n >= 0, "the first ", n, " numbers of a blend, expected at least 0");
   std::vector<std::int64_t> of_node(nodes_.size());
   of_node.back() = n;
-  for (std::size_t at = nodes_.size(); at-- > parts_;) {  // branches precede their node
+  for (std::size_t at = nodes_.size(); at-- > parts_;) {  // children precede their parent
     const auto lighter = static_cast<std::size_t>(nodes_[at].lighter);
     of_node[lighter] = share(of_node[at], nodes_[lighter].weight, nodes_[at].weight);
     of_node[static_cast<std::size_t>(nodes_[at].heavier)] = of_node[at] - of_node[lighter];

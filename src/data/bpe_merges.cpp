@@ -1,5 +1,5 @@
-// Applies merges by rank. Short words scan all pairs for the lowest rank; long words use a priority
-// queue over a linked list.
+// Applies merges by rank. In short words, the pair of the lowest rank is found by a scan of all
+// pairs; in long words, by a priority queue over a linked list.
 #include <trireme/data/bpe_merges.hpp>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::size_t few = 64;  // tokens up to which a scan of all pairs finds the next merge
+constexpr std::size_t few = 64;  // largest number of tokens for which all pairs are scanned
 
 }  // namespace
 
@@ -27,7 +27,8 @@ BpeMerges::BpeMerges(std::span<const BpeMerge> merges) {
     const std::uint64_t key = key_of(merge.left, merge.right);
     std::size_t i = slot_of(key);
     while (slots_[i].key != empty_key && slots_[i].key != key) i = (i + 1) & mask_;
-    slots_[i] = {key, static_cast<std::uint32_t>(rank), merge.result};  // the last merge counts
+    // The last of several merges of the same pair counts.
+    slots_[i] = {key, static_cast<std::uint32_t>(rank), merge.result};
   }
 }
 
@@ -36,7 +37,7 @@ std::size_t BpeMerges::apply(std::span<std::int32_t> tokens) const {
 }
 
 std::size_t BpeMerges::apply_to_few(std::span<std::int32_t> tokens) const {
-  std::array<std::uint32_t, few> rank;  // rank of the pair i, i + 1
+  std::array<std::uint32_t, few> rank;  // rank of the pair of tokens i and i + 1
   std::array<std::int32_t, few> result;
   std::size_t count = tokens.size();
   const auto look_up = [&](std::size_t i) {
@@ -64,8 +65,8 @@ std::size_t BpeMerges::apply_to_few(std::span<std::int32_t> tokens) const {
   return count;
 }
 
-/// A queue of pairs by (rank, place) over a doubly linked list. An entry is stale if the pair at
-/// its place no longer has its rank.
+/// Uses a priority queue of pairs by (rank, position) over a doubly linked list of tokens. An entry
+/// of the queue is stale if the pair at the entry's position no longer has the entry's rank.
 std::size_t BpeMerges::apply_to_many(std::span<std::int32_t> tokens) const {
   const std::size_t count = tokens.size();
   const auto end = static_cast<std::uint32_t>(count);

@@ -19,7 +19,7 @@ constexpr std::int32_t first_byte_id = 1;  // id 0 is the end-of-document token
 constexpr std::int64_t smallest = first_byte_id + 256;
 constexpr std::int64_t largest_vocabulary = 1 << 24;
 
-using Pair = std::uint64_t;  // left << 32 | right: ordered as the ids
+using Pair = std::uint64_t;  // left << 32 | right: ordered by the left id, then the right id
 
 Pair pair_of(std::int32_t left, std::int32_t right) {
   return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
@@ -31,7 +31,8 @@ std::vector<std::unique_ptr<WordPattern>> gpt2_patterns() {
   return patterns;
 }
 
-/// Bytes in the order of their characters, which is the order of their ids.
+/// All bytes in the order of their characters (byte_alphabet.hpp), which is the order of the bytes'
+/// ids.
 std::array<unsigned char, 256> bytes_in_order() {
   std::array<unsigned char, 256> bytes;
   for (unsigned i = 0; i < 256; ++i) bytes[i] = static_cast<unsigned char>(i);
@@ -41,18 +42,19 @@ std::array<unsigned char, 256> bytes_in_order() {
   return bytes;
 }
 
-/// A queued pair: its count when it was queued, and the words in which it then appeared.
+/// A queued pair, the pair's count when it was queued, and words that contained the pair.
 struct Candidate {
   std::int64_t count = 0;
   Pair pair = 0;
   std::vector<std::uint32_t> words;
-  bool operator<(const Candidate& other) const {  // the largest is merged first
+  bool operator<(const Candidate& other) const {  // the largest candidate is merged first
     return count != other.count ? count < other.count : pair > other.pair;
   }
 };
 
-/// The words during merging. Each merge updates the counts of the pairs that it changes. A queued
-/// pair whose count is out of date is queued again when it reaches the front.
+/// Merges pairs in the words of the texts. Each merge updates the counts of the pairs that it
+/// changes. A queued pair whose count is out of date is queued again with its current count, unless
+/// this is 0, when the pair reaches the front.
 class Merging {
  public:
   Merging(BpeModel& model, std::vector<std::vector<std::int32_t>> words,
@@ -72,7 +74,8 @@ class Merging {
 
   void run(std::int64_t vocabulary) {
     while (std::ssize(model_.tokens) < vocabulary && !queue_.empty()) {
-      Candidate top = std::move(const_cast<Candidate&>(queue_.top()));  // popped at once
+      // top() is const, but the element may be moved from, because it is popped next.
+      Candidate top = std::move(const_cast<Candidate&>(queue_.top()));
       queue_.pop();
       const std::int64_t now = pair_counts_[top.pair];
       if (top.count != now) {
@@ -120,7 +123,7 @@ class Merging {
       pair_counts_[pair_of(a, b)] += count;
       note(places[pair_of(a, b)], w);
     };
-    std::size_t kept = 0;  // word[0 … kept) is merged
+    std::size_t kept = 0;  // word[0 … kept) is complete
     for (std::size_t i = 0; i < word.size();) {
       if (i + 1 == word.size() || word[i] != left || word[i + 1] != right) {
         word[kept++] = word[i++];
@@ -217,7 +220,8 @@ std::string tokenizer_json(const BpeModel& model) {
   }
   for (std::size_t id = 0; id < model.tokens.size(); ++id)
     names.push_back(special[id] ? model.tokens[id] : characters_of_bytes(model.tokens[id]));
-  // One token and one merge per line; the library would write each part of a merge on its own line.
+  // One token and one merge per line; the JSON library would write each part of a merge on its own
+  // line.
   std::string vocab;
   for (std::size_t id = 0; id < names.size(); ++id)
     vocab += text(id > 0 ? ",\n" : "\n", "      ", nlohmann::json(names[id]).dump(), ": ", id);

@@ -1,5 +1,6 @@
-// BPE. A word of characters may be a whole document, as for Llama 2: it is cut between characters
-// that no merge can join, and the parts are merged and cached like words. Words of bytes are whole.
+// Encoders of the BPE model. A word of characters can be a whole document, as in Llama 2. Such a
+// word is cut between characters that no merge can join, and its parts are merged and cached like
+// words. Words of bytes are not cut.
 #include <trireme/data/bpe_words.hpp>
 
 #include <trireme/base/check.hpp>
@@ -103,7 +104,8 @@ class BpeWordEncoder final : public WordEncoder {
     out.insert(out.end(), place.ids, place.ids + place.count);
   }
 
-  /// Cuts the text into parts between which nothing merges, and encodes the parts that are whole.
+  /// Cuts the text into parts that no merge joins, and encodes all parts, except the last part
+  /// unless it ends the word. Returns the number of bytes encoded.
   std::size_t run_parts(std::string_view text, Edge edge, std::vector<std::int32_t>& out) {
     symbols_.clear();
     waiting_ = false;
@@ -146,8 +148,9 @@ class BpeWordEncoder final : public WordEncoder {
     return !model_.fuse_unknown && !model_.byte_fallback;  // unknown characters wait: see add()
   }
 
-  /// Unknown characters wait for the next known one, so that byte tokens between come first: a
-  /// property of the `tokenizers` library.
+  /// Appends the symbols of a character to symbols_. The symbol of an unknown character is appended
+  /// only at the next known character, at the next unknown character unless fuse_unknown, or at the
+  /// end of the part, so that byte tokens in between come first, as in the `tokenizers` library.
   void add(Kind kind, std::int32_t id, std::string_view bytes) {
     if (kind == Kind::unknown) {
       if (waiting_ && !model_.fuse_unknown) symbols_.push_back(model_.unknown);
@@ -165,7 +168,7 @@ class BpeWordEncoder final : public WordEncoder {
     waiting_ = false;
   }
 
-  /// Merges the symbols of `part`.
+  /// Merges symbols_, the symbols of `part`, and appends their ids.
   void encode(std::string_view part, std::vector<std::int32_t>& out) {
     end_unknown();
     if (symbols_.size() > 1 && part.size() <= WordCache::longest_word) {
@@ -185,7 +188,7 @@ class BpeWordEncoder final : public WordEncoder {
 
   const BpeWords& model_;
   WordCache cache_;
-  std::vector<std::int32_t> symbols_;  // symbols of the part
+  std::vector<std::int32_t> symbols_;  // symbols of the current part
   bool waiting_ = false;               // an unknown character has no symbol yet
 };
 

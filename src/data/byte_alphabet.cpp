@@ -15,7 +15,7 @@ constexpr bool stands_for_itself(unsigned byte) {
 
 struct Tables {
   std::array<char32_t, 256> character{};
-  std::array<int, characters> byte{};  // -1: none
+  std::array<int, characters> byte{};  // byte of each character; -1: none
 
   constexpr Tables() {
     byte.fill(-1);

@@ -1,5 +1,5 @@
-// Byte-level BPE. The encoder streams text through four stages: raw added tokens, normalized added
-// tokens, words, merges.
+// Byte-level BPE. The encoder streams text through four stages: added tokens in raw text, added
+// tokens in normalized text, words, merges.
 #include <trireme/data/tokenizer_json.hpp>
 
 #include <trireme/base/check.hpp>
@@ -21,13 +21,14 @@ namespace {
 
 /// Rules for splitting a text into words.
 struct Splitting {
-  /// Each splits the words of the previous pattern. Text between matches is a word too. Without
-  /// patterns the text is one word.
+  /// Each pattern splits the words of the previous pattern. The text between two matches is also a
+  /// word. Without patterns, the whole text is one word.
   std::vector<std::string> patterns;
-  bool add_prefix_space = false;  ///< a space is put before a text that does not begin with one
+  bool add_prefix_space = false;  ///< put a space before a text that does not begin with a space
 };
 
-/// Reads ByteLevel, or a Sequence of isolating Splits and ByteLevel; is_byte_level() found one.
+/// Reads the pre-tokenizer of a tokenizer for which is_byte_level() is true: ByteLevel, or a
+/// Sequence of isolating Splits and a ByteLevel.
 Splitting read_splitting(const JsonNode& node) {
   Splitting found;
   const auto read_byte_level = [&](const JsonNode& part) {
@@ -80,7 +81,7 @@ class ByteLevelEncoder final : public Encoder {
         bytes, [&](std::string_view text) { feed_words(text, out); },
         [&](std::int32_t id) { end_words(id, out); });
   }
-  /// Ends the text before an added token; id -1: the end of the document.
+  /// Ends the text before the added token `id`, and appends this id. -1: ends the document.
   void end_both(std::int32_t id, std::vector<std::int32_t>& out) {
     normalized_.finish([&](std::string_view text) { feed_words(text, out); },
                        [&](std::int32_t found) { end_words(found, out); });
@@ -147,8 +148,8 @@ ByteLevelTokenizer::ByteLevelTokenizer(const JsonNode& top, const std::string& e
   make_name(splitting);
 }
 
-/// A checksum of everything that ids depend on: the same tokenizer in another file format has the
-/// same name.
+/// Sets name_ to "bpe-" and a checksum of all properties on which ids depend: the same tokenizer in
+/// another file format has the same name.
 void ByteLevelTokenizer::make_name(const Splitting& splitting) {
   Checksum sum;
   const auto add = [&sum](std::string_view bytes) {
@@ -176,7 +177,8 @@ void ByteLevelTokenizer::decode(std::span<const std::int32_t> ids, std::string& 
   }
 }
 
-/// Whether matches and gaps of a splitter's regular expression are words.
+/// Whether a splitter has a regular expression, and makes words of its matches and of the text
+/// between matches.
 bool is_isolating(const JsonNode& splitter) {
   const nlohmann::json& invert = splitter["invert"].json;
   return splitter["type"].json == "Split" && splitter["pattern"]["Regex"].json.is_string() &&

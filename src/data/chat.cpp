@@ -1,5 +1,5 @@
 // The chat templates as code, and the names, special tokens and prompts of the formats. White space
-// and special cases are the templates', so that the ids are equal.
+// and special cases are as in the templates, so that the ids are equal.
 #include <trireme/data/chat.hpp>
 
 #include <trireme/base/check.hpp>
@@ -41,7 +41,8 @@ void expect_no_tools(const Chat& chat, const char* format) {
               " does not define");
 }
 
-/// UsageError for content beside calls, which Llama's and Mistral's templates omit.
+/// UsageError for a message with both content and calls, because Llama's and Mistral's templates
+/// omit the content.
 void expect_calls_alone(const ChatMessage& message) {
   check_usage(message.calls.empty() || message.content.empty(),
               "has a message with \"content\" beside \"tool_calls\", which this chat format does "
@@ -64,7 +65,8 @@ const std::string& name_of(const ToolCall& call) {
 class Writer {
  public:
   void add(std::string_view part) { out_.text += part; }
-  /// Adds a message, and the token that ends it.
+  /// Adds the text of a message, and the token that ends the message. A counted message of the
+  /// assistant becomes an answer.
   void add(const ChatMessage& message, std::string_view words, std::string_view end) {
     const std::size_t begin = out_.text.size();
     add(words);
@@ -96,9 +98,11 @@ constexpr std::string_view qwen_tools_end =
     "within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, "
     "\"arguments\": <args-json-object>}\n</tool_call>";
 
-/// The Jinja templates of the models' repositories, one function per family. Each throws UsageError
-/// for content that its template rejects or omits. Qwen2.5-Instruct. `default_system`: the system
-/// message of conversations without a system message; "": none.
+// The functions write_... follow the Jinja templates of the models' repositories. Each function
+// throws a UsageError for content that its template rejects or omits.
+
+/// Qwen2.5-Instruct. `default_system`: system message of conversations without a system message;
+/// "": none.
 Conversation write_qwen(const Chat& chat, std::string_view default_system) {
   std::span<const ChatMessage> turns(chat.messages);
   Writer out;
@@ -123,7 +127,7 @@ Conversation write_qwen(const Chat& chat, std::string_view default_system) {
       out.add("\n");
       continue;
     }
-    // Consecutive results form one turn of the user.
+    // Consecutive results of calls form one turn of the user.
     if (i == 0 || turns[i - 1].role != "tool") out.add("<|im_start|>user");
     out.add("\n<tool_response>\n" + m.content + "\n</tool_response>");
     if (i + 1 == turns.size() || turns[i + 1].role != "tool") out.add("<|im_end|>\n");
@@ -205,7 +209,7 @@ void expect_id(const std::string& id, const char* member) {
               "', but in this chat format the id of a call has nine characters");
 }
 
-/// The template quotes strings without escaping them.
+/// Description of a tool. The template quotes strings without escaping them.
 std::string mistral_tool(const nlohmann::ordered_json& tool) {
   const auto function = tool.find("function");
   check_usage(function != tool.end() && function->is_object(),
@@ -240,7 +244,7 @@ std::string mistral_answer(const ChatMessage& message) {
   return "[TOOL_CALLS] [" + join(calls, ", ") + "]";
 }
 
-/// Checks that turns alternate; calls and their results are not turns.
+/// Checks that the turns of user and assistant alternate; calls and their results are not turns.
 void expect_mistral_turns(std::span<const ChatMessage> messages) {
   std::vector<const ChatMessage*> turns;
   for (const ChatMessage& m : messages) {
@@ -250,7 +254,8 @@ void expect_mistral_turns(std::span<const ChatMessage> messages) {
   expect_turns(turns);
 }
 
-/// A system message is prepended to the first user message, so that all answers see it.
+/// Mistral-7B-Instruct-v0.3. The system message is prepended to the first user message, so that all
+/// answers see it.
 Conversation write_mistral(const Chat& chat) {
   std::span<const ChatMessage> turns(chat.messages);
   std::string system;
@@ -272,7 +277,7 @@ Conversation write_mistral(const Chat& chat) {
       out.add("[TOOL_RESULTS] {\"content\": " + m.content + ", \"call_id\": \"" + m.call_id +
               "\"}[/TOOL_RESULTS]");
     } else {
-      // The template compares a message with the user's last one by content.
+      // The template finds the last user message by comparing contents.
       if (m.content == last->content) out.add(mistral_tools(chat));
       out.add("[INST] " + system + m.content + "[/INST]");
       system.clear();
@@ -437,14 +442,14 @@ std::string_view end_of_answer(ChatFormat format) {
   return "";
 }
 
-// Python's JSON: ", " and ": " between parts, floats as repr() writes them.
+// JSON in Python's form: ", " and ": " as separators, floating-point numbers as in repr().
 
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The shortest digits that read back the same value. repr() writes an exponent below 1e-4 and from
-/// 1e16 on.
+/// The shortest decimal number that is read back as the same value. As in repr(), magnitudes below
+/// 1e-4, except 0, and from 1e16 on have an exponent.
 std::string python_float(double value) {
   check_usage(std::abs(value) < 0x1p63, "has the number ", value,
               " in a tool or a call, beyond 64 bits; write it as a string");

@@ -1,5 +1,6 @@
 // Reads conversations in the forms of transformers, TRL, OpenAI, Mistral and axolotl. A member that
-// is null counts as absent, because tables of columns (Parquet) write all members.
+// is null or an empty list counts as absent, because lines that were exported from a table
+// (Parquet) have all its columns.
 #include <trireme/data/chat_lines.hpp>
 
 #include <trireme/base/check.hpp>
@@ -25,8 +26,8 @@ constexpr std::array<std::string_view, 32> descriptions{
     "tags",      "task",       "timestamp",  "token_count",
     "topic",     "url",        "uuid",       "version"};
 
-/// Names of members that say whether a message counts in the loss: OpenAI and Mistral (weight),
-/// axolotl (train, training), ms-swift and slime (loss, loss_mask, step_loss_mask).
+/// Names of members with the loss weight of a message, 0 or 1: OpenAI and Mistral (weight), axolotl
+/// (train, training), ms-swift and slime (loss, loss_mask, step_loss_mask).
 constexpr std::array<std::string_view, 6> weight_members{"weight", "train",     "training",
                                                          "loss",   "loss_mask", "step_loss_mask"};
 
@@ -40,7 +41,8 @@ bool is_nothing(const Json& value) {
   return value.is_null() || (value.is_array() && value.empty());
 }
 
-/// The first member with a value that is neither read nor a description.
+/// Name of the first member that has a value and is not in `read`, a description or a loss weight;
+/// std::nullopt if there is none.
 std::optional<std::string> unknown_member(const Json& object,
                                           std::initializer_list<std::string_view> read) {
   for (const auto& [key, value] : object.items())
@@ -50,34 +52,35 @@ std::optional<std::string> unknown_member(const Json& object,
   return std::nullopt;
 }
 
-/// Whether a loss weight is 1; std::nullopt unless it is 0 or 1.
+/// The value of a loss weight 0, 1, false or true; std::nullopt for any other value.
 std::optional<bool> flag_of(const Json& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value == 0 || value == 1) return value == 1;
   return std::nullopt;
 }
 
-/// The value as text for a message.
+/// A value in an error message: its JSON text, or the type of an array or object.
 std::string value_text(const Json& value) {
   return value.is_structured() ? "an " + std::string(value.type_name()) : value.dump();
 }
 
-/// Whether the value is nested at most `levels` deep; copying a value recurses.
+/// Whether the value is nested at most `levels` deep. Deeper values are rejected before they are
+/// copied, because copying recurses.
 bool is_shallow(const Json& value, int levels = 64) {
   if (!value.is_structured()) return true;
   return levels > 0 &&
          std::ranges::all_of(value, [&](const Json& part) { return is_shallow(part, levels - 1); });
 }
 
-/// An object or list of a member, which may also be a string of JSON, as in OpenAI's arguments and
-/// TRL's tools. Null for any other value.
+/// The value, parsed if it is a string of JSON, as in OpenAI's arguments and TRL's tools. Null if
+/// the string is not JSON or the value is nested too deeply.
 Json parsed(const Json& value) {
   if (!value.is_string()) return is_shallow(value) ? value : Json();
   Json inner = Json::parse(value.get_ref<const std::string&>(), nullptr, false);
   return inner.is_discarded() || !is_shallow(inner) ? Json() : inner;
 }
 
-/// Reads one message; errors name its place.
+/// Reads one message; errors name the line and the number of the message.
 class MessageReader {
  public:
   MessageReader(const JsonLine& line, const Json& json, std::size_t number)
@@ -166,8 +169,9 @@ class MessageReader {
     return found;
   }
 
-  /// A message's loss weight. UsageError for 1 on another role than the assistant's, because
-  /// Trireme does not train on it.
+  /// Whether a message counts in the loss; true without a loss weight. UsageError for invalid or
+  /// contradictory loss weights, and for a loss weight of 1 in a message of another role than
+  /// assistant, because Trireme does not train on such messages.
   bool counted(const std::string& role) const {
     std::optional<bool> found;
     for (const std::string_view key : weight_members) {

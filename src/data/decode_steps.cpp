@@ -1,4 +1,4 @@
-// The decoders of a tokenizer.json, and their table.
+// The steps of a tokenizer.json's decoder, and the table of decoder types.
 #include <trireme/data/decode_steps.hpp>
 
 #include <trireme/base/utf8.hpp>
@@ -33,7 +33,8 @@ class Fuse final : public DecodeStep {
   bool fuses() const override { return true; }
 };
 
-/// Converts characters to bytes. A token with another character is kept.
+/// Converts the characters of byte_alphabet.hpp to bytes. A token that contains another character
+/// is not changed.
 class BytesOfCharacters final : public DecodeStep {
  public:
   void run(std::vector<std::string>& tokens, Edge) const override {
@@ -42,7 +43,7 @@ class BytesOfCharacters final : public DecodeStep {
   }
 };
 
-/// The byte of "<0x41>".
+/// The byte of a token such as "<0x41>"; std::nullopt for other tokens.
 std::optional<char> byte_of(const std::string& token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
   int value = 0;
@@ -57,7 +58,7 @@ std::optional<char> byte_of(const std::string& token) {
   return static_cast<char>(value);
 }
 
-/// Runs of byte tokens become text, or one U+FFFD per byte if the run is not UTF-8.
+/// Replaces each run of byte tokens by its text, or by one U+FFFD per byte if the run is not UTF-8.
 class ByteFallback final : public DecodeStep {
  public:
   void run(std::vector<std::string>& tokens, Edge) const override {
@@ -135,7 +136,8 @@ class ReplacePattern final : public DecodeStep {
   std::string to_;
 };
 
-/// Removes up to `start` and `stop` times the character `content` from the ends of each token.
+/// Removes the character `content` from each token: up to `start` times at the beginning and up to
+/// `stop` times at the end. After Fuse, the document is one token.
 class Strip final : public DecodeStep {
  public:
   Strip(std::string content, std::int64_t start, std::int64_t stop)
@@ -153,7 +155,7 @@ class Strip final : public DecodeStep {
   }
   bool works_in_parts(bool after_fuse) const override { return !after_fuse || stop_ == 0; }
 
-  bool fused = false;  ///< follows Fuse
+  bool fused = false;  ///< an earlier step is Fuse: all tokens of a part are one token
 
  private:
   std::string content_;
@@ -161,7 +163,8 @@ class Strip final : public DecodeStep {
   std::int64_t stop_;
 };
 
-/// BERT's words: a space before each token without the prefix.
+/// Joins BERT's tokens to words: removes `prefix` from tokens that continue a word, and puts a
+/// space before other tokens. The first token of a document gets neither.
 class WordPiece final : public DecodeStep {
  public:
   WordPiece(std::string prefix, bool cleans) : prefix_(std::move(prefix)), cleans_(cleans) {}
@@ -175,7 +178,7 @@ class WordPiece final : public DecodeStep {
   }
 
  private:
-  /// Applies the rules of the `tokenizers` library, in its order.
+  /// Removes spaces by the rules of the `tokenizers` library, in the library's order.
   static void clean(std::string& token) {
     constexpr std::array<std::pair<const char*, const char*>, 11> rules{{{" .", "."},
                                                                          {" ?", "?"},

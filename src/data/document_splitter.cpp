@@ -1,5 +1,5 @@
-// Splits a stream at the matches of a regular expression with PCRE2's partial matching: a match
-// that more bytes could change is held back, with the bytes that look-behind needs.
+// Splits a stream at the matches of a regular expression with PCRE2's partial matching: the bytes
+// of a match that further bytes could change are held back, with the bytes that look-behind needs.
 #include <trireme/data/document_splitter.hpp>
 
 #include <trireme/base/check.hpp>
@@ -21,7 +21,7 @@ std::string message_of(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
-/// Owner of PCRE2's objects.
+/// A compiled expression; owns PCRE2's objects.
 struct Expression {
   explicit Expression(const std::string& source);
   ~Expression();
@@ -43,15 +43,16 @@ Expression::Expression(const std::string& source) {
   check_usage(code != nullptr, "document separator '", source,
               "': ", code != nullptr ? "" : message_of(error), " at character ", place);
   pcre2_jit_compile(code,
-                    PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // optional: faster
+                    // Optional: makes matching faster.
+                    PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   match = pcre2_match_data_create_from_pattern(code, nullptr);
   context = pcre2_match_context_create(nullptr);
   stack = pcre2_jit_stack_create(32 << 10, 8 << 20, nullptr);
   pcre2_jit_stack_assign(context, nullptr, stack);
   std::uint32_t longest = 0;
   pcre2_pattern_info(code, PCRE2_INFO_MAXLOOKBEHIND, &longest);
-  // At least one byte, so that \A and ^ do not match at the start of a later chunk. More bytes,
-  // because assertions nest.
+  // At least 1, so that \A and ^ do not match at the beginning of a later chunk. The other bytes
+  // are kept because nested assertions can look back further than the longest look-behind.
   look_behind = 2 * std::size_t{longest} + 256;
 }
 
@@ -66,17 +67,17 @@ Expression::~Expression() {
 
 struct DocumentSplitter::State {
   std::string source;
-  std::unique_ptr<Expression> expression;  // null: never matches
+  std::unique_ptr<Expression> expression;  // null: no separator, never matches
   std::string buffer;
-  std::size_t start = 0;      // beginning of the next search; earlier bytes have been passed on
+  std::size_t start = 0;      // beginning of the next search; earlier bytes are done
   bool cut_at_start = false;  // an empty match has already cut at `start`
-  bool open = false;          // the current file has had bytes
+  bool open = false;          // bytes of the current file have been fed
 
   void search(bool final, const Sink& sink);
   void forget_handed_out();
 };
 
-/// Cuts at every match that more bytes cannot change.
+/// Ends a document at every match that further bytes cannot change. `final`: no bytes follow.
 void DocumentSplitter::State::search(bool final, const Sink& sink) {
   const Expression& e = *expression;
   const auto* text_begin = reinterpret_cast<PCRE2_SPTR>(buffer.data());

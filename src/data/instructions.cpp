@@ -1,6 +1,7 @@
 // Converts instruction data to tokens. Counted tokens are found from the ids: a prompt's tokens are
-// the common prefix with the whole text, so that a token with characters of both parts counts. The
-// end of this file finds the tokens that end answers.
+// the common prefix of the ids of the prompt and the ids of the whole text, so that a token with
+// characters of both prompt and completion counts. The last function finds the tokens that end
+// answers.
 #include <trireme/data/instructions.hpp>
 
 #include <trireme/base/check.hpp>
@@ -11,12 +12,12 @@
 namespace trireme::data {
 namespace {
 
-/// Length of the common prefix.
+/// Length of the common prefix of two lists of ids.
 std::int64_t common(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
   return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
-/// Appends a run up to token `end`.
+/// Appends the run of tokens [at, end) and advances `at` to `end`, if end > at.
 void add_run(CountedTokens& out, std::int64_t& at, std::int64_t end, bool counted) {
   if (end > at) out.runs.emplace_back(end - at, counted);
   at = std::max(at, end);
@@ -192,8 +193,8 @@ std::set<std::int64_t> answer_ends(const TokenSource& source, const Tokenizer& t
   source.read(0, ids);
   std::vector<std::int32_t> counted = ids;
   source.mask(0, counted);
-  // A run of counted tokens ends before an uncounted token; documents that count to their end are
-  // ended by the end of the document.
+  // An answer ends with a counted token before an uncounted token. A document that counts to its
+  // end ends with its end-of-document token, which is not an end of answers.
   for (std::size_t i = 0; i + 1 < ids.size(); ++i)
     if (counted[i] != uncounted && counted[i + 1] == uncounted) ends.insert(ids[i]);
   ends.erase(tokenizer.end_of_document());

@@ -1,5 +1,5 @@
-// JSON lines: one object per line. Messages name file and line and never repeat a library's
-// messages.
+// JSON lines: one object per line. Messages name file and line, and do not contain the JSON
+// library's messages.
 #include <trireme/data/json_lines.hpp>
 
 #include <trireme/base/check.hpp>
@@ -17,7 +17,7 @@ constexpr std::size_t line_limit = std::size_t{64} << 20;
 constexpr std::size_t shown_characters = 60;
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
-/// The beginning of a value, for messages.
+/// A value for messages: its first characters, or the size of a list or object.
 std::string shown(const nlohmann::ordered_json& value) {
   if (value.is_structured())
     return text(value.is_array() ? "a list of " : "an object of ", value.size());

@@ -1,4 +1,4 @@
-// Values of a JSON file that know their paths. Values in messages are cut to 100 bytes.
+// Values of a JSON file with their paths. Values in messages are truncated to 100 bytes.
 #include <trireme/data/json_node.hpp>
 
 #include <trireme/base/check.hpp>
@@ -34,7 +34,7 @@ JsonNode JsonNode::operator[](std::size_t index) const {
 }
 
 void JsonNode::refuse(const std::string& supported) const {
-  std::string value =  // dump() recurses
+  std::string value =  // dump() recurses, so it gets no deep value
       is_shallow(json, 4) ? json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
                           : text("(", json.type_name(), " of ", json.size(), " parts)");
   if (value.size() > 100) value = value.substr(0, 100) + "...";

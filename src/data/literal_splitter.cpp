@@ -1,5 +1,5 @@
-// Added tokens in a text. White space and words around them are treated as in the `tokenizers`
-// library.
+// Finds added tokens in a text. White space and words around them are treated as in the
+// `tokenizers` library.
 #include <trireme/data/literal_splitter.hpp>
 
 #include <trireme/base/check.hpp>
@@ -14,7 +14,8 @@ namespace {
 
 constexpr char32_t no_character = 0xFFFD;
 
-/// The last character of a text that may begin within a character or contain invalid bytes.
+/// The last character of a text that may begin within a character; no_character if the text is
+/// empty or ends with an invalid or truncated character.
 char32_t character_before(std::string_view text) {
   const std::string_view character =
       text.substr(text.empty() ? 0 : character_begin(text, text.size() - 1));
@@ -23,7 +24,8 @@ char32_t character_before(std::string_view text) {
   return next_character(character, at);
 }
 
-/// The first character and its length in bytes.
+/// The first character of a text that is not empty, and its length in bytes; no_character and 1 if
+/// it is invalid or truncated.
 std::pair<char32_t, std::size_t> first_character(std::string_view text) {
   const std::string_view character = text.substr(0, 4);
   std::size_t at = 0;

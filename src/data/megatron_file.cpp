@@ -1,5 +1,5 @@
 // Reads Megatron-LM's pair of files. All sizes and offsets are checked against both files before
-// use; ids of any integer type are widened to 32 bits.
+// use; ids of any integer type are converted to 32 bits.
 #include <trireme/data/megatron_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -178,7 +178,8 @@ void MegatronFile::read_document_offsets(std::int64_t first, std::span<std::int6
           ", outside the file or before the previous document's; the file is damaged");
     before = out[i];
   }
-  // One read for all documents if they are about as many as their sequences.
+  // Reads the beginnings of all sequences at once, unless documents have more than 4 sequences on
+  // average.
   const std::int64_t base = out.empty() ? 0 : out.front();
   const std::int64_t span = std::min(before + 1, sequences_) - base;
   std::vector<std::int64_t> pointers;

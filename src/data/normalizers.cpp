@@ -1,4 +1,4 @@
-// The normalizers of a tokenizer.json and their table. Each part has a comment on its source.
+// The normalizers of a tokenizer.json, and the table of their types.
 #include <trireme/data/text_step.hpp>
 
 #include <trireme/base/check.hpp>
@@ -22,9 +22,9 @@ namespace {
 
 // NFC, NFD, NFKC and NFKD by ICU, for the characters of Unicode 9, as in the `tokenizers` library;
 // newer characters are unchanged. A part of a text ends before a character that cannot combine with
-// an earlier one.
+// an earlier character.
 
-/// NFC, NFD, NFKC, NFKD (Unicode TR 15).
+/// NFC, NFD, NFKC, NFKD (Unicode Standard Annex 15).
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 
 const icu::Normalizer2& newest(NormalForm form) {
@@ -91,7 +91,7 @@ class Normalize final : public TextStep {
   std::unique_ptr<TextStep> copy() const override { return std::make_unique<Normalize>(form_); }
 
  private:
-  /// The last position before which later text cannot change the result.
+  /// Length of the beginning whose normal form later text cannot change.
   std::size_t boundary(std::string_view text) const {
     while (!text.empty())
       if (normalizer_.hasBoundaryBefore(static_cast<UChar32>(take_last_character(text)))) break;
@@ -109,7 +109,7 @@ std::unique_ptr<TextStep> make_normal_form(NormalForm form) {
 
 // The normalizers Strip, Prepend and Replace.
 
-/// Bytes of white space at the beginning.
+/// Number of bytes of white space at the beginning of the text.
 std::size_t leading_space(std::string_view text) {
   std::size_t at = 0;
   for (std::size_t next = 0; next < text.size(); at = next)
@@ -117,7 +117,7 @@ std::size_t leading_space(std::string_view text) {
   return at;
 }
 
-/// Length in bytes without the white space at the end.
+/// Number of bytes of the text without the white space at its end.
 std::size_t without_trailing_space(std::string_view text) {
   std::string_view rest = text;
   while (!rest.empty()) {
@@ -223,7 +223,7 @@ class ReplacePattern final : public TextStep {
   std::string replaced_;
 };
 
-/// Removes white space at the ends of the text.
+/// Removes white space at the beginning (`left`) and the end (`right`) of the text.
 std::unique_ptr<TextStep> make_strip(bool left, bool right) {
   return std::make_unique<Strip>(left, right);
 }
@@ -233,7 +233,7 @@ std::unique_ptr<TextStep> make_prepend(std::string prefix) {
   return std::make_unique<Prepend>(std::move(prefix));
 }
 
-/// Replaces every match of a literal or of a pattern of word_splitter.hpp.
+/// Replaces every occurrence of `literal` by `content`.
 std::unique_ptr<TextStep> make_replace(std::string literal, std::string content) {
   return std::make_unique<ReplaceLiteral>(std::move(literal), std::move(content));
 }
@@ -248,7 +248,7 @@ std::unique_ptr<TextStep> make_replace_pattern(const std::string& pattern, std::
 // strings whose values are offsets in a list of replacements, each ended by a zero byte.
 
 constexpr std::size_t most_bytes = 64 << 20;
-constexpr std::size_t longest_cluster = 5;  // longer clusters are looked up character by character
+constexpr std::size_t longest_cluster = 5;  // in bytes; longer clusters are looked up by character
 
 std::optional<std::string> from_base64(std::string_view text) {
   std::string bytes;
@@ -277,8 +277,9 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-/// A unit of the array holds the label of its node, the offset of its children, and whether the
-/// node has a value, which is stored in its child 0.
+/// The trie and its replacements. A unit of the double array holds the label of a node, the offset
+/// of the node's children, and whether the node has a value. The value is stored in the unit of
+/// child 0.
 struct Charsmap {
   std::vector<std::uint32_t> units;
   std::string replacements;
@@ -286,7 +287,8 @@ struct Charsmap {
 
   explicit Charsmap(const JsonNode& node);
 
-  /// The replacement of the shortest prefix of `key` that has one.
+  /// The replacement of the shortest prefix of `key` that has a rule; std::nullopt if no prefix has
+  /// a rule.
   std::optional<std::string_view> find(std::string_view key) const;
 
  private:
@@ -341,7 +343,8 @@ std::optional<std::string_view> Charsmap::find(std::string_view key) const {
   return std::nullopt;
 }
 
-/// Replaces each grapheme cluster that has a rule, or else each of its characters that has one.
+/// Replaces each grapheme cluster of at most longest_cluster bytes that begins with the text of a
+/// rule, and in other clusters each such character.
 class Precompiled final : public TextStep {
  public:
   explicit Precompiled(std::shared_ptr<const Charsmap> map) : map_(std::move(map)) {
@@ -389,11 +392,12 @@ class Precompiled final : public TextStep {
   }
 
   std::shared_ptr<const Charsmap> map_;
-  std::array<bool, 128> plain_{};  // visible ASCII characters without a rule
+  std::array<bool, 128> plain_{};  // ASCII characters from U+0020 on without a rule
   std::string normal_;
 };
 
-/// SentencePiece's rules in `precompiled_charsmap`. UsageError if they are damaged.
+/// A step with SentencePiece's rules in `precompiled_charsmap`. UsageError if the rules are
+/// damaged.
 std::unique_ptr<TextStep> make_precompiled(const JsonNode& charsmap) {
   return std::make_unique<Precompiled>(std::make_shared<const Charsmap>(charsmap));
 }
@@ -403,7 +407,7 @@ constexpr int most_levels = 8;
 
 void add(const JsonNode& node, int levels, TextSteps& steps);
 
-/// `Build` reads the node if needed, and appends steps.
+/// Appends the steps of a node of one type. `levels`: number of levels that may be nested.
 using Build = void (*)(const JsonNode&, int levels, TextSteps&);
 
 template <NormalForm form>

@@ -1,6 +1,6 @@
 // Parses a pattern in Oniguruma's syntax and writes each construct in PCRE2's syntax. Sets become
 // expressions for one character: an intersection is a look-ahead before the last operand, so that
-// the Unicode tables remain PCRE2's.
+// PCRE2's Unicode tables apply.
 #include <trireme/data/oniguruma.hpp>
 
 #include <trireme/base/check.hpp>
@@ -36,7 +36,7 @@ class Translation {
     bool dot_all = false;
     bool extended = false;
   };
-  /// PCRE2's text of an expression to which a quantifier applies.
+  /// An expression in PCRE2's syntax, and whether a quantifier can apply to it.
   struct Atom {
     std::string text;
     bool quantifiable = true;
@@ -116,7 +116,7 @@ class Translation {
       if (!take(")")) refuse("a group without an end", from);
       return Atom{begin + ")", quantifiable};
     };
-    if (take("(?:")) return rest("(?:", options);  // part of the surrounding string
+    if (take("(?:")) return rest("(?:", options);  // its literals continue the surrounding string
     before_ = 0;
     if (take("(?=")) return rest("(?=", options, false);
     if (take("(?!")) return rest("(?!", options, false);
@@ -158,8 +158,8 @@ class Translation {
            (std::string_view("*+?").find(in_[at_]) != in_.npos || read_interval(in_, at));
   }
 
-  /// Quantifiers after an atom. '+' makes * + ? possessive, but repeats an interval; {m,n} with
-  /// m > n is possessive; {n}? is (?:…{n})?.
+  /// Parses the quantifiers after an atom. In Oniguruma, '+' after * + ? makes them possessive, but
+  /// after an interval it is another quantifier; {m,n} with m > n is possessive; {n}? is (?:…{n})?.
   void quantify(Atom& target, Options options) {
     for (bool again = false; skip_ignored(options), is_quantifier(); again = true) {
       const std::size_t from = at_;
@@ -273,7 +273,8 @@ class Translation {
       refuse("ignoring the case in a set of this property", from);
     return in_bracket ? set_of(list, negated) : outside(list, negated, options);
   }
-  /// Outside brackets, case matters, and word characters include Latin-1's digits.
+  /// A set outside brackets: option i does not apply to it, and word characters include Latin-1's
+  /// superscript digits and fractions.
   static CharacterSet outside(std::string list, bool negated, Options options) {
     if (list == members_of_posix("word")) list += R"(\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE})";
     CharacterSet set = set_of(list, negated);
@@ -301,7 +302,7 @@ class Translation {
     return {"(?:" + all + ")", ""};
   }
 
-  /// Parses a union up to "]" or "&&".
+  /// Parses a union of characters and sets up to "]" or "&&".
   CharacterSet united(Options options) {
     const std::size_t begin = at_;
     std::string list;
@@ -319,7 +320,8 @@ class Translation {
         add(posix(options));
       } else if (sees("[")) {
         const CharacterSet inner = bracket(options);
-        // Oniguruma treats the complement of all non-ASCII characters as their set.
+        // Oniguruma treats the complement of the set of all non-ASCII characters as if it were this
+        // set.
         if (in_[from + 1] == '^' && !matches_beyond_ascii(inner.text))
           refuse("a nested set of no character beyond ASCII", from);
         add(inner);
@@ -349,7 +351,7 @@ class Translation {
     return set_of(list, negated);
   }
 
-  /// Parses a character or range of a set.
+  /// Parses a character or a range of characters in a set.
   std::string range(Options options) {
     const std::size_t from = at_;
     const char32_t low = set_character();
@@ -377,7 +379,7 @@ class Translation {
   std::string_view in_;
   const std::string& where_;
   std::size_t at_ = 0;
-  char32_t before_ = 0;  // previous literal in the same string
+  char32_t before_ = 0;  // previous literal in the same string; 0: none
   int levels_ = 0;
 };
 

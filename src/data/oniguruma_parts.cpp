@@ -19,14 +19,14 @@ namespace {
 
 using Named = std::pair<std::string_view, std::string_view>;
 
-// Members of a PCRE2 set for \s, \d, \w and \h. PCRE2's own \s contains U+180E, and its \w fewer
-// marks.
+// Members of a PCRE2 set for \s, \w and \h. PCRE2's own \s also contains U+180E, and its own \w
+// contains fewer marks.
 constexpr std::string_view space_members = R"(\t-\r\x{85}\p{Z})";
 constexpr std::string_view word_members = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 constexpr std::string_view hex_digit = "0-9A-Fa-f";
 
-/// Names of properties whose PCRE2 names differ, without case, spaces, '-' and '_'. Names of POSIX
-/// brackets come first, because they are properties too.
+/// Properties whose names differ in PCRE2, by names in lower case without spaces, '-' and '_'. The
+/// first `posix_names` are also the names of POSIX brackets.
 constexpr Named named_sets[]{
     {"alnum", R"(\p{Alphabetic}\p{Nd})"},
     {"alpha", R"(\p{Alphabetic})"},
@@ -35,7 +35,7 @@ constexpr Named named_sets[]{
     {"cntrl", R"(\p{Cc})"},
     {"digit", R"(\p{Nd})"},
     {"lower", R"(\p{Lowercase})"},
-    {"punct", R"(\p{P})"},  // a POSIX bracket: members_of_posix
+    {"punct", R"(\p{P})"},  // differs for POSIX brackets: members_of_posix
     {"space", space_members},
     {"upper", R"(\p{Uppercase})"},
     {"word", word_members},
@@ -85,7 +85,8 @@ constexpr Named named_sets[]{
 };
 constexpr std::size_t posix_names = 12;
 
-/// Properties with equal names in both, and categories of one or two letters.
+/// Categories of one or two letters, and binary properties, whose names in Oniguruma and PCRE2 are
+/// equal.
 constexpr std::string_view categories =
     " c cc cf cn co l ll lm lo lt lu m mc me mn n nd nl no p pc pd pe pf pi po ps s sc sk sm so z "
     "zl zp zs ";
@@ -97,7 +98,7 @@ constexpr std::string_view binary_properties =
 
 using Code = std::unique_ptr<pcre2_code, void (*)(pcre2_code*)>;
 
-/// Null if PCRE2 does not know the expression.
+/// The compiled expression; null if it does not compile.
 Code compiled(const std::string& expression) {
   int error = 0;
   PCRE2_SIZE place = 0;
@@ -130,14 +131,13 @@ std::string members_of_property(std::string_view name) {
     return "\\p{" + key + "}";
   }
   if (binary_properties.find(spaced) != std::string_view::npos) return "\\p{" + key + "}";
-  // A script. From 10.40 on, a bare name means Script_Extensions.
+  // The name of a script. From PCRE2 10.40 on, a bare name means Script_Extensions.
   const bool extensions = PCRE2_MAJOR > 10 || (PCRE2_MAJOR == 10 && PCRE2_MINOR >= 40);
   std::string script = text(extensions ? "\\p{sc:" : "\\p{", name, "}");
   return compiled(script) ? script : "";
 }
 
-/// Whether the character folds, or may fold, to several characters: Unicode's CaseFolding.txt,
-/// status F.
+/// The ranges also contain characters that do not fold to several characters.
 bool folds_to_several(char32_t from, char32_t to) {
   constexpr std::pair<char32_t, char32_t> ranges[]{
       {0xDF, 0xDF},     {0x130, 0x130},   {0x149, 0x149},   {0x1F0, 0x1F0},
@@ -147,7 +147,8 @@ bool folds_to_several(char32_t from, char32_t to) {
                      [&](const auto& range) { return from <= range.second && to >= range.first; });
 }
 
-/// Whether one character folds to these two, or to more characters that begin or end with them.
+/// If a character folds to three characters, the function is true for the first two and for the
+/// last two of these characters.
 bool folds_from_one(char32_t first, char32_t second) {
   const auto is = [](char32_t c, std::u32string_view any) {
     return any.find(c) != std::u32string_view::npos;
@@ -165,7 +166,7 @@ bool folds_from_one(char32_t first, char32_t second) {
 
 CharacterSet set_of(std::string_view list, bool negated) {
   if (!negated) return {text("[", list, "]"), std::string(list)};
-  // \P{X} and \p{X} are members of each other's complement.
+  // The complement of \p{X} is \P{X}, which can be a member of another set.
   const bool one = list.size() > 4 && list[0] == '\\' && (list[1] == 'p' || list[1] == 'P') &&
                    list.find('}') == list.size() - 1;
   std::string other(list);

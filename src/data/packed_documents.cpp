@@ -1,5 +1,5 @@
-// Best-fit decreasing with lists of samples by their free space: a piece goes into a sample of the
-// first non-empty list from its length on.
+// Best-fit decreasing bin packing, with a list of samples for each amount of free space: a piece
+// goes into a sample of the list with the least free space that is enough for the piece.
 #include <trireme/data/packed_documents.hpp>
 
 #include <trireme/base/check.hpp>
@@ -13,7 +13,7 @@
 namespace trireme::data {
 namespace {
 
-constexpr std::int64_t documents_at_a_time = 1 << 16;  // documents read at a time
+constexpr std::int64_t documents_at_a_time = 1 << 16;
 constexpr std::int64_t packed_tokens_limit = std::int64_t{1} << 44;
 constexpr std::uint32_t no_piece = 0xFFFFFFFFu;
 
@@ -21,7 +21,8 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// A set of integers in [0, size), with a second level of bits that mark non-zero words.
+/// A set of integers in [0, size): one bit per integer in words_. The bits of filled_ mark the
+/// words that are not 0.
 class NumberSet {
  public:
   explicit NumberSet(std::int64_t size)
@@ -56,10 +57,10 @@ class NumberSet {
   std::vector<std::uint64_t> words_, filled_;
 };
 
-/// The pieces by descending length; pieces of equal length in file order.
+/// The pieces in descending order of length; pieces of equal length in file order.
 std::vector<std::uint64_t> by_length(const std::vector<std::uint64_t>& pieces,
                                      std::int64_t sequence, std::uint64_t length_mask) {
-  std::vector<std::int64_t> place(at(sequence + 1));  // [i]: index for a piece of S − i tokens
+  std::vector<std::int64_t> place(at(sequence + 1));  // [i]: next index for a piece of S − i tokens
   const auto list = [&](std::uint64_t piece) {
     return at(sequence - 1) - static_cast<std::size_t>(piece & length_mask);
   };
@@ -129,7 +130,8 @@ std::vector<std::uint64_t> PackedDocuments::cut_documents(const TokenSource& fil
 std::vector<std::uint32_t> PackedDocuments::best_fit(const std::vector<std::uint64_t>& sorted) {
   std::vector<std::uint32_t> sample_of(sorted.size());
   std::vector<std::uint32_t> newest(at(sequence_), no_piece);  // newest sample with this free space
-  std::vector<std::uint32_t> before;                           // previous sample with that space
+  // [sample]: previous sample with the same free space.
+  std::vector<std::uint32_t> before;
   NumberSet rooms(sequence_);
   const auto put = [&](std::uint32_t sample, std::int64_t room) {
     if (room == 0) return;
@@ -156,7 +158,8 @@ std::vector<std::uint32_t> PackedDocuments::best_fit(const std::vector<std::uint
 
 void PackedDocuments::order(const std::vector<std::uint64_t>& sorted,
                             const std::vector<std::uint32_t>& sample_of) {
-  // Samples were opened by their longest pieces, in the order of `sorted`.
+  // The first piece of a sample in `sorted` is its longest piece. Samples are numbered in the order
+  // of these pieces in `sorted`.
   std::vector<std::pair<std::uint64_t, std::uint32_t>> longest;
   longest.reserve(count_);
   for (std::size_t i = 0; longest.size() < count_; ++i)

@@ -132,7 +132,7 @@ void Pairs::make(Draw draw, const Windows& windows, std::int64_t window, std::in
 
 void Pairs::mask(Draw& draw, std::int64_t first_length, std::int64_t place,
                  const Batch& batch) const {
-  // Choose with the first steps of a shuffle.
+  // Chooses the masked tokens with the first steps of a Fisher-Yates shuffle.
   std::vector<std::int64_t> chosen(static_cast<std::size_t>(text_));
   std::iota(chosen.begin(), chosen.end(), 0);
   for (std::int64_t k = 0; k < masked_; ++k)

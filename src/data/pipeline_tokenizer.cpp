@@ -1,5 +1,5 @@
-// Tokenizers made of parts: added tokens as written, normalizer, normalized added tokens,
-// pre-tokenizer, model. Text streams through all of them.
+// Tokenizers made of parts. Text streams through the search for added tokens in raw text, the
+// normalizer, the search for added tokens in normalized text, the pre-tokenizer and the model.
 #include <trireme/data/tokenizer_json.hpp>
 
 #include <trireme/base/check.hpp>
@@ -26,7 +26,7 @@ struct Parts {
   TextSteps pre_tokenizer;
   TokenNames model_names;
   std::unique_ptr<TokenModel> model;
-  std::vector<AddedToken> added;  // normalized tokens have normalized contents
+  std::vector<AddedToken> added;  // tokens with flag `normalized` have normalized contents
 };
 
 class PipelineEncoder final : public Encoder {
@@ -64,7 +64,7 @@ class PipelineEncoder final : public Encoder {
         text, [&](std::string_view part) { normalizer_.piece(part, false); },
         [&](std::int32_t id) { end_section(id); });
   }
-  /// Whether the normalizer keeps the first character.
+  /// Whether the normalizer's output for the first character of `text` is not empty.
   bool keeps_first(std::string_view text) {
     if (parts_.normalizer.empty()) return true;
     std::size_t end = 0;
@@ -73,13 +73,13 @@ class PipelineEncoder final : public Encoder {
     if (is_new) known->second = !run_steps(parts_.normalizer, text.substr(0, end)).empty();
     return known->second;
   }
-  /// Ends the text before an added token.
+  /// Ends the text before the added token `id`, and appends this id.
   void end_section(std::int32_t id) {
     normalizer_.piece({}, true);
     out_->push_back(id);
   }
 
-  /// Normalized text: searches for added tokens.
+  /// Receives normalized text, and searches it for added tokens.
   struct Found final : TextSink {
     explicit Found(PipelineEncoder& encoder) : e(encoder) {}
     void piece(std::string_view text, bool last) override {
@@ -96,7 +96,7 @@ class PipelineEncoder final : public Encoder {
     PipelineEncoder& e;
   };
 
-  /// Words: to ids.
+  /// Receives words, and converts them to ids.
   struct Words final : TextSink {
     explicit Words(PipelineEncoder& encoder) : e(encoder) {}
     void piece(std::string_view text, bool last) override {
@@ -133,12 +133,12 @@ class PipelineEncoder final : public Encoder {
   TextChain pre_tokenizer_;
   TextChain normalizer_;
   std::unique_ptr<WordEncoder> model_;
-  std::string word_;  // part of a word that the model has not taken yet
+  std::string word_;  // part of a word that the model has not consumed
   std::size_t wait_ = 0;
   bool first_ = true;
   bool uses_origin_ = false;
-  bool begun_ = false;                            // the document has had text
-  std::unordered_map<char32_t, bool> kept_ = {};  // by first character
+  bool begun_ = false;                            // text of the current document has been fed
+  std::unordered_map<char32_t, bool> kept_ = {};  // results of keeps_first() by character
   std::vector<std::int32_t>* out_ = nullptr;
 };
 
@@ -204,7 +204,7 @@ std::int64_t PipelineTokenizer::text_bytes(std::int32_t id) const {
   return is_byte_token(token) && text != token ? 1 : std::ssize(text);
 }
 
-/// UsageError for a value that dump(), which recurses, cannot write.
+/// UsageError if a value has more than `levels` levels, because dump() recurses.
 void expect_few_levels(const JsonNode& node, const nlohmann::json& json, int levels) {
   if (!json.is_structured()) return;
   if (levels == 0) node.refuse("at most 16 levels");
@@ -254,14 +254,14 @@ Ids nothing(const JsonNode&) {
 }
 
 /// {"single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}], "special_tokens":
-/// {"<s>": {"ids": [1]}}}: the ids before the first sequence.
+/// {"<s>": {"ids": [1]}}}: returns the ids before the first sequence.
 Ids from_template(const JsonNode& node) {
   Ids ids;
   const JsonNode parts = node["single"];
   const std::size_t size = parts.list_size(most_parts, "a list of special tokens and a sequence");
   for (std::size_t i = 0; i < size; ++i) {
     const JsonNode token = parts[i]["SpecialToken"];
-    if (token.json.is_null()) return ids;  // the text
+    if (token.json.is_null()) return ids;  // the Sequence, which is the text
     const JsonNode of_name = node["special_tokens"][token["id"].string().c_str()]["ids"];
     const std::size_t count = of_name.list_size(most_parts, "a list of ids");
     for (std::size_t k = 0; k < count; ++k) ids.push_back(id_of(of_name[k]));
@@ -269,14 +269,14 @@ Ids from_template(const JsonNode& node) {
   return ids;
 }
 
-/// {"cls": ["[CLS]", 101]}: the id of "cls".
+/// {"cls": ["[CLS]", 101]}: returns the id of "cls".
 Ids from_pair(const JsonNode& node) {
   const JsonNode token = node["cls"];
   if (token.list_size(2, "a token and its id") != 2) token.refuse("a token and its id");
   return {id_of(token[1])};
 }
 
-/// Later parts put their tokens before the tokens of earlier parts.
+/// The ids of later processors come before the ids of earlier processors.
 Ids from_sequence(const JsonNode& node) {
   Ids ids;
   const JsonNode parts = node["processors"];

@@ -1,4 +1,4 @@
-// The pre-tokenizers of a tokenizer.json and their table.
+// The pre-tokenizers of a tokenizer.json, and the table of their types.
 #include <trireme/data/text_step.hpp>
 
 #include <trireme/data/unicode.hpp>
@@ -12,7 +12,8 @@ namespace trireme::data {
 namespace {
 
 // The pre-tokenizer Split, and pre-tokenizers that split at characters with a property. A finder
-// hands out matches in order; the step joins matches and the text between them to words.
+// returns the matches in order. The step makes words of the matches and of the text between
+// matches.
 
 using Range = WordMatcher::Range;
 
@@ -114,7 +115,7 @@ class Split final : public TextStep {
   void add(Part part, std::string_view text, TextSink& out) {
     if (word_.end > word_.begin && is_joined(behavior_, word_.is_match, part.is_match)) {
       word_.end = part.end;
-      word_.is_match = part.is_match;  // property of the last part
+      word_.is_match = part.is_match;  // whether the last part is a match
       return;
     }
     flush(text, out);
@@ -128,10 +129,10 @@ class Split final : public TextStep {
   Finder finder_;
   SplitBehavior behavior_;
   bool invert_;
-  Part word_;  // the word in progress
+  Part word_;  // the word that further parts may continue
 };
 
-/// Runs of characters of one class.
+/// Makes words of runs of word characters and of runs of other characters. White space is removed.
 class Whitespace final : public TextStep {
  public:
   std::size_t run(std::string_view text, Edge edge, TextSink& out) override {
@@ -161,8 +162,8 @@ std::unique_ptr<TextStep> make(Finder finder, SplitBehavior behavior, bool inver
   return std::make_unique<Split<Finder>>(std::move(finder), behavior, invert);
 }
 
-/// Splits words at matches of a literal. `invert`: the text between matches takes the part of the
-/// matches.
+/// Splits words at the occurrences of a literal. `invert`: occurrences and the text between
+/// occurrences exchange their roles.
 std::unique_ptr<TextStep> make_split(std::string literal, SplitBehavior behavior, bool invert) {
   return make(LiteralFinder(std::move(literal)), behavior, invert);
 }
@@ -171,13 +172,13 @@ std::unique_ptr<TextStep> make_split_characters(bool (*matches)(char32_t), Split
   return make(CharacterFinder(matches), behavior, false);
 }
 
-/// Runs of \w and runs of other characters; white space is removed.
+/// Splits words into runs of \w and runs of other characters, and removes white space.
 std::unique_ptr<TextStep> make_whitespace() {
   return std::make_unique<Whitespace>();
 }
 
-// The pre-tokenizers that put a character before words: Metaspace, and ByteLevel's space. Both
-// stream: they hold nothing.
+// The pre-tokenizers that put a character before words: Metaspace, and the step for ByteLevel's
+// space. Both consume all text at once.
 
 class Metaspace final : public TextStep {
  public:
@@ -186,7 +187,7 @@ class Metaspace final : public TextStep {
 
   std::size_t run(std::string_view text, Edge edge, TextSink& out) override {
     word_.clear();
-    bool begun = !edge.first;  // the word has bytes, perhaps already handed out
+    bool begun = !edge.first;  // the word has bytes, which may have been passed on already
     if (edge.first && !text.empty() && prepends(edge) && !begins_with_mark(text, 0)) {
       word_ = mark_;
       begun = true;
@@ -239,12 +240,14 @@ class PrefixSpace final : public TextStep {
   std::unique_ptr<TextStep> copy() const override { return std::make_unique<PrefixSpace>(); }
 };
 
-/// Replaces spaces, and splits before each replacement. `first`: only at the document's beginning.
+/// Replaces spaces by `replacement`, and prepends `replacement` to the words that `scheme` selects,
+/// unless they begin with a space or with `replacement`. `split`: splits words before each
+/// `replacement`.
 std::unique_ptr<TextStep> make_metaspace(char32_t replacement, PrependScheme scheme, bool split) {
   return std::make_unique<Metaspace>(replacement, scheme, split);
 }
 
-/// Puts a space before a word that does not begin with one.
+/// Puts a space before a word that does not begin with a space.
 std::unique_ptr<TextStep> make_prefix_space() {
   return std::make_unique<PrefixSpace>();
 }

@@ -1,5 +1,5 @@
-// Samples of a token file and the order of training samples. Targets that the file's mask does not
-// count are replaced when a window is read.
+// Samples of a token file and the order of training samples. Targets that do not count by the
+// file's mask are replaced by `uncounted` when a window is read.
 #include <trireme/data/samples.hpp>
 
 #include <trireme/base/check.hpp>

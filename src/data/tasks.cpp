@@ -1,6 +1,6 @@
-// Converts task files from JSON lines to requests. Contexts and continuations are encoded together
-// and cut where the context's own tokens end, and rolling windows overlap, as in
-// lm-evaluation-harness (api/model.py and utils.py).
+// Converts task files from JSON lines to requests. As in lm-evaluation-harness (api/model.py and
+// utils.py), a context and its continuation are encoded together, and the continuation begins after
+// as many tokens as the context alone has. Rolling windows overlap.
 #include <trireme/data/tasks.hpp>
 
 #include <trireme/base/check.hpp>
@@ -38,7 +38,7 @@ std::int64_t words_of(std::string_view text) {
   return words;
 }
 
-/// Bytes of white space at the end.
+/// Number of bytes of white space at the end.
 std::size_t trailing_space(std::string_view text) {
   std::string_view rest = text;
   while (!rest.empty()) {
@@ -49,7 +49,7 @@ std::size_t trailing_space(std::string_view text) {
   return text.size() - rest.size();
 }
 
-/// Makes the requests of one file.
+/// Makes the requests of one task file.
 class TaskReader {
  public:
   TaskReader(const std::string& path, const Tokenizer& tokenizer, const TaskOptions& options,
@@ -149,8 +149,8 @@ class TaskReader {
     return ids;
   }
 
-  /// White space at the context's end belongs to the continuation, because tokens begin with
-  /// spaces.
+  /// Adds the request for a context and a continuation. White space at the context's end belongs to
+  /// the continuation, because tokens begin with spaces.
   void add_continuation(const JsonLine& line, const char* key, const std::string& continuation) {
     const std::string& context = context_of(line);
     const std::size_t moved = trailing_space(context);
@@ -168,7 +168,7 @@ class TaskReader {
       request.tokens = encode(line, context + continuation);
       request.context =
           std::ssize(encode(line, std::string_view(context).substr(0, context.size() - moved)));
-      if (request.context == 0) {  // only white space
+      if (request.context == 0) {  // the context is only white space
         request.tokens.insert(request.tokens.begin(), options_.prefix);
         request.context = 1;
       }
@@ -191,8 +191,8 @@ class TaskReader {
     requests_.push_back(std::move(request));
   }
 
-  /// Windows of S predicted tokens. The first begins with the prefix; the last has as much context
-  /// as fits.
+  /// Adds requests for windows of S predicted tokens. The first window begins with the prefix
+  /// token. The last window can predict fewer tokens, and has as much context as fits.
   void read_text(const JsonLine& line, TaskItem& item) {
     const std::string& words = line.string("text");
     const std::vector<std::int32_t> ids = encode(line, words);
@@ -241,11 +241,12 @@ Task read_task(const std::string& path, const Tokenizer& tokenizer, const TaskOp
   return reader.finish();
 }
 
-// Measures of tasks, as lm-evaluation-harness defines them (api/task.py and api/metrics.py).
+// Metrics of tasks, as lm-evaluation-harness defines them (api/task.py and api/metrics.py).
 
 namespace {
 
-/// The mean, and the sample deviation / sqrt(n), which a single value does not have.
+/// The mean, and its standard error: sample standard deviation / sqrt(n); no error for a single
+/// value.
 Measure mean(std::string name, const std::vector<double>& values) {
   const auto n = static_cast<double>(values.size());
   double sum = 0;
@@ -258,7 +259,8 @@ Measure mean(std::string name, const std::vector<double>& values) {
   return found;
 }
 
-/// The first choice with the largest log-likelihood per unit.
+/// The first choice with the largest log-likelihood per unit; without `units`, with the largest
+/// log-likelihood.
 std::int64_t best(const TaskItem& item, std::span<const Likelihood> likelihoods,
                   const std::vector<std::int64_t>& units) {
   std::size_t chosen = 0;
@@ -277,7 +279,7 @@ double nats_of(const TaskItem& item, std::span<const Likelihood> likelihoods) {
   return sum;
 }
 
-/// exp(- Σ nats / Σ units) and its logarithm, with the errors of a ratio of two means.
+/// -Σ nats / Σ units, and its standard error as a ratio of two means; no error for a single item.
 Measure nats_per(const Task& task, std::span<const Likelihood> likelihoods,
                  const std::function<double(const TaskItem&)>& units) {
   double nats = 0;

@@ -10,7 +10,7 @@ void limit_held(std::string_view held) {
               held.substr(0, 40), "'; give a text file");
 }
 
-/// A step with the text that it has not consumed.
+/// A step, and the text that the step has not consumed.
 class TextChain::Stage final : public TextSink {
  public:
   Stage(std::unique_ptr<TextStep> step, TextSink& out) : step_(std::move(step)), out_(out) {}

@@ -1,6 +1,7 @@
-// Text of tokens as they arrive. A token's text can depend on earlier tokens (spaces between words)
-// and can be a part of a character. Therefore the last tokens with a known text are decoded twice,
-// without and with the new tokens, and the new text is certain once it ends with a whole character.
+// Converts tokens to text as they arrive. A token's text can depend on earlier tokens (spaces
+// between words) and can be a part of a character. Therefore the last tokens with a known text are
+// decoded twice, without and with the new tokens, and the new text is certain once it ends with a
+// whole character.
 #include <trireme/data/text_stream.hpp>
 
 #include <trireme/base/utf8.hpp>
@@ -12,8 +13,8 @@
 namespace trireme::data {
 namespace {
 
-/// Most tokens that are held while the last one ends within a character. A token can end one
-/// character and begin the next; a longer sequence of such tokens is not text.
+/// Largest number of tokens that are held while the last token ends within a character. A token can
+/// end one character and begin the next; a longer sequence of such tokens is not text.
 constexpr std::size_t most_held = 16;
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 
@@ -48,7 +49,7 @@ std::string TextStream::decoded(std::size_t end) const {
 void TextStream::decode(bool all) {
   const std::string before = decoded(read_), whole = decoded(ids_.size());
   const bool continues = whole.starts_with(before);
-  if (continues && whole.size() == before.size()) {  // tokens without a text
+  if (continues && whole.size() == before.size()) {  // the new tokens have no text
     read_ = ids_.size();
     return;
   }
@@ -61,7 +62,8 @@ void TextStream::decode(bool all) {
   read_ = ids_.size();
 }
 
-/// Outputs the text, except for an end that may begin a stop text.
+/// Outputs text_ up to a stop text. Unless `all`, holds back the last longest_ − 1 bytes, which may
+/// begin a stop text. Returns false after a stop text.
 bool TextStream::release(bool all, std::string& out) {
   std::size_t end = text_.size();
   for (const std::string& stop : stops_)
@@ -70,6 +72,9 @@ bool TextStream::release(bool all, std::string& out) {
       stopped_ = true;
     }
   if (!all && !stopped_) end -= std::min(end, longest_ > 0 ? longest_ - 1 : 0);
+  const auto continues = [&](std::size_t at) { return (text_[at] & 0xC0) == 0x80; };
+  for (int bytes = 0; bytes < 3 && end > 0 && end < text_.size() && continues(end); ++bytes)
+    --end;  // the end of a whole character
   out += text_.substr(0, end);
   text_.erase(0, end);
   return !stopped_;

@@ -22,7 +22,7 @@ TokenHeader read_header(const io::InputFile& file) {
   return header;
 }
 
-/// Widens ids and returns the largest id.
+/// Converts ids to 32 bits, and returns the largest id.
 template <class Stored>
 std::uint32_t widen(const Stored* from, std::int32_t* to, std::size_t count) {
   Stored largest = 0;
@@ -195,7 +195,8 @@ void TokenFile::verify() const {
           header_.counted, "; copy or make the file again");
   }
   std::vector<std::int64_t> offsets(numbers_at_a_time);
-  for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1)  // reads overlap by 1
+  // Blocks overlap by one offset.
+  for (std::int64_t at = 0; at < documents(); at += std::ssize(offsets) - 1)
     read_document_offsets(at, std::span(offsets).first(static_cast<std::size_t>(
                                   std::min(std::ssize(offsets), documents() + 1 - at))));
 }

@@ -1,5 +1,5 @@
-// Spools tokens and offsets to unnamed files while they are counted and hashed, then makes the HDF5
-// structures, copies the datasets into place and writes the header last.
+// Spools tokens, offsets and mask to unnamed files while they are counted and hashed, then creates
+// the HDF5 file with its metadata, copies the datasets into place and writes the header last.
 #include <trireme/data/token_file_writer.hpp>
 
 #include <trireme/base/check.hpp>
@@ -16,9 +16,10 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 1 << 20;
 constexpr std::size_t sources_limit_bytes = 32 << 10;
-constexpr std::int64_t structure_bytes = 1 << 20;  // upper bound of HDF5's structures
+constexpr std::int64_t structure_bytes = 1 << 20;  // upper bound of the size of HDF5's metadata
 
-/// As many whole lines as the limit allows.
+/// The first whole lines of `sources` within the limit, or a part of the first line; followed by
+/// "..." if text is missing.
 std::string shortened(const std::string& sources) {
   if (sources.size() <= sources_limit_bytes) return sources;
   const std::size_t end = sources.rfind('\n', sources_limit_bytes);
@@ -88,7 +89,7 @@ void TokenFileWriter::append_to_mask(std::int64_t count, bool counted) {
   const bool first = !counted && counted_ == tokens_;
   if (counted) counted_ += count;
   if (counted && counted_ == tokens_ + count) return;
-  if (first) {  // first token that does not count
+  if (first) {  // the first uncounted token: ones for all earlier tokens
     constexpr std::array<std::uint8_t, 1024> ones = [] {
       std::array<std::uint8_t, 1024> all{};
       all.fill(0xff);
@@ -125,7 +126,8 @@ void TokenFileWriter::end_document(std::int64_t text_bytes) {
   ++documents_;
 }
 
-/// Creates the file with all its structures; the datasets are allocated but not written.
+/// Creates the file with all its HDF5 metadata; the datasets are allocated but not written. Returns
+/// the header without file_bytes, rest_digest and digest.
 TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
   TokenHeader header{};
   std::memcpy(header.magic, token_magic, sizeof token_magic);

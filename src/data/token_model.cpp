@@ -17,8 +17,9 @@
 namespace trireme::data {
 namespace {
 
-// WordPiece (Wu et al. 2016; BERT): the longest token that begins the word, then the longest tokens
-// that continue it; a word with a part that is not a token is one unknown token.
+// WordPiece (Wu et al. 2016; BERT): finds the longest token that begins the word, then the longest
+// tokens that continue it; a word with a part that is not a token, or with too many characters, is
+// one unknown token.
 
 class WordPiece final : public TokenModel {
  public:
@@ -85,7 +86,7 @@ class WordPiece final : public TokenModel {
   std::int64_t longest_word_;
   std::string prefix_;
   TokenTrie trie_;
-  std::int32_t continued_ = TokenTrie::root;  // node after the prefix
+  std::int32_t continued_ = TokenTrie::root;  // node of prefix_; `none`: no token begins with it
   std::int32_t unknown_ = -1;
 };
 
@@ -109,16 +110,16 @@ std::unique_ptr<WordEncoder> WordPiece::encoder() const {
   return std::make_unique<WordPieceEncoder>(*this);
 }
 
-// Unigram language model (Kudo 2018): the tokens whose scores have the largest sum, by Viterbi's
-// algorithm. Among equal sums the path found first wins; paths with shorter last tokens are found
-// later. Sums are carried over when a long word is encoded in parts, so that rounding does not
-// depend on the parts.
+// Unigram language model (Kudo 2018): finds the tokens whose scores have the largest sum, by the
+// Viterbi algorithm. Among paths with equal sums, the path that is found first is chosen; paths
+// with shorter last tokens are found later. Sums are carried over when a long word is encoded in
+// parts, so that rounding does not depend on the parts.
 
 constexpr double unknown_penalty = 10;
 
-/// A score as the `tokenizers` library reads it: its decimal digits as an integer, rounded, times
-/// or divided by a power of ten. The last bit can differ from the nearest value, and decides
-/// between paths whose sums are equal except for rounding.
+/// A score as the `tokenizers` library reads it: its decimal digits, as an integer rounded to
+/// double, are multiplied or divided by a power of ten. The last bit can differ from the nearest
+/// double. This bit decides between paths whose sums are equal except for rounding.
 double as_read_by_tokenizers(double score) {
   std::array<char, 64> buffer{};
   const auto shortest = std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::abs(score),
@@ -138,7 +139,7 @@ double as_read_by_tokenizers(double score) {
   if (at != shortest.ptr) std::from_chars(at + (at[1] == '+' ? 2 : 1), shortest.ptr, power);
   exponent += power;
   if (exponent < -300 || exponent > 300) return score;
-  const double ten = std::pow(10.0, std::abs(exponent));  // exact up to 10^22
+  const double ten = std::pow(10.0, std::abs(exponent));  // exact for exponents up to 22
   const auto whole = static_cast<double>(digits);
   return std::copysign(exponent < 0 ? whole / ten : whole * ten, score);
 }
@@ -210,10 +211,10 @@ class UnigramEncoder final : public WordEncoder {
   }
 
  private:
-  /// The best path to a position of the text.
+  /// The best path to a position of the text; id `none`: no path yet.
   struct Node {
     double score = 0;
-    std::size_t begin = 0;  // beginning of its last token
+    std::size_t begin = 0;  // beginning of the path's last token
     std::int32_t id = none;
   };
   static constexpr std::int32_t none = -1;
@@ -223,15 +224,16 @@ class UnigramEncoder final : public WordEncoder {
     if (node.id == none || score > node.score) node = {score, begin, id};
   }
 
-  /// Fills best_ and returns the last position that every path visits, or the end of the word.
+  /// Fills best_. Returns the end of the text if it ends the word (`last`), otherwise the last
+  /// position that all paths visit and that does not follow an unknown token; 0 if there is none.
   std::size_t search(std::string_view text, bool last) {
     best_.assign(text.size() + 1, {});
     best_[0].score = carried_;
     std::size_t meeting = 0;
-    std::size_t reach = 0;  // furthest end of a token so far
+    std::size_t reach = 0;  // furthest end of all tokens so far
     std::size_t at = 0;
     while (at < text.size()) {
-      if (!last && at + model_.longest > text.size()) break;  // longer tokens may follow
+      if (!last && at + model_.longest > text.size()) break;  // tokens may extend beyond the text
       if (reach == at && at > 0 && best_[at].id != model_.unknown) meeting = at;
       std::size_t after = at;
       next_character(text, after);
@@ -261,7 +263,8 @@ class UnigramEncoder final : public WordEncoder {
     offer(at, after, model_.unknown, score);
   }
 
-  /// Appends the tokens of the best path to `end`; adjacent unknown tokens become one.
+  /// Appends the ids of the best path to position `end`; adjacent unknown tokens are encoded as one
+  /// run.
   void follow(std::string_view text, std::size_t end, std::vector<std::int32_t>& out) {
     path_.clear();
     for (std::size_t at = end; at > 0; at = best_[at].begin) path_.push_back(at);
@@ -282,7 +285,8 @@ class UnigramEncoder final : public WordEncoder {
   void append_unknown(std::string_view run, std::vector<std::int32_t>& out) {
     const std::int32_t known =
         run.size() <= model_.longest ? model_.names.find(run) : std::int32_t{none};
-    if (known != none) return out.push_back(known);  // "<unk>" in the text
+    // The run is the name of a token, such as "<unk>" in the text.
+    if (known != none) return out.push_back(known);
     const auto has_token = [&](char byte) {
       return model_.bytes[static_cast<unsigned char>(byte)] >= 0;
     };

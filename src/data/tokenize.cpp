@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint32_t split_stream = 1u << 27;  // not a round of the sample permutation
+constexpr std::uint32_t split_stream = 1u << 27;  // not a stream of the sample permutation
 TokenizerSource source_of(const TokenizeOptions& options) {
   return {options.tokenizer, options.end_of_document};
 }
@@ -36,12 +36,12 @@ bool has_json_lines(const TokenizeOptions& options, const std::string& path) {
   return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz");
 }
 
-/// Divides documents between the two files by their numbers. If one file would be empty, as with
-/// one file of text, the validation file gets the last part of the text, from a line end on, or the
-/// last JSON lines.
+/// Divides documents between the training and the validation file by their numbers. If one file
+/// would be empty, as with one file of text, the validation file gets the last part of the text,
+/// from a line end on, or the last JSON lines.
 class Division {
  public:
-  /// Reads the texts if their length must be known.
+  /// Reads the files if the length of their text or the number of their lines must be known.
   Division(const TokenizeOptions& options, const std::vector<std::string>& files)
       : options_(options) {
     if (options.validation_output.empty() || !options.document_separator.empty()) return;
@@ -57,7 +57,7 @@ class Division {
     if (chosen > 0 && chosen < std::ssize(files)) return;
     std::int64_t bytes = 0;
     std::int64_t line_end = -1;    // the last line end so far
-    std::int64_t before_last = 0;  // the last line end before more than white space
+    std::int64_t before_last = 0;  // the last line end before a character that is not white space
     std::vector<char> buffer(read_bytes);
     for (const std::string& path : files) {
       io::TextReader reader(path);
@@ -72,7 +72,8 @@ class Division {
     }
     cut_ =
         static_cast<std::int64_t>(static_cast<double>(bytes) * (1 - options.validation_fraction));
-    if (before_last >= bytes / 2) cut_ = std::min(cut_, before_last);  // at least the last line
+    // Holds out at least the last line that is not blank, if this line begins in the second half.
+    if (before_last >= bytes / 2) cut_ = std::min(cut_, before_last);
   }
 
   /// Description of the text that is held out because there are too few documents to choose from;
@@ -105,7 +106,7 @@ class Division {
   void end_document() {
     if (is_by_place() && read_ >= cut_) held_out_ = true;
   }
-  /// Whether an undivided document goes to the validation file.
+  /// Whether document `number`, if it is not divided, goes to the validation file.
   bool is_for_validation(std::int64_t number) const {
     if (last_lines_ > 0) return number >= first_held_out_;
     return !options_.validation_output.empty() && is_chosen(number);
@@ -121,7 +122,7 @@ class Division {
     std::vector<char> buffer(read_bytes);
     for (const std::string& path : files) {
       io::TextReader reader(path);
-      bool blank = true;  // so far in this line
+      bool blank = true;  // the line has had only white space so far
       const auto end_line = [&] {
         if (!blank) chosen += is_chosen(lines++) ? 1 : 0;
         blank = true;
@@ -150,12 +151,12 @@ class Division {
   const TokenizeOptions& options_;
   std::int64_t cut_ = -1;  ///< bytes of text after which the next line end is searched; -1: none
   std::int64_t read_ = 0;
-  bool held_out_ = false;        ///< the line end has been found
-  std::int64_t last_lines_ = 0;  ///< number of JSON lines held out at the end; 0: chosen lines
+  bool held_out_ = false;        ///< all further text is held out for validation
+  std::int64_t last_lines_ = 0;  ///< JSON lines held out at the end; 0: lines are chosen at random
   std::int64_t first_held_out_ = 0;
 };
 
-/// Writes each document to one of the two files while its text streams.
+/// Writes each document to the training or the validation file while its text streams.
 class Documents {
  public:
   Documents(const TokenizeOptions& options, const Tokenizer& tokenizer, Division division)
@@ -194,7 +195,8 @@ class Documents {
     ++number_;
   }
 
-  /// Calls `before` when only a failing write can still prevent the files.
+  /// Completes the files. Calls `before` after all checks: afterwards, only a failing write can
+  /// prevent the files.
   template <class Before>
   void commit(const Before& before) {
     check_usage(number_ > 0, "no text in ", join(options_.inputs, ", "),
@@ -214,8 +216,8 @@ class Documents {
     train_.commit(sources);
   }
 
-  TokenizedPart train() const { return part(train_); }
-  TokenizedPart validation() const { return validation_ ? part(*validation_) : TokenizedPart{}; }
+  TokenizeCounts train() const { return part(train_); }
+  TokenizeCounts validation() const { return validation_ ? part(*validation_) : TokenizeCounts{}; }
 
  private:
   void write(std::string_view bytes, bool for_validation) {
@@ -238,7 +240,7 @@ class Documents {
     ++number_;
   }
 
-  static TokenizedPart part(const TokenFileWriter& file) {
+  static TokenizeCounts part(const TokenFileWriter& file) {
     return {file.documents(), file.tokens(), file.text_bytes(), file.counted()};
   }
 
@@ -366,7 +368,7 @@ std::vector<std::string> files_below(const std::string& folder,
     for (const auto& entry : fs::recursive_directory_iterator(folder))
       if (entry.is_regular_file() && !is_one_of(entry.path(), outputs))
         files.push_back(entry.path().string());
-  } catch (const fs::filesystem_error& error) {  // names the folder that cannot be opened
+  } catch (const fs::filesystem_error& error) {  // the error names the folder that cannot be opened
     throw UsageError(text(folder, ": cannot list its files: ", plain_message(error)));
   }
   std::sort(files.begin(), files.end());

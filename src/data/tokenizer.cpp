@@ -1,5 +1,5 @@
 // Chooses the tokenizer for a file: bytes, byte-level BPE, or a tokenizer made of parts. The
-// tokenizer "bytes" is here.
+// tokenizer "bytes" is implemented here.
 #include <trireme/data/tokenizer.hpp>
 
 #include <trireme/base/check.hpp>
@@ -60,7 +60,7 @@ class IdDecoder final : public Decoder {
   const Tokenizer& tokenizer_;
 };
 
-/// The tokenizer.json at a path; "" for a folder with vocab.json and merges.txt instead.
+/// Path of the tokenizer.json at a path; "" for a folder that has a vocab.json instead.
 std::string json_of(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;

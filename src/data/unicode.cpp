@@ -1,6 +1,7 @@
 // Properties of characters from ICU. The `tokenizers` library uses tables of Unicode 8
-// (punctuation, control characters and accents of BERT) and 9 (StripAccents) for categories; a
-// character's age in ICU restores them, except for a few characters whose category has changed.
+// (punctuation, control characters and accents of BERT) and 9 (StripAccents) for categories; the
+// age of a character in ICU restores these tables, except for the characters below whose category
+// has changed since.
 #include <trireme/data/unicode.hpp>
 
 #include <trireme/data/byte_alphabet.hpp>
@@ -18,7 +19,7 @@ UChar32 icu(char32_t c) {
   return static_cast<UChar32>(c);
 }
 
-/// Properties of a character that tokenizers ask for, one bit each.
+/// Properties of a character that tokenizers use, one bit each.
 enum Flag : std::uint8_t {
   white_space_flag = 1,
   word_flag = 2,
@@ -35,21 +36,24 @@ bool is_old(UChar32 c, int version) {
   return age[0] > 0 && age[0] <= version;
 }
 
-/// Characters whose category differed in Unicode 8: U+1734 (Mn), U+1885, U+1886 (Lo), U+A9BD (Mc)
-/// and U+111C9 (Po).
+/// Whether a character of Unicode 8 was in category Mn in Unicode 8. Characters whose category has
+/// changed, with the category in Unicode 8: U+1734 (Mn), U+1885, U+1886 (Lo), U+A9BD (Mc) and
+/// U+111C9 (Po).
 bool was_nonspacing(UChar32 c, std::uint32_t category) {
   if (c == 0x1734) return true;
   if (c == 0x1885 || c == 0x1886 || c == 0xA9BD || c == 0x111C9) return false;
   return (category & U_GC_MN_MASK) != 0;
 }
 
-/// U+166D and U+111C9 were punctuation in Unicode 8.
+/// Whether a character was in category P in Unicode 8. U+166D and U+111C9 were in P; their category
+/// has changed.
 bool was_punctuation(UChar32 c, std::uint32_t category) {
   if (c == 0x166D || c == 0x111C9) return true;
   return (category & U_GC_P_MASK) != 0 && is_old(c, 8);
 }
 
-/// U+1CF2 and U+1CF3 were marks in Unicode 9; U+1885 and U+1886 already were.
+/// Whether a character of Unicode 9 was in category M in Unicode 9: U+1CF2, U+1CF3, U+1885 and
+/// U+1886 were; U+111C9 was not.
 bool was_mark(UChar32 c, std::uint32_t category) {
   if (c == 0x111C9) return false;
   return c == 0x1CF2 || c == 0x1CF3 || (category & U_GC_M_MASK) != 0;
@@ -92,7 +96,8 @@ bool is_pictographic(char32_t c) {
   return u_hasBinaryProperty(icu(c), UCHAR_EXTENDED_PICTOGRAPHIC);
 }
 
-/// Marks of Unicode 16 and 17 are Extend in the `tokenizers` library, also with an older ICU.
+/// Grapheme_Cluster_Break of a character. Marks of Unicode 16 and 17 are Extend, also with an older
+/// ICU, as in the `tokenizers` library.
 int break_class(char32_t c) {
   if (c == 0x897 || (c >= 0x1ACF && c <= 0x1ADD) || (c >= 0x1AE0 && c <= 0x1AEB))
     return U_GCB_EXTEND;
@@ -103,7 +108,8 @@ bool is_control_class(int c) {
   return c == U_GCB_CONTROL || c == U_GCB_CR || c == U_GCB_LF;
 }
 
-/// Rules GB3 to GB9b for two neighbours.
+/// Whether rules GB3 to GB9b of Unicode Standard Annex 29 join neighbouring characters of the
+/// classes `left` and `right`.
 bool joins(int left, int right) {
   if (left == U_GCB_CR && right == U_GCB_LF) return true;
   if (is_control_class(left) || is_control_class(right)) return false;
@@ -173,7 +179,7 @@ bool is_mark(char32_t c) {
 }
 
 void append_lower_case(char32_t c, std::string& out) {
-  if (c == 0x130) {  // SpecialCasing.txt's only unconditional mapping to two characters
+  if (c == 0x130) {  // SpecialCasing.txt's only unconditional lower case of two characters
     out += "i\xCC\x87";
     return;
   }
@@ -183,18 +189,20 @@ void append_lower_case(char32_t c, std::string& out) {
 std::size_t grapheme_end(std::string_view text, std::size_t at) {
   char32_t c = next_character(text, at);
   int left = break_class(c);
-  bool after_pictograph = is_pictographic(c);  // follows a pictograph and Extend*, for GB11
+  // For GB11: whether the text before ends with a pictograph and Extend*, or with these and a ZWJ.
+  bool after_pictograph = is_pictographic(c);
+  bool after_joiner = false;
   int flags = left == U_GCB_REGIONAL_INDICATOR ? 1 : 0;
   while (at < text.size()) {
     std::size_t end = at;
     c = next_character(text, end);
     const int right = break_class(c);
     const bool pictograph = is_pictographic(c);
-    const bool emoji = left == U_GCB_ZWJ && after_pictograph && pictograph;
+    const bool emoji = after_joiner && pictograph;
     const bool flag = right == U_GCB_REGIONAL_INDICATOR && left == right && flags == 1;
     if (!joins(left, right) && !emoji && !flag) return at;
-    after_pictograph =
-        pictograph || (after_pictograph && (right == U_GCB_EXTEND || right == U_GCB_ZWJ));
+    after_joiner = after_pictograph && right == U_GCB_ZWJ;
+    after_pictograph = pictograph || (after_pictograph && right == U_GCB_EXTEND);
     flags = right == U_GCB_REGIONAL_INDICATOR ? flags + 1 : 0;
     left = right;
     at = end;
@@ -243,7 +251,7 @@ class CharacterMap final : public TextStep {
   std::unique_ptr<TextStep> copy() const override { return std::make_unique<CharacterMap>(map_); }
 
  private:
-  static constexpr unsigned char other = 0xFF;  // not one ASCII character
+  static constexpr unsigned char other = 0xFF;  // the image is not one byte
   Map map_;
   std::array<unsigned char, 128> ascii_{};
   std::string mapped_;
@@ -293,7 +301,8 @@ void separate_ideographs(char32_t c, std::string& out) {
   if (ideograph) out += ' ';
 }
 
-/// SentencePiece's rule "nmt": removes control characters; white space and the like become spaces.
+/// SentencePiece's rule "nmt": removes control characters, and replaces white space, zero-width
+/// characters, U+2581 and U+FFFD by spaces.
 void clean_for_nmt(char32_t c, std::string& out) {
   if (is_in(c, 1, 8) || c == 0xB || is_in(c, 0xE, 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F)
     return;

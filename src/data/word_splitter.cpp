@@ -1,4 +1,5 @@
-// Splits text into words with PCRE2. Patterns are written for Oniguruma and translated.
+// Splits text into words with PCRE2. Patterns are in Oniguruma's syntax and are translated
+// (oniguruma.hpp).
 #include <trireme/data/word_splitter.hpp>
 
 #include <trireme/base/check.hpp>
@@ -52,7 +53,8 @@ WordPattern::WordPattern(const std::string& source, const std::string& where)
   pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &matches_nothing);
   check_usage(matches_nothing == 0, where, " = '", source,
               "': can match no text at all, which is not supported");
-  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);  // slower without
+  // Optional: makes matching faster.
+  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
 }
 
 WordPattern::~WordPattern() = default;

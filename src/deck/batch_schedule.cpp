@@ -18,7 +18,7 @@ BatchSchedule::BatchSchedule(const BatchConfig& b) {
     const std::int64_t level = phase.first_sample * increments / b.ramp_samples;
     phase.global = b.ramp_start + level * b.ramp_increment;
     phases_.push_back(phase);
-    // The least x with ⌊x n / ramp_samples⌋ > level; the step that reaches it ends the phase.
+    // The least x with ⌊x n / ramp_samples⌋ > level; the step that reaches this x ends the phase.
     const std::int64_t end = ((level + 1) * b.ramp_samples + increments - 1) / increments;
     const std::int64_t steps = (end - phase.first_sample + phase.global - 1) / phase.global;
     phase.first_step += steps;

@@ -15,7 +15,8 @@
 namespace trireme::deck {
 namespace {
 
-// Limit of parameters, activations and FLOPs of a token, which are counted in 64 bits.
+// Limit of the number of parameters and of the number of activations: their bytes, and the FLOPs
+// per token, are counted in 64 bits.
 constexpr double count_limit = 1e15;
 
 class CrossCheck {
@@ -27,8 +28,8 @@ class CrossCheck {
     return std::ranges::none_of(
         names, [&](const char* name) { return invalid_.contains(name) || open(name); });
   }
-  /// Whether a layout's key has no value yet. An open batch.micro has the smallest value, with
-  /// which most conditions can be checked.
+  /// Whether layout = "auto" has yet to choose this key of [parallel]. batch.micro is never open
+  /// here: until it is chosen, its value is 1, with which most conditions can be checked.
   bool open(std::string_view name) const {
     return name.starts_with("parallel.") &&
            is_open(deck_, "parallel", name.substr(name.find('.') + 1));
@@ -60,7 +61,7 @@ class CrossCheck {
     if (m.predicts_masked_tokens()) pairs();
   }
 
-  /// Samples with masked tokens are [CLS] A [SEP] B [SEP].
+  /// Samples with masked tokens are [CLS] A [SEP] B [SEP], where A and B are segments of text.
   void pairs() {
     const ModelConfig& m = deck_.config.model;
     if (valid({"model.objective", "model.sequence"}) && m.text_tokens() < 2)
@@ -72,7 +73,7 @@ class CrossCheck {
     for (const std::string& mistake : mistakes_of_special_tokens(deck_)) report(mistake);
   }
 
-  /// Sizes in bytes must fit into 64 bits, which large values of several keys would exceed.
+  /// Sizes in bytes must fit into 64 bits even if several keys have large values.
   void size() {
     const ModelConfig& m = deck_.config.model;
     if (!valid({"model.layers", "model.hidden", "model.feed_forward", "model.sequence",
@@ -142,7 +143,7 @@ class CrossCheck {
              o.decay_steps, ", or more decay_steps");
   }
 
-  /// The phases of warmup_stable_decay must follow one another.
+  /// The warm-up and the cooldown of warmup_stable_decay must not overlap.
   void cooldown() {
     const OptimizerConfig& o = deck_.config.optimizer;
     if (!valid({"optimizer.schedule", "optimizer.cooldown_steps"})) return;
@@ -192,7 +193,8 @@ class CrossCheck {
              "; choose a tensor of at most ", tokens);
   }
 
-  /// Each context rank needs a token of every sample.
+  /// Each context rank needs at least one token of every sample. The context axis needs layout =
+  /// "given" and does not support fp8 products.
   void context() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.context"}) || p.context == 1) return;
@@ -222,8 +224,9 @@ class CrossCheck {
       for (const std::string& mistake : local_mistakes(deck_)) report(mistake);
   }
 
-  /// Each part of a shared vocabulary needs a row. Interleaved stages and stages in a V are not
-  /// supported.
+  /// With vocabulary = "pipeline", each part of the vocabulary must have a row. This placement
+  /// needs layout = "given", the schedule 1f1b, gpipe or zb-h1, no context axis, and a model that
+  /// predicts the next token.
   void vocabulary() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.vocabulary"}) || p.vocabulary == VocabularyPlacement::stage) return;
@@ -247,7 +250,8 @@ class CrossCheck {
              " among ", p.vocabulary_parts(), " ranks; choose vocabulary = \"stage\"");
   }
 
-  /// There may be more stages than layers, but each stage has a row in every table.
+  /// Limits of the numbers of stages and ranks. A deck may have more stages than layers; the number
+  /// of stages is limited because printed tables have a row for each stage.
   void stages() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.pipeline", "parallel.chunks", "parallel.tensor", "parallel.context",
@@ -270,7 +274,8 @@ class CrossCheck {
            "; choose smaller axes");
   }
 
-  /// With layout = "auto", the search only considers layouts with as many stages.
+  /// The stages of `partition` must have all layers of the model. With layout = "auto", the search
+  /// only considers layouts with as many stages as `partition`.
   void partition() {
     const ParallelConfig& p = deck_.config.parallel;
     if (p.partition.empty() || !valid({"parallel.partition", "parallel.pipeline", "parallel.chunks",
@@ -307,7 +312,7 @@ class CrossCheck {
              " to be 1 or more; set local_every, or leave local out");
   }
 
-  /// Texts that evaluations generate.
+  /// Conditions on the texts that evaluations generate.
   void prompts() {
     if (deck_.config.run.prompts.empty() || !valid({"run.prompts"})) return;
     if (valid({"model.objective"}) && deck_.config.model.predicts_masked_tokens())

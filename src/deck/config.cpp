@@ -13,7 +13,8 @@ struct AxisKey {
   std::int64_t ParallelConfig::*size;
 };
 
-/// The size of each axis in the default order of layout::axis_table; its key has the axis's name.
+/// The sizes of the axes, in the default order (layout::axis_table). The key of a size has the name
+/// of its axis.
 constexpr std::array<AxisKey, axis_count> axis_keys{{
     {Axis::tensor, &ParallelConfig::tensor},
     {Axis::context, &ParallelConfig::context},

@@ -12,7 +12,8 @@ namespace {
 constexpr std::size_t no_line = std::numeric_limits<std::size_t>::max();
 constexpr std::size_t excerpt_limit = 100;
 
-/// Line `number` of `content` without its end, shortened, with '?' for control characters.
+/// Line `number` of `content` without its line ending, cut after excerpt_limit bytes, with spaces
+/// for tabs and '?' for other control characters; "" if there is no such line.
 std::string line_of(std::string_view content, std::size_t number) {
   for (std::size_t i = 1; i < number; ++i) {
     const std::size_t end = content.find('\n');
@@ -58,7 +59,7 @@ void Diagnostics::keep(Mistake mistake) {
   if (!full()) mistakes_.push_back(std::move(mistake));
 }
 
-/// The line itself, with a caret below the column.
+/// The source line with its number, and, if the line is ASCII, a caret below the column.
 std::string Diagnostics::excerpt(std::size_t line, std::size_t column) const {
   const std::string shown = line_of(content_, line);
   if (shown.empty()) return "";

@@ -1,5 +1,5 @@
 // The properties of published architectures. A family begins with the defaults of ModelConfig, or
-// with the properties of its predecessor.
+// with the properties of the family that it extends.
 #include <trireme/deck/families.hpp>
 
 #include <tuple>

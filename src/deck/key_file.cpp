@@ -17,7 +17,7 @@
 namespace trireme::deck {
 namespace {
 
-/// The elements of an array if all of them are of this type.
+/// The elements of an array if all of them are of type T, otherwise std::nullopt.
 template <class T>
 std::optional<std::vector<T>> elements(const toml::array& array) {
   std::vector<T> all;
@@ -29,8 +29,8 @@ std::optional<std::vector<T>> elements(const toml::array& array) {
   return all;
 }
 
-/// A TOML value as a Value; std::nullopt for tables, dates, times and arrays with elements other
-/// than strings or integers.
+/// A TOML value as a Value; std::nullopt for tables, dates, times, and arrays whose elements are
+/// neither all strings nor all integers.
 std::optional<Value> plain(const toml::node& node) {
   if (const auto* value = node.as_boolean()) return value->get();
   if (const auto* value = node.as_integer()) return value->get();
@@ -43,7 +43,7 @@ std::optional<Value> plain(const toml::node& node) {
   return std::nullopt;
 }
 
-/// Remedies for the most common errors of the parser.
+/// Remedy for one of the most common errors of the parser; "" for other errors.
 std::string_view remedy_for(std::string_view complaint) {
   const auto has = [&](std::string_view words) { return complaint.find(words) != complaint.npos; };
   if (has("could not determine value type")) return "; put strings into quotes";
@@ -212,7 +212,7 @@ class Reader {
     return out;
   }
 
-  /// "; did you mean "layers"?", the section that has the key, or the file kind's help.
+  /// "; did you mean layers?", the section that has the key, or the help of the file kind.
   std::string suggestion(std::string_view section, std::string_view name) const {
     const std::vector<Meant> meant = kind_.meant_by(name);
     if (!meant.empty() && meant.front().key->name == name)
@@ -270,7 +270,8 @@ std::string cell(const std::string& words) {
   return out;
 }
 
-/// The rule for a value that differs from the checkpoint's, in a word.
+/// The rule for a value that differs from the checkpoint's value, as a cell of the key table; "" if
+/// there is no rule.
 std::string_view rule_of(Effect effect) {
   switch (effect) {
     case Effect::none:
@@ -453,10 +454,11 @@ std::string key_markdown(const FileKind& kind) {
 
 namespace {
 
-constexpr int dots_limit = 4;  // section.key needs one; toml++ limits the nesting of values
+constexpr int dots_limit = 4;  // section.key has one dot; toml++ limits the nesting of values
 
-/// One pass over the characters. There are no multi-line strings, so every line begins outside a
-/// string, and quotes and comments are distinguished exactly.
+/// One pass over the characters that rejects multi-line strings and names with too many dots.
+/// Without multi-line strings, every line begins outside a string, so that quotes and comments are
+/// distinguished exactly.
 class Scan {
  public:
   Scan(std::string_view content, const std::string& file_name, const std::string& kind)

@@ -25,7 +25,7 @@ std::int64_t common_batch(const BatchConfig& b) {
   return common;
 }
 
-/// Bounds of the axes and of the micro-batch: least = most for a fixed size.
+/// Bounds of the size of an axis; least = most if the deck fixes the size.
 struct Bounds {
   std::int64_t least = 1;
   std::int64_t most = 1;
@@ -59,7 +59,7 @@ class Possible {
     pipeline_ = bounds("parallel", "pipeline", c.parallel.pipeline, stages / chunks);
   }
 
-  /// Factor of every possible rank count: the product of the fixed axes.
+  /// Divisor of every possible rank count: the product of the fixed axes.
   std::int64_t unit() const { return tensor_.least * pipeline_.least * data_.least; }
   std::int64_t most() const {
     const double product = static_cast<double>(tensor_.most) * static_cast<double>(pipeline_.most) *
@@ -98,7 +98,7 @@ class Possible {
   std::int64_t sequence_ = 1;
 };
 
-/// The nearest rank counts below and above that have a layout, ascending.
+/// The nearest rank counts that have a layout, at most two below and two above `ranks`, ascending.
 std::vector<std::int64_t> fitting_ranks(const Possible& possible, std::int64_t ranks) {
   constexpr std::int64_t tries = 1000;
   constexpr std::size_t each_side = 2;

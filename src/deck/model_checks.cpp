@@ -60,7 +60,7 @@ std::vector<std::string> property_mistakes(const Deck& deck) {
   if (m.shared_layers > m.layers)
     report(cite("shared_layers"), " is more than ", cite("layers"), "; choose at most ", m.layers);
 
-  // `key` requires another value of the key `other`.
+  // Reports `key` if it is used and the value of the key `other` does not fit `key`.
   const auto expect = [&](const char* key, bool used, const char* other, bool fits,
                           const char* needs, const char* none) {
     if (used && !fits)
@@ -83,16 +83,16 @@ std::vector<std::string> property_mistakes(const Deck& deck) {
 
 namespace {
 
-/// Unit of sizes in fp8 products: rows, columns and depths of every product on every tensor rank.
+/// Divisor of the rows, columns and depth of every fp8 product on every tensor rank.
 constexpr std::int64_t fp8_unit = 16;
 
-/// Mistake of heads with an odd number of columns.
+/// Message about heads with an odd number of columns; "" if hidden / heads is not a whole number.
 std::string odd_heads(const Deck& deck) {
   const ModelConfig& m = deck.config.model;
   if (m.explicit_head_size > 0)
     return text(deck.cite("model", "head_size"),
                 " is odd, and rotary positions need an even number; choose ", m.head_size() + 1);
-  if (m.hidden % m.heads != 0) return "";  // reported elsewhere
+  if (m.hidden % m.heads != 0) return "";  // CrossCheck::model() reports it
   return text(deck.cite("model", "hidden"), " / ", deck.cite("model", "heads"),
               " is a head size of ", m.head_size(), ", and rotary positions need an even one; ",
               m.hidden % 2 == 0 ? text("choose ", choices(divisors(m.hidden / 2), m.heads),
@@ -160,7 +160,7 @@ std::vector<std::string> precision_mistakes(const Deck& deck) {
 
 namespace {
 
-/// Whether every tensor rank has an equal part of the feed-forward, in whole units.
+/// Whether every tensor rank has an equal part of the feed-forward, a multiple of fp8_unit.
 bool splits(std::int64_t feed_forward, std::int64_t tensor) {
   return feed_forward % (fp8_unit * tensor) == 0;
 }

@@ -14,10 +14,12 @@
 namespace trireme::deck {
 namespace {
 
-/// Place of a value of parallel.data that was 0.
+/// Place that is recorded for parallel.data if the deck sets it to 0: its value then follows from
+/// the number of ranks.
 constexpr const char* from_ranks = "from the number of ranks";
 
-constexpr double step_limit = 1e17;  // activations of a step; bytes are counted too
+// Limit of activations in a step of a replica: their bytes are counted in 64 bits.
+constexpr double step_limit = 1e17;
 
 /// The divisors of n that an axis of the model may have; each tensor rank needs a part of every
 /// divided dimension.
@@ -50,7 +52,8 @@ void for_model_axes(const ParallelConfig& p, F f) {
     if (layout::traits_of(a.axis).splits_model && a.is_named()) f(a.axis, a.size);
 }
 
-/// "tensor of 1, 2 or 4, or a pipeline of 1 or 3": one axis so that the product divides `ranks`.
+/// "tensor of 1, 2 or 4, or a pipeline of 1 or 3": sizes of one axis with which the product of the
+/// model's axes divides `ranks`.
 std::string dividing_axes(const Config& config, std::int64_t ranks) {
   const ParallelConfig& p = config.parallel;
   std::vector<std::string> axes;
@@ -63,7 +66,8 @@ std::string dividing_axes(const Config& config, std::int64_t ranks) {
   return join(axes, ", or a ");
 }
 
-/// "data = 4 (or remove it), or tensor = 2": changes of one axis with which the product is `ranks`.
+/// "data = 4 (or remove it), or tensor = 2": changes of one axis with which the product of all axes
+/// is `ranks`.
 std::string fitting_axes(const Config& config, std::int64_t ranks) {
   const ParallelConfig& p = config.parallel;
   std::vector<std::string> axes;
@@ -87,8 +91,9 @@ std::string launch(std::int64_t ranks) {
   return text(" (mpiexec -n ", ranks, " trireme ..., or srun -n ", ranks, " trireme ...)");
 }
 
-/// "start 1, 2 or 4 ranks, or ": rank counts whose data axis divides the batch, if the rank count
-/// sets that axis.
+/// "start 1, 2 or 4 ranks, or choose ": rank counts with which micro · data divides the global
+/// batch. "" if parallel.data does not follow from the rank count, or if micro does not divide the
+/// batch.
 std::string dividing_ranks(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   const BatchConfig& b = deck.config.batch;
@@ -131,7 +136,7 @@ void resolve_server_axes(Deck& deck, std::int64_t ranks) {
                   : "");
 }
 
-/// Fills parallel.data, and checks the product of the axes.
+/// Sets parallel.data from the number of ranks if it is 0, and checks the product of the axes.
 void resolve_axes(Deck& deck, std::int64_t ranks) {
   ParallelConfig& p = deck.config.parallel;
   if (p.has_servers()) return resolve_server_axes(deck, ranks);
@@ -181,7 +186,7 @@ void check_workers(const Deck& deck) {
                 choices(divisors(phase.global / b.micro), p.workers), " workers, or another batch");
 }
 
-/// Groups of replicas must be equal and must not overlap.
+/// Groups of replicas must have equal sizes and must not overlap.
 void check_shard_group(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   if (p.shard_group == 0) return;
@@ -194,7 +199,9 @@ void check_shard_group(const Deck& deck) {
               choices(divisors(p.replicas()), p.shard_group));
 }
 
-/// A step's program lists every pass of every stage.
+/// Limits the micro-batches and forward passes of a step, because the step's program lists every
+/// pass of every stage, and the activations of a step (step_limit). 2bw needs a micro-batch for
+/// each pipeline rank.
 void check_passes(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   const BatchConfig& b = deck.config.batch;
@@ -205,7 +212,7 @@ void check_passes(const Deck& deck) {
               ", but a rank takes at most ", micro_batches_limit,
               " micro-batches in a step; choose a larger micro or more data");
   const std::int64_t stages = p.stages();
-  std::int64_t programs = 0;  // each size of the global batch has a program
+  std::int64_t programs = 0;  // micro-batches in the programs of all sizes of the global batch
   for (const BatchPhase& phase : BatchSchedule(b).phases())
     programs += deck.config.micro_batches(phase.global);
   check_usage(stages * programs <= passes_limit || programs == micro_batches,
@@ -275,7 +282,7 @@ void resolve_parallel(Deck& deck, std::int64_t ranks) {
 
 namespace {
 
-/// Keys that only have an effect with servers.
+/// Messages about keys that the deck sets although they only have an effect with servers.
 std::vector<std::string> unused_keys(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   std::vector<std::string> mistakes;
@@ -322,7 +329,7 @@ std::vector<std::string> server_mistakes(const Deck& deck) {
   excludes(c.run.gradient_noise_scale, "run", "gradient_noise_scale",
            "gradient_noise_scale = false");
   excludes(c.checkpoint.local_every > 0, "checkpoint", "local_every", "local_every = 0");
-  // Gradients of one update may then have different loss scales.
+  // With staleness or updates = "push", gradients of one update may have different loss scales.
   if (p.records_events() && c.precision.compute == DType::fp16 &&
       c.precision.loss_scale_interval > 0)
     mistakes.push_back(text(deck.cite("parallel", p.staleness > 0 ? "staleness" : "updates"),
@@ -354,7 +361,7 @@ std::string round_text(const Deck& deck, std::int64_t data, std::int64_t round) 
   return text(cite(deck, "micro"), " · ", deck.cite("parallel", "data"), " = ", round);
 }
 
-/// Increments that lead from ramp_start to global by multiples of `round`.
+/// Multiples of `round` that lead, as increments, from ramp_start to global.
 std::string increments(const BatchConfig& b, std::int64_t round, std::int64_t wanted) {
   std::vector<std::int64_t> found = divisors((b.global - b.ramp_start) / round);
   for (std::int64_t& d : found) d *= round;
@@ -373,7 +380,8 @@ std::string starts(const BatchConfig& b, std::int64_t round) {
   return choices(found, b.ramp_start);
 }
 
-/// Values of micro or data that divide every global batch.
+/// Values of data with which micro · data divides every global batch; values of micro if `data` is
+/// 0.
 std::string dividing(const Deck& deck, std::int64_t data) {
   const BatchConfig& b = deck.config.batch;
   std::int64_t common = std::gcd(b.global, b.ramp_start);
@@ -382,7 +390,8 @@ std::string dividing(const Deck& deck, std::int64_t data) {
   return text("data of ", choices(divisors(common / b.micro), data));
 }
 
-/// A missing key of the ramp-up, or a ramp-up key without a ramp-up; "" if there is none.
+/// Message about a missing key of the ramp-up, a key without a ramp-up, or a ramp_start above
+/// global; "" if there is no such mistake.
 std::string incomplete(const Deck& deck) {
   const BatchConfig& b = deck.config.batch;
   if (b.ramp_start == 0) {
@@ -503,7 +512,8 @@ std::vector<std::string> local_mistakes(const Deck& deck) {
   if (c.run.audit_every > 0) excludes("run", "audit_every", "audit_every = 0");
   if (c.run.gradient_noise_scale)
     excludes("run", "gradient_noise_scale", "gradient_noise_scale = false");
-  // Parts of local checkpoints must be the same after every step.
+  // Local checkpoints need the same slices of state after every step. The slices of local training
+  // differ between steps.
   if (c.checkpoint.local_every > 0) excludes("checkpoint", "local_every", "local_every = 0");
   if (l.fragments > l.inner_steps)
     mistakes.push_back(text(deck.cite("local", "fragments"), " is larger than ",

@@ -1,5 +1,6 @@
-// The key table of decks: one entry per key with its type, range, default and help. Separate files
-// have the keys of [model], [adapter], [parallel] and [optimizer].
+// The key table of decks: one entry per key with its type, range, default and help. The keys of
+// [model], [adapter], [parallel], [local] and [optimizer] are in table_model.cpp,
+// table_parallel.cpp and table_optimizer.cpp.
 #include <trireme/deck/table.hpp>
 
 #include <trireme/deck/checks.hpp>
@@ -105,7 +106,7 @@ void batch_and_precision_keys(std::vector<Entry>& out) {
       .required_unless(
           [](Config& c) {
             if (c.parallel.layout != LayoutMode::automatic) return false;
-            c.batch.micro = 1;  // the smallest; set_layout() replaces it
+            c.batch.micro = 1;  // the smallest value; set_layout() replaces it
             return true;
           },
           "chosen with parallel.layout = \"auto\"");

@@ -1,5 +1,4 @@
-// The keys of [model], sizes and the properties whose defaults the family presets, and of
-// [adapter].
+// The keys of [model] (sizes, and properties whose defaults the family presets) and of [adapter].
 #include <trireme/deck/entry.hpp>
 
 #include <trireme/deck/families.hpp>
@@ -14,7 +13,7 @@ using Int = std::int64_t;
 
 constexpr std::int64_t size_limit = 16777216;  // keeps products of two sizes far from 2^63
 
-/// Properties of the architecture; the family presets them.
+/// Properties of the architecture; the family presets most of them.
 void model_properties(SectionKeys<ModelConfig>& model) {
   model.choice("norm", &ModelConfig::norm, "norm of the layers: LayerNorm or RMSNorm")
       .derive([](Config& c) { c.model.norm = preset(c.model.family).norm; },
@@ -148,7 +147,8 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .otherwise(Str("next"));
 }
 
-/// Rotary positions for sequences longer than in earlier training.
+/// Keys of rotary positions for layers with a window, and for sequences longer than in earlier
+/// training.
 void rotary_keys(SectionKeys<ModelConfig>& model) {
   model
       .number("window_rope_theta", &ModelConfig::window_rope_theta,

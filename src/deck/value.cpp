@@ -21,7 +21,8 @@ std::string duration_text(Seconds seconds) {
   return text(two(whole / 3600), ":", two(whole / 60 % 60), ":", two(whole % 60));
 }
 
-/// Bytes of "80 GiB" or "80e9"; std::nullopt unless the number of bytes is whole and fits.
+/// `number` of `unit` in bytes; std::nullopt if the unit is unknown, or if the result is not a
+/// whole number from 0 to below 2^63.
 std::optional<Bytes> whole_bytes(double number, std::string_view unit) {
   constexpr std::string_view units[] = {"B", "KiB", "MiB", "GiB", "TiB", "kB", "MB", "GB", "TB"};
   constexpr double factors[] = {1, 0x1p10, 0x1p20, 0x1p30, 0x1p40, 1e3, 1e6, 1e9, 1e12};
@@ -91,7 +92,8 @@ std::string list_text(const Integers& integers) {
   return "[" + join(all, ", ") + "]";
 }
 
-/// Whether a word of a list is acceptable: one of the key's words, if it lists any.
+/// Whether a word of a list is acceptable: not empty, and one of the key's choices if the key has
+/// choices.
 bool acceptable_word(const KeyText& key, const std::string& word) {
   return !word.empty() && acceptable_string(key, word) &&
          (key.choices.empty() || std::ranges::find(key.choices, word) != key.choices.end());
@@ -162,7 +164,8 @@ std::optional<Value> convert(const KeyText& key, const Value& raw) {
     case KeyType::number:
       if (integer && in_range(key, static_cast<double>(*integer)))
         return static_cast<double>(*integer);
-      if (number && in_range(key, *number)) return *number == 0 ? 0.0 : *number;  // never -0.0
+      // never stored as -0.0
+      if (number && in_range(key, *number)) return *number == 0 ? 0.0 : *number;
       break;
     case KeyType::boolean:
       if (std::holds_alternative<bool>(raw)) return raw;
@@ -192,7 +195,8 @@ std::optional<Value> convert(const KeyText& key, const Value& raw) {
   return std::nullopt;
 }
 
-/// Digits without TOML's underscores; "" unless every underscore is between two digits.
+/// A number without TOML's underscores and without a leading +; "" unless every underscore is
+/// between two digits.
 std::string without_underscores(std::string_view written) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   std::string out;

@@ -1,6 +1,5 @@
-// Communicators of MPI: construction, buffers, waiting, and the control plane's verbs on host
-// memory. All verbs are nonblocking MPI calls whose waits poll, so that a wait can advance other
-// verbs.
+// Communicators of MPI: construction, buffers, waiting, and verbs on host memory. MPI is called
+// only nonblocking, and waits poll, so that a wait can advance other verbs.
 #include <trireme/grid/communicator.hpp>
 
 #include <trireme/base/check.hpp>
@@ -292,7 +291,7 @@ TRIREME_INSTANTIATE(std::int64_t)
 template void Communicator::post_all_reduce<Bf16>(Operation&, Bf16*, std::int64_t, Reduction);
 template void Communicator::post_all_reduce<Fp16>(Operation&, Fp16*, std::int64_t, Reduction);
 
-// Communicators with a transport: their waits, and the state that the watchdog sees meanwhile.
+// Communicators with a transport: their waits, and the state that they publish to the watchdog.
 
 namespace {
 
@@ -302,10 +301,10 @@ void look_around(Pause& pause) {
   pause();
 }
 
-/// The first unfinished verb, in call order over all communicators. Later calls may be queued after
-/// it on the device, but not before it.
+/// The first unfinished verb, in call order over all communicators of this process with a
+/// transport. Later calls may be queued after it on the device, but not before it.
 struct FirstUnfinished {
-  std::int64_t turn = 0;  ///< 0: none; the host waits for this rank's kernels
+  std::int64_t turn = 0;  ///< Queued::turn; 0: no verb, the host waits for this rank's kernels
   Wait wait;
 };
 

@@ -1,6 +1,6 @@
-// The communicator's verbs on views. Each one checks its sizes, stages device memory through a host
-// buffer if needed, and posts nonblocking MPI messages, or queues itself on the transport if there
-// is one.
+// The communicator's verbs on views. Gathers, scatters and transfers check their arguments. Without
+// a transport, it stages device memory through a host buffer if needed, and posts nonblocking MPI
+// messages; with a transport, it is queued on the transport.
 #include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/grid/message_block.hpp>
@@ -15,7 +15,8 @@
 namespace trireme::grid {
 namespace {
 
-/// Whether launches are synchronous. OpenMP's launches are, because they join the threads.
+/// Whether launches are synchronous. OpenMP launches are synchronous, because they join the
+/// threads.
 template <class Space>
 constexpr bool returns_when_done = false;
 #if defined(KOKKOS_ENABLE_SERIAL)
@@ -66,8 +67,8 @@ Request Communicator::request(Operation& operation) {
   return request;
 }
 
-/// The host address of `data` for MPI. Waits for the kernels that wrote `data`, and copies it to
-/// the host if it is staged.
+/// The host address of `data` for MPI. Waits for the kernels that wrote `data`, and copies `data`
+/// to a host buffer if views are staged.
 std::byte* Communicator::bring_to_host(Operation& operation, const Exec& exec,
                                        const std::byte* data, std::size_t bytes) {
   std::byte* on_host = raw(data);
@@ -141,7 +142,7 @@ bool Communicator::done(Request& request) {
   return true;
 }
 
-/// Checks the caller's counts and computes the parts' offsets.
+/// Checks the caller's counts and computes offsets_, the offsets of the parts.
 void Communicator::set_offsets(const char* verb, std::span<const std::int64_t> counts,
                                std::size_t all, std::size_t mine) {
   check(std::ssize(counts) == size_, verb, " on ", name_, ": ", counts.size(), " counts for ",
@@ -322,7 +323,8 @@ void Communicator::broadcast(const Exec& exec, View1<T> data, int root, const ch
   Operation& operation = take_collective("broadcast");
   std::byte* on_host = bring_to_host(operation, exec, raw(data.data()), bytes);
   if (rank_ != root) copy_back(operation, exec, on_host, raw(data.data()), bytes);
-  // In pieces of at most 1 GiB: MPICH 4.0 broadcasts no type of 4 GiB, although it can send one.
+  // Broadcasts pieces of at most 1 GiB: MPICH 4.0 can send a datatype of 4 GiB, but cannot
+  // broadcast it.
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t n = extent(data, 0);
   const std::int64_t most = std::min<std::int64_t>(counted_elements(), (1 << 30) / size);

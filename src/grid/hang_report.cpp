@@ -20,7 +20,7 @@ std::string_view word(const char (&field)[N]) {
   return {field, static_cast<std::size_t>(std::find(field, field + N, '\0') - field)};
 }
 
-/// "0-2, 5": ranks in ascending order.
+/// Text such as "0-2, 5" for ranks in ascending order.
 std::string ranges(const std::vector<int>& ranks) {
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < ranks.size();) {
@@ -36,7 +36,7 @@ bool is_waiting(const Sighting& s) {
   return s.state.waits != 0;
 }
 
-/// The rank's current or last activity.
+/// The rank's current or last activity; if the rank waits, preceded by the verb for which it waits.
 std::string place(const Sighting& s) {
   if (!is_waiting(s)) return describe_activity(s.state);
   return text(describe_wait(s.state), ", during ", describe_activity(s.state));
@@ -58,7 +58,7 @@ std::string predicate(const Sighting& s, bool several = false) {
   return is_waiting(s) ? "waits in" : "computes:";
 }
 
-/// Order in which ranks are named.
+/// First criterion of the order of groups.
 enum class Suspicion : std::uint8_t { dead, silent, stopped, computes, waits };
 
 Suspicion suspicion(const Sighting& s) {
@@ -129,7 +129,7 @@ std::string describe_activity(const RankState& state) {
 
 std::string describe_wait(const RankState& state) {
   std::string out = text(word(state.verb), " \"", word(state.what), "\"");
-  if (word(state.communicator).empty()) return out;  // the device's own work
+  if (word(state.communicator).empty()) return out;  // it waits for its own kernels
   if (state.peer >= 0) {
     out += text(word(state.verb) == "send" ? " to rank " : " from rank ", state.peer, ", channel ",
                 state.number);

@@ -23,7 +23,7 @@ constexpr const char* soname = "libnccl.so.2";
 std::atomic<const NcclLibrary*> loaded{nullptr};
 
 std::string version_text(int code) {
-  // Codes have two more digits since 2.9.
+  // Since NCCL 2.9, the minor version has two digits: 21805 is 2.18.5; before, 2804 was 2.8.4.
   const int major = code < 10'000 ? code / 1000 : code / 10'000;
   const int minor = code < 10'000 ? code / 100 % 10 : code / 100 % 100;
   return text(product, " ", major, ".", minor, ".", code % 100);
@@ -37,7 +37,7 @@ std::string version_of(void* handle) {
   return version_text(code);
 }
 
-/// Visits pairs of a pointer and a symbol, for all functions.
+/// Calls visit(pointer, symbol) for every function of the library.
 template <class Visit>
 void for_functions(NcclLibrary& nccl, const Visit& visit) {
   visit(nccl.get_version, "ncclGetVersion");
@@ -60,8 +60,8 @@ void for_functions(NcclLibrary& nccl, const Visit& visit) {
 std::vector<std::string> nccl_names() {
   std::vector<std::string> names{soname};
 #if defined(TRIREME_NCCL_LIBRARY)
-  // The program stores the path itself, not an RPATH: CMake edits RPATHs at installation, site
-  // tools strip them, and errors can show this path.
+  // The path is a string in the program instead of an RPATH: CMake edits RPATHs at installation,
+  // site tools strip them, and error messages can show the string.
   names.emplace_back(TRIREME_NCCL_LIBRARY);
 #endif
   return names;

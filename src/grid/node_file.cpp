@@ -1,5 +1,5 @@
-// The file of a node, in mapped memory: the state of each rank and a robust mutex that each rank
-// holds while it lives. Neighbours detect its death by the mutex.
+// The file of a node, in mapped memory: the state of each rank, and a robust mutex that the rank
+// holds while it lives. Other ranks of the node detect the rank's death by the mutex.
 #include <trireme/grid/node_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -139,7 +139,7 @@ void NodeFile::publish() {
 NodeFile::Snapshot NodeFile::read(const std::string& path, int ranks) {
   Snapshot found;
   const Descriptor file(path, O_RDONLY | O_CLOEXEC);
-  // In 64-byte units, so that the copy has the mapping's alignment.
+  // The units give the copy the alignment of Header and Slot.
   struct alignas(64) Unit {
     std::byte bytes[64];
   };

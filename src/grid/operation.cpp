@@ -26,8 +26,8 @@ MPI_Datatype datatype<Fp16>();
 namespace {
 
 constexpr std::int64_t segment_bytes = reduction_segment_bytes;
-/// Up to this many ranks, all ranks send to all. With more ranks, messages below direct_bytes use
-/// MPI's trees.
+/// On up to direct_ranks ranks, an all-gather sends each part to every rank. On more ranks, parts
+/// of less than direct_bytes on average are gathered by MPI's own all-gather, which uses trees.
 constexpr int direct_ranks = 64;
 constexpr std::int64_t direct_bytes = 4 * 1024;
 constexpr std::int64_t line_bytes = reduction_line_bytes;
@@ -37,8 +37,8 @@ std::int64_t length(const Operation& o, int rank) {
   return o.offsets[r + 1] - o.offsets[r];
 }
 
-/// Offset and length of segment `segment` of the part of `rank`. Past the part's end the length is
-/// 0.
+/// Offset and length of segment o.segment of the part of `rank`. The length is 0 after the end of
+/// the part.
 template <class T>
 layout::Slice segment_of(const Operation& o, int rank) {
   constexpr std::int64_t segment = segment_bytes / static_cast<std::int64_t>(sizeof(T));
@@ -70,7 +70,8 @@ void receive(Operation& o, std::byte* data, std::int64_t n, int peer, int tag) {
              o.verb, o.communicator);
 }
 
-/// Sends every rank its segment's inputs, and receives inputs of this rank's segment into scratch.
+/// Sends to every other rank this rank's input of that rank's segment, and receives into scratch
+/// the other ranks' inputs of this rank's segment.
 template <class T>
 void exchange_segment(Operation& o) {
   const std::int64_t mine = segment_of<T>(o, o.rank).extent;
@@ -89,7 +90,8 @@ void exchange_segment(Operation& o) {
   }
 }
 
-/// Sends the sum of this rank's segment, in place in `whole`, to all ranks and receives their sums.
+/// Sends the sum of this rank's segment, which is in `whole`, to all other ranks, and receives the
+/// sums of the other ranks' segments.
 template <class T>
 void share_segment(Operation& o) {
   const layout::Slice mine = segment_of<T>(o, o.rank);
@@ -103,7 +105,8 @@ void share_segment(Operation& o) {
     send<T>(o, at<T>(whole, mine.offset), mine.extent, (o.rank + k) % o.ranks, o.tag + 1);
 }
 
-/// Called when the inputs of a segment have arrived: sums them and requests the next inputs.
+/// Called when the inputs of a segment have arrived: sums them, sends the sum if `shares`, and
+/// exchanges the inputs of the next segment.
 template <class T, bool shares>
 void sum_segment(Operation& o) {
   const layout::Slice mine = segment_of<T>(o, o.rank);
@@ -151,7 +154,7 @@ MPI_Datatype datatype<double>() {
 }
 template <>
 MPI_Datatype datatype<Bf16>() {
-  return MPI_UINT16_T;  // MPI only moves it and never sums it
+  return MPI_UINT16_T;  // MPI moves these values, but does not sum them
 }
 template <>
 MPI_Datatype datatype<Fp16>() {
@@ -164,7 +167,7 @@ MPI_Datatype datatype<std::int64_t>() {
 
 void expect_mpi(int code, const char* what, const std::string& communicator) {
   if (code == MPI_SUCCESS) return;
-  CrashDelay::wait();  // the cause may be a death, which the watchdog reports
+  CrashDelay::wait();  // the cause may be the death of a rank; the watchdog reports it
   char message[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, message, &length);

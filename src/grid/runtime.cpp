@@ -54,9 +54,9 @@ void together(Communicator& world, const std::function<void()>& local) {
 
 namespace {
 
-/// Assigns a node's devices to its ranks in turn, or divides its cores among them. Only the first
-/// rank prints Kokkos' warnings. Kokkos does not get the command line, because it would answer
-/// "--help".
+/// Starts Kokkos without the command line, because Kokkos would answer "--help". From Kokkos 4.0
+/// on, a node's devices are assigned to its ranks in turn, threads_of_rank() determines the number
+/// of threads, and only rank 0 prints Kokkos' warnings.
 void start_kokkos() {
 #if KOKKOS_VERSION >= 40000
   int world_rank = 0;
@@ -82,16 +82,17 @@ void start_kokkos() {
 #endif
 }
 
-/// Time for a launcher to forward output, which it drops when it ends the job.
+/// Time for a launcher to forward output: when it ends the job, it drops the rest of the output.
 constexpr int launcher_milliseconds = 300;
 
-/// Another rank reports an error and ends this process.
+/// Waits until another rank, which reports an error, ends this process; after 30 s, ends the
+/// process.
 [[noreturn]] void wait_for_end() {
   std::this_thread::sleep_for(std::chrono::seconds(30));
   _exit(static_cast<int>(ExitCode::failed));
 }
 
-/// The longest time that MPI_Finalize may take, set by the environment; `usual` by default.
+/// The longest time that MPI_Finalize may take: TRIREME_END_SECONDS, or `usual` if it is not set.
 std::chrono::seconds end_limit(std::chrono::seconds usual) {
   constexpr const char* variable = "TRIREME_END_SECONDS";
   const char* given = std::getenv(variable);
@@ -104,9 +105,11 @@ std::chrono::seconds end_limit(std::chrono::seconds usual) {
   return std::chrono::seconds(seconds);
 }
 
-/// MPICH 4.0 over UCX' TCP sometimes hangs here: one rank has closed its connections, and another
-/// rank still expects an answer from it. All work is complete by then. Rank 0, which says so, waits
-/// the shortest: at the end of another rank its MPI_Finalize may return.
+/// Calls MPI_Finalize, and ends the process with `code` if it does not return within `limit`. MPICH
+/// 4.0 with UCX over TCP sometimes hangs here: one rank has closed its connections, and another
+/// rank still expects an answer from it. All work is complete by then. Rank 0, which logs the
+/// warning, waits 2 s less than the other ranks: if another rank ended first, the MPI_Finalize of
+/// rank 0 might return without a warning.
 void finalize_mpi(std::chrono::seconds limit, bool speaks, ExitCode code) {
   const std::jthread timer([&](const std::stop_token& finished) {
     const auto waits = limit + std::chrono::seconds(speaks ? 0 : 2);
@@ -128,7 +131,7 @@ Runtime::Runtime(int& argc, char**& argv) {
   int initialised = 0;
   MPI_Initialized(&initialised);
   check(initialised == 0, "only one Runtime per process is possible");
-  // Before MPI, which may start the device's runtime.
+  // Must precede MPI_Init_thread, which may start the device's runtime.
   if constexpr (!exec_on_host && !as_on_device) set_device_environment();
   int provided = MPI_THREAD_SINGLE;
   if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
@@ -184,9 +187,10 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 }
 
 void Runtime::abort(const Error& error) {
-  // Ranks often fail at the same time from the same cause. Only the first of them that claims the
-  // report from the watchdog reports. Without a watchdog, the first rank of a node claims the
-  // report; rank 0's node does so first, and ends the job before others report.
+  // Ranks often fail at the same time from the same cause. Only the first rank that claims the
+  // report from the watchdog reports the error. Without a watchdog, the first rank of each node
+  // that claims the report reports. Rank 0 does not sleep, so that, if it fails, it ends the job
+  // before other ranks report.
   const Watchdog::Claim claim = Watchdog::silence();
   const auto first = std::chrono::milliseconds(launcher_milliseconds);
   if (claim == Watchdog::Claim::taken) wait_for_end();

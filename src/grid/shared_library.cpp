@@ -19,7 +19,8 @@ std::string path_of(void* handle, const std::string& name) {
   return known ? map->l_name : name;
 }
 
-/// Tries one name. Returns the problem, or an empty text.
+/// Tries to load the library of one name. Returns the problem; "" if the library was loaded and has
+/// every symbol.
 std::string try_to_load(const LibraryWanted& wanted, const std::string& name,
                         LoadedLibrary& library) {
   library = {};

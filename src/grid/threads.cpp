@@ -19,7 +19,7 @@ struct CpuSet {
   ~CpuSet() { CPU_FREE(set); }
 };
 
-/// The bound cores of all ranks of this node. `mine` is this rank's index.
+/// The bound cores of all ranks of this node. Sets `mine` to this rank's index among them.
 std::vector<std::string> cores_of_node(std::size_t& mine) {
   MPI_Comm node = MPI_COMM_NULL;
   int rank = 0;

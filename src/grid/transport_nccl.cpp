@@ -1,5 +1,5 @@
-// The transport by NCCL: one stream per communicator, on which NCCL moves bytes and kernels sum
-// them. Events order the stream with the kernels of Exec.
+// The transport that uses NCCL: one stream per communicator, on which NCCL moves bytes and kernels
+// sum values. Events order the stream with the kernels of Exec.
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/grid/communicator.hpp>
@@ -15,7 +15,8 @@ namespace trireme::grid {
 #if defined(TRIREME_HAS_NCCL)
 namespace {
 
-/// NCCL only moves bytes, so values keep their bits. Trireme's kernels sum them, in rank order.
+/// NCCL only moves bytes. Trireme's kernels sum the values in rank order, so that results have the
+/// same bits as with MPI.
 class NcclTransport final : public Transport {
  public:
   explicit NcclTransport(Communicator& communicator)
@@ -102,7 +103,8 @@ class NcclTransport final : public Transport {
   }
 
  private:
-  /// A group ends even if one of its calls fails: an open group would hold all later calls.
+  /// Runs `calls` in one group of NCCL. The group ends even if one of the calls fails: an open
+  /// group would hold back all later calls.
   template <class Calls>
   void in_group(const char* what, const Calls& calls) {
     expect(nccl_.group_start(), "beginning a group");

@@ -1,5 +1,5 @@
-// The verbs on a transport: every verb becomes groups of transfers and kernels that sum in rank
-// order. Entries are reused once the queue has passed them.
+// The verbs on a transport: reductions become groups of transfers, and kernels that combine values
+// in rank order. Entries are reused once the transport has passed them.
 #include <trireme/grid/transport_queue.hpp>
 
 #include <trireme/base/check.hpp>
@@ -125,7 +125,7 @@ TransportQueue::~TransportQueue() {
   std::erase(queues(), this);
 }
 
-/// Recycles the entries at the front that the queue has passed and no request owns.
+/// Recycles the first entries, as far as the transport has passed them and no request owns them.
 void TransportQueue::retire() {
   while (!under_way_.empty()) {
     Queued* first = under_way_.front();
@@ -171,7 +171,8 @@ const Queued* TransportQueue::oldest() {
 
 void TransportQueue::reserve_scratch(Bytes bytes) {
   if (scratch_bytes() >= bytes) return;
-  // This happens before or in the first step. Outstanding entries still use the smaller buffer.
+  // Normally happens before or in the first step. Waits, because outstanding entries use the
+  // smaller buffer.
   Transport::Place all;
   transport_->record(all);
   if (!transport_->passed(all))
@@ -222,8 +223,8 @@ void TransportQueue::reduce_scatter(const Exec& exec, Queued& queued, T* mine, c
   end(queued, exec);
 }
 
-/// Segment by segment, every rank receives its part from all and sums it. If `shares`, the sums are
-/// sent in the same group as the inputs of the next segment.
+/// Segment by segment, every rank receives its part of the inputs of all ranks, and sums it. If
+/// `shares`, the sums are sent to all ranks in the same group as the inputs of the next segment.
 template <class T>
 void TransportQueue::begin_segments(T* out, const T* all, std::span<const std::int64_t> offsets,
                                     bool shares) {

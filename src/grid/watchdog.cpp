@@ -30,13 +30,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A process that is about to end may have to wait this long for its thread. One check of the
-/// node's slots costs a microsecond.
+/// Time for which the thread sleeps between checks. A process that is about to end may have to wait
+/// this long for its thread. One check of the node's slots costs a microsecond.
 constexpr auto tick = 50ms;
 /// A thread that slept this much longer than intended was suspended.
 constexpr auto suspension = 5s;
-/// Addresses whose release delays the end of a dead process by 5 ms. Without it, one death in ten
-/// of a process of a few megabytes went unreported on two busy cores, with 1.4 ms one in sixty.
+/// Size of the mapped memory whose release delays the end of a dead process by 5 ms. For processes
+/// of a few megabytes on two busy cores, one death in ten was not reported without a delay, and one
+/// in sixty with a delay of 1.4 ms.
 constexpr std::size_t head_start_bytes = std::size_t{2} << 30;
 constexpr std::size_t head_start_chunk = head_start_bytes / 4;
 constexpr std::string_view aborting_word = "aborts";
@@ -55,8 +56,8 @@ void write_all(int file, std::string_view message) {
   }
 }
 
-/// Requests a short time slice. Linux 6.12 and newer then runs a thread that wakes up before a
-/// thread that computes, without privileges. Elsewhere it has no effect.
+/// Requests a short time slice, which needs no privileges. When this thread wakes up, Linux 6.12
+/// and newer then run it before threads that compute. On other systems, the request has no effect.
 void ask_for_short_slices() {
 #if defined(SYS_sched_setattr)
   struct {
@@ -80,7 +81,7 @@ Seconds seconds(std::int64_t nanoseconds) {
 HeadStart::HeadStart() {
   void* memory = mmap(nullptr, head_start_bytes, PROT_READ,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return;  // the system limits addresses
+  if (memory == MAP_FAILED) return;  // the system limits the address space
 #if defined(MADV_NOHUGEPAGE)
   madvise(memory, head_start_bytes, MADV_NOHUGEPAGE);
 #endif
@@ -100,7 +101,8 @@ void HeadStart::grow() {
     return;
   }
 #endif
-  // Before Linux 5.14 each page costs a fault of a microsecond, so one part must suffice.
+  // Before Linux 5.14, each page costs a page fault of a microsecond, so that one quarter must
+  // suffice.
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   for (std::size_t i = 0; i < head_start_chunk; i += page)
     static_cast<void>(static_cast<volatile char*>(chunk)[i]);
@@ -240,13 +242,14 @@ bool Watchdog::is_dead(int i, std::chrono::milliseconds limit) {
   if (fate != Fate::lives) return fate == Fate::died;
   const NodeFile::Lock lock = file_->watch(i, limit);
   if (lock == NodeFile::Lock::held) return false;
-  // A death after the end of its watch is not reported.
+  // The death of a rank whose watchdog has ended is not reported.
   const bool died = lock == NodeFile::Lock::died && file_->state(i).read().life != RankState::ended;
   fate = died ? Fate::died : Fate::left;
   return died;
 }
 
-/// Checks all locks, because this thread waits for only one of them.
+/// Checks the locks of all other ranks, because this thread waits for only one of them. Returns the
+/// first dead rank of the node; −1 if there is none.
 int Watchdog::find_death() {
   int found = -1;
   for (int i = 0; i < file_->ranks(); ++i)
@@ -268,14 +271,14 @@ void Watchdog::look() {
   if (claim(Verdict::claimed)) report_hang();
 }
 
-/// True on the lowest living rank of the node.
+/// Whether this rank is the lowest living rank of the node.
 bool Watchdog::speaks_for_node() const {
   const auto first = std::find_if(fates_.begin(), fates_.end(),
                                   [](const auto& fate) { return fate == Fate::lives; });
   return first - fates_.begin() == file_->mine();
 }
 
-/// Adopts another node's verdict.
+/// Adopts the verdict of another node, if there is one.
 void Watchdog::adopt_verdict() {
   std::string word;
   std::ifstream(verdict_path_) >> word;
@@ -285,7 +288,8 @@ void Watchdog::adopt_verdict() {
       none, word == aborting_word ? Verdict::aborting : Verdict::claimed);
 }
 
-/// True if a rank of this node computes for too long, or if all of them wait for too long.
+/// Whether a rank of this node has computed for too long (then sets `computing`), or all ranks of
+/// this node have waited for too long.
 bool Watchdog::stalled_here(bool& computing) {
   const std::int64_t now = heartbeat_clock();
   bool all = true;
@@ -301,7 +305,7 @@ bool Watchdog::stalled_here(bool& computing) {
   return any && (all || computing);
 }
 
-/// True if no rank of another node has progressed either. Called only if all ranks of this node
+/// Whether no rank of another node has progressed either. Called only if all ranks of this node
 /// wait.
 bool Watchdog::stalled_elsewhere() {
   bool stalled = true;
@@ -351,27 +355,30 @@ std::vector<Sighting> Watchdog::sightings() {
   return out;
 }
 
-/// True for one thread of the job, if its nodes share the folder.
+/// Returns true to the first rank of the job that calls it; if the nodes do not share the folder,
+/// to the first rank of each node.
 bool Watchdog::claim(Verdict verdict) {
   Verdict none = Verdict::none;
   return file_->verdict().compare_exchange_strong(none, verdict) && claim_for_job(verdict);
 }
 
-/// True for one node.
+/// True on the first node that calls it, and on nodes that do not share the folder with it.
 bool Watchdog::claim_for_job(Verdict verdict) {
   const int file = open(verdict_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file < 0) return errno != EEXIST;  // otherwise another node reports
+  if (file < 0) return errno != EEXIST;  // EEXIST: another node reports
   write_all(file, verdict == Verdict::aborting ? aborting_word : "reports");
   close(file);
   return true;
 }
 
 /// Reports the dead rank and its activity first, within microseconds, because the launcher may
-/// notice the death too and kill this process. The other ranks follow if there is time.
+/// notice the death too and kill this process. The report of the other ranks follows if there is
+/// time.
 void Watchdog::report_death(int i) {
   Verdict none = Verdict::none;
   if (!file_->verdict().compare_exchange_strong(none, Verdict::claimed)) return;
-  if (nodes_.size() > 1 && access(verdict_path_.c_str(), F_OK) == 0) return;  // another reports
+  // Another node reports if the file of the verdict exists.
+  if (nodes_.size() > 1 && access(verdict_path_.c_str(), F_OK) == 0) return;
   const Sighting dead = sighting(i);
   const std::string report = death_report(dead);
   say("trireme: error: " + report);
@@ -390,7 +397,7 @@ void Watchdog::report_hang() {
   end_all();
 }
 
-/// Writes to the file first: a launcher that kills the job may not forward the last output.
+/// Writes to log.txt first: a launcher that kills the job may not forward the last output.
 void Watchdog::say(const std::string& message) const {
   write_all(log_, message);
   write_all(STDERR_FILENO, message);
@@ -401,8 +408,8 @@ void Watchdog::record(const std::string& report) {
                               report.substr(0, report.find_last_not_of('\n') + 1)});
 }
 
-/// Ends this process, and processes of the node that do not end by themselves, such as stopped
-/// processes.
+/// Ends this process, and those processes of the node that do not end by themselves within 0.5 s,
+/// such as stopped processes.
 void Watchdog::end_all() {
   file_->verdict() = Verdict::reported;
   const auto until = Clock::now() + 500ms;
@@ -421,7 +428,8 @@ void Watchdog::end_all() {
 }
 
 void Watchdog::obey(Verdict verdict) {
-  // Another error message ends the job. If the job has not ended after half a minute, it ends now.
+  // The process that reports ends the job. If it has not done so within this time, this process
+  // ends.
   const auto until = Clock::now() + (verdict == Verdict::aborting ? 30s : 5s);
   while (Clock::now() < until && file_->verdict() != Verdict::reported) {
     if (stopping_) return;

@@ -1,4 +1,4 @@
-// Keys and tensors of bert. No tensor is transposed.
+// Keys and tensors of the family bert. No tensor is transposed.
 #include <trireme/hugging_face/format.hpp>
 
 #include <trireme/base/text.hpp>
@@ -21,7 +21,8 @@ std::string model_class(const M& m) {
   return m.has_sentence_head() ? "BertForPreTraining" : "BertForMaskedLM";
 }
 
-/// Key for the sentence head; the deck chooses its loss, `next` or `order`.
+/// Key for the sentence head. The file does not name the head's loss, so that it is read as `next`;
+/// the deck can set `order`.
 ConfigKey heads() {
   ConfigKey key;
   key.name = "architectures";
@@ -63,14 +64,14 @@ void check_config(const json&, const M& m, Complaints& complaints) {
                    ", expected a multiple of num_attention_heads = ", m.heads);
 }
 
-/// Appends tensors, none of which is transposed.
+/// A list of tensors, none of which is transposed.
 class List {
  public:
   void add(std::string name, Extents shape, std::string array,
            std::int64_t place = Piece::whole_array) {
     out_.push_back({std::move(name), std::move(shape), {{std::move(array), place}}});
   }
-  /// A weight matrix and its bias.
+  /// Adds a weight matrix and its bias.
   void linear(const std::string& name, std::int64_t rows, std::int64_t columns,
               const std::string& array, std::int64_t place = Piece::whole_array) {
     add(name + ".weight", {rows, columns}, array, place);
@@ -86,7 +87,8 @@ class List {
   std::vector<Tensor> out_;
 };
 
-/// Trireme names a norm after the part that reads it, transformers after the part that writes it.
+/// Trireme names a norm after the block that reads its output, transformers after the block whose
+/// output it normalizes.
 void add_layer(List& list, const M& m, std::int64_t layer) {
   const std::int64_t D = m.hidden;
   const std::int64_t F = m.feed_forward;

@@ -18,7 +18,7 @@ namespace {
 using deck::ModelConfig;
 
 /// A model with sizes of 1, which replace missing or wrong values so that checking continues, and
-/// with the base of rotary positions that transformers assumes for files without one.
+/// with the base of rotary positions that transformers assumes for files without rope_theta.
 ModelConfig smallest(Family family) {
   ModelConfig m = deck::preset(family);
   m.rope_theta = ModelConfig().rope_theta;
@@ -27,7 +27,7 @@ ModelConfig smallest(Family family) {
   return m;
 }
 
-/// The given value of a key; null if it is missing.
+/// Value of a key in a file; null if the file does not have the key.
 json given(const json& file, const std::string& name) {
   const auto found = file.find(name);
   return found == file.end() ? json() : *found;
@@ -131,7 +131,7 @@ ModelFile parse_config(const std::string& content, const std::string& path) {
   out.model = smallest(out.format->family);
   Complaints complaints;
   for (const ConfigKey& key : out.format->keys) read_key(key, file, out, complaints);
-  // Families without this key have as many key/value heads as query heads.
+  // Families without the key key_value_heads have as many key/value heads as query heads.
   if (std::ranges::find(out.format->keys, "key_value_heads", &ConfigKey::deck) ==
       out.format->keys.end())
     out.model.key_value_heads = out.model.heads;

@@ -12,7 +12,8 @@
 namespace trireme::hugging_face {
 namespace {
 
-/// A type by its bits in memory, with conversions from bits to double and back.
+/// Double, Single and Short describe types by their bits in memory, with conversions from bits to
+/// double and back.
 struct Double {
   using Bits = std::uint64_t;
   static double load(Bits bits) { return std::bit_cast<double>(bits); }
@@ -25,7 +26,7 @@ struct Single {
   static Bits store(double x) { return std::bit_cast<Bits>(static_cast<float>(x)); }
 };
 
-/// A 16-bit type as in IEEE 754: sign, exponent, mantissa.
+/// A 16-bit type with the fields of IEEE 754: sign, exponent, mantissa.
 template <int exponent_bits>
 struct Short {
   using Bits = std::uint16_t;
@@ -54,12 +55,12 @@ struct Short {
     const auto sign = static_cast<Bits>(bits >> 63 << 15);
     const int exponent = static_cast<int>(bits >> 52 & 0x7ff) - 1023 + bias;
     const std::uint64_t mantissa = bits & ((std::uint64_t{1} << 52) - 1);
-    if (std::isnan(x))  // quiet, with the upper part of the payload
+    if (std::isnan(x))  // quiet NaN, with the upper part of the payload
       return static_cast<Bits>(sign | infinity | 1 << (mantissa_bits - 1) |
                                mantissa >> (52 - mantissa_bits));
     if (exponent >= special) return static_cast<Bits>(sign | infinity);
-    // Subnormal values store the leading one and have the exponent field 0. A carry out of the
-    // mantissa increments the exponent, as rounding requires.
+    // Subnormal values store their leading one explicitly, and their exponent field is 0. A carry
+    // out of the mantissa increments the exponent, as rounding requires.
     const std::uint64_t whole = exponent > 0 ? static_cast<std::uint64_t>(exponent) << 52 | mantissa
                                              : std::uint64_t{1} << 52 | mantissa;
     const int cut = 52 - mantissa_bits + (exponent > 0 ? 0 : 1 - exponent);
@@ -147,7 +148,8 @@ double number_at(DType type, const void* data, std::int64_t at) {
 
 namespace {
 
-/// Tiles that fit into the L1 cache: a row of 8-byte elements is two cache lines.
+/// Number of rows and columns of a tile. A tile fits into the L1 cache: a row of 8-byte elements is
+/// two cache lines.
 constexpr std::int64_t tile = 16;
 
 template <int bytes>

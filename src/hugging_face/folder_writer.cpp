@@ -117,11 +117,13 @@ std::string FolderWriter::index_text() const {
 }
 
 void FolderWriter::commit() {
-  while (writers_.size() < shards_.size() && left_ == 0) begin_shard();  // shards of empty tensors
+  // append() has not begun a shard that has only empty tensors.
+  while (writers_.size() < shards_.size() && left_ == 0) begin_shard();
   check(left_ == 0 && writers_.size() == shards_.size(), folder_,
         ": fewer bytes than were planned");
   const std::string index = folder_ + "/" + index_name;
-  // A reader that opens the folder in between finds no index, instead of an index for other files.
+  // A reader that opens the folder during the commit finds no index, instead of an index for other
+  // files.
   remove_file(index);
   for (const auto& writer : writers_) writer->commit();
   for (const std::string& path : weight_files(folder_))

@@ -1,5 +1,5 @@
-// Members of config.json that belong to no single family: members that must have no effect, and the
-// names of members that have none.
+// Members of config.json that belong to no single family: keys that must have a value without
+// effect, and names of members that never have an effect.
 #include <trireme/hugging_face/general_keys.hpp>
 
 #include <trireme/hugging_face/format.hpp>
@@ -14,14 +14,15 @@ namespace {
 
 using M = deck::ModelConfig;
 
-/// A key that must have a value without effect; it is not written.
+/// A key that must have one of these values, which have no effect. The key is not written.
 ConfigKey neutral(std::string name, std::vector<json> values) {
   ConfigKey key = fixed(std::move(name), std::move(values));
   key.write = {};
   return key;
 }
 
-/// The model's class, or the same class without its head, in any spelling of older versions.
+/// Key for transformers' class of the model, or for the same class without its head. Case is
+/// ignored, because older versions spelled names differently.
 ConfigKey architectures() {
   ConfigKey key;
   key.name = "architectures";
@@ -40,7 +41,8 @@ ConfigKey architectures() {
   return key;
 }
 
-/// All layers of a family without this key are of one kind.
+/// Key for the types of layers, for families that do not have this key: all layers must be of the
+/// type that the window implies.
 ConfigKey layer_types() {
   ConfigKey key;
   key.name = "layer_types";
@@ -55,7 +57,7 @@ ConfigKey layer_types() {
   return key;
 }
 
-/// Code in the folder, which replaces transformers' model.
+/// Key for programs in the model's folder. No program may replace transformers' model.
 ConfigKey programs() {
   ConfigKey key;
   key.name = "auto_map";

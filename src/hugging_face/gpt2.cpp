@@ -1,4 +1,4 @@
-// Keys and tensors of gpt. Matrices of its Conv1D are transposed.
+// Keys and tensors of the family gpt. Matrices of GPT-2's Conv1D are transposed.
 #include <trireme/hugging_face/format.hpp>
 
 #include <trireme/architecture/architecture.hpp>
@@ -81,8 +81,8 @@ std::vector<Tensor> tensors(const M& m) {
   return out;
 }
 
-/// Whether the name is "transformer.h.3.attn.bias", the causal mask that old files contain as a
-/// tensor.
+/// Whether this is the name of a causal mask, which old files contain as a tensor:
+/// "transformer.h.3.attn.bias" or "transformer.h.3.attn.masked_bias".
 bool is_mask(std::string_view name) {
   const std::string_view start = "transformer.h.";
   if (!name.starts_with(start)) return false;

@@ -44,7 +44,7 @@ class Members {
     if (members_.erase(name) > 0) changes_.push_back(name + ", removed");
   }
 
-  /// The file's bytes if there are no changes.
+  /// The file with the changes; the original bytes if there are no changes.
   UpdatedFile take() && {
     return {changes_.empty() ? content_ : members_.dump(2) + "\n", std::move(changes_)};
   }
@@ -55,7 +55,7 @@ class Members {
   std::vector<std::string> changes_;
 };
 
-/// Adds ids to the member for the end of a text, which holds one id or a list of ids.
+/// Adds ids to eos_token_id, which holds one id or a list of ids.
 void add_end_tokens(Members& members, const std::vector<std::int64_t>& end_tokens) {
   const json before = members.value(end_key);
   json ids = before.is_array() ? before : before.is_null() ? json::array() : json::array({before});
@@ -65,7 +65,8 @@ void add_end_tokens(Members& members, const std::vector<std::int64_t>& end_token
   if (ids.size() > known) members.set(end_key, ids.size() == 1 ? ids.front() : ids);
 }
 
-/// The file's value of a key: its free value if it has one, otherwise the model's.
+/// Value of a key in the file: the free value, if the file has one for this key, otherwise the
+/// value of the model.
 json said(const ModelFile& file, const ConfigKey& key) {
   const auto free = std::ranges::find(file.free, key.name, &FreeValue::name);
   return free == file.free.end() ? key.write(file.model) : free->value;
@@ -132,7 +133,7 @@ UpdatedFile updated_generation_config(const std::string& imported, const std::st
                                       const std::vector<std::int64_t>& end_tokens) {
   parse_strict(imported, path, {32, "the file", ""});
   Members members(imported);
-  // Without it, transformers uses the id of config.json.
+  // Without eos_token_id in this file, transformers uses the id of config.json.
   if (!members.value(end_key).is_null()) add_end_tokens(members, end_tokens);
   return std::move(members).take();
 }

@@ -1,5 +1,5 @@
-// Keys and tensors of llama and of families derived from it. `Class` holds the differences between
-// transformers' classes.
+// Keys and tensors of the family llama and of the families derived from it. `Class` holds the
+// differences between transformers' classes.
 #include <trireme/hugging_face/format.hpp>
 
 #include <trireme/base/text.hpp>
@@ -18,7 +18,8 @@ constexpr std::string_view prefix = "model.";
 constexpr const char* table = "model.embed_tokens.weight";
 constexpr const char* head = "lm_head.weight";
 
-/// Key/value heads; null in files older than grouped-query attention.
+/// Number of key/value heads. Default: `otherwise`, the default of transformers' class; if it is 0,
+/// the number of heads. Null, as in files older than grouped-query attention: the number of heads.
 ConfigKey groups(std::int64_t otherwise) {
   const auto heads = [](const M& m) { return json(m.heads); };
   ConfigKey key = whole("num_key_value_heads", "key_value_heads", &M::key_value_heads, size_limit);
@@ -26,7 +27,8 @@ ConfigKey groups(std::int64_t otherwise) {
   return std::move(key).without(otherwise).with_null(heads);
 }
 
-/// Head size. Default: the class's, or hidden_size / num_attention_heads rounded down.
+/// Head size. Default: `otherwise`, the default of transformers' class; if it is 0, hidden_size /
+/// num_attention_heads, rounded down.
 ConfigKey head_size(std::int64_t otherwise) {
   ConfigKey key = whole("head_dim", "head_size", &M::explicit_head_size, size_limit);
   key.write = [](const M& m) { return json(m.head_size()); };
@@ -42,7 +44,7 @@ ConfigKey head_size(std::int64_t otherwise) {
       [otherwise](const M& m) { return json(otherwise > 0 ? otherwise : m.hidden / m.heads); });
 }
 
-/// Tokens that a token sees, including itself, as `window`; null for no limit.
+/// The window: number of tokens that a token sees, including itself; null: no limit.
 ConfigKey window() {
   ConfigKey key = whole("sliding_window", "window", &M::window, size_limit);
   key.write = [](const M& m) { return m.window > 0 ? json(m.window) : json(); };
@@ -59,7 +61,7 @@ ConfigKey silu() {
   return fixed("hidden_act", {"silu", "swish"});
 }
 
-/// In Qwen, layers before max_window_layers have no window. Here all layers must be alike.
+/// In Qwen, layers before max_window_layers have no window. In Trireme, all layers must be alike.
 void add_layers_with_window(std::vector<ConfigKey>& keys) {
   keys.push_back(window());
   ConfigKey use;
@@ -92,11 +94,11 @@ struct Class {
   Family family;
   const char* model_type;
   const char* name;
-  std::int64_t key_value_heads;  ///< default; 0: number of heads
-  std::int64_t head_size;        ///< default; 0: hidden / heads
+  std::int64_t key_value_heads;  ///< default of num_key_value_heads; 0: number of heads
+  std::int64_t head_size;        ///< default of head_dim; 0: hidden / heads
   void (*add_keys)(std::vector<ConfigKey>&);
-  bool tied = false;       ///< default
-  double local_theta = 0;  ///< above 0: theta of layers with a window
+  bool tied = false;       ///< default of tie_word_embeddings
+  double local_theta = 0;  ///< rotary base of layers with a window; 0: the same base
   bool divides = false;    ///< heads must divide hidden_size even with head_dim
 };
 

@@ -1,4 +1,4 @@
-// Optional keys of llama.cpp: rope_parameters, with transformers' types of scaling, and the keys of
+// Keys of llama_keys.hpp: rope_parameters, with transformers' types of scaling, and the keys of
 // Gemma.
 #include <trireme/hugging_face/llama_keys.hpp>
 
@@ -15,7 +15,7 @@ namespace {
 using M = deck::ModelConfig;
 using Kind = RotaryScalingKind;
 
-/// A numeric member, and its deck key.
+/// A numeric member of rope_parameters, its deck key, and the kinds of scaling that use the member.
 struct Member {
   const char* name;
   const char* deck;
@@ -64,7 +64,7 @@ bool has_original(Kind kind) {
   return kind == Kind::yarn || kind == Kind::llama3;
 }
 
-/// A member of an object; null if there is none.
+/// A member of an object; null if the object does not have the member, or `object` is no object.
 json member_of(const json& object, const char* name) {
   const auto found = object.is_object() ? object.find(name) : object.end();
   return object.is_object() && found != object.end() ? *found : json();
@@ -86,7 +86,8 @@ bool is_positive(const json& value) {
   return value.is_number() && value.get<double>() > 0 && std::isfinite(value.get<double>());
 }
 
-/// Yarn's magnitude from the two values that some files have instead of attention_factor.
+/// YaRN's attention factor from `mscale` and `mscale_all_dim`, which some files have in place of
+/// attention_factor; 0 without these members.
 double magnitude_of(const json& object, double factor) {
   const auto scale = [&](const json& m) {
     return factor <= 1 ? 1 : 0.1 * m.get<double>() * std::log(factor) + 1;
@@ -95,7 +96,8 @@ double magnitude_of(const json& object, double factor) {
   return is_positive(above) && is_positive(below) ? scale(above) / scale(below) : 0;
 }
 
-/// Stores valid values; check_rotary reports other values.
+/// Stores the valid values of an object of rotary positions; check_rotary reports the other values.
+/// False if `value` is no object.
 bool read_rotary(const json& value, M& m) {
   if (!value.is_object()) return false;
   if (const json theta = member_of(value, "rope_theta"); is_positive(theta))
@@ -133,7 +135,7 @@ ConfigKey object(std::string name) {
   return key;
 }
 
-/// A deck key whose value is a member of the object.
+/// A key for a member of rope_parameters, which is only compared with the deck's key `deck`.
 ConfigKey part(const std::string& name, const char* deck, std::function<json(const M&)> write) {
   ConfigKey key;
   key.name = "rope_parameters." + name;
@@ -201,7 +203,7 @@ json parameters_of(const M& m) {
   return out;
 }
 
-/// The values of rope_parameters as individual keys.
+/// Adds the keys rope_scaling and rope_theta, and a key for each member of rope_parameters.
 void add_members(std::vector<ConfigKey>& keys) {
   ConfigKey scaling = object("rope_scaling");  // for transformers before version 5
   scaling.write = [](const M& m) {
@@ -295,7 +297,7 @@ namespace {
 
 using M = deck::ModelConfig;
 
-/// A soft cap; null if absent.
+/// A key for a soft cap; null: no cap.
 ConfigKey cap(const char* name, const char* deck, NumberMember member, json otherwise) {
   ConfigKey key = positive(name, deck, member);
   key.write = [member](const M& m) { return m.*member > 0 ? json(m.*member) : json(); };
@@ -316,8 +318,9 @@ json types(const M& m) {
   return list;
 }
 
-/// The period of layers without a window: the model's current period if it gives the same types,
-/// otherwise the smallest period.
+/// Sets full_attention_every so that the model has these types of layers: the model's current
+/// period if possible, otherwise the smallest period, which is 1 if no layer has a window, and 0 if
+/// all layers have one. False if the types have no period.
 bool read_types(const json& value, M& m) {
   if (value == types(m)) return true;
   for (m.full_attention_every = 0; m.full_attention_every <= m.layers; ++m.full_attention_every)
@@ -327,8 +330,8 @@ bool read_types(const json& value, M& m) {
   return value == types(m);
 }
 
-/// Adds keys of windows: the tokens that a token sees, including itself, and layers with this
-/// limit.
+/// Adds keys of windows: the number of tokens that a token sees, including itself, and the layers
+/// with this limit. `every`: default period of the layers without a window.
 void add_windows(std::vector<ConfigKey>& keys, std::int64_t every) {
   keys.push_back(whole("sliding_window", "window", &M::window, size_limit).without(4096));
   keys.back().in_deck = [](const M& m) { return text(m.window); };

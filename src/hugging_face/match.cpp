@@ -9,7 +9,7 @@
 namespace trireme::hugging_face {
 namespace {
 
-/// Tensors by their current names.
+/// Stored tensors by their current names.
 using Stored = std::map<std::string, StoredTensor>;
 
 std::string described(const TensorInfo& tensor) {

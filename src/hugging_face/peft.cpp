@@ -1,5 +1,5 @@
 // Names of adapters' tensors follow from the names of the weights: each linear layer of the files
-// that consists of adapted arrays has an A and a B, in as many pieces as its weights.
+// that consists of adapted arrays has an A of one piece, and a B of as many pieces as the weights.
 #include <trireme/hugging_face/peft.hpp>
 
 #include <trireme/architecture/adapter.hpp>
@@ -32,7 +32,7 @@ bool is_attention_input(const std::string& product) {
   return product == "attention.query" || product == "attention.key_value";
 }
 
-/// The target that covers a product's weights; "" if there is none.
+/// The target of [adapter] that covers a product's weights; "" if there is none.
 std::string target_of(const deck::AdapterConfig& adapter, const std::string& product) {
   if (is_attention_input(product) && adapter.targets_product(architecture::fused_target))
     return architecture::fused_target;
@@ -44,7 +44,7 @@ std::string module_of(const Tensor& tensor) {
   return tensor.name.substr(0, tensor.name.size() - weight_suffix.size());
 }
 
-/// Whether the tensor is a matrix made of arrays with adapters.
+/// Whether the tensor is a matrix and at least one of its arrays has an adapter.
 bool is_adapted(const Tensor& tensor, const deck::AdapterConfig& adapter) {
   if (tensor.shape.size() != 2 || !tensor.name.ends_with(weight_suffix)) return false;
   return std::ranges::any_of(tensor.pieces, [&](const Piece& piece) {
@@ -52,8 +52,8 @@ bool is_adapted(const Tensor& tensor, const deck::AdapterConfig& adapter) {
   });
 }
 
-/// Name of a linear layer in PEFT's target_modules: the last word, or the last two if another
-/// linear layer ends with the same word.
+/// Name of a linear layer in PEFT's target_modules: the last word of its name, or the last two
+/// words if the last word ends the names of layers of several kinds.
 std::string target_module(const std::string& module, const std::vector<Tensor>& tensors) {
   const auto words = [](const std::string& name, int count) {
     std::size_t at = name.size();
@@ -76,7 +76,7 @@ std::vector<std::string> target_modules(const deck::ModelConfig& m) {
   return {names.begin(), names.end()};
 }
 
-/// A row of zeros has no direction and stays zero.
+/// Scales a row to the norm `magnitude`. A row of zeros has no direction and remains zero.
 void scale_row(std::vector<double>& row, double magnitude) {
   double square = 0;
   for (const double x : row) square += x * x;
@@ -158,7 +158,8 @@ constexpr std::array harmless{"auto_mapping",   "base_model_name_or_path",
 constexpr std::array compared{"init_lora_weights", "lora_alpha", "peft_type", "r",
                               "target_modules",    "use_dora",   "use_rslora"};
 
-/// A member that must have its default; otherwise adapters are not factor · B A of whole layers.
+/// A member that must be null, false or empty (`bias`: also "none"); otherwise the adapters are not
+/// factor · B A of whole layers.
 struct OtherAdapter {
   const char* name;
   const char* reason;
@@ -183,7 +184,8 @@ constexpr OtherAdapter other_adapters[]{
     {"use_bdlora", "A or B is block-diagonal"},
     {"use_qalora", "A reads sums of groups of inputs"}};
 
-/// The reason why base weights differ from the model's files; "" if they are equal.
+/// The reason why PEFT's base weights differ, or may differ, from the model's files; "" if they are
+/// equal. `initial`: value of init_lora_weights.
 std::string change_of_base(const json& initial) {
   if (initial.is_null() || initial.is_boolean()) return "";
   const std::string word = initial.is_string() ? lower_case(initial.get<std::string>()) : "";
@@ -283,7 +285,7 @@ std::vector<std::string> expect_same_adapter(const std::string& content, const s
 Merger::Merger(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType type)
     : reader_(reader), model_(model), type_(type), specs_(architecture::arrays_by_name(model)) {}
 
-/// One of the equal blocks of an array, as double.
+/// Block `block` of an array that consists of `blocks` equal blocks, as double.
 std::vector<double> Merger::read(const ArraySpec& spec, std::int64_t block,
                                  std::int64_t blocks) const {
   checkpoint::Extents offset(spec.shape.size(), 0), extent = spec.shape;

@@ -82,7 +82,7 @@ class TensorParser {
     tensor_.name = name;
   }
 
-  /// `data`: offset of the file's data; `data_bytes`: their length.
+  /// `data`: offset of the data in the file; `data_bytes`: size of the data.
   TensorInfo parse(std::int64_t data, std::int64_t data_bytes) {
     const Json& type = member("dtype");
     check_usage(type.is_string(), where_, "dtype is ", type.type_name(), ", expected a string",
@@ -182,7 +182,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
       tensors_.push_back(TensorParser(path, name, value).parse(data, file_.size() - data));
       continue;
     }
-    if (value.is_null()) continue;  // the library's missing metadata
+    if (value.is_null()) continue;  // the safetensors library reads null as no metadata
     check_usage(value.is_object(), path, ": ", metadata_key, " is ", value.type_name(),
                 ", expected an object of strings or null", file_remedy);
     for (const auto& [key, word] : value.items()) {
@@ -213,7 +213,8 @@ namespace {
 
 constexpr std::int64_t alignment = 8;
 
-/// The header: its length and JSON, padded with spaces. Sets `end` to the size of the data.
+/// The header: the length of the JSON text, and the text, padded with spaces. Sets `end` to the
+/// size of the data.
 std::string header_of(const std::string& path, const std::vector<TensorPlan>& tensors,
                       const std::map<std::string, std::string>& metadata, std::int64_t& end) {
   nlohmann::ordered_json json;

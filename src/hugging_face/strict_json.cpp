@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Follows the parser without building values. A parser callback would take time quadratic in the
-/// number of an object's members.
+/// Receives the events of the parser and checks the rules without building values. A parser
+/// callback would take time quadratic in the number of an object's members.
 class Watcher : public nlohmann::json_sax<Json> {
  public:
   Watcher(const std::string& path, const JsonRules& rules) : path_(path), rules_(rules) {}
@@ -63,7 +63,7 @@ class Watcher : public nlohmann::json_sax<Json> {
 
   const std::string& path_;
   const JsonRules& rules_;
-  std::vector<std::set<std::string>> names_;  ///< in each open object
+  std::vector<std::set<std::string>> names_;  ///< keys of each open object; empty for an open list
 };
 
 }  // namespace

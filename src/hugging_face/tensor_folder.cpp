@@ -1,5 +1,5 @@
 // Opens a folder of safetensors files. With an index, every tensor must be in the file named by the
-// index, and in no other.
+// index, and in no other file.
 #include <trireme/hugging_face/tensor_folder.hpp>
 
 #include <trireme/base/check.hpp>
@@ -26,7 +26,7 @@ std::string five_digits(std::int64_t number) {
   return std::string(5 - std::min<std::size_t>(5, digits.size()), '0') + digits;
 }
 
-/// model-DIGITS-of-DIGITS.safetensors
+/// Whether a name has the form model-DIGITS-of-DIGITS.safetensors.
 bool is_shard(std::string_view name) {
   const auto take = [&](std::string_view word) {
     const bool there = name.starts_with(word);
@@ -41,7 +41,7 @@ bool is_shard(std::string_view name) {
   return take("model-") && take_digits() && take("-of-") && take_digits() && name == extension;
 }
 
-/// Whether the name is a safetensors file inside the folder.
+/// Whether a name is the name of a safetensors file, without a folder.
 bool is_plain(const std::string& name) {
   return name.size() > extension.size() && name.size() <= 255 && name.ends_with(extension) &&
          name.front() != '.' && name.find('/') == std::string::npos &&
@@ -54,7 +54,7 @@ std::vector<std::string> names_of_shards(const std::map<std::string, std::string
   return {names.begin(), names.end()};
 }
 
-/// Checks that the folder has all shards of the index and no others.
+/// Checks that the folder has all shards of the index and no other shards.
 void expect_shards(const std::string& index, const std::string& folder,
                    const std::vector<std::string>& names) {
   Complaints complaints;
@@ -69,7 +69,7 @@ void expect_shards(const std::string& index, const std::string& folder,
                    "copy or download the folder again into an empty folder");
 }
 
-/// Checks that every tensor is in the file named by the index, and in no other.
+/// Checks that every tensor is in the file named by the index, and in no other file.
 void expect_places(const std::string& index, const std::map<std::string, std::string>& places,
                    const std::vector<StoredTensor>& tensors) {
   Complaints complaints;

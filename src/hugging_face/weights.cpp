@@ -26,8 +26,10 @@ namespace {
 using architecture::ArraySpec;
 using Buffer = std::vector<char>;
 
-constexpr std::int64_t panel_bytes = 4 << 20;     ///< values converted or transposed at a time
-constexpr std::int64_t waiting_bytes = 64 << 20;  ///< arrays waiting for their shard
+/// Size of the values that are converted or transposed at a time.
+constexpr std::int64_t panel_bytes = 4 << 20;
+/// Size of collected arrays from which they are written as a shard.
+constexpr std::int64_t waiting_bytes = 64 << 20;
 
 Buffer buffer(std::int64_t elements, DType type) {
   return Buffer(static_cast<std::size_t>(elements * size_of(type)));
@@ -41,7 +43,8 @@ void for_each_panel(std::int64_t n, std::int64_t unit, const Use& use) {
   for (std::int64_t first = 0; first < n; first += most) use(first, std::min(most, n - first));
 }
 
-/// Converts `count` values to another type. Throws an error with `what` if a value does not fit.
+/// Converts `count` values to another type. UsageError that begins with `what` if a finite value is
+/// too large for the type.
 void convert_checked(const std::string& what, DType from, const void* in, DType to, void* out,
                      std::int64_t count) {
   const auto lost = convert(from, in, to, out, count);
@@ -49,7 +52,8 @@ void convert_checked(const std::string& what, DType from, const void* in, DType 
               ", which is too large for ", name_of(to), "; choose a type with a larger range");
 }
 
-/// Columns of a tensor's matrix of pieces [rows, columns], before any transposition.
+/// Number of columns of the matrix [rows, columns] that a tensor's pieces form. If the tensor is
+/// not transposed, its elements count as rows of one column.
 std::int64_t columns_of(const Tensor& tensor) {
   return tensor.transposed ? tensor.shape.front() : 1;
 }
@@ -72,7 +76,8 @@ struct Part {
   std::int64_t elements() const { return checkpoint::volume(extent); }
 };
 
-/// Calls use(numbers, count) for each panel of the tensor in the file's order.
+/// Calls use(numbers, count) for each panel of a tensor's values, in the order of the file.
+/// `matrix`: the tensor's concatenated pieces.
 template <class Use>
 void for_each_part(const Tensor& tensor, const Buffer& matrix, DType type, const Use& use) {
   const std::int64_t columns = columns_of(tensor);
@@ -96,7 +101,7 @@ class Shards {
   Shards(const std::string& directory, DType type)
       : directory_(directory), folder_(checkpoint::begin(directory, 0)), type_(type) {}
 
-  /// Memory for `elements` of an array, beginning with element `first`; valid until
+  /// Memory for `elements` of an array, beginning with element `first`. The memory is valid until
   /// flush_if_large().
   char* add(const ArraySpec& spec, std::int64_t first, std::int64_t elements) {
     const auto [found, is_new] = numbers_.try_emplace(&spec, arrays_.size());
@@ -109,7 +114,7 @@ class Shards {
     return arrays_[found->second].data.data() + first * size_of(type_);
   }
 
-  /// Writes the collected arrays if they are large, unless some are incomplete.
+  /// Writes the collected arrays if they are large, unless an array is incomplete.
   void flush_if_large() {
     if (bytes_ >= waiting_bytes && missing_ == 0) flush();
   }
@@ -149,13 +154,14 @@ class Shards {
   std::vector<checkpoint::ShardSummary> summaries_;
 };
 
-/// Reads values of tensors and counts those that are not finite.
+/// Reads values of tensors and converts them to one type. Values that are not finite are an error,
+/// or are reported in a line per tensor.
 class NumberReader {
  public:
   NumberReader(DType type, bool allow_nonfinite) : type_(type), allow_(allow_nonfinite) {}
 
   DType type() const { return type_; }
-  /// Elements [first, first + count) of a tensor.
+  /// Reads elements [first, first + count) of a tensor.
   void read(const StoredTensor& tensor, std::int64_t first, std::int64_t count, char* out) {
     const std::string what = text(tensor.file->path(), ": tensor '", tensor.info->name, "'");
     const DType stored = tensor.info->dtype().value();
@@ -212,7 +218,8 @@ void add_pieces(const StoredTensor& stored, const Tensor& tensor,
   }
 }
 
-/// All tensors of a file: the model's, and copies that transformers requires.
+/// All tensors to write: the model's tensors, and the copies that transformers does not use but
+/// expects in a file (Copy::Use::none).
 std::vector<Tensor> written_tensors(const Format& format, const deck::ModelConfig& model) {
   std::vector<Tensor> tensors = format.tensors(model);
   for (const Copy& copy : format.copies(model)) {
@@ -266,8 +273,8 @@ std::vector<TensorPlan> plan_of(const std::vector<Tensor>& tensors, DType dtype)
   return plan;
 }
 
-/// Reads tensors from a checkpoint, converts them to `dtype` and appends them to `out`. With
-/// `merger`, adds the updates of adapters.
+/// Reads tensors from a checkpoint, converts them to `dtype`, appends them to `out` and commits
+/// `out`. With `merger`, adds the updates of adapters.
 template <class Out>
 void write_tensors(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType dtype,
                    const std::vector<Tensor>& tensors, const Merger* merger, Out& out) {

@@ -11,7 +11,7 @@
 
 namespace trireme::installation {
 
-// src/CMakeLists.txt defines each macro as an enumerator's name, such as `cuda`.
+// src/CMakeLists.txt defines each macro below as an enumerator's name, such as `cuda`.
 plan::Machine this_machine() {
   plan::Machine machine;
   machine.name = "this installation";

@@ -1,5 +1,5 @@
-// Files that are written under a temporary name, flushed and renamed; their temporary names, which
-// are in fixed memory so that a signal handler can remove the files; and commands' output files.
+// Files that are written under a temporary name, flushed and renamed, and the output files of
+// commands. Temporary names are in fixed memory, so that a signal handler can remove the files.
 #include <trireme/io/atomic_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -39,24 +39,24 @@ namespace trireme::io {
 namespace {
 
 constexpr std::int64_t page_bytes = 4096;
-constexpr std::int64_t flushed_bytes = 8 << 20;  // per write-back request
+constexpr std::int64_t flushed_bytes = 8 << 20;  // bytes per write-back request
 
-/// A signal handler reads slots, which therefore have fixed memory. The flag is set when the path
-/// is complete.
+/// Path of a temporary file. Slots have fixed memory, because a signal handler reads them. `used`
+/// is set after the path is complete.
 struct Slot {
   std::atomic<bool> used{false};
   std::array<char, PATH_MAX> path{};
 };
 
-/// More than the files open at a time; exports of many shards have the most. Unused slots take no
-/// memory.
+/// More slots than temporary files exist at a time; exports of many shards have the most. Unused
+/// slots take no memory.
 std::array<Slot, 512> slots;
 std::mutex slots_mutex;
 
 extern "C" void remove_and_die(int signal_number) {
   for (const auto& slot : slots)
     if (slot.used.load()) ::unlink(slot.path.data());
-  for (const auto& slot : slots)  // folders, which are empty by now
+  for (const auto& slot : slots)  // folders, if they are empty by now
     if (slot.used.load()) ::rmdir(slot.path.data());
   ::signal(signal_number, SIG_DFL);
   ::raise(signal_number);
@@ -67,7 +67,8 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-/// The target of `path` if it is a link, so that replacing the file preserves the link.
+/// The target of `path` if `path` is a symbolic link, so that replacing the file preserves the
+/// link; otherwise `path`.
 std::string resolved(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_symlink(path, ignored)) return path;
@@ -86,7 +87,7 @@ std::int64_t free_bytes(int descriptor) {
   return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
 }
 
-/// `needed`: size of the whole file; 0 if unknown.
+/// Reason why a write failed, with a remedy. `needed`: size of the whole file; 0 if unknown.
 std::string why_not_written(int error, int descriptor = -1, std::int64_t needed = 0) {
   std::string reason = std::strerror(error);
   if (is_full(error)) {
@@ -100,7 +101,7 @@ std::string why_not_written(int error, int descriptor = -1, std::int64_t needed 
   return reason;
 }
 
-/// Creates a file next to `path`.
+/// Creates a temporary file next to `path`. Returns its descriptor, and its name in `temporary`.
 int create_temporary(const std::string& path, std::string& temporary) {
   remove_dead_temporaries_once(folder_of(path));
   int descriptor = -1;
@@ -147,7 +148,7 @@ void write_at(int descriptor, const std::string& path, std::int64_t offset, cons
 }
 
 void flush_to_device(int descriptor, const std::string& path) {
-  const int error = ::fsync(descriptor) == 0 ? 0 : errno;  // order of evaluation is unspecified
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;  // before check() evaluates its arguments
   check(error == 0 || error == EINVAL, path,
         ": cannot flush to the device: ", why_not_written(error));
 }
@@ -305,7 +306,7 @@ struct Maker {
   std::int64_t process = 0;
 };
 
-/// The process that made a temporary file; std::nullopt for other names.
+/// The process that made the temporary file with this name; std::nullopt for any other name.
 std::optional<Maker> maker_of(std::string_view name) {
   const auto at = name.rfind(mark);
   if (at == std::string_view::npos || at == 0) return std::nullopt;

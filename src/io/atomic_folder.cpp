@@ -33,7 +33,7 @@ std::string parent_of(const std::string& folder) {
   return parent.empty() ? "." : parent;
 }
 
-/// Whether the folder can be exchanged with a sibling.
+/// Whether the folder can be exchanged with a folder beside it.
 bool can_be_exchanged(const std::string& folder) {
   std::error_code error;
   if (fs::equivalent(folder, fs::current_path(error), error)) return false;
@@ -43,7 +43,7 @@ bool can_be_exchanged(const std::string& folder) {
          status.st_dev == parent.st_dev && ::access(parent_of(folder).c_str(), W_OK | X_OK) == 0;
 }
 
-/// The folder's path without links, "." and trailing slashes.
+/// The folder's path without trailing slashes, whose last name is neither a link nor "." or "..".
 std::string plain_path(const std::string& path) {
   std::error_code error;
   const std::string trimmed = path.substr(0, path.find_last_not_of('/') + 1);
@@ -81,7 +81,7 @@ AtomicFolder::~AtomicFolder() {
   forget_temporary(remembered_);
 }
 
-/// Links or copies the files to keep from the old folder into the new one.
+/// Links or copies the files that are kept from the old folder into the new folder.
 void AtomicFolder::keep_others(const std::function<bool(const std::string&)>& is_replaced) const {
   using Options = fs::copy_options;
   for (const std::string& name : names_in(path_)) {

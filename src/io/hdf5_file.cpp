@@ -1,5 +1,5 @@
-// HDF5 files: creation, opening, contiguous datasets and attributes, each under the lock. Property
-// lists are chosen so that equal content has equal bytes.
+// HDF5 files: creation, opening, contiguous and virtual datasets, and attributes, each under the
+// lock. Property lists are chosen so that equal content has equal bytes.
 #include <trireme/io/hdf5_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -24,15 +24,15 @@ namespace {
 
 Handle file_access() {
   Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  // Missing file locks, as on some Lustre and NFS mounts, are no error.
+  // File systems without file locks, such as some Lustre and NFS mounts, are accepted.
 #if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 12, 0))
   H5Pset_file_locking(access.id(), false, true);
 #endif
   return access;
 }
 
-/// Lets HDF5 keep the structures of a new file in memory. With its own limit of 32 MiB, HDF5
-/// repeatedly searches all of them above about 50,000 datasets.
+/// Lets HDF5 keep all metadata of a new file in memory. With its default limit of 32 MiB, HDF5
+/// repeatedly searches the whole metadata cache if a file has more than about 50,000 datasets.
 void keep_structures(const Handle& access) {
   H5AC_cache_config_t config{};
   config.version = H5AC__CURR_CACHE_CONFIG_VERSION;
@@ -68,7 +68,7 @@ void write_scalar(hid_t file, const std::string& object, const std::string& name
         ": cannot write attribute '", name, "'", hdf5_reason());
 }
 
-/// Opens a scalar attribute and its type.
+/// Opens an attribute, which must be a single value, and its type.
 std::pair<Handle, Handle> open_scalar(hid_t file, const std::string& object,
                                       const std::string& name) {
   Handle attribute(H5Aopen(file, name.c_str(), H5P_DEFAULT), H5Aclose);
@@ -97,7 +97,7 @@ Hdf5File Hdf5File::create(const std::string& path, std::int64_t user_block_bytes
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   expect_success(H5Pset_userblock(creation.id(), static_cast<hsize_t>(user_block_bytes)), path,
                  "reserve a user block");
-  // No time stamps or creation order: equal content has equal bytes.
+  // Neither time stamps nor creation order are stored: equal content has equal bytes.
   Hdf5File file(path,
                 Handle(expect_id(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()),
                                  path, "create"),
@@ -209,7 +209,7 @@ std::int64_t Hdf5File::integer_attribute(const std::string& name) const {
   return value;
 }
 
-/// Completes the HDF5 file.
+/// Flushes and closes the file in HDF5. memory_ then has all bytes of a created file.
 void Hdf5File::finish() {
   const Lock lock;
   expect_success(H5Fflush(handle_.id(), H5F_SCOPE_GLOBAL), path_, "write");
@@ -242,7 +242,7 @@ void Hdf5File::close_into(AtomicFile& file) {
 
 namespace {
 
-constexpr std::int64_t locked_bytes = 16 << 20;  // at most, per HDF5 call that moves data
+constexpr std::int64_t locked_bytes = 16 << 20;  // largest block of one HDF5 call
 
 std::int64_t product(std::span<const std::int64_t> extents) {
   return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
@@ -270,7 +270,7 @@ std::int64_t Dataset::file_offset() const {
 
 void Dataset::write(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
                     const void* data) {
-  // H5Dwrite only reads the data.
+  // H5Dwrite does not change the data, so that the const_cast is safe.
   transfer(offset, extent, static_cast<char*>(const_cast<void*>(data)), true);
 }
 
@@ -279,7 +279,8 @@ void Dataset::read(std::span<const std::int64_t> offset, std::span<const std::in
   transfer(offset, extent, static_cast<char*>(data), false);
 }
 
-/// Makes one HDF5 call for a small block. Splits a larger one along the first axis with extent > 1.
+/// Copies a small block by one HDF5 call. Splits a larger block along its first axis with more than
+/// one index.
 void Dataset::transfer(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
                        char* data, bool writing) const {
   check(offset.size() == shape_.size() && extent.size() == shape_.size(), name_, ": has ",
@@ -324,7 +325,7 @@ void Dataset::transfer(std::span<const std::int64_t> offset, std::span<const std
 
 namespace {
 
-std::string without_patterns(const std::string& name) {  // HDF5 replaces %b with a number
+std::string without_patterns(const std::string& name) {  // HDF5 replaces "%b" with a number
   if (name.find('%') == std::string::npos) return name;
   std::string out;
   for (const char c : name) out += c == '%' ? std::string("%%") : std::string(1, c);
@@ -342,7 +343,7 @@ void set_fill_value(const Handle& creation, DType dtype, const Handle& type,
     expect_success(H5Pset_fill_value(creation.id(), type.id(), &bits), object, "fill with NaN");
 }
 
-void select(const Handle& space, const VirtualPart& part, const std::string& object) {
+void select(const Handle& space, const VirtualSource& part, const std::string& object) {
   if (part.extent.empty()) return;  // a scalar
   const std::vector<hsize_t> start(part.offset.begin(), part.offset.end());
   const std::vector<hsize_t> count(part.extent.begin(), part.extent.end());
@@ -356,7 +357,7 @@ void select(const Handle& space, const VirtualPart& part, const std::string& obj
 
 void Hdf5File::create_virtual_dataset(const std::string& name, DType dtype,
                                       const std::vector<std::int64_t>& shape,
-                                      std::span<const VirtualPart> parts) {
+                                      std::span<const VirtualSource> parts) {
   const Lock lock;
   const std::string object = text(path_, ": dataset '", name, "'");
   const Handle type = hdf5_type(dtype);
@@ -368,7 +369,7 @@ void Hdf5File::create_virtual_dataset(const std::string& name, DType dtype,
   H5Pset_obj_track_times(creation.id(), false);
   set_fill_value(creation, dtype, type, object);
   Handle source;
-  const VirtualPart* before = nullptr;
+  const VirtualSource* before = nullptr;
   for (const auto& part : parts) {
     select(selected, part, object);
     if (before == nullptr || before->extent != part.extent)  // most parts have equal extents
@@ -407,7 +408,7 @@ std::int64_t MemoryFile::size() const {
 void MemoryFile::for_each_part(const Use& use) const {
   std::vector<char> piece(static_cast<std::size_t>(piece_bytes));
   std::int64_t begin = ::lseek(descriptor_, 0, SEEK_DATA);
-  while (begin >= 0) {  // without a further part: ENXIO
+  while (begin >= 0) {  // lseek fails with ENXIO after the last part
     const std::int64_t end = ::lseek(descriptor_, begin, SEEK_HOLE);
     for (std::int64_t at = begin; at < end; at += piece_bytes) {
       const auto bytes = static_cast<std::size_t>(std::min(piece_bytes, end - at));

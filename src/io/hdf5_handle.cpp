@@ -17,7 +17,7 @@ static_assert(std::is_same_v<hid_t, std::int64_t>, "HDF5 1.10 or newer");
 static_assert(std::endian::native == std::endian::little,
               "types in files are little endian and are never converted");
 
-/// A 16-bit binary float with one sign bit and `exponent` and `mantissa` bits.
+/// A 16-bit floating-point type: one sign bit, `exponent` exponent bits, `mantissa` mantissa bits.
 Handle small_float(std::size_t exponent, std::size_t mantissa) {
   Handle type(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
   const bool made = H5Tset_fields(type.id(), 15, mantissa, exponent, 0, mantissa) >= 0 &&

@@ -23,7 +23,7 @@ InputFile::InputFile(const std::string& path) : path_(path), descriptor_(open_in
   struct stat status {};
   const bool known = ::fstat(descriptor_, &status) == 0;
   const int error = errno;
-  if (!known) ::close(std::exchange(descriptor_, -1));  // no destructor runs
+  if (!known) ::close(std::exchange(descriptor_, -1));  // the destructor will not run
   check(known, path, ": cannot read its size: ", std::strerror(error));
   size_ = status.st_size;
 }

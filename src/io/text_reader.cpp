@@ -59,7 +59,7 @@ struct TextReader::State {
   std::string path;
   int descriptor = -1;
   std::vector<unsigned char> input = std::vector<unsigned char>(buffer_bytes);
-  z_stream stream{};  // next_in and avail_in: bytes that are not yet used
+  z_stream stream{};  // next_in and avail_in: unused bytes of `input`
   std::int64_t input_end = 0;
   enum class Content { unknown, plain, gzip, end } content = Content::unknown;
   bool first = true;
@@ -69,7 +69,7 @@ struct TextReader::State {
   void end_member();
 };
 
-/// Appends bytes of the file to the unused bytes. Returns false at the end of the file.
+/// Appends bytes of the file to the unused bytes in `input`. Returns false at the end of the file.
 bool TextReader::State::fill() {
   std::copy_n(stream.next_in, stream.avail_in, input.data());
   stream.next_in = input.data();
@@ -97,7 +97,8 @@ std::size_t TextReader::State::inflate_some(std::span<char> out) {
   return out.size() - stream.avail_out;
 }
 
-/// Begins the next member, or ends the file, which zeros may pad, as `gzip` permits.
+/// Begins the next member, or ends the file if there is none. Zeros may pad the end of the file, as
+/// `gzip` permits; other trailing bytes are an Error.
 void TextReader::State::end_member() {
   while (stream.avail_in < gzip_magic.size() && fill()) continue;
   const std::int64_t end = input_end - stream.avail_in;
@@ -124,7 +125,7 @@ TextReader::TextReader(const std::string& path) : state_(std::make_unique<State>
   state_->stream.next_in = state_->input.data();
   const int code = is_file ? ::inflateInit2(&state_->stream, gzip_window_bits) : Z_OK;
   if (is_file && code == Z_OK) return;
-  ::close(state_->descriptor);  // no destructor runs
+  ::close(state_->descriptor);  // the destructor will not run
   check_usage(is_file, state_->path, ": is a folder, expected a text file");
   check(false, state_->path, ": not enough memory to read it");
 }

@@ -1,4 +1,5 @@
-// attention_forward: selects a back end, and launches the portable back end.
+// attention_forward: checks the shape and calls the first enabled back end that supports the call.
+// Otherwise it launches the portable back end.
 #include <trireme/kernels/attention.hpp>
 
 #include <trireme/base/check.hpp>
@@ -82,7 +83,7 @@ void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> lo
 
 template <class T>
 void attention_forward_by_blocks(const Exec& exec, const AttentionForward<T>& forward) {
-  const AttentionPart& s = forward.shape;
+  const AttentionRange& s = forward.shape;
   const auto teams = static_cast<int>(s.batch * s.heads * forward.query_blocks);
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(forward.scratch_elements());
   auto policy = AttentionPolicy(exec, teams, team_threads(exec))

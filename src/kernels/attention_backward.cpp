@@ -1,7 +1,8 @@
-// attention_backward: selects a back end, and launches the portable back end.
+// attention_backward: calls the first enabled back end that supports the call. Otherwise it
+// launches the portable back end.
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
-#include <trireme/kernels/attention_part.hpp>
+#include <trireme/kernels/attention_range.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/group_kernels.hpp>
 #include <trireme/kernels/portable_attention_backward.hpp>
@@ -9,7 +10,7 @@
 
 namespace trireme::kernels {
 
-/// Computes delta = Σ_j p dp (Dao et al. 2022, eq. 4).
+/// delta[b,h,i] = Σ_d grad[t, h·K + d] o[t, h·K + d] = Σ_j p dp (Dao et al. 2022, eq. 4).
 template <class T>
 void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T> grad,
                      View2<const T> o, const AttentionShape& shape) {
@@ -18,7 +19,7 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
   const std::int64_t sequence = shape.sequence;
   const std::int64_t size = shape.head_size;
   if (shape.tokens() * heads == 0) return;
-  const std::int64_t together = exec_on_host ? heads : 1;  // sums per thread
+  const std::int64_t together = exec_on_host ? heads : 1;  // sums per iteration
   Kokkos::parallel_for(
       "kernels/attention_delta",
       Kokkos::RangePolicy<Exec>(exec, 0, shape.tokens() * heads / together),
@@ -39,7 +40,8 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
 
 namespace {
 
-/// Runs `backward` for the head given by the team's index.
+/// For one sample, one team computes all gradients of one head of keys and values and of the query
+/// heads in its group.
 template <class T>
 struct TeamOfHead {
   AttentionBackward<T> backward;

@@ -8,12 +8,12 @@
 namespace trireme::kernels {
 namespace {
 
-/// One head of one row: blocks of keys with online softmax, as in the forward pass.
+/// Computes one head of one row, by blocks of keys with online softmax, as in the forward pass.
 template <class T>
 struct AttentionDecode {
   using A = Accumulate<T>;
   static constexpr int block = attention_block;
-  static constexpr int width = exec_on_host ? 64 : 1;  // elements of the head per thread
+  static constexpr int width = exec_on_host ? 64 : 1;  // elements of a head per iteration
 
   View2<T> o;
   View2<const T> q;

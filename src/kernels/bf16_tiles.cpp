@@ -1,17 +1,18 @@
-// Tiles of bf16 in three forms: plain C++, AVX-512 BF16 and AMX. Functions of the latter two are
-// compiled for their processors whatever the rest of the build is for, and run only there.
+// Products of bf16 tiles in three versions: plain C++, AVX-512 BF16 and AMX. Function attributes
+// select the instructions of the last two versions, whatever the compiler flags are. These
+// functions run only on processors that have the instructions.
 #include <trireme/kernels/bf16_tiles.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-// Compilers for devices may not know them, and their programs do not multiply on the host.
+// Device compilers may not know the intrinsics, and builds for devices do not multiply on the host.
 #if defined(__x86_64__) && !defined(__CUDACC__) && !defined(__HIPCC__) && \
     !defined(SYCL_LANGUAGE_VERSION)
 #define TRIREME_BF16_ON_X86
 #include <immintrin.h>
-/// Code of these functions runs only on processors that have the instructions.
+/// Attributes of functions that run only on processors with these instructions.
 #define TRIREME_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define TRIREME_AMX \
   __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")))
@@ -24,8 +25,9 @@ constexpr int tile_lines = 16;
 constexpr int tile = tile_lines * static_cast<int>(bf16_depth);
 constexpr int side = static_cast<int>(bf16_band);
 
-// ---- C++, in the order of AMX: sums of even and of odd k of a tile, in FMAs; operands and results
-// below the smallest normal number are 0.
+// ---- C++, with the arithmetic of AMX: for each tile of 32 values of k, FMAs sum the products of
+// even k and of odd k separately, and their sum is added to the total. Subnormal operands and
+// results are flushed to 0.
 
 float flushed(float x) {
   return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0F, x) : x;
@@ -111,7 +113,7 @@ TRIREME_AVX512 void transpose(__m512i* v) {
   }
 }
 
-/// 16 or 32 consecutive elements as bf16, those without a bit of the mask 0.
+/// 16 or 32 consecutive elements as bf16; elements whose bit of the mask is not set are 0.
 TRIREME_AVX512 __m256i load16(const Bf16* from, __mmask16 mask) {
   return _mm256_maskz_loadu_epi16(mask, from);
 }
@@ -127,9 +129,10 @@ TRIREME_AVX512 __m512i load32(const float* from, __mmask32 mask) {
   return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 
-/// One tile: by lines of 32 contiguous elements, or, if the lines are contiguous instead, by the
-/// pairs of k of all lines. Both are 16 vectors of 16 pairs, and each side's tile is one of them or
-/// its transpose.
+/// Packs one tile: 16 vectors of 16 pairs of elements with consecutive k. If k is contiguous in
+/// memory, a vector is read from one line and has the 16 pairs of this line. Otherwise it is read
+/// from two consecutive k and has one pair of each of 16 lines. Left tiles have the first form,
+/// right tiles the second; the vectors are transposed if they were read in the other form.
 template <class E>
 TRIREME_AVX512 void pack_tile(Bf16Side which, Bf16* to, const Bf16Lines<E>& s, const E* from,
                               std::int64_t lines, std::int64_t depth) {
@@ -166,7 +169,7 @@ TRIREME_AVX512 void pack_avx512(Bf16Side which, Bf16* to, const Bf16Lines<E>& s)
   }
 }
 
-/// 8 rows and 32 columns of a square.
+/// add_bf16_square for 8 of the 32 rows of the sums.
 TRIREME_AVX512 void add_avx512_rows(float* sums, std::int64_t stride, const Bf16* left,
                                     const Bf16* right, std::int64_t pairs, bool continues) {
   constexpr int rows = 8;
@@ -211,7 +214,7 @@ TRIREME_AVX512 __m512 high_half(__m512i x) {
   return widened(_mm512_extracti64x4_epi64(x, 1));
 }
 
-/// A whole row at a time, which is a line of the cache.
+/// Writes c by rows: a row of 32 elements has 64 bytes, the size of a cache line.
 TRIREME_AVX512 void finish_avx512(Bf16* c, std::int64_t stride, std::int64_t rows,
                                   std::int64_t columns, const float* sums, bool adds,
                                   const Bf16* bias) {
@@ -252,7 +255,8 @@ TRIREME_AVX512 void finish_avx512(float* c, std::int64_t stride, std::int64_t ro
   }
 }
 
-// ---- AMX: tiles 0 to 3 are the sums of a square, 4 and 5 the left operand, 6 and 7 the right one.
+// ---- AMX: tile registers 0 to 3 hold the sums of a square, 4 and 5 the left operand, 6 and 7 the
+// right operand.
 
 struct alignas(64) TileShapes {
   std::uint8_t palette = 1;
@@ -261,7 +265,8 @@ struct alignas(64) TileShapes {
   std::uint16_t bytes_of_rows[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
-// Not a local variable: GCC 12 takes the intrinsic for a read of its first word.
+// Not a local variable, because GCC 12 assumes that the intrinsic reads only the variable's first
+// word.
 constexpr TileShapes tile_shapes;
 
 TRIREME_AMX void enter_amx() {
@@ -272,12 +277,12 @@ TRIREME_AMX void leave_amx() {
   _tile_release();
 }
 
-/// The right bands stream past the left one, which stays in the first-level cache.
+/// The left band stays in the first-level cache. The right bands are loaded with a streaming hint.
 TRIREME_AMX void add_amx(float* sums, std::int64_t stride, const Bf16* left, const Bf16* right,
                          std::int64_t pairs, bool continues) {
   const std::int64_t row_bytes = 4 * stride;
   const std::int64_t below = tile_lines * stride;
-  __asm__ volatile("" ::: "memory");  // GCC 12 does not know what the loads read
+  __asm__ volatile("" ::: "memory");  // GCC 12 does not know that tile loads read memory
   if (continues) {
     _tile_loadd(0, sums, row_bytes);
     _tile_loadd(1, sums + 16, row_bytes);

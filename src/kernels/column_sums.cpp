@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix. Hosts sum groups of rows, devices slices (column_slices.hpp).
-// Either order depends only on the shape.
+// Sums over the rows of a matrix: by groups of rows on hosts, by slices of rows on devices
+// (column_slices.hpp). Either order of additions depends only on the shape.
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/lanes.hpp>
 #include <trireme/tensor/expect.hpp>
@@ -54,14 +54,14 @@ struct Element {
   }
 };
 
-/// Terms of one element in the gradients of a norm's gain and bias.
+/// Terms of one element of the matrix in the gradients of a norm's gain and bias.
 template <class T, bool with_bias>
 struct NormTerm {
   using Acc = Accumulate<T>;
   const T* dy;
   const T* x;
   std::int64_t dy_stride, x_stride;
-  const Acc* mean;  ///< null: 0
+  const Acc* mean;  ///< null: all means are 0
   const Acc* scale;
 
   KOKKOS_FUNCTION void operator()(std::int64_t t, std::int64_t n, Acc* v) const {

@@ -1,5 +1,6 @@
 // Cross entropy by three kernels: statistics of each part of the vocabulary in one pass over the
-// logits, their merge, and the gradient. Sums are relative to the largest logit.
+// logits, the merge of these statistics, and the gradient. Sums of exponentials are relative to the
+// largest logit.
 #include <trireme/kernels/cross_entropy.hpp>
 
 #include <trireme/base/check.hpp>
@@ -14,7 +15,7 @@ namespace {
 /// cache.
 constexpr std::int64_t softmax_chunk = 4096;
 
-/// The largest logit of a row, and the sum of exp(logit - largest).
+/// The largest logit of a row or of its part, and the sum of exp(logit - largest).
 template <class Acc>
 struct SoftmaxSum {
   Acc largest;
@@ -43,8 +44,9 @@ KOKKOS_FORCEINLINE_FUNCTION SoftmaxSum<Accumulate<T>> softmax_sum(const Team& te
   return {largest, sum};
 }
 
-/// out[v] = scale (softmax - (v == target)), times the slope of a soft cap, for the part [0, n) of
-/// a row whose largest logit and sum are given; target is -1 if its logit is in another part.
+/// out[v] = scale slope (softmax - (v == target)) for v in [0, n), where slope is the derivative of
+/// the soft cap, or 1 without a cap. `softmax`: statistics of the whole row. `target`: index of the
+/// target's logit in this part; -1 if another part holds it.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const Accumulate<T>* row,
                                                 std::int64_t n, SoftmaxSum<Accumulate<T>> softmax,
@@ -71,7 +73,7 @@ KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const 
   if (target < 0) return;
   team.team_barrier();
   once(team, [&]() {
-    // softmax - 1 = expm1 of the log-probability is accurate where softmax is near 1.
+    // expm1 of the log-probability gives softmax - 1 accurately where softmax is near 1.
     const double shifted = target_logit - static_cast<double>(largest);
     const double share = cap == 0 ? 0 : target_logit / cap;
     const double slope = (1 - share) * (1 + share);
@@ -79,13 +81,13 @@ KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const 
   });
 }
 
-/// Marks the sum of exponentials of a row without a target; real sums are not negative.
+/// Value of the sum of exponentials that marks a row without a target; true sums are not negative.
 constexpr double uncounted_sum = -1;
-/// Marks the sum of a row that asks for the likeliest id.
+/// Value of the sum that marks a row whose target asks for the likeliest id.
 constexpr double likeliest_sum = -2;
 
-/// The first place of the largest logit in the part [0, n) of a row, and that logit; {-1, infinity}
-/// if a logit is NaN or infinite, {-1, -infinity} in an empty part.
+/// Index of the first largest logit in the part [0, n) of a row, and this logit; {-1, infinity} if
+/// a logit is NaN or infinite, {-1, -infinity} in an empty part.
 template <class T>
 struct Likeliest {
   std::int64_t place;
@@ -95,7 +97,7 @@ struct Likeliest {
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION Likeliest<T> likeliest(const Team& team, const T* row, std::int64_t n) {
   const T largest = max_of<T>(team, n, row);
-  // The maximum of -place gives the first place; 1 marks NaN and infinity.
+  // The maximum of -index gives the first index; 1 marks a NaN or an infinity.
   const auto found = max_lanes<double>(team, n, [&](std::int64_t i) {
     const T logit = row[i];
     if (!(logit < infinity<T> && logit > -infinity<T>)) return 1.0;
@@ -105,7 +107,8 @@ KOKKOS_FORCEINLINE_FUNCTION Likeliest<T> likeliest(const Team& team, const T* ro
   return {n > 0 ? static_cast<std::int64_t>(-found) : -1, largest};
 }
 
-/// Index of the logit of `token` in the part [first_id, first_id + n), or -1.
+/// Index of the logit of `token` in the part [first_id, first_id + n); -1 if it is not in this
+/// part.
 KOKKOS_FORCEINLINE_FUNCTION std::int64_t place_of(std::int32_t token, std::int64_t first_id,
                                                   std::int64_t n) {
   const std::int64_t place = token - first_id;
@@ -159,7 +162,7 @@ void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> mer
       Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, rows),
       KOKKOS_LAMBDA(const std::int64_t r) {
         if (count > 0 && parts(0, r, 1) < 0) {
-          std::int64_t best = 0;  // the first of the parts with the largest logit
+          std::int64_t best = 0;  // the first part that has the largest logit
           for (std::int64_t p = 1; p < count; ++p)
             if (parts(p, r, 0) > parts(best, r, 0)) best = p;
           for (int i = 0; i < 3; ++i) merged(r, i) = parts(best, r, i);
@@ -172,7 +175,8 @@ void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> mer
           largest = parts(p, r, 0) > largest ? parts(p, r, 0) : largest;
           target = parts(p, r, 2) > target ? parts(p, r, 2) : target;
         }
-        // A part without logits, or with masked logits only, has -infinity and must add 0.
+        // Parts without logits, or with masked logits only, have the maximum -infinity and must add
+        // 0.
         const double reference = largest == -infinity<double> ? 0.0 : largest;
         double sum = 0;
         for (std::int64_t p = 0; p < count; ++p)

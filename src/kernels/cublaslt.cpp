@@ -1,5 +1,6 @@
-// cuBLASLt on pointers. The heuristics choose an algorithm once per kind of product (Kind), stored
-// with its descriptors (Plan). Later products of the kind only set their arrays.
+// cuBLASLt on pointers. The library's heuristics choose an algorithm once per kind of product
+// (Kind). A Plan stores the algorithm and the descriptors. Later products of the same kind only set
+// their arrays.
 #include <trireme/kernels/cublaslt.hpp>
 
 #if defined(TRIREME_HAS_CUBLASLT)
@@ -75,14 +76,14 @@ bool is_wide(const LtProduct& p) {
   return !is_fp8(p) && p.input == DType::fp64;
 }
 
-/// Sums have the wider of two types: the output's type and fp32.
+/// Type of the sums: fp64 for fp64 operands, otherwise fp32. tf32 only rounds the operands.
 cublasComputeType_t compute_type(const LtProduct& p) {
   if (is_fp8(p)) return CUBLAS_COMPUTE_32F;
   if (is_wide(p)) return CUBLAS_COMPUTE_64F;
   return p.tf32 && p.input == DType::fp32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-/// The largest power of 2 that divides an address, up to the alignment of arrays in arenas.
+/// The largest power of 2 that divides an address, at most the alignment of arrays in arenas.
 std::uint32_t alignment_of(const void* pointer) {
   constexpr std::uintptr_t most = 64;
   const auto address = reinterpret_cast<std::uintptr_t>(pointer) | most;
@@ -160,7 +161,8 @@ cublasLtEpilogue_t library_epilogue(const LtProduct& p) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/// Sets the arrays of this call. The heuristics read the pointers too, for their alignment.
+/// Sets the pointers that are attributes of the descriptor: bias, auxiliary matrix and scales of
+/// fp8. The heuristics also read these pointers, for the alignment of the arrays.
 void point(const Operation& operation, const LtProduct& p) {
   if (p.bias != nullptr) set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   if (p.auxiliary != nullptr)
@@ -186,7 +188,7 @@ Operation make_operation(const LtProduct& p) {
   return operation;
 }
 
-/// Layout of a row-major [rows, columns] matrix: the library sees its transpose.
+/// Layout of a row-major [rows, columns] matrix: the column-major library sees its transpose.
 Layout make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
                    std::int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
@@ -196,9 +198,10 @@ Layout make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
   return Layout(made);
 }
 
-/// Parts of a sum (split-K) are stored in the type of the sum, and a separate kernel adds them in a
-/// fixed order and rounds once. In the output's type they would be rounded before the addition.
-/// In-place additions would wait for each other.
+/// Allowed reductions of partial sums (split-K): the partial sums are stored in the type of the
+/// sum, and a separate kernel adds them in a fixed order and rounds once. A reduction in the
+/// output's type would round the partial sums before the addition. In an in-place reduction, the
+/// parts would wait for each other.
 constexpr std::uint32_t reductions =
     CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
@@ -252,7 +255,8 @@ std::string description(const Plan& plan) {
               " B, waves ", plan.waves);
 }
 
-/// False for products excluded by the documentation.
+/// False if the library's documentation excludes the product, or if the auxiliary matrix does not
+/// begin at a multiple of 16 bytes.
 bool is_documented(const LtProduct& p, const Kind& kind) {
   if (is_fp8(p))
     return p.fp8_b != LtFp8::none && (p.output == DType::bf16 || p.output == DType::fp32) &&
@@ -273,7 +277,8 @@ struct CublasLt::State {
   std::map<Kind, Plan> plans;
   std::int64_t questions = 0;
 
-  /// Takes the heuristics' first result, the estimated fastest algorithm.
+  /// Stores the heuristics' first result, the estimated fastest algorithm. plan.algorithm stays
+  /// empty if the library does not support the product.
   void choose(Plan& plan, const Kind& kind) {
     const Preference preference = make_preference(kind, workspace_bytes);
     cublasLtMatmulHeuristicResult_t found{};

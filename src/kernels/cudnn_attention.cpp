@@ -1,5 +1,5 @@
-// cuDNN's fused attention on pointers. Each kind of call has a graph and a kernel chosen by the
-// library's rules (Plan). Later calls of the kind only pass their arrays.
+// cuDNN's fused attention on pointers. For each kind of call, a Plan stores a graph and the kernel
+// that the library's rules chose. Later calls of the same kind only pass their arrays.
 #include <trireme/kernels/cudnn_attention.hpp>
 
 #if defined(TRIREME_HAS_CUDNN)
@@ -18,7 +18,7 @@ namespace fe = cudnn_frontend;
 using fe::graph::Tensor_attributes;
 using Tensor = std::shared_ptr<Tensor_attributes>;
 
-/// Identifiers of a plan's arrays.
+/// Identifiers of the tensors in a graph (UIDs).
 enum : std::int64_t { queries = 1, keys, values, output, statistics, gradient, dq, dk, dv };
 
 void expect_success(cudnnStatus_t status, const char* call) {
@@ -28,7 +28,8 @@ void expect_success(fe::error_t error, const char* what) {
   check(error.is_good(), "cuDNN: ", what, ": ", error.get_message());
 }
 
-/// [B, heads, S, K] in rows [B·S, stride], heads side by side.
+/// Tensor [B, heads, S, K] with identifier `number`, stored as rows [B·S, stride]: the heads of a
+/// token follow each other.
 Tensor_attributes rows(const CudnnAttentionCall& c, std::int64_t number, std::int64_t heads,
                        std::int64_t stride) {
   return Tensor_attributes()
@@ -73,7 +74,8 @@ void add_backward(fe::graph::Graph& graph, const CudnnAttentionCall& c, const Te
   write_rows(c, v_gradient, dv, c.key_value_heads, c.dqkv_stride);
 }
 
-/// A graph with the kernel chosen by the library, or the reason why there is none.
+/// Graph with the kernel that the library chose. Without a kernel, graph is null, and the
+/// description has the reason.
 struct Plan {
   std::unique_ptr<fe::graph::Graph> graph;
   Bytes workspace = 0;
@@ -89,7 +91,7 @@ std::string text_of(const CudnnAttentionCall& c) {
 }  // namespace
 
 struct CudnnAttention::State {
-  cudnnHandle_t handle = nullptr;  ///< null if a device is only described
+  cudnnHandle_t handle = nullptr;  ///< null if the object only plans for a described device
   std::shared_ptr<fe::DeviceProperties> device;
   int compute_capability = 0;
   std::map<CudnnAttentionCall, Plan> plans;
@@ -113,7 +115,8 @@ struct CudnnAttention::State {
   }
 
  private:
-  /// Builds the plan in steps. The first step that the library rejects gives the reason.
+  /// Builds the plan in steps. If the library rejects a step, the plan has no graph, and its
+  /// description has the library's reason.
   Plan choose(std::unique_ptr<fe::graph::Graph> graph, const CudnnAttentionCall& c) const {
     fe::error_t error = graph->validate();
     if (error.is_good()) error = graph->build_operation_graph(handle);

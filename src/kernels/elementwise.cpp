@@ -1,5 +1,6 @@
-// Elementwise kernels: GELU, tanh, SwiGLU, GeGLU, dropout, residual sums and copies. Each processes
-// rows or chunks in packs (packs.hpp); dropout recomputes its random words (words.hpp).
+// Elementwise kernels: GELU, tanh, SwiGLU, GeGLU, dropout, residual sums and copies. Each kernel
+// processes rows or chunks in packs (packs.hpp). The backward pass of dropout computes the same
+// random words as the forward pass (words.hpp).
 #include <trireme/kernels/elementwise.hpp>
 
 #include <trireme/base/check.hpp>
@@ -240,7 +241,7 @@ void geglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<cons
 
 namespace {
 
-/// y = keep x / (1 - rate); y = x if the rate is 0.
+/// y = keep x / (1 - rate), keep = 0 for dropped elements, otherwise 1. With rate 0, y = x.
 template <class T>
 void drop(const char* label, const Exec& exec, View2<T> y, View2<const T> x,
           const Dropout& dropout) {

@@ -86,8 +86,8 @@ void add_positions(const Exec& exec, View2<T> x, View2<const T> table,
 
 namespace {
 
-/// Host: rows in order. Each thread has a block of columns, so that no two threads write one
-/// element.
+/// Host: sums the rows in order. Each thread has a block of columns, so that no two threads write
+/// the same element.
 template <class T>
 void lookup_backward_by_blocks(const char* label, const Exec& exec, View2<Accumulate<T>> dtable,
                                View2<const T> dx, View1<const std::int32_t> tokens,
@@ -142,7 +142,7 @@ void embedding_lookup_backward(const Exec& exec, View2<Accumulate<T>> dtable, Vi
 
 namespace {
 
-/// Host: rows r, r + S, … have equal positions.
+/// Host: one iteration sums the rows r, r + sequence, …, which have the same position.
 template <class T>
 void positions_backward_by_rows(const Exec& exec, View2<Accumulate<T>> dpositions,
                                 View2<const T> dx, std::int64_t sequence, std::int64_t first_row,
@@ -192,7 +192,7 @@ void add_segments(const Exec& exec, View2<T> x, View2<const T> table,
 
 namespace {
 
-/// Device: one team per column, as for gradients of norms' weights.
+/// Device: one team sums one column.
 template <class T>
 void segments_backward_by_columns(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
                                   View1<const std::int32_t> segments) {

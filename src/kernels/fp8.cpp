@@ -49,7 +49,7 @@ struct QuantizeRow {
     if (scale.maximum != nullptr) {
       const float largest = largest_magnitude(team, n, from);
       float* const maximum = scale.maximum;
-      once(team, [&]() {  // a stale value only causes one more comparison
+      once(team, [&]() {  // a stale *maximum only costs an unneeded atomic
         if (largest > *maximum) Kokkos::atomic_fetch_max(maximum, largest);
       });
     }
@@ -63,11 +63,11 @@ struct QuantizeRow {
 using TilePolicy = Kokkos::TeamPolicy<Exec, LightKernel>;
 
 /// Rounds and transposes square tiles in a team's scratch memory, so that rows are read and written
-/// in pieces of at least 16 bytes.
+/// in pieces of 16 bytes.
 template <class F>
 struct QuantizeTile {
   static constexpr int side = 64;
-  static constexpr int pitch = side + 4;  ///< columns of the square are in different banks
+  static constexpr int pitch = side + 4;  ///< consecutive rows of a column are in different banks
   static constexpr int read = 8;          ///< values read at a time
   static constexpr int written = 16;
 

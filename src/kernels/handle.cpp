@@ -42,7 +42,7 @@ void* Handle::stream() const {
 
 void Handle::prepare_products(DType type) const {
   const bool narrow = type == DType::bf16 || type == DType::fp16;
-  if (narrow) widened_operands();  // cuBLASLt may not support all products
+  if (narrow) widened_operands();  // also with cuBLASLt, which may not support all products
 }
 
 CudnnAttention& Handle::cudnn() const {

@@ -13,7 +13,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// Norms of one head of a token; `keeps`: whether a backward pass follows.
+/// Arrays and sizes of both passes. `keeps`: whether the forward pass stores raw and inverse_rms.
 template <class T, class Raw, class Inverse>
 struct HeadNormRows {
   using Acc = Accumulate<T>;
@@ -98,7 +98,7 @@ struct HeadNormBackward : HeadNormRows<T, const T, const Accumulate<T>> {
   }
 };
 
-/// Gradient of a gain from `count` heads of each token, beginning with head `first`.
+/// Terms of the gradient of a gain: `count` heads of each token, beginning with head `first`.
 template <class T>
 struct HeadSums {
   using Acc = Accumulate<T>;
@@ -111,7 +111,8 @@ struct HeadSums {
     return inverse_rms(t, first + h);
   }
 
-  /// Devices: row r is head r mod count of token r / count.
+  /// Devices: v[0] = term of row r and column d; row r is head first + r mod count of token r /
+  /// count.
   KOKKOS_FUNCTION void operator()(std::int64_t r, std::int64_t d, Acc* v) const {
     const std::int64_t t = r / count, h = r % count, column = (first + h) * size + d;
     v[0] = static_cast<Acc>(row_of(dy, t)[column]) *

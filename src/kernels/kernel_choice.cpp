@@ -1,4 +1,4 @@
-// Rules that choose back ends, and the back ends of this build.
+// Fixed rules that choose back ends, and the availability of back ends in this build.
 #include <trireme/kernels/kernel_choice.hpp>
 
 #include <trireme/base/check.hpp>

@@ -1,5 +1,6 @@
-// Matrix products: checks shapes and calls the back end of the handle's KernelChoice for the type.
-// Empty sums, and small transposed products on devices, use the tiled kernel.
+// Matrix products: checks shapes and calls the back end that the handle's KernelChoice has for the
+// operands' type. Empty sums use the tiled kernel. On devices, the tiled kernel also replaces
+// Kokkos Kernels for small products aᵀ b.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/matmul_cublaslt.hpp>
 #include <trireme/kernels/matmul_product.hpp>
@@ -33,8 +34,9 @@ void matmul_kokkos_kernels([[maybe_unused]] const Exec& exec, View2<T> c, View2<
 }
 
 #if defined(TRIREME_HAS_ONEDNN)
-/// Uses dnnl_sgemm instead of the matmul primitive. For a transformer's products it is as fast
-/// forward and up to 1.6 times faster backward, without a cache of primitives or scratch memory.
+/// Uses dnnl_sgemm instead of the matmul primitive. For a transformer's products, dnnl_sgemm is as
+/// fast in the forward pass and up to 1.6 times faster in the backward pass, and needs neither a
+/// cache of primitives nor scratch memory.
 void matmul_onednn(View2<float> c, View2<const float> a, View2<const float> b, Transpose ta,
                    Transpose tb, double alpha, double beta) {
   const auto leading = [](const auto& view) {
@@ -48,20 +50,20 @@ void matmul_onednn(View2<float> c, View2<const float> a, View2<const float> b, T
 }
 #endif
 
-/// Whether this is a small aᵀ b on a device, whose parts Kokkos Kernels would sum with atomics, in
-/// varying order (below 100 elements in version 4.6).
+/// Whether c is a small aᵀ b on a device. Kokkos Kernels would split its sums and add the parts
+/// with atomics, in varying order (in version 4.6 if c has fewer than 100 elements).
 bool wants_tiled(std::int64_t rows, std::int64_t columns, Transpose ta, Transpose tb) {
   constexpr std::int64_t small = 1600;
   return !exec_on_host && ta == Transpose::yes && tb == Transpose::no && rows * columns < small;
 }
 
-/// Product by a library that supports T; c must not be empty.
+/// Product by a back end that supports T; c must not be empty.
 template <class T>
 void matmul_wide(const Handle& handle, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
                  Transpose tb, double alpha, double beta) {
   set_default_matmul_threads(handle);
   const std::int64_t depth = extent(a, ta == Transpose::yes ? 0 : 1);
-  // Libraries differ in how an empty sum affects c; the tiled kernel defines it.
+  // Libraries differ in their result for an empty sum; the tiled kernel computes c = beta c.
   MatmulBackend backend = depth == 0 ? MatmulBackend::tiled : handle.choice().products(dtype_of<T>);
   if (backend == MatmulBackend::cublaslt) {
     if (matmul_cublaslt<T, T>(handle, c, a, b, ta, tb, alpha, beta)) return;

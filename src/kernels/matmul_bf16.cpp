@@ -1,6 +1,6 @@
-// Products of bf16 on hosts by Trireme's own squares (bf16_tiles.hpp), blocked as in Goto and van
-// de Geijn 2008, "Anatomy of high-performance matrix multiplication": a panel of the right operand
-// is packed and stays in the second-level cache, while the bands of the left one pass it.
+// Products of bf16 on hosts by the functions of bf16_tiles.hpp, blocked as in Goto and van de Geijn
+// 2008, "Anatomy of high-performance matrix multiplication": a packed panel of the right operand
+// stays in the second-level cache while all bands of the left operand are multiplied by it.
 #include <trireme/kernels/bf16_tiles.hpp>
 #include <trireme/kernels/matmul_product.hpp>
 
@@ -10,16 +10,17 @@
 namespace trireme::kernels {
 namespace {
 
-/// Largest rows, columns and depth of a block, whose packed operands fill the memory of widened
-/// ones: [1024, 2048] elements of two bytes each.
+/// Largest number of rows and columns, and largest depth, of a block. The packed operands of a
+/// block fill WidenedOperands: [1024, 2048] elements of two bytes each.
 constexpr std::int64_t block = widened_block;
 constexpr std::int64_t block_depth = 2 * widened_block;
-/// Elements of a panel: 768 KiB.
+/// Largest number of elements of a panel: 768 KiB of bf16.
 constexpr std::int64_t panel_elements = std::int64_t{384} << 10;
-/// Largest panel whose depth is more than one call of add_bf16_square takes: its sums lie between.
+/// Largest number of bands of a panel whose depth needs several calls of add_bf16_square. A thread
+/// keeps the sums of one row of squares between the calls.
 constexpr std::int64_t deep_panel_bands = 16;
 
-/// Bands that a thread packs together.
+/// Numbers of bands of each operand that a thread packs together.
 constexpr std::int64_t left_group = 2;
 constexpr std::int64_t right_group = 8;
 
@@ -34,13 +35,13 @@ void on_threads(const char* label, const E& exec, std::int64_t n, const F& f) {
   if constexpr (exec_on_host) Kokkos::parallel_for(label, Kokkos::RangePolicy<E>(exec, 0, n), f);
 }
 
-/// Bands of a panel with `pairs` pairs of tiles each.
+/// Number of bands of a panel whose bands have `pairs` pairs of tiles.
 std::int64_t panel_bands(std::int64_t pairs) {
   const std::int64_t most = pairs > bf16_cached_pairs ? deep_panel_bands : block / bf16_band;
   return std::clamp<std::int64_t>(panel_elements / (pairs * bf16_pair), 1, most);
 }
 
-/// An operand as lines of k: rows of op(a), or columns of op(b).
+/// An operand as lines along k: rows of op(a), or columns of op(b).
 struct Operand {
   Bf16Instructions instructions;
   Bf16Side side;
@@ -48,7 +49,7 @@ struct Operand {
   std::int64_t stride;
   bool contiguous;
   Bf16* packed;
-  std::int64_t lines = 0;  // the part that is packed, from first on
+  std::int64_t lines = 0;  // size of the part to pack, which begins at `first`
   std::int64_t depth = 0;
 
   Operand(Bf16Side which, View2<const Bf16> x, Transpose t, View1<float> memory)
@@ -68,8 +69,8 @@ struct Operand {
   }
   std::int64_t pairs() const { return parts(depth, bf16_depth); }
   Bf16* band(std::int64_t i) const { return packed + i * pairs() * bf16_pair; }
-  /// Packs bands first to last. Lines that are not contiguous lie across the rows in memory: all
-  /// bands take their part of a row before the next rows are read.
+  /// Packs bands from, …, to − 1. If the lines are not contiguous, a row in memory has one element
+  /// of each line: all bands take their part of a row before the next rows are read.
   void pack(std::int64_t from, std::int64_t to) const {
     const std::int64_t slice = contiguous ? depth : bf16_depth;
     for (std::int64_t k = 0; k < depth; k += slice)
@@ -83,14 +84,15 @@ struct Operand {
   }
 };
 
-/// A panel of c: bands of the left operand times the packed panel of the right one.
+/// A panel of c: bands of the left operand times the packed panel of the right operand.
 template <class C>
 struct Panel {
   Operand left;
   Operand right;
-  bool packs_left;    // the bands of the left operand are not yet packed
-  float* sums;        // [rows / 32][stride_of_sums][32][32] between blocks of the depth, or null
-  bool begins, ends;  // the first, the last block of the depth
+  bool packs_left;  // the bands of the left operand are not yet packed
+  /// [rows / 32][stride_of_sums][32][32], sums between blocks of the depth; null for a single block
+  float* sums;
+  bool begins, ends;  // whether this is the first, the last block of the depth
   C* c;
   std::int64_t stride;
   bool adds;
@@ -165,7 +167,8 @@ bool matmul_bf16(const Handle& handle, View2<C> c, View2<const Bf16> a, View2<co
         for (std::int64_t p = j; p < end; p += wide) {
           float* sums =
               depth > block_depth ? memory.sum.data() + (p - j) / bf16_band * bf16_square : nullptr;
-          // With the first panel; again in further blocks of columns if others came in between.
+          // The left operand is packed with the first panel of a row of blocks, and again with the
+          // first panel of each block if the depth has several blocks, which share the memory.
           const bool packs_left = p == j && (j == 0 || depth > block_depth);
           const Panel<C> panel{left.at(i, k, std::min(block, rows - i), part),
                                right.at(p, k, std::min(wide, end - p), part),

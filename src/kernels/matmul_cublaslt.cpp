@@ -46,7 +46,7 @@ bool cublaslt_fuses_gelu([[maybe_unused]] const Exec& exec) {
 #if defined(KOKKOS_ENABLE_CUDA)
   if constexpr (std::is_same_v<Exec, Kokkos::Cuda>) return exec.cuda_device_prop().major >= 9;
 #endif
-  return has_cublaslt();  // true in a test that simulates the device on a host
+  return has_cublaslt();  // without CUDA, true only in tests that simulate a device on a host
 }
 
 #define TRIREME_INSTANTIATE(T, C)                                                              \

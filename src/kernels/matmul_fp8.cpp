@@ -1,5 +1,6 @@
-// Products of fp8 values by cuBLASLt or in fp32, and the passes of a linear layer on such values.
-// cuBLASLt only multiplies rows by rows, so that gradients need transposed codes.
+// Products of fp8 values by cuBLASLt or in fp32, and the passes of a linear layer with such
+// products. cuBLASLt computes only a bᵀ of fp8 operands, so that the gradients need transposed
+// codes.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/fp8.hpp>
@@ -13,7 +14,7 @@ namespace {
 template <class F>
 constexpr LtFp8 fp8_library_type = std::is_same_v<F, E4M3> ? LtFp8::e4m3 : LtFp8::e5m2;
 
-/// Two consecutive matrices of codes in a layer's memory.
+/// The codes of both operands of a product, stored one after the other in fp8.codes.
 template <class A, class B>
 struct Codes {
   View2<A> a;
@@ -59,6 +60,8 @@ void fp8_product(const Handle& handle, View2<C> c, View2<const A> a, const Fp8Sc
   expect_shape(b, "b", {extent(c, 1), extent(a, 1)});
   const bool adds_bias = bias.data() != nullptr && bias.extent(0) > 0;
   if (adds_bias) expect_shape(bias, "bias", {extent(c, 1)});
+  check(!adds_bias || (std::is_same_v<C, Bf16> && beta == 0),
+        "an fp8 product adds a bias only to a new bf16 result");
   if (c.extent(0) == 0 || c.extent(1) == 0) return;
   const Region region("kernels/matmul");
   if (handle.choice().products(DType::bf16) == MatmulBackend::cublaslt) {
@@ -92,7 +95,7 @@ void fp8_linear_backward_input(const Handle& handle, View2<Bf16> dx, View2<const
   fp8_product<E5M2, E4M3, Bf16>(handle, dx, codes.a, fp8.gradient, codes.b, fp8.weight, 0.0);
 }
 
-/// dw += dyᵀ x, dbias += Σ_t dy[t]; the bias uses gradients that are not rounded.
+/// dw += dyᵀ x, dbias += Σ_t dy[t]; dbias is summed from gradients that are not rounded to fp8.
 void fp8_linear_backward_weight(const Handle& handle, View2<float> dw, View1<float> dbias,
                                 View2<const Bf16> dy, View2<const Bf16> x, const Fp8Linear& fp8) {
   if (dbias.data() != nullptr && dbias.extent(0) > 0) linear_backward_bias<Bf16>(handle, dbias, dy);

@@ -1,5 +1,6 @@
 // Passes of a linear layer as matrix products. cuBLASLt fuses bias and GELU with the product where
-// it can; otherwise separate kernels compute them.
+// it can, and the bf16 products of hosts fuse the bias. Otherwise separate kernels compute bias and
+// GELU.
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/lanes.hpp>
@@ -28,8 +29,8 @@ bool is_given(View1<const T> bias) {
   return bias.data() != nullptr && bias.extent(0) > 0;
 }
 
-/// c = epilogue(a op(b)) in one call of the library. Returns false without any effect if the
-/// library does not support the call.
+/// c = epilogue(a op(b)) in one call of cuBLASLt. Returns false, with nothing launched, if cuBLASLt
+/// is not the back end or does not support the call.
 template <class T>
 bool fused_product(const Handle& handle, View2<T> c, View2<const T> a, View2<const T> b,
                    Transpose tb, const Epilogue<T>& epilogue) {
@@ -46,7 +47,7 @@ void forward(const Handle& handle, View2<Y> y, View2<const T> x, View2<const T> 
   expect_shape(w, "w", {extent(w, 0), extent(x, 1)});
   const bool has_bias = is_given(bias);
   if (has_bias) expect_shape(bias, "bias", {extent(w, 0)});
-  if constexpr (std::is_same_v<T, Y>) {  // the library's bias has the type of y
+  if constexpr (std::is_same_v<T, Y>) {  // cuBLASLt's bias has the type of y
     const Epilogue<Y> adds_bias{LtEpilogue::bias, bias, {}};
     if (has_bias && fused_product<T>(handle, y, x, w, Transpose::yes, adds_bias)) return;
   }
@@ -62,8 +63,8 @@ void forward(const Handle& handle, View2<Y> y, View2<const T> x, View2<const T> 
 
 }  // namespace
 
-/// Whether a product is fused with GELU: only for two-byte types, whose rounding covers the
-/// undocumented error of the library's GELU.
+/// Whether cuBLASLt may fuse a product with GELU: only in the tanh form, and only for two-byte
+/// types, whose rounding error exceeds the undocumented error of the library's GELU.
 bool fuses_gelu(const Handle& handle, DType type, Gelu form, std::int64_t columns) {
   return (type == DType::bf16 || type == DType::fp16) && form == Gelu::tanh && columns % 8 == 0 &&
          handle.choice().products(type) == MatmulBackend::cublaslt && cublaslt_fuses_gelu(handle);
@@ -124,7 +125,8 @@ void linear_backward_bias(const Handle& handle, View1<Accumulate<T>> dbias, View
   add_column_sums<T>(handle, dbias, dy);
 }
 
-/// The library's column sums (BGRAD) overwrite instead of adding, and have the weights' type.
+/// cuBLASLt does not compute dbias: its column sums (epilogues BGRADA and BGRADB) overwrite instead
+/// of adding, and have the type of the weights.
 template <class T>
 void linear_backward_weight(const Handle& handle, View2<Accumulate<T>> dw,
                             View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x) {

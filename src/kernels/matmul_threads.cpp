@@ -1,4 +1,4 @@
-// Number of threads of host libraries, which is global to the process.
+// Number of threads that host libraries use for products, set through their OpenMP runtime.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/matmul_product.hpp>
 
@@ -7,15 +7,15 @@
 namespace trireme::kernels {
 namespace {
 
-int library_threads = 0;  // not yet set
+int library_threads = 0;  // 0: not set yet
 
 }  // namespace
 
 void set_matmul_threads(int threads) {
   check(threads >= 1, "matrix products need at least 1 thread, got ", threads);
   library_threads = threads;
-  // Looked up at run time, to find the OpenMP runtime that the libraries loaded. A library built
-  // without one needs no call.
+  // The function is looked up at run time, to find the OpenMP runtime that the libraries loaded. A
+  // library built without OpenMP needs no call.
   using SetThreads = void (*)(int);
   if (void* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads"); symbol != nullptr)
     reinterpret_cast<SetThreads>(symbol)(threads);

@@ -1,5 +1,5 @@
 // Matrix products by register tiles: a team packs blocks of both operands into panels and
-// multiplies them tile by tile. Each element is one sum in the order of k.
+// multiplies them tile by tile. Each element is the sum, in order, of one sum per block of k.
 #include <trireme/kernels/matmul_product.hpp>
 
 #include <trireme/kernels/lanes.hpp>
@@ -23,7 +23,7 @@ struct Block {
   static constexpr std::int64_t left_elements = std::int64_t{rows} * depth;
   static constexpr std::int64_t right_elements = std::int64_t{lanes} * depth;
   static constexpr std::int64_t edge_elements = std::int64_t{Tile<T>::rows} * Tile<T>::lanes;
-  /// On devices, blocks fit into shared memory without an allocation.
+  /// Level of the scratch memory. On devices, blocks fit into level 0, which is shared memory.
   static constexpr int scratch_level = exec_on_host || as_on_device ? 1 : 0;
 };
 
@@ -64,7 +64,7 @@ TRIREME_FUNCTION void pack(const Member& team, T* packed, Strided<T> m, std::int
         for (int i = 0; i < Width; ++i) to[k * Width + i] = alpha * from[k * m.column + i];
       }
     } else {
-      constexpr int strip = 8;  // reads whole cache lines
+      constexpr int strip = 8;  // consecutive k that are read at a time for each i
       std::int64_t k = 0;
       for (; k + strip <= depth; k += strip)
         for (int i = 0; i < Width; ++i)
@@ -76,12 +76,12 @@ TRIREME_FUNCTION void pack(const Member& team, T* packed, Strided<T> m, std::int
   });
 }
 
-/// One block of c, computed by one team.
+/// c = alpha a b + beta c; one team computes one block of c.
 template <class T>
 struct TiledProduct {
   T* c;
   std::int64_t c_stride, rows, columns, depth, row_blocks;
-  Strided<T> a, b;  // b transposed: b(j,k)
+  Strided<T> a, b;  // b is transposed: element (j,k)
   T alpha, beta;
 
   KOKKOS_FUNCTION void operator()(const Member& team) const {
@@ -111,7 +111,8 @@ struct TiledProduct {
     return x < y ? x : y;
   }
 
-  /// c = beta c, except for beta 0 and 1, which `multiply` handles (0 only if there is a product).
+  /// c = beta c. Does nothing if beta is 1, or if beta is 0 and depth > 0: then the first
+  /// `multiply` overwrites c.
   KOKKOS_FUNCTION void scale(const Member& team, std::int64_t i0, std::int64_t j0,
                              std::int64_t block_rows, std::int64_t block_columns) const {
     if (beta == T(1) || (beta == T(0) && depth > 0)) return;
@@ -122,7 +123,7 @@ struct TiledProduct {
     team.team_barrier();
   }
 
-  /// Adds the product of the packed panels to c, or stores it in c.
+  /// Adds the product of the packed panels to c, or, with `store`, stores it in c.
   KOKKOS_FUNCTION void multiply(const Member& team, std::int64_t i0, std::int64_t j0,
                                 std::int64_t block_rows, std::int64_t block_columns, const T* left,
                                 const T* right, std::int64_t block_depth, bool store) const {

@@ -1,5 +1,5 @@
-// Products of two-byte and fp8 values on hosts: operands are widened to fp32 block by block and
-// multiplied by the fp32 library.
+// Products of two-byte and fp8 values that no other back end computes: blocks of the operands are
+// widened to fp32 and multiplied by the fp32 back end.
 #include <trireme/kernels/matmul_product.hpp>
 
 #include <trireme/kernels/lanes.hpp>
@@ -16,7 +16,8 @@ View2<float> cut(View1<float> from, std::int64_t rows, std::int64_t columns) {
                       static_cast<std::size_t>(columns));
 }
 
-/// The block at (row, column) of `from`, as fp32.
+/// Copies the block [rows, columns] at (row, column) of `from` to `to` as fp32, and returns the
+/// copy.
 template <class T>
 View2<const float> widen(const Exec& exec, View1<float> to, View2<const T> from, std::int64_t row,
                          std::int64_t column, std::int64_t rows, std::int64_t columns) {
@@ -32,16 +33,16 @@ View2<const float> widen(const Exec& exec, View1<float> to, View2<const T> from,
   return wide;
 }
 
-/// Factor of a product: a value, and the inverse scales of fp8 operands.
+/// Factor of a product: alpha, times the inverse scales of both operands if they are fp8.
 struct Factor {
   float alpha = 1;
-  const float* of_a = nullptr;  ///< in device memory
+  const float* of_a = nullptr;  ///< in device memory; null for two-byte operands
   const float* of_b = nullptr;
 
   KOKKOS_FUNCTION float value() const { return of_a == nullptr ? alpha : alpha * *of_a * *of_b; }
 };
 
-/// Block of c at (row, column) = factor sum + beta c, rounded to its type.
+/// c = factor sum + beta c for the block of c at (row, column), rounded to the type of c.
 template <class C>
 void finish(const Exec& exec, View2<C> c, std::int64_t row, std::int64_t column,
             View2<const float> sum, Factor factor, float beta) {
@@ -63,7 +64,8 @@ void finish(const Exec& exec, View2<C> c, std::int64_t row, std::int64_t column,
       });
 }
 
-/// The block of op(x) at (row, column), in the layout of x.
+/// The block [rows, columns] of op(x) at (row, column) as fp32, stored like x: transposed if `t` is
+/// yes.
 template <class T>
 View2<const float> widen_operand(const Exec& exec, View1<float> to, View2<const T> x, Transpose t,
                                  std::int64_t row, std::int64_t column, std::int64_t rows,

@@ -7,12 +7,12 @@ namespace trireme::kernels {
 
 template <class Real>
 void muon_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, double momentum,
-                    bool nesterov, View1<const double> control, const UpdateParts& parts) {
+                    bool nesterov, View1<const double> control, const UpdateRanges& parts) {
   expect_shape(control, "control", {control_size});
   const auto mu = static_cast<Real>(momentum);
   for_parts(
       "kernels/muon_direction", exec, parts,
-      KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
+      KOKKOS_LAMBDA(const Team& team, const UpdateRange& part) {
         if (control(control_proceed) == 0) return;
         const auto clip = static_cast<Real>(control(control_clip));
         const auto update = [&](Real& gradient_i, Real& m_i) {
@@ -28,10 +28,10 @@ void muon_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, doubl
 template <class Real>
 void muon_update(const Exec& exec, View1<Real> weight, View1<const Real> direction,
                  double learning_rate, double weight_decay, View1<const double> factor,
-                 View1<const double> control, const UpdateParts& parts) {
+                 View1<const double> control, const UpdateRanges& parts) {
   expect_shape(control, "control", {control_size});
   for_parts(
-      "kernels/muon_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
+      "kernels/muon_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdateRange& part) {
         if (control(control_proceed) == 0) return;
         const auto keep =
             static_cast<Real>(part.decays != 0 ? 1.0 - learning_rate * weight_decay : 1.0);
@@ -64,12 +64,12 @@ void copy_matrix(const Exec& exec, View2<Real> y, View2<const Real> x) {
       });
 }
 
-#define TRIREME_INSTANTIATE(Real)                                                                \
-  template void muon_direction<Real>(const Exec&, View1<Real>, View1<Real>, double, bool,        \
-                                     View1<const double>, const UpdateParts&);                   \
-  template void muon_update<Real>(const Exec&, View1<Real>, View1<const Real>, double, double,   \
-                                  View1<const double>, View1<const double>, const UpdateParts&); \
-  template void divide_by<Real>(const Exec&, View1<Real>, View1<const double>);                  \
+#define TRIREME_INSTANTIATE(Real)                                                                 \
+  template void muon_direction<Real>(const Exec&, View1<Real>, View1<Real>, double, bool,         \
+                                     View1<const double>, const UpdateRanges&);                   \
+  template void muon_update<Real>(const Exec&, View1<Real>, View1<const Real>, double, double,    \
+                                  View1<const double>, View1<const double>, const UpdateRanges&); \
+  template void divide_by<Real>(const Exec&, View1<Real>, View1<const double>);                   \
   template void copy_matrix<Real>(const Exec&, View2<Real>, View2<const Real>)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);

@@ -1,4 +1,5 @@
-// Random initial values by counters: each element depends only on its index, not on the slice.
+// Random initial values from counter-based generators: each element depends only on the key and on
+// its index in the global array, not on the slice that a rank fills.
 #include <trireme/kernels/random.hpp>
 
 #include <trireme/base/check.hpp>
@@ -13,7 +14,7 @@ namespace {
 
 constexpr double two_pi = 6.28318530717958647693;
 
-/// part[i] = element start + i of the normal array, for i in [0, count). A block of four words
+/// part[i] = element start + i of the global array, for i in [0, count). A block of four words
 /// gives two elements.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void normal_part(const Team& team, T* part, const RandomKey& key,
@@ -89,7 +90,7 @@ void uniform_fill(const Exec& exec, View3<T> x, const RandomKey& key, double bou
 
 template <class T>
 void fill_operand(const Exec& exec, View1<T> x, std::uint32_t number) {
-  constexpr std::int64_t period = 1 << 22;  // hosts would take longer for more
+  constexpr std::int64_t period = 1 << 22;  // a longer period would take hosts longer
   const std::int64_t n = extent(x, 0);
   const auto part = [&](std::int64_t first) {
     const std::int64_t count = std::min(n - first, period);

@@ -11,7 +11,8 @@
 namespace trireme::kernels {
 namespace {
 
-/// theta^(−2i/K) = exp(i · step), and the positions of the rows.
+/// Positions of the rows, and angles position · f of the pairs i: f is theta^(−2i/K) = exp(i ·
+/// step), changed by `scaling` (RotaryScaling).
 struct Angles {
   double step;
   RotaryScaling scaling;
@@ -84,8 +85,8 @@ void turn_by_rows(const char* label, const Exec& exec, View2<T> x, const Rotary&
 template <class T>
 struct TurnByPacks {
   using Acc = Accumulate<T>;
-  /// Maximum number of pairs whose cosines and sines fit into the scratch memory; few models have
-  /// more.
+  /// Largest number of pairs whose cosines and sines fit into the scratch memory. Longer heads,
+  /// which few models have, are rotated in several parts.
   static constexpr std::int64_t widest = 128;
   static constexpr std::int64_t line = 64;
   static constexpr std::int64_t scratch_bytes =

@@ -7,14 +7,15 @@
 namespace trireme::kernels {
 namespace {
 
-/// Factors of a row; `target` is -1 if another part holds it.
+/// Factors of a row, and the index of the target's logit in the part; `target` is -1 if another
+/// part holds this logit.
 struct RowScale {
   double factor;
-  double scale;  // for the target, times the slope of the soft cap
+  double scale;  // factor of the target's term: scale times the slope of the soft cap
   std::int64_t target;
 };
 
-/// The part's fields, captured by kernels.
+/// Fields of a LogitsPart that kernels capture.
 struct Captured {
   View2<const double> own;
   View2<const double> merged;
@@ -33,7 +34,7 @@ struct Captured {
         loss_scale(part.loss_scale.data()),
         cap(part.cap) {}
 
-  /// `ids`: number of ids in the part.
+  /// Factors of row r. `ids`: number of ids in the part.
   KOKKOS_FORCEINLINE_FUNCTION RowScale row(std::int64_t r, std::int64_t ids) const {
     const double scaled = loss_scale == nullptr ? scale : scale * loss_scale[0];
     const double shift = own(r, 0) - merged(r, 0);
@@ -102,7 +103,7 @@ void rescale_softmax(const Exec& exec, View2<T> p, const LogitsPart& part) {
         if (row.target < 0) return;
         team.team_barrier();
         once(team, [&]() {
-          // expm1 of the log-probability, as in cross_entropy_gradient.
+          // expm1 of the log-probability is softmax - 1, as in cross_entropy_gradient.
           const double shifted = captured.merged(r, 2) - captured.merged(r, 0);
           out[row.target] =
               static_cast<T>(row.scale * math::expm1(shifted - math::log(captured.merged(r, 1))));

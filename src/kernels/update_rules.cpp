@@ -1,5 +1,5 @@
 // The plan of a step (clipping, skipped steps, loss scale) and the update rules AdamW, SGD, LAMB
-// and LARS, each in one launch for all arrays. Equations and sources are in update.hpp.
+// and LARS. Each kernel updates all arrays in one launch. Equations and sources are in update.hpp.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/update.hpp>
@@ -15,7 +15,8 @@ KOKKOS_FORCEINLINE_FUNCTION bool is_finite(double x) {
   return zero == zero;
 }
 
-/// Counts a skipped step, and finds the first sum that is not finite.
+/// Counts `step` as a skipped step, and stores the index of the first sum that is not finite; -1 if
+/// all sums are finite.
 KOKKOS_FORCEINLINE_FUNCTION void skip(double* status, const double* sums, std::int64_t n,
                                       std::int64_t step) {
   status[status_skipped] += 1;
@@ -26,7 +27,8 @@ KOKKOS_FORCEINLINE_FUNCTION void skip(double* status, const double* sums, std::i
     if (!is_finite(sums[k])) status[status_skipped_sum] = static_cast<double>(k);
 }
 
-/// Sets the loss scale of the next step.
+/// Sets the loss scale of the next step (LossScaling). `proceeds`: whether this step is not
+/// skipped.
 KOKKOS_FORCEINLINE_FUNCTION void adapt_scale(double* status, const LossScaling& scaling,
                                              bool proceeds) {
   if (scaling.interval == 0) return;
@@ -101,7 +103,7 @@ void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Rea
 template <class Real>
 void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Real> v,
                   View1<const Real> gradient, const AdamW& adamw, View1<const double> control,
-                  const UpdateParts& parts) {
+                  const UpdateRanges& parts) {
   expect_shape(v, "v", {extent(m, 0)});
   expect_shape(control, "control", {control_size});
   const double learning_rate = adamw.learning_rate;
@@ -111,7 +113,8 @@ void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Rea
   const auto toward_square = static_cast<Real>(1.0 - adamw.beta2);
   const auto epsilon = static_cast<Real>(adamw.epsilon);
   for_parts(
-      "kernels/adamw_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
+      "kernels/adamw_update", exec, parts,
+      KOKKOS_LAMBDA(const Team& team, const UpdateRange& part) {
         if (control(control_proceed) == 0) return;
         const auto clip = static_cast<Real>(control(control_clip));
         const auto step_size = static_cast<Real>(learning_rate / control(control_first_correction));
@@ -134,17 +137,17 @@ void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Rea
 
 namespace detail {
 
-/// The three forms as template arguments, so that no lane tests the form.
+/// Forms of SGD. A form is a template argument, so that the loop over elements does not test it.
 enum class SgdForm : std::uint8_t { plain, momentum, nesterov };
 
 template <SgdForm form, class Real>
 void sgd_of_form(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
-                 const Sgd& sgd, View1<const double> control, const UpdateParts& parts) {
+                 const Sgd& sgd, View1<const double> control, const UpdateRanges& parts) {
   const auto learning_rate = static_cast<Real>(sgd.learning_rate);
   const auto momentum = static_cast<Real>(sgd.momentum);
   const auto weight_decay = static_cast<Real>(sgd.weight_decay);
   for_parts(
-      "kernels/sgd_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
+      "kernels/sgd_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdateRange& part) {
         if (control(control_proceed) == 0) return;
         const auto clip = static_cast<Real>(control(control_clip));
         const Real decay = part.decays != 0 ? weight_decay : Real(0);
@@ -182,7 +185,7 @@ void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const
 
 template <class Real>
 void sgd_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
-                const Sgd& sgd, View1<const double> control, const UpdateParts& parts) {
+                const Sgd& sgd, View1<const double> control, const UpdateRanges& parts) {
   expect_shape(control, "control", {control_size});
   if (sgd.momentum == 0)
     detail::sgd_of_form<detail::SgdForm::plain>(exec, weight, b, gradient, sgd, control, parts);
@@ -205,7 +208,7 @@ void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1
 template <class Real>
 void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1<Real> v,
                     View1<const Real> weight, const AdamW& lamb, View1<const double> control,
-                    const UpdateParts& parts) {
+                    const UpdateRanges& parts) {
   expect_shape(v, "v", {extent(m, 0)});
   expect_shape(control, "control", {control_size});
   const auto toward_gradient = static_cast<Real>(1.0 - lamb.beta1);
@@ -215,7 +218,7 @@ void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1
   const auto weight_decay = static_cast<Real>(lamb.weight_decay);
   for_parts(
       "kernels/lamb_direction", exec, parts,
-      KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
+      KOKKOS_LAMBDA(const Team& team, const UpdateRange& part) {
         if (control(control_proceed) == 0) return;
         const auto clip = static_cast<Real>(control(control_clip));
         const auto correction = static_cast<Real>(1.0 / control(control_first_correction));
@@ -275,10 +278,10 @@ void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> directi
 template <class Real>
 void lamb_update(const Exec& exec, View1<Real> weight, View1<const Real> direction,
                  double learning_rate, View1<const double> ratios, View1<const double> control,
-                 const UpdateParts& parts) {
+                 const UpdateRanges& parts) {
   expect_shape(control, "control", {control_size});
   for_parts(
-      "kernels/lamb_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
+      "kernels/lamb_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdateRange& part) {
         if (control(control_proceed) == 0) return;
         const auto size = static_cast<Real>(learning_rate * ratios(part.array));
         Real* w_part = weight.data() + part.weight;
@@ -321,11 +324,11 @@ void lars_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<cons
 template <class Real>
 void lars_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<const Real> gradient,
                  const Lars& lars, View1<const double> ratios, View1<const double> control,
-                 const UpdateParts& parts) {
+                 const UpdateRanges& parts) {
   expect_shape(control, "control", {control_size});
   const bool has_momentum = lars.momentum != 0;
   for_parts(
-      "kernels/lars_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
+      "kernels/lars_update", exec, parts, KOKKOS_LAMBDA(const Team& team, const UpdateRange& part) {
         if (control(control_proceed) == 0) return;
         const auto clip = static_cast<Real>(control(control_clip));
         const bool decays = part.decays != 0;
@@ -352,10 +355,10 @@ void lars_update(const Exec& exec, View1<Real> weight, View1<Real> b, View1<cons
 
 template <class T, class Real>
 void round_weights(const Exec& exec, View1<T> weight, View1<const Real> master,
-                   const UpdateParts& parts) {
+                   const UpdateRanges& parts) {
   for_parts(
       "kernels/round_weights", exec, parts,
-      KOKKOS_LAMBDA(const Team& team, const UpdatePart& part) {
+      KOKKOS_LAMBDA(const Team& team, const UpdateRange& part) {
         const Real* from = master.data() + part.weight;
         T* to = weight.data() + part.rounded;
         map_lanes(
@@ -364,35 +367,35 @@ void round_weights(const Exec& exec, View1<T> weight, View1<const Real> master,
 }
 
 template void round_weights<Bf16, float>(const Exec&, View1<Bf16>, View1<const float>,
-                                         const UpdateParts&);
+                                         const UpdateRanges&);
 template void round_weights<Fp16, float>(const Exec&, View1<Fp16>, View1<const float>,
-                                         const UpdateParts&);
+                                         const UpdateRanges&);
 
-#define TRIREME_INSTANTIATE(Real)                                                                \
-  template void mark_non_finite<Real>(const Exec&, View1<Real>, View1<const double>);            \
-  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,           \
-                                   View1<const Real>, const AdamW&, View1<const double>);        \
-  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,           \
-                                   View1<const Real>, const AdamW&, View1<const double>,         \
-                                   const UpdateParts&);                                          \
-  template void sgd_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,       \
-                                 const Sgd&, View1<const double>);                               \
-  template void sgd_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,       \
-                                 const Sgd&, View1<const double>, const UpdateParts&);           \
-  template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,         \
-                                     View1<const Real>, const AdamW&, View1<const double>);      \
-  template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,         \
-                                     View1<const Real>, const AdamW&, View1<const double>,       \
-                                     const UpdateParts&);                                        \
-  template void lamb_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,           \
-                                  View1<const double>, View1<const double>);                     \
-  template void lamb_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,           \
-                                  View1<const double>, View1<const double>, const UpdateParts&); \
-  template void lars_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,      \
-                                  const Lars&, View1<const double>, View1<const double>);        \
-  template void lars_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,      \
-                                  const Lars&, View1<const double>, View1<const double>,         \
-                                  const UpdateParts&);
+#define TRIREME_INSTANTIATE(Real)                                                                 \
+  template void mark_non_finite<Real>(const Exec&, View1<Real>, View1<const double>);             \
+  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,            \
+                                   View1<const Real>, const AdamW&, View1<const double>);         \
+  template void adamw_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,            \
+                                   View1<const Real>, const AdamW&, View1<const double>,          \
+                                   const UpdateRanges&);                                          \
+  template void sgd_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,        \
+                                 const Sgd&, View1<const double>);                                \
+  template void sgd_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,        \
+                                 const Sgd&, View1<const double>, const UpdateRanges&);           \
+  template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,          \
+                                     View1<const Real>, const AdamW&, View1<const double>);       \
+  template void lamb_direction<Real>(const Exec&, View1<Real>, View1<Real>, View1<Real>,          \
+                                     View1<const Real>, const AdamW&, View1<const double>,        \
+                                     const UpdateRanges&);                                        \
+  template void lamb_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,            \
+                                  View1<const double>, View1<const double>);                      \
+  template void lamb_update<Real>(const Exec&, View1<Real>, View1<const Real>, double,            \
+                                  View1<const double>, View1<const double>, const UpdateRanges&); \
+  template void lars_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,       \
+                                  const Lars&, View1<const double>, View1<const double>);         \
+  template void lars_update<Real>(const Exec&, View1<Real>, View1<Real>, View1<const Real>,       \
+                                  const Lars&, View1<const double>, View1<const double>,          \
+                                  const UpdateRanges&);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
 #undef TRIREME_INSTANTIATE

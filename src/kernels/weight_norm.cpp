@@ -1,5 +1,5 @@
-// Norms of rows, and products of columns with one factor each. All kernels read their matrix once,
-// by rows.
+// Norms of the rows of a matrix, and products of its columns with one factor each. Kernels on a
+// matrix read its elements once, by rows.
 #include <trireme/kernels/weight_norm.hpp>
 
 #include <trireme/kernels/packs.hpp>

@@ -12,7 +12,7 @@ namespace trireme::layout {
 
 namespace {
 
-/// Divisors such as "1, 2, 3, 6"; if there are many, the first and the last few.
+/// Divisors such as "1, 2, 3, 6"; of more than 12 divisors, the first 8 and the last 3.
 std::string divisors(std::int64_t n) {
   std::vector<std::int64_t> found;
   for (std::int64_t d = 1; d <= n; ++d)
@@ -27,7 +27,8 @@ std::string divisors(std::int64_t n) {
   return join(words, ", ");
 }
 
-/// Names of a replica's axes, such as "pipeline · tensor": those with more than one rank, or all.
+/// Axes of a replica in messages, such as "pipeline · tensor": axes of more than one rank, and axes
+/// that are always named.
 std::string model_names(const AxisList& axes) {
   std::vector<std::string> words;
   for (auto a = axes.axes().rbegin(); a != axes.axes().rend(); ++a)
@@ -37,11 +38,11 @@ std::string model_names(const AxisList& axes) {
   return join(words, " · ");
 }
 
-/// Remedy: changes that make the product of the factors equal to `ranks`.
+/// Remedy: changes that make the product of the factors equal to the number of ranks.
 std::string what_fits(const AxisList& axes, std::int64_t ranks) {
   const std::int64_t model = axes.model_ranks();
   if (ranks % model == 0) return text("set data = ", ranks / model, " for ", ranks, " ranks");
-  // The first axis that does not divide the quotient of `ranks` and the axes before it.
+  // The first axis whose size does not divide `ranks` / (the sizes of the axes before it).
   std::int64_t rest = ranks;
   std::string factor;
   for (const AxisSize& a : axes.axes()) {

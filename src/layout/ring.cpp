@@ -15,7 +15,8 @@ std::int64_t sum_above_zero(std::int64_t first, std::int64_t n) {
   return sum_to(first + n - 1) - sum_to(first - 1);
 }
 
-/// A query at distance d from key 0 of its chunk sees none of the first d − window + 1 keys.
+/// Number of visible (query, key) pairs. With a window, a query at distance d from the first key of
+/// the chunk does not see the first d − window + 1 keys.
 std::int64_t pairs_seen(const ChunkPair& pair, const AttentionRing& ring) {
   const std::int64_t queries = pair.queries.count, keys = pair.keys.count;
   const std::int64_t all = pair.same && ring.causal ? sum_to(queries) : queries * keys;

@@ -15,9 +15,9 @@ std::int64_t product(std::span<const std::int64_t> extents) {
   return std::accumulate(extents.begin(), extents.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-/// Cuts the elements [begin, end) of an array into blocks: whole rows of the innermost axes at both
-/// ends, and a run of the outer axes between them. Calls `add(axis, first, last, inner)` for each:
-/// indices [first, last) of `axis`, with `inner` elements each.
+/// Cuts the elements [begin, end) of an array into blocks: rows of the inner axes at both ends, and
+/// a run along an outer axis between them. Calls `add(axis, first, last, inner)` for each block:
+/// indices [first, last) of `axis`, with `inner` elements per index.
 template <class Add>
 class Cut {
  public:
@@ -27,10 +27,10 @@ class Cut {
   void blocks(std::size_t axis, std::int64_t begin, std::int64_t end) {
     if (begin == end) return;
     const std::int64_t inner = product(std::span(extent_).subspan(axis + 1));
-    const std::int64_t head = begin / inner;  // first index touched
+    const std::int64_t head = begin / inner;  // index of the first element
     const std::int64_t first = (begin + inner - 1) / inner;
     const std::int64_t last = end / inner;
-    if (first > last) {  // within one index
+    if (first > last) {  // all elements have the same index
       descend(axis, head, begin - head * inner, end - head * inner);
       return;
     }
@@ -51,8 +51,8 @@ class Cut {
   const Add& add_;
 };
 
-/// Appends the blocks, with one index of each axis before `axis` and all indices of each axis after
-/// it.
+/// Appends the blocks of elements [begin, end). A block is a range of indices of one axis, with one
+/// index of each axis before it and all indices of each axis after it.
 void add_blocks(std::size_t array, const Extents& extent, std::int64_t begin, std::int64_t end,
                 std::vector<Block>& out) {
   if (begin == end) return;
@@ -112,18 +112,18 @@ template <class Use>
 void Sharing::visit(std::int64_t i, const Use& use) const {
   check(i >= 0 && i < parts_, "share ", i, " of ", parts_, " parts is out of range");
   const std::int64_t all = begins_.back();
-  // all · i / parts without overflow
+  // all · k / parts_, without overflow.
   const auto bound = [&](std::int64_t k) { return all / parts_ * k + all % parts_ * k / parts_; };
   const std::int64_t begin = bound(i);
   const std::int64_t end = bound(i + 1);
   const auto after = std::ranges::upper_bound(begins_, begin);
-  // Empty arrays, and the last array if nothing is left, have no element.
+  // Begins with the last array that begins at or before `begin`. Empty arrays give no blocks.
   for (auto a = static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, after - begins_.begin()) - 1);
        a < arrays_.size() && begins_[a] < end; ++a) {
     const Extents& extent = *arrays_[a];
     const std::int64_t elements = begins_[a + 1] - begins_[a];
     const std::int64_t row = extent.size() < 2 ? 1 : std::max<std::int64_t>(1, extent.back());
-    const auto cut = [&](std::int64_t where) {  // next row
+    const auto cut = [&](std::int64_t where) {  // next beginning of a row
       const std::int64_t within = std::clamp<std::int64_t>(where - begins_[a], 0, elements);
       return std::min(elements, (within + row - 1) / row * row);
     };

@@ -1,4 +1,4 @@
-// Kernel calls of attention, rotary positions and norms of heads.
+// Kernel calls of attention, rotary position embeddings and norms of heads.
 #include <trireme/model/attention_operations.hpp>
 
 #include <trireme/kernels/cache.hpp>
@@ -11,14 +11,15 @@ namespace trireme::model {
 
 namespace {
 
-// Parameters of rotary positions from the deck's keys. f is a frequency in radians per token, and
-// 2π/f a wavelength.
+// The parameters of rotary position embeddings follow from the deck's keys. Frequencies are in
+// radians per token; a wavelength is 2π / frequency, in tokens.
 
 using deck::ModelConfig;
 
 constexpr double two_pi = 2 * std::numbers::pi;
 
-/// The base whose longest wavelength fits samples longer than the original samples.
+/// Base of the frequencies in dynamic scaling: theta (factor r − (factor − 1))^(K / (K − 2)), with
+/// r = max(1, sequence / original sequence).
 double dynamic_theta(const ModelConfig& m) {
   const auto size = static_cast<double>(m.head_size());
   const double ratio = static_cast<double>(std::max(m.sequence, m.rope_original_sequence)) /
@@ -26,15 +27,17 @@ double dynamic_theta(const ModelConfig& m) {
   return m.rope_theta * std::pow(m.rope_factor * ratio - (m.rope_factor - 1), size / (size - 2));
 }
 
-/// The pair of elements, as a real number, that makes `turns` turns within the original sequence.
+/// Index, as a real number, of the pair of elements that makes `turns` turns within the original
+/// sequence.
 double pair_of(double turns, const ModelConfig& m) {
   const auto original = static_cast<double>(m.rope_original_sequence);
   return static_cast<double>(m.head_size()) * std::log(original / (turns * two_pi)) /
          (2 * std::log(m.rope_theta));
 }
 
-/// Pairs up to `first` keep their frequency. Frequencies of pairs from `last` on are divided by the
-/// factor (Peng et al. 2023, section 3.2, with whole pairs as in their program).
+/// YaRN: pairs up to `first` keep their frequency, and the frequencies of pairs from `last` on are
+/// divided by the factor; between them, the frequency is interpolated (Peng et al. 2023, arXiv
+/// 2309.00071, section 3.2). `first` is rounded down and `last` up, as in the authors' program.
 kernels::RotaryScaling yarn(const ModelConfig& m) {
   kernels::RotaryScaling s;
   s.factor = m.rope_factor;
@@ -49,8 +52,8 @@ kernels::RotaryScaling yarn(const ModelConfig& m) {
   return s;
 }
 
-/// Frequencies with wavelengths above original / low are divided by the factor; wavelengths below
-/// original / high are kept.
+/// Frequencies with wavelengths above original / low are divided by the factor; frequencies with
+/// wavelengths below original / high are kept; between them, the frequency is interpolated.
 kernels::RotaryScaling llama3(const ModelConfig& m) {
   const double low = m.rope_low_frequency_factor;
   const double width = m.rope_high_frequency_factor - low;
@@ -58,8 +61,9 @@ kernels::RotaryScaling llama3(const ModelConfig& m) {
   return {m.rope_factor, 1 + low / width, 0, -original / (two_pi * width)};
 }
 
-/// Sets head size, theta and scaling for samples of model.sequence tokens, by the
-/// formulas of transformers' rope types.
+/// Sets head size, theta and scaling for samples of model.sequence tokens, by the formulas of the
+/// rope types in Hugging Face transformers. Layers with a window may have their own theta, without
+/// scaling.
 void set_frequencies(kernels::Rotary& rotary, const ModelConfig& m, std::int64_t window) {
   rotary.head_size = m.head_size();
   if (m.window_rope_theta > 0 && window > 0) {
@@ -92,7 +96,7 @@ void set_frequencies(kernels::Rotary& rotary, const ModelConfig& m, std::int64_t
 template <class P>
 RotaryOperation<P>::RotaryOperation(const architecture::Operation& op,
                                     const OperationPlace<P>& place)
-    : LayerOperation<P>(op) {
+    : BlockOperation<P>(op) {
   rotary_.heads = place.plan.sizes.heads + place.plan.sizes.key_value_heads;
   set_frequencies(rotary_, place.model(), op.window);
   rotary_.sequence = place.plan.sizes.sequence;
@@ -100,14 +104,14 @@ RotaryOperation<P>::RotaryOperation(const architecture::Operation& op,
 }
 
 template <class P>
-void RotaryOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+void RotaryOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   kernels::Rotary rotary = rotary_;
   rotary.positions = c.decoding != nullptr ? c.decoding->rows.positions : c.context.positions;
   kernels::rotary_forward<typename P::Compute>(c.handle, c.values.matrix(this->op_.output), rotary);
 }
 
 template <class P>
-void RotaryOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+void RotaryOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                         bool) const {
   kernels::Rotary rotary = rotary_;
   rotary.positions = c.context.positions;
@@ -120,7 +124,7 @@ void RotaryOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
 template <class P>
 HeadNormOperation<P>::HeadNormOperation(const architecture::Operation& op,
                                         const OperationPlace<P>& place)
-    : LayerOperation<P>(op),
+    : BlockOperation<P>(op),
       norm_{place.plan.sizes.heads, place.plan.sizes.key_value_heads, place.plan.sizes.head_size,
             place.model().norm_epsilon, place.model().gain_offset()} {
   const std::string query = place.array(op.arrays.front().name);
@@ -132,14 +136,14 @@ HeadNormOperation<P>::HeadNormOperation(const architecture::Operation& op,
 }
 
 template <class P>
-void HeadNormOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+void HeadNormOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   kernels::head_norm_forward<T>(
       c.handle, c.values.matrix(this->op_.output), c.values.matrix(this->op_.saved.front()),
       c.values.sums(this->op_.saved.back()), gain_query_, gain_key_, norm_);
 }
 
 template <class P>
-void HeadNormOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+void HeadNormOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                           bool) const {
   const View2<T> dqkv = c.values.gradient(this->op_.output);
   const View2<T> raw = c.values.matrix(this->op_.saved.front());
@@ -152,7 +156,7 @@ void HeadNormOperation<P>::backward_input(const StepCall<P>& c, const LayerOpera
 
 // ---- attention
 
-kernels::AttentionShape attention_shape(const architecture::LocalSizes& n,
+kernels::AttentionShape attention_shape(const architecture::RankSizes& n,
                                         const deck::ModelConfig& m, std::int64_t window) {
   kernels::AttentionShape shape;
   shape.batch = n.micro;
@@ -172,7 +176,7 @@ kernels::AttentionShape attention_shape(const architecture::LocalSizes& n,
 template <class P>
 AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
                                           const OperationPlace<P>& place)
-    : LayerOperation<P>(op),
+    : BlockOperation<P>(op),
       shape_(attention_shape(place.plan.sizes, place.model(), op.window)),
       heads_(place.parameters.shard().part(place.model().heads)),
       all_heads_(place.model().heads),
@@ -189,7 +193,7 @@ kernels::AttentionDropout AttentionOperation<P>::dropout(const MicroContext& c) 
 }
 
 template <class P>
-auto AttentionOperation<P>::logsumexp(const StepCall<P>& c) const -> View3<Accumulate<T>> {
+auto AttentionOperation<P>::logsumexp(const PassArguments<P>& c) const -> View3<Accumulate<T>> {
   const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   return View3<Accumulate<T>>(c.values.list(this->op_.saved.front()).data(), size(shape_.batch),
                               size(shape_.heads), size(shape_.sequence));
@@ -202,9 +206,11 @@ kernels::AttentionShape AttentionOperation<P>::shape(const MicroContext& c) cons
   return shape;
 }
 
-/// o = dropout(softmax(cap(q kᵀ / √K))) v per head; logsumexp is kept for the gradient.
+/// o = dropout(softmax(mask(cap(scale q kᵀ)))) v per head; logsumexp is kept for the backward pass.
+/// In generation, appends the new keys and values to the caches, attends to the caches, and stores
+/// no logsumexp.
 template <class P>
-void AttentionOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+void AttentionOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<T> qkv = c.values.matrix(this->op_.input);
   const View2<T> o = c.values.matrix(this->op_.output);
   if (const Decoding<P>* d = c.decoding; d != nullptr) {
@@ -221,7 +227,7 @@ void AttentionOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P
 }
 
 template <class P>
-void AttentionOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+void AttentionOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                            bool) const {
   const View2<T> dqkv = c.values.gradient(this->op_.input);
   const View2<T> grad = c.values.gradient(this->op_.output);

@@ -1,4 +1,4 @@
-// Runs the steps of a block's program. Each step is a pass of one operation, sometimes fused with
+// Runs the calls of a block's program. Each call is a pass of one operation, sometimes fused with
 // another operation.
 #include <trireme/model/block.hpp>
 
@@ -14,7 +14,7 @@ namespace trireme::model {
 using architecture::Pass;
 
 template <class P>
-Block<P>::Block(const LayerPlan& plan, const Parameters<P>& parameters,
+Block<P>::Block(const BlockPlan& plan, const Parameters<P>& parameters,
                 const architecture::Architecture& architecture, const TensorAxis& axis,
                 std::int64_t layer)
     : plan_(plan), layer_(layer) {
@@ -29,82 +29,82 @@ void Block<P>::take_memory(Arena& arena) {
 }
 
 template <class P>
-auto Block<P>::input(const LayerMemory& memory) const -> View2<T> {
+auto Block<P>::input(const BlockMemory& memory) const -> View2<T> {
   return View2<T>(reinterpret_cast<T*>(memory.kept), static_cast<std::size_t>(plan_.sizes.rows),
                   static_cast<std::size_t>(plan_.sizes.hidden));
 }
 
 template <class P>
 void Block<P>::run(const architecture::PhaseProgram& phase, const Handle& handle, View2<T> stream,
-                   View2<T> output, const LayerMemory& memory, const LayerScratch<P>& scratch,
+                   View2<T> output, const BlockMemory& memory, const BlockScratch<P>& scratch,
                    const MicroContext& context, const Decoding<P>* decoding) const {
-  const LayerValues<P> values(plan_, phase, memory, scratch.transient, stream, output);
-  const StepCall<P> call{handle, values, scratch, context, decoding};
-  const auto operation = [&](int number) -> const LayerOperation<P>* {
+  const BlockValues<P> values(plan_, phase, memory, scratch.transient, stream, output);
+  const PassArguments<P> arguments{handle, values, scratch, context, decoding};
+  const auto operation = [&](int number) -> const BlockOperation<P>* {
     return number < 0 ? nullptr : operations_[static_cast<std::size_t>(number)].get();
   };
-  for (const architecture::Step& step : phase.steps) {
-    const LayerOperation<P>& op = *operation(step.operation);
-    switch (step.pass) {
+  for (const architecture::OperationCall& call : phase.calls) {
+    const BlockOperation<P>& op = *operation(call.operation);
+    switch (call.pass) {
       case Pass::forward:
-        op.forward(call, operation(step.fused));
+        op.forward(arguments, operation(call.fused));
         break;
       case Pass::backward_input:
-        op.backward_input(call, operation(step.fused), step.accumulate);
+        op.backward_input(arguments, operation(call.fused), call.accumulate);
         break;
       case Pass::backward_weight:
-        op.backward_weight(call);
+        op.backward_weight(arguments);
         break;
     }
   }
 }
 
 template <class P>
-void Block<P>::forward(const Handle& handle, View2<T> out, const LayerMemory& memory,
-                       const LayerScratch<P>& scratch, const MicroContext& context) const {
+void Block<P>::forward(const Handle& handle, View2<T> out, const BlockMemory& memory,
+                       const BlockScratch<P>& scratch, const MicroContext& context) const {
   run(plan_.program.forward, handle, {}, out, memory, scratch, context);
 }
 
 template <class P>
-void Block<P>::backward(const Handle& handle, View2<T> dx, const LayerMemory& memory,
-                        const LayerScratch<P>& scratch, const MicroContext& context) const {
+void Block<P>::backward(const Handle& handle, View2<T> dx, const BlockMemory& memory,
+                        const BlockScratch<P>& scratch, const MicroContext& context) const {
   run(plan_.program.backward, handle, dx, {}, memory, scratch, context);
 }
 
 template <class P>
-void Block<P>::backward_losses(const Handle& handle, const LayerMemory& memory,
-                               const LayerScratch<P>& scratch, const MicroContext& context) const {
+void Block<P>::backward_losses(const Handle& handle, const BlockMemory& memory,
+                               const BlockScratch<P>& scratch, const MicroContext& context) const {
   run(plan_.program.losses, handle, {}, {}, memory, scratch, context);
 }
 
 template <class P>
-void Block<P>::backward_input(const Handle& handle, View2<T> dx, const LayerMemory& memory,
-                              const LayerScratch<P>& scratch, const MicroContext& context) const {
+void Block<P>::backward_input(const Handle& handle, View2<T> dx, const BlockMemory& memory,
+                              const BlockScratch<P>& scratch, const MicroContext& context) const {
   run(plan_.program.backward_input, handle, dx, {}, memory, scratch, context);
 }
 
 template <class P>
-void Block<P>::backward_weight(const Handle& handle, const LayerMemory& memory,
-                               const LayerScratch<P>& scratch, const MicroContext& context) const {
+void Block<P>::backward_weight(const Handle& handle, const BlockMemory& memory,
+                               const BlockScratch<P>& scratch, const MicroContext& context) const {
   run(plan_.program.backward_weight, handle, {}, {}, memory, scratch, context);
 }
 
 template <class P>
-void Block<P>::decode(const Handle& handle, View2<T> x, const LayerMemory& memory,
-                      const LayerScratch<P>& scratch, const Decoding<P>& decoding) const {
+void Block<P>::decode(const Handle& handle, View2<T> x, const BlockMemory& memory,
+                      const BlockScratch<P>& scratch, const Decoding<P>& decoding) const {
   run(plan_.program.forward, handle, {}, x, memory, scratch, {}, &decoding);
 }
 
 template <class P>
-LayerScratch<P> take_layer_scratch(Arena& arena, std::span<const LayerPlan> plans,
+BlockScratch<P> take_layer_scratch(Arena& arena, std::span<const BlockPlan> plans,
                                    const deck::ModelConfig& m, bool training,
                                    const kernels::KernelChoice& choice) {
   using T = typename P::Compute;
-  const architecture::LocalSizes& n = plans.front().sizes;
+  const architecture::RankSizes& n = plans.front().sizes;
   std::int64_t attention = 0;
   Bytes transient = 0, codes = 0;
   architecture::AdapterScratch adapters;
-  for (const LayerPlan& plan : plans) {
+  for (const BlockPlan& plan : plans) {
     for (const architecture::Operation& op : plan.description.operations)
       if (op.kind == architecture::OperationKind::attention)
         attention = std::max(attention, kernels::attention_workspace_elements<T>(
@@ -113,7 +113,7 @@ LayerScratch<P> take_layer_scratch(Arena& arena, std::span<const LayerPlan> plan
     codes = std::max(codes, architecture::fp8_code_bytes(plan.description, n));
     adapters.include(architecture::adapter_scratch(plan.description, n, m.adapter));
   }
-  LayerScratch<P> scratch;
+  BlockScratch<P> scratch;
   if (n.cuts_tokens) scratch.all = arena.take<T>(n.tokens, n.hidden);
   if (n.context_ranks > 1)
     scratch.ring = {arena.take<T>(n.ring_values()),
@@ -133,7 +133,7 @@ LayerScratch<P> take_layer_scratch(Arena& arena, std::span<const LayerPlan> plan
 
 #define TRIREME_INSTANTIATE(P)                                                       \
   template class Block<P>;                                                           \
-  template LayerScratch<P> take_layer_scratch<P>(Arena&, std::span<const LayerPlan>, \
+  template BlockScratch<P> take_layer_scratch<P>(Arena&, std::span<const BlockPlan>, \
                                                  const deck::ModelConfig&, bool,     \
                                                  const kernels::KernelChoice&);
 TRIREME_INSTANTIATE(Fp32)

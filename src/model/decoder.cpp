@@ -1,5 +1,5 @@
 // Generation on a rank: passes through its layers for a few tokens at a time, with a key/value
-// cache for each layer. Narrow passes compute logits; wide passes read prompts.
+// cache for each layer. Narrow passes can compute logits; wide passes read prompts.
 #include <trireme/model/decoder.hpp>
 
 #include <trireme/architecture/objective.hpp>
@@ -16,11 +16,11 @@ Decoder<P>::Pass::Pass(const architecture::Architecture& architecture,
     : axis(tensor, count, false) {
   const architecture::Shard& shard = parameters.shard();
   std::vector<architecture::Kept> kept;
-  for (const architecture::LayerDescription& layer : architecture.layer_kinds())
+  for (const architecture::BlockDescription& layer : architecture.layer_kinds())
     kept.push_back(architecture::kept_for_evaluation(layer));
   plans = plan_blocks<P>(architecture,
-                         architecture::local_sizes(architecture.model, shard, count, 1, false,
-                                                   count * architecture.model.vocabulary),
+                         architecture::rank_sizes(architecture.model, shard, count, 1, false,
+                                                  count * architecture.model.vocabulary),
                          kept, false, false);
   if (shard.has_embedding())
     embedding = std::make_unique<Block<P>>(plans.front(), parameters, architecture, axis, -1);
@@ -62,8 +62,9 @@ void Decoder<P>::take_memory(Arena& arena) {
   }
   for (const auto& each : passes_) {
     Pass& p = *each;
-    const architecture::LocalSizes& n = p.sizes();
-    p.memory = take_layer_memory(arena, p.plans.back().program.kept_bytes, 0);  // the input
+    const architecture::RankSizes& n = p.sizes();
+    // All layers share this memory, which contains their input.
+    p.memory = take_layer_memory(arena, p.plans.back().program.kept_bytes, 0);
     p.scratch = take_layer_scratch<P>(arena, p.plans, model_, false);
     for (const auto& layer : p.layers) layer->take_memory(arena);
     p.x = p.layers.empty() ? arena.take<T>(n.rows, n.hidden) : p.layers.front()->input(p.memory);

@@ -9,7 +9,7 @@ namespace trireme::model {
 template <class P>
 EmbeddingOperation<P>::EmbeddingOperation(const architecture::Operation& op,
                                           const OperationPlace<P>& place)
-    : LayerOperation<P>(op),
+    : BlockOperation<P>(op),
       axis_(place.axis),
       sequence_(axis_.context().held(place.model().sequence)),
       scale_(is_split() ? place.model().embedding_scale() : 1),
@@ -27,19 +27,19 @@ EmbeddingOperation<P>::EmbeddingOperation(const architecture::Operation& op,
 }
 
 template <class P>
-View1<const std::int32_t> EmbeddingOperation<P>::own_positions(const StepCall<P>& c) const {
+View1<const std::int32_t> EmbeddingOperation<P>::own_positions(const PassArguments<P>& c) const {
   if (c.context.positions.data() == nullptr) return {};
   return View1<const std::int32_t>(c.context.positions.data() + axis_.rows().offset,
                                    static_cast<std::size_t>(axis_.rows().extent));
 }
 
 template <class P>
-void EmbeddingOperation<P>::scale(const StepCall<P>& c, View2<T> x) const {
+void EmbeddingOperation<P>::scale(const PassArguments<P>& c, View2<T> x) const {
   if (scale_ != 1) kernels::scale<T>(c.handle, flat(x), scale_);
 }
 
 template <class P>
-void EmbeddingOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+void EmbeddingOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<T> x = c.values.matrix(this->op_.output);
   const std::int64_t first_row = axis_.rows().offset;
   if (is_split()) {
@@ -57,7 +57,7 @@ void EmbeddingOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P
 }
 
 template <class P>
-void EmbeddingOperation<P>::backward_weight(const StepCall<P>& c) const {
+void EmbeddingOperation<P>::backward_weight(const PassArguments<P>& c) const {
   const View2<T> dx = c.values.gradient(this->op_.output);
   const std::int64_t first_row = axis_.rows().offset;
   if (is_split()) {

@@ -1,4 +1,4 @@
-// Picked rows, products, tanh and the loss of pairs of heads.
+// Operations of heads: picked rows, matrix products, tanh, and the loss of sentence pairs.
 #include <trireme/model/head_operations.hpp>
 
 #include <trireme/architecture/objective.hpp>
@@ -32,16 +32,16 @@ std::int64_t among(const layout::Slice& mine, std::int64_t end) {
 }  // namespace
 
 template <class P>
-std::int64_t HeadRows::counted_targets(const StepCall<P>& c) const {
-  const architecture::LocalSizes& n = c.values.sizes();
+std::int64_t HeadRows::counted_targets(const PassArguments<P>& c) const {
+  const architecture::RankSizes& n = c.values.sizes();
   if (!c.context.evaluates()) return n.targets;
   const std::int64_t samples = c.context.samples;
   return masked_ == 0 ? samples * n.sequence : among(masked(n), samples * masked_);
 }
 
 template <class P>
-std::int64_t HeadRows::counted_pairs(const StepCall<P>& c) const {
-  const architecture::LocalSizes& n = c.values.sizes();
+std::int64_t HeadRows::counted_pairs(const PassArguments<P>& c) const {
+  const architecture::RankSizes& n = c.values.sizes();
   if (!c.context.evaluates()) return n.pairs;
   return among(pairs(n), n.micro * masked_ + c.context.samples);
 }
@@ -50,14 +50,14 @@ std::int64_t HeadRows::counted_pairs(const StepCall<P>& c) const {
 
 template <class P>
 PickOperation<P>::PickOperation(const architecture::Operation& op, const OperationPlace<P>& place)
-    : LayerOperation<P>(op),
+    : BlockOperation<P>(op),
       axis_(place.axis),
       rows_(place.model(), place.axis),
       field_(field_of(place, op.indices)),
       has_pairs_(place.model().has_sentence_head()) {}
 
 template <class P>
-void PickOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+void PickOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<T> y = c.values.matrix(this->op_.output);
   kernels::pick_rows<T>(c.handle, y, c.values.matrix(this->op_.input), c.context.fields[field_],
                         axis_.rows().offset);
@@ -66,7 +66,7 @@ void PickOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) c
 }
 
 template <class P>
-void PickOperation<P>::share_gradients(const StepCall<P>& c, View2<T> dy) const {
+void PickOperation<P>::share_gradients(const PassArguments<P>& c, View2<T> dy) const {
   if (axis_.context().size() == 1) return;
   std::int64_t begin = 0;
   const auto clear_before = [&](const layout::Slice& mine) {
@@ -80,7 +80,8 @@ void PickOperation<P>::share_gradients(const StepCall<P>& c, View2<T> dy) const 
 }
 
 template <class P>
-void PickOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*, bool) const {
+void PickOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                      bool) const {
   const View2<T> dy = c.values.gradient(this->op_.output);
   const View2<T> dx = c.values.gradient(this->op_.input);
   share_gradients(c, dy);
@@ -93,7 +94,7 @@ void PickOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation
 template <class P>
 HeadLinearOperation<P>::HeadLinearOperation(const architecture::Operation& op,
                                             const OperationPlace<P>& place)
-    : LayerOperation<P>(op),
+    : BlockOperation<P>(op),
       axis_(place.axis),
       rows_(place.model(), place.axis),
       linear_(place.parameters, place.array(op.arrays.front().name), place.array(op.bias()),
@@ -103,14 +104,15 @@ HeadLinearOperation<P>::HeadLinearOperation(const architecture::Operation& op,
       is_wide_(tensor_of(place, op.output).numbers == architecture::Numbers::accumulate) {}
 
 template <class P>
-auto HeadLinearOperation<P>::own_rows(const StepCall<P>& c, View2<T> x) const -> View2<T> {
+auto HeadLinearOperation<P>::own_rows(const PassArguments<P>& c, View2<T> x) const -> View2<T> {
   if (!reads_picked_) return x;
-  const architecture::LocalSizes& n = c.values.sizes();
+  const architecture::RankSizes& n = c.values.sizes();
   return part(x, of_pairs_ ? rows_.pairs(n) : rows_.masked(n));
 }
 
 template <class P>
-void HeadLinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>* fused) const {
+void HeadLinearOperation<P>::forward(const PassArguments<P>& c,
+                                     const BlockOperation<P>* fused) const {
   const View2<T> x = own_rows(c, c.values.matrix(this->op_.input));
   if (x.extent(0) == 0) return;
   if (is_wide_)
@@ -124,7 +126,7 @@ void HeadLinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<
 }
 
 template <class P>
-void HeadLinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+void HeadLinearOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                             bool) const {
   const View2<T> dx = own_rows(c, c.values.gradient(this->op_.input));
   if (dx.extent(0) == 0) return;
@@ -132,7 +134,7 @@ void HeadLinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOpe
 }
 
 template <class P>
-void HeadLinearOperation<P>::backward_weight(const StepCall<P>& c) const {
+void HeadLinearOperation<P>::backward_weight(const PassArguments<P>& c) const {
   const View2<T> x = own_rows(c, c.values.matrix(this->op_.input));
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (x.extent(0) == 0) return;
@@ -141,13 +143,14 @@ void HeadLinearOperation<P>::backward_weight(const StepCall<P>& c) const {
 }
 
 template <class P>
-void TanhOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+void TanhOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<T> y = c.values.matrix(this->op_.output);
   if (y.extent(0) > 0) kernels::tanh_forward<T>(c.handle, y, y);
 }
 
 template <class P>
-void TanhOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*, bool) const {
+void TanhOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                      bool) const {
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (dy.extent(0) > 0)
     kernels::tanh_backward<T>(c.handle, dy, dy, c.values.matrix(this->op_.output));
@@ -158,15 +161,15 @@ void TanhOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation
 template <class P>
 CrossEntropyOperation<P>::CrossEntropyOperation(const architecture::Operation& op,
                                                 const OperationPlace<P>& place)
-    : LayerOperation<P>(op),
+    : BlockOperation<P>(op),
       rows_(place.model(), place.axis),
       field_(field_of(place, op.indices)),
       term_(op.cut == architecture::Cut::none ? 1 : 0),
       weight_(term_ == 0 ? 1 : static_cast<double>(place.model().targets())) {}
 
-/// dlogits = w (softmax(logits) − one-hot(target)).
+/// Adds the losses; in training, also dlogits = w (softmax(logits) − one-hot(target)).
 template <class P>
-void CrossEntropyOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+void CrossEntropyOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<Accumulate<T>> logits = c.values.sums(this->op_.input);
   if (logits.extent(0) == 0) return;
   kernels::cross_entropy_statistics<Accumulate<T>>(c.handle, statistics(c), logits, targets(c), 0);
@@ -179,12 +182,12 @@ void CrossEntropyOperation<P>::forward(const StepCall<P>& c, const LayerOperatio
                                        c.context.loss_scale);
 }
 
-#define TRIREME_INSTANTIATE(P)                                                  \
-  template std::int64_t HeadRows::counted_targets<P>(const StepCall<P>&) const; \
-  template std::int64_t HeadRows::counted_pairs<P>(const StepCall<P>&) const;   \
-  template class PickOperation<P>;                                              \
-  template class HeadLinearOperation<P>;                                        \
-  template class TanhOperation<P>;                                              \
+#define TRIREME_INSTANTIATE(P)                                                       \
+  template std::int64_t HeadRows::counted_targets<P>(const PassArguments<P>&) const; \
+  template std::int64_t HeadRows::counted_pairs<P>(const PassArguments<P>&) const;   \
+  template class PickOperation<P>;                                                   \
+  template class HeadLinearOperation<P>;                                             \
+  template class TanhOperation<P>;                                                   \
   template class CrossEntropyOperation<P>;
 TRIREME_INSTANTIATE(Fp32)
 TRIREME_INSTANTIATE(Fp64)

@@ -1,6 +1,6 @@
-// Logits and cross entropy of one block of rows at a time, so that the whole logits are never
-// stored. With tensor parallelism each rank has a part of the vocabulary, and ranks exchange only
-// statistics.
+// Logits and cross entropy of one block of rows at a time. The whole logits are stored only in
+// generation. With tensor parallelism, each rank has a part of the vocabulary, and ranks exchange
+// statistics instead of logits.
 #include <trireme/model/logits.hpp>
 
 #include <trireme/kernels/cross_entropy.hpp>
@@ -15,7 +15,7 @@ using architecture::HeadGradient;
 template <class P>
 LogitsOperation<P>::LogitsOperation(const architecture::Operation& op,
                                     const OperationPlace<P>& place)
-    : LayerOperation<P>(op),
+    : BlockOperation<P>(op),
       axis_(place.axis),
       gradient_(place.plan.head),
       rows_(place.model(), place.axis),
@@ -27,7 +27,7 @@ LogitsOperation<P>::LogitsOperation(const architecture::Operation& op,
   const std::int64_t ids = parameters.shard().part(m.vocabulary).extent;
   const std::string table = m.tied_embeddings ? "embedding.token" : "output.weight";
   table_ = parameters.weight(table, ids, m.hidden);
-  dtable_ = parameters.tied_gradient();  // if the look-up's gradient is here too
+  dtable_ = parameters.tied_gradient();  // empty without tied embeddings or look-up
   if (dtable_.data() == nullptr) dtable_ = parameters.gradient(table, ids, m.hidden);
   if (!parameters.holds("output.bias")) return;
   bias_ = parameters.weight("output.bias", ids);
@@ -36,14 +36,14 @@ LogitsOperation<P>::LogitsOperation(const architecture::Operation& op,
 
 template <class P>
 template <class Use>
-void LogitsOperation<P>::visit_blocks(const StepCall<P>& c, View2<T> y, std::int64_t count,
+void LogitsOperation<P>::visit_blocks(const PassArguments<P>& c, View2<T> y, std::int64_t count,
                                       const CrossEntropyOperation<P>& loss, const Use& use) const {
   const View2<Accumulate<T>> logits = c.values.sums(this->op_.output);
   const View2<T> dlogits = c.values.gradient(this->op_.output);
   const View2<double> merged = loss.merged(c);
   const View1<const std::int32_t> targets = loss.targets(c);
   const std::int64_t block = extent(logits, 0);
-  // Some tensors have rows for all blocks and keep them.
+  // dlogits and merged have rows for all blocks if the backward pass reads these tensors.
   const bool all_gradients = extent(dlogits, 0) > block;
   const bool all_merged = extent(merged, 0) > block;
   for (std::int64_t first = 0; first < count; first += block) {
@@ -63,7 +63,7 @@ void LogitsOperation<P>::compute(const Handle& handle, View2<Accumulate<T>> logi
 
 /// loss += Σ_n (log Σ_v exp(logits[n,v]) − logits[n,target[n]])
 template <class P>
-View1<double> LogitsOperation<P>::add_losses(const StepCall<P>& c, const Block& b,
+View1<double> LogitsOperation<P>::add_losses(const PassArguments<P>& c, const Block& b,
                                              const CrossEntropyOperation<P>& loss) const {
   const auto n = b.logits.extent(0);
   const auto parts = static_cast<std::size_t>(axis_.size());
@@ -80,20 +80,20 @@ View1<double> LogitsOperation<P>::add_losses(const StepCall<P>& c, const Block& 
 
 /// dlogits = w (softmax(logits) − one-hot(target)), times the slope of the cap
 template <class P>
-void LogitsOperation<P>::block_gradient(const StepCall<P>& c, const Block& b) const {
+void LogitsOperation<P>::block_gradient(const PassArguments<P>& c, const Block& b) const {
   kernels::cross_entropy_gradient<T>(c.handle, b.dlogits, b.logits, b.merged, b.targets, first_id_,
                                      c.context.token_weight, c.context.loss_scale, cap_);
 }
 
-/// dtable += dlogitsᵀ y; dy = dlogits table, stored in place of y
+/// dtable += dlogitsᵀ y; dbias += Σ_n dlogits[n]; dy = dlogits table, stored in place of y
 template <class P>
-void LogitsOperation<P>::block_backward(const StepCall<P>& c, const Block& b) const {
+void LogitsOperation<P>::block_backward(const PassArguments<P>& c, const Block& b) const {
   kernels::linear_backward_weight<T>(c.handle, dtable_, dbias_, b.dlogits, b.y);
   kernels::linear_backward_input<T>(c.handle, b.y, b.dlogits, table_);
 }
 
 template <class P>
-void LogitsOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>* fused) const {
+void LogitsOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>* fused) const {
   View2<T> y = c.values.matrix(this->op_.input);
   if (c.decoding != nullptr) return compute(c.handle, c.decoding->logits, y);
   const auto& loss = static_cast<const CrossEntropyOperation<P>&>(*fused);
@@ -112,7 +112,7 @@ void LogitsOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>* 
 }
 
 template <class P>
-void LogitsOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>* fused,
+void LogitsOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>* fused,
                                         bool) const {
   const auto& loss = static_cast<const CrossEntropyOperation<P>&>(*fused);
   const View2<T> dy = c.values.matrix(this->op_.input);

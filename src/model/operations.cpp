@@ -13,13 +13,13 @@ namespace trireme::model {
 template <class P>
 NormOperation<P>::NormOperation(const architecture::Operation& operation,
                                 const OperationPlace<P>& place)
-    : LayerOperation<P>(operation),
+    : BlockOperation<P>(operation),
       axis_(place.axis),
       norm_(make_norm(place.parameters, place.array(operation.name), place.model())),
       is_shared_(is_shared(place.plan.description, operation.input)) {}
 
 template <class P>
-NormSaved<P> NormOperation<P>::saved(const StepCall<P>& c) const {
+NormSaved<P> NormOperation<P>::saved(const PassArguments<P>& c) const {
   NormSaved<P> s;
   if (this->op_.saved.size() == 2) s.mean = c.values.list(this->op_.saved.front());
   s.inverse = c.values.list(this->op_.saved.back());
@@ -28,7 +28,7 @@ NormSaved<P> NormOperation<P>::saved(const StepCall<P>& c) const {
 
 /// y = gain (x − mean) / deviation + bias; for RMSNorm y = (offset + gain) x / rms(x).
 template <class P>
-void NormOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+void NormOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const auto& v = c.values;
   if (is_shared_ && v.matrix(this->op_.input).extent(0) == 0) return;
   std::visit(
@@ -39,7 +39,7 @@ void NormOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) c
 }
 
 template <class P>
-void NormOperation<P>::forward_residual(const StepCall<P>& c, View2<T> sum, View2<const T> x,
+void NormOperation<P>::forward_residual(const PassArguments<P>& c, View2<T> sum, View2<const T> x,
                                         View2<const T> z, const kernels::Dropout& site) const {
   std::visit(
       [&](const auto& norm) {
@@ -50,7 +50,7 @@ void NormOperation<P>::forward_residual(const StepCall<P>& c, View2<T> sum, View
 }
 
 template <class P>
-void NormOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+void NormOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                       bool accumulate) const {
   const auto& v = c.values;
   const View2<T> gradient = v.gradient(this->op_.input);
@@ -65,7 +65,7 @@ void NormOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation
 }
 
 template <class P>
-void NormOperation<P>::backward_weight(const StepCall<P>& c) const {
+void NormOperation<P>::backward_weight(const PassArguments<P>& c) const {
   View2<const T> dy = c.values.gradient(this->op_.output);
   View2<const T> x = c.values.matrix(this->op_.input);
   NormSaved<P> s = saved(c);
@@ -88,7 +88,8 @@ kernels::Dropout ResidualOperation<P>::site(const MicroContext& c) const {
 }
 
 template <class P>
-void ResidualOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>* fused) const {
+void ResidualOperation<P>::forward(const PassArguments<P>& c,
+                                   const BlockOperation<P>* fused) const {
   const View2<typename P::Compute> sum = c.values.matrix(this->op_.output);
   const View2<typename P::Compute> x = c.values.matrix(this->op_.residual);
   const View2<typename P::Compute> z = c.values.matrix(this->op_.input);
@@ -99,7 +100,7 @@ void ResidualOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>
 }
 
 template <class P>
-void ResidualOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+void ResidualOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                           bool) const {
   const View2<typename P::Compute> dz = c.values.gradient(this->op_.input);
   kernels::dropout_backward<typename P::Compute>(c.handle, axis_.own_part(dz), c.values.stream(),
@@ -107,14 +108,14 @@ void ResidualOperation<P>::backward_input(const StepCall<P>& c, const LayerOpera
 }
 
 template <class P>
-void DropoutOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+void DropoutOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<typename P::Compute> y = c.values.matrix(this->op_.output);
   kernels::dropout_forward<typename P::Compute>(c.handle, y, y,
                                                 c.context.dropout_site(0, axis_.places()));
 }
 
 template <class P>
-void DropoutOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+void DropoutOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                          bool) const {
   const View2<typename P::Compute> dy = c.values.gradient(this->op_.output);
   kernels::dropout_backward<typename P::Compute>(c.handle, dy, dy,
@@ -123,10 +124,10 @@ void DropoutOperation<P>::backward_input(const StepCall<P>& c, const LayerOperat
 
 // ---- activation
 
-/// Not fused with the preceding product, which would apply GELU before h is rounded. g may be
-/// recomputed from h, and recomputation must give equal bits.
+/// In layers, this pass is not fused with the preceding product: a fused kernel would apply GELU
+/// before h is rounded. g may be recomputed from the rounded h, and must then have the same bits.
 template <class P>
-void ActivationOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+void ActivationOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<T> g = c.values.matrix(this->op_.output);
   switch (activation_) {
     case Activation::gelu:
@@ -139,11 +140,11 @@ void ActivationOperation<P>::forward(const StepCall<P>& c, const LayerOperation<
 }
 
 template <class P>
-void ActivationOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>*,
+void ActivationOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                             bool) const {
   const View2<T> dg = c.values.gradient(this->op_.output);
   const View2<T> dh = input_gradient(c);
-  if (dg.extent(0) == 0) return;  // the head of a context rank without targets
+  if (dg.extent(0) == 0) return;  // a head on a context rank without targets
   switch (activation_) {
     case Activation::gelu:
       return kernels::gelu_backward<T>(c.handle, dh, dg, input(c), gelu_);
@@ -170,7 +171,7 @@ std::int64_t columns_of(int tensor, const OperationPlace<P>& place) {
 template <class P>
 LinearOperation<P>::LinearOperation(const architecture::Operation& op,
                                     const OperationPlace<P>& place)
-    : LayerOperation<P>(op),
+    : BlockOperation<P>(op),
       axis_(place.axis),
       linear_(place.parameters, place.array(op.arrays.front().name),
               op.bias().empty() ? "" : place.array(op.bias()), columns_of(op.output, place),
@@ -187,7 +188,7 @@ LinearOperation<P>::LinearOperation(const architecture::Operation& op,
 }
 
 template <class P>
-std::optional<kernels::Fp8Linear> LinearOperation<P>::fp8(const StepCall<P>& c) const {
+std::optional<kernels::Fp8Linear> LinearOperation<P>::fp8(const PassArguments<P>& c) const {
   if (scaling_ == nullptr) return {};
   const auto scale = [&](std::int64_t i) {
     return scaling_->scale(fp8_tensor_ + i, c.context.notes_maxima);
@@ -195,18 +196,20 @@ std::optional<kernels::Fp8Linear> LinearOperation<P>::fp8(const StepCall<P>& c) 
   return kernels::Fp8Linear{scale(0), scale(1), scale(2), c.scratch.codes};
 }
 
-/// y = x Wᵀ + b with the adapter's update. If the update scales, the bias is added after it.
+/// y = x Wᵀ, plus b if `add_bias`, plus the adapter's update. With magnitudes, the bias is added
+/// after the scaling.
 template <class P>
-void LinearOperation<P>::add_product(const StepCall<P>& c, View2<T> y, View2<const T> x,
+void LinearOperation<P>::add_product(const PassArguments<P>& c, View2<T> y, View2<const T> x,
                                      bool add_bias) const {
   linear_.forward(c.handle, y, x, fp8(c), add_bias && !scales());
   if (adapter_) adapter_->forward(c, y, x);
   if (scales()) adapter_->scale(c, y, add_bias ? linear_.b : View1<T>());
 }
 
-/// y = x Wᵀ + b. With split inputs, y is the sum of the partial products of the ranks.
+/// y = x Wᵀ + b plus the adapter's update. With split inputs, y is the sum of the ranks' partial
+/// products.
 template <class P>
-void LinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*) const {
+void LinearOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<T> x = c.values.matrix(this->op_.input);
   const View2<T> y = c.values.matrix(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
@@ -214,23 +217,24 @@ void LinearOperation<P>::forward(const StepCall<P>& c, const LayerOperation<P>*)
     add_product(c, y, all, true);
     return;
   }
-  // Only one rank adds the bias to its partial sums.
+  // Only rank 0 adds the bias to its partial sums.
   const View2<T> sum = axis_.partial(c.scratch.all, y);
   add_product(c, sum, x, axis_.rank() == 0);
   axis_.reduce(c.handle, y, c.scratch.all, output_forward_.c_str());
 }
 
 template <class P>
-void LinearOperation<P>::add_input_gradient(const StepCall<P>& c, View2<T> dx,
+void LinearOperation<P>::add_input_gradient(const PassArguments<P>& c, View2<T> dx,
                                             View2<const T> dy) const {
   const View2<const T> dz = scales() ? adapter_->unscaled_gradient(c, dy) : dy;
   linear_.backward_input(c.handle, dx, dz, fp8(c));
   if (adapter_) adapter_->backward_input(c, dx, dz);
 }
 
-/// dx = dy W, or dh = (dy W) gelu'(h) if GELU is fused before the product.
+/// dx = dy W plus the adapter's part, and plus the stream's gradient if `accumulate`; or dh = (dy
+/// W) gelu'(h) if the product's input is gelu(h) and both passes are fused.
 template <class P>
-void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperation<P>* fused,
+void LinearOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>* fused,
                                         bool accumulate) const {
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
@@ -253,9 +257,9 @@ void LinearOperation<P>::backward_input(const StepCall<P>& c, const LayerOperati
                               fp8(c));
 }
 
-/// dW += dyᵀ x, and the adapter's gradients.
+/// dW += dzᵀ x and the adapter's gradients, where dz is the gradient of the unscaled outputs.
 template <class P>
-void LinearOperation<P>::add_weight_gradient(const StepCall<P>& c, View2<const T> dy,
+void LinearOperation<P>::add_weight_gradient(const PassArguments<P>& c, View2<const T> dy,
                                              View2<const T> x) const {
   View2<const T> dz = dy;
   if (scales()) {
@@ -269,7 +273,7 @@ void LinearOperation<P>::add_weight_gradient(const StepCall<P>& c, View2<const T
 
 /// dW += dyᵀ x, db += Σ_t dy[t], and the adapter's gradients.
 template <class P>
-void LinearOperation<P>::backward_weight(const StepCall<P>& c) const {
+void LinearOperation<P>::backward_weight(const PassArguments<P>& c) const {
   const View2<T> x = c.values.matrix(this->op_.input);
   const View2<T> dy = c.values.gradient(this->op_.output);
   const bool reads = this->op_.trains_product() || this->op_.trains_adapter();
@@ -290,7 +294,7 @@ void LinearOperation<P>::backward_weight(const StepCall<P>& c) const {
 }
 
 template <class P>
-std::unique_ptr<LayerOperation<P>> make_operation(const architecture::Operation& op,
+std::unique_ptr<BlockOperation<P>> make_operation(const architecture::Operation& op,
                                                   const OperationPlace<P>& place) {
   using architecture::OperationKind;
   switch (op.kind) {
@@ -326,7 +330,7 @@ std::unique_ptr<LayerOperation<P>> make_operation(const architecture::Operation&
 }
 
 #define TRIREME_INSTANTIATE(P)                                                                  \
-  template std::unique_ptr<LayerOperation<P>> make_operation<P>(const architecture::Operation&, \
+  template std::unique_ptr<BlockOperation<P>> make_operation<P>(const architecture::Operation&, \
                                                                 const OperationPlace<P>&);
 TRIREME_INSTANTIATE(Fp32)
 TRIREME_INSTANTIATE(Fp64)

@@ -14,7 +14,7 @@
 namespace trireme::model {
 
 using architecture::ArraySpec;
-using architecture::LocalArray;
+using architecture::RankArray;
 
 namespace {
 
@@ -33,7 +33,7 @@ View2<T> matrix_or_none(View1<T> flat, std::int64_t rows, std::int64_t columns) 
 }
 
 template <class T>
-NamedTensor<T> slice(const ArraySpec& spec, const LocalArray& local, View1<T> data) {
+NamedTensor<T> slice(const ArraySpec& spec, const RankArray& local, View1<T> data) {
   return {spec.name, spec.shape, local.offset, local.extent, data};
 }
 
@@ -50,7 +50,7 @@ Parameters<P>::Parameters(const architecture::Architecture& architecture,
                           const architecture::Shard& shard, bool gradients,
                           const Replicas& replicas)
     : shard_(shard),
-      local_(architecture::local_arrays(architecture, shard)),
+      local_(architecture::rank_arrays(architecture, shard)),
       placement_(architecture::place(architecture, shard, local_)),
       architecture_(architecture),
       replicas_(replicas),
@@ -65,7 +65,7 @@ Parameters<P>::Parameters(const architecture::Architecture& architecture,
   all_weights_ = weights_.take<Compute>(weight_places_.elements());
   if (gradients) all_gradients_ = gradients_.take<Gradient>(gradient_places_.elements());
   if (gradients && placement_.tied_elements > 0) {
-    const LocalArray& token = local_.front();
+    const RankArray& token = local_.front();
     tied_gradient_ =
         matrix_or_none(part_or_none(all_gradients_, gradient_places_.place(placement_.tied_offset),
                                     placement_.tied_elements),
@@ -87,7 +87,8 @@ Parameters<P>::Parameters(const architecture::Architecture& architecture,
 
 namespace {
 
-/// The slice of a random array. The split axis becomes the middle one of three.
+/// Fills this rank's slice of a random array. The kernels see three axes: the axes before the split
+/// axis as one axis, the split axis, and the axes after it as one axis.
 template <class T>
 void fill_random(const Exec& exec, const NamedTensor<T>& tensor, const ArraySpec& spec,
                  const RandomKey& key) {
@@ -109,7 +110,7 @@ void fill_random(const Exec& exec, const NamedTensor<T>& tensor, const ArraySpec
 template <class P>
 std::int64_t Parameters<P>::place_of(const architecture::Arrangement& places,
                                      std::size_t local) const {
-  // An array without elements may belong to no run.
+  // An array without elements need not belong to a run.
   return local_[local].elements() == 0 ? 0 : places.place(placement_.offset[local]);
 }
 

@@ -17,7 +17,7 @@ void copy_rows(const Handle& handle, View2<T> to, View2<T> from) {
 
 template <class P>
 PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
-                                std::span<const LayerPlan> plans, const LayerPlan& head,
+                                std::span<const BlockPlan> plans, const BlockPlan& head,
                                 const Parameters<P>& parameters, const TensorAxis& axis,
                                 Stage number, ArrayAccess* access)
     : access_(access),
@@ -50,7 +50,7 @@ template <class P>
 void PipelineStage<P>::take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const {
   // Evaluation processes one layer at a time: all layers share the first layer's memory.
   for (const auto& layer : layers_) {
-    const architecture::LayerProgram& program = layer->program();
+    const architecture::BlockProgram& program = layer->program();
     slot.layers.push_back(slot.layers.empty() || shape.training
                               ? take_layer_memory(arena, program.kept_bytes, program.work_bytes)
                               : slot.layers.front());
@@ -58,7 +58,7 @@ void PipelineStage<P>::take_layers(Slot& slot, Arena& arena, const SlotShape& sh
 }
 
 template <class P>
-auto PipelineStage<P>::take_slot(Arena& arena, const architecture::LocalSizes& n,
+auto PipelineStage<P>::take_slot(Arena& arena, const architecture::RankSizes& n,
                                  const SlotShape& shape, const Windows& windows, int number) const
     -> Slot {
   Slot slot;
@@ -85,8 +85,8 @@ void PipelineStage<P>::take_head_scratch(Arena& arena) {
 }
 
 template <class P>
-LayerScratch<P> PipelineStage<P>::head_scratch(const Scratch& scratch) const {
-  LayerScratch<P> result = scratch.layer;
+BlockScratch<P> PipelineStage<P>::head_scratch(const Scratch& scratch) const {
+  BlockScratch<P> result = scratch.layer;
   result.transient = head_scratch_;
   return result;
 }
@@ -148,7 +148,7 @@ void PipelineStage<P>::read_head(const Handle& handle, bool backward) const {
 template <class P>
 void PipelineStage<P>::forward_layers(const Handle& handle, View2<T> output, const Slot& slot,
                                       const Scratch& scratch, const MicroContext& of_micro,
-                                      const LayerDone& layer_done) const {
+                                      const BlockDone& layer_done) const {
   const MicroContext context = with_fields(of_micro, slot);
   if (embedding_) {
     read_embedding(handle);
@@ -202,7 +202,7 @@ void PipelineStage<P>::evaluate(const Handle& handle, View2<T> output, const Slo
 template <class P>
 void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& slot,
                                 const Scratch& scratch, const MicroContext& of_micro,
-                                const LayerDone& done) const {
+                                const BlockDone& done) const {
   const MicroContext context = with_fields(of_micro, slot);
   slot.offload.fetch(layers() - 1);
   if (head_) {
@@ -254,7 +254,7 @@ void PipelineStage<P>::backward_input(const Handle& handle, View2<T> dx, const S
 template <class P>
 void PipelineStage<P>::backward_weight(const Handle& handle, const Slot& slot,
                                        const Scratch& scratch, const MicroContext& of_micro,
-                                       const LayerDone& done) const {
+                                       const BlockDone& done) const {
   const MicroContext context = with_fields(of_micro, slot);
   slot.offload.fetch(layers() - 1, SlotOffload::Part::work);
   if (head_) {

@@ -1,5 +1,5 @@
-// Low-rank updates as products with A and B. The backward pass recomputes x Aᵀ, which costs little
-// and saves memory of a layer.
+// Low-rank updates as products with A and B. The backward pass recomputes x Aᵀ: this costs little
+// time, and layers need not keep it.
 #include <trireme/model/product_adapter.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -42,7 +42,7 @@ ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const Opera
       norms_label_(op.name + ", norms of rows") {
   const deck::ModelConfig& m = place.model();
   const Parameters<P>& parameters = place.parameters;
-  const LayerPlan& plan = place.plan;
+  const BlockPlan& plan = place.plan;
   const std::string prefix = place.array("");
   const auto& layer_tensors = plan.description.tensors;
   const std::int64_t inputs = architecture::columns_of(
@@ -58,9 +58,10 @@ ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const Opera
     inputs_.offset =
         attention ? shard.part(m.heads).offset * m.head_size() : shard.part(m.feed_forward).offset;
   }
-  // A number for each operation of each layer. Operations are counted from a layer's last one.
+  // site_ is a unique number for each operation of all layers: a layer has `most` numbers, and its
+  // last operation has the highest number.
   std::int64_t most = 0;
-  for (const architecture::LayerDescription& kind : place.architecture.layer_kinds())
+  for (const architecture::BlockDescription& kind : place.architecture.layer_kinds())
     most = std::max(most, static_cast<std::int64_t>(std::ssize(kind.operations)));
   const auto& operations = plan.description.operations;
   const auto from_end =
@@ -115,7 +116,8 @@ kernels::Dropout ProductAdapter<P>::mask(const MicroContext& c) const {
 }
 
 template <class P>
-auto ProductAdapter<P>::dropped(const StepCall<P>& c, View2<const T> x) const -> View2<const T> {
+auto ProductAdapter<P>::dropped(const PassArguments<P>& c, View2<const T> x) const
+    -> View2<const T> {
   if (c.context.adapter_dropout == 0) return x;
   const View2<T> kept = matrix(c.scratch.adapter_input, extent(x, 0), extent(x, 1));
   kernels::dropout_forward<T>(c.handle, kept, x, mask(c.context));
@@ -123,7 +125,7 @@ auto ProductAdapter<P>::dropped(const StepCall<P>& c, View2<const T> x) const ->
 }
 
 template <class P>
-auto ProductAdapter<P>::down(const StepCall<P>& c, View2<const T> x) const -> View2<T> {
+auto ProductAdapter<P>::down(const PassArguments<P>& c, View2<const T> x) const -> View2<T> {
   const View2<T> u = matrix(c.scratch.adapter_rows, extent(x, 0), rows_);
   for (const Down& d : downs_)
     kernels::matmul<T>(c.handle, columns_from(u, d.first, extent(d.a, 0)), x, d.a, Transpose::no,
@@ -133,7 +135,8 @@ auto ProductAdapter<P>::down(const StepCall<P>& c, View2<const T> x) const -> Vi
 
 /// Parts with a common A add to the same columns.
 template <class P>
-auto ProductAdapter<P>::up_gradient(const StepCall<P>& c, View2<const T> dy) const -> View2<T> {
+auto ProductAdapter<P>::up_gradient(const PassArguments<P>& c, View2<const T> dy) const
+    -> View2<T> {
   const View2<T> du = matrix(c.scratch.adapter_gradients, extent(dy, 0), rows_);
   for (std::size_t i = 0; i < ups_.size(); ++i) {
     const Up& up = ups_[i];
@@ -148,7 +151,7 @@ auto ProductAdapter<P>::up_gradient(const StepCall<P>& c, View2<const T> dy) con
 
 /// y[:, part] += (factor · dropout(x) Aᵀ) Bᵀ
 template <class P>
-void ProductAdapter<P>::forward(const StepCall<P>& c, View2<T> y, View2<const T> x) const {
+void ProductAdapter<P>::forward(const PassArguments<P>& c, View2<T> y, View2<const T> x) const {
   const View2<T> u = down(c, dropped(c, x));
   for (const Up& up : ups_)
     kernels::matmul<T>(c.handle, columns_from(y, up.columns.offset, up.columns.extent),
@@ -158,7 +161,8 @@ void ProductAdapter<P>::forward(const StepCall<P>& c, View2<T> y, View2<const T>
 
 /// dx += dropout((factor · dy B) A)
 template <class P>
-void ProductAdapter<P>::backward_input(const StepCall<P>& c, View2<T> dx, View2<const T> dy) const {
+void ProductAdapter<P>::backward_input(const PassArguments<P>& c, View2<T> dx,
+                                       View2<const T> dy) const {
   const View2<T> du = up_gradient(c, dy);
   const bool drops = c.context.adapter_dropout > 0;
   const View2<T> to = drops ? matrix(c.scratch.adapter_input, extent(dx, 0), extent(dx, 1)) : dx;
@@ -175,7 +179,7 @@ void ProductAdapter<P>::backward_input(const StepCall<P>& c, View2<T> dx, View2<
 
 /// dB += dyᵀ (factor · dropout(x) Aᵀ), dA += (factor · dy B)ᵀ dropout(x)
 template <class P>
-void ProductAdapter<P>::backward_weight(const StepCall<P>& c, View2<const T> dy,
+void ProductAdapter<P>::backward_weight(const PassArguments<P>& c, View2<const T> dy,
                                         View2<const T> x) const {
   const View2<const T> kept = dropped(c, x);
   const View2<T> u = down(c, kept);
@@ -189,10 +193,10 @@ void ProductAdapter<P>::backward_weight(const StepCall<P>& c, View2<const T> dy,
                                        columns_from(du, d.first, extent(d.a, 0)), kept);
 }
 
-/// squares[n] = Σ_k (W + factor · B A)[n, k]², by blocks of rows that fit into scratch. Summed over
-/// the ranks if each has a part of k.
+/// Sets scales_ and inverses_ from squares[n] = Σ_k (W + factor · B A)[n, k]², computed by blocks
+/// of rows that fit into scratch, and summed over the tensor ranks if each rank has a part of k.
 template <class P>
-void ProductAdapter<P>::find_scales(const StepCall<P>& c) const {
+void ProductAdapter<P>::find_scales(const PassArguments<P>& c) const {
   if (version_ == parameters_.version()) return;
   version_ = parameters_.version();
   kernels::fill<G>(c.handle, scales_, 1);
@@ -224,18 +228,19 @@ void ProductAdapter<P>::find_scales(const StepCall<P>& c) const {
 }
 
 template <class P>
-auto ProductAdapter<P>::product_scratch(const StepCall<P>& c, View2<const T> y) const -> View2<T> {
+auto ProductAdapter<P>::product_scratch(const PassArguments<P>& c, View2<const T> y) const
+    -> View2<T> {
   return matrix(c.scratch.adapter_product, extent(y, 0), extent(y, 1));
 }
 
 template <class P>
-void ProductAdapter<P>::scale(const StepCall<P>& c, View2<T> y, View1<const T> bias) const {
+void ProductAdapter<P>::scale(const PassArguments<P>& c, View2<T> y, View1<const T> bias) const {
   find_scales(c);
   kernels::scale_columns<T>(c.handle, y, y, scales_, bias);
 }
 
 template <class P>
-auto ProductAdapter<P>::unscaled_gradient(const StepCall<P>& c, View2<const T> dy) const
+auto ProductAdapter<P>::unscaled_gradient(const PassArguments<P>& c, View2<const T> dy) const
     -> View2<T> {
   const View2<T> dz = product_scratch(c, dy);
   kernels::scale_columns<T>(c.handle, dz, dy, scales_);
@@ -243,9 +248,9 @@ auto ProductAdapter<P>::unscaled_gradient(const StepCall<P>& c, View2<const T> d
 }
 
 /// dm += Σ_t dy[t] z[t] / ‖W + factor · B A‖ with z = x Wᵀ + factor · dropout(x) Aᵀ Bᵀ. With split
-/// inputs, each rank has a part of the sums z and dm.
+/// inputs, z and dm are partial sums on each rank.
 template <class P>
-void ProductAdapter<P>::magnitude_gradient(const StepCall<P>& c, View2<const T> dy,
+void ProductAdapter<P>::magnitude_gradient(const PassArguments<P>& c, View2<const T> dy,
                                            View2<const T> x,
                                            const std::function<void(View2<T>)>& product) const {
   const View2<T> z = product_scratch(c, dy);

@@ -17,19 +17,19 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
       objective_(architecture::objective_of(model_)),
       shard_(parameters.shard()),
       shape_(shape),
-      sizes_(architecture::local_sizes(model_, shard_, shape.micro, model_.sequence,
-                                       axis.cuts_tokens(), shape.logit_elements)) {
+      sizes_(architecture::rank_sizes(model_, shard_, shape.micro, model_.sequence,
+                                      axis.cuts_tokens(), shape.logit_elements)) {
   check(axis.tokens() == sizes_.tokens, "a tensor axis for ", axis.tokens(),
         " tokens, micro-batches of ", sizes_.tokens);
   std::vector<architecture::Kept> kept =
       shape.training ? shape.kept : std::vector<architecture::Kept>{};
   if (kept.empty())
-    for (const architecture::LayerDescription& layer : architecture.layer_kinds())
+    for (const architecture::BlockDescription& layer : architecture.layer_kinds())
       kept.push_back(shape.training ? architecture::kept_tensors(layer, shape.recompute)
                                     : architecture::kept_for_evaluation(layer));
   plans_ = plan_blocks<P>(architecture, sizes_, kept, shape.training, shape.split_backward,
                           !shard_.shares_vocabulary());
-  for (LayerPlan& plan : plans_) plan.fp8 = shape.fp8;
+  for (BlockPlan& plan : plans_) plan.fp8 = shape.fp8;
   head_plan_ = plan_head<P>(model_, sizes_, shape.head);
   for (const Stage s : shard_.stages) {
     stages_.emplace_back(architecture, plans_, head_plan_, parameters, axis, s, shape.access);
@@ -44,7 +44,7 @@ RankModel<P>::RankModel(const architecture::Architecture& architecture,
   take_saved(saved_plan);
   scratch_memory_ = Arena("scratch", scratch_plan.used());
   saved_memory_ = Arena("saved activations", saved_plan.used());
-  take_scratch(scratch_memory_);  // saved activations may be in the same memory
+  take_scratch(scratch_memory_);  // before take_saved: slots of logits may have tensors in scratch
   take_saved(saved_memory_);
   if (!windows_.empty()) offload();
 }
@@ -83,7 +83,7 @@ void RankModel<P>::take_windows(Arena& arena) {
   windows_ = {};
   const std::int64_t count = std::min<std::int64_t>(offload_windows, shape_.slots * most_layers());
   window_sizes_ = {};
-  for (const LayerPlan& plan : plans_) {
+  for (const BlockPlan& plan : plans_) {
     window_sizes_.saved = std::max(window_sizes_.saved, plan.program.kept_bytes);
     window_sizes_.work = std::max(window_sizes_.work, plan.program.work_bytes);
   }
@@ -94,7 +94,7 @@ void RankModel<P>::take_windows(Arena& arena) {
 template <class P>
 void RankModel<P>::offload() {
   std::vector<std::byte*> begins;
-  for (const LayerMemory& window : windows_) begins.push_back(window.kept);
+  for (const BlockMemory& window : windows_) begins.push_back(window.kept);
   offloaded_ =
       std::make_unique<OffloadedLayers>(begins, window_sizes_, shape_.slots, most_layers());
   for (std::size_t i = 0; i < stages_.size(); ++i)
@@ -110,7 +110,8 @@ void RankModel<P>::take_scratch(Arena& arena) {
   scratch_.losses = arena.take<double>(std::ssize(objective_.losses));
   for (auto& stage : stages_) stage.take_lasting_memory(arena);
   for (auto& stage : second_stages_) stage.take_lasting_memory(arena);
-  const std::int64_t begin = arena.used();  // versions share it: only one pass uses it at a time
+  // The heads of both versions share memory: only one pass runs at a time.
+  const std::int64_t begin = arena.used();
   for (auto& stage : second_stages_) stage.take_head_scratch(arena);
   arena.release_to(begin);
   for (auto& stage : stages_) stage.take_head_scratch(arena);
@@ -160,9 +161,10 @@ void RankModel<P>::evaluate(const Handle& handle, Stage stage, int slot,
 
 template <class P>
 void RankModel<P>::backward(const Handle& handle, Stage stage, int slot,
-                            const MicroContext& context, const LayerDone& done) const {
-  if (shape_.split_backward) {  // a program may have whole and split passes; slots have memory for
-                                // split passes
+                            const MicroContext& context, const BlockDone& done) const {
+  // A schedule may have both whole and split backward passes; the slots have memory for split
+  // passes.
+  if (shape_.split_backward) {
     backward_input(handle, stage, slot, context);
     backward_weight(handle, stage, slot, context, done);
     return;
@@ -179,7 +181,7 @@ void RankModel<P>::backward_input(const Handle& handle, Stage stage, int slot,
 
 template <class P>
 void RankModel<P>::backward_weight(const Handle& handle, Stage stage, int slot,
-                                   const MicroContext& context, const LayerDone& done) const {
+                                   const MicroContext& context, const BlockDone& done) const {
   get(stage, context.version).backward_weight(handle, at(stage, slot), scratch_, context, done);
 }
 

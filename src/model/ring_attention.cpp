@@ -1,11 +1,11 @@
-// The ring of attention: kernels of each step, and messages that overlap with them.
+// Ring attention: the kernels of each step, and the messages that overlap with them.
 #include <trireme/model/ring_attention.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
 
 namespace trireme::model {
 
-using kernels::AttentionPart;
+using kernels::AttentionRange;
 using kernels::AttentionTokens;
 using kernels::Handle;
 
@@ -30,7 +30,7 @@ void RingAttention<T>::for_pairs(int step, View1<const std::int32_t> positions, 
   for (const layout::ChunkPair& pair : ring_.pairs(axis_.rank(), step)) {
     const AttentionTokens queries{pair.queries.count, pair.query_row, tokens_, pair.queries.first};
     const AttentionTokens keys{pair.keys.count, pair.key_row, theirs, pair.keys.first};
-    f(AttentionPart(shape, queries, keys, pair.same), pair.same);
+    f(AttentionRange(shape, queries, keys, pair.same), pair.same);
     axis_.communicator().progress();
   }
 }
@@ -75,7 +75,7 @@ void RingAttention<T>::forward(const Handle& handle, View2<T> o, View3<A> logsum
   for (int step = 0; step < steps; ++step) {
     Exchange next;
     if (step + 1 < steps) next = exchange<T>(handle, keys(step + 1), keys(step), 0);
-    for_pairs(step, positions, [&](const AttentionPart& part, bool first) {
+    for_pairs(step, positions, [&](const AttentionRange& part, bool first) {
       kernels::attention_part_forward<T>(handle, o, wide, logsumexp, qkv, keys(step), part, first,
                                          dropout);
     });
@@ -84,8 +84,9 @@ void RingAttention<T>::forward(const Handle& handle, View2<T> o, View3<A> logsum
   if constexpr (is_narrow<T>) kernels::convert<T, A>(handle, flat(o), wide);
 }
 
-/// In step k the rank adds to the gradients of the keys of owner(k). Sums of the ranks before it
-/// arrive meanwhile; the new sum is sent to the next rank.
+/// In step k, this rank computes its contributions to the gradients of the keys and values of
+/// owner(k). The sum of the contributions of earlier ranks arrives meanwhile. The rank adds its
+/// contributions and sends the new sum to the next rank.
 template <class T>
 void RingAttention<T>::backward(const Handle& handle, View2<T> dqkv, View2<const T> grad,
                                 View2<const T> o, View2<const T> qkv, View3<const A> logsumexp,
@@ -110,7 +111,7 @@ void RingAttention<T>::backward(const Handle& handle, View2<T> dqkv, View2<const
     Exchange next;
     if (step + 1 < steps) next = exchange<T>(handle, keys(step + 1), keys(step), 0);
     kernels::fill<A>(handle, flat(sums(step)), 0.0);
-    for_pairs(step, positions, [&](const AttentionPart& part, bool first) {
+    for_pairs(step, positions, [&](const AttentionRange& part, bool first) {
       kernels::attention_part_backward<T>(handle, dqkv, wide, sums(step), grad, qkv, keys(step),
                                           logsumexp, delta, part, first, dropout);
     });

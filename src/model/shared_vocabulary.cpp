@@ -1,6 +1,6 @@
 // Look-up and logits of a part of the vocabulary. Logits are computed one block of rows at a time,
-// together with the gradient of the last stage's output relative to the statistics of this part.
-// The gradient is scaled when the statistics of all parts are known.
+// together with the gradient of the last stage's output for the softmax of this part alone. The
+// gradient is rescaled when the statistics of all parts are known.
 #include <trireme/model/shared_vocabulary.hpp>
 
 #include <trireme/kernels/cross_entropy.hpp>
@@ -35,7 +35,7 @@ SharedVocabulary<P>::SharedVocabulary(const Parameters<P>& parameters, const dec
 }
 
 template <class P>
-void SharedVocabulary<P>::take_scratch(Arena& arena, const architecture::LocalSizes& sizes) {
+void SharedVocabulary<P>::take_scratch(Arena& arena, const architecture::RankSizes& sizes) {
   const TensorMemory<P> memory(arena, description_, Home::scratch, sizes);
   scratch_ = memory.data();
   tokens_ = memory.template list<std::int32_t>("tokens");
@@ -47,7 +47,7 @@ void SharedVocabulary<P>::take_scratch(Arena& arena, const architecture::LocalSi
 }
 
 template <class P>
-auto SharedVocabulary<P>::take_slot(Arena& arena, const architecture::LocalSizes& sizes) const
+auto SharedVocabulary<P>::take_slot(Arena& arena, const architecture::RankSizes& sizes) const
     -> Slot {
   Slot slot;
   slot.targets = arena.take<std::int32_t>(sizes.targets);
@@ -105,7 +105,8 @@ void SharedVocabulary<P>::logits(const Handle& handle, const Slot& s, View2<T> s
     between();
     kernels::cross_entropy_statistics<Accumulate<T>>(handle, b.own, b.logits, b.targets, first_id_);
     if (!gradient) return;
-    // softmax of this part, whose ids are all inside the vocabulary; dy = softmax table
+    // The first id `vocabulary_` matches no target, so that the result is the softmax of this part.
+    // dy = softmax table
     kernels::cross_entropy_gradient<T>(handle, b.softmax, b.logits, b.own, b.targets, vocabulary_,
                                        1.0, {}, cap_);
     between();

@@ -1,4 +1,4 @@
-// Messages of the tensor axis between rows, slices and all tokens. Ranks are summed in order.
+// Messages of the tensor axis between rows, slices and all tokens. Sums are taken in rank order.
 #include <trireme/model/tensor_axis.hpp>
 
 #include <trireme/kernels/elementwise.hpp>

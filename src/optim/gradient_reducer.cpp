@@ -1,5 +1,6 @@
-// Sums of gradients over the data axis. A bucket starts when its last layer is complete. Gradients
-// in windows are zeroed when the next layer uses the window.
+// Sums of gradients over the data axis. The sum of a bucket starts when the last layer of the
+// bucket is complete. The gradients of a layer in a window are zeroed when the layer takes the
+// window.
 #include <trireme/optim/gradient_reducer.hpp>
 
 #include <trireme/base/check.hpp>

@@ -2,7 +2,7 @@
 #include <trireme/optim/local_training.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
-#include <trireme/kernels/local.hpp>
+#include <trireme/kernels/outer_step.hpp>
 
 #include <algorithm>
 
@@ -61,7 +61,7 @@ LocalTraining<P>::LocalTraining(const deck::Config& config,
   take_state(state_);
   take_parked(parked_memory_);
   const std::int64_t fragment = architecture::fragment_elements(
-      architecture, parameters.local_arrays(), config, state_elements);
+      architecture, parameters.rank_arrays(), config, state_elements);
   const std::int64_t elements = architecture::exchanged_elements(
       config, fragment, static_cast<Bytes>(sizeof(typename P::Gradient)));
   if (config.local.differences == Differences::bf16)
@@ -72,7 +72,8 @@ LocalTraining<P>::LocalTraining(const deck::Config& config,
   stale_.resize(place_.size());
 }
 
-/// Trained weights come first, unless layers take turns in windows.
+/// Memory of the trained weights, which come first in the arena; all weights if layers share
+/// windows.
 template <class P>
 auto LocalTraining<P>::live_weights() const -> View1<T> {
   const View1<T> all = parameters_.all_weights();
@@ -126,7 +127,9 @@ void LocalTraining<P>::begin(const Exec& exec) {
   }
 }
 
-/// Called after the trained weights changed.
+/// Call after the selected worker's updated weights (Optimizer::State::updated) changed: rounds
+/// master weights, and starts the gathers of the weights that other replicas update. Collective
+/// among the worker's replicas.
 template <class P>
 void LocalTraining<P>::refresh(const Exec& exec) {
   optimizer_.round_weights(exec);
@@ -211,7 +214,8 @@ void LocalTraining<P>::after_step(const Exec& exec, std::int64_t step) {
           send(*exchange, exec, *sent, first, std::min(exchange->elements(), size - first));
           update(*exchange, exec, *sent, first);
         }
-        // Set even if this rank owns nothing of the fragment: refresh() is collective.
+        // Every rank sets the flags, even if it owns no element of the fragment, because refresh()
+        // is collective.
         stale_.assign(stale_.size(), true);
       },
       exchange_);

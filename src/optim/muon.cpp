@@ -1,5 +1,7 @@
-// Matrices are assembled in rounds: replicas collect the parts of their matrices by chunks, tensor
-// ranks gather them, and the results return the same way. Sums of disjoint parts are exact.
+// In each round, each rank orthogonalises at most one matrix: replicas collect the matrix's parts
+// by reduce-scatter in chunks (unless each replica has all gradients), and tensor ranks gather the
+// parts. Results return by broadcasts among tensor ranks and all-gathers among replicas. Each
+// element comes from one replica, and the other replicas add 0, so that the sums are exact.
 #include <trireme/optim/muon.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -15,7 +17,7 @@
 namespace trireme::optim {
 namespace {
 
-/// Coefficients of the polynomial (Jordan et al. 2024).
+/// Coefficients a, b and c of the polynomial in orthogonalise() (Jordan et al. 2024).
 constexpr double linear = 3.4445, cubic = -4.7750, quintic = 2.0315;
 
 }  // namespace
@@ -33,12 +35,12 @@ double muon_factor(MuonScale scale, double rows, double columns) {
 template <class P>
 Muon<P>::Muon(const architecture::Architecture& architecture,
               const model::Parameters<P>& parameters, grid::Communicator& tensor,
-              grid::Communicator& workers, const architecture::StatePlacement& placement)
+              grid::Communicator& replicas, const architecture::StatePlacement& placement)
     : parameters_(parameters),
       tensor_(tensor),
-      workers_(workers),
+      replicas_(replicas),
       placement_(placement),
-      rounds_(architecture, parameters.shard(), parameters.local_arrays(), workers.size()) {
+      rounds_(architecture, parameters.shard(), parameters.rank_arrays(), replicas.size()) {
   const auto take = [&](Arena& arena) {
     parts_ = arena.take<Real>(rounds_.part_elements());
     matrix_ = tensor_.size() == 1 ? parts_ : arena.take<Real>(rounds_.whole_elements());
@@ -97,13 +99,15 @@ auto Muon<P>::part_matrix(const View1<Real>& memory, const Matrix& m, int rank) 
   return m.split_rows ? matrix(memory, extent, m.columns) : matrix(memory, m.rows, extent);
 }
 
-/// Collects this rank's part of the matrix that tensor rank `to` of this worker has in the round.
+/// Collects this tensor rank's part of the matrix that tensor rank `to` of this replica
+/// orthogonalises in the round. Collective among the replicas, unless each replica has all
+/// gradients.
 template <class P>
 void Muon<P>::collect_parts(const Exec& exec, View1<typename P::Gradient> gradients, int round,
                             int to) const {
   const View1<Real> target = part_of(to);
   if (placement_.whole) {
-    if (const Matrix* m = rounds_.matrix(round, workers_.rank(), to))
+    if (const Matrix* m = rounds_.matrix(round, replicas_.rank(), to))
       for (const Range& r : ranges_of(*m))
         kernels::copy<Real>(exec, part(target, r.begin, r.count),
                             part(gradients, r.place, r.count));
@@ -112,25 +116,26 @@ void Muon<P>::collect_parts(const Exec& exec, View1<typename P::Gradient> gradie
   const std::int64_t most = rounds_.most_elements(round, to, tensor_.rank());
   for (std::int64_t first = 0; first < most; first += rounds_.chunk()) {
     const std::int64_t count = std::min(rounds_.chunk(), most - first);
-    kernels::fill<Real>(exec, part(chunk_, 0, workers_.size() * count), 0);
-    for (int worker = 0; worker < workers_.size(); ++worker) {
-      const Matrix* m = rounds_.matrix(round, worker, to);
+    kernels::fill<Real>(exec, part(chunk_, 0, replicas_.size() * count), 0);
+    for (int replica = 0; replica < replicas_.size(); ++replica) {
+      const Matrix* m = rounds_.matrix(round, replica, to);
       for (const Range& r : m != nullptr ? ranges_of(*m) : std::vector<Range>{}) {
         const std::int64_t from = std::max(first, r.begin);
         const std::int64_t end = std::min(first + count, r.begin + r.count);
         if (from < end)
-          kernels::copy<Real>(exec, part(chunk_, worker * count + from - first, end - from),
+          kernels::copy<Real>(exec, part(chunk_, replica * count + from - first, end - from),
                               part(gradients, r.place + from - r.begin, end - from));
       }
     }
-    const std::vector<std::int64_t> counts(static_cast<std::size_t>(workers_.size()), count);
-    workers_.template reduce_scatter<Real>(exec, part(target, first, count),
-                                           part(chunk_, 0, workers_.size() * count), counts,
-                                           "parts of matrices");
+    const std::vector<std::int64_t> counts(static_cast<std::size_t>(replicas_.size()), count);
+    replicas_.template reduce_scatter<Real>(exec, part(target, first, count),
+                                            part(chunk_, 0, replicas_.size() * count), counts,
+                                            "parts of matrices");
   }
 }
 
-/// Returns each worker's part of the result to the ranks that update it.
+/// Sends this tensor rank's part of the result of tensor rank `to` to all replicas. Each replica
+/// stores the elements that it updates. Collective among the replicas.
 template <class P>
 void Muon<P>::return_parts(const Exec& exec, View1<typename P::Gradient> gradients, int round,
                            int to) const {
@@ -139,30 +144,31 @@ void Muon<P>::return_parts(const Exec& exec, View1<typename P::Gradient> gradien
   for (std::int64_t first = 0; first < most; first += rounds_.chunk()) {
     const std::int64_t count = std::min(rounds_.chunk(), most - first);
     View1<Real> all = part(source, first, count);
-    if (workers_.size() > 1) {
-      all = part(chunk_, 0, workers_.size() * count);
-      const std::vector<std::int64_t> counts(static_cast<std::size_t>(workers_.size()), count);
-      workers_.template all_gather<Real>(exec, all, part(source, first, count), counts,
-                                         "parts of updates");
+    if (replicas_.size() > 1) {
+      all = part(chunk_, 0, replicas_.size() * count);
+      const std::vector<std::int64_t> counts(static_cast<std::size_t>(replicas_.size()), count);
+      replicas_.template all_gather<Real>(exec, all, part(source, first, count), counts,
+                                          "parts of updates");
     }
-    for (int worker = 0; worker < workers_.size(); ++worker) {
-      const Matrix* m = rounds_.matrix(round, worker, to);
+    for (int replica = 0; replica < replicas_.size(); ++replica) {
+      const Matrix* m = rounds_.matrix(round, replica, to);
       for (const Range& r : m != nullptr ? ranges_of(*m) : std::vector<Range>{}) {
         const std::int64_t from = std::max(first, r.begin);
         const std::int64_t end = std::min(first + count, r.begin + r.count);
         if (from < end)
           kernels::copy<Real>(exec, part(gradients, r.place + from - r.begin, end - from),
-                              part(all, worker * count + from - first, end - from));
+                              part(all, replica * count + from - first, end - from));
       }
     }
   }
 }
 
-/// Assembles whole matrices from the parts of all tensor ranks.
+/// Assembles the matrix of each tensor rank from the parts of all tensor ranks. Collective among
+/// the tensor ranks.
 template <class P>
 void Muon<P>::join(const Exec& exec, int round) const {
   for (int to = 0; to < tensor_.size() && tensor_.size() > 1; ++to) {
-    const Matrix* m = rounds_.matrix(round, workers_.rank(), to);
+    const Matrix* m = rounds_.matrix(round, replicas_.rank(), to);
     if (m == nullptr) continue;
     std::vector<std::int64_t> counts;
     std::int64_t sum = 0;
@@ -170,7 +176,8 @@ void Muon<P>::join(const Exec& exec, int round) const {
       counts.push_back(m->elements_on(rank));
       sum += counts.back();
     }
-    // Ranks that share heads of keys and values send equal rows, so that `sum` exceeds the matrix.
+    // If tensor ranks share heads of keys and values, these ranks send equal rows, and `sum`
+    // exceeds the matrix's number of elements.
     const View1<Real> gathered = part(other_, 0, sum);
     tensor_.template all_gather<Real>(
         exec, gathered, part(part_of(to), 0, m->elements_on(tensor_.rank())), counts, "matrices");
@@ -185,8 +192,9 @@ void Muon<P>::join(const Exec& exec, int round) const {
   }
 }
 
-/// X = X / ‖X‖, then `steps` times X = a X + (b G + c G²) X with G = X Xᵀ, or with G = Xᵀ X on the
-/// right if that is smaller. Returns whether the result is in other_.
+/// X = X / ‖X‖, then `steps` times X = a X + (b G + c G²) X with G = X Xᵀ; if Xᵀ X is smaller,
+/// X = a X + X (b G + c G²) with G = Xᵀ X. The result is in other_ if true is returned, otherwise
+/// in matrix_.
 template <class P>
 bool Muon<P>::iterate(const kernels::Handle& handle, const Matrix& m, std::int64_t steps) const {
   using kernels::Transpose;
@@ -216,22 +224,23 @@ bool Muon<P>::iterate(const kernels::Handle& handle, const Matrix& m, std::int64
   return steps % 2 == 1;
 }
 
-/// Splits the results into parts for all tensor ranks.
+/// Sends each tensor rank's result to all tensor ranks, each of which keeps its part in parts_.
+/// `in_other`: this rank's result is in other_. Collective among the tensor ranks.
 template <class P>
 void Muon<P>::divide(const Exec& exec, int round, bool in_other) const {
   if (tensor_.size() == 1) {
-    const Matrix* m = rounds_.matrix(round, workers_.rank(), 0);
+    const Matrix* m = rounds_.matrix(round, replicas_.rank(), 0);
     if (m != nullptr && in_other)
       kernels::copy<Real>(exec, part(parts_, 0, m->elements()), part(other_, 0, m->elements()));
     return;
   }
-  // This rank's result stays in matrix_; other ranks' results pass through other_.
-  if (const Matrix* mine = rounds_.matrix(round, workers_.rank(), tensor_.rank());
+  // This rank's result is sent from matrix_; other ranks' results pass through other_.
+  if (const Matrix* mine = rounds_.matrix(round, replicas_.rank(), tensor_.rank());
       mine != nullptr && in_other)
     kernels::copy<Real>(exec, part(matrix_, 0, mine->elements()),
                         part(other_, 0, mine->elements()));
   for (int from = 0; from < tensor_.size(); ++from) {
-    const Matrix* m = rounds_.matrix(round, workers_.rank(), from);
+    const Matrix* m = rounds_.matrix(round, replicas_.rank(), from);
     if (m == nullptr) continue;
     const View1<Real> result = from == tensor_.rank() ? matrix_ : other_;
     tensor_.template broadcast<Real>(exec, part(result, 0, m->elements()), from, "updates");
@@ -248,7 +257,7 @@ void Muon<P>::orthogonalise(const kernels::Handle& handle, View1<typename P::Gra
     for (int to = 0; to < tensor_.size(); ++to) collect_parts(handle, gradients, round, to);
     join(handle, round);
     bool in_other = false;
-    if (const Matrix* m = rounds_.matrix(round, workers_.rank(), tensor_.rank()))
+    if (const Matrix* m = rounds_.matrix(round, replicas_.rank(), tensor_.rank()))
       in_other = iterate(handle, *m, steps);
     divide(handle, round, in_other);
     for (int to = 0; to < tensor_.size(); ++to) return_parts(handle, gradients, round, to);

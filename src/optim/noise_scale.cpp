@@ -1,5 +1,6 @@
-// The squares of a first micro-batch's gradient are summed layer by layer, before the layer's
-// gradients are summed over the replicas. The squares of the whole batch are parts of the norm.
+// The squares of the first micro-batch's gradient are summed layer by layer, before the layer's
+// gradients are summed over the replicas. The squares of the whole batch's gradient are the sums of
+// squares from which find_norm computes the norm.
 #include <trireme/optim/noise_scale.hpp>
 
 #include <trireme/base/check.hpp>
@@ -13,7 +14,8 @@
 namespace trireme::optim {
 
 bool shows_noise(const architecture::ArraySpec& a, std::int64_t layers) {
-  // Each rank that shares a head of keys and values has a part of its gradient.
+  // With group > 1, tensor ranks may share a head of keys and values; each then has a part of the
+  // head's gradient.
   return a.decay && !a.frozen && !a.partial_gradient && a.group == 1 && a.layer >= 0 &&
          a.layer < layers;
 }

@@ -1,6 +1,6 @@
-// The optimizer's state and its global norm. The constructor and lay_out_sums place arenas and
-// tables. find_norm sums squares by fixed blocks, so that the norm does not depend on the layout.
-// The updates follow.
+// The optimizer's state, the global norm of the gradients, and the updates. The constructor and
+// lay_out_sums place arenas and tables. find_norm sums squares by fixed blocks, so that the norm
+// does not depend on the layout.
 #include <trireme/optim/optimizer.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -53,17 +53,18 @@ Optimizer<P>::Optimizer(const deck::OptimizerConfig& config,
 }
 
 template <class P>
-std::vector<kernels::UpdatePart> Optimizer<P>::update_parts(bool matrices) const {
-  std::vector<kernels::UpdatePart> parts;
+std::vector<kernels::UpdateRange> Optimizer<P>::update_ranges(bool matrices) const {
+  std::vector<kernels::UpdateRange> parts;
   std::int64_t chunks = 0;
   for (const architecture::StateBlock& block : placement_.blocks) {
     if (block.elements() == 0) continue;
     const Entry& entry = parameters_->entries()[block.local];
     if ((muon_ && entry.local.hidden_matrix) != matrices) continue;
-    kernels::UpdatePart& part = parts.emplace_back();
+    kernels::UpdateRange& part = parts.emplace_back();
     part.first_chunk = chunks;
     part.elements = block.elements();
-    const std::int64_t at = entry.offset + block.first;  // in the arenas' common index
+    // Element in the arenas of weights and gradients
+    const std::int64_t at = entry.offset + block.first;
     part.gradient = parameters_->gradient_places().own_place(at);
     part.state = block.state;
     part.rounded = parameters_->weight_places().own_place(at);
@@ -115,11 +116,11 @@ void Optimizer<P>::lay_out_sums() {
   }
   std::inclusive_scan(ends.begin(), ends.end(), ends.begin());
   const auto blocks = static_cast<std::int64_t>(begins_of_blocks.size());
-  const std::vector<kernels::UpdatePart> updates = update_parts(false);
-  const std::vector<kernels::UpdatePart> matrices = update_parts(true);
+  const std::vector<kernels::UpdateRange> updates = update_ranges(false);
+  const std::vector<kernels::UpdateRange> matrices = update_ranges(true);
   const std::vector<double> factors = matrix_factors();
-  const auto table_bytes = [](const std::vector<kernels::UpdatePart>& table) {
-    return aligned(std::ssize(table) * static_cast<Bytes>(sizeof(kernels::UpdatePart)));
+  const auto table_bytes = [](const std::vector<kernels::UpdateRange>& table) {
+    return aligned(std::ssize(table) * static_cast<Bytes>(sizeof(kernels::UpdateRange)));
   };
   const std::int64_t norms = architecture::trust_norms(config_);
   scalars_ =
@@ -145,13 +146,13 @@ void Optimizer<P>::lay_out_sums() {
   weight_begins_ = scalars_.take<std::int64_t>(norms > 0 ? blocks : 0);
   weight_ends_ = scalars_.take<std::int64_t>(norms > 0 ? blocks : 0);
   const Exec exec;
-  const auto take_table = [&](const std::vector<kernels::UpdatePart>& list) {
-    const auto table = scalars_.take<kernels::UpdatePart>(std::ssize(list));
-    kernels::UpdateParts parts;
+  const auto take_table = [&](const std::vector<kernels::UpdateRange>& list) {
+    const auto table = scalars_.take<kernels::UpdateRange>(std::ssize(list));
+    kernels::UpdateRanges parts;
     parts.table = table;
     if (!list.empty())
       parts.chunks = list.back().first_chunk + kernels::chunks_of(list.back().elements);
-    copy_to_device<kernels::UpdatePart>(exec, table, list);
+    copy_to_device<kernels::UpdateRange>(exec, table, list);
     return parts;
   };
   parts_ = take_table(updates);
@@ -226,7 +227,8 @@ void Optimizer<P>::mark_loss(const Exec& exec, View1<const double> loss) const {
     return entry.local.stage == parameters_->shard().last_stage() && !entry.local.copy &&
            entry.local.elements() > 0 && !entry.spec->frozen;
   });
-  // If the whole last stage is frozen, the gradients of earlier stages detect a bad loss.
+  // If the whole last stage is frozen, a loss that is not finite shows in the gradients of earlier
+  // stages.
   if (last == entries.rend()) return;
   kernels::mark_non_finite<typename P::Gradient>(exec, last->gradient.data, loss);
 }
@@ -247,7 +249,7 @@ void Optimizer<P>::combine_tied_gradients(const Exec& exec) const {
   const View1<G> all = parameters_->all_gradients();
   const std::int64_t token = parameters_->entries().front().offset;
   const std::int64_t second = parameters_->placement().tied_offset;
-  // Both tables are divided alike.
+  // The replicas divide both gradients of the table at the same elements.
   for (const auto& own : places.kept(token, token + parameters_->placement().tied_elements))
     kernels::accumulate<G>(
         exec, part<G>(all, own.place, own.end - own.begin),
@@ -259,7 +261,8 @@ void Optimizer<P>::find_block_sums(const Exec& exec) const {
   // partial[b] = Σ_i g_i² over block b
   kernels::squared_norm_blocks<typename P::Gradient>(exec, partial_, parameters_->all_gradients(),
                                                      block_begins_, block_ends_);
-  // Each block is on one replica and each sum on one rank. Other ranks add zeros, which is exact.
+  // Each block is owned by one replica, and each sum belongs to one rank of the model. Other ranks
+  // add zeros, which is exact.
   if (!placement_.whole)
     data_group_.all_reduce<double>(exec, partial_, grid::Reduction::sum, "blocks of the norm");
   // sums[k] = Σ_b partial[b] over array k; norm = √Σ_k sums[k]
@@ -330,7 +333,8 @@ void Optimizer<P>::delayed_step(const kernels::Handle& exec, std::int64_t step,
 template <class P>
 void Optimizer<P>::update(const kernels::Handle& exec, std::int64_t step, double learning_rate,
                           View1<const double> gradient_scale) const {
-  // c = min(1, clip_norm / (norm + 1e-6)) / loss scale. A norm that is not finite skips the step.
+  // Computes c = min(1, clip_norm / (norm + 1e-6)) / loss scale (1 / loss scale without clipping),
+  // and the number u of the update. A norm that is not finite skips the step.
   kernels::plan_update(
       exec, control_, status_, sums_,
       {step, config_.clip_norm, config_.beta1, config_.beta2, config_.maximum_skips, loss_scaling_},
@@ -367,7 +371,7 @@ View1<typename P::Master> Optimizer<P>::all_updated() const {
 template <class P>
 void Optimizer<P>::round_weights(const Exec& exec) const {
   if constexpr (has_masters) {
-    for (const kernels::UpdateParts& parts : {parts_, matrix_parts_})
+    for (const kernels::UpdateRanges& parts : {parts_, matrix_parts_})
       kernels::round_weights<typename P::Compute, Master>(exec, parameters_->all_weights(),
                                                           masters_, parts);
   }
@@ -390,8 +394,9 @@ void Optimizer<P>::adamw(const Exec& exec, double learning_rate) const {
 
 template <class P>
 void Optimizer<P>::muon(const kernels::Handle& exec, double learning_rate) const {
-  // g = c gradient; m = momentum m + g; g + momentum m, or m, replaces the gradient as d; O =
-  // orthogonalise(d); w −= η (factor O + decay w). Other arrays as in adamw.
+  // g = c gradient; m = momentum m + g; d = g + momentum m with Nesterov momentum, otherwise m, in
+  // place of the gradient; O = orthogonalise(d); w −= η (factor O + decay w). Other arrays as in
+  // adamw.
   kernels::muon_direction<Master>(exec, parameters_->all_gradients(), arrays_[0], config_.momentum,
                                   config_.nesterov, control_, matrix_parts_);
   muon_->orthogonalise(exec, parameters_->all_gradients(), config_.newton_schulz_steps);
@@ -427,7 +432,7 @@ void Optimizer<P>::lamb(const Exec& exec, double learning_rate) const {
 template <class P>
 void Optimizer<P>::lars(const Exec& exec, double learning_rate) const {
   // g = c gradient + decay w; b = momentum b + η ratio g; w −= b
-  // with ratio = coefficient |w| / (c |gradient| + decay |w|) of each array that decays
+  // with ratio = coefficient |w| / (c |gradient| + decay |w|) for arrays that decay, else 1
   const kernels::Lars rule{learning_rate, config_.momentum, config_.weight_decay,
                            config_.trust_coefficient};
   find_trust_sums(exec);
@@ -437,8 +442,8 @@ void Optimizer<P>::lars(const Exec& exec, double learning_rate) const {
                                parameters_->all_gradients(), rule, ratios_, control_, parts_);
 }
 
-/// trust_sums_ = Σ w² of each array, and for LAMB Σ r² of the directions in place of the gradient,
-/// summed like the squares of the gradient's norm.
+/// trust_sums_ = Σ w² of each array, and for LAMB Σ r² of each array's direction, which is stored
+/// in place of the gradient. The order of the sums is that of the gradient norm.
 template <class P>
 void Optimizer<P>::find_trust_sums(const Exec& exec) const {
   const std::int64_t blocks = extent(partial_, 0);

@@ -1,8 +1,9 @@
-// Messages of an outer step: parts of differences to the ranks that sum them, and means to all.
+// Messages of an outer step: each rank receives its part of all workers' differences, takes the
+// mean, and sends it to all ranks.
 #include <trireme/optim/outer_exchange.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
-#include <trireme/kernels/local.hpp>
+#include <trireme/kernels/outer_step.hpp>
 #include <trireme/layout/split.hpp>
 
 #include <exception>
@@ -58,7 +59,7 @@ void OuterExchange<D>::send(const Exec& exec) {
   if (across_.size() == 1 || n_ == 0) return;
   const std::int64_t mine = counts_[static_cast<std::size_t>(across_.rank())];
   constexpr int channel = 0;
-  std::int64_t first = 0;  // first element of a rank's part
+  std::int64_t first = 0;  // first element of the part of rank r
   across_.begin_group();
   for (int r = 0; r < across_.size(); ++r) {
     const std::int64_t theirs = counts_[static_cast<std::size_t>(r)];

@@ -8,14 +8,16 @@
 namespace trireme::optim {
 namespace {
 
-/// Communicators of the holders of shared heads; consecutive heads alternate between two.
+/// Communicator of the holders of each head in `heads`. Consecutive heads alternate between two
+/// communicators.
 std::vector<grid::Communicator*> holders_of(grid::Grid& grid, const deck::ModelConfig& model,
                                             const architecture::Shard& shard,
                                             const std::vector<std::int64_t>& heads) {
   const layout::Slice mine = shard.groups(model.key_value_heads, model.heads_per_group());
   std::vector<grid::Communicator*> communicators(heads.size());
   for (std::size_t parity = 0; parity < std::min<std::size_t>(2, heads.size()); ++parity) {
-    std::int64_t colour = model.key_value_heads + shard.tensor_rank;  // a separate group
+    // A rank that holds none of these heads is alone in its communicator.
+    std::int64_t colour = model.key_value_heads + shard.tensor_rank;
     for (std::size_t i = parity; i < heads.size(); i += 2)
       if (mine.offset <= heads[i] && heads[i] < mine.end()) colour = heads[i];
     auto& part = grid.part_of_tensor_axis(text("holders of shared heads ", parity),

@@ -1,4 +1,4 @@
-// Gathers of divided weights: resident arrays after the update, other arrays before each use.
+// Gathers of divided weights: of resident arrays after the update, of other arrays before each use.
 #include <trireme/optim/weight_gather.hpp>
 
 #include <trireme/optim/gradient_reducer.hpp>
@@ -56,7 +56,8 @@ void WeightGather<T>::update(const Exec& exec) {
     if (units_[i] < 0) start(exec, i);
 }
 
-/// Gathers the unit's buckets into its window, after the window's previous gather has arrived.
+/// Unless the unit's window holds the unit, waits for the window's previous gather, and starts the
+/// gathers of the unit's buckets.
 template <class T>
 void WeightGather<T>::fetch(const Exec& exec, int unit) {
   if (turns_.holds(unit)) return;

@@ -1,5 +1,5 @@
-// Effects of a deck's choices on a machine: transport, offload, tf32 and attention, with notes for
-// `check` and the log.
+// Effects of a deck's choices on a machine: transport, offload, tf32, products and attention, with
+// notes for `check` and the log.
 #include <trireme/plan/choices.hpp>
 
 #include <trireme/base/check.hpp>
@@ -7,7 +7,8 @@
 namespace trireme::plan {
 namespace {
 
-/// Remedy other than a change of the deck: a build with the library, or a key of the machine file.
+/// A remedy other than a change of the deck: a build with the library, or a key of the machine
+/// file.
 std::string or_install(const Machine& machine, const char* option, const char* key,
                        const char* word) {
   return machine.file.empty() ? text("or configure with -D", option, "=ON")
@@ -143,7 +144,8 @@ std::string attention_note(const deck::PrecisionConfig& precision, const Machine
   return "";
 }
 
-/// Names the kernels that packed documents use instead of the chosen ones; "" if there are none.
+/// Names the kernels that packed documents use instead of the deck's choice; "" if the choice
+/// applies.
 std::string packing_note(const deck::Config& config, const Machine& machine) {
   const bool others = machine.on_device() && size_of(config.precision.compute) == 2 &&
                       config.precision.attention != AttentionKind::portable;

@@ -1,9 +1,9 @@
-// FLOPs of the passes of each stage, from the operations of layers and head, and the resulting
-// costs of instructions.
+// FLOPs of the passes of each stage, from the operations of the layers and the head, and the
+// resulting costs of instructions.
 #include <trireme/plan/cost.hpp>
 
-#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/placement.hpp>
+#include <trireme/architecture/rank_sizes.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/plan/recompute.hpp>
 
@@ -16,10 +16,10 @@ using schedule::Op;
 
 namespace {
 
-/// FLOPs of a layer that keeps these tensors; empty: all. Without gradients it has only a forward
-/// pass.
+/// FLOPs of a layer. `kept`: tensors that the layer keeps; empty: all tensors. Without `gradients`,
+/// the layer has only a forward pass.
 StageFlops layer_flops(const architecture::Architecture& architecture,
-                       const architecture::LayerDescription& description,
+                       const architecture::BlockDescription& description,
                        const architecture::Kept& kept, bool gradients) {
   using namespace architecture;
   const deck::ModelConfig& m = architecture.model;
@@ -33,14 +33,14 @@ StageFlops layer_flops(const architecture::Architecture& architecture,
       layer.backward_weight += products * product_factor(op, Pass::backward_weight);
   }
   if (kept.empty() || !gradients) return layer;
-  const architecture::LocalSizes sizes =
-      local_sizes(m, whole_model(architecture), 1, m.sequence, false,
-                  host_logit_elements);  // no effect on layers
+  const architecture::RankSizes sizes =
+      rank_sizes(m, whole_model(architecture), 1, m.sequence, false,
+                 host_logit_elements);  // no effect on layers
   const auto again = [&](const PhaseProgram& phase) {
     return 2 * products_again(description, phase, m);
   };
-  const LayerProgram whole = lower(description, sizes, {kept, true, false, 4, 4});
-  const LayerProgram split = lower(description, sizes, {kept, true, true, 4, 4});
+  const BlockProgram whole = lower(description, sizes, {kept, true, false, 4, 4});
+  const BlockProgram split = lower(description, sizes, {kept, true, true, 4, 4});
   layer.again = again(whole.backward);
   layer.again_input = again(split.backward_input);
   layer.again_weight = again(split.backward_weight);
@@ -65,7 +65,7 @@ std::vector<StageFlops> stage_flops(const architecture::Architecture& architectu
                                     architecture::HeadGradient head) {
   const auto of_kinds = [&](bool gradients) {
     std::vector<StageFlops> all;
-    for (const architecture::LayerDescription& layer : architecture.layer_kinds())
+    for (const architecture::BlockDescription& layer : architecture.layer_kinds())
       all.push_back(layer_flops(architecture, layer,
                                 kept.empty() ? architecture::Kept{} : kept[all.size()], gradients));
     return all;

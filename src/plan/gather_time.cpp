@@ -1,4 +1,4 @@
-// Time of waiting for weights that replicas divide. The next layer is gathered while a layer is
+// Waiting time for weights that replicas divide. The next layer is gathered while a layer is
 // computed; the first layers of a pass may still be in their windows.
 #include <trireme/plan/gather_time.hpp>
 
@@ -11,13 +11,13 @@ namespace {
 
 using architecture::Collective;
 
-/// Windows of layers (architecture::WindowTurns).
+/// Number of windows for layers (architecture::WindowTurns).
 constexpr std::int64_t windows = 2;
 
 class Gathers {
  public:
   Gathers(StepCosts& costs, const deck::Config& config,
-          const architecture::Architecture& architecture, const PartTimes& parts,
+          const architecture::Architecture& architecture, const BlockTimes& parts,
           const StageSizes& sizes, const std::vector<Seconds>& sums, double element, double turns,
           const NetworkTime& network, const Machine& machine)
       : costs_(costs),
@@ -38,7 +38,7 @@ class Gathers {
                     ? machine.software.gather_overlap
                     : 0) {}
 
-  /// Adds gathers before each pass, of layers that are not in the windows.
+  /// Adds to each pass the time that it waits for layers that are not in the windows.
   void passes() {
     for (Rank rank = 0; rank < map_.ranks; ++rank) {
       std::int64_t of_rank = 0;
@@ -50,7 +50,8 @@ class Gathers {
     }
   }
 
-  /// Adds gathers after each update: of `all` weights, or only of tables that stay whole.
+  /// Sets the waiting time for gathers after an update: of all weights if `all`, otherwise only of
+  /// the tables of a shared vocabulary, which stay whole.
   void updates(bool all) {
     std::vector<Seconds> begin(costs_.stages.size());
     for (std::size_t s = 1; s < begin.size(); ++s)
@@ -64,10 +65,10 @@ class Gathers {
     return static_cast<std::size_t>(map_.stage_of(rank, chunk));
   }
   std::int64_t layers(std::size_t s) const { return sizes_.layers[s].extent; }
-  /// Mean times of some layers.
-  PartTime mean_layer(const layout::Slice& layers) const {
+  /// Mean times of a layer in the range `layers`.
+  BlockTime mean_layer(const layout::Slice& layers) const {
     const std::vector<std::int64_t> counts = architecture_.count_kinds(layers);
-    PartTime mean;
+    BlockTime mean;
     for (std::size_t k = 0; k < counts.size() && layers.extent > 0; ++k)
       mean +=
           parts_.layers[k] * (static_cast<double>(counts[k]) / static_cast<double>(layers.extent));
@@ -78,14 +79,16 @@ class Gathers {
     return parameters > 0 ? network_.among_shards(Collective::all_gather, parameters * element_)
                           : 0;
   }
-  /// Time of kernels that can hide a gather; messages of the tensor axis may use the same links.
+  /// Time of a pass that can hide gathers: kernels, and waiting for the host. Messages of the
+  /// tensor axis cannot hide gathers, because both may use the same links.
   Seconds kernels(const PassTime& pass) const { return (pass.compute + pass.host) * turns_; }
   Seconds shown(Seconds gather, Seconds cover) const {
     return gather - hidden_ * std::min(gather, std::max(0.0, cover));
   }
 
-  /// All passes through `n` layers. `fresh` of them find no layer in the windows; `before` hides
-  /// their first gather, and one layer each other gather.
+  /// Waiting time of all passes through `n` layers in a step. `fresh` passes find none of their
+  /// layers in the windows. `before` is the time that can hide the first gather of such a pass;
+  /// `cover` is the time of one layer, which can hide any of the other gathers.
   Seconds of_layers(std::int64_t n, double fresh, Seconds gather, Seconds cover,
                     Seconds before) const {
     if (n == 0) return 0;
@@ -95,9 +98,10 @@ class Gathers {
            (m - fresh) * others * shown(gather, cover);
   }
 
-  /// `of_rank`: number of layers of the rank; `both`: whether it has the embedding and the head.
+  /// Adds waiting time to the passes of stage `s`. `of_rank`: number of layers of the stage's rank;
+  /// `both`: whether this rank has the embedding and the head.
   void add_passes(std::size_t s, Refills refills, std::int64_t of_rank, bool both) {
-    PartTime& stage = costs_.stages[s];
+    BlockTime& stage = costs_.stages[s];
     const auto m = static_cast<double>(micro_batches_);
     const std::int64_t n = layers(s);
     const std::int64_t backward =
@@ -119,10 +123,11 @@ class Gathers {
     add_backward(stage, s, backward, refills.backward, each);
   }
 
-  /// In the last backward pass, sums of gradients use the same links.
-  void add_backward(PartTime& stage, std::size_t s, std::int64_t n, double fresh, Seconds each) {
+  /// Adds waiting time to the backward passes through the last `n` layers of stage `s`. In the last
+  /// backward pass, sums of gradients use the same links.
+  void add_backward(BlockTime& stage, std::size_t s, std::int64_t n, double fresh, Seconds each) {
     if (n == 0) return;
-    const PartTime layer = mean_layer({sizes_.layers[s].end() - n, n});
+    const BlockTime layer = mean_layer({sizes_.layers[s].end() - n, n});
     const auto m = static_cast<double>(micro_batches_);
     const Seconds sum = sum_overlap_ * sums_[s] / static_cast<double>(n);
     const Seconds head = is_last(s) ? kernels(parts_.head.backward) : 0;
@@ -139,7 +144,7 @@ class Gathers {
   }
 
   /// Time that the next step's first passes on one rank wait for weights in transfer. Frozen
-  /// weights are never new.
+  /// weights do not change and are not counted.
   Seconds new_weights(Rank rank, bool all, const std::vector<Seconds>& begin) const {
     Seconds arrived = 0, late = 0;
     for (int chunk = 0; chunk < map_.chunks; ++chunk) {
@@ -162,7 +167,7 @@ class Gathers {
   const architecture::Architecture& architecture_;
   const deck::ParallelConfig& parallel_;
   layout::StageMap map_;
-  const PartTimes& parts_;
+  const BlockTimes& parts_;
   const StageSizes& sizes_;
   const std::vector<Seconds>& sums_;
   bool tied_;
@@ -177,9 +182,10 @@ class Gathers {
 
 }  // namespace
 
-/// With 1f1b, p − r − 1 forward passes come first and as many backward passes last; between them,
-/// each pass begins at the layers where the previous pass ended. Of three layers, the second one is
-/// still in its window when the same pass is repeated, which counts as half a new beginning.
+/// With 1f1b, p − r − 1 forward passes come first and as many backward passes come last; between
+/// them, each pass begins at the layers where the previous pass ended. With three layers, the
+/// second layer is still in its window when the same pass is repeated, which counts as half of a
+/// refill.
 Refills refills_of(const deck::ParallelConfig& p, Rank rank, std::int64_t layers,
                    std::int64_t micro_batches) {
   if (layers <= windows) return {1.0 / static_cast<double>(p.chunks), 0};
@@ -194,7 +200,7 @@ Refills refills_of(const deck::ParallelConfig& p, Rank rank, std::int64_t layers
 }
 
 void add_gathers(StepCosts& costs, const deck::Config& config,
-                 const architecture::Architecture& architecture, const PartTimes& parts,
+                 const architecture::Architecture& architecture, const BlockTimes& parts,
                  const StageSizes& sizes, const std::vector<Seconds>& sums, double element,
                  double turns, const NetworkTime& network, const Machine& machine) {
   if (!config.parallel.divides_state()) return;

@@ -31,8 +31,8 @@ KernelTime::KernelTime(const Machine& machine, const deck::PrecisionConfig& prec
       random_(machine.kernels.random),
       peak_(machine.peak(precision.compute, precision.tf32)),
       fp8_peak_(precision.products != Products::fp8 ? 0
-                : device_.peak_fp8 > 0                  ? device_.peak_fp8
-                                                        : peak_),
+                : device_.peak_fp8 > 0              ? device_.peak_fp8
+                                                    : peak_),
       bandwidth_(device_.bandwidth * device_.memory_efficiency),
       tiles_(machine.on_device()) {}
 

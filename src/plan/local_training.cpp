@@ -2,14 +2,14 @@
 
 #include <trireme/base/alignment.hpp>
 #include <trireme/layout/split.hpp>
-#include <trireme/plan/local_sizes.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 
 #include <algorithm>
 
 namespace trireme::plan {
 namespace {
 
-constexpr Bytes progress_bytes = 64;  // values of each parked worker
+constexpr Bytes progress_bytes = 64;  // progress of a worker that is not selected
 
 Bytes message_element(const deck::Config& config, Bytes accumulate) {
   return config.local.differences == Differences::bf16 ? 2 : accumulate;
@@ -17,7 +17,7 @@ Bytes message_element(const deck::Config& config, Bytes accumulate) {
 
 }  // namespace
 
-void add_local(ArenaParts& arenas, const deck::Config& config, const LocalElements& elements,
+void add_local(ArenaSizes& arenas, const deck::Config& config, const LocalElements& elements,
                const TrainingSizes& sizes) {
   const deck::ParallelConfig& p = config.parallel;
   if (p.workers == 1) return;
@@ -38,8 +38,8 @@ std::vector<TrafficRow> outer_traffic(const deck::Config& config,
   const deck::ParallelConfig& p = config.parallel;
   const std::int64_t groups = p.worker_groups();
   if (groups == 1) return {};
-  const LocalSizes sizes = local_sizes(config, shard, machine);
-  const auto arrays = architecture::local_arrays(architecture, shard);
+  const TypedSizes sizes = typed_sizes(config, shard, machine);
+  const auto arrays = architecture::rank_arrays(architecture, shard);
   const Bytes element = message_element(config, sizes.accumulate);
   TrafficRow sends{"workers", "differences: send"};
   TrafficRow gathers{"workers", "means: all-gather"};

@@ -15,7 +15,7 @@
 namespace trireme::plan {
 namespace {
 
-/// Conditions on several keys.
+/// Checks conditions that relate two keys.
 class CrossCheck {
  public:
   CrossCheck(const Machine& machine, const deck::Given& given, deck::Diagnostics& diagnostics)
@@ -64,7 +64,7 @@ class CrossCheck {
              "choose transport = \"mpi\"");
   }
 
-  /// Keys of properties that Trireme does not have.
+  /// Checks that a file for Trireme has Trireme's second axis, fused attention and scatter_gather.
   void trireme() {
     const Machine::Software& s = machine_.software;
     const std::string_view remedy = "set name to the program's name, or remove the key";
@@ -80,7 +80,8 @@ class CrossCheck {
     const Machine::Device& device = machine_.device;
     const Machine::Node& node = machine_.node;
     const double outside = machine_.network.bandwidth;
-    // Caches make messages between processes of a host faster than its memory.
+    // Checked only for devices: caches make messages between processes of a host faster than its
+    // memory.
     if (machine_.on_device() && device.bandwidth > 0) {
       const std::string_view remedy = "give both in bytes/s, links in one direction";
       expect(node.link_bandwidth <= device.bandwidth, "node.link_bandwidth", "device.bandwidth",
@@ -94,7 +95,8 @@ class CrossCheck {
            "without it, ranks are not assigned to nodes", "set [node] devices");
   }
 
-  /// Checks the key `name` against the key `other`; both are full names.
+  /// Adds the error that key `name` contradicts key `other`, unless `holds` is true or a value of
+  /// the two keys is invalid. Both are full names.
   void expect(bool holds, std::string_view name, std::string_view other, std::string_view reason,
               std::string_view remedy) {
     const auto invalid = [&](std::string_view key) {

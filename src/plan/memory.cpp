@@ -12,11 +12,11 @@
 #include <trireme/base/reduction.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/plan/choices.hpp>
-#include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/local_training.hpp>
 #include <trireme/plan/muon.hpp>
 #include <trireme/plan/recompute.hpp>
 #include <trireme/plan/reduction_scratch.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 
 #include <algorithm>
 #include <array>
@@ -27,14 +27,14 @@ using architecture::MatrixRounds;
 
 namespace {
 
-/// Buckets of a run's gradients or of all its weights.
+/// Buckets of a rank's gradients or of all its weights.
 architecture::BucketCut buckets_of(const deck::Config& config,
                                    const architecture::Architecture& architecture,
                                    const architecture::Shard& shard,
-                                   const std::vector<architecture::LocalArray>& arrays,
+                                   const std::vector<architecture::RankArray>& arrays,
                                    const architecture::Placement& placement, const Machine& machine,
                                    architecture::CutOf of = architecture::CutOf::gradients) {
-  const LocalSizes sizes = local_sizes(config, shard, machine);
+  const TypedSizes sizes = typed_sizes(config, shard, machine);
   return {architecture,
           shard,
           arrays,
@@ -49,13 +49,14 @@ bool shares_state(const deck::Config& config) {
   return config.parallel.divides_state();
 }
 
-/// Values of a worker's progress in checkpoints of local training.
+/// Number of values of a worker's progress in checkpoints of local training.
 constexpr std::int64_t progress_numbers = 4;
 
-/// Elements of Muon's second moments saved by each replica; hidden matrices have none.
+/// Elements of Muon's second moments that each replica saves, each part rounded up to a page.
+/// Hidden matrices have no second moments.
 std::vector<std::int64_t> saved_second_moments(const architecture::Architecture& architecture,
                                                const architecture::Shard& shard,
-                                               const std::vector<architecture::LocalArray>& arrays,
+                                               const std::vector<architecture::RankArray>& arrays,
                                                int replicas, std::int64_t page) {
   std::vector<std::int64_t> sums;
   for (int r = 0; r < replicas; ++r) {
@@ -77,13 +78,13 @@ Bytes history_bytes(const deck::RunConfig& run, std::int64_t terms) {
   return aligned(history_steps(run) * (terms + 1) * 8);
 }
 
-std::vector<architecture::LayerProgram> layer_programs(
+std::vector<architecture::BlockProgram> layer_programs(
     const deck::Config& config, const architecture::Architecture& architecture,
     const architecture::Shard& shard, bool split_backward, const Machine& machine) {
-  const LocalSizes sizes = local_sizes(config, shard, machine);
+  const TypedSizes sizes = typed_sizes(config, shard, machine);
   const std::vector<architecture::Kept> kept = kept_tensors(config.parallel, architecture);
-  std::vector<architecture::LayerProgram> programs;
-  for (const architecture::LayerDescription& layer : architecture.layer_kinds())
+  std::vector<architecture::BlockProgram> programs;
+  for (const architecture::BlockDescription& layer : architecture.layer_kinds())
     programs.push_back(architecture::lower(
         layer, sizes,
         {kept[programs.size()], true, split_backward, sizes.element, sizes.accumulate}));
@@ -98,9 +99,9 @@ Bytes activation_bytes(const deck::Config& config, const architecture::Architect
                    shard, needs);
 }
 
-ArenaParts arena_parts(const deck::Config& config, const architecture::Architecture& architecture,
+ArenaSizes arena_parts(const deck::Config& config, const architecture::Architecture& architecture,
                        const architecture::Shard& shard, const Machine& machine) {
-  const auto arrays = architecture::local_arrays(architecture, shard);
+  const auto arrays = architecture::rank_arrays(architecture, shard);
   const architecture::Placement elements = architecture::place(architecture, shard, arrays);
   const auto buckets = buckets_of(config, architecture, shard, arrays, elements, machine);
   const ReductionScratch sums = reduction_scratch(config, architecture, shard, buckets, machine);
@@ -122,7 +123,7 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
                                                   machine, architecture::CutOf::weights),
                                        division, any)
             .elements();
-  ArenaParts parts{weights,
+  ArenaSizes parts{weights,
                    architecture::arranged_gradients(buckets, shard, division,
                                                     config.parallel.sequence_parallel, any)
                        .elements(),
@@ -130,7 +131,7 @@ ArenaParts arena_parts(const deck::Config& config, const architecture::Architect
                    second,
                    muon ? muon_bytes(MatrixRounds(architecture, shard, arrays,
                                                   static_cast<int>(config.parallel.shard_ranks())),
-                                     local_sizes(config, shard, machine).accumulate)
+                                     typed_sizes(config, shard, machine).accumulate)
                         : 0,
                    sums.data + sums.embedding + sums.pipeline + 2 * sums.vocabulary +
                        (shard.has_head() ? sums.context : 0),
@@ -197,10 +198,10 @@ Bytes checkpoint_copy_bytes(const deck::Config& config,
 
 Bytes share_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                   const architecture::Shard& shard, const Machine& machine) {
-  if (config.parallel.has_servers()) return 0;  // servers write it: see servers.hpp
-  const LocalSizes sizes = local_sizes(config, shard, machine);
-  const auto arrays = architecture::local_arrays(architecture, shard);
-  // For two-byte weights, the master weights are saved like the state.
+  if (config.parallel.has_servers()) return 0;  // servers write checkpoints: see servers.hpp
+  const TypedSizes sizes = typed_sizes(config, shard, machine);
+  const auto arrays = architecture::rank_arrays(architecture, shard);
+  // With two-byte weights, the master weights are saved instead of the weights, like the state.
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
   const bool local = config.parallel.workers > 1;  // shared weights are divided like the state
   const bool owns_weights =
@@ -211,7 +212,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size()) + masters +
       (owns_weights ? 1 : 0) - (muon ? 1 : 0);  // second moments are counted separately
   const auto replicas = static_cast<int>(config.parallel.replicas());
-  // Every block begins at a page, and saved weights have the size of the state.
+  // Every block begins at a page, and each saved weight has the bytes of a value of the state.
   const std::int64_t page = architecture::saved_alignment / sizes.accumulate;
   const std::int64_t weights = sizes.narrow() || owns_weights ? 0 : 1;
   const std::int64_t copies = weights + (shares_state(config) ? 0 : state_arrays);
@@ -229,7 +230,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
         page, true, false, false);
   else if (muon)
     second = saved_second_moments(architecture, shard, arrays, replicas, page);
-  owned.resize(static_cast<std::size_t>(replicas));  // the first group writes
+  owned.resize(static_cast<std::size_t>(replicas));  // only the first group of replicas writes
   second.resize(owned.size());
   std::vector<std::int64_t> saved(owned.size());
   if (copies > 0 || config.parallel.workers > 1)
@@ -244,8 +245,8 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   else
     frozen = architecture::saved_sums(architecture, shard, arrays, replicas, page, true);
   frozen.resize(owned.size());
-  // With overlapping steps, the weights before the last update are also saved, in their type of
-  // use.
+  // With overlapping steps, the weights before the last update are also saved, in their compute
+  // type.
   std::vector<std::int64_t> earlier(owned.size());
   if (config.parallel.overlaps_steps())
     for (const bool of_frozen : {false, true}) {
@@ -254,8 +255,8 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
                                    architecture::saved_alignment / sizes.element, of_frozen);
       for (std::size_t r = 0; r < sums.size(); ++r) earlier[r] += sums[r];
     }
-  // Local training also saves the weights of each worker besides its state, and, if the deck has
-  // them, the momentum and the mean of outer steps.
+  // Local training also saves the weights of each worker in addition to its state, and if the deck
+  // has them, the momentum and the mean of outer steps.
   std::int64_t of_workers = 0, seconds = 1;
   Bytes progress = 0;
   if (local) {
@@ -273,7 +274,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
                of_workers * (shares_state(config) ? owned[r] : saved[r]) + seconds * second[r]) *
                       sizes.accumulate +
                   earlier[r] * sizes.element + progress);
-  // Replica 0 of the first stage also saves fp8 maxima.
+  // Replica 0 of tensor rank 0 of the first stage also saves fp8 maxima.
   if (config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0)
     most = std::max(most, (copies * saved.front() + frozen.front() + state_arrays * owned.front() +
                            second.front()) *
@@ -289,14 +290,14 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
   if (config.parallel.has_servers()) return 0;
   if (replicas == 1 || transport(config.parallel, machine) == schedule::Transport::ordered_groups)
     return 0;
-  const auto arrays = architecture::local_arrays(architecture, shard);
+  const auto arrays = architecture::rank_arrays(architecture, shard);
   const auto placement = architecture::place(architecture, shard, arrays);
-  const Bytes element = local_sizes(config, shard, machine).accumulate;
+  const Bytes element = typed_sizes(config, shard, machine).accumulate;
   const auto buckets = buckets_of(config, architecture, shard, arrays, placement, machine);
   const auto places = architecture::arranged_gradients(
       buckets, shard, architecture::division_of(config), config.parallel.sequence_parallel, 0);
   Bytes bytes = 0;
-  std::vector<Bytes> units(places.units().size());  // units that take turns
+  std::vector<Bytes> units(places.units().size());  // bytes of units that use a window in turn
   buckets.visit([&](const architecture::BucketRun& run) {
     const Bytes part = (run.size() * element + replicas - 1) / replicas;
     const auto* turn = places.run_of(run.begin);
@@ -304,7 +305,7 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
         turn != nullptr && turn->takes_turns ? units[static_cast<std::size_t>(turn->unit)] : bytes;
     sum += run.count * std::min(part, reduction_segment_bytes) * (replicas - 1);
   });
-  // The sums of one unit per window are in flight at a time.
+  // In each window, the sums of only one unit are in flight at a time.
   std::array<Bytes, architecture::WindowTurns::windows> most{};
   for (std::size_t u = 0; u < units.size(); ++u)
     if (const int window = places.units()[u].window; window >= 0)
@@ -316,8 +317,8 @@ Bytes reduction_bytes(const deck::Config& config, const architecture::Architectu
 
 Bytes process_bytes(const deck::Config& config) {
   constexpr Bytes program = Bytes{43} << 20;
-  constexpr Bytes packed_blocks = Bytes{8} << 20;  // work memory of oneDNN's products
-  constexpr Bytes watchdog = Bytes{4} << 20;  // page tables of its head start
+  constexpr Bytes packed_blocks = Bytes{8} << 20;  // packed operands of oneDNN's products
+  constexpr Bytes watchdog = Bytes{4} << 20;       // page tables of HeadStart (grid/watchdog.hpp)
   constexpr Bytes cells = Bytes{4} << 20;  // MPI's shared-memory cells, filled by sums of gradients
   return program + (config.precision.compute == DType::fp64 ? 0 : packed_blocks) +
          (config.run.watchdog > 0 ? watchdog : 0) +

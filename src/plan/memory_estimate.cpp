@@ -1,5 +1,6 @@
-// Memory of a layout from parts shared by many layouts: the elements of a layer, of the embedding
-// and of the head by tensor ranks, activations by micro-batch, and layers by stage.
+// Memory of a layout from parts that many layouts share: elements of a layer, of the embedding and
+// of the head for each number of tensor ranks, activations for each micro-batch, and layers of each
+// stage.
 #include <trireme/plan/memory_estimate.hpp>
 
 #include <trireme/architecture/arrangement.hpp>
@@ -34,11 +35,11 @@ Shard parted(const architecture::Architecture& a, int tensor, int tensor_rank) {
 }
 
 architecture::Placement placed(const architecture::Architecture& a, const Shard& shard) {
-  return architecture::place(a, shard, architecture::local_arrays(a, shard));
+  return architecture::place(a, shard, architecture::rank_arrays(a, shard));
 }
 
-ActivationParts largest(const ActivationParts& a, const ActivationParts& b) {
-  std::vector<LayerBytes> layers = a.layers;
+ActivationSizes largest(const ActivationSizes& a, const ActivationSizes& b) {
+  std::vector<BlockBytes> layers = a.layers;
   layers.resize(b.layers.size());
   for (std::size_t k = 0; k < layers.size(); ++k)
     layers[k] = {std::max(layers[k].kept, b.layers[k].kept),
@@ -74,7 +75,8 @@ MemoryEstimate::MemoryEstimate(const deck::Config& config,
       sizes_(config, architecture, machine),
       grouped_(transport(config.parallel, machine) == schedule::Transport::ordered_groups) {}
 
-/// Every array begins at a multiple of 32 elements, so that arenas are sums over the parts.
+/// Every array begins at a multiple of 32 elements, so that the size of an arena is the sum of the
+/// sizes of its parts.
 const MemoryEstimate::ModelParts& MemoryEstimate::model_parts(int tensor) {
   const auto [found, is_new] = models_.try_emplace(tensor);
   ModelParts& parts = found->second;
@@ -96,15 +98,16 @@ const MemoryEstimate::ModelParts& MemoryEstimate::model_parts(int tensor) {
   return parts;
 }
 
-/// The first and the last rank, and between them the first rank of each number of layers per stage,
-/// because later ranks have at most as many slots.
+/// The first and the last rank; and between them, for each combination of layers per stage, only
+/// the first rank, because later ranks have at most as many slots.
 const std::vector<MemoryEstimate::Rank>& MemoryEstimate::ranks_of(
     const deck::ParallelConfig& parallel) {
   const layout::StageMap map = parallel.stage_map();
   const auto [found, is_new] = stages_.try_emplace(
       {map.ranks, map.chunks, static_cast<int>(map.placement)});  // the partition depends on these
   if (!is_new) return found->second;
-  const bool shares = architecture_.model.shared_layers > 0;  // some have originals, others copies
+  // Some ranks have originals of shared layers, others have copies.
+  const bool shares = architecture_.model.shared_layers > 0;
   Rank rank{0, architecture::make_shard(architecture_, parallel, 0, 0), 0};
   std::set<std::vector<std::int64_t>> known;
   for (int p = 0; p < map.ranks; ++p) {
@@ -125,7 +128,7 @@ const std::vector<MemoryEstimate::Rank>& MemoryEstimate::ranks_of(
   return found->second;
 }
 
-const ActivationParts& MemoryEstimate::activations_of(const deck::Config& config, bool split) {
+const ActivationSizes& MemoryEstimate::activations_of(const deck::Config& config, bool split) {
   const deck::ParallelConfig& p = config.parallel;
   const auto [found, is_new] =
       activations_.try_emplace({p.tensor, config.batch.micro, p.recompute, p.sequence_parallel,
@@ -140,11 +143,11 @@ const ActivationParts& MemoryEstimate::activations_of(const deck::Config& config
   return found->second;
 }
 
-/// A stage's buckets hold arrays of one layer each, so that sums over the parts are exact, except
-/// if different replicas hold the largest parts.
+/// A bucket holds arrays of only one layer, so that sums over the parts are exact, except if
+/// different replicas hold the largest pieces of different parts.
 MemoryEstimate::DividedPart MemoryEstimate::divided_part(const deck::Config& config,
                                                          const Shard& shard) const {
-  const auto arrays = architecture::local_arrays(architecture_, shard);
+  const auto arrays = architecture::rank_arrays(architecture_, shard);
   const architecture::Placement placement = architecture::place(architecture_, shard, arrays);
   const architecture::Division division = architecture::division_of(config);
   const auto cut = [&](architecture::CutOf of) {
@@ -193,7 +196,8 @@ const MemoryEstimate::DividedParts& MemoryEstimate::divided_parts(const deck::Co
   return found->second;
 }
 
-/// Own parts, and windows of two layers and of the embedding or the head.
+/// Sets the elements of divided arenas: own parts, windows of two layers, and the window of the
+/// embedding or the head.
 void MemoryEstimate::divide(const deck::Config& config, const Rank& rank, RankElements& elements) {
   const DividedParts& parts = divided_parts(config);
   const architecture::Division division = architecture::division_of(config);
@@ -204,7 +208,7 @@ void MemoryEstimate::divide(const deck::Config& config, const Rank& rank, RankEl
                             : last        ? parts.head
                                           : none;
   const std::int64_t n = rank.layers, windows = std::min<std::int64_t>(2, n);
-  ArenaParts& arenas = elements.arenas;
+  ArenaSizes& arenas = elements.arenas;
   arenas.state_elements = n * parts.layer.state + ends.state;
   arenas.second_elements = config.optimizer.kind == OptimizerKind::muon
                                ? n * parts.layer.second_state + ends.second_state
@@ -217,7 +221,7 @@ void MemoryEstimate::divide(const deck::Config& config, const Rank& rank, RankEl
   arenas.gradient_elements = n * parts.layer.gradients + ends.gradients + elements.summed;
 }
 
-/// divide() for layers that differ in frozen arrays.
+/// divide() for models whose ranks differ by more than their number of layers.
 void MemoryEstimate::divide_exactly(const deck::Config& config, const Rank& rank,
                                     RankElements& elements) {
   const deck::ParallelConfig& p = config.parallel;
@@ -240,7 +244,7 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
   const deck::ParallelConfig& p = config.parallel;
   const ModelParts& parts = model_parts(static_cast<int>(p.tensor));
   RankElements all;
-  ArenaParts& arenas = all.arenas;
+  ArenaSizes& arenas = all.arenas;
   std::int64_t trained = 0;
   if (ranks_differ_) {
     Shard shard = rank.shard;
@@ -275,7 +279,7 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
     Shard layer = parted(architecture_, static_cast<int>(p.tensor), 0);
     layer.stages = {1};
     const architecture::MatrixRounds rounds(architecture_, layer,
-                                            architecture::local_arrays(architecture_, layer),
+                                            architecture::rank_arrays(architecture_, layer),
                                             static_cast<int>(p.shard_ranks()));
     std::int64_t matrices = 0;
     for (const auto& m : rounds.matrices()) matrices += m.elements_on(0);
@@ -296,7 +300,7 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
 
 /// Like reduction_scratch(), with buckets of full size.
 Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank,
-                                    const ArenaParts& arenas, const ModelParts& parts) const {
+                                    const ArenaSizes& arenas, const ModelParts& parts) const {
   const deck::ParallelConfig& p = config.parallel;
   const auto data = static_cast<int>(p.replicas());
   const std::int64_t longest =
@@ -314,17 +318,16 @@ Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank
   return bytes;
 }
 
-/// Memory on the host: a rank's process, its sums over the data axis and its copy for checkpoints.
+/// Bytes on the host: a rank's process, its sums over the data axis and its copy for checkpoints.
 Bytes MemoryEstimate::on_host(const deck::Config& config, const RankElements& elements) const {
   const deck::ParallelConfig& p = config.parallel;
   const std::int64_t data = p.replicas();
   Bytes bytes = process_bytes(config);
-  const std::int64_t every = config.checkpoint.every;
-  if (config.checkpoint.asynchronous && every > 0 && every < config.run.steps)
-    bytes += part_of(elements.whole, p.divides_state() ? p.shard_ranks() : data) * sizes_.states() *
-                 sizes_.accumulate() +
-             part_of(elements.whole, p.divides_weights() ? p.shard_ranks() : data) *
-                 (sizes_.narrow() ? 0 : sizes_.element());
+  const Bytes share = part_of(elements.whole, p.divides_state() ? p.shard_ranks() : data) *
+                          sizes_.states() * sizes_.accumulate() +
+                      part_of(elements.whole, p.divides_weights() ? p.shard_ranks() : data) *
+                          (sizes_.narrow() ? 0 : sizes_.element());
+  bytes += checkpoint_copies(config) * share;
   if (data == 1 || grouped_) return bytes;
   const Bytes bucket = config.parallel.bucket_bytes;
   const Bytes all = elements.summed * sizes_.accumulate();
@@ -347,7 +350,7 @@ Bytes MemoryEstimate::most_bytes(const deck::Config& config) {
       config.model.tied_embeddings,
       grouped_ ? schedule::Transport::ordered_groups : schedule::Transport::independent_channels,
       p.stage_map().placement};
-  const ActivationParts& activations = activations_of(config, p.splits_backward());
+  const ActivationSizes& activations = activations_of(config, p.splits_backward());
   Bytes most = 0;
   for (const Rank& rank : ranks_of(p)) {
     const RankElements elements = elements_of(config, rank);

@@ -11,9 +11,9 @@
 #include <trireme/base/narrow.hpp>
 #include <trireme/deck/enums.hpp>
 #include <trireme/plan/choices.hpp>
-#include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/reduction_scratch.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 
 #include <algorithm>
 
@@ -22,9 +22,9 @@ namespace {
 
 using architecture::Home;
 
-/// Bytes for [B, h, S] values, for narrow types the tensor cores' memory, and over a context axis
-/// the ring's blocks.
-Bytes attention_work(const LocalSizes& s, const deck::Config& config, const Machine& machine) {
+/// Bytes of attention's work memory: values [B, H, S]; for narrow types, the memory of kernels for
+/// tensor cores; or with a context axis, the blocks of the ring.
+Bytes attention_work(const TypedSizes& s, const deck::Config& config, const Machine& machine) {
   if (s.context_ranks > 1)
     return aligned(s.ring_values() * s.element) +
            aligned(s.ring_sums(true, s.narrow()) * s.accumulate);
@@ -34,11 +34,11 @@ Bytes attention_work(const LocalSizes& s, const deck::Config& config, const Mach
                  narrow_attention_workspace(sizes, has_cudnn_gradient(config.precision, machine)));
 }
 
-/// Bytes of a layer's scores if attention stores them: the result of softmax, and with dropout a
-/// mask of one byte and the result.
-Bytes score_bytes(const LocalSizes& s, const deck::ModelConfig& model,
-                  const architecture::LayerDescription& layer,
-                  const architecture::LayerProgram& program) {
+/// Bytes of a layer's scores if attention stores them and they are kept: the result of softmax, and
+/// with dropout a mask of one byte and dropout's result.
+Bytes score_bytes(const TypedSizes& s, const deck::ModelConfig& model,
+                  const architecture::BlockDescription& layer,
+                  const architecture::BlockProgram& program) {
   Bytes bytes = 0;
   const Bytes each = model.dropout > 0 ? 2 * s.element + 1 : s.element;
   for (const architecture::Operation& op : layer.operations)
@@ -48,11 +48,11 @@ Bytes score_bytes(const LocalSizes& s, const deck::ModelConfig& model,
   return bytes;
 }
 
-/// Bytes of a layer in one slot. Other programs keep more: their kernels are less fused, and they
-/// may keep inputs of products for all tokens.
-Bytes layer_bytes(const LocalSizes& s, const deck::ModelConfig& model,
-                  const architecture::LayerDescription& layer,
-                  const architecture::LayerProgram& program, const Machine::Software& software) {
+/// Bytes of a layer in one slot. Programs other than Trireme keep more: their kernels are less
+/// fused, and they may keep inputs of products for all tokens.
+Bytes layer_bytes(const TypedSizes& s, const deck::ModelConfig& model,
+                  const architecture::BlockDescription& layer,
+                  const architecture::BlockProgram& program, const Machine::Software& software) {
   Bytes gathered = 0;
   for (const architecture::Operation& op : layer.operations)
     if (op.kind == architecture::OperationKind::linear && op.cut == architecture::Cut::outputs)
@@ -65,26 +65,26 @@ Bytes layer_bytes(const LocalSizes& s, const deck::ModelConfig& model,
 
 }  // namespace
 
-ActivationParts activation_parts(const deck::Config& config, const architecture::Architecture& a,
+ActivationSizes activation_parts(const deck::Config& config, const architecture::Architecture& a,
                                  const architecture::Shard& shard, bool split_backward,
                                  const Machine& machine) {
-  const LocalSizes s = local_sizes(config, shard, machine);
-  const auto at = [&](Home home, const architecture::LayerDescription& part) {
+  const TypedSizes s = typed_sizes(config, shard, machine);
+  const auto at = [&](Home home, const architecture::BlockDescription& part) {
     return architecture::bytes_at(home, part, s, s.element, s.accumulate);
   };
-  const auto slot = [&](const architecture::LayerDescription& part) {
+  const auto slot = [&](const architecture::BlockDescription& part) {
     return at(Home::batch, part) + at(Home::slot, part) +
            (split_backward ? at(Home::split, part) : 0);
   };
-  ActivationParts parts;
+  ActivationSizes parts;
   const Bytes residual = aligned(s.rows * s.hidden * s.element);    // [R, D]
   const Bytes gathered = aligned(s.tokens * s.hidden * s.element);  // [T, D]
   Bytes transient = 0, codes = 0;
   architecture::AdapterScratch adapters;
   const auto programs = layer_programs(config, a, shard, split_backward, machine);
-  for (const architecture::LayerProgram& program : programs) {
-    const architecture::LayerDescription& layer = a.layer_kinds()[parts.layers.size()];
-    LayerBytes& bytes = parts.layers.emplace_back();
+  for (const architecture::BlockProgram& program : programs) {
+    const architecture::BlockDescription& layer = a.layer_kinds()[parts.layers.size()];
+    BlockBytes& bytes = parts.layers.emplace_back();
     bytes.kept = layer_bytes(s, a.model, layer, program, machine.software);
     for (const architecture::ScaledProduct& product : architecture::scaled_products(layer, s))
       bytes.scales += 2 * aligned(product.outputs * s.accumulate);
@@ -96,7 +96,7 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
   const architecture::HeadGradient gradient = architecture::head_gradient(config.parallel);
   parts.embedding = shares_logits(gradient) ? split_backward ? at(Home::split, a.embedding()) : 0
                                             : slot(a.embedding());
-  const architecture::LayerDescription head = describe_head(a.model, gradient);
+  const architecture::BlockDescription head = describe_head(a.model, gradient);
   parts.head = slot(head);
   if (a.model.packs_documents()) parts.positions = aligned(s.tokens * 4);
   parts.scratch = array_alignment /* the loss */ + (s.cuts_tokens ? gathered : 0) +
@@ -113,10 +113,11 @@ ActivationParts activation_parts(const deck::Config& config, const architecture:
                                     static_cast<double>(s.vocabulary));
   parts.message = aligned(s.slice * s.hidden * s.element);
   if (shares_logits(gradient)) {
-    const architecture::LayerDescription part = describe_shared_logits(a.model, gradient);
+    const architecture::BlockDescription part = describe_shared_logits(a.model, gradient);
     parts.logits_slot = at(Home::batch, part) + at(Home::slot, part);
     parts.logits_scratch = at(Home::scratch, part);
-    // Look-up, output, its gradient, and the look-up's gradient; statistics
+    // Buffers of the look-up, the output, the output's gradient and the look-up's gradient, and of
+    // the statistics.
     parts.logits_messages = 4 * schedule::shared_buffers * parts.message +
                             aligned(config.parallel.pipeline * s.targets * 3 * 8);
   }
@@ -145,8 +146,8 @@ TrainingSizes::TrainingSizes(const deck::Config& config,
       activations_away_(offloads_activations(config.parallel, machine)),
       two_versions_(config.parallel.overlaps_steps()) {}
 
-Bytes TrainingSizes::of_layers(const ActivationParts& a, const architecture::Shard& shard,
-                               Stage stage, Bytes LayerBytes::*member) const {
+Bytes TrainingSizes::of_layers(const ActivationSizes& a, const architecture::Shard& shard,
+                               Stage stage, Bytes BlockBytes::*member) const {
   const auto counts =
       architecture_->count_kinds(shard.stage_layers[static_cast<std::size_t>(stage)]);
   Bytes sum = 0;
@@ -154,9 +155,9 @@ Bytes TrainingSizes::of_layers(const ActivationParts& a, const architecture::Sha
   return sum;
 }
 
-/// Bytes of all slots, each of the size of the rank's largest stage. With offloaded layers, the
-/// device has some windows that the layers of all slots use in turn.
-void TrainingSizes::save(TrainingBytes& bytes, const ActivationParts& a,
+/// Sets the bytes of all slots; each slot has the size of the rank's largest stage. With offloaded
+/// layers, the device has only some windows, which the layers of all slots use in turn.
+void TrainingSizes::save(TrainingBytes& bytes, const ActivationSizes& a,
                          const architecture::Shard& shard, const schedule::Needs& needs) const {
   Bytes slot = 0;
   std::int64_t most_layers = 0;
@@ -164,34 +165,35 @@ void TrainingSizes::save(TrainingBytes& bytes, const ActivationParts& a,
     const bool head = stage == shard.last_stage();
     const std::int64_t layers = shard.stage_layers[static_cast<std::size_t>(stage)].extent;
     most_layers = std::max(most_layers, layers);
-    slot = std::max(slot, (activations_away_ ? 0 : of_layers(a, shard, stage, &LayerBytes::kept)) +
+    slot = std::max(slot, (activations_away_ ? 0 : of_layers(a, shard, stage, &BlockBytes::kept)) +
                               (layers == 0 && !head ? a.input : 0) +
                               (stage == 0 ? a.embedding : 0) + (head ? a.head : 0) + a.positions);
   }
   bytes.saved = needs.slots * slot + needs.logits_slots * a.logits_slot;
   if (!activations_away_) return;
   const std::int64_t all = needs.slots * most_layers;
-  const Bytes window = std::ranges::max(a.layers, {}, &LayerBytes::kept).kept;
+  const Bytes window = std::ranges::max(a.layers, {}, &BlockBytes::kept).kept;
   bytes.saved += std::min<std::int64_t>(offload_windows, all) * window;
   bytes.saved_on_host = all * window;
 }
 
-Bytes TrainingSizes::activations(const ActivationParts& a, const architecture::Shard& shard,
+Bytes TrainingSizes::activations(const ActivationSizes& a, const architecture::Shard& shard,
                                  const schedule::Needs& needs) const {
   TrainingBytes bytes;
   save(bytes, a, shard, needs);
   return bytes.saved + a.scratch + a.logits_scratch + (shard.has_head() ? a.head_scratch : 0);
 }
 
-Bytes TrainingSizes::optimizer(const ArenaParts& arenas) const {
+Bytes TrainingSizes::optimizer(const ArenaSizes& arenas) const {
   return (states_ - seconds_) * aligned(arenas.state_elements * accumulate_) +
          seconds_ * aligned(arenas.second_elements * accumulate_);
 }
 
-/// Transfer buffers are the receive buffers posted at the same time, the send buffers of each
-/// channel to another rank (outputs of all stages but the last, gradients of all but the first),
-/// and messages to the same rank.
-TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& arenas,
+/// Transfer buffers are the receive buffers that are posted at the same time, the send buffers of
+/// each channel to another rank, the messages to the same rank, and the messages of a shared
+/// vocabulary. Channels send outputs of all stages but the last, and gradients of all stages but
+/// the first.
+TrainingBytes TrainingSizes::bytes(const ActivationSizes& a, const ArenaSizes& arenas,
                                    const architecture::Shard& shard,
                                    const schedule::Needs& needs) const {
   TrainingBytes bytes;
@@ -218,11 +220,11 @@ TrainingBytes TrainingSizes::bytes(const ActivationParts& a, const ArenaParts& a
   const bool head = shard.has_head();
   bytes.logits = head ? a.logits : 0;
   Bytes scales = 0;
-  for (const Stage stage : shard.stages) scales += of_layers(a, shard, stage, &LayerBytes::scales);
+  for (const Stage stage : shard.stages) scales += of_layers(a, shard, stage, &BlockBytes::scales);
   bytes.scratch =
       a.scratch + a.logits_scratch + (head ? a.head_scratch : 0) + (two_versions_ ? 2 : 1) * scales;
   bytes.workspace = workspace_;
-  // Counted with cuBLASLt, too, because it may not support all products.
+  // Also counted with cuBLASLt, because cuBLASLt may not support all products.
   bytes.widened = narrow() ? widened_workspace_bytes : 0;
   bytes.fp8 = fp8_;
   bytes.reductions = arenas.reductions + std::max(a.tensor_sum, arenas.tensor_sum);

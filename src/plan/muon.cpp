@@ -1,4 +1,4 @@
-// Counts memory, messages and FLOPs of Muon by the rounds of its update.
+// Counts the memory and the messages of Muon by the rounds of its update.
 #include <trireme/plan/muon.hpp>
 
 #include <trireme/base/alignment.hpp>
@@ -17,18 +17,18 @@ Bytes muon_bytes(const architecture::MatrixRounds& rounds, Bytes element) {
          aligned((whole + norm_block - 1) / norm_block * 8) + aligned(8);
 }
 
-MuonTraffic muon_traffic(const architecture::MatrixRounds& rounds, int tensor_rank, int worker,
+MuonTraffic muon_traffic(const architecture::MatrixRounds& rounds, int tensor_rank, int replica,
                          bool divided) {
   MuonTraffic traffic;
   for (int round = 0; round < rounds.rounds(); ++round)
     for (int to = 0; to < rounds.tensor(); ++to) {
       const std::int64_t most = rounds.most_elements(round, to, tensor_rank);
-      for (std::int64_t first = 0; first < most && rounds.workers() > 1; first += rounds.chunk()) {
-        const std::int64_t size = rounds.workers() * std::min(rounds.chunk(), most - first);
+      for (std::int64_t first = 0; first < most && rounds.replicas() > 1; first += rounds.chunk()) {
+        const std::int64_t size = rounds.replicas() * std::min(rounds.chunk(), most - first);
         if (divided) traffic.collected.add(1, size);
         traffic.returned.add(1, size);
       }
-      const architecture::HiddenMatrix* m = rounds.matrix(round, worker, to);
+      const architecture::HiddenMatrix* m = rounds.matrix(round, replica, to);
       if (m == nullptr || rounds.tensor() == 1) continue;
       std::int64_t joined = 0;
       for (int rank = 0; rank < rounds.tensor(); ++rank) joined += m->elements_on(rank);

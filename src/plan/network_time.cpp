@@ -16,7 +16,7 @@ GroupPlace place_of(std::int64_t ranks, std::int64_t stride, std::int64_t device
   return p;
 }
 
-/// The product of the groups of two axes.
+/// Placement of the groups that two axes form together.
 GroupPlace together(const GroupPlace& a, const GroupPlace& b, std::int64_t devices) {
   if (a.ranks == 1) return b;
   if (b.ranks == 1) return a;
@@ -41,7 +41,7 @@ NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
                                axes.stride(a.axis), devices_);
   places_[Axis::data] = together(places_[Axis::data], places_[Axis::context], devices_);
   shards_ = places_[Axis::data];
-  // Consecutive replicas are on one node while it has space for them.
+  // The replicas of a group are consecutive, and on one node as far as the node has room for them.
   if (const std::int64_t group = p.shard_ranks(); group < shards_.ranks) {
     shards_.ranks = group;
     shards_.per_node = std::min(group, shards_.per_node);
@@ -52,8 +52,8 @@ NetworkTime::NetworkTime(const Machine& machine, const deck::ParallelConfig& p)
   stride_ = axes.stride(Axis::pipeline);
 }
 
-/// NCCL's latency grows with the number of ranks per node (its rings pass through each) and of
-/// nodes.
+/// The latency of NCCL grows with the number of ranks per node, because its rings pass through each
+/// rank, and with the number of nodes.
 Seconds NetworkTime::ring(double factor, double bytes, const GroupPlace& group,
                           double efficiency) const {
   if (group.ranks <= 1) return 0;
@@ -89,7 +89,7 @@ Seconds NetworkTime::message(double bytes, Rank from, Rank to) const {
   const Machine::Node& node = machine_.node;
   // The node of a stage's first rank represents all ranks of the stage.
   const bool crosses = from * stride_ / devices_ != to * stride_ / devices_;
-  // On a host, a message is one copy, and a collective several.
+  // On a host, a message is one copy, which reaches the full bandwidth; a collective needs several.
   const double share = machine_.on_device() ? node.link_efficiency : 1;
   if (!crosses) return bytes / (node.link_bandwidth * share) + node.link_latency;
   // Other ranks of the stage send at the same time.

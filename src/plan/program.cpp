@@ -30,7 +30,7 @@ schedule::Program program_of_file(const std::string& path, const schedule::Progr
   return schedule::read_program(content, path, layout);
 }
 
-/// The first mistakes, and the number of further mistakes.
+/// The first mistakes, one per line, and the number of further mistakes.
 std::string listed(const std::vector<std::string>& mistakes) {
   constexpr std::size_t most = 20;
   std::string out;
@@ -54,14 +54,14 @@ schedule::Cost flops_of(const deck::Config& config) {
   return flop_cost(stage_flops(architecture::describe(config.model), config.parallel));
 }
 
-/// The named schedule with the passes of a shared vocabulary, placed by their FLOPs.
+/// The program of the named schedule. The passes of a shared vocabulary are placed by FLOPs.
 schedule::Program named_program(const deck::Config& config, const schedule::ProgramLayout& layout) {
   schedule::Program program = schedule::generate(config.parallel.schedule, layout);
   if (layout.shares_vocabulary) schedule::share_vocabulary(program, flops_of(config));
   return program;
 }
 
-/// With a shared vocabulary, transfers are ordered by FLOPs, like the passes.
+/// With a shared vocabulary, transfers are ordered by FLOPs, as the passes are.
 schedule::LowerOptions lowering(const deck::Config& config, const Machine& machine) {
   schedule::LowerOptions options{config.model.tied_embeddings, transport(config.parallel, machine)};
   if (config.parallel.shares_vocabulary()) options.cost = flops_of(config);
@@ -122,8 +122,10 @@ schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int 
 }
 
 std::vector<schedule::Needs> evaluation_needs(const schedule::ProgramLayout& layout) {
-  constexpr int rounds = 4;      // more micro-batches than stages need no more slots,
-  constexpr int most = 1 << 16;  // and the deepest pipelines need fewer than they have stages
+  constexpr int rounds = 4;  // micro-batches per rank; more micro-batches need no more slots
+  // Largest number of passes. It limits the deepest pipelines, which need fewer slots than they
+  // have stages.
+  constexpr int most = 1 << 16;
   return schedule::needs(evaluation_program(
       layout, std::min(rounds * layout.ranks, std::max(rounds, most / layout.stages()))));
 }
@@ -144,7 +146,7 @@ std::vector<schedule::Needs> training_needs(std::span<const schedule::Program> p
   return all;
 }
 
-// schedule = "auto": searches a program from the durations of passes and the number of
+// schedule = "auto": searches for a program, given the durations of passes and the number of
 // micro-batches that each rank can save.
 
 namespace {
@@ -160,7 +162,8 @@ schedule::Cost flops(const deck::Config& config, const Architecture& a) {
                                architecture::head_gradient(config.parallel)));
 }
 
-/// Whole and split backward passes may recompute different tensors.
+/// Durations from the speeds of [parallel] machine. Whole and split backward passes may recompute
+/// different tensors.
 schedule::Cost predicted(const deck::Config& config, const Architecture& a) {
   const Machine machine = load_machine(config.parallel.machine);
   const std::string missing = machine.time_mistake(config.precision, config.parallel.ranks());
@@ -175,7 +178,8 @@ schedule::Cost predicted(const deck::Config& config, const Architecture& a) {
   };
 }
 
-/// A whole pass's measured time is divided between its halves by their FLOPs.
+/// Durations from [parallel] timeline. If only whole backward passes were measured, their time is
+/// divided between the two halves by FLOPs; if only halves were measured, their times are added.
 schedule::Cost measured(const deck::Config& config, const Architecture& a,
                         const ProgramLayout& layout) {
   const std::string& file = config.parallel.timeline;
@@ -210,7 +214,7 @@ schedule::Cost pass_costs(const deck::Config& config, const Architecture& a,
   return config.parallel.machine.empty() ? flops(config, a) : predicted(config, a);
 }
 
-/// Slots within the memory limit of each pipeline rank.
+/// Number of slots of each pipeline rank within the memory limit.
 class SlotLimit {
  public:
   SlotLimit(const deck::Config& config, const Architecture& a, const ProgramLayout& layout,
@@ -221,7 +225,7 @@ class SlotLimit {
         machine_(machine),
         limit_(memory_limit(config.parallel, machine, 0)) {}
 
-  /// Number of slots of each rank that fits into its memory.
+  /// Estimate of the slots of each rank that fit into its memory: bytes are linear in the slots.
   std::vector<int> slots() const {
     const int least = layout_.chunks;
     const int most = std::max(least, schedule::most_slots(layout_));
@@ -238,7 +242,8 @@ class SlotLimit {
     return slots;
   }
 
-  /// Removes a slot from ranks whose program exceeds the limit; returns whether there are any.
+  /// Removes a slot from each rank whose program exceeds the limit. Returns whether there was such
+  /// a rank. UsageError if such a rank has the least number of slots.
   bool corrects(std::vector<int>& slots, const schedule::Program& program) const {
     if (limit_.bytes == 0) return false;
     const std::vector<Bytes> bytes = of_ranks(training_needs({&program, 1}));
@@ -267,7 +272,7 @@ class SlotLimit {
     return of_ranks(needs);
   }
 
-  /// Maximum over the tensor ranks of each pipeline rank.
+  /// Bytes of each pipeline rank: the maximum over its tensor ranks.
   std::vector<Bytes> of_ranks(const std::vector<schedule::Needs>& needs) const {
     std::vector<Bytes> bytes(needs.size());
     const bool arrays = limit_.arrays_only || machine_.on_device();

@@ -3,9 +3,9 @@
 #include <trireme/plan/ranks.hpp>
 
 #include <trireme/architecture/arrangement.hpp>
-#include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/servers.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 
 #include <algorithm>
 #include <map>
@@ -17,8 +17,8 @@ namespace trireme::plan {
 
 namespace {
 
-/// Values that determine the arrays of a rank: its tensor rank, the kinds of its stages' layers,
-/// and the arrays that replicas divide.
+/// Values that determine the arrays of a rank: the axes, its tensor rank, the kinds of its stages'
+/// layers, and the arrays that replicas divide.
 std::vector<std::int64_t> place_of(const deck::Config& config,
                                    const architecture::Architecture& architecture,
                                    const architecture::Shard& shard) {
@@ -28,6 +28,8 @@ std::vector<std::int64_t> place_of(const deck::Config& config,
                                 p.chunks,
                                 p.tensor,
                                 p.data,
+                                p.context,
+                                config.batch.micro,
                                 shard.tensor_rank,
                                 static_cast<std::int64_t>(p.shard),
                                 p.shard_group,
@@ -50,7 +52,7 @@ std::vector<std::int64_t> place_of(const deck::Config& config,
   return key;
 }
 
-/// Values that determine a rank's memory and traffic.
+/// Values that determine the memory and the traffic of a rank. `place`: result of place_of().
 std::vector<std::int64_t> likeness(std::vector<std::int64_t> place, const schedule::Needs& needs) {
   place.insert(place.end(), {needs.slots, needs.received_activations, needs.received_gradients,
                              needs.handed_over, needs.send_buffers, needs.logits_slots,
@@ -58,8 +60,8 @@ std::vector<std::int64_t> likeness(std::vector<std::int64_t> place, const schedu
   return place;
 }
 
-/// Bytes of ranks: of arrays, which depend on the rank's place, and of activations, which depend on
-/// its tensor rank and slots.
+/// Computes the bytes and the traffic of ranks. Caches values for equal ranks: arrays depend on the
+/// rank's place, activations on its tensor rank and on whether backward passes are split.
 class Planner {
  public:
   Planner(const deck::Config& config, const architecture::Architecture& architecture,
@@ -70,11 +72,11 @@ class Planner {
         sizes_(config, architecture, machine) {}
 
   TrainingBytes bytes(const architecture::Shard& shard, const schedule::Needs& needs,
-                      const ArenaParts& arenas) {
+                      const ArenaSizes& arenas) {
     return sizes_.bytes(activations(shard, needs.split_backward), arenas, shard, needs);
   }
 
-  const ShardParts& parts(const architecture::Shard& shard, const std::vector<std::int64_t>& place,
+  const ShardSizes& parts(const architecture::Shard& shard, const std::vector<std::int64_t>& place,
                           bool on_host, KnownParts& known) const {
     const auto [found, is_new] = known.try_emplace(place);
     if (!is_new) return found->second;
@@ -95,7 +97,7 @@ class Planner {
   }
 
  private:
-  const ActivationParts& activations(const architecture::Shard& shard, bool split) {
+  const ActivationSizes& activations(const architecture::Shard& shard, bool split) {
     const auto [found, is_new] = activations_.try_emplace(
         {shard.tensor_rank, shard.vocabulary_part(config_.model.vocabulary).extent, split});
     if (is_new) found->second = activation_parts(config_, architecture_, shard, split, machine_);
@@ -107,15 +109,15 @@ class Planner {
   const Machine& machine_;
   TrainingSizes sizes_;
   /// Indexed by tensor rank, number of vocabulary ids, and whether backward passes are split.
-  std::map<std::tuple<int, std::int64_t, bool>, ActivationParts> activations_;
+  std::map<std::tuple<int, std::int64_t, bool>, ActivationSizes> activations_;
   std::map<std::pair<std::vector<std::int64_t>, bool>, std::vector<TrafficRow>> traffic_;
 };
 
-/// Sizes of a tensor rank's part, and whether it shares its first and its last head of keys and
-/// values.
+/// Kind of a tensor rank: the sizes of its part, and whether it shares its first and its last head
+/// of keys and values with other ranks.
 auto kind(const deck::Config& config, const architecture::Shard& shard, const Machine& machine) {
   const deck::ModelConfig& m = config.model;
-  const LocalSizes n = local_sizes(config, shard, machine);
+  const TypedSizes n = typed_sizes(config, shard, machine);
   const layout::Slice heads = shard.groups(m.key_value_heads, n.group);
   const auto shared_before = shard.holders(m.key_value_heads, n.group, heads.offset).offset;
   const auto shared_behind = shard.holders(m.key_value_heads, n.group, heads.end() - 1).end();
@@ -162,7 +164,7 @@ Bytes most_bytes(const deck::Config& config, const architecture::Architecture& a
       shard.tensor_rank = t;
       const auto place = place_of(config, architecture, shard);
       if (!known.insert(likeness(place, all_needs[p])).second) continue;
-      const ShardParts& parts = planner.parts(shard, place, process, known_parts);
+      const ShardSizes& parts = planner.parts(shard, place, process, known_parts);
       const TrainingBytes bytes = planner.bytes(shard, all_needs[p], parts.arenas);
       const Bytes here =
           process ? bytes.all() + parts.checkpoint_copy + parts.reduction + process_bytes(config)
@@ -197,7 +199,7 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
         ranks.back().repeats = true;
         continue;
       }
-      const ShardParts& parts = planner.parts(shard, place, true, known_parts);
+      const ShardSizes& parts = planner.parts(shard, place, true, known_parts);
       ranks.push_back({p, t, false, needs, parts,
                        rows_of(planner.bytes(shard, needs, parts.arenas)), process_bytes(config),
                        planner.traffic(shard, place, needs.split_backward)});
@@ -215,7 +217,7 @@ void replan_memory(std::vector<RankPlan>& ranks, const deck::Config& config,
   for (RankPlan& rank : ranks) {
     shard.stages = stages.stages_of(rank.pipeline);
     shard.tensor_rank = rank.tensor;
-    const ShardParts& parts =
+    const ShardSizes& parts =
         planner.parts(shard, place_of(config, architecture, shard), false, known);
     rank.memory = rows_of(planner.bytes(shard, rank.needs, parts.arenas));
   }

@@ -1,14 +1,15 @@
-// recompute = "auto": a greedy search over the tensors of a layer. A recomputation's time is the
-// sum of the times of its FLOPs, memory traffic and messages, in units of one byte in memory.
+// recompute = "auto": a greedy search over the tensors of a layer. The time of a recomputation is
+// the sum of the times of its FLOPs, memory traffic and messages, in units of the time to move one
+// byte of memory.
 #include <trireme/plan/recompute.hpp>
 
 #include <trireme/architecture/ends.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/ranks.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -16,21 +17,22 @@
 namespace trireme::plan {
 namespace {
 
+using architecture::BlockDescription;
 using architecture::Kept;
-using architecture::LayerDescription;
 
-/// FLOPs in the time of moving one byte: an H100 does 990e12 in bf16 per second and moves 3.35e12
-/// bytes (NVIDIA's data sheet); a server's core does about 130e9 in fp32 and moves 10e9 bytes.
+/// FLOPs in the time to move one byte: an H100 computes 990e12 in bf16 per second and moves 3.35e12
+/// bytes (NVIDIA's data sheet); a server's core computes about 130e9 in fp32 and moves 10e9 bytes.
 double flops_per_byte(const Machine& machine) {
   return machine.on_device() ? 300 : 13;
 }
-constexpr double link_slowness = 8;  ///< bytes in memory per byte between ranks
+/// Bytes of memory that are moved in the time of one byte between ranks.
+constexpr double link_slowness = 8;
 
 void add_once(std::vector<std::string>& names, const std::string& name) {
   if (std::ranges::find(names, name) == names.end()) names.push_back(name);
 }
 
-Kept kept_of(const deck::ParallelConfig& parallel, const LayerDescription& layer) {
+Kept kept_of(const deck::ParallelConfig& parallel, const BlockDescription& layer) {
   if (parallel.recompute != Recompute::automatic)
     return architecture::kept_tensors(layer, parallel.recompute);
   Kept kept = architecture::kept_tensors(layer, Recompute::none);
@@ -40,7 +42,8 @@ Kept kept_of(const deck::ParallelConfig& parallel, const LayerDescription& layer
   return kept;
 }
 
-/// Everything that the choice depends on, for each kind of rank.
+/// Searches for the tensors to recompute. Holds the values on which the choice depends, for each
+/// kind of rank.
 class RecomputeSearch {
  public:
   RecomputeSearch(deck::Deck& deck, const Machine& machine)
@@ -94,7 +97,8 @@ class RecomputeSearch {
 
   bool limit_is_given() const { return deck_.config.parallel.memory_limit > 0; }
 
-  /// Bytes to which the limit applies; a host's memory also holds the rank's process.
+  /// Bytes of a rank to which the limit applies. The memory of a host also holds the rank's
+  /// process.
   Bytes counted(const RankPlan& rank) const {
     return limit_is_given() || machine_.on_device() ? device_total(rank.memory) : rank.peak();
   }
@@ -103,7 +107,7 @@ class RecomputeSearch {
     deck_.config.parallel.recomputed = std::move(recomputed);
   }
 
-  /// Bytes of the rank that needs the most.
+  /// Sets the recomputed tensors, and returns the bytes of the rank that needs the most.
   Bytes bytes_with(const std::vector<std::string>& recomputed) {
     set(recomputed);
     Bytes most = 0;
@@ -113,11 +117,13 @@ class RecomputeSearch {
     return most;
   }
 
-  /// Mean time to recompute a layer for one micro-batch on the first rank.
+  /// Sets the recomputed tensors, and returns the mean time per layer of their recomputation for
+  /// one micro-batch on the first rank. Includes the recomputation of the logits, if they are
+  /// recomputed.
   double time_with(const std::vector<std::string>& recomputed) {
     set(recomputed);
     const Rank& rank = ranks_.front();
-    const LocalSizes sizes = local_sizes(deck_.config, rank.shard, machine_);
+    const TypedSizes sizes = typed_sizes(deck_.config, rank.shard, machine_);
     const auto programs = layer_programs(deck_.config, architecture_, rank.shard,
                                          rank.needs.split_backward, machine_);
     const std::int64_t layers = architecture_.model.layers;
@@ -130,13 +136,13 @@ class RecomputeSearch {
     return time;
   }
 
-  double time_again(const LayerDescription& layer, const architecture::LayerProgram& program,
-                    const LocalSizes& sizes) const {
+  double time_again(const BlockDescription& layer, const architecture::BlockProgram& program,
+                    const TypedSizes& sizes) const {
     double time = 0;
     for (const auto* phase : {&program.backward, &program.backward_input, &program.backward_weight})
-      for (const architecture::Step& step : phase->steps)
-        if (step.again)
-          for (const int operation : {step.operation, step.fused})
+      for (const architecture::OperationCall& call : phase->calls)
+        if (call.again)
+          for (const int operation : {call.operation, call.fused})
             if (operation >= 0) time += time_of(layer, operation, sizes);
     return time;
   }
@@ -145,8 +151,9 @@ class RecomputeSearch {
     return architecture::head_gradient(deck_.config.parallel);
   }
 
-  /// The last stage's time, divided by its number of layers, because other times are per layer.
-  double time_of_logits(const LocalSizes& sizes) const {
+  /// Time to recompute the logits, divided by the mean number of layers per pipeline rank, because
+  /// other times are per layer.
+  double time_of_logits(const TypedSizes& sizes) const {
     const deck::ParallelConfig& p = deck_.config.parallel;
     const auto logits = static_cast<double>(sizes.targets * sizes.vocabulary);
     const double flops = 2 * architecture_.logit_products() * static_cast<double>(sizes.tokens) /
@@ -155,10 +162,11 @@ class RecomputeSearch {
            static_cast<double>(p.pipeline) / static_cast<double>(deck_.config.model.layers);
   }
 
-  /// Tensors kept if nothing is recomputed: a layer's tensors, and the logits' gradient.
+  /// Tensors that are kept if nothing is recomputed: tensors of the layers, and the logits'
+  /// gradient.
   std::vector<std::string> kept_names() const {
     std::vector<std::string> names;
-    for (const LayerDescription& layer : architecture_.layer_kinds()) {
+    for (const BlockDescription& layer : architecture_.layer_kinds()) {
       const Kept needed = architecture::kept_tensors(layer, Recompute::none);
       for (std::size_t t = 1; t < needed.size(); ++t)
         if (needed[t]) add_once(names, layer.tensors[t].name);
@@ -168,7 +176,7 @@ class RecomputeSearch {
     return names;
   }
 
-  double time_of(const LayerDescription& layer, int number, const LocalSizes& sizes) const {
+  double time_of(const BlockDescription& layer, int number, const TypedSizes& sizes) const {
     const architecture::Operation& op = layer.operations[static_cast<std::size_t>(number)];
     const auto bytes_of = [&](const std::vector<int>& tensors) {
       double bytes = 0;
@@ -220,7 +228,7 @@ class RecomputeSearch {
 std::vector<Kept> kept_tensors(const deck::ParallelConfig& parallel,
                                const architecture::Architecture& architecture) {
   std::vector<Kept> kept;
-  for (const LayerDescription& layer : architecture.layer_kinds())
+  for (const BlockDescription& layer : architecture.layer_kinds())
     kept.push_back(kept_of(parallel, layer));
   return kept;
 }
@@ -232,7 +240,7 @@ void resolve_recompute(deck::Deck& deck, const Machine& machine) {
 std::string recomputed_text(const deck::ParallelConfig& parallel,
                             const architecture::Architecture& architecture) {
   std::vector<std::string> names;
-  for (const LayerDescription& layer : architecture.layer_kinds()) {
+  for (const BlockDescription& layer : architecture.layer_kinds()) {
     const Kept needed = architecture::kept_tensors(layer, Recompute::none);
     const Kept kept = kept_of(parallel, layer);
     for (std::size_t t = 0; t < kept.size(); ++t)

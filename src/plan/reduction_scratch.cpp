@@ -3,14 +3,15 @@
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/plan/choices.hpp>
-#include <trireme/plan/local_sizes.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 
 #include <algorithm>
 
 namespace trireme::plan {
 namespace {
 
-/// Each rank's sums depend on the bounds of the divided state.
+/// Bytes for the sums of a bucket. If all replicas together divide state, the bytes depend on the
+/// bounds of the parts. `size`: bytes of an element.
 Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::BucketRun& run,
                      Bytes size) {
   const auto ranks = static_cast<int>(parallel.replicas());
@@ -26,7 +27,7 @@ Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::B
 
 }  // namespace
 
-Bytes activation_scratch(const deck::Config& config, const LocalSizes& sizes,
+Bytes activation_scratch(const deck::Config& config, const TypedSizes& sizes,
                          const Machine& machine) {
   if (transport(config.parallel, machine) == schedule::Transport::independent_channels) return 0;
   return device_reduction_scratch_bytes(sizes.tokens * sizes.hidden * sizes.element,
@@ -40,7 +41,7 @@ ReductionScratch reduction_scratch(const deck::Config& config,
   ReductionScratch scratch;
   if (transport(config.parallel, machine) == schedule::Transport::independent_channels)
     return scratch;
-  const LocalSizes sizes = local_sizes(config, shard, machine);
+  const TypedSizes sizes = typed_sizes(config, shard, machine);
   buckets.visit([&](const architecture::BucketRun& run) {
     scratch.data = std::max(scratch.data, bucket_scratch(config.parallel, run, sizes.accumulate));
   });
@@ -70,7 +71,7 @@ ReductionScratch reduction_scratch(const deck::Config& config,
                             !shard.shares_vocabulary() &&
                             (shard.has_embedding() || shard.has_head());
   if (shares_table)
-    for (const architecture::LocalArray& array : buckets.arrays())
+    for (const architecture::RankArray& array : buckets.arrays())
       if (!array.frozen &&
           architecture.arrays[static_cast<std::size_t>(array.number)].name == "embedding.token")
         scratch.embedding = device_reduction_scratch_bytes(array.elements() * sizes.accumulate, 2);

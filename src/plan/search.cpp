@@ -1,5 +1,5 @@
-// Ranks all layouts by formulas of memory and time, and simulates the best layouts. Candidates with
-// the same schedule, stages and micro-batches share a program.
+// Estimates memory and time of all layouts by formulas, and simulates the best layouts. Candidates
+// with the same schedule, stages and micro-batches share a program.
 #include <trireme/plan/search.hpp>
 
 #include <trireme/architecture/ends.hpp>
@@ -25,11 +25,11 @@ namespace {
 
 using architecture::Architecture;
 
-/// Most forward passes in a simulated program of a layout on the Pareto front: the slowest layouts
-/// have the longest programs.
+/// Largest number of forward passes in a program that is simulated for a layout on the Pareto
+/// front. The slowest layouts have the longest programs.
 constexpr std::int64_t front_passes = 1 << 16;
 
-/// Times of the parts of the model, which candidates share.
+/// Estimates the times of layouts. Keeps the times of the parts of the model, which layouts share.
 class TimeEstimate {
  public:
   TimeEstimate(const Architecture& architecture, const Machine& machine)
@@ -53,7 +53,7 @@ class TimeEstimate {
   const Machine& machine_;
   using Parts =
       std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool, architecture::HeadGradient>;
-  std::map<Parts, PartTimes> parts_;
+  std::map<Parts, BlockTimes> parts_;
   using Stages = std::tuple<std::int64_t, std::int64_t, std::int64_t, StagePlacement>;
   std::map<Stages, StageSizes> sizes_;
 };
@@ -169,7 +169,8 @@ class LayoutSearch {
     Bytes bytes;
   };
 
-  /// The layouts to simulate: the best by time, and some of the Pareto front.
+  /// The layouts to simulate: the layouts with the best times, and some layouts of the Pareto
+  /// front.
   std::vector<Candidate> chosen() {
     std::ranges::stable_sort(estimated_, {},
                              [](const Estimated& e) { return std::tuple(e.seconds, e.bytes); });
@@ -232,18 +233,19 @@ class LayoutSearch {
   std::int64_t ranks_;
   const Machine& machine_;
   SearchOptions options_;
-  deck::Config config_;  ///< the deck's config with the layout that is tried
+  deck::Config config_;  ///< config with the layout that is being tried
   Architecture architecture_;
   MemoryLimit limit_;
   MemoryEstimate memory_;
   TimeEstimate times_;
   KnownParts known_;
   std::vector<Estimated> estimated_;
-  Layout former_;          ///< the last layout of the space
-  std::size_t alike_ = 0;  ///< first estimated layout that differs from former_ in `shard` only
-  std::vector<Candidate> estimated_front_;  ///< layouts of the front with too long programs
+  Layout former_;          ///< the previous layout of the space
+  std::size_t alike_ = 0;  ///< index of the first layout that equals former_ but for `shard`
+  /// Layouts of the front with programs too long to simulate.
+  std::vector<Candidate> estimated_front_;
   std::int64_t too_large_ = 0;
-  Candidate smallest_;  ///< smallest of the layouts that are too large
+  Candidate smallest_;  ///< smallest of the layouts that exceed the memory
   SearchResult result_;
 };
 
@@ -275,8 +277,8 @@ Candidate play_layout(const deck::Config& config, const Machine& machine, bool a
           played_time(config, a, costs, program)};
 }
 
-// Speeds of typical machines, for layout = "auto" where no machine file is given. They order
-// layouts; they do not predict this machine's times.
+// Speeds of typical machines, for plans and searches without a machine file. They order layouts;
+// they do not predict this machine's times.
 
 namespace {
 
@@ -306,8 +308,9 @@ Machine with_usual_speeds(const Machine& machine) {
     fill(m.network.latency, 20e-6);
     return m;
   }
-  // One core of a server: 16 fp32 products and sums per cycle and unit, two units, about 2 GHz; its
-  // share of a socket's memory channels. Messages are copies through memory that ranks share.
+  // One core of a server: 16 fp32 products and sums per cycle and unit, two units, about 2 GHz; and
+  // the core's share of a socket's memory channels. Messages are copies through memory that ranks
+  // share.
   fill(d.peak_fp64, 64e9);
   fill(d.peak_fp32, 128e9);
   fill(d.peak_bf16, 64e9);
@@ -334,7 +337,7 @@ void choose_layout(deck::Deck& deck, std::int64_t ranks, const Machine& given) {
   found.candidates.front().layout.set(chosen.config);
   if (deck.config.parallel.recompute == Recompute::automatic &&
       deck::is_fixed(deck, "parallel", "recompute"))
-    chosen.config.parallel.recompute = Recompute::automatic;  // decided later
+    chosen.config.parallel.recompute = Recompute::automatic;  // see resolve_recompute()
   const std::string speeds = usual ? "typical speeds, because [parallel] machine is not set"
                                    : text("the speeds of ", machine.called());
   deck::set_layout(deck, deck::layout_overrides(chosen),

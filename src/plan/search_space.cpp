@@ -128,7 +128,9 @@ bool SearchSpace::has_axes(const Layout& layout) {
   return true;
 }
 
-/// The smallest number for each number of layers of the longest stage. The last stage is shorter.
+/// Numbers of chunks to try. If the deck does not fix the number by `chunks` or `partition`: for
+/// each number of layers of the longest stage, the smallest number of chunks ≥ 2. The last stage
+/// may be shorter, because it has the head.
 std::vector<std::int64_t> SearchSpace::chunk_counts(std::int64_t pipeline) const {
   if (chunks_.fixed) return {chunks_.value};
   const auto by_hand = std::ssize(deck_.config.parallel.partition);
@@ -172,7 +174,8 @@ std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
   return all;
 }
 
-/// The layout with each kind of recomputation and each division of state.
+/// The layout with each kind of recomputation, without and with sequence parallelism, and with each
+/// division of state, as far as the deck allows them.
 std::vector<Layout> SearchSpace::options(const Layout& given) {
   std::vector<Layout> all;
   Layout layout = given;
@@ -188,7 +191,7 @@ std::vector<Layout> SearchSpace::options(const Layout& given) {
   return all;
 }
 
-/// Groups of replicas only help if passes gather weights; otherwise their sums cost more messages.
+/// Groups of replicas help only if passes gather weights; with other divisions they add messages.
 void SearchSpace::add_shards(const Layout& given, std::vector<Layout>& all) {
   Layout layout = given;
   for (const Sharding shard : shardings) {
@@ -203,7 +206,7 @@ void SearchSpace::add_shards(const Layout& given, std::vector<Layout>& all) {
   }
 }
 
-/// Whether this division may save memory, and the deck can be combined with it.
+/// Whether this division may save memory and can be combined with the deck.
 bool SearchSpace::pays(const Layout& layout, Sharding shard) {
   if (shard == Sharding::none) return true;
   const deck::Config& c = deck_.config;
@@ -218,7 +221,8 @@ bool SearchSpace::pays(const Layout& layout, Sharding shard) {
   return architecture::division_of(tried_).gradients;
 }
 
-/// Replicas on each node; 0 if one node has all replicas, or if nodes would share a group.
+/// Number of replicas on each node; 0 if it is 1, if one node has all replicas, or if groups of
+/// this size would not divide the replicas and the nodes evenly.
 std::int64_t SearchSpace::replicas_on_node(const Layout& layout) {
   layout.set(tried_);
   const GroupPlace place = NetworkTime(machine_, tried_.parallel).place(Axis::data);

@@ -1,4 +1,4 @@
-// Bytes of a server's arenas and messages, from the same key ranges as in train/.
+// Bytes of the arenas and messages of a server, from the key ranges that train/ uses.
 #include <trireme/plan/servers.hpp>
 
 #include <trireme/architecture/placement.hpp>
@@ -7,7 +7,7 @@
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/alignment.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/plan/local_sizes.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -17,15 +17,15 @@ namespace {
 
 using architecture::BucketRun;
 
-/// The arrays of a rank, and their division among servers.
+/// The arrays of a rank, and the division of these arrays among servers.
 struct Ranges {
   Ranges(const deck::Config& config, const architecture::Architecture& model,
          const architecture::Shard& of, const Machine& machine)
       : architecture(model),
         shard(of),
         parallel(config.parallel),
-        sizes(local_sizes(config, of, machine)),
-        arrays(architecture::local_arrays(model, of)),
+        sizes(typed_sizes(config, of, machine)),
+        arrays(architecture::rank_arrays(model, of)),
         placement(architecture::place(model, of, arrays)),
         cut(architecture::server_cut(parallel, model, of, arrays, placement, sizes.accumulate)) {}
 
@@ -34,8 +34,8 @@ struct Ranges {
   const architecture::Architecture& architecture;
   const architecture::Shard& shard;
   const deck::ParallelConfig& parallel;
-  LocalSizes sizes;
-  std::vector<architecture::LocalArray> arrays;
+  TypedSizes sizes;
+  std::vector<architecture::RankArray> arrays;
   architecture::Placement placement;
   architecture::BucketCut cut;
 };
@@ -51,13 +51,14 @@ architecture::BucketCut weight_cut(const Ranges& r) {
           architecture::CutOf::weights};
 }
 
-/// Number of the optimizer's state arrays, including master weights.
-std::int64_t states(const deck::Config& config, const LocalSizes& sizes) {
+/// Number of state arrays of the optimizer, including master weights.
+std::int64_t states(const deck::Config& config, const TypedSizes& sizes) {
   return std::ssize(architecture::state_arrays(config.optimizer)) + (sizes.narrow() ? 1 : 0);
 }
 
-/// Calls `use(count, elements, of weights)` for the parts of the buckets on a server, or on all
-/// servers if `server` is −1.
+/// Calls `use(count, elements, of_weights)` for each part of a run of buckets that server `server`
+/// holds, or for the parts of all servers if `server` is −1. `of_weights`: whether the run also has
+/// weights, not only gradients.
 template <class F>
 void visit_ranges(const Ranges& r, int server, F use) {
   r.cut.visit([&](const BucketRun& run) {
@@ -69,7 +70,8 @@ void visit_ranges(const Ranges& r, int server, F use) {
   });
 }
 
-/// Gradients of arrays that all tensor ranks hold whole, which servers sum instead of workers.
+/// Calls `add` for the sums of gradients over the tensor axis, of arrays that all tensor ranks hold
+/// whole. Servers compute these sums instead of workers.
 template <class F>
 void replicated_sums(const deck::Config& config, const Ranges& r, F add) {
   for (const bool partial : {false, true}) {
@@ -89,7 +91,8 @@ void replicated_sums(const deck::Config& config, const Ranges& r, F add) {
   }
 }
 
-/// The gradient of a tied table between its first and last stage, for this server's ranges.
+/// Calls `add` for the all-reduce of a tied token table's gradient between the first and the last
+/// stage, in the ranges of server `server`.
 template <class F>
 void tied_sum(const Ranges& r, int server, F add) {
   const architecture::Shard& shard = r.shard;
@@ -112,7 +115,7 @@ void tied_sum(const Ranges& r, int server, F add) {
 
 std::int64_t norm_blocks(const Ranges& r) {
   std::int64_t blocks = 0;
-  for (const architecture::LocalArray& array : r.arrays)
+  for (const architecture::RankArray& array : r.arrays)
     for (const architecture::Piece& piece : array.pieces)
       if (piece.counted && !array.frozen)
         blocks += (piece.elements() + norm_block - 1) / norm_block;
@@ -181,7 +184,7 @@ std::vector<TrafficRow> server_messages(const deck::Config& config,
   const Ranges r(config, architecture, shard, machine);
   const std::int64_t workers = r.parallel.data;
   TrafficRow weights{"workers", "weights: send"};
-  if (server == 0) {  // with the optimizer's status
+  if (server == 0) {  // the optimizer's status is sent with the weights
     weights.operations = workers;
     weights.bytes = workers * architecture::server_status_bytes;
   }

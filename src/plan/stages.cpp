@@ -6,7 +6,7 @@
 namespace trireme::plan {
 namespace {
 
-/// Number of table parameters on a stage's ranks if the vocabulary is shared.
+/// Number of parameters of a shared vocabulary's tables on the ranks of a stage.
 std::int64_t shared_parameters(const architecture::Architecture& architecture,
                                const deck::ParallelConfig& p, std::int64_t stage) {
   std::int64_t sum = 0;
@@ -18,6 +18,7 @@ std::int64_t shared_parameters(const architecture::Architecture& architecture,
 }
 
 /// Numbers of parameters before the layers, in each layer, and after the layers: L + 2 values.
+/// Tables of a shared vocabulary are left out.
 std::vector<std::int64_t> parameters_by_layer(const architecture::Architecture& architecture,
                                               bool shared) {
   std::vector<std::int64_t> sums(static_cast<std::size_t>(architecture.model.layers + 2));

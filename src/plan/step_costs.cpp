@@ -20,9 +20,9 @@ namespace {
 using architecture::Architecture;
 using architecture::Collective;
 
-/// Bytes moved by the update of a parameter: state and weights are read and written, and the
-/// gradient is read, also for its norm. Weights with fewer bits have a master copy.
-double update_bytes(const deck::Config& config, const LocalSizes& sizes, const Machine& machine) {
+/// Bytes that the update of a parameter moves. State and weights are read and written; the gradient
+/// is read twice, once for its norm. Two-byte weights are written in addition to their master copy.
+double update_bytes(const deck::Config& config, const TypedSizes& sizes, const Machine& machine) {
   if (machine.software.optimizer_bytes > 0) return machine.software.optimizer_bytes;
   const auto states =
       static_cast<std::int64_t>(architecture::state_arrays(config.optimizer).size());
@@ -30,8 +30,8 @@ double update_bytes(const deck::Config& config, const LocalSizes& sizes, const M
                              (sizes.narrow() ? sizes.element : 0));
 }
 
-/// Number of trained parameters of a part of the model on a tensor rank.
-double part_parameters(const architecture::LayerDescription& part, std::int64_t tensor) {
+/// Number of trained parameters of a part of the model on a tensor rank, without a tied table.
+double part_parameters(const architecture::BlockDescription& part, std::int64_t tensor) {
   double n = 0;
   for (const architecture::Operation& op : part.operations)
     for (const architecture::ArraySpec& array : op.arrays)
@@ -41,7 +41,8 @@ double part_parameters(const architecture::LayerDescription& part, std::int64_t 
   return n;
 }
 
-/// Numbers of trained or frozen parameters by stage, for a model whose layers may differ.
+/// Numbers of trained or frozen parameters of a tensor rank by stage, for a model whose layers may
+/// differ.
 std::vector<double> parameters_of(const Architecture& a,
                                   const std::vector<layout::Slice>& stage_layers,
                                   std::int64_t tensor, bool frozen) {
@@ -59,13 +60,13 @@ std::vector<double> parameters_of(const Architecture& a,
   return all;
 }
 
-/// Parameters of a tensor rank by stage. A tied embedding table counts in the first and in the last
-/// stage.
+/// Number of trained parameters of a tensor rank by stage. A tied embedding table counts in the
+/// first and in the last stage; tables of a shared vocabulary are divided among all stages.
 std::vector<double> stage_parameters(const Architecture& a,
                                      const std::vector<layout::Slice>& stage_layers,
                                      std::int64_t tensor, bool shared) {
   std::vector<double> of_kinds;
-  for (const architecture::LayerDescription& layer : a.layer_kinds())
+  for (const architecture::BlockDescription& layer : a.layer_kinds())
     of_kinds.push_back(part_parameters(layer, tensor));
   const double table = a.model.tied_embeddings
                            ? static_cast<double>(a.model.vocabulary) *
@@ -93,8 +94,8 @@ std::vector<double> stage_parameters(const Architecture& a,
   return all;
 }
 
-/// Time of orthogonalisation on each pipeline rank, at the rate of large products in the type of
-/// the update. Its messages do not overlap.
+/// Adds the time of orthogonalisation to the update of each pipeline rank: products in the type of
+/// the update, and messages, which do not overlap.
 void add_muon(StepCosts& costs, const deck::Config& config, const Architecture& a,
               const Machine& machine, double turns) {
   const deck::ParallelConfig& p = config.parallel;
@@ -106,9 +107,9 @@ void add_muon(StepCosts& costs, const deck::Config& config, const Architecture& 
   const auto element = static_cast<double>(size_of(precision.compute));
   for (std::size_t rank = 0; rank < costs.updates.size(); ++rank) {
     const architecture::Shard shard = architecture::make_shard(a, p, static_cast<int>(rank), 0);
-    const auto workers = static_cast<int>(p.shard_ranks());
-    const architecture::MatrixRounds rounds(a, shard, architecture::local_arrays(a, shard),
-                                            workers);
+    const auto replicas = static_cast<int>(p.shard_ranks());
+    const architecture::MatrixRounds rounds(a, shard, architecture::rank_arrays(a, shard),
+                                            replicas);
     for (int round = 0; round < rounds.rounds(); ++round) {
       const architecture::HiddenMatrix& m = *rounds.matrix(round, 0, 0);
       const auto steps = static_cast<double>(config.optimizer.newton_schulz_steps);
@@ -131,8 +132,8 @@ void add_muon(StepCosts& costs, const deck::Config& config, const Architecture& 
   }
 }
 
-/// Number of ranks per processor of a node: among the ranks of one stage, which compute at the same
-/// time, and among all ranks.
+/// Number of ranks per processor of a node, at least 1. `of_stage` counts the ranks of one stage,
+/// which compute at the same time; `of_all` counts all ranks.
 struct Turns {
   double of_stage = 1;
   double of_all = 1;
@@ -148,8 +149,9 @@ Turns turns_of(const deck::ParallelConfig& p, const Machine& machine) {
           static_cast<double>(on_node) / processors};
 }
 
-/// Only computation is multiplied: messages are measured while all ranks send.
-void take_turns(PartTime& stage, double turns) {
+/// Multiplies the times of kernels and host. The times of messages are not multiplied, because they
+/// are measured while all ranks send.
+void take_turns(BlockTime& stage, double turns) {
   for (PassTime* pass :
        {&stage.forward, &stage.backward, &stage.backward_input, &stage.backward_weight}) {
     pass->compute *= turns;
@@ -159,8 +161,8 @@ void take_turns(PartTime& stage, double turns) {
 
 }  // namespace
 
-PartTimes part_times(const deck::Config& config, const Architecture& a, bool split_backward,
-                     const Machine& machine) {
+BlockTimes part_times(const deck::Config& config, const Architecture& a, bool split_backward,
+                      const Machine& machine) {
   deck::ParallelConfig one_stage;
   one_stage.tensor = config.parallel.tensor;
   one_stage.context = config.parallel.context;
@@ -169,9 +171,9 @@ PartTimes part_times(const deck::Config& config, const Architecture& a, bool spl
   if (shared) shard.vocabulary_stages = static_cast<int>(config.parallel.pipeline);
   const KernelTime kernels(machine, config.precision);
   const NetworkTime network(machine, config.parallel);
-  const LayerTime time(a, local_sizes(config, shard, machine), kernels, network, machine);
+  const BlockTimeModel time(a, typed_sizes(config, shard, machine), kernels, network, machine);
   const architecture::HeadGradient gradient = architecture::head_gradient(config.parallel);
-  PartTimes times;
+  BlockTimes times;
   for (const auto& program : layer_programs(config, a, shard, split_backward, machine)) {
     times.layers.push_back(time.layer(a.layer_kinds()[times.layers.size()], program));
     times.weight_half_reads |= architecture::reads_weights(program.backward_weight);
@@ -182,8 +184,8 @@ PartTimes part_times(const deck::Config& config, const Architecture& a, bool spl
   return times;
 }
 
-PartTime PartTimes::of_layers(const std::vector<std::int64_t>& counts) const {
-  PartTime sum;
+BlockTime BlockTimes::of_layers(const std::vector<std::int64_t>& counts) const {
+  BlockTime sum;
   for (std::size_t k = 0; k < layers.size(); ++k) sum += layers[k] * static_cast<double>(counts[k]);
   return sum;
 }
@@ -207,7 +209,8 @@ StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
     if (table && a.model.tied_embeddings && !p.shares_vocabulary() && sizes.layers.size() > 1)
       sizes.head += n;
   };
-  // The embedding's arrays come first and the head's last, with up to a million between them.
+  // The embedding's arrays are the first and the head's arrays the last in the list, with up to a
+  // million arrays between them.
   const auto& arrays = a.arrays;
   const auto layers = std::ranges::find_if(arrays, [](const auto& x) { return x.layer >= 0; });
   const auto head = std::ranges::partition_point(
@@ -217,12 +220,12 @@ StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
   return sizes;
 }
 
-StepCosts step_costs(const deck::Config& config, const Architecture& a, const PartTimes& parts,
+StepCosts step_costs(const deck::Config& config, const Architecture& a, const BlockTimes& parts,
                      const Machine& machine) {
   return step_costs(config, a, parts, stage_sizes(config, a), machine);
 }
 
-StepCosts step_costs(const deck::Config& config, const Architecture& a, const PartTimes& parts,
+StepCosts step_costs(const deck::Config& config, const Architecture& a, const BlockTimes& parts,
                      const StageSizes& given, const Machine& machine) {
   const deck::ParallelConfig& p = config.parallel;
   const Machine::Software& software = machine.software;
@@ -237,7 +240,7 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   architecture::Shard shard;  // sizes do not depend on its stages
   shard.tensor_size = static_cast<int>(p.tensor);
   shard.context_size = static_cast<int>(p.context);
-  const LocalSizes sizes = local_sizes(config, shard, machine);
+  const TypedSizes sizes = typed_sizes(config, shard, machine);
   StepCosts costs;
   const Turns shared = turns_of(p, machine);
   const double turns = shared.of_stage;
@@ -254,11 +257,11 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Pa
   const std::int64_t trained_from = a.first_trained;
   for (std::size_t s = 0; s < stages; ++s) {
     const layout::Slice& layers = stage_layers[s];
-    PartTime stage = parts.of_layers(a.count_kinds(layers));
+    BlockTime stage = parts.of_layers(a.count_kinds(layers));
     if (trained_from > layers.offset) {
       // Layers before the first trained array have no backward pass.
       const std::int64_t first = std::min(trained_from, layers.end());
-      PartTime backward = parts.of_layers(a.count_kinds({first, layers.end() - first}));
+      BlockTime backward = parts.of_layers(a.count_kinds({first, layers.end() - first}));
       backward.forward = stage.forward;
       stage = backward;
     }

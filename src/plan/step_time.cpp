@@ -1,5 +1,4 @@
-// Time of a step from the costs of its instructions: by a formula, and by simulation of the
-// program.
+// Time of a step from the costs of its instructions: by a formula, or by simulation of the program.
 #include <trireme/plan/step_time.hpp>
 
 #include <trireme/architecture/shard.hpp>
@@ -20,13 +19,13 @@ using architecture::Architecture;
 constexpr auto cause_names =
     words_of<Cause>("compute", "tensor", "pipeline", "data", "bubble", "optimizer", "host");
 
-/// Sums over the chunks of each pipeline rank.
+/// Sums over the chunks of a pipeline rank.
 struct RankWork {
   PassTime passes;       ///< forward and backward of a micro-batch, all chunks
   Seconds forward = 0;   ///< with messages that the rank waits for
   Seconds backward = 0;  ///< with messages that the rank waits for
   Seconds weight = 0;    ///< movable half of the backward pass; part of `backward`
-  Seconds messages = 0;  ///< sent per micro-batch
+  Seconds messages = 0;  ///< messages sent per micro-batch
   Seconds reductions = 0;
 
   Seconds all() const { return forward + backward; }
@@ -38,7 +37,7 @@ std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, bool split,
   std::vector<RankWork> ranks(static_cast<std::size_t>(p.pipeline));
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     RankWork& rank = ranks[static_cast<std::size_t>(map.rank_of(static_cast<Stage>(s)))];
-    const PartTime& stage = costs.stages[s];
+    const BlockTime& stage = costs.stages[s];
     PassTime backward = stage.backward;
     if (split) {
       backward = stage.backward_input;
@@ -61,7 +60,8 @@ std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, bool split,
   return ranks;
 }
 
-/// Total work of a node's ranks, with all processors busy.
+/// Lower bound of the time of all passes: the mean work of a rank, with all processors busy and
+/// shared by the ranks of all stages.
 Seconds shared_work(const std::vector<RankWork>& ranks, double micro_batches,
                     const StepCosts& costs) {
   Seconds all = 0;
@@ -71,13 +71,15 @@ Seconds shared_work(const std::vector<RankWork>& ranks, double micro_batches,
   return micro_batches * all / static_cast<double>(ranks.size());
 }
 
-/// Time from the last pass of the first rank to the end. Without split backward passes, later ranks
-/// end their passes earlier and begin their sums meanwhile.
+/// Time from the first rank's last pass to the end of the step. Without split backward passes,
+/// later ranks end their passes earlier, and begin their sums of gradients while the first rank
+/// still computes.
 Seconds tail_seconds(const deck::ParallelConfig& p, bool split, const std::vector<RankWork>& ranks,
                      const StepCosts& costs) {
   Seconds early = 0, sums = 0, update = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const bool both = r == 0 || r + 1 == ranks.size();  // they wait for each other
+    // The first and the last rank wait for each other.
+    const bool both = r == 0 || r + 1 == ranks.size();
     sums = std::max(sums, ranks[r].reductions - early + (both ? costs.tied : 0));
     update = std::max(update, costs.updates[r] + costs.gathers[r]);
     if (!split) early += ranks[r].backward / static_cast<double>(p.chunks);
@@ -85,9 +87,10 @@ Seconds tail_seconds(const deck::ParallelConfig& p, bool split, const std::vecto
   return sums + costs.norm + update;
 }
 
-/// The passes of m micro-batches with 1f1b. The first micro-batch makes a loop through all ranks
-/// and back. Rank r has p − r micro-batches in flight and begins the next one after a loop through
-/// the ranks from r on. The longest of these loops, or the slowest rank, limits the rate.
+/// Time of the passes of m micro-batches with 1f1b. The first micro-batch makes a loop through all
+/// ranks and back. Rank r has p − r micro-batches in flight, and begins the next micro-batch after
+/// a loop through the ranks from r on. The rate is limited by the longest of these loops, or by the
+/// slowest rank.
 Seconds alternating_seconds(double m, Seconds longest, const std::vector<RankWork>& ranks,
                             const StepCosts& costs) {
   Seconds loop = 0, delay = 0;
@@ -130,21 +133,23 @@ Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<
       return alternating_seconds(m, longest, ranks, costs);
     case ScheduleKind::interleaved: {
       if (m <= ranks_number) return loop + (m - 1) * longest / chunks;
-      // An incomplete round takes as long as a complete one for all chunks but the last, in the
-      // longer of its two passes.
+      // If the number of ranks does not divide m, the last round of micro-batches is incomplete. In
+      // all chunks but the last, it takes as long as a complete round, in the longer of the two
+      // passes.
       const double missing = std::ceil(m / ranks_number) * ranks_number - m;
       return m * longest + (loop - longest) / chunks +
              missing * (chunks - 1) / chunks * std::max(forward, backward);
     }
     case ScheduleKind::zb_h1: {
-      // Ranks wait for the loop of both halves without weights' gradients, and fill the wait with
-      // available weights' gradients. But the last rank cannot begin before its first input.
+      // Ranks wait for the loop of both halves without weight gradients, and fill the waiting time
+      // with available weight gradients. But the last rank cannot begin before its first input
+      // arrives.
       const double moved = (ranks_number - 1 + std::min(m - 1, ranks_number - 1)) / ranks_number;
       return m * longest + std::max(loop - longest - moved * weights, first + hops / 2);
     }
-    // In a V, a single micro-batch takes the loop without all weight halves but the last. With
-    // v-min, the other passes wait for the whole loop; with zb-v, only until the last rank has its
-    // first input.
+    // In a V, a single micro-batch takes the time of the loop without its weight halves, except for
+    // the last weight half. With v-min, the other passes wait for the whole loop; with zb-v, only
+    // until the last rank has its first input.
     case ScheduleKind::zb_v:
     case ScheduleKind::v_half:
     case ScheduleKind::v_min: {
@@ -279,7 +284,7 @@ StepTime predict_step(const deck::Config& config, const Architecture& a,
   const bool split = splits_backward(program);
   StepTime time = played_time(
       config, a, step_costs(config, a, part_times(config, a, split, machine), machine), program);
-  // Workers of local training that a rank trains in sequence.
+  // A rank trains several workers of local training in sequence.
   const auto turns = static_cast<double>(config.parallel.workers_per_rank());
   time.seconds *= turns;
   for (Seconds& share : time.shares) share *= turns;

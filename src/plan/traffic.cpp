@@ -1,4 +1,5 @@
-// Messages of a rank per step, from the lists of operations, the stages and the gradient buckets.
+// Messages of a rank per step, from the lists of operations, the stages and the buckets of
+// gradients.
 #include <trireme/plan/traffic.hpp>
 
 #include <trireme/architecture/adapter.hpp>
@@ -11,11 +12,11 @@
 #include <trireme/architecture/state.hpp>
 #include <trireme/base/alignment.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/muon.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/servers.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 
 #include <algorithm>
 
@@ -23,8 +24,8 @@ namespace trireme::plan {
 namespace {
 
 using architecture::Architecture;
-using architecture::LocalArray;
 using architecture::Pass;
+using architecture::RankArray;
 using architecture::Shard;
 
 class Counter {
@@ -41,30 +42,30 @@ class Counter {
         architecture_(architecture),
         programs_(layer_programs(config, architecture, shard, split_backward, machine)),
         shard_(shard),
-        sizes_(local_sizes(config, shard, machine)),
-        arrays_(architecture::local_arrays(architecture, shard)),
+        sizes_(typed_sizes(config, shard, machine)),
+        arrays_(architecture::rank_arrays(architecture, shard)),
         micro_batches_(config.micro_batches()),
         tokens_bytes_(sizes_.tokens * sizes_.hidden * sizes_.element),
         slice_bytes_(sizes_.slice * sizes_.hidden * sizes_.element) {}
 
-  /// The messages of the layers' steps, which repeat for every micro-batch.
+  /// Adds the messages of the layers' passes, which repeat for every micro-batch.
   void layers() {
     const std::vector<std::int64_t> all = layers_from(-1);
     const std::vector<std::int64_t> with_backward = layers_from(architecture_.first_trained);
-    using architecture::LayerProgram;
+    using architecture::BlockProgram;
     for (const bool again : {false, true})
-      for (const auto phase : {&LayerProgram::forward, &LayerProgram::backward,
-                               &LayerProgram::backward_input, &LayerProgram::backward_weight})
+      for (const auto phase : {&BlockProgram::forward, &BlockProgram::backward,
+                               &BlockProgram::backward_input, &BlockProgram::backward_weight})
         for (std::size_t k = 0; k < programs_.size(); ++k)
-          for (const architecture::Step& step : (programs_[k].*phase).steps)
-            if (step.again == again)
-              send(architecture_.layer_kinds()[k], static_cast<std::size_t>(step.operation),
-                   step.pass, again ? "layers again" : text("layers", name_of(step.pass)),
-                   phase == &LayerProgram::forward ? all[k] : with_backward[k]);
+          for (const architecture::OperationCall& call : (programs_[k].*phase).calls)
+            if (call.again == again)
+              send(architecture_.layer_kinds()[k], static_cast<std::size_t>(call.operation),
+                   call.pass, again ? "layers again" : text("layers", name_of(call.pass)),
+                   phase == &BlockProgram::forward ? all[k] : with_backward[k]);
   }
 
   void ends() {
-    const auto send_all = [this](const architecture::LayerDescription& part) {
+    const auto send_all = [this](const architecture::BlockDescription& part) {
       for (const Pass pass : {Pass::forward, Pass::backward_input, Pass::backward_weight})
         for (std::size_t i = part.operations.size(); i-- > 0;) {
           const architecture::Operation& op = part.operations[i];
@@ -81,11 +82,12 @@ class Counter {
       send_all(describe_head(architecture_.model, architecture::head_gradient(parallel_)));
   }
 
-  /// Messages of a vocabulary shared by all pipeline ranks. Each contains a slice of the tokens,
-  /// before or after a message of the tensor axis.
+  /// Adds the messages of a vocabulary that all pipeline ranks share. The all-gather over the
+  /// pipeline contains statistics of all targets. Each other message over the pipeline contains a
+  /// slice of the tokens, before or after a message of the tensor axis.
   void vocabulary() {
     const std::int64_t m = micro_batches_;
-    const Bytes of_row = 3 * 8;  // statistics
+    const Bytes of_row = 3 * 8;  // statistics of a row
     tensor("look-up: reduce-scatter", m, tokens_bytes_);
     tensor("logits: all-gather of inputs", m, tokens_bytes_);
     tensor("cross entropy: all-gather", m, sizes_.targets * of_row * shard_.tensor_size);
@@ -105,11 +107,12 @@ class Counter {
     share("look-up backward: broadcast", slice_bytes_);
   }
 
-  /// Sums of gradients that each tensor rank computed only over its own tokens or heads.
+  /// Adds the sums of gradients that each tensor rank computed only over its own tokens, heads or
+  /// parts of adapters, and the sums of norms of adapted weights.
   void replicated_gradients() {
     const auto placement = architecture::place(architecture_, shard_, arrays_);
     const auto add_all = [&](const char* what, bool partial) {
-      if (parallel_.has_servers()) return;  // servers sum them
+      if (parallel_.has_servers()) return;  // servers sum these gradients
       for (const Stage stage : shard_.stages) {
         const layout::Slice run = architecture::replicated_part(arrays_, placement, stage, partial);
         if (run.extent > 0) tensor(what, 1, run.extent * sizes_.accumulate);
@@ -130,17 +133,17 @@ class Counter {
         tensor("shared layers: all-reduce", 1, part.run.extent * sizes_.accumulate);
   }
 
-  /// Sums of gradients of a shared head of keys and values, which each tensor rank computed only
-  /// over its own query heads.
+  /// Adds the sums of gradients of shared heads of keys and values, which each tensor rank computed
+  /// only over its own query heads.
   void shared_heads() {
-    for (const LocalArray& array : arrays_)
+    for (const RankArray& array : arrays_)
       for (const architecture::Piece& piece : array.pieces)
         if (array.split && !array.frozen && piece.holders.extent > 1)
           add("shared", "gradients of keys and values: all-reduce", piece.holders.extent, 1,
               piece.elements() * sizes_.accumulate);
   }
 
-  /// Boundaries between stages of this rank and adjacent stages on other ranks.
+  /// Adds the messages between stages of this rank and adjacent stages on other ranks.
   void boundaries() {
     std::int64_t out = 0, in = 0;
     for (const Stage stage : shard_.stages) {
@@ -199,7 +202,7 @@ class Counter {
       add(shards, "trust ratios: all-reduce", group, 1, trust_norms_ * norm_blocks() * 8);
   }
 
-  /// All replicas that share the work have equally many messages, except in the last round.
+  /// Replica 0 represents all replicas, which have equally many messages except in the last round.
   void muon(const char* axis, int group) {
     const architecture::MatrixRounds rounds(architecture_, shard_, arrays_, group);
     const auto messages = muon_traffic(rounds, shard_.tensor_rank, 0, parallel_.divides_state());
@@ -220,13 +223,13 @@ class Counter {
   /// Number of blocks in the pieces that this rank counts in the norm.
   std::int64_t norm_blocks() const {
     std::int64_t blocks = 0;
-    for (const LocalArray& array : arrays_)
+    for (const RankArray& array : arrays_)
       for (const architecture::Piece& piece : array.pieces)
         if (piece.counted && !array.frozen) blocks += divided_up(piece.elements(), norm_block);
     return blocks;
   }
 
-  /// Every pipeline rank has the arrays of shared layers.
+  /// Adds the sums of gradients of shared layers, whose arrays every pipeline rank has.
   void shared_layers() {
     const auto placement = architecture::place(architecture_, shard_, arrays_);
     for (const auto& part : architecture::shared_parts(arrays_, placement))
@@ -243,7 +246,8 @@ class Counter {
         sizes_.vocabulary * sizes_.hidden * sizes_.accumulate);
   }
 
-  /// One sum of squares per array and tensor rank; zero where another rank has it.
+  /// Adds the messages of the norm: one sum of squares per array and tensor rank, which is zero on
+  /// all ranks but one.
   void norm() {
     const auto sums = static_cast<std::int64_t>(architecture_.arrays.size()) * shard_.tensor_size;
     const std::int64_t ranks = parallel_.pipeline * parallel_.tensor;
@@ -255,7 +259,8 @@ class Counter {
     noise("model", ranks);
   }
 
-  /// Overlapping steps sum their losses with the norm; other steps sum them when they are logged.
+  /// Adds the sum of the losses of overlapping steps, which sum them with the norm. Other steps sum
+  /// losses only when they are logged; these sums are not counted.
   void losses(const char* axis, std::int64_t ranks) {
     if (parallel_.overlaps_steps())
       add(axis, "losses: all-reduce", ranks, 1,
@@ -265,7 +270,7 @@ class Counter {
   std::vector<TrafficRow> take() { return std::move(rows_); }
 
  private:
-  /// Number of the rank's layers from layer `first` on, by kind.
+  /// Number of the rank's layers of each kind, from layer `first` on.
   std::vector<std::int64_t> layers_from(std::int64_t first) const {
     std::vector<std::int64_t> sums(programs_.size());
     for (const Stage stage : shard_.stages) {
@@ -280,7 +285,7 @@ class Counter {
   static const char* name_of(Pass pass) { return pass == Pass::forward ? " forward" : " backward"; }
   /// Adds the message of an operation's pass, if there is one, for `layers` layers and all
   /// micro-batches.
-  void send(const architecture::LayerDescription& part, std::size_t operation, Pass pass,
+  void send(const architecture::BlockDescription& part, std::size_t operation, Pass pass,
             const std::string& name, std::int64_t layers) {
     const architecture::Operation& op = part.operations[operation];
     if (op.kind == architecture::OperationKind::attention) ring(pass, name, layers);
@@ -300,8 +305,8 @@ class Counter {
         times * rows * columns_of(t.columns, sizes_) *
             bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
   }
-  /// Blocks of keys and values are sent to all other ranks, and their gradients around the whole
-  /// ring. The block of the next rank comes last.
+  /// Adds the messages of the ring. A rank sends all blocks of keys and values except the block of
+  /// the next rank, and the gradients of all blocks.
   void ring(Pass pass, const std::string& name, std::int64_t layers) {
     const std::int64_t ranks = sizes_.context_ranks;
     const std::int64_t times = layers * micro_batches_;
@@ -319,7 +324,7 @@ class Counter {
   void tensor(const std::string& what, std::int64_t operations, Bytes bytes_each) {
     add("tensor", what, shard_.tensor_size, operations, operations * bytes_each);
   }
-  /// Rows of an axis are not split.
+  /// Adds to the row of this axis and message. A new row follows the other rows of its axis.
   void add(const char* axis, const std::string& what, std::int64_t group, std::int64_t operations,
            Bytes bytes) {
     if (group == 1 || operations == 0) return;
@@ -330,7 +335,7 @@ class Counter {
                                      [&](const TrafficRow& r) { return r.axis == axis; });
       row = rows_.insert(last == rows_.rend() ? rows_.end() : last.base(), {axis, what});
     }
-    row->operations += parallel_.workers_per_rank() * operations;  // workers of local training
+    row->operations += parallel_.workers_per_rank() * operations;  // for all workers
     row->bytes += parallel_.workers_per_rank() * bytes;
   }
 
@@ -338,12 +343,12 @@ class Counter {
   const Machine& machine_;
   const deck::ParallelConfig& parallel_;
   std::int64_t trust_norms_;
-  Bytes maxima_;  ///< bytes of the maxima of fp8 tensors
+  Bytes maxima_;  ///< bytes of the maxima of all fp8 tensors
   const Architecture& architecture_;
-  std::vector<architecture::LayerProgram> programs_;  ///< by kind of layer
+  std::vector<architecture::BlockProgram> programs_;  ///< by kind of layer
   const Shard& shard_;
-  LocalSizes sizes_;
-  std::vector<LocalArray> arrays_;
+  TypedSizes sizes_;
+  std::vector<RankArray> arrays_;
   std::int64_t micro_batches_;
   Bytes tokens_bytes_;  ///< bytes of [T, D]
   Bytes slice_bytes_;   ///< bytes of this tensor rank's rows of [T, D]
@@ -397,11 +402,11 @@ using schedule::Op;
 std::vector<std::int64_t> layers_read(const schedule::Instr& instr,
                                       const architecture::Shard& shard,
                                       const architecture::Architecture& architecture,
-                                      std::span<const architecture::LayerProgram> programs) {
+                                      std::span<const architecture::BlockProgram> programs) {
   const layout::Slice own = shard.stage_layers[static_cast<std::size_t>(instr.stage)];
   const bool head = instr.stage == shard.last_stage();
   std::vector<std::int64_t> layers;
-  // Layers before all trained arrays have no backward pass.
+  // Layers before the first trained array have no backward pass.
   const std::int64_t first = std::max(own.offset, architecture.first_trained);
   const auto add_reversed = [&](const auto& reads) {
     for (std::int64_t l = own.end(); l-- > first;)
@@ -414,12 +419,12 @@ std::vector<std::int64_t> layers_read(const schedule::Instr& instr,
   }
   if (instr.op == Op::backward || instr.op == Op::backward_input) {
     if (head) layers.push_back(architecture.model.layers);
-    add_reversed([](const architecture::LayerProgram&) { return true; });
+    add_reversed([](const architecture::BlockProgram&) { return true; });
   }
-  // In a program with split passes, a whole pass runs as its two halves.
+  // In a program with split passes, a whole backward pass runs as its two halves.
   if (instr.op == Op::backward_weight ||
       (instr.op == Op::backward && programs.front().split_backward))
-    add_reversed([](const architecture::LayerProgram& program) {
+    add_reversed([](const architecture::BlockProgram& program) {
       return architecture::reads_weights(program.backward_weight);
     });
   return layers;
@@ -431,7 +436,7 @@ std::vector<std::int64_t> unit_gathers(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
                                        const architecture::Arrangement& weights,
-                                       std::span<const architecture::LayerProgram> programs,
+                                       std::span<const architecture::BlockProgram> programs,
                                        const Machine& machine) {
   if (!weights.has_windows()) return {};
   std::vector<std::int64_t> counts(weights.units().size());

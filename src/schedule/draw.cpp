@@ -1,4 +1,5 @@
-// Timelines as pictures: headings, colours and labels.
+// Pictures of timelines: headings, colours and labels; drawing as text and as SVG; and traces in
+// Chrome's JSON format.
 #include <trireme/schedule/draw.hpp>
 
 #include <trireme/base/text.hpp>
@@ -65,12 +66,13 @@ BoxWords words_of(const Event& e, const ProgramLayout& layout) {
   return words;
 }
 
-/// The other passes of a shared vocabulary take almost no time.
+/// Whether the operation has boxes. The passes of a shared vocabulary without boxes take almost no
+/// time.
 bool is_drawn(Op op) {
   return is_pass(op) || op == Op::logits || op == Op::evaluate_logits || op == Op::logits_gradient;
 }
 
-/// Holds a reference to the timeline.
+/// The panel of a timeline, which must outlive the panel.
 Panel panel_of(const Timeline& t, std::string line) {
   Panel panel;
   panel.line = std::move(line);
@@ -128,21 +130,22 @@ std::string text_chart(const Timeline& timeline, const DrawOptions& options) {
 
 namespace {
 
-/// The longest label of at most `width` characters.
+/// The longest label of at most `width` characters; the shortest label if none fits.
 std::string label(const BoxWords& words, std::size_t width) {
   for (const std::string& label : words.labels)
     if (label.size() <= width) return label;
   return words.labels.back();
 }
 
-/// Columns per unit of time: enough for a label in the shortest computation, if the whole chart
-/// still fits.
+/// Columns per unit of time: enough for a label in the shortest computation, if the chart then has
+/// at most `most` columns, otherwise fewer.
 double columns_per_second(const Panel& panel, int most) {
   if (panel.span() <= 0) return 1;
   const Seconds shortest = panel.shortest();
   const double wanted = static_cast<double>(panel.label_width + 1);
   const double fits = static_cast<double>(most) / panel.span() * shortest;
-  // Whole columns, so that equal computations have equal widths.
+  // The shortest computation has a whole number of columns, so that equal computations have equal
+  // widths.
   return std::min(wanted, fits >= 1 ? std::floor(fits) : fits) / shortest;
 }
 
@@ -159,7 +162,7 @@ void append_chart(std::string& out, const Panel& panel, double scale) {
     std::string& row = rows[static_cast<std::size_t>(box.rank)];
     std::fill(row.begin() + static_cast<std::ptrdiff_t>(from),
               row.begin() + static_cast<std::ptrdiff_t>(to), '-');
-    // A label that fills its box would touch the next one.
+    // A label that fills its box would touch the next label.
     const std::string word = label(panel.words(box.number), to - from > 1 ? to - from - 1 : 1);
     row.replace(from, word.size(), word);
   }
@@ -295,12 +298,13 @@ class Chart {
       const BoxWords words = panel_.words(box.number);
       const double x = x_of(box.begin);
       const double width = (box.end - box.begin) * scale_;
-      // A gap between neighbours if they are wide enough.
+      // Gap between neighbouring boxes, at most a fifth of the box.
       const double gap = std::min(0.8, width * 0.2);
       out_ += text("<rect x=\"", px(x + gap / 2), "\" y=\"", px(y_of(box.rank)), "\" width=\"",
                    px(width - gap), "\" height=\"", px(height_), "\" fill=\"", hex(box.colour),
                    "\"><title>", words.title, "</title></rect>\n");
-      // The largest font size that fits all numbers; omitted if too small.
+      // The largest font size with which any number of the panel fits into this box. Numbers that
+      // would be too small are omitted.
       const double size = std::min(
           {12.0, height_ * 0.62, (width - 2) / (0.6 * static_cast<double>(panel_.digits))});
       if (size >= 6.5)
@@ -310,7 +314,7 @@ class Chart {
   }
 
   /// Draws columns of one pixel in the mean colour of their computations. Adjacent columns of equal
-  /// colour form one box, and all boxes of a colour one path.
+  /// colour form one box, and all boxes of a colour form one path.
   void draw_blended() {
     const auto columns = static_cast<std::size_t>(std::ceil(panel_.span() * scale_));
     struct Column {
@@ -339,7 +343,7 @@ class Chart {
         Colour mean{};
         for (std::size_t i = 0; i < 3; ++i) {
           const double value = column.sum[i] + (1 - std::min(column.covered, 1.0)) * idle[i];
-          mean[i] = std::round(value / 17) * 17;  // 16 shades make longer runs
+          mean[i] = std::round(value / 17) * 17;  // 16 shades per component make longer runs
         }
         return hex(mean);
       };
@@ -445,8 +449,8 @@ class Trace {
       const double begin = e.begin * microseconds;
       const double end = e.end * microseconds;
       if (is_receive(e.instr.op)) {
-        // Asynchronous, because it may overlap computations and transfers of its rank, and slices
-        // of one track must not overlap.
+        // Transfers are asynchronous slices: they may overlap computations and other transfers of
+        // their rank, and ordinary slices of one track must not overlap.
         ++transfer_;
         slice("b", e, begin, text(",\"id\":", transfer_));
         slice("e", e, end, text(",\"id\":", transfer_));

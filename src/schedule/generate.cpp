@@ -1,5 +1,5 @@
-// The named schedules: order of forward and backward passes of each pipeline rank, also where the
-// stages form a V, and of the forward passes of an evaluation; and the chart of a ring of ranks.
+// The named schedules: the order of the forward and backward passes of each pipeline rank, also for
+// stages in a V, and of the forward passes of an evaluation. Also the chart of ring attention.
 #include <trireme/schedule/generate.hpp>
 
 #include <trireme/base/check.hpp>
@@ -17,8 +17,7 @@ namespace {
 
 using Row = std::vector<Instr>;
 
-/// A row of 1F1B or GPipe. GPipe is 1F1B with a warm-up of all micro-batches; 1F1B's warm-up lasts
-/// until the first backward pass can arrive.
+/// A row of 1F1B or GPipe. GPipe is 1F1B with a warm-up of all micro-batches.
 Row alternating_row(Rank rank, int micro_batches, int warmup) {
   Row row;
   row.reserve(2 * static_cast<std::size_t>(micro_batches));
@@ -32,15 +31,16 @@ Row alternating_row(Rank rank, int micro_batches, int warmup) {
   return row;
 }
 
-/// Forward passes until the first gradient can arrive. With a shared vocabulary, the last stage
-/// computes `more` forward passes while all ranks compute and sum their parts of its gradient.
+/// Number of forward passes of the warm-up, after which forward and backward passes alternate. With
+/// a shared vocabulary, the last stage computes `more` forward passes while all ranks compute and
+/// sum their parts of its output's gradient.
 int warmup_of(Rank rank, const ProgramLayout& layout, int more) {
   return std::min(layout.micro_batches,
                   layout.ranks - 1 - rank + (layout.shares_vocabulary ? more : 0));
 }
 
-/// The order in which a rank processes (chunk, micro-batch): p micro-batches of one chunk, the same
-/// micro-batches of the next chunk, then the next p. m is rounded up to a multiple of p.
+/// The order in which a rank processes chunks and micro-batches: p micro-batches in one chunk after
+/// the other, then the next p micro-batches. m is rounded up to a multiple of p.
 class Rounds {
  public:
   explicit Rounds(const ProgramLayout& layout) : layout_(layout) {
@@ -58,8 +58,9 @@ class Rounds {
   int steps_;
 };
 
-/// If m is not a multiple of p, the row is made for the next multiple without the micro-batches
-/// beyond m. No remaining instruction depends on a removed one, so that the row cannot hang.
+/// If m is not a multiple of p, the row is the row of the next multiple without the micro-batches
+/// from m on. No remaining instruction depends on a removed instruction, so that the row cannot
+/// hang.
 Row interleaved_row(Rank rank, const ProgramLayout& layout) {
   const int p = layout.ranks;
   const Rounds rounds(layout);
@@ -85,7 +86,8 @@ Row interleaved_row(Rank rank, const ProgramLayout& layout) {
 
 /// 1F1B in which rank r computes a weight half r micro-batches after its input half. Later ranks
 /// have fewer micro-batches in flight and can delay more weight halves, so that every rank keeps at
-/// most p. The remaining weight halves fill the wait for the last gradients.
+/// most p micro-batches (p + 1 with a shared vocabulary). The remaining weight halves fill the wait
+/// for the last gradients.
 Row zero_bubble_row(Rank rank, const ProgramLayout& layout) {
   const int m = layout.micro_batches;
   const int warmup = warmup_of(rank, layout, 1);
@@ -184,18 +186,20 @@ namespace {
 
 using Row = std::vector<Instr>;
 
-constexpr int period = 6;  // passes and halves of a micro-batch on a rank
+constexpr int period = 6;  // number of passes and halves of a micro-batch on a rank
 
-/// Times between passes of neighbouring ranks, and between the end of one leg of the V and the
-/// start of the next: down with the first chunk, up with the second, and the input halves back.
+/// A micro-batch goes down the V with the first chunk and up with the second chunk; then its input
+/// halves go down and up. `down` and `up` are the times between the passes of neighbouring ranks,
+/// `turns` the times between the last pass of one leg and the first pass of the next leg.
 struct Block {
   int down;
   int up;
-  std::array<int, 3> turns{1, 1, 1};  ///< down → up, up → input halves down, these → up
+  std::array<int, 3> turns{1, 1, 1};  ///< forward down → up, up → input halves down, down → up
 };
 
-/// With these turns, no two passes of a rank have the same time modulo the period, except for
-/// forward passes of v-half on an even number of ranks, where the first chunk's pass precedes.
+/// With these turns, no two passes of a rank have the same time modulo the period. The exceptions
+/// are forward passes of v-half on an even number of ranks: the pass of the first chunk then comes
+/// first.
 Block block_of(ScheduleKind kind, int ranks) {
   if (kind == ScheduleKind::zb_v) return {1, 5};
   if (kind == ScheduleKind::v_half) return {1, 2, {ranks % 2 == 0 ? 3 : 1, 1, 1}};
@@ -320,7 +324,7 @@ Program generate_v(ScheduleKind kind, const ProgramLayout& layout) {
   return Filler(layout, std::move(passes), v_slots(kind, layout.ranks)).run();
 }
 
-// The ring of attention, simulated with the work of each step, and its chart.
+// Ring attention, simulated with the work of each step, and its chart.
 
 namespace {
 

@@ -53,7 +53,7 @@ class Lists {
  private:
   struct StageState {
     Rank rank = 0;
-    std::vector<Seconds> forward_since, backward_since;  ///< by micro-batch: when it can begin
+    std::vector<Seconds> forward_since, backward_since;  ///< earliest start, by micro-batch
     Micro forward = 0, backward = 0, weight = 0;         ///< the next micro-batch of each pass
   };
   struct RankState {
@@ -75,7 +75,8 @@ class Lists {
   }
   void wake(Rank rank, Seconds time) { wakes_.emplace(time, rank); }
 
-  /// Makes the pass a choice if it can begin at `time`; otherwise records when it arrives.
+  /// If the pass can begin at `time` and the rule prefers it to the previous choice, makes it the
+  /// choice. If the pass can only begin later, lowers `arrival` to the time at which it can begin.
   void consider(Choice& choice, Seconds& arrival, Stage stage, Seconds since, Seconds time) const {
     if (since > time)
       arrival = std::min(arrival, since);
@@ -90,7 +91,7 @@ class Lists {
     auto later_chunks = static_cast<int>(rank.stages.size());
     for (const Stage s : rank.stages) {
       const StageState& stage = stages_[index(s)];
-      --later_chunks;  // each of which can always save one micro-batch, so that none waits forever
+      --later_chunks;  // a slot is reserved for each later chunk, so that no chunk waits forever
       if (stage.forward < layout_.micro_batches &&
           rank.saved < rule_.slots[index(r)] - later_chunks)
         consider(forward, arrival, s, stage.forward_since[index(stage.forward)], time);

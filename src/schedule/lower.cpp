@@ -68,12 +68,12 @@ class Poster {
       }
   }
 
-  /// Appends the receive to `row`, after earlier receives of its channel.
+  /// Appends the receive to `row`, unless it is posted, after the earlier receives of its channel.
   void post(const Instr& receive, Row& row) {
     const std::size_t channel = channel_of(receive);
     const auto micro = static_cast<std::size_t>(receive.micro);
     while (!posted_[channel][micro]) {
-      Instr next = receive;  // also posted without a send; validate() reports it
+      Instr next = receive;  // posted even if there is no send; validate() reports this mistake
       if (next_[channel] < order_[channel].size()) next.micro = order_[channel][next_[channel]++];
       posted_[channel][static_cast<std::size_t>(next.micro)] = true;
       row.push_back(next);
@@ -81,7 +81,7 @@ class Poster {
   }
 
  private:
-  std::vector<std::vector<Micro>> order_;  ///< by channel
+  std::vector<std::vector<Micro>> order_;  ///< micro-batches of the sends, by channel
   std::vector<std::size_t> next_;
   std::vector<std::vector<bool>> posted_;
 };
@@ -115,13 +115,15 @@ Program with_channels(const Program& program) {
   return out;
 }
 
-/// See lower(). Programs that do not complete keep independent channels.
+/// Adds transfers by ordered groups (see lower()). A program that does not complete gets the
+/// transfers of independent channels.
 Program with_groups(const Program& program, const Cost& cost) {
   Program channels = with_channels(program);
   Program whole = channels;  // passes of later steps wait for updates
   if (whole.layout.overlaps_steps()) add_overlapped_updates(whole);
-  // Rounded, so that sums are exact and passes that end together do so in every order of sums. A
-  // rank's passes end in sequence, so that each is followed by its own sends.
+  // Costs are rounded to multiples of 1/1024, so that sums of costs are exact: passes that end at
+  // the same time do so in every order of summation. Each pass takes at least 1/1024, so that a
+  // rank's passes end one after another, and each pass is followed by its own sends.
   Played played = play(whole, [&](const Instr& i) {
     return std::max(std::round(cost(i) * 1024), is_pass(i.op) ? 1.0 : 0.0) / 1024;
   });

@@ -1,5 +1,5 @@
-// Slots of activations that a rank needs for a schedule, and the expected slots of a rank of each
-// kind.
+// Memory that a rank needs to run a program: counted from its instructions, or in closed form for
+// each named schedule.
 #include <trireme/schedule/needs.hpp>
 
 #include <trireme/base/check.hpp>
@@ -89,12 +89,13 @@ int slots_needed(const Program& program, Rank rank) {
   return needs_of_row(program, rank).slots;
 }
 
-// Needs of the named schedules by formulas, for searches that cannot generate every program.
+// Closed-form needs of the named schedules, for searches that cannot generate every program.
 
 namespace {
 
-/// Number of existing micro-batches among the first `steps` forward passes of an interleaved rank.
-/// The last round of p micro-batches has m − (rounds − 1) p of them in each chunk.
+/// Number of forward passes of micro-batches 0 … m − 1 among the first `steps` passes of an
+/// interleaved rank (see Rounds). The last round of p micro-batches has m − (rounds − 1) p of them
+/// in each chunk.
 int existing(int steps, const ProgramLayout& l) {
   const int rounds = (l.micro_batches + l.ranks - 1) / l.ranks;
   const int whole = (rounds - 1) * l.ranks * l.chunks;
@@ -104,7 +105,8 @@ int existing(int steps, const ProgramLayout& l) {
   return whole + rest / l.ranks * last + std::min(rest % l.ranks, last);
 }
 
-/// A rank keeps the micro-batches of its warm-up and the next one.
+/// Number of saved micro-batches. With 1f1b and interleaved, a rank keeps the micro-batches of its
+/// warm-up and the next micro-batch.
 int slots_of(ScheduleKind kind, const ProgramLayout& l, Rank rank) {
   const int m = l.micro_batches;
   switch (kind) {
@@ -139,10 +141,11 @@ Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank) 
   needs.slots = slots_of(kind, layout, rank);
   needs.split_backward = kind == ScheduleKind::zb_h1 || is_v_schedule(kind);
   needs.send_buffers = 2;
-  for (int chunk = 0; chunk < layout.chunks; ++chunk)  // one per direction
+  for (int chunk = 0; chunk < layout.chunks; ++chunk)  // one message per direction
     if (layout.map().hands_over(layout.stage_of(rank, chunk))) needs.handed_over = 2;
   if (layout.ranks == 1) return needs;
-  // One receive is posted while its predecessor is used. Evaluations always post two activations.
+  // One receive is posted while the previously received value is used. An evaluation needs all
+  // receive buffers of activations, even if a training step has only one micro-batch.
   const bool grouped = layout.transport == Transport::ordered_groups;
   if (rank > 0 || layout.chunks > 1) needs.received_activations = grouped ? 3 : 2;
   if (rank + 1 < layout.ranks || layout.chunks > 1)

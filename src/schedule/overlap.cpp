@@ -17,7 +17,8 @@ bool is_backward(const Instr& instr) {
   return instr.op == Op::backward;
 }
 
-/// Adds the updates of a rank's row. Slot j of a step begins after its backward pass j − 1.
+/// Adds reductions, norms and updates to a rank's row. Slot j of a step begins after the step's
+/// backward pass j − 1.
 class Updates {
  public:
   Updates(const ProgramLayout& layout, Rank rank)
@@ -43,10 +44,11 @@ class Updates {
   }
 
  private:
-  /// Rank 0 is the last rank to complete its gradients and the first to need new weights, `slack_`
-  /// slots later. Other ranks are 2 slots ahead of it per 3 ranks, if a backward pass takes two
-  /// thirds of a slot. All ranks reach these slots at about the same time; the last rank a little
-  /// later, if it waits for rank 0's gradient of the table.
+  /// Slots in which the norm and the reduction begin. Rank 0 is the last rank to complete its
+  /// gradients, and `slack_` slots later it is the first rank to need new weights. If a backward
+  /// pass takes two thirds of a slot, rank r is 2 r / 3 slots ahead of rank 0. All ranks reach
+  /// these slots at about the same time, except that the last rank reaches them a little later if
+  /// it waits for rank 0's gradient of the table.
   int norm_slot() const { return 5 * slack_ / 8 + lag_; }
   int reduction_slot() const { return slack_ / 2 + std::max(0, lag_ - 1); }
 
@@ -84,10 +86,10 @@ class Updates {
 
   const ProgramLayout& layout_;
   Rank rank_;
-  int ahead_;  ///< forward passes
-  int lag_;    ///< slots by which rank 0 is later
+  int ahead_;  ///< number of forward passes that the rank runs ahead
+  int lag_;    ///< number of slots by which rank 0 is later
   int slack_;
-  int backward_ = 0;    ///< passes so far
+  int backward_ = 0;    ///< number of backward passes so far
   int slot_seen_ = -1;  ///< backward_ at the previous pass
   Row out_;
 };

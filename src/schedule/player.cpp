@@ -1,5 +1,5 @@
 // Simulates a program in virtual time. A rank advances until an instruction lacks a value; the
-// event that provides the value wakes it. Groups of transfers and reports follow.
+// event that provides the value wakes the rank.
 #include <trireme/schedule/player.hpp>
 
 #include <trireme/base/check.hpp>
@@ -96,7 +96,7 @@ void Player::record(std::size_t r, Seconds begin, Seconds end) {
   ++state.position;
 }
 
-/// Runs the rank's current instruction if it can begin; returns whether it did.
+/// Runs the rank's current instruction if it can begin. Returns whether it could begin.
 bool Player::step(std::size_t r) {
   const Instr& instr = current(r);
   if (!misplaced(instr, program_.layout, static_cast<Rank>(r)).empty()) return false;
@@ -112,7 +112,7 @@ bool Player::step(std::size_t r) {
   if (is_send(instr.op) && !program_.layout.is_local(instr) &&
       !may_send(effects_.writes.front(), begin))
     return false;
-  // A collective that began earlier overlaps with the passes.
+  // With overlapping steps, a collective that all ranks began earlier overlaps with passes.
   const bool posts = is_receive(instr.op) || (is_shared(instr.op) && !is_compute(instr.op));
   const Seconds end = is_collective(instr.op)
                           ? std::max(states_[r].free_at, latest_read() + cost_(instr))
@@ -141,8 +141,8 @@ Seconds Player::latest_read() const {
   return latest;
 }
 
-/// Counts the ranks that have begun the message. All ranks receive it when the last one has begun.
-/// Each message costs as much as the broadcast, but statistics take no time.
+/// Counts the ranks that have begun the message. All ranks receive the message cost(share_output)
+/// after the last rank has begun it, or at once if the message consists of statistics.
 void Player::enter_shared(const Instr& instr, Seconds at) {
   const ProgramLayout& layout = program_.layout;
   Shared& message = shared_[static_cast<std::size_t>(
@@ -159,7 +159,8 @@ void Player::enter_shared(const Instr& instr, Seconds at) {
   }
 }
 
-/// Enters the collective once, and leaves it when all members have entered.
+/// Enters the collective once, and leaves it when all members have entered. Returns whether the
+/// rank has left it.
 bool Player::step_collective(std::size_t r, Seconds begin) {
   const Instr& instr = current(r);
   Collective& c = collectives_[instr.op == Op::reduce_tied ? 0 : 1];
@@ -180,8 +181,8 @@ bool Player::step_collective(std::size_t r, Seconds begin) {
   return true;
 }
 
-/// Whether the message's channel has a free send buffer; `begin` becomes no earlier than its
-/// release.
+/// Takes a send buffer of the message's channel, and delays `begin` until the buffer is free.
+/// Returns false if it is not known when a buffer becomes free.
 bool Player::may_send(const Value& message, Seconds& begin) {
   std::vector<Micro>& started = started_[channel_of(message)];
   if (started.size() >= send_buffers_) {
@@ -194,7 +195,7 @@ bool Player::may_send(const Value& message, Seconds& begin) {
   return true;
 }
 
-/// Independent channels: the transfer arrives when both sides are ready.
+/// Independent channels: the transfer arrives cost(receive) after both sides are ready.
 void Player::start_channel(std::size_t r, const Instr& instr, const Value& message, Seconds at) {
   Transfer& t = transfers_[transfer_of(message)];
   const bool sends = is_send(instr.op);
@@ -261,14 +262,14 @@ void Player::enter_group(std::size_t r, Seconds at) {
   group.ready = at;
 }
 
-/// Queues the group. If it is the first one, its parts look for partners.
+/// Ends the open group of a rank. If it is the rank's first group, makes it active.
 void Player::close_group(std::size_t r) {
   RankState& state = states_[r];
   state.group_open = false;
   if (state.groups.size() == 1) activate(r, state.groups.front().ready);
 }
 
-/// Makes the rank's first group active.
+/// Makes the rank's first group active: its parts can match the parts of other active groups.
 void Player::activate(std::size_t r, Seconds at) {
   const Group group = states_[r].groups.front();
   states_[r].groups.front().complete = at;
@@ -381,7 +382,7 @@ std::string Player::reason(std::size_t r) const {
               peer_of(oldest, layout));
 }
 
-/// Ranks that have not begun the message.
+/// Reason that names the ranks that have not begun the message.
 std::string Player::reason_of_shared(const Value& v) const {
   std::string absent_ranks;
   for (std::size_t r = 0; r < states_.size(); ++r) {
@@ -402,7 +403,7 @@ std::string Player::reason_of_arrival(std::size_t r, const Instr& receive) const
   return text(what, "; ", stuck_group(r));
 }
 
-/// The first unmatched part of the rank's first group.
+/// Reason that names the first unmatched part of the rank's first group.
 std::string Player::stuck_group(std::size_t r) const {
   const Group& group = states_[r].groups.front();
   for (std::size_t p = group.first; p < group.first + group.parts; ++p) {

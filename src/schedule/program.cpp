@@ -1,5 +1,5 @@
 // Effects of the instructions: effects() lists the values that each instruction reads, writes and
-// frees. All other passes derive dependences from it.
+// frees. All other code derives dependences from it.
 #include <trireme/schedule/program.hpp>
 
 #include <trireme/base/check.hpp>
@@ -23,7 +23,7 @@ struct Writer {
 
   Stage last() const { return layout.last_stage(); }
 
-  /// Reads this rank's `kind` from `before` micro-batches earlier, if it exists.
+  /// Reads the value of this kind and stage for micro-batch m − before, if m ≥ before.
   void read(Kind kind, Micro before = 0) {
     if (m >= before) e.reads.push_back({kind, s, m - before});
   }
@@ -64,7 +64,8 @@ struct Writer {
     e.writes.push_back({Kind::weight_gradient, s, m});
     if (layout.shares_vocabulary && s == 0) e.writes.push_back({Kind::embedding_gradient, s, m});
   }
-  /// The first stage's gradient may be in the slot until it is shared.
+  /// With a shared vocabulary, the first stage's slot may hold the gradient of the stage's input
+  /// until share_gradient.
   void free_saved() {
     if (!layout.shares_vocabulary || s > 0) e.frees.push_back({Kind::saved, s, m});
   }
@@ -102,7 +103,8 @@ struct Writer {
     e.writes.push_back({to, receiver, m});
     e.frees.push_back({from, s, m});
   }
-  /// Reads the gradients of the rank's norm: those of all its stages, and of the tied table.
+  /// Reads the gradients in the rank's norm: the gradients of all its stages, and of the tied
+  /// table.
   void take_gradients_of_rank() {
     const Rank rank = layout.rank_of(s);
     for (int chunk = 0; chunk < layout.chunks; ++chunk)
@@ -121,7 +123,7 @@ struct Writer {
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
       const Stage stage = layout.stage_of(layout.rank_of(s), chunk);
       e.writes.push_back({Kind::weights, stage, m});
-      // The new weights replace the weights before the last update, which this step used.
+      // The new weights replace the weights of update m − 2, which step m used.
       if (m >= 2) e.frees.push_back({Kind::weights, stage, m - 2});
     }
   }

@@ -1,4 +1,4 @@
-// Search for the fastest program: named schedules and lists, compared by virtual time.
+// Search for the fastest program: named schedules and list schedules, compared by virtual time.
 #include <trireme/schedule/search.hpp>
 
 #include <trireme/base/check.hpp>
@@ -12,9 +12,9 @@
 namespace trireme::schedule {
 namespace {
 
-constexpr std::int64_t passes_tried = 6'000'000;  ///< total for all lists
+constexpr std::int64_t passes_tried = 6'000'000;  ///< total over all list schedules
 constexpr std::size_t lists_played = 3;
-constexpr double difference = 1e-9;  ///< relative; times that differ less are equal
+constexpr double difference = 1e-9;  ///< relative difference below which times are equal
 
 std::vector<ScheduleKind> named_schedules(const ProgramLayout& layout) {
   using enum ScheduleKind;
@@ -73,7 +73,8 @@ class Search {
     best_ = {std::move(program), end, std::move(origin)};
   }
 
-  /// Numbers of saved micro-batches by rank: the largest that fit, 1f1b's, and numbers in between.
+  /// Numbers of saved micro-batches by rank: the largest numbers that fit, the numbers of 1f1b, and
+  /// numbers in between.
   std::vector<std::vector<int>> shapes() const {
     const int p = layout_.ranks, v = layout_.chunks;
     std::vector<std::vector<int>> all{slots_};
@@ -103,7 +104,8 @@ class Search {
     return all;
   }
 
-  /// The rules with the least time. During the comparison, long programs are truncated.
+  /// The rules whose list schedules take the least time. Long programs are compared with fewer
+  /// micro-batches.
   std::vector<Tried> best_rules() {
     const std::vector<ListRule> all = rules();
     const auto passes_of = [this](int micro_batches) {
@@ -126,7 +128,8 @@ class Search {
     return list_schedule(layout, costs_, rule).seconds;
   }
 
-  /// Changes the number of slots of one rank at a time while this reduces the time.
+  /// Changes the number of slots of one rank at a time while this reduces the time and the budget
+  /// lasts.
   void refine(Tried& t) {
     t.seconds = seconds(layout_, t.rule);
     for (bool better = true; better && budget_ > 0;) {

@@ -14,9 +14,9 @@ namespace {
 
 using Row = std::vector<Instr>;
 
-/// Time of a message in units of a forward pass; no rank waits for messages that take less.
+/// Time of a message in units of a forward pass. No rank waits for a message that takes less time.
 constexpr double assumed_latency = 0.25;
-constexpr int most_delayed = 2;  ///< micro-batches whose table gradient may be delayed
+constexpr int most_delayed = 2;  ///< a table gradient is at most this many micro-batches late
 
 std::size_t index(int i) {
   return static_cast<std::size_t>(i);
@@ -28,7 +28,8 @@ class Messages {
   Messages(int ranks, int micro_batches)
       : ranks_(ranks), entered_(index(micro_batches)), arrived_(index(micro_batches), never) {}
 
-  /// Returns whether this rank is the last one to begin the message.
+  /// A rank begins the message of m. If it is the last rank, sets the arrival to `time` and returns
+  /// true.
   bool begin(Micro m, Seconds time) {
     if (++entered_[index(m)] < ranks_) return false;
     arrived_[index(m)] = time;
@@ -45,7 +46,7 @@ class Messages {
 
 struct RankState {
   Row row;
-  std::size_t position = 0;  ///< in the given row
+  std::size_t position = 0;  ///< position in the rank's row of the given program
   Seconds free = 0;
   Micro forwards = 0;
   // The next micro-batch of each instruction.
@@ -93,7 +94,7 @@ class Inserter {
     for (Rank r = 0; r < layout_.ranks; ++r) wake(time, r);
   }
 
-  /// Returns the end time of the instruction.
+  /// Adds an instruction that begins at `begin`. Returns its end time.
   Seconds add(RankState& rank, Rank r, Op op, Micro m, Seconds begin) {
     const Instr& added = rank.row.emplace_back(Instr{op, layout_.first_stage(r), m});
     rank.free = begin + (is_compute(op) ? cost_(added) : 0);
@@ -104,7 +105,7 @@ class Inserter {
     if (messages.begin(m, end + latency_)) wake_all(end + latency_);
   }
 
-  /// Adds one instruction that can begin; returns whether there was one.
+  /// Adds one instruction that can begin. Returns false if there is no such instruction.
   bool take_next(Rank r, RankState& rank, Seconds t) {
     if (take_shared(r, rank, t)) return true;
     const bool table = trains_ && rank.table < rank.combine;
@@ -118,7 +119,8 @@ class Inserter {
     return true;
   }
 
-  /// Instructions that other ranks wait for.
+  /// Adds one instruction of the shared vocabulary, except logits_gradient, if one can begin: other
+  /// ranks wait for the messages of most of these instructions.
   bool take_shared(Rank r, RankState& rank, Seconds t) {
     const Micro all = layout_.micro_batches;
     const auto earlier = [](Micro m) { return m - shared_buffers; };

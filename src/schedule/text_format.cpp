@@ -133,7 +133,8 @@ class Reader {
     return seen(op, i).line > 0;
   }
 
-  /// B includes I and W, and therefore excludes them.
+  /// Checks that no instruction of `others` exists for this stage and micro-batch. B includes I and
+  /// W, and therefore excludes them.
   void check_once(std::string_view word, const Instr& instr, std::initializer_list<Op> others) {
     for (const Op op : others)
       if (is_there(op, instr)) {

@@ -1,5 +1,4 @@
-// Timelines: idle share, mean costs, and a text format with one event per line, which is read back
-// exactly.
+// Timelines: idle share, mean costs, and a text format with one event per line.
 #include <trireme/schedule/timeline.hpp>
 
 #include <trireme/base/check.hpp>

@@ -18,7 +18,7 @@ namespace {
 using Kind = Value::Kind;
 using Row = std::vector<Instr>;
 
-constexpr std::size_t most_mistakes = 32;  // maximum listed; one cause can give thousands
+constexpr std::size_t most_mistakes = 32;  // listed mistakes; one cause can produce thousands
 
 enum class State : std::uint8_t { absent, written, freed };
 
@@ -88,7 +88,7 @@ class Checker {
     return mistakes_.empty();
   }
 
-  /// The position at which the row writes `v`, if it does.
+  /// The position at which the row writes `v`; empty if the row does not write it.
   std::optional<std::size_t> find_writer(Rank r, const Value& v) const {
     for (std::size_t p = 0; p < row(r).size(); ++p) {
       const Effects e = effects(row(r)[p], layout_);
@@ -98,7 +98,7 @@ class Checker {
   }
 
   void check_row(Rank r) {
-    std::vector<Placed> unsent;  // outputs in scratch
+    std::vector<Placed> unsent;  // sends that are due: their outputs are in scratch
     for (std::size_t p = 0; p < row(r).size(); ++p) {
       const Instr& instr = row(r)[p];
       effects(instr, layout_, effects_);
@@ -141,7 +141,7 @@ class Checker {
     for (const Value& v : effects_.reads) {
       // check_queues, check_shared and the simulation check arrivals.
       if (is_arrival(v.kind)) continue;
-      if (layout_.rank_of(v.stage) != r) continue;  // collectives are also checked there
+      if (layout_.rank_of(v.stage) != r) continue;  // checked on that rank
       const State state = states_[index_of(v, layout_)];
       if (state == State::written) continue;
       if (state == State::freed) {
@@ -205,8 +205,8 @@ class Checker {
         if (row(r)[p].op == Op::evaluate) report(r, p, row(r)[p], "is in a program for training");
   }
 
-  /// Number of queues: two per channel's stage; for ordered groups three per sender: to itself, to
-  /// the next and to the previous rank.
+  /// Number of queues. Independent channels: two per stage, for activations and for gradients.
+  /// Ordered groups: three per sender, to itself, to the next rank and to the previous rank.
   std::size_t queues() const {
     return transport_ == Transport::ordered_groups ? 3 * static_cast<std::size_t>(layout_.ranks)
                                                    : 2 * static_cast<std::size_t>(layout_.stages());
@@ -329,7 +329,7 @@ std::vector<std::string> validate(const Program& program, std::optional<Transpor
   mistakes = play(program, unit_cost, {transport, options.send_buffers}).mistakes;
   if (!mistakes.empty() && transport != Transport::independent_channels) {
     // If a program hangs even with independent channels, the order of its computations is the
-    // cause, which is the more useful report.
+    // cause. The mistakes of that simulation are more useful.
     const PlayOptions channels{Transport::independent_channels, options.send_buffers};
     if (auto causes = play(program, unit_cost, channels).mistakes; !causes.empty()) return causes;
   }

@@ -15,8 +15,8 @@ namespace {
 
 std::atomic<std::int64_t> allocations{0};
 
-/// Requests pages of 2 MiB that fit into [begin, begin + bytes), which must be untouched. They
-/// cause fewer page faults and TLB misses. Has no effect if the system has no such pages.
+/// Requests pages of 2 MiB for the memory [begin, begin + bytes), which must be untouched. Large
+/// pages cause fewer page faults and TLB misses. Has no effect if the system has no large pages.
 [[maybe_unused]] void want_large_pages([[maybe_unused]] std::byte* begin,
                                        [[maybe_unused]] std::size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
@@ -30,7 +30,7 @@ std::atomic<std::int64_t> allocations{0};
 #endif
 }
 
-/// Allocates zeroed memory. On hosts, the threads that will use it touch it first.
+/// Allocates zeroed memory. On hosts, the threads that will use the memory touch it first.
 template <class View>
 View allocate(const std::string& label, std::size_t bytes) {
   using Space = typename View::memory_space;
@@ -51,8 +51,8 @@ View allocate(const std::string& label, std::size_t bytes) {
 Arena::Arena(const std::string& label, std::int64_t bytes, ArenaMemory where)
     : label_(label), capacity_(bytes) {
   check(bytes >= 0, "arena ", label, ": size = ", bytes, " bytes, expected 0 or more");
-  // Some back ends of Kokkos align to less than a cache line: allocates an extra line and starts at
-  // a multiple.
+  // Some back ends of Kokkos align memory to less than a cache line, so this allocates an extra
+  // line and starts at a multiple of a line.
   const auto padded = static_cast<std::size_t>(aligned(bytes) + array_alignment);
   try {
     if (where == ArenaMemory::device)

@@ -1,5 +1,5 @@
-// Events and copy queues: CUDA or HIP events and streams. Without these, a queue holds its copies
-// until something waits for them.
+// Events and copy queues as events and streams of CUDA or HIP. In other builds, a queue holds its
+// copies until something waits for them.
 #include <trireme/tensor/copy_queue.hpp>
 
 #include <trireme/base/check.hpp>
@@ -67,7 +67,8 @@ using ConstBytesIn = Kokkos::View<const std::byte*, Kokkos::LayoutRight, Space, 
 
 }  // namespace
 
-/// A position in a queue; none after record(exec), which waits for `exec`.
+/// A position in a queue. `queue` is null before the first record(), and after record(exec), which
+/// waits for `exec`.
 struct Event::State {
   CopyQueue::State* queue = nullptr;
   std::int64_t until = 0;

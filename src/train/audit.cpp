@@ -11,7 +11,7 @@
 namespace trireme::train {
 
 template <class P>
-Audit<P>::Audit(const deck::RunConfig& run, RankParts<P>& parts, StepActions<P>& actions,
+Audit<P>::Audit(const deck::RunConfig& run, EngineParts<P>& parts, StepActions<P>& actions,
                 const kernels::Handle& handle, grid::Grid& grid)
     : run_(run),
       parts_(parts),
@@ -31,11 +31,11 @@ void Audit<P>::step(std::int64_t step, const Run& run) {
   run_part_ = &run;
   std::vector<Pass> passes;
   do {                            // repeats if the initial state was wrong and has been repaired
-    passes = {pass(1), pass(0)};  // the own samples' gradients remain for the update
+    passes = {pass(1), pass(0)};  // the gradients of own samples remain for the update
   } while (state_.compare(step - 1));
   if (!unanimous_passes(passes)) settle(passes);
   actions_.start_reductions();
-  run(StepPart::update);
+  run(StepPhase::update);
 }
 
 template <class P>
@@ -60,7 +60,7 @@ auto Audit<P>::pass(int offset) -> Pass {
       for (grid::Communicator* ranks : parts_.vocabulary->communicators()) ranks->show_to(witness);
   };
   show_to(&list_);
-  (*run_part_)(StepPart::passes);
+  (*run_part_)(StepPhase::passes);
   show_to(nullptr);
   for (const auto& entry : parts_.parameters.entries())
     list_.add("gradient of " + entry.weight.name, entry.gradient.data);
@@ -82,7 +82,7 @@ auto Audit<P>::pass(int offset) -> Pass {
   return found;
 }
 
-/// The results for the samples of one data rank.
+/// The results of all passes for the samples of data rank `samples`.
 template <class P>
 std::vector<Voice> Audit<P>::voices(std::span<const Pass> passes, int samples) const {
   const int replicas = parts_.data.size();
@@ -101,7 +101,9 @@ bool Audit<P>::unanimous_passes(std::span<const Pass> passes) const {
   return true;
 }
 
-/// Finds the wrong ranks. Returns with correct gradients or throws.
+/// Runs two more passes to find the wrong ranks. With AuditAction::repair, and if all right results
+/// are known, repeats the pass over own samples, at most twice, until its results are right.
+/// Reports the wrong ranks, and throws unless repaired. Collective.
 template <class P>
 void Audit<P>::settle(std::vector<Pass>& passes) {
   for (const int offset : {2, 3}) passes.push_back(pass(offset));
@@ -120,7 +122,7 @@ void Audit<P>::settle(std::vector<Pass>& passes) {
   const auto suspects = suspects_of(grid_.world(), mine);
   bool repaired = false;
   const bool decided = std::ranges::all_of(right, [](const auto& one) { return one.has_value(); });
-  // A processor that is wrong again cannot contribute to the step.
+  // At most two trials: a processor that is wrong each time cannot contribute to the step.
   for (int trial = 0; trial < 2 && !repaired && decided && run_.audit == AuditAction::repair;
        ++trial)
     repaired = std::ranges::equal(pass(0).results, right,
@@ -128,9 +130,10 @@ void Audit<P>::settle(std::vector<Pass>& passes) {
   report_suspects(grid_.world(), run_.directory, step_, suspects, repaired);
 }
 
-/// Compares this rank's lists of the passes over these samples with its counterpart's lists in a
-/// correct pass. If no pass is known to be correct, compares two passes that differ. Collective on
-/// the data axis.
+/// Finding about this rank from the passes over the samples of data rank `samples`: compares the
+/// rank's lists with the lists of its counterpart (the rank at the same position of another
+/// replica) in a pass with the result `right`. If no right result is known, compares two passes
+/// with different results. Collective on the data axis.
 template <class P>
 Finding Audit<P>::examine(std::span<const Pass> passes, int samples,
                           std::optional<std::uint64_t> right) const {

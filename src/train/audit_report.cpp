@@ -37,7 +37,7 @@ std::string line_of(const Suspect& suspect) {
   return text(place_of(suspect), suspect.certain ? " " : " possibly ", suspect.what);
 }
 
-/// One line per finding, beginning with the host.
+/// Appends one line per suspect, beginning with its host, to the file.
 void list_hosts(const std::string& path, std::int64_t step, const std::vector<Suspect>& suspects) {
   std::ostringstream all;
   if (std::ifstream before(path); before) all << before.rdbuf();

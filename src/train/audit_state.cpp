@@ -1,5 +1,5 @@
 // The audit of weights and optimizer state: hashes of all ranks identify wrong ranks, and a
-// broadcast from a correct rank repairs them.
+// broadcast from a correct rank repairs the state of the wrong ranks.
 #include <trireme/train/audit_state.hpp>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 namespace trireme::train {
 namespace {
 
+/// Bits of Table::changed.
 constexpr std::int64_t common_changed = 1;
 constexpr std::int64_t own_changed = 2;
 constexpr const char* hashes_word = "hashes of an audit";
@@ -18,7 +19,7 @@ constexpr const char* hashes_word = "hashes of an audit";
 }  // namespace
 
 template <class P>
-StateAudit<P>::StateAudit(const deck::RunConfig& run, RankParts<P>& parts,
+StateAudit<P>::StateAudit(const deck::RunConfig& run, EngineParts<P>& parts,
                           const kernels::Handle& handle, grid::Grid& grid, HashList& list)
     : run_(run), parts_(parts), handle_(handle), grid_(grid), list_(list) {}
 
@@ -35,7 +36,7 @@ void StateAudit<P>::for_common(const Each& each) {
   for (const auto& entry : parts_.parameters.entries()) each(entry.weight.name, entry.weight.data);
   each("the optimizer's progress", parts_.optimizer->status());
   if (parts_.fp8) each("maxima of fp8 tensors", parts_.fp8->history().data);
-  if (parts_.weight_gather) return;  // each replica has its own part of the other arrays
+  if (parts_.weight_gather) return;  // each replica has its own part of the optimizer's arrays
   for (const auto& block : parts_.optimizer->state()) {
     for (const auto& array : block.arrays) each(array.name, array.data);
     if constexpr (optim::Optimizer<P>::has_masters)
@@ -74,7 +75,8 @@ auto StateAudit<P>::tell(const State& now) const -> Table {
   return table;
 }
 
-/// Values on which the ranks agree. Ranks whose state changed since it was kept have no vote.
+/// The agreed_value() of the hashes of each group. Ranks whose common state changed since keep()
+/// have no vote.
 template <class P>
 auto StateAudit<P>::right_values(const Table& table) const -> Values {
   std::map<Rank, std::vector<Voice>> voices;
@@ -97,7 +99,7 @@ bool StateAudit<P>::all_right(const Table& table, const Values& right) const {
   return true;
 }
 
-/// A change of this rank's state since it was kept.
+/// Finding about a change of this rank's state since keep(); level `none` if there is no change.
 template <class P>
 Finding StateAudit<P>::find_change(const State& now, std::int64_t changed) const {
   if (changed == 0) return {};
@@ -108,7 +110,7 @@ Finding StateAudit<P>::find_change(const State& now, std::int64_t changed) const
           text("numbers changed in memory after step ", now.step, ": ", list.at(at).name)};
 }
 
-/// Collective among the ranks with the same weights.
+/// Finding about this rank's state. Collective among the ranks with the same weights.
 template <class P>
 Finding StateAudit<P>::examine(const State& now, const Table& table, const Values& right) const {
   grid::Communicator& group = parts_.replicas;
@@ -118,7 +120,8 @@ Finding StateAudit<P>::examine(const State& now, const Table& table, const Value
     return table.hashes[static_cast<std::size_t>(group.world_rank(rank))];
   };
   const auto& value = right.at(group_of(here));
-  // A correct rank, or else the first rank, and the first rank that differs from it.
+  // first: a rank with the right value, or rank 0 if the right value is unknown. second: the first
+  // rank with a different value.
   int first = 0;
   while (value && hash_of(first) != *value) ++first;
   int second = 0;
@@ -136,7 +139,9 @@ Finding StateAudit<P>::examine(const State& now, const Table& table, const Value
       text("other numbers than its replicas after step ", now.step, ": ", now.common.at(at).name)};
 }
 
-/// Returns whether the state of all ranks is now correct. Collective.
+/// Replaces the common arrays of each group by the arrays of a correct rank. Returns whether the
+/// state of all ranks is now correct; false, with nothing replaced, if the deck does not ask for
+/// repair, own arrays changed, or a right value is unknown. Collective.
 template <class P>
 bool StateAudit<P>::repair(std::int64_t step, const Table& table, const Values& right) {
   const auto lost = [](std::int64_t changed) { return (changed & own_changed) != 0; };

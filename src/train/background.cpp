@@ -11,7 +11,8 @@
 namespace trireme::train {
 namespace {
 
-/// Threads started during its lifetime take no signals: only the main thread has a stack for them.
+/// Blocks all signals of this thread during the object's lifetime. Threads that are started in this
+/// time keep the signals blocked: only the main thread has a stack for signal handlers.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

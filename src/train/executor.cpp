@@ -81,18 +81,18 @@ void Executor::reset_numbers() {
 
 void Executor::assign(std::span<const schedule::Instr> row, int step) {
   schedule::Effects effects;
-  int logits_slot = 0;  // statistics are combined before the next logits
+  int logits_slot = 0;  // slot of the last logits; combine_logits precedes the next logits
   for (const schedule::Instr& numbered : row) {
     const schedule::Instr instr = schedule::seen_from(numbered, step, layout_);
     schedule::effects(instr, layout_, effects);
     for (Numbers& numbers : numbers_) numbers.take(effects);
-    Step found{instr, std::max(0, numbers_[0].find(effects)),
-               std::max(0, numbers_[1].find(effects)), -1};
+    PlacedInstr found{instr, std::max(0, numbers_[0].find(effects)),
+                      std::max(0, numbers_[1].find(effects)), -1};
     if (instr.op == Op::logits) logits_slot = found.logits_slot;
     if (instr.op == Op::combine_logits) found.logits_slot = logits_slot;
     for (std::size_t i = 2; i < numbers_.size() && found.buffer < 0; ++i)
       found.buffer = numbers_[i].find(effects);
-    steps_.push_back(found);
+    placed_.push_back(found);
     for (Numbers& numbers : numbers_) numbers.give_back(effects);
     if (instr.op == Op::backward_input) splits_backward_ = true;
   }
@@ -100,7 +100,7 @@ void Executor::assign(std::span<const schedule::Instr> row, int step) {
 
 void Executor::prepare(bool begun, bool next_follows) {
   if (!overlaps_steps()) return;
-  steps_.clear();
+  placed_.clear();
   part_ = !begun ? 0 : next_follows ? 1 : ends_.size() - 1;
   if (!begun) reset_numbers();
   if (!begun && !next_follows) {
@@ -116,31 +116,32 @@ void Executor::prepare(bool begun, bool next_follows) {
 void Executor::mark_groups() {
   if (layout_.transport != schedule::Transport::ordered_groups) return;
   const auto transfers = [&](std::size_t i) {
-    return i < steps_.size() && schedule::is_transfer(steps_[i].instr.op) &&
-           !layout_.is_local(steps_[i].instr);
+    return i < placed_.size() && schedule::is_transfer(placed_[i].instr.op) &&
+           !layout_.is_local(placed_[i].instr);
   };
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    steps_[i].opens_group =
-        transfers(i) && (i == 0 || !transfers(i - 1) || steps_[i].instr.opens_group);
-    steps_[i].closes_group = transfers(i) && (!transfers(i + 1) || steps_[i + 1].instr.opens_group);
+  for (std::size_t i = 0; i < placed_.size(); ++i) {
+    placed_[i].opens_group =
+        transfers(i) && (i == 0 || !transfers(i - 1) || placed_[i].instr.opens_group);
+    placed_[i].closes_group =
+        transfers(i) && (!transfers(i + 1) || placed_[i + 1].instr.opens_group);
   }
 }
 
 namespace {
 
-void run_alone(Actions& actions, const Step& step) {
-  const Region region(schedule::name_of(step.instr.op).data());
-  switch (step.instr.op) {
+void run_alone(Actions& actions, const PlacedInstr& placed) {
+  const Region region(schedule::name_of(placed.instr.op).data());
+  switch (placed.instr.op) {
     case Op::forward:
-      return actions.forward(step);
+      return actions.forward(placed);
     case Op::evaluate:
-      return actions.evaluate(step);
+      return actions.evaluate(placed);
     case Op::backward:
-      return actions.backward(step);
+      return actions.backward(placed);
     case Op::backward_input:
-      return actions.backward_input(step);
+      return actions.backward_input(placed);
     case Op::backward_weight:
-      return actions.backward_weight(step);
+      return actions.backward_weight(placed);
     case Op::look_up:
     case Op::logits:
     case Op::evaluate_logits:
@@ -149,44 +150,44 @@ void run_alone(Actions& actions, const Step& step) {
     case Op::look_up_gradient:
     case Op::share_output:
     case Op::share_gradient:
-      return actions.shared_vocabulary(step);
+      return actions.shared_vocabulary(placed);
     case Op::send_activation:
-      return actions.send_activation(step);
+      return actions.send_activation(placed);
     case Op::receive_activation:
-      return actions.receive_activation(step);
+      return actions.receive_activation(placed);
     case Op::send_gradient:
-      return actions.send_gradient(step);
+      return actions.send_gradient(placed);
     case Op::receive_gradient:
-      return actions.receive_gradient(step);
+      return actions.receive_gradient(placed);
     case Op::reduce_gradients:
-      return actions.reduce_gradients(step);
+      return actions.reduce_gradients(placed);
     case Op::reduce_tied:
-      return actions.reduce_tied(step);
+      return actions.reduce_tied(placed);
     case Op::gradient_norm:
-      return actions.gradient_norm(step);
+      return actions.gradient_norm(placed);
     case Op::optimizer_step:
-      return actions.optimizer_step(step);
+      return actions.optimizer_step(placed);
     case Op::begin_tied:
-      return actions.begin_tied(step);
+      return actions.begin_tied(placed);
     case Op::begin_norm:
-      return actions.begin_norm(step);
+      return actions.begin_norm(placed);
   }
 }
 
 }  // namespace
 
-void run(Actions& actions, const Step& step) {
-  if (step.opens_group) actions.begin_group();
-  run_alone(actions, step);
-  if (step.closes_group) actions.end_group();
+void run(Actions& actions, const PlacedInstr& placed) {
+  if (placed.opens_group) actions.begin_group();
+  run_alone(actions, placed);
+  if (placed.closes_group) actions.end_group();
 }
 
 void Executor::run(Actions& actions) const {
-  for (const Step& step : steps_) train::run(actions, step);
+  for (const PlacedInstr& placed : placed_) train::run(actions, placed);
 }
 
 void Executor::run(const Around& around) const {
-  for (std::size_t i = 0; i < steps_.size(); ++i) around(steps_[i], i);
+  for (std::size_t i = 0; i < placed_.size(); ++i) around(placed_[i], i);
 }
 
 }  // namespace trireme::train

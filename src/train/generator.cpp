@@ -5,7 +5,6 @@
 #include <trireme/base/philox.hpp>
 #include <trireme/model/decoder.hpp>
 #include <trireme/tensor/copy.hpp>
-#include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/load.hpp>
 #include <trireme/train/precision.hpp>
 #include <trireme/train/text_group.hpp>
@@ -67,7 +66,7 @@ std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, s
 
 namespace {
 
-/// A group of texts, and messages about its last pass.
+/// A group of texts, and the messages with the tokens drawn after its last pass.
 struct Group {
   TextGroup texts;
   std::vector<std::int32_t> drawn;  ///< tokens by row; negative: a logit is not finite
@@ -133,7 +132,8 @@ class TypedGenerator final : public Generator {
   Rank last() const { return pipeline_.size() - 1; }
   bool is_last() const { return pipeline_.rank() == last(); }
 
-  /// Receives the tokens that the last stage has drawn after the group's last pass.
+  /// Receives the tokens that the last stage has drawn after the group's last pass, if it has drawn
+  /// any. No effect on the last stage.
   void receive_tokens(Group& group) const {
     const auto& drawing = group.texts.drawing();
     const auto draws = [](const auto& text) { return text.has_value(); };
@@ -158,11 +158,11 @@ class TypedGenerator final : public Generator {
     }
   }
 
-  /// This rank's part of the group's next pass.
+  /// Runs this rank's part of the group's next pass.
   void pass(Group& group, const Continuations& texts, const Sampling& sampling) {
     const TextGroup::Pass next = group.texts.next();
     const View1<T> x = flat(decoder_.x(next.width));
-    pipeline_.wait(send_, "hidden states, generation");  // same memory as in the previous pass
+    pipeline_.wait(send_, "hidden states, generation");  // the previous pass sends from x
     if (pipeline_.rank() > 0) {
       pipeline_.begin_group();
       grid::Request request = pipeline_.start_receive<T>(handle_, x, pipeline_.rank() - 1, 1);
@@ -179,7 +179,8 @@ class TypedGenerator final : public Generator {
     }
   }
 
-  /// Ends all messages in flight. The other ranks find the error in the same group and do so too.
+  /// Completes all messages in flight, and throws the LogitError on ranks with logits. Other ranks
+  /// find the error in the same group and also give up.
   void give_up(std::vector<Group>& groups, const Group& wrong) {
     for (Group& group : groups)
       if (&group != &wrong) receive_tokens(group);
@@ -224,7 +225,8 @@ class TypedGenerator final : public Generator {
     return plan.used();
   }
 
-  /// The [rows, V of the rank] parts of all tensor ranks in sequence.
+  /// Host copy of all logits: the parts [rows, V of the rank] of all tensor ranks in rank order.
+  /// Collective among the tensor ranks.
   std::vector<Logit> all_logits() {
     View1<Logit> all = flat(decoder_.logits());
     if (tensor_.size() > 1) {
@@ -252,8 +254,8 @@ class TypedGenerator final : public Generator {
 
   std::int64_t vocabulary_;
   std::int64_t sequence_;
-  std::int64_t groups_;  ///< groups of texts, one for each pipeline rank
-  std::int64_t places_;  ///< texts in a group
+  std::int64_t groups_;  ///< number of groups of texts, at most one for each pipeline rank
+  std::int64_t places_;  ///< largest number of texts in a group
   kernels::Handle handle_;
   const architecture::Architecture& architecture_;
   grid::Communicator& tensor_;
@@ -261,9 +263,9 @@ class TypedGenerator final : public Generator {
   model::Parameters<P> parameters_;
   model::Decoder<P> decoder_;
   Arena gathered_;
-  View1<Logit> all_logits_;  // [rows · V], for several tensor ranks
+  View1<Logit> all_logits_;  // [rows · V] gathered logits, if there are several tensor ranks
   grid::Request send_;
-  std::exception_ptr error_;  ///< a LogitError
+  std::exception_ptr error_;  ///< LogitError of this rank
 };
 
 }  // namespace

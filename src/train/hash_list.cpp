@@ -1,5 +1,5 @@
-// Hashes of arrays and messages. Each entry has an element of a small device array, which one copy
-// transfers to the host.
+// Hashes of arrays and messages. Each entry has an element of a small device array; one copy
+// transfers all elements to the host.
 #include <trireme/train/hash_list.hpp>
 
 #include <trireme/kernels/hash.hpp>
@@ -59,7 +59,7 @@ void HashList::add(HashEntry entry, const void* data, std::int64_t elements, int
   entries_.push_back(std::move(entry));
 }
 
-/// Copies the hashes to the host and zeroes their elements.
+/// Copies the hashes in device memory to the host, and zeroes the device memory.
 void HashList::flush() {
   const std::size_t count = entries_.size() - known_;
   std::vector<std::uint64_t> found(count);

@@ -1,5 +1,5 @@
-// metrics.jsonl: a line of values per step, with all values for logged steps, and the lines that a
-// restart keeps.
+// Writes metrics.jsonl: one line per step. Lines of logged steps have all values, other lines only
+// the losses and the gradient norm. A restart keeps the lines up to the checkpoint's step.
 #include <trireme/train/metrics.hpp>
 
 #include <trireme/base/check.hpp>
@@ -78,7 +78,8 @@ std::string to_json(const StepLoss& s) {
   return line + "}";
 }
 
-/// The lines of the steps up to `step`. A truncated line after a kill is not a JSON object.
+/// The lines of the steps up to `step`; also sets last_logged_ and last_kept_. A line that was
+/// truncated by a kill is not a JSON object, and is dropped.
 std::string MetricsFile::lines_up_to(std::int64_t step) {
   std::string kept;
   std::error_code error;  // if set, opening the file reports the reason

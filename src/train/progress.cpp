@@ -1,6 +1,6 @@
 #include <trireme/train/progress.hpp>
 
-#include <trireme/train/rank_parts.hpp>
+#include <trireme/train/engine_parts.hpp>
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ Skips skips_from(const deck::Config& config, std::span<const double> status,
   const auto whole = [&](std::size_t i) { return static_cast<std::int64_t>(status[i]); };
   Skips skips{whole(kernels::status_skipped), whole(kernels::status_skipped_in_row),
               whole(kernels::status_skipped_step)};
-  // Servers may count an update for each worker's gradients of a step.
+  // With updates = "push", servers count one update per worker and step.
   if (config.parallel.has_servers() && config.parallel.updates == ServerUpdates::push)
     skips.last_step = (skips.last_step + config.parallel.data - 1) / config.parallel.data;
   if (const std::int64_t sum_of_array = whole(kernels::status_skipped_sum);
@@ -31,7 +31,8 @@ optim::Progress progress_of(const deck::Config& config, const Skips& skips, std:
   const bool adapted =
       config.precision.compute == DType::fp16 && config.precision.loss_scale_interval > 0;
   const double scale = adapted ? skips.loss_scale.value_or(loss_scale) : loss_scale;
-  // If the deck has a smaller maximum_skips than before, one more step is still tried.
+  // If the deck has a smaller maximum_skips than the checkpoint's run, one more step is still
+  // tried.
   return {skips.total, std::min(skips.in_row, config.optimizer.maximum_skips - 1),
           scale,       adapted ? skips.scale_steps : 0,
           step,        adapted ? skips.scale_before.value_or(scale) : scale};

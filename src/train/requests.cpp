@@ -18,7 +18,7 @@ namespace trireme::train {
 namespace {
 
 constexpr std::array<int, 3> signals{SIGTERM, SIGUSR1, SIGINT};
-// Space for a frame with the state of all vector and matrix registers.
+// Space for a signal's frame with the state of all vector and matrix registers.
 constexpr std::size_t stack_bytes = 256 * 1024;
 
 volatile std::sig_atomic_t last_signal = 0;
@@ -65,7 +65,8 @@ void say_that_it_stops() {
   message.write();
 }
 
-/// A launcher may deliver one Ctrl-C twice: its own signal and the terminal's.
+/// SIGINTs within this time come from one Ctrl-C: a launcher may deliver its own signal in addition
+/// to the terminal's signal.
 constexpr auto same_key = std::chrono::seconds(1);
 
 void remember_signal(int signal) {
@@ -84,10 +85,11 @@ void remember_signal(int signal) {
   errno = error;
 }
 
-/// A job's time limit counts from the start of its processes.
+/// Origin of the time limit: a job's time limit counts from the start of its processes.
 const Clock::time_point process_start = Clock::now();
 
-/// Many ranks may share the file system, and steps may take milliseconds.
+/// Shortest time between looks for request files, because steps may take only milliseconds and
+/// other jobs share the file system.
 constexpr auto between_looks = std::chrono::milliseconds(500);
 
 }  // namespace

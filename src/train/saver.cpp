@@ -1,5 +1,5 @@
-// Checkpoints in two phases that all ranks enter together. In the background, a thread of each
-// rank writes a copy of the rank's share.
+// Checkpoints in two phases that all ranks enter together. For a background checkpoint, a thread of
+// each rank writes a copy of the rank's share.
 #include <trireme/train/saver.hpp>
 
 #include <trireme/base/check.hpp>
@@ -17,11 +17,11 @@ namespace {
 constexpr double assumed_bytes_per_second = 100e6;
 }  // namespace
 
-Saver::Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Worker& worker,
+Saver::Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Engine& engine,
              Bytes copy_bytes)
-    : config_(config), world_(world), worker_(worker), copy_memory_(copy_bytes) {
-  for (const auto& slice : worker_.share()) share_bytes_ += slice.bytes();
-  // Equal on all ranks, because a rank whose stages hold no arrays needs no copy.
+    : config_(config), world_(world), engine_(engine), copy_memory_(copy_bytes) {
+  for (const auto& slice : engine_.share()) share_bytes_ += slice.bytes();
+  // A maximum over all ranks, because a rank whose stages hold no arrays needs no copy.
   in_background_ = world_.all_reduce<std::int64_t>(copy_bytes, grid::Reduction::maximum,
                                                    "memory for checkpoints") > 0;
   grid::together(world_, [&] {
@@ -49,7 +49,7 @@ void Saver::save(const checkpoint::RunState& state, bool goes_on) {
     if (world_.rank() == 0) checkpoint::begin_inside(config_.directory, state_.step);
   });
   enter(Phase::shards);
-  const auto share = worker_.share();
+  const auto share = engine_.share();
   write_share(background_ ? copy_memory_.copy(share) : share);
   held_up_ = seconds(Clock::now() - asked);
   if (!background_) finish();
@@ -67,13 +67,14 @@ void Saver::write_share(std::vector<checkpoint::SliceView> slices) {
   });
 }
 
-/// Progress for the watchdog; a thread leaves it to the main thread to publish.
+/// Counts progress for the watchdog. In the background, the main thread publishes the progress
+/// instead of the writing thread.
 void Saver::has_moved() {
   ++moved_;
   if (!background_) grid::Heartbeat::publish({"checkpoint", state_.step});
 }
 
-/// The first rank makes a checkpoint of the shards.
+/// Gathers the summaries of the shards; the first rank then completes the checkpoint.
 void Saver::complete() {
   std::vector<std::string> packed = world_.gather(shard_, 0, "a checkpoint's shards");
   enter(Phase::completion);
@@ -94,7 +95,7 @@ Saver::Progress Saver::progress() {
   if (part_.valid() && part_.wait_for(Clock::duration::zero()) != std::future_status::timeout) {
     try {
       shard_ = part_.get();
-    } catch (const UsageError& error) {  // not the deck's mistake in mid-run
+    } catch (const UsageError& error) {  // in mid-run, the cause is not a mistake in the deck
       error_ = std::make_exception_ptr(Error(error.what()));
     } catch (...) {
       error_ = std::current_exception();

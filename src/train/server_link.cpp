@@ -15,7 +15,7 @@ template <class P>
 std::vector<architecture::Bucket> buckets_of(const deck::ParallelConfig& parallel,
                                              const model::Parameters<P>& parameters) {
   return architecture::gradient_buckets(architecture::server_cut(
-      parallel, parameters.architecture(), parameters.shard(), parameters.local_arrays(),
+      parallel, parameters.architecture(), parameters.shard(), parameters.rank_arrays(),
       parameters.placement(), sizeof(typename P::Gradient)));
 }
 

@@ -50,7 +50,8 @@ std::int64_t ServerOrder::updates() const {
   return by_push_ ? sum : complete();
 }
 
-/// Whether the messages that the event needs have arrived.
+/// Whether the messages that the event needs have arrived and a fetch is within the staleness
+/// bound. Error if the worker of a fetch asks for another step.
 bool ServerOrder::is_possible(const ServerEvent& event) const {
   if (event.kind == Kind::fetch) {
     const std::int64_t asked = asked_.at(static_cast<std::size_t>(event.worker));

@@ -19,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Kind = ServerEvent::Kind;
 
+/// Header line of a job that begins after step `step`: describes the job's servers.
 std::string header(const deck::ParallelConfig& p, std::int64_t step) {
   return Json{{"first_step", step + 1},
               {"workers", p.data},
@@ -32,7 +33,7 @@ std::optional<std::int64_t> number_in(const Json& line, const char* name) {
   return value.is_number_integer() ? std::optional(value.get<std::int64_t>()) : std::nullopt;
 }
 
-/// The member; "" if it is missing or not a string.
+/// Member `name`; "" if it is missing or not a string.
 std::string text_in(const Json& line, const char* name) {
   const Json value = line.is_object() ? line.value(name, Json()) : Json();
   return value.is_string() ? value.get<std::string>() : "";
@@ -48,7 +49,8 @@ std::optional<ServerEvent> event_in(const Json& line) {
   return ServerEvent{fetch ? Kind::fetch : Kind::update, static_cast<int>(worker), *step};
 }
 
-/// The lines of events up to `step`, with the headers between them.
+/// The lines of events up to step `step`, and the headers of jobs whose first step is at most
+/// `step`.
 std::string lines_up_to(const std::string& path, std::int64_t step) {
   std::string kept;
   if (!std::filesystem::exists(path)) return kept;

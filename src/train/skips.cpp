@@ -43,7 +43,7 @@ std::optional<double> scale_in(const checkpoint::RunState& state, const char* ke
 }  // namespace
 
 std::map<std::string, std::string> to_values(const Skips& skips, std::int64_t step) {
-  // Servers may skip several updates in a step.
+  // Servers may skip several updates of one step.
   const std::int64_t updates = std::max<std::int64_t>(0, step - skips.total);
   const std::int64_t in_row = std::min(skips.in_row, step - updates);
   std::map<std::string, std::string> values{{updates_key, std::to_string(updates)},

@@ -1,5 +1,5 @@
-// Each instruction of a program as calls of the rank's model, transfers, optimizer and gradient
-// reduction.
+// Executes each instruction of a program by calls of the rank's model, transfers, optimizer and
+// gradient reduction.
 #include <trireme/train/step_actions.hpp>
 
 #include <trireme/data/batch_reader.hpp>
@@ -21,7 +21,7 @@ constexpr bool copies_tokens = !exec_on_host;
 }  // namespace
 
 template <class P>
-StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts,
+StepActions<P>::StepActions(const deck::Config& config, EngineParts<P>& parts,
                             const kernels::Handle& handle)
     : config_(config),
       parts_(parts),
@@ -32,15 +32,16 @@ StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts,
       handle_(handle),
       between_([this] {
         parts_.replicas.progress();
-        if (!parts_.second) return;
-        // Sums of the previous step.
+        if (!parts_.other_version) return;
+        // The previous step's sums may be in flight: the gradients of the tied table, the losses
+        // and the gradient norm.
         parts_.embedding.progress();
-        parts_.replica.progress();
+        parts_.model_group.progress();
       }),
       reader_(data::make_batch_reader(config)) {
   for (int slot = 0; slot < parts.slots; ++slot) host_slots_.push_back(host_slot());
   if (parts.optimizer && !config.run.prompts.empty()) reserve_scores();
-  if (parts.second) records_.emplace(std::ssize(parts.model->objective().losses));
+  if (parts.other_version) records_.emplace(std::ssize(parts.model->objective().losses));
   if (parts.vocabulary)
     vocabulary_.emplace(parts, handle, [this](Micro micro, data::BatchFields fields) {
       read_samples(micro, fields);
@@ -55,7 +56,7 @@ StepActions<P>::StepActions(const deck::Config& config, RankParts<P>& parts,
 template <class P>
 typename StepActions<P>::HostSlot StepActions<P>::host_slot() const {
   const architecture::TrainingObjective& objective = parts_.model->objective();
-  const architecture::LocalSizes& sizes = parts_.model->sizes();
+  const architecture::RankSizes& sizes = parts_.model->sizes();
   std::int64_t numbers = 0;
   for (const architecture::BatchField& field : objective.fields)
     numbers += rows_of(field.rows, sizes);
@@ -82,8 +83,8 @@ void StepActions<P>::take_own_fields(const HostSlot& host) const {
 }
 
 template <class P>
-typename StepActions<P>::HostSlot& StepActions<P>::free_slot(const Step& step) {
-  HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
+typename StepActions<P>::HostSlot& StepActions<P>::free_slot(const PlacedInstr& placed) {
+  HostSlot& host = host_slots_[static_cast<std::size_t>(placed.slot)];
   if (copies_tokens) fence(host.copied, "train/forward reuses its token buffers");
   return host;
 }
@@ -145,42 +146,42 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
   const std::int64_t targets = worker_targets(number);
   c.token_weight = 1.0 / static_cast<double>(std::max<std::int64_t>(1, targets));
   c.notes_maxima = true;
-  c.loss_scale =
-      parts_.second ? parts_.optimizer->delayed_loss_scale(number) : parts_.optimizer->loss_scale();
+  c.loss_scale = parts_.other_version ? parts_.optimizer->delayed_loss_scale(number)
+                                      : parts_.optimizer->loss_scale();
   c.version = parts_.version_of(number);
   return c;
 }
 
 template <class P>
-void StepActions<P>::upload(const Step& step) {
-  const Stage stage = step.instr.stage;
-  HostSlot& host = host_slots_[static_cast<std::size_t>(step.slot)];
+void StepActions<P>::upload(const PlacedInstr& placed) {
+  const Stage stage = placed.instr.stage;
+  HostSlot& host = host_slots_[static_cast<std::size_t>(placed.slot)];
   const auto& fields = parts_.model->objective().fields;
   for (std::size_t i = 0; i < fields.size(); ++i)
     if (fields[i].is_read(is_first(stage), is_last(stage)) && (!vocabulary_ || fields[i].at_layers))
-      copy_to_device<std::int32_t>(handle_, parts_.model->field(stage, step.slot, i),
+      copy_to_device<std::int32_t>(handle_, parts_.model->field(stage, placed.slot, i),
                                    host.fields[i]);
   if (copies_tokens) host.copied.record(handle_);
 }
 
 template <class P>
-void StepActions<P>::take_input(const Step& step) {
-  const Stage stage = step.instr.stage;
-  if (vocabulary_ && is_first(stage)) vocabulary_->take_input(step);
-  if (vocabulary_ && is_last(stage)) vocabulary_->output_is_in(step);
+void StepActions<P>::take_input(const PlacedInstr& placed) {
+  const Stage stage = placed.instr.stage;
+  if (vocabulary_ && is_first(stage)) vocabulary_->take_input(placed);
+  if (vocabulary_ && is_last(stage)) vocabulary_->output_is_in(placed);
   if (!is_first(stage))
-    parts_.transfers->take_activation(handle_, stage, step.buffer,
-                                      parts_.model->input(handle_, stage, step.slot));
+    parts_.transfers->take_activation(handle_, stage, placed.buffer,
+                                      parts_.model->input(handle_, stage, placed.slot));
   began_ = Clock::now();
 }
 
 template <class P>
-void StepActions<P>::take_output_gradient(const Step& step) {
-  const Stage stage = step.instr.stage;
-  if (vocabulary_ && is_last(stage)) vocabulary_->take_output_gradient(step);
+void StepActions<P>::take_output_gradient(const PlacedInstr& placed) {
+  const Stage stage = placed.instr.stage;
+  if (vocabulary_ && is_last(stage)) vocabulary_->take_output_gradient(placed);
   if (!is_last(stage))
-    parts_.transfers->take_gradient(handle_, stage, step.buffer,
-                                    parts_.model->dx(stage, step.slot));
+    parts_.transfers->take_gradient(handle_, stage, placed.buffer,
+                                    parts_.model->dx(stage, placed.slot));
   began_ = Clock::now();
 }
 
@@ -214,30 +215,30 @@ void StepActions<P>::read_samples(Micro micro, data::BatchFields fields) {
 }
 
 template <class P>
-void StepActions<P>::shared_vocabulary(const Step& step) {
+void StepActions<P>::shared_vocabulary(const PlacedInstr& placed) {
   using schedule::Op;
-  const Micro micro = step.instr.micro;
-  vocabulary_->await(step);
-  read_tables(step.instr.op);
+  const Micro micro = placed.instr.micro;
+  vocabulary_->await(placed);
+  read_tables(placed.instr.op);
   began_ = Clock::now();
   if (evaluates_) {
     const std::int64_t rows = samples_of(group_of(micro)) * config_.model.targets();
     model::MicroContext plain;
     plain.scores = scores_;
-    vocabulary_->run(step, plain, rows);
-    if (step.instr.op == Op::combine_logits && is_last(step.instr.stage))
+    vocabulary_->run(placed, plain, rows);
+    if (placed.instr.op == Op::combine_logits && is_last(placed.instr.stage))
       take_scores(group_of(micro));
     return;
   }
-  vocabulary_->run(step, context(micro), config_.batch.micro * config_.model.targets());
-  const Op op = step.instr.op;
+  vocabulary_->run(placed, context(micro), config_.batch.micro * config_.model.targets());
+  const Op op = placed.instr.op;
   if (micro + 1 < data::micro_batches(batch_)) return;
-  if (op == Op::combine_logits && is_last(step.instr.stage)) mark_loss(step_);
+  if (op == Op::combine_logits && is_last(placed.instr.stage)) mark_loss(step_);
   if (op != Op::logits_gradient && op != Op::look_up_gradient) return;
   const std::int64_t layer = op == Op::logits_gradient
                                  ? architecture::shared_output_layer(config_.model.layers)
                                  : architecture::shared_token_layer;
-  layer_done(step)(layer);
+  layer_done(placed)(layer);
 }
 
 template <class P>
@@ -246,9 +247,10 @@ void StepActions<P>::read_tables(schedule::Op op) {
   if (!parts_.access) return;
   if (op == Op::look_up)
     parts_.access->before_reads(handle_, architecture::shared_token_layer, std::nullopt);
+  // If embeddings are tied, the token table is also the output table.
   if (op == Op::logits || op == Op::evaluate_logits || op == Op::logits_gradient)
     for (const std::int64_t layer : {architecture::shared_output_layer(config_.model.layers),
-                                     architecture::shared_token_layer})  // tied
+                                     architecture::shared_token_layer})
       parts_.access->before_reads(handle_, layer, std::nullopt);
 }
 
@@ -264,7 +266,8 @@ void StepActions<P>::mark_loss(std::int64_t step) {
   if (records_) kernels::copy<double>(handle_, records_->losses(step), parts_.model->losses());
 }
 
-/// The gradients of the step before the last one have been used, and its loss has been kept.
+/// Zeroes the gradients and losses for a step. The gradients of step − 2, in the same memory, have
+/// been applied, and the losses of step − 1 have been copied to records_.
 template <class P>
 void StepActions<P>::begin_passes(std::int64_t step) {
   parts_.optimizer_of(step).zero_gradients(handle_);
@@ -273,29 +276,29 @@ void StepActions<P>::begin_passes(std::int64_t step) {
 }
 
 template <class P>
-void StepActions<P>::forward(const Step& step) {
-  const Stage stage = step.instr.stage;
-  if (parts_.second && micro_of(step.instr.micro) == 0)
-    begin_passes(step_of_pass(step.instr.micro));
+void StepActions<P>::forward(const PlacedInstr& placed) {
+  const Stage stage = placed.instr.stage;
+  if (parts_.other_version && micro_of(placed.instr.micro) == 0)
+    begin_passes(step_of_pass(placed.instr.micro));
   if (reads_samples(stage)) {
     const Region region("read_samples");
-    const HostSlot& host = free_slot(step);
-    read_samples(step.instr.micro, whole_fields(host));
+    const HostSlot& host = free_slot(placed);
+    read_samples(placed.instr.micro, whole_fields(host));
     take_own_fields(host);
-    upload(step);
+    upload(placed);
   }
-  take_input(step);
-  parts_.model->forward(handle_, stage, step.slot, context(step.instr.micro), between_);
+  take_input(placed);
+  parts_.model->forward(handle_, stage, placed.slot, context(placed.instr.micro), between_);
 }
 
 template <class P>
-void StepActions<P>::evaluate(const Step& step) {
-  const Stage stage = step.instr.stage;
-  const std::int64_t n = samples_of(group_of(step.instr.micro));
+void StepActions<P>::evaluate(const PlacedInstr& placed) {
+  const Stage stage = placed.instr.stage;
+  const std::int64_t n = samples_of(group_of(placed.instr.micro));
   if (reads_samples(stage) || is_last(stage)) {
     const Region region("read_samples");
-    const HostSlot& host = free_slot(step);
-    read_samples(step.instr.micro, whole_fields(host));
+    const HostSlot& host = free_slot(placed);
+    read_samples(placed.instr.micro, whole_fields(host));
     if (is_last(stage) && requests_ == nullptr) {
       counted_.samples += n;
       counted_.targets += reader_->counted(whole_fields(host), n);
@@ -303,36 +306,36 @@ void StepActions<P>::evaluate(const Step& step) {
     }
     if (reads_samples(stage)) {
       take_own_fields(host);
-      upload(step);
+      upload(placed);
     }
   }
-  take_input(step);
+  take_input(placed);
   model::MicroContext plain;
   plain.version = parts_.version_of(step_);  // the newest weights
   plain.sequence = config_.model.sequence;
   plain.scores = scores_;
-  parts_.model->evaluate(handle_, stage, step.slot, plain, n, between_);
-  if (is_last(stage) && !vocabulary_) take_scores(group_of(step.instr.micro));
+  parts_.model->evaluate(handle_, stage, placed.slot, plain, n, between_);
+  if (is_last(stage) && !vocabulary_) take_scores(group_of(placed.instr.micro));
 }
 
 template <class P>
-typename model::RankModel<P>::LayerDone StepActions<P>::layer_done(const Step& step) {
-  if (!parts_.noise || micro_of(step.instr.micro) > 0) return sums_done(step);
-  return [this, next = sums_done(step)](std::int64_t layer) {
+typename model::RankModel<P>::BlockDone StepActions<P>::layer_done(const PlacedInstr& placed) {
+  if (!parts_.noise || micro_of(placed.instr.micro) > 0) return sums_done(placed);
+  return [this, next = sums_done(placed)](std::int64_t layer) {
     parts_.noise->after_first(handle_, layer);
     next(layer);
   };
 }
 
 template <class P>
-typename model::RankModel<P>::LayerDone StepActions<P>::sums_done(const Step& step) {
-  const std::int64_t number = step_of_pass(step.instr.micro);
-  if (micro_of(step.instr.micro) + 1 < data::micro_batches(batch_))
+typename model::RankModel<P>::BlockDone StepActions<P>::sums_done(const PlacedInstr& placed) {
+  const std::int64_t number = step_of_pass(placed.instr.micro);
+  if (micro_of(placed.instr.micro) + 1 < data::micro_batches(batch_))
     return [this](std::int64_t) { between_(); };
-  // At this point the losses of all micro-batches are known, and no gradient of this stage is in
-  // flight. With a shared vocabulary, this holds when the last losses are combined.
-  if (is_last(step.instr.stage) && !vocabulary_) mark_loss(number);
-  return [this, number, stage = step.instr.stage](std::int64_t layer) {
+  // At this point the losses of all micro-batches are known, and no sum of this stage's gradients
+  // is in flight. With a shared vocabulary, this holds when the last losses are combined.
+  if (is_last(placed.instr.stage) && !vocabulary_) mark_loss(number);
+  return [this, number, stage = placed.instr.stage](std::int64_t layer) {
     if (reduces_) return complete(number, stage, layer);
     completed_.emplace_back(stage, layer);
     between_();
@@ -340,39 +343,40 @@ typename model::RankModel<P>::LayerDone StepActions<P>::sums_done(const Step& st
 }
 
 template <class P>
-void StepActions<P>::backward(const Step& step) {
-  take_output_gradient(step);
-  parts_.model->backward(handle_, step.instr.stage, step.slot, context(step.instr.micro),
-                         layer_done(step));
+void StepActions<P>::backward(const PlacedInstr& placed) {
+  take_output_gradient(placed);
+  parts_.model->backward(handle_, placed.instr.stage, placed.slot, context(placed.instr.micro),
+                         layer_done(placed));
 }
 template <class P>
-void StepActions<P>::backward_input(const Step& step) {
-  take_output_gradient(step);
-  parts_.model->backward_input(handle_, step.instr.stage, step.slot, context(step.instr.micro),
-                               between_);
+void StepActions<P>::backward_input(const PlacedInstr& placed) {
+  take_output_gradient(placed);
+  parts_.model->backward_input(handle_, placed.instr.stage, placed.slot,
+                               context(placed.instr.micro), between_);
 }
 template <class P>
-void StepActions<P>::backward_weight(const Step& step) {
-  parts_.model->backward_weight(handle_, step.instr.stage, step.slot, context(step.instr.micro),
-                                layer_done(step));
+void StepActions<P>::backward_weight(const PlacedInstr& placed) {
+  parts_.model->backward_weight(handle_, placed.instr.stage, placed.slot,
+                                context(placed.instr.micro), layer_done(placed));
 }
 
 template <class P>
-void StepActions<P>::send_activation(const Step& step) {
-  parts_.transfers->send_activation(handle_, step.instr.stage, step.buffer, parts_.model->output());
+void StepActions<P>::send_activation(const PlacedInstr& placed) {
+  parts_.transfers->send_activation(handle_, placed.instr.stage, placed.buffer,
+                                    parts_.model->output());
 }
 template <class P>
-void StepActions<P>::receive_activation(const Step& step) {
-  parts_.transfers->receive_activation(handle_, step.instr.stage, step.buffer);
+void StepActions<P>::receive_activation(const PlacedInstr& placed) {
+  parts_.transfers->receive_activation(handle_, placed.instr.stage, placed.buffer);
 }
 template <class P>
-void StepActions<P>::send_gradient(const Step& step) {
-  parts_.transfers->send_gradient(handle_, step.instr.stage, step.buffer,
-                                  parts_.model->dx(step.instr.stage, step.slot));
+void StepActions<P>::send_gradient(const PlacedInstr& placed) {
+  parts_.transfers->send_gradient(handle_, placed.instr.stage, placed.buffer,
+                                  parts_.model->dx(placed.instr.stage, placed.slot));
 }
 template <class P>
-void StepActions<P>::receive_gradient(const Step& step) {
-  parts_.transfers->receive_gradient(handle_, step.instr.stage, step.buffer);
+void StepActions<P>::receive_gradient(const PlacedInstr& placed) {
+  parts_.transfers->receive_gradient(handle_, placed.instr.stage, placed.buffer);
 }
 
 template <class P>
@@ -387,15 +391,15 @@ void StepActions<P>::end_group() {
 // Instructions at a step's end: sums of gradients, the norm and the update. With overlapping steps,
 // sums begin in one instruction and end in another.
 template <class P>
-void StepActions<P>::reduce_gradients(const Step& step) {
-  const std::int64_t number = step_of(step);
-  parts_.reducer_of(number).finish(handle_, step.instr.stage);
+void StepActions<P>::reduce_gradients(const PlacedInstr& placed) {
+  const std::int64_t number = step_of(placed);
+  parts_.reducer_of(number).finish(handle_, placed.instr.stage);
   if (parts_.servers) return;  // servers complete the step
   // Gradients of head norms cover only this rank's heads. With sequence parallelism, gradients of
   // norms, biases and positions cover only this rank's tokens.
   for (const bool partial : {false, true}) {
     const auto gradients =
-        parts_.parameters_of(number).replicated_gradients(step.instr.stage, partial);
+        parts_.parameters_of(number).replicated_gradients(placed.instr.stage, partial);
     if ((partial || parts_.axis.cuts_tokens()) && gradients.extent(0) > 0)
       parts_.tensor.template all_reduce<typename P::Gradient>(
           handle_, gradients, grid::Reduction::sum, "gradients of replicated arrays");
@@ -412,26 +416,26 @@ void StepActions<P>::begin_tied_sum(std::int64_t step) {
         handle_, table.gradient.data, grid::Reduction::sum);
 }
 template <class P>
-void StepActions<P>::begin_tied(const Step& step) {
-  begin_tied_sum(step_of(step));
+void StepActions<P>::begin_tied(const PlacedInstr& placed) {
+  begin_tied_sum(step_of(placed));
   tied_has_begun_ = true;
 }
 template <class P>
-void StepActions<P>::reduce_tied(const Step& step) {
+void StepActions<P>::reduce_tied(const PlacedInstr& placed) {
   if (parts_.servers) return;
-  if (!tied_has_begun_) begin_tied_sum(step_of(step));
+  if (!tied_has_begun_) begin_tied_sum(step_of(placed));
   tied_has_begun_ = false;
   if (tied_sum_.active()) parts_.embedding.wait(tied_sum_, "gradient of the tied token table");
 }
-/// Sums the gradients of shared layers over the tensor ranks that share heads, the data axis, the
-/// tensor axis and the pipeline.
+/// Sums the gradients of shared layers over the tensor ranks that share heads, the replicas, the
+/// tensor axis (only replicated arrays) and the pipeline.
 template <class P>
 void StepActions<P>::sum_shared_layers() {
   for (std::int64_t layer = 0; layer < config_.model.shared_layers; ++layer)
     parts_.shared_gradients->sum(handle_, layer);
   parts_.reducer->reduce_shared(handle_);
-  for (const architecture::SharedPart& part : architecture::shared_parts(
-           parts_.parameters.local_arrays(), parts_.parameters.placement())) {
+  for (const architecture::SharedPart& part :
+       architecture::shared_parts(parts_.parameters.rank_arrays(), parts_.parameters.placement())) {
     const View1<typename P::Gradient> gradients(
         parts_.parameters.all_gradients().data() +
             parts_.parameters.gradient_places().place(part.run.offset),
@@ -445,8 +449,8 @@ void StepActions<P>::sum_shared_layers() {
   }
 }
 
-/// The losses of a step are summed together with its norm, over the replicas of the last stage and
-/// then over the ranks of a replica, where other stages add zeros.
+/// Begins the sums of a step's norm and losses. The losses are summed over the replicas of the last
+/// stage and then over the ranks of a replica, where other stages add zeros.
 template <class P>
 void StepActions<P>::begin_norm_sum(std::int64_t step) {
   parts_.optimizer_of(step).begin_norm(handle_);
@@ -456,40 +460,41 @@ void StepActions<P>::begin_norm_sum(std::int64_t step) {
     parts_.replicas.template all_reduce<double>(handle_, losses, grid::Reduction::sum, "loss");
   if (!has_losses || parts_.tensor.rank() > 0) kernels::fill(handle_, losses, 0.0);
   loss_sum_ =
-      parts_.replica.template start_all_reduce<double>(handle_, losses, grid::Reduction::sum);
+      parts_.model_group.template start_all_reduce<double>(handle_, losses, grid::Reduction::sum);
 }
 template <class P>
-void StepActions<P>::begin_norm(const Step& step) {
-  begin_norm_sum(step_of(step));
+void StepActions<P>::begin_norm(const PlacedInstr& placed) {
+  begin_norm_sum(step_of(placed));
   norm_has_begun_ = true;
 }
 template <class P>
-void StepActions<P>::gradient_norm(const Step& step) {
+void StepActions<P>::gradient_norm(const PlacedInstr& placed) {
   if (parts_.servers) return;
   if (config_.model.shared_layers > 0) sum_shared_layers();
   if (vocabulary_) parts_.optimizer->combine_tied_gradients(handle_);
-  if (!parts_.second) {
+  if (!parts_.other_version) {
     parts_.optimizer->find_norm(handle_);
     if (parts_.noise)
       parts_.noise->add_step(handle_, parts_.optimizer->squares(), parts_.optimizer->loss_scale(),
                              batch_.micro, batch_.global);
     return;
   }
-  if (!norm_has_begun_) begin_norm_sum(step_of(step));
+  if (!norm_has_begun_) begin_norm_sum(step_of(placed));
   norm_has_begun_ = false;
   parts_.optimizer->end_norm(handle_);
-  parts_.replica.wait(loss_sum_, "loss");
+  parts_.model_group.wait(loss_sum_, "loss");
 }
 
 template <class P>
-void StepActions<P>::optimizer_step(const Step& step) {
+void StepActions<P>::optimizer_step(const PlacedInstr& placed) {
   if (parts_.servers) return;
-  const std::int64_t number = step_of(step);
+  const std::int64_t number = step_of(placed);
   const double rate = optim::learning_rate(config_.optimizer, number, batches_.global(number));
   optim::Optimizer<P>& optimizer = parts_.optimizer_of(number);
-  if (parts_.second) {
+  if (parts_.other_version) {
     parts_.finish_gathers();
-    // The newest weights replace the weights of this step and are then updated.
+    // The newest weights, of the next step, are copied to the weights of this step, which are then
+    // updated.
     kernels::copy<T>(handle_, parts_.parameters_of(number).all_weights(),
                      parts_.parameters_of(number + 1).all_weights());
     kernels::copy<double>(handle_, records_->scale_before(number), optimizer.loss_scale());
@@ -504,17 +509,18 @@ void StepActions<P>::optimizer_step(const Step& step) {
   parts_.weight_gather_of(number).update(handle_);
 }
 
-/// Maxima are exact, so that their order does not matter.
+/// Finds the maxima of fp8 tensors over all ranks, and sets the scales of the next step. Maxima are
+/// exact, so that the order of the ranks does not matter.
 template <class P>
 void StepActions<P>::finish_fp8() {
   const Region region("fp8_scales");
-  for (grid::Communicator* ranks : {&parts_.replica, &parts_.replicas})
+  for (grid::Communicator* ranks : {&parts_.model_group, &parts_.replicas})
     ranks->template all_reduce<float>(handle_, parts_.fp8->maxima(), grid::Reduction::maximum,
                                       "maxima of fp8 tensors");
   parts_.fp8->finish_step(handle_, step_);
 }
 
-// Tokens that count in a step's loss, and the scores of requests in an evaluation.
+// Numbers of targets that count in a step's loss, and results of requests in an evaluation.
 template <class P>
 std::int64_t StepActions<P>::batch_targets(std::int64_t step) const {
   if (samples_ == nullptr || samples_->all_count())
@@ -563,7 +569,7 @@ void StepActions<P>::begin_requests(const data::Requests& requests, std::int64_t
   scores_ = all_scores_;
 }
 
-/// A context rank holds some tokens of each request.
+/// A context rank adds the results of the tokens that it holds.
 template <class P>
 void StepActions<P>::take_scores(std::int64_t group) {
   if (requests_ == nullptr || parts_.tensor.rank() > 0) return;

@@ -26,7 +26,7 @@ void StepHistory::add(const Exec& exec, std::int64_t step, std::int64_t targets,
                       View1<const double> losses) {
   if (std::ssize(kept_) == capacity_) kept_.erase(kept_.begin());
   kept_.push_back({step, targets, {}, 0});
-  if (!cleared_) kernels::fill(exec, rows_, 0.0);  // for runs without norms
+  if (!cleared_) kernels::fill(exec, rows_, 0.0);  // norms stay 0 in runs without norms
   cleared_ = true;
   has_norm_ = false;
   kernels::copy<double>(exec, View1<double>(row(step).data(), losses.extent(0)), losses);

@@ -7,7 +7,7 @@
 namespace trireme::train {
 namespace {
 
-/// Number of prompt tokens above which a wide pass takes less time than narrow passes.
+/// Number of prompt tokens from which on a wide pass takes less time than narrow passes.
 constexpr std::int64_t worth_a_wide_pass = 12;
 
 }  // namespace
@@ -43,7 +43,7 @@ model::CachedToken TextGroup::pass_token(std::size_t place) {
 }
 
 auto TextGroup::next() -> Pass {
-  std::int64_t waiting = 0;  // tokens that are not the last of their text
+  std::int64_t waiting = 0;  // number of waiting tokens that are not the last of their text
   for (const Place& p : places_)
     if (p.text) waiting += p.waiting() - 1;
   Pass pass;

@@ -59,7 +59,7 @@ std::string three_digits(double number) {
   return text(fixed(number, digits), units.at(unit));
 }
 
-/// Like three_digits(), but values below 0.01 as "4.2e-5".
+/// Like three_digits(), but in the form "4.2e-5" for values below 0.01.
 std::string norm_text(double norm) {
   if (!(norm > 0 && norm < 0.01)) return three_digits(norm);
   const int exponent = static_cast<int>(std::floor(std::log10(norm)));
@@ -99,27 +99,27 @@ std::string step_line(const Metrics& m, std::int64_t steps, double epochs, Secon
   return text(begin, loss, rate, end);
 }
 
-Trainer::Trainer(const RunParts& parts, Worker& worker)
+Trainer::Trainer(const TrainerInputs& parts, Engine& engine)
     : parts_(parts),
       batches_(parts_.config.batch),
-      worker_(worker),
+      engine_(engine),
       requests_(parts_.config.run),
-      saver_(parts_.config.checkpoint, parts_.world, worker, parts_.checkpoint_copy) {
+      saver_(parts_.config.checkpoint, parts_.world, engine, parts_.checkpoint_copy) {
   if (parts_.config.checkpoint.local_every > 0)
-    local_saver_.emplace(parts_.config.checkpoint, parts_.world, worker);
+    local_saver_.emplace(parts_.config.checkpoint, parts_.world, engine);
 }
 
 void Trainer::start(std::optional<std::int64_t> restored, const checkpoint::RunState& kept) {
   kept_ = kept;
   saved_step_ = restored.value_or(0);
   first_step_ = saved_step_ + 1;
-  if (saved_step_ == 0) restored.reset();  // no step was logged
+  if (saved_step_ == 0) restored.reset();  // no step has been logged yet
   logged_step_ = first_step_ - 1;
   if (parts_.world.rank() == 0) metrics_.emplace(parts_.config.run.directory, restored);
-  peak_flops_ = parts_.world.all_reduce<double>(worker_.measure_peak(), grid::Reduction::sum,
+  peak_flops_ = parts_.world.all_reduce<double>(engine_.measure_peak(), grid::Reduction::sum,
                                                 "matrix-product peak");
   say("matrix-product peak of all ranks, measured: ", fixed(peak_flops_ / 1e9, 1), " GFLOP/s (",
-      worker_.description(), ")");
+      engine_.description(), ")");
   events::set_step(saved_step_);
   events::Training training{peak_flops_, {}, {}, {}};
   if (metrics_ && metrics_->last_logged()) {
@@ -134,7 +134,7 @@ void Trainer::start(std::optional<std::int64_t> restored, const checkpoint::RunS
   local_saver_->begin(attempt);
 }
 
-/// Steps that are always logged.
+/// Whether a step is logged even if no checkpoint is due.
 bool Trainer::is_logged(std::int64_t step) const {
   const deck::RunConfig& run = parts_.config.run;
   return step == run.steps || due(step, run.log_every) || due(step, run.evaluate_every) ||
@@ -142,7 +142,7 @@ bool Trainer::is_logged(std::int64_t step) const {
 }
 
 void Trainer::write_timeline() {
-  const schedule::Timeline timeline = worker_.timeline();
+  const schedule::Timeline timeline = engine_.timeline();
   if (parts_.world.rank() == 0)
     io::replace_file(parts_.config.run.directory + "/timeline.jsonl",
                      schedule::write_timeline(timeline));
@@ -154,7 +154,7 @@ ExitCode Trainer::run() try {
   requests_.end(parts_.world.rank() == 0);
   return code;
 } catch (const Error& error) {
-  // All ranks throw this together, and the checkpoint in progress holds audited values.
+  // All ranks throw this error together, and the checkpoint in progress holds audited values.
   if (error.code() == ExitCode::wrong_numbers) saver_.finish();
   throw;
 }
@@ -178,8 +178,9 @@ ExitCode Trainer::take_steps() {
     save_is_due_ |=
         last || stop || request.checkpoint != 0 || due(step, parts_.config.checkpoint.every);
     local_is_due_ |= due(step, parts_.config.checkpoint.local_every);
-    // A step is logged before it is saved. A checkpoint waits for a step that is not skipped:
-    // weights from which training cannot continue must not replace a good checkpoint.
+    // A step is logged before it is saved. Unless the run ends, a checkpoint waits for a step that
+    // is not skipped: weights from which training cannot continue must not replace a good
+    // checkpoint.
     if (save_is_due_ || local_is_due_ || is_logged(step)) log_step(step);
     if (save_is_due_ && (skips_.in_row == 0 || last || stop)) {
       save(step, !last && !stop);
@@ -206,17 +207,18 @@ ExitCode Trainer::take_steps() {
 Request Trainer::take_step(std::int64_t step) {
   const bool timed = parts_.config.run.timeline && is_logged(step);
   if (timed)
-    worker_.timed_step(step, parts_.samples);
+    engine_.timed_step(step, parts_.samples);
   else
-    worker_.train_step(step, parts_.samples);
+    engine_.train_step(step, parts_.samples);
   if (timed) write_timeline();
   return agreement(step);
 }
 
-/// `late`: while the next step is running, so that no rank may wait for another.
+/// Logs a step, and evaluates if that is due. `late`: the next step is already running, so that no
+/// rank may wait for another, and there is no evaluation.
 void Trainer::log_step(std::int64_t step, bool late) {
   const bool overlaps = parts_.config.parallel.overlaps_steps();
-  const StepResult found = overlaps ? worker_.result_of(step) : worker_.result();
+  const StepResult found = overlaps ? engine_.result_of(step) : engine_.result();
   const auto now = overlaps ? ended_.at(static_cast<std::size_t>(step % 2)) : Clock::now();
   const deck::Config& c = parts_.config;
   const auto steps = static_cast<double>(step - logged_step_);
@@ -267,7 +269,8 @@ void Trainer::log_step(std::int64_t step, bool late) {
   untimed_ = 0;
 }
 
-/// Reports the step skipped since the last logged step, and ends a run with too many skips.
+/// Reports the last step that was skipped since the last logged step, if any. Ends the run if the
+/// last maximum_skips steps were skipped.
 void Trainer::check_skips(const Metrics& m, const Skips& before) {
   const deck::OptimizerConfig& o = parts_.config.optimizer;
   if (skips_.last_step > logged_step_) {
@@ -292,7 +295,8 @@ void Trainer::check_skips(const Metrics& m, const Skips& before) {
       "[optimizer] learning_rate (", o.learning_rate, ") or clip_norm, or warm up for longer"));
 }
 
-/// Ends all ranks, which have the same result. The checkpoint in progress holds good values.
+/// Ends all ranks, which have the same result, with an error. The checkpoint in progress is
+/// completed, because it holds good values.
 void Trainer::fail_not_finite(const std::string& message) {
   saver_.finish();
   events::record(
@@ -300,7 +304,8 @@ void Trainer::fail_not_finite(const std::string& message) {
   throw Error(message);
 }
 
-/// Up to the noise scale's batch, twice the batch needs about half of the steps.
+/// Logs the gradient noise scale N. With a batch of B samples, a step has the fraction B / (B + N)
+/// of the progress of a step with an unlimited batch (McCandlish et al. 2018, arXiv 1812.06162).
 void Trainer::say_noise_scale() const {
   if (!parts_.config.run.gradient_noise_scale || first_step_ > parts_.config.run.steps) return;
   const std::int64_t batch = batches_.global(parts_.config.run.steps);
@@ -312,7 +317,8 @@ void Trainer::say_noise_scale() const {
       " % of the progress of a step with an unlimited batch");
 }
 
-/// Tokens per second from the first step of this job to the last, with evaluations and checkpoints.
+/// Logs the mean tokens per second and the MFU from this job's first step to the last step,
+/// including evaluations and checkpoints.
 void Trainer::say_mean_speed() const {
   const deck::Config& c = parts_.config;
   const std::int64_t samples = batches_.samples(c.run.steps) - batches_.samples(first_step_ - 1);
@@ -321,7 +327,8 @@ void Trainer::say_mean_speed() const {
       fixed(100 * rate * parts_.architecture.model_flops_per_token() / peak_flops_, 1), " %");
 }
 
-/// Peak memory, as predicted by `trireme check`. Collective.
+/// Logs and records the end of a run: noise scale, mean speed, and the measured peak memory of a
+/// rank. Collective.
 void Trainer::end() const {
   say_noise_scale();
   if (first_step_ <= parts_.config.run.steps) say_mean_speed();
@@ -337,7 +344,7 @@ void Trainer::end() const {
     say("peak memory of a rank: ", human_bytes(most), " resident, ", with_commas(most), " bytes");
 }
 
-/// An epoch of a blend has as many samples as all of its files together.
+/// The log line of a step. An epoch of a blend has as many samples as all of its files together.
 std::string Trainer::progress_line(const Metrics& m) const {
   const deck::Config& c = parts_.config;
   std::int64_t per_epoch = 0;
@@ -356,7 +363,7 @@ std::optional<Evaluation> Trainer::validate() {
   std::int64_t windows = parts_.validation->count();
   if (c.run.evaluate_batches > 0)
     windows = std::min(windows, c.run.evaluate_batches * c.batch.global);
-  return worker_.evaluate(*parts_.validation, windows, parts_.bytes_of_token);
+  return engine_.evaluate(*parts_.validation, windows, parts_.bytes_of_token);
 }
 
 checkpoint::RunState Trainer::state_of(std::int64_t step) const {
@@ -371,7 +378,7 @@ checkpoint::RunState Trainer::state_of(std::int64_t step) const {
 void Trainer::save_locally(std::int64_t step) {
   const Region region("local checkpoint");
   const auto begin = Clock::now();
-  worker_.audit_state(step);
+  engine_.audit_state(step);
   local_saver_->save(state_of(step));
   untimed_ += seconds(Clock::now() - begin);
 }
@@ -383,7 +390,7 @@ void Trainer::save(std::int64_t step, bool goes_on) {
     grid::together(parts_.world, [&] {
       if (parts_.world.rank() == 0) parts_.expect_folders();
     });
-    worker_.audit_state(step);
+    engine_.audit_state(step);
     saver_.save(state_of(step), goes_on);
     saved_step_ = step;
   }
@@ -391,7 +398,8 @@ void Trainer::save(std::int64_t step, bool goes_on) {
   untimed_ += seconds(Clock::now() - begin);
 }
 
-/// Every half second, because this may send a message to a file server.
+/// On rank 0, calls expect_folders at most every half second, because the call may send a message
+/// to a file server.
 void Trainer::look_for_folders() {
   const auto now = Clock::now();
   if (parts_.world.rank() != 0 || now - looked_ < std::chrono::milliseconds(500)) return;
@@ -403,15 +411,17 @@ void Trainer::look_for_folders() {
   }
 }
 
-/// This rank's message to all ranks at a step's end: its requests, the phase of a checkpoint, and
-/// whether the run's folders still belong to it.
+/// This rank's words to all ranks at a step's end: stop and checkpoint requests, the checkpoint's
+/// progress (unfinished, failed), 1 if the folders no longer belong to the run, and 1 if the local
+/// checkpoint is unfinished.
 std::vector<std::int64_t> Trainer::wishes(std::int64_t step) {
   const Seconds saving = (saver_.under_way() ? 3 : 2) * saver_.expected_seconds();
   const auto mean_batch =
       static_cast<double>(batches_.samples(step) - batches_.samples(first_step_ - 1)) /
       static_cast<double>(step - first_step_ + 1);
-  // With overlapping steps, the next step announces that the step after it is the last. With
-  // servers, the agreement ends later.
+  // Number of steps that must still fit into the time limit. With overlapping steps, the next step
+  // announces that the step after it is the last. With servers, the agreement ends agreement_lag()
+  // steps later.
   const deck::ParallelConfig& p = parts_.config.parallel;
   const std::int64_t steps = p.overlaps_steps() ? 3 : p.has_servers() ? 2 + agreement_lag() : 1;
   const double next_steps =
@@ -427,8 +437,9 @@ std::vector<std::int64_t> Trainer::wishes(std::int64_t step) {
           local_saver_ ? local_saver_->unfinished() : 0};
 }
 
-/// The agreement of all ranks: the maximum of each request. Late requests may belong to an earlier
-/// phase of the checkpoint.
+/// Acts on the maxima of all ranks' words: ends the run if its folders are lost, advances
+/// checkpoints, and returns the requests. Words of a late agreement may be about an earlier phase
+/// of the checkpoint; then they do not advance it.
 Request Trainer::agreed(std::span<const std::int64_t> words, std::int64_t phase) {
   if (words[4] != 0)
     grid::together(parts_.world, [&] {
@@ -446,10 +457,12 @@ Request Trainer::agreement(std::int64_t step) {
   return agreed(words, saver_.phases());
 }
 
-// The training loop's part for overlapping steps: the step that ends the overlap, and actions one
-// step late, because no rank waits for another in between.
+// Overlapping steps: which step ends the overlap, and actions that are one step late, because no
+// rank waits for another between steps.
 
-/// Evaluations and checkpoints need the weights of a step with all updates before and none after.
+/// Whether the next step must not begin before this step is applied. Evaluations and checkpoints
+/// need weights with the updates of all steps up to this step and of no later step; a different
+/// batch size needs another program.
 bool Trainer::ends_overlap(std::int64_t step) const {
   const deck::Config& c = parts_.config;
   return step == c.run.steps || due(step, c.run.evaluate_every) || due(step, c.checkpoint.every) ||
@@ -458,15 +471,15 @@ bool Trainer::ends_overlap(std::int64_t step) const {
          batches_.global(step + 1) != batches_.global(step);
 }
 
-/// Runs a step and logs the previous one, whose update it contains. Returns all requests if the
-/// step ends the overlap, otherwise none.
+/// Runs a step, and logs the previous step if that is due: its update is part of this step. Returns
+/// all requests if the step ends the overlap, otherwise no request.
 Request Trainer::take_overlapping_step(std::int64_t step) {
   const bool ends = ends_overlap(step);
   const auto log_last = [&](bool late) {
     if (step > first_step_ && step - 1 > logged_step_ && is_logged(step - 1))
       log_step(step - 1, late);
   };
-  worker_.overlapping_step(step, parts_.samples, !ends);
+  engine_.overlapping_step(step, parts_.samples, !ends);
   ended_.at(static_cast<std::size_t>(step % 2)) = Clock::now();
   end_agreement();
   if (!ends) {
@@ -492,7 +505,7 @@ void Trainer::begin_agreement(std::int64_t step) {
   agreement_ = parts_.world.start_all_reduce<std::int64_t>(exec_, words_, grid::Reduction::maximum);
 }
 
-/// Ends the agreement of the last step, if one has begun.
+/// Ends the agreement that the previous step began, if there is one.
 void Trainer::end_agreement() {
   if (mine_.empty()) return;
   parts_.world.wait(agreement_, "agreement at a step's end");
@@ -504,18 +517,18 @@ void Trainer::end_agreement() {
   wanted_.checkpoint = std::max(wanted_.checkpoint, found.checkpoint);
 }
 
-// The training loop's part for parameter servers: workers meet only after steps that are logged,
-// evaluated or saved. In between they agree on stop requests without waiting for one another.
+// Parameter servers: workers meet only after steps that are logged, evaluated or saved. In between
+// they agree on stop requests without waiting for one another.
 
-/// Steps from the beginning of an agreement to its end. A worker that receives the weights for step
-/// c + lag knows that every other worker has ended step c, so that it need not wait for the
-/// agreement.
+/// Number of steps from the beginning of an agreement to its end. A worker that receives the
+/// weights for step c + lag knows that every other worker has ended step c, so that it need not
+/// wait for the agreement.
 std::int64_t Trainer::agreement_lag() const {
   return parts_.config.parallel.staleness + 1;
 }
 
-/// Whether all updates of the step are applied before the next one begins. A replayed run does so
-/// only after steps where the recorded run did, regardless of requests.
+/// Whether all updates of the step are applied before the next step begins. In a replayed run, this
+/// is so only after the steps at which every run meets, regardless of requests.
 bool Trainer::meets_after(std::int64_t step) const {
   const deck::Config& c = parts_.config;
   if (is_logged(step) || due(step, c.checkpoint.every)) return true;
@@ -525,7 +538,7 @@ bool Trainer::meets_after(std::int64_t step) const {
 
 Request Trainer::take_served_step(std::int64_t step) {
   const bool meets = meets_after(step);
-  worker_.overlapping_step(step, parts_.samples, !meets);
+  engine_.overlapping_step(step, parts_.samples, !meets);
   if (!meets) {
     begin_late_agreement(step);
     if (std::ssize(late_agreements_) > agreement_lag()) end_late_agreement();

@@ -12,7 +12,8 @@ namespace trireme::train {
 using schedule::Op;
 
 template <class P>
-VocabularyPasses<P>::VocabularyPasses(RankParts<P>& parts, const kernels::Handle& handle, Read read)
+VocabularyPasses<P>::VocabularyPasses(EngineParts<P>& parts, const kernels::Handle& handle,
+                                      Read read)
     : parts_(parts),
       handle_(handle),
       read_(std::move(read)),
@@ -78,10 +79,10 @@ void VocabularyPasses<P>::reduce(grid::Communicator& ranks, Message& message, Ra
 }
 
 template <class P>
-void VocabularyPasses<P>::await(const Step& step) {
-  const Micro m = step.instr.micro;
+void VocabularyPasses<P>::await(const PlacedInstr& placed) {
+  const Micro m = placed.instr.micro;
   RankVocabulary<P>& v = *parts_.vocabulary;
-  const Op op = step.instr.op;
+  const Op op = placed.instr.op;
   if (op == Op::look_up) v.inputs->wait(of(inputs_, m).request, "an earlier sum of look-ups");
   if (op == Op::logits || op == Op::evaluate_logits)
     v.outputs->wait(of(outputs_, m).request, "the last stage's output");
@@ -94,47 +95,47 @@ void VocabularyPasses<P>::await(const Step& step) {
 }
 
 template <class P>
-void VocabularyPasses<P>::run(const Step& step, const model::MicroContext& context,
+void VocabularyPasses<P>::run(const PlacedInstr& placed, const model::MicroContext& context,
                               std::int64_t rows) {
-  const Op op = step.instr.op;
-  if (op == Op::look_up) return look_up(step);
-  if (op == Op::share_output) return share_output(step);
-  if (op == Op::logits || op == Op::evaluate_logits) return logits(step);
-  if (op == Op::combine_logits) return combine(step, context, rows);
+  const Op op = placed.instr.op;
+  if (op == Op::look_up) return look_up(placed);
+  if (op == Op::share_output) return share_output(placed);
+  if (op == Op::logits || op == Op::evaluate_logits) return logits(placed);
+  if (op == Op::combine_logits) return combine(placed, context, rows);
   if (op == Op::logits_gradient)
     return parts_.model->vocabulary().logits_gradient(
-        handle_, parts_.model->logits_slot(step.logits_slot), context, between_);
-  if (op == Op::share_gradient) return share_gradient(step);
-  if (op == Op::look_up_gradient) return look_up_gradient(step);
-  check(false, step.instr, " is not a pass of a shared vocabulary");
+        handle_, parts_.model->logits_slot(placed.logits_slot), context, between_);
+  if (op == Op::share_gradient) return share_gradient(placed);
+  if (op == Op::look_up_gradient) return look_up_gradient(placed);
+  check(false, placed.instr, " is not a pass of a shared vocabulary");
 }
 
 template <class P>
-void VocabularyPasses<P>::look_up(const Step& step) {
-  Message& message = of(inputs_, step.instr.micro);
-  upload(step.instr.micro, "tokens", parts_.model->vocabulary().tokens());
+void VocabularyPasses<P>::look_up(const PlacedInstr& placed) {
+  Message& message = of(inputs_, placed.instr.micro);
+  upload(placed.instr.micro, "tokens", parts_.model->vocabulary().tokens());
   parts_.model->vocabulary().look_up(handle_, message.slice);
   reduce(*parts_.vocabulary->inputs, message, 0);
 }
 
 template <class P>
-void VocabularyPasses<P>::take_input(const Step& step) {
-  Message& message = of(inputs_, step.instr.micro);
+void VocabularyPasses<P>::take_input(const PlacedInstr& placed) {
+  Message& message = of(inputs_, placed.instr.micro);
   parts_.vocabulary->inputs->wait(message.request, "the sum of all look-ups");
-  parts_.axis.gather_slices(handle_, parts_.model->input(handle_, step.instr.stage, step.slot),
+  parts_.axis.gather_slices(handle_, parts_.model->input(handle_, placed.instr.stage, placed.slot),
                             message.slice, "look-up, forward");
 }
 
 template <class P>
-void VocabularyPasses<P>::output_is_in(const Step& step) {
-  slots_.at(static_cast<std::size_t>(step.instr.micro) % slots_.size()) = step.slot;
+void VocabularyPasses<P>::output_is_in(const PlacedInstr& placed) {
+  slots_.at(static_cast<std::size_t>(placed.instr.micro) % slots_.size()) = placed.slot;
 }
 
 template <class P>
-void VocabularyPasses<P>::share_output(const Step& step) {
-  Message& message = of(outputs_, step.instr.micro);
+void VocabularyPasses<P>::share_output(const PlacedInstr& placed) {
+  Message& message = of(outputs_, placed.instr.micro);
   if (is_last()) {
-    const int slot = slots_.at(static_cast<std::size_t>(step.instr.micro) % slots_.size());
+    const int slot = slots_.at(static_cast<std::size_t>(placed.instr.micro) % slots_.size());
     kernels::copy<T>(handle_, flat(message.slice),
                      flat<const T>(parts_.axis.slice_of(parts_.model->head_output(slot))));
   }
@@ -142,15 +143,15 @@ void VocabularyPasses<P>::share_output(const Step& step) {
 }
 
 template <class P>
-void VocabularyPasses<P>::logits(const Step& step) {
-  trains_ = step.instr.op == Op::logits;
-  const auto& slot = parts_.model->logits_slot(step.logits_slot);
-  upload(step.instr.micro, "targets", slot.targets);
+void VocabularyPasses<P>::logits(const PlacedInstr& placed) {
+  trains_ = placed.instr.op == Op::logits;
+  const auto& slot = parts_.model->logits_slot(placed.logits_slot);
+  upload(placed.instr.micro, "targets", slot.targets);
   const View3<double> all = statistics();
   const auto rows = all.extent(1);
   const View2<double> mine(all.data() + static_cast<std::size_t>(parts_.pipeline.rank()) * 3 * rows,
                            rows, 3);
-  parts_.model->vocabulary().logits(handle_, slot, of(outputs_, step.instr.micro).slice, mine,
+  parts_.model->vocabulary().logits(handle_, slot, of(outputs_, placed.instr.micro).slice, mine,
                                     trains_, between_);
   const std::vector<std::int64_t> counts(static_cast<std::size_t>(parts_.pipeline.size()),
                                          static_cast<std::int64_t>(mine.size()));
@@ -158,23 +159,25 @@ void VocabularyPasses<P>::logits(const Step& step) {
       handle_, View1<double>(all.data(), all.size()), flat<const double>(mine), counts);
 }
 
-/// The last stage adds the losses.
+/// Combines the statistics of all ranks; the last stage adds the losses. In training, also starts
+/// the sum of the output's gradient.
 template <class P>
-void VocabularyPasses<P>::combine(const Step& step, const model::MicroContext& context,
+void VocabularyPasses<P>::combine(const PlacedInstr& placed, const model::MicroContext& context,
                                   std::int64_t rows) {
   const model::SharedVocabulary<P>& vocabulary = parts_.model->vocabulary();
-  const auto& slot = parts_.model->logits_slot(step.logits_slot);
+  const auto& slot = parts_.model->logits_slot(placed.logits_slot);
   vocabulary.combine(handle_, slot, View3<const double>(statistics()),
                      is_last() ? parts_.model->losses() : View1<double>(), rows, context.scores);
   if (!trains_) return;
-  Message& message = of(gradients_, step.instr.micro);
+  Message& message = of(gradients_, placed.instr.micro);
   take(message);
   vocabulary.output_gradient(handle_, slot, message.slice, context);
   reduce(*parts_.vocabulary->logits, message, last());
-  message.micro = step.instr.micro;
+  message.micro = placed.instr.micro;
 }
 
-/// On the last stage, moves the output's gradient into the slot of its micro-batch's output.
+/// On the last stage, if the message has a gradient that was not moved: waits for it, and moves it
+/// into the slot of the micro-batch's output.
 template <class P>
 void VocabularyPasses<P>::take(Message& message) {
   if (!is_last() || message.micro < 0) return;
@@ -186,26 +189,26 @@ void VocabularyPasses<P>::take(Message& message) {
 }
 
 template <class P>
-void VocabularyPasses<P>::take_output_gradient(const Step& step) {
-  Message& message = of(gradients_, step.instr.micro);
-  if (message.micro == step.instr.micro) take(message);
+void VocabularyPasses<P>::take_output_gradient(const PlacedInstr& placed) {
+  Message& message = of(gradients_, placed.instr.micro);
+  if (message.micro == placed.instr.micro) take(message);
 }
 
 template <class P>
-void VocabularyPasses<P>::share_gradient(const Step& step) {
-  Message& message = of(input_gradients_, step.instr.micro);
+void VocabularyPasses<P>::share_gradient(const PlacedInstr& placed) {
+  Message& message = of(input_gradients_, placed.instr.micro);
   if (is_first())
     kernels::copy<T>(
         handle_, flat(message.slice),
-        flat<const T>(parts_.axis.slice_of(parts_.model->dx(step.instr.stage, step.slot))));
+        flat<const T>(parts_.axis.slice_of(parts_.model->dx(placed.instr.stage, placed.slot))));
   broadcast(*parts_.vocabulary->input_gradients, message, 0);
 }
 
 template <class P>
-void VocabularyPasses<P>::look_up_gradient(const Step& step) {
-  upload(step.instr.micro, "tokens", parts_.model->vocabulary().tokens());
+void VocabularyPasses<P>::look_up_gradient(const PlacedInstr& placed) {
+  upload(placed.instr.micro, "tokens", parts_.model->vocabulary().tokens());
   parts_.model->vocabulary().look_up_gradient(handle_,
-                                              of(input_gradients_, step.instr.micro).slice);
+                                              of(input_gradients_, placed.instr.micro).slice);
 }
 
 template <class P>

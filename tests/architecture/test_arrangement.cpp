@@ -30,14 +30,14 @@ deck::ModelConfig model_to_arrange(bool tied, int key_value_heads, std::int64_t 
 struct CutOfRank {
   Architecture architecture;
   Shard shard;
-  std::vector<LocalArray> arrays;
+  std::vector<RankArray> arrays;
   Placement placement;
   BucketCut cut;
 
   CutOfRank(const deck::ModelConfig& model, int pipeline, int at, int tensor, int replicas)
       : architecture(describe(model)),
         shard(make_shard(architecture, testing::layout_of(pipeline, 1, tensor), at, 0)),
-        arrays(local_arrays(architecture, shard)),
+        arrays(rank_arrays(architecture, shard)),
         placement(place(architecture, shard, arrays)),
         cut(architecture, shard, arrays, placement, 12288, replicas, true) {}
 };

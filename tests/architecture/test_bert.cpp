@@ -1,6 +1,6 @@
 #include <trireme/architecture/architecture.hpp>
-#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/placement.hpp>
+#include <trireme/architecture/rank_sizes.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/families.hpp>
 
@@ -58,7 +58,7 @@ TEST(BertArchitecture, DecaysOnlyMatrices) {
 
 TEST(BertArchitecture, HeadReadsTargetsAndFirstTokens) {
   const auto a = describe(bert(2, 24, 6, 20, 100));
-  const LocalSizes n = local_sizes(a.model, whole_model(a), 5, 20, false, host_logit_elements);
+  const RankSizes n = rank_sizes(a.model, whole_model(a), 5, 20, false, host_logit_elements);
   EXPECT_EQ(n.targets, 15);
   EXPECT_EQ(n.pairs, 5);
   EXPECT_EQ(n.head_rows, 20);

@@ -48,7 +48,7 @@ struct Piecewise {
 };
 
 /// Checks a bucket against the definition: its bounds, and its size.
-void expect_bounds(const Bucket& b, const std::vector<LocalArray>& arrays,
+void expect_bounds(const Bucket& b, const std::vector<RankArray>& arrays,
                    const Placement& placement, int ranks) {
   Piecewise pieces;
   for (std::size_t i = 0; i < arrays.size(); ++i)
@@ -100,7 +100,7 @@ void for_cases(const Use& use) {
                           c.tensor, ", at most ", c.most, " elements, ", c.ranks, " ranks"));
         const Architecture a = describe(c.model);
         const Shard shard = make_shard(a, testing::layout_of(c.pipeline, 1, c.tensor), p, t);
-        const auto arrays = local_arrays(a, shard);
+        const auto arrays = rank_arrays(a, shard);
         const Placement placement = place(a, shard, arrays);
         use(c, a, shard, arrays, BucketCut(a, shard, arrays, placement, c.most, c.ranks));
         if (::testing::Test::HasFatalFailure()) return;
@@ -170,7 +170,7 @@ TEST(BucketCut, CostGrowsWithArraysOnly) {
   m.vocabulary = 51200;
   const Architecture a = describe(m);
   const Shard shard = whole_model(a);
-  const auto arrays = local_arrays(a, shard);
+  const auto arrays = rank_arrays(a, shard);
   const Placement placement = place(a, shard, arrays);
   const auto begin = std::chrono::steady_clock::now();
   const BucketCut cut(a, shard, arrays, placement, 1, 1 << 20);

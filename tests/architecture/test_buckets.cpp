@@ -30,7 +30,7 @@ TEST(Buckets, HoldEachGradientOnceAndAgreeOnReplicatedArrays) {
           std::vector<std::vector<std::int64_t>> replicated(4);
           for (int t = 0; t < 4; ++t) {
             const Shard shard = make_shard(a, testing::layout_of(pipeline, chunks, 4), 0, t);
-            const auto arrays = local_arrays(a, shard);
+            const auto arrays = rank_arrays(a, shard);
             const Placement placement = place(a, shard, arrays);
             std::vector<int> times(static_cast<std::size_t>(placement.gradient_elements), 0);
             for (const Bucket& b : gradient_buckets(a, shard, arrays, placement, most, 3)) {

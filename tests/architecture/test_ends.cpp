@@ -1,6 +1,6 @@
 #include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/block_program.hpp>
 #include <trireme/architecture/ends.hpp>
-#include <trireme/architecture/layer_program.hpp>
 #include <trireme/architecture/placement.hpp>
 
 #include <gtest/gtest.h>
@@ -24,10 +24,10 @@ deck::ModelConfig tied_model(Family family, bool tied = true,
   return m;
 }
 
-LocalSizes sizes_of_five_samples(const deck::ModelConfig& m, int tensor = 1) {
+RankSizes sizes_of_five_samples(const deck::ModelConfig& m, int tensor = 1) {
   Shard shard = whole_model(describe(m));
   shard.tensor_size = tensor;
-  return local_sizes(m, shard, micro, m.sequence, false, host_logit_elements);
+  return rank_sizes(m, shard, micro, m.sequence, false, host_logit_elements);
 }
 
 TEST(Ends, RowsOfAMicroBatchSumOverItsSamples) {
@@ -50,7 +50,7 @@ TEST(Ends, ListEachArrayOnce) {
       std::set<std::string> names;
       for (const ArraySpec& array : a.arrays) EXPECT_TRUE(names.insert(array.name).second);
       EXPECT_EQ(names.contains("output.weight"), !tied);
-      for (const LayerDescription* part : {&a.embedding(), &a.head()})
+      for (const BlockDescription* part : {&a.embedding(), &a.head()})
         for (const Operation& op : part->operations)
           for (const ArraySpec& array : op.arrays)
             EXPECT_TRUE(names.contains(array.name)) << array.name;
@@ -66,7 +66,7 @@ TEST(Ends, TiedAndUntiedLogitsCostTheSame) {
 using Sent = std::multiset<std::string>;
 
 /// "logits backward_input all-reduce [N, D]" of all messages of a part.
-Sent sent(const LayerDescription& part, bool cuts_tokens) {
+Sent sent(const BlockDescription& part, bool cuts_tokens) {
   Sent all;
   for (const Operation& op : part.operations)
     for (const auto& [pass, name] :
@@ -109,7 +109,7 @@ Bytes up(Bytes bytes) {
 TEST(Ends, LogitScratchHoldsANarrowerGradient) {
   const deck::ModelConfig m = tied_model(Family::llama);
   const auto head = describe_head(m);
-  const LocalSizes n = sizes_of_five_samples(m, 4);  // 100 targets, in one block; 25 of 100 ids
+  const RankSizes n = sizes_of_five_samples(m, 4);  // 100 targets, in one block; 25 of 100 ids
   const Bytes statistics = up(100 * 8) + up(3 * 100 * 8 * 4) + up(3 * 100 * 8);
   EXPECT_EQ(bytes_at(Home::scratch, head, n, 4, 4), 100 * up(25 * 4) + statistics);
   EXPECT_EQ(bytes_at(Home::scratch, head, n, 2, 4),
@@ -122,7 +122,7 @@ TEST(Ends, LogitScratchHoldsANarrowerGradient) {
 TEST(Ends, CountScratchOfMaskedTokensAndPairs) {
   const deck::ModelConfig m = tied_model(Family::bert);
   const auto head = describe_head(m);
-  const LocalSizes n = sizes_of_five_samples(m);
+  const RankSizes n = sizes_of_five_samples(m);
   const Bytes logits = 15 * up(100 * 4) + 15 * up(100 * 2) + up(15 * 8) + 2 * up(3 * 15 * 8);
   const Bytes masked = up(20 * 48 * 2) + 3 * up(15 * 48 * 2) + 2 * up(15 * 4);
   const Bytes pairs =
@@ -170,7 +170,7 @@ TEST(Ends, SlotsKeepTheInputsOfTheHeadsBackwardPass) {
   for (const Family family : {Family::llama, Family::bert})
     for (const Bytes element : {2, 4}) {
       const deck::ModelConfig m = tied_model(family);
-      LocalSizes n = sizes_of_five_samples(m);
+      RankSizes n = sizes_of_five_samples(m);
       n.logit_block = 4;
       const auto bytes = [&](Home home, HeadGradient gradient) {
         return bytes_at(home, describe_head(m, gradient), n, element, 4);
@@ -201,9 +201,9 @@ TEST(Ends, HeadProgramsReadBeforeTheyOverwrite) {
          {HeadGradient::with_losses, HeadGradient::kept, HeadGradient::again})
       for (const Bytes element : {2, 4}) {
         const deck::ModelConfig m = tied_model(family);
-        const LocalSizes n = sizes_of_five_samples(m);
-        const LayerDescription head = describe_head(m, gradient);
-        const LayerProgram program = lower_head(head, n, element, 4);
+        const RankSizes n = sizes_of_five_samples(m);
+        const BlockDescription head = describe_head(m, gradient);
+        const BlockProgram program = lower_head(head, n, element, 4);
         EXPECT_EQ(program.kept_bytes, bytes_at(Home::slot, head, n, element, 4));
         EXPECT_EQ(program.transient_bytes, bytes_at(Home::scratch, head, n, element, 4));
         using Memory = std::pair<Place::Memory, Bytes>;
@@ -211,18 +211,18 @@ TEST(Ends, HeadProgramsReadBeforeTheyOverwrite) {
         std::set<Memory> overwritten;
         std::set<std::pair<int, Pass>> done;
         int last = static_cast<int>(head.operations.size());
-        for (const Step& step : program.losses.steps) {
-          const Operation& op = head.operations[at(step.operation)];
-          SCOPED_TRACE(text(op.name, ", pass ", static_cast<int>(step.pass)));
-          EXPECT_LE(step.operation, last);
-          last = step.operation;
-          EXPECT_TRUE(done.insert({step.operation, step.pass}).second);
-          EXPECT_TRUE(has_pass(op, step.pass));
-          for (const int t : tensors_read(op, step.pass))
+        for (const OperationCall& call : program.losses.calls) {
+          const Operation& op = head.operations[at(call.operation)];
+          SCOPED_TRACE(text(op.name, ", pass ", static_cast<int>(call.pass)));
+          EXPECT_LE(call.operation, last);
+          last = call.operation;
+          EXPECT_TRUE(done.insert({call.operation, call.pass}).second);
+          EXPECT_TRUE(has_pass(op, call.pass));
+          for (const int t : tensors_read(op, call.pass))
             EXPECT_TRUE(head.tensors[at(t)].rows == Rows::head_rows ||  // each reader has its rows
                         !overwritten.contains(memory(program.losses.tensors[at(t)])))
                 << head.tensors[at(t)].name;
-          if (step.pass != Pass::backward_input) continue;
+          if (call.pass != Pass::backward_input) continue;
           overwritten.insert(memory(program.losses.gradients[at(op.input)]));
         }
         std::size_t expected = 0;
@@ -234,8 +234,8 @@ TEST(Ends, HeadProgramsReadBeforeTheyOverwrite) {
                         (kind != OperationKind::logits || pass == Pass::backward_input);
         }
         EXPECT_EQ(done.size(), expected);
-        EXPECT_EQ(program.backward_input.steps.size(), 1u);
-        EXPECT_EQ(program.backward.steps.size(), 2u);
+        EXPECT_EQ(program.backward_input.calls.size(), 1u);
+        EXPECT_EQ(program.backward.calls.size(), 2u);
       }
 }
 

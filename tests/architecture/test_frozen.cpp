@@ -78,7 +78,7 @@ TEST(Frozen, FrozenArraysFollowTrainedArrays) {
       deck_with({"optimizer.frozen=embedding,layers.1,layers.*.feed_forward"}).config.model);
   EXPECT_EQ(a.first_trained, 0);
   const Shard shard = whole_model(a);
-  const auto arrays = local_arrays(a, shard);
+  const auto arrays = rank_arrays(a, shard);
   const Placement placement = place(a, shard, arrays);
   EXPECT_LT(placement.trained, placement.elements);
   EXPECT_EQ(placement.tied_elements, 0);
@@ -90,7 +90,7 @@ TEST(Frozen, FrozenArraysFollowTrainedArrays) {
 }
 
 TEST(Frozen, OmitsWeightGradientsOfFrozenProducts) {
-  const LayerDescription layer =
+  const BlockDescription layer =
       describe_layer(deck_with({"optimizer.frozen=layers.*.feed_forward"}).config.model, 1);
   for (const Operation& op : layer.operations)
     if (op.kind == OperationKind::linear) {

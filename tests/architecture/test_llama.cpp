@@ -1,5 +1,5 @@
-#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/placement.hpp>
+#include <trireme/architecture/rank_sizes.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/deck/families.hpp>
 
@@ -73,8 +73,8 @@ layout::Slice users(std::int64_t heads, std::int64_t key_value_heads, int tensor
   return {first, end - first};
 }
 
-LocalArray local_array(const Architecture& a, const Shard& shard, const std::string& name) {
-  for (LocalArray& array : local_arrays(a, shard))
+RankArray local_array(const Architecture& a, const Shard& shard, const std::string& name) {
+  for (RankArray& array : rank_arrays(a, shard))
     if (a.arrays[array.number].name == "layers.0.attention." + name) return array;
   ADD_FAILURE() << "no " << name;
   return {};
@@ -105,7 +105,7 @@ TEST(LlamaArchitecture, TensorRanksHoldTheKeysAndValuesOfTheirQueries) {
         EXPECT_EQ(output.extent[1], heads.extent);
         EXPECT_EQ(key_value.offset[1], heads.offset * Hkv / H);
         EXPECT_EQ(key_value.offset[1] + key_value.extent[1], (heads.end() - 1) * Hkv / H + 1);
-        const LocalSizes sizes = local_sizes(a.model, shard, 1, 16, false, host_logit_elements);
+        const RankSizes sizes = rank_sizes(a.model, shard, 1, 16, false, host_logit_elements);
         EXPECT_EQ(sizes.heads, query.extent[0]);
         EXPECT_EQ(sizes.key_value_heads, key_value.extent[1]);
         EXPECT_EQ((sizes.heads_before + sizes.heads - 1) / sizes.group, sizes.key_value_heads - 1);

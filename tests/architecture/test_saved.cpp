@@ -46,7 +46,7 @@ void for_ranks(const Architecture& a, const Grid& g, const Use& use) {
   for (int p = 0; p < g.pipeline; ++p)
     for (int t = 0; t < g.tensor; ++t) {
       const Shard shard = make_shard(a, testing::layout_of(g.pipeline, g.chunks, g.tensor), p, t);
-      const auto arrays = local_arrays(a, shard);
+      const auto arrays = rank_arrays(a, shard);
       for (int d = 0; d < g.data; ++d) use(p, arrays, saved_parts(a, shard, arrays, g.data, d));
     }
 }
@@ -81,7 +81,7 @@ TEST(SavedParts, BelongToTheMemoryOfTheirLocalArray) {
     const Architecture a = saved_model(g.tied, g.key_value_heads);
     for_ranks(a, g, [&](int, const auto& arrays, const auto& parts) {
       for (const SavedPart& part : parts) {
-        const LocalArray& local = arrays[part.local];
+        const RankArray& local = arrays[part.local];
         std::int64_t first = 0;
         for (std::size_t axis = 0; axis < part.offset.size(); ++axis) {
           ASSERT_GE(part.offset[axis], local.offset[axis]);

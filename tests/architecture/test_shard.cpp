@@ -121,7 +121,7 @@ TEST(LocalArrays, TileEachGlobalArray) {
           for (int p = 0; p < pipeline; ++p)
             for (int t = 0; t < tensor; ++t) {
               const Shard shard = make_shard(a, testing::layout_of(pipeline, chunks, tensor), p, t);
-              for (const LocalArray& local : local_arrays(a, shard)) {
+              for (const RankArray& local : rank_arrays(a, shard)) {
                 EXPECT_EQ(shard.holds(local.stage), true);
                 EXPECT_EQ(local.split, a.arrays[local.number].split_axis >= 0);
                 copies += local.copy ? 1 : 0;

@@ -26,14 +26,14 @@ Architecture model_of_large_vocabulary(bool tied, int key_value_heads = 0) {
 
 struct BucketsOfRank {
   Shard shard;
-  std::vector<LocalArray> arrays;
+  std::vector<RankArray> arrays;
   Placement placement;
   std::vector<Bucket> buckets;
 
   BucketsOfRank(const Architecture& a, int pipeline_size, int pipeline, int tensor, int replicas,
                 std::int64_t most, int tensor_size = 2)
       : shard(make_shard(a, testing::layout_of(pipeline_size, 1, tensor_size), pipeline, tensor)),
-        arrays(local_arrays(a, shard)),
+        arrays(rank_arrays(a, shard)),
         placement(place(a, shard, arrays)),
         buckets(gradient_buckets(a, shard, arrays, placement, most, replicas)) {}
 };
@@ -45,7 +45,7 @@ TEST(State, ReplicasOwnEachElementOnceInWholeNormBlocks) {
         const Architecture a = model_of_large_vocabulary(tied);
         const BucketsOfRank rank(a, 1, 0, 1, replicas, most);
         std::vector<std::vector<int>> owner;
-        for (const LocalArray& array : rank.arrays)
+        for (const RankArray& array : rank.arrays)
           owner.emplace_back(static_cast<std::size_t>(array.elements()), -1);
         std::int64_t largest = 0;
         for (int r = 0; r < replicas; ++r) {
@@ -83,7 +83,7 @@ TEST(State, SharedHeadsAreCutAtTheirNormBlocks) {
     for (int t = 0; t < tensor; ++t) {
       const BucketsOfRank rank(a, 1, 0, t, 3, 7000, tensor);
       std::vector<std::vector<int>> owner;
-      for (const LocalArray& array : rank.arrays)
+      for (const RankArray& array : rank.arrays)
         owner.emplace_back(static_cast<std::size_t>(array.elements()), -1);
       for (int r = 0; r < 3; ++r)
         for (const auto& block : owned_state(rank.arrays, rank.placement, rank.buckets, r).blocks) {

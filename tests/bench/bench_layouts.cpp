@@ -41,7 +41,7 @@ deck::Config config_of(const std::vector<std::string>& arguments, const Case& c,
 double step_seconds(Rig& rig, std::int64_t step) {
   rig.grid().world().barrier("a step's beginning");
   const auto begin = std::chrono::steady_clock::now();
-  rig.worker->train_step(step, rig.samples);
+  rig.engine->train_step(step, rig.samples);
   fence(Exec(), "bench_layouts");
   rig.grid().world().barrier("a step's end");
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -69,7 +69,7 @@ void measure_overlap(const Case& c, deck::Config config, const data::TokenFile& 
     Rig rig(config, file);
     auto last = std::chrono::steady_clock::now();
     for (std::int64_t step = 1; step <= rounds + 2; ++step) {
-      rig.worker->overlapping_step(step, rig.samples, step < rounds + 2);
+      rig.engine->overlapping_step(step, rig.samples, step < rounds + 2);
       const auto now = std::chrono::steady_clock::now();
       if (step > 1 && step < rounds + 2)
         took.push_back(std::chrono::duration<double>(now - last).count());
@@ -79,9 +79,9 @@ void measure_overlap(const Case& c, deck::Config config, const data::TokenFile& 
   config.run.timeline = true;
   Rig rig(config, file);
   for (std::int64_t step = 1; step <= 3 * rounds; ++step) {
-    rig.worker->overlapping_step(step, rig.samples, step % 3 != 0);
+    rig.engine->overlapping_step(step, rig.samples, step % 3 != 0);
     if (step % 3 != 0) continue;
-    const schedule::Timeline timeline = rig.worker->timeline();
+    const schedule::Timeline timeline = rig.engine->timeline();
     if (runtime().rank() > 0) continue;
     measured.push_back(timeline.idle_share());
     simulated.push_back(schedule::play(program_that_runs(config), schedule::mean_costs(timeline))
@@ -124,8 +124,8 @@ void measure(const Case& c, const std::vector<std::string>& arguments, const dat
   std::vector<double> measured;
   std::vector<double> simulated;
   for (int i = 0; i < rounds; ++i) {
-    rig.worker->timed_step(step++, rig.samples);
-    const schedule::Timeline timeline = rig.worker->timeline();
+    rig.engine->timed_step(step++, rig.samples);
+    const schedule::Timeline timeline = rig.engine->timeline();
     if (runtime().rank() > 0) continue;
     measured.push_back(timeline.idle_share());
     simulated.push_back(schedule::play(program_that_runs(config), schedule::mean_costs(timeline))

@@ -2,7 +2,7 @@
 // and never the times of files.
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/lineage.hpp>
-#include <trireme/checkpoint/local.hpp>
+#include <trireme/checkpoint/node_local.hpp>
 #include <trireme/checkpoint/reader.hpp>
 
 #include <checkpoint/support.hpp>

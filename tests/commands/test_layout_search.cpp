@@ -42,7 +42,7 @@ TEST_F(PlanLayouts, PrintsOverridesThatCheckAccepts) {
   expect_output(folder_, "deck          a.toml, 8 ranks of cluster (cluster.toml)\n");
   expect_output(folder_, "\nbest layouts\n");
   expect_output(folder_, "\n  3  parallel.tensor=");
-  expect_output(folder_, "\nlayouts than which none is both faster and smaller\n");
+  expect_output(folder_, "\nPareto front of time and memory\n");
   expect_output(folder_, "more stages than layers");
   expect_output(folder_, "deck's layout  data 4 · pipeline 2 · tensor 1, micro 1, zb-h1: ");
   const auto result = json();

@@ -38,8 +38,8 @@ struct Cut {
       architecture::Shard shard;
       shard.context_size = 3;
       shard.context_rank = rank;
-      const auto sizes = architecture::local_sizes(model, shard, micro, model.sequence, false,
-                                                   architecture::host_logit_elements);
+      const auto sizes = architecture::rank_sizes(model, shard, micro, model.sequence, false,
+                                                  architecture::host_logit_elements);
       own.emplace_back();
       for (const auto& field : objective.fields)
         own.back().emplace_back(static_cast<std::size_t>(rows_of(field.rows, sizes)), -7);

@@ -104,5 +104,18 @@ TEST(TextStream, StopTextsEndItAndAreOmitted) {
     EXPECT_EQ(piece.find("th"), std::string::npos) << "shown before it was known";
 }
 
+TEST(TextStream, PiecesBeforeAStopTextEndWithWholeCharacters) {
+  const auto bytes = make_tokenizer("bytes");
+  const std::string text = "né 中文字 и 🙂🙂 end";
+  Ids ids;
+  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  for (const std::string stop : {"!!", "!!!", "!!!!", "!!!!!"}) {
+    const Streamed found = stream(*bytes, {}, ids, {stop});
+    EXPECT_EQ(found.text, text);
+    for (const std::string& piece : found.pieces)
+      EXPECT_EQ(utf8_run(piece).valid, piece.size()) << stop;
+  }
+}
+
 }  // namespace
 }  // namespace trireme::data

@@ -1,5 +1,5 @@
 // Attention by parts of queries and keys, merged, against attention of whole samples.
-#include <trireme/kernels/attention_part.hpp>
+#include <trireme/kernels/attention_range.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/layout/token_places.hpp>
 
@@ -60,7 +60,7 @@ class Ring {
         for (const AttentionTokens& keys : chunks(places(keys_of))) {
           if (same != (queries.position == keys.position && queries_of == keys_of)) continue;
           if (shape_.causal && queries.position < keys.position) continue;
-          f(AttentionPart(shape_, queries, keys, same), same);
+          f(AttentionRange(shape_, queries, keys, same), same);
         }
   }
 
@@ -129,7 +129,7 @@ void expect_parts_are_the_whole(double unit) {
           for (int step = 0; step < ranks; ++step) {
             const int other = (rank + ranks - step) % ranks;
             const auto keys = keys_of(other);
-            ring.for_pairs(rank, other, [&](AttentionPart part, bool first) {
+            ring.for_pairs(rank, other, [&](AttentionRange part, bool first) {
               if (documents) part.positions = own_positions.flat();
               attention_part_forward<T>(handle, result.matrix(rows, Q), wide.flat(),
                                         lse.cube(s.batch, s.heads, held), q.matrix(rows, Q + KV),
@@ -144,7 +144,7 @@ void expect_parts_are_the_whole(double unit) {
             const auto keys = keys_of(other);
             const std::int64_t key_rows = s.batch * ring.places(other).held;
             const DeviceArray<A> dkey(ring.of_rank(dkeys, KV, other, 0, KV));
-            ring.for_pairs(rank, other, [&](AttentionPart part, bool first) {
+            ring.for_pairs(rank, other, [&](AttentionRange part, bool first) {
               if (documents) part.positions = own_positions.flat();
               attention_part_backward<T>(
                   handle, dqkv.matrix(rows, Q + KV), wide.flat(), dkey.matrix(key_rows, KV),
@@ -203,13 +203,13 @@ void expect_parts_are_the_whole(double unit) {
       }
 }
 
-TEST(AttentionPart, MergedPartsMatchTheWholeInDouble) {
+TEST(AttentionRange, MergedPartsMatchTheWholeInDouble) {
   expect_parts_are_the_whole<double>(std::numeric_limits<double>::epsilon() / 2);
 }
-TEST(AttentionPart, MergedPartsMatchTheWholeInFloat) {
+TEST(AttentionRange, MergedPartsMatchTheWholeInFloat) {
   expect_parts_are_the_whole<float>(std::numeric_limits<float>::epsilon() / 2);
 }
-TEST(AttentionPart, MergedPartsMatchTheWholeInTwoBytes) {
+TEST(AttentionRange, MergedPartsMatchTheWholeInTwoBytes) {
   expect_parts_are_the_whole<Bf16>(1.0 / 256);
   expect_parts_are_the_whole<Fp16>(1.0 / 2048);
 }

@@ -6,9 +6,9 @@
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
-#include <trireme/kernels/local.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
+#include <trireme/kernels/outer_step.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/kernels/rotary.hpp>
 #include <trireme/kernels/rows.hpp>

@@ -1,15 +1,15 @@
 // Every public kernel: its launches have labels "kernels/…", and it neither waits, allocates nor
 // copies. A new kernel belongs in the lists below.
 #include <trireme/kernels/attention.hpp>
-#include <trireme/kernels/attention_part.hpp>
+#include <trireme/kernels/attention_range.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
 #include <trireme/kernels/hash.hpp>
 #include <trireme/kernels/head_norm.hpp>
-#include <trireme/kernels/local.hpp>
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
+#include <trireme/kernels/outer_step.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/kernels/rotary.hpp>
 #include <trireme/kernels/rows.hpp>
@@ -254,7 +254,7 @@ std::map<std::string, Call> kernels_of_attention(const Arrays<T>& x) {
   AttentionShape with_group = shape;
   with_group.group = 1;
   with_group.scale = 0.5;
-  const AttentionPart part(with_group);
+  const AttentionRange part(with_group);
   const View2<T> key_value = x.d.matrix(few_rows, 8);
   const auto dkey_value = x.dtable.matrix(few_rows, 8);
   const View1<Accumulate<T>> sums(x.dpositions.flat().data(), few_rows * 4);

@@ -20,14 +20,14 @@ using testing::random_numbers;
 
 /// Arrays of these lengths in arenas with gaps between them, at different places in each arena.
 struct Places {
-  std::vector<UpdatePart> parts;
+  std::vector<UpdateRange> parts;
   std::int64_t chunks = 0;
   std::int64_t room = 7;  ///< elements of each arena
 
   Places() {
     std::int32_t array = 0;
     for (const std::int64_t n : {1, 5, 4096, 4097, 33, 3 * 4096 - 1, 13}) {
-      UpdatePart& part = parts.emplace_back();
+      UpdateRange& part = parts.emplace_back();
       part.first_chunk = chunks;
       part.elements = n;
       part.weight = room;
@@ -59,16 +59,16 @@ struct Arenas {
   static View1<T> cut(const DeviceArray<T>& all, std::int64_t first, std::int64_t n) {
     return View1<T>(all.data() + first, static_cast<std::size_t>(n));
   }
-  View1<T> w_of(const UpdatePart& p) const { return cut(w, p.weight, p.elements); }
-  View1<T> m_of(const UpdatePart& p) const { return cut(m, p.state, p.elements); }
-  View1<T> v_of(const UpdatePart& p) const { return cut(v, p.state, p.elements); }
-  View1<T> g_of(const UpdatePart& p) const { return cut(g, p.gradient, p.elements); }
+  View1<T> w_of(const UpdateRange& p) const { return cut(w, p.weight, p.elements); }
+  View1<T> m_of(const UpdateRange& p) const { return cut(m, p.state, p.elements); }
+  View1<T> v_of(const UpdateRange& p) const { return cut(v, p.state, p.elements); }
+  View1<T> g_of(const UpdateRange& p) const { return cut(g, p.gradient, p.elements); }
 
   DeviceArray<T> w, m, v, g;
 };
 
 template <class T>
-class UpdateParts : public ::testing::Test {
+class UpdateRanges : public ::testing::Test {
  protected:
   /// Checks that one launch of `together` does to all arenas what `alone` does array by array.
   template <class Together, class Alone>
@@ -79,7 +79,7 @@ class UpdateParts : public ::testing::Test {
       together(one);
       EXPECT_EQ(recorder.labels(), std::vector<std::string>{label});
     }
-    for (const UpdatePart& part : places_.parts) alone(each, part);
+    for (const UpdateRange& part : places_.parts) alone(each, part);
     EXPECT_NE(one.w.values(), Arenas<T>(places_.room).w.values()) << "nothing was done";
     EXPECT_EQ(one.w.values(), each.w.values());
     EXPECT_EQ(one.m.values(), each.m.values());
@@ -89,13 +89,13 @@ class UpdateParts : public ::testing::Test {
 
   const Exec exec_{};
   const Places places_;
-  const DeviceArray<UpdatePart> table_{places_.parts};
-  const kernels::UpdateParts parts_{table_.flat(), places_.chunks, {}};
+  const DeviceArray<UpdateRange> table_{places_.parts};
+  const kernels::UpdateRanges parts_{table_.flat(), places_.chunks, {}};
   const DeviceArray<double> control_{std::vector<double>{1, 0.7, 0.1, 0.05}};
 };
-TYPED_TEST_SUITE(UpdateParts, WideTypes);
+TYPED_TEST_SUITE(UpdateRanges, WideTypes);
 
-TYPED_TEST(UpdateParts, AdamWMatchesSingleArraysBitForBit) {
+TYPED_TEST(UpdateRanges, AdamWMatchesSingleArraysBitForBit) {
   using T = TypeParam;
   const AdamW rule{1e-2, 0.9, 0.95, 1e-8, 0.1};
   this->expect_same(
@@ -104,7 +104,7 @@ TYPED_TEST(UpdateParts, AdamWMatchesSingleArraysBitForBit) {
         adamw_update<T>(this->exec_, x.w.flat(), x.m.flat(), x.v.flat(), x.g.flat(), rule,
                         this->control_.flat(), this->parts_);
       },
-      [&](const Arenas<T>& x, const UpdatePart& p) {
+      [&](const Arenas<T>& x, const UpdateRange& p) {
         AdamW of_part = rule;
         if (p.decays == 0) of_part.weight_decay = 0;
         adamw_update<T>(this->exec_, x.w_of(p), x.m_of(p), x.v_of(p), x.g_of(p), of_part,
@@ -112,7 +112,7 @@ TYPED_TEST(UpdateParts, AdamWMatchesSingleArraysBitForBit) {
       });
 }
 
-TYPED_TEST(UpdateParts, SgdMatchesSingleArraysBitForBit) {
+TYPED_TEST(UpdateRanges, SgdMatchesSingleArraysBitForBit) {
   using T = TypeParam;
   for (const Sgd& rule : {Sgd{0.1, 0, false, 0.1}, {0.1, 0.9, false, 0.1}, {0.1, 0.9, true, 0.1}})
     this->expect_same(
@@ -121,7 +121,7 @@ TYPED_TEST(UpdateParts, SgdMatchesSingleArraysBitForBit) {
           sgd_update<T>(this->exec_, x.w.flat(), rule.momentum == 0 ? View1<T>() : x.m.flat(),
                         x.g.flat(), rule, this->control_.flat(), this->parts_);
         },
-        [&](const Arenas<T>& x, const UpdatePart& p) {
+        [&](const Arenas<T>& x, const UpdateRange& p) {
           Sgd of_part = rule;
           if (p.decays == 0) of_part.weight_decay = 0;
           sgd_update<T>(this->exec_, x.w_of(p), rule.momentum == 0 ? View1<T>() : x.m_of(p),
@@ -129,7 +129,7 @@ TYPED_TEST(UpdateParts, SgdMatchesSingleArraysBitForBit) {
         });
 }
 
-TYPED_TEST(UpdateParts, LambMatchesSingleArraysBitForBit) {
+TYPED_TEST(UpdateRanges, LambMatchesSingleArraysBitForBit) {
   using T = TypeParam;
   const AdamW rule{1e-2, 0.9, 0.95, 1e-8, 0.1};
   const DeviceArray<double> ratios(std::vector<double>{1, 2, 0.5, 3, 0.25, 4, 7});
@@ -139,14 +139,14 @@ TYPED_TEST(UpdateParts, LambMatchesSingleArraysBitForBit) {
         lamb_update<T>(this->exec_, x.w.flat(), x.g.flat(), 0.1, ratios.flat(),
                        this->control_.flat(), this->parts_);
       },
-      [&](const Arenas<T>& x, const UpdatePart& p) {
+      [&](const Arenas<T>& x, const UpdateRange& p) {
         const View1<const double> ratio(ratios.data() + p.array, 1);
         lamb_update<T>(this->exec_, x.w_of(p), x.g_of(p), 0.1, ratio, this->control_.flat());
       });
   const Arenas<T> together(this->places_.room), each(this->places_.room);
   lamb_direction<T>(this->exec_, together.g.flat(), together.m.flat(), together.v.flat(),
                     together.w.flat(), rule, this->control_.flat(), this->parts_);
-  for (const UpdatePart& p : this->places_.parts) {
+  for (const UpdateRange& p : this->places_.parts) {
     AdamW of_part = rule;
     if (p.decays == 0) of_part.weight_decay = 0;
     lamb_direction<T>(this->exec_, each.g_of(p), each.m_of(p), each.v_of(p), each.w_of(p), of_part,
@@ -161,14 +161,14 @@ TYPED_TEST(UpdateParts, LambMatchesSingleArraysBitForBit) {
 /// Masters are at the places of updated weights, the model's weights at those of rounded ones.
 TEST(RoundWeights, RoundsEveryPartAndKeepsTheGaps) {
   const Places places;
-  const DeviceArray<UpdatePart> table(places.parts);
-  const kernels::UpdateParts parts{table.flat(), places.chunks, {}};
+  const DeviceArray<UpdateRange> table(places.parts);
+  const kernels::UpdateRanges parts{table.flat(), places.chunks, {}};
   const DeviceArray<float> masters(random_numbers<float>(places.room, 1));
   const DeviceArray<Bf16> weights(places.room, Bf16(-3.0F));
   round_weights<Bf16, float>(Exec{}, weights.flat(), masters.flat(), parts);
   std::vector<Bf16> expected(static_cast<std::size_t>(places.room), Bf16(-3.0F));
   const auto from = masters.values();
-  for (const UpdatePart& p : places.parts)
+  for (const UpdateRange& p : places.parts)
     for (std::int64_t i = 0; i < p.elements; ++i)
       expected[static_cast<std::size_t>(p.rounded + i)] =
           Bf16(from[static_cast<std::size_t>(p.weight + i)]);

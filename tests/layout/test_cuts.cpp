@@ -1,4 +1,4 @@
-#include <trireme/layout/cuts.hpp>
+#include <trireme/layout/split.hpp>
 
 #include <gtest/gtest.h>
 

@@ -32,8 +32,8 @@ TYPED_TEST(TensorMemoryTest, UsesTheBytesOfTheDescription) {
   using T = typename TypeParam::Compute;
   for (const Family family : {Family::gpt, Family::llama, Family::bert}) {
     const auto a = architecture::describe(one_layer_model(family));
-    const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
-                                             architecture::host_logit_elements);
+    const auto n = architecture::rank_sizes(a.model, architecture::whole_model(a), 3, 20, false,
+                                            architecture::host_logit_elements);
     for (const auto* part : {&a.embedding(), &a.head()})
       for (const Home home : {Home::batch, Home::slot, Home::split, Home::scratch}) {
         Arena plan;
@@ -47,8 +47,8 @@ TYPED_TEST(TensorMemoryTest, UsesTheBytesOfTheDescription) {
 TYPED_TEST(TensorMemoryTest, TensorsHaveTheirShapesAndDoNotOverlap) {
   using T = typename TypeParam::Compute;
   const auto a = architecture::describe(one_layer_model(Family::bert));
-  const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
-                                           architecture::host_logit_elements);
+  const auto n = architecture::rank_sizes(a.model, architecture::whole_model(a), 3, 20, false,
+                                          architecture::host_logit_elements);
   Arena arena("test",
               architecture::bytes_at(Home::scratch, a.head(), n, sizeof(T), sizeof(Accumulate<T>)));
   const TensorMemory<TypeParam> memory(arena, a.head(), Home::scratch, n);
@@ -70,8 +70,8 @@ TYPED_TEST(TensorMemoryTest, TensorsHaveTheirShapesAndDoNotOverlap) {
 TYPED_TEST(TensorMemoryTest, VocabularyRowsAreAlignedTo64Bytes) {
   using T = typename TypeParam::Compute;
   const auto a = architecture::describe(one_layer_model(Family::gpt));
-  const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
-                                           architecture::host_logit_elements);
+  const auto n = architecture::rank_sizes(a.model, architecture::whole_model(a), 3, 20, false,
+                                          architecture::host_logit_elements);
   Arena arena("test",
               architecture::bytes_at(Home::scratch, a.head(), n, sizeof(T), sizeof(Accumulate<T>)));
   const TensorMemory<TypeParam> memory(arena, a.head(), Home::scratch, n);
@@ -90,8 +90,8 @@ TYPED_TEST(TensorMemoryTest, VocabularyRowsAreAlignedTo64Bytes) {
 
 TYPED_TEST(TensorMemoryTest, UnknownTensorsAreEmptyAndWrongTypesAnError) {
   const auto a = architecture::describe(one_layer_model(Family::gpt));
-  const auto n = architecture::local_sizes(a.model, architecture::whole_model(a), 3, 20, false,
-                                           architecture::host_logit_elements);
+  const auto n = architecture::rank_sizes(a.model, architecture::whole_model(a), 3, 20, false,
+                                          architecture::host_logit_elements);
   Arena plan;
   const TensorMemory<TypeParam> memory(plan, a.head(), Home::scratch, n);
   EXPECT_EQ(memory.matrix("picked").size(), 0u);

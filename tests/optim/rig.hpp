@@ -49,8 +49,7 @@ struct Rig {
   }
 
   architecture::StatePlacement state_of(const deck::OptimizerConfig& config) const {
-    return architecture::whole_state(parameters.local_arrays(), parameters.placement(),
-                                     config.kind);
+    return architecture::whole_state(parameters.rank_arrays(), parameters.placement(), config.kind);
   }
   std::optional<optim::Optimizer<P>::MuonParts> muon_of(const deck::OptimizerConfig& config) const {
     if (config.kind != OptimizerKind::muon) return {};

@@ -111,7 +111,7 @@ void expect_five_steps(const deck::OptimizerConfig& config) {
   Rig rig(2, false, config);
   const auto& entries = rig.parameters.entries();
   const architecture::MatrixRounds matrices(rig.architecture, rig.parameters.shard(),
-                                            rig.parameters.local_arrays(), 1);
+                                            rig.parameters.rank_arrays(), 1);
   std::vector<Naive> naive(entries.size());
   for (int step = 1; step <= 5; ++step) {
     rig.pass(step);

@@ -31,7 +31,7 @@ Machine nccl_cluster() {
 std::int64_t counted(const deck::Config& c, const Machine& m, int rank) {
   const auto a = architecture::describe(c.model);
   const architecture::Shard shard = architecture::make_shard(a, c.parallel, rank, 0);
-  const auto arrays = architecture::local_arrays(a, shard);
+  const auto arrays = architecture::rank_arrays(a, shard);
   const auto placement = architecture::place(a, shard, arrays);
   const architecture::BucketCut cut(a, shard, arrays, placement, 1 << 16,
                                     static_cast<int>(c.parallel.data), true,
@@ -136,7 +136,7 @@ TEST(GatherTime, GatherOverlapsWithThePreviousLayer) {
   const auto gather = [](double n) { return 7.0 / 8 * n * 8 / 50e9 + 1e-6 * 11 / 2; };
   Machine m = nccl_cluster();
   const auto a = architecture::describe(c.model);
-  const PartTimes parts = part_times(c, a, false, m);
+  const BlockTimes parts = part_times(c, a, false, m);
   const Seconds each = gather(parameters), layer = parts.layers.front().forward.total();
   const auto waits = [&](double overlap) {
     m.software.gather_overlap = overlap;

@@ -105,7 +105,7 @@ TEST(Machine, NcclScratchReplacesHostBuffers) {
   config.parallel.bucket_bytes = 1 << 30;
   const auto a = architecture::describe(config.model);
   const auto shard = testing::shard_of(config, a, 0, 0);
-  const auto arrays = architecture::local_arrays(a, shard);
+  const auto arrays = architecture::rank_arrays(a, shard);
   const auto placement = architecture::place(a, shard, arrays);
   Bytes largest = 0, all = 0;
   for (const auto& bucket :

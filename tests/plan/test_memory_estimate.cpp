@@ -78,7 +78,12 @@ int compare(const deck::Deck& deck, std::int64_t ranks, const Machine& machine) 
 }
 
 TEST(MemoryEstimate, MatchesThePlanForGpt) {
-  EXPECT_GT(compare(deck_to_estimate({}), 8, testing::installation(DeviceKind::host)), 100);
+  const Machine machine = testing::installation(DeviceKind::host);
+  EXPECT_GT(compare(deck_to_estimate({}), 8, machine), 100);
+  // Background checkpoints and two shares of local checkpoints are in host memory.
+  compare(deck_to_estimate({"run.steps=100", "checkpoint.every=10", "checkpoint.local=/tmp/node",
+                            "checkpoint.local_every=5"}),
+          4, machine);
 }
 
 TEST(MemoryEstimate, MatchesThePlanForNarrowWeightsOnDevices) {

@@ -328,7 +328,7 @@ TEST(Search, KnownStagesGiveTheSameCosts) {
   Layout{2, 3, 2, 2, 2, ScheduleKind::interleaved}.set(c);
   const auto a = architecture::describe(c.model);
   const Machine machine = cluster();
-  const PartTimes parts = part_times(c, a, false, machine);
+  const BlockTimes parts = part_times(c, a, false, machine);
   EXPECT_EQ(estimated_seconds(c, step_costs(c, a, parts, machine)),
             estimated_seconds(c, step_costs(c, a, parts, stage_sizes(c, a), machine)));
 }

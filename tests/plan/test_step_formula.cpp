@@ -37,7 +37,7 @@ struct Lengths {
 /// Costs of passes alone.
 StepCosts passes_of(const deck::Config& c, const Lengths& lengths) {
   StepCosts costs;
-  PartTime stage;
+  BlockTime stage;
   stage.forward.compute = lengths.forward;
   stage.backward.compute = lengths.input + lengths.weight;
   stage.backward_input.compute = lengths.input;
@@ -145,7 +145,7 @@ StepCosts random_costs(const deck::Config& c, std::mt19937& random) {
   StepCosts costs = passes_of(c, {});
   const bool spread = share(random) < 0.5;
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-    PartTime& stage = costs.stages[s];
+    BlockTime& stage = costs.stages[s];
     for (PassTime* pass : {&stage.forward, &stage.backward_input, &stage.backward_weight})
       pass->compute = 1 + (spread ? 0.3 * share(random) : 0);
     stage.backward = stage.backward_input;

@@ -235,7 +235,7 @@ TEST(StepTime, RanksShareFewProcessors) {
   const StepCosts costs = costs_of(pipeline, m);
   EXPECT_EQ(costs.crowding, 4);
   Seconds work = 0;
-  for (const PartTime& stage : costs.stages)
+  for (const BlockTime& stage : costs.stages)
     work += 4 * (stage.forward.total() + stage.backward.total());
   const StepTime shared = predicted(pipeline, m);
   EXPECT_GE(shared.seconds, work);

@@ -15,7 +15,8 @@ struct AttentionResult {
   std::vector<double> logsumexp;  ///< [B, H, S]
 };
 
-/// Factor of probability (b, h, i, j): 0 or 1/(1 − rate), as defined in kernels/attention.hpp.
+/// Dropout factor of probability (b, h, i, j), 0 or 1/(1 − rate), as defined in
+/// kernels/attention.hpp.
 inline double dropout_factor(const kernels::AttentionShape& s,
                              const kernels::AttentionDropout& dropout, std::int64_t b,
                              std::int64_t h, std::int64_t i, std::int64_t j) {
@@ -27,8 +28,8 @@ inline double dropout_factor(const kernels::AttentionShape& s,
   return static_cast<double>(word) < dropout.rate * 4294967296.0 ? 0.0 : 1.0 / (1.0 - dropout.rate);
 }
 
-/// Attention by its definition in double precision: whole rows of scores, softmax, and weighted
-/// sums of values.
+/// Attention by its definition in double precision: whole rows of scores, their softmax, and
+/// weighted sums of values.
 template <class T>
 AttentionResult attention(const std::vector<T>& qkv, const kernels::AttentionShape& s,
                           const kernels::AttentionDropout& dropout = {}) {

@@ -8,7 +8,7 @@
 
 namespace trireme::reference {
 
-/// Cross entropy of each row of `logits`: log sum exp minus the target's logit.
+/// Cross entropy of each row of `logits`: log Σ_v exp(logit_v) minus the target's logit.
 inline std::vector<double> cross_entropy(const std::vector<double>& logits,
                                          const std::vector<std::int32_t>& targets) {
   const std::size_t vocabulary = logits.size() / targets.size();
@@ -23,7 +23,7 @@ inline std::vector<double> cross_entropy(const std::vector<double>& logits,
   return loss;
 }
 
-/// Largest logit and sum of exp(logit - largest) over columns [first, last) of each row; at least
+/// Largest logit and Σ exp(logit − largest) over the columns [first, last) of each row; at least
 /// one column.
 struct SoftmaxStatistics {
   std::vector<double> largest, sum;

@@ -14,7 +14,7 @@ inline double gelu(double h) {
          (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (h + 0.044715 * h * h * h)));
 }
 
-/// gelu'(h)
+/// Derivative of gelu at h.
 inline double gelu_slope(double h) {
   const double scale = std::sqrt(2 / 3.14159265358979323846);
   const double tanh_u = std::tanh(scale * (h + 0.044715 * h * h * h));
@@ -34,7 +34,8 @@ inline std::uint32_t random_word(const RandomKey& key, std::int64_t index) {
   return philox(key, static_cast<std::uint64_t>(index) / 4).w[index % 4];
 }
 
-/// 1 / (1 - rate) where the global element (row, column) of rows of `hidden` is kept, otherwise 0.
+/// Factor of each element of `rows` rows of `hidden` elements, from global row `first_row` on: 1 /
+/// (1 − rate) if the element is kept, otherwise 0.
 inline std::vector<double> dropout_factors(std::int64_t rows, std::int64_t hidden, double rate,
                                            const RandomKey& key, std::int64_t first_row) {
   std::vector<double> factors;

@@ -18,7 +18,7 @@ inline std::vector<double> embedding(const std::vector<std::int32_t>& tokens,
   return x;
 }
 
-/// Sums of the rows of dx with each token id: [vocabulary, hidden].
+/// For each token id, the sum of the rows of dx whose token has this id: [vocabulary, hidden].
 inline std::vector<double> embedding_transposed(const std::vector<std::int32_t>& tokens,
                                                 const std::vector<double>& dx,
                                                 std::size_t vocabulary, std::size_t hidden) {

@@ -5,12 +5,12 @@
 
 namespace trireme::reference {
 
-/// Step of central differences, near the cube root of the double's epsilon, where the errors of
-/// truncation (step^2 / 6 times the third derivative) and of cancellation (epsilon over step times
-/// the value) are both about 2e-11.
+/// Step of central differences, near the cube root of double's machine epsilon. At this step, the
+/// truncation error (step² / 6 times the third derivative) and the cancellation error (epsilon /
+/// step times the value) are both about 2e-11.
 inline constexpr double difference_step = 1e-5;
 
-/// Gradient of f: vector -> double by central differences in every component.
+/// Gradient of f, a function from a vector to a double, by central differences in every component.
 template <class F>
 std::vector<double> finite_difference(const F& f, std::vector<double> x) {
   std::vector<double> gradient(x.size());

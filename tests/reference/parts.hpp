@@ -5,8 +5,8 @@
 
 namespace trireme::reference {
 
-/// The bounds of `parts` consecutive uneven parts of [0, n): their beginnings, and n. The first
-/// parts are empty if n is small.
+/// Bounds of `parts` consecutive parts of [0, n) with different sizes: the beginning of each part,
+/// and n at the end. If n is small, the first parts are empty.
 inline std::vector<std::int64_t> uneven_parts(std::int64_t n, std::int64_t parts) {
   std::vector<std::int64_t> begins;
   for (std::int64_t i = 0; i <= parts; ++i) begins.push_back(n * i * i / (parts * parts));

@@ -11,7 +11,8 @@
 
 namespace trireme::reference {
 
-/// The position of a row, as defined in kernels/rotary.hpp.
+/// Position of the token of a row without Rotary::positions and Rotary::places, as defined in
+/// kernels/rotary.hpp.
 inline std::int64_t rotary_position(const kernels::Rotary& r, std::int64_t row) {
   return (r.first_row + row) % r.sequence;
 }
@@ -25,9 +26,9 @@ inline double rotary_frequency(const kernels::Rotary& r, std::int64_t i) {
   return f * (1 - divided) + f / s.factor * divided;
 }
 
-/// Rotary positions with complex numbers (Su et al. 2021, section 3.2.1). Element i of a head's
-/// lower half is the real part, and element i of its upper half the imaginary part, of a number
-/// that is multiplied by e^(i m f) and the magnitude.
+/// Rotary position embedding with complex numbers (Su et al. 2021, section 3.2.1). Element i of a
+/// head's lower half is the real part, and element i of its upper half the imaginary part, of a
+/// number that is multiplied by e^(i m f) and by the magnitude, for position m and frequency f.
 inline std::vector<double> rotary(std::vector<double> x, std::int64_t columns,
                                   const kernels::Rotary& r) {
   const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };

@@ -12,16 +12,16 @@
 
 namespace trireme::reference {
 
-/// Values and bounds of their errors.
+/// Values, and bounds of the errors of a kernel's results for these values.
 struct Bounded {
   std::vector<double> values, bounds;
   explicit Bounded(std::size_t n) : values(n), bounds(n) {}
 };
 
-/// Attention and its gradient in double precision, with bounds for a kernel that rounds
-/// probabilities, their gradients and its results to a type of unit roundoff u, and computes
-/// everything else in fp32 with errors of at most e = 2^-23 per operation (the unit roundoff of
-/// tensor cores, which may truncate).
+/// Attention and its gradient in double precision, with error bounds for a kernel that rounds
+/// probabilities, gradients of scores and its results to a type of unit roundoff u (`unit`), and
+/// computes everything else in fp32 with relative errors of at most e = 2^-23 per operation (the
+/// unit roundoff of tensor cores, which may truncate).
 class RoundedAttention {
  public:
   RoundedAttention(const std::vector<double>& qkv, const kernels::AttentionShape& shape,
@@ -30,9 +30,10 @@ class RoundedAttention {
     if (s_.group == 0) s_.group = s_.heads / s_.key_value_heads;
     positions_ = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), s_.positions);
     if (s_.scale == 0.0) s_.scale = 1.0 / std::sqrt(static_cast<double>(s_.head_size));
-    // The error of a score is (K + 8) e scale Σ|q||k| (products, scale and subtraction, twice
-    // because the sum or logsumexp has it too), of the sum of up to S keys S e, of exponentials and
-    // the rest 32 e.
+    // relative_ is a bound δ of the relative error of a probability. The error of a score is (K +
+    // 8) e scale Σ|q||k|, from its products, its scale and a subtraction; this error counts twice,
+    // because logsumexp has the same error. The sum over up to S keys adds S e, and exponentials
+    // and other operations add 32 e.
     double largest = 0.0;
     for_heads([&](std::int64_t b, std::int64_t h) {
       for (std::int64_t i = 0; i < s_.sequence; ++i)
@@ -47,8 +48,9 @@ class RoundedAttention {
     relative_ = e * (2.0 * terms * largest + static_cast<double>(s_.sequence) + 32.0);
   }
 
-  /// [T, H·K]: the error of Σ_j p v is (u + δ) Σ p|v|, δ the relative error of p, and its rounding.
-  /// Values below the smallest normal number of fp16 are rounded to 2^-25 of at least the sum.
+  /// o [T, H·K]. The error of Σ_j p v is at most (u + 2 δ) Σ p|v|, plus the rounding error u |o| of
+  /// the result, plus tiny(): results and probabilities below the smallest normal fp16 value have
+  /// an absolute rounding error of up to 2^-25.
   Bounded output() const {
     auto magnitudes = qkv_;
     for (double& x : magnitudes) x = std::abs(x);
@@ -64,7 +66,7 @@ class RoundedAttention {
     return result;
   }
 
-  /// [B, H, S]
+  /// logsumexp [B, H, S].
   Bounded logsumexp() const {
     Bounded result(at(s_.tokens() * s_.heads));
     result.values = attention(qkv_, s_, dropout_).logsumexp;
@@ -73,7 +75,7 @@ class RoundedAttention {
     return result;
   }
 
-  /// dqkv for the gradient of o.
+  /// dqkv for the gradient `grad` of o.
   Bounded gradient(const std::vector<double>& grad) const {
     Bounded result(qkv_.size());
     const Bounded o = output();
@@ -113,8 +115,10 @@ class RoundedAttention {
       for (std::int64_t h = 0; h < s_.heads; ++h) use(b, h);
   }
 
-  /// The error of ds = p (f dp − delta) is δ |ds|, plus p times the errors of dp (K + 2 operations
-  /// on Σ|grad||v|) and of delta = Σ grad·o of the rounded o, plus its rounding.
+  /// Adds the contributions of query i to the gradients, where f is the dropout factor of a
+  /// probability. The error of ds = scale p (f dp − delta) is at most (u + δ) |ds|, plus scale p
+  /// times the errors of f dp (K + 2 operations on Σ|grad||v|) and of delta = Σ grad·o (from the
+  /// rounded o), plus the error of fp32 sums over S keys and a group of heads.
   void add_query(Bounded& result, const std::vector<double>& grad, const Bounded& o, double lse,
                  std::int64_t b, std::int64_t h, std::int64_t i) const {
     const std::int64_t row = ((b * s_.sequence + i) * s_.heads + h) * s_.head_size;
@@ -125,7 +129,7 @@ class RoundedAttention {
       delta_error += std::abs(grad[at(row + d)]) *
                      (o.bounds[at(row + d)] + size * e * std::abs(o.values[at(row + d)]));
     }
-    const double sums = e * static_cast<double>(s_.sequence * s_.group);  // in fp32
+    const double sums = e * static_cast<double>(s_.sequence * s_.group);  // error of sums in fp32
     for (std::int64_t j = first(b, i); j < end(i); ++j) {
       double score = 0.0, dp = 0.0, dp_size = 0.0;
       for (std::int64_t d = 0; d < s_.head_size; ++d) {

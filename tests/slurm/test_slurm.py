@@ -131,6 +131,10 @@ class Runs(unittest.TestCase):
     def until_step(self, step):
         self.until(lambda: len(metrics(self.folder)) >= step, 60, f"step {step} is done")
 
+    def until_checkpoint(self):
+        """Checkpoints are written beside the following steps."""
+        self.until(lambda: (self.folder / "run/checkpoints/latest").exists(), 60, "a checkpoint is complete")
+
     def hold(self, number=2):
         """Stops the ranks where they are, so that the job lasts as long as the test needs and takes no time of a core."""
         ranks = self.processes("trireme-engine")
@@ -210,6 +214,7 @@ class Jobs(Runs):
         self.print_script("--time", "00:10:00")
         self.submit()
         self.until_step(30)
+        self.until_checkpoint()
         self.hold()
         self.slurm.fail_node("node1")
         self.until(lambda: self.slurm.states()["node1"].startswith("down"), 90, "Slurm finds that the node is down")
@@ -259,6 +264,7 @@ class AuditedJobs(Runs):
         self.submit()
         first = self.number
         self.until_step(30)
+        self.until_checkpoint()
         victim, = (pid for pid in self.processes("trireme-engine")
                    if b"SLURMD_NODENAME=node1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
         os.kill(victim, signal.SIGKILL)

@@ -56,7 +56,7 @@ template <class P>
 class WholeModel {
  public:
   using Shape = typename model::RankModel<P>::Shape;
-  using LayerDone = typename model::RankModel<P>::LayerDone;
+  using BlockDone = typename model::RankModel<P>::BlockDone;
 
   WholeModel(const architecture::Architecture& architecture, const model::Parameters<P>& parameters,
              const Shape& shape)
@@ -82,14 +82,14 @@ class WholeModel {
     model_.evaluate(handle, 0, slot, c, samples);
   }
   void backward(const kernels::Handle& handle, int slot, const model::MicroContext& c,
-                const LayerDone& done) const {
+                const BlockDone& done) const {
     model_.backward(handle, 0, slot, c, done);
   }
   void backward_input(const kernels::Handle& handle, int slot, const model::MicroContext& c) const {
     model_.backward_input(handle, 0, slot, c);
   }
   void backward_weight(const kernels::Handle& handle, int slot, const model::MicroContext& c,
-                       const LayerDone& done) const {
+                       const BlockDone& done) const {
     model_.backward_weight(handle, 0, slot, c, done);
   }
   const model::RankModel<P>& rank_model() const { return model_; }

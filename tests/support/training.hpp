@@ -9,7 +9,7 @@
 #include <trireme/plan/program.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
-#include <trireme/train/worker.hpp>
+#include <trireme/train/engine.hpp>
 
 #include "support/runtime.hpp"
 #include "support/temporary_folder.hpp"
@@ -96,12 +96,12 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-inline Trace run_steps(train::Worker& worker, const data::Samples& samples, std::int64_t first,
+inline Trace run_steps(train::Engine& engine, const data::Samples& samples, std::int64_t first,
                        std::int64_t last) {
   Trace trace;
   for (std::int64_t step = first; step <= last; ++step) {
-    worker.train_step(step, samples);
-    const auto found = worker.result();
+    engine.train_step(step, samples);
+    const auto found = engine.result();
     trace.losses.push_back(found.loss);
     trace.norms.push_back(found.gradient_norm);
   }
@@ -122,7 +122,7 @@ inline plan::Machine with_own_memory() {
   return machine;
 }
 
-/// A worker and everything it needs, on all ranks of `world`.
+/// An engine and everything it needs, on all ranks of `world`.
 class Rig {
  public:
   Rig(const deck::Config& config, const data::TokenFile& tokens,
@@ -135,17 +135,17 @@ class Rig {
               config.parallel.stage_map()),
         programs_(programs(transport)),
         samples(tokens, config.model.text_tokens(), 3, config.model.packing),
-        worker(train::make_worker(config_, architecture_, grid_, machine_, programs_,
+        engine(train::make_engine(config_, architecture_, grid_, machine_, programs_,
                                   train::Mode::train)) {
-    worker->initialise();
+    engine->initialise();
   }
   Trace run(std::int64_t first, std::int64_t last) {
-    return run_steps(*worker, samples, first, last);
+    return run_steps(*engine, samples, first, last);
   }
   grid::Grid& grid() { return grid_; }
 
  private:
-  /// Called after creating the grid, before the worker requests communicators.
+  /// Called after creating the grid, before the engine requests communicators.
   std::vector<schedule::Program> programs(const grid::TransportFactory& transport) {
     if (transport) grid_.use_transports(transport);
     return plan::step_programs(config_, machine_);
@@ -159,7 +159,7 @@ class Rig {
 
  public:
   data::Samples samples;
-  std::unique_ptr<train::Worker> worker;
+  std::unique_ptr<train::Engine> engine;
 };
 
 }  // namespace trireme::testing

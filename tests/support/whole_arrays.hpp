@@ -3,7 +3,7 @@
 #include <trireme/base/narrow.hpp>
 #include <trireme/checkpoint/hyperslab.hpp>
 #include <trireme/grid/communicator.hpp>
-#include <trireme/train/worker.hpp>
+#include <trireme/train/engine.hpp>
 
 #include <gtest/gtest.h>
 
@@ -51,13 +51,13 @@ void append_doubles(std::string& out, const std::string& numbers) {
   }
 }
 
-/// The whole arrays of a worker by name, assembled from the slices that its ranks would write to a
+/// The whole arrays of an engine by name, assembled from the slices that its ranks would write to a
 /// checkpoint: on rank 0; empty on other ranks. Every element must be in one rank's share.
 /// Collective.
-inline std::map<std::string, std::vector<double>> whole_arrays(train::Worker& worker,
+inline std::map<std::string, std::vector<double>> whole_arrays(train::Engine& engine,
                                                                grid::Communicator& world) {
   std::string mine;
-  for (const auto& slice : worker.share()) {
+  for (const auto& slice : engine.share()) {
     if (slice.bytes() == 0) continue;
     std::vector<std::int64_t> name(slice.name.begin(), slice.name.end());
     for (const auto& numbers : {name, slice.shape, slice.offset, slice.extent}) put(mine, numbers);

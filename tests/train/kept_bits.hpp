@@ -31,7 +31,7 @@ Bits expect_kept_bits(const data::TokenFile& tokens, const ConfigOf& config_of) 
     overrides.push_back(text("parallel.pipeline=", pipeline));
     Rig rig(config_of(overrides, used), tokens, *part);
     const Trace trace = rig.run(1, 6);
-    Bits bits{trace, whole_arrays(*rig.worker, *part)};
+    Bits bits{trace, whole_arrays(*rig.engine, *part)};
     return runtime().rank() == 0 ? bits : Bits{};
   };
   const Bits expected = run(1, {});

@@ -138,7 +138,7 @@ class Layouts : public ::testing::Test {
     Rig rig(config, file, world);
     Outcome outcome;
     outcome.trace = rig.run(1, steps);
-    outcome.weights = weights_of(whole_arrays(*rig.worker, world));
+    outcome.weights = weights_of(whole_arrays(*rig.engine, world));
     return outcome;
   }
   Outcome run(const Layout& layout, grid::Communicator& world) {

@@ -132,7 +132,7 @@ TEST_P(Peft, TrainingMatchesPeft) {
   const std::string checkpoint = import_as(DType::fp64);
   const auto self = grid::Communicator::self();
   Rig rig(config, tokens, *self);
-  rig.worker->load(checkpoint::Reader(checkpoint));
+  rig.engine->load(checkpoint::Reader(checkpoint));
   const Trace trace = rig.run(1, std::ssize(results_.losses));
   expect_near(trace.losses, results_.losses, 1e-10);
   expect_near(trace.norms, results_.norms, 1e-10);
@@ -186,7 +186,7 @@ class Frozen : public ::testing::Test {
     const auto self = grid::Communicator::self();
     Rig rig(small_config(4, 2, 1, overrides), tokens_, *self);
     rig.run(1, steps);
-    return whole_arrays(*rig.worker, *self);
+    return whole_arrays(*rig.engine, *self);
   }
 
   TemporaryFolder folder_;
@@ -239,7 +239,7 @@ TEST_F(Frozen, WeightsHaveNoOptimizerStateAndNoMasterCopy) {
 }
 
 std::string checkpoint_of(Rig& rig, std::int64_t step, const TemporaryFolder& to) {
-  const auto slices = rig.worker->share();
+  const auto slices = rig.engine->share();
   const std::string directory = to.path().string();
   const auto shard = checkpoint::write_shard(checkpoint::begin(directory, step), 0, slices);
   checkpoint::commit(directory, {step, 4 * step, "deck"}, {shard}, {});
@@ -267,11 +267,11 @@ TEST_F(Frozen, AdaptersStartFromACheckpointWithoutAdapters) {
     const TemporaryFolder base, own;
     Rig trained(small_config(4, 2, 1), tokens_, *self);
     trained.run(1, 2);
-    const auto weights = whole_arrays(*trained.worker, *self);
+    const auto weights = whole_arrays(*trained.engine, *self);
     const std::string from = checkpoint_of(trained, 2, base);
     Rig rig(small_config(4, 2, 1, lora), tokens_, *self);
-    rig.worker->load(checkpoint::Reader(from));
-    const auto begun = whole_arrays(*rig.worker, *self);
+    rig.engine->load(checkpoint::Reader(from));
+    const auto begun = whole_arrays(*rig.engine, *self);
     const auto fresh = after(0, lora);
     for (const auto& [name, numbers] : begun) {
       if (name.starts_with("optimizer.")) continue;
@@ -286,7 +286,7 @@ TEST_F(Frozen, AdaptersStartFromACheckpointWithoutAdapters) {
     const std::string middle = checkpoint_of(rig, 4, own);
     const Trace straight = rig.run(5, 6);
     Rig resumed(small_config(4, 2, 1, lora), tokens_, *self);
-    resumed.worker->load(checkpoint::Reader(middle));
+    resumed.engine->load(checkpoint::Reader(middle));
     EXPECT_EQ(resumed.run(5, 6), straight);
   }
 }
@@ -297,7 +297,7 @@ TEST_F(Frozen, MergedWeightsGiveTheLossOfTheirAdapters) {
   const auto self = grid::Communicator::self();
   const data::Windows windows(tokens_, 23);
   const std::vector<std::int32_t> bytes(257, 1);
-  const auto loss = [&](Rig& rig) { return rig.worker->evaluate(windows, 8, bytes).tokens().nats; };
+  const auto loss = [&](Rig& rig) { return rig.engine->evaluate(windows, 8, bytes).tokens().nats; };
   for (const char* family : {"model.family=gpt", "model.family=llama"})
     for (const char* kind : {"adapter.kind=lora", "adapter.kind=dora"}) {
       SCOPED_TRACE(text(family, ' ', kind));
@@ -312,7 +312,7 @@ TEST_F(Frozen, MergedWeightsGiveTheLossOfTheirAdapters) {
       hugging_face::import_weights(hugging_face::TensorFolder(merged.path().string()), plain.model,
                                    DType::fp64, imported.path().string(), {0, 0, ""});
       Rig whole(plain, tokens_, *self);
-      whole.worker->load(checkpoint::Reader(imported.file(checkpoint::folder_name(0))));
+      whole.engine->load(checkpoint::Reader(imported.file(checkpoint::folder_name(0))));
       EXPECT_NEAR(loss(whole), loss(rig), 1e-12 * before);
       EXPECT_GT(std::abs(loss(rig) - before), 1e-6 * before);  // the adapters have learned
     }

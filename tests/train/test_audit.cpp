@@ -133,8 +133,8 @@ TEST_F(AuditTest, ChangesNoValueWithoutFaults) {
     Rig plain(config_of(layout, 0, AuditAction::stop), tokens_);
     Rig audit(config_of(layout, 2, AuditAction::stop), tokens_);
     EXPECT_EQ(plain.run(1, audit_steps), audit.run(1, audit_steps));
-    EXPECT_EQ(whole_arrays(*plain.worker, runtime().world()),
-              whole_arrays(*audit.worker, runtime().world()));
+    EXPECT_EQ(whole_arrays(*plain.engine, runtime().world()),
+              whole_arrays(*audit.engine, runtime().world()));
     EXPECT_EQ(listed(), "");
   }
 }
@@ -173,8 +173,8 @@ TEST_F(AuditTest, FindsTheRankOfAWrongPass) {
 }
 
 /// Flips a bit of the first number of the first such slice that this rank would write.
-void flip_bit(Worker& worker, const std::string& part) {
-  for (const auto& slice : worker.share()) {
+void flip_bit(Engine& engine, const std::string& part) {
+  for (const auto& slice : engine.share()) {
     if (slice.name.find(part) == std::string::npos || slice.bytes() == 0) continue;
     static_cast<unsigned char*>(const_cast<void*>(slice.data))[6] ^= 0x04;
     return;
@@ -191,7 +191,7 @@ TEST_F(AuditTest, FindsTheRankWithChangedState) {
         const deck::Config config = config_of(layout, audited, action);
         Rig rig(config, tokens_);
         const Outcome outcome = run(rig, [&](std::int64_t step) {
-          if (step == audited && runtime().rank() == faulty_) flip_bit(*rig.worker, part);
+          if (step == audited && runtime().rank() == faulty_) flip_bit(*rig.engine, part);
         });
         const bool one_copy = config.parallel.replicas() == 1 ||
                               (config.parallel.divides_state() && part != "feed_forward");
@@ -207,8 +207,8 @@ TEST_F(AuditTest, FindsAChangeMadeInEarlierSteps) {
   Rig rig(config_of({}, audited, AuditAction::repair), tokens_);
   const Outcome outcome = run(rig, [&](std::int64_t step) {
     if (step == 1) return;
-    const auto slices = rig.worker->share();
-    if (step == 2 && runtime().rank() == faulty_) flip_bit(*rig.worker, "feed_forward");
+    const auto slices = rig.engine->share();
+    if (step == 2 && runtime().rank() == faulty_) flip_bit(*rig.engine, "feed_forward");
   });
   const std::string list = listed();
   EXPECT_NE(list.find(named(faulty_)), std::string::npos) << list;
@@ -225,9 +225,9 @@ TEST_F(AuditTest, FindsAChangeMadeInEarlierSteps) {
 TEST_F(AuditTest, ChecksTheStateBeforeSaving) {
   Rig rig(config_of({}, audited, AuditAction::stop), tokens_);
   rig.run(1, audited - 1);
-  rig.worker->audit_state(audited - 1);
-  if (runtime().rank() == faulty_) flip_bit(*rig.worker, "feed_forward");
-  EXPECT_THROW(rig.worker->audit_state(audited - 1), Error);
+  rig.engine->audit_state(audited - 1);
+  if (runtime().rank() == faulty_) flip_bit(*rig.engine, "feed_forward");
+  EXPECT_THROW(rig.engine->audit_state(audited - 1), Error);
   EXPECT_NE(listed().find(named(faulty_)), std::string::npos);
 }
 

@@ -30,36 +30,36 @@ class Recorder : public Actions {
   std::set<int> slots;
   std::map<BufferKind, std::map<int, Instr>> buffers;  ///< the receives that they belong to
 
-  void forward(const Step& s) override {
+  void forward(const PlacedInstr& s) override {
     EXPECT_TRUE(slots.insert(s.slot).second) << "slot " << s.slot << " is taken";
     evaluate(s);
   }
-  void evaluate(const Step& s) override {
+  void evaluate(const PlacedInstr& s) override {
     if (s.instr.stage > 0) read({Op::receive_activation, s.instr.stage, s.instr.micro}, s);
     note(s);
   }
-  void backward(const Step& s) override {
+  void backward(const PlacedInstr& s) override {
     if (s.instr.stage < last_) read({Op::receive_gradient, s.instr.stage, s.instr.micro}, s);
     give_back(s);
   }
-  void backward_input(const Step& s) override {
+  void backward_input(const PlacedInstr& s) override {
     EXPECT_TRUE(slots.contains(s.slot));
     if (s.instr.stage < last_) read({Op::receive_gradient, s.instr.stage, s.instr.micro}, s);
     note(s);
   }
-  void backward_weight(const Step& s) override { give_back(s); }
-  void receive_activation(const Step& s) override { receive(s); }
-  void receive_gradient(const Step& s) override { receive(s); }
-  void send_activation(const Step& s) override { send(s); }
-  void send_gradient(const Step& s) override { send(s); }
-  void reduce_gradients(const Step& s) override { note(s); }
-  void reduce_tied(const Step& s) override { note(s); }
-  void gradient_norm(const Step& s) override { note(s); }
-  void optimizer_step(const Step& s) override { note(s); }
+  void backward_weight(const PlacedInstr& s) override { give_back(s); }
+  void receive_activation(const PlacedInstr& s) override { receive(s); }
+  void receive_gradient(const PlacedInstr& s) override { receive(s); }
+  void send_activation(const PlacedInstr& s) override { send(s); }
+  void send_gradient(const PlacedInstr& s) override { send(s); }
+  void reduce_gradients(const PlacedInstr& s) override { note(s); }
+  void reduce_tied(const PlacedInstr& s) override { note(s); }
+  void gradient_norm(const PlacedInstr& s) override { note(s); }
+  void optimizer_step(const PlacedInstr& s) override { note(s); }
 
  private:
-  void note(const Step& s) { ran.push_back(schedule::to_string(s.instr)); }
-  void give_back(const Step& s) {
+  void note(const PlacedInstr& s) { ran.push_back(schedule::to_string(s.instr)); }
+  void give_back(const PlacedInstr& s) {
     EXPECT_EQ(slots.erase(s.slot), 1u);
     note(s);
   }
@@ -67,14 +67,14 @@ class Recorder : public Actions {
     if (layout_.is_local(receive)) return BufferKind::handed_over;
     return receive.op == Op::receive_activation ? BufferKind::activation : BufferKind::gradient;
   }
-  void receive(const Step& s) {
+  void receive(const PlacedInstr& s) {
     if (layout_.is_local(s.instr))
       EXPECT_EQ(s.buffer, -1) << "the send has filled its buffer";
     else
       EXPECT_TRUE(buffers[kind_of(s.instr)].emplace(s.buffer, s.instr).second) << s.instr;
     note(s);
   }
-  void send(const Step& s) {
+  void send(const PlacedInstr& s) {
     const Instr receive = schedule::partner_of(s.instr);
     if (layout_.is_local(receive))
       EXPECT_TRUE(buffers[BufferKind::handed_over].emplace(s.buffer, receive).second) << s.instr;
@@ -82,7 +82,7 @@ class Recorder : public Actions {
       EXPECT_EQ(s.buffer, -1);
     note(s);
   }
-  void read(const Instr& receive, const Step& s) {
+  void read(const Instr& receive, const PlacedInstr& s) {
     auto& filled = buffers[kind_of(receive)];
     const auto found = filled.find(s.buffer);
     ASSERT_NE(found, filled.end()) << s.instr;
@@ -147,12 +147,12 @@ TEST(Executor, OverlappingStepsKeepSlotsAndBuffers) {
         int first = 0;  // micro-batch of the step
         for (const bool follows : {true, true, true, true, false, false, true, false}) {
           executor.prepare(begun, follows);
-          executor.run([&](const Step& step, std::size_t) {
-            Step absolute = step;
+          executor.run([&](const PlacedInstr& placed, std::size_t) {
+            PlacedInstr absolute = placed;
             absolute.instr.micro += first;
-            if (is_compute(step.instr.op) || is_transfer(step.instr.op)) {
-              EXPECT_LT(step.slot, executor.slots());
-              EXPECT_LT(step.buffer,
+            if (is_compute(placed.instr.op) || is_transfer(placed.instr.op)) {
+              EXPECT_LT(placed.slot, executor.slots());
+              EXPECT_LT(placed.buffer,
                         std::max(executor.activation_buffers(), executor.gradient_buffers()));
               run(recorder, absolute);
             }

@@ -82,7 +82,7 @@ TEST_F(Fp8Training, MaximaCoverWholeTensors) {
   const int ranks = runtime().ranks();
   const auto first_row = [&](Rig& rig, grid::Communicator& world) {
     rig.run(1, 1);
-    const auto arrays = whole_arrays(*rig.worker, world);
+    const auto arrays = whole_arrays(*rig.engine, world);
     return runtime().rank() == 0 ? arrays.at(maxima) : std::vector<double>();
   };
   const auto self = grid::Communicator::self();
@@ -106,23 +106,23 @@ TEST_F(Fp8Training, RestartContinuesBitForBit) {
   Rig whole(config_of({}), tokens_);
   whole.run(1, 5);  // more steps than the history has
   const std::string directory = shared_folder(folder_);
-  save(*whole.worker, directory, 5);
+  save(*whole.engine, directory, 5);
   const Trace expected = whole.run(6, 9);
-  const auto arrays = whole_arrays(*whole.worker, runtime().world());
+  const auto arrays = whole_arrays(*whole.engine, runtime().world());
   const checkpoint::Reader reader(directory + "/step_00000005");
   {
     Rig second(config_of({}), tokens_);
-    second.worker->load(reader);
+    second.engine->load(reader);
     EXPECT_EQ(second.run(6, 9), expected);
-    EXPECT_EQ(whole_arrays(*second.worker, runtime().world()), arrays);
+    EXPECT_EQ(whole_arrays(*second.engine, runtime().world()), arrays);
   }
   if (ranks != 2) return;
   // Two replicas, then two stages: both continue as one rank does with the same checkpoint.
   const auto self = grid::Communicator::self();
   Rig alone(config_of({}, 1), tokens_, *self);
-  alone.worker->load(reader);
+  alone.engine->load(reader);
   Rig staged(config_of({"parallel.pipeline=2"}), tokens_);
-  staged.worker->load(reader);
+  staged.engine->load(reader);
   EXPECT_EQ(staged.run(6, 9), alone.run(6, 9));
 }
 
@@ -132,18 +132,18 @@ TEST_F(Fp8Training, ContinuesFromAndToBf16Checkpoints) {
   const std::string bf16 = "precision.products=compute";
   Rig plain(config_of({bf16}), tokens_);
   plain.run(1, 2);
-  save(*plain.worker, where + "_bf16", 2);
+  save(*plain.engine, where + "_bf16", 2);
   Rig rounded(config_of({}), tokens_);
   rounded.run(1, 1);  // a history that the checkpoint replaces by none
-  rounded.worker->load(checkpoint::Reader(where + "_bf16/step_00000002"));
-  const auto fresh = whole_arrays(*rounded.worker, runtime().world());
+  rounded.engine->load(checkpoint::Reader(where + "_bf16/step_00000002"));
+  const auto fresh = whole_arrays(*rounded.engine, runtime().world());
   if (runtime().rank() == 0) {
     EXPECT_EQ(fresh.at(maxima), std::vector<double>(4 * tensors, 0.0));
   }
   rounded.run(3, 4);
-  save(*rounded.worker, where + "_fp8", 4);
+  save(*rounded.engine, where + "_fp8", 4);
   Rig back(config_of({bf16}), tokens_);
-  back.worker->load(checkpoint::Reader(where + "_fp8/step_00000004"));
+  back.engine->load(checkpoint::Reader(where + "_fp8/step_00000004"));
   EXPECT_LT(back.run(5, 8).losses.back(), 6);
 }
 
@@ -152,12 +152,12 @@ TEST_F(Fp8Training, HistoryOfAnotherLengthKeepsTheLatestSteps) {
   Rig first(config_of({}), tokens_);
   first.run(1, 6);
   const std::string directory = shared_folder(folder_);
-  save(*first.worker, directory, 6);
-  const auto stored = whole_arrays(*first.worker, runtime().world());
+  save(*first.engine, directory, 6);
+  const auto stored = whole_arrays(*first.engine, runtime().world());
   for (const std::int64_t rows : {3, 7}) {
     Rig second(config_of({text("precision.fp8_history=", rows)}), tokens_);
-    second.worker->load(checkpoint::Reader(directory + "/step_00000006"));
-    const auto found = whole_arrays(*second.worker, runtime().world());
+    second.engine->load(checkpoint::Reader(directory + "/step_00000006"));
+    const auto found = whole_arrays(*second.engine, runtime().world());
     if (runtime().rank() > 0) continue;
     const auto row_of = [](const std::vector<double>& all, std::int64_t row) {
       return std::vector<double>(all.begin() + row * tensors, all.begin() + (row + 1) * tensors);
@@ -178,11 +178,11 @@ TEST_F(Fp8Training, EvaluationDoesNotChangeTheRun) {
     Rig rig(config_of({}), tokens_);
     rig.run(1, 3);
     if (evaluates) {
-      EXPECT_GT(rig.worker->evaluate(windows, 12, std::vector<std::int32_t>(257, 1)).tokens().nats,
+      EXPECT_GT(rig.engine->evaluate(windows, 12, std::vector<std::int32_t>(257, 1)).tokens().nats,
                 0);
     }
     const Trace trace = rig.run(4, 6);
-    return std::pair{trace, whole_arrays(*rig.worker, runtime().world())};
+    return std::pair{trace, whole_arrays(*rig.engine, runtime().world())};
   };
   EXPECT_EQ(run(true), run(false));
 }

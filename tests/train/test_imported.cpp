@@ -133,10 +133,10 @@ TEST_P(Imported, LogitsMatchTransformers) {
                 decoder_rounding);
 }
 
-/// A checkpoint of those arrays of a worker on one rank whose names are wanted.
-std::string write_some(const TemporaryFolder& folder, std::int64_t step, Worker& worker,
+/// A checkpoint of those arrays of an engine on one rank whose names are wanted.
+std::string write_some(const TemporaryFolder& folder, std::int64_t step, Engine& engine,
                        const std::function<bool(const std::string&)>& wanted) {
-  auto slices = worker.share();
+  auto slices = engine.share();
   std::erase_if(slices, [&](const auto& slice) { return !wanted(slice.name); });
   const std::string directory = folder.path().string();
   const auto shard = checkpoint::write_shard(checkpoint::begin(directory, step), 0, slices);
@@ -150,10 +150,10 @@ TEST(WeightsOnly, StartWithAZeroOptimizerOnlyAtStepZero) {
   Rig rig(small_config(4, 2, 1), tokens);
   rig.run(1, 3);
   const auto is_weight = [](const std::string& name) { return !name.starts_with("optimizer."); };
-  const auto at_zero = write_some(folder, 0, *rig.worker, is_weight);
-  rig.worker->load(checkpoint::Reader(at_zero));  // in the place of moments that are not zero
+  const auto at_zero = write_some(folder, 0, *rig.engine, is_weight);
+  rig.engine->load(checkpoint::Reader(at_zero));  // in the place of moments that are not zero
   std::size_t moments = 0;
-  const auto slices = rig.worker->share();
+  const auto slices = rig.engine->share();
   for (const auto& slice : slices) {
     if (is_weight(slice.name)) continue;
     ++moments;
@@ -162,17 +162,17 @@ TEST(WeightsOnly, StartWithAZeroOptimizerOnlyAtStepZero) {
   }
   EXPECT_EQ(3 * moments, 2 * slices.size());
 
-  const auto later = write_some(folder, 3, *rig.worker, is_weight);
+  const auto later = write_some(folder, 3, *rig.engine, is_weight);
   EXPECT_NE(message_of([&] {
-              rig.worker->load(checkpoint::Reader(later));
+              rig.engine->load(checkpoint::Reader(later));
             }).find("holds no array 'optimizer.first_moment."),
             std::string::npos);
   const TemporaryFolder other;
-  const auto half = write_some(other, 0, *rig.worker, [](const std::string& name) {
+  const auto half = write_some(other, 0, *rig.engine, [](const std::string& name) {
     return !name.starts_with("optimizer.second");
   });
   EXPECT_NE(message_of([&] {
-              rig.worker->load(checkpoint::Reader(half));
+              rig.engine->load(checkpoint::Reader(half));
             }).find("holds no array 'optimizer.second_moment."),
             std::string::npos);
 }

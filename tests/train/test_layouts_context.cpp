@@ -55,7 +55,7 @@ TEST_F(Layouts, EvaluationsMatchOneRankWithContextParallelism) {
                         text("model.vocabulary=", family == Family::bert ? 261 : 257),
                         text("parallel.context=", context)});
       Rig rig(config, tokens_, world);
-      return rig.worker->evaluate(data::Windows(tokens_, config.model.text_tokens()), 5, bytes);
+      return rig.engine->evaluate(data::Windows(tokens_, config.model.text_tokens()), 5, bytes);
     };
     const Evaluation found = evaluated(runtime().ranks(), runtime().world());
     if (runtime().rank() > 0) continue;

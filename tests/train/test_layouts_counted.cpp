@@ -68,7 +68,7 @@ TEST_F(CountedLayouts, EvaluationsCountOnlyUnmaskedTokens) {
   const deck::Config config = small_config(12, 2, runtime().ranks());
   Rig rig(config, counted_);
   const data::Windows windows(counted_, config.model.sequence);
-  const Evaluation found = rig.worker->evaluate(windows, 60, bytes);
+  const Evaluation found = rig.engine->evaluate(windows, 60, bytes);
   std::vector<std::int32_t> mask(60 * static_cast<std::size_t>(config.model.sequence));
   counted_.read(1, mask);
   counted_.mask(1, mask);
@@ -93,7 +93,7 @@ TEST_F(CountedLayouts, EvaluationsCountOnlyUnmaskedTokens) {
     }
   }
   for (const Score& score :
-       rig.worker->score(data::Requests(std::move(single), config.model.sequence)))
+       rig.engine->score(data::Requests(std::move(single), config.model.sequence)))
     expected -= score.log_likelihood;
   EXPECT_NEAR(found.tokens().nats, expected, 1e-10 * expected);
 }
@@ -104,11 +104,11 @@ TEST_F(CountedLayouts, BatchWithoutCountedTokensHasNoLossAndNoGradient) {
   const deck::Config config = small_config(12, 1, runtime().ranks(), {"optimizer.weight_decay=0"});
   Rig rig(config, file);
   ASSERT_EQ(rig.samples.counted(0, 12), 0);
-  const auto before = weights_of(whole_arrays(*rig.worker, runtime().world()));
+  const auto before = weights_of(whole_arrays(*rig.engine, runtime().world()));
   const Trace found = rig.run(1, 1);
   EXPECT_EQ(found.losses, std::vector<double>{0});
   EXPECT_EQ(found.norms, std::vector<double>{0});
-  EXPECT_EQ(weights_of(whole_arrays(*rig.worker, runtime().world())), before);
+  EXPECT_EQ(weights_of(whole_arrays(*rig.engine, runtime().world())), before);
 }
 
 }  // namespace

@@ -99,7 +99,7 @@ TEST_F(PackedLayouts, EvaluationsSumOverSingleDocuments) {
     Rig rig(config, documents_);
     const data::Windows windows(documents_, config.model.sequence, config.model.packing);
     const std::int64_t count = 41;
-    const Evaluation found = rig.worker->evaluate(windows, count, bytes);
+    const Evaluation found = rig.engine->evaluate(windows, count, bytes);
     std::vector<data::Request> pieces;
     std::int64_t targets = 0;
     bool several = false;
@@ -116,7 +116,7 @@ TEST_F(PackedLayouts, EvaluationsSumOverSingleDocuments) {
     EXPECT_TRUE(several);
     double expected = 0;
     for (const Score& score :
-         rig.worker->score(data::Requests(std::move(pieces), config.model.sequence)))
+         rig.engine->score(data::Requests(std::move(pieces), config.model.sequence)))
       expected -= score.log_likelihood;
     EXPECT_EQ(found.tokens().count, targets);
     EXPECT_EQ(found.bytes, targets);

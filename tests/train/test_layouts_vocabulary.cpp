@@ -51,7 +51,7 @@ TEST_F(Layouts, EvaluationsMatchOneRankWithASharedVocabulary) {
                      {shared_vocabulary, "model.layers=5", text("parallel.pipeline=", pipeline)});
     Rig rig(config, tokens_, world);
     rig.run(1, 1);
-    return rig.worker->evaluate(data::Windows(tokens_, config.model.text_tokens()), 9, bytes);
+    return rig.engine->evaluate(data::Windows(tokens_, config.model.text_tokens()), 9, bytes);
   };
   const Evaluation found = evaluated(runtime().ranks(), runtime().world());
   if (runtime().rank() > 0) return;
@@ -83,13 +83,13 @@ TEST_F(Layouts, MatchOneRankAcrossRestartsThatShareTheVocabulary) {
     Rig rig(config(jobs[job], runtime().world()), tokens_);
     const std::string folder =
         runtime().world().broadcast(folder_.file("checkpoints"), 0, "rank 0's folder");
-    if (job > 0) rig.worker->load(checkpoint::Reader(folder + text("/step_0000000", first)));
+    if (job > 0) rig.engine->load(checkpoint::Reader(folder + text("/step_0000000", first)));
     const Trace trace = rig.run(first + 1, first + 2);
     found.losses.insert(found.losses.end(), trace.losses.begin(), trace.losses.end());
     found.norms.insert(found.norms.end(), trace.norms.begin(), trace.norms.end());
     deck::CheckpointConfig where;
     where.directory = folder;
-    Saver(where, runtime().world(), *rig.worker, 0)
+    Saver(where, runtime().world(), *rig.engine, 0)
         .save({first + 2, 12 * (first + 2), "# deck"}, false);
   }
   if (runtime().rank() > 0) return;

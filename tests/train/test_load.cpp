@@ -44,7 +44,7 @@ TEST(Load, InitialiseResetsAllState) {
   const auto self = grid::Communicator::self();
   Rig rig(small_config(2, 1, 1), tokens, *self);
   const Trace fresh = rig.run(1, 3);
-  rig.worker->initialise();
+  rig.engine->initialise();
   EXPECT_EQ(rig.run(1, 3), fresh);
 }
 

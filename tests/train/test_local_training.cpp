@@ -21,7 +21,7 @@ class LocalTraining : public Layouts {
   }
 
   Arrays arrays(Rig& rig, grid::Communicator& world = runtime().world()) {
-    return whole_arrays(*rig.worker, world);
+    return whole_arrays(*rig.engine, world);
   }
 
   /// The mean of `difference(w)` over all workers.
@@ -117,11 +117,11 @@ TEST_F(LocalTraining, OuterStepsMatchTheEquations) {
     Arrays before = arrays(together);
     for (const std::int64_t last : {3, 6}) {
       Rig apart(with_steps(1000), tokens_);
-      if (last > 3) apart.worker->load(checkpoint::Reader(text(where, nesterov, "/step_00000003")));
+      if (last > 3) apart.engine->load(checkpoint::Reader(text(where, nesterov, "/step_00000003")));
       apart.run(last - 2, last);
       const Arrays own = arrays(apart);
       together.run(last - 2, last);
-      save(*together.worker, text(where, nesterov), last);
+      save(*together.engine, text(where, nesterov), last);
       const Arrays after = arrays(together);
       if (runtime().rank() == 0)
         for (const auto& [name, weights] : before) {
@@ -257,19 +257,19 @@ TEST_F(LocalTraining, ContinuesBitForBit) {
     const std::string directory = text(where, run++);
     Rig whole(config, tokens_);
     whole.run(1, 4);
-    save(*whole.worker, directory, 4);
+    save(*whole.engine, directory, 4);
     const Trace expected = whole.run(5, 9);
     const Arrays expected_arrays = arrays(whole);
     const checkpoint::Reader reader(directory + "/step_00000004");
     Rig second(config, tokens_);
     second.run(1, 3);
-    second.worker->load(reader);
+    second.engine->load(reader);
     EXPECT_EQ(second.run(5, 9), expected);
     EXPECT_EQ(arrays(second), expected_arrays);
     if (divides) {  // whole state continues with the differences of divided state
       Rig whole_state(config_of(workers, runtime().ranks(), {keys.begin() + 1, keys.end()}),
                       tokens_);
-      whole_state.worker->load(reader);
+      whole_state.engine->load(reader);
       whole_state.run(5, 9);
       EXPECT_EQ(arrays(whole_state), expected_arrays);
       continue;
@@ -278,14 +278,14 @@ TEST_F(LocalTraining, ContinuesBitForBit) {
     if (runtime().rank() == 0) {
       const auto self = grid::Communicator::self();
       Rig one(config_of(workers, 1, keys), tokens_, *self);
-      one.worker->load(reader);
+      one.engine->load(reader);
       one.run(5, 9);
       EXPECT_EQ(arrays(one, *self), expected_arrays);
       std::vector<std::string> plain;
       for (const std::string& key : keys)
         if (!key.starts_with("local.")) plain.push_back(key);
       Rig without(config_of(1, 1, plain), tokens_, *self);
-      without.worker->load(reader);
+      without.engine->load(reader);
       const Arrays shared = arrays(without, *self);
       EXPECT_TRUE(std::isfinite(without.run(5, 6).losses.back()));
       EXPECT_FALSE(shared.contains(of_worker(0, "embedding.token")));
@@ -299,10 +299,10 @@ TEST_F(LocalTraining, StartsFromAPlainCheckpoint) {
   const std::string where = shared_folder(folder_);
   Rig plain(config_of(1, runtime().ranks()), tokens_);
   plain.run(1, 3);
-  save(*plain.worker, where, 3);
+  save(*plain.engine, where, 3);
   const Arrays expected = arrays(plain);
   Rig local(config_of(runtime().ranks() == 3 ? 3 : 4, runtime().ranks()), tokens_);
-  local.worker->load(checkpoint::Reader(where + "/step_00000003"));
+  local.engine->load(checkpoint::Reader(where + "/step_00000003"));
   const Arrays found = arrays(local);
   for (const auto& [name, array] : expected) {
     EXPECT_EQ(found.at(name), array) << name;
@@ -325,14 +325,14 @@ TEST_F(LocalTraining, EvaluatesTheSharedWeights) {
     Rig undisturbed(config, tokens_);
     const Trace expected = undisturbed.run(1, 7);
     Rig rig(config, tokens_);
-    const auto evaluated = [&](Worker& worker) {
-      const Evaluation e = worker.evaluate(windows, 11, bytes);
+    const auto evaluated = [&](Engine& engine) {
+      const Evaluation e = engine.evaluate(windows, 11, bytes);
       return std::tuple(e.tokens().nats, e.tokens().count, e.bytes);
     };
     rig.run(1, 3);
-    const auto shared = evaluated(*rig.worker);
+    const auto shared = evaluated(*rig.engine);
     rig.run(4, 5);
-    EXPECT_EQ(evaluated(*rig.worker), shared);
+    EXPECT_EQ(evaluated(*rig.engine), shared);
     Trace rest = rig.run(6, 7);
     EXPECT_EQ(rest.losses.back(), expected.losses.back());
     EXPECT_EQ(rest.norms.back(), expected.norms.back());

@@ -69,17 +69,17 @@ TEST_P(Mixed, RestartContinuesBitForBitAndOtherTypesLoadIt) {
     Rig whole(config, tokens_);
     whole.run(1, 4);
     const std::string directory = where + shared;
-    save(*whole.worker, directory, 4);
-    const auto arrays = whole_arrays(*whole.worker, runtime().world());
+    save(*whole.engine, directory, 4);
+    const auto arrays = whole_arrays(*whole.engine, runtime().world());
     const Trace expected = whole.run(5, 8);
 
     const checkpoint::Reader reader(directory + "/step_00000004");
     Rig second(config, tokens_);
-    second.worker->load(reader);
+    second.engine->load(reader);
     EXPECT_EQ(second.run(5, 8), expected);
     Rig wide(config_of({"precision.compute=fp32"}), tokens_);
-    wide.worker->load(reader);
-    EXPECT_EQ(whole_arrays(*wide.worker, runtime().world()), arrays);
+    wide.engine->load(reader);
+    EXPECT_EQ(whole_arrays(*wide.engine, runtime().world()), arrays);
   }
 }
 
@@ -90,7 +90,7 @@ TEST_P(Mixed, AllRanksSkipAnInfinityAndTrainingContinues) {
   Rig rig(config_of({}), tokens_);
   const Trace before = rig.run(1, 5);
   float* place = nullptr;
-  for (const auto& slice : rig.worker->share())
+  for (const auto& slice : rig.engine->share())
     if (slice.name == "layers.1.feed_forward.up" && slice.bytes() > 0 &&
         std::ranges::all_of(slice.offset, [](std::int64_t at) { return at == 0; }))
       place = static_cast<float*>(const_cast<void*>(slice.data));
@@ -98,13 +98,13 @@ TEST_P(Mixed, AllRanksSkipAnInfinityAndTrainingContinues) {
   if (place != nullptr) *place = std::numeric_limits<float>::infinity();
   rig.run(6, 6);
   if (place != nullptr) *place = kept;
-  rig.worker->train_step(7, rig.samples);
-  const StepResult bad = rig.worker->result();
+  rig.engine->train_step(7, rig.samples);
+  const StepResult bad = rig.engine->result();
   EXPECT_FALSE(std::isfinite(bad.loss));
   EXPECT_EQ(bad.skips.last_step, 7);
   EXPECT_EQ(bad.skips.loss_scale.value_or(0), std::string(GetParam()) == "fp16" ? 512 : 0);
   const Trace after = rig.run(8, 12);
-  EXPECT_EQ(rig.worker->result().skips.total, 1);
+  EXPECT_EQ(rig.engine->result().skips.total, 1);
   EXPECT_LT(after.losses.back(), before.losses.front());
 }
 
@@ -121,8 +121,8 @@ TEST_P(LossScaling, DecreasesUntilGradientsAreFiniteAndIncreasesAgain) {
   std::vector<double> scales;
   std::int64_t step = 0;
   const auto next = [&] {
-    rig.worker->train_step(++step, rig.samples);
-    const StepResult found = rig.worker->result();
+    rig.engine->train_step(++step, rig.samples);
+    const StepResult found = rig.engine->result();
     scales.push_back(found.skips.loss_scale.value());
     return found;
   };
@@ -158,15 +158,15 @@ TEST_P(LossScaling, IsRestoredFromACheckpoint) {
   const auto config = config_of({"precision.loss_scale=64", "precision.loss_scale_interval=3"});
   Rig whole(config, tokens_);
   whole.run(1, 5);  // 64, 64, 128, 128, 128
-  const Skips skips = whole.worker->result().skips;
+  const Skips skips = whole.engine->result().skips;
   EXPECT_EQ(skips.loss_scale, 128);
   EXPECT_EQ(skips.scale_steps, 2);
   const std::string directory = shared_folder(folder_);
-  save(*whole.worker, directory, 5);
+  save(*whole.engine, directory, 5);
   Rig second(config, tokens_);
-  second.worker->load(checkpoint::Reader(directory + "/step_00000005"));
+  second.engine->load(checkpoint::Reader(directory + "/step_00000005"));
   second.run(6, 6);
-  EXPECT_EQ(second.worker->result().skips.loss_scale, 256);
+  EXPECT_EQ(second.engine->result().skips.loss_scale, 256);
 }
 
 /// A scale of 1 is one, too: behind a restart it is not the deck's first one again.
@@ -175,16 +175,16 @@ TEST_P(LossScaling, AScaleOfOneIsRestoredFromACheckpoint) {
   Rig whole(config, tokens_);
   whole.run(1, 3);
   const std::string directory = shared_folder(folder_);
-  save(*whole.worker, directory, 3);
+  save(*whole.engine, directory, 3);
   const checkpoint::Reader reader(directory + "/step_00000003");
   Rig second(config_of({"precision.loss_scale=512", "precision.loss_scale_interval=4"}), tokens_);
-  second.worker->load(reader);
+  second.engine->load(reader);
   second.run(4, 4);
-  EXPECT_EQ(second.worker->result().skips.loss_scale, 2) << "the fourth step without a skip";
+  EXPECT_EQ(second.engine->result().skips.loss_scale, 2) << "the fourth step without a skip";
   Rig fixed(config_of({"precision.loss_scale=512", "precision.loss_scale_interval=0"}), tokens_);
-  fixed.worker->load(reader);
+  fixed.engine->load(reader);
   fixed.run(4, 4);
-  EXPECT_EQ(fixed.worker->result().skips.loss_scale, 512) << "one that never changes is the deck's";
+  EXPECT_EQ(fixed.engine->result().skips.loss_scale, 512) << "one that never changes is the deck's";
 }
 
 /// The licence by bytes, 200 steps. Means over 20 steps must stay within 1 % of

@@ -43,9 +43,9 @@ class NoiseScale : public ::testing::Test {
     const auto self = grid::Communicator::self();
     const deck::Config config = small_config(count, 1, 1, keys(model));
     Rig rig(config, tokens_, *self);
-    const Arrays before = whole_arrays(*rig.worker, *self);
-    rig.worker->train_step(first / count + 1, rig.samples);
-    const Arrays after = whole_arrays(*rig.worker, *self);
+    const Arrays before = whole_arrays(*rig.engine, *self);
+    rig.engine->train_step(first / count + 1, rig.samples);
+    const Arrays after = whole_arrays(*rig.engine, *self);
     Arrays gradient;
     for (const auto& spec : architecture::describe(config.model).arrays) {
       if (!optim::shows_noise(spec, config.model.layers)) continue;
@@ -74,8 +74,8 @@ class NoiseScale : public ::testing::Test {
     layout.emplace_back("run.gradient_noise_scale=true");
     const deck::Config config = small_config(noise_batch, micro, runtime().ranks(), keys(layout));
     Rig rig(config, tokens_);
-    rig.worker->train_step(1, rig.samples);
-    const auto found = rig.worker->result().noise_scale;
+    rig.engine->train_step(1, rig.samples);
+    const auto found = rig.engine->result().noise_scale;
     if (runtime().rank() == 0) {
       const double wanted = expected(static_cast<int>(config.parallel.data), micro, model);
       ASSERT_TRUE(std::isfinite(wanted));
@@ -119,7 +119,7 @@ TEST_F(NoiseScale, DoesNotDependOnTheLossScale) {
                          {"run.gradient_noise_scale=true", "precision.compute=fp16", scale}),
             tokens_);
     rig.run(1, 4);
-    return rig.worker->result().noise_scale;
+    return rig.engine->result().noise_scale;
   };
   if (runtime().ranks() == 3) return;
   const double expected = noise("precision.loss_scale=4096").value();

@@ -37,10 +37,10 @@ class OffloadTest : public ::testing::Test {
     Trace trace = rig.run(1, 2);
     const data::Windows windows(tokens_, c.model.text_tokens());
     const std::vector<std::int32_t> bytes(257, 1);
-    trace.losses.push_back(rig.worker->evaluate(windows, 7, bytes).tokens().nats);
+    trace.losses.push_back(rig.engine->evaluate(windows, 7, bytes).tokens().nats);
     const Trace last = rig.run(3, offload_steps);
     trace.losses.push_back(last.losses[0]);
-    return {trace, whole_arrays(*rig.worker, runtime().world())};
+    return {trace, whole_arrays(*rig.engine, runtime().world())};
   }
 
   TemporaryFolder folder_;
@@ -83,7 +83,7 @@ TEST_F(OffloadTest, KeepsThreeLayersOnTheDevice) {
                           text("parallel.schedule=", schedule)},
                          offload),
                   with_own_memory())
-        .worker->memory();
+        .engine->memory();
   };
   for (const char* schedule : {"1f1b", "gpipe", "zb-h1"}) {
     SCOPED_TRACE(schedule);
@@ -113,8 +113,8 @@ TEST_F(OffloadTest, HasNoEffectOnAHost) {
   const plan::Machine host = installation::this_machine();
   if (host.own_memory) GTEST_SKIP() << "the kernels run on a device";
   const deck::Config c = config({}, Offload::both);
-  const auto with = rig_of(c, host).worker->memory();
-  const auto without = rig_of(config({}, Offload::none), host).worker->memory();
+  const auto with = rig_of(c, host).engine->memory();
+  const auto without = rig_of(config({}, Offload::none), host).engine->memory();
   ASSERT_EQ(with.size(), without.size());
   for (std::size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i].bytes, without[i].bytes);
   const auto notes = plan::notes(c, host);

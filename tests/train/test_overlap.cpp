@@ -22,7 +22,7 @@ const std::vector<std::string> four_layers{"model.layers=4", "parallel.bucket_by
 using Arrays = std::map<std::string, std::vector<double>>;
 
 /// The rule in plain loops, for one rank: w(t+1) = w(t) − update(∇f(w(t−1))), w(−1) = w(0). The
-/// gradients come from a worker without overlapping steps: SGD with the rate 1024 changes weights
+/// gradients come from an engine without overlapping steps: SGD with the rate 1024 changes weights
 /// by 1024 times the gradient, an exact factor.
 class DelayedReference {
  public:
@@ -32,7 +32,7 @@ class DelayedReference {
         rig_(oracle_of(config), tokens, *world_) {
     for (const auto& array : architecture::describe(config.model).arrays)
       decays_[array.name] = array.decay;
-    for (const auto& slice : rig_.worker->share()) {
+    for (const auto& slice : rig_.engine->share()) {
       auto* first = static_cast<double*>(const_cast<void*>(slice.data));
       memory_[slice.name] = {first, first + slice.bytes() / 8};
       newest_[slice.name].assign(memory_[slice.name].begin(), memory_[slice.name].end());
@@ -72,8 +72,8 @@ class DelayedReference {
 
   Arrays gradient_of(std::int64_t step, Trace& trace) {
     for (const auto& [name, memory] : memory_) std::ranges::copy(older_[name], memory.begin());
-    rig_.worker->train_step(step, rig_.samples);
-    trace.losses.push_back(rig_.worker->result().loss);
+    rig_.engine->train_step(step, rig_.samples);
+    trace.losses.push_back(rig_.engine->result().loss);
     Arrays gradient;
     for (const auto& [name, memory] : memory_)
       for (std::size_t i = 0; i < memory.size(); ++i)
@@ -114,12 +114,12 @@ Trace run_overlapped(Rig& rig, std::int64_t first, std::int64_t last,
                      const std::set<std::int64_t>& ends) {
   Trace trace;
   const auto note = [&](std::int64_t step) {
-    const StepResult found = rig.worker->result_of(step);
+    const StepResult found = rig.engine->result_of(step);
     trace.losses.push_back(found.loss);
     trace.norms.push_back(std::isfinite(found.gradient_norm) ? found.gradient_norm : -1);
   };
   for (std::int64_t step = first; step <= last; ++step) {
-    rig.worker->overlapping_step(step, rig.samples, step < last && !ends.contains(step));
+    rig.engine->overlapping_step(step, rig.samples, step < last && !ends.contains(step));
     if (step > first) note(step - 1);
   }
   note(last);
@@ -204,8 +204,8 @@ TEST_F(Overlap, StagesAndInterruptionsKeepTheBits) {
                           world.size()),
                 tokens_, world);
         const Trace trace = run_overlapped(rig, 1, overlap_steps, ends);
-        skipped = rig.worker->result().skips.total;
-        Outcome outcome{trace, whole_arrays(*rig.worker, world)};
+        skipped = rig.engine->result().skips.total;
+        Outcome outcome{trace, whole_arrays(*rig.engine, world)};
         return runtime().rank() == 0 ? outcome : Outcome{};
       });
     };
@@ -235,9 +235,9 @@ TEST_F(Overlap, RestartContinuesBitForBit) {
     Rig first(config, tokens_);
     run_overlapped(first, 1, 6, {});
     const std::string folder = shared_folder(folder_) + type;
-    save(*first.worker, folder, 6);
+    save(*first.engine, folder, 6);
     Rig second(config, tokens_);
-    second.worker->load(checkpoint::Reader(folder + "/step_00000006"));
+    second.engine->load(checkpoint::Reader(folder + "/step_00000006"));
     const Trace found = run_overlapped(second, 7, overlap_steps, {});
     for (std::size_t i = 0; i < found.losses.size(); ++i) {
       EXPECT_EQ(found.losses[i], expected.losses[6 + i]) << i;
@@ -246,7 +246,7 @@ TEST_F(Overlap, RestartContinuesBitForBit) {
     // The same bits on one stage.
     const auto self = grid::Communicator::self();
     Rig alone(config_of({numbers[0], numbers[1]}, 1), tokens_, *self);
-    alone.worker->load(checkpoint::Reader(folder + "/step_00000006"));
+    alone.engine->load(checkpoint::Reader(folder + "/step_00000006"));
     EXPECT_EQ(run_overlapped(alone, 7, overlap_steps, {8}), found);
     runtime().world().barrier("all have read it");
   }
@@ -259,19 +259,19 @@ TEST_F(Overlap, CheckpointsContinueWithOtherSchedules) {
   Rig overlapped(config_of({stages}, ranks), tokens_);
   run_overlapped(overlapped, 1, 3, {});
   const std::string folder = shared_folder(folder_);
-  save(*overlapped.worker, folder, 3);
+  save(*overlapped.engine, folder, 3);
   const data::Windows windows(tokens_, 23);
   const std::vector<std::int32_t> bytes(257, 1);
   const auto loss = [&](Rig& rig) {
-    return rig.worker->evaluate(windows, 40, bytes).tokens().nats;
+    return rig.engine->evaluate(windows, 40, bytes).tokens().nats;
   };
 
   Rig plain(config_of({stages, "parallel.schedule=1f1b"}, ranks), tokens_);
-  plain.worker->load(checkpoint::Reader(folder + "/step_00000003"));
+  plain.engine->load(checkpoint::Reader(folder + "/step_00000003"));
   EXPECT_EQ(loss(plain), loss(overlapped));
-  save(*plain.worker, folder + "/plain", 3);
+  save(*plain.engine, folder + "/plain", 3);
   Rig again(config_of({stages}, ranks), tokens_);
-  again.worker->load(checkpoint::Reader(folder + "/plain/step_00000003"));
+  again.engine->load(checkpoint::Reader(folder + "/plain/step_00000003"));
   EXPECT_EQ(loss(again), loss(overlapped));
   // With equal versions, the first step's gradient is not late.
   const Trace late = overlapped.run(4, 4), first = again.run(4, 4), usual = plain.run(4, 4);
@@ -283,11 +283,11 @@ TEST_F(Overlap, CheckpointsContinueWithOtherSchedules) {
 TEST_F(Overlap, RejectsAResultThatIsNotYetKnown) {
   if (runtime().ranks() > 1) GTEST_SKIP() << "for one rank";
   Rig rig(config_of({}, 1), tokens_);
-  rig.worker->overlapping_step(1, rig.samples, true);
-  EXPECT_THROW(rig.worker->result_of(1), Error);
-  EXPECT_THROW(rig.worker->train_step(3, rig.samples), Error) << "step 2 has begun";
-  rig.worker->train_step(2, rig.samples);
-  rig.worker->result_of(1);
+  rig.engine->overlapping_step(1, rig.samples, true);
+  EXPECT_THROW(rig.engine->result_of(1), Error);
+  EXPECT_THROW(rig.engine->train_step(3, rig.samples), Error) << "step 2 has begun";
+  rig.engine->train_step(2, rig.samples);
+  rig.engine->result_of(1);
 }
 
 }  // namespace

@@ -252,7 +252,7 @@ class Plan : public ::testing::Test {
   /// Planned bytes are those allocated.
   void expect_bytes(const deck::Config& config, Rig& rig) {
     const auto planned = plan_of(config, rig).memory;
-    const auto allocated = rig.worker->memory();
+    const auto allocated = rig.engine->memory();
     ASSERT_EQ(planned.size(), allocated.size());
     for (std::size_t i = 0; i < planned.size(); ++i) {
       EXPECT_EQ(planned[i].what, allocated[i].what);
@@ -266,7 +266,7 @@ class Plan : public ::testing::Test {
     deck::Config saving = config;
     saving.checkpoint.every = 1;
     Bytes bytes = 0;
-    for (const auto& slice : rig.worker->share()) bytes += architecture::saved_bytes(slice.bytes());
+    for (const auto& slice : rig.engine->share()) bytes += architecture::saved_bytes(slice.bytes());
     const auto most = rig.grid().replicas().all_reduce<std::int64_t>(
         bytes, grid::Reduction::maximum, "bytes of a share");
     const auto architecture = architecture::describe(config.model);
@@ -293,9 +293,9 @@ class Plan : public ::testing::Test {
     if (config.parallel.shard_group > 0)
       axes.emplace("shard group", &grid.shard_group(static_cast<int>(config.parallel.shard_group)));
     for (const auto& [name, part] : grid.parts_of_tensor_axis()) axes.emplace("shared", part.get());
-    rig.worker->train_step(1, rig.samples);
+    rig.engine->train_step(1, rig.samples);
     for (const auto& [name, communicator] : axes) communicator->reset_traffic();
-    rig.worker->train_step(2, rig.samples);
+    rig.engine->train_step(2, rig.samples);
     std::map<std::string, grid::Traffic> planned;
     for (const auto& row : plan::per_axis(plan_of(config, rig).traffic))
       planned[row.axis] = {row.operations, row.bytes};
@@ -361,7 +361,7 @@ TEST_F(Plan, PlannedLocalTrainingMatchesARun) {
     // Also between outer steps, when workers have their own weights.
     for (std::int64_t step = 2 * steps; step < 2 * steps + 2; ++step) {
       Bytes bytes = 0;
-      for (const auto& slice : rig.worker->share())
+      for (const auto& slice : rig.engine->share())
         bytes += architecture::saved_bytes(slice.bytes());
       EXPECT_LE(bytes, plan::share_bytes(config, architecture, shard, machine_)) << step;
       rig.run(step + 1, step + 1);

@@ -93,14 +93,14 @@ TEST_F(Ramp, MemoryIsAllocatedOnceForAllSizes) {
   const auto architecture = architecture::describe(c.model);
   const int stage = rig.grid().coordinates()[Axis::pipeline];
   const auto needs = plan::training_needs(plan::step_programs(c, installation::this_machine()));
-  EXPECT_EQ(plan::total(rig.worker->memory()),
+  EXPECT_EQ(plan::total(rig.engine->memory()),
             plan::total(plan::training_memory(
                 c, architecture, architecture::make_shard(architecture, c.parallel, stage, 0),
                 needs[static_cast<std::size_t>(stage)], installation::this_machine())));
   rig.run(1, 1);
   const std::int64_t arenas = arena_allocation_count();
   const std::int64_t waits = fence_count();
-  for (std::int64_t step = 2; step <= ramp_steps; ++step) rig.worker->train_step(step, rig.samples);
+  for (std::int64_t step = 2; step <= ramp_steps; ++step) rig.engine->train_step(step, rig.samples);
   EXPECT_EQ(arena_allocation_count(), arenas);
   if (exec_on_host) {  // devices wait for buffers of tokens, and for messages
     EXPECT_EQ(fence_count(), waits);

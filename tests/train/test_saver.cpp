@@ -45,8 +45,8 @@ TEST_F(SaverTest, BackgroundCheckpointHoldsTheValuesOfItsStep) {
   const auto waiting = to("waiting");
   const auto background = to("background");
   rig.run(1, 2);
-  Saver(waiting, runtime().world(), *rig.worker, 0).save(state(2), true);
-  Saver saver(background, runtime().world(), *rig.worker, plenty);
+  Saver(waiting, runtime().world(), *rig.engine, 0).save(state(2), true);
+  Saver saver(background, runtime().world(), *rig.engine, plenty);
   saver.save(state(2), true);
   EXPECT_TRUE(saver.under_way());
   rig.run(3, 6);
@@ -72,8 +72,8 @@ TEST_F(SaverTest, ShardedAndWholeOptimizersExchangeCheckpoints) {
   EXPECT_EQ(shared.run(1, 3), all.run(1, 3));
   const auto of_all = to("all");
   const auto of_shared = to("of_shared");
-  Saver(of_all, runtime().world(), *all.worker, 0).save(state(3), false);
-  Saver background(of_shared, runtime().world(), *shared.worker, plenty);
+  Saver(of_all, runtime().world(), *all.engine, 0).save(state(3), false);
+  Saver background(of_shared, runtime().world(), *shared.engine, plenty);
   background.save(state(3), true);
   background.finish();
   runtime().world().barrier("both are complete");
@@ -86,17 +86,17 @@ TEST_F(SaverTest, ShardedAndWholeOptimizersExchangeCheckpoints) {
   }
   const Trace expected = all.run(4, 6);
   Rig now_shared(shared_config, tokens_);
-  now_shared.worker->load(from_all);
+  now_shared.engine->load(from_all);
   EXPECT_EQ(now_shared.run(4, 6), expected);
   Rig now_whole(config_, tokens_);
-  now_whole.worker->load(from_shared);
+  now_whole.engine->load(from_shared);
   EXPECT_EQ(now_whole.run(4, 6), expected);
 }
 
 TEST_F(SaverTest, ReplicasWriteEqualSharesAndNoByteTwice) {
   Rig rig(config_, tokens_);
   const auto where = to("shared");
-  Saver(where, runtime().world(), *rig.worker, 0).save(state(1), false);
+  Saver(where, runtime().world(), *rig.engine, 0).save(state(1), false);
   if (runtime().rank() > 0) return;
   const auto manifest = checkpoint::read_manifest(where.directory + "/step_00000001");
   EXPECT_EQ(std::ssize(manifest.shards), ranks_);
@@ -117,7 +117,7 @@ TEST_F(SaverTest, NextCheckpointWaitsAndOldCheckpointsAreRemoved) {
   auto where = to("kept");
   where.keep = 1;
   where.keep_every = 4;
-  Saver saver(where, runtime().world(), *rig.worker, plenty);
+  Saver saver(where, runtime().world(), *rig.engine, plenty);
   for (std::int64_t step = 1; step <= 6; ++step) {
     rig.run(step, step);
     saver.save(state(step), step < 6);
@@ -136,11 +136,11 @@ TEST_F(SaverTest, RankWithoutArraysTakesPart) {
   Rig rig(config, tokens_);
   rig.run(1, 1);
   Bytes bytes = 0;
-  for (const auto& slice : rig.worker->share()) bytes += slice.bytes();
+  for (const auto& slice : rig.engine->share()) bytes += slice.bytes();
   EXPECT_EQ(runtime().world().all_reduce<std::int64_t>(bytes, grid::Reduction::minimum, "least"),
             0);
   const auto where = to("empty");
-  Saver saver(where, runtime().world(), *rig.worker, bytes > 0 ? plenty : 0);
+  Saver saver(where, runtime().world(), *rig.engine, bytes > 0 ? plenty : 0);
   saver.save({1, 4, "# deck"}, true);
   EXPECT_TRUE(saver.under_way());
   rig.run(2, 3);
@@ -153,7 +153,7 @@ TEST_F(SaverTest, RankWithoutArraysTakesPart) {
 TEST_F(SaverTest, FailedShardFailsAllRanksAndKeepsTheLastCheckpoint) {
   Rig rig(config_, tokens_);
   const auto where = to("limited");
-  Saver saver(where, runtime().world(), *rig.worker, plenty);
+  Saver saver(where, runtime().world(), *rig.engine, plenty);
   saver.save(state(1), false);
   for (const bool goes_on : {true, false}) {
     rlimit former{};
@@ -202,7 +202,7 @@ TEST_F(SaverTest, UncreatableFolderFailsAllRanks) {
     std::ofstream(parent) << "a file";
   }
   runtime().world().barrier("the file is there");
-  EXPECT_THROW(Saver(where, runtime().world(), *rig.worker, 0), Error);
+  EXPECT_THROW(Saver(where, runtime().world(), *rig.engine, 0), Error);
 }
 
 /// A job that is killed while it removes an old checkpoint, after its last step, leaves a folder
@@ -213,7 +213,7 @@ TEST_F(SaverTest, LeftoversOfAKilledRunAreRemovedWithoutASave) {
   const std::string left = where.directory + "/step_00000040.removed.partial";
   if (runtime().rank() == 0) std::filesystem::create_directories(left);
   runtime().world().barrier("the folder is there");
-  const Saver saver(where, runtime().world(), *rig.worker, 0);
+  const Saver saver(where, runtime().world(), *rig.engine, 0);
   EXPECT_FALSE(std::filesystem::exists(left));
 }
 
@@ -221,7 +221,7 @@ TEST_F(SaverTest, LeftoversOfAKilledRunAreRemovedWithoutASave) {
 TEST_F(SaverTest, RemovedDirectoryFailsAllRanksAndStaysRemoved) {
   Rig rig(config_, tokens_);
   const auto where = to("gone");
-  Saver saver(where, runtime().world(), *rig.worker, 0);
+  Saver saver(where, runtime().world(), *rig.engine, 0);
   runtime().world().barrier("the directory is there");
   if (runtime().rank() == 0) std::filesystem::remove_all(where.directory);
   EXPECT_THROW(saver.save(state(1), false), Error);
@@ -232,7 +232,7 @@ TEST_F(SaverTest, RemovedDirectoryFailsAllRanksAndStaysRemoved) {
 TEST_F(SaverTest, RejectsACopyThatDoesNotFit) {
   Rig rig(config_, tokens_);
   const auto where = to("small");
-  Saver saver(where, runtime().world(), *rig.worker, 64);
+  Saver saver(where, runtime().world(), *rig.engine, 64);
   EXPECT_THROW(saver.save(state(1), true), Error);
 }
 

@@ -71,20 +71,20 @@ TEST_F(Served, CheckpointsContinueWithAndWithoutServers) {
       const std::string directory = text(where, compute, servers);
       Rig first(config(true, runtime().ranks()), tokens_);
       first.run(1, 3);
-      save(*first.worker, directory, 3);
-      const auto arrays = whole_arrays(*first.worker, runtime().world());
+      save(*first.engine, directory, 3);
+      const auto arrays = whole_arrays(*first.engine, runtime().world());
       const Trace expected = first.run(4, 6);
       const checkpoint::Reader reader(directory + "/step_00000003");
       Rig second(config(true, runtime().ranks()), tokens_);
       second.run(1, 1);
-      second.worker->load(reader);
+      second.engine->load(reader);
       EXPECT_EQ(second.run(4, 6), expected);
       const auto some =
           runtime().world().split(runtime().rank() < workers ? 0 : 1, runtime().rank(), "workers");
       if (runtime().rank() < workers) {  // the same number of replicas gives the same bits
         Rig third(config(false, workers), tokens_, *some);
-        third.worker->load(reader);
-        EXPECT_EQ(whole_arrays(*third.worker, *some), arrays);
+        third.engine->load(reader);
+        EXPECT_EQ(whole_arrays(*third.engine, *some), arrays);
         EXPECT_EQ(third.run(4, 6), expected);
       }
       runtime().world().barrier("the workers alone");
@@ -105,17 +105,17 @@ TEST_F(Served, ContinuesCheckpointsOfAllReduce) {
     alone.run(1, 3);
     deck::CheckpointConfig there;
     there.directory = where;
-    Saver(there, *self, *alone.worker, 0)
-        .save({3, 36, "# deck", "", to_values(alone.worker->result().skips, 3)}, false);
-    arrays = whole_arrays(*alone.worker, *self);
+    Saver(there, *self, *alone.engine, 0)
+        .save({3, 36, "# deck", "", to_values(alone.engine->result().skips, 3)}, false);
+    arrays = whole_arrays(*alone.engine, *self);
     expected = alone.run(4, 6);
   }
   runtime().world().barrier("one rank has written the checkpoint");
   std::vector<std::string> keys = numbers;
   for (const std::string& key : served(runtime().ranks() - workers)) keys.push_back(key);
   Rig rig(small_config(12, 1, runtime().ranks(), keys), tokens_);
-  rig.worker->load(checkpoint::Reader(where + "/step_00000003"));
-  const auto loaded = whole_arrays(*rig.worker, runtime().world());
+  rig.engine->load(checkpoint::Reader(where + "/step_00000003"));
+  const auto loaded = whole_arrays(*rig.engine, runtime().world());
   const Trace found = rig.run(4, 6);
   if (runtime().rank() > 0) return;
   EXPECT_EQ(loaded, arrays);
@@ -134,7 +134,7 @@ TEST_F(Served, MatchesTheBitsWithoutATransport) {
     Rig rig(config, tokens_, runtime().world(), imitated ? imitate_nccl : grid::TransportFactory{},
             imitated ? with_nccl() : installation::this_machine());
     const Trace trace = rig.run(1, 3);
-    return std::pair(trace, weights_of(whole_arrays(*rig.worker, runtime().world())));
+    return std::pair(trace, weights_of(whole_arrays(*rig.engine, runtime().world())));
   };
   const auto expected = outcome(false);
   const auto found = outcome(true);
@@ -151,7 +151,7 @@ TEST_F(Served, EvaluatesTheWeightsAfterTheLastUpdate) {
   const auto evaluation = [&](const deck::Config& config, grid::Communicator& world) {
     Rig rig(config, tokens_, world);
     rig.run(1, 3);
-    const Evaluation found = rig.worker->evaluate(windows, 10, bytes);
+    const Evaluation found = rig.engine->evaluate(windows, 10, bytes);
     return std::pair(found.tokens().nats, rig.run(4, 5));
   };
   const auto some =

@@ -51,7 +51,7 @@ class ServedPlan : public ::testing::Test {
     const auto planned =
         server_ < 0 ? plan::training_memory(config, architecture_, shard_, needs_, machine_)
                     : plan::server_memory(config, architecture_, shard_, machine_);
-    const auto allocated = rig.worker->memory();
+    const auto allocated = rig.engine->memory();
     ASSERT_EQ(planned.size(), allocated.size());
     for (std::size_t i = 0; i < planned.size(); ++i) {
       EXPECT_EQ(planned[i].what, allocated[i].what);
@@ -62,7 +62,7 @@ class ServedPlan : public ::testing::Test {
   /// The copy of the server that writes most; workers write nothing.
   void expect_copy(const deck::Config& config, Rig& rig) {
     Bytes bytes = 0;
-    for (const auto& slice : rig.worker->share()) bytes += architecture::saved_bytes(slice.bytes());
+    for (const auto& slice : rig.engine->share()) bytes += architecture::saved_bytes(slice.bytes());
     const auto most =
         rig.grid()
             .part_of_data_axis(static_cast<int>(config.parallel.data))
@@ -82,9 +82,9 @@ class ServedPlan : public ::testing::Test {
         {server_ < 0 ? "servers" : "workers", &grid.data_messages("servers")},
         {server_ < 0 ? "workers" : "servers",
          &grid.part_of_data_axis(static_cast<int>(config.parallel.data))}};
-    rig.worker->train_step(1, rig.samples);
+    rig.engine->train_step(1, rig.samples);
     for (const auto& [name, communicator] : axes) communicator->reset_traffic();
-    rig.worker->train_step(2, rig.samples);
+    rig.engine->train_step(2, rig.samples);
     const auto rows =
         server_ < 0
             ? plan::step_traffic(config, architecture_, shard_, needs_.split_backward, machine_)

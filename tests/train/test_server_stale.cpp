@@ -65,13 +65,13 @@ class Stale : public Served {
     for (std::int64_t step = 1; step <= steps; ++step) {
       if (sleeps && is_worker && random() % 2 == 0)
         std::this_thread::sleep_for(std::chrono::milliseconds(random() % 20));
-      rig.worker->overlapping_step(step, rig.samples, step % every != 0);
+      rig.engine->overlapping_step(step, rig.samples, step % every != 0);
       if (step % every != 0) continue;
-      const StepResult result = rig.worker->result();
+      const StepResult result = rig.engine->result();
       found.trace.losses.push_back(result.loss);
       found.trace.norms.push_back(result.gradient_norm);
     }
-    found.weights = weights_of(whole_arrays(*rig.worker, runtime().world()));
+    found.weights = weights_of(whole_arrays(*rig.engine, runtime().world()));
     return found;
   }
 
@@ -147,9 +147,9 @@ TEST_F(Stale, OneMissingUpdateMatches2bw) {
       runtime().world().split(runtime().rank() < 2 ? 0 : 1, runtime().rank(), "two ranks");
   const auto outcome = [&](Rig& rig, grid::Communicator& world) {
     for (std::int64_t step = 1; step <= steps; ++step)
-      rig.worker->overlapping_step(step, rig.samples, step < steps);
-    const StepResult last = rig.worker->result();
-    return std::tuple(last.loss, last.gradient_norm, weights_of(whole_arrays(*rig.worker, world)));
+      rig.engine->overlapping_step(step, rig.samples, step < steps);
+    const StepResult last = rig.engine->result();
+    return std::tuple(last.loss, last.gradient_norm, weights_of(whole_arrays(*rig.engine, world)));
   };
   std::tuple<double, double, std::vector<double>> expected;
   if (runtime().rank() < 2) {
@@ -190,14 +190,14 @@ TEST_F(Stale, AlternatingWorkersMatchOneRank) {
   in_turn.insert(in_turn.end(), keys.begin(), keys.end());
   Rig rig(small_config(12, 6, 3, in_turn), tokens_);
   for (std::int64_t step = 1; step <= steps; ++step)
-    rig.worker->overlapping_step(step, rig.samples, step < steps);
-  const StepResult last = rig.worker->result();
-  const auto weights = weights_of(whole_arrays(*rig.worker, runtime().world()));
+    rig.engine->overlapping_step(step, rig.samples, step < steps);
+  const StepResult last = rig.engine->result();
+  const auto weights = weights_of(whole_arrays(*rig.engine, runtime().world()));
   if (runtime().rank() > 0) return;
   const auto self = grid::Communicator::self();
   Rig alone(small_config(6, 6, 1, keys), tokens_, *self);
   const Trace expected = alone.run(1, 2 * steps);
-  EXPECT_EQ(weights, weights_of(whole_arrays(*alone.worker, *self)));
+  EXPECT_EQ(weights, weights_of(whole_arrays(*alone.engine, *self)));
   EXPECT_EQ(last.gradient_norm, expected.norms.back());
   const double mean = (expected.losses.back() + expected.losses[2 * steps - 2]) / 2;
   EXPECT_NEAR(last.loss, mean, 1e-13 * mean);  // sums in another order
@@ -231,10 +231,10 @@ TEST_F(Stale, SlowWorkerDoesNotBlockOthersWithinTheBound) {
             seen = std::filesystem::exists(sign) ? 1 : 0;
           }
         });
-      rig.worker->overlapping_step(step, samples, step < 5);
+      rig.engine->overlapping_step(step, samples, step < 5);
       if (step == 4 && runtime().rank() == 0) std::ofstream(sign) << "step 4 has ended";
     }
-    rig.worker->result();
+    rig.engine->result();
     return runtime().world().all_reduce(seen, grid::Reduction::maximum, "the sign") == 1;
   };
   EXPECT_TRUE(others_continue(4, std::chrono::seconds(60)));
@@ -258,7 +258,7 @@ TEST_F(Stale, PrintsTimesWithSlowWorkers) {
       const data::Samples samples(sleeping, rig.samples.sequence(), 3);
       std::mt19937 random(static_cast<unsigned>(7 + runtime().rank()));
       const bool sleeps = runtime().rank() < 2 && runtime().rank() + slow >= 2;
-      rig.worker->overlapping_step(1, samples, true);
+      rig.engine->overlapping_step(1, samples, true);
       const auto begin = Clock::now();
       Seconds half = 0;
       int naps = 0;
@@ -267,11 +267,11 @@ TEST_F(Stale, PrintsTimesWithSlowWorkers) {
           sleeping.sleep_once(time);
           ++naps;
         }
-        rig.worker->overlapping_step(step, samples, step < count);
+        rig.engine->overlapping_step(step, samples, step < count);
         if (step == count / 2) half = seconds(Clock::now() - begin);
       }
       const Seconds took = seconds(Clock::now() - begin);
-      const double loss = rig.worker->result().loss;
+      const double loss = rig.engine->result().loss;
       if (runtime().rank() < 2)
         std::printf(
             "updates %s, staleness %d, %s, worker %d: %.2f s, %.2f s to half, %d naps, loss %.4f\n",

@@ -101,7 +101,7 @@ TEST_F(Sharded, EvaluatesLikeUndividedArrays) {
   const auto evaluation = [&](Sharding shard, std::int64_t count) {
     Rig rig(config_of(shard), tokens_);
     rig.run(1, 2);
-    const Evaluation found = rig.worker->evaluate(windows, count, bytes);
+    const Evaluation found = rig.engine->evaluate(windows, count, bytes);
     return std::tuple(found.tokens().nats, found.tokens().count, found.bytes, rig.run(3, 4));
   };
   for (const std::int64_t count : {1, 7, 10}) {
@@ -123,14 +123,14 @@ TEST_F(Sharded, CheckpointsContinueWithEveryDivision) {
         with.emplace_back("parallel.shard_group=2");
       Rig whole(config_of(shard, with), tokens_);
       whole.run(1, 3);
-      save(*whole.worker, directory, 3);
-      const auto arrays = whole_arrays(*whole.worker, runtime().world());
+      save(*whole.engine, directory, 3);
+      const auto arrays = whole_arrays(*whole.engine, runtime().world());
       const Trace expected = whole.run(4, 6);
       const checkpoint::Reader reader(directory + "/step_00000003");
       for (const Sharding next : {Sharding::none, Sharding::optimizer, Sharding::weights}) {
         Rig second(config_of(next, {precision}), tokens_);
         second.run(1, 1);  // what a window holds is out of date
-        second.worker->load(reader);
+        second.engine->load(reader);
         EXPECT_EQ(second.run(4, 6), expected) << name_of(shard) << " to " << name_of(next);
       }
       const auto self = grid::Communicator::self();
@@ -138,8 +138,8 @@ TEST_F(Sharded, CheckpointsContinueWithEveryDivision) {
         std::vector<std::string> all{precision, "model.layers=4"};
         all.insert(all.end(), keys.begin(), keys.end());
         Rig rig(small_config(12, 1, ranks.size(), all), tokens_, ranks);
-        rig.worker->load(reader);
-        return whole_arrays(*rig.worker, ranks);
+        rig.engine->load(reader);
+        return whole_arrays(*rig.engine, ranks);
       };
       if (runtime().rank() == 0) {
         EXPECT_EQ(loaded({}, *self), arrays);
@@ -164,7 +164,7 @@ TEST_F(Sharded, DividesTheMemory) {
                           "model.hidden=96", "model.feed_forward=384"}),
             tokens_);
     std::map<std::string, double> rows;
-    for (const auto& row : rig.worker->memory()) rows[row.what] = static_cast<double>(row.bytes);
+    for (const auto& row : rig.engine->memory()) rows[row.what] = static_cast<double>(row.bytes);
     return rows;
   };
   auto whole = bytes(Sharding::none);

@@ -20,8 +20,8 @@ using namespace trireme::testing;
 /// checkpoint, and back: one replica's losses and gradients are bad, as after a fault of its own.
 class Infinity {
  public:
-  explicit Infinity(Worker& worker) {
-    for (const auto& slice : worker.share())
+  explicit Infinity(Engine& engine) {
+    for (const auto& slice : engine.share())
       if (slice.name == "layers.1.feed_forward.up" && slice.bytes() > 0 &&
           std::ranges::all_of(slice.offset, [](std::int64_t at) { return at == 0; }))
         place_ = static_cast<double*>(const_cast<void*>(slice.data));
@@ -41,9 +41,9 @@ class Infinity {
 };
 
 StepResult bad_step(Rig& rig, std::int64_t step) {
-  const Infinity infinity(*rig.worker);
-  rig.worker->train_step(step, rig.samples);
-  return rig.worker->result();
+  const Infinity infinity(*rig.engine);
+  rig.engine->train_step(step, rig.samples);
+  return rig.engine->result();
 }
 
 class SkippedSteps : public ::testing::Test {
@@ -77,7 +77,7 @@ TEST_F(SkippedSteps, AllRanksSkipAnInfinityAndTrainingContinues) {
     SCOPED_TRACE(overrides.empty() ? "data" : overrides.front());
     Rig rig(config_of(overrides), tokens_);
     const Trace before = rig.run(1, 6);
-    const auto arrays = whole_arrays(*rig.worker, runtime().world());
+    const auto arrays = whole_arrays(*rig.engine, runtime().world());
     const StepResult bad = bad_step(rig, 7);
     EXPECT_FALSE(std::isfinite(bad.loss));
     EXPECT_FALSE(std::isfinite(bad.gradient_norm));
@@ -85,11 +85,11 @@ TEST_F(SkippedSteps, AllRanksSkipAnInfinityAndTrainingContinues) {
     EXPECT_EQ(bad.skips.in_row, 1);
     EXPECT_EQ(bad.skips.last_step, 7);
     EXPECT_FALSE(bad.skips.array.empty());
-    EXPECT_EQ(whole_arrays(*rig.worker, runtime().world()), arrays) << "weights and moments";
+    EXPECT_EQ(whole_arrays(*rig.engine, runtime().world()), arrays) << "weights and moments";
     const Trace after = rig.run(8, 12);
     for (const double loss : after.losses) EXPECT_TRUE(std::isfinite(loss));
     EXPECT_LT(after.losses.back(), before.losses.front());
-    const Skips skips = rig.worker->result().skips;
+    const Skips skips = rig.engine->result().skips;
     EXPECT_EQ(skips.total, 1);
     EXPECT_EQ(skips.in_row, 0);
   }
@@ -109,28 +109,28 @@ TEST_F(SkippedSteps, RestartAfterASkipContinuesBitForBit) {
       const Skips skips = bad_step(whole, 4).skips;
       deck::CheckpointConfig checkpoints;
       checkpoints.directory = text(where, number++);
-      Saver(checkpoints, runtime().world(), *whole.worker, 0)
+      Saver(checkpoints, runtime().world(), *whole.engine, 0)
           .save({4, 48, "# deck", "", to_values(skips, 4)}, false);
       bad_step(whole, 5);
       const Trace expected = whole.run(6, 8);
 
       Rig second(config, tokens_);
-      second.worker->load(checkpoint::Reader(checkpoints.directory + "/step_00000004"));
+      second.engine->load(checkpoint::Reader(checkpoints.directory + "/step_00000004"));
       EXPECT_EQ(bad_step(second, 5).skips.in_row, 2);
       EXPECT_EQ(second.run(6, 8), expected);
-      EXPECT_EQ(second.worker->result().skips.total, 2);
+      EXPECT_EQ(second.engine->result().skips.total, 2);
     }
 }
 
 TEST_F(SkippedSteps, TooManyInARowStopAllUpdates) {
   Rig rig(config_of({"optimizer.maximum_skips=2"}), tokens_);
   rig.run(1, 2);
-  const auto arrays = whole_arrays(*rig.worker, runtime().world());
+  const auto arrays = whole_arrays(*rig.engine, runtime().world());
   bad_step(rig, 3);
   EXPECT_EQ(bad_step(rig, 4).skips.in_row, 2);
   rig.run(5, 6);  // would be fine, but the run is to stop with the weights that it had
-  EXPECT_EQ(rig.worker->result().skips.in_row, 4);
-  EXPECT_EQ(whole_arrays(*rig.worker, runtime().world()), arrays);
+  EXPECT_EQ(rig.engine->result().skips.in_row, 4);
+  EXPECT_EQ(whole_arrays(*rig.engine, runtime().world()), arrays);
 }
 
 TEST(Skips, ReadBackFromTheValuesOfACheckpoint) {

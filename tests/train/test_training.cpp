@@ -113,10 +113,10 @@ TEST_F(Training, RestartContinuesBitForBit) {
       runtime().world().broadcast(folder_.file("checkpoints"), 0, "rank 0's folder");
   deck::CheckpointConfig where;
   where.directory = folder;
-  Saver(where, runtime().world(), *first.worker, 0).save({6, 12 * ranks, "# deck"}, false);
+  Saver(where, runtime().world(), *first.engine, 0).save({6, 12 * ranks, "# deck"}, false);
 
   Rig second(config, tokens_);
-  second.worker->load(checkpoint::Reader(folder + "/step_00000006"));
+  second.engine->load(checkpoint::Reader(folder + "/step_00000006"));
   EXPECT_EQ(second.run(7, 12), expected);
 }
 
@@ -140,12 +140,12 @@ TEST_F(Training, LaterStepsAllocateNothingAndWaitTwicePerResult) {
       });
   const std::int64_t arenas = arena_allocation_count();
   const std::int64_t waits = fence_count();
-  rig.worker->train_step(2, rig.samples);
+  rig.engine->train_step(2, rig.samples);
   const std::int64_t waits_of_result = fence_count();
   if (exec_on_host) {  // devices wait for buffers of tokens, and for messages
     EXPECT_EQ(waits_of_result - waits, 0) << "a step queues its work and waits for nothing";
   }
-  rig.worker->result();
+  rig.engine->result();
   EXPECT_EQ(fence_count() - waits_of_result, 2) << "loss and norm";
   EXPECT_EQ(arena_allocation_count(), arenas);
   EXPECT_EQ(kokkos_allocations, 0);
@@ -202,7 +202,7 @@ TEST_F(Training, EvaluationDoesNotDependOnRanksOrMicroBatch) {
   std::vector<double> nats;
   for (const std::int64_t micro : {1, 3, 4}) {
     Rig rig(small_config(micro * ranks, micro, ranks), tokens_);
-    const Evaluation e = rig.worker->evaluate(windows, 37, bytes);
+    const Evaluation e = rig.engine->evaluate(windows, 37, bytes);
     ASSERT_EQ(e.losses.size(), 1u);
     EXPECT_EQ(e.tokens().name, "loss");
     EXPECT_EQ(e.tokens().count, 37 * 23);

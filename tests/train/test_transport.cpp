@@ -38,9 +38,9 @@ class TransportTest : public ::testing::Test {
     Trace trace = rig.run(1, 2);
     const data::Windows windows(tokens_, c.model.text_tokens());
     const std::vector<std::int32_t> bytes(257, 1);
-    trace.losses.push_back(rig.worker->evaluate(windows, 17, bytes).tokens().nats);
+    trace.losses.push_back(rig.engine->evaluate(windows, 17, bytes).tokens().nats);
     trace.losses.push_back(rig.run(3, 3).losses[0]);
-    return {trace, whole_arrays(*rig.worker, runtime().world())};
+    return {trace, whole_arrays(*rig.engine, runtime().world())};
   }
 
   void expect_the_same_bits(const Overrides& layout, int layers = 9) {
@@ -87,14 +87,13 @@ TEST_F(TransportTest, GivesTheSameBitsOnTheOtherAxes) {
       {context, "model.family=bert", "model.vocabulary=261", "batch.global=4"}};
   if (ranks == 4)
     for (const Overrides& layout :
-         std::vector<Overrides>{
-             {"parallel.tensor=2", "parallel.pipeline=2"},
-             {"parallel.tensor=2", "parallel.pipeline=2", "parallel.vocabulary=pipeline",
-              "parallel.sequence_parallel=true"},
-             {"parallel.tensor=2", "parallel.pipeline=2", "parallel.schedule=v-min",
-              "parallel.order=pipeline"},
-             {"parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=2",
-              "precision.compute=fp16"}})
+         std::vector<Overrides>{{"parallel.tensor=2", "parallel.pipeline=2"},
+                                {"parallel.tensor=2", "parallel.pipeline=2",
+                                 "parallel.vocabulary=pipeline", "parallel.sequence_parallel=true"},
+                                {"parallel.tensor=2", "parallel.pipeline=2",
+                                 "parallel.schedule=v-min", "parallel.order=pipeline"},
+                                {"parallel.pipeline=2", "parallel.schedule=interleaved",
+                                 "parallel.chunks=2", "precision.compute=fp16"}})
       layouts.push_back(layout);
   for (const Overrides& layout : layouts) expect_the_same_bits(layout, 4);
 }
@@ -128,12 +127,12 @@ TEST_F(TransportTest, PlannedScratchFitsEverySumOfAStep) {
                                   plan::training_needs(plan::step_programs(
                                       c, machine))[static_cast<std::size_t>(at[Axis::pipeline])],
                                   machine));
-    EXPECT_EQ(row(rig.worker->memory()), planned);
+    EXPECT_EQ(row(rig.engine->memory()), planned);
     const bool sums = c.parallel.pipeline == 1 || shard.has_embedding() || shard.has_head() ||
                       shard.shares_vocabulary();
     EXPECT_EQ(planned > 0, ranks > 1 && sums);
     rig.run(1, 2);
-    EXPECT_EQ(row(rig.worker->memory()), planned) << "a sum was larger than planned";
+    EXPECT_EQ(row(rig.engine->memory()), planned) << "a sum was larger than planned";
   }
 }
 

@@ -52,35 +52,35 @@ class SleepingStages : public Actions {
   Seconds asked = 0;  ///< that it was to sleep
   Seconds slept = 0;  ///< on a busy machine that is longer
 
-  void forward(const Step& s) override {
+  void forward(const PlacedInstr& s) override {
     if (s.instr.stage > 0) post_.wait({true, s.instr.stage, s.instr.micro});
     sleep(1);
   }
-  void evaluate(const Step& s) override { forward(s); }
-  void backward(const Step& s) override {
+  void evaluate(const PlacedInstr& s) override { forward(s); }
+  void backward(const PlacedInstr& s) override {
     wait_for_gradient(s);
     sleep(2);
   }
-  void backward_input(const Step& s) override {
+  void backward_input(const PlacedInstr& s) override {
     wait_for_gradient(s);
     sleep(1);
   }
-  void backward_weight(const Step&) override { sleep(1); }
-  void send_activation(const Step& s) override {
+  void backward_weight(const PlacedInstr&) override { sleep(1); }
+  void send_activation(const PlacedInstr& s) override {
     post_.send({true, s.instr.stage + 1, s.instr.micro});
   }
-  void send_gradient(const Step& s) override {
+  void send_gradient(const PlacedInstr& s) override {
     post_.send({false, s.instr.stage - 1, s.instr.micro});
   }
-  void receive_activation(const Step&) override {}
-  void receive_gradient(const Step&) override {}
-  void reduce_gradients(const Step&) override {}
-  void reduce_tied(const Step&) override {}
-  void gradient_norm(const Step&) override {}
-  void optimizer_step(const Step&) override {}
+  void receive_activation(const PlacedInstr&) override {}
+  void receive_gradient(const PlacedInstr&) override {}
+  void reduce_gradients(const PlacedInstr&) override {}
+  void reduce_tied(const PlacedInstr&) override {}
+  void gradient_norm(const PlacedInstr&) override {}
+  void optimizer_step(const PlacedInstr&) override {}
 
  private:
-  void wait_for_gradient(const Step& s) {
+  void wait_for_gradient(const PlacedInstr& s) {
     if (s.instr.stage < last_) post_.wait({false, s.instr.stage, s.instr.micro});
   }
   void sleep(int units) {

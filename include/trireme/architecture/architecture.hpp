@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
-/// The only description of a model; plan/ derives bytes and FLOPs from it, model/ memory and
-/// initialisation.
+/// The only description of a model: plan/ derives bytes and FLOPs from it, and model/ derives
+/// memory and initial values.
 namespace trireme::architecture {
 
 /// A part of a model. Blocks of one kind have the same operations, on arrays of their own.
 struct Block {
   std::size_t kind = 0;  ///< index in Architecture::kinds
-  std::string prefix;    ///< prefix of its arrays' names: "layers.3."
+  std::string prefix;    ///< prefix of the names of the block's arrays: "layers.3."
 };
 
 /// A model is a chain of blocks: the embedding, the layers and the head.
@@ -26,55 +26,55 @@ struct Architecture {
   deck::ModelConfig model;
   std::vector<ArraySpec> arrays;  ///< in registry order; array numbers are positions in this list
   /// Operations of each kind of block: the embedding, the kinds of layers in the order of their
-  /// first layers, and the head. Layers differ in windows, in frozen arrays, and in the dropout of
-  /// a first layer that norms the embedding.
-  std::vector<LayerDescription> kinds;
+  /// first layers, and the head. Kinds of layers differ in their window, in their frozen arrays, or
+  /// in the dropout of the embedding, which the first layer of a post-norm model applies.
+  std::vector<BlockDescription> kinds;
   std::vector<Block> blocks;  ///< in the order of the forward pass
   bool has_frozen = false;    ///< whether any array is frozen
-  /// First part of the model with a trained array: −1: the embedding, L: the head. Backward passes
-  /// before it are not needed.
+  /// First part of the model with a trained array; −1: the embedding, L: the head. Earlier parts
+  /// need no backward pass. Always −1 with shared layers.
   std::int64_t first_trained = -1;
 
-  const LayerDescription& embedding() const { return kinds.front(); }
-  const LayerDescription& head() const { return kinds.back(); }
-  /// Kinds of layers. Values by kind of layer are lists in this order.
-  std::span<const LayerDescription> layer_kinds() const {
+  const BlockDescription& embedding() const { return kinds.front(); }
+  const BlockDescription& head() const { return kinds.back(); }
+  /// Kinds of layers. Lists of values by kind of layer have the same order.
+  std::span<const BlockDescription> layer_kinds() const {
     return std::span(kinds).subspan(1, kinds.size() - 2);
   }
   const Block& block_of(std::int64_t layer) const {
     return blocks[static_cast<std::size_t>(layer + 1)];
   }
-  /// Index in layer_kinds().
+  /// Index of the layer's kind in layer_kinds().
   std::size_t kind_of(std::int64_t layer) const { return block_of(layer).kind - 1; }
-  const LayerDescription& layer(std::int64_t number) const { return kinds[block_of(number).kind]; }
+  const BlockDescription& layer(std::int64_t number) const { return kinds[block_of(number).kind]; }
   /// Number of layers of each kind in a range.
   std::vector<std::int64_t> count_kinds(const layout::Slice& layers) const;
 
   std::int64_t parameters() const;
-  /// Multiplications of a token with elements of the layers' matrices; matrices of shared layers
+  /// Multiplications per token with elements of the layers' matrices. Matrices of shared layers
   /// count in each layer.
   double layer_products() const;
-  /// Multiplications of a token with the head's matrix elements, averaged over a sample's tokens,
-  /// of which the head may see only some.
+  /// Multiplications per token with elements of the head's matrices: the mean over all tokens of a
+  /// sample, because the head may process only some of them.
   double head_products() const;
-  /// Part of head_products() that computes logits.
+  /// The part of head_products() that computes logits.
   double logit_products() const;
-  /// Multiplications of a token with keys and values, in all layers: L h s with a causal mask (half
-  /// of the full square), else 2 L h s.
+  /// Multiplications per token with keys and values, in all layers. Without windows: L H K S with a
+  /// causal mask (half of the full square), otherwise 2 L H K S.
   double attention_products() const;
-  /// Multiplications of a token with elements of frozen matrices, whose gradients are not computed:
-  /// in the layers and the head, and in the head alone.
+  /// Multiplications per token with elements of frozen matrices, whose gradients are not computed.
+  /// frozen_products() counts the layers and the head, frozen_head_products() only the head.
   double frozen_products() const;
   double frozen_head_products() const;
-  /// Model FLOPs of a training step per token (recomputation not counted): 6 per product of layers,
-  /// head and attention, less 2 per frozen product.
+  /// Model FLOPs of a training step per token, without recomputation: 6 per multiplication of
+  /// layers, head and attention, less 2 per multiplication with a frozen element.
   double model_flops_per_token() const;
-  /// model_flops_per_token() as if no array were frozen.
+  /// model_flops_per_token() of the same model without frozen arrays.
   double all_flops_per_token() const;
 };
 
-/// The architecture of a deck's model. Initial output projections are scaled by 1/√(2L) (Radford et
-/// al. 2019, GPT-2).
+/// The architecture of a deck's model. Initial weights of products that add to the residual stream
+/// are scaled by 1/√(2L) (Radford et al. 2019, GPT-2), except in post-norm models.
 Architecture describe(const deck::ModelConfig& model);
 
 std::map<std::string, ArraySpec> arrays_by_name(const deck::ModelConfig& model);

@@ -12,8 +12,8 @@
 
 namespace trireme::architecture {
 
-/// The arenas of which a rank keeps only its own parts ([parallel] shard). Whole layers of such an
-/// arena share windows in turn.
+/// The arenas that replicas divide ([parallel] shard): a rank keeps only its own parts of such an
+/// arena. Whole layers are only in windows, which the layers use in turn.
 struct Division {
   bool weights = false;
   bool gradients = false;
@@ -23,15 +23,16 @@ struct Division {
   bool operator==(const Division&) const = default;
 };
 
-/// Gradients are divided only where a layer's gradients are complete after one pass: on one
-/// pipeline rank with one micro-batch per step. Elsewhere they are first summed over the
-/// micro-batches in whole arrays, because any other order of the sums would change their bits.
+/// The division of a deck. Gradients are divided only if a layer's gradients are complete after one
+/// pass: with one pipeline rank, one micro-batch per step, schedule 1f1b or gpipe, and no shared
+/// layers. Otherwise gradients are first summed over the micro-batches in whole arrays, because any
+/// other order of the sums would change their bits.
 Division division_of(const deck::Config& config);
 
-/// Memory layout of one of a rank's arenas. Resident arrays are whole, in the order of the arena.
-/// For other arrays, a rank keeps its own parts of the buckets (Rajbhandari et al. 2020, "ZeRO",
-/// section 5), and a layer's whole arrays are in a window while passes use them: one window for the
-/// embedding and the head, and two for the other layers.
+/// Memory layout of an arena of a rank. Resident arrays are stored whole, in the order of the
+/// arena. A rank keeps only its own parts of the buckets of other arrays (Rajbhandari et al. 2020,
+/// "ZeRO", section 5); while passes use a layer, its whole arrays are in a window. There is one
+/// window for the embedding and the head, and there are two for the layers.
 class Arrangement {
  public:
   /// A range of the arena with arrays of one layer, stored whole from `place` on.
@@ -47,40 +48,40 @@ class Arrangement {
   /// Arrays that a pass uses together: the arrays of a layer, the embedding or the head. With tied
   /// embeddings on one rank, embedding and head are one unit.
   struct Unit {
-    std::int64_t layer = 0;  ///< see layer_of()
-    int window = -1;         ///< −1: all its arrays are resident
+    std::int64_t layer = 0;  ///< result of layer_of()
+    int window = -1;         ///< number of the unit's window; −1: all arrays are resident
   };
-  /// This rank's own part of a range, stored from `place` on.
+  /// A range of the arena that this rank keeps, stored from `place` on.
   struct Own {
     std::int64_t begin = 0;
     std::int64_t end = 0;
     std::int64_t place = 0;
   };
 
-  /// Every array is resident, at its offset in the placement.
+  /// Arrangement in which every array is resident, at its offset in the placement.
   explicit Arrangement(std::int64_t elements = 0) : elements_(elements) {}
-  /// The parts of data rank `data_rank` of the arrays that begin before element `end`.
-  /// `takes_turns`: which arrays are not resident.
+  /// Arrangement of the arrays that begin before element `end`, on data rank `data_rank`.
+  /// `takes_turns`: whether the arrays of a range use windows instead of being resident.
   Arrangement(const BucketCut& cut, int data_rank, std::int64_t end,
               const std::function<bool(const GradientRange&)>& takes_turns);
 
   std::int64_t elements() const { return elements_; }
   bool has_windows() const { return has_windows_; }
 
-  /// Memory offset where passes use element `at` of the arena.
+  /// Memory offset at which passes use element `at` of the arena.
   std::int64_t place(std::int64_t at) const;
-  /// Memory offset where this rank, its owner, keeps element `at` of the arena.
+  /// Memory offset at which this rank, the owner, keeps element `at` of the arena.
   std::int64_t own_place(std::int64_t at) const;
-  /// The parts of [begin, end) of the arena that this rank keeps, each in one piece; the whole
-  /// range for resident arrays.
+  /// The parts of the range [begin, end) of the arena that this rank keeps, ascending, each
+  /// contiguous in memory: resident arrays, and the rank's own parts of other arrays.
   std::vector<Own> kept(std::int64_t begin, std::int64_t end) const;
 
   const std::vector<Unit>& units() const { return units_; }
-  /// The unit of a layer; −1 if no array here belongs to the layer.
+  /// Index of a layer's unit in units(); −1 if no array of the layer is in this arrangement.
   int unit_of(std::int64_t layer) const;
   const std::vector<Run>& runs() const { return runs_; }  ///< ascending
-  const Run* run_of(std::int64_t at) const;               ///< null without units
-  /// Own parts of the arrays that are not resident, ascending.
+  const Run* run_of(std::int64_t at) const;  ///< run with element `at` of the arena; null: none
+  /// This rank's own parts of the arrays that are not resident, ascending.
   const std::vector<Own>& own() const { return own_; }
 
  private:
@@ -92,23 +93,25 @@ class Arrangement {
   std::int64_t elements_ = 0;
   bool has_windows_ = false;
   std::vector<Unit> units_;
-  std::pair<std::int64_t, int> alias_{0, -1};  ///< second layer of a unit
+  /// Second layer of the unit of tied embeddings, and the index of this unit; −1: none.
+  std::pair<std::int64_t, int> alias_{0, -1};
   std::vector<Run> runs_;
   std::vector<Own> own_;
 };
 
-/// Arrangements of a rank's weights and gradients. `cut`: buckets that are divided.
+/// Arrangements of a rank's weights and gradients. `cut`: buckets whose parts data ranks own.
+/// `cuts_tokens`: whether sequence parallelism is used.
 Arrangement arranged_weights(const BucketCut& cut, const Division& division, int data_rank);
 Arrangement arranged_gradients(const BucketCut& cut, const Shard& shard, const Division& division,
                                bool cuts_tokens, int data_rank);
 
-/// Elements of the own parts on the data rank with the most; each part of a bucket is rounded up to
-/// a cache line.
+/// Largest number of elements that a data rank owns in arrays that use windows and begin before
+/// element `end`. Each part of a bucket is rounded up to a cache line.
 std::int64_t most_own_elements(const BucketCut& cut, std::int64_t end,
                                const std::function<bool(const GradientRange&)>& takes_turns);
 
-/// The units that the windows hold during a rank's passes. `trireme check` counts a run's gathers
-/// with it.
+/// Keeps track of the units in the windows during a rank's passes. Runs use it for gathers and
+/// sums, and `trireme check` to count the gathers.
 class WindowTurns {
  public:
   static constexpr std::size_t windows = 3;
@@ -116,7 +119,8 @@ class WindowTurns {
   explicit WindowTurns(const Arrangement& arrangement) : arrangement_(&arrangement) {}
 
   bool holds(int unit) const;
-  /// Puts the unit into its window. Returns the unit that was there, or −1.
+  /// Puts the unit into its window. Returns the unit that the window held before; −1 if the window
+  /// was empty or if the unit has no window.
   int take(int unit);
   void clear() { holders_.fill(-1); }
 

@@ -7,10 +7,10 @@
 
 namespace trireme::architecture {
 
-/// Initial values. `row_norms`: norms of the rows of the weights that the array belongs to.
+/// Kind of initial values. `row_norms`: norms of the rows of the weights that the magnitudes scale.
 enum class Initialisation : std::uint8_t { zeros, ones, normal, uniform, row_norms };
 
-/// Suffixes of the names of adapters' arrays.
+/// Suffixes of the names of adapter arrays: A, B and magnitudes.
 inline constexpr std::string_view adapter_a = ".adapter_a";
 inline constexpr std::string_view adapter_b = ".adapter_b";
 inline constexpr std::string_view adapter_m = ".adapter_m";
@@ -21,27 +21,29 @@ struct ArraySpec {
   std::vector<std::int64_t> shape;  ///< global, last axis contiguous
   int split_axis = -1;              ///< axis that tensor parallelism splits; −1: replicated
   Initialisation initialisation = Initialisation::zeros;
-  bool decay = false;  ///< weight decay: matrices only
-  /// The array is stored directly after the previous one, so that one matrix product uses both.
+  bool decay = false;  ///< whether weight decay applies: only to matrices
+  /// The array is stored directly after the previous array, so that one matrix product uses both.
   bool follows_previous = false;
-  /// Every tensor rank holds the array; its gradient there covers only the rank's own heads.
+  /// Every tensor rank holds the whole array, and computes only a partial sum of its gradient: the
+  /// contributions of the rank's own heads, or of its own part of an adapted product.
   bool partial_gradient = false;
   /// Layers `layer`, `layer` + n, … use the array, with n = [model] shared_layers. Every pipeline
-  /// rank holds it; its gradient there covers only the rank's own layers.
+  /// rank holds the array; its gradient on a rank covers only the rank's own layers.
   bool shared = false;
   /// The split axis is the vocabulary, which pipeline ranks may share ([parallel] vocabulary).
   bool of_vocabulary = false;
   /// The operation uses an array of this name that an earlier operation defines.
   bool tied = false;
   std::int64_t layer = 0;         ///< 0 … L−1; −1: before the layers, L: after them
-  double standard_deviation = 0;  ///< for `normal`; for `uniform` the bound
+  double standard_deviation = 0;  ///< for `normal`; for `uniform`: bound of the values
   /// Number of query heads that use each index of the split axis. A tensor rank holds the indices
-  /// that its queries use; if the split of the queries divides a group, both ranks hold its index.
+  /// that its query heads use. If the tensor axis splits a group of query heads, several ranks hold
+  /// the index of this group.
   std::int64_t group = 1;
-  /// No gradient, optimizer state or master weights. In a layer's description: frozen in all
-  /// layers.
+  /// The array has no gradient, optimizer state or master weights. In the description of a kind of
+  /// layers: frozen in all layers of this kind.
   bool frozen = false;
-  bool adapter = false;  ///< belongs to an adapter
+  bool adapter = false;  ///< whether the array belongs to an adapter
 
   std::int64_t elements() const {
     std::int64_t n = 1;
@@ -50,13 +52,13 @@ struct ArraySpec {
   }
 };
 
-/// Whether an array consists of matrices that Muon updates: the trained weights of products in the
-/// layers.
+/// Whether an array consists of matrices that Muon updates: trained weights of products in the
+/// layers, except adapters.
 inline bool is_hidden_matrix(const ArraySpec& a, std::int64_t layers) {
   return a.decay && !a.adapter && !a.frozen && a.layer >= 0 && a.layer < layers;
 }
 
-/// Standard deviation of initial weights.
+/// Standard deviation of initial weights, unless an array has another deviation.
 inline constexpr double weight_deviation = 0.02;
 
 inline ArraySpec matrix(std::string name, std::vector<std::int64_t> shape, int split_axis,

@@ -9,16 +9,16 @@
 
 namespace trireme::architecture {
 
-/// layer_of() gives the part of the model whose passes complete an array's gradient: a layer, −1
-/// for the embedding, L for the head; −2 for the token table and L + 1 for the output table of a
-/// shared vocabulary.
+/// layer_of() returns the part of the model whose passes complete an array's gradient: a layer, −1
+/// for the embedding, L for the head; for a shared vocabulary, −2 for the token table and L + 1 for
+/// the output table.
 inline constexpr std::int64_t shared_token_layer = -2;
 inline std::int64_t shared_output_layer(std::int64_t layers) {
   return layers + 1;
 }
-std::int64_t layer_of(const Architecture& architecture, const LocalArray& array);
+std::int64_t layer_of(const Architecture& architecture, const RankArray& array);
 
-/// Gradient of a piece of an array in the arena.
+/// Range of an arena with a piece of an array: its gradient, or in a cut of weights its weights.
 struct GradientRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -26,21 +26,21 @@ struct GradientRange {
   std::int64_t layer = 0;        ///< see layer_of()
   Stage stage = 0;
   bool split = false;
-  bool alone = false;          ///< has buckets of its own
+  bool alone = false;          ///< does not share buckets with other ranges
   bool shared = false;         ///< belongs to a shared layer
   bool partial = false;        ///< see ArraySpec::partial_gradient
   bool of_vocabulary = false;  ///< part of a vocabulary that pipeline ranks share
   bool frozen = false;         ///< has no gradient
-  bool hidden_matrix = false;  ///< see LocalArray
+  bool hidden_matrix = false;  ///< see RankArray
 };
 
-/// Arrays of a cut: arrays with gradients, or all weights without the second gradient of a tied
-/// table. Arrays in both cuts have the same buckets.
+/// Arrays that are cut into buckets. `gradients`: arrays with gradients, and the second gradient of
+/// a tied table. `weights`: all arrays. An array has the same buckets in both cuts.
 enum class CutOf : std::uint8_t { gradients, weights };
 
-/// Adjacent buckets of equal size that are cut alike: the first bucket that backward passes
-/// complete is [begin, end), the next one [2 begin − end, begin), and so on. A run of several
-/// buckets is within one range.
+/// Adjacent buckets of equal size with the same relative bounds. The bucket that backward passes
+/// complete first is [begin, end), the next bucket is [2 begin − end, begin), and so on. A run of
+/// several buckets is within one range.
 struct BucketRun {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -50,33 +50,33 @@ struct BucketRun {
   std::int64_t size() const { return end - begin; }
 };
 
-/// Cuts the gradient arena into buckets without storing a list: a model on few ranks may have
-/// millions of buckets. Time and memory depend only on the number of arrays.
+/// Cuts an arena of gradients or weights into buckets without storing a list of them: a model on
+/// few ranks may have millions of buckets. Time and memory depend only on the number of arrays.
 class BucketCut {
  public:
-  /// Arguments as for gradient_buckets(); arrays and placement must outlive this object.
-  /// `by_layer`: no bucket holds arrays of several layers, which a cut of weights needs.
+  /// Arguments as for gradient_buckets(); `arrays` and `placement` must outlive this object.
+  /// `by_layer`: each bucket holds arrays of only one layer, as a cut of weights requires.
   BucketCut(const Architecture& architecture, const Shard& shard,
-            const std::vector<LocalArray>& arrays, const Placement& placement,
+            const std::vector<RankArray>& arrays, const Placement& placement,
             std::int64_t most_elements, int data_ranks, bool by_layer = false,
             CutOf of = CutOf::gradients);
 
   int data_ranks() const { return data_ranks_; }
   std::int64_t layers() const { return layers_; }  ///< layers of the whole model
   bool tied() const { return tied_; }              ///< whether embeddings are tied
-  const std::vector<LocalArray>& arrays() const { return arrays_; }
+  const std::vector<RankArray>& arrays() const { return arrays_; }
   const Placement& placement() const { return placement_; }
 
-  /// Calls `use` with all buckets in the order of gradient_buckets().
+  /// Calls `use` with all runs of buckets, in the order of gradient_buckets().
   void visit(const std::function<void(const BucketRun&)>& use) const;
-  /// Calls `use` with the arrays that may share buckets, ascending.
+  /// Calls `use` with each group of ranges that may share buckets, ascending.
   void visit_groups(const std::function<void(std::span<const GradientRange>)>& use) const;
 
  private:
   void cut(std::span<const GradientRange> ranges,
            const std::function<void(const BucketRun&)>& use) const;
 
-  const std::vector<LocalArray>& arrays_;
+  const std::vector<RankArray>& arrays_;
   const Placement& placement_;
   std::vector<GradientRange> ranges_;
   std::int64_t most_elements_;
@@ -86,7 +86,8 @@ class BucketCut {
   bool tied_;
 };
 
-/// First element of the run's first bucket that belongs to data rank `rank` or a later one.
+/// First element of the run's first bucket that belongs to data rank `rank` or a higher rank;
+/// run.end if there is none.
 std::int64_t bound_of(const BucketRun& run, int data_ranks, int rank);
 
 /// Calls `use(rank, begin, end)` for each part of the first bucket of the run, ascending. Skips

@@ -6,7 +6,7 @@
 
 namespace trireme::architecture {
 
-/// Initial values of gains, which make the factors 1.
+/// Initial value of gains, with which the factor of a norm is 1.
 inline Initialisation gain_initialisation(const deck::ModelConfig& m) {
   return m.zero_centered_gains ? Initialisation::zeros : Initialisation::ones;
 }
@@ -21,12 +21,12 @@ class Builder {
     built_.tensors.push_back({std::move(name), rows, columns, numbers, home, stored_in});
     return static_cast<int>(built_.tensors.size()) - 1;
   }
-  /// Adds an operation and returns the number of its output, as the following functions do.
+  /// Adds an operation and returns the index of its output tensor, as norm() does.
   int add(Operation op) {
     built_.operations.push_back(std::move(op));
     return built_.operations.back().output;
   }
-  /// y = norm(x). The statistics have y's rows and home.
+  /// y = norm(x). The norm's statistics have the rows and the home of y.
   int norm(const char* name, int x, int y, NormKind kind) {
     Operation op{OperationKind::norm, name, x, y};
     op.arrays = {vector(op.name + ".gain", {m_.hidden}, -1, gain_initialisation(m_))};
@@ -38,14 +38,14 @@ class Builder {
     return add(std::move(op));
   }
 
-  LayerDescription take() {
+  BlockDescription take() {
     built_.output = built_.operations.back().output;
     return std::move(built_);
   }
 
  protected:
   const deck::ModelConfig& m_;
-  LayerDescription built_;
+  BlockDescription built_;
 
  private:
   int statistic(const Operation& op, const char* what) {

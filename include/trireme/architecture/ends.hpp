@@ -1,24 +1,25 @@
 #pragma once
 
-#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/operation.hpp>
+#include <trireme/architecture/rank_sizes.hpp>
 
 #include <cstdint>
 #include <string_view>
 
 namespace trireme::architecture {
 
-/// The embedding and the head as lists of operations; arrays, memory, messages, FLOPs and the
-/// fields of a batch are derived from them. None of their steps is recomputed. A gradient
-/// overwrites its tensor, unless the list has a separate tensor for it such as "dlogits".
-LayerDescription describe_embedding(const deck::ModelConfig& model);
-/// The embedding without the look-up of tokens: its part of the first stage if all pipeline ranks
-/// share the vocabulary.
-LayerDescription without_vocabulary(LayerDescription embedding);
+/// The embedding and the head as lists of operations. Arrays, memory, messages, FLOPs and the
+/// fields of a batch are derived from these lists. Calls of the embedding and the head are not
+/// recomputed, except for the logits (HeadGradient). A gradient overwrites its tensor, unless the
+/// list has a separate tensor for it such as "dlogits" (lower_head()).
+BlockDescription describe_embedding(const deck::ModelConfig& model);
+/// The embedding without the look-up of tokens, as in the first stage if all pipeline ranks share
+/// the vocabulary.
+BlockDescription without_vocabulary(BlockDescription embedding);
 
 /// Time at which the head's gradient is computed.
 enum class HeadGradient : std::uint8_t {
-  /// In the forward pass, by blocks of rows: only one block of logits exists at a time.
+  /// In the forward pass, by blocks of rows. Only one block of logits exists at a time.
   with_losses,
   /// In the backward pass, from the gradient of all logits, which the slot keeps.
   kept,
@@ -36,26 +37,30 @@ constexpr bool shares_logits(HeadGradient g) {
 constexpr bool computes_again(HeadGradient g) {
   return g == HeadGradient::again || g == HeadGradient::shared_again;
 }
-/// with_losses if the last stage's backward pass directly follows its forward pass: the order of
-/// the head's passes then only affects memory. With gpipe, other forward passes come between them,
-/// and other stages would wait for the head's three passes: see [parallel] recompute.
+/// with_losses, unless pipeline ranks share the vocabulary, or gpipe runs on several pipeline
+/// ranks. With other schedules, the last stage's backward pass directly follows its forward pass,
+/// so that the order of the head's passes affects only memory. With gpipe, other forward passes
+/// come between them, and other stages would wait for the head's three passes. [parallel] recompute
+/// then decides whether logits are recomputed.
 HeadGradient head_gradient(const deck::ParallelConfig& parallel);
-/// Name of the tensor that [parallel] recompute = "auto" chooses for HeadGradient::again.
+/// Name of the tensor that [parallel] recompute = "auto" chooses to recompute the logits.
 inline constexpr std::string_view logits_name = "logits";
 
-/// The head. For a gradient in the backward pass, the slot keeps all its operands.
-LayerDescription describe_head(const deck::ModelConfig& model,
+/// The head. If its gradient is computed in the backward pass, the slot keeps all operands of the
+/// gradient.
+BlockDescription describe_head(const deck::ModelConfig& model,
                                HeadGradient gradient = HeadGradient::with_losses);
 
-/// A rank's part of the logits, if all pipeline ranks share the vocabulary: describe_head() is then
-/// only the final norm, and describe_embedding() the part of the first stage.
-LayerDescription describe_shared_logits(const deck::ModelConfig& model, HeadGradient gradient);
+/// A rank's part of the logits, if all pipeline ranks share the vocabulary. describe_head() then
+/// has only the final norm, and without_vocabulary() is the embedding's part in the first stage.
+BlockDescription describe_shared_logits(const deck::ModelConfig& model, HeadGradient gradient);
 
 /// Whether the tensor uses another tensor's memory.
-bool shares_memory(const LayerDescription& part, const Tensor& tensor, Bytes element,
+bool shares_memory(const BlockDescription& part, const Tensor& tensor, Bytes element,
                    Bytes accumulate);
-/// Total bytes of the tensors with this home.
-Bytes bytes_at(Home home, const LayerDescription& part, const LocalSizes& sizes, Bytes element,
+/// Total bytes of the tensors with home `home`. Tensors in the memory of another tensor do not
+/// count.
+Bytes bytes_at(Home home, const BlockDescription& part, const RankSizes& sizes, Bytes element,
                Bytes accumulate);
 
 }  // namespace trireme::architecture

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
-#include <trireme/architecture/local_sizes.hpp>
+#include <trireme/architecture/rank_sizes.hpp>
 
 #include <cstdint>
 #include <string>
@@ -12,23 +12,24 @@
 /// three per operation, equal on all ranks.
 namespace trireme::architecture {
 
-/// Name of the tensors' maxima in checkpoints: an array [history, tensors] of fp32. Its row
-/// (s - 1) mod history belongs to step s.
+/// Name of the maxima of the rounded tensors in checkpoints: an array [history, tensors] of fp32.
+/// Row (s − 1) mod history belongs to step s.
 inline constexpr std::string_view fp8_maxima_name = "fp8.maxima";
-/// Whether an array of a checkpoint is not part of the model.
+/// Whether an array of a checkpoint is optimizer state or the fp8 maxima, and not part of the
+/// model.
 inline bool is_state(const std::string& array) {
   return array.starts_with("optimizer.") || array == fp8_maxima_name;
 }
 
 /// Number of tensors in the layers before layer `end`; −1: in all layers.
 std::int64_t fp8_tensors(const Architecture& architecture, std::int64_t end = -1);
-/// Number of the first of the operation's three tensors in a layer.
+/// Number of the first of the three tensors of an operation in layer `layer`.
 std::int64_t fp8_tensor(const Architecture& architecture, const Operation& operation,
                         std::int64_t layer);
 
-/// Bytes of the rounded operands of the largest product.
-Bytes fp8_code_bytes(const LayerDescription& layer, const LocalSizes& sizes);
-/// Bytes of the maxima, of their history and of the scales.
+/// Bytes of the rounded operands of a layer's largest product.
+Bytes fp8_code_bytes(const BlockDescription& layer, const RankSizes& sizes);
+/// Bytes of the maxima, of their history, of the scales and of the inverse scales.
 Bytes fp8_scaling_bytes(std::int64_t tensors, std::int64_t history);
 
 }  // namespace trireme::architecture

@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <vector>
 
-/// The matrices of the layers, which Muon updates as matrices (Jordan et al. 2024), and their
+/// The matrices of the layers, which Muon updates as whole matrices (Jordan et al. 2024), and their
 /// distribution among ranks.
 namespace trireme::architecture {
 
-/// A matrix of a rank's local array, of which each tensor rank holds some rows or some columns.
-/// Queries, keys, values, gate and up are separate matrices.
+/// A matrix in a rank's local array. Each tensor rank holds some of its rows or some of its
+/// columns. Queries, keys, values, gate and up are separate matrices.
 struct HiddenMatrix {
   std::size_t local = 0;   ///< index in the list of local arrays
   std::int64_t first = 0;  ///< element of the local array's memory at which this rank's part begins
@@ -27,39 +27,40 @@ struct HiddenMatrix {
   std::int64_t side() const { return rows < columns ? rows : columns; }
 };
 
-/// All hidden matrices of a rank, largest first, and their assignment: in each round every one of
-/// tensor · workers ranks has one matrix of similar size.
+/// All hidden matrices of a rank, largest first, and their assignment: in each round, each of
+/// tensor · replicas ranks has one matrix, all of similar size; in the last round, some ranks may
+/// have none.
 class MatrixRounds {
  public:
-  /// `workers`: replicas that share the work.
+  /// `replicas`: number of replicas that share the work.
   MatrixRounds(const Architecture& architecture, const Shard& shard,
-               const std::vector<LocalArray>& arrays, int workers);
+               const std::vector<RankArray>& arrays, int replicas);
 
   const std::vector<HiddenMatrix>& matrices() const { return matrices_; }
   int tensor() const { return tensor_; }
-  int workers() const { return workers_; }
+  int replicas() const { return replicas_; }
   int rounds() const;
-  /// The matrix of a worker's tensor rank in a round; null if there is none.
-  const HiddenMatrix* matrix(int round, int worker, int tensor_rank) const;
-  /// Most elements, over all workers, of tensor rank `part`'s part of the matrix that tensor rank
-  /// `tensor_rank` has in the round.
+  /// The matrix that a tensor rank of a replica updates in a round; null if there is none.
+  const HiddenMatrix* matrix(int round, int replica, int tensor_rank) const;
+  /// In a round, tensor rank `tensor_rank` of each replica updates a matrix, of which tensor rank
+  /// `part` holds a part. Returns the largest number of elements of this part, over all replicas.
   std::int64_t most_elements(int round, int tensor_rank, int part) const;
-  /// Elements of each worker's part in one message.
+  /// Largest number of elements of each replica's part in one message.
   std::int64_t chunk() const { return chunk_; }
 
-  /// Memory of a rank in elements: parts of the round's matrices, two whole matrices (one if there
-  /// is no tensor axis), two Gram matrices, and a chunk for each worker.
+  /// Elements of a rank's buffers: the parts of a round's matrices, a whole matrix, the joined
+  /// parts of a matrix, a Gram matrix, and a chunk for each replica.
   std::int64_t part_elements() const { return part_elements_; }
   std::int64_t whole_elements() const { return whole_elements_; }
   /// Sum of the parts of all tensor ranks, which may overlap; at least one whole matrix.
   std::int64_t joined_elements() const { return joined_elements_; }
   std::int64_t gram_elements() const { return gram_elements_; }
-  std::int64_t chunk_elements() const { return workers_ > 1 ? workers_ * chunk_ : 0; }
+  std::int64_t chunk_elements() const { return replicas_ > 1 ? replicas_ * chunk_ : 0; }
 
  private:
   std::vector<HiddenMatrix> matrices_;
   int tensor_;
-  int workers_;
+  int replicas_;
   std::int64_t chunk_ = 0;
   std::int64_t part_elements_ = 0;
   std::int64_t whole_elements_ = 0;

@@ -12,29 +12,29 @@
 
 namespace trireme::architecture {
 
-/// int32 values per sample that a stage reads: an array [B · per_sample] for each micro-batch, of
-/// which a context rank holds `rows`.
+/// A field of a batch: int32 values that a stage reads, as an array [B · per_sample] for each
+/// micro-batch. `rows` determines the part that a context rank holds.
 struct BatchField {
   std::string name;
   std::int64_t per_sample = 0;
-  bool at_head = false;  ///< the last stage's head reads it, otherwise the first stage's embedding
+  bool at_head = false;  ///< whether the head reads the field; otherwise the embedding does
   Rows rows = Rows::tokens;
-  bool at_layers = false;  ///< all stages read it
+  bool at_layers = false;  ///< whether all stages read the field
 
   bool is_read(bool first_stage, bool last_stage) const {
     return at_layers || (at_head ? last_stage : first_stage);
   }
 };
 
-/// Training minimizes the sum of its terms, each a mean of cross entropies in nats.
+/// A term of the loss: a mean of cross entropies in nats. Training minimizes the sum of all terms.
 struct LossTerm {
   std::string_view name;     ///< name of the mean in metrics.jsonl
-  std::string_view counted;  ///< the unit with a cross entropy: "token", "masked token", "pair"
+  std::string_view counted;  ///< unit that has a cross entropy: "token", "masked token", "pair"
   std::int64_t per_sample = 0;
 };
 
 /// Fields of a batch that a model reads, and the losses that its training minimizes. The batch and
-/// the metrics are derived from these; the fields are tensors of the embedding and the head
+/// the metrics are derived from both; the fields are tensors of the embedding and the head
 /// (ends.hpp):
 ///
 ///   objective     fields                                  losses
@@ -46,16 +46,16 @@ struct LossTerm {
 /// Shapes are per sample of S tokens, of which M are predicted. Without a loss of pairs, rows has
 /// the shape [M], and there is no field pairs.
 struct TrainingObjective {
-  std::vector<BatchField> fields;  ///< fields of the embedding first
+  std::vector<BatchField> fields;  ///< fields of the embedding first, then of the head
   std::vector<LossTerm> losses;    ///< loss of tokens first
 
   /// Index of a field in `fields`.
   std::optional<std::size_t> find(std::string_view name) const;
-  /// Index of a field that the objective must have. Error if it does not.
+  /// Index of a required field. Error if the objective does not have it.
   std::size_t field(std::string_view name) const;
-  /// Whether targets are chosen tokens, not all tokens.
+  /// Whether targets are chosen tokens, not all tokens of a sample.
   bool chooses_targets() const { return find("rows").has_value(); }
-  /// int32 values of all fields of a sample.
+  /// Number of int32 values of a sample in all fields.
   std::int64_t numbers_per_sample() const;
 };
 

@@ -11,14 +11,14 @@
 #include <string_view>
 #include <vector>
 
-/// Operations on named tensors. A transformer layer is a list of them (describe_layer), and so are
-/// the embedding and the head (ends.hpp). Each kind defines once what its passes read, write, send
-/// and compute.
+/// Operations on named tensors. A transformer layer is a list of operations (describe_layer), and
+/// so are the embedding and the head (ends.hpp). The tensors that a pass reads and writes, its
+/// messages and its FLOPs follow from the kind of the operation.
 namespace trireme::architecture {
 
-struct LocalSizes;
+struct RankSizes;
 
-/// Index of an operation, a tensor or an enumerator in its list.
+/// Converts the index of an operation or a tensor, or an enumerator, to an index of a list.
 template <class I>
 constexpr std::size_t at(I i) {
   return static_cast<std::size_t>(i);
@@ -30,7 +30,7 @@ enum class Rows : std::uint8_t {
   own,      ///< R, this rank's rows of the residual stream: a part of T with sequence parallelism
   targets,  ///< N, predicted tokens: all tokens, or the masked tokens
   pairs,    ///< B, one per sample
-  /// N + B, or N without a loss of pairs: rows that the head of masked tokens reads, including the
+  /// N + B, or N without a loss of pairs: rows that the head of masked tokens picks, including the
   /// rows of the other context ranks.
   head_rows,
   logit_block  ///< N', predicted tokens whose logits are computed at a time
@@ -57,9 +57,9 @@ enum class Columns : std::uint8_t {
 /// Element type of a tensor: the type of activations or of sums, double, or int32.
 enum class Numbers : std::uint8_t { compute, accumulate, fp64, index };
 
-/// Memory that holds a tensor.
+/// Memory that holds a tensor, and the number of copies of the tensor.
 enum class Home : std::uint8_t {
-  layer,   ///< per layer, at an offset that its program assigns (layer_program.hpp);
+  layer,   ///< per layer, at an offset that its program assigns (block_program.hpp);
            ///< the embedding's x is in the first layer's memory
   batch,   ///< per slot: a field of the batch
   slot,    ///< per slot
@@ -74,24 +74,25 @@ struct Tensor {
   Columns columns = Columns::hidden;
   Numbers numbers = Numbers::compute;
   Home home = Home::layer;
-  /// Tensor whose memory it shares, if their element sizes are equal; −1: its own memory.
+  /// Index of a tensor whose memory this tensor shares, if their element sizes are equal; −1: none.
   int stored_in = -1;
 };
 
-std::int64_t columns_of(Columns columns, const LocalSizes& sizes);
-std::int64_t rows_of(Rows rows, const LocalSizes& sizes);
-/// Rows on all tensor ranks together, and in all blocks.
-std::int64_t all_rows_of(Rows rows, const LocalSizes& sizes);
-/// Rows per sample; for logit_block, in all blocks.
+std::int64_t columns_of(Columns columns, const RankSizes& sizes);
+std::int64_t rows_of(Rows rows, const RankSizes& sizes);
+/// Rows on all tensor ranks together; for logit_block, the rows of all blocks.
+std::int64_t all_rows_of(Rows rows, const RankSizes& sizes);
+/// Rows per sample; for logit_block, the rows of all blocks.
 std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& model);
-/// Elements from one row to the next: the columns, except that rows of the vocabulary begin at
-/// multiples of 64 bytes, because matrix products are slowest with rows of an odd length (50257).
-std::int64_t stride_of(const Tensor& tensor, const LocalSizes& sizes, Bytes element,
+/// Elements from the beginning of a row to the next row: the number of columns. With
+/// Columns::vocabulary, rows begin at multiples of 64 bytes, because matrix products are slowest
+/// with rows of an odd length (50257).
+std::int64_t stride_of(const Tensor& tensor, const RankSizes& sizes, Bytes element,
                        Bytes accumulate);
 /// Bytes of an element, given the bytes of activations (`element`) and of sums (`accumulate`).
 Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate);
-/// Bytes of a tensor, rounded up to the alignment of an arena.
-Bytes bytes_of(const Tensor& tensor, const LocalSizes& sizes, Bytes element, Bytes accumulate);
+/// Bytes of a tensor, rounded up to a multiple of 64, the alignment of an arena.
+Bytes bytes_of(const Tensor& tensor, const RankSizes& sizes, Bytes element, Bytes accumulate);
 /// Shape for messages: "[T, F]".
 std::string shape_text(const Tensor& tensor);
 
@@ -102,47 +103,48 @@ enum class OperationKind : std::uint8_t {
   rotary,        ///< queries and keys rotated by their positions, in place
   attention,     ///< output = softmax(q kᵀ / √K) v
   activation,    ///< output = gelu(input), swiglu(input), geglu(input) or tanh(input)
-  dropout,       ///< in place
+  dropout,       ///< output = dropout(input), in place
   residual,      ///< output = residual + dropout(input)
   embedding,     ///< output = rows of the first table; output += rows of other tables
   pick,          ///< output = rows `indices` of input
-  logits,        ///< linear, by blocks of rows
+  logits,        ///< as `linear`, by blocks of rows
   cross_entropy  ///< output = log Σ exp(input) − input[indices]
 };
 std::string_view name_of(OperationKind kind);
 
 /// Side of a matrix product that the tensor axis splits: its outputs (the columns of Wᵀ) or its
-/// inputs (the rows). Split inputs leave a partial sum on each rank. Shoeybi et al. 2019,
-/// section 3.
+/// inputs (the rows of Wᵀ). With split inputs, the result on each rank is a partial sum. Shoeybi et
+/// al. 2019, section 3.
 enum class Cut : std::uint8_t { none, outputs, inputs };
 
 enum class Pass : std::uint8_t { forward, backward_input, backward_weight };
 
-/// A low-rank update of a part of a product's output columns:
-/// y[:, part] += factor · dropout(x) Aᵀ Bᵀ (Hu et al. 2021, arXiv 2106.09685). It is a part of its
-/// product, because it reads the same gathered input and adds to the same partial sums. With
-/// magnitudes m [N], y[:, part] is then multiplied by m / ‖W + factor · B A‖, the norms of rows
-/// (Liu et al. 2024, arXiv 2402.09353, eq. 5).
+/// A low-rank update of some output columns of a product: y[:, part] += factor · dropout(x) Aᵀ Bᵀ
+/// (Hu et al. 2021, arXiv 2106.09685). The product and its update are one operation, because they
+/// read the same gathered input and add to the same partial sums. With magnitudes m [N], y[:, part]
+/// is then multiplied by m / ‖W + factor · B A‖, where ‖·‖ is the norm of each row (Liu et al.
+/// 2024, arXiv 2402.09353, eq. 5).
 struct AdapterPart {
   std::size_t a = 0;         ///< index of A in the operation's arrays
   std::int64_t a_block = 0;  ///< block of A's `rank` rows, if A serves several parts
   std::size_t b = 0;         ///< index of B in the operation's arrays
   std::int64_t b_block = 0;  ///< block of B's rows, if B serves several parts
   int output = 0;            ///< 0 … 2: queries, keys, values; 0, 1: gate, up; else 0
-  std::size_t m = 0;         ///< index of the magnitudes, in blocks like B's; 0: none
+  std::size_t m = 0;         ///< index of the magnitudes, which have the blocks of B; 0: none
 };
 
 struct Operation {
   OperationKind kind = OperationKind::linear;
-  std::string name;             ///< "attention.output": the prefix of its arrays
-  int input = -1;               ///< index of a tensor
-  int output = -1;              ///< index of a tensor; equal to `input` for operations in place
-  int residual = -1;            ///< for `residual`: the operand without dropout
-  int indices = -1;             ///< for `pick` and `cross_entropy`: index of a tensor
+  std::string name;   ///< such as "attention.output"
+  int input = -1;     ///< index of the input tensor
+  int output = -1;    ///< index of the output tensor; equal to `input` for operations in place
+  int residual = -1;  ///< for `residual`: index of the operand without dropout
+  int indices = -1;   ///< for `pick` and `cross_entropy`: index of the tensor of indices
   std::vector<int> saved = {};  ///< tensors that the forward pass keeps for the backward passes
-  Cut cut = Cut::none;          ///< for products and tables
-  std::vector<ArraySpec> arrays = {};  ///< weights, then biases; names without "layers.3."
-  std::uint32_t dropout_site = 0;      ///< for `dropout` and `residual`, within the layer
+  Cut cut = Cut::none;          ///< for products, tables and cross entropies
+  std::vector<ArraySpec> arrays = {};  ///< weights, biases, adapters; names without "layers.3."
+  /// For `dropout` and `residual`: number of the random stream in the layer.
+  std::uint32_t dropout_site = 0;
   std::int64_t window = 0;  ///< for `attention` and `rotary`: tokens in the window; 0: all tokens
   /// Whether the split input of `logits` is gathered again for the gradient of the weights.
   bool gathers_again = false;
@@ -151,55 +153,58 @@ struct Operation {
   /// Name of the first bias; "" if there is none.
   std::string bias() const;
   bool in_place() const { return input == output; }
-  /// Whether gradients of its arrays, its matrices or its adapter are computed.
+  /// Whether any array, any weight matrix, or any adapter of the operation is trained.
   bool trains() const;
   bool trains_product() const;
   bool trains_adapter() const;
 };
 
-/// The tensors whose values a pass of an operation reads.
+/// The tensors whose values a pass of an operation reads; gradients are not listed.
 std::vector<int> tensors_read(const Operation& operation, Pass pass);
 /// The tensors that an operation's forward pass writes.
 std::vector<int> tensors_written(const Operation& operation);
-/// Whether an operation has this pass; backward_weight only if it trains. head_norm adds its
-/// weights' gradients in backward_input, which overwrites the gradient that they depend on.
+/// Whether an operation has this pass. All have a forward pass, and all but the embedding have
+/// backward_input. Norms, linear operations and embeddings with trained arrays have
+/// backward_weight, and so do logits. head_norm does not: it computes the gradients of its weights
+/// in backward_input, which overwrites the gradient that they depend on.
 bool has_pass(const Operation& operation, Pass pass);
 
 enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce };
 std::string_view name_of(Collective collective);
 
-/// A message of the tensor axis, where a reader needs all rows or the complete sum: before a
-/// product from this rank's rows to all tokens; after a product from partial sums to this rank's
-/// rows, or to all rows on every rank.
+/// A message of the tensor axis. An all-gather before a product collects the rows of all tensor
+/// ranks. A reduction after a product sums partial sums: reduce-scatter if each rank needs only its
+/// own rows, all-reduce if it needs all rows. Statistics of a cross entropy are gathered.
 struct Message {
   Collective collective;
   int tensor;  ///< index of the tensor that is sent, or whose gradient is sent
 };
-/// Message of a pass of an operation, on more than one tensor rank. `cuts_tokens`: whether sequence
-/// parallelism splits the residual stream.
+/// The message of an operation's pass on more than one tensor rank; std::nullopt if it has none.
+/// `cuts_tokens`: whether sequence parallelism splits the residual stream.
 std::optional<Message> message_of(const Operation& operation, Pass pass,
                                   const std::vector<Tensor>& tensors, bool cuts_tokens);
 
-/// Tokens that a token attends to, on average over a sample: S/2 with a causal mask (half of the
-/// full square), W − W²/(2 S) with a window of W < S tokens, S without a mask.
+/// Number of tokens that a token attends to, on average over a sample: S/2 with a causal mask (half
+/// of the full square), W − W²/(2 S) with a window of W < S tokens, S without a mask.
 double visible_tokens(const deck::ModelConfig& model, std::int64_t window);
-/// Multiplications of matrix elements per row in a forward pass, on all tensor ranks together.
+/// Multiplications per row in a forward pass, on all tensor ranks together: with elements of
+/// matrices, or in attention with keys and values.
 double products_per_token(const Operation& operation, const deck::ModelConfig& model);
-/// FLOPs of a pass per row, in units of 2 · products_per_token: 2 for attention's backward_input,
-/// else 1.
+/// FLOPs of a pass per row, in units of 2 · products_per_token: 2 for backward_input of attention,
+/// 0 for its backward_weight and for operations without matrix products, otherwise 1.
 double product_factor(const Operation& operation, Pass pass);
 
 /// A transformer layer as a list of operations on named tensors. This is the only description of a
 /// layer: its parameters, activations, recomputation, messages, FLOPs and benchmarks follow from
-/// the list. Embedding and head are such lists too (ends.hpp). Tensor 0 is a layer's input;
-/// `output` is the last operation's output.
-struct LayerDescription {
+/// the list. The embedding and the head are such lists, too (ends.hpp). Tensor 0 is the layer's
+/// input; `output` is the index of the last operation's output.
+struct BlockDescription {
   std::vector<Tensor> tensors;
   std::vector<Operation> operations;
   int output = -1;
 };
 
-/// A layer of a model with these properties.
-LayerDescription describe_layer(const deck::ModelConfig& model, std::int64_t layer);
+/// Description of layer number `layer`, 0 … L − 1, of a model.
+BlockDescription describe_layer(const deck::ModelConfig& model, std::int64_t layer);
 
 }  // namespace trireme::architecture

@@ -27,16 +27,17 @@ struct SavedPart {
 
 /// Parts that rank `data_rank` of `data_size` replicas of a shard writes, in the order of the local
 /// arrays. Ranks that hold equal values share the writing: replicas, tensor ranks (for replicated
-/// arrays and shared heads), first and last stage (for tied embeddings). All ranks together write
-/// every element of every array once, and the ranks of a stage write similar amounts.
+/// arrays and shared heads), and the first and the last stage (for tied embeddings). All ranks
+/// together write every element of every array once, and the ranks of a stage write similar
+/// amounts.
 std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard& shard,
-                                   const std::vector<LocalArray>& arrays, int data_size,
+                                   const std::vector<RankArray>& arrays, int data_size,
                                    int data_rank);
 
-/// For each data rank, the total elements of its parts of trained or frozen arrays, each part
-/// rounded up to a multiple of `unit_elements`.
+/// For each data rank, the total elements of the parts that it writes, each part rounded up to a
+/// multiple of `unit_elements`. Counts frozen arrays if `frozen`, otherwise trained arrays.
 std::vector<std::int64_t> saved_sums(const Architecture& architecture, const Shard& shard,
-                                     const std::vector<LocalArray>& arrays, int data_size,
+                                     const std::vector<RankArray>& arrays, int data_size,
                                      std::int64_t unit_elements, bool frozen = false);
 
 }  // namespace trireme::architecture

@@ -12,15 +12,15 @@
 
 namespace trireme::architecture {
 
-/// Layers of each pipeline stage: contiguous, every layer once, so that the largest stage (in a V:
-/// the largest rank) has as few FLOPs as possible. The logits and their gradient count in the last
-/// stage, which therefore has fewer layers if the vocabulary is large, unless all ranks share it;
-/// the look-up does not count. With more stages than layers, some stages are empty. A [parallel]
-/// partition sets the stages instead.
+/// Layers of each pipeline stage. Stages are contiguous and contain every layer once, and the
+/// largest stage (in a V: the largest rank) has as few FLOPs as possible. The logits and their
+/// gradient count in the last stage, unless all ranks share the vocabulary; with a large
+/// vocabulary, the last stage therefore has fewer layers. The look-up does not count. With more
+/// stages than layers, some stages are empty. A [parallel] partition sets the stages instead.
 std::vector<layout::Slice> partition(const Architecture& architecture,
                                      const deck::ParallelConfig& parallel);
 
-/// Number of layers of the longest stage.
+/// Number of layers of the stage with the most layers.
 std::int64_t longest_stage(const Architecture& architecture, const deck::ParallelConfig& parallel);
 
 /// One rank's part of the model: its pipeline stages, its part of the arrays that the tensor axis
@@ -32,7 +32,7 @@ struct Shard {
   int tensor_size = 1;
   int context_rank = 0;
   int context_size = 1;
-  int vocabulary_stages = 1;  ///< pipeline ranks that share the vocabulary; 1: none do
+  int vocabulary_stages = 1;  ///< pipeline ranks that share the vocabulary; 1: not shared
 
   Stage last_stage() const { return static_cast<Stage>(stage_layers.size()) - 1; }
   bool holds(Stage stage) const;
@@ -40,10 +40,11 @@ struct Shard {
   bool hands_over(Stage stage) const { return stage < last_stage() && holds(stage + 1); }
   bool has_embedding() const { return holds(0); }
   bool has_head() const { return holds(last_stage()); }
-  /// Stage of a layer; −1 (embedding) is in the first stage, L (head) in the last.
+  /// Stage of a layer; −1, the embedding, is in the first stage, and L, the head, in the last
+  /// stage.
   Stage stage_of(std::int64_t layer) const;
   bool shares_vocabulary() const { return vocabulary_stages > 1; }
-  /// This rank's part of the vocabulary's ids, or of any `n` elements divided alike.
+  /// This rank's part of the ids of the vocabulary, or of any `n` elements divided in the same way.
   layout::Slice vocabulary_part(std::int64_t n) const {
     const int stage = shares_vocabulary() && !stages.empty() ? stages.front() : 0;
     return layout::split(n, vocabulary_stages * tensor_size, stage * tensor_size + tensor_rank);
@@ -58,9 +59,9 @@ struct Shard {
   layout::Slice context_part(std::int64_t n) const {
     return layout::split(n, context_size, context_rank);
   }
-  /// The groups, among `n` groups of `group` elements, with elements in this rank's part.
+  /// Groups with elements in this tensor rank's part, among `n` groups of `group` elements each.
   layout::Slice groups(std::int64_t n, std::int64_t group) const;
-  /// Tensor ranks that hold group `i`, with `n` and `group` as in groups(): one rank, or
+  /// Tensor ranks that hold group `i`, with `n` and `group` as in groups(): one rank, or several
   /// neighbours.
   layout::Slice holders(std::int64_t n, std::int64_t group, std::int64_t i) const;
 };
@@ -74,35 +75,37 @@ Shard make_shard(const Architecture& architecture, const deck::ParallelConfig& p
 /// Shard of a single rank that holds the whole model.
 Shard whole_model(const Architecture& architecture);
 
-/// A block of a local array, contiguous in its memory and held by the same tensor ranks.
+/// A block of a local array, contiguous in the array's memory, that the same tensor ranks hold.
 struct Piece {
   std::vector<std::int64_t> offset;  ///< in the global array
   std::vector<std::int64_t> extent;
   std::int64_t first = 0;  ///< element of the local array's memory at which the piece begins
-  layout::Slice holders;   ///< tensor ranks that hold it
-  /// Whether this rank is the holder that adds it to norms and writes its optimizer state.
+  layout::Slice holders;   ///< tensor ranks that hold the piece
+  /// Whether this rank is the one holder that adds the piece to norms and writes its optimizer
+  /// state.
   bool counted = true;
 
   std::int64_t elements() const;
 };
 
 /// A slice of a global array that a rank holds.
-struct LocalArray {
+struct RankArray {
   std::size_t number = 0;  ///< index in Architecture::arrays
-  Stage stage = 0;         ///< stage of this rank whose passes use it
-  /// Whether the tensor axis splits it; otherwise every tensor rank holds all of it.
+  Stage stage = 0;         ///< stage of this rank whose passes use the array
+  /// Whether the tensor axis splits the array; otherwise every tensor rank holds all of it.
   bool split = false;
-  /// As in ArraySpec: gradients of the tensor ranks are partial sums.
+  /// See ArraySpec: the gradient on each tensor rank is a partial sum. False for split arrays.
   bool partial_gradient = false;
-  /// Whether another pipeline rank holds the original with the same weights: true for the token
-  /// table of tied embeddings on the last stage (with the gradient of the logits), and for arrays
-  /// of shared layers.
+  /// Whether another pipeline rank holds the original, with the same weights. True for the token
+  /// table of tied embeddings on the last stage, if the first stage is on another rank (with the
+  /// gradient of the logits), and for arrays of shared layers whose first layer is on another rank.
   bool copy = false;
   bool shared = false;         ///< see ArraySpec
   bool of_vocabulary = false;  ///< part of a table that all pipeline ranks share
   std::vector<std::int64_t> offset;
   std::vector<std::int64_t> extent;
-  /// The pieces of the array in the order of its memory: one, unless tensor ranks share a part.
+  /// The pieces of the array in the order of its memory: one piece, unless only some tensor ranks
+  /// share a part of it.
   std::vector<Piece> pieces;
   bool frozen = false;         ///< see ArraySpec
   bool hidden_matrix = false;  ///< result of is_hidden_matrix()
@@ -110,13 +113,13 @@ struct LocalArray {
   std::int64_t elements() const;
 };
 
-/// Heads of keys and values that more than one of `tensor_size` ranks holds, ascending: heads whose
-/// groups of query heads are split between ranks. A rank holds at most two of them. They are
-/// adjacent in this list, because only this rank holds the groups between its first and its last
+/// Heads of keys and values that more than one of `tensor_size` ranks holds, ascending: their
+/// groups of query heads are split between ranks. A rank holds at most two such heads. These two
+/// are adjacent in the list, because only this rank holds the groups between its first and its last
 /// group.
 std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tensor_size);
 
-/// Arrays of a rank in registry order; the copy of the token table is the last.
-std::vector<LocalArray> local_arrays(const Architecture& architecture, const Shard& shard);
+/// Arrays of a rank in registry order. The copy of a tied token table, if any, is the last array.
+std::vector<RankArray> rank_arrays(const Architecture& architecture, const Shard& shard);
 
 }  // namespace trireme::architecture

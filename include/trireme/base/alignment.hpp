@@ -9,8 +9,8 @@ namespace trireme {
 /// Alignment of each array in an arena, in bytes: a cache line, a 512-bit vector, and enough for
 /// device copies.
 inline constexpr Bytes array_alignment = 64;
-/// array_alignment in elements of a two-byte type. The offset of an array is the same number of
-/// elements in every precision.
+/// Alignment of each array in an arena, in elements: array_alignment bytes of a two-byte type. All
+/// types use it, so that an array has the same offset, in elements, in every precision.
 inline constexpr std::int64_t array_alignment_elements = 32;
 
 /// `bytes`, rounded up to a multiple of array_alignment.

@@ -7,15 +7,16 @@ namespace trireme {
 
 /// Instructions that multiply bf16 on a host.
 enum class Bf16Instructions : std::uint8_t {
-  plain,   ///< C++, slow: the same blocks on every processor, for tests
+  plain,   ///< portable C++: slow, but for every processor; for tests
   avx512,  ///< AVX-512 BF16 (VDPBF16PS)
   amx      ///< AMX (TDPBF16PS)
 };
 
-/// The fastest instructions that this processor and its operating system allow, or plain. The
-/// environment variable TRIREME_BF16 = avx512 or plain hides faster ones.
+/// The fastest instructions that this processor and its operating system allow; `plain` if they
+/// allow neither AVX-512 BF16 nor AMX. The environment variable TRIREME_BF16 is an upper bound:
+/// avx512 or plain excludes faster instructions.
 Bf16Instructions bf16_instructions();
-/// Error if the variable has another value than these and amx.
+/// UsageError if TRIREME_BF16 is set to a value other than amx, avx512 and plain.
 void expect_valid_bf16_variable();
 std::string_view name_of(Bf16Instructions instructions);  ///< "C++", "AVX-512 BF16", "AMX"
 

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// Exit codes of the programs; README.md lists them.
+/// Exit codes of the programs; docs/running.md documents them.
 enum class ExitCode : int {
   finished = 0,
   failed = 1,
@@ -17,8 +17,8 @@ enum class ExitCode : int {
   wrong_numbers = 76  ///< an audit found wrong results and ended the run
 };
 
-/// Any error that ends a command. `what()` is the whole message for the user; the exit code goes to
-/// the shell.
+/// Any error that ends a command. `what()` is the whole message for the user; `code()` is the exit
+/// code of the program.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, ExitCode code = ExitCode::failed)
@@ -29,7 +29,8 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-/// A user's mistake in a deck or on the command line: exit code 2.
+/// An error that a user can correct, such as a mistake in a deck or on the command line: exit code
+/// 2.
 class UsageError : public Error {
  public:
   explicit UsageError(const std::string& message) : Error(message, ExitCode::usage) {}
@@ -48,9 +49,10 @@ namespace detail {
 [[noreturn]] void check_failed(const std::string& message, Place place);
 }
 
-/// `check(rows == 3, "rows = ", rows, ", expected 3")` throws an Error that ends with the source
-/// position. Always on: state what is wrong, the value, what was expected and the remedy. It is a
-/// class, not a function, so that the place can be a default argument after the pack.
+/// `check(rows == 3, "rows = ", rows, ", expected 3")` throws an Error unless the condition holds.
+/// The message ends with the source position. Active in all builds. The parts state what is wrong,
+/// the value, the expected value and the remedy. `check` is a class, not a function, so that the
+/// source position can be a default argument after the parameter pack.
 template <class... Parts>
 struct check {
   explicit check(bool condition, const Parts&... parts, Place place = Place::here()) {
@@ -68,8 +70,9 @@ void check_usage(bool condition, const Parts&... parts) {
     throw UsageError(text(parts...));
 }
 
-/// A message for users from any exception. Replaces the text of exceptions of the C++ library,
-/// which names the library's functions.
+/// A message for users from any exception. The text of an Error is kept. File-system errors, system
+/// errors and failed allocations get a plain text in place of the C++ library's text; every other
+/// exception is reported as an internal error.
 std::string plain_message(const std::exception& error);
 
 }  // namespace trireme

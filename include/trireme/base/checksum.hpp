@@ -18,17 +18,18 @@ struct Digest {
   std::string hex() const;
 };
 
-/// Inverse of Digest::hex.
+/// Inverse of Digest::hex; std::nullopt unless `hex` has 32 hexadecimal digits.
 std::optional<Digest> parse_digest(std::string_view hex);
 
 Digest checksum(const void* data, std::size_t bytes);
 std::uint64_t checksum64(const void* data, std::size_t bytes);
 
-/// The digest of bytes that arrive in pieces; equal to the digest of the whole.
+/// Computes the digest of data that arrive in pieces. The digest equals checksum() of the
+/// concatenated pieces.
 class Checksum {
  public:
   Checksum();
-  void reset();  ///< Starts over.
+  void reset();  ///< Begins a new digest.
   void update(const void* data, std::size_t bytes);
   Digest digest() const;
 

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// Clock of all measured times: steady, valid within one process.
+/// Clock of all measured durations. It is steady, and its time points are valid within one process.
 using Clock = std::chrono::steady_clock;
 
 inline Seconds seconds(Clock::duration duration) {
@@ -26,7 +26,7 @@ using Utc = std::chrono::sys_time<std::chrono::milliseconds>;
 Utc utc_now();
 /// ISO 8601 with a fixed length: "2026-11-22T20:20:23.045Z".
 std::string to_text(Utc time);
-/// Inverse of to_text; std::nullopt for any other form or a date that does not exist.
+/// Inverse of to_text; std::nullopt for any other form, or a date or time that does not exist.
 std::optional<Utc> parse_utc(std::string_view text);
 
 }  // namespace trireme

@@ -4,10 +4,11 @@
 
 namespace trireme {
 
-/// While it exists, a signal that would end this process (SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL)
-/// first waits for `wait()`. A communication library may crash in the milliseconds in which another
-/// process dies; a thread that watches that process then has time to report the death and to end
-/// this process. Signals with a handler of their own are left alone. One object at a time.
+/// While an object exists, each signal that would end this process (SIGABRT, SIGSEGV, SIGBUS,
+/// SIGFPE, SIGILL) first calls wait(). A communication library may crash in the milliseconds in
+/// which another process dies; a thread that watches the other process then has time to report the
+/// death and to end this process. Signals that have a handler or are ignored are left alone. Only
+/// one object may exist at a time.
 class CrashDelay {
  public:
   CrashDelay();
@@ -15,7 +16,7 @@ class CrashDelay {
   CrashDelay(const CrashDelay&) = delete;
   CrashDelay& operator=(const CrashDelay&) = delete;
 
-  /// Sleeps for `delay` if such an object exists.
+  /// Sleeps for `delay` if an object of this class exists.
   static void wait();
 
   static constexpr std::chrono::milliseconds delay{1000};

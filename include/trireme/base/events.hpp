@@ -11,10 +11,10 @@
 #include <variant>
 #include <vector>
 
-/// The events of a run for programs: one JSON object per line in events.jsonl, beside the log for
-/// people. docs/events.md documents each event and field. Each struct below is one event: `name` is
-/// the value of "event", and `fields` lists the keys with their members; an optional member that is
-/// empty has no key.
+/// Machine-readable events of a run: one JSON object per line in events.jsonl, in addition to the
+/// log. docs/events.md documents each event and field. Each struct below is one event: `name` is
+/// the value of "event", and `fields` lists the keys with their members; an empty optional member
+/// is not written.
 namespace trireme::events {
 
 /// Cause of a job's end before its last step.
@@ -22,9 +22,9 @@ enum class StopCause : std::uint8_t {
   time_limit,
   signal,
   stop_file,
-  not_finite,  ///< the loss was not finite, or too many steps in a row were skipped
+  not_finite,  ///< a validation loss was not finite, or too many steps in a row were skipped
   error,
-  watchdog,  ///< a rank died, or none made progress
+  watchdog,  ///< a rank died, or no rank made progress
   audit      ///< an audit found wrong results
 };
 
@@ -63,7 +63,7 @@ struct Layout {
   bool sequence_parallel = false;
   std::string recompute;
   std::string shard;
-  std::vector<std::string> fixed;  ///< full names of the keys that the deck sets
+  std::vector<std::string> fixed;  ///< full names of the layout keys that the deck sets
   std::string reason;
 
   static constexpr std::string_view name = "layout";
@@ -79,10 +79,10 @@ struct Layout {
 
 /// Hosts and libraries of the ranks.
 struct Ranks {
-  std::vector<std::string> hosts;  ///< in the order of their first ranks
+  std::vector<std::string> hosts;  ///< host names, in the order of the hosts' first ranks
   std::vector<std::int64_t> ranks_per_host;
-  std::string kokkos;           ///< version
-  std::string execution_space;  ///< its name in Kokkos
+  std::string kokkos;           ///< version of Kokkos
+  std::string execution_space;  ///< name of Kokkos' execution space
   std::int64_t threads = 0;     ///< threads per rank
   std::string mpi;
 
@@ -113,8 +113,8 @@ struct Data {
 struct Devices {
   std::string device;       ///< device name; "host" if kernels run on the host
   std::string products;     ///< back end of matrix products
-  std::string attention;    ///< "portable" or the faster kernels
-  std::string transport;    ///< transport between the ranks of an axis: "MPI", or NCCL's version
+  std::string attention;    ///< "portable", or the name of faster kernels
+  std::string transport;    ///< "MPI", or name and path of the NCCL library
   Bytes planned_bytes = 0;  ///< size of rank 0's arenas, in the memory of its kernels
 
   static constexpr std::string_view name = "devices";
@@ -125,12 +125,12 @@ struct Devices {
       std::make_pair("planned_bytes", &Devices::planned_bytes));
 };
 
-/// Weights were read from a checkpoint; the entry's step is the checkpoint's.
+/// The job read weights from a checkpoint. The event's step is the checkpoint's step.
 struct Restart {
   std::string reason;           ///< end of the previous job: former_end()
   std::string requested;        ///< [checkpoint] restart
   std::string checkpoint;       ///< folder of the checkpoint
-  std::string former_layout;    ///< layout of the ranks that wrote it
+  std::string former_layout;    ///< layout of the ranks that wrote the checkpoint
   std::int64_t samples = 0;     ///< samples consumed since the run's first step
   bool optimizer_state = true;  ///< false: the checkpoint holds weights only
 
@@ -143,13 +143,14 @@ struct Restart {
       std::make_pair("optimizer_state", &Restart::optimizer_state));
 };
 
-/// The job is about to take its first step, the one after the entry's step.
+/// The job is about to begin its first step, which follows the event's step.
 struct Training {
   double peak_flops = 0;  ///< measured rate of matrix products of all ranks, FLOP/s
-  /// Last step and its time in metrics.jsonl before this job removed the lines of repeated steps.
+  /// Last logged step in metrics.jsonl, and its time, before this job removed the lines of the
+  /// steps that it repeats.
   std::optional<std::int64_t> logged_step;
   std::optional<std::string> logged_time;
-  /// Time of the last line that metrics.jsonl keeps.
+  /// Time of the last logged step whose line this job kept in metrics.jsonl.
   std::optional<std::string> kept_time;
 
   static constexpr std::string_view name = "training";
@@ -160,13 +161,13 @@ struct Training {
                       std::make_pair("kept_time", &Training::kept_time));
 };
 
-/// A checkpoint is complete; the entry's step is the checkpoint's.
+/// A checkpoint is complete. The event's step is the checkpoint's step.
 struct Checkpoint {
   std::string path;
   Bytes bytes = 0;      ///< size of the shards
-  Seconds seconds = 0;  ///< time from the copy or the first byte to completion
+  Seconds seconds = 0;  ///< time from the beginning of the copy or of the write to completion
   bool background = false;
-  Seconds waited = 0;  ///< time in which no training step ran
+  Seconds waited = 0;  ///< time in which training waited for the checkpoint
 
   static constexpr std::string_view name = "checkpoint";
   static constexpr auto fields = std::make_tuple(
@@ -176,8 +177,8 @@ struct Checkpoint {
       std::make_pair("waited", &Checkpoint::waited));
 };
 
-/// The update of the entry's step was skipped. Recorded at logged steps: the last skipped step
-/// since the previous logged step.
+/// The update of the event's step was skipped. Recorded at logged steps, for the last step that was
+/// skipped since the previous logged step.
 struct SkippedStep {
   std::string reason = "not_finite";
   std::optional<std::string> array;  ///< first array whose gradient was not finite
@@ -195,13 +196,13 @@ struct SkippedStep {
       std::make_pair("loss_scale_after", &SkippedStep::loss_scale_after));
 };
 
-/// An audit found a rank with wrong results; the entry's step is the audited step.
+/// An audit found a rank with wrong results. The event's step is the audited step.
 struct Audit {
   std::int64_t rank = 0;
   std::string host;
   std::string device;  ///< "" where kernels run on the host
   std::string found;
-  bool certain = true;  ///< false: one of several ranks is wrong
+  bool certain = true;  ///< false: this rank or another reported rank is wrong
   bool repaired = false;
 
   static constexpr std::string_view name = "audit";
@@ -245,26 +246,28 @@ struct End {
 using Event = std::variant<Start, Layout, Ranks, Data, Devices, Restart, Training, Checkpoint,
                            SkippedStep, Audit, Warning, Stop, End>;
 
-/// {"time":"2026-11-22T20:20:23.045Z","step":200,"event":"checkpoint",…}. Values that are not
+/// {"time":"2026-11-22T20:20:23.045Z","step":200,"event":"checkpoint",…}. Numbers that are not
 /// finite become null, and bytes that are not UTF-8 become U+FFFD.
 std::string to_json(const Event& event, std::string_view time, std::int64_t step);
 
-/// Appends the events of this process to the file from now on; "" stops this. One process writes
-/// `all` events: it removes an incomplete last line, and fails if the file cannot be written. The
-/// other processes of the job only write the error or the watchdog's verdict that ends the job,
-/// because the first process may not be able to.
+/// Sets the file to which this process appends its later events; "": none. One process of a job
+/// passes `all`: it repairs an incomplete last line and writes every event; Error if the file
+/// cannot be read or written. The other processes write only a Stop with the cause `error` or
+/// `watchdog`, because the process with `all` may be unable to write it.
 void set_file(const std::string& path, bool all);
 
-/// End of the last job in the file before this one: the name of a StopCause, "finished", "killed"
-/// (it wrote neither stop nor end) or "unknown" (there is no job).
+/// End of the previous job in the file: the name of a StopCause, "finished", "killed" (the job
+/// wrote neither stop nor end) or "unknown" (the file has no job, or this process does not write
+/// all events).
 std::string former_end();
 
-/// Sets the last completed step, for events without a step.
+/// Sets the last completed step. Events that are recorded without a step get this step.
 void set_step(std::int64_t step);
 
-/// Appends one whole line. Only the first of several stops of a process is written: it is the
-/// cause. A line that cannot be written is a warning, once, and the run continues. Thread-safe;
-/// never waits for a lock, so that a watchdog can call it while the process hangs.
+/// Appends the event to the file of set_file() as one whole line. Of several stops of a process,
+/// only the first is written, because it has the cause. If a line cannot be written, the run
+/// continues, and the first such line causes a warning. Thread-safe. Waits for no lock, except to
+/// log this warning, so that a watchdog can call it while the process hangs.
 void record(const Event& event, std::optional<std::int64_t> step = std::nullopt);
 
 EnumWords enum_words(StopCause);

@@ -7,19 +7,21 @@
 
 /// One-byte floating-point types for matrix products (Micikevicius et al. 2022, arXiv 2209.05433):
 /// E4M3 for weights and activations, E5M2 for gradients. Conversion from float rounds to the
-/// nearest, ties to even, and saturates at the largest finite value, also for infinities; a NaN
-/// stays a NaN. Both types convert to float exactly. Hosts and devices give the same bits.
-/// Conversions have no branches, so that loops over them vectorise.
+/// nearest value, with ties to even, and saturates at the largest finite value, also for
+/// infinities; a NaN stays a NaN. Both types convert to float exactly. Hosts and devices give the
+/// same bits. Conversions have no branches, so that loops over them vectorise.
 namespace trireme {
 
 namespace detail {
 
-/// `mantissa`: stored bits. `bias`: exponent bias. `largest`: bits of the largest finite value.
+/// Bits of the fp8 value nearest to x. `mantissa`: number of stored mantissa bits. `bias`: exponent
+/// bias. `largest`: bits of the largest finite value.
 template <int mantissa, int bias, std::uint32_t largest>
 TRIREME_FUNCTION std::uint8_t fp8_bits(float x) {
   constexpr int dropped = 23 - mantissa;
   constexpr std::uint32_t half = (1U << (dropped - 1)) - 1U;
-  // The sum's last bit has the weight of the smallest value, so that the addition itself rounds.
+  // Adding 2^(1 − bias + dropped) gives the last bit of the sum the weight of the smallest
+  // subnormal value, so that the addition itself rounds.
   constexpr std::uint32_t aligning = static_cast<std::uint32_t>(127 + 1 - bias + dropped) << 23;
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const std::uint32_t magnitude = bits & 0x7fffffffU;
@@ -34,8 +36,9 @@ TRIREME_FUNCTION std::uint8_t fp8_bits(float x) {
   return static_cast<std::uint8_t>(magnitude > 0x7f800000U ? 0x7fU : is);
 }
 
-/// The factor makes subnormal values normal floats. `special`: the smallest bit pattern that is an
-/// infinity or a NaN.
+/// The float that equals the fp8 value with the bits `number`. Multiplying by 2^(127 − bias)
+/// corrects the exponent, and makes subnormal values normal floats. `special`: the smallest bit
+/// pattern without sign that is an infinity or a NaN.
 template <int mantissa, int bias, std::uint32_t special>
 TRIREME_FUNCTION float float_of_fp8(std::uint8_t number) {
   constexpr std::uint32_t factor = static_cast<std::uint32_t>(127 + 127 - bias) << 23;
@@ -49,9 +52,11 @@ TRIREME_FUNCTION float float_of_fp8(std::uint8_t number) {
 
 }  // namespace detail
 
-/// Operands of matrix products: the type of [precision] compute, fp32, or, in the layers, fp8.
+/// Type of the operands of matrix products: the type of [precision] compute, fp32, or fp8 in the
+/// layers' linear products.
 enum class Products : std::uint8_t { compute, fp32, fp8 };
-/// Maximum that sets a scale: the largest of the history, or the newest.
+/// The maximum from which a scale follows: the largest maximum in the history, or the newest
+/// maximum.
 enum class Fp8Algorithm : std::uint8_t { max, most_recent };
 
 EnumWords enum_words(Products);
@@ -104,12 +109,12 @@ inline constexpr Bytes fp8_operand_bytes(std::int64_t elements) {
   return (elements + 63) / 64 * 64;
 }
 
-/// Scales are powers of two between 2^-limit and 2^limit, so that products with two of them are
-/// exact.
+/// Scales are powers of two between 2^-fp8_scale_limit and 2^fp8_scale_limit, so that the product
+/// of two scales is a normal float.
 inline constexpr int fp8_scale_limit = 62;
 
 /// Exponent of the largest power of two that scales values up to `maximum` > 0 to at most 1.75 ·
-/// 2^largest_exponent.
+/// 2^largest_exponent; at most fp8_scale_limit and at least −fp8_scale_limit.
 TRIREME_FUNCTION int fp8_scale_exponent(float maximum, int largest_exponent) {
   const auto bits = __builtin_bit_cast(std::uint32_t, maximum);
   const int exponent = static_cast<int>(bits >> 23) - 127;

@@ -7,7 +7,8 @@
 #define TRIREME_FUNCTION inline
 #endif
 
-/// Marks a function that only devices run, in builds for devices; tests run it on hosts.
+/// Marks a function that runs only on devices in builds for devices. Other builds compile it for
+/// hosts, for tests.
 #if defined(__CUDACC__)
 #define TRIREME_DEVICE_FUNCTION __device__ __forceinline__
 #elif defined(__HIPCC__)

@@ -4,21 +4,22 @@
 
 #include <algorithm>
 
-/// Memory that attention's gradient and matrix products need besides their operands, in bytes:
-/// plan/ counts it, kernels/ requests it.
+/// Sizes of the workspaces of attention's gradient, matrix products and column sums. plan/ counts
+/// these workspaces, and kernels/ requests them.
 namespace trireme {
 
-/// B samples of S tokens, H query heads over Hkv heads of keys and values, each of size K.
+/// B samples of S tokens; H query heads, which share Hkv heads of keys and values; head size K.
 struct AttentionSizes {
   std::int64_t batch, sequence, heads, key_value_heads, head_size;
 };
 
-/// Parts of the workspace of the gradient on tensor cores, in elements of four bytes: sums of the
-/// queries' gradients [B, H, S padded, K], deltas [B, H, S], and counters (the turn of each block
-/// of queries, and one ticket).
+/// Parts of the workspace of attention's gradient on tensor cores, in elements of four bytes: sums
+/// of the queries' gradients [B, H, S padded to largest_block, K], deltas [B, H, S], and counters.
+/// For each sample and head, the counters are one ticket, and one turn per block of queries, with
+/// enough turns for the smallest blocks.
 struct FlashWorkspace {
-  static constexpr std::int64_t largest_block = 64;   ///< queries
-  static constexpr std::int64_t smallest_block = 32;  ///< queries
+  static constexpr std::int64_t largest_block = 64;   ///< queries per block
+  static constexpr std::int64_t smallest_block = 32;  ///< queries per block
 
   std::int64_t sums, deltas, counters;
 
@@ -32,10 +33,12 @@ struct FlashWorkspace {
   constexpr std::int64_t elements() const { return sums + deltas + counters; }
 };
 
-/// Workspace of cuDNN's gradient with sums in a fixed order: deltas in fp32; the gradient of the
-/// scores in two bytes, with S padded to 64 and to 128; for groups of heads also each query head's
-/// gradients of keys and values. The formula follows the plans of cuDNN 9.19 for compute capability
-/// 9.0, and a test compares them. Plans that need more are not used.
+/// Workspace of cuDNN's gradient with sums in a fixed order, in bytes: for each sample and query
+/// head, deltas in fp32; the gradient of the scores in a two-byte type, with S padded to 64 along
+/// one axis and to 128 along the other; if groups of query heads share keys and values, also the
+/// query head's gradients of keys and values. The formula follows the plans of cuDNN 9.19 for
+/// compute capability 9.0; a test compares the formula with the plans. Plans that need more memory
+/// are not used.
 constexpr Bytes cudnn_gradient_bytes(const AttentionSizes& s) {
   const auto padded = [&](std::int64_t to) { return (s.sequence + to - 1) / to * to; };
   const Bytes plane = 4 * s.sequence + 2 * padded(64) * padded(128);
@@ -43,8 +46,8 @@ constexpr Bytes cudnn_gradient_bytes(const AttentionSizes& s) {
   return s.batch * s.heads * (plane + grouped) + 256;
 }
 
-/// Workspace set aside for one gradient of two-byte values, in elements of four bytes: enough for
-/// every back end that may compute it.
+/// Workspace for the gradient of one attention with two-byte types, in elements of four bytes:
+/// enough for every back end that may compute this gradient.
 constexpr std::int64_t narrow_attention_workspace(const AttentionSizes& s, bool cudnn_gradient) {
   const std::int64_t own = FlashWorkspace(s).elements();
   return cudnn_gradient ? std::max(own, (cudnn_gradient_bytes(s) + 3) / 4) : own;
@@ -55,9 +58,9 @@ constexpr std::int64_t narrow_attention_workspace(const AttentionSizes& s, bool 
 inline constexpr std::int64_t widened_block = 1024;
 inline constexpr Bytes widened_workspace_bytes = 3 * widened_block * widened_block * 4;
 
-/// Number of threads among which a device divides the column sums of a matrix: several hundred per
-/// multiprocessor of today's largest devices. A constant, so that the order of the sums is the same
-/// on all devices.
+/// Number of threads among which a device divides the column sums of a matrix: several hundred
+/// threads per multiprocessor of the largest devices. It is a constant, so that the order of the
+/// sums is the same on all devices.
 inline constexpr std::int64_t column_sum_threads = std::int64_t{1} << 17;
 /// Bytes of the threads' partial sums, stored as doubles.
 inline constexpr Bytes column_sum_bytes = column_sum_threads * 8;

@@ -7,23 +7,25 @@
 
 namespace trireme {
 
-/// Progress and results go to stdout and, once a run has a directory, to its log file too. Only the
-/// speaking rank prints; calls on other ranks do nothing. Thread-safe.
+/// Progress and results go to stdout, warnings and errors to stderr. Once a run has a directory,
+/// all messages also go to the run's log file. Only processes that speak (set_speaking) print
+/// messages; in other processes, these functions do nothing. Thread-safe.
 namespace log {
 
-/// Whether this process prints; it does by default. Called once per process.
+/// Sets whether this process speaks (default: true). Called once per process.
 void set_speaking(bool speaks);
 bool speaking();
 
-/// Also appends all later messages to this file; "" stops this.
+/// Also appends all later messages to this file, if this process speaks; "": to no file.
 void set_file(const std::string& path);
 
-void line(std::string_view message);  ///< One line.
+void line(std::string_view message);  ///< One line to stdout.
 void warn(std::string_view message);  ///< One line to stderr, "trireme: warning: …"; also an event.
 void error(std::string_view message);  ///< One message to stderr, "trireme: error: …".
 
-/// One line that replaces the last progress line on a terminal; elsewhere a plain line.
+/// One line to stdout. On a terminal, it replaces the previous progress line.
 void progress(std::string_view message);
+/// Whether a progress line replaces the previous progress line.
 bool on_terminal();
 
 }  // namespace log

@@ -7,14 +7,14 @@
 #include <type_traits>
 
 /// Two-byte floating-point types for storage. Arithmetic is in float: conversion to float is
-/// implicit and exact, and conversion from float rounds to the nearest, ties to even. Conversions
-/// have no branches, tables or calls, so that loops over them vectorise.
+/// implicit and exact, and conversion from float rounds to the nearest value, with ties to even.
+/// Conversions have no branches, tables or calls, so that loops over them vectorise.
 namespace trireme {
 
 namespace detail {
 
-/// Bits of the nearest bf16, the upper half of a float's bits. A carry out of the mantissa
-/// increments the exponent, which rounds correctly; a NaN gets its quiet bit set instead.
+/// Bits of the nearest bf16: the upper half of the bits of a float. A carry out of the mantissa
+/// increments the exponent, which rounds correctly. A NaN is not rounded; its quiet bit is set.
 TRIREME_FUNCTION std::uint16_t bf16_bits(float x) {
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const std::uint32_t rounded = bits + 0x7fffU + ((bits >> 16) & 1U);
@@ -27,9 +27,9 @@ TRIREME_FUNCTION float float_of_bf16(std::uint16_t bits) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// Bits of the nearest IEEE half. Normal results: the exponent is shifted and the mantissa rounded
-/// as above. Below 2^-14, adding 0.5 aligns a float's last bit with that of a half, so that the
-/// addition itself rounds.
+/// Bits of the nearest IEEE half. For a normal result, the exponent is shifted, and the mantissa is
+/// rounded as in bf16_bits. Below 2^-14, adding 0.5 gives the last bit of the sum the weight of the
+/// smallest subnormal half, so that the addition itself rounds.
 TRIREME_FUNCTION std::uint16_t fp16_bits(float x) {
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
@@ -39,12 +39,13 @@ TRIREME_FUNCTION std::uint16_t fp16_bits(float x) {
   const float sum = __builtin_bit_cast(float, magnitude) + 0.5F;
   const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, sum) - 0x3f000000U;
   const std::uint32_t finite = magnitude < (113U << 23) ? subnormal : normal;
-  const std::uint32_t large = magnitude >= 0x477ff000U ? 0x7c00U : finite;  // 65520 and above
+  const std::uint32_t large = magnitude >= 0x477ff000U ? 0x7c00U : finite;  // infinity: >= 65520
   const std::uint32_t nan = 0x7e00U | ((magnitude >> 13) & 0x3ffU);
   return static_cast<std::uint16_t>(sign | (magnitude > 0x7f800000U ? nan : large));
 }
 
-/// The factor 2^112 shifts the exponent, and makes subnormal halves normal floats.
+/// The float that equals a half. Multiplying by 2^112 corrects the exponent, and makes subnormal
+/// halves normal floats.
 TRIREME_FUNCTION float float_of_fp16(std::uint16_t half) {
   const auto bits = static_cast<std::uint32_t>(half);
   const std::uint32_t moved = (bits & 0x7fffU) << 13;

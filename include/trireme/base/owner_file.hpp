@@ -1,6 +1,7 @@
 #pragma once
 
-/// Operations on owner files, from which folder_owner.cpp builds ownership.
+/// Operations on files that record the owner of a folder. folder_owner.cpp builds ownership from
+/// these operations.
 #include <trireme/base/process.hpp>
 #include <trireme/base/types.hpp>
 
@@ -13,7 +14,7 @@
 
 namespace trireme {
 
-/// Closes a file's descriptor.
+/// Owns a file descriptor, and closes it.
 class OwnerDescriptor {
  public:
   explicit OwnerDescriptor(int number = -1) : number_(number) {}
@@ -29,62 +30,69 @@ class OwnerDescriptor {
   int number_;
 };
 
-/// State of an owner file. Opening the file makes NFS fetch its attributes.
+/// State of an owner file. look_at_owner() opens the file to read it, because NFS then fetches the
+/// file's current attributes.
 struct OwnerFile {
   std::string content;
-  std::int64_t heartbeat = 0;  ///< nanoseconds, by the file system's clock
+  std::int64_t heartbeat = 0;  ///< last modification by the file system's clock, in ns since 1970
   bool locked = false;
   dev_t device = 0;
   ino_t number = 0;
 };
 
-/// std::nullopt, with the error number in `error`, if the file cannot be opened.
+/// Reads the state of an owner file. std::nullopt, with the error number in `error`, if the file
+/// cannot be opened.
 std::optional<OwnerFile> look_at_owner(const std::string& path, int& error);
-/// std::nullopt if the file does not exist; UsageError if it cannot be read.
+/// Reads the state of an owner file. std::nullopt if the file does not exist; UsageError if it
+/// cannot be opened for another reason.
 std::optional<OwnerFile> look_at_owner(const std::string& path);
 /// Whether an error number means that the file does not exist.
 bool is_absent(int error);
 
-/// Creates a file, which must not exist yet, and flushes it.
+/// Creates a file, which must not exist yet, writes `content` and flushes it. UsageError if the
+/// file cannot be created or written; Error if the disk is full or the quota is exceeded.
 void write_owner(const std::string& path, const std::string& content);
-/// Creates `target` with the content of `source`. Returns false if `target` exists.
+/// Creates `target` with the content of `source`, which is `content`. Returns false if `target`
+/// exists; UsageError if `target` cannot be created for another reason.
 bool publish_owner(const std::string& source, const std::string& target,
                    const std::string& content);
-/// Removes an owner file only if it has this content.
+/// Removes the owner file `path` if its content is `content`. UsageError if the file cannot be
+/// read.
 void remove_owner(const std::string& path, const std::string& content);
 
 /// Seconds between two heartbeats.
 inline constexpr Seconds heartbeat_seconds = 10;
-/// A heartbeat is missed once it is this old, in seconds.
+/// Age of the last heartbeat, in seconds, above which it counts as late.
 inline constexpr Seconds heartbeat_missed_seconds = 3 * heartbeat_seconds;
 
 /// The job that may write to a folder: the content of the folder's file `owner`. The time of the
-/// file's last modification is the owner's heartbeat.
+/// file's last modification is the time of the owner's last heartbeat.
 struct OwnerEntry {
   ProcessIdentity process;      ///< identity of rank 0
-  std::string job;              ///< the batch system's id; "": none
-  std::string part;             ///< number of the job's restart, if the batch system has one
-  Seconds heartbeat_limit = 0;  ///< an older heartbeat means that the owner is dead
-  std::string begun;            ///< start time, UTC
+  std::string job;              ///< the batch system's job id; "": none
+  std::string part;             ///< SLURM_RESTART_COUNT; "0" if it is not set
+  Seconds heartbeat_limit = 0;  ///< seconds; judge() compares the heartbeat's age with it
+  std::string begun;            ///< time at which this entry was made, UTC
   std::string nonce;            ///< makes every content unique
 
-  /// "process 4242 on node17, job 41873"
+  /// Text for messages, such as "process 4242 on node17, job 41873".
   std::string description() const;
 };
 
 std::string to_text(const OwnerEntry& entry);
-/// Inverse of to_text; std::nullopt for incomplete content.
+/// Inverse of to_text; std::nullopt for incomplete or invalid content.
 std::optional<OwnerEntry> parse_owner(const std::string& content);
 
-/// Judgement of an owner by a job that wants its folder.
+/// Judgement of a folder's owner by a job that wants the folder.
 struct OwnerJudgement {
   enum class Verdict : std::uint8_t { alive, dead, unclear };
   Verdict verdict = Verdict::alive;
-  std::string reason;  ///< reason why the owner counts as dead
+  std::string reason;  ///< reason why the owner is dead; "" for other verdicts
 };
 
-/// `age`: seconds since the owner's last heartbeat, by the file system's clock. `before_boot`: that
-/// heartbeat is older than this host's boot. `locked`: another process holds the file's lock.
+/// Judges the owner of a folder that the job `mine` wants. `age`: seconds since the owner's last
+/// heartbeat, by the file system's clock. `before_boot`: the last heartbeat is older than this
+/// host's boot. `locked`: another process holds the lock of the owner file.
 OwnerJudgement judge(const OwnerEntry& owner, const OwnerEntry& mine, Seconds age, bool before_boot,
                      bool locked);
 

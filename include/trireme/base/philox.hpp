@@ -6,9 +6,9 @@
 
 namespace trireme {
 
-/// Use of a random number. Two uses never share a stream.
+/// Use of a random number. Two uses never share random numbers.
 enum class Purpose : std::uint32_t {
-  initialisation = 1,  ///< index: array number in the high 32 bits of `stream`
+  initialisation = 1,  ///< `stream` is the number of the array
   dropout = 2,
   attention_dropout = 3,
   shuffle = 4,
@@ -16,8 +16,9 @@ enum class Purpose : std::uint32_t {
   masking = 6,  ///< masked tokens, and the choice of segment pairs
 };
 
-/// Key of one infinite random array. `stream` distinguishes arrays of one purpose (layer and site,
-/// or array number).
+/// Key of one infinite random array. `stream` distinguishes arrays of one purpose, for example by
+/// layer and site, or by array number. `step` is a training step, or another number that
+/// distinguishes arrays, such as the epoch.
 struct RandomKey {
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::initialisation;
@@ -25,14 +26,15 @@ struct RandomKey {
   std::uint32_t step = 0;
 };
 
-/// Four 32-bit words: block number `block` of the array that `key` names, by Philox4x32-10 (Salmon
-/// et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", table 2). Element i of the array is
-/// word i % 4 of block i / 4. Purpose and stream share one counter word: purpose in the top 4 bits,
-/// stream below 2^28.
+/// Four random 32-bit words.
 struct Words4 {
   std::uint32_t w[4];
 };
 
+/// Block number `block` of the array that `key` identifies, by Philox4x32-10 (Salmon et al. 2011,
+/// "Parallel random numbers: as easy as 1, 2, 3", table 2). Element i of the array is word i % 4 of
+/// block i / 4. Purpose and stream share one counter word: purpose · 2^28 XOR stream. Streams are
+/// below 2^28, or, for adapters, from 2^31 on; no purpose sets the highest bit.
 TRIREME_FUNCTION Words4 philox(const RandomKey& key, std::uint64_t block) {
   std::uint32_t c0 = static_cast<std::uint32_t>(block);
   std::uint32_t c1 = static_cast<std::uint32_t>(block >> 32);
@@ -55,7 +57,7 @@ TRIREME_FUNCTION Words4 philox(const RandomKey& key, std::uint64_t block) {
   return {{c0, c1, c2, c3}};
 }
 
-/// Uniform in (0, 1): never 0, so that a logarithm is finite.
+/// Uniform number in (0, 1) from a random word. It is never 0, so that its logarithm is finite.
 TRIREME_FUNCTION double uniform_from_word(std::uint32_t word) {
   return (static_cast<double>(word) + 0.5) * (1.0 / 4294967296.0);
 }

@@ -8,17 +8,17 @@
 
 namespace trireme {
 
-/// Name of this host; "" if it has none.
+/// Name of this host; "" if it cannot be determined.
 std::string host_name();
 
 /// Identity of a process, unique on all machines at all times.
 struct ProcessIdentity {
   std::string host;
   /// Digest of the host's boot and of the process-id namespace. Process ids are comparable only if
-  /// it is equal.
+  /// this digest is equal.
   std::string system;
   std::int64_t process = 0;
-  std::int64_t started = 0;  ///< clock ticks after the boot; 0: not known
+  std::int64_t started = 0;  ///< start time in clock ticks after the boot; 0: not known
 
   bool operator==(const ProcessIdentity&) const = default;
 };
@@ -28,22 +28,24 @@ ProcessIdentity this_process();
 enum class Life : std::uint8_t {
   alive,
   dead,
-  not_known  ///< the process belongs to another system
+  not_known  ///< the process belongs to another host, boot or process-id namespace
 };
 
-/// A zombie counts as dead. A process with the same id but another start time is another process.
+/// A zombie counts as dead. So does a process whose id now belongs to a process with another start
+/// time.
 Life life_of(const ProcessIdentity& process);
 
-/// Entry of a process of this host in /proc/PID/stat.
+/// Properties of a process of this host, read from /proc/PID/stat.
 struct ProcessEntry {
   std::string name;
   char state = '?';  ///< 'T': stopped, 'Z': a zombie; '?': there is no such process, or it ended
   std::int64_t parent = 0;
-  std::int64_t started = 0;  ///< clock ticks after the boot
+  std::int64_t started = 0;  ///< start time in clock ticks after the boot
 };
 ProcessEntry process_entry(std::int64_t process);
 
-/// The id of this process's job in its batch system: Slurm, PBS, Flux, LSF, Cobalt.
+/// Id of this process's job in its batch system (Slurm, PBS, Flux, LSF or Cobalt); std::nullopt if
+/// there is none.
 std::optional<std::string> batch_job();
 
 /// Time at which this system was booted, in nanoseconds since 1970.

@@ -6,22 +6,25 @@
 
 namespace trireme {
 
-/// Segment size of sums over ranks. A rank's part is exchanged and summed in segments, so that data
-/// are summed while they are in the cache: with two ranks of one node, 16 MB then take a fifth of
-/// the time. Host memory holds one segment of every other rank for each sum in flight.
+/// Segment size of sums over ranks on hosts. Each rank's part of a sum is exchanged and summed in
+/// segments, so that the data are in the cache when they are summed: with two ranks on one node, a
+/// sum of 16 MB then takes a fifth of the time. Host memory holds one segment of every other rank
+/// for each sum in flight.
 inline constexpr Bytes reduction_segment_bytes = 512 * 1024;
 
-/// Segment size on devices, where the link needs long segments, and where the sums of one
-/// communicator run one after another and share one buffer: 32 MiB for up to 64 ranks.
+/// Segment size of sums over ranks on devices. Segments are longer there, because the link needs
+/// long messages, and because the sums of one communicator run one after another and share one
+/// buffer. This buffer holds one segment of every other rank: at most 32 MiB for up to 65 ranks.
 inline constexpr Bytes device_reduction_segment_bytes(int ranks) {
   return std::max<Bytes>(reduction_segment_bytes,
                          (Bytes{32} << 20) / std::max(1, ranks - 1) / 64 * 64);
 }
 
-/// Largest total of all ranks' inputs that every rank gathers and sums locally, in one exchange
-/// instead of two.
+/// Largest total size of all ranks' inputs for which every rank gathers all inputs and sums them
+/// itself, in one exchange instead of two.
 inline constexpr Bytes gathered_reduction_bytes = 64 * 1024;
-/// Inputs up to this size are gathered on any number of ranks: a message per rank would cost more.
+/// Inputs of at most this size per rank are gathered on any number of ranks, because otherwise
+/// every rank would send a message to every other rank.
 inline constexpr Bytes few_reduction_bytes = 256;
 inline constexpr bool gathers_reduction(Bytes bytes, int ranks) {
   return bytes <= few_reduction_bytes || bytes * ranks <= gathered_reduction_bytes;
@@ -29,7 +32,8 @@ inline constexpr bool gathers_reduction(Bytes bytes, int ranks) {
 /// The ranks' parts of a sum begin at multiples of this size, a cache line.
 inline constexpr Bytes reduction_line_bytes = 64;
 
-/// Size of the buffer in which a device's sum of `bytes` receives the other ranks' parts.
+/// Size of the buffer for the data of the other ranks in a sum over ranks on a device. `bytes`:
+/// size of the input of one rank.
 inline constexpr Bytes device_reduction_scratch_bytes(Bytes bytes, int ranks) {
   if (ranks == 1) return 0;
   if (gathers_reduction(bytes, ranks)) return bytes * (ranks - 1);

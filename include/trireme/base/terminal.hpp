@@ -4,31 +4,36 @@
 #include <string>
 #include <string_view>
 
-/// Properties of the terminal that shows the program's output, and text for it.
+/// Properties of the terminal that shows the program's output, and formatting of text for a
+/// terminal.
 namespace trireme::terminal {
 
-/// Whether output to this file descriptor reaches a terminal: directly, or through a launcher such
-/// as mpiexec on this node, which forwards the output of its processes to its own.
+/// Whether output to this descriptor (standard output or standard error) reaches a terminal:
+/// directly, or through a launcher such as mpiexec on this node, which forwards its processes'
+/// output to its own output.
 bool reached_by(int descriptor);
 
-/// Whether a progress line on standard output replaces the previous progress line. TRIREME_PROGRESS
-/// = "rewrite" or "lines" decides; the default is to replace on terminals other than TERM=dumb.
+/// Whether a progress line on standard output replaces the previous progress line. The environment
+/// variable TRIREME_PROGRESS ("rewrite" or "lines") decides; by default, lines are replaced on
+/// terminals other than TERM=dumb.
 bool rewrites_lines();
 
-/// UsageError if TRIREME_PROGRESS has another value.
+/// UsageError if TRIREME_PROGRESS is neither "rewrite" nor "lines" nor empty.
 void expect_valid_variables();
 
 /// Whether messages on standard error have colours: on a terminal other than TERM=dumb, unless
-/// NO_COLOR is set.
+/// NO_COLOR is set and not empty.
 bool has_colours();
 
-/// Columns for text on standard output: from COLUMNS, from the terminal, or 80; at least 40.
+/// Number of columns for text on standard output: from the environment variable COLUMNS, otherwise
+/// from the terminal, and at least 40; 80 if both are unknown.
 std::size_t columns();
 
 /// The text with line breaks between words, so that no line has more than `columns` columns unless
-/// a single word has. A continuation line is aligned with the second column of a table row (text
-/// after two or more spaces); otherwise it has its line's indentation, and two spaces more if that
-/// is 1 to 19. `joint` ends each line that is continued.
+/// a single word is longer. In a row of a table (text after two or more spaces), continuation lines
+/// are aligned with the second column if it has room for 20 columns. Other continuation lines have
+/// the indentation of the line that they continue, and two more spaces if this indentation is 1 to
+/// 19. `joint` ends each line that is continued.
 std::string wrapped(std::string_view lines, std::size_t columns, std::string_view joint = "");
 
 /// Columns of a UTF-8 text, which must not have characters of double width.

@@ -17,15 +17,16 @@ using Micro = int;  ///< Micro-batch of a step, 0 … m−1 on each data-paralle
 using Bytes = std::int64_t;
 using Seconds = double;
 
-/// Number of elements of an array whose squares are summed at a time: the blocks of the gradient's
-/// norm, between which the distributed optimizer may cut an array.
+/// Number of consecutive elements of an array whose squares are summed together for the norm of the
+/// gradient. The distributed optimizer may cut an array only between such blocks.
 inline constexpr std::int64_t norm_block = 4096;
 
-/// Storage type of a number. The order is part of the checkpoint format: append only.
+/// Storage type of a number. Checkpoints contain its word (enum_words), such as "fp32".
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
 enum class Positions : std::uint8_t { learned, rotary };
-/// h Φ(h) with the normal distribution function Φ, or its approximation by a hyperbolic tangent.
+/// GELU: h Φ(h) with the normal distribution function Φ (exact), or its approximation by a
+/// hyperbolic tangent.
 enum class Gelu : std::uint8_t { tanh, exact };
 enum class ScheduleKind : std::uint8_t {
   gpipe,
@@ -39,17 +40,18 @@ enum class ScheduleKind : std::uint8_t {
   automatic,
   file
 };
-/// Schedules of two chunks whose stages form a V.
+/// Whether the schedule has two chunks per rank, whose stages form a V.
 constexpr bool is_v_schedule(ScheduleKind kind) {
   return kind == ScheduleKind::zb_v || kind == ScheduleKind::v_half || kind == ScheduleKind::v_min;
 }
-/// Pipeline rank of each stage (layout/stage_map.hpp).
+/// Placement of stages on pipeline ranks (layout/stage_map.hpp).
 enum class StagePlacement : std::uint8_t { automatic, round_robin, v };
-/// Back end of attention: "auto" is the fastest one in this installation that sums in a fixed
-/// order.
+/// Back end of attention. `automatic`: the fastest back end of this installation that sums in a
+/// fixed order.
 enum class AttentionKind : std::uint8_t { automatic, portable, tensor_cores, cudnn };
-/// Number of layers that use a device's memory in turn if saved activations are offloaded: one
-/// layer is computed while copies of a layer on each side are in flight.
+/// Number of windows of device memory that the layers use in turn if saved activations are
+/// offloaded: one layer is computed while the copies of the layer before it and of the layer after
+/// it are in flight.
 inline constexpr int offload_windows = 3;
 /// An axis of the process grid (layout/axes.hpp).
 enum class Axis : std::uint8_t { data, pipeline, tensor, context };
@@ -67,7 +69,7 @@ EnumWords enum_words(StagePlacement);
 EnumWords enum_words(AttentionKind);
 EnumWords enum_words(Axis);
 
-/// The words of all values.
+/// The words of all values of E.
 template <class E>
 EnumWords names() {
   return enum_words(E{});
@@ -80,13 +82,14 @@ requires std::is_enum_v<E> std::string_view name_of(E value) {
 }
 
 template <auto value>
-consteval bool is_enumerator() {  // compilers print other values as "(Axis)4", which end in a digit
+consteval bool is_enumerator() {  // compilers print other values as casts: "(Axis)4"
   const std::string_view function = __PRETTY_FUNCTION__;
   const char first = function[function.find_last_of("):= ") + 1];
   return first < '0' || first > '9';
 }
 
-/// The words that enum_words() returns. Does not compile unless each enumerator has a word.
+/// The words of E, for its enum_words() to return. Does not compile unless each enumerator has a
+/// word.
 template <class E, class... Words>
 consteval std::array<std::string_view, sizeof...(Words)> words_of(Words... words) {
   constexpr std::size_t count = sizeof...(Words);
@@ -96,7 +99,7 @@ consteval std::array<std::string_view, sizeof...(Words)> words_of(Words... words
   return {words...};
 }
 
-/// The inverse of name_of.
+/// Inverse of name_of; std::nullopt if `name` is no word of the enum.
 template <class E>
 std::optional<E> parse(std::string_view name) {
   const auto all = names<E>();

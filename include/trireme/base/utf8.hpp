@@ -8,13 +8,13 @@ namespace trireme {
 
 /// Result of validating the beginning of a text.
 struct Utf8Run {
-  std::size_t valid = 0;    ///< bytes of whole characters
+  std::size_t valid = 0;    ///< number of bytes of valid, whole characters
   bool incomplete = false;  ///< the text ends within the next character
 };
 
 /// Validates UTF-8 (Unicode, table 3-7: no overlong forms, no surrogates, up to U+10FFFF) from the
-/// beginning of `text`. Unless all bytes are valid or the rest is incomplete, byte `valid` belongs
-/// to no character.
+/// beginning of `text`. If further bytes follow the `valid` bytes and the result is not
+/// `incomplete`, the first of these further bytes is invalid.
 Utf8Run utf8_run(std::string_view text);
 
 /// The text with control characters and bytes that are not UTF-8 escaped as "\x1B", so that a

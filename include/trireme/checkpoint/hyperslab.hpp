@@ -11,7 +11,8 @@ namespace trireme::checkpoint {
 
 using Extents = std::vector<std::int64_t>;
 
-/// The block [offset, offset + extent) of every axis of an array. No axes: a scalar, one element.
+/// The block [offset, offset + extent) of an array along every axis. Without axes: a scalar, which
+/// is one element.
 struct Slab {
   Extents offset;
   Extents extent;
@@ -21,12 +22,13 @@ struct Slab {
 /// "[2, 3]"
 std::string shape_text(const Extents& shape);
 
-/// Largest number of elements of an array: byte counts and their sums fit into 64 bits.
+/// Largest number of elements of an array, so that byte counts and their sums fit into 64 bits.
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 56;
 
-/// Number of elements. Error for a negative extent or more than `most_elements`.
+/// Number of elements of a block. Error for a negative extent or more than `most_elements`
+/// elements.
 std::int64_t volume(const Extents& extent);
-/// Whether a shape without negative extents has at most `most_elements`.
+/// Whether a shape without negative extents has at most `most_elements` elements.
 bool is_small_enough(const Extents& extent);
 
 /// The slab of a whole array.
@@ -35,22 +37,24 @@ Slab whole(const Extents& shape);
 /// Throws Error naming `what` unless the slab is within the shape.
 void expect_within(const std::string& what, const Slab& slab, const Extents& shape);
 
-/// The intersection of two slabs; no value if it is empty.
+/// The intersection of two slabs; std::nullopt if it is empty.
 std::optional<Slab> intersection(const Slab& a, const Slab& b);
 
-/// Copies elements [from, from + count) of the source to [to, to + count) of the target.
+/// Function that copies elements [from, from + count) of the source to [to, to + count) of the
+/// target.
 using Run = std::function<void(std::int64_t from, std::int64_t to, std::int64_t count)>;
 
-/// Calls `run` for `part`, which is within `source` and `target`, in runs that are contiguous in
-/// the memory of both (last axis fastest), with ascending `from` and `to`.
+/// Calls `run` for the elements of `part`, which must be within `source` and `target`. Each run is
+/// contiguous in the memory of both slabs (last axis fastest). `from` and `to` ascend.
 void for_each_run(const Slab& part, const Slab& source, const Slab& target, const Run& run);
 
-/// Splits a slab into blocks of at most `elements` elements, in ascending order.
+/// Splits a slab into blocks of at most `elements` ≥ 1 elements, and calls `use` for each block in
+/// ascending order.
 void for_each_block(const Slab& slab, std::int64_t elements,
                     const std::function<void(const Slab&)>& use);
 
-/// Throws Error naming `what` and the position unless the slabs are within `shape` and cover each
-/// of its elements exactly once. Takes n log n time for n slabs split along one axis.
+/// Throws Error naming `what` unless the slabs are within `shape` and cover each element of the
+/// array exactly once. Takes n log n time for n slabs split along one axis.
 void expect_tiling(const std::string& what, const Extents& shape, std::span<const Slab> slabs);
 
 }  // namespace trireme::checkpoint

@@ -15,32 +15,34 @@ namespace trireme::checkpoint {
 /// Contents of files, by name.
 using Files = std::map<std::string, std::string>;
 
-/// A start of a run, from a checkpoint or from initial weights.
+/// A start of a run, from a checkpoint (the parent) or from initial weights.
 struct Start {
-  std::string run;           ///< see Attempt
-  std::int64_t attempt = 0;  ///< number of the attempt
-  std::int64_t step = 0;     ///< step of the checkpoint from which it continued; 0: initial weights
-  std::string parent = {};   ///< digest of that checkpoint's manifest; "": initial weights
+  std::string run;           ///< Attempt::run
+  std::int64_t attempt = 0;  ///< Attempt::number
+  std::int64_t step = 0;     ///< step of the parent; 0: initial weights
+  std::string parent = {};   ///< checksum of the parent's manifest; "": initial weights
   bool operator==(const Start&) const = default;
 };
 
-/// The state of a run. `samples` is its complete position in the data.
+/// The state of a run. `samples` alone determines the position in the training data.
 struct RunState {
   std::int64_t step = 0;
   std::int64_t samples = 0;  ///< samples consumed since the run's first step
   std::string deck_toml;     ///< the resolved deck
-  std::string layout = {};   ///< layout of the ranks that wrote it, for information
-  /// Other state that the run needs, such as the loss scaling's, by name.
+  std::string layout = {};   ///< layout of the ranks that wrote the state, for messages
+  /// Other state that the run needs, such as the state of the loss scaling, by name.
   std::map<std::string, std::string> values = {};
-  /// Files kept in the checkpoint's folder, such as the tokenizer's. Empty in Reader::state(): see
-  /// Reader::kept_files().
+  /// Files that are kept in the checkpoint's folder, such as the files of the tokenizer. Empty in
+  /// Reader::state(): Reader::kept_files() reads them.
   Files files = {};
-  /// The starts that led to this state; last: the start of the writing job. Empty: not trained.
+  /// The starts that led to this state; the last start is the start of the job that wrote the
+  /// state. Empty: not trained.
   std::vector<Start> starts = {};
 };
 
-/// All files of a checkpoint of this state except index, manifest and shards: its deck and the kept
-/// files. Error for a file with the name of another member of a checkpoint.
+/// The deck and the kept files of a checkpoint of this state: all its files except index, manifest
+/// and shards. Error if a kept file has the name of another member of a checkpoint, or a "/" in its
+/// name.
 Files files_of(const RunState& state);
 
 /// A global array: its name ("a/b/c", where a and b are HDF5 groups), type and shape.
@@ -53,7 +55,7 @@ struct ArrayInfo {
   std::int64_t bytes() const { return elements() * size_of(dtype); }
 };
 
-/// A slice of an array in a shard: one dataset that begins at byte `file_offset`.
+/// A slice of an array in a shard: one dataset, which begins at byte `file_offset` of the shard.
 struct SliceInfo {
   std::size_t array = 0;  ///< index in Manifest::arrays
   Slab slab;
@@ -65,7 +67,8 @@ struct ShardInfo {
   std::string name;
   std::int64_t bytes = 0;
   Digest structure;
-  std::vector<SliceInfo> slices;  ///< without empty slices, in the order of their dataset names
+  /// Without empty slices. The order determines the names of the datasets (dataset_names()).
+  std::vector<SliceInfo> slices;
 };
 
 /// A file of a checkpoint folder, with the digest of all its bytes.
@@ -77,10 +80,10 @@ struct FileInfo {
 
 inline constexpr std::int64_t known_format = 2;
 
-/// The content of manifest.json, which is written last, so that a folder without it is not a
+/// The content of manifest.json. This file is written last, so that a folder without it is not a
 /// checkpoint. docs/checkpoint.md documents the format.
 struct Manifest {
-  std::string library;  ///< the program that wrote it
+  std::string library;  ///< name and version of the program that wrote the checkpoint
   std::int64_t step = 0;
   std::int64_t samples = 0;
   std::string layout;
@@ -90,23 +93,24 @@ struct Manifest {
   std::vector<ArrayInfo> arrays;
   std::vector<ShardInfo> shards;
 
-  std::int64_t bytes() const;  ///< sum over all listed files
+  std::int64_t bytes() const;  ///< total size of the listed files and shards
   std::int64_t slice_bytes(const SliceInfo& slice) const;
   std::vector<Region> storage(const ShardInfo& shard) const;
   std::vector<std::string> datasets(const ShardInfo& shard) const;  ///< dataset names
 };
 
-/// Assembles the arrays and shards of a manifest. Error if the slices of an array differ in type or
-/// shape or do not cover each of its elements exactly once.
+/// Assembles the arrays and shards of a manifest. Error if the slices of an array differ in the
+/// array's type or shape, or do not cover each element of the array exactly once.
 Manifest assemble(const std::vector<ShardSummary>& summaries);
 
 std::string to_json(const Manifest& manifest);
 
-/// Inverse of to_json; `path` is for errors. Error for a manifest that is damaged (it contains a
-/// checksum of itself), has another format, or contradicts itself.
+/// Inverse of to_json; `path` names the manifest in errors. Error for a manifest that is damaged
+/// (it ends with a checksum of the preceding bytes), has another format, or contradicts itself.
 Manifest parse_manifest(const std::string& content, const std::string& path);
 
-/// Reads and checks a folder's manifest.
+/// Reads and checks the manifest in a folder. UsageError if the folder has no manifest or the
+/// manifest cannot be opened; other errors as for parse_manifest.
 Manifest read_manifest(const std::string& folder);
 
 }  // namespace trireme::checkpoint

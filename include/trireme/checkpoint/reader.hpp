@@ -13,33 +13,37 @@
 
 namespace trireme::checkpoint {
 
-/// The checkpoint to resume from: one that a killed run completed without naming it in `latest`,
-/// otherwise the one that `latest` names, otherwise the newest intact checkpoint on its branch.
-/// Without a usable `latest`, the branch is the last attempt's. File times do not matter. A warning
-/// names each rejected checkpoint, with the reason. Manifest, sizes, index and the shards'
-/// structures are verified, which is quick. A reader may still find a damaged block; then call
-/// again with that folder in `damaged`, to which rejected folders are added. One rank calls this
-/// and informs the other ranks. std::nullopt if there is no directory or no checkpoint in it.
+/// Folder of the checkpoint to resume from: a checkpoint that a killed run completed without naming
+/// it in `latest`; otherwise the checkpoint that `latest` names; otherwise the newest intact
+/// checkpoint on the branch of that checkpoint. Without a usable `latest`, the branch of the last
+/// attempt is used. File times are not used. Checkpoints whose folder is in `damaged` are skipped;
+/// every other candidate is verified except for the arrays' data (verify_outline), which is quick.
+/// If a candidate is rejected, a warning names the reason, and the candidate's folder is added to
+/// `damaged`. If a Reader then finds a damaged block, add the checkpoint's folder to `damaged` and
+/// call again. One rank calls this function and informs the other ranks. std::nullopt if the branch
+/// has no intact checkpoint.
 std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged);
 std::optional<std::string> latest(const std::string& directory);
 
-/// Returns `path` if it is a checkpoint, or the latest intact checkpoint in it. UsageError if there
-/// is neither.
+/// Returns `path` if it has a manifest; otherwise the result of latest() for `path` or, without
+/// such a checkpoint, for `path`/checkpoints. UsageError if there is no such checkpoint either.
 std::string checkpoint_folder(const std::string& path);
 
 /// Checks of a Reader when it opens a folder.
 enum class Opening {
-  outline,  ///< all but the arrays' data: manifest, sizes, index, every shard's structure
-  manifest  ///< manifest and deck; a shard's size and structure at its first
-            ///< read. For ranks whose folder another rank has verified
+  /// Verifies everything except the arrays' data (verify_outline).
+  outline,
+  /// Verifies manifest and deck, and a shard's size and HDF5 metadata when the shard is first read.
+  /// For ranks whose folder another rank has verified.
+  manifest
 };
 
-/// Reads slices of a checkpoint's arrays; they need not match the slices that were written. Data
-/// are read with pread at the manifest's offsets, without HDF5. Only blocks that are read are
-/// verified, each once. Not thread-safe.
+/// Reads slices of a checkpoint's arrays, which need not match the slices that were written. Data
+/// are read with pread at the manifest's offsets, without HDF5. Each block is verified when it is
+/// first read; blocks that are not read are not verified. Not thread-safe.
 class Reader {
  public:
-  /// Errors name the damaged file and the remedy.
+  /// Opens the checkpoint in `folder`. Errors name the damaged file and the remedy.
   explicit Reader(const std::string& folder, Opening opening = Opening::outline);
 
   const std::string& folder() const { return folder_; }
@@ -50,24 +54,25 @@ class Reader {
   /// The files that the checkpoint keeps (RunState::files), read and verified.
   Files kept_files() const;
 
-  /// Copies a whole array to `out`. UsageError with both types and shapes if they differ from the
-  /// stored type and shape.
+  /// Copies a whole array to `out`. UsageError if there is no such array, or if its type or shape
+  /// differ from `dtype` and `shape`.
   void read(const std::string& name, DType dtype, const Extents& shape, void* out) const;
-  /// Copies the block [offset, offset + extent) of an array of this type and shape.
+  /// Copies the block [offset, offset + extent) of an array to `out`. Errors as for read(), and
+  /// Error if the block is not within `shape`.
   void read_slice(const std::string& name, DType dtype, const Extents& shape, const Extents& offset,
                   const Extents& extent, void* out) const;
 
-  /// Bytes read from shards so far, and bytes whose checksum was verified.
+  /// Bytes of array data read from shards so far, and the number of these bytes that were verified.
   std::int64_t bytes_read() const { return bytes_read_; }
   std::int64_t bytes_verified() const { return bytes_verified_; }
 
  private:
-  struct Place {  ///< a slice: shard, and index in the shard
+  struct Place {  ///< a slice: index of its shard, and index in the shard
     std::size_t shard = 0;
     std::size_t slice = 0;
     auto operator<=>(const Place&) const = default;
   };
-  struct Loaded {  ///< the block in the buffer
+  struct Loaded {  ///< a block of a slice, by number
     Place place;
     std::size_t number = 0;
     bool operator==(const Loaded&) const = default;
@@ -96,15 +101,16 @@ class Reader {
 /// Differences of an array between two checkpoints a and b.
 struct Difference {
   std::string name;
-  std::string only = {};  ///< reason why it cannot be compared: "only in the first", or both shapes
+  std::string only = {};  ///< why not compared: "only in the first", both types and shapes, …
   std::int64_t elements = 0;
   std::int64_t different = 0;   ///< number of elements whose bits differ
   double largest_absolute = 0;  ///< |a - b|; infinite if one is NaN or infinite
-  double largest_relative = 0;  ///< |a - b| / max(|a|, |b|)
+  double largest_relative = 0;  ///< |a - b| / max(|a|, |b|); infinite if one is NaN or infinite
 };
 
-/// Compares all arrays of two checkpoints, in the order of a, followed by arrays that are only in
-/// b. Values are converted to double block by block, with a few MiB of memory.
+/// Compares all arrays of two checkpoints: the arrays of `a` in their order, followed by the arrays
+/// that are only in `b`. Values are converted to double block by block, which needs at most about
+/// 24 MiB of memory.
 std::vector<Difference> compare(const Reader& a, const Reader& b);
 
 }  // namespace trireme::checkpoint

@@ -14,16 +14,16 @@
 
 namespace trireme::checkpoint {
 
-/// A dataset's bytes are hashed in blocks of this size (the last one may be shorter), so that a
-/// reader verifies only the blocks that it reads. Part of the format.
+/// A dataset's bytes are hashed in blocks of this size (the last block may be shorter), so that a
+/// reader verifies only the blocks that it reads. The size is part of the format.
 inline constexpr std::int64_t block_bytes = 4 << 20;
 
-/// A slice [offset, offset + extent) of a global array, contiguous, last axis fastest. It is in
-/// host memory, or `copy` fetches it. Not owned.
+/// A slice [offset, offset + extent) of a global array, contiguous, last axis fastest. Its bytes
+/// are in host memory at `data`, or `copy` fetches them. Not owned.
 struct SliceView {
   std::string name;
   DType dtype = DType::fp32;
-  Extents shape;  ///< global
+  Extents shape;  ///< shape of the global array
   Extents offset;
   Extents extent;
   const void* data = nullptr;
@@ -33,7 +33,8 @@ struct SliceView {
   std::int64_t bytes() const { return volume(extent) * size_of(dtype); }
 };
 
-/// A slice in a shard: one contiguous dataset that begins at byte `file_offset`.
+/// A slice in a shard: one contiguous dataset, which begins at byte `file_offset` of the shard; no
+/// dataset if the slice is empty.
 struct SliceSummary {
   std::string name;
   DType dtype = DType::fp32;
@@ -60,14 +61,14 @@ std::string shard_name(int number);
 /// slices of the same array "name@1", "name@2" …
 std::vector<std::string> dataset_names(const std::vector<std::string>& arrays);
 
-/// Whether data are written through the page cache, or bypass it if slices and file system allow,
-/// which takes less processor time and memory.
+/// Whether data are written through the page cache, or bypass it if the slices' memory and the file
+/// system allow this. Bypassing it takes less processor time and memory.
 enum class Cache : std::uint8_t { used, bypassed };
 
-/// Writes shard_000003.h5 to a folder and flushes it to the device. HDF5 lays out the file; the
-/// data are then hashed and written in place, without HDF5 and its lock. Slices without elements
-/// have no dataset. Bits are stored unchanged. `progress`, if given, is called after each block.
-/// Errors (a full disk) name the file.
+/// Writes shard `number` to a folder and flushes it to the device. HDF5 lays out the file; the data
+/// are then hashed and written in place, without HDF5 and its lock. Slices without elements have no
+/// dataset. Bits are stored unchanged. `progress`, if given, is called after each block. Errors of
+/// the file system, such as a full disk, name the file.
 ShardSummary write_shard(const std::string& folder, int number, std::span<const SliceView> slices,
                          const std::function<void()>& progress = {}, Cache cache = Cache::used);
 
@@ -82,13 +83,13 @@ struct Region {
   std::int64_t bytes = 0;
 };
 
-/// Returns the regions in order. Error naming `file` unless they are within it, not empty and
-/// disjoint.
+/// Returns the regions in ascending order. Error naming `file` unless the regions are within the
+/// file, not empty and disjoint.
 std::vector<Region> ordered(const std::string& file, std::int64_t file_bytes,
                             std::vector<Region> regions);
 
-/// Digest of all bytes of a file outside the given regions, in file order: HDF5's own structures
-/// around the datasets' storage.
+/// Digest of all bytes of a file outside the given regions, in file order: HDF5's metadata around
+/// the datasets' storage.
 Digest structure_digest(const io::InputFile& file, std::vector<Region> storage);
 
 }  // namespace trireme::checkpoint

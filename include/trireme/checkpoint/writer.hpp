@@ -12,53 +12,58 @@
 namespace trireme::checkpoint {
 
 /// A checkpoint is written in three steps. One rank calls begin(). Every rank with slices calls
-/// write_shard() with the folder that begin() returned and a distinct number. The first rank calls
-/// commit() with all summaries. Only one job may write to a directory at a time. Until commit()
-/// returns, all earlier checkpoints are unchanged. The next begin() removes the remains of a killed
-/// run.
+/// write_shard() with the folder that begin() returned and a distinct number. The rank that called
+/// begin() calls commit() with the summaries of all shards. Only one job may write to a directory
+/// at a time. Earlier checkpoints are unchanged until commit() has completed the new checkpoint.
+/// The next begin() removes the remains of a killed run.
 
-/// Selects the checkpoints that are kept when a new one is complete. The new one is always kept.
+/// Selects the old checkpoints that are kept when a new checkpoint is complete. The new checkpoint,
+/// and checkpoints from which it does not continue, are always kept.
 struct Retention {
-  std::int64_t keep = 0;        ///< number of newest checkpoints, by step; 0: all
-  std::int64_t keep_every = 0;  ///< also keeps steps that are multiples of this; 0: none
+  std::int64_t keep = 0;  ///< number of newest checkpoints to keep, the new one included; 0: all
+  std::int64_t keep_every = 0;  ///< also keeps steps that are multiples of this number; 0: none
 };
 
-/// Folder for the shards of a step.
+/// Folder for the shards of a checkpoint until commit() renames it.
 std::string partial_folder(const std::string& directory, std::int64_t step);
 
 /// Creates the directory of a run's checkpoints if it does not exist, and removes the remains of
 /// killed runs from it.
 void prepare_directory(const std::string& directory);
-/// Creates partial_folder(), empty, and removes the remains of killed runs. Returns its path.
+/// Creates the directory and, in it, an empty partial_folder(), and removes the remains of killed
+/// runs. Returns the path of the folder.
 std::string begin(const std::string& directory, std::int64_t step);
-/// Like begin(), in a directory that must exist. A run creates its directory at its start; if the
+/// Like begin(), but the directory must exist. A run creates its directory at its start; if the
 /// directory disappears later, it is not created again.
 std::string begin_inside(const std::string& directory, std::int64_t step);
 
-/// Completes the checkpoint `directory`/step_00000100. It checks that the shards exist and that
-/// their slices cover every array exactly once, writes index, deck, kept files and manifest,
-/// flushes everything to the device, renames the folder, names it in the file `latest` and removes
-/// old checkpoints. An error removes the shards and leaves all earlier checkpoints unchanged.
+/// Completes the checkpoint `directory`/step_00000100. Checks that the shards exist and that their
+/// slices cover every array exactly once, writes index, deck, kept files and manifest, and flushes
+/// them to the device. Then renames the folder, names the checkpoint in the file `latest` and
+/// removes old checkpoints. A checkpoint of the same step is replaced, or moved aside if it is on
+/// another branch. An error up to the rename removes the shards and keeps all earlier checkpoints.
 /// `progress`, if given, is called after each shard and each removal.
 void commit(const std::string& directory, const RunState& state,
             const std::vector<ShardSummary>& summaries, const Retention& retention,
             const std::function<void()>& progress = {});
 
-/// The manifest of these shards and of files_of(state), without an index. Errors as in commit.
+/// The manifest of these shards and of files_of(state), without an index. Error for a negative step
+/// or number of samples; other errors as for assemble() and files_of().
 Manifest manifest_of(const RunState& state, const std::vector<ShardSummary>& summaries);
 
-/// Completes shards of another directory's checkpoint that were copied to the folder of begin().
-/// `files`: the files of the manifest, which has no index.
+/// Like commit() above, for the shards of another directory's checkpoint, which were copied to the
+/// folder of begin(). `manifest` has no index; `files`: the files that it lists.
 void commit(const std::string& directory, const Manifest& manifest, const Files& files,
             const Retention& retention, const std::function<void()>& progress = {});
 
-/// Completes a folder that has only one node's shards of a checkpoint: writes manifest
-/// (to_json(manifest_of())) and files, renames the folder and removes old folders.
+/// Completes a folder that has only one node's shards of a checkpoint: writes the manifest
+/// (to_json(manifest_of())) and the files, renames the folder and removes old folders. An error
+/// calls abandon_part().
 void commit_part(const std::string& directory, std::int64_t step, const std::string& manifest,
                  const Files& files, const Retention& retention);
 
-/// Removes a node's uncommitted part, and all earlier checkpoints but the newest: the disk may have
-/// room for only two.
+/// Removes a node's uncommitted part, and all completed parts in the directory except the newest
+/// part, because the disk may have room for only two parts.
 void abandon_part(const std::string& directory, std::int64_t step);
 
 /// Removes the shards of a checkpoint that will not be committed.
@@ -72,14 +77,15 @@ struct ArrayView {
   const void* data = nullptr;
 };
 
-/// Runs the three steps in one process that has all arrays. `progress`, if given, is called after
-/// each block.
+/// Runs the three steps in one process that has all arrays. `keep`: Retention::keep. `progress`, if
+/// given, is called after each block.
 void write(const std::string& directory, const RunState& state, std::span<const ArrayView> arrays,
            std::int64_t keep, const std::function<void()>& progress = {});
 
-/// Writes index.h5 of a folder and flushes it to the device. The HDF5 file shows every whole array
-/// as a virtual dataset over the shards, which it names relative to the folder; step, samples,
-/// layout and library are attributes. Returns the manifest's entry for the file.
+/// Writes index.h5 of a folder and flushes it to the device. This HDF5 file has every whole array
+/// as a virtual dataset, which refers to the shards by their names in the folder, or as an ordinary
+/// dataset if the array has no elements. Its attributes are format, library, step, samples and
+/// layout. Returns the manifest's entry for the file.
 FileInfo write_index(const std::string& folder, const Manifest& manifest);
 
 }  // namespace trireme::checkpoint

@@ -2,8 +2,8 @@
 
 #include <trireme/commands/prompts.hpp>
 #include <trireme/data/text_stream.hpp>
+#include <trireme/train/engine.hpp>
 #include <trireme/train/generator.hpp>
-#include <trireme/train/worker.hpp>
 
 #include <cstdint>
 #include <fstream>
@@ -15,14 +15,14 @@
 
 namespace trireme::commands {
 
-/// Receives the words of text i as they become known; `last`: no more follow.
+/// Receives the words of text i as they become known; `last`: no more words follow.
 using Show = std::function<void(std::size_t i, const std::string& words, bool last)>;
 
-/// The texts first, first + stride, … of a command, at most `number` of them, that a replica
-/// continues. With options.output they become lines of a file of texts.
+/// The texts that a replica continues: the texts first, first + stride, … of `texts`, but at most
+/// `number`. With options.output, they become lines of a file of texts.
 class ContinuedTexts final : public train::Continuations {
  public:
-  /// Arguments must outlive this object.
+  /// `texts` and `options` must outlive this object.
   ContinuedTexts(const Texts& texts, const GenerateOptions& options, std::int64_t first,
                  std::int64_t stride, std::int64_t number, Show show);
 
@@ -34,7 +34,8 @@ class ContinuedTexts final : public train::Continuations {
   bool take(std::size_t i, std::int32_t token) override;
   void end(std::size_t i) override;
 
-  /// The printed or written form of each text.
+  /// The printed words of each text, with heading and prompt; with options.output, each text's line
+  /// of the file.
   const std::vector<std::string>& written() const { return written_; }
 
  private:
@@ -54,10 +55,11 @@ class ContinuedTexts final : public train::Continuations {
   std::vector<std::string> written_;
 };
 
-/// The texts of a run's evaluations: texts.jsonl in the run's folder. Every rank has one.
+/// The texts of a run's evaluations, which rank 0 writes to texts.jsonl in the run's folder. Every
+/// rank has such an object.
 class RunTexts {
  public:
-  /// UsageError for mistakes in the prompts. The deck must outlive this object.
+  /// UsageError for mistakes in the prompts.
   explicit RunTexts(const deck::Deck& deck);
   RunTexts(const RunTexts&) = delete;
   RunTexts& operator=(const RunTexts&) = delete;
@@ -65,13 +67,14 @@ class RunTexts {
   std::string description() const { return describe_prompts(*texts_, options_); }
   const Texts& texts() const { return *texts_; }
 
-  /// Opens the file on rank 0: a run restored from a step keeps the lines up to it; another run
-  /// renames the file of an earlier run to texts.previous-1.jsonl (the first free number).
-  /// Collective.
+  /// Opens the file on rank 0. A run restored from a step after 0 keeps the lines up to this step;
+  /// any other run renames the file of an earlier run to texts.previous-1.jsonl (the first free
+  /// number). Collective.
   void open(grid::Runtime& runtime, std::optional<std::int64_t> restored);
-  /// Continues all prompts with the most likely tokens by the worker's weights, and writes them.
-  /// Returns the reason if a logit is not finite, on all ranks. Collective.
-  std::string write(grid::Runtime& runtime, std::int64_t step, train::Worker& worker);
+  /// Continues all prompts with the most likely tokens by the engine's weights, and writes the
+  /// texts. If a logit is not finite, writes nothing and returns the reason, on all ranks;
+  /// otherwise returns "". Collective.
+  std::string write(grid::Runtime& runtime, std::int64_t step, train::Engine& engine);
 
  private:
   struct Open;

@@ -15,23 +15,25 @@ enum class Health : std::uint8_t { ok, warning, failure };
 
 struct Finding {
   Health health = Health::ok;
-  std::string check;   ///< "open files"
-  std::string value;   ///< what was found
-  std::string advice;  ///< remedy; empty if the value is fine
+  std::string check;   ///< name of the check: "open files"
+  std::string value;   ///< state that was found
+  std::string advice;  ///< remedy; "": none
 };
 
-/// Positions of the '1's: "0-3,8".
+/// Numbers of the cores in RankFacts::cores: "0-3,8".
 std::string core_list(const std::string& cores);
 
 /// Findings about the ranks' facts, in the order of the report.
 std::vector<Finding> diagnose(const std::vector<RankFacts>& ranks, const std::string& folder);
 
-/// Prints the findings, or writes them as JSON, and returns the exit code.
+/// Writes the findings as JSON if options.json is set, and prints them unless options.json is "-".
+/// Returns ExitCode::failed if there is a failure, otherwise ExitCode::finished.
 ExitCode report_findings(const std::vector<Finding>& findings, std::size_t ranks,
                          const DoctorOptions& options);
 
-/// Reports a node on which the engine cannot start, with the reason. Without MPI, only the first
-/// process prints.
+/// Reports that the engine cannot start: a failure of `check` with the reason, and the findings of
+/// this process. Only the first process prints (is_first_process). Returns ExitCode::failed, or
+/// ExitCode::finished after --help.
 ExitCode report_no_start(int argc, const char* const* argv, const std::string& check,
                          const std::string& reason);
 

@@ -20,13 +20,14 @@ struct Drawing {
 
   /// Idle shares of both timelines in words.
   std::string idle() const;
-  /// Options for drawing `predicted`; refers to `measured`.
+  /// Options for drawing `predicted`. The options refer to `measured`, which must outlive them.
   schedule::DrawOptions options() const;
 };
 
 /// Simulates the deck's program, lowered for the machine. Passes take the mean times of the
-/// timeline in the file `measured`; without a file, times are proportional to the stages' FLOPs.
-/// With `must_fit`, the file must exist and match the deck.
+/// timeline in the file `measured`; without a file that matches the deck, times are proportional to
+/// the stages' FLOPs. With `must_fit`, UsageError if the file is missing or does not match the
+/// deck.
 Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
                      const std::string& measured, bool must_fit);
 

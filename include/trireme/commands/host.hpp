@@ -15,7 +15,7 @@ struct TokenizeOptions;
 }
 
 /// The commands of the host-only program `trireme`, and its help topics. Each add function adds one
-/// subcommand. Its callback does the work and throws trireme::Error on failure.
+/// subcommand, whose callback does the work and throws trireme::Error on failure.
 namespace trireme::commands {
 
 void add_check(CLI::App& app);
@@ -31,7 +31,8 @@ void add_predict(CLI::App& app);
 void add_report(CLI::App& app);
 void add_tokenize(CLI::App& app);
 
-/// Tokenizes, shows the progress and prints a summary of the output.
+/// Tokenizes, shows the progress and prints a summary of the output. `json`: file for the summary
+/// as JSON, "-" to print only the JSON, or "" for none.
 void tokenize_and_report(const data::TokenizeOptions& options, const std::string& json);
 
 /// Exit code of `trireme check --must-fit` for a plan that does not fit into the memory.
@@ -48,7 +49,7 @@ std::vector<HelpRow> exit_codes();
 std::string exit_codes_text();
 std::string environment_text();
 
-/// The version with its commit, and the build's libraries, one per line.
+/// The version with its commit, and the libraries of the build.
 std::string version_text();
 
 }  // namespace trireme::commands

@@ -7,35 +7,35 @@
 
 namespace trireme::commands {
 
-/// A launcher whose environment indicates that this process is one of several.
+/// A launcher whose environment variables indicate that this process is one of several.
 struct Launch {
   std::string launcher;    ///< name: "Slurm's srun"
   std::int64_t ranks = 0;  ///< number of its processes
-  bool at_least = false;   ///< there may be more, because only this process's rank is known
+  bool at_least = false;   ///< `ranks` is a lower bound: the exact number is unknown
   bool reports = false;    ///< this process prints the error
-  std::string remedy;      ///< a command that starts ranks of this MPI
+  std::string remedy;      ///< command that starts ranks of this MPI; "": unknown
 };
 
-/// The value of an environment variable, or null.
+/// Returns the value of an environment variable; null if the variable is not set.
 using Environment = std::function<const char*(const char*)>;
 
-/// Name and version of the MPI library: "MPICH 4.0.2", "Open MPI v4.1.4". Omits other parts of the
-/// library's description.
+/// Name and version in the MPI library's description `mpi`: "MPICH 4.0.2", "Open MPI v4.1.4"; "this
+/// MPI" if the description is empty.
 std::string short_mpi_name(std::string mpi);
 
-/// The launcher that started several processes, if any. `mpi` is the MPI library's name, for the
-/// remedy. Reads variables of Open MPI, PMI (MPICH, Intel MPI, Cray), Flux, Slurm, PALS and PMIx.
-/// An inner launcher takes precedence: a single process that mpiexec starts within a job of several
-/// tasks is alone, and so is a batch script within its allocation.
+/// The launcher that started several processes, if any. `mpi` is the MPI library's description, for
+/// the remedy. Reads variables of Open MPI, PMI (MPICH, Intel MPI, Cray), Flux, Slurm, PALS and
+/// PMIx. An inner launcher takes precedence: a single process that mpiexec starts within a job of
+/// several tasks is alone, and so is a batch script within its allocation.
 std::optional<Launch> launched_with_others(const Environment& environment, const std::string& mpi);
 
 /// The two parts of the error about a launch whose processes are separate jobs of one rank.
 std::string launch_mismatch(const Launch& launch, const std::string& mpi);
 std::string launch_remedy(const Launch& launch, const std::string& mpi);
 
-/// Detects a process that another MPI's launcher has started as one of several; each of them would
-/// be a separate MPI job and train alone. `ranks`: MPI's number of ranks. Returns whether the
-/// process must end; one process prints the error.
+/// Detects a process that another MPI's launcher has started as one of several; each of these
+/// processes would be a separate MPI job and train alone. `ranks`: MPI's number of ranks. Returns
+/// whether the process must end; one process prints the error.
 bool is_started_by_another_mpi(int ranks, const std::string& mpi);
 
 }  // namespace trireme::commands

@@ -20,14 +20,14 @@ struct TrainOptions {
 struct EvalOptions {
   std::string deck;
   std::vector<std::string> overrides;
-  std::string checkpoint;  ///< folder, or "latest" in the deck's checkpoint directory
+  std::string checkpoint;  ///< folder, or "latest": newest in the checkpoint directory
   bool as_deck = false;    ///< accept another function of the same weights (Effect::function)
-  std::string data;        ///< token file; "": the deck's validation file, if there are no tasks
+  std::string data;        ///< token file; "": none with tasks, else the validation file
   std::vector<std::string> tasks = {};  ///< JSON lines files
-  std::string prefix = {};              ///< special token before a text; "": the end of a document
-  std::string output = {};              ///< output file for the measures; "": none
-  std::string log_likelihoods = {};     ///< output file for all log-likelihoods; "": none
-  std::string json = {};                ///< output file for losses and measures, or "-"; "": none
+  std::string prefix = {};  ///< special token before texts without context; "": end-of-document
+  std::string output = {};  ///< output file for the measures; "": none
+  std::string log_likelihoods = {};  ///< output file for all log-likelihoods; "": none
+  std::string json = {};  ///< file for losses and measures; "-": standard output; "": none
 };
 
 struct GenerateOptions {
@@ -48,13 +48,13 @@ struct GenerateOptions {
   std::int64_t seed = 1;
   std::int64_t batch = 8;  ///< texts that a replica continues at a time
   std::string chat;        ///< format of the conversations; "": prompts are plain texts
-  std::string prefix;      ///< special token before a prompt; "": from the tokenizer's file
+  std::string prefix;      ///< token before a prompt, or "none"; "": as the post_processor
 };
 
 struct BenchOptions {
   std::string deck;
   std::vector<std::string> overrides;
-  std::vector<std::string> only;  ///< sections to run; empty: all
+  std::vector<std::string> only;  ///< sections; empty: all, or those of the machine file
   std::int64_t rounds = 3;
   std::string json;          ///< output file for the results; "": none
   std::string machine_file;  ///< output file for the machine's description; "": none
@@ -62,33 +62,36 @@ struct BenchOptions {
 
 struct DoctorOptions {
   std::string folder = ".";
-  std::string json = {};  ///< output file for the findings, or "-"; "": none
+  std::string json = {};  ///< file for the findings; "-": standard output; "": none
 };
 
-/// Each function adds one subcommand that stores its values in `options`, and returns it.
+/// Each function adds one subcommand that stores its values in `options`, and returns this
+/// subcommand.
 CLI::App* add_train_options(CLI::App& app, TrainOptions& options);
 CLI::App* add_eval_options(CLI::App& app, EvalOptions& options);
 CLI::App* add_generate_options(CLI::App& app, GenerateOptions& options);
 CLI::App* add_bench_options(CLI::App& app, BenchOptions& options);
 CLI::App* add_doctor_options(CLI::App& app, DoctorOptions& options);
 
-/// The positional arguments `DECK [section.key=value ...]` that most commands take.
+/// Adds the positional arguments `DECK [section.key=value ...]` that most commands take.
 void add_deck_arguments(CLI::App& command, std::string& deck, std::vector<std::string>& overrides);
-/// The option --json; `what` describes its output.
+/// Adds the option --json; `what` names the content of the JSON in the help.
 void add_json_option(CLI::App& command, std::string& json, const std::string& what);
 
-/// The help of the program or of one of its commands, wrapped at the terminal's width. Wider
-/// examples continue after a backslash.
+/// The help of the program or of one of its commands, wrapped at the terminal's width. Lines of
+/// examples that are wider continue after a backslash.
 std::string help_text(const CLI::App& app);
 
-/// Parses the command line. Returns true if a command is to run, false if help or the version was
-/// requested and has been printed. Every mistake is a UsageError.
+/// Parses the command line, which also runs the callback of a host command. Returns false if help
+/// or the version was requested and has been printed, otherwise true. Every mistake on the command
+/// line is a UsageError.
 bool parse_command_line(CLI::App& app, int argc, const char* const* argv);
 
 /// Whether this process prints: false if a launcher's environment (mpiexec, srun, PALS) gives it a
 /// rank other than 0. Commands without MPI have no other information about ranks.
 bool is_first_process();
-/// Whether this is a node's first process, for problems that only some nodes have.
+/// Whether this process reports problems that only some nodes have: false if a launcher's
+/// environment gives it a rank within its node other than 0.
 bool is_first_on_node();
 
 }  // namespace trireme::commands

@@ -19,24 +19,27 @@ struct Prompt {
   std::string where;  ///< "the prompt", or file and line
 };
 
-/// The prompts of the options. UsageError with file and line.
+/// The prompts that the options give. A UsageError for a mistake in a file of prompts names the
+/// file, and the line if one line is wrong.
 std::vector<Prompt> prompts_of(const GenerateOptions& options);
 
-/// The options by which evaluations of a run continue its prompts: [run] prompts, prompt_tokens,
-/// chat.
+/// The options with which evaluations of a run continue its prompts: [run] prompts, prompt_tokens
+/// and chat, temperature 0, and the output texts.jsonl.
 GenerateOptions options_of_run(const deck::RunConfig& run);
 
-/// The token that --prefix names: a special token, or "end-of-document". "": the end of a document.
+/// The id of the token that --prefix names: a special token, or "end-of-document", which is also
+/// the meaning of "". UsageError for an unknown name.
 std::int32_t prefix_token(const data::Tokenizer& tokenizer, const std::string& name);
 
-/// The ids before a prompt. "": the tokenizer's usual ids before a text; "none": no ids.
+/// The ids that `prefix` puts before a prompt. "": the tokenizer's usual ids before a text; "none":
+/// no ids; otherwise the id of prefix_token().
 std::vector<std::int32_t> ids_before_prompt(const data::Tokenizer& tokenizer,
                                             const std::string& prefix);
 
 /// All texts of a command or of a run's evaluations: `samples` texts for each prompt in turn.
 class Texts {
  public:
-  /// Arguments must outlive this object. UsageError for mistakes in the prompts.
+  /// `options` must outlive this object. UsageError for mistakes in the prompts.
   Texts(const deck::Deck& deck, const GenerateOptions& options);
 
   /// A sentence about the ids before prompts.
@@ -48,18 +51,18 @@ class Texts {
   void set_step(std::int64_t step) { step_ = step; }
 
   bool is_chat() const { return chat_ != data::ChatFormat::none; }
-  /// The token that ends a text; a conversation also ends with the document.
+  /// The token that ends a text. A conversation also ends with the end-of-document token.
   std::int32_t end() const;
 
   std::int64_t count() const { return std::ssize(prompts_) * options_.samples; }
   const data::Tokenizer& tokenizer() const { return *tokenizer_; }
   const std::string& prompt(std::int64_t n) const { return prompts_[prompt_of_text(n)].words; }
-  /// The prompt as a document's beginning, or a conversation up to the answer.
+  /// The ids of text n's prompt: the beginning of a document, or a conversation up to the answer.
   std::vector<std::int32_t> ids(std::int64_t n) const { return ids_of(prompt_of_text(n)); }
 
-  /// Line before a text, if there are several texts.
+  /// Line before text n; "" if there is only one text.
   std::string heading(std::int64_t n) const;
-  /// Line of a file of texts.
+  /// Text n as a line of JSON, for a file of texts.
   std::string json(std::int64_t n, const std::string& continuation, std::int64_t tokens,
                    const char* end) const;
 
@@ -75,11 +78,11 @@ class Texts {
   std::int64_t sequence_;
   std::int64_t step_ = 0;
   std::vector<Prompt> prompts_;
-  std::vector<std::int64_t> tokens_;  ///< tokens of each prompt
+  std::vector<std::int64_t> tokens_;  ///< number of tokens of each prompt
 };
 
-/// The texts that evaluations of the deck's run continue, with options_of_run(), which must outlive
-/// them. UsageError with the key and its place. The vocabulary must be resolved.
+/// The texts that evaluations of the deck's run continue. `options`: options_of_run(); they must
+/// outlive the result. A UsageError names the key and its place. The vocabulary must be resolved.
 std::unique_ptr<Texts> texts_of_run(const deck::Deck& deck, const GenerateOptions& options);
 /// "3 prompts of prompts.txt, continued at each evaluation by at most 64 tokens".
 std::string describe_prompts(const Texts& texts, const GenerateOptions& options);

@@ -20,30 +20,33 @@ struct TrainingData {
   std::vector<double> weights;
 
   std::vector<data::WeightedSource> parts() const;
-  std::int64_t tokens() const;  ///< sum over all files
+  std::int64_t tokens() const;  ///< number of tokens in all files
 };
 
 /// Opens the files of [data] train; empty if none of them exists. UsageError if only some of them
-/// are missing.
+/// exist.
 TrainingData open_if_there(const deck::Deck& deck);
 /// Opens the files of [data] train. The error for a missing file names the key, its place and the
 /// remedy.
 TrainingData open_training_data(const deck::Deck& deck);
 
-/// For each file of a blend, its part of the run's samples and its epochs; empty for one file.
+/// One line per file of a blend: the number of the run's `of_run` samples that the file supplies,
+/// and the number of its epochs. Empty for a single file.
 std::vector<std::string> blend_text(const data::Samples& samples, std::int64_t of_run);
 
 /// The tokenizer of [data].
 std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck);
 
-/// Sets model.vocabulary from the token files if the deck does not set it; otherwise compares it
-/// with the files. The deck must set it if there are no files, or if a file does not store the
-/// number of its ids. A file's tokenizer, if stored, must be the deck's.
+/// If the deck does not set model.vocabulary, sets it to the largest number of ids of the token
+/// files, plus special tokens of masked models; otherwise checks that it is large enough.
+/// UsageError if neither the deck nor the files give the vocabulary, if a file was made with
+/// another tokenizer than the deck's, or if the deck freezes arrays that cannot be frozen
+/// (expect_trainable).
 void resolve_vocabulary(deck::Deck& deck, const TrainingData& data);
 
-/// Opens the training files that exist and resolves the vocabulary. A plan for another machine,
-/// `elsewhere`, needs no data: token files or a tokenizer that are missing or do not fit the deck
-/// only cause a warning, and the result is empty. The vocabulary comes from the deck or the files.
+/// Opens the training files, if there are any, and resolves the vocabulary. If `elsewhere` (a plan
+/// for another machine), token files or a tokenizer that are missing or do not fit the deck only
+/// cause a warning, and the result is empty; the deck or the files must give the vocabulary.
 TrainingData resolve_data(deck::Deck& deck, bool elsewhere);
 
 /// With layout = "auto", chooses the layout for `ranks` ranks, for the machine of [parallel]
@@ -51,23 +54,24 @@ TrainingData resolve_data(deck::Deck& deck, bool elsewhere);
 /// resolved.
 void resolve_layout(deck::Deck& deck, std::int64_t ranks, const plan::Machine& machine);
 
-/// "data 2 · pipeline 1 · tensor 1, 1f1b, micro-batches of 1: …": the layout chosen by layout =
-/// "auto", and why; "" if the deck gave it.
+/// "data 2 · pipeline 1 · tensor 1, 1f1b, micro-batches of 1: …": the layout that layout = "auto"
+/// has chosen, with the reason; "" if the deck gives the layout.
 std::string layout_text(const deck::Deck& deck);
 
-/// A deck and its existing training files; no files if they do not fit the deck.
+/// A deck and its training files; no files if they do not exist, or if resolve_data() ignores them.
 struct PlannedRun {
   deck::Deck deck;
   TrainingData training;
 };
 
-/// The deck, resolved for `ranks` ranks of the machine without MPI; 0: the product of the deck's
-/// axes. The token file need not exist if the deck sets the vocabulary. `elsewhere`: see
-/// resolve_data().
+/// The deck, resolved without MPI for `ranks` ranks of `machine`; `ranks` = 0: the product of the
+/// deck's axes, a UsageError with layout = "auto". The token file need not exist if the deck sets
+/// the vocabulary. `elsewhere`: see resolve_data().
 PlannedRun deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
                           std::int64_t ranks, const plan::Machine& machine, bool elsewhere);
 
-/// Opens the file of [data] validation. UsageError if it has more ids than the model.
+/// Opens the file of [data] validation. UsageError if the file is missing, was made with another
+/// tokenizer, or has more ids than the model.
 std::unique_ptr<data::TokenSource> open_validation_file(const deck::Deck& deck);
 
 /// Bytes of text of each token id of the model, for bits per byte. All 0, which disables bits per
@@ -78,15 +82,16 @@ std::vector<std::int32_t> bytes_of_token(const deck::Deck& deck, const data::Tok
 /// Documents, samples, padding and cut documents of a packed file.
 std::string packing_text(const data::TokenSource& file, const data::PackedDocuments& packed);
 
-/// Warns if packing has little effect or much padding.
+/// Warns if the file has only one document, or if more than 5 % of the tokens in its samples are
+/// padding.
 void warn_of_packing(const data::TokenSource& file, const data::PackedDocuments& packed);
 
 /// The checkpoint folder `where`, or for "latest" the newest intact checkpoint in the deck's
-/// directory. UsageError if there is none.
+/// checkpoint directory. UsageError if there is none.
 std::string find_checkpoint(const deck::Deck& deck, const std::string& where);
 
 /// UsageError if the checkpoint that [checkpoint] restart names does not exist, or if restart is
-/// "none" although the directory contains an imported model.
+/// "none" although the checkpoint directory contains only an imported model.
 void expect_restart(const deck::Deck& deck);
 
 }  // namespace trireme::commands

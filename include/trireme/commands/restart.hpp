@@ -5,7 +5,7 @@
 #include <trireme/commands/identity.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/grid/runtime.hpp>
-#include <trireme/train/worker.hpp>
+#include <trireme/train/engine.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -20,26 +20,27 @@ namespace trireme::commands {
 /// Result of a restart: the state with which a run begins.
 struct Beginning {
   std::optional<std::int64_t> step;  ///< restored step; empty: initial weights
-  /// On rank 0: the starts of the checkpoint, and the start of this job.
+  /// On rank 0: the starts that the checkpoint stores, and the start of this job.
   std::vector<checkpoint::Start> starts;
   /// Identity of the run, with values inherited from the checkpoint (inherit).
   Identity identity;
 };
 
 /// The start of a run by [checkpoint] restart: from a checkpoint, or from initial weights. The
-/// rules are documented in docs/checkpoint.md. All members are collective.
+/// rules are documented in docs/checkpoint.md. The public members are collective.
 class Restart {
  public:
   /// Finds the checkpoint to resume from and compares its deck, tokenizer and data with the
-  /// arguments: a UsageError lists all contradictions. Arrays are not read yet. `identity` is used
-  /// on rank 0. All arguments must outlive this object.
+  /// arguments: a UsageError lists all contradictions of the decks, or names a different tokenizer
+  /// or training file. Arrays are not loaded yet. Rank 0 compares `identity`. All arguments must
+  /// outlive this object.
   Restart(grid::Runtime& runtime, const deck::Deck& deck, const Identity& identity);
 
   /// Loads the checkpoint, each rank its slices. A damaged checkpoint ends all ranks if the deck
-  /// named it; with "latest" it is skipped and the next older checkpoint is tried. Without a
+  /// names it; with "latest", it is skipped and the next older checkpoint is tried. Without a
   /// checkpoint the weights are initialised. Checkpoints of other branches or runs, from which the
   /// run does not continue, are moved to another folder.
-  Beginning load(train::Worker& worker);
+  Beginning load(train::Engine& engine);
 
  private:
   bool by_name() const;
@@ -48,7 +49,7 @@ class Restart {
   void pass_over(const std::string& folder, const std::string& reason);
   void compare(const checkpoint::Reader& reader);
   void compare_data(const checkpoint::Reader& reader);
-  void start_fresh(train::Worker& worker);
+  void start_fresh(train::Engine& engine);
   std::string refusal(const checkpoint::Manifest& local) const;
   std::vector<checkpoint::Start> begin_branch(const std::optional<checkpoint::Lineage>& tip) const;
   void report(const checkpoint::RunState& state, bool optimizer_state) const;
@@ -58,8 +59,8 @@ class Restart {
   const Identity& identity_;
   std::string folder_;  ///< candidate folder; "": none
   std::int64_t local_before_ = std::numeric_limits<std::int64_t>::max();
-  std::set<std::string> damaged_;      ///< on rank 0: skipped checkpoints
-  std::string differences_;            ///< on rank 0: differences of the decks, one per line
+  std::set<std::string> damaged_;  ///< on rank 0: skipped checkpoints
+  std::string differences_;        ///< on rank 0: accepted differences of the decks, one per line
   std::vector<std::string> warnings_;  ///< on rank 0: accepted differences of tokenizer and data
 };
 
@@ -68,17 +69,19 @@ class Restart {
 /// ranks throw any other exception together. Collective.
 std::optional<std::string> damage_found(grid::Runtime& runtime, const std::function<void()>& local);
 
-/// The folder of `where` (find_checkpoint). Verifies everything except its arrays and compares its
-/// model and tokenizer with the deck's: a UsageError lists all contradictions, a warning all other
-/// differences that change results. `as_deck` accepts another function of the same weights
-/// (Effect::function). Collective.
+/// The checkpoint folder `where` (find_checkpoint), on all ranks. Verifies the checkpoint except
+/// its arrays, and compares its model and tokenizer with the deck: a UsageError lists all
+/// contradictions of the models or names the tokenizer, a warning lists all other differences that
+/// change results. `as_deck` accepts another function of the same weights (Effect::function).
+/// Collective.
 std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std::string& where,
                        bool as_deck);
 
-/// Copies the run's newest complete local checkpoint into its checkpoint directory, if its step is
-/// after `after` and before `before`. All nodes copy the shards that they hold. A warning names
-/// each newer checkpoint that is rejected, with the reason. `refusal`, called on rank 0, returns
-/// the reason not to use a checkpoint. Returns the step; std::nullopt if there is none. Collective.
+/// Copies the run's newest complete local checkpoint of a step after `after` and before `before`
+/// into the checkpoint directory. Each shard is copied by one of the nodes that hold it. A warning
+/// names each newer checkpoint that is rejected, with the reason. `refusal`, called on rank 0,
+/// returns the reason not to use a checkpoint, or "". Returns the step of the copied checkpoint;
+/// std::nullopt if there is none. Collective.
 std::optional<std::int64_t> collect_local_checkpoint(
     grid::Runtime& runtime, const deck::CheckpointConfig& config, std::int64_t after,
     std::int64_t before, const std::function<std::string(const checkpoint::Manifest&)>& refusal);

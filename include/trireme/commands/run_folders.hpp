@@ -13,8 +13,9 @@ namespace trireme::commands {
 /// The run's directory and its checkpoint directory, owned by this job until destruction.
 class RunFolders {
  public:
-  /// Creates the folders and takes ownership of them. Ends all ranks with a UsageError, and changes
-  /// nothing, if another job owns one of them, or if one is not writable. Collective.
+  /// Creates the folders and takes ownership of them. UsageError on all ranks if another job owns
+  /// one of the folders, or if a folder is not writable; a new folder, but not its parents, is then
+  /// removed. Collective.
   RunFolders(grid::Runtime& runtime, const deck::Deck& deck);
   ~RunFolders();
   RunFolders(const RunFolders&) = delete;

@@ -15,10 +15,10 @@
 namespace trireme::commands {
 
 /// Common state of train, eval, generate and bench: the deck (equal on all ranks), its model, the
-/// machine and the process grid. Members that a command does not need stay empty.
+/// machine and the process grid.
 struct Session {
   deck::Deck deck;
-  TrainingData training;  ///< empty until its files are opened
+  TrainingData training;  ///< empty if the files are not opened or do not exist
   architecture::Architecture architecture;
   plan::Machine machine;
   std::unique_ptr<grid::Grid> grid;
@@ -27,7 +27,8 @@ struct Session {
 };
 
 enum class Ranks : std::uint8_t {
-  as_deck_says,  ///< the product of the deck's axes must be the number of ranks
+  /// The product of the deck's axes must be the number of ranks; layout = "auto" chooses the axes.
+  as_deck_says,
   /// Any number of ranks: replicas of the deck's tensor, context and pipeline ranks; if the number
   /// of these ranks does not divide the number of ranks, each rank has the whole model.
   any_replicas,
@@ -36,7 +37,8 @@ enum class Ranks : std::uint8_t {
 };
 
 /// Reads the deck on every rank; a mistake ends all ranks together. The vocabulary comes from the
-/// deck, else from the training file; without either, the error names the key to set.
+/// deck, or else from the training files; without either, the error names the key to set.
+/// Collective.
 Session open_session(grid::Runtime& runtime, const std::string& deck_file,
                      const std::vector<std::string>& overrides, Ranks ranks);
 

@@ -31,14 +31,14 @@ struct CompletedCommand {
   std::vector<CompletedOption> options;
 };
 
-/// The commands of the program, in the order of its help.
+/// The commands of the program, in the order of `trireme --help`.
 std::vector<CompletedCommand> completed_commands(const CLI::App& app);
 
 /// The completion script for "bash", "zsh" or "fish".
 std::string completion_script(const CLI::App& app, const std::string& shell);
 
-/// A page in man's format: trireme(1) for "", trireme-deck(5) and trireme-machine(5) for "deck" and
-/// "machine", trireme-train(1) for "train".
+/// A manual page in roff format: trireme(1) for "", trireme-deck(5) and trireme-machine(5) for
+/// "deck" and "machine", trireme-train(1) for "train".
 std::string man_page(const CLI::App& app, const std::string& topic);
 
 /// Writes man pages, completion scripts and JSON Schemas to `folder`, an installation's share/.

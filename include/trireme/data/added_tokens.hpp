@@ -22,34 +22,37 @@ class TokenNames;
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  bool special = false;      ///< encoded only if EncodeOptions asks for it
-  bool normalized = false;   ///< matched in normalized text, after the other tokens
-  bool lstrip = false;       ///< includes the white space before it
-  bool rstrip = false;       ///< includes the white space after it
+  bool special = false;      ///< encoded only with EncodeOptions::special_tokens
+  bool normalized = false;   ///< matched in normalized text, after the tokens without this flag
+  bool lstrip = false;       ///< a match includes the white space before the token
+  bool rstrip = false;       ///< a match includes the white space after the token
   bool single_word = false;  ///< matches only where no word character is adjacent
 };
 
-/// Reads `added_tokens` of a tokenizer.json; null: none. Skips tokens without content.
+/// Reads `added_tokens` of a tokenizer.json; a null node has no tokens. Skips tokens with empty
+/// content.
 std::vector<AddedToken> read_added_tokens(const JsonNode& node);
 
-/// Names by id of the model's tokens and of `added`. UsageError, which names `node`, if an id has
-/// two names, a token of the model has another id, or an id is so large that it wastes memory.
+/// Names of the model's tokens and of the added tokens, indexed by id; "" for an unused id.
+/// UsageError that names `node`, if an id has two names, a token has one id in the model and
+/// another id in `added`, or an id is so large that the list would waste memory.
 std::vector<std::string> names_with(const TokenNames& names, const std::vector<AddedToken>& added,
                                     const JsonNode& node);
 
-/// The tokens to match whose flag `normalized` has this value.
+/// The added tokens with this value of the flag `normalized`, as literals. Skips tokens with empty
+/// content. Special tokens are ignored literals unless options.special_tokens is set.
 std::vector<LiteralSplitter::Literal> literals_of(const std::vector<AddedToken>& added,
                                                   const EncodeOptions& options, bool normalized);
 
-/// Names and ids of the special tokens, as in Tokenizer::special_tokens().
+/// Names and ids of the special tokens in `added`, for Tokenizer::special_tokens().
 std::vector<std::pair<std::string, std::int32_t>> special_tokens(
     const std::vector<AddedToken>& added);
 
-/// Adds all properties that ids depend on to the digest.
+/// Adds to the digest all properties of the added tokens on which ids depend.
 void add_to(Checksum& sum, const std::vector<AddedToken>& added);
 
-/// The id of the token that ends documents, as in TokenizerSource; UsageError naming `where` if
-/// there is none.
+/// Id of the special token that ends documents. `wanted`: TokenizerSource::end_of_document.
+/// UsageError that names `where`, if `added` does not have such a token.
 std::int32_t find_end_of_document(const std::vector<AddedToken>& added, const std::string& wanted,
                                   const std::string& where);
 

@@ -7,22 +7,23 @@
 
 namespace trireme::data {
 
-/// Row i of a [count, S] array; empty if the array is empty.
+/// Row i of an array [count, length]; empty if the array is empty.
 inline std::span<std::int32_t> row(std::span<std::int32_t> array, std::int64_t i,
                                    std::int64_t length) {
   if (array.empty()) return array;
   return array.subspan(static_cast<std::size_t>(i * length), static_cast<std::size_t>(length));
 }
 
-/// The division of a step's global batch among data-parallel ranks and micro-batches, by arithmetic
-/// on global sample numbers.
+/// Sizes from which the division of a step's global batch among data-parallel ranks and
+/// micro-batches is computed.
 struct Batch {
   std::int64_t global = 1;      ///< G: samples of a step
   std::int64_t micro = 1;       ///< b: samples of a micro-batch
-  std::int64_t data_ranks = 1;  ///< R
+  std::int64_t data_ranks = 1;  ///< R: data-parallel ranks
 };
 
-/// m = G / (b R): micro-batches of a step on each data rank. UsageError unless m is whole.
+/// m = G / (b R): micro-batches of a step on each data rank. UsageError unless all sizes are at
+/// least 1 and m is an integer.
 inline std::int64_t micro_batches(const Batch& batch) {
   check_usage(batch.global >= 1 && batch.micro >= 1 && batch.data_ranks >= 1, "global batch ",
               batch.global, ", micro-batch ", batch.micro, ", data ranks ", batch.data_ranks,
@@ -34,8 +35,8 @@ inline std::int64_t micro_batches(const Batch& batch) {
   return batch.global / batch.micro / batch.data_ranks;
 }
 
-/// First of the b consecutive samples of micro-batch `micro` on data rank `data_rank`, counted
-/// within the global batch: (m R + r) b. Micro-batch m of all data ranks together is b R
+/// First of the b consecutive samples of micro-batch i = `micro` on data rank r = `data_rank`,
+/// counted within the global batch: (i R + r) b. Micro-batch i of all data ranks together is b R
 /// consecutive samples.
 inline std::int64_t first_sample(const Batch& batch, std::int64_t micro, std::int64_t data_rank) {
   check(

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <trireme/architecture/local_sizes.hpp>
 #include <trireme/architecture/objective.hpp>
+#include <trireme/architecture/rank_sizes.hpp>
 #include <trireme/data/samples.hpp>
 #include <trireme/deck/config.hpp>
 
@@ -12,8 +12,8 @@
 
 namespace trireme::data {
 
-/// Memory of a batch's fields in the order of architecture::TrainingObjective, each
-/// [B · per_sample]. A batch of fewer samples fills the front of each field.
+/// Memory of a batch's fields, in the order of architecture::TrainingObjective::fields. Each field
+/// has B · per_sample values; a batch of fewer than B samples fills the beginning of each field.
 using BatchFields = std::span<const std::span<std::int32_t>>;
 
 /// Makes the batches of a training objective from windows of text. Thread-safe.
@@ -23,16 +23,16 @@ class BatchReader {
 
   /// UsageError if these windows cannot form batches.
   virtual void expect_usable(const Windows& windows) const = 0;
-  /// Training samples [first, first + count).
+  /// Reads training samples [first, first + count) into `fields`.
   virtual void read(const Samples& samples, std::int64_t first, std::int64_t count,
                     BatchFields fields) const = 0;
-  /// Evaluation samples: windows [first, first + count).
+  /// Reads windows [first, first + count) into `fields` as evaluation samples.
   virtual void read(const Windows& windows, std::int64_t first, std::int64_t count,
                     BatchFields fields) const = 0;
-  /// Number of targets of the first `count` samples that count in the loss.
+  /// Number of targets that count in the loss, in the first `count` samples of `fields`.
   virtual std::int64_t counted(BatchFields fields, std::int64_t count) const = 0;
-  /// Bytes of text in the counted predicted tokens of the first `count` samples; 0 if predicted
-  /// tokens are chosen at random. `bytes_of_token` gives the bytes of each id.
+  /// Bytes of text of the targets that count in the loss, in the first `count` samples of `fields`;
+  /// 0 if the objective chooses its targets at random. `bytes_of_token`: bytes of text of each id.
   virtual std::int64_t text_bytes(BatchFields fields, std::int64_t count,
                                   const std::vector<std::int32_t>& bytes_of_token) const = 0;
 };
@@ -40,11 +40,13 @@ class BatchReader {
 /// The reader for the objective of the deck's model.
 std::unique_ptr<BatchReader> make_batch_reader(const deck::Config& config);
 
-/// Copies this context rank's share of each field from the fields of whole samples: its tokens of
-/// each sample; its part of all chosen targets and of all pairs; all rows, as indices among its own
-/// tokens, or −1 where another rank has the token. `own` has the sizes of `sizes`.
+/// Copies this context rank's share of each field from `whole`, the fields of whole samples, to
+/// `own`. Of fields with a value per token, the share is the rank's tokens of each sample; of
+/// chosen targets and of pairs, the share is one contiguous part. All values of the field `rows`
+/// are copied, as indices among the rank's own tokens, or as −1 if another rank has the token.
+/// Error unless the fields of `own` have the sizes of `sizes`.
 void take_own_fields(const architecture::TrainingObjective& objective,
-                     const architecture::Shard& shard, const architecture::LocalSizes& sizes,
+                     const architecture::Shard& shard, const architecture::RankSizes& sizes,
                      std::int64_t sequence, BatchFields whole, BatchFields own);
 
 }  // namespace trireme::data

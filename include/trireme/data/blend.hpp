@@ -7,35 +7,36 @@
 
 namespace trireme::data {
 
-/// Assigns each index n = 0, 1, … to one of several parts. Of the first n indices, a part with
-/// share w gets w n, with an error of at most 1.7 (½ for two parts). Nothing is stored per index:
-/// the parts are the leaves of a binary tree (Huffman 1952: heavy parts near the root), and the
-/// lighter branch of a node gets round(m · its share) of the node's first m indices. Integer
-/// arithmetic gives the same result on every machine. Thread-safe.
+/// Assigns each index n = 0, 1, … to one of several parts. Of the first n indices, a part whose
+/// weight is the fraction w of all weights gets w n, with an error of at most 1.7 (½ for two
+/// parts). Nothing is stored per index: the parts are the leaves of a binary tree (Huffman 1952:
+/// heavy parts near the root). Of the first m indices of a node, its lighter branch gets
+/// round(m·w), where w is the branch's fraction of the node's weight. Integer arithmetic gives the
+/// same result on every machine. Thread-safe.
 class Blend {
  public:
-  /// Weights in any unit. UsageError unless all are positive and finite, and at least 2^-32 of
-  /// their sum.
+  /// Weights in any unit. UsageError unless there are 1 to 4096 weights, and each weight is
+  /// positive, finite and at least 2^-33 of their sum.
   explicit Blend(std::span<const double> weights);
 
   struct Place {
     std::size_t part = 0;
     std::int64_t number = 0;  ///< index within the part
   };
-  /// The part of index n and its index there; O(parts).
+  /// The part that gets index n, and the index within this part. Takes time O(number of parts).
   Place place(std::int64_t n) const;
   std::size_t parts() const { return parts_; }
-  /// Number of the first n indices that each part gets.
+  /// Number of indices that each part gets among the first n indices.
   std::vector<std::int64_t> counts(std::int64_t n) const;
 
  private:
-  /// `lighter` is −1 for a leaf.
+  /// A node of the tree. `lighter`, `heavier`: indices of its children in nodes_; −1 for a leaf.
   struct Node {
     std::uint64_t weight = 0;
     std::int32_t lighter = -1;
     std::int32_t heavier = -1;
   };
-  std::vector<Node> nodes_;  // leaves first, the root last
+  std::vector<Node> nodes_;  // leaves first, in the order of the parts; the root last
   std::size_t parts_;
 };
 
@@ -46,7 +47,8 @@ struct BlendEntry {
 };
 
 /// The files of a deck's `train`: one path, or a comma-separated list "0.7 a.h5, 0.3 b.h5" whose
-/// entries each begin with a weight and a space. UsageError if only some entries have a weight.
+/// entries each begin with a weight and a space. Without any weight, the whole value is one path.
+/// UsageError if only some entries have a weight, or if a weight or path is invalid.
 std::vector<BlendEntry> parse_blend(const std::string& value);
 
 }  // namespace trireme::data

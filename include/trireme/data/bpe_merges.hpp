@@ -6,21 +6,22 @@
 
 namespace trireme::data {
 
-/// Two neighbouring tokens that become one. Earlier merges of a list have priority.
+/// A merge: the neighbouring tokens `left` and `right` become the token `result`. Earlier merges of
+/// a list have priority.
 struct BpeMerge {
   std::int32_t left = 0;
   std::int32_t right = 0;
   std::int32_t result = 0;
 };
 
-/// A hash table of the merges of a BPE model by the two tokens that they join. Thread-safe.
+/// Hash table of a BPE model's merges by the two tokens that they join. Thread-safe.
 class BpeMerges {
  public:
   explicit BpeMerges(std::span<const BpeMerge> merges);
 
   static constexpr std::uint32_t none = UINT32_MAX;
   struct Found {
-    std::uint32_t rank = none;  ///< place in the list; the lowest is merged first
+    std::uint32_t rank = none;  ///< index in the list; lowest merged first; none: no merge
     std::int32_t result = 0;
   };
   Found find(std::int32_t left, std::int32_t right) const {
@@ -32,12 +33,12 @@ class BpeMerges {
     }
   }
 
-  /// Merges the tokens in place and returns the number of remaining tokens. Always merges the pair
-  /// of the lowest rank, the leftmost of equal pairs. `tokens` must not be empty.
+  /// Merges the tokens in place and returns the number of remaining tokens. Each step merges the
+  /// pair of the lowest rank, and of equal pairs the leftmost pair.
   std::size_t apply(std::span<std::int32_t> tokens) const;
 
  private:
-  static constexpr std::uint64_t empty_key = UINT64_MAX;  // no id is negative
+  static constexpr std::uint64_t empty_key = UINT64_MAX;  // no pair's key: ids are not negative
   struct Slot {
     std::uint64_t key = empty_key;
     std::uint32_t rank = 0;

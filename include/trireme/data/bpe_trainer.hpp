@@ -14,31 +14,34 @@
 
 namespace trireme::data {
 
-/// A byte-level BPE that splits words by GPT-2's pattern.
+/// A byte-level BPE that splits text into words by GPT-2's pattern.
 struct BpeModel {
   std::vector<std::string> tokens;  ///< the bytes of each id
   std::vector<BpeMerge> merges;
   std::vector<AddedToken> added;
 };
 
-/// The tokenizer.json of a model, for Hugging Face's tokenizers and make_tokenizer().
+/// Text of the model's tokenizer.json, for Hugging Face's `tokenizers` library and for
+/// make_tokenizer().
 std::string tokenizer_json(const BpeModel& model);
 
 /// Learns a byte-level BPE from texts: counts the words that GPT-2's pattern finds, then repeatedly
 /// merges the most frequent pair of neighbours (Sennrich et al. 2016). Of equally frequent pairs,
-/// the one with the lowest ids comes first. Results equal those of the BpeTrainer of Hugging Face's
-/// tokenizers. Memory grows only with the number of distinct words.
+/// the pair with the lowest left id, then the lowest right id, is merged first. The results equal
+/// the results of BpeTrainer in Hugging Face's `tokenizers` library. Memory grows only with the
+/// number of distinct words.
 class BpeTrainer {
  public:
   BpeTrainer();
 
-  /// The next piece of the current text.
+  /// Counts the words in the next piece of the current text.
   void feed(std::string_view bytes);
   void end_document();
 
-  /// A model of `vocabulary` ids: 0 is "<|endoftext|>", then the names of more special tokens, the
-  /// 256 bytes, and merges; fewer ids if every word becomes one token earlier. UsageError if
-  /// `vocabulary` is less than the ids before the merges.
+  /// A model of `vocabulary` ids: "<|endoftext|>" (id 0), the special tokens `special`, the 256
+  /// bytes, and merged tokens. The model has fewer ids if every word becomes one token before the
+  /// vocabulary is full. UsageError if `vocabulary` is less than the number of ids before the
+  /// merged tokens, or more than 2^24.
   BpeModel train(std::int64_t vocabulary, std::span<const std::string_view> special = {}) const;
 
  private:

@@ -13,7 +13,8 @@
 
 namespace trireme::data {
 
-/// The ids of tokens of one character; -1: none.
+/// Ids of the tokens that consist of one character; find() returns -1 for characters without a
+/// token.
 class CharacterIds {
  public:
   CharacterIds() : low_(0x10000, -1) {}
@@ -34,24 +35,25 @@ class CharacterIds {
   std::unordered_map<char32_t, std::int32_t> high_;
 };
 
-/// The model BPE of a tokenizer.json (Sennrich et al. 2016): its symbols are characters, with byte
-/// fallback (Kudo and Richardson 2018), or raw bytes (Radford et al. 2019). The names must outlive
-/// it. Thread-safe.
+/// The BPE model of a tokenizer.json (Sennrich et al. 2016). Its symbols are characters, optionally
+/// with byte fallback (Kudo and Richardson 2018), or raw bytes (Radford et al. 2019). `names` must
+/// outlive this object. Thread-safe.
 class BpeWords final : public TokenModel {
  public:
-  /// `of_bytes`: words consist of raw bytes, which the vocabulary writes as in byte_alphabet.hpp;
-  /// otherwise they consist of characters.
+  /// `of_bytes`: words consist of raw bytes, which the vocabulary represents by the characters of
+  /// byte_alphabet.hpp; otherwise words consist of characters.
   BpeWords(const JsonNode& node, TokenNames& names, bool of_bytes = false);
 
   const char* kind() const override { return "bpe"; }
   std::unique_ptr<WordEncoder> encoder() const override;
   void add_to(Checksum& sum) const override;
 
-  /// An encoder of whole words of raw bytes. Its UsageError for a byte without a token names
-  /// `where`, which must outlive it.
+  /// An encoder for whole words of raw bytes. It throws a UsageError that names `where` for a byte
+  /// without a token. `where` must outlive the encoder.
   std::unique_ptr<WordEncoder> byte_encoder(const std::string& where) const;
 
-  /// Whether a merge can join two neighbouring characters.
+  /// Whether some merge joins a token that ends with the character of id `left` and a token that
+  /// begins with the character of id `right`.
   bool joins(std::int32_t left, std::int32_t right) const {
     return borders.find(left, right).rank != BpeMerges::none;
   }
@@ -59,15 +61,17 @@ class BpeWords final : public TokenModel {
   TokenNames& names;
   std::vector<BpeMerge> list;
   BpeMerges merges{std::span<const BpeMerge>()};
-  BpeMerges borders{std::span<const BpeMerge>()};  // adjacent characters that a merge joins
+  // For each merge: ids of the last character of the left token and of the first character of the
+  // right token, if both characters are tokens. Empty for words of bytes.
+  BpeMerges borders{std::span<const BpeMerge>()};
   CharacterIds characters;
-  std::vector<std::int32_t> bytes;           // ids of "<0x00>" to "<0xFF>"
+  std::vector<std::int32_t> bytes;           // ids of "<0x00>" to "<0xFF>"; -1: none
   std::array<std::int32_t, 256> id_of_byte;  // ids of the bytes' characters; -1: none
   std::int32_t unknown = -1;
   bool fuse_unknown = false;
   bool byte_fallback = false;
-  bool ignore_merges = false;  // a word that is a token becomes that token without merges
-  bool merges_others = false;  // merges join byte tokens or the unknown token
+  bool ignore_merges = false;  // a word that is a token gets its id without merges
+  bool merges_others = false;  // some merge joins a byte token or the unknown token
 
  private:
   void find_borders();

@@ -12,21 +12,22 @@
 
 namespace trireme::data {
 
-/// docs/token_files.md names the published template of each format and lists the differences.
+/// Chat formats. docs/token_files.md names the published template of each format, and the
+/// differences between format and template.
 enum class ChatFormat : std::uint8_t { none, chatml, qwen2_5, llama3, llama3_1, mistral, gemma };
 
-/// The format of a name such as "chatml"; ChatFormat::none for anything else.
+/// The format of a name such as "chatml"; ChatFormat::none for an unknown name.
 ChatFormat chat_format(std::string_view name);
 std::string_view name_of(ChatFormat format);
-/// All names, for options and messages.
+/// Names of all formats except ChatFormat::none, for options and messages.
 std::vector<std::string> chat_format_names();
-/// Names of the special tokens that a format writes, with or without the tokens for tools.
+/// Names of the special tokens that a format writes. `tools`: with the special tokens for tools.
 std::vector<std::string_view> special_tokens_of(ChatFormat format, bool tools);
 
-/// A function that an assistant calls.
+/// A call of a function by an assistant.
 struct ToolCall {
   std::string id;  ///< empty if the call has no id
-  /// {"name": string, "arguments": object}, in the order of the data.
+  /// {"name": string, "arguments": object}; the members keep the order of the data.
   nlohmann::ordered_json function;
 };
 
@@ -34,7 +35,7 @@ struct ChatMessage {
   std::string role;
   std::string content;
   std::vector<ToolCall> calls = {};
-  std::string call_id = {};  ///< the call whose result this message is
+  std::string call_id = {};  ///< id of the call whose result this message is; "": none
   bool counted = true;       ///< whether an assistant's message counts in the loss
 };
 
@@ -44,28 +45,31 @@ struct Chat {
   std::vector<nlohmann::ordered_json> tools = {};
 };
 
-/// Whether a conversation has tools, calls or their results.
+/// Whether a conversation has tools, calls of tools or results of calls.
 bool uses_tools(const Chat& chat);
 
-/// A conversation as one text, and the parts [begin, end) that an assistant writes and that count:
-/// each answer with the token that ends it.
+/// A conversation as one text, and the byte ranges [begin, end) of the assistant's answers that
+/// count in the loss. A range includes the token that ends the answer.
 struct Conversation {
   std::string text;
   std::vector<std::pair<std::size_t, std::size_t>> answers;
 };
 
-/// UsageError that names the content that the format cannot represent, such as an unknown role.
+/// Writes a chat in a format, which must not be ChatFormat::none. UsageError that names the content
+/// that the format cannot represent, such as an unknown role. Error if the chat has no messages.
 Conversation conversation(ChatFormat format, const Chat& chat);
 
 /// The text before an assistant's answer to the messages, as apply_chat_template writes it with
-/// add_generation_prompt. UsageError if the last message is the assistant's.
+/// add_generation_prompt. UsageError if the last message is an assistant's message, or as in
+/// conversation().
 std::string prompt_of(ChatFormat format, const Chat& chat);
-/// The special token that ends an answer.
+/// The special token that ends an answer; "" for ChatFormat::none.
 std::string_view end_of_answer(ChatFormat format);
 
-/// JSON as Python's json.dumps(value, ensure_ascii=False) writes it, which chat templates use.
-/// `indent` > 0: one member per line, indented by this many spaces per level. UsageError for a
-/// number beyond 64 bits, because its digits are lost in the parsed value.
+/// JSON text of a value, as Python's json.dumps(value, ensure_ascii=False) writes it for chat
+/// templates. `indent` > 0: one member per line, indented by this number of spaces per level.
+/// UsageError for a floating-point number of magnitude 2^63 or more, which can be an integer whose
+/// digits were lost when it was parsed.
 std::string python_json(const nlohmann::ordered_json& value, int indent = 0);
 
 }  // namespace trireme::data

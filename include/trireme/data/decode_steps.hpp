@@ -9,27 +9,30 @@
 
 namespace trireme::data {
 
-/// A decoder of a tokenizer.json. Thread-safe.
+/// A step of a tokenizer.json's decoder. Thread-safe.
 class DecodeStep {
  public:
   virtual ~DecodeStep() = default;
-  /// Changes the tokens of a part of a document. `edge`: whether the part is the first or the last.
+  /// Transforms the tokens of a part of a document. edge.first, edge.last: whether the document
+  /// begins or ends with this part.
   virtual void run(std::vector<std::string>& tokens, Edge edge) const = 0;
-  /// Whether a document can be decoded in parts, cut where is_cut() allows. `fused`: an earlier
-  /// step has merged all tokens into one.
+  /// Whether the step can decode a document in parts that end where is_cut() allows it. `fused`: an
+  /// earlier step has merged all tokens into one.
   virtual bool works_in_parts(bool fused) const { return !fused; }
   virtual bool fuses() const { return false; }
 };
 
 using DecodeSteps = std::vector<std::unique_ptr<DecodeStep>>;
 
-/// The steps of `decoder` of a tokenizer.json; null: joins the tokens with spaces.
+/// The steps of a tokenizer.json's `decoder`. For a null node: one step that puts spaces between
+/// tokens.
 DecodeSteps make_decode_steps(const JsonNode& node);
 
-/// Whether the token is one of "<0x00>" to "<0xFF>".
+/// Whether the token is one of "<0x00>" to "<0xFF>", with upper- or lower-case digits.
 bool is_byte_token(const std::string& token);
 
-/// Whether a part of a document may end between two tokens; false between bytes of one character.
+/// Whether a part of a document may end between two tokens: not between two byte tokens, which can
+/// be bytes of one character.
 bool is_cut(const std::string& left, const std::string& right);
 
 }  // namespace trireme::data

@@ -11,13 +11,14 @@ namespace trireme::data {
 
 /// The parts of a tokenizer that decoders use.
 struct TokenTexts {
-  std::vector<std::string> names;  ///< text of each id; "": none
+  std::vector<std::string> names;  ///< name of each id; "" for an unused id
   DecodeSteps steps;
   std::int32_t end_of_document = 0;
-  std::string where;  ///< the tokenizer's file, for errors
+  std::string where;  ///< path of the tokenizer's file, for errors
 };
 
-/// Decodes documents. Long documents are decoded in parts if the steps allow it.
+/// Decodes documents. A long document is decoded in parts if all steps allow it. `texts` must
+/// outlive the decoder.
 class DocumentDecoder final : public Decoder {
  public:
   explicit DocumentDecoder(const TokenTexts& texts);
@@ -25,7 +26,7 @@ class DocumentDecoder final : public Decoder {
   void finish(std::string& out) override;
 
  private:
-  /// Decodes the first `count` tokens.
+  /// Decodes and removes the first `count` tokens of tokens_. `last`: they end the document.
   void decode(std::size_t count, bool last, std::string& out);
 
   const TokenTexts& texts_;

@@ -10,8 +10,8 @@ namespace trireme::data {
 
 /// Splits a stream of bytes into documents at the matches of a regular expression, in bounded
 /// memory. Matched bytes belong to no document; an empty match (`(?=…)`) drops nothing. The
-/// expression uses PCRE2's syntax, works on bytes and sees the whole file: look-behind, look-ahead
-/// and `\z` give the same documents however the stream is chunked (partial matching,
+/// expression uses PCRE2's syntax and works on bytes. The documents do not depend on the chunks in
+/// which the stream arrives, also with look-behind, look-ahead and `\z` (partial matching,
 /// pcre2partial(3)). Documents may be empty.
 class DocumentSplitter {
  public:
@@ -28,9 +28,11 @@ class DocumentSplitter {
   DocumentSplitter(const DocumentSplitter&) = delete;
   DocumentSplitter& operator=(const DocumentSplitter&) = delete;
 
-  /// Consumes the next bytes of the file. UsageError if a match of the separator exceeds 8 MiB.
+  /// Consumes the next bytes of the file. UsageError if a match with its look-ahead exceeds 8 MiB,
+  /// if \K moves a match backwards, or if PCRE2 cannot match the expression.
   void feed(std::string_view bytes, const Sink& sink);
-  /// Ends the file and its last document; the next file may follow.
+  /// Ends the file and its last document. A file without bytes has no document. Another file may
+  /// follow.
   void finish(const Sink& sink);
 
  private:

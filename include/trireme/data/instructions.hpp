@@ -14,7 +14,8 @@
 
 namespace trireme::data {
 
-/// A document of which only some tokens count in the loss. Includes its end-of-document token.
+/// Tokens of a document, with its end-of-document token, and the runs of tokens that count or do
+/// not count in the loss.
 struct CountedTokens {
   std::vector<std::int32_t> ids;
   /// Lengths of consecutive runs of tokens, and whether each run counts.
@@ -22,7 +23,7 @@ struct CountedTokens {
   std::int64_t text_bytes = 0;
 };
 
-/// Tokens of JSON lines, and the tokens that count:
+/// Converts JSON lines to tokens. Tokens that count in the loss, by the form of the line:
 ///
 ///   {"text"}                       all tokens
 ///   {"prompt", "completion"}       the completion and the end of the document
@@ -30,12 +31,13 @@ struct CountedTokens {
 ///   is not 0, and the tokens that end them
 class InstructionEncoder {
  public:
-  /// `special_tokens`: whether names of special tokens in texts become these tokens. UsageError
-  /// unless the tokenizer has the special tokens of the format. The tokenizer must outlive this
-  /// object.
+  /// `special_tokens`: whether names of special tokens in texts are encoded as these tokens;
+  /// otherwise these names are text, and an error in conversations. UsageError unless the tokenizer
+  /// has the special tokens of the format. The tokenizer must outlive this object.
   InstructionEncoder(const Tokenizer& tokenizer, ChatFormat format, bool special_tokens);
 
-  /// The tokens of a line; no ids if the line has no text. UsageError with the line's place.
+  /// Tokens of a line; no tokens if the line has no text. UsageError with the line's place if the
+  /// line is invalid.
   CountedTokens encode(const JsonLine& line);
 
  private:
@@ -48,23 +50,24 @@ class InstructionEncoder {
   ChatFormat format_;
   bool special_tokens_;
   std::unique_ptr<Encoder> plain_;    ///< treats names of special tokens as text
-  std::unique_ptr<Encoder> special_;  ///< encodes them as special tokens
+  std::unique_ptr<Encoder> special_;  ///< encodes names of special tokens as these tokens
 };
 
-/// UsageError unless the tokenizer has the format's special tokens, with or without the tokens for
-/// tools.
+/// UsageError unless the tokenizer has the format's special tokens. `tools`: also the special
+/// tokens for tools.
 void expect_special_tokens(const Tokenizer& tokenizer, ChatFormat format, bool tools);
 
-/// The texts of a line for training a tokenizer: a conversation's texts between its special tokens,
-/// or the text of any other line.
+/// Texts of a line for training a tokenizer. A conversation gives the texts between its special
+/// tokens, any other line one text.
 std::vector<std::string> texts_of(const JsonLine& line, ChatFormat format);
 
 /// An example of a line, for messages.
 extern const char* const instruction_form;
 
-/// The special tokens that end counted parts of documents, such as <|im_end|> of chats, without the
-/// end of the document: a model that was trained on the file ends its answers with them. Reads the
-/// first documents of a file with a mask; empty for a file without a mask.
+/// Ids of the special tokens that end counted parts of documents, such as <|im_end|> of chats,
+/// without the end-of-document token. A model that was trained on the file ends its answers with
+/// these tokens. Reads at most the first 256 documents and 2^20 tokens of the file. Empty for a
+/// file without a mask.
 std::set<std::int64_t> answer_ends(const TokenSource& tokens, const Tokenizer& tokenizer);
 
 }  // namespace trireme::data

@@ -10,10 +10,11 @@
 
 namespace trireme::data {
 
-/// Bytes that are read from a file at a time.
+/// Number of bytes that are read from a file at a time.
 inline constexpr std::size_t read_bytes = std::size_t{256} << 10;
 
-/// An object that is one line of a file, and its place for messages.
+/// The JSON object of one line of a file, and the line's place for messages. `form`: example of a
+/// line. The JSON object must outlive this object.
 class JsonLine {
  public:
   JsonLine(const nlohmann::ordered_json& json, std::string where, std::string form)
@@ -22,13 +23,14 @@ class JsonLine {
   const nlohmann::ordered_json& json() const { return json_; }
   const std::string& where() const { return where_; }  ///< "tasks.jsonl:3"
   bool has(const char* key) const { return json_.contains(key); }
-  /// The member's value. UsageError unless it is a string.
+  /// Value of member `key`. UsageError unless it is a string.
   const std::string& string(const char* key) const;
-  /// The member's value. UsageError unless it is a list of at least one string.
+  /// Value of member `key`. UsageError unless it is a list of one or more strings.
   std::vector<std::string> strings(const char* key) const;
-  /// UsageError that begins with the line's place and ends with an example of the form.
+  /// Throws a UsageError that begins with the line's place and ends with an example of a line.
   [[noreturn]] void refuse(const std::string& complaint) const;
-  /// Throws UsageError for a member, with its value and the expected value.
+  /// Throws a UsageError about member `key`: the member is missing, or has a value other than
+  /// `expected`.
   [[noreturn]] void refuse(const char* key, const std::string& expected) const;
 
  private:
@@ -37,13 +39,14 @@ class JsonLine {
   std::string form_;
 };
 
-/// Runs `use`, and prepends `place` to its UsageErrors that do not begin with it.
+/// Calls `use`. Prepends `place` to the message of a UsageError, unless the message begins with
+/// `place`.
 void with_place(const std::string& place, const std::function<void()>& use);
 
-/// Calls `use` with each line of a file, plain or gzip ("-": standard input), in bounded memory;
-/// skips blank lines. UsageError with the line's place for a line that exceeds 64 MiB, is not UTF-8
-/// or is not an object, and for errors of `use`. `form` is an example of a line. `progress`
-/// receives the number of bytes read so far.
+/// Calls `use` with each line of a file, plain or gzip ("-": standard input), in bounded memory.
+/// Skips blank lines. UsageError with the line's place for a line that exceeds 64 MiB, is not UTF-8
+/// or is not an object. A UsageError of `use` also gets the line's place. `form`: example of a
+/// line. `progress` receives the number of bytes of text read so far.
 void read_json_lines(const std::string& path, const std::string& form,
                      const std::function<void(const JsonLine&)>& use,
                      const std::function<void(std::int64_t)>& progress = {});

@@ -9,18 +9,19 @@
 
 namespace trireme::data {
 
-/// Largest size of a tokenizer's files, which are read whole.
+/// Largest size of a tokenizer's file in bytes; these files are read as a whole.
 inline constexpr std::int64_t file_limit_bytes = 256 << 20;
 
-/// A value of a parsed JSON file, which must outlive it, and its path for messages.
+/// A value of a parsed JSON file, and the value's path for messages. The parsed file must outlive
+/// this object.
 struct JsonNode {
   const nlohmann::json& json;
   std::string path;  ///< "tokenizer.json: model.type"
 
-  /// The member; null if it is missing.
+  /// Member `key`; a null node if the member is missing or this value is not an object.
   JsonNode operator[](const char* key) const;
   JsonNode operator[](std::size_t index) const;
-  /// Throws UsageError with the path, the value and the supported values.
+  /// Throws a UsageError with the path, the value and the supported values.
   [[noreturn]] void refuse(const std::string& supported) const;
   /// Whether the value is null, missing or an empty string.
   bool is_nothing() const;
@@ -28,25 +29,28 @@ struct JsonNode {
   bool flag(bool otherwise) const;
   void expect_false() const;
   const std::string& string() const;
-  /// The only character of a string.
+  /// The character of a string. UsageError unless the value is a string of one character.
   char32_t character() const;
   void expect_type(const char* type) const;
   std::int64_t id() const;
-  /// An integer of 0 to `largest`.
+  /// The value. UsageError unless it is an integer from 0 to `largest`.
   std::int64_t count(std::int64_t largest) const;
   double number() const;
-  /// Length of a list. UsageError unless the value is a list of at most `most` parts.
+  /// Length of a list. UsageError unless the value is a list of at most `most` parts. `supported`:
+  /// expected value for the message.
   std::size_t list_size(std::size_t most, const std::string& supported) const;
 };
 
-/// An entry of a table of the supported parts of a tokenizer.json.
+/// An entry of a table of supported types: the name of a type in a tokenizer.json, and the function
+/// that builds a part of this type.
 template <class Build>
 struct JsonPart {
   const char* type;
   Build build;
 };
 
-/// The entry of the node's type; UsageError that lists all types if there is none.
+/// The table's entry for the node's type. UsageError that lists all supported types if the table
+/// does not have the type.
 template <class Table>
 const auto& part_of_type(const JsonNode& node, const Table& table) {
   const JsonNode type = node["type"];

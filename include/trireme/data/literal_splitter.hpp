@@ -9,16 +9,17 @@
 namespace trireme::data {
 
 /// Finds literals in a text that arrives in pieces: the leftmost literal, and the longest of
-/// several at the same position. Holds at most a literal and the white space around it.
+/// several literals at the same position. Holds little more than a literal and the white space
+/// around the literal.
 class LiteralSplitter {
  public:
   struct Literal {
     std::string content;
     std::int32_t id = 0;
-    bool ignored = false;       ///< stays text, but hides the literals within it
-    bool strips_left = false;   ///< includes the white space before it
-    bool strips_right = false;  ///< includes the white space after it
-    bool single_word = false;   ///< stays text next to a word character
+    bool ignored = false;       ///< remains text; literals within it are not found
+    bool strips_left = false;   ///< a match includes the white space before the literal
+    bool strips_right = false;  ///< a match includes the white space after the literal
+    bool single_word = false;   ///< remains text if a word character is adjacent
   };
   explicit LiteralSplitter(std::vector<Literal> literals);
 
@@ -32,7 +33,7 @@ class LiteralSplitter {
     held_ += bytes;
     cut(false, text, found);
   }
-  /// Ends the text and passes on the remaining text; another text may follow.
+  /// Ends the text and passes on the remaining text and literals. Another text may follow.
   template <class Text, class Found>
   void finish(const Text& text, const Found& found) {
     cut(true, text, found);
@@ -41,30 +42,31 @@ class LiteralSplitter {
   }
 
  private:
-  /// Position of a literal, with the white space that it includes.
+  /// Position of a literal, with the white space that its match includes. begin == end: the literal
+  /// remains text.
   struct Place {
-    const Literal* literal = nullptr;  // null: no literal begins there
-    bool undecided = false;            // depends on the bytes that follow
+    const Literal* literal = nullptr;  // null: no literal begins at the position
+    bool undecided = false;            // the position depends on bytes that follow
     std::size_t begin = 0;
     std::size_t end = 0;
   };
   Place place_at(std::size_t at, bool final) const;
-  /// The literal that begins at `at`; null if there is none.
+  /// The longest literal that begins at `at`; null if there is none.
   const Literal* literal_at(std::size_t at) const;
-  /// End of the text that no later literal can include.
+  /// End of the text that no later match can include.
   std::size_t settled_end(bool final) const;
   void forget();
   template <class Text, class Found>
   void cut(bool final, const Text& text, const Found& found);
 
-  std::vector<Literal> literals_;  // by first byte, longest first
+  std::vector<Literal> literals_;  // sorted by first byte, then longest first
   std::array<std::int32_t, 257>
-      first_;  // literals of first byte b are first_[b] … first_[b + 1] − 1
-  std::array<std::size_t, 256> longest_{};  // longest literal of each first byte
-  bool strips_left_ = false;                // some literal strips
+      first_;  // indices of literals with first byte b: first_[b] … first_[b + 1] − 1
+  std::array<std::size_t, 256> longest_{};  // length of the longest literal by first byte
+  bool strips_left_ = false;                // some literal has strips_left
   std::string held_;
-  std::size_t scanned_ = 0;  // no unmatched literal begins before this offset
-  std::size_t done_ = 0;     // bytes passed on
+  std::size_t scanned_ = 0;  // all literals before this offset of held_ have been found
+  std::size_t done_ = 0;     // number of bytes of held_ that are passed on or matched
 };
 
 template <class Text, class Found>
@@ -84,7 +86,7 @@ void LiteralSplitter::cut(bool final, const Text& text, const Found& found) {
       continue;
     }
     scanned_ += place.literal->content.size();
-    if (place.begin == place.end) continue;  // stays text
+    if (place.begin == place.end) continue;  // the literal remains text
     if (place.begin > done_) text(held.substr(done_, place.begin - done_));
     found(place.literal->id);
     done_ = place.end;

@@ -10,20 +10,22 @@
 namespace trireme::data {
 
 /// The pair of files that Megatron-LM's `preprocess_data.py` writes (MMapIndexedDataset):
-/// `prefix`.bin holds only the tokens, `prefix`.idx the beginnings of sequences and documents.
-/// Little endian:
+/// `prefix`.bin holds only the tokens, `prefix`.idx the sizes and beginnings of sequences and the
+/// beginnings of documents. Little endian:
 ///     9 bytes  "MMIDIDX\0\0"
 ///     uint64   version, 1
 ///     uint8    type of a token: 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 8 uint16
-///     uint64   s, sequences;  uint64  d, one more than documents
-///     int32    [s] tokens of each sequence
-///     int64    [s] byte in the .bin at which each begins
+///     uint64   s, number of sequences;  uint64  d, number of documents + 1
+///     int32    [s] number of tokens of each sequence
+///     int64    [s] byte of the .bin at which each sequence begins
 ///     int64    [d] first sequence of each document; the last entry is s
 /// Tokens have the order of the .bin. Reads with pread and caches nothing. Thread-safe.
 class MegatronFile final : public TokenSource {
  public:
-  /// Checks sizes and both ends of the index against the .bin. UsageError if there is no such pair;
-  /// Error if it is damaged or truncated. Ids must be below `vocabulary`; 0: unknown.
+  /// Checks the sizes of both files, and the first and last entries of the index against the .bin.
+  /// UsageError if a file is missing, or the .idx has another format or version; Error if the files
+  /// are damaged or truncated. `vocabulary`: read() accepts ids below this number; 0: unknown,
+  /// read() accepts ids below 2^31.
   MegatronFile(const std::string& prefix, std::int64_t vocabulary);
 
   const std::string& path() const override { return index_.path(); }
@@ -34,21 +36,23 @@ class MegatronFile final : public TokenSource {
   std::int64_t token_bytes() const { return token_bytes_; }
   const std::string& tokenizer() const override { return no_tokenizer_; }
   TokenizerSource tokenizer_source() const override { return {"", ""}; }
-  /// The format has no checksums: the digest of the first and last MiB of the .idx, of the sizes
-  /// of both files, and of 64 evenly spaced blocks of 4 KiB of the .bin.
+  /// Digest of the first and last MiB of the .idx, of the sizes of both files, and of 64 evenly
+  /// spaced blocks of 4 KiB of the .bin, because the format has no checksums.
   std::string fingerprint() const override;
 
   void read(std::int64_t first, std::span<std::int32_t> out) const override;
   void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const override;
-  /// Checks that the sequences are contiguous and fill the .bin, that documents begin in ascending
-  /// order, and that ids are in the vocabulary (there are no checksums).
-  void verify_bytes() const override { verify(); }  ///< the format has no checksums
+  /// Runs verify(), because the format has no checksums.
+  void verify_bytes() const override { verify(); }
+  /// Checks that the sequences are contiguous and fill the .bin, that no document begins before the
+  /// previous document, and that ids are in the vocabulary.
   void verify() const override;
 
  private:
   void read_header();
   std::int64_t begin_of(std::int64_t sequence) const;  ///< first token of a sequence
-  /// First token of a sequence, from its entry in the index.
+  /// First token of a sequence. `pointer`: the sequence's entry in the index. Error if the entry is
+  /// invalid.
   std::int64_t token_at(std::int64_t sequence, std::int64_t pointer) const;
   template <class Stored>
   void read_as(std::int64_t first, std::span<std::int32_t> out) const;

@@ -8,28 +8,31 @@
 
 namespace trireme::data {
 
-/// Samples of S tokens that hold whole documents. A document of n tokens gives n − 1 tokens with a
-/// target, which are cut into pieces of S tokens and a rest. Pieces are packed by best fit, longest
-/// first (Ding et al. 2024, arXiv 2404.10830): each goes into the fullest sample that has room for
-/// it. Samples are in the order in which their longest pieces begin in the file. The result depends
-/// only on the document offsets and S. It takes 8 bytes per piece and 4 per sample; construction
-/// takes time proportional to documents and pieces, except for sorting the samples. Thread-safe.
+/// Samples of S tokens that hold whole documents, or pieces of documents that are longer than a
+/// sample. A document of n tokens gives n − 1 tokens with a target, which are cut into pieces of S
+/// tokens and a remainder. Pieces are packed by best fit, longest first (Ding et al. 2024, arXiv
+/// 2404.10830): each piece goes into the fullest sample that has room for the piece. Samples are in
+/// the order in which their longest pieces begin in the file. The result depends only on the
+/// document offsets and S. The memory is 8 bytes per piece and 4 bytes per sample. Construction
+/// takes time proportional to the number of documents and pieces, in addition to the time for
+/// sorting the samples. Thread-safe.
 class PackedDocuments {
  public:
-  /// Tokens [first, first + count) of the file as inputs; the targets are shifted by one token.
+  /// Tokens [first, first + count) of the file are inputs; tokens [first + 1, first + count + 1)
+  /// are their targets.
   struct Piece {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
   static constexpr std::int64_t longest_sequence = std::int64_t{1} << 20;
 
-  /// UsageError if no document has two tokens, or if a document or the file is too large. Error if
-  /// the document offsets are damaged.
+  /// UsageError if no document has two tokens, S is not from 1 to longest_sequence, or the file has
+  /// 2^44 tokens or 2^32 − 1 pieces or more. Error if the document offsets are damaged.
   PackedDocuments(const TokenSource& file, std::int64_t sequence);
 
   std::int64_t samples() const { return std::ssize(begins_) - 1; }
   std::int64_t pieces(std::int64_t sample) const { return begin_of(sample + 1) - begin_of(sample); }
-  /// Piece i of a sample, longest first.
+  /// Piece i of a sample; piece 0 is the longest piece.
   Piece piece(std::int64_t sample, std::int64_t i) const {
     const std::uint64_t both = pieces_[static_cast<std::size_t>(begin_of(sample) + i)];
     return {static_cast<std::int64_t>(both >> length_bits),
@@ -37,8 +40,8 @@ class PackedDocuments {
   }
 
   std::int64_t documents() const { return documents_; }
-  /// Documents longer than a sample (cut), and documents of one token, which no sample has
-  /// (dropped).
+  /// Number of documents of more than S + 1 tokens, which are cut into several pieces, and number
+  /// of documents of fewer than two tokens, which are in no sample.
   std::int64_t cut() const { return cut_; }
   std::int64_t dropped() const { return dropped_; }
   /// Fraction of all samples' tokens that belong to no document.
@@ -46,21 +49,21 @@ class PackedDocuments {
     return 1 - static_cast<double>(tokens_) /
                    (static_cast<double>(samples()) * static_cast<double>(sequence_));
   }
-  /// "1,000 documents in 37 samples, 0.4 % padding, 2.1 % of documents cut"
+  /// "1,000 documents in 37 samples, 0.40 % padding, 2.10 % of the documents cut"
   std::string description() const;
 
  private:
   static constexpr int length_bits = 20;
 
-  /// The first piece of a sample.
+  /// Index of the first piece of a sample.
   std::int64_t begin_of(std::int64_t sample) const {
     return begins_[static_cast<std::size_t>(sample)];
   }
   /// Pieces of all documents, in file order.
   std::vector<std::uint64_t> cut_documents(const TokenSource& file);
-  /// Assigns sorted pieces to samples, and counts the samples.
+  /// Returns the sample of each sorted piece, and counts the samples in count_.
   std::vector<std::uint32_t> best_fit(const std::vector<std::uint64_t>& sorted);
-  /// Fills pieces_ and begins_.
+  /// Fills pieces_ and begins_ with the samples in their final order.
   void order(const std::vector<std::uint64_t>& sorted, const std::vector<std::uint32_t>& sample_of);
 
   std::int64_t sequence_;
@@ -70,7 +73,8 @@ class PackedDocuments {
   std::int64_t tokens_ = 0;            ///< tokens of all pieces
   std::uint32_t count_ = 0;            ///< number of samples
   std::vector<std::uint64_t> pieces_;  // first << 20 | count − 1, ordered by sample
-  std::vector<std::uint32_t> begins_;  // first piece of each sample, then the end
+  // Index of the first piece of each sample, then the number of pieces.
+  std::vector<std::uint32_t> begins_;
 };
 
 }  // namespace trireme::data

@@ -10,19 +10,20 @@
 namespace trireme::data {
 
 /// Makes samples [CLS] A [SEP] B [SEP] from windows of S − 3 tokens (Devlin et al. 2019, arXiv
-/// 1810.04805, section 3.1). A window is cut in two at a random place. `next`: in half of the
-/// samples, B comes from the same place of another window of the same file. `order`: in half of the
-/// samples, A and B are swapped (Lan et al. 2020, arXiv 1909.11942). M tokens of text are
-/// predicted: of ten, eight are replaced by [MASK], one by a random id, and one is kept. All
-/// choices follow from (seed, sample) on every rank and differ between epochs. Evaluation masks do
-/// not depend on the seed.
+/// 1810.04805, section 3.1). A window is cut in two at a random place. Sentence loss `next`: with
+/// probability 0.5, B comes from the same place of another window of the same file. Sentence loss
+/// `order`: with probability 0.5, A and B are swapped (Lan et al. 2020, arXiv 1909.11942). M tokens
+/// of text are predicted: each is replaced by [MASK] with probability 0.8, by a random id with
+/// probability 0.1, and kept otherwise. All choices follow from (seed, sample) on every rank and
+/// differ between epochs. Evaluation samples do not depend on the seed.
 ///
 /// Fields of B samples of S tokens, M of them predicted:
 ///   tokens [B, S]    the model's input
 ///   segments [B, S]  0 in the first segment, 1 in the second
 ///   targets [B, M]   original ids of the predicted tokens
-///   rows [B, M]      their places in [B, S]; then [B] first tokens, if there is a sentence loss
-///   pairs [B]        1: not the next segment, or not in order; if there is a sentence loss
+///   rows [B, M]      indices of the predicted tokens in [B, S]; with a sentence loss, followed by
+///                    [B] indices of the samples' first tokens
+///   pairs [B]        only with a sentence loss; 0: B follows A in the text, 1: B does not
 class Pairs final : public BatchReader {
  public:
   explicit Pairs(const deck::Config& config);

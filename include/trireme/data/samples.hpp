@@ -13,13 +13,13 @@
 
 namespace trireme::data {
 
-/// The samples of a file, evaluated in this order. Without packing they are windows of S + 1
-/// tokens: window i begins at token i S, so that each token except the first is a target once; an
-/// incomplete last window is dropped. With packing they are the samples of PackedDocuments. The
-/// file must outlive the object. Thread-safe.
+/// The samples of a file, in the order in which they are evaluated. Without packing they are
+/// windows of S + 1 tokens: window i begins at token i S, so that each token of a window, except
+/// the file's first token, is a target once; an incomplete last window is dropped. With packing
+/// they are the samples of PackedDocuments. The file must outlive the object. Thread-safe.
 class Windows {
  public:
-  /// UsageError if the file has no window.
+  /// UsageError if the file has too few tokens for a window or cannot be packed.
   Windows(const TokenSource& file, std::int64_t sequence, Packing packing = Packing::none);
 
   const std::string& path() const { return file_.path(); }
@@ -27,19 +27,21 @@ class Windows {
   std::int64_t sequence() const { return sequence_; }
   /// Whether only some tokens of the file count in the loss.
   bool has_mask() const { return file_.has_mask(); }
-  /// Null without packing.
+  /// The packed documents; null without packing.
   const PackedDocuments* packed() const { return packed_.get(); }
-  /// Whether all targets count in the loss.
+  /// Whether all targets count in the loss: without a mask and without packing. Packed samples can
+  /// have padding.
   bool all_count() const { return !has_mask() && !packed_; }
   /// Number of the window's targets that count in the loss.
   std::int64_t counted(std::int64_t window) const;
-  /// For window i, inputs are tokens i S … i S + S − 1, and targets are the next tokens, or
-  /// `uncounted`. With packing, inputs and targets come from the sample's pieces; the rest is
-  /// padding of tokens 0 without a target. All [S]. `positions` of tokens in their documents'
-  /// pieces may be empty; padding is at position 0.
+  /// Reads window i: inputs are tokens i S … i S + S − 1, targets are the next tokens, or
+  /// `uncounted` in place of targets that do not count in the loss. With packing, inputs and
+  /// targets come from the sample's pieces, followed by padding: inputs 0, targets `uncounted`,
+  /// positions 0. `positions`: positions of tokens in their piece, or in the window without
+  /// packing; may be empty. All arrays are [S].
   void read(std::int64_t window, std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
             std::span<std::int32_t> positions = {}) const;
-  /// `count` windows from `first` on. All [count, S].
+  /// Reads windows [first, first + count). All arrays are [count, S].
   void read(std::int64_t first, std::int64_t count, std::span<std::int32_t> inputs,
             std::span<std::int32_t> targets, std::span<std::int32_t> positions = {}) const;
 
@@ -49,7 +51,7 @@ class Windows {
 
   const TokenSource& file_;
   std::int64_t sequence_;
-  std::shared_ptr<const PackedDocuments> packed_;  ///< shared by copies
+  std::shared_ptr<const PackedDocuments> packed_;  ///< shared by copies of this object
   std::int64_t count_;
 };
 
@@ -60,9 +62,9 @@ struct WeightedSource {
 };
 
 /// The endless sequence of training samples, computed from their global numbers on every rank. A
-/// blend gives the file of sample n and its number k within that file. Sample k of a file with W
-/// windows is at place k mod W of epoch k / W. An epoch has each window once, in an order computed
-/// from (seed, file, epoch). The files must outlive the object. Thread-safe.
+/// blend gives the file of sample n and the sample's number k within this file. Sample k of a file
+/// with W windows is at place k mod W of epoch ⌊k / W⌋. An epoch has each window once, in an order
+/// computed from (seed, file, epoch). The files must outlive the object. Thread-safe.
 class Samples {
  public:
   Samples(const TokenSource& file, std::int64_t sequence, std::uint64_t seed,
@@ -71,15 +73,15 @@ class Samples {
           Packing packing = Packing::none);
 
   std::size_t files() const { return windows_.size(); }
-  /// Windows of one of the files.
+  /// Number of windows of a file, which is the length of its epoch.
   std::int64_t per_epoch(std::size_t file = 0) const { return windows_[file].count(); }
   std::int64_t sequence() const { return windows_.front().sequence(); }
-  /// Number of the first `samples` samples that come from each file.
+  /// For each file, the number of samples from this file among the first `samples` samples.
   std::vector<std::int64_t> of_files(std::int64_t samples) const { return blend_.counts(samples); }
   const Windows& windows(std::size_t file) const { return windows_[file]; }
-  /// Whether all targets of all files count in the loss.
+  /// Whether Windows::all_count() is true for all files.
   bool all_count() const;
-  /// Number of targets of samples [first, first + count) that count in the loss.
+  /// Number of targets that count in the loss in samples [first_sample, first_sample + count).
   std::int64_t counted(std::int64_t first_sample, std::int64_t count) const;
   struct Place {
     std::size_t file = 0;
@@ -87,7 +89,8 @@ class Samples {
   };
   /// The file and window of sample `sample`.
   Place place(std::int64_t sample) const;
-  /// `count` consecutive samples from `first_sample` on. All [count, S]; `positions` may be empty.
+  /// Reads samples [first_sample, first_sample + count). All arrays are [count, S]; `positions` may
+  /// be empty.
   void read(std::int64_t first_sample, std::int64_t count, std::span<std::int32_t> inputs,
             std::span<std::int32_t> targets, std::span<std::int32_t> positions = {}) const;
 
@@ -97,16 +100,16 @@ class Samples {
   std::uint64_t seed_;
 };
 
-/// Token positions of samples that are one document each: 0 … sequence − 1, repeated.
+/// Fills `positions` with 0 … sequence − 1, repeatedly.
 void count_up(std::span<std::int32_t> positions, std::int64_t sequence);
 
 /// A pseudo-random bijection of [0, n) computed from (seed, epoch, index): nothing is stored. A
 /// generalised Feistel network on [0, a) × [0, a), a = ⌈√n⌉ (Black & Rogaway 2002, "Ciphers with
-/// arbitrary finite domains"), with Philox as round function. Images outside [0, n) are
-/// permuted again ("cycle walking"), on average less than once.
+/// arbitrary finite domains"), with Philox as round function. Images outside [0, n) are permuted
+/// again ("cycle walking"), on average at most once.
 class Permutation {
  public:
-  /// 1 ≤ n ≤ 2^60.
+  /// Error unless 1 ≤ n ≤ 2^60.
   Permutation(std::int64_t n, std::uint64_t seed, std::uint32_t epoch);
   std::int64_t size() const { return n_; }
   /// The image of `index`, 0 ≤ index < n.

@@ -10,16 +10,16 @@
 
 namespace trireme::data {
 
-/// Text that continues a document, token by token, up to a stop text. The tokenizer must outlive
-/// the object.
+/// Converts the tokens that continue a document to text, one token at a time, up to a stop text.
+/// The tokenizer must outlive the object.
 class TextStream {
  public:
   /// `before`: ids of the document so far. `stops`: texts that end the stream; they are not output.
   TextStream(const Tokenizer& tokenizer, std::span<const std::int32_t> before,
              std::vector<std::string> stops);
 
-  /// Adds the next token and appends the text that is certain by now to `out`: whole characters
-  /// that cannot begin a stop text. Returns false after a stop text.
+  /// Adds the next token. Appends to `out` the text that later tokens cannot change and that cannot
+  /// begin a stop text. Returns false after a stop text.
   bool feed(std::int32_t id, std::string& out);
   /// Ends the stream and appends the remaining text. Returns false after a stop text.
   bool finish(std::string& out);
@@ -32,8 +32,8 @@ class TextStream {
   const Tokenizer& tokenizer_;
   std::vector<std::string> stops_;
   std::size_t longest_ = 0;        ///< bytes of the longest stop text
-  std::vector<std::int32_t> ids_;  ///< the last ids with a known text, then newer ids
-  std::size_t read_ = 0;           ///< number of ids with a known text
+  std::vector<std::int32_t> ids_;  ///< the last ids whose text is known, then newer ids
+  std::size_t read_ = 0;           ///< number of ids in ids_ whose text is known
   std::string text_;               ///< known text that has not been output
   bool stopped_ = false;
 };

@@ -17,8 +17,8 @@ namespace trireme::data {
 /// read at once. Thread-safe.
 class TokenFile final : public TokenSource {
  public:
-  /// Reads and verifies the header and all bytes outside the datasets. UsageError if it is
-  /// not a token file; Error if it is damaged or truncated.
+  /// Reads and verifies the header and all bytes outside the datasets. UsageError if the file is
+  /// missing, is not a token file or has an unknown version; Error if it is damaged or truncated.
   explicit TokenFile(const std::string& path);
 
   const std::string& path() const override { return file_.path(); }
@@ -31,11 +31,11 @@ class TokenFile final : public TokenSource {
   std::string fingerprint() const override;
   const TokenHeader& header() const { return header_; }
 
-  /// Tokens [first, first + out.size()). Error if an id is outside the vocabulary.
+  /// Reads tokens [first, first + out.size()). Error if an id is outside the vocabulary.
   void read(std::int64_t first, std::span<std::int32_t> out) const override;
 
-  /// First tokens of documents first, first + 1, …; entry documents() is tokens(). Error unless
-  /// they increase.
+  /// Reads the offsets of documents first, first + 1, …: the position of each document's first
+  /// token. The offset of document documents() is tokens(). Error unless the offsets increase.
   void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const override;
 
   bool has_mask() const override { return header_.has_mask(); }
@@ -46,12 +46,14 @@ class TokenFile final : public TokenSource {
   std::string sources() const;
 
   void verify_bytes() const override;
-  /// Compares every byte with the checksums, and checks the range of every id and offset.
+  /// Compares every byte of the datasets with the checksums, and checks every id, every offset and
+  /// the number of counted tokens.
   void verify() const override;
 
  private:
   void expect_inside(std::int64_t first, std::int64_t count) const;
-  /// Calls use(token, bits, n) with `n` ≤ 8 bits of the mask from `token` on.
+  /// Calls use(token, bits, n) for the mask of tokens [first, first + count), n ≤ 8 tokens at a
+  /// time: bit i of `bits` belongs to token + i.
   template <class Use>
   void visit_mask(std::int64_t first, std::int64_t count, const Use& use) const;
 
@@ -60,8 +62,8 @@ class TokenFile final : public TokenSource {
   std::string tokenizer_;
 };
 
-/// Digest of the bytes of `file` after the header that belong to no dataset. Error if there
-/// are more than 16 MiB of them.
+/// Digest of the bytes of `file` after the header that belong to no dataset. Error if there are
+/// more than 16 MiB of such bytes.
 Digest digest_of_rest(const io::InputFile& file, const TokenHeader& header);
 
 }  // namespace trireme::data

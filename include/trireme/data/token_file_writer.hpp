@@ -12,21 +12,23 @@
 
 namespace trireme::data {
 
-/// Writes a token file of any length in bounded memory. Tokens and offsets are spooled to unnamed
-/// files in the output's folder, which needs twice the space meanwhile. The file appears complete
-/// at commit() or not at all.
+/// Writes a token file of any length in bounded memory. Tokens, offsets and mask are spooled to
+/// unnamed files in the output's folder, so that the folder temporarily needs twice the file's
+/// size. The file appears complete at commit(), or not at all.
 class TokenFileWriter {
  public:
-  /// `tokenizer` is the tokenizer's name, `source` its path for later reading.
+  /// `tokenizer`: the tokenizer's name. `source`: its path and end-of-document token, which the
+  /// file stores.
   TokenFileWriter(const std::string& path, const std::string& tokenizer, std::int64_t vocabulary,
                   const TokenizerSource& source = {});
 
-  /// Appends tokens to the current document. `counted`: whether they count in the loss; the file
-  /// gets a mask if some tokens do not.
+  /// Appends tokens to the current document. `counted`: whether these tokens count in the loss. The
+  /// file gets a mask if any token does not count.
   void append(std::span<const std::int32_t> tokens, bool counted = true);
   /// Ends the current document, which must have tokens; `text_bytes` is the length of its text.
   void end_document(std::int64_t text_bytes);
-  /// UsageError if there is no document or no counted token. `sources` is cut at 32 KiB.
+  /// Completes the file. UsageError if there is no document or no counted token. `sources`: the
+  /// inputs, one per line; truncated to 32 KiB.
   void commit(const std::string& sources);
 
   std::int64_t tokens() const { return tokens_; }
@@ -35,7 +37,7 @@ class TokenFileWriter {
   std::int64_t counted() const { return counted_; }
 
  private:
-  /// A spool, the buffer in front of it, and the digest of both.
+  /// A spool, a buffer for the bytes that are appended next, and the checksum of the spooled bytes.
   struct Stream {
     explicit Stream(const std::string& path) : spool(path) {}
     void add(const void* data, std::size_t bytes);
@@ -56,8 +58,8 @@ class TokenFileWriter {
   std::int64_t vocabulary_;
   Stream token_stream_;
   Stream offset_stream_;
-  Stream mask_stream_;          ///< begins with the first token that does not count
-  std::uint8_t mask_byte_ = 0;  ///< bits that are not yet in the stream
+  Stream mask_stream_;          ///< empty as long as all tokens count
+  std::uint8_t mask_byte_ = 0;  ///< bits that are not yet in mask_stream_
   std::int64_t counted_ = 0;
   std::int64_t tokens_ = 0;
   std::int64_t documents_ = 0;

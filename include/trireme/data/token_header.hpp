@@ -10,33 +10,33 @@ namespace trireme::data {
 inline constexpr std::int64_t token_header_bytes = 4096;
 inline constexpr char token_magic[16] = "TRIREME TOKENS\n";
 inline constexpr std::uint32_t token_version = 1;
-/// Version of files with a mask, so that programs that do not know masks reject them.
+/// Version of files with a mask. Programs that do not know masks reject this version.
 inline constexpr std::uint32_t masked_token_version = 2;
 inline constexpr std::int64_t vocabulary_limit = std::int64_t{1} << 31;
 
-/// The first 4096 bytes of a token file: HDF5's user block, which HDF5 skips. It gives the offsets
-/// of the datasets, so that training reads them without HDF5, and a reader can detect damage before
-/// HDF5 opens the file. docs/token_files.md describes the format. Little endian, every field at its
-/// natural alignment.
+/// The first 4096 bytes of a token file: HDF5's user block, which HDF5 skips. It holds the offsets
+/// of the datasets, so that training reads the datasets without HDF5, and checksums, so that a
+/// reader detects damage before HDF5 opens the file. docs/token_files.md describes the format.
+/// Little endian, every field at its natural alignment.
 struct TokenHeader {
   char magic[16];             ///< "TRIREME TOKENS\n"
   std::uint32_t version;      ///< 1, or 2 with a mask
-  std::uint32_t token_bytes;  ///< 2 up to a vocabulary of 65,536, else 4
+  std::uint32_t token_bytes;  ///< bytes per token: 2 up to a vocabulary of 65,536, else 4
   std::int64_t tokens;
   std::int64_t documents;
   std::int64_t vocabulary;
-  std::int64_t text_bytes;     ///< text of all documents
-  std::int64_t tokens_begin;   ///< byte of the file at which the dataset `tokens` begins
-  std::int64_t offsets_begin;  ///< byte at which the dataset `document_offsets` begins
+  std::int64_t text_bytes;     ///< bytes of text of all documents
+  std::int64_t tokens_begin;   ///< offset of the dataset `tokens` in the file
+  std::int64_t offsets_begin;  ///< offset of the dataset `document_offsets`
   std::int64_t file_bytes;
   Digest tokens_digest;
   Digest offsets_digest;
-  Digest rest_digest;         ///< digest of the bytes after this block that are in neither dataset
+  Digest rest_digest;         ///< digest of the bytes after this block that are in no dataset
   char tokenizer[128];        ///< Tokenizer::name(), padded with zeros
   char tokenizer_path[1024];  ///< the tokenizer's path, as given; zeros for "bytes"
-  char end_of_document[128];  ///< the requested token; zeros: the tokenizer's usual token
-  std::int64_t mask_begin;    ///< byte at which `mask` begins; 0: no mask, all tokens count
-  std::int64_t counted;       ///< tokens that count in the loss; 0 without a mask
+  char end_of_document[128];  ///< the requested token; zeros: the tokenizer's default
+  std::int64_t mask_begin;    ///< offset of the dataset `mask`; 0: no mask, all tokens count
+  std::int64_t counted;       ///< number of tokens that count in the loss; 0 without a mask
   Digest mask_digest;
   char unused[2648];     ///< zeros
   std::uint64_t digest;  ///< 64-bit XXH3 of the block up to here
@@ -44,7 +44,7 @@ struct TokenHeader {
   std::int64_t tokens_end() const { return tokens_begin + tokens * token_bytes; }
   std::int64_t offsets_end() const { return offsets_begin + (documents + 1) * 8; }
   bool has_mask() const { return version == masked_token_version; }
-  /// Bytes of the mask, which has one bit per token.
+  /// Size of the mask in bytes, one bit per token; 0 without a mask.
   std::int64_t mask_bytes() const { return has_mask() ? (tokens + 7) / 8 : 0; }
   std::int64_t mask_end() const { return mask_begin + mask_bytes(); }
 };
@@ -53,11 +53,12 @@ static_assert(sizeof(TokenHeader) == 4096);
 /// Bytes of a stored token: 2 if 16 bits hold every id of the vocabulary, else 4.
 std::uint32_t token_bytes_for(std::int64_t vocabulary);
 
-/// Sets the digest. Call after all other fields are set.
+/// Sets header.digest. Call after all other fields are set.
 void seal(TokenHeader& header);
 
-/// Throws an Error naming `path` unless the header is complete and consistent with a file of
-/// `file_bytes` bytes. Afterwards all sizes, offsets and their products are safe to use.
+/// Throws a UsageError if the header is not the header of a token file of a known version, and an
+/// Error unless it is intact and consistent with a file of `file_bytes` bytes. Both name `path`.
+/// Afterwards, computations with sizes and offsets of the header cannot overflow.
 void verify(const TokenHeader& header, std::int64_t file_bytes, const std::string& path);
 
 }  // namespace trireme::data

@@ -15,7 +15,7 @@ class Checksum;
 
 namespace trireme::data {
 
-/// Turns words into ids. Not thread-safe. The model must outlive the encoder.
+/// Converts words to ids. Not thread-safe. The model must outlive the encoder.
 class WordEncoder {
  public:
   virtual ~WordEncoder() = default;
@@ -28,23 +28,26 @@ class WordEncoder {
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
-  virtual const char* kind() const = 0;  ///< beginning of the tokenizer's name
+  /// "bpe", "unigram" or "wordpiece", the prefix of Tokenizer::name().
+  virtual const char* kind() const = 0;
   virtual std::unique_ptr<WordEncoder> encoder() const = 0;
-  /// Adds all properties that ids depend on, except the tokens' names, to the digest.
+  /// Adds to the digest all properties on which ids depend, except the names of the tokens.
   virtual void add_to(Checksum& sum) const = 0;
 };
 
 /// Reads a model of type BPE, Unigram or WordPiece and adds its tokens to `names`, which must
-/// outlive the model. Text is never encoded as a token that `names` hides.
+/// outlive the model. A hidden name (TokenNames::hide) in a text is not encoded as its token.
 std::unique_ptr<TokenModel> make_model(const JsonNode& node, TokenNames& names);
 
-/// Adds `model.type` to a tokenizer.json of `tokenizers` before 0.9, which lacks it: the first of
-/// BPE, WordPiece, WordLevel and Unigram whose required members it has.
+/// Adds `model.type` to a tokenizer.json that lacks it, as written by the `tokenizers` library
+/// before 0.9: the first of BPE, WordPiece, WordLevel and Unigram whose required members the model
+/// has.
 void add_model_type(nlohmann::json& top);
 
-/// Adds the tokens of an object of names and ids to `names`.
+/// Adds the tokens of a JSON object {name: id} to `names`.
 void read_token_object(const JsonNode& node, TokenNames& names);
-/// Reads a list of merges and calls use(left, right, place) for each merge. Skips version lines.
+/// Reads a list of merges and calls use(left, right, node) with the two names and the JSON node of
+/// each merge. Skips version lines.
 template <class Use>
 void read_merge_list(const JsonNode& node, const Use& use) {
   if (!node.json.is_array()) node.refuse("a list");

@@ -14,14 +14,18 @@ class TokenNames {
  public:
   static constexpr std::int64_t id_limit = 1 << 24;
 
-  /// Adds a token. Errors name `where`. UsageError if the id is taken, or is 2^24 or more.
+  /// Adds a token. UsageError that names `where`, if the id already has another name, the name has
+  /// another id, or the id is 2^24 or more.
   void add(const std::string& name, std::int64_t id, const std::string& where);
-  /// Adds the next token of a list in which a name may be repeated: its last id counts.
+  /// Adds the next token of a list, in which names may be repeated: id() returns the last id of a
+  /// name. UsageError that names `where` if the list has more than 2^24 tokens.
   void append(const std::string& name, const std::string& where);
-  /// Ends the list. UsageError if so many ids are missing that memory would be wasted.
+  /// Call after the last add() or append(), before names are looked up by id. UsageError that names
+  /// `where` if so many ids are unused that memory would be wasted.
   void finish(const std::string& where);
 
-  /// Marks the name of a special token, which find() does not return. Call before add().
+  /// Hides the name of a special token: find() does not return its id. Call before the model is
+  /// read.
   void hide(const std::string& name) { hidden_.insert(name); }
 
   /// Id of a name; -1 if there is no such token.
@@ -52,7 +56,7 @@ class TokenNames {
   };
   std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> ids_;
   std::unordered_set<std::string, Hash, std::equal_to<>> hidden_;
-  std::unordered_map<std::int64_t, std::string> by_id_;  // until finish()
+  std::unordered_map<std::int64_t, std::string> by_id_;  // names by id, until finish()
   std::vector<std::string> names_;
   std::int64_t largest_ = -1;
   std::size_t longest_ = 0;

@@ -10,7 +10,7 @@
 
 namespace trireme::data {
 
-/// Replaces a target that does not count in the loss.
+/// Value in place of a target that does not count in the loss.
 inline constexpr std::int32_t uncounted = -1;
 
 /// Number of ids or offsets of a file that are converted at a time, on the stack.
@@ -22,38 +22,41 @@ class TokenSource {
   virtual ~TokenSource() = default;
   virtual const std::string& path() const = 0;
   virtual std::int64_t tokens() const = 0;
-  /// Number of ids; 0 if neither the file nor the caller of open_tokens gave it.
+  /// Number of ids; 0 if neither the file nor the caller of open_tokens states it.
   virtual std::int64_t vocabulary() const = 0;
   virtual std::int64_t documents() const = 0;
   /// Tokenizer::name() of the tokenizer that made the file; "" if the file does not store it.
   virtual const std::string& tokenizer() const = 0;
-  /// Where that tokenizer was stored when the file was made.
+  /// Path and end-of-document token of this tokenizer when the file was made; an empty path if the
+  /// file does not store a tokenizer.
   virtual TokenizerSource tokenizer_source() const = 0;
 
-  /// Digest of the file's tokens, documents and mask, in hexadecimal digits; equal for copies at
-  /// any path. Takes no longer than opening the file.
+  /// Digest that depends on the file's tokens, documents and mask, in hexadecimal digits; equal for
+  /// copies of the file at any path. Reads only a small part of a large file.
   virtual std::string fingerprint() const = 0;
 
-  /// Tokens [first, first + out.size()). Error if an id is outside the vocabulary.
+  /// Reads tokens [first, first + out.size()). Error if an id is outside the vocabulary.
   virtual void read(std::int64_t first, std::span<std::int32_t> out) const = 0;
   /// Whether some tokens do not count in the loss.
   virtual bool has_mask() const { return false; }
-  /// Sets the tokens of [first, first + tokens.size()) that do not count to `uncounted`.
+  /// Replaces tokens that do not count in the loss by `uncounted`. `tokens`: tokens [first, first +
+  /// tokens.size()) of the file.
   virtual void mask(std::int64_t first, std::span<std::int32_t> tokens) const;
-  /// Number of tokens [first, first + count) that count in the loss.
+  /// Number of tokens in [first, first + count) that count in the loss.
   virtual std::int64_t counted(std::int64_t first, std::int64_t count) const;
-  /// First tokens of documents first, first + 1, …; entry documents() is tokens().
+  /// Reads the offsets of documents first, first + 1, …: the position of each document's first
+  /// token. The offset of document documents() is tokens().
   virtual void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const = 0;
-  /// Compares every byte with the checksums that the format has, in one pass. Reading all tokens
-  /// takes much longer.
+  /// Compares the data with the format's checksums, in one pass, which is faster than verify().
+  /// Without checksums, runs verify().
   virtual void verify_bytes() const = 0;
   /// Reads every byte and runs all checks that the format allows.
   virtual void verify() const = 0;
 };
 
 /// Opens a token file of `trireme tokenize`, or Megatron-LM's pair of an .idx and a .bin file by
-/// the path of the .idx or by their common prefix. `vocabulary` is the model's, for files that do
-/// not store a vocabulary; 0: unknown.
+/// the path of the .idx or by their common prefix. `vocabulary`: size of the model's vocabulary,
+/// for files that do not store a vocabulary size; 0: unknown.
 std::unique_ptr<TokenSource> open_tokens(const std::string& path, std::int64_t vocabulary = 0);
 
 /// Whether open_tokens(path) would find a file.

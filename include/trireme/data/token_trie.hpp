@@ -6,8 +6,8 @@
 
 namespace trireme::data {
 
-/// Finds the tokens that begin at a position of a text: a trie of bytes whose edges are in one hash
-/// table. Thread-safe after the last add().
+/// Finds the tokens that begin at a position of a text. The trie has an edge per byte; all edges
+/// are in one hash table. Thread-safe after the last add().
 class TokenTrie {
  public:
   static constexpr std::int32_t none = -1;
@@ -17,7 +17,7 @@ class TokenTrie {
   /// Adds a non-empty token; replaces the id of an earlier token with the same bytes.
   void add(std::string_view token, std::int32_t id);
 
-  /// Node after one more byte; `none` if no token continues with it.
+  /// Child of a node for the next byte; `none` if no token continues with this byte.
   std::int32_t next(std::int32_t node, char byte) const {
     const std::uint64_t key = key_of(node, byte);
     for (std::size_t i = slot_of(key);; i = (i + 1) & mask_) {

@@ -18,24 +18,25 @@ enum class TextFormat : std::uint8_t {
 
 /// The options of `trireme tokenize`.
 struct TokenizeOptions {
-  std::vector<std::string> inputs =
-      {};  ///< files, folders (all files below, sorted by path) or "-"
+  /// Files, folders (all files below a folder, sorted by path), or "-" for standard input.
+  std::vector<std::string> inputs = {};
   std::string output = {};
   std::string tokenizer = "bytes";   ///< see TokenizerSource
   std::string end_of_document = {};  ///< see TokenizerSource
   bool special_tokens = false;       ///< see EncodeOptions
-  /// Vocabulary of a BPE that is first trained on the training documents and written to
-  /// `tokenizer`, or to tokenizer.json beside the output if `tokenizer` is "bytes". 0: none.
+  /// Vocabulary size of a BPE that is first trained on the training documents and written to the
+  /// path `tokenizer`, or to tokenizer.json beside the output if `tokenizer` is "bytes". 0: no
+  /// training.
   std::int64_t train_bpe = 0;
   std::string document_separator = {};  ///< "": every file is one document
-  std::string validation_output = {};   ///< "": none
-  double validation_fraction = 0;       ///< fraction of the documents
+  std::string validation_output = {};   ///< path of the validation file; "": none
+  double validation_fraction = 0;       ///< fraction of the documents for validation
   std::uint64_t seed = 0;               ///< seed for the choice of validation documents
   TextFormat format = TextFormat::by_name;
   ChatFormat chat = ChatFormat::none;  ///< chat format of messages in JSON lines
 };
 
-struct TokenizedPart {
+struct TokenizeCounts {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
   std::int64_t text_bytes = 0;
@@ -46,27 +47,30 @@ struct TokenizeSummary {
   std::int64_t files = 0;
   std::string tokenizer = {};  ///< path of the tokenizer, or "bytes"
   std::int64_t vocabulary = 0;
-  TokenizedPart train;
-  TokenizedPart validation;
-  std::string end_held_out = {};  ///< name of the validation file's part of the inputs, if its
-                                  ///< documents were not chosen at random
+  TokenizeCounts train;
+  TokenizeCounts validation;
+  /// Description of the text in the validation file, if its documents were not chosen at random;
+  /// "" otherwise.
+  std::string end_held_out = {};
 };
 
-/// Called with the bytes of text read so far, every 256 KiB.
+/// Called with the number of bytes of text read so far, every 256 KiB.
 using TokenizeProgress = std::function<void(std::int64_t)>;
 
-/// Writes the token file(s). Drops empty documents and numbers the others; a document's number and
-/// the seed alone decide its file. If each file or JSON line is a document and one of the token
-/// files would be empty, the validation file gets the last `validation_fraction` of the text, from
-/// a line end on, or of the lines. Files appear complete or not at all.
+/// Writes the training file and, if requested, the validation file. Drops empty documents and
+/// numbers the others. The seed and the number of a document determine its file. Exception, unless
+/// the inputs include standard input or both texts and JSON lines: if each file or line is a
+/// document and one of the two files would be empty, the validation file gets the last
+/// `validation_fraction` of the text, beginning after a line end, or of the lines. Files appear
+/// complete or not at all.
 TokenizeSummary tokenize(const TokenizeOptions& options, const TokenizeProgress& progress);
 
-/// The files of `inputs` in order; folders are listed without the files of `outputs`. UsageError
-/// for a missing path or a folder without files.
+/// The files of `inputs` in order; the files of a folder without the files of `outputs`. UsageError
+/// for a missing path, a folder without files, or an input that is also an output.
 std::vector<std::string> input_files(const std::vector<std::string>& inputs,
                                      const std::vector<std::string>& outputs);
 
-/// Whether document `number` is a validation document.
+/// Whether document `number` is chosen for validation: at random, with probability `fraction`.
 bool chosen_for_validation(std::uint64_t seed, std::int64_t number, double fraction);
 
 }  // namespace trireme::data

@@ -12,37 +12,38 @@
 
 namespace trireme::data {
 
-/// Converts documents to token ids, one after the other, each in pieces, in bounded memory. Not
-/// thread-safe: use one per thread. The tokenizer must outlive it.
+/// Converts documents to token ids. Documents arrive one after the other, each in pieces; memory is
+/// bounded. Not thread-safe: use one encoder per thread. The tokenizer must outlive the encoder.
 class Encoder {
  public:
   virtual ~Encoder() = default;
-  /// The next bytes of the document: appends the ids that no later byte can change.
+  /// Reads the next bytes of the document, and appends the ids that no later byte can change.
   virtual void feed(std::string_view bytes, std::vector<std::int32_t>& out) = 0;
   /// Ends the document: appends the remaining ids, without an end-of-document token. The ids of all
   /// calls together do not depend on the pieces.
   virtual void finish(std::vector<std::int32_t>& out) = 0;
 };
 
-/// Converts the ids of documents to text, in pieces, in bounded memory. Not thread-safe. The
-/// tokenizer must outlive it.
+/// Converts the ids of documents to text, in pieces. Not thread-safe. The tokenizer must outlive
+/// the decoder.
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  /// Appends the text of the next ids; it may hold text until it sees further ids.
+  /// Appends the text of the next ids; text may be held until further ids arrive.
   virtual void feed(std::span<const std::int32_t> ids, std::string& out) = 0;
-  /// Ends the last document.
+  /// Ends the last document, and appends its remaining text.
   virtual void finish(std::string& out) = 0;
 };
 
 /// Options for encoding texts.
 struct EncodeOptions {
   /// Whether the names of special tokens in a text ("<|endoftext|>") are encoded as these tokens.
-  /// Otherwise they are ordinary text, so that a text cannot end its document.
+  /// Otherwise the names are ordinary text, so that a text cannot end its document.
   bool special_tokens = false;
 };
 
-/// Converts text to token ids and back. Thread-safe: no call changes the object.
+/// Converts text to token ids and back. Const calls are thread-safe, because they do not change the
+/// object.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -54,23 +55,23 @@ class Tokenizer {
   virtual std::int32_t end_of_document() const = 0;
   /// The names of the special tokens, and their ids.
   virtual std::vector<std::pair<std::string, std::int32_t>> special_tokens() const { return {}; }
-  /// The ids that the tokenizer's file puts before a text, such as Llama's <s>; documents do not
-  /// have them.
+  /// The ids that the tokenizer's file puts before a text, such as Llama's <s>; documents of token
+  /// files do not begin with these ids.
   const std::vector<std::int32_t>& before_text() const { return before_text_; }
   void set_before_text(std::vector<std::int32_t> ids) { before_text_ = std::move(ids); }
-  /// The id of the special token; -1: there is none.
+  /// Id of the special token with this name; -1 if there is no such token.
   std::int32_t special_token(std::string_view name) const;
   virtual std::unique_ptr<Encoder> encoder(const EncodeOptions& options) const = 0;
   /// Appends the text of `ids` to `out`; end-of-document ids have no text. Error for an id outside
   /// the vocabulary.
   virtual void decode(std::span<const std::int32_t> ids, std::string& out) const = 0;
-  /// Decodes as decode() does all ids together.
+  /// A decoder whose text for all pieces together equals decode() of all ids.
   virtual std::unique_ptr<Decoder> decoder() const;
-  /// Bytes of text that an id stands for within a document.
+  /// Number of bytes of text that an id adds within a document.
   virtual std::int64_t text_bytes(std::int32_t id) const;
 
-  /// Appends the text of `ids` after the document's ids `before`, so that it continues their text:
-  /// many tokenizers leave out a space before a document's first word.
+  /// Appends the text by which `ids` continue the document of ids `before`. This text can differ
+  /// from the text of decode(ids): many tokenizers omit a space before a document's first word.
   void decode_after(std::span<const std::int32_t> before, std::span<const std::int32_t> ids,
                     std::string& out) const;
   /// Appends the ids of one whole document to `out`, without an end-of-document token.
@@ -81,23 +82,23 @@ class Tokenizer {
   std::vector<std::int32_t> before_text_;
 };
 
-/// Names a tokenizer.
+/// Path of a tokenizer, and the token that ends documents.
 struct TokenizerSource {
   /// "bytes" (257 ids: the 256 byte values, and 256 for the end of a document), or the path of a
-  /// Hugging Face tokenizer.json (docs/tokenizers.md lists what it may have), or of a folder with
-  /// one or with GPT-2's vocab.json and merges.txt.
+  /// Hugging Face tokenizer.json (docs/tokenizers.md lists the supported features), or of a folder
+  /// that contains a tokenizer.json, or GPT-2's vocab.json and merges.txt.
   std::string path = "bytes";
   /// The special token that ends documents. "": the first of "<|endoftext|>", "<|end_of_text|>",
-  /// "</s>", "<eos>" and "[SEP]" that the tokenizer has. The byte tokenizer has its own.
+  /// "</s>", "<eos>" and "[SEP]" that the tokenizer has. Must be "" for the tokenizer "bytes".
   std::string end_of_document = {};
 };
 
-/// Names that files of a tokenizer can have in a folder.
+/// Names of the files of a tokenizer in a folder.
 inline constexpr std::array<const char*, 3> tokenizer_file_names{"tokenizer.json", "vocab.json",
                                                                  "merges.txt"};
 
-/// The files of the tokenizer at this path, by these names: a folder with them is a tokenizer, too.
-/// None for "bytes". UsageError as make_tokenizer.
+/// Contents of the tokenizer's files by file name; a folder with these files is the same tokenizer.
+/// Empty for "bytes". UsageError if there is no tokenizer at this path.
 std::map<std::string, std::string> tokenizer_files(const std::string& path);
 
 /// UsageError if the tokenizer does not exist or needs a feature that is not implemented.

@@ -11,8 +11,8 @@
 namespace trireme::data {
 
 /// Whether a tokenizer.json is a byte-level BPE (Radford et al. 2019): it has no normalizer, and
-/// patterns alone split its text into words, whose bytes are merged. Decoding its ids gives back
-/// any bytes, also bytes that are not UTF-8.
+/// patterns alone split its text into words, whose bytes are merged. Ids can also encode bytes that
+/// are not UTF-8.
 bool is_byte_level(const JsonNode& top);
 
 /// The tokenizer of a byte-level tokenizer.json. `end_of_document` as in TokenizerSource; errors
@@ -31,12 +31,13 @@ std::unique_ptr<Tokenizer> make_pipeline_tokenizer(const JsonNode& top,
                                                    const std::string& end_of_document,
                                                    const std::string& path);
 
-/// The tokenizer of the text of any tokenizer.json.
+/// The tokenizer of any supported tokenizer.json with this content. Errors name `path`.
+/// `end_of_document` as in TokenizerSource.
 std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& path,
                                            const std::string& end_of_document);
 
-/// The ids that a tokenizer.json's `post_processor` puts before a text. UsageError for a type that
-/// Hugging Face's tokenizers does not have.
+/// The ids that a tokenizer.json's `post_processor` puts before a text; none for a null node.
+/// UsageError for a type that Hugging Face's `tokenizers` library does not have.
 std::vector<std::int32_t> ids_before_text(const JsonNode& post_processor);
 
 }  // namespace trireme::data

@@ -9,7 +9,8 @@
 
 namespace trireme::data {
 
-/// The character of well-formed UTF-8 that begins at `at`; moves `at` to its end.
+/// The character that begins at `at` in a well-formed UTF-8 text. Moves `at` to the character's
+/// end.
 inline char32_t next_character(std::string_view text, std::size_t& at) {
   const auto byte = [&](std::size_t i) {
     return static_cast<char32_t>(static_cast<unsigned char>(text[i]));
@@ -41,7 +42,8 @@ inline std::size_t character_begin(std::string_view text, std::size_t at) {
 void append_character(char32_t c, std::string& out);
 std::string utf8_of(char32_t c);
 
-/// The functions below use the Unicode version of the installed ICU.
+/// The functions below use the Unicode version of the installed ICU, unless a comment names another
+/// version, which is the version of the `tokenizers` library.
 
 /// Property White_Space.
 bool is_white_space(char32_t c);
@@ -50,36 +52,36 @@ bool is_white_space(char32_t c);
 inline bool is_space(char32_t c) {
   return is_white_space(c) || (c >= 0x1C && c <= 0x1F);
 }
-/// \w of Unicode TS 18: Alphabetic, M, Nd, Pc, Join_Control.
+/// \w of Unicode Technical Standard 18: Alphabetic, M, Nd, Pc, Join_Control.
 bool is_word_character(char32_t c);
-/// Category P, and ASCII's other punctuation ($ + < = > ^ ` | ~).
+/// Category P of Unicode 8, and ASCII's other punctuation ($ + < = > ^ ` | ~).
 bool is_punctuation(char32_t c);
 /// Category N.
 bool is_numeric(char32_t c);
-/// Categories Cc, Cf and Co.
+/// Categories Cc and Cf of Unicode 8, and Co.
 bool is_control(char32_t c);
-/// Category Mn.
+/// Category Mn of Unicode 8.
 bool is_nonspacing_mark(char32_t c);
-/// Category M.
+/// Category M of Unicode 9.
 bool is_mark(char32_t c);
 /// Appends the context-free lower case of a character; U+0130 gives two characters.
 void append_lower_case(char32_t c, std::string& out);
 
-/// End of the extended grapheme cluster (Unicode TR 29) that begins at `at`.
+/// End of the extended grapheme cluster (Unicode Standard Annex 29) that begins at `at`.
 std::size_t grapheme_end(std::string_view text, std::size_t at);
 
 /// ICU's Unicode version, for example "15.0".
 std::string unicode_version();
 
-/// A step that maps each character to any number of characters, without context.
+/// A step that maps each character to any number of characters, independently of its neighbours.
 std::unique_ptr<TextStep> make_character_map(void (*map)(char32_t, std::string&));
 void lower_case(char32_t c, std::string& out);
-void without_marks(char32_t c, std::string& out);             // StripAccents
-void without_nonspacing_marks(char32_t c, std::string& out);  // BertNormalizer
+void without_marks(char32_t c, std::string& out);             // for StripAccents
+void without_nonspacing_marks(char32_t c, std::string& out);  // for BertNormalizer
 void clean_for_bert(char32_t c, std::string& out);
 void separate_ideographs(char32_t c, std::string& out);
 void clean_for_nmt(char32_t c, std::string& out);
-/// Appends the characters that stand for the bytes of `c` (byte_alphabet.hpp).
+/// Appends the characters that represent the bytes of `c` (byte_alphabet.hpp).
 void to_byte_characters(char32_t c, std::string& out);
 
 }  // namespace trireme::data

@@ -8,11 +8,11 @@
 
 namespace trireme::data {
 
-/// Replaces bytes that are not well-formed UTF-8 in a text that arrives in pieces: each maximal
-/// beginning of a character, and each other byte, by U+FFFD (Unicode, section 3.9).
+/// Replaces ill-formed UTF-8 in a text that arrives in pieces by U+FFFD, one per maximal subpart
+/// (Unicode, section 3.9).
 class Utf8Repair {
  public:
-  /// Calls `use(std::string_view)` with whole characters.
+  /// Calls `use(std::string_view)` with text of whole characters.
   template <class Use>
   void feed(std::string_view bytes, const Use& use) {
     if (!cut_off_.empty()) {
@@ -22,7 +22,7 @@ class Utf8Repair {
     }
     repair(bytes, use);
   }
-  /// Ends the text; another text may follow.
+  /// Ends the text: replaces an incomplete last character. Another text may follow.
   template <class Use>
   void finish(const Use& use) {
     if (!cut_off_.empty()) use(replacement);

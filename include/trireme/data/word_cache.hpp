@@ -8,9 +8,9 @@
 
 namespace trireme::data {
 
-/// A cache of the ids of recent words: 65,536 entries of 64 bytes, indexed by the word's hash; a
-/// new word replaces the old word. Words of more than 30 bytes or 8 ids are not cached. Not
-/// thread-safe.
+/// A cache of the ids of recent words: 65,536 entries of 64 bytes, indexed by the word's hash. A
+/// new word replaces the word in its entry. Words of more than 30 bytes or 8 ids are not cached.
+/// Not thread-safe.
 class WordCache {
  public:
   static constexpr std::size_t longest_word = 30;

@@ -9,15 +9,15 @@
 namespace trireme::data {
 
 /// GPT-2's pattern: English contractions; runs of letters, of digits, of other characters, each
-/// with the space before it; runs of white space.
+/// with a space before the run, if there is one; runs of white space.
 inline constexpr char gpt2_pattern[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 /// A compiled splitting pattern. Thread-safe.
 class WordPattern {
  public:
-  /// `source` is in Oniguruma's syntax. UsageError with `where` names a part that is not supported
-  /// (to_pcre2), or a pattern that matches the empty text.
+  /// `source` is in Oniguruma's syntax. UsageError that names `where` if a construct is not
+  /// supported (to_pcre2), if the pattern does not compile, or if it can match the empty text.
   WordPattern(const std::string& source, const std::string& where);
   ~WordPattern();
   WordPattern(const WordPattern&) = delete;
@@ -29,7 +29,7 @@ class WordPattern {
   std::unique_ptr<Code> code_;
 };
 
-/// Finds a pattern's matches. Not thread-safe.
+/// Finds the matches of a pattern, which must outlive this object. Not thread-safe.
 class WordMatcher {
  public:
   explicit WordMatcher(const WordPattern& pattern);
@@ -42,8 +42,8 @@ class WordMatcher {
     std::size_t end = 0;
   };
   /// The first match in `text`, well-formed UTF-8, from `start` on; earlier text is ignored. If
-  /// more text may follow (not `final`), the result is `partial` if that text could change it; no
-  /// match begins before its `begin`.
+  /// more text may follow (`final` is false) and could change the result, the kind is `partial`: no
+  /// match begins before Range::begin.
   Range find(std::string_view text, std::size_t start, bool final);
 
  private:
@@ -55,20 +55,21 @@ class WordMatcher {
 /// UTF-8 matches as the control character U+001A, but the word keeps the byte.
 class WordSplitter {
  public:
-  /// The patterns must outlive it.
+  /// The patterns must outlive this object. `add_prefix_space`: put a space before a text that does
+  /// not begin with a space.
   WordSplitter(const std::vector<std::unique_ptr<WordPattern>>& patterns, bool add_prefix_space);
 
   /// Calls `use(std::string_view)` with the words that no later byte can change. UsageError if a
   /// word is longer than 4 MiB.
   template <class Use>
   void feed(std::string_view bytes, const Use& use);
-  /// Ends the text: hands out the remaining words; the next text may follow.
+  /// Ends the text: calls `use` with the remaining words. Another text may follow.
   template <class Use>
   void finish(const Use& use);
 
  private:
   void append(std::string_view bytes);
-  /// Validates new bytes; afterwards subject() is well-formed up to checked_.
+  /// Validates new bytes and advances checked_, so that subject() is well-formed.
   void validate(bool final);
   void forget_handed_out();
   void limit_word() const;
@@ -77,16 +78,17 @@ class WordSplitter {
   }
   template <class Use>
   void cut(bool final, const Use& use);
-  /// Splits a word of the first `level` patterns by the remaining patterns.
+  /// Splits bytes [begin, end) of the text, a word of the first `level` patterns, by the remaining
+  /// patterns.
   template <class Use>
   void cut_again(std::size_t begin, std::size_t end, std::size_t level, const Use& use);
 
   std::vector<WordMatcher> matchers_;
   bool add_prefix_space_;
   bool begun_ = false;
-  std::string buffer_;       // text that has not been handed out
+  std::string buffer_;       // text that has not been passed to `use`
   std::string shadow_;       // buffer_ with U+001A for stray bytes; "" without stray bytes
-  std::size_t checked_ = 0;  // bytes known to be well-formed
+  std::size_t checked_ = 0;  // number of validated bytes
   std::size_t start_ = 0;    // beginning of the next word
 };
 

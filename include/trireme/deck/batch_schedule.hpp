@@ -16,8 +16,9 @@ struct BatchPhase {
   bool operator==(const BatchPhase&) const = default;
 };
 
-/// The global batch of each step, the same on every layout. During the ramp-up it is a function of
-/// x, the samples that earlier steps took: with n = (global − ramp_start) / ramp_increment,
+/// The global batch of each step, the same with every layout. During the ramp-up it is a function
+/// of x, the number of samples that earlier steps took. With n = (global − ramp_start) /
+/// ramp_increment, it is
 /// ramp_start + ⌊x n / ramp_samples⌋ ramp_increment   while x < ramp_samples, then global,
 /// as in --rampup-batch-size of Megatron-LM. If x advances past several increments in one step,
 /// their sizes are skipped.
@@ -26,7 +27,7 @@ class BatchSchedule {
   /// `batch` must have passed the deck's checks.
   explicit BatchSchedule(const BatchConfig& batch);
 
-  /// One phase for each size, in ascending order; the last phase never ends.
+  /// One phase for each size that a step has, in ascending order. The last phase never ends.
   const std::vector<BatchPhase>& phases() const& { return phases_; }
   std::vector<BatchPhase> phases() && { return std::move(phases_); }
   /// The phase of step `step` ≥ 1.
@@ -41,7 +42,7 @@ class BatchSchedule {
   std::vector<BatchPhase> phases_;
 };
 
-/// Number of sizes from ramp_start to global.
+/// Number of sizes from ramp_start to global; 1 without a ramp-up.
 std::int64_t ramp_sizes(const BatchConfig& batch);
 
 }  // namespace trireme::deck

@@ -9,16 +9,18 @@
 
 namespace trireme::deck {
 
-inline constexpr std::int64_t stages_limit = 4096;          ///< pipeline · chunks
-inline constexpr std::int64_t micro_batches_limit = 65536;  ///< a step's program lists them all
-inline constexpr std::int64_t passes_limit = 1 << 19;  ///< forward passes of one replica's step
+inline constexpr std::int64_t stages_limit = 4096;  ///< pipeline · chunks
+/// Limit of micro-batches per step, because a step's program lists all of them.
+inline constexpr std::int64_t micro_batches_limit = 65536;
+inline constexpr std::int64_t passes_limit = 1 << 19;  ///< forward passes in a step of a replica
 inline constexpr std::int64_t ranks_limit = std::int64_t{1} << 20;
 
-/// Checks conditions on several keys and the limits of this version. Skips the checks of keys in
-/// `invalid` ("section.key"), which have already been reported.
+/// Checks conditions on several keys and the limits of this version, and adds mistakes to
+/// `diagnostics`. Skips the checks of keys in `invalid` ("section.key"), which have already been
+/// reported.
 void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnostics& diagnostics);
 
-/// Number of activations in the forward pass of one micro-batch.
+/// Approximate number of activations that the forward pass of one micro-batch computes.
 double activations_of(const Config& config);
 
 }  // namespace trireme::deck

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-/// A resolved deck as typed values. Defaults, units, ranges and help are in the key table only
-/// (deck/table.hpp).
+/// A resolved deck as typed values. Units, ranges, help and defaults of the keys are in the key
+/// table (deck/table.hpp).
 namespace trireme::deck {
 
 struct RunConfig {
@@ -23,16 +23,16 @@ struct RunConfig {
   std::int64_t seed = 0;
   Seconds time_limit = 0;  ///< 0: none
   std::int64_t log_every = 0;
-  std::int64_t evaluate_every = 0;    ///< steps; 0: only at the end
+  std::int64_t evaluate_every = 0;    ///< steps between evaluations; 0: only at the end
   std::int64_t evaluate_batches = 0;  ///< global batches per evaluation; 0: the whole file
   std::string prompts;                ///< file of texts to continue at evaluations; "": none
   std::string chat;                   ///< chat format of the prompts; "": plain texts
-  std::int64_t prompt_tokens = 0;     ///< most tokens of a continuation
-  Seconds watchdog = 0;               ///< longest time without progress; 0: unlimited
-  bool timeline = false;              ///< record when each instruction ran
-  std::int64_t audit_every = 0;       ///< steps; 0: none
+  std::int64_t prompt_tokens = 0;     ///< maximum number of tokens of a continuation
+  Seconds watchdog = 0;               ///< time limit of one operation; 0: no limit
+  bool timeline = false;  ///< record begin and end of each instruction of the last logged step
+  std::int64_t audit_every = 0;  ///< steps between audits; 0: none
   AuditAction audit = AuditAction::stop;
-  bool gradient_noise_scale = false;  ///< estimate it in logged steps
+  bool gradient_noise_scale = false;  ///< estimated in logged steps
   bool operator==(const RunConfig&) const = default;
 };
 
@@ -43,8 +43,8 @@ struct AdapterConfig {
   double alpha = 16;
   AdapterScaling scaling = AdapterScaling::standard;
   double dropout = 0;                     ///< dropout of the adapters' inputs
-  std::vector<std::string> targets;       ///< names of products
-  std::vector<std::string> also_trained;  ///< patterns of arrays: frozen.hpp in architecture/
+  std::vector<std::string> targets;       ///< names of the products with adapters
+  std::vector<std::string> also_trained;  ///< patterns of array names (architecture/frozen.hpp)
 
   bool present() const { return kind != AdapterKind::none; }
   bool targets_product(std::string_view product) const {
@@ -56,8 +56,8 @@ struct AdapterConfig {
   bool operator==(const AdapterConfig&) const = default;
 };
 
-/// Properties of a model; its family presets them. Above deck/, only the Hugging Face folder asks
-/// for a family by name.
+/// Sizes and properties of a model; its family presets the properties. Outside of deck/, only
+/// hugging_face/ distinguishes families.
 struct ModelConfig {
   Family family = Family::gpt;
   std::int64_t layers = 0;
@@ -68,7 +68,7 @@ struct ModelConfig {
   std::int64_t feed_forward = 0;        ///< resolved: 4·hidden by default
   std::int64_t sequence = 0;
   std::int64_t vocabulary = 0;     ///< 0 until resolved from the token file
-  std::int64_t shared_layers = 0;  ///< layer i has the weights of group i mod this; 0: no sharing
+  std::int64_t shared_layers = 0;  ///< layer i has weight group i mod shared_layers; 0: no sharing
   double dropout = 0;
   bool tied_embeddings = true;
   NormKind norm = NormKind::layer;
@@ -89,7 +89,7 @@ struct ModelConfig {
   Gelu gelu = Gelu::tanh;
   Biases biases = Biases::all;
   Mask mask = Mask::causal;
-  std::int64_t window = 0;  ///< tokens that a token sees, including itself; 0: no limit
+  std::int64_t window = 0;  ///< most tokens that a token sees, including itself; 0: no limit
   Objective objective = Objective::next_token;
   double masked_share = 0.15;  ///< fraction of a sample's tokens, with masked_token
   SentenceLoss sentence_loss = SentenceLoss::next;
@@ -98,22 +98,22 @@ struct ModelConfig {
   double attention_softcap = 0;      ///< scores are c tanh(score / c); 0: unchanged
   double logit_softcap = 0;          ///< logits are c tanh(logit / c); 0: unchanged
   std::int64_t query_pre_attention_scalar = 0;  ///< d in the score factor 1/√d; 0: the head size
-  std::int64_t full_attention_every = 0;  ///< layers n − 1, 2n − 1, … have no window; 0: none
+  std::int64_t full_attention_every = 0;  ///< layers n − 1, 2n − 1, … have no window; 0: no layer
   double window_rope_theta = 0;           ///< rotary base of layers with a window; 0: rope_theta
   AdapterConfig adapter = {};             ///< [adapter]
-  std::vector<std::string> frozen = {};   ///< [optimizer] frozen: patterns of arrays
-  Packing packing = Packing::none;        ///< packing of samples; its key is [data] packing
+  std::vector<std::string> frozen = {};  ///< [optimizer] frozen: patterns of array names
+  Packing packing = Packing::none;       ///< packing of samples; its key is [data] packing
 
   std::int64_t head_size() const {
     return explicit_head_size > 0 ? explicit_head_size : hidden / heads;
   }
-  /// Query heads that share a head of keys and values.
+  /// Number of query heads that share a head of keys and values.
   std::int64_t heads_per_group() const {
     return key_value_heads == 0 ? 1 : heads / key_value_heads;
   }
   bool causal() const { return mask == Mask::causal; }
   bool gated() const { return activation != Activation::gelu; }
-  /// Factor of attention scores: 1/√K unless the deck has another divisor.
+  /// Factor of attention scores: 1/√K, unless the deck sets query_pre_attention_scalar.
   double attention_scale() const {
     const std::int64_t n = query_pre_attention_scalar;
     return 1 / std::sqrt(static_cast<double>(n > 0 ? n : head_size()));
@@ -133,8 +133,8 @@ struct ModelConfig {
   }
   /// Text tokens of a sample; samples with masked tokens are [CLS] A [SEP] B [SEP].
   std::int64_t text_tokens() const { return predicts_masked_tokens() ? sequence - 3 : sequence; }
-  /// Predicted tokens of a sample: all, or the masked tokens. The number is equal in all samples,
-  /// so that a mean over a batch does not depend on which rank computes which samples.
+  /// Number of predicted tokens of a sample: all, or the masked tokens. The number is equal in all
+  /// samples, so that a mean over a batch does not depend on which rank computes which samples.
   std::int64_t targets() const {
     if (!predicts_masked_tokens()) return sequence;
     const auto masked =
@@ -146,7 +146,7 @@ struct ModelConfig {
 
 struct ParallelConfig {
   LayoutMode layout = LayoutMode::given;
-  std::string machine;  ///< machine file for layout = "auto"; "": this installation
+  std::string machine;  ///< machine file for layout or schedule = "auto"; "": this installation
   std::int64_t tensor = 1;
   std::int64_t context = 1;
   std::int64_t pipeline = 1;
@@ -161,41 +161,42 @@ struct ParallelConfig {
   VocabularyPlacement vocabulary = VocabularyPlacement::stage;
   bool sequence_parallel = false;
   Recompute recompute = Recompute::none;
-  Bytes memory_limit = 0;               ///< per rank, for recompute = "auto"; 0: from the machine
-  std::vector<std::string> recomputed;  ///< tensors that "auto" chose; not a key
+  Bytes memory_limit = 0;               ///< per rank; 0: the memory in the machine file
+  std::vector<std::string> recomputed;  ///< tensors that recompute = "auto" chose; not a key
   std::int64_t workers = 1;             ///< workers of local training; the key is [local] workers
   Sharding shard = Sharding::none;
-  std::int64_t shard_group = 0;  ///< replicas that divide the state; 0: all
+  std::int64_t shard_group = 0;  ///< number of replicas that divide the state; 0: all
   Offload offload = Offload::none;
   TransportKind transport = TransportKind::automatic;
   bool share_devices = false;     ///< several ranks may use one device
-  std::int64_t bucket_bytes = 0;  ///< bytes of gradients per all-reduce
+  std::int64_t bucket_bytes = 0;  ///< largest size of the gradients in one all-reduce
   DataStrategy strategy = DataStrategy::all_reduce;
-  std::int64_t servers = 1;    ///< copies of the model's ranks that hold weights and state
-  std::int64_t staleness = 0;  ///< steps whose updates a worker's weights may lack
+  std::int64_t servers = 1;    ///< servers of weights and state; each has model_ranks() ranks
+  std::int64_t staleness = 0;  ///< maximum steps whose updates a worker's weights may lack
   ServerUpdates updates = ServerUpdates::step;
-  std::string replay;  ///< record of a run's events, whose order this run repeats; "": none
+  std::string replay;  ///< file of server events whose order this run repeats; "": none
 
   /// Sizes of all axes in the order of the ranks; `fallback` replaces an empty order.
   layout::AxisList axes(std::string_view fallback = "") const;
   /// Sizes of all axes in the default order.
   layout::AxisList sizes() const;
-  /// Ranks that compute a sample together.
+  /// Number of ranks that compute a sample together.
   std::int64_t model_ranks() const { return sizes().model_ranks(); }
-  /// Equal groups of consecutive positions on the data axis that train different workers.
+  /// Number of equal groups of consecutive positions on the data axis that train different workers.
   std::int64_t worker_groups() const { return std::clamp<std::int64_t>(data, 1, workers); }
-  /// Workers that a rank trains in turn.
+  /// Number of workers that a rank trains in turn.
   std::int64_t workers_per_rank() const { return workers / worker_groups(); }
   bool has_servers() const { return strategy == DataStrategy::server; }
-  /// Positions of servers on the data axis, after the workers.
+  /// Number of positions of servers on the data axis, which follow the workers' positions.
   std::int64_t server_places() const { return has_servers() ? servers : 0; }
-  /// Whether the order of messages decides which updates a worker's weights have.
+  /// Whether the order of messages decides which updates a worker's weights have. The run then
+  /// records this order.
   bool records_events() const {
     return has_servers() && (staleness > 0 || updates == ServerUpdates::push);
   }
-  /// Ranks with the same weights; with servers, the worker ranks.
+  /// Number of ranks that hold the same weights. With servers, only the workers' ranks are counted.
   std::int64_t replicas() const { return data / worker_groups() * context; }
-  /// Replicas that divide state among themselves.
+  /// Number of replicas that divide state among themselves.
   std::int64_t shard_ranks() const { return shard_group > 0 ? shard_group : replicas(); }
   std::int64_t ranks() const { return sizes().ranks(); }
   /// Whether replicas divide the optimizer's state, the sums of gradients, and the weights.
@@ -225,7 +226,7 @@ struct BatchConfig {
   std::int64_t global = 0;          ///< samples per optimizer step
   std::int64_t micro = 0;           ///< samples per forward pass of a rank
   std::int64_t ramp_start = 0;      ///< samples of the first step; 0: global
-  std::int64_t ramp_increment = 0;  ///< samples
+  std::int64_t ramp_increment = 0;  ///< samples by which the global batch grows
   std::int64_t ramp_samples = 0;    ///< samples of the ramp-up
   bool operator==(const BatchConfig&) const = default;
 };
@@ -238,7 +239,7 @@ struct PrecisionConfig {
   Fp8Algorithm fp8_algorithm = Fp8Algorithm::max;
   AttentionKind attention = AttentionKind::automatic;
   double loss_scale = 65536;                ///< with fp16, at the first step
-  std::int64_t loss_scale_interval = 1000;  ///< unskipped steps until it doubles; 0: constant
+  std::int64_t loss_scale_interval = 1000;  ///< unskipped steps until doubling; 0: constant scale
   bool operator==(const PrecisionConfig&) const = default;
 };
 
@@ -257,14 +258,14 @@ struct OptimizerConfig {
   double beta2 = 0;
   double epsilon = 0;
   double weight_decay = 0;
-  double momentum = 0;                   ///< sgd, lars
+  double momentum = 0;                   ///< sgd, lars, muon
   double trust_coefficient = 0;          ///< lars
   std::int64_t newton_schulz_steps = 5;  ///< muon
   MuonScale muon_scale = MuonScale::match_adamw;
   double muon_rate_factor = 1;  ///< factor of the learning rate for Muon's matrices
   bool nesterov = false;
   double clip_norm = 0;            ///< 0: no clipping
-  std::int64_t maximum_skips = 0;  ///< limit of consecutive skipped steps
+  std::int64_t maximum_skips = 0;  ///< maximum number of consecutive skipped steps
   bool operator==(const OptimizerConfig&) const = default;
 };
 
@@ -276,7 +277,7 @@ struct LocalConfig {
   double outer_momentum = 0.9;
   std::int64_t fragments = 1;  ///< parts of the model with separate outer steps
   std::int64_t delay = 0;      ///< steps from sending differences to the outer step
-  double mixing = 0;           ///< share of its own weights that a worker keeps
+  double mixing = 0;           ///< share of its own weights that a worker keeps in an outer step
   Differences differences = Differences::full;
   bool operator==(const LocalConfig&) const = default;
 };
@@ -286,8 +287,9 @@ struct DataConfig {
   std::string validation;  ///< "": none
   std::string tokenizer;
   std::string end_of_document;  ///< "": the tokenizer's usual token
-  bool replaced = false;        ///< token files or tokenizer differ from the checkpoint's
-  /// Ids of bert's [CLS], [SEP] and [MASK]; −1: the last three of the vocabulary.
+  bool replaced = false;  ///< permits other token files or another tokenizer than in the checkpoint
+  /// Ids of bert's [CLS], [SEP] and [MASK]; −1: the third last, the second last and the last id of
+  /// the vocabulary.
   std::int64_t class_token = -1;
   std::int64_t separator_token = -1;
   std::int64_t mask_token = -1;
@@ -296,12 +298,12 @@ struct DataConfig {
 
 struct CheckpointConfig {
   std::string directory;         ///< resolved: <run.directory>/checkpoints
-  std::int64_t every = 0;        ///< steps; 0: only at the end
+  std::int64_t every = 0;        ///< steps between checkpoints; 0: only at the end
   std::int64_t keep = 0;         ///< newest checkpoints kept; 0: all
-  std::int64_t keep_every = 0;   ///< multiples of this step count are also kept; 0: none
+  std::int64_t keep_every = 0;   ///< checkpoints at multiples of this step are also kept; 0: none
   bool asynchronous = true;      ///< written in the background
   std::string local;             ///< folder on a disk of each node; "": no local checkpoints
-  std::int64_t local_every = 0;  ///< steps; 0: no local checkpoints
+  std::int64_t local_every = 0;  ///< steps between local checkpoints; 0: none
   std::string restart;           ///< "latest", "none" or a folder
   bool operator==(const CheckpointConfig&) const = default;
 };
@@ -317,7 +319,8 @@ struct Config {
   DataConfig data;
   CheckpointConfig checkpoint;
 
-  /// Micro-batches of a worker's step on each rank; `global` counts the samples of all workers.
+  /// Number of micro-batches that a rank computes in a step of one worker. `global`: samples of all
+  /// workers.
   std::int64_t micro_batches(std::int64_t global) const {
     return global / (batch.micro * std::max(parallel.data, parallel.workers));
   }
@@ -332,7 +335,7 @@ struct SpecialTokens {
   std::int64_t mask = 0;
 };
 
-/// The deck's vocabulary must be resolved.
+/// The special tokens of a deck whose vocabulary is resolved.
 inline SpecialTokens special_tokens(const Config& c) {
   const auto id = [&](std::int64_t given, std::int64_t from_behind) {
     return given >= 0 ? given : c.model.vocabulary - from_behind;

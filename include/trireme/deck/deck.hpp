@@ -21,7 +21,8 @@ struct Deck {
       places;                 ///< "model.heads" -> "inputs/a.toml:14", for keys that were set
   std::string layout_reason;  ///< reason why layout = "auto" chose this layout; "" if it chose none
 
-  /// "inputs/a.toml:14", "command line" or "default".
+  /// Place where a value was set: "inputs/a.toml:14", "command line", "default", `layout = "auto"`
+  /// or "from the number of ranks".
   std::string where(std::string_view section, std::string_view name) const;
   /// A value as errors quote it: "[model] heads = 10 (inputs/a.toml:14)".
   std::string cite(std::string_view section, std::string_view name) const;
@@ -31,17 +32,19 @@ struct Deck {
 const FileKind& deck_kind();
 
 /// Reads a deck and applies overrides "section.key=value"; the last override of a key wins. `path`
-/// may be the folder of a run or of a checkpoint, which holds deck.toml; the run's folders are then
-/// taken relative to its present location. Throws one UsageError that names every mistake with its
-/// place. resolve_parallel checks conditions on the number of ranks.
+/// may be the folder of a run or of a checkpoint, which holds deck.toml. For a run's folder, which
+/// may have been moved, run.directory is then `path`, and checkpoint.directory follows
+/// run.directory if it was <run.directory>/checkpoints. Overrides of these keys have precedence.
+/// Throws one UsageError with all mistakes, of which at most 50 are shown, and their places.
+/// resolve_parallel checks conditions on the number of ranks.
 Deck load_deck(const std::string& path, const std::vector<std::string>& overrides = {});
 
-/// Like load_deck, for text in memory; errors name it `file_name`.
+/// Like load_deck, for text in memory, which errors call `file_name`.
 Deck parse_deck(std::string_view content, const std::string& file_name,
                 const std::vector<std::string>& overrides = {});
 
-/// Every key with its value, as a deck that reads back to exactly the same Config. Omits keys that
-/// layout = "auto" has not chosen yet.
+/// The text of a deck with the values of all keys, which read back exactly. Omits keys that layout
+/// = "auto" has not chosen yet.
 std::string resolved_toml(const Deck& deck);
 
 /// A key whose values differ between two decks. Values are written as in a deck: strings in quotes.
@@ -65,8 +68,8 @@ std::string reference_text();
 /// All sections and keys as Markdown. A test compares docs/deck.md with it.
 std::string reference_markdown();
 
-/// Effect of a [model] sequence that differs from the checkpoint's, with the reason if the effect
-/// is stronger than Effect::numbers.
+/// Effect of a [model] sequence that differs from the checkpoint's sequence, with the reason if the
+/// effect is stronger than Effect::numbers.
 struct SequenceEffect {
   Effect effect = Effect::numbers;
   std::string_view reason = "";

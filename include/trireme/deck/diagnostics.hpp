@@ -7,16 +7,17 @@
 
 namespace trireme::deck {
 
-/// Collects the mistakes of one deck, each with its place and source line, and throws them as one
-/// UsageError.
+/// Collects the mistakes of one deck or machine file and of its overrides, with places and source
+/// lines where known, and throws the mistakes as one UsageError.
 class Diagnostics {
  public:
   /// `content` must outlive the object.
   Diagnostics(std::string file_name, std::string_view content);
 
-  /// A mistake at a line and column of the deck, both counted from 1.
+  /// Adds a mistake at a line and column of the file, both counted from 1.
   void at(std::size_t line, std::size_t column, const std::string& message);
-  /// A mistake on the command line or in the whole deck; shown after mistakes that have a line.
+  /// Adds a mistake on the command line or in the whole file; shown after mistakes that have a
+  /// line.
   void add(const std::string& message);
 
   /// Whether the limit of shown mistakes is reached; further mistakes are only counted.

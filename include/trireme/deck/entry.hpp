@@ -10,7 +10,7 @@
 namespace trireme::deck {
 
 inline constexpr std::int64_t steps_limit =
-    4294967295;  ///< a step is one word of the random counter
+    4294967295;  ///< a step number is one 32-bit word of the random generator's counter
 inline constexpr std::int64_t identifier_limit =
     1 << 30;  ///< token ids are stored in at most 32 bits
 
@@ -28,12 +28,12 @@ class EntryOf {
     key_.effect = effect;
   }
 
-  /// The value is stored in `section_member.*member` of a C.
+  /// The value is stored in `(config.*section_member).*member` of a C `config`.
   template <class S, class T>
   EntryOf& in(S C::*section_member, T S::*member) {
     return at([=](auto& config) -> auto& { return (config.*section_member).*member; });
   }
-  /// The value is stored in `outer.*inner.*member` of a C.
+  /// The value is stored in `((config.*outer).*inner).*member` of a C `config`.
   template <class S, class M, class T>
   EntryOf& in(S C::*outer, M S::*inner, T M::*member) {
     return at([=](auto& config) -> auto& { return ((config.*outer).*inner).*member; });
@@ -55,7 +55,7 @@ class EntryOf {
     key_.range.high = high;
     return *this;
   }
-  /// Replaces the section's effect.
+  /// Replaces the default effect of the section.
   EntryOf& effect(Effect effect) { return key_.effect = effect, *this; }
   EntryOf& nonempty() { return key_.nonempty = true, *this; }
   EntryOf& words(std::vector<std::string_view> words) {
@@ -63,7 +63,7 @@ class EntryOf {
     return *this;
   }
 
-  /// Default: `value`. Documents show the value or, if given, `rule`.
+  /// Default: `value`. Documents show `rule` in place of the value, if `rule` is not "".
   EntryOf& otherwise(Value value, const char* rule = "") {
     key_.fallback = std::move(value);
     key_.rule = rule;
@@ -76,7 +76,7 @@ class EntryOf {
     return *this;
   }
 
-  /// Required, unless `excused` returns true after it has stored a value by `rule`.
+  /// Required, unless `excused` stores a value by `rule` and returns true.
   EntryOf& required_unless(bool (*excused)(C&), const char* rule) {
     key_.excused = excused;
     key_.often_required = true;
@@ -87,7 +87,7 @@ class EntryOf {
   KeyOf<C> take() { return std::move(key_); }
 
  private:
-  /// `field` returns a reference to the value in a C.
+  /// Stores and loads the value by `field`, which returns a reference to the value in a C.
   template <class Field>
   EntryOf& at(Field field) {
     using T = std::remove_reference_t<decltype(field(std::declval<C&>()))>;
@@ -111,7 +111,7 @@ class EntryOf {
 using Entry = EntryOf<Config>;
 
 /// Adds the entries of one section, which is stored in a member of C of type S. `effect` is the
-/// default effect of its keys.
+/// default effect of the section's keys.
 template <class S, class C = Config>
 class SectionKeys {
  public:
@@ -160,13 +160,13 @@ class SectionKeys {
   Effect effect_;
 };
 
-/// The entries of [adapter], [local], [model], [optimizer] and [parallel].
+/// Add the entries of [local], [adapter], [model], [optimizer] and [parallel] to `out`.
 void local_keys(std::vector<Entry>& out);
 void adapter_keys(std::vector<Entry>& out);
 void model_keys(std::vector<Entry>& out);
 void optimizer_keys(std::vector<Entry>& out);
 void parallel_keys(std::vector<Entry>& out);
-/// [data] packing, which is a property of the model's batches.
+/// Adds the entry of [data] packing, whose value is stored in ModelConfig.
 void packing_key(std::vector<Entry>& out);
 
 }  // namespace trireme::deck

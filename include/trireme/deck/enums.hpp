@@ -12,8 +12,8 @@ enum class Family : std::uint8_t { gpt, llama, bert, qwen2, qwen3, mistral, gemm
 /// LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019).
 enum class NormKind : std::uint8_t { layer, rms };
 
-/// Norms before attention and feed-forward, after each residual addition, or before attention and
-/// feed-forward and after them (Ding et al. 2021, arXiv 2105.13290).
+/// Position of the norms: before attention and feed-forward, after each residual addition, or
+/// before attention and feed-forward and after them (Ding et al. 2021, arXiv 2105.13290).
 enum class NormPlacement : std::uint8_t { pre, post, sandwich };
 
 /// Non-linearity of the feed-forward: GELU, or a product with the SiLU or the GELU of a gate.
@@ -25,7 +25,7 @@ enum class Biases : std::uint8_t { none, query_key_value, all };
 /// Tokens of the sample that a token attends to: the tokens up to itself, or all tokens.
 enum class Mask : std::uint8_t { causal, full };
 
-/// Training objective: the next token, or masked tokens.
+/// Training objective: prediction of the next token, or of masked tokens.
 enum class Objective : std::uint8_t { next_token, masked_token };
 
 /// Content of a sample: a window of the token stream, or whole documents that do not see one
@@ -40,28 +40,28 @@ enum class SentenceLoss : std::uint8_t { next, order, none };
 /// or all pipeline ranks in parts.
 enum class VocabularyPlacement : std::uint8_t { stage, pipeline };
 
-/// Origin of the layout: the deck, or a choice for the number of ranks.
+/// Origin of the layout: the deck, or a search for the job's number of ranks.
 enum class LayoutMode : std::uint8_t { given, automatic };
 
-/// Tensors that the backward pass recomputes instead of storing them.
+/// Tensors that are recomputed in the backward pass, and not stored.
 enum class Recompute : std::uint8_t { none, selective, full, automatic };
 
 /// Data that a device stores in host memory.
 enum class Offload : std::uint8_t { none, optimizer, activations, both };
 
-/// State that replicas divide among themselves; each value includes the state of earlier values:
-/// stages of ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054).
+/// State that replicas divide among themselves: the stages 0 to 3 of ZeRO, each of which includes
+/// the state of earlier stages (Rajbhandari et al. 2020, arXiv 1910.02054).
 enum class Sharding : std::uint8_t { none, optimizer, gradients, weights };
 
-/// Transport of messages between ranks: "auto" is NCCL if this installation has it and every rank
-/// has a device of its own, otherwise MPI.
+/// Transport of messages between ranks: "auto" is NCCL if this installation has it and ranks do not
+/// share devices, otherwise MPI.
 enum class TransportKind : std::uint8_t { automatic, mpi, nccl };
 
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb, lars, muon };
 
-/// Factor of Muon's updates, by a matrix's shape: 0.2 √max(rows, columns), with which an update's
-/// root mean square equals AdamW's (Liu et al. 2025, arXiv 2502.16982), or √max(1, rows / columns)
-/// (Jordan et al. 2024).
+/// Factor of Muon's updates, by a matrix's shape: 0.2 √max(rows, columns), with which updates have
+/// the root mean square of AdamW's updates (Liu et al. 2025, arXiv 2502.16982), or √max(1, rows /
+/// columns) (Jordan et al. 2024).
 enum class MuonScale : std::uint8_t { match_adamw, spectral };
 
 /// Course of the learning rate after the warm-up.
@@ -89,8 +89,8 @@ enum class CooldownShape : std::uint8_t { linear, cosine, exponential, minus_squ
 enum class RotaryScalingKind : std::uint8_t {
   none,
   linear,   ///< positions divided by a factor (Chen et al. 2023, arXiv 2306.15595)
-  dynamic,  ///< another base of the wavelengths, from the length of samples ("NTK-aware")
-  yarn,     ///< long wavelengths divided by a factor (Peng et al. 2023, arXiv 2309.00071)
+  dynamic,  ///< a base of the wavelengths that depends on the length of samples ("NTK-aware")
+  yarn,     ///< long wavelengths multiplied by a factor (Peng et al. 2023, arXiv 2309.00071)
   llama3    ///< yarn with another ramp, unscaled scores (Grattafiori et al. 2024, arXiv 2407.21783)
 };
 

@@ -7,8 +7,8 @@ namespace trireme::deck {
 /// Properties of a family's published models; sizes keep their defaults.
 ModelConfig preset(Family family);
 
-/// Sets the model's family and its properties. Keeps sizes, dropout, tied_embeddings, masked_share
-/// and sentence_loss.
+/// Sets the model's family and the properties that the family presets. Keeps all other members,
+/// such as sizes, dropout, tied_embeddings and rope_scaling.
 void set_family(ModelConfig& model, Family family);
 
 }  // namespace trireme::deck

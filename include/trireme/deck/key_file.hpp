@@ -17,7 +17,7 @@ namespace trireme::deck {
 struct Alias {
   std::string_view name;   ///< full name of the key, "run.steps", or of the section, "run"
   std::string_view words;  ///< separated by spaces; lower case, with underscores
-  /// Conversion of a value whose meaning differs from the key's; "": same meaning.
+  /// Conversion or words of the value, if the other program's value cannot be copied; otherwise "".
   std::string_view note = {};
 };
 
@@ -35,19 +35,19 @@ struct FileKind {
   std::string name;                   ///< name in errors: "deck"
   std::string help;                   ///< "`trireme help deck` lists all keys"
   std::vector<Section> sections;      ///< in the order of the documentation
-  std::vector<const KeyText*> table;  ///< ordered by section; must outlive this object
+  std::vector<const KeyText*> table;  ///< ordered by section; the keys must outlive this object
   std::vector<Alias> aliases = {};    ///< names in other programs
 
   const KeyText* find(std::string_view section, std::string_view name) const;
-  /// The keys with this name in any section, or else the keys with this alias. Ignores case and
+  /// The keys with this name or full name, or else the keys with this alias. Ignores case and
   /// treats hyphens as underscores.
   std::vector<Meant> meant_by(std::string_view word) const;
-  /// "write run.steps=10": the correct override for the keys that `word` may mean; "" if there are
-  /// none. `value`: "" if unknown.
+  /// "write run.steps=10": the correct override for the keys that `word` may mean; "" if it means
+  /// no key. `value`: "" if unknown.
   std::string override_for(std::string_view word, std::string_view value) const;
 };
 
-/// `keys` must outlive the result.
+/// A FileKind with the table `keys`, which must outlive the result.
 template <class C>
 FileKind file_kind(const std::string& name, const std::string& help,
                    const std::vector<Section>& sections, const std::vector<KeyOf<C>>& keys) {
@@ -56,10 +56,11 @@ FileKind file_kind(const std::string& name, const std::string& help,
   return kind;
 }
 
-/// Larger files are rejected before they are read.
+/// Larger files are rejected before they are parsed.
 inline constexpr std::int64_t key_file_bytes_limit = 1 << 20;
 
-/// Content of a key file. UsageError if it cannot be read.
+/// Content of a key file, up to one byte more than key_file_bytes_limit. UsageError if the file
+/// cannot be read.
 std::string read_key_file(const std::string& path, const FileKind& kind);
 
 /// Values given by a file and by overrides, by full name of the key.
@@ -79,7 +80,8 @@ Given read_keys(std::string_view content, const std::string& file_name,
 /// "a.toml: [model] heads is missing: expected ..."
 std::string missing(const std::string& file_name, const KeyText& key);
 
-/// Stores the given values, and the default or derived values of all other keys.
+/// Stores the given values, and the default or derived values of all other keys. Adds missing
+/// required keys to `given.invalid` and `diagnostics`.
 template <class C>
 void store_keys(const std::vector<KeyOf<C>>& keys, const std::string& file_name, Given& given,
                 C& config, Diagnostics& diagnostics) {
@@ -101,21 +103,22 @@ void store_keys(const std::vector<KeyOf<C>>& keys, const std::string& file_name,
 /// A value as errors quote it: "[model] heads = 10 (inputs/a.toml:14)".
 std::string cite(const KeyText& key, const Value& value, const std::string& place);
 
-/// All sections and keys as text for a terminal, not yet wrapped, and as Markdown tables.
+/// All sections and keys as text for a terminal, not yet wrapped.
 std::string key_text(const FileKind& kind);
 /// One section or one key as text.
 std::string section_text(const FileKind& kind, const Section& section);
 std::string key_text(const KeyText& key);
+/// All sections and keys as Markdown tables.
 std::string key_markdown(const FileKind& kind);
 
 /// Throws a UsageError for text that must not reach the TOML parser: empty, too large or binary
 /// files, multi-line strings, and dotted names so deep that destroying the parsed tables would
-/// exhaust the stack. Errors call the file a `kind`, "deck"; `help` names the documentation of its
-/// keys.
+/// exhaust the stack. Errors call the file a `kind`, such as "deck"; `help` names the documentation
+/// of its keys.
 void refuse_unparsable(std::string_view content, const std::string& file_name,
                        const std::string& kind, const std::string& help);
 
-/// The word for an error message, cut if it is longer than a line.
+/// The word for an error message: cut after 80 bytes, with '?' for control characters.
 std::string shortened(std::string_view word);
 
 }  // namespace trireme::deck

@@ -15,8 +15,8 @@ namespace trireme::deck {
 /// recompute, shard and shard_group of [parallel], and batch.micro.
 const std::vector<const Key*>& layout_keys();
 
-/// Whether layout = "auto" keeps the key's value because the deck sets it; data = 0 does not count.
-/// Also valid after set_layout.
+/// Whether layout = "auto" keeps the key's value because the deck sets it; parallel.data = 0 does
+/// not count as set. Also valid after set_layout.
 bool is_fixed(const Deck& deck, std::string_view section, std::string_view name);
 
 /// Whether layout = "auto" has yet to choose the key's value.
@@ -25,7 +25,8 @@ bool is_open(const Deck& deck, std::string_view section, std::string_view name);
 /// Full names of the layout's keys that are fixed.
 std::vector<std::string> fixed_keys(const Deck& deck);
 
-/// Contradictions between layout = "auto" and keys of the deck, which hold for any number of ranks.
+/// Messages about contradictions between layout = "auto" and keys of the deck that do not depend on
+/// the number of ranks.
 std::vector<std::string> layout_mistakes(const Deck& deck);
 
 /// Sizes of the axes and of the micro-batch.
@@ -49,9 +50,10 @@ void expect_layout(const Deck& deck, std::int64_t ranks);
 /// The values of the layout's keys as overrides: "parallel.tensor=2".
 std::vector<std::string> layout_overrides(const Deck& deck);
 
-/// Sets the layout's keys to values in the form of layout_overrides, layout to "given", and
-/// layout_reason. Errors cite `layout = "auto"` as the place of keys that were not fixed.
-/// UsageError if the deck with these values has mistakes.
+/// Sets the layout's keys by overrides in the form of layout_overrides(), layout to "given", and
+/// layout_reason to `reason`. Errors cite `layout = "auto"` as the place of keys that were not
+/// fixed. UsageError if the deck with these values has mistakes; Error if an override changes a
+/// fixed key.
 void set_layout(Deck& deck, const std::vector<std::string>& overrides, const std::string& reason);
 
 }  // namespace trireme::deck

@@ -8,32 +8,33 @@
 
 namespace trireme::deck {
 
-/// Keys of [adapter] that contradict one another or the model: one message each, with the places.
+/// Messages about keys of [adapter] that contradict one another or the model, each with the places
+/// of the keys.
 std::vector<std::string> adapter_mistakes(const Deck& deck);
 
-/// Contradictions between properties of the model, each with its remedy.
+/// Messages about contradictions between properties of the model, each with a remedy.
 std::vector<std::string> property_mistakes(const Deck& deck);
 
-/// Heads that cannot be rotated, and missing or contradictory keys of rotary positions for longer
-/// sequences.
+/// Messages about head sizes that rotary positions do not support, and about missing or
+/// contradictory keys of rotary positions for longer sequences.
 std::vector<std::string> rotary_mistakes(const Deck& deck);
 
-/// Keys of [precision] that contradict precision.compute or the model: one message each, with the
-/// places of both.
+/// Messages about keys of [precision] that contradict precision.compute or the model, each with the
+/// places of both keys.
 std::vector<std::string> precision_mistakes(const Deck& deck);
 
-/// Sizes that contradict products = "fp8": one message each. Skips sizes that layout = "auto"
-/// chooses.
+/// Messages about sizes that contradict products = "fp8". Skips sizes that layout = "auto" chooses.
 std::vector<std::string> fp8_mistakes(const Deck& deck);
-/// Whether this layout permits fp8 products, or the deck has none.
+/// Whether the model's sizes permit fp8 products with these sizes of the tensor axis and of the
+/// micro-batch; true for a deck without fp8 products.
 bool fp8_fits(const Config& config, std::int64_t tensor, std::int64_t micro);
 
-/// Mistakes in the special tokens of a bert deck whose vocabulary is known: they must be three
+/// Messages about the special tokens of a bert deck whose vocabulary is known: they must be three
 /// different ids of the vocabulary.
 std::vector<std::string> mistakes_of_special_tokens(const Deck& deck);
 
-/// Throws a UsageError unless bert's special tokens are three different ids of the vocabulary,
-/// which must be resolved from the token file.
+/// For a model that predicts masked tokens, throws a UsageError unless the special tokens are three
+/// different ids of the vocabulary, which must be resolved from the token file.
 void check_special_tokens(const Deck& deck);
 
 }  // namespace trireme::deck

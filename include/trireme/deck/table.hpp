@@ -37,8 +37,8 @@ using Words = std::vector<std::string>;
 using Integers = std::vector<std::int64_t>;
 using Value = std::variant<bool, std::int64_t, double, std::string, Words, Integers>;
 
-/// The accepted values of an integer, of each integer of a list, or of a number. The bounds are
-/// included unless they are open.
+/// The accepted values of an integer, of bytes, of each integer of a list, or of a number. The
+/// bounds are included unless they are open.
 struct Range {
   std::int64_t least = std::numeric_limits<std::int64_t>::min();
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -49,21 +49,22 @@ struct Range {
 };
 
 /// The effect of a changed value on the use of a checkpoint: whether the checkpoint fixes the key.
-/// `train` and the commands that evaluate a model (`eval`, `generate`) reject the change, list it,
-/// or accept it silently. `export` has no deck: it writes the checkpoint's model.
+/// `train` and the commands that evaluate a model (`eval` and `generate`; below, `eval` stands for
+/// both) reject the change, list it, or accept it silently. `export` has no deck: it writes the
+/// checkpoint's model.
 enum class Effect : std::uint8_t {
-  none,      ///< same results
+  none,      ///< same results; listed by `train`
   place,     ///< same results: only the location of files changes
   training,  ///< different results of later training; listed by `train`
-  numbers,   ///< different results; listed by both
+  numbers,   ///< different results; listed by `train` and `eval`
   samples,   ///< different samples in later training; listed by `train`
-  storage,   ///< as `numbers`; `train` rejects another type of the checkpoint's values
-  state,     ///< as `training`; `train` rejects optimizer state that the checkpoint lacks
-  batches,   ///< previous steps had other batch sizes; rejected by `train`
+  storage,   ///< as `numbers`; `train` rejects a checkpoint whose values have another type
+  state,     ///< as `training`; `train` rejects a checkpoint that lacks optimizer state
+  batches,   ///< other batch sizes in previous steps; rejected by `train` after step 0
   length,    ///< different length of samples; see effect_of_sequence()
   function,  ///< same weights in another function; listed by `train`, rejected by `eval`
-  model,     ///< different model, which the checkpoint's weights do not fit; rejected by both
-  adapter    ///< different adapters; rejected by both if the checkpoint has adapters
+  model,     ///< different model, which the weights do not fit; rejected by `train` and `eval`
+  adapter    ///< different adapters; rejected by `train` and `eval` if the checkpoint has any
 };
 
 /// One entry of a table, without access to its values.
@@ -72,7 +73,7 @@ struct KeyText {
   std::string name;
   KeyType type = KeyType::string;
   std::string unit;                       ///< "" if there is none
-  Range range;                            ///< for integers (one or several) and numbers
+  Range range;                            ///< for integers, bytes, numbers and lists of integers
   std::vector<std::string_view> choices;  ///< for a choice or list: the accepted words
   bool nonempty = false;                  ///< for strings and paths
   std::string help;                       ///< one line
@@ -81,9 +82,9 @@ struct KeyText {
   std::optional<Value> fallback;  ///< the default value
   std::string rule;  ///< derivation of the default from other keys, such as "4 · model.hidden"
 
-  bool often_required = false;  ///< the file must set it unless `rule` applies
+  bool often_required = false;  ///< the key must be set unless `rule` applies
 
-  /// The file must set it: it has neither a default nor a rule.
+  /// Whether the key must be set, because it has neither a default nor a rule.
   bool required() const { return !fallback && rule.empty(); }
   std::string full_name() const { return section + "." + name; }
 };
@@ -92,8 +93,8 @@ struct KeyText {
 template <class C>
 struct KeyOf : KeyText {
   std::function<void(C&)> derived;  ///< computes the default by `rule`
-  /// Stores a value if the rule of an often required key applies, by keys earlier in the table;
-  /// returns whether it applies.
+  /// For an often required key: stores a value if the key's rule applies, which may depend on keys
+  /// earlier in the table. Returns whether the rule applies.
   std::function<bool(C&)> excused;
   std::function<void(C&, const Value&)> store;
   std::function<Value(const C&)> load;

@@ -13,11 +13,12 @@ namespace trireme::deck {
 std::string expectation(const KeyText& key);
 
 /// Converts `raw` to the key's type: an integer to a number, a duration's text to seconds, a size's
-/// text to bytes. std::nullopt if its type or range is wrong; `problem` then says which value was
-/// expected and which was found.
+/// text to bytes. std::nullopt if the type or the value of `raw` is not accepted; `problem` then
+/// names the accepted and the found value.
 std::optional<Value> accept(const KeyText& key, const Value& raw, std::string& problem);
 
-/// Reads the text of an override by the key's type. Quotes around strings are optional.
+/// Converts the text of an override to the key's type; quotes around strings are optional. Errors
+/// as for accept().
 std::optional<Value> accept_text(const KeyText& key, std::string_view written,
                                  std::string& problem);
 
@@ -25,7 +26,8 @@ std::optional<Value> accept_text(const KeyText& key, std::string_view written,
 std::string literal(const KeyText& key, const Value& value);
 std::string in_quotes(std::string_view string);
 
-/// "hh:mm:ss" in seconds; the hours may have any number of digits.
+/// "hh:mm:ss" in seconds, with 1 to 7 digits of hours, at most 1000000; std::nullopt for other
+/// text.
 std::optional<Seconds> parse_duration(std::string_view written);
 
 }  // namespace trireme::deck

@@ -2,7 +2,6 @@
 
 #include <trireme/grid/operation.hpp>
 #include <trireme/grid/transport_queue.hpp>
-#include <trireme/grid/witness.hpp>
 #include <trireme/tensor/views.hpp>
 
 #include <mpi.h>
@@ -19,19 +18,38 @@
 
 namespace trireme::grid {
 
+/// Observer of the values that this rank passes to a communicator's verbs on views, except
+/// broadcasts, and of the results of these verbs. The functions are called in program order:
+/// gives() when a verb starts, receives() when the wait for a result has ended. Kernels that these
+/// functions launch on the verb's Exec see the values.
+class Witness {
+ public:
+  struct Message {
+    const char* verb = "";
+    std::string_view communicator;
+    const std::byte* data = nullptr;
+    std::int64_t elements = 0;
+    int size = 0;  ///< bytes of an element
+  };
+  virtual ~Witness() = default;
+  virtual void gives(const Message& message) = 0;
+  virtual void receives(const Message& message) = 0;
+};
+
 enum class Reduction : std::uint8_t { sum, maximum, minimum };
 
 enum class Verb : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, send };
 
-/// Payload that a rank passes to a verb. A receive counts as zero, because its sender counts it.
+/// Number of verbs that a rank has started, and their bytes (see Communicator::traffic). Receives
+/// are not counted, because their senders count them.
 struct Traffic {
   std::int64_t operations = 0;
   std::int64_t bytes = 0;
   bool operator==(const Traffic&) const = default;
 };
 
-/// An outstanding verb. Wait for it through its communicator, which must outlive it. Dropping an
-/// active request is an error, because MPI still writes to its memory.
+/// An outstanding verb. Wait for the verb through its communicator, which must outlive the request.
+/// Do not destroy an active request: MPI or the transport still accesses the verb's memory.
 class Request {
  public:
   Request() = default;
@@ -49,22 +67,25 @@ class Request {
  private:
   friend class Communicator;
   Operation* operation_ = nullptr;
-  Queued* queued_ = nullptr;  ///< used with a transport
-  Witness::Message result_;   ///< result for a witness; without data if there is no witness
+  Queued* queued_ = nullptr;  ///< the verb's entry with a transport
+  Witness::Message result_;   ///< result to show to the witness; empty without a witness
 };
 
-/// Verbs on views among the ranks of one axis. With one rank they copy or do nothing. All ranks
-/// make their collective calls in the same order. Every wait polls and yields the core, because a
-/// blocking MPI call with more ranks than cores takes a hundred times as long. A wait also advances
-/// all other outstanding verbs of this process.
+/// Communication among a group of ranks, such as the ranks of an axis. A verb is a collective, a
+/// send or a receive, on views or on host memory. On one rank, collectives copy or do nothing. All
+/// ranks make their collective calls in the same order. Every wait polls and yields the core
+/// between polls, because a blocking MPI call with more ranks than cores takes a hundred times as
+/// long. While a wait polls, it also advances all other outstanding verbs of this process.
 ///
-/// Verbs on views first wait for `exec`, unless its launches are synchronous. Device memory is
-/// staged through a host buffer, which wait copies back. Do not touch result views or change input
-/// views before the wait. Buffers are kept and reused. T: float, double, Bf16, Fp16. Only maxima
-/// and minima are limited to the 2^31 - 1 elements that MPI counts.
+/// Do not touch result views or change input views before the wait. T: float, double, Bf16, Fp16.
+/// Without a transport, verbs on views first wait for the kernels on `exec` that use the same
+/// memory, unless launches are synchronous. Device memory is staged through a host buffer, from
+/// which the wait copies the result to the device. Buffers are kept and reused. Maxima, minima and
+/// sums of integers are limited to the 2^31 − 1 elements that MPI counts; other verbs on views have
+/// no limit.
 ///
-/// With a transport, the verbs on views use it, and neither they nor their waits block the host:
-/// work launched on `exec` after a wait sees the result.
+/// With a transport, the verbs on views use it. If the transport is a stream, waits do not block
+/// the host: work launched on `exec` after a wait sees the result.
 class Communicator {
  public:
   Communicator(MPI_Comm communicator, std::string name);
@@ -78,24 +99,28 @@ class Communicator {
   /// World rank of this communicator's `rank`.
   int world_rank(int rank) const { return world_ranks_[static_cast<std::size_t>(rank)]; }
 
-  /// Verbs on views use this transport from now on. Called by all ranks, before the first such
-  /// verb.
+  /// Verbs on views use this transport from now on. All ranks call this function before the first
+  /// verb on views. Error on a communicator of one rank, on a communicator with a transport, or if
+  /// an MPI verb is outstanding.
   void use(std::unique_ptr<Transport> transport);
-  /// Whether transfers are strictly ordered, as on one NCCL communicator. MPI channels are
-  /// independent.
+  /// Whether transfers are strictly ordered, as on one NCCL communicator: true with a transport.
+  /// Without a transport, the channels are independent.
   bool ordered_groups() const { return transport_ != nullptr; }
-  /// Sends and receives started between these form one group (schedule::Transport). Wait for their
-  /// requests only after end_group. Without a transport there is no grouping.
+  /// Sends and receives of views that are started between begin_group() and end_group() form one
+  /// group (schedule::Transport). Wait for their requests only after end_group(). Without a
+  /// transport, both functions do nothing.
   void begin_group();
   void end_group(const Exec& exec);
-  /// Bytes of Exec's memory that a transport uses for sums: the reserved bytes, or more if a sum
-  /// needed more. Without a transport nothing is reserved.
+  /// Reserves memory of Exec in which the transport receives the other ranks' summands. A reduction
+  /// that needs more memory enlarges the reserve. Does nothing without a transport.
   void reserve_scratch(Bytes bytes);
+  /// Bytes of the reserve; 0 without a transport.
   Bytes scratch_bytes() const { return transport_ ? transport_->scratch_bytes() : 0; }
 
   /// Element-wise reduction of `data` over all ranks, in place. The result is bitwise equal on all
   /// ranks. Sums are taken in rank order, so an element's sum does not depend on the size of the
-  /// message or on its position in it. T: also std::int64_t.
+  /// message or on its position in it. T: also std::int64_t. Error for maxima and minima of Bf16
+  /// and Fp16.
   template <class T>
   Request start_all_reduce(const Exec& exec, View1<T> data, Reduction reduction);
   template <class T>
@@ -121,9 +146,9 @@ class Communicator {
   void reduce_scatter(const Exec& exec, View1<T> mine, std::type_identity_t<View1<const T>> all,
                       std::span<const std::int64_t> counts, const char* what);
 
-  /// Sends to one rank. Transfers of one channel arrive in the order in which they were started;
-  /// transfers of different channels may overtake each other. A rank may send to itself. `channel`
-  /// in [0, channels()).
+  /// Sends to one rank. Transfers between two ranks on one channel arrive in the order in which
+  /// they were started. Without a transport, transfers on different channels may overtake each
+  /// other, and a rank may send to itself. `channel` in [0, channels()).
   template <class T>
   Request start_send(const Exec& exec, View1<const T> data, int to, int channel);
   template <class T>
@@ -133,7 +158,7 @@ class Communicator {
   }
   template <class T>
   Request start_receive(const Exec& exec, View1<T> data, int from, int channel);
-  /// Sends host memory of any length, always by MPI.
+  /// Sends and receives of host memory of any length, always by MPI.
   Request start_send(std::span<const std::byte> data, int to, int channel);
   Request start_receive(std::span<std::byte> data, int from, int channel);
   /// Number of channels, at least 16384.
@@ -143,7 +168,8 @@ class Communicator {
   template <class T>
   void broadcast(const Exec& exec, View1<T> data, int root, const char* what);
 
-  /// Verbs of the control plane, on host memory. Floating-point sums are ordered as above.
+  /// Collectives on host memory, for control data. Floating-point sums are taken in rank order. T:
+  /// float, double, std::int64_t.
   template <class T>
   void all_reduce(std::span<T> data, Reduction reduction, const char* what);
   template <class T>
@@ -156,19 +182,21 @@ class Communicator {
   std::string broadcast(const std::string& value, int root, const char* what);
   /// Returns `value` of every rank in rank order, on every rank.
   std::vector<std::int64_t> all_gather(std::int64_t value, const char* what);
-  /// Returns the strings of all ranks in rank order on `root`, and nothing elsewhere.
+  /// Returns the strings of all ranks in rank order on `root`, and an empty vector on other ranks.
   std::vector<std::string> gather(const std::string& value, int root, const char* what);
   void barrier(const char* what);
 
-  /// Waits for the result. The heartbeat publishes what the rank waits for.
+  /// Waits for the result, if the request is active. Meanwhile, the heartbeat publishes the verb
+  /// and `what`. With a transport of streams, only `exec` waits, not the host.
   void wait(Request& request, const char* what);
-  /// Waits until one of the active requests has a result, and returns its index.
+  /// Waits until one of the active requests has a result, and returns the index of this request.
+  /// Error if no request is active.
   std::size_t wait_for_one(std::span<Request> requests, const char* what);
-  /// Returns true, as after wait, if the result is complete. Does not block, except to copy the
-  /// result to a device.
+  /// Whether the result is complete; true for an inactive request. If so, the result is available
+  /// as after wait(). Does not block, except to copy the result to a device.
   bool done(Request& request);
-  /// Advances the outstanding verbs of all communicators of this process, because MPICH does not
-  /// progress by itself. Called between layers.
+  /// Advances the outstanding verbs of all communicators of this process. Passes call it between
+  /// layers, because MPICH does not progress by itself.
   void progress();
 
   /// A communicator of the ranks with equal `colour`, ordered by `position`. Collective.
@@ -177,18 +205,18 @@ class Communicator {
   static std::unique_ptr<Communicator> alone(std::string name);
   static std::unique_ptr<Communicator> self() { return alone("self"); }
 
-  /// Stages views through host buffers, so that MPI needs no access to device memory.
+  /// Stages views through host buffers from now on, as builds for devices always do.
   void stage_through_host() { staged_ = true; }
   /// Shows the messages of verbs on views, except for broadcasts, to `witness` from now on; null
   /// stops this. Do not call it while a verb is outstanding whose result `witness` must see.
   void show_to(Witness* witness) { witness_ = witness; }
-  /// Skips verbs on views from now on, to measure the cost of communication: results keep the
-  /// values that their memory held. All ranks must agree.
+  /// Skips verbs on views from now on, or no longer if `out` is false, to measure the cost of
+  /// communication: results keep the values that their memory held. All ranks must call it.
   void leave_out(bool out = true) { left_out_ = out; }
 
-  /// Verbs on views since construction or the last reset. Verbs of a single rank are not counted;
-  /// its sends to itself are. Bytes: `data` for all_reduce, broadcast and send, the whole of `all`
-  /// for all_gather and reduce_scatter.
+  /// Verbs on views since construction or the last reset. On a communicator of one rank, only sends
+  /// are counted. Bytes: `data` for all_reduce, broadcast and send, the whole of `all` for
+  /// all_gather and reduce_scatter.
   Traffic traffic(Verb verb) const { return traffic_[static_cast<std::size_t>(verb)]; }
   Traffic traffic() const;
   void reset_traffic() { traffic_ = {}; }
@@ -229,7 +257,7 @@ class Communicator {
   int rank_ = 0;
   int size_ = 1;
   int channels_ = 0;
-  int tag_pairs_ = 0;  ///< Tags after the channels, for outstanding collectives made of messages.
+  int tag_pairs_ = 0;  ///< number of pairs of tags after the channels; a collective uses one pair
   std::int64_t collectives_ = 0;
   std::vector<int> world_ranks_;
   bool staged_ = !exec_on_host;
@@ -240,7 +268,7 @@ class Communicator {
   std::vector<Operation*> idle_operations_;
   std::vector<StagingBuffer> idle_buffers_;
   std::unique_ptr<TransportQueue> transport_;
-  std::vector<std::int64_t> offsets_;  ///< Parts of the verb that is being started.
+  std::vector<std::int64_t> offsets_;  ///< first elements of the parts, in the verb being started
 };
 
 }  // namespace trireme::grid

@@ -8,27 +8,28 @@
 
 namespace trireme::grid {
 
-/// The device of a rank's kernels.
+/// The device on which a rank's kernels run.
 struct RankDevice {
   std::string node;
   std::string name;
   std::string id;  ///< equal for ranks that share a device
 };
 
-/// Sets these variables of the environment unless they are set, before CUDA and NCCL read them:
-/// CUDA_DEVICE_MAX_CONNECTIONS=32, so that streams do not share a hardware queue, where a receive
-/// that spins could hold back the kernel that it waits for; and NCCL_LAUNCH_ORDER_IMPLICIT=1, so
-/// that all devices see the kernels of several communicators in the same order (NCCL 2.26).
+/// Sets two environment variables, unless they are set. Call it before CUDA and NCCL read them.
+/// CUDA_DEVICE_MAX_CONNECTIONS=32: up to 32 streams do not share a hardware queue, in which a
+/// receive that spins could block the kernel for which it waits. NCCL_LAUNCH_ORDER_IMPLICIT=1: all
+/// devices see the kernels of several communicators in the same order (NCCL 2.26).
 void set_device_environment();
 
-/// One line per rank with its node and device. A large job's table has the first ranks and a count.
+/// Table with one line per rank: the rank's node and device. The table of a job with more than 64
+/// ranks has only the first 64 ranks, and the numbers of further ranks and of nodes.
 std::string device_table(std::span<const RankDevice> ranks);
 
-/// A message about the first two ranks that share a device, with a remedy; empty if none do.
+/// Message about the first two ranks that share a device, with a remedy; "" if no ranks share one.
 std::string shared_device(std::span<const RankDevice> ranks);
 
-/// Logs the device of every rank. Throws Error if two ranks share a device, unless `may_share`.
-/// Does nothing in host builds. Collective.
+/// Logs device_table(). All ranks throw if two ranks share a device, unless `may_share`. Without
+/// devices, nothing is logged or checked. Collective.
 void expect_devices(Runtime& runtime, bool may_share);
 
 }  // namespace trireme::grid

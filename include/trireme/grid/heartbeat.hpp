@@ -6,8 +6,8 @@
 
 namespace trireme::grid {
 
-/// A rank's activity while it does not wait: "forward", "checkpoint". Negative numbers do not
-/// apply.
+/// A rank's activity, such as "forward" or "checkpoint"; waits are part of it. A number that does
+/// not apply to the activity is negative.
 struct Activity {
   std::string_view name;
   std::int64_t step = -1;
@@ -15,8 +15,9 @@ struct Activity {
   int micro = -1;
 };
 
-/// The verb and communicator that a rank waits for. `number` counts the communicator's collectives;
-/// for a send or receive it is the channel, and `peer` is the world rank of the other end.
+/// The verb for which a rank waits, and the verb's communicator. For a collective, `number` is its
+/// number on the communicator. For a send or receive, `number` is the channel, and `peer` is the
+/// world rank of the other end.
 struct Wait {
   std::string_view verb;
   std::string_view what;
@@ -33,7 +34,7 @@ struct RankState {
   std::int32_t rank = -1;
   std::int32_t pid = 0;
   std::int32_t waits = 0;
-  std::int64_t since = 0;  ///< Nanoseconds of the node's monotonic clock.
+  std::int64_t since = 0;  ///< time of the last publication, by heartbeat_clock()
   std::int64_t step = -1;
   std::int32_t stage = -1;
   std::int32_t micro = -1;
@@ -47,8 +48,8 @@ struct RankState {
 };
 
 /// A RankState that one thread writes and others read without locks, in this process or another. A
-/// reader that overlaps a write retries (Boehm 2012, "Can seqlocks get along with programming
-/// language memory models?").
+/// reader that overlaps a write retries, up to a second for the same write (Boehm 2012, "Can
+/// seqlocks get along with programming language memory models?").
 class SharedState {
  public:
   void write(const RankState& state);
@@ -61,21 +62,23 @@ class SharedState {
   std::atomic<std::uint64_t> state_[words];
 };
 
-/// The clock of RankState::since, in nanoseconds. Its resolution is a few milliseconds; a call
+/// Time of the node's monotonic clock, in nanoseconds. The resolution is a few milliseconds; a call
 /// takes a few nanoseconds.
 std::int64_t heartbeat_clock();
 
 /// Publishes this process's state. A call costs about ten nanoseconds and no system call. The
-/// watchdog counts it as progress. Only the thread that calls MPI may use it.
+/// watchdog counts each call as progress. Only the thread that calls MPI may call these functions.
 class Heartbeat {
  public:
-  /// Directs publications to `shared`. Null, the initial value, discards them.
+  /// Directs publications to `shared`, and publishes that `rank` is alive. Null, the initial value,
+  /// discards publications.
   static void listen(SharedState* shared, int rank);
   static void end();
 
   static void publish(const Activity& activity);
 
-  /// The rank waits from construction to destruction; then its previous activity continues.
+  /// The rank waits from construction to destruction of this object; then its previous activity
+  /// continues.
   class Waiting {
    public:
     explicit Waiting(const Wait& wait);

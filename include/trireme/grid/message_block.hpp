@@ -6,9 +6,9 @@
 
 namespace trireme::grid {
 
-/// `n` elements, however many, as an MPI count, which is an int. A block beyond the limit becomes
-/// one element of a derived type with the same bytes. Pass `count` of `type` to a send or receive;
-/// MPI keeps the type as long as it needs it.
+/// Count and datatype with which an MPI call sends or receives any number of elements. An MPI count
+/// is an int: if `n` exceeds counted_elements(), the block becomes one element of a derived
+/// datatype with the same bytes. The object may be destroyed while the message is in flight.
 class MessageBlock {
  public:
   MessageBlock(std::int64_t n, MPI_Datatype element);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <trireme/grid/shared_library.hpp>
-#include <trireme/tensor/views.hpp>  // Kokkos' macros name the devices
+#include <trireme/tensor/views.hpp>  // for KOKKOS_ENABLE_HIP
 
 #if defined(TRIREME_HAS_NCCL)
 #if defined(KOKKOS_ENABLE_HIP)
@@ -15,8 +15,8 @@
 
 namespace trireme::grid {
 
-/// Functions of NCCL, or of RCCL, from a library that is loaded at run time. Without the library a
-/// program still starts and one rank can train.
+/// Functions of NCCL, or of RCCL, from a library that is loaded at run time. Without the library,
+/// the program starts, and can train on one rank or with MPI as the transport.
 struct NcclLibrary {
   decltype(&ncclGetVersion) get_version = nullptr;
   decltype(&ncclGetErrorString) get_error_string = nullptr;
@@ -32,15 +32,15 @@ struct NcclLibrary {
   decltype(&ncclAllGather) all_gather = nullptr;
   decltype(&ncclBroadcast) broadcast = nullptr;
 
-  std::string name;  ///< "NCCL 2.28.3"
+  std::string name;  ///< name and version, such as "NCCL 2.28.3"
   std::string path;  ///< path of the library file
 };
 
-/// Names to try: the soname, which the loader looks up in LD_LIBRARY_PATH first, then the file that
-/// CMake found, if any.
+/// Names to try, in this order: the soname, for which the loader searches LD_LIBRARY_PATH first;
+/// and the file that CMake found, if any.
 std::vector<std::string> nccl_names();
 
-/// Loads the first usable library of `names`. Throws Error (see load_library).
+/// Loads the first usable library of `names`. Throws Error if there is none (see load_library).
 NcclLibrary load_nccl_library(const std::vector<std::string>& names);
 
 /// The process's library. The first call, from any thread, loads it. Throws Error if it cannot be

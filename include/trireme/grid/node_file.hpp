@@ -13,25 +13,28 @@
 
 namespace trireme::grid {
 
-/// The decision that a node's processes share: who reports, and whether to end.
+/// State of the report about a hang, a death or an error, shared by the processes of a node.
 enum class Verdict : std::uint32_t {
   none,
-  claimed,   ///< One process is writing the report.
-  reported,  ///< The report is written: all processes end.
-  aborting,  ///< An error that has its own message ends the job: no report.
+  claimed,   ///< one process is writing the report
+  reported,  ///< the report is written: all processes end
+  aborting,  ///< an error with its own message ends the job: there is no report
 };
 
-/// The file of one node, mapped by all its ranks. It holds each rank's state and a lock that the
-/// rank holds while it lives. When a process dies, the kernel hands its locks to waiters (robust
-/// futexes) before it releases its memory and closes its files, which is before a launcher can
-/// notice the death and kill the job. A pidfd becomes readable only later.
+/// The file of one node, mapped by all ranks of the node. It contains each rank's state, and a lock
+/// that the rank holds while it lives. When a process dies, the operating system first hands the
+/// process's locks to waiters (robust futexes), and then releases its memory and closes its files.
+/// Only when the files are closed can a launcher notice the death and kill the job. A pidfd becomes
+/// readable no earlier, which is too late.
 class NodeFile {
  public:
   enum class Lock { held, released, died };
 
-  /// Creates the file for `ranks` ranks. One rank calls it, before other ranks open the file.
+  /// Creates the file for `ranks` ranks. One rank of the node calls this, before any rank maps the
+  /// file.
   static void create(const std::string& path, int ranks);
-  /// Maps the file. `mine` is this process's index in it. Errors name the path.
+  /// Maps the file. `mine`: index of this process among the `ranks` ranks of the node. Errors name
+  /// the path.
   NodeFile(const std::string& path, int ranks, int mine);
   ~NodeFile();
   NodeFile(const NodeFile&) = delete;
@@ -45,11 +48,13 @@ class NodeFile {
   int ranks() const { return ranks_; }
   int mine() const { return mine_; }
   SharedState& state(int i);
-  /// Waits up to `limit` until the owner of lock `i` dies or leaves.
+  /// Waits up to `limit` until the owner of lock `i` dies or leaves. Returns Lock::held if the
+  /// owner did neither.
   Lock watch(int i, std::chrono::milliseconds limit);
 
   std::atomic<Verdict>& verdict();
-  /// The node's clock when one of its watchdogs last checked. A node whose clock stops is dead.
+  /// Time of the node's clock at the last check by one of its watchdogs. A node whose time no
+  /// longer changes is considered dead.
   std::atomic<std::int64_t>& clock();
   /// Writes the mapping to the file, so that other nodes can read it.
   void publish();
@@ -58,7 +63,7 @@ class NodeFile {
     std::int64_t clock = 0;
     std::vector<RankState> ranks;
   };
-  /// Reads another node's file. The result is empty if it cannot be read.
+  /// Reads another node's file. The snapshot is empty if the file cannot be read.
   static Snapshot read(const std::string& path, int ranks);
 
  private:
@@ -83,8 +88,8 @@ class NodeClaim {
   NodeClaim(const NodeClaim&) = delete;
   NodeClaim& operator=(const NodeClaim&) = delete;
 
-  /// True for the first rank of the node that asks. Does not communicate. Always true where MPI
-  /// has no shared memory.
+  /// True on the first rank of the node that calls this function, false on the others. Does not
+  /// communicate. Always true if MPI has no shared memory.
   bool win();
 
  private:

@@ -8,7 +8,8 @@
 
 namespace trireme::grid {
 
-/// Name of this process's node: the environment variable TRIREME_NODE_NAME, otherwise the host's.
+/// Name of this process's node: the environment variable TRIREME_NODE_NAME, otherwise the host
+/// name.
 std::string node_name();
 
 /// A node of the job.
@@ -23,8 +24,8 @@ std::vector<Node> nodes(Communicator& world);
 /// Index of the node of a rank.
 std::size_t node_of(const std::vector<Node>& nodes, Rank rank);
 
-/// The node that holds copies of node `node`'s checkpoint shards: half of all nodes away, so that
-/// an even number of nodes consists of pairs, whose nodes seldom share a rack.
+/// Index of the node that holds copies of node `node`'s checkpoint shards. This partner is half of
+/// all nodes away, so that the two nodes seldom share a rack. An even number of nodes forms pairs.
 inline std::size_t partner_of(std::size_t node, std::size_t nodes) {
   return (node + nodes / 2) % nodes;
 }

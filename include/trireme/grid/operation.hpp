@@ -15,35 +15,35 @@ namespace trireme::grid {
 
 /// Throws Error with MPI's message if `code` is not MPI_SUCCESS.
 void expect_mpi(int code, const char* what, const std::string& communicator);
-/// Converts `elements` to the int that MPI takes and throws Error if it does not fit. For
-/// control-plane data on the host, which are always small. See MessageBlock.
+/// Converts `elements` to the int that MPI takes; throws Error if the number does not fit. For
+/// small messages, such as control data; for other messages, see MessageBlock.
 int message_count(std::int64_t elements);
 
 /// One outstanding verb: its messages, and the function to call when they have completed. A
-/// communicator keeps and reuses its operations, so that a second step allocates nothing.
+/// communicator keeps and reuses its operations, so that a second training step allocates nothing.
 struct Operation {
   std::string communicator;  ///< name, for errors
   const char* verb = "";
-  std::int64_t number = 0;  ///< Collectives: index on the communicator. Otherwise the channel.
-  int peer = -1;            ///< World rank of the other end of a send or receive.
+  std::int64_t number = 0;  ///< collective: its number on the communicator; otherwise the channel
+  int peer = -1;            ///< world rank of the other end of a send or receive
 
   std::vector<MPI_Request> messages;
   /// Called when all messages have completed; may post further messages. Null: nothing follows.
   void (*then)(Operation&) = nullptr;
 
-  /// Data that `then` uses. The parts of all ranks begin at offsets[0 … ranks] elements.
+  /// Data that `then` uses. The part of rank r has the elements offsets[r] … offsets[r + 1] − 1.
   MPI_Comm mpi = MPI_COMM_NULL;
   int rank = 0;
   int ranks = 1;
   int tag = 0;
   std::vector<std::int64_t> offsets;
-  std::vector<int> int_counts, int_offsets;  ///< In MPI's types.
-  const std::byte* whole = nullptr;          ///< This rank's input of the whole length.
-  std::byte* result = nullptr;               ///< The sum of this rank's part.
+  std::vector<int> int_counts, int_offsets;  ///< counts and offsets of the parts, for MPI
+  const std::byte* whole = nullptr;          ///< this rank's input, with the parts of all ranks
+  std::byte* result = nullptr;               ///< receives this rank's sums
   std::int64_t segment = 0;
   std::int64_t segments = 0;
-  std::vector<const std::byte*> parts;  ///< Summands in rank order.
-  StagingBuffer scratch;                ///< Parts from other ranks.
+  std::vector<const std::byte*> parts;  ///< summands in rank order
+  StagingBuffer scratch;                ///< inputs received from other ranks
 
   /// A result in a host buffer that must be copied to the device.
   struct CopyBack {
@@ -56,7 +56,7 @@ struct Operation {
   std::optional<CopyBack> copy_back;
 };
 
-/// Bytes of an array.
+/// The bytes of an array, without const.
 template <class T>
 std::byte* raw(T* data) {
   return const_cast<std::byte*>(reinterpret_cast<const std::byte*>(data));
@@ -69,36 +69,39 @@ template <class T>
 void sum_in_order(T* out, std::span<const std::byte* const> parts, std::int64_t n);
 
 /// Posts an all-reduce of `n` elements at `data`, in host memory, summed by sum_in_order. Small
-/// messages: all ranks gather and sum all inputs. Others: every rank receives its part from all,
-/// sums it and sends the sum to all, which moves 2 (ranks - 1) / ranks of the data. `scratch` must
-/// have ordered_sum_scratch_bytes(). The operation must be pending (see add_pending) until it
-/// completes.
+/// messages: every rank gathers and sums the inputs of all ranks. Larger messages: every rank
+/// receives its part of the inputs of all ranks, sums the part, and sends the sum to all ranks;
+/// each rank sends 2 (ranks − 1) / ranks of the data. `scratch` must have
+/// ordered_sum_scratch_bytes(). The operation must be pending (see add_pending) until it completes.
 template <class T>
 void post_ordered_sum(Operation& operation, T* data, std::int64_t n);
 std::int64_t ordered_sum_scratch_bytes(std::int64_t n, std::int64_t size, int ranks);
 
-/// Posts a reduce-scatter of `whole` to `result`. Set `offsets` before. `scratch` must have
-/// reduce_scatter_scratch_bytes() for this rank's `mine` elements. The operation must be pending
-/// until it completes.
+/// Posts a reduce-scatter of `whole` to `result`; set both and `offsets` before. `scratch` must
+/// have reduce_scatter_scratch_bytes() for the `mine` elements of this rank's part. The operation
+/// must be pending until it completes.
 template <class T>
 void post_reduce_scatter(Operation& operation);
 std::int64_t reduce_scatter_scratch_bytes(std::int64_t mine, std::int64_t size, int ranks);
 
-/// Posts an all-gather of the parts at `offsets`. This rank's part is already in place.
+/// Posts an all-gather of the parts at `offsets`. This rank's part must already be in place in
+/// `all`.
 template <class T>
 void post_all_gather(Operation& operation, std::byte* all);
 
-/// MPI's type of float, double and std::int64_t. The types of Bf16 and Fp16 support transfers only,
-/// not reductions.
+/// MPI's datatype for float, double, std::int64_t, Bf16 and Fp16. The datatypes for Bf16 and Fp16
+/// support transfers only, not reductions.
 template <class T>
 MPI_Datatype datatype();
 
-/// Tests the messages and calls `then`; true when the operation is complete.
+/// Tests the messages, and calls `then` when they have completed. Returns whether the operation is
+/// complete.
 bool advance(Operation& operation);
 
-/// Pending operations post more messages when the outstanding ones complete. Other ranks may wait
-/// for those messages whatever this rank waits for, so every wait advances all pending operations.
-/// Only the thread that calls MPI may use these functions.
+/// Pending operations post more messages when their outstanding messages complete. Other ranks may
+/// need these messages, whatever this rank waits for. Therefore, every wait calls
+/// advance_pending(), which advances all pending operations and all transport queues. Only the
+/// thread that calls MPI may use these functions.
 void add_pending(Operation& operation);
 void remove_pending(Operation& operation);
 void advance_pending();

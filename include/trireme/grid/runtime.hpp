@@ -13,19 +13,20 @@
 
 namespace trireme::grid {
 
-/// Runs `local` on every rank of `world`. If it throws on any rank, all ranks throw together:
-/// SharedError with the message on the lowest such rank, SilentError elsewhere. The error is thus
-/// reported once, and no rank is left waiting. `local` must not communicate. Collective.
+/// Runs `local` on every rank of `world`. If it throws on any rank, all ranks throw together: the
+/// lowest rank on which it threw throws SharedError with the message, all other ranks SilentError.
+/// The error is thus reported once, and no rank is left waiting. `local` must not communicate.
+/// Collective.
 void together(Communicator& world, const std::function<void()>& local);
 
 class NodeClaim;
 
-/// Software of the ranks.
+/// Versions and settings of the libraries with which the ranks run.
 struct Software {
   std::string kokkos;           ///< version: "4.7.1"
-  std::string execution_space;  ///< "Serial"
+  std::string execution_space;  ///< name of the Kokkos execution space: "Serial"
   int threads = 1;              ///< threads per rank
-  std::string mpi;              ///< "MPICH 4.0.2"
+  std::string mpi;              ///< first line of MPI's own version text
 };
 
 /// MPI and Kokkos from construction to destruction. Exactly one per process, in main.
@@ -41,22 +42,24 @@ class Runtime {
   int ranks() const { return world_->size(); }
 
   Software software() const;
-  /// "2 ranks, Kokkos 3.4.1 Serial, MPICH 4.0.2"
+  /// Number of ranks and software as text: "2 ranks, Kokkos 4.7.1 Serial, " and Software::mpi.
   std::string description() const;
 
   void together(const std::function<void()>& local) { grid::together(*world_, local); }
 
-  /// Runs `work`, which may communicate. An error that the other ranks do not know ends all ranks
-  /// before any memory is destroyed that a running collective may still write to.
+  /// Runs `work`, which may communicate, and returns its exit code. SharedError and SilentError are
+  /// rethrown. Any other exception of `work` ends all ranks with abort(): the other ranks do not
+  /// know the error and might wait for this rank. Collective.
   ExitCode guard(const std::function<ExitCode()>& work);
 
-  /// Ends all ranks with this error's code. For errors that the other ranks do not know. Does not
-  /// return.
+  /// Reports an error that the other ranks do not know, and ends all ranks with the error's code.
+  /// If several ranks call it, normally only one of them reports.
   [[noreturn]] void abort(const Error& error);
 
-  /// Returns `code`, with which main() is about to end. The process also ends with it if
-  /// MPI_Finalize takes longer than TRIREME_END_SECONDS (60). Without this call, the code of the
-  /// last guard(), or ExitCode::failed, is used.
+  /// Returns `code`, the exit code that main() is about to return. The process also ends with this
+  /// code if MPI_Finalize takes longer than the environment variable TRIREME_END_SECONDS allows
+  /// (default 60). Without this call, the process then ends with the code of the last guard(), or
+  /// with ExitCode::failed.
   ExitCode ends_with(ExitCode code) { return code_ = code; }
 
  private:
@@ -66,44 +69,47 @@ class Runtime {
   std::unique_ptr<NodeClaim> error_claim_;
 };
 
-/// Thrown on the one rank that reports an error that ends all ranks.
+/// Thrown on the rank that reports an error; the error ends all ranks.
 class SharedError : public Error {
  public:
   using Error::Error;
 };
 
-/// Thrown on the other ranks, which print nothing.
+/// Thrown on the ranks that do not report the error.
 class SilentError : public Error {
  public:
   explicit SilentError(ExitCode code) : Error("reported by another rank", code) {}
 };
 
-/// The communicators of the process grid. Communicators of axes that split the weights are splits
-/// of a replica's communicator. Collective.
+/// The communicators of the process grid. The communicators of axes that split the weights are
+/// splits of model(); the communicators of the other axes are splits of world(). Construction is
+/// collective.
 class Grid {
  public:
-  /// `stages`: placement of the stages. Without it, each pipeline rank has one stage.
+  /// `stages`: placement of the stages. Without `stages`, each pipeline rank has one stage.
   Grid(Communicator& world, const layout::ProcessGrid& process_grid,
        const layout::StageMap& stages);
   Grid(Communicator& world, const layout::ProcessGrid& process_grid)
       : Grid(world, process_grid, {process_grid.size(Axis::pipeline)}) {}
 
-  /// Gives every communicator of more than one rank a transport for its views, including those of
-  /// part_of_tensor_axis. The world keeps MPI. Called before the first verb on views. Collective.
+  /// Gives every communicator of more than one rank a transport for its verbs on views, including
+  /// communicators that the functions below create later. world(), data_messages() and
+  /// world_messages() keep MPI. Call this before the first verb on views. Collective.
   void use_transports(const TransportFactory& factory);
 
   Communicator& world() { return world_; }
   Communicator& communicator(Axis axis) { return *axes_[axis]; }
-  /// The ranks that together hold the weights once, in rank order.
+  /// The ranks of this rank's replica, which together hold the weights once, in rank order.
   Communicator& model() { return *model_; }
-  /// The ranks with the same weights, in rank order: the ranks of the data and context axes.
+  /// The ranks with the same weights as this rank, in rank order: the ranks of the data and context
+  /// axes.
   Communicator& replicas();
-  /// This rank's group of `ranks` consecutive replicas; replicas() if that is all of them. `ranks`
-  /// must divide the number of replicas. Later calls return the same communicator. Collective on
-  /// the replicas.
+  /// This rank's group of `ranks` consecutive ranks of replicas(); replicas() itself if it has
+  /// `ranks` ranks. `ranks` must divide the size of replicas(), and be the same in all calls. Later
+  /// calls return the same communicator. Collective on replicas().
   Communicator& shard_group(int ranks);
-  /// The pipeline ranks of the first and the last stage, which both hold tied embeddings; on every
-  /// other rank, and where one rank has both stages, this rank alone.
+  /// The pipeline ranks of the first and the last stage, which both hold tied embeddings. On every
+  /// other rank, and if one rank has both stages, the communicator has only this rank.
   Communicator& embedding() { return *embedding_; }
   /// The ranks of the tensor axis with the same `colour`, in the axis's order. Later calls with the
   /// same `name` return the same communicator. Collective on the tensor axis.
@@ -112,18 +118,19 @@ class Grid {
   /// the axis itself. Later calls with the same `name` return the same communicator. Collective on
   /// the axis.
   Communicator& another(Axis axis, const std::string& name);
-  /// The grid of this rank's part of the data axis, one of `parts` equal parts of consecutive
-  /// positions; this grid itself if it is the only part. Later calls return the same grid.
-  /// Collective on the world.
+  /// The data axis is divided into `parts` equal parts of consecutive positions. Returns the grid
+  /// of the ranks in this rank's part; this grid itself if `parts` is 1. Later calls return the
+  /// same grid. Collective on the world.
   Grid& equal_part(int parts);
-  /// The ranks at the same position in each part, in the order of the parts.
+  /// The ranks at the same position as this rank in each part of equal_part(), in the order of the
+  /// parts. Later calls return the same communicator. Collective on the world.
   Communicator& across_parts(int parts);
   /// The ranks of the data axis on this rank's side of position `first`: the ranks before it, or
   /// the ranks from it on. Later calls return the same communicator. Collective on the data axis.
   Communicator& part_of_data_axis(int first);
-  /// Another communicator of the data axis's ranks, or of all ranks, whose views always go through
-  /// MPI: ranks may send and receive in any order. Later calls with the same `name` return the same
-  /// communicator. Collective on these ranks.
+  /// Another communicator of the data axis's ranks, or of all ranks, whose verbs on views always
+  /// use MPI, so that ranks may send and receive in any order. Later calls with the same `name`
+  /// return the same communicator. Collective on these ranks.
   Communicator& data_messages(const std::string& name);
   Communicator& world_messages(const std::string& name);
   /// Communicators of part_of_tensor_axis, by name.

@@ -8,9 +8,9 @@ namespace trireme::grid {
 /// Requirements on a library that is loaded at run time.
 struct LibraryWanted {
   std::string what;                  ///< for errors: "NCCL 2.28.3"
-  std::vector<std::string> names;    ///< tried in this order; searched for if without a slash
+  std::vector<std::string> names;    ///< tried in this order; the loader searches names without "/"
   std::vector<const char*> symbols;  ///< all required
-  /// Returns the version of a library that was found, for errors; may be empty.
+  /// Returns the version of a loaded library, for errors, or "". May be null.
   std::string (*version)(void* handle) = nullptr;
   std::string remedy;
 };
@@ -21,9 +21,9 @@ struct LoadedLibrary {
   std::vector<void*> addresses;  ///< addresses of the symbols
 };
 
-/// Loads the first library that has every symbol. It is never unloaded, because it may run threads
-/// of its own. Throws Error with the loader's message for each name, the symbols that each library
-/// lacks, and the remedy.
+/// Loads the first library that has every symbol. Libraries are never unloaded, because they may
+/// run threads of their own. If no library has every symbol, throws Error with the loader's message
+/// or the missing symbols for each name, and the remedy.
 LoadedLibrary load_library(const LibraryWanted& wanted);
 
 }  // namespace trireme::grid

@@ -19,13 +19,13 @@ inline constexpr bool ranks_have_threads = false;
 /// The cores that this process may use: character i is '1' if core i is one of them.
 std::string bound_cores();
 
-/// Threads of rank `mine` among the ranks of its node, given the bound_cores of each. Ranks with
-/// equal sets share their cores evenly; ranks that the launcher does not bind have equal sets. At
-/// least 1.
+/// Number of threads, at least 1, of rank `mine` of a node. `cores`: bound_cores() of each rank of
+/// the node. Ranks with equal sets share their cores evenly; ranks that the launcher does not bind
+/// have equal sets.
 int threads_among(const std::vector<std::string>& cores, std::size_t mine);
 
-/// Threads of this rank; 0 if OMP_NUM_THREADS or KOKKOS_NUM_THREADS is set or ranks have no
-/// threads. Collective over MPI_COMM_WORLD.
+/// Number of threads of this rank; 0 if OMP_NUM_THREADS or KOKKOS_NUM_THREADS is set or if this
+/// build's kernels have one thread per rank. Collective over MPI_COMM_WORLD.
 int threads_of_rank();
 
 }  // namespace trireme::grid

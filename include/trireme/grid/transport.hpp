@@ -26,10 +26,11 @@ struct Summands {
   int ranks = 1;
 };
 
-/// Moves memory of Exec between the ranks of one communicator without MPI: NCCL. It is one in-order
-/// queue: each entry ends before the next begins. Calls return at once. The queue runs concurrently
-/// with the kernels of Exec and is ordered with them by events. All ranks make the collective calls
-/// in the same order.
+/// Interface of libraries such as NCCL that move memory of Exec between the ranks of one
+/// communicator without MPI. A transport is one in-order queue: each entry ends before the next
+/// entry begins. Calls return at once. The queue runs concurrently with the kernels of Exec;
+/// begin_behind() and continue_behind() order the queue with the kernels. All ranks make the
+/// collective calls in the same order.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -46,15 +47,17 @@ class Transport {
 
   /// Entries queued from now on begin after the work queued on `exec` so far.
   virtual void begin_behind(const Exec& exec) = 0;
-  /// One group of concurrent transfers. It ends when all of them have matched. A transfer may match
-  /// a transfer in a later group of the other rank only if that rank's queue can reach that group
-  /// first. Sends and receives between two ranks match in order.
+  /// One group of concurrent transfers. The group ends when all its transfers have matched. A
+  /// transfer may match a transfer in a later group of the other rank only if the other rank's
+  /// earlier groups do not wait for this group. Sends and receives between two ranks match in
+  /// order.
   virtual void exchange(std::span<const Transfer> group) = 0;
-  /// offsets [ranks + 1] in bytes. This rank's part is already in place in `all`.
+  /// The part of rank r has the bytes offsets[r] … offsets[r + 1] − 1 of `all`. This rank's part
+  /// must already be in place.
   virtual void all_gather(std::byte* all, std::span<const Bytes> offsets) = 0;
   virtual void broadcast(std::byte* data, Bytes bytes, int root) = 0;
-  /// Calls `launch` with `summands`. The instance of Exec that it receives runs the launched
-  /// kernels after all earlier entries and before all later ones.
+  /// Calls `launch` with `summands` and an instance of Exec. Kernels that it launches on this
+  /// instance run after all earlier entries and before all later entries.
   virtual void run(void (*launch)(const Summands&, const Exec&), const Summands& summands) = 0;
 
   /// A position in the queue: the end of all entries so far.
@@ -73,17 +76,17 @@ class Transport {
   virtual void progress() = 0;
 };
 
-/// Creates the transport of a communicator of at least two ranks. Collective on it.
+/// Creates the transport of a communicator of at least two ranks. Collective on the communicator.
 using TransportFactory = std::function<std::unique_ptr<Transport>(Communicator& communicator)>;
 
-/// Loads NCCL, or RCCL with HIP, if there are at least two ranks. If one rank fails, all throw.
-/// Call it before the first make_nccl_transport, where a failing rank would leave other ranks
-/// waiting. Collective.
+/// Loads NCCL, or RCCL with HIP, if there are at least two ranks. If one rank fails, all ranks
+/// throw. Does nothing in builds without NCCL. Call it before the first make_nccl_transport(): a
+/// rank that fails there would leave other ranks waiting. Collective.
 void load_nccl(Runtime& runtime);
-/// A transport that uses NCCL, in builds with its header (TRIREME_NCCL). Every rank must have its
-/// own device.
+/// A transport that uses NCCL. Every rank must have its own device. Error in builds without NCCL
+/// (TRIREME_NCCL). Collective on the communicator.
 std::unique_ptr<Transport> make_nccl_transport(Communicator& communicator);
-/// "NCCL 2.28.3 (/usr/lib/libnccl.so.2)"; empty if it is not loaded.
+/// Text such as "NCCL 2.28.3 (/usr/lib/libnccl.so.2)"; "" if NCCL is not loaded.
 std::string nccl_name();
 
 }  // namespace trireme::grid

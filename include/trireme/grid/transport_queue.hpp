@@ -18,22 +18,22 @@ enum class Reduction : std::uint8_t;
 struct Queued {
   const char* verb = "";
   std::int64_t number = 0;
-  std::int64_t turn = 0;  ///< counts the verbs of all queues of this process
-  int peer = -1;          ///< world rank
-  bool held = false;      ///< Owned by a Request.
-  bool ended = false;     ///< Its place is known. Set by end_group.
+  std::int64_t turn = 0;  ///< number of the verb among the verbs of all queues of this process
+  int peer = -1;          ///< world rank of the other end of a send or receive
+  bool held = false;      ///< owned by a Request
+  bool ended = false;     ///< `place` is recorded; false until the end of the verb's group
   Exec exec;
   Transport::Place place;
 };
 
-/// The verbs of one communicator on a transport. Kernels sum in rank order, as on hosts, so all
-/// ranks have the same bits whatever other data the message contains.
+/// The verbs of one communicator on a transport. Kernels sum in rank order, as on hosts: the bits
+/// of a sum are the same on all ranks, whatever other elements the message contains.
 class TransportQueue {
  public:
   TransportQueue(std::unique_ptr<Transport> transport, std::string name, int rank, int ranks);
   ~TransportQueue();
 
-  /// See Communicator. offsets [ranks + 1] in elements.
+  /// See Communicator. offsets [ranks + 1] in elements; `size`: bytes of an element.
   template <class T>
   void all_reduce(const Exec& exec, Queued& queued, T* data, std::int64_t n, Reduction reduction);
   template <class T>
@@ -42,13 +42,14 @@ class TransportQueue {
   void all_gather(const Exec& exec, Queued& queued, std::byte* all,
                   std::span<const std::int64_t> offsets, Bytes size);
   void broadcast(const Exec& exec, Queued& queued, std::byte* data, Bytes bytes, int root);
-  /// Adds to the open group, or forms a group of its own. A transfer of zero bytes is skipped.
+  /// Adds a transfer to the open group, or makes a group of this transfer alone. A transfer of zero
+  /// bytes is skipped.
   void transfer(const Exec& exec, Queued& queued, const Transport::Transfer& transfer);
   void begin_group();
   void end_group(const Exec& exec);
 
-  /// Returns an entry for a verb. After its release, an entry is reused once the queue has passed
-  /// its place.
+  /// Returns an entry for a verb. A released entry is reused once the transport has passed the
+  /// entry's place and all earlier entries can be reused.
   Queued& take(const char* verb, std::int64_t number, int peer);
   void release(Queued& queued) { queued.held = false; }
   /// See Transport.
@@ -57,9 +58,11 @@ class TransportQueue {
   void progress() { transport_->progress(); }
 
   const std::string& name() const { return name_; }
-  /// The first entry that the queue has not passed; null if there is none.
+  /// The first entry outside the open group that the transport has not passed; null if there is
+  /// none.
   const Queued* oldest();
-  /// Size of the buffer for other ranks' parts, which grows to the largest sum's need.
+  /// Enlarges the buffer for the other ranks' summands to at least `bytes`, after a wait for all
+  /// entries. A reduction that needs a larger buffer calls this function, too.
   void reserve_scratch(Bytes bytes);
   Bytes scratch_bytes() const { return static_cast<Bytes>(scratch_.extent(0)); }
 

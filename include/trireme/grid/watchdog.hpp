@@ -16,16 +16,17 @@
 
 namespace trireme::grid {
 
-/// Addresses that the kernel must release page by page when this process dies, before it closes
-/// files and the launcher notices. Neighbours report the death in these milliseconds. All pages are
-/// the kernel's page of zeros, so the only cost is 4 MiB of page tables.
+/// Mapped memory that delays the end of this process if it dies. The operating system must release
+/// the memory page by page before it closes the process's files and the launcher notices the death.
+/// In these milliseconds, other ranks of the node report the death. All pages are the system's page
+/// of zeros, so that the only cost is 4 MiB of page tables.
 class HeadStart {
  public:
   HeadStart();
   ~HeadStart();
   HeadStart(const HeadStart&) = delete;
   HeadStart& operator=(const HeadStart&) = delete;
-  /// Maps the next part, which takes 20 ms.
+  /// Maps the next quarter of the memory, which takes 20 ms.
   void grow();
 
  private:
@@ -34,47 +35,49 @@ class HeadStart {
 };
 
 /// Ends a job that hangs or has lost a rank and reports the state of all ranks once per job: on
-/// stderr, in `<directory>/log.txt` and as the event `stop`. Every process then exits with code 1.
+/// stderr, in `<directory>/log.txt` and as the event `stop`. Every process then exits with code 1,
+/// or is killed if it does not.
 ///
 /// Each rank publishes its activity (Heartbeat) in `<directory>/heartbeat/<node>`, which the ranks
 /// of its node map. One thread per rank, which never calls MPI, ends the job when
 /// - a rank of its node dies: at once;
-/// - a rank computes for longer than `limit` without publishing. The limit applies to one
-///   operation, so it must exceed the longest one (a checkpoint, a step without communication);
+/// - a rank of its node computes for longer than `limit` without publishing. The limit must exceed
+///   the longest time between two publications (a checkpoint, a step without communication);
 /// - every rank has waited for longer than `limit`. A rank may wait longer while others progress.
 ///   If all ranks of a node wait, its threads read the other nodes' files and detect a node whose
 ///   ranks are all dead. This needs a file system that the nodes share.
 ///
 /// After a job was suspended as a whole, the limit starts anew.
 ///
-/// Construction is collective; the ranks are watched from then until the object is destroyed, also
-/// by an exception. Runtime::abort silences the watchdog.
+/// Construction is collective. The ranks are watched until the object is destroyed. Runtime::abort
+/// silences all watchdogs, and so does the destruction by an exception.
 class Watchdog {
  public:
-  /// `node` names this rank's node; "" means the host's name.
+  /// `limit`: [run] watchdog. `node`: name of this rank's node; "": the host name.
   Watchdog(Runtime& runtime, const std::string& directory, Seconds limit, std::string node = "");
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  /// Checks whether a neighbour on the node is dead. Called from waits, because a busy machine may
-  /// not schedule the watchdog's thread in time.
+  /// Reports the death and ends the job if one of the next three ranks of the node is dead. Waits
+  /// call it, because a busy machine may not schedule the watchdog's thread in time.
   static void glance();
   enum class Claim : std::uint8_t {
     none,   ///< there is no watchdog
-    first,  ///< this rank is the first of the job to end it
+    first,  ///< this rank is the first rank that ends the job
     taken   ///< another rank ends the job
   };
-  /// Keeps the watchdogs of all ranks quiet, because another error message ends this job.
+  /// Keeps the watchdogs of all ranks from reporting, because an error with its own message ends
+  /// this job.
   static Claim silence();
 
  private:
   struct Node {
     std::string name;
     std::string path;
-    std::vector<int> ranks;  ///< world ranks
-    std::int64_t clock = 0;  ///< as last read
-    Clock::time_point changed;
+    std::vector<int> ranks;     ///< world ranks
+    std::int64_t clock = 0;     ///< NodeFile::clock() of the node, as last read
+    Clock::time_point changed;  ///< time at which `clock` last changed
   };
 
   void find_nodes(Communicator& world, const std::string& folder, const std::string& name);
@@ -110,11 +113,11 @@ class Watchdog {
   HeadStart head_start_;
   enum class Fate : std::uint8_t { lives, left, died };
   std::vector<std::atomic<Fate>> fates_;  ///< fates of the node's ranks
-  std::int64_t patience_from_ = 0;        ///< earlier silence does not count
+  std::int64_t patience_from_ = 0;        ///< the limit counts from this time at the earliest
   Clock::time_point published_;
   std::atomic<bool> stopping_{false};
   std::thread thread_;
-  CrashDelay crash_delay_;  ///< delays the crash of a library that another rank's death causes
+  CrashDelay crash_delay_;  ///< delays crashes in libraries after the death of another rank
 };
 
 }  // namespace trireme::grid

@@ -6,7 +6,8 @@
 
 namespace trireme::hugging_face {
 
-/// Lines of one error about files. A single mistake may cause thousands of lines.
+/// Collects the lines of one error about files. Keeps only the first 20 lines, because a single
+/// mistake may cause thousands of lines.
 class Complaints {
  public:
   template <class... Parts>
@@ -28,7 +29,7 @@ class Complaints {
   std::string lines_;
 };
 
-/// A word for messages, shortened because words of a damaged file may be long.
+/// A word for messages, truncated to 80 bytes because words of a damaged file may be long.
 inline std::string shortened(const std::string& word) {
   return word.size() <= 80 ? word : word.substr(0, 77) + "...";
 }

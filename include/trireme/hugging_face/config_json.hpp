@@ -11,10 +11,10 @@
 /// Models in config.json of Hugging Face's transformers.
 namespace trireme::hugging_face {
 
-/// A value of config.json that only concerns training; training uses the deck's value.
+/// A value of config.json on which the weights do not depend; training uses the deck's value.
 struct FreeValue {
   std::string name;  ///< "attn_pdrop"
-  std::string deck;  ///< "dropout"
+  std::string deck;  ///< key of [model] in the deck: "dropout"
   json value;
 };
 
@@ -27,31 +27,34 @@ struct ModelFile {
   std::vector<std::string> unknown;
 };
 
-/// UsageError that names every property of the deck's model that transformers' class of its family
-/// lacks and config.json cannot express, such as norm = "layer" of a llama.
+/// UsageError that lists the properties of the deck's model that transformers' class for the
+/// model's family does not have, such as norm = "layer" of a llama.
 void expect_exportable(const deck::Deck& deck);
 
-/// PyTorch's name of a weight type.
+/// PyTorch's name of a weight type. Error for integer types.
 const char* torch_name(DType type);
 
-/// config.json of this model with weights of this type. `end_tokens`, if the tokenizer has some,
-/// are the ids that end a decoder's texts; the first of them also begins texts.
+/// Text of config.json for this model with weights of this type. `end_tokens`: ids that end a
+/// decoder's texts (eos_token_id); the first id also begins texts (bos_token_id). Both members are
+/// null if there are no such ids or the model is an encoder.
 std::string config_text(const deck::ModelConfig& model, DType dtype,
                         const std::vector<std::int64_t>& end_tokens);
 
 /// Inverse of config_text, with transformers' defaults for missing keys. One UsageError names every
-/// key whose value no Trireme model supports, with the value and the expected value. `path` is for
-/// messages.
+/// key that is missing or whose value no Trireme model supports, with the value and the expected
+/// value. `path` is for messages.
 ModelFile parse_config(const std::string& content, const std::string& path);
 
-/// UsageError that shows both values of every binding key of [model] that differs between deck and
-/// config.json. Layers of a file never share weights.
+/// UsageError that lists, with both values, every binding key that differs between config.json and
+/// the deck's [model]. A deck with shared layers also differs, because the layers of a file never
+/// share weights.
 void expect_same_model(const ModelFile& file, const deck::Deck& deck);
 
-/// A line for each training value that differs from the deck's, and for unknown members.
+/// A line for each free value that differs from the deck's value, and one line for all unknown
+/// members.
 std::vector<std::string> differences(const ModelFile& file, const deck::Deck& deck);
 
-/// The section [model] of a deck for this model, without a final line feed.
+/// Text of the section [model] of a deck for this model, without a final line feed.
 std::string model_toml(const ModelFile& file);
 
 }  // namespace trireme::hugging_face

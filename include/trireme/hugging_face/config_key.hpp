@@ -14,8 +14,8 @@ namespace trireme::hugging_face {
 
 using nlohmann::json;
 
-/// A key of config.json. One list of keys per family serves writing, reading and the comparison
-/// with a deck.
+/// A key of config.json. Each family has one list of keys, which is used to write and read
+/// config.json and to compare it with a deck.
 struct ConfigKey {
   std::string name;  ///< "n_layer"; "rope_parameters.factor" for a member of another key
   std::string deck;  ///< corresponding key of [model]: "layers"; "": none
@@ -24,24 +24,27 @@ struct ConfigKey {
   std::function<json(const deck::ModelConfig&)> write;
   /// Stores a value in the model; false if no Trireme model supports it.
   std::function<bool(const json&, deck::ModelConfig&)> read;
-  std::string expected;  ///< "a whole number from 1 to 65536"
-  /// The value in a deck's form; empty: as in config.json. The text "" omits the key.
+  std::string expected;  ///< valid values, for messages: "a whole number from 1 to 65536"
+  /// The value as text in a deck; an empty text omits the key. Empty function: the same text as in
+  /// config.json.
   std::function<std::string(const deck::ModelConfig&)> in_deck;
   /// transformers' default if the key is missing; empty: the key is required.
   std::function<json(const deck::ModelConfig&)> otherwise;
   /// The value that null stands for; empty: as if the key were missing.
   std::function<json(const deck::ModelConfig&)> null;
-  /// Whether the weights depend on the value, so that it must equal the deck's. Other values only
-  /// concern training.
+  /// Whether the weights depend on the value, so that it must equal the deck's value. For other
+  /// keys, training uses the deck's value.
   bool binding = true;
 
-  /// Whether another key reads and writes the value, so that this key only compares it.
+  /// Whether the key is a member of another key, which writes and reads its value. This key only
+  /// compares the value.
   bool is_part() const { return name.find('.') != std::string::npos; }
 
   ConfigKey&& without(json value) &&;  ///< sets `otherwise`
   ConfigKey&& without(std::function<json(const deck::ModelConfig&)> value) &&;
   ConfigKey&& with_null(std::function<json(const deck::ModelConfig&)> value) &&;  ///< sets `null`
-  ConfigKey&& free() &&;                                                          ///< not binding
+  /// Sets `binding` to false.
+  ConfigKey&& free() &&;
 };
 
 using WholeMember = std::int64_t deck::ModelConfig::*;
@@ -55,15 +58,15 @@ ConfigKey positive(std::string name, std::string deck, NumberMember member);
 ConfigKey flag(std::string name, std::string deck, FlagMember member);
 /// A key with the form of GELU, under transformers' names.
 ConfigKey gelu(std::string name);
-/// A key with a fraction of dropped activations, which only concerns training. Without a member it
-/// is only compared with the deck's dropout.
+/// A key with a fraction of dropped activations, which only concerns training. Without `member`,
+/// the value is not stored, but only compared with the deck's dropout.
 ConfigKey dropout(std::string name, std::optional<NumberMember> member);
-/// A key whose value, or a synonym of it, is the same for all Trireme models of the family. The
-/// first value is written, and is the default of files without the key.
+/// A key with the same value for all Trireme models of the family. `values`: this value, which is
+/// written and is the default of files without the key, then its synonyms.
 ConfigKey fixed(std::string name, std::vector<json> values);
-/// A key whose value follows from other keys; checked if the file has the key.
+/// A key whose value follows from other keys; the value is checked if the file has the key.
 ConfigKey implied(std::string name, std::function<json(const deck::ModelConfig&)> value);
-/// A key that is written but ignored in files.
+/// A key that is written, and ignored when a file is read.
 ConfigKey written(std::string name, std::function<json(const deck::ModelConfig&)> value);
 
 /// Limits of the deck's keys.

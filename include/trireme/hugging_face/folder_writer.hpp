@@ -12,41 +12,43 @@
 
 namespace trireme::hugging_face {
 
-/// Largest number of files; all stay open until the last one is written.
+/// Largest number of files; all files remain open until the last file is written.
 inline constexpr std::int64_t shards_limit = 500;
 
 /// Bytes of a size such as "5GB": an integer with the unit B, KB, MB, GB, TB (powers of 1000) or
-/// KiB … TiB; bytes without a unit. std::nullopt unless it is from 1 to 2^60.
+/// KiB … TiB (powers of 1024); without a unit, bytes. std::nullopt for any other text, or unless
+/// the size is from 1 to 2^60 bytes.
 std::optional<std::int64_t> parse_size(std::string_view words);
 
 /// Tensors [first, last) of a plan that share a file.
 struct ShardPlan {
   std::size_t first = 0;
   std::size_t last = 0;
-  std::int64_t bytes = 0;  ///< size of the tensors
+  std::int64_t bytes = 0;  ///< total size of the tensors
 };
 
-/// Fills files in order with at most `most_bytes` of tensors each, but at least one tensor; 0: one
-/// file.
+/// Assigns tensors to files in order. A file has at most `most_bytes` bytes of tensors, or a single
+/// larger tensor. `most_bytes` = 0: one file.
 std::vector<ShardPlan> plan_shards(const std::vector<TensorPlan>& tensors, std::int64_t most_bytes);
 
-/// Writes tensors into a folder, as one file or as shards with an index (tensor_folder.hpp). All
-/// files appear when commit() returns, or none.
+/// Writes tensors into a folder, as one file or as shards with an index (tensor_folder.hpp). Files
+/// have temporary names until commit(). If commit() is interrupted, the folder has no index, so
+/// that readers do not use incomplete shards.
 class FolderWriter {
  public:
-  /// First checks the free space of the file system. UsageError for more than shards_limit files.
-  /// `most_bytes`: see plan_shards.
+  /// With several files, first checks the free space of the file system (SafetensorsWriter checks
+  /// it for each file). UsageError for more than shards_limit files. `most_bytes`: see plan_shards.
   FolderWriter(const std::string& folder, std::vector<TensorPlan> tensors, std::int64_t most_bytes);
 
   /// Appends the next bytes of the tensors, in the order of the plan.
   void append(const void* data, std::int64_t bytes);
-  /// Error unless exactly the planned bytes were appended. Removes older weight files with other
-  /// names from the folder.
+  /// Completes all files. Error unless exactly the planned bytes were appended. Removes older
+  /// weight files with other names from the folder.
   void commit();
 
-  /// Paths of all files, the index last.
+  /// Paths of all files; with several files, the last path is the index.
   const std::vector<std::string>& paths() const { return paths_; }
-  std::int64_t file_bytes() const { return file_bytes_; }  ///< size of the files begun so far
+  std::int64_t file_bytes() const { return file_bytes_; }  ///< total size of the files begun so far
 
  private:
   void begin_shard();

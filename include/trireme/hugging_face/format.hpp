@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-/// Trireme's families in the files of Hugging Face's transformers. A family has a list of keys and
-/// a list of tensors (gpt2.cpp, bert.cpp, and llama.cpp for llama and its variants); all other code
-/// uses these lists.
+/// Trireme's families of models in the files of Hugging Face's transformers. Each family has a list
+/// of keys and a list of tensors (gpt2.cpp, bert.cpp, and llama.cpp for llama and its variants);
+/// all other code uses these lists.
 namespace trireme::hugging_face {
 
 using checkpoint::Extents;
@@ -31,14 +31,14 @@ struct Tensor {
   std::string name;  ///< current name: "transformer.h.0.attn.c_attn.weight"
   Extents shape;
   std::vector<Piece> pieces;
-  bool transposed = false;  ///< the tensor is transposed and has two axes
+  bool transposed = false;  ///< the tensor is the matrix's transpose, with two axes
 };
 
-/// A tensor that duplicates another tensor.
+/// Tensor `name`, which duplicates tensor `of`.
 struct Copy {
   enum class Use : std::uint8_t {
-    tied,  ///< if a file contains it, it must have the same bits
-    none   ///< transformers uses the other tensor; old files have only this tensor
+    tied,  ///< a file may contain the copy, with the same bits as tensor `of`
+    none   ///< transformers uses tensor `of`; old files may have only the copy
   };
   std::string name;
   std::string of;
@@ -53,23 +53,25 @@ struct Format {
   std::string (*model_class)(const deck::ModelConfig&) = nullptr;
   /// Reports values that contradict each other. `file` is config.json.
   void (*check)(const json& file, const deck::ModelConfig&, Complaints&) = nullptr;
-  /// All tensors of a model. Every array is in exactly one tensor; an array of shared layers is in
-  /// one tensor of each layer that shares it.
+  /// All tensors of a model. Each element of an array is in exactly one tensor; with shared layers,
+  /// in one tensor of each layer that shares the array.
   std::vector<Tensor> (*tensors)(const deck::ModelConfig&) = nullptr;
   std::vector<Copy> (*copies)(const deck::ModelConfig&) = nullptr;
-  /// The current name of a file's tensor; "" if it is not a weight of this model.
+  /// The current name of a file's tensor; "" if the tensor is not a weight of this model.
   std::string (*today)(std::string_view name, const deck::ModelConfig&) = nullptr;
 };
 
 const Format& format_of(Family family);
-/// The format of a config.json's model_type. UsageError naming `path` if there is none.
+/// The format for the value of model_type in a config.json. UsageError that names `path` if there
+/// is none.
 const Format& format_of(const json& model_type, const std::string& path);
 
 /// "layers.3.": prefix of the arrays with a layer's weights. If layers share weights, the prefix of
 /// the first of these layers.
 std::string layer_prefix(const deck::ModelConfig& model, std::int64_t layer);
 
-/// `name` with `prefix` added, unless it begins with `prefix` or with the prefix of a head.
+/// `name` with `prefix` added, unless it begins with `prefix` or with `head`, the prefix of the
+/// head's tensors.
 std::string with_prefix(std::string_view name, std::string_view prefix, std::string_view head);
 
 /// The families llama, qwen2, qwen3, mistral, gemma, gemma2 and gemma3 as Hugging Face's
@@ -79,7 +81,7 @@ std::string with_prefix(std::string_view name, std::string_view prefix, std::str
 const Format& llama_format(Family family);
 
 /// The family gpt as Hugging Face's GPT2LMHeadModel. The weights of its Conv1D are [in, out],
-/// Trireme's are [out, in]. Files may lack the prefix "transformer." and contain the masks
+/// Trireme's weights are [out, in]. Files may lack the prefix "transformer." and contain the masks
 /// `attn.bias` and `attn.masked_bias`.
 const Format& gpt2_format();
 

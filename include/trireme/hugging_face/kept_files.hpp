@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-/// The files beside the weights of an imported model. A run keeps them with its checkpoints, and
-/// the export writes them again, except for members that training changed.
+/// The files beside the weights of an imported model. A run keeps these files with its checkpoints.
+/// An export writes them again, with changes only to members that the training changed.
 namespace trireme::hugging_face {
 
 inline constexpr const char* model_config_name = "config.json";
@@ -24,11 +24,12 @@ inline constexpr std::array kept_names{
 bool is_of_tokenizer(const std::string& name);
 /// The name of a kept file in a checkpoint: "hugging_face_config.json".
 std::string name_in_checkpoint(const std::string& name);
-/// Whether a file of a checkpoint has the name of a kept file.
+/// Whether a name of a file in a checkpoint is the name of a kept file.
 bool is_kept(const std::string& name_in_checkpoint);
 
-/// The files of kept_names in a folder, by their names in a checkpoint. `tokenizer`: also the
-/// tokenizer's files. UsageError for a generation_config.json that is not a JSON object.
+/// Contents of the files of kept_names in a folder, by the files' names in a checkpoint.
+/// `tokenizer`: with the files that describe the tokenizer. UsageError for a generation_config.json
+/// that is not a JSON object.
 std::map<std::string, std::string> files_to_keep(const std::string& folder, bool tokenizer);
 
 /// A file to write, and a line for each member that differs from the imported file.
@@ -37,9 +38,9 @@ struct UpdatedFile {
   std::vector<std::string> changes;
 };
 
-/// The imported config.json with this model's changes. max_position_embeddings is the larger of its
-/// value and the model's sequence for rotary positions. `end_tokens` are added to eos_token_id.
-/// `path` is for messages.
+/// The imported config.json with the changes that this model needs. With rotary positions,
+/// max_position_embeddings is the larger of the imported value and the model's sequence.
+/// `end_tokens` are added to eos_token_id, except for an encoder. `path` is for messages.
 UpdatedFile updated_config(const std::string& imported, const std::string& path,
                            const deck::ModelConfig& model, DType dtype,
                            const std::vector<std::int64_t>& end_tokens);

@@ -5,27 +5,30 @@
 
 #include <vector>
 
-/// Keys of config.json that files of Llama and of the families that follow it have besides the
-/// general keys.
+/// Keys of config.json for rotary positions, and keys of Gemma's classes, for the lists in
+/// llama.cpp.
 namespace trireme::hugging_face {
 
-/// Adds keys of rotary positions: rope_parameters, or rope_scaling and rope_theta as in files from
-/// before 2025. They must follow max_position_embeddings, to which some types of scaling refer.
+/// Adds keys of rotary positions: rope_parameters, and rope_scaling and rope_theta of older files.
+/// Call after max_position_embeddings has been added to `keys`, because some types of scaling use
+/// its value.
 void add_rotary_keys(std::vector<ConfigKey>& keys);
 
-/// Adds keys of rotary positions, without scaling, for models whose layers with a window have
-/// separate positions: rope_parameters has an object for each kind of layer.
+/// Adds keys of rotary positions for models whose layers with a window have a separate base and no
+/// scaling: rope_parameters has an object for each kind of layer.
 void add_rotary_keys_of_two_kinds(std::vector<ConfigKey>& keys);
 
-/// Reports members of rope_parameters and rope_scaling that are missing, unknown or contradictory.
+/// Reports members of rope_parameters and rope_scaling that are missing, invalid, unknown or
+/// contradictory.
 void check_rotary(const json& file, const deck::ModelConfig& m, Complaints& complaints);
 
 /// Adds keys of GemmaForCausalLM that LlamaForCausalLM does not have.
 void add_gemma_keys(std::vector<ConfigKey>& keys);
-/// Adds further keys of Gemma2ForCausalLM: soft caps, and windows in every other layer unless
-/// layer_types differs.
+/// Adds keys of Gemma2ForCausalLM: soft caps, the scale of attention scores, and windows in every
+/// other layer unless layer_types differs.
 void add_gemma2_keys(std::vector<ConfigKey>& keys);
-/// Adds further keys of Gemma3ForCausalLM: windows in all layers except every sixth.
+/// Adds keys of Gemma3ForCausalLM: a soft cap, the scale of attention scores, and windows in all
+/// layers except every sixth layer, unless layer_types differs.
 void add_gemma3_keys(std::vector<ConfigKey>& keys);
 
 }  // namespace trireme::hugging_face

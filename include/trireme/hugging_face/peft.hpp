@@ -18,21 +18,24 @@ inline constexpr const char* adapter_config_name = "adapter_config.json";
 inline constexpr const char* adapter_weights_name = "adapter_model.safetensors";
 
 /// The tensors "base_model.model.<layer>.lora_A.weight" and lora_B of a model with adapters, and
-/// with DoRA "base_model.model.<layer>.lora_magnitude_vector". UsageError if a target is not a
-/// linear layer of transformers' class.
+/// with DoRA "base_model.model.<layer>.lora_magnitude_vector". UsageError if a linear layer of
+/// transformers' class consists of arrays without a common A.
 std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfig& model);
 
-/// adapter_config.json. `base`: name or folder of the model, for base_model_name_or_path.
+/// Text of adapter_config.json. `base`: name or folder of the base model, for
+/// base_model_name_or_path.
 std::string adapter_config_text(const deck::ModelConfig& model, const std::string& base);
 
-/// Returns a line for each training value that differs from the deck's. UsageError for each member
-/// of adapter_config.json that is unknown or changes how PEFT uses A, B and the base weights, and
-/// for each value that contradicts the deck's [adapter]. `path` is for messages.
+/// Compares adapter_config.json with the deck's [adapter]. Returns a line if the dropout, which
+/// only concerns training, differs from the deck's value. UsageError that lists the members that
+/// are unknown or change how PEFT uses A, B and the base weights, or the values that contradict the
+/// deck. `path` is for messages.
 std::vector<std::string> expect_same_adapter(const std::string& content, const std::string& path,
                                              const deck::Deck& deck);
 
-/// Adds the updates factor · B A to an array's weights, and with DoRA scales their rows to the
-/// trained norms. `numbers` has the weights of type `type` from the rows of `piece` on.
+/// Adds the updates factor · B A to the weights of a model with adapters, and with DoRA scales the
+/// rows of the weights to the trained norms. `numbers`: the weights of `piece`, of type `type`.
+/// Weights without an adapter do not change.
 class Merger {
  public:
   Merger(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType type);

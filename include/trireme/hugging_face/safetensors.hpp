@@ -19,10 +19,11 @@ namespace trireme::hugging_face {
 
 using checkpoint::Extents;
 
-/// The format's limit; longer headers are rejected before they are read.
+/// The format's limit for the length of the header in bytes; longer headers are rejected before
+/// they are read.
 inline constexpr std::int64_t safetensors_header_limit = 100'000'000;
 
-/// The format's name of a DType: "F32"; empty if there is none.
+/// The format's name of a floating-point DType: "F32"; empty for other types.
 std::string_view safetensors_name(DType type);
 
 /// One tensor of a file.
@@ -30,15 +31,15 @@ struct TensorInfo {
   std::string name;
   std::string type;  ///< the format's name: "F32", "BOOL"
   Extents shape;
-  std::int64_t begin = 0;  ///< first byte in the file
+  std::int64_t begin = 0;  ///< offset of the first byte in the file
   std::int64_t bytes = 0;
 
-  /// fp64, fp32, bf16 or fp16; std::nullopt for the format's other types.
+  /// The type if it is fp64, fp32, bf16 or fp16; std::nullopt for the format's other types.
   std::optional<DType> dtype() const;
   std::int64_t elements() const { return checkpoint::volume(shape); }
 };
 
-/// A file opened for reading. Reads only requested data.
+/// A safetensors file opened for reading. Reads only requested data.
 class SafetensorsFile {
  public:
   /// UsageError naming file, tensor, value and remedy unless the header is valid: lengths and
@@ -53,7 +54,7 @@ class SafetensorsFile {
   const TensorInfo* find(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  /// Bytes [begin, begin + bytes) of a tensor.
+  /// Reads bytes [begin, begin + bytes) of a tensor.
   void read(const TensorInfo& tensor, std::int64_t begin, std::int64_t bytes, void* out) const;
 
  private:
@@ -70,7 +71,8 @@ struct TensorPlan {
   Extents shape;
 };
 
-/// Writes a file tensor by tensor; it appears complete when commit() returns, or not at all.
+/// Writes a safetensors file, tensor by tensor. The file appears complete when commit() returns, or
+/// not at all.
 class SafetensorsWriter {
  public:
   /// First checks the free space of the file system. The data begins at a multiple of 8 bytes.

@@ -8,13 +8,15 @@ namespace trireme::hugging_face {
 
 /// Rules for JSON from untrusted files.
 struct JsonRules {
-  int depth = 0;       ///< nesting limit of lists and objects within the outermost one, at most 63
-  std::string what;    ///< "the header", for messages
-  std::string remedy;  ///< "; copy or download the file again"
+  /// Largest depth of nested lists and objects; the outermost object has depth 1.
+  int depth = 0;
+  std::string what;    ///< description of the content for messages: "the header"
+  std::string remedy;  ///< end of messages: "; copy or download the file again"
 };
 
-/// Parses `content` as a JSON object. UsageError for any other content, and for duplicate keys and
-/// deep nesting, which the parser alone would accept. `path` is for messages.
+/// Parses `content` as a JSON object. UsageError for any other content, and for duplicate keys,
+/// deep nesting and numbers that would be rounded to 0, which the parser alone would accept. `path`
+/// is for messages.
 nlohmann::json parse_strict(const std::string& content, const std::string& path,
                             const JsonRules& rules);
 

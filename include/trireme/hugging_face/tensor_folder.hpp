@@ -18,13 +18,13 @@ inline constexpr const char* index_name = "model.safetensors.index.json";
 /// "model-00001-of-00003.safetensors"; numbers begin with 1.
 std::string shard_name(std::int64_t number, std::int64_t of);
 
-/// Paths of all single files, shards and indices in a folder, sorted; empty if the folder does not
-/// exist.
+/// Paths of the single file, the shards and the index in a folder, sorted; empty if the folder does
+/// not exist.
 std::vector<std::string> weight_files(const std::string& folder);
 
-/// The file of each tensor from an index. UsageError naming the file, the entry and the remedy
-/// unless its `weight_map` maps unique names to plain names of safetensors files. `metadata` may
-/// have any content. `path` is for messages.
+/// Names of the files that hold the tensors, by tensor name, from an index. UsageError naming the
+/// file, the entry and the remedy unless the index's `weight_map` maps unique names to plain names
+/// of safetensors files. The member `metadata` may have any content. `path` is for messages.
 std::map<std::string, std::string> parse_shard_index(const std::string& content,
                                                      const std::string& path);
 
@@ -38,7 +38,7 @@ struct StoredTensor {
   }
 };
 
-/// A folder opened for reading.
+/// The safetensors files of a folder, opened for reading.
 class TensorFolder {
  public:
   /// UsageError if there is no safetensors file, if there are both a single file and an index, if a

@@ -10,22 +10,23 @@
 #include <vector>
 
 /// Export and import of weights between checkpoints and folders of safetensors files with Hugging
-/// Face's names (format.hpp). Memory: the largest array plus about 100 MiB at most.
+/// Face's names (format.hpp). Memory: about 100 MiB, plus the size of the largest tensor (twice
+/// this size when a transposed tensor is imported).
 namespace trireme::hugging_face {
 
-/// Type of a checkpoint's weights. UsageError unless they are exactly the arrays of this model, all
-/// of one type.
+/// Type of a checkpoint's weights. UsageError unless the checkpoint's arrays, except optimizer
+/// state and fp8 maxima, are exactly the arrays of this model, all of one floating-point type.
 DType weights_type(const checkpoint::Reader& reader, const deck::ModelConfig& model);
 
 struct Exported {
   std::vector<std::string> paths;  ///< all files, the index last if there are several
-  std::int64_t bytes = 0;          ///< size of the files with tensors
+  std::int64_t bytes = 0;          ///< total size of the files with tensors
 };
 
 /// Writes the weights into `folder`, in files of at most `shard_bytes` (0: one file), as values of
-/// type `dtype`: the stored bits if that is the stored type, else rounded to nearest, ties to even.
-/// Error naming the array if a finite value becomes infinite. The updates of adapters are added to
-/// the weights in double precision.
+/// type `dtype`: the stored bits if the checkpoint has this type, otherwise rounded to nearest,
+/// ties to even. UsageError that names the array if a finite value becomes infinite. Adds the
+/// updates of adapters in double precision, and rounds the sums to the checkpoint's type.
 Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfig& model,
                         DType dtype, const std::string& folder, std::int64_t shard_bytes = 0);
 
@@ -33,11 +34,12 @@ Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfi
 Exported export_adapters(const checkpoint::Reader& reader, const deck::ModelConfig& model,
                          DType dtype, const std::string& folder);
 
-/// Writes the weights of a folder as a checkpoint of `state`, whose step is 0, in `directory`,
-/// without optimizer state, as values of type `dtype`. Errors as in match and export_weights; after
-/// an error the directory has no new checkpoint. Infinities and NaNs are an error unless
-/// `allow_nonfinite`. Returns a line for each tensor that has some. `adapter`: file of PEFT's
-/// adapters, which the checkpoint then also contains; without it a model's adapters are omitted.
+/// Writes the weights of a folder as a new checkpoint in `directory`, without optimizer state, as
+/// values of type `dtype`. `state`: state of the run in the checkpoint; its step must be 0.
+/// `adapter`: file of PEFT's adapters, which are added to the checkpoint; null: the checkpoint has
+/// no adapters, even if the model has some. Returns a line for each tensor with infinities or NaNs,
+/// which are an error unless `allow_nonfinite`. Other errors as in match and export_weights. After
+/// an error the directory has no new checkpoint.
 std::vector<std::string> import_weights(const TensorFolder& folder, const deck::ModelConfig& model,
                                         DType dtype, const std::string& directory,
                                         const checkpoint::RunState& state,

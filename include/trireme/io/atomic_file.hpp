@@ -7,16 +7,16 @@
 
 namespace trireme::io {
 
-/// Alignment of offsets and sizes for write_direct; enough for all common devices.
+/// Alignment of offset, address and size for write_direct; enough for all common devices.
 inline constexpr std::int64_t direct_alignment = 4096;
 
 /// A file that appears completely or not at all. It is written under a temporary name in the same
-/// folder; commit() flushes it to the device and renames it. Without commit() the destructor
-/// removes it, and an existing file of that name stays. Every failure (a full disk, a quota, a size
-/// limit) is an Error that names the final file.
+/// folder; commit() flushes it to the device and renames it. Without commit(), the destructor
+/// removes the temporary file, and an existing file with the final name stays. Every failure (a
+/// full disk, a quota, a size limit) is an Error that names the final file.
 class AtomicFile {
  public:
-  /// UsageError if the folder is missing or not writable, or if `path` exists and is not a regular
+  /// UsageError if no file can be created in the folder, or if `path` exists and is not a regular
   /// file.
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();
@@ -30,11 +30,13 @@ class AtomicFile {
   /// Throws Error if `bytes` do not fit on the device, for writers that cannot recover from a later
   /// failure (HDF5). The space is released: the file is empty afterwards.
   void probe_space(std::int64_t bytes);
-  /// Sequential writes go to the device at once, so that commit() has little to wait for.
+  /// Writes bytes at an offset. Sequential writes start the write-back to the device, so that
+  /// commit() has little to wait for.
   void write(std::int64_t offset, const void* data, std::size_t bytes);
-  /// Writes like write() but bypasses the page cache: the device reads this memory directly, which
-  /// takes almost no processor time. Returns false and writes nothing if the file system does not
-  /// support it, or unless offset, address and size are multiples of direct_alignment.
+  /// Like write(), but bypasses the page cache: the device reads this memory directly, which takes
+  /// almost no processor time. Returns false if the file system does not support this, if the write
+  /// fails, or unless offset, address and size are multiples of direct_alignment; the caller then
+  /// calls write() for all bytes.
   bool write_direct(std::int64_t offset, const void* data, std::size_t bytes);
   void commit();
 
@@ -51,8 +53,8 @@ class AtomicFile {
 /// Writes a small file atomically.
 void replace_file(const std::string& path, std::string_view content);
 
-/// Temporary storage of data of unknown length, too large for memory: an unnamed file in the folder
-/// of `path`. Nothing remains on disk, however the process ends.
+/// Temporary storage for data of unknown length that may not fit into memory: an unnamed file in
+/// the folder of `path`. Nothing remains on disk, however the process ends.
 class Spool {
  public:
   explicit Spool(const std::string& path);
@@ -62,7 +64,8 @@ class Spool {
 
   void append(const void* data, std::size_t bytes);
   std::int64_t bytes() const { return bytes_; }
-  /// Copies everything to `offset` of `file`, by reference if the file system supports it.
+  /// Copies all data to `offset` of `file`. The file system may share blocks instead of copying
+  /// them.
   void copy_to(AtomicFile& file, std::int64_t offset);
 
  private:
@@ -71,45 +74,48 @@ class Spool {
   std::int64_t bytes_ = 0;
 };
 
-/// Writes all bytes at `offset`. Errors name `path`; the error of a full disk says how many bytes
-/// the file needs (`file_bytes`, if that is larger than the bytes written) and how many are free.
+/// Writes all bytes at `offset`. Errors name `path`. The error of a full disk also has the number
+/// of free bytes and the number of bytes that the file needs: the larger of `file_bytes` and the
+/// end of this write.
 void write_at(int descriptor, const std::string& path, std::int64_t offset, const void* data,
               std::size_t bytes, std::int64_t file_bytes = 0);
 
 void flush_to_device(int descriptor, const std::string& path);  ///< fsync
-void flush_folder(const std::string& folder);                   ///< Makes renames in it durable.
+void flush_folder(const std::string& folder);                   ///< fsync; makes renames durable
 
-/// After this call, SIGINT, SIGTERM and SIGHUP remove the temporary files of all AtomicFiles before
-/// they end the process as usual. For commands without an orderly stop of their own.
+/// After this call, SIGINT, SIGTERM and SIGHUP remove all registered temporary files and empty
+/// folders, and then end the process as usual. Ignored signals stay ignored. For commands without
+/// signal handlers of their own.
 void remove_temporaries_on_signals();
 
 /// A name for a temporary file or folder beside `path`: "PATH.partial-SYSTEM-PROCESS-N". It is
 /// unique among all processes on all machines and identifies its owner.
 std::string temporary_name(const std::string& path);
 
-/// Removes temporary files and folders of dead processes from a folder. Temporaries of other
-/// machines count as dead after a day without a change.
+/// Removes the temporary files and folders of dead processes from a folder. A process of another
+/// machine or boot counts as dead if its temporary file has not changed for a day.
 void remove_dead_temporaries(const std::string& folder);
 
-/// Calls remove_dead_temporaries once per process and folder. Keeps partial checkpoints: the next
-/// checkpoint removes them as a whole.
+/// Calls remove_dead_temporaries once per process and folder. Skips the partial folders of
+/// checkpoints: the next checkpoint removes them as a whole.
 void remove_dead_temporaries_once(const std::string& folder);
 
-/// Registers a temporary file or empty folder for removal on a signal
-/// (remove_temporaries_on_signals). If too many are registered, this one stays after a signal.
+/// Registers a temporary file or folder for removal on a signal (remove_temporaries_on_signals). A
+/// folder is removed if it is empty by then. `path` is not registered if too many paths are, or if
+/// it is too long.
 void remember_temporary(const std::string& path);
 void forget_temporary(const std::string& path);
 
-/// Writes the output of a command. A file appears complete or not at all, and an existing file
-/// stays until then; a device or a pipe, such as /dev/stdout, is written directly. UsageError with
-/// the path, the reason and `remedy`.
+/// Writes the output of a command. A file appears completely or not at all; until then, an existing
+/// file is unchanged. A device or a pipe, such as /dev/stdout, is written directly. A failure is a
+/// UsageError with the path, the reason and `remedy`.
 void write_output(const std::string& path, std::string_view content, const std::string& remedy);
 
 /// Writes a command's --json output to a file, or to standard output for "-".
 void write_json(const std::string& path, const std::string& json);
 
 /// Checks before a long computation that its output file can be written. UsageError with the path
-/// and the reason. Accepts an empty path; leaves no file.
+/// and the reason. Accepts an empty path, a device and a pipe without a check; leaves no file.
 void expect_writable(const std::string& path);
 
 }  // namespace trireme::io

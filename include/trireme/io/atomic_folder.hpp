@@ -5,12 +5,12 @@
 
 namespace trireme::io {
 
-/// New files of a folder that replace its old files in one step. They are written to a temporary
-/// folder beside it; commit() exchanges the two. Without commit() the destructor removes the
-/// temporary folder.
+/// New files for a folder, which replace the old files in one step. The new files are written to a
+/// temporary folder beside the old folder; commit() exchanges the two folders. Without commit(),
+/// the destructor removes the temporary folder.
 class AtomicFolder {
  public:
-  /// UsageError if the folder cannot be created.
+  /// UsageError if `path` exists and is not a folder, or if the temporary folder cannot be created.
   explicit AtomicFolder(const std::string& path);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
@@ -19,10 +19,11 @@ class AtomicFolder {
   /// Folder for the new files.
   const std::string& temporary_path() const { return temporary_path_; }
 
-  /// Replaces the old files for which `is_replaced` is true, and keeps all other files and folders.
-  /// Returns false where the folder can only be changed file by file: it is the working directory
-  /// or a mount point, or nothing can be created beside it. `last` is then the file that appears
-  /// last and disappears first.
+  /// Puts the new files into the folder, removes the old files for which `is_replaced` is true, and
+  /// keeps all other old files and folders without a new file of the same name. Returns false if
+  /// the folder could only be changed file by file, because it is the working directory or a mount
+  /// point, or because nothing can be created beside it. The file `last` then disappears first and
+  /// appears last.
   bool commit(const std::function<bool(const std::string& name)>& is_replaced,
               const std::string& last);
 

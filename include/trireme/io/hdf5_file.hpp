@@ -14,19 +14,21 @@
 
 namespace trireme::io {
 
-/// A global array in a file: contiguous, last axis fastest, little endian.
+/// A dataset of an HDF5 file: an array, last axis fastest, little endian.
 class Dataset {
  public:
   DType dtype() const { return dtype_; }
   const std::vector<std::int64_t>& shape() const { return shape_; }
   std::int64_t bytes() const;
   bool contiguous() const;
-  /// Offset of the dataset's first byte from the file's start, user block included; -1 if it has
-  /// none. The dataset has bytes() contiguous bytes, so pread and pwrite can replace HDF5.
+  /// Offset of the dataset's first byte from the start of the file, user block included; -1 if the
+  /// dataset is not contiguous or not allocated. The bytes() bytes from this offset are the data,
+  /// so that pread and pwrite can replace HDF5.
   std::int64_t file_offset() const;
 
-  /// Copies the block [offset, offset + extent) of every axis from or to contiguous memory of type
-  /// dtype(), bit for bit. Releases the lock at least every 16 MiB.
+  /// Writes or reads the block [offset, offset + extent) along every axis, from or to contiguous
+  /// memory of type dtype(), bit for bit. Releases the lock at least every 16 MiB. Error if the
+  /// block is not within the shape.
   void write(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
              const void* data);
   void read(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
@@ -43,15 +45,15 @@ class Dataset {
 };
 
 /// A part of a virtual dataset: the block [offset, offset + extent) maps a whole dataset of another
-/// file. The file's name is relative to the folder of the virtual dataset's file.
-struct VirtualPart {
+/// file. The name of this file is relative to the folder of the virtual dataset's file.
+struct VirtualSource {
   std::string file;
   std::string dataset;
   std::vector<std::int64_t> offset;
   std::vector<std::int64_t> extent;
 };
 
-/// An unnamed file in memory. Parts that are never written take no memory.
+/// An unnamed file in memory. Parts that are not written take no memory.
 class MemoryFile {
  public:
   MemoryFile();
@@ -61,7 +63,7 @@ class MemoryFile {
 
   int descriptor() const { return descriptor_; }
   std::int64_t size() const;
-  /// Calls `use` for the parts with content, in pieces of at most 1 MiB.
+  /// Calls `use` for the parts that were written, in pieces of at most 1 MiB.
   using Use = std::function<void(std::int64_t offset, const void* data, std::size_t bytes)>;
   void for_each_part(const Use& use) const;
 
@@ -76,10 +78,10 @@ class MemoryFile {
 /// copies the written parts to disk.
 class Hdf5File {
  public:
-  /// Creates or truncates a file, which stays empty until close(). HDF5 does not use the first
-  /// `user_block_bytes` (0, or a power of two from 512 on). It groups its metadata in pieces of
-  /// `structure_bytes` (0: its default, 2 KiB, between the data). Datasets of 1 MiB or more begin
-  /// at multiples of `dataset_alignment` (0: anywhere).
+  /// Creates or truncates a file, which stays empty until close() or close_into(). HDF5 does not
+  /// use the first `user_block_bytes` bytes (0, or a power of two from 512 on). HDF5 groups its
+  /// metadata in pieces of `structure_bytes` (0: its default of 2 KiB, between the data). Datasets
+  /// of 1 MiB or more begin at multiples of `dataset_alignment` (0: anywhere).
   static Hdf5File create(const std::string& path, std::int64_t user_block_bytes = 0,
                          std::int64_t structure_bytes = 0, std::int64_t dataset_alignment = 0);
   static Hdf5File open(const std::string& path);  ///< For reading.
@@ -93,7 +95,7 @@ class Hdf5File {
   /// integers. No part may be empty.
   void create_virtual_dataset(const std::string& name, DType dtype,
                               const std::vector<std::int64_t>& shape,
-                              std::span<const VirtualPart> parts);
+                              std::span<const VirtualSource> parts);
   Dataset dataset(const std::string& name) const;
   bool has(const std::string& name) const;
 
@@ -103,10 +105,12 @@ class Hdf5File {
   std::string string_attribute(const std::string& name) const;
   std::int64_t integer_attribute(const std::string& name) const;
 
-  /// Writes the file, except for the storage of datasets that were not written. Error if it does
-  /// not fit. Without close() the destructor leaves it empty.
+  /// Closes the file. A created file is first written to disk, except for the storage of datasets
+  /// that were not written; Error if it does not fit on the device. Without close(), the destructor
+  /// leaves a created file empty.
   void close();
-  /// Like close(), but writes to `file`, at whose temporary path this file was created.
+  /// Like close(), but writes a created file to `file`. create() must have had the temporary path
+  /// of `file`.
   void close_into(AtomicFile& file);
 
  private:

@@ -9,9 +9,10 @@
 
 namespace trireme::io {
 
-/// Global lock of every function here during its HDF5 calls, because distributions build HDF5
-/// without thread safety. The holding thread may lock again. The first lock also silences HDF5's
-/// own error output; failures become Errors with file, object and HDF5's reason.
+/// Global lock that every function of Hdf5File, Dataset and this header holds during its HDF5
+/// calls, because distributions build HDF5 without thread safety. A thread that holds the lock may
+/// lock it again. The first lock also silences HDF5's own error output; failures become Errors with
+/// file, object and HDF5's reason.
 class Lock {
  public:
   Lock();
@@ -43,7 +44,7 @@ class Handle {
 /// HDF5's type for a DType, in memory and in the file; bf16 and fp16 are custom float types.
 Handle hdf5_type(DType dtype);
 
-/// A data space of these extents; no extents mean a scalar.
+/// A dataspace of these extents; a scalar dataspace if there are none. Errors name `object`.
 Handle hdf5_space(std::span<const std::int64_t> extents, const std::string& object);
 
 /// The DType of an HDF5 type; Error naming `object` for any other type.

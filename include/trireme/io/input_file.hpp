@@ -27,7 +27,7 @@ class InputFile {
   /// device fails.
   void read(std::int64_t offset, void* out, std::size_t bytes) const;
 
-  /// Calls `use` for [begin, end) in order, in pieces of at most 1 MiB.
+  /// Reads bytes [begin, end) in order, and calls `use` for pieces of at most 1 MiB.
   void for_each_block(std::int64_t begin, std::int64_t end,
                       const std::function<void(const std::byte*, std::size_t)>& use) const;
 
@@ -37,7 +37,8 @@ class InputFile {
   int descriptor_ = -1;
 };
 
-/// The content of a file. Error if it is larger than the limit.
+/// The content of a file. Error if the file is larger than the limit; other errors as for
+/// InputFile.
 std::string read_text_file(const std::string& path, std::int64_t limit_bytes = 64 << 20);
 
 /// Digest of a whole file, read in pieces.

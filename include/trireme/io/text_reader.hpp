@@ -7,8 +7,8 @@
 
 namespace trireme::io {
 
-/// Streams a text file, plain or gzip-compressed (detected by content, so dictzip's .dz too). "-"
-/// is standard input.
+/// Streams a text file, plain or compressed with gzip. The content determines the format, so that
+/// dictzip's .dz files are read too. The path "-" is standard input.
 class TextReader {
  public:
   /// UsageError if the file cannot be opened.
@@ -17,8 +17,9 @@ class TextReader {
   TextReader(const TextReader&) = delete;
   TextReader& operator=(const TextReader&) = delete;
 
-  /// Fills `out` from the text and returns the number of bytes; 0 at the end. Error if the
-  /// compressed data is damaged or truncated. UsageError for other compression formats than gzip.
+  /// Reads the next bytes of the text into `out` and returns their number; 0 at the end of the
+  /// text. Error if the compressed data are damaged or truncated. UsageError for other compression
+  /// formats, token files and HDF5 files.
   std::size_t read(std::span<char> out);
 
  private:

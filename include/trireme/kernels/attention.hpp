@@ -10,34 +10,35 @@
 #include <cstdint>
 
 /// Attention by blocks: the softmax of a block of queries is computed online over blocks of keys,
-/// so that no S×S array is ever stored (Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al.
-/// 2022 and 2023, arXiv 2205.14135 and 2307.08691). All functions are asynchronous on exec and
-/// explicitly instantiated for float, double, Bf16 and Fp16.
+/// so that only cuDNN's gradient stores an S×S array (Milakov and Gimelshein 2018, arXiv
+/// 1805.02867; Dao et al. 2022 and 2023, arXiv 2205.14135 and 2307.08691). Kernels are asynchronous
+/// on their handle or exec. All functions are instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// Groups of G query heads share a head of keys and values (Ainslie et al. 2023, arXiv 2305.13245).
-/// A rank may hold only part of its first and its last group: head h uses (heads_before + h) / G.
+/// A rank may hold only part of its first and its last group: query head h uses head (heads_before
+/// + h) / G of keys and values.
 struct AttentionShape {
   std::int64_t batch = 0;            ///< B
   std::int64_t sequence = 0;         ///< S
   std::int64_t heads = 0;            ///< H, heads of this rank; may be 0
-  std::int64_t key_value_heads = 0;  ///< Hkv, heads that the H heads use; 0 only if H is 0
+  std::int64_t key_value_heads = 0;  ///< Hkv, used by the H query heads; 0 only if H is 0
   std::int64_t head_size = 0;        ///< K
   bool causal = true;                ///< query i sees keys 0 … i
   double scale = 0.0;                ///< factor of the scores; 0 means 1/√K
   std::int64_t group = 0;            ///< G; 0 means H / Hkv, which must then be an integer
-  std::int64_t heads_before = 0;     ///< heads of the first group that another rank holds; below G
-  std::int64_t window = 0;  ///< keys that a causal query sees, including its own; 0: no limit
+  std::int64_t heads_before = 0;     ///< number of heads of the first group on lower ranks; < G
+  std::int64_t window = 0;  ///< largest number of keys that a query sees, with its own; 0: no limit
   double cap = 0;           ///< scaled scores s become cap tanh(s / cap); 0: unchanged
   /// Position of each token in its document, for samples of several documents: 0, 1, … from the
   /// beginning of each document. A causal query sees no key of an earlier document. [T], or empty
-  /// for samples of one document.
+  /// if each sample is one document.
   View1<const std::int32_t> positions = {};
 
   TRIREME_FUNCTION std::int64_t key_value_head(std::int64_t h) const {
     return (heads_before + h) / group;
   }
-  /// Whether samples hold several documents.
+  /// Whether samples may hold several documents.
   TRIREME_FUNCTION bool has_documents() const { return positions.data() != nullptr; }
   /// The first key that query i sees in a sample of one document.
   TRIREME_FUNCTION std::int64_t first_key(std::int64_t i) const {
@@ -49,45 +50,48 @@ struct AttentionShape {
 };
 
 /// Dropout of probabilities: p[b,h,i,j] is dropped if word ((sample·A + head)·S + i)·S + j of the
-/// random array `key` is below rate·2^32, otherwise divided by 1 − rate. sample = first_sample + b
-/// and head = first_head + h are global and A counts all heads, so that no layout changes the mask.
-/// Nothing is stored: the backward pass recomputes the mask.
+/// random array `key` is below rate·2^32, otherwise divided by 1 − rate. The indices sample =
+/// first_sample + b and head = first_head + h are global, and A is the number of heads on all
+/// ranks, so that the mask does not depend on the layout. The mask is not stored: the backward pass
+/// recomputes it.
 struct AttentionDropout {
-  double rate = 0.0;  ///< in [0, 1); 0 means none
+  double rate = 0.0;  ///< in [0, 1); 0: no dropout
   RandomKey key;
   std::int64_t first_sample = 0;
   std::int64_t first_head = 0;
-  std::int64_t all_heads = 0;  ///< A; 0 means shape.heads
+  std::int64_t all_heads = 0;  ///< A; 0: AttentionShape::heads
 };
 
-/// o[t, h·K + d] = Σ_j p[b,h,i,j] v[j,d], p = softmax_j(scale q·k), t = b·S + i; logsumexp[b,h,i] =
-/// log Σ_j exp(scale q·k), for the backward pass. Sums are over the keys that query i sees; blocks
-/// of keys outside the window or the document are skipped. o [T, H·K]; logsumexp [B, H, S]; qkv [T,
-/// (H + 2 Hkv)·K] with columns [queries of all heads | keys | values]. The rows of a sample are
-/// consecutive. o must not overlap qkv.
+/// o[t, h·K + d] = Σ_j p[b,h,i,j] v[j,d] with t = b·S + i, p = softmax_j(s_j) and the scores s_j =
+/// scale q·k_j, or cap tanh(scale q·k_j / cap) with a cap. logsumexp[b,h,i] = log Σ_j exp(s_j), for
+/// the backward pass. Sums are over the keys that query i sees; blocks of keys outside the window
+/// or the document are skipped. Dropout applies to p in the sum of values only. o [T, H·K];
+/// logsumexp [B, H, S]; qkv [T, (H + 2 Hkv)·K] with columns [queries of all heads | keys | values].
+/// The rows of a sample are consecutive. o must not overlap qkv.
 template <class T>
 void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> logsumexp,
                        View2<const T> qkv, const AttentionShape& shape,
                        const AttentionDropout& dropout = {});
 
-/// Elements of the workspace that attention_backward needs: B·H·S, and more for two-byte T,
-/// depending on the chosen back end (kernel_memory.hpp).
+/// Number of elements of attention_backward's workspace: B·H·S, and more for two-byte T, depending
+/// on the chosen back end (kernel_memory.hpp).
 template <class T>
 std::int64_t attention_workspace_elements(const KernelChoice& choice, const AttentionShape& shape);
 
-/// dqkv from the gradient `grad` of o. o, qkv and logsumexp are from the forward pass; dropout is
-/// the same. Sums have a fixed order, without atomics: the same bits in every run. dqkv must not
-/// overlap an input. workspace [attention_workspace_elements].
+/// Computes dqkv [T, (H + 2 Hkv)·K], the gradient of qkv, from the gradient `grad` [T, H·K] of o.
+/// o, qkv and logsumexp are the arrays of the forward pass, and `dropout` is its dropout. Sums have
+/// a fixed order, so that all runs give the same bits. dqkv must not overlap an input. workspace
+/// [attention_workspace_elements].
 template <class T>
 void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad, View2<const T> o,
                         View2<const T> qkv, View3<const Accumulate<T>> logsumexp,
                         View1<Accumulate<T>> workspace, const AttentionShape& shape,
                         const AttentionDropout& dropout = {});
 
-/// Attention of single tokens to the cached keys and values of their texts up to their own, for
-/// generation: o[r] is row positions[r] of attention_forward without dropout, or 0 if the row has
-/// no token. o, q [R, H·K]; caches [B, Smax, Hkv·K]. Keys outside the window are not read.
-/// shape.batch and shape.sequence are not used.
+/// Attention of single tokens for generation. The token of row r attends to the cached keys and
+/// values of its text at the positions 0 … positions[r]: o[r] is row positions[r] of the text's
+/// attention_forward without dropout, or 0 if the row has no token. o, q [R, H·K]; caches [B, Smax,
+/// Hkv·K]. Keys outside the window are not read. shape.batch and shape.sequence are not used.
 template <class T>
 void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
                       View3<const T> value_cache, const CacheRows& rows,

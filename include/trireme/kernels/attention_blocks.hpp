@@ -10,22 +10,22 @@
 
 #include <cstdint>
 
-/// Common parts of the attention kernels: block sizes, sizes of heads in tiles, copies of blocks
-/// and the dropout mask.
+/// Common parts of the portable attention kernels: block sizes, padded head sizes, copies of
+/// blocks, and the dropout mask.
 namespace trireme::kernels {
 
-/// Queries and keys per block. The two are equal, so that the causal mask cuts only blocks on the
-/// diagonal.
+/// Number of queries and number of keys per block. They are equal, so that the causal mask cuts
+/// only blocks on the diagonal.
 inline constexpr int attention_block = exec_on_host ? 64 : 32;
 
 using AttentionPolicy = Kokkos::TeamPolicy<Exec, LightKernel>;
 using AttentionMember = AttentionPolicy::member_type;
 
-/// Checks the sizes of `shape` and fills in its defaults. A window of the whole sequence becomes 0
-/// (no window).
+/// Returns `shape` with its defaults filled in; a window that is at least as long as the sequence
+/// becomes 0 (no window). Error if the shape is inconsistent.
 AttentionShape resolved(const AttentionShape& shape);
 
-/// Head size K, padded for each product: to rows and to lanes of register tiles.
+/// Head size K, and K rounded up to multiples of a register tile's rows and of its lanes.
 template <class T>
 struct HeadSizes {
   std::int64_t size, rows, lanes;
@@ -35,8 +35,8 @@ struct HeadSizes {
         lanes(padded(head_size, Tile<T>::lanes)) {}
 };
 
-/// Prefetches a row of a block that is read later: rows are far apart, and hardware prefetchers do
-/// not predict them.
+/// Prefetches a row of a later block on hosts; no effect on devices. Rows are far apart, and
+/// hardware prefetchers do not predict them.
 template <class T>
 TRIREME_FUNCTION void prefetch_row([[maybe_unused]] const T* row,
                                    [[maybe_unused]] std::int64_t size) {
@@ -47,8 +47,7 @@ TRIREME_FUNCTION void prefetch_row([[maybe_unused]] const T* row,
 #endif
 }
 
-/// to[r, d] = from[r, d] for `rows` rows of `width` columns, zero from row `valid` and column
-/// `size` on.
+/// to[r, d] = from[r, d] for r < valid and d < size, otherwise 0. to [rows, width].
 template <class T, class A>
 TRIREME_FUNCTION void copy_block(const AttentionMember& team, A* to, std::int64_t width,
                                  const T* from, std::int64_t from_stride, std::int64_t valid,
@@ -64,7 +63,7 @@ TRIREME_FUNCTION void copy_block(const AttentionMember& team, A* to, std::int64_
   });
 }
 
-/// to[d, r] = factor · from[r, d] for one block of rows, zero from row `valid` on.
+/// to[d, r] = factor · from[r, d] for r < valid, otherwise 0. to [size, attention_block].
 template <class T, class A>
 TRIREME_FUNCTION void copy_transposed(const AttentionMember& team, A* to, const T* from,
                                       std::int64_t from_stride, std::int64_t valid,
@@ -78,14 +77,16 @@ TRIREME_FUNCTION void copy_transposed(const AttentionMember& team, A* to, const 
   });
 }
 
-/// Elements of four bytes for the packed operands of a native attention_product.
+/// Number of four-byte elements that hold the packed operands of any native attention_product for
+/// this head size.
 TRIREME_FUNCTION constexpr std::int64_t native_elements(std::int64_t head_size) {
   const std::int64_t longest = head_size < attention_block ? attention_block : head_size;
   return Bf16SmallProduct::packed_elements(longest, attention_block, longest) / 2;
 }
 
-/// block_product, or, if there is memory for `packed` operands, a product over the whole depth by
-/// the processor's bf16 instructions, with operands rounded to bf16 (only if T is Bf16).
+/// c = or += a b by block_product. On hosts, if T is Bf16 and `packed` is not null, the processor's
+/// bf16 instructions compute the product instead: over the whole depth, with operands that are
+/// rounded to bf16 and stored in `packed`.
 template <Write write, class T, class A, class DepthOf>
 TRIREME_FUNCTION void attention_product(const AttentionMember& team, [[maybe_unused]] A* packed,
                                         Lanes<A> c, std::int64_t rows, std::int64_t lanes,
@@ -111,16 +112,17 @@ TRIREME_FUNCTION void cap_scores(A* __restrict scores, std::int64_t count, doubl
   for (std::int64_t i = 0; i < count; ++i) scores[i] = limit * fast_tanh(scores[i] * inverse);
 }
 
-/// The dropout mask of one (sample, head).
+/// The dropout mask of one head of one sample.
 struct AttentionMask {
   RandomKey key;
-  std::uint32_t threshold;  // words below it are dropped
+  std::uint32_t threshold;  // elements with a smaller word are dropped
   double kept;              // factor of kept elements
   std::int64_t sequence;
-  std::int64_t first;  // index of element (i, j) = (0, 0)
+  std::int64_t first;  // index of the word of query 0 and key 0
 
-  /// factors[j] = 0 or `kept` for the keys k0 … k0 + attention_block − 1 of query i. Not inlined:
-  /// GCC 12 does not vectorise it inside a larger loop, and dropout then takes three times as long.
+  /// result[j] = 0 or `kept` for key k0 + j of query i, j in [0, attention_block). Not inlined on
+  /// hosts: GCC 12 does not vectorise the function inside a larger loop, and dropout then takes
+  /// three times as long.
   template <class A>
   TRIREME_APART_ON_HOSTS void factors(A* __restrict result, std::int64_t i, std::int64_t k0) const {
     constexpr int blocks = attention_block / 4;
@@ -144,7 +146,8 @@ struct AttentionMask {
   }
 };
 
-/// Makes the mask of each (sample, head); `active` is false without dropout.
+/// The masks of all heads and samples; operator() returns the mask of head h of sample b. `active`:
+/// whether there is dropout.
 struct AttentionMasks {
   AttentionDropout dropout;
   std::int64_t sequence;

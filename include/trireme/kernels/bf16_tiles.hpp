@@ -5,57 +5,62 @@
 
 #include <cstdint>
 
-/// Blocks of bf16 products in the instructions of x86 processors, without Kokkos. Sums are fp32:
-/// of 32 products at a time, in the order of k, so that the bits of an element depend only on its
-/// operands and the instructions. 32 rows of the left operand, or 32 columns of the right one, are
-/// a band. A packed band is a sequence of pairs of tiles: 16 lines of 32 numbers each.
+/// Blocks of bf16 products by x86 processors' bf16 instructions, or in plain C++ for tests; without
+/// Kokkos. Sums are fp32, in an order of k that depends only on the instructions, so that an
+/// element's bits depend only on its operands and the instructions. A band is 32 rows of the left
+/// operand or 32 columns of the right operand. A packed band is a sequence of pairs of tiles; a
+/// tile has 32 elements of each of 16 lines (rows or columns).
 namespace trireme::kernels {
 
 inline constexpr std::int64_t bf16_band = 32;                       ///< rows or columns of a band
-inline constexpr std::int64_t bf16_depth = 32;                      ///< numbers of a line in a tile
+inline constexpr std::int64_t bf16_depth = 32;                      ///< elements of a tile's line
 inline constexpr std::int64_t bf16_pair = bf16_band * bf16_depth;   ///< elements of two tiles
 inline constexpr std::int64_t bf16_square = bf16_band * bf16_band;  ///< sums of two bands' product
-/// Pairs of tiles of a left band that stay in the first-level cache while right bands pass.
+/// Number of pairs of tiles of a left band that stay in the first-level cache while right bands are
+/// streamed.
 inline constexpr std::int64_t bf16_cached_pairs = 16;
 
-/// Side of a product: a tile of the left operand is 16 rows of 32 elements, one of the right
-/// operand is 16 pairs of k, each with the two elements of 16 columns.
+/// Side of a product. A tile of the left operand is 16 rows of 32 elements. A tile of the right
+/// operand has a row for each of 16 pairs of k, with the pair's two elements of each of 16 columns.
 enum class Bf16Side : std::uint8_t { left, right };
 
-/// Up to 32 rows or columns of an operand, which are rounded to bf16 if they are floats. Element k
-/// of row or column i is from[i · stride + k] if k is contiguous, otherwise from[k · stride + i].
+/// Up to 32 lines (rows or columns) of an operand; floats are rounded to bf16. Element k of line i
+/// is from[i · stride + k] if `contiguous`, otherwise from[k · stride + i].
 template <class E>
 struct Bf16Lines {
   const E* from = nullptr;
   std::int64_t stride = 0;
   bool contiguous = true;
-  std::int64_t lines = 0;  ///< 1 to 32; the band's others are 0
+  std::int64_t lines = 0;  ///< 1 to 32; the other lines of the band are 0
   std::int64_t depth = 0;
 };
 
-/// Writes a band: ⌈depth / 32⌉ pairs of tiles, aligned to 64 bytes. E: Bf16 or float.
+/// Writes a band, ⌈depth / 32⌉ pairs of tiles, to `to`, which is aligned to 64 bytes. E: Bf16 or
+/// float.
 template <class E>
 void pack_bf16(Bf16Instructions instructions, Bf16Side side, Bf16* to, const Bf16Lines<E>& lines);
 
-/// Every thread calls this before a sequence of add_bf16_square, and leave_bf16 after it.
+/// Every thread calls enter_bf16 before, and leave_bf16 after, a sequence of add_bf16_square calls.
 void enter_bf16(Bf16Instructions instructions);
 void leave_bf16(Bf16Instructions instructions);
 
-/// sums [32, 32] = left · right, or += if it `continues`: packed bands of `pairs` pairs of tiles.
-/// Rows of sums begin every `stride` elements. All are aligned to 64 bytes.
+/// sums [32, 32] = left · right, or += if `continues`. left and right are packed bands of `pairs`
+/// pairs of tiles. Rows of sums begin every `stride` elements. The bands and each row of sums are
+/// aligned to 64 bytes.
 void add_bf16_square(Bf16Instructions instructions, float* sums, std::int64_t stride,
                      const Bf16* left, const Bf16* right, std::int64_t pairs, bool continues);
 
-/// c [rows, columns] = sums, + c if it `adds`, + bias [columns] unless null; rounded once. At most
-/// 32 rows and columns. C: Bf16 or float.
+/// c = sums + bias + c, rounded once; without bias if `bias` is null, and + c only if `adds`. c
+/// [rows, columns], at most [32, 32], with rows every `stride` elements; sums [32, 32], aligned to
+/// 64 bytes; bias [columns]. C: Bf16 or float.
 template <class C>
 void finish_bf16_square(Bf16Instructions instructions, C* c, std::int64_t stride, std::int64_t rows,
                         std::int64_t columns, const float* sums, bool adds, const Bf16* bias);
 
-/// A product of small fp32 matrices, whose operands are rounded to bf16: c(i,j) = or += Σ_k a(i,k)
-/// b(k,j), with a(i,k) = a[i · a_row + k · a_depth], of which one stride is 1, b(k,j) = b[k ·
-/// b_stride + j] and c(i,j) = c[i · c_stride + j]. c is aligned to 64 bytes, c_stride a multiple of
-/// 16.
+/// A product of small fp32 matrices, whose operands are rounded to bf16: c(i,j) = Σ_k a(i,k)
+/// b(k,j), or += if `adds`. a(i,k) = a[i · a_row + k · a_depth], where a_row or a_depth is 1;
+/// b(k,j) = b[k · b_stride + j]; c(i,j) = c[i · c_stride + j]. c is aligned to 64 bytes, and
+/// c_stride is a multiple of 16.
 struct Bf16SmallProduct {
   float* c;
   std::int64_t c_stride, rows, columns, depth;
@@ -65,7 +70,7 @@ struct Bf16SmallProduct {
   std::int64_t b_stride;
   bool adds;
 
-  /// Elements of `packed` of operator().
+  /// Number of elements of operator()'s `packed`, which is aligned to 64 bytes.
   TRIREME_FUNCTION static constexpr std::int64_t packed_elements(std::int64_t rows,
                                                                  std::int64_t columns,
                                                                  std::int64_t depth) {

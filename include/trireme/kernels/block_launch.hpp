@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-/// Launches of kernels for blocks of threads (warp_tiles.hpp), on devices that have a Block: only
-/// NVIDIA devices.
+/// Launches of kernels that are templates over a Block (warp_tiles.hpp). Only builds for CUDA can
+/// launch them; in other builds, block_kernel_runs() returns false and launch_blocks() fails.
 #if defined(KOKKOS_ENABLE_CUDA)
 
 #include <trireme/kernels/cuda_block.hpp>
@@ -17,8 +17,9 @@ inline void check_launch(cudaError_t error, const char* what) {
   check(error == cudaSuccess, what, ": ", cudaGetErrorString(error));
 }
 
-/// Whether this device's version of a kernel was compiled with its required instructions, and
-/// whether a block can have `shared_bytes`.
+/// Whether the current device can run Kernel: Kernel was compiled for compute capability 8.0 or
+/// newer, and a block of threads can have `shared_bytes` bytes of shared memory in addition to the
+/// 1 KiB that each block reserves.
 template <class Kernel>
 bool block_kernel_runs(std::int64_t shared_bytes) {
   constexpr int of_the_block_itself = 1024;
@@ -38,7 +39,7 @@ inline std::int64_t cache_bytes(const Exec& exec) {
   return exec.cuda_device_prop().l2CacheSize;
 }
 
-/// Calls launch() under a label that Kokkos' tools see as a launch of Kokkos.
+/// Calls launch(), and reports it to Kokkos' tools as a parallel_for with this label.
 template <class Launch>
 void with_label(const Exec& exec, const char* label, const Launch& launch) {
   const bool tools = Kokkos::Tools::profileLibraryLoaded();
@@ -49,7 +50,7 @@ void with_label(const Exec& exec, const char* label, const Launch& launch) {
   if (tools) Kokkos::Tools::endParallelFor(id);
 }
 
-/// Runs Kernel::run for `blocks` blocks, in exec's order.
+/// Launches `blocks` blocks of threads that call Kernel::run, on exec's stream. Asynchronous.
 template <class Kernel>
 void launch_blocks(const Exec& exec, const char* label, std::int64_t blocks,
                    const typename Kernel::Arguments& arguments) {
@@ -106,7 +107,7 @@ void launch_blocks(const Exec&, const char* label, std::int64_t,
 
 namespace trireme::kernels {
 
-/// Device of an execution space, as flash_launch.hpp requires it.
+/// The Grid of flash_launch.hpp for exec's device.
 struct ExecGrid {
   const Exec& exec;
 

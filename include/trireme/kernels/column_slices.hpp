@@ -18,19 +18,19 @@ struct ColumnSlices {
   std::int64_t count;
   std::int64_t rows;
 
-  /// Number of partial sums; 0 for a single slice.
+  /// Number of partial sums; 0 if there is at most one slice.
   std::int64_t partial_elements(std::int64_t columns) const {
     return count > 1 ? count * columns : 0;
   }
 };
 
-/// Enough slices to give each of column_sum_threads threads one column of a slice; a slice has at
-/// least 32 rows.
+/// Divides the rows into about column_sum_threads / columns slices, so that each thread has one
+/// column of a slice; at least 1 and at most ⌈rows / 32⌉ slices. {0, 0} for an empty matrix.
 ColumnSlices column_slices(std::int64_t rows, std::int64_t columns);
 
 namespace detail {
 
-/// One thread sums a column of a slice. Eight rows are in flight at a time.
+/// One thread sums a column of a slice. Loads of eight rows are in flight at a time.
 template <class Sum, int kinds, class Term>
 struct SliceSums {
   Term term;
@@ -65,7 +65,7 @@ struct SliceSums {
   }
 };
 
-/// One team sums the slices of a column.
+/// One team sums the slices of a column and adds the sum to `to`.
 template <class Sum, int kinds>
 struct SumOfSlices {
   Kokkos::Array<Sum*, kinds> to;
@@ -84,10 +84,11 @@ struct SumOfSlices {
 
 }  // namespace detail
 
-/// to[s][n] += Σ_t v[s] with v from term(t, n, v), for rows t and columns n of a matrix and `kinds`
-/// sums s. Neighbouring threads take neighbouring columns. `term` is a class with `KOKKOS_FUNCTION
-/// void operator()(std::int64_t t, std::int64_t n, Sum* v) const`. partial: at least
-/// column_slices(rows, kinds · columns).partial_elements(kinds · columns), overwritten.
+/// to[s][n] += Σ_t v[s] for all rows t and columns n of a matrix, where term(t, n, v) sets the
+/// `kinds` values v[s]. Neighbouring threads take neighbouring columns. `term` is a class with
+/// `KOKKOS_FUNCTION void operator()(std::int64_t t, std::int64_t n, Sum* v) const`. Launches a
+/// kernel `label_of_slices` and, if there are several slices, a kernel `label`. partial: at least
+/// column_slices(rows, kinds · columns).partial_elements(kinds · columns) elements, overwritten.
 template <class Sum, int kinds, class Term>
 void sum_by_slices(const char* label, const char* label_of_slices, const Exec& exec,
                    const Kokkos::Array<Sum*, kinds>& to, std::int64_t rows, std::int64_t columns,

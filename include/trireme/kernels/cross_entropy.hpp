@@ -5,27 +5,32 @@
 #include <cstdint>
 
 /// Cross entropy of a vocabulary that may be split into parts; one part holds the ids [first_id,
-/// first_id + Vl). Three values per row are sent, never the logits (Narayanan et al. 2021, arXiv
-/// 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv 1909.08053). Targets must be below V: the
-/// reader of tokens checks them. A row with target -1 is not counted: its loss and its gradient are
-/// 0. A target -1 - n with n > 0 asks for the likeliest of the first n ids instead: the target's
-/// logit becomes that id (-1 if a logit is not finite, and in statistics if another part may hold
-/// it), the sum becomes -2 and the loss 0; such rows have no gradient. A part may be empty.
+/// first_id + Vl), and may be empty. Ranks exchange three values per row (statistics), never the
+/// logits (Narayanan et al. 2021, arXiv 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv
+/// 1909.08053). Targets must be below V: the reader of tokens checks them.
+///
+/// A row with target −1 is not counted: its loss and its gradient are 0. A target −1 − n with n > 0
+/// requests the most likely of the first n ids. The loss and the gradient of such a row are 0. The
+/// second value of its statistics is −2, and the third value is this id, or −1 if the logit of one
+/// of these ids is not finite; in the statistics of a part, also −1 if the part holds none of these
+/// ids.
+///
 /// Asynchronous on exec; instantiated for float and double, gradients for Bf16 and Fp16 too.
 namespace trireme::kernels {
 
-/// statistics[r] = {largest logit of this part, sum of exp(logit - largest), the target's logit}.
-/// One pass: sums relative to a running maximum (Milakov and Gimelshein 2018, arXiv 1805.02867,
-/// algorithm 3, by chunks). Without logits, or with masked logits (-infinity) only, the first two
-/// are -infinity and 0; the target's logit is -infinity if another part holds it. statistics [R,3],
-/// logits [R,Vl], targets [R] global ids. Rows that are not counted have {0, -1, 0}.
+/// statistics[r] = {largest logit of this part, sum of exp(logit − largest), the target's logit}.
+/// One pass: sums are relative to a running maximum (Milakov and Gimelshein 2018, arXiv 1805.02867,
+/// algorithm 3, by chunks). The first two values are −infinity and 0 if the part is empty or all
+/// its logits are masked (−infinity). The target's logit is −infinity if another part holds it.
+/// Rows that are not counted have {0, −1, 0}. statistics [R,3], logits [R,Vl], targets [R] global
+/// ids.
 template <class T>
 void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<const T> logits,
                               View1<const std::int32_t> targets, std::int64_t first_id);
 
-/// Merges the statistics of all parts, in their order: loss[r] = log sum_v exp(logits[r,v]) -
-/// logits[r,targets[r]], in nats, and merged[r] = {largest, sum, target's logit} of the whole row.
-/// loss [R], merged [R,3], parts [P,R,3]; merged does not overlap parts.
+/// Merges the statistics of all parts, in the order of the parts: loss[r] = log Σ_v
+/// exp(logits[r,v]) − logits[r,targets[r]], in nats, and merged[r] = {largest logit, sum, target's
+/// logit} of the whole row. loss [R], merged [R,3], parts [P,R,3]; merged does not overlap parts.
 void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> merged,
                          View3<const double> parts);
 
@@ -34,23 +39,26 @@ void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> mer
 template <class T>
 void soft_cap(const Exec& exec, View2<T> logits, double cap);
 
-/// gradient[r,v] = scale (softmax - (first_id + v == targets[r])), in one pass; with a cap, times 1
-/// - (logits / cap)^2, for logits after soft_cap(). `scale` is one over the number of tokens in the
-/// mean; it is multiplied by loss_scale[0] if given. gradient, logits [R,Vl], merged [R,3], targets
-/// [R], loss_scale [1] or empty; gradient may be logits if their types agree.
+/// gradient[r,v] = scale (softmax[r,v] − (first_id + v == targets[r])) in one pass; 0 in rows with
+/// a negative target. With a cap, the logits have passed through soft_cap(), and the gradient is
+/// multiplied by the derivative of soft_cap(), 1 − (logits / cap)². `scale` is 1 over the number of
+/// tokens in the mean; it is multiplied by loss_scale[0] if loss_scale is given. gradient, logits
+/// [R,Vl]; merged [R,3]; targets [R]; loss_scale [1] or empty. gradient may be logits if their
+/// types agree.
 template <class T>
 void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Accumulate<T>> logits,
                             View2<const double> merged, View1<const std::int32_t> targets,
                             std::int64_t first_id, double scale,
                             View1<const double> loss_scale = {}, double cap = 0);
 
-/// scores[r] = {loss[r], largest logit - target's logit}: the second value is 0 if the target is
-/// the most likely token. Rows that ask for the likeliest id have that id as second value. scores
-/// [R,2], loss [R], merged [R,3].
+/// scores[r] = {loss[r], largest logit − target's logit}: the second value is 0 if the target is
+/// the most likely token. In rows that request the most likely id, the second value is this id, or
+/// −1 (see above). scores [R,2], loss [R], merged [R,3].
 void row_scores(const Exec& exec, View2<double> scores, View1<const double> loss,
                 View2<const double> merged);
 
-/// result[0] += values[0] + ... + values[n-1], in an order fixed by n. result [1], values [n].
+/// result[0] += values[0] + … + values[n − 1], in an order that depends only on n. result [1],
+/// values [n].
 void sum_ordered(const Exec& exec, View1<double> result, View1<const double> values);
 
 }  // namespace trireme::kernels

@@ -11,40 +11,41 @@
 /// a substitute library.
 namespace trireme::kernels {
 
-/// Whether this build has the library (TRIREME_HAS_CUBLASLT). Without it, CublasLt's constructor
+/// Whether this build has cuBLASLt (TRIREME_HAS_CUBLASLT). Without it, CublasLt's constructor
 /// fails.
 bool has_cublaslt();
 
-/// Operation that the library applies to a product before storing it.
+/// Operation that cuBLASLt applies to p = alpha op(a) op(b) + beta c before it stores the result.
 enum class LtEpilogue : std::uint8_t {
   none,
-  bias,          ///< c = … + bias, one value per column
-  gelu,          ///< auxiliary = … + bias if there is an auxiliary, c = gelu(auxiliary)
-  gelu_gradient  ///< c = … · gelu'(auxiliary)
+  bias,          ///< c = p + bias, one value per column
+  gelu,          ///< auxiliary = p + bias (null: 0), c = gelu of the unrounded auxiliary
+  gelu_gradient  ///< c = p · gelu'(auxiliary)
 };
 
-/// One-byte types, which are not in DType because no file stores them.
+/// One-byte types of operands. They are not in DType, because no file stores them.
 enum class LtFp8 : std::uint8_t { none, e4m3, e5m2 };
 
 /// c = epilogue(alpha op(a) op(b) + beta c), row-major. op(a) [rows, depth], op(b) [depth,
-/// columns], c and auxiliary [rows, columns]; strides are in elements from row to row. The
-/// library's matrices are column-major, and a row-major c is a column-major cᵀ. The call to the
-/// library is therefore
+/// columns], c and auxiliary [rows, columns]; strides are in elements from row to row. cuBLASLt's
+/// matrices are column-major, and a row-major c is a column-major cᵀ. The call of cuBLASLt is
+/// therefore
 ///
 ///     cᵀ = op(b)ᵀ op(a)ᵀ,
 ///
-/// with b as the first operand, `columns` as its rows, and the same transpositions.
+/// with b as the first operand, `columns` as the number of rows, and unchanged transposition flags.
 struct LtProduct {
   DType input = DType::fp32;   ///< type of a and b
-  DType output = DType::fp32;  ///< type of c, bias and auxiliary: the input type or fp32
-  /// One-byte operands, whose product is multiplied by *scale_a and *scale_b in device memory. Both
-  /// or neither; then `input` is not used, the output is bf16 or fp32, only b is transposed, and
-  /// all sizes are multiples of 16: the library has no other fp8 products before Blackwell.
+  DType output = DType::fp32;  ///< type of c, bias and auxiliary: `input` or fp32
+  /// One-byte operands, for both a and b or for neither. Their product is multiplied by *scale_a
+  /// and *scale_b, which are in device memory. `input` is then not used, `output` is bf16 or fp32,
+  /// only b is transposed, there is no auxiliary, and all sizes and strides are multiples of 16:
+  /// cuBLASLt has no other fp8 products before Blackwell.
   LtFp8 fp8_a = LtFp8::none;
   LtFp8 fp8_b = LtFp8::none;
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
-  bool tf32 = false;  ///< rounds fp32 inputs to 11 bits first
+  bool tf32 = false;  ///< rounds fp32 operands to tf32 (11 bits) first
   bool transposed_a = false;
   bool transposed_b = false;
   std::int64_t rows = 0;
@@ -60,37 +61,42 @@ struct LtProduct {
   double beta = 0;
   LtEpilogue epilogue = LtEpilogue::none;
   const void* bias = nullptr;  ///< [columns]
-  void* auxiliary = nullptr;   ///< read only by gelu_gradient
+  void* auxiliary = nullptr;   ///< written by gelu, read by gelu_gradient, otherwise null
   std::int64_t stride_auxiliary = 0;
 };
 
-/// The library's handle, and the algorithms that its heuristics have chosen so far, one for each
-/// kind of product. Products of a kind have the same types, sizes, transpositions, strides,
-/// epilogue and alignment of arrays, up to the alignment of arenas, so that an array's offset in an
-/// arena does not matter. The heuristics run once per kind and time nothing. Split sums must have a
-/// fixed order. Therefore the same kinds have the same algorithms and the same bits in every run.
-/// Belongs to the device that is current at construction, and, like its workspace, to one stream at
-/// a time.
+/// cuBLASLt's handle, and the algorithms that its heuristics have chosen so far, one for each kind
+/// of product. Products of a kind have the same types, use of tf32, sizes, transpositions, strides
+/// and epilogue, and their arrays have the same alignment. Alignments above the alignment of arenas
+/// are not distinguished, so that the offset of an array in an arena does not matter. The
+/// heuristics run at most once per kind, measure nothing, and must choose algorithms that sum in a
+/// fixed order. Therefore the same kinds have the same algorithms and the same bits in every run. A
+/// CublasLt belongs to the device that is current at construction. Only one stream at a time may
+/// use it and its workspace.
 class CublasLt {
  public:
-  /// workspace: `bytes` of device memory, 16-byte aligned, which must outlive this object.
+  /// workspace: `bytes` bytes of device memory, aligned to 16 bytes. It must outlive this object.
   CublasLt(void* workspace, Bytes bytes);
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
   /// Queues the product on `stream` (a cudaStream_t) and returns at once. Returns false, with
-  /// nothing queued, if the library does not support the product: by its heuristics; by its
-  /// documentation (other types, or an auxiliary matrix whose stride is not a multiple of 8); or
-  /// because the auxiliary matrix does not begin at a multiple of 16 bytes. rows, columns and depth
-  /// must not be 0.
+  /// nothing queued, if cuBLASLt does not support the product, because
+  /// - its documentation excludes the types, or the form, sizes or strides of an fp8 product,
+  /// - the stride of the auxiliary matrix is not a multiple of 8, or its address not a multiple of
+  ///   16,
+  /// - or its heuristics find no algorithm.
+  /// Error if rows, columns or depth is 0, or if the bias or the auxiliary matrix does not match
+  /// the epilogue.
   bool multiply(const LtProduct& product, void* stream);
 
-  /// Number of calls of the heuristics so far: one per kind of product.
+  /// Number of calls of the heuristics so far: at most one per kind of product.
   std::int64_t questions() const;
 
-  /// One line per kind of product: "bf16 128 × 64 × 32, b transposed, bias: algorithm 66, tile 20,
-  /// …".
+  /// One line per kind of product, such as "bf16 128 × 64 × 32, b transposed, bias: algorithm 66,
+  /// tile 20, …". If cuBLASLt does not support the product, the line has "none in the library" in
+  /// place of the algorithm.
   std::vector<std::string> choices() const;
 
  private:
@@ -98,7 +104,7 @@ class CublasLt {
   std::unique_ptr<State> state_;
 };
 
-/// Version, "13.1.0"; empty without the library.
+/// Version of cuBLASLt, such as "13.1.0"; empty in builds without cuBLASLt.
 std::string cublaslt_version();
 
 }  // namespace trireme::kernels

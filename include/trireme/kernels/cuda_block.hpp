@@ -9,9 +9,10 @@
 #include <cstdint>
 #include <type_traits>
 
-/// A Block (warp_tiles.hpp) of threads on NVIDIA devices of compute capability 8.0 or newer. Only
-/// this file contains their instructions. Names and semantics: PTX ISA, sections "mma", "ldmatrix",
-/// "cp.async", "Memory Consistency Model".
+/// A Block (warp_tiles.hpp) of threads on NVIDIA devices of compute capability 8.0 or newer.
+/// Kernels use PTX instructions only through this class and CudaGroupBlock (cuda_warpgroup.hpp).
+/// Names and semantics: PTX ISA, sections "mma", "ldmatrix", "cp.async", "Memory Consistency
+/// Model".
 namespace trireme::kernels {
 
 class CudaBlock {
@@ -60,7 +61,7 @@ class CudaBlock {
                  : "memory");
   }
 
-  /// Packs two floats at once; the second operand is the lower half.
+  /// One instruction packs both floats; its second source operand becomes the lower half.
   template <class T>
   __device__ __forceinline__ std::uint32_t pack(float low, float high) const {
     std::uint32_t packed;
@@ -115,8 +116,8 @@ class CudaBlock {
     *static_cast<std::uint32_t*>(to) = x;
   }
 
-  // The L1 caches of different multiprocessors are not coherent: data that other blocks wrote are
-  // read from the L2 cache.
+  // The L1 caches of multiprocessors are not coherent. read4 therefore reads the L2 cache, because
+  // other blocks may have written the data.
   __device__ __forceinline__ void read4(float (&x)[4], const float* from) const {
     const float4 four = __ldcg(reinterpret_cast<const float4*>(from));
     x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;
@@ -136,7 +137,8 @@ class CudaBlock {
       asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(found) : "l"(at) : "memory");
     } while (found != value);
   }
-  /// A release is cumulative: with the barrier before it, it covers the stores of all threads.
+  /// A release is cumulative: after a barrier, it also publishes the stores of the block's other
+  /// threads.
   __device__ __forceinline__ void release(unsigned* at, unsigned value) const {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
   }
@@ -165,7 +167,7 @@ __global__ void __launch_bounds__(Kernel::Tile::threads, Kernel::Tile::blocks_pe
   CudaBlock block;
   Kernel::run(block, arguments);
 #else
-  __trap();  // never launched: see flash_attention.cpp
+  __trap();  // never launched: see block_kernel_runs()
 #endif
 }
 

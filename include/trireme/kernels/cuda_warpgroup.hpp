@@ -13,8 +13,8 @@
 /// "cp.async.bulk.tensor", "setmaxnreg", "fence.proxy".
 namespace trireme::kernels {
 
-// Accumulators as operands 0, 1, … of an instruction, and the names of these registers, 16 at a
-// time.
+// For n tiles of 8 columns: the accumulators as the first operands of an asm statement
+// (TRIREME_TILESn), and the names of these operands in the instruction (TRIREME_NAMESn).
 #define TRIREME_TILE(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
 #define TRIREME_FOUR_TILES(n) \
   TRIREME_TILE(n), TRIREME_TILE(n + 1), TRIREME_TILE(n + 2), TRIREME_TILE(n + 3)
@@ -42,8 +42,8 @@ namespace trireme::kernels {
   ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114," \
   "%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 
-// One product of `tiles` tiles of 8 columns; the other operands are numbered after the
-// accumulators.
+// One product with `tiles` tiles of 8 columns. A … TB: numbers of the other operands, which follow
+// the accumulators. The left operand is in shared memory (SHARED) or in registers (LEFT).
 #define TRIREME_PRODUCT_SHARED(type, columns, tiles, A, B, P, TA, TB)                     \
   asm volatile("{.reg .pred p; setp.ne.b32 p, %" P                                        \
                ", 0;"                                                                     \
@@ -79,7 +79,8 @@ namespace trireme::kernels {
 
 class CudaGroupBlock : public CudaBlock {
  public:
-  /// Swizzling needs a multiple of 1024: the launch adds this much to the block's shared memory.
+  /// Swizzled tiles must begin at a multiple of 1024 bytes. The launch therefore requests 1024
+  /// bytes of shared memory more than the tiles need.
   __device__ __forceinline__ CudaGroupBlock() : tiles_((CudaBlock::shared() + 1023U) & ~1023U) {}
   __device__ __forceinline__ std::uint32_t shared() const { return tiles_; }
   __device__ __forceinline__ int group() const {
@@ -128,8 +129,8 @@ class CudaGroupBlock : public CudaBlock {
     (keep(registers), ...);
   }
 
-  /// The assembler moves a wait for products before arithmetic that does not depend on it, but not
-  /// before a store. This store depends on x and never happens.
+  /// The assembler may move a wait for products ahead of independent arithmetic, but not ahead of a
+  /// store. This store depends on x and never happens, because x is not below −infinity.
   __device__ __forceinline__ void settle(float x) const {
     asm volatile(
         "{.reg .pred p;\n"
@@ -226,8 +227,8 @@ class CudaGroupBlock : public CudaBlock {
                  "f"(x[2]), "f"(x[3])
                  : "memory");
   }
-  /// The fence orders the data that this thread has acquired before the copy, which uses another
-  /// proxy.
+  /// The copy uses the async proxy. The fence orders the copy after the writes that this thread has
+  /// acquired.
   __device__ __forceinline__ void send_sums(float* to, std::uint32_t from, std::uint32_t bytes,
                                             bool add) const {
     const std::uint64_t address = __cvta_generic_to_global(to);
@@ -302,7 +303,7 @@ __global__ void __launch_bounds__(Kernel::Tile::threads, 1)
   CudaGroupBlock block;
   Kernel::run(block, arguments);
 #else
-  __trap();  // never launched: see src/kernels/sm_90a
+  __trap();  // never launched: see group_kernels_available()
 #endif
 }
 

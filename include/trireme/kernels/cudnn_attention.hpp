@@ -9,19 +9,19 @@
 #include <string>
 #include <vector>
 
-/// cuDNN's fused attention without Kokkos: pointers, sizes and a stream. Without a device it can
-/// plan for a device that is only described to it; a test uses this.
+/// cuDNN's fused attention without Kokkos: pointers, sizes and a stream. cuDNN can also plan for a
+/// device that is not present, from a description of the device; a test uses this.
 namespace trireme::kernels {
 
-/// Whether this build has the library (TRIREME_HAS_CUDNN). Without it, CudnnAttention's constructor
+/// Whether this build has cuDNN (TRIREME_HAS_CUDNN). Without it, CudnnAttention's constructor
 /// fails.
 bool has_cudnn();
 
-/// Attention as defined in attention.hpp, for whole groups of heads and without dropout: B samples
-/// of S tokens, H heads over Hkv heads of keys and values, each of size K. Strides are in elements
-/// from token to token.
+/// Attention as defined in attention.hpp, for whole groups of heads, without window, soft cap,
+/// documents or dropout: B samples of S tokens, H heads over Hkv heads of keys and values, each of
+/// size K. Strides are in elements from token to token.
 struct CudnnAttentionCall {
-  DType type = DType::bf16;  ///< or fp16
+  DType type = DType::bf16;  ///< bf16 or fp16
   bool backward = false;
   bool causal = true;
   float scale = 0;
@@ -37,8 +37,8 @@ struct CudnnAttentionCall {
   auto operator<=>(const CudnnAttentionCall&) const = default;
 };
 
-/// Forward writes o and logsumexp from qkv; backward writes dqkv from all other arrays. Arrays
-/// begin at multiples of 16 bytes.
+/// The forward pass computes o and logsumexp from qkv; the backward pass computes dqkv from all
+/// other arrays. All arrays begin at multiples of 16 bytes.
 struct CudnnAttentionArrays {
   void* o = nullptr;           ///< [B·S, H·K]
   float* logsumexp = nullptr;  ///< [B, H, S]
@@ -47,31 +47,31 @@ struct CudnnAttentionArrays {
   void* dqkv = nullptr;        ///< [B·S, (H + 2 Hkv)·K]
 };
 
-/// The library's handle, and a plan for each kind of call so far. The library's rules choose a plan
-/// without timing, and gradients have a fixed order of sums: the same bits in every run. The first
-/// call of a kind compiles a kernel, which takes half a second. Belongs to the device that is
-/// current at construction, and to one stream at a time.
+/// cuDNN's handle, and its plans so far, one for each kind of call. cuDNN's rules choose a plan
+/// without timing, and gradients are summed in a fixed order, so that all runs give the same bits.
+/// The first call of a kind compiles a kernel, and takes about half a second. A CudnnAttention
+/// belongs to the device that is current at construction. Only one stream at a time may use it.
 class CudnnAttention {
  public:
   CudnnAttention();
-  /// For planning only: describes a device that need not be present, in the library's format
-  /// (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION), and its compute capability, 90 for 9.0.
+  /// For planning only. `device`: description of a device that need not be present, in cuDNN's
+  /// format (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION). `compute_capability`: 90 for 9.0.
   CudnnAttention(const std::string& device, int compute_capability);
   ~CudnnAttention();
   CudnnAttention(const CudnnAttention&) = delete;
   CudnnAttention& operator=(const CudnnAttention&) = delete;
 
-  /// Bytes of workspace that the call needs; empty if the library has no kernel for it.
+  /// Workspace of the call in bytes; empty if cuDNN has no kernel for the call.
   std::optional<Bytes> workspace(const CudnnAttentionCall& call);
 
-  /// Queues the call on `stream` (a cudaStream_t) and returns. Returns false, with nothing queued,
-  /// if the library has no kernel for the call that needs at most `bytes` of workspace. workspace
-  /// is 16-byte aligned.
+  /// Queues the call on `stream` (a cudaStream_t) and returns at once. Returns false, with nothing
+  /// queued, if cuDNN has no kernel for the call, or if its kernel needs more than `bytes` bytes of
+  /// workspace. `workspace` is aligned to 16 bytes.
   bool run(const CudnnAttentionCall& call, const CudnnAttentionArrays& arrays, void* workspace,
            Bytes bytes, void* stream);
 
-  /// One line per kind of call: "bf16 forward, 4 × 2048 tokens, 24 heads over 24 of 96: eng2_k24=7,
-  /// 256 bytes", or the reason why there is no kernel.
+  /// One line per kind of call, such as "bf16 forward, 4 × 2048 tokens, 24 heads over 24 of 96:
+  /// eng2_k24=7, 256 bytes", or with the reason why there is no kernel.
   std::vector<std::string> choices() const;
 
  private:
@@ -79,7 +79,7 @@ class CudnnAttention {
   std::unique_ptr<State> state_;
 };
 
-/// Version, "9.19.0"; empty without the library.
+/// Version of cuDNN, such as "9.19.0"; empty in builds without cuDNN.
 std::string cudnn_version();
 
 }  // namespace trireme::kernels

@@ -10,8 +10,8 @@
 /// Elementwise kernels. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
-/// g = gelu(h): h/2 (1 + erf(h/sqrt(2))) if the form is exact, otherwise its approximation h/2 (1 +
-/// tanh(sqrt(2/pi) (h + 0.044715 h^3))). g, h [T,F]; g may be h. Hendrycks and Gimpel 2016, arXiv
+/// g = gelu(h): h/2 (1 + erf(h/√2)) if `form` is exact, otherwise the approximation h/2 (1 +
+/// tanh(√(2/π) (h + 0.044715 h³))). g, h [T,F]; g may be h. Hendrycks and Gimpel 2016, arXiv
 /// 1606.08415, section 2.
 template <class T>
 void gelu_forward(const Exec& exec, View2<T> g, View2<const T> h, Gelu form = Gelu::tanh);
@@ -29,50 +29,55 @@ void tanh_forward(const Exec& exec, View2<T> y, View2<const T> x);
 template <class T>
 void tanh_backward(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> y);
 
-/// g = silu(a) b with silu(a) = a / (1 + e^-a), for h = [a | b] by columns: SwiGLU's gate a and its
-/// input b. g [T,F], h [T,2F]; they do not overlap. Shazeer 2020, arXiv 2002.05202, eq. 6.
+/// g = silu(a) b with silu(a) = a / (1 + e^-a), where a is the left and b the right half of the
+/// columns of h = [a | b]. g [T,F] and h [T,2F] do not overlap. Shazeer 2020, arXiv 2002.05202, eq.
+/// 6.
 template <class T>
 void swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h);
 
-/// dh = [dg b silu'(a) | dg silu(a)]. dg [T,F]; dh, h [T,2F]; dh may be h.
+/// dh = [dg b silu'(a) | dg silu(a)], the gradient of swiglu_forward. dg [T,F]; dh, h [T,2F]; dh
+/// may be h.
 template <class T>
 void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h);
 
-/// GeGLU: as swiglu, with GELU instead of SiLU (Shazeer 2020, eq. 5).
+/// GeGLU: swiglu_forward and swiglu_backward with GELU instead of SiLU (Shazeer 2020, eq. 5).
 template <class T>
 void geglu_forward(const Exec& exec, View2<T> g, View2<const T> h, Gelu form = Gelu::tanh);
 template <class T>
 void geglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<const T> h,
                     Gelu form = Gelu::tanh);
 
-/// Dropped elements of a [T,D] activation: (t, d) is dropped if word row(t) D + d of the random
-/// array `key` is below rate 2^32. Rows have global numbers, so that the mask does not depend on
-/// which rank computes which rows. The backward pass recomputes masks; they are never stored. 0 <=
+/// Dropout mask of a [T,D] activation: element (t, d) is dropped if word row(t) D + d of the random
+/// array `key` is below rate 2^32. Row numbers are global, so that the mask does not depend on the
+/// distribution of rows over ranks. The mask is not stored: the backward pass recomputes it. 0 ≤
 /// rate < 1.
 struct Dropout {
   double rate = 0;
   RandomKey key;
-  std::int64_t first_row = 0;       ///< first row of the batch
-  layout::TokenPlaces places = {};  ///< tokens of the rows within the batch
-  /// The columns are [first_column, first_column + D) of this many columns; 0: all columns. Only
-  /// dropout_forward and dropout_backward support other values than 0.
+  std::int64_t first_row = 0;       ///< global number of the batch's first row
+  layout::TokenPlaces places = {};  ///< maps rows of the activation to rows of the batch
+  /// 0: the activation has all columns. Otherwise it has the columns [first_column, first_column +
+  /// D) of `columns` columns, and element (t, d) has the word row(t) columns + first_column + d.
+  /// Only dropout_forward and dropout_backward support values other than 0.
   std::int64_t columns = 0;
   std::int64_t first_column = 0;
 
   TRIREME_FUNCTION std::int64_t row(std::int64_t t) const { return first_row + places.row(t); }
 };
 
-/// y = x + keep z / (1 - rate), keep 0 or 1. y, x, z [T,D]; y may be x or z.
+/// y = x + keep z / (1 − rate), where keep is 0 for dropped elements, otherwise 1. y, x, z [T,D]; y
+/// may be x or z.
 template <class T>
 void residual_dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, View2<const T> z,
                               const Dropout& dropout);
 
-/// y = keep x / (1 - rate). y, x [T,D]; y may be x; then a rate of 0 launches nothing.
+/// y = keep x / (1 − rate). y, x [T,D]; y may be x. If y is x, a rate of 0 launches no kernel.
 template <class T>
 void dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, const Dropout& dropout);
 
-/// dz = keep dy / (1 - rate), the backward pass of both functions. dz, dy [T,D]; dz may be dy; then
-/// a rate of 0 launches nothing.
+/// dz = keep dy / (1 − rate): the gradient of residual_dropout_forward with respect to z, or of
+/// dropout_forward with respect to x. dz, dy [T,D]; dz may be dy. If dz is dy, a rate of 0 launches
+/// no kernel.
 template <class T>
 void dropout_backward(const Exec& exec, View2<T> dz, View2<const T> dy, const Dropout& dropout);
 
@@ -88,7 +93,8 @@ void scale(const Exec& exec, View1<T> y, double factor);
 template <class T>
 void fill(const Exec& exec, View1<T> y, double value);
 
-/// y = x converted between float and a two-byte type, rounded to the nearest. y, x [n].
+/// y = x, converted from float to a two-byte type, rounded to nearest, or from a two-byte type to
+/// float. y, x [n].
 template <class T, class U>
 void convert(const Exec& exec, View1<T> y, View1<const U> x);
 

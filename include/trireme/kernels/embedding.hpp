@@ -7,18 +7,19 @@
 
 /// Kernels of the embedding. Token ids must be in [0, V): the reader of tokens checks them. The
 /// table may be split into parts; one part holds the ids [first_id, first_id + Vl). The rows of x
-/// may also be split: row r is row first_row + r of the whole, whose row 0 begins a sequence. Parts
-/// may be empty. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
+/// may also be split: row r of a part is row first_row + r of all rows. Row 0 of all rows begins a
+/// sample. Parts may be empty. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
-/// x[t] = table[tokens[t] - first_id] if this part holds the row, otherwise 0: the sum over all
-/// parts of the table is the look-up. x [T,D], tokens [T], table [Vl,D].
+/// x[t] = table[tokens[t] − first_id] if this part of the table holds the id, otherwise 0. The sum
+/// of x over all parts is the look-up in the whole table. x [T,D], tokens [T], table [Vl,D].
 template <class T>
 void embedding_lookup(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
                       View2<const T> table, std::int64_t first_id);
 
-/// x[r] += positions[p], where p is the position in its sample of held token (first_row + r) mod n,
-/// and n = `sequence` is the number of a sample's held tokens. x [R,D], positions [S,D].
+/// x[r] += positions[p], where p = places.position((first_row + r) mod n) is the position of the
+/// row's token in its sample, and n = `sequence` is the number of tokens of a sample that this rank
+/// holds. x [R,D], positions [S,D].
 template <class T>
 void add_positions(const Exec& exec, View2<T> x, View2<const T> positions, std::int64_t sequence,
                    std::int64_t first_row, const layout::TokenPlaces& places = {});
@@ -34,8 +35,8 @@ template <class T>
 void embedding_lookup_backward(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
                                View1<const std::int32_t> tokens, std::int64_t first_id);
 
-/// dpositions[s] += sum of dx[r] over all r at position s (see add_positions), in the order of r.
-/// dpositions [S,D], dx [R,D].
+/// dpositions[s] += sum of dx[r] over all rows r whose position is s (see add_positions), in the
+/// order of r. dpositions [S,D], dx [R,D].
 template <class T>
 void positions_backward(const Exec& exec, View2<Accumulate<T>> dpositions, View2<const T> dx,
                         std::int64_t sequence, std::int64_t first_row,

@@ -15,7 +15,7 @@ struct ErfcPolynomial;
 
 template <>
 struct ErfcPolynomial<float> {
-  /// Error below 8.16e-9 absolute in erf.
+  /// The approximation has an absolute error below 8.16e-9 in erf.
   static KOKKOS_FORCEINLINE_FUNCTION float at(float s) {
     float p = 4.428841467e-05F;
     p = p * s + -3.676436164e-05F;
@@ -33,7 +33,7 @@ struct ErfcPolynomial<float> {
 
 template <>
 struct ErfcPolynomial<double> {
-  /// Error below 9.88e-18 absolute in erf.
+  /// The approximation has an absolute error below 9.88e-18 in erf.
   static KOKKOS_FORCEINLINE_FUNCTION double at(double s) {
     double p = -2.21246537850498479e-09;
     p = p * s + 6.61854773761671763e-09;

@@ -7,11 +7,12 @@
 
 #include <cstdint>
 
-/// Arguments of the tensor-core attention kernels for a call. flash_launch.hpp adds numbers of
-/// blocks and tensor maps. The emulator's launches take the same arguments.
+/// Makes the arguments of the tensor-core attention kernels from the arguments of a call. The
+/// launches of flash_launch.hpp add numbers of blocks, counters and tensor maps. Launches on
+/// devices and on the emulator use the same functions.
 namespace trireme::kernels {
 
-/// Arguments of a forward kernel, without its queries, keys and values.
+/// Arguments of a forward kernel, except queries, keys and values.
 template <class Arguments, class T>
 Arguments forward_arguments(View2<T> o, View3<float> logsumexp, View2<const T> qkv,
                             const AttentionShape& shape, const AttentionDropout& dropout,
@@ -46,8 +47,8 @@ GroupForwardArguments<T> group_forward_arguments(View2<T> o, View3<float> logsum
                                                      cache_bytes / 2);
 }
 
-/// Arguments of the two kernels of the backward pass, which share the workspace. `block_keys`: keys
-/// per block of the second kernel.
+/// Arguments of the two kernels of the backward pass, for delta and for the gradients. Both kernels
+/// use the workspace. `block_keys`: keys per block of the second kernel.
 template <class T, class Gradients = FlashBackwardArguments<T>>
 struct FlashGradientArguments {
   FlashDeltaArguments<T> delta;
@@ -99,7 +100,7 @@ struct GroupGradientArguments : FlashGradientArguments<T, GroupBackwardArguments
   }
 };
 
-// Defined in flash_launch.hpp. On devices, every head size is a separate compilation unit
+// Defined in flash_launch.hpp. For devices, each head size is a separate compilation unit
 // (flash_attention_instances.cpp.in).
 template <class T, int head_size, class Grid>
 void flash_forward(Grid& grid, const FlashForwardArguments<T>& a, bool with_dropout);

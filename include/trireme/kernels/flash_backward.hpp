@@ -8,11 +8,13 @@
 
 namespace trireme::kernels {
 
-/// One block of keys of one head of keys and values, with all queries that see it (Dao 2023,
-/// algorithm 2). Scores are computed transposed, with keys as rows, because the products for keys
-/// and values need this form. Blocks of keys add to the sums of queries in the order of keys: a
-/// block waits until the previous blocks have added their sums, and the last block rounds. Blocks
-/// start by tickets, so that no block waits for one that has not begun. B·Hkv·key_blocks blocks.
+/// Gradients for one block of keys of one head of keys and values, from all queries that see the
+/// block (Dao 2023, arXiv 2307.08691, algorithm 2). Scores are computed transposed, with keys as
+/// rows, because the products for the gradients of keys and values need this form. Blocks of keys
+/// add to the sums of the queries' gradients in the order of keys: a block waits until the previous
+/// blocks have added their parts, and the last block rounds the sums. A block takes a ticket, which
+/// determines its keys, when it starts, so that no block waits for a block that has not started.
+/// The grid has B·Hkv·key_blocks blocks.
 template <class T, int head_size, bool with_dropout, bool with_documents = false>
 class FlashBackward {
  public:
@@ -35,7 +37,7 @@ class FlashBackward {
       const Step now = step;
       step = place.next(a, step);
       block.template wait<0>();
-      block.barrier();  // rows have arrived; all threads are done with the previous step
+      block.barrier();  // rows have arrived; no thread still computes the previous step
       release(block, a, place, unreleased);
       if (place.is_step(step)) copy_step(block, a, place, step, buffer ^ 1);
       block.commit();
@@ -58,7 +60,7 @@ class FlashBackward {
   static constexpr int row_tiles = Tile::row_tiles;
   static constexpr int query_tiles = Tile::side_queries / 8;
   static constexpr int head_tiles = Tile::side_elements / 8;
-  static constexpr int steps = Tile::queries / 16;  // products over queries
+  static constexpr int steps = Tile::queries / 16;  // steps of the products over queries
   using ScoreSums = float[row_tiles][query_tiles][4];
   using Packed = std::uint32_t[row_tiles][query_tiles / 2][4];
 
@@ -116,7 +118,8 @@ class FlashBackward {
     return Tile::step_at + static_cast<std::uint32_t>(buffer) * Tile::step_bytes;
   }
 
-  /// Contributions of a block of queries to the keys' gradients, and of keys to those of queries.
+  /// Adds the contributions of a block of queries to the gradients of keys and values, and the
+  /// contributions of the block of keys to the gradients of these queries.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void add_step(Block& block, const Arguments& a, const Place& place,
                                                const Lanes& lanes, Gradients& sums,
@@ -140,7 +143,7 @@ class FlashBackward {
     if constexpr (Tile::sides > 1) store_scores(block, lanes, Tile::scores_at, p);
     store_scores(block, lanes, Tile::gradients_at, ds);
     const bool first = place.is_first(a, step);
-    block.barrier();  // all scores are stored; the previous keys' sums have arrived
+    block.barrier();  // all scores are stored; sums of the previous keys are visible
     typename QuerySums::Sums queries;
     float* const to = a.sums + std::int64_t{place.turn(a, step)} * (Tile::queries * head_size);
     QuerySums::read(block, lanes, queries, to, first);
@@ -155,8 +158,9 @@ class FlashBackward {
       QuerySums::write(block, lanes, queries, to);
   }
 
-  /// Whether the step's queries see the warp's keys; the block's first and last queries may not.
-  /// Computed at each use, so that no register holds the result.
+  /// Whether any of the step's queries may see one of the warp's keys: near the edges of the mask,
+  /// queries may see only other keys of the block. Computed at each use, so that no register holds
+  /// the result.
   TRIREME_DEVICE_FUNCTION static bool sees(const Arguments& a, const Place& place,
                                            const Lanes& lanes, const Step& step) {
     const int key = place.first_key() + lanes.key(), query = place.first_query(step);
@@ -166,7 +170,7 @@ class FlashBackward {
            key + Tile::warp_keys + a.shape.back > query;
   }
 
-  /// sums = rows of keys or values times rows of queries or gradients.
+  /// sums += (rows of keys or values) · (rows of queries or of gradients of o)ᵀ.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_rows(Block& block, ScoreSums& sums,
                                                     const Lanes& lanes, std::uint32_t rows_at,
@@ -183,9 +187,9 @@ class FlashBackward {
         });
   }
 
-  /// scores become p = exp(score − logsumexp), and grads, which hold dp, become ds = p (dp −
-  /// delta); with dropout p f and p (dp f − delta), where the factor `kept` of p f is applied at
-  /// the end.
+  /// scores become p = exp(scale · score − logsumexp), and grads, which hold dp, become ds = p (dp
+  /// − delta). With dropout, grads become p (f dp − delta), where f is 0 for dropped probabilities,
+  /// otherwise `kept`; and scores become 0 or p, and write() multiplies their sums by `kept`.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void softmax_gradient(Block& block, const Arguments& a,
                                                        const Place& place, const Lanes& lanes,
@@ -233,9 +237,10 @@ class FlashBackward {
     }
   }
 
-  /// Keys beyond the sequence and keys that a query does not see get the score −∞, and so p = 0;
-  /// `key` and `query` are the lane's first key and query. The function is a separate branch,
-  /// because comparisons between the exponentials cost registers.
+  /// Sets scores to −∞, and so p to 0, for keys beyond the sequence and for keys that the causal
+  /// mask or the window hides from a query. `key` and `query` are the lane's first key and query.
+  /// The function is a separate branch, because comparisons between the exponentials cost
+  /// registers.
   TRIREME_DEVICE_FUNCTION static void hide(const FlashShape& s, int key, int query,
                                            ScoreSums& scores) {
     const auto farthest = static_cast<unsigned>(s.back + s.ahead);
@@ -252,7 +257,7 @@ class FlashBackward {
         }
   }
 
-  /// Hides keys of earlier documents, as hide() does.
+  /// Sets scores to −∞ for keys of earlier documents.
   TRIREME_DEVICE_FUNCTION static void hide_documents(const FlashShape& s, int b, int key, int query,
                                                      ScoreSums& scores) {
 #pragma unroll
@@ -297,8 +302,9 @@ class FlashBackward {
                       scores[m][n / 2][n % 2 * 2 + half]);
   }
 
-  /// sums += scores times rows of queries or gradients, for the elements of this warp's side. The
-  /// scores are the warp's own, or those of all sides in shared memory.
+  /// sums += scores · (rows of queries or of gradients of o), for the elements of this warp's side.
+  /// The scores are the warp's own scores, or, with several sides, the scores of all sides in
+  /// shared memory.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_columns(Block& block, const Lanes& lanes,
                                                        float (&sums)[row_tiles][head_tiles][4],
@@ -323,9 +329,10 @@ class FlashBackward {
         });
   }
 
-  /// Waits in one thread for the sums of the previous keys; other threads see them after the next
-  /// barrier. The thread belongs to the last warp and waits early in the step. The first warp calls
-  /// release() when the step begins. Thus both memory latencies overlap the other warps' products.
+  /// One thread waits until the previous blocks of keys have added to the sums; other threads see
+  /// the sums after the next barrier. The thread belongs to the last warp and waits early in the
+  /// step, whereas the first warp calls release() when the step begins. Thus both memory latencies
+  /// overlap the other warps' products.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void await(Block& block, const Arguments& a, const Place& place,
                                             const Step& step) {
@@ -333,8 +340,9 @@ class FlashBackward {
       block.await(a.turns + place.turn(a, step), static_cast<unsigned>(place.key_block));
   }
 
-  /// Passes the sums of turn `turn` to the next block of keys. Call it after a barrier that follows
-  /// the writes of the sums.
+  /// Passes the sums of block of queries number `turn` (Place::turn()) to the next block of keys;
+  /// no effect if `turn` is negative. Call this function after a barrier that follows the writes of
+  /// the sums.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void release(Block& block, const Arguments& a, const Place& place,
                                               int turn) {
@@ -348,7 +356,7 @@ class FlashBackward {
     const Lanes lanes(block.thread());
     const float scale[2] = {a.shape.scale, a.shape.scale};
     const float kept[2] = {a.dropout.kept, a.dropout.kept};
-    int tiles = head_tiles;  // the last side may have fewer
+    int tiles = head_tiles;  // the last side may have fewer tiles
     if constexpr (Tile::sides * Tile::side_elements > head_size)
       tiles = (head_size - lanes.element()) / 8;
 #pragma unroll

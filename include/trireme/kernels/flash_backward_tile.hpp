@@ -13,11 +13,11 @@ constexpr int flash_backward_keys(std::int64_t head_size) {
   return head_size > 160 ? 64 : 128;
 }
 
-/// Sizes of the blocks. Warps form two grids. One has `sides` columns: a warp has 32 (or 16) keys
-/// and one side of the queries (for scores) or of the head's elements (for gradients of keys and
-/// values). The other has query_warps rows, for the gradient of queries. With 32 keys per warp
-/// instead of 16, less of the other operands is read from shared memory, which limits these
-/// kernels.
+/// Sizes of a block of threads. The warps form two grids. One grid has 4 rows and `sides` columns:
+/// a warp has warp_keys keys, and one side of the queries (for scores) or of the head's elements
+/// (for gradients of keys and values). The other grid has query_warps rows, for the gradient of
+/// queries. Reads of shared memory limit these kernels. A warp with 32 keys reads less of the other
+/// operands than two warps with 16 keys, as for head sizes above 160.
 template <int head_size>
 struct FlashBackwardTile {
   static constexpr int keys = flash_backward_keys(head_size);
@@ -45,7 +45,7 @@ struct FlashBackwardTile {
   static constexpr std::uint32_t scores_at = values_at + Rows::bytes(keys);
   static constexpr std::uint32_t gradients_at = scores_at + (sides > 1 ? Scores::bytes(keys) : 0);
   static constexpr std::uint32_t step_at = gradients_at + Scores::bytes(keys);  // two step buffers
-  static constexpr std::uint32_t grads_after = Rows::bytes(queries);  // in a buffer, after queries
+  static constexpr std::uint32_t grads_after = Rows::bytes(queries);  // offset in a buffer
   static constexpr std::uint32_t logsumexp_after = 2 * grads_after;
   static constexpr std::uint32_t delta_after = logsumexp_after + 4 * queries;
   static constexpr std::uint32_t step_bytes = delta_after + 4 * queries;
@@ -65,17 +65,20 @@ struct FlashBackwardArguments {
   const float* logsumexp;  // [B, H, S]
   const float* delta;      // [B, H, S]
   float* sums;             // sums of the queries' gradients: [B, H, query_blocks, queries·K]
-  unsigned* turns;         // [B, H, query_blocks]: blocks of keys that have added to each sum
-  unsigned* ticket;        // number of blocks that have begun
+  unsigned* turns;         // [B, H, query_blocks]: one past the last block of keys in each sum
+  unsigned* ticket;        // number of blocks of threads that have started
   int key_blocks, query_blocks;
 };
 
-/// A block of queries that sees a block of keys. The query heads of the group follow each other.
+/// A step of a block of keys: a block of queries of head h that sees some of the keys. A block of
+/// keys visits the query heads of its group one after another.
 struct FlashBackwardStep {
   int h, query_block;
 };
 
-/// Position of a block of threads. `Tile` gives its `keys` and its `queries` per step.
+/// Work of a block of threads: block key_block of head kv of keys and values of sample b, with the
+/// query heads [first_head, end_head). Tile::keys and Tile::queries are the numbers of keys per
+/// block and of queries per step.
 template <class Tile, class Arguments, bool with_documents = false>
 struct FlashBackwardPlace {
   using Step = FlashBackwardStep;
@@ -85,7 +88,7 @@ struct FlashBackwardPlace {
 
   TRIREME_DEVICE_FUNCTION FlashBackwardPlace(const Arguments& a, int ticket) {
     const FlashShape& s = a.shape;
-    // Long columns first: with a causal mask most queries see the first keys.
+    // The blocks with the most steps first: with a causal mask, most queries see the first keys.
     const FlashTurn turn(ticket, s.batch * s.key_value_heads, a.key_blocks, s.section);
     b = turn.plane / s.key_value_heads;
     kv = turn.plane % s.key_value_heads;
@@ -117,12 +120,12 @@ struct FlashBackwardPlace {
     return {step.h + 1, first_query_block(a)};
   }
 
-  /// Index of a block of queries among all blocks.
+  /// Index of the step's block of queries among the blocks of queries of all heads and samples.
   TRIREME_DEVICE_FUNCTION int turn(const Arguments& a, const Step& step) const {
     return (b * a.shape.heads + step.h) * a.query_blocks + step.query_block;
   }
-  /// Whether a block of queries that sees some of these keys sees no earlier keys, or no later
-  /// keys.
+  /// is_first() and is_last(): whether the step's queries see no keys before, or no keys after,
+  /// this block of keys.
   TRIREME_DEVICE_FUNCTION bool is_first(const Arguments& a, const Step& step) const {
     if (key_block == 0 || first_key() + a.shape.back <= first_query(step)) return true;
     if constexpr (with_documents)
@@ -137,10 +140,11 @@ struct FlashBackwardPlace {
   }
 
  private:
-  /// One past the last query that sees the last key of this block: documents begin in order.
+  /// One past the last query that sees the last key of this block. Documents begin in order, so
+  /// that no later query sees an earlier key of the block.
   TRIREME_DEVICE_FUNCTION int last_in_documents(const FlashShape& s) const {
     const int last = first_key() + Tile::keys - 1;
-    int begin = first_key(), end = last + 1 + s.back;  // queries before `begin` see it
+    int begin = first_key(), end = last + 1 + s.back;  // queries before `begin` see the key
     if (end > s.sequence) end = s.sequence;
     while (begin < end) {
       const int middle = begin + (end - begin) / 2;
@@ -153,7 +157,7 @@ struct FlashBackwardPlace {
   }
 };
 
-/// Position of a lane and a warp in the block.
+/// Position of a thread in the block: its lane and its warp.
 template <int head_size>
 struct FlashBackwardLanes {
   using Tile = FlashBackwardTile<head_size>;
@@ -163,12 +167,14 @@ struct FlashBackwardLanes {
   TRIREME_DEVICE_FUNCTION explicit FlashBackwardLanes(int thread)
       : lane(thread % warp_lanes), warp(thread / warp_lanes) {}
 
-  /// First key and query of the warp within the block.
+  /// key(), query(), element(): first key of the warp in the block, first query of its side in the
+  /// step, and first element of its side of the head.
   TRIREME_DEVICE_FUNCTION int key() const { return warp / Tile::sides * Tile::warp_keys; }
   TRIREME_DEVICE_FUNCTION int query() const { return warp % Tile::sides * Tile::side_queries; }
   TRIREME_DEVICE_FUNCTION int element() const { return warp % Tile::sides * Tile::side_elements; }
 
-  /// Addresses of this lane's operands in rows of `columns` elements at `at`.
+  /// Addresses of this lane's operands in rows of `columns` elements, at offset `at` of shared
+  /// memory.
   template <int columns, class Block>
   TRIREME_DEVICE_FUNCTION FragmentPlaces<columns> places(Block& block, Fragment kind,
                                                          std::uint32_t at) const {

@@ -9,7 +9,7 @@ namespace trireme::kernels {
 template <class T>
 struct FlashDeltaArguments {
   int sequence, heads;
-  std::int64_t rows;  // B·S·H, heads fastest
+  std::int64_t rows;  // B·S·H; heads vary fastest
   float* delta;       // [B, H, S]
   const T* grad;
   std::int64_t grad_stride;
@@ -19,9 +19,9 @@ struct FlashDeltaArguments {
   std::int64_t counter_count;
 };
 
-/// delta[b,h,i] = Σ_d grad[t, h·K + d] o[t, h·K + d], which equals Σ_j p dp (Dao et al. 2022, eq.
-/// 4), by eight lanes per sum; also sets the counters to zero. rows / rows_per_block blocks,
-/// rounded up.
+/// delta[b,h,i] = Σ_d grad[t, h·K + d] o[t, h·K + d], which equals Σ_j p dp (Dao et al. 2022, arXiv
+/// 2205.14135, eq. 4). Eight lanes compute one sum. Also sets the counters to zero. The grid has
+/// ⌈rows / rows_per_block⌉ blocks.
 template <class T, int head_size>
 struct FlashDelta {
   struct Tile {

@@ -10,9 +10,10 @@
 /// over blocks of keys.
 namespace trireme::kernels {
 
-/// Sizes of the blocks. A warp has 32 queries, so that each operand loaded from keys or values
-/// serves two products: with 16, shared memory limits the kernel. The sums of the output and of a
-/// block of scores stay in registers: K + keys values per thread, or half as many with 16 queries.
+/// Sizes of a block of threads. A warp has 32 queries, so that each operand loaded from keys or
+/// values is used in two products; with 16 queries, as for head sizes above 160, shared memory
+/// limits the kernel. The sums of the output and the scores of a block of keys stay in registers: K
+/// + keys values per thread, or half as many with 16 queries.
 template <int head_size>
 struct FlashForwardTile {
   static constexpr int row_tiles = head_size <= 160 ? 2 : 1;
@@ -45,9 +46,9 @@ struct FlashForwardArguments {
   int query_blocks;  // query blocks per sequence
 };
 
-/// One block of queries of one head with its keys (Dao 2023, arXiv 2307.08691, algorithm 1). Each
+/// Attention of one block of queries of one head (Dao 2023, arXiv 2307.08691, algorithm 1). Each
 /// warp has its own queries. All warps share blocks of keys and values: one block is multiplied
-/// while the next one is copied. B·H·query_blocks blocks.
+/// while the next block is copied. The grid has B·H·query_blocks blocks.
 template <class T, int head_size, bool with_dropout, bool with_documents = false>
 struct FlashForward {
   using Tile = FlashForwardTile<head_size>;
@@ -66,14 +67,15 @@ struct FlashForward {
     Softmax softmax;
   };
 
-  /// Position of a block of threads.
+  /// Work of a block of threads: the queries from q0 on of head h of sample b, and their keys.
   struct Place {
     int b, h, q0, key_begin, key_end;
     const T *queries, *keys;
 
     TRIREME_DEVICE_FUNCTION Place(const Arguments& a, int index) {
       const FlashShape& s = a.shape;
-      // Long rows first: with a causal mask the last queries have the most keys.
+      // The blocks with the most keys first: with a causal mask, the last queries see the most
+      // keys.
       const FlashTurn turn(index, s.batch * s.heads, a.query_blocks, s.section);
       b = turn.plane / s.heads;
       h = turn.plane % s.heads;
@@ -100,7 +102,7 @@ struct FlashForward {
     const T* keys = place.keys;
     for (int k0 = place.key_begin; k0 < place.key_end; k0 += Tile::keys) {
       block.template wait<0>();
-      block.barrier();  // this block has arrived, and all threads are done with the previous one
+      block.barrier();  // the keys have arrived; no thread still uses the previous keys
       keys += Tile::keys * a.shape.qkv_stride;
       if (k0 + Tile::keys < place.key_end) copy_keys(block, a, keys, k0 + Tile::keys);
       if (k0 - a.shape.ahead >= first_query + Tile::warp_queries ||
@@ -125,7 +127,7 @@ struct FlashForward {
     return thread / warp_lanes * Tile::warp_queries;
   }
 
-  /// Addresses of this lane's operands.
+  /// Addresses of this lane's operands in the rows at offset `at` of shared memory.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static FragmentPlaces<flash_columns(head_size)> places(Block& block,
                                                                                  Fragment kind,
@@ -134,7 +136,7 @@ struct FlashForward {
     return FragmentPlaces<flash_columns(head_size)>(Rows{block.shared() + at}, kind, lane);
   }
 
-  /// Blocks of keys alternate between two buffers.
+  /// Offset of the buffer of the block of keys at k0. Blocks alternate between two buffers.
   TRIREME_DEVICE_FUNCTION static std::uint32_t buffer_of(int k0) {
     return k0 / Tile::keys % 2 == 0 ? 0U : Rows::bytes(Tile::keys);
   }
@@ -206,7 +208,7 @@ struct FlashForward {
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void finish(Block& block, const State& s, const Arguments& a) {
     const int lane = block.thread() % warp_lanes;
-    // Recomputed, so that it occupies no registers before.
+    // The place is computed again, so that it occupies no registers during the loop over keys.
     const Place place(a, unknown(block, block.index()));
     const int first_query = place.q0 + first_row(block.thread());
 #pragma unroll

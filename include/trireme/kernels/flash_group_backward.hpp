@@ -6,10 +6,11 @@
 
 namespace trireme::kernels {
 
-/// FlashBackward with warpgroup products, in the manner of FlashAttention-3 (Shah et al. 2024). The
-/// first group does not multiply: its warp 0 copies rows, warp 1 adds the sums of queries to the
-/// sums of the previous blocks in the order of keys, and warps 2 and 3 round complete sums. As in
-/// FlashBackward, B·Hkv·key_blocks blocks start by tickets.
+/// FlashBackward with warpgroup products, as in FlashAttention-3 (Shah et al. 2024, arXiv
+/// 2407.08608). The first group does not multiply. Its warp 0 copies rows. Its warp 1 adds the
+/// block's parts of the queries' gradients to the sums of the previous blocks of keys, in the order
+/// of keys. Its warps 2 and 3 round complete sums. As in FlashBackward, B·Hkv·key_blocks blocks of
+/// threads take tickets.
 template <class T, int head_size, bool with_dropout>
 class GroupBackward {
  public:
@@ -52,7 +53,7 @@ class GroupBackward {
     block.init_phases(phases(block, Tile::keys_full), 1);
     block.init_phases(phases(block, Tile::values_full), 1);
     for (int i = 0; i < Tile::query_stages; ++i) {
-      block.init_phases(phases(block, Tile::queries_full, i), 2);  // rows and statistics
+      block.init_phases(phases(block, Tile::queries_full, i), 2);  // for rows and statistics
       block.init_phases(phases(block, Tile::queries_empty, i), users);
     }
     for (int i = 0; i < Tile::grad_stages; ++i) {
@@ -66,7 +67,8 @@ class GroupBackward {
     block.publish_phases();
   }
 
-  /// Recomputed in each kind of warp: shared values would stay in registers of all warps.
+  /// The place is computed in each kind of warp: a common place would stay in registers of all
+  /// warps.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static Place place_of(Block& block, const Arguments& a, int ticket) {
     return Place(a, unknown(block, ticket));
@@ -140,7 +142,8 @@ class GroupBackward {
                        64 * chunk, head, row + r, b, full);
   }
 
-  /// Stores the logsumexp of queries in base 2, and delta; zeros beyond the sequence.
+  /// Stores logsumexp of the step's queries as a base-2 logarithm, and delta; zeros beyond the
+  /// sequence.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void copy_statistics(Block& block, const Arguments& a,
                                                       const Place& place, const Step& step,
@@ -162,14 +165,14 @@ class GroupBackward {
     }
   }
 
-  /// Sums of a step's queries. Planes of sums have a multiple of 64 rows.
+  /// Address of the sums of a step's queries. The sums of each head have a multiple of 64 rows.
   TRIREME_DEVICE_FUNCTION static float* sums_of(const Arguments& a, const Place& place,
                                                 const Step& step) {
     const std::int64_t plane = std::int64_t{place.b} * a.shape.heads + step.h;
     return a.sums +
            (plane * ((a.shape.sequence + 63) / 64 * 64) + place.first_query(step)) * head_size;
   }
-  /// Rows of a step's queries in the workspace: a multiple of 64.
+  /// Number of rows of a step's queries in the workspace, with rows beyond the sequence: 64 or 128.
   TRIREME_DEVICE_FUNCTION static int sum_rows(const Arguments& a, const Place& place,
                                               const Step& step) {
     return Tile::splits_queries && place.first_query(step) + 64 >= a.shape.sequence ? 64
@@ -203,11 +206,13 @@ class GroupBackward {
     }
   }
 
-  /// Rounds the sums of queries that see no later keys, after this block's sums were added.
+  /// Rounds the sums of queries that see no keys of later blocks, after this block's parts were
+  /// added.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void round(Block& block, const Arguments& a, Place place) {
     for (Step step = place.first_step(a); place.is_step(step); step = place.next(a, step)) {
-      place.key_block = unknown(block, place.key_block);  // discards values that depend on it
+      // Opaque to the compiler, so that no register keeps values computed from key_block.
+      place.key_block = unknown(block, place.key_block);
       if (!place.is_last(a, step)) continue;
       const int turn = place.turn(a, step);
       if (block.thread() % warp_lanes == 0)
@@ -221,7 +226,7 @@ class GroupBackward {
     }
   }
 
-  /// Rounds 16 rows, the rows of one multiplying warp.
+  /// Rounds the 16 rows from `row` on: the rows of one warp's fragments.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void round_rows(Block& block, const Arguments& a,
                                                  const Place& place, const Step& step, int row) {

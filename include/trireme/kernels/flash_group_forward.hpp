@@ -7,11 +7,13 @@
 #include <cstdint>
 
 /// Forward attention by warpgroup products (Shah et al. 2024, arXiv 2407.08608, algorithm 2). One
-/// warpgroup copies tiles of operands into shared memory, and the other warpgroups multiply.
+/// warpgroup, the producer, copies tiles of operands into shared memory. The other warpgroups, the
+/// consumers, multiply them.
 namespace trireme::kernels {
 
-/// Sizes of the tiles. Each consumer has 64 queries, whose output and scores stay in registers.
-/// With small heads, exponentials take as long as products, and a third consumer fills the gaps.
+/// Sizes of the tiles. Each consumer has 64 queries, whose output and scores stay in registers. For
+/// head sizes up to 64, exponentials take as long as products; without dropout, a third consumer
+/// then keeps the tensor cores busy.
 template <int head_size, bool with_dropout = false>
 struct GroupForwardTile {
   static constexpr int consumers = head_size <= 64 && !with_dropout ? 3 : 2;
@@ -20,7 +22,7 @@ struct GroupForwardTile {
   static constexpr int queries = consumers * group_queries;
   static constexpr int keys = head_size <= 128 ? 128 : head_size <= 192 ? 96 : 80;
   static constexpr int stages = 2;
-  /// Registers per thread, of 65,536 in all.
+  /// Registers per thread; a multiprocessor has 65,536 registers.
   static constexpr int producer_registers = consumers == 2 ? 24 : 32;
   static constexpr int consumer_registers = consumers == 2 ? 240 : 160;
 
@@ -46,9 +48,9 @@ struct GroupForwardArguments {
   TensorMap queries, keys;  // [K, H + 2 Hkv, S, B], boxes of Tile::queries or Tile::keys rows
 };
 
-/// Every block of threads computes blocks of queries of several heads in sequence, and takes the
-/// number of the next block from a counter; the order affects no result. While the consumers finish
-/// one block, the producer copies the operands of the next.
+/// Each block of threads computes several blocks of queries in sequence, of any heads. It takes the
+/// number of its next block of queries from a counter; the order affects no result. While the
+/// consumers finish one block of queries, the producer copies the operands of the next block.
 template <class T, int head_size, bool with_dropout>
 struct GroupForward {
   using Tile = GroupForwardTile<head_size, with_dropout>;
@@ -81,7 +83,7 @@ struct GroupForward {
  private:
   static constexpr int consumer_warps = Tile::consumers * group_threads / warp_lanes;
 
-  /// Addresses in shared memory; `what` is 0 for keys and 1 for values.
+  /// Addresses in shared memory. `what`: 0 for keys, 1 for values.
   struct Shared {
     std::uint32_t first;
 
@@ -94,7 +96,7 @@ struct GroupForward {
     }
     TRIREME_DEVICE_FUNCTION std::uint32_t queries_full() const { return first + Tile::phases_at; }
     TRIREME_DEVICE_FUNCTION std::uint32_t queries_empty() const { return queries_full() + 8; }
-    /// Address of the number of the block of queries, which arrives with the queries.
+    /// Address of the number of the block of queries. The number arrives with the queries.
     TRIREME_DEVICE_FUNCTION std::uint32_t number() const { return first + Tile::number_at; }
     TRIREME_DEVICE_FUNCTION std::uint32_t full(int what, int stage) const {
       return queries_full() + 16 + 16 * static_cast<std::uint32_t>(what * Tile::stages + stage);
@@ -110,7 +112,8 @@ struct GroupForward {
 
     TRIREME_DEVICE_FUNCTION Place(const Arguments& a, int number) {
       const FlashShape& s = a.shape;
-      // Long rows first: with a causal mask the last queries have the most keys.
+      // The blocks with the most keys first: with a causal mask, the last queries see the most
+      // keys.
       const FlashTurn turn(number, s.batch * s.heads, a.query_blocks, s.section);
       b = turn.plane / s.heads;
       h = turn.plane - b * s.heads;
@@ -152,7 +155,8 @@ struct GroupForward {
       number = a.blocks + static_cast<int>(block.take(a.counters));
     }
     block.arrive(shared.queries_full());
-    // When the last block of threads counts itself, all blocks have taken their last number.
+    // When the last block of threads increments this counter, all blocks have taken their last
+    // number.
     if (block.take(a.counters + 1) + 1 < static_cast<unsigned>(a.blocks)) return;
     block.release(a.counters, 0);
     block.release(a.counters + 1, 0);
@@ -207,7 +211,8 @@ struct GroupForward {
     if (group == 0) block.meet(turn_of(0), 2 * group_threads);
   }
 
-  /// Groups issue their products in turns: one computes exponentials while another multiplies.
+  /// Number of the barrier of a group's turn. Groups issue their products in turns: one group
+  /// computes exponentials while another multiplies.
   TRIREME_DEVICE_FUNCTION static int turn_of(int group) {
     return 1 + group % Tile::consumers;
   }
@@ -216,7 +221,7 @@ struct GroupForward {
     return place.q0 + group * Tile::group_queries + thread % group_threads / warp_lanes * 16;
   }
 
-  /// The blocks of keys that a group's queries see, at least one.
+  /// Range [first, end) of the blocks of keys that a group's queries see; at least one block.
   struct Seen {
     int first, end;
     TRIREME_DEVICE_FUNCTION Seen(const FlashShape& s, int group, const Place& place) {
@@ -229,8 +234,9 @@ struct GroupForward {
     }
   };
 
-  /// Issues the scores of block i together with the product of block i − 1's probabilities, which
-  /// runs during the exponentials of block i.
+  /// For each block i of keys, issues the product for its scores together with the product of the
+  /// probabilities and values of block i − 1. The latter product runs during the exponentials of
+  /// block i. Skips blocks of keys that only other groups see.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void attend(Block& block, const Arguments& a, const Shared& shared,
                                              State& s, int group, const Place& place) {
@@ -326,7 +332,7 @@ struct GroupForward {
     block.commit_products();
   }
 
-  /// Releases the warp's tile of keys, and after the last tile the queries.
+  /// Releases the tile of keys for this warp, and after the last tile also the queries.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void leave_keys(Block& block, const Shared& shared, State& s,
                                                  bool last) {
@@ -342,7 +348,8 @@ struct GroupForward {
     s.values.template next<Tile::stages>();
   }
 
-  /// Softmax of block i of keys. The output is rescaled later, because its product is in flight.
+  /// Softmax of block i of keys. Sets `rescales` and `factors` if the output must be rescaled. The
+  /// caller rescales it when the product that adds to it has ended.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void add_keys(Block& block, const Arguments& a, State& s,
                                                int group, const Place& place, int i, bool& rescales,

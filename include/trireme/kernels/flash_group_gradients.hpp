@@ -10,13 +10,13 @@
 ///
 ///     dV += Pᵀ·dO   dQ = D·K   dK += Dᵀ·Q   and, of the next step,   Sᵀ = K·Qᵀ   dPᵀ = V·dOᵀ
 ///
-/// P of the next step is computed while its dP runs, and dQ is stored while dK and S run. D is
-/// computed while the other group's products run. Every wait is for all batches, or for all but
-/// one. No branch is taken while products are in flight: otherwise the assembler serialises the
-/// products.
+/// P of the next step is computed while dP of the next step runs, and dQ is stored while dK and S
+/// run. D is computed while the other group's products run. Every wait is for all batches, or for
+/// all batches but one. No branch decides whether a product is issued while another runs: otherwise
+/// the assembler serialises the products.
 namespace trireme::kernels {
 
-/// `columns`: elements of the group's gradients of keys and values.
+/// `columns`: number of columns of the group's gradients of keys and values.
 template <class T, int head_size, bool with_dropout, int columns>
 class GroupGradients {
  public:
@@ -32,7 +32,7 @@ class GroupGradients {
         grads[score_tiles][4];
     clear(keys);
     clear(values);
-    block.begin_products(keys, values);  // zeros precede any product in flight
+    block.begin_products(keys, values);  // zeros are written before products run
     block.await_phase(phases(block, Tile::keys_full), 0);
     multiply_scores(block, lanes, 0, scores);
     block.await_phase(phases(block, Tile::values_full), 0);
@@ -53,7 +53,7 @@ class GroupGradients {
         block.commit_products();
       }
       block.publish_to_products();
-      block.meet(1, 2 * group_threads);  // both groups have stored their scores
+      block.meet(1, 2 * group_threads);  // both groups have stored D, and P if they share keys
       if constexpr (Tile::shares) {
         block.begin_products(values);
         multiply_rows(block, lanes, values, Tile::scores_at, count & 1, grad_rows(block, count));
@@ -67,13 +67,13 @@ class GroupGradients {
       block.begin_products(keys);
       multiply_rows(block, lanes, keys, Tile::score_grads_at, count & 1, query_rows(block, count));
       step = place.next(a, step);
-      // The last step has no successor and multiplies its own queries again: a branch here would
-      // end the products in flight.
+      // The last step has no next step and multiplies its own queries again: a branch here would
+      // make the assembler serialise the products.
       const int following = count + (place.is_step(step) ? 1 : 0);
       if constexpr (Tile::shares)
         block.commit_products();
       else
-        multiply_scores(block, lanes, following, scores);  // in the same batch
+        multiply_scores(block, lanes, following, scores);  // in the same batch as dK
       block.template wait_products<1>(sums);
       lanes = first.again(block);
       store_sums(block, lanes, count, sums);
@@ -92,12 +92,13 @@ class GroupGradients {
   static constexpr int score_tiles = Tile::score_queries / 8;
   static constexpr int head_steps = head_size / 16;
   static constexpr int drop_words = (score_tiles + 7) / 8;
-  /// Columns of the group's part of the queries' gradient; columns beyond the head's are zero.
+  /// Number of columns of the group's part of the queries' gradient; columns beyond the head size
+  /// are zero.
   static constexpr int sum_columns = Tile::shares ? columns : Tile::side;
   using ScoreSums = float[score_tiles][4];
   using Packed = std::uint32_t[score_tiles / 2][4];
 
-  /// Ring position of item `count`.
+  /// Position of item number `count` in a ring of `stages` buffers.
   template <int stages>
   TRIREME_DEVICE_FUNCTION static RingPlace ring(int count) {
     static_assert(stages == 1 || stages == 2);
@@ -140,7 +141,7 @@ class GroupGradients {
     if (lanes.lane() == 0) block.arrive(phases(block, ring, stage));
   }
 
-  /// A batch: scores = keys · queriesᵀ, after the queries arrive.
+  /// Issues a batch: scores = keys · queriesᵀ. Waits for the queries first.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_scores(Block& block, const Lanes& lanes, int count,
                                                       ScoreSums& scores) {
@@ -148,7 +149,7 @@ class GroupGradients {
                       query_ring(count).parity);
     multiply_heads(block, lanes, scores, Tile::keys_at, query_rows(block, count));
   }
-  /// A batch: grads = values · gradientsᵀ, after the gradients arrive.
+  /// Issues a batch: grads = values · (gradients of o)ᵀ. Waits for the gradients first.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_grads(Block& block, const Lanes& lanes, int count,
                                                      ScoreSums& grads) {
@@ -160,7 +161,8 @@ class GroupGradients {
   TRIREME_DEVICE_FUNCTION static void multiply_heads(Block& block, const Lanes& lanes,
                                                      ScoreSums& sums, std::uint32_t keys_at,
                                                      const typename Tile::Queries& queries) {
-    const typename Tile::Keys keys{block.unknown(block.shared() + keys_at)};  // opaque, like lanes
+    // Opaque to the compiler, so that no register keeps the address.
+    const typename Tile::Keys keys{block.unknown(block.shared() + keys_at)};
     block.begin_products(sums);
 #pragma unroll
     for (int k = 0; k < head_steps; ++k)
@@ -169,7 +171,7 @@ class GroupGradients {
     block.commit_products();
   }
 
-  /// sums += scores · rows of queries or gradients; the scores are in registers.
+  /// sums += scores · (rows of queries or of gradients of o), with the scores in registers.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_rows(Block& block, float (&sums)[columns / 8][4],
                                                     const Packed& scores,
@@ -179,7 +181,8 @@ class GroupGradients {
       block.template multiply_left<T, columns, Major::edge>(sums, scores[k], rows.edge_major(0, k),
                                                             true);
   }
-  /// The same sums for the group's side of the elements, with scores from shared memory.
+  /// sums += scores · (rows of queries or of gradients of o) for the group's side of the elements,
+  /// with the scores of all queries in shared memory.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_rows(Block& block, const Lanes& lanes,
                                                     float (&sums)[columns / 8][4],
@@ -192,7 +195,8 @@ class GroupGradients {
           sums, scores.depth_major(lanes.key(), k), rows.edge_major(lanes.column(), k), true);
   }
 
-  /// A batch: the group's part of the queries' gradient, from the score gradients of all keys.
+  /// Issues a batch: the group's part of the queries' gradient, from the score gradients of all
+  /// keys of the block.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_keys(Block& block, const Lanes& lanes, int buffer,
                                                     float (&sums)[sum_columns / 8][4]) {
@@ -207,7 +211,7 @@ class GroupGradients {
     block.commit_products();
   }
 
-  /// scores become p = exp(score − logsumexp); dropped probabilities become −p.
+  /// scores become p = exp(scale · score − logsumexp); dropped probabilities become −p.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void probabilities(Block& block, const Arguments& a,
                                                     const Place& place, const Lanes& lanes,
@@ -244,9 +248,9 @@ class GroupGradients {
     }
   }
 
-  /// Bit i of tile n: whether dropout drops the lane's probability i. The function loops, because
-  /// ten rounds of Philox for all tiles at once would need too many registers. `element` is the
-  /// element of the warp's first query and first key.
+  /// Bit 4 n + i of `drops`: whether dropout drops the lane's probability i in tile n. The loop
+  /// over tiles is not unrolled, because ten rounds of Philox for all tiles at once would need too
+  /// many registers. `element` is the element of the warp's first query and first key.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void find_drops(Block& block, const Arguments& a,
                                                  std::uint64_t element,
@@ -266,8 +270,8 @@ class GroupGradients {
     }
   }
 
-  /// Keys beyond the sequence and keys that a query does not see get the score −∞, and so p = 0;
-  /// `key` and `query` are the lane's first key and query.
+  /// Sets scores to −∞, and so p to 0, for keys beyond the sequence and for keys that a query does
+  /// not see. `key` and `query` are the lane's first key and query.
   TRIREME_DEVICE_FUNCTION static void hide(const FlashShape& s, int key, int query,
                                            ScoreSums& scores) {
     const auto farthest = static_cast<unsigned>(s.back + s.ahead);
@@ -286,7 +290,8 @@ class GroupGradients {
     return with_dropout && __builtin_bit_cast(std::int32_t, p) < 0;
   }
 
-  /// Ensures that the probabilities are computed before the next wait: see settle.
+  /// Ensures that the probabilities are computed before the next wait: see settle() in
+  /// warpgroup_tiles.hpp.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void finish(Block& block, const ScoreSums& p) {
     std::uint32_t all = 0;
@@ -297,8 +302,9 @@ class GroupGradients {
     block.settle(__builtin_bit_cast(float, all));
   }
 
-  /// Turns dp in grads into ds = p (dp − delta), with dropout p (dp f − delta), and stores it for
-  /// both groups; packs p, and stores it too if the groups share keys.
+  /// Computes ds = p (dp − delta) from p in `scores` and dp in `grads`, with dropout p (f dp −
+  /// delta), where f is 0 for dropped probabilities, otherwise `kept`. Stores ds for both groups.
+  /// Packs p, and stores it too if the groups share keys.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void score_gradients(Block& block, const Arguments& a,
                                                       const Lanes& lanes, int count,
@@ -342,7 +348,7 @@ class GroupGradients {
     }
   }
 
-  /// Address of the logsumexp of the lane's first query.
+  /// Address of logsumexp of the lane's first query.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static std::uint32_t statistics(Block& block, const Lanes& lanes,
                                                           int count, int t) {
@@ -351,7 +357,7 @@ class GroupGradients {
            4 * static_cast<std::uint32_t>(lanes.query() + 2 * t);
   }
 
-  /// Passes the gradient of queries to the warp that adds it.
+  /// Passes the group's part of the gradient of queries to the warp that adds it.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void store_sums(Block& block, const Lanes& lanes, int count,
                                                  const float (&sums)[sum_columns / 8][4]) {

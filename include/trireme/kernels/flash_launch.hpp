@@ -9,12 +9,12 @@
 
 #include <cstdint>
 
-/// Launches of the tensor-core attention kernels: numbers of blocks, tensor maps, order. A Grid
-/// runs them: ExecGrid (block_launch.hpp) on a device, StreamGrid (group_launch.hpp) for
-/// warpgroups, and EmulatedGrid and EmulatedGroupGrid in tests, so that tests run the same
-/// launches. A Grid has launch<Kernel>(label, blocks, arguments), and for warpgroups also
-/// processors(), tensor_map(shape) and counters(), which are two zeros. flash_arguments.hpp makes
-/// the arguments.
+/// Launches of the tensor-core attention kernels: numbers of blocks, tensor maps, and order. A Grid
+/// executes the launches: ExecGrid (block_launch.hpp) on a device, StreamGrid (group_launch.hpp)
+/// for warpgroups, and EmulatedGrid and EmulatedGroupGrid in tests, so that tests use the same
+/// launches. A Grid has launch<Kernel>(label, blocks, arguments). A Grid for warpgroups also has
+/// processors(), tensor_map(shape), and counters(), which returns two counters that are zero.
+/// flash_arguments.hpp makes the arguments.
 namespace trireme::kernels {
 
 constexpr int blocks_of(std::int64_t sequence, int block) {
@@ -40,8 +40,8 @@ void flash_forward(Grid& grid, const FlashForwardArguments<T>& a, bool with_drop
     launch_flash_forward<FlashForward<T, head_size, false>>(grid, a);
 }
 
-/// Every block of threads stays on its multiprocessor, and takes blocks of queries until none
-/// remains.
+/// Launches at most one block of threads per multiprocessor; each block of threads takes blocks of
+/// queries until none remains.
 template <class Kernel, class Grid, class T>
 void launch_forward_of_groups(Grid& grid, typename Kernel::Arguments a, const T* qkv,
                               int head_size) {
@@ -64,7 +64,7 @@ void group_forward(Grid& grid, const GroupForwardArguments<T>& a, const T* qkv, 
     launch_forward_of_groups<GroupForward<T, head_size, false>>(grid, a, qkv, head_size);
 }
 
-/// Computes the deltas and zeroes the counters.
+/// Launches FlashDelta, which computes delta and sets the counters to zero.
 template <class T, int head_size, class Grid>
 void flash_delta(Grid& grid, const FlashDeltaArguments<T>& a) {
   using Delta = FlashDelta<T, head_size>;
@@ -72,7 +72,7 @@ void flash_delta(Grid& grid, const FlashDeltaArguments<T>& a) {
                               (a.rows + Delta::rows_per_block - 1) / Delta::rows_per_block, a);
 }
 
-/// Sets the numbers of blocks, and returns the number of blocks of threads.
+/// Sets the numbers of blocks of queries and of keys. Returns the number of blocks of threads.
 template <class Tile, class Arguments>
 std::int64_t set_gradient_blocks(Arguments& a) {
   static_assert(Tile::queries >= FlashWorkspace::smallest_block);
@@ -88,7 +88,7 @@ void launch_flash_gradients(Grid& grid, typename Kernel::Arguments a) {
   grid.template launch<Kernel>("kernels/attention_backward", blocks, a);
 }
 
-/// flash_attention_backward for one head size: deltas and counters, then the gradients.
+/// flash_attention_backward for one head size: first delta and the counters, then the gradients.
 template <class T, int head_size, class Grid>
 void flash_backward(Grid& grid, const FlashDeltaArguments<T>& delta,
                     const FlashBackwardArguments<T>& a, bool with_dropout) {
@@ -114,7 +114,7 @@ void launch_gradients_of_groups(Grid& grid, typename Kernel::Arguments a, int he
   grid.template launch<Kernel>("kernels/attention_backward", blocks, a);
 }
 
-/// The second kernel of group_attention_backward for one head size.
+/// The second kernel of group_attention_backward for one head size: the gradients.
 template <class T, int head_size, class Grid>
 void group_backward(Grid& grid, const GroupBackwardArguments<T>& a, bool with_dropout) {
   if (with_dropout)

@@ -9,20 +9,21 @@
 #include <type_traits>
 #include <utility>
 
-/// Common parts of the tensor-core attention kernels: sizes, the order of blocks, the dropout mask
-/// of a fragment.
+/// Common parts of the tensor-core attention kernels: sizes, the order of blocks, and the dropout
+/// mask of a fragment. A plane is a head of a sample.
 namespace trireme::kernels {
 
-/// Head sizes with a kernel.
+/// Head sizes that have tensor-core kernels.
 using FlashHeadSizes = std::integer_sequence<int, 16, 32, 64, 80, 96, 112, 128, 160, 192, 256>;
 
-/// Elements of a row in shared memory, a multiple of 64 bytes. Columns beyond the head size are
-/// neither written nor part of any result.
+/// Number of elements of a row in shared memory: a multiple of 32 (64 bytes). Columns beyond the
+/// head size are neither written nor part of any result.
 TRIREME_FUNCTION constexpr int flash_columns(int head_size) {
   return (head_size + 31) / 32 * 32;
 }
 
-/// Calls f with the head size as a constant; false if there is no kernel for it.
+/// Calls f with the head size as a std::integral_constant. Returns false, without calling f, if
+/// there is no kernel for the head size.
 template <class F>
 constexpr bool with_flash_kernel(std::int64_t head_size, const F& f) {
   const auto is = [&]<int size>(std::integral_constant<int, size> constant) {
@@ -39,15 +40,16 @@ constexpr bool has_flash_kernel(std::int64_t head_size) {
   return with_flash_kernel(head_size, [](auto) {});
 }
 
-/// AttentionShape with all defaults resolved, and other values that all blocks read. Query i sees
-/// the keys i − back … i + ahead of its sequence.
+/// AttentionShape with all defaults resolved, and other values that all blocks of threads read.
+/// Query i sees the keys i − back … i + ahead of its sequence, without the keys of earlier
+/// documents.
 struct FlashShape {
   static constexpr int unbounded = 1 << 29;  ///< more than any sequence
 
   int batch = 0, sequence = 0, heads = 0, key_value_heads = 0, group = 1, heads_before = 0;
   int back = unbounded, ahead = 0;
   float scale = 0.0F;
-  int section = 1;                          ///< planes in flight at a time
+  int section = 1;                          ///< number of planes in flight at a time
   std::int64_t qkv_stride = 0;              ///< from row to row, in elements
   const std::int32_t* positions = nullptr;  ///< [B·S], as in AttentionShape; null: one document
 
@@ -57,7 +59,7 @@ struct FlashShape {
     const int row = query < sequence ? query : sequence - 1;
     return row - positions[std::int64_t{b} * sequence + row];
   }
-  /// First key that a query sees, with or without documents.
+  /// First key that a query of sample b sees, with or without documents.
   template <bool with_documents>
   TRIREME_FUNCTION int first_key(int b, int query) const {
     const int first = first_key(query);
@@ -72,7 +74,7 @@ struct FlashShape {
     return query + ahead + 1 < sequence ? query + ahead + 1 : sequence;
   }
   TRIREME_FUNCTION int key_value_head(int h) const { return (heads_before + h) / group; }
-  /// first_head() and end_head(): the query heads [first, end) of a head of keys and values.
+  /// The query heads [first_head(kv), end_head(kv)) use head kv of keys and values.
   TRIREME_FUNCTION int end_head(int kv) const {
     const int end = (kv + 1) * group - heads_before;
     return end < heads ? end : heads;
@@ -83,8 +85,9 @@ struct FlashShape {
   }
 };
 
-/// Packed queries, keys and values as a tensor [K, heads, S, B]; a box is `rows` rows of one head.
-/// Elements of a box beyond the head, the sequence or the batch are zero.
+/// Packed queries, keys and values as a tensor [K, heads, S, B] with axis 0 contiguous. A box has
+/// 64 elements of `rows` rows of one head. Elements of a box beyond the head, the sequence or the
+/// batch are zero.
 inline TensorMapShape heads_map(const void* qkv, const FlashShape& s, int head_size, int rows) {
   return {qkv,
           {head_size, s.heads + 2 * s.key_value_heads, s.sequence, s.batch},
@@ -92,8 +95,9 @@ inline TensorMapShape heads_map(const void* qkv, const FlashShape& s, int head_s
           {64, 1, static_cast<std::uint32_t>(rows), 1}};
 }
 
-/// Position of block number `ticket`. Planes are grouped in sections; a section runs the first turn
-/// of all its planes, then their second, and so on.
+/// Work of block of threads number `ticket`: block number `turn` of queries or keys of a plane.
+/// Planes are grouped in sections. A section runs the first turn of all its planes, then the second
+/// turn of all its planes, and so on.
 struct FlashTurn {
   int plane, turn;
   TRIREME_FUNCTION FlashTurn(int ticket, int planes, int turns, int section) {
@@ -105,11 +109,11 @@ struct FlashTurn {
   }
 };
 
-/// AttentionDropout for fragments. A dropped probability is multiplied by 0; the code that uses the
-/// sums multiplies by `kept`.
+/// AttentionDropout for fragments. Dropped probabilities are multiplied by 0; kept probabilities
+/// are not changed, and their sums are multiplied by `kept` later.
 struct FlashDropout {
   RandomKey key;
-  std::uint32_t threshold = 0;  ///< words below it are dropped
+  std::uint32_t threshold = 0;  ///< elements with a smaller word are dropped
   float kept = 1.0F;
   std::int64_t first_sample = 0, first_head = 0, all_heads = 0;
 
@@ -125,10 +129,10 @@ struct FlashDropout {
     return (i < 2 ? low : high) < threshold;
   }
 
-  /// dropped[i] for the four probabilities of this lane in a 16×8 tile whose rows are queries and
-  /// whose columns are keys; `element` is the element of row g and column 0. If a sequence is a
-  /// whole number of Philox blocks, lanes 2i and 2i + 1 need the same two blocks and compute one
-  /// each.
+  /// Sets dropped[i] for the four probabilities of this lane in a 16×8 tile whose rows are queries
+  /// and whose columns are keys. `element` is the element of row g and column 0 (lane = 4 g + t).
+  /// If the length of a sequence is a multiple of 4, lanes 2j and 2j + 1 need the same two Philox
+  /// blocks, and each lane computes one of them.
   template <class Block>
   TRIREME_DEVICE_FUNCTION void drops_of_queries(Block& block, bool (&dropped)[4],
                                                 std::uint64_t element, int sequence) const {
@@ -150,8 +154,9 @@ struct FlashDropout {
     }
   }
 
-  /// dropped[i] for a tile whose rows are keys and whose columns are queries; `element` is the
-  /// element of query 0 and key 0. Four lanes that are consecutive in g share four Philox blocks.
+  /// Sets dropped[i] for a tile whose rows are keys and whose columns are queries. `element` is the
+  /// element of query 0 and key 0. If the length of a sequence is a multiple of 4, four lanes that
+  /// are consecutive in g share four Philox blocks.
   template <class Block>
   TRIREME_DEVICE_FUNCTION void drops_of_keys(Block& block, bool (&dropped)[4],
                                              std::uint64_t element, int sequence) const {

@@ -8,7 +8,8 @@
 namespace trireme::kernels {
 
 /// The gradient of a block of queries: gradients of scores times keys. Warps form a grid: a warp
-/// has query_tiles rows of tiles from first_tile on, and every head_warps-th pair of each row.
+/// has query_tiles rows of tiles from first_tile() on, and in each row every head_warps-th pair of
+/// tiles.
 template <class T, int head_size>
 class FlashQuerySums {
  public:
@@ -54,7 +55,8 @@ class FlashQuerySums {
     }
   }
 
-  /// Calls use(sums of a tile, row and column of the tile in the block).
+  /// Calls use(x, m, n) for each tile of the warp, where x are the lane's sums of the tile, and m
+  /// and n are the tile's row and column in the block.
   template <class Use>
   TRIREME_DEVICE_FUNCTION static void for_tiles(const Lanes& lanes, Sums& sums, const Use& use) {
 #pragma unroll
@@ -65,7 +67,7 @@ class FlashQuerySums {
           use(sums[m][i], first_tile(lanes) + m, 2 * pair(lanes, i / 2) + i % 2);
   }
 
-  /// Sums are stored as the lanes hold them: by tile, then by lane.
+  /// Address of this lane's sums of tile (m, n). Sums are stored by tile, and in a tile by lane.
   TRIREME_DEVICE_FUNCTION static float* place_of(const Lanes& lanes, float* sums, int m, int n) {
     return sums + (m * head_tiles + n) * 128 + 4 * lanes.lane;
   }

@@ -7,7 +7,7 @@
 
 namespace trireme::kernels {
 
-/// The online softmax of a warp's rows over blocks of 8 key_tiles keys. Scores are fragments of
+/// The online softmax of a warp's rows over blocks of 8·key_tiles keys. Scores are fragments of
 /// 16×8 tiles; row tile m has the queries first_query + 16 m … first_query + 16 m + 15.
 template <int row_tiles, int key_tiles>
 struct FlashSoftmax {
@@ -15,7 +15,7 @@ struct FlashSoftmax {
   using Factors = float[row_tiles][2];  // factors of rows g and g + 8
 
   Factors reference;
-  Factors sum;  // this lane's part of the sums
+  Factors sum;  // this lane's part of the sums of exponentials
 
   TRIREME_DEVICE_FUNCTION void clear() {
 #pragma unroll
@@ -27,8 +27,8 @@ struct FlashSoftmax {
       }
   }
 
-  /// Hides keys beyond the sequence and keys that a query of sample b does not see, if there are
-  /// any.
+  /// Sets scores to −∞ for keys beyond the sequence and for keys that a query of sample b does not
+  /// see. Returns early if there are no such keys.
   template <bool with_documents = false, class Block>
   TRIREME_DEVICE_FUNCTION static void hide(Block& block, Scores& scores, const FlashShape& s,
                                            int first_query, int k0, int b = 0) {
@@ -57,11 +57,12 @@ struct FlashSoftmax {
       }
   }
 
-  /// One step: scores become 2^(c (score − reference)), c = scale log2 e. A row's reference is a
-  /// score that no other score exceeds by more than 8 / c. It rarely changes after the first block,
-  /// so that sums and output are rarely rescaled; exponentials stay below 2^8. A query that has
-  /// seen no key yet, as a window allows, has no finite reference. Calls rescale(factors) before
-  /// the exponentials if a reference of the warp changes.
+  /// One step of the online softmax: scores become 2^(c (score − reference)), c = scale log2 e. A
+  /// row's reference is a score that no score so far exceeds by more than 8 / c. The reference
+  /// rarely changes after the first block, so that sums and output are rarely rescaled;
+  /// exponentials are at most 2^8. The reference of a query that has seen no key yet, as a window
+  /// allows, is −∞. Calls rescale(factors) before the exponentials if a reference of the warp
+  /// changes.
   template <class Block, class Rescale>
   TRIREME_DEVICE_FUNCTION void add_keys(Block& block, Scores& scores, float scale,
                                         const Rescale& rescale) {
@@ -95,7 +96,7 @@ struct FlashSoftmax {
     add_powers(block, scores, c);
   }
 
-  /// Dropped probabilities become zero.
+  /// Sets dropped probabilities to zero.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void drop(Block& block, Scores& scores, const FlashShape& s,
                                            const FlashDropout& dropout, int b, int h,
@@ -117,8 +118,9 @@ struct FlashSoftmax {
     }
   }
 
-  /// End of row tile m, whose row g is `query`: writes its logarithms of sums of exponentials,
-  /// where `logsumexp` points to query 0, and stores kept / sum in `factor`.
+  /// Completes row tile m, whose row g is `query`: writes the logarithms of the valid rows' sums of
+  /// exponentials, where `logsumexp` points to the element of query 0, and sets factor[half] = kept
+  /// / sum, for rows g and g + 8.
   template <class Block>
   TRIREME_DEVICE_FUNCTION void finish(Block& block, int m, float (&factor)[2],
                                       const bool (&valid)[2], float scale, float kept, int query,
@@ -134,7 +136,7 @@ struct FlashSoftmax {
     }
   }
 
-  /// Multiplies rows of sums by their factors.
+  /// Multiplies each row of `o` by the row's factor.
   template <int tiles>
   TRIREME_DEVICE_FUNCTION static void multiply(float (&o)[row_tiles][tiles][4],
                                                const Factors& factors) {

@@ -3,11 +3,12 @@
 #include <trireme/base/fp8.hpp>
 #include <trireme/kernels/matmul.hpp>
 
-/// Matrix products of bf16 operands that are first rounded to fp8, with one scale per tensor: codes
-/// of x are the nearest E4M3 or E5M2 values to scale · x. Products of codes are summed in fp32 and
-/// divided by both scales. cuBLASLt multiplies them if it is the back end of bf16; otherwise they
-/// are widened to fp32, which is exact, so that the two differ only in the order of the sums. Rows,
-/// columns and depths are multiples of 16. All arrays and scales are in device memory.
+/// Matrix products of bf16 operands that are first rounded to fp8, with one scale per tensor: the
+/// codes of x are the E4M3 or E5M2 values nearest to scale · x. Products of codes are summed in
+/// fp32 and divided by both scales. cuBLASLt multiplies the codes if it is the back end of bf16.
+/// Otherwise the codes are widened to fp32, which is exact, so that the two methods differ only in
+/// the order of the sums. Rows, columns and depths are multiples of 16. All arrays and scales are
+/// in device memory.
 namespace trireme::kernels {
 
 /// Scale of a tensor, and storage for its largest magnitude.
@@ -17,35 +18,38 @@ struct Fp8Scale {
   float* maximum = nullptr;        ///< [1], raised to the largest |x|; null: not recorded
 };
 
-/// codes = scale · x, both [T, N]. Raises the maximum, ignoring NaNs. F: E4M3 or E5M2.
+/// codes = scale · x, rounded to nearest, both [T, N]. Raises *scale.maximum, ignoring NaNs. F:
+/// E4M3 or E5M2.
 template <class F>
 void fp8_quantize(const Exec& exec, View2<F> codes, View2<const Bf16> x, const Fp8Scale& scale);
 
-/// codes [N, T] = (scale · x)ᵀ, x [T, N]. Does not change the maximum.
+/// codes [N, T] = (scale · x)ᵀ, rounded to nearest, x [T, N]. Does not change the maximum.
 template <class F>
 void fp8_quantize_transposed(const Exec& exec, View2<F> codes, View2<const Bf16> x,
                              const Fp8Scale& scale);
 
 /// c = a bᵀ / (scale of a · scale of b) + beta c. c [M, N] of Bf16 or float, a [M, K], b [N, K].
-/// `bias`: [N], added to each row if beta is 0, or an empty view.
+/// `bias` [N] is added to each row; it requires C = Bf16 and beta = 0. An empty view: no bias.
+/// Error if cuBLASLt is the back end and does not support the product.
 template <class A, class B, class C>
 void fp8_product(const Handle& handle, View2<C> c, View2<const A> a, const Fp8Scale& of_a,
                  View2<const B> b, const Fp8Scale& of_b, double beta, View1<const C> bias = {});
 
-/// measure_matmul_peak() for fp8_product of E4M3 operands, with a result of Bf16 and without the
-/// rounding of the operands.
+/// As measure_matmul_peak(), for fp8_product with E4M3 operands and a result of Bf16. The time to
+/// round the operands is not included.
 double measure_fp8_peak(const Handle& handle);
 
-/// A linear layer's three tensors: its input, its weights, and the gradient of its output.
+/// Scales of a linear layer's three tensors: its input, its weights, and the gradient of its
+/// output.
 struct Fp8Linear {
   Fp8Scale input;              ///< E4M3
   Fp8Scale weight;             ///< E4M3
   Fp8Scale gradient;           ///< E5M2
-  std::byte* codes = nullptr;  ///< fp8_code_bytes() of memory, for use within a pass
+  std::byte* codes = nullptr;  ///< architecture::fp8_code_bytes() bytes for the codes of a pass
 };
 
-/// Passes of a linear layer, as in matmul.hpp. The forward pass records maxima of inputs and
-/// weights, the pass of the input's gradient the maxima of gradients.
+/// Passes of a linear layer, as in matmul.hpp. fp8_linear_forward records the maxima of inputs and
+/// weights, and fp8_linear_backward_input the maximum of gradients.
 void fp8_linear_forward(const Handle& handle, View2<Bf16> y, View2<const Bf16> x,
                         View2<const Bf16> w, View1<const Bf16> bias, const Fp8Linear& fp8);
 void fp8_linear_backward_input(const Handle& handle, View2<Bf16> dx, View2<const Bf16> dy,
@@ -53,26 +57,28 @@ void fp8_linear_backward_input(const Handle& handle, View2<Bf16> dx, View2<const
 void fp8_linear_backward_weight(const Handle& handle, View2<float> dw, View1<float> dbias,
                                 View2<const Bf16> dy, View2<const Bf16> x, const Fp8Linear& fp8);
 
-/// history(row, t) = maxima(t), or 0 if that is not finite; maxima(t) = 0. history [H, n], maxima
-/// [n].
+/// history(row, t) = maxima(t), or 0 if the maximum is not finite; maxima(t) = 0. history [H, n],
+/// maxima [n].
 void record_fp8_maxima(const Exec& exec, View2<float> history, std::int64_t row,
                        View1<float> maxima);
 
-/// Rule by which scales follow from maxima. Tensors are in groups of three: an input and a weight
+/// Rule that derives scales from maxima. Tensors are in groups of three: an input and a weight
 /// (both E4M3), and a gradient (E5M2).
 struct Fp8Rule {
   Fp8Algorithm algorithm = Fp8Algorithm::max;
-  std::int64_t newest = 0;    ///< row of the history
-  int gradient_exponent = 0;  ///< gradients begin with the scale 2^gradient_exponent, others with 1
+  std::int64_t newest = 0;    ///< row of the history with the newest maxima
+  int gradient_exponent = 0;  ///< initial scales: gradients 2^gradient_exponent, others 1
 };
 
-/// scales(t): the largest power of two that keeps the chosen maximum of history(·, t) [H, n] within
-/// the type's range, or the first scale if all maxima are 0; inverses(t) = 1 / scales(t).
+/// scales(t): the largest power of two that scales the maximum of tensor t into the type's range,
+/// limited to 2^±fp8_scale_limit. The maximum is the largest value of history(·, t) [H, n], or with
+/// most_recent the newest value of history(·, t) that is not 0. If all values are 0, scales(t) is
+/// the initial scale. inverses(t) = 1 / scales(t).
 void find_fp8_scales(const Exec& exec, View1<float> scales, View1<float> inverses,
                      View2<const float> history, const Fp8Rule& rule);
 
-/// Reason why this device does not support fp8 products: "it is sm_80, and fp8 needs sm_89 or
-/// newer"; "" if it supports them, or on a host.
+/// Reason why this device does not support fp8 products, such as "the device … is sm_80, and
+/// products of fp8 need sm_89 or newer"; "" if the device supports them or Exec is not CUDA.
 std::string fp8_obstacle(const Exec& exec);
 
 }  // namespace trireme::kernels

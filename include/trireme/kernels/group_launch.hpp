@@ -16,16 +16,17 @@ inline void check_cuda(cudaError_t error, const char* what) {
   check(error == cudaSuccess, what, ": ", cudaGetErrorString(error));
 }
 
-/// The shape as the driver's CUtensorMap.
+/// The tensor and its box as a CUtensorMap, which the driver encodes.
 TensorMap make_tensor_map(const TensorMapShape& shape);
 
-/// Two counters that are zero; the kernel resets them. Concurrent kernels have different counters.
+/// Two counters that are zero, for one launch; the kernel sets them to zero again. 64 consecutive
+/// launches have different counters, so that up to 64 kernels may run concurrently.
 unsigned* next_counters();
 
-/// A device's stream, as flash_launch.hpp requires it.
+/// The Grid of flash_launch.hpp for warpgroup kernels on a CUDA stream.
 struct StreamGrid {
   void* stream;
-  int device_processors = 0;  ///< for the forward kernels
+  int device_processors = 0;  ///< number of multiprocessors; only forward kernels use it
 
   int processors() const { return device_processors; }
   TensorMap tensor_map(const TensorMapShape& shape) const { return make_tensor_map(shape); }
@@ -52,8 +53,8 @@ struct StreamGrid {
 
 namespace trireme::kernels {
 
-// Defined in flash_launch.hpp; every head size is a separate compilation unit
-// (sm_90a/group_kernels_instances.cpp.in).
+// Defined in flash_launch.hpp. Each head size is a separate compilation unit
+// (src/kernels/sm_90a/group_kernels_instances.cpp.in).
 template <class T, int head_size, class Grid>
 void group_forward(Grid& grid, const GroupForwardArguments<T>& a, const T* qkv, bool with_dropout);
 template <class T, int head_size, class Grid>

@@ -13,11 +13,12 @@ namespace trireme::kernels {
 class CublasLt;
 class CudnnAttention;
 
-/// Device bytes of a Handle's workspace, for cuBLASLt and for column sums. 0 on hosts.
+/// Size of a Handle's workspace in bytes of device memory, for cuBLASLt and for column sums; 0 on
+/// hosts.
 Bytes workspace_bytes();
 
-/// Blocks of both operands and of the sum, in fp32, for products of two-byte types; packed operands
-/// and sums for those by the processor's bf16 instructions.
+/// Memory for products of two-byte and fp8 types: blocks of both operands and of the sum, widened
+/// to fp32; or packed operands and sums, if the processor's bf16 instructions compute the product.
 struct WidenedOperands {
   Arena arena{"two-byte products", widened_workspace_bytes};
   View1<float> a, b, sum;  // [widened_block · widened_block]
@@ -25,11 +26,11 @@ struct WidenedOperands {
   WidenedOperands();
 };
 
-/// An instance of Exec with the back ends and the workspaces of its kernels, as cublasHandle_t is
-/// for cuBLAS. Kernels that have several back ends or need a workspace take a Handle; all others
-/// take an Exec, to which a Handle converts. Kernels on one instance run in order, so that each may
-/// use the whole workspace. For one thread at a time; must be destroyed before Kokkos is finalized
-/// and after its kernels have ended.
+/// An instance of Exec with the back ends and the workspaces of its kernels, comparable to a
+/// cublasHandle_t. Kernels that have several back ends or need a workspace take a Handle; all other
+/// kernels take an Exec, to which a Handle converts. The kernels of a Handle run one after another,
+/// so that each kernel may use the whole workspace. Only one thread at a time may use a Handle. It
+/// must be destroyed after its kernels have ended and before Kokkos is finalized.
 class Handle {
  public:
   explicit Handle(const KernelChoice& choice = {}, const Exec& exec = Exec{});
@@ -40,11 +41,11 @@ class Handle {
   const Exec& exec() const { return exec_; }
   operator const Exec&() const { return exec_; }
   const KernelChoice& choice() const { return choice_; }
-  /// The instance's stream for libraries: a cudaStream_t, otherwise null.
+  /// The stream of exec(), for libraries: a cudaStream_t, or null if Exec is not CUDA.
   void* stream() const;
 
-  /// Creates all objects that products of `type` need besides the workspace, which otherwise the
-  /// first product would create.
+  /// Allocates the memory of widened_operands() now if products of `type` may need it (bf16 and
+  /// fp16), so that no product allocates it.
   void prepare_products(DType type) const;
 
   /// Memory for column_sum_threads partial sums on devices; empty on hosts.
@@ -53,24 +54,23 @@ class Handle {
     return View1<Sum>(reinterpret_cast<Sum*>(partial_sums_.data()),
                       partial_sums_.extent(0) / sizeof(double));
   }
-  /// cuBLASLt's workspace, which other libraries may use between its products; empty without
-  /// cuBLASLt.
+  /// cuBLASLt's workspace, which other libraries may use between products; empty without cuBLASLt.
   View1<std::byte> library_workspace() const { return library_workspace_; }
-  /// cuBLASLt; only in builds with it.
+  /// cuBLASLt's handle and algorithms. Must not be called in builds without cuBLASLt.
   CublasLt& cublaslt() const { return *cublaslt_; }
-  /// cuDNN; only in builds with it. Created at the first use.
+  /// cuDNN's handle and plans, created at the first call. Error in builds without cuDNN.
   CudnnAttention& cudnn() const;
-  /// Created at the first use.
+  /// Memory for products by widened or packed operands, allocated at the first call.
   const WidenedOperands& widened_operands() const;
 
   Bytes workspace_bytes() const { return arena_.capacity(); }
-  /// widened_workspace_bytes, or 0 before the first use.
+  /// widened_workspace_bytes, or 0 before the first call of widened_operands().
   Bytes widened_bytes() const { return widened_ ? widened_->arena.capacity() : 0; }
 
-  /// One line per kind of product that cuBLASLt computed, with the algorithm that its heuristics
-  /// chose; empty with other back ends.
+  /// One line per kind of product so far, with the algorithm that cuBLASLt's heuristics chose, or
+  /// with "none in the library"; empty without cuBLASLt.
   std::vector<std::string> product_choices() const;
-  /// One line per kind of call requested from cuDNN: its kernel, or the reason why there is none.
+  /// One line per kind of call of cuDNN so far, with its kernel, or the reason why there is none.
   std::vector<std::string> attention_choices() const;
 
  private:

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-/// Back ends: kernels with the same result up to rounding. Fixed rules choose them, not autotuning,
-/// so that a restart reproduces the same bits.
+/// Back ends: implementations of a kernel with the same results up to rounding. Back ends are
+/// chosen by fixed rules, not by autotuning, so that a restart reproduces the same bits.
 namespace trireme::kernels {
 
 enum class MatmulBackend : std::uint8_t {
@@ -17,20 +17,20 @@ enum class MatmulBackend : std::uint8_t {
   onednn,          ///< fp32 on hosts
   cublaslt,        ///< all types on NVIDIA devices
   widened,         ///< bf16 and fp16, by fp32 products (matmul_product.hpp)
-  native           ///< bf16 on hosts (bf16_tiles.hpp); without instructions for it slow, for tests
+  native           ///< bf16 on hosts (bf16_tiles.hpp); slow on processors without bf16 instructions
 };
 
 enum class AttentionBackend : std::uint8_t {
   portable,      ///< Kokkos, anywhere, any type and size: sums and probabilities in fp32 or wider
-  tensor_cores,  ///< bf16 and fp16 on devices that have them (flash_attention.hpp); rounds
-                 ///< probabilities and their gradients to T before products
-  cudnn,         ///< bf16 and fp16, in builds with the library (cudnn_attention.hpp)
-  native  ///< bf16 on hosts with AMX: the portable blocks, whose products round probabilities
-          ///< and their gradients to bf16
+  tensor_cores,  ///< bf16 and fp16 on devices with tensor cores (flash_attention.hpp); rounds
+                 ///< probabilities and gradients of scores to T before products
+  cudnn,         ///< bf16 and fp16, in builds with cuDNN (cudnn_attention.hpp)
+  native  ///< bf16 on hosts, the default with AMX: the portable kernel, with products that round
+          ///< probabilities and gradients of scores to bf16
 };
 
 std::string_view name_of(MatmulBackend backend);     ///< "tiled", "Kokkos Kernels", "oneDNN", …
-std::string_view name_of(AttentionBackend backend);  ///< "portable", "tensor cores", "cuDNN"
+std::string_view name_of(AttentionBackend backend);  ///< "portable", "tensor cores", …
 
 bool matmul_backend_available(DType type, MatmulBackend backend);
 bool attention_backend_available(DType type, AttentionBackend backend);
@@ -42,42 +42,47 @@ struct AttentionBackends {
   bool operator==(const AttentionBackends&) const = default;
 };
 
-/// The back ends of [precision] attention in this build. `automatic`: forward cuDNN if it is
-/// available, otherwise tensor cores; backward tensor cores, because cuDNN's deterministic gradient
-/// stores S² values per head and must be requested. On hosts `automatic` is native, where
-/// available, and all others are portable. Error if the deck names an unavailable back end.
+/// Back ends for the value `kind` of [precision] attention in this build. `automatic` on devices:
+/// forward cuDNN if available, otherwise tensor cores if available, otherwise portable; backward
+/// tensor cores if available, otherwise portable, because cuDNN's deterministic gradient stores S²
+/// values per head and must be requested. On devices, error if `kind` names an unavailable back
+/// end. On hosts, `automatic` is native for bf16 with AMX; all other values and types are portable.
 AttentionBackends attention_backends_of(DType type, AttentionKind kind);
 
 /// The back ends that a Handle's kernels use.
 class KernelChoice {
  public:
-  /// The defaults. Products: cuBLASLt on CUDA devices if the build has it, otherwise Kokkos
-  /// Kernels; on hosts oneDNN for fp32 if the build has it, otherwise the tiled kernel, because the
-  /// installed BLAS may be the slow reference implementation. On hosts bf16 by the processor's own
-  /// instructions; bf16 and fp16 without these and without cuBLASLt are widened. Attention:
-  /// AttentionKind::automatic.
+  /// The defaults. Products on devices: cuBLASLt if the build has it; otherwise widened for bf16
+  /// and fp16, and Kokkos Kernels for fp32 and fp64. Products on hosts: native for bf16 if the
+  /// processor has bf16 instructions; otherwise widened for bf16 and fp16; oneDNN for fp32 if the
+  /// build has it; otherwise tiled, because the installed BLAS may be the slow reference
+  /// implementation. Attention: AttentionKind::automatic.
   KernelChoice();
 
-  /// Back end of products. Kokkos Kernels compute products that cuBLASLt does not support, widened
-  /// first for two-byte types.
+  /// Back end of products. A product that cuBLASLt does not support is widened if its type is bf16
+  /// or fp16; otherwise Kokkos Kernels or the tiled kernel computes it. Error if `type` is not a
+  /// floating-point type.
   MatmulBackend products(DType type) const;
   /// Error if the back end is unavailable for the type.
   KernelChoice& set_products(DType type, MatmulBackend backend);
 
-  /// Back ends of attention. Unsupported calls use the next one: cuDNN (no window, no dropout),
-  /// tensor cores (FlashHeadSizes, rows that begin at multiples of 16 bytes), portable. fp32 and
-  /// fp64 use the portable back end.
+  /// Back ends of attention. Calls that a back end does not support use the next back end of this
+  /// order: cuDNN (attention_cudnn.hpp), tensor cores (flash_takes() in flash_attention.hpp),
+  /// portable. fp32 and fp64 always use the portable back end.
   AttentionBackends attention(DType type) const;
-  /// Error if a back end is unavailable for the type, which must be bf16 or fp16.
+  /// Error if a back end is unavailable for the type. fp32 and fp64 accept only the portable back
+  /// end.
   KernelChoice& set_attention(DType type, AttentionBackends backends);
 
-  /// Whether cuBLASLt may round the operands of fp32 products to tf32 (11 bits), which tensor cores
-  /// multiply. No effect on other back ends.
+  /// Whether cuBLASLt may round the operands of fp32 products to tf32 (11 bits), so that tensor
+  /// cores can multiply them. No effect on other back ends.
   bool tf32 = false;
 
-  /// Name of the back end with the library's version, for logs: "oneDNN 2.6.3", "AMX".
+  /// Name of the back end, with the version of oneDNN and cuBLASLt, or name of the processor's bf16
+  /// instructions, for logs: "oneDNN 2.6.3", "AMX".
   std::string products_description(DType type) const;
-  /// For logs: "forward by cuDNN 9.19.0, backward by tensor cores"; empty if both are portable.
+  /// Names of the back ends for logs: "forward by cuDNN 9.19.0, backward by tensor cores"; empty if
+  /// both are portable.
   std::string attention_description(DType type) const;
 
  private:

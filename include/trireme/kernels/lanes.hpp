@@ -21,8 +21,9 @@
 ///
 /// Lanes index pointers and not views: a view takes its indices by reference, which makes GCC keep
 /// the loop counter in memory and turn loads into gathers, eight times slower.
-/// A function that is not inlined on hosts, and is on devices: a call there copies the object to
-/// local memory in every thread.
+
+/// Specifier of a function that is not inlined in builds for hosts. In builds for devices it is
+/// inlined: a call would copy the object to local memory in every thread.
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP) || defined(KOKKOS_ENABLE_SYCL)
 #define TRIREME_APART_ON_HOSTS KOKKOS_FORCEINLINE_FUNCTION
 #else
@@ -37,9 +38,9 @@ struct HostTeam {
   KOKKOS_FORCEINLINE_FUNCTION int team_rank() const { return 0; }
 };
 
-/// For all policies: passes a kernel's arguments with its launch. Without it, Kokkos copies more
-/// than 512 bytes to a CUDA device through one buffer, and the host waits until the last kernel
-/// that uses the buffer has ended.
+/// Property of team policies: Kokkos passes a kernel's functor as an argument of the launch.
+/// Without this property, Kokkos copies functors of more than 512 bytes to a CUDA device through
+/// one buffer, and the host waits until the last kernel that uses the buffer has ended.
 using LightKernel = Kokkos::Experimental::WorkItemProperty::HintLightWeight_t;
 using DevicePolicy = Kokkos::TeamPolicy<Exec, Kokkos::IndexType<std::int64_t>, LightKernel>;
 using HostPolicy = Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>;
@@ -52,8 +53,8 @@ KOKKOS_FORCEINLINE_FUNCTION auto* row_of(const View& view, std::int64_t row) {
   return view.data() + row * static_cast<std::int64_t>(view.stride(0));
 }
 
-/// Calls f(i) for every i in [0, n), spread over the lanes. The calls must be independent of each
-/// other. Another lane may read what for_lanes wrote only after team.team_barrier().
+/// Calls f(i) for every i in [0, n), distributed over the lanes. The calls must be independent of
+/// each other. Only after team.team_barrier() may a lane read data that other lanes wrote.
 template <class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION void for_lanes([[maybe_unused]] const Member& team, std::int64_t n,
                                            const F& f) {
@@ -67,9 +68,10 @@ KOKKOS_FORCEINLINE_FUNCTION void for_lanes([[maybe_unused]] const Member& team, 
 
 namespace detail {
 
-/// Sum of f(i) over i in [0, n). Two vectors of 64 bytes take alternate parts of 64 bytes; at the
-/// end they are added to each other, and then halves to halves. The accumulators are of vector type
-/// because GCC keeps arrays of them in memory, and a reduction clause ends in a chain of scalar
+/// Sum of f(i) over i in [0, n). Two accumulators of 64 bytes take alternate groups of values. Then
+/// the accumulators are added to each other, the remaining values are added to the result, and the
+/// two halves of the result are added repeatedly. The accumulators have a vector type, because GCC
+/// keeps arrays of accumulators in memory, and a reduction clause ends in a chain of scalar
 /// additions: both take twice the time at n = 768.
 template <class Acc, class F>
 inline __attribute__((always_inline)) Acc sum_in_order(std::int64_t n, const F& f) {
@@ -102,8 +104,9 @@ inline __attribute__((always_inline)) Acc sum_in_order(std::int64_t n, const F& 
 
 }  // namespace detail
 
-/// Sum of f(i) over i in [0, n) in type Acc, known to every lane. On hosts the order depends only
-/// on n, not on the processor's vectors; devices add in an order fixed by the team.
+/// Sum of f(i) over i in [0, n) in type Acc; every lane receives the sum. The order of additions
+/// depends only on n, and on devices also on the team's size. On hosts it does not depend on the
+/// width of the processor's vectors.
 template <class Acc, class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION Acc sum_lanes([[maybe_unused]] const Member& team, std::int64_t n,
                                           const F& f) {
@@ -120,7 +123,7 @@ KOKKOS_FORCEINLINE_FUNCTION Acc sum_lanes([[maybe_unused]] const Member& team, s
 
 namespace detail {
 
-/// Kokkos::Max begins with the lowest finite value, which is larger than -infinity.
+/// Kokkos::Max with the initial value −infinity instead of the lowest finite value.
 template <class Acc>
 struct Max : Kokkos::Max<Acc> {
   using reducer = Max;
@@ -130,7 +133,8 @@ struct Max : Kokkos::Max<Acc> {
 
 }  // namespace detail
 
-/// Largest f(i) over i in [0, n), known to every lane; -infinity if n = 0. NaNs are ignored.
+/// Largest f(i) over i in [0, n), ignoring NaNs; −infinity if there are no other values. Every lane
+/// receives the value.
 template <class Acc, class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION Acc max_lanes([[maybe_unused]] const Member& team, std::int64_t n,
                                           const F& f) {
@@ -153,7 +157,7 @@ KOKKOS_FORCEINLINE_FUNCTION Acc max_lanes([[maybe_unused]] const Member& team, s
   return largest;
 }
 
-/// Calls f once in the team. Other lanes may read what it wrote only after team.team_barrier().
+/// Calls f once in the team. Only after team.team_barrier() may other lanes read data that f wrote.
 template <class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION void once([[maybe_unused]] const Member& team, const F& f) {
   if constexpr (std::is_same_v<Member, HostTeam>) {
@@ -165,8 +169,8 @@ KOKKOS_FORCEINLINE_FUNCTION void once([[maybe_unused]] const Member& team, const
 
 namespace detail {
 
-/// The functor that Kokkos calls for each row: with the row's index on hosts, with the row's team
-/// on devices. It is a class, because nvcc does not accept KOKKOS_LAMBDA within `if constexpr`.
+/// Functor that Kokkos calls for each row: with the row's index on hosts, with the row's team on
+/// devices. It is a class, because nvcc does not accept KOKKOS_LAMBDA within `if constexpr`.
 template <class F, class Member = Team>
 struct RowBody {
   F f;
@@ -181,10 +185,10 @@ struct RowBody {
 
 }  // namespace detail
 
-/// Threads of a row's team on devices. The number is fixed, because it determines the order of the
-/// row's sums: Kokkos would choose it by the registers of each kernel, and two kernels that compute
-/// the same row could differ in their last bits. 128 threads are the smallest team that fills a
-/// device at any register use.
+/// Number of threads of a row's team on devices. The number is fixed, because it determines the
+/// order of the row's sums: Kokkos would choose it from the register use of each kernel, and two
+/// kernels that compute the same row could differ in their last bits. 128 threads are the smallest
+/// team that fills a device at any register use.
 inline int row_threads(const Exec& exec) {
   if (as_on_device) return exec.concurrency() > 1 ? 2 : 1;
   return 128;
@@ -204,7 +208,7 @@ void for_rows(const char* label, const Exec& exec, std::int64_t rows, const F& f
   }
 }
 
-/// Elements of a long array per team: 16 KiB of fp32, which fit into a first-level cache.
+/// Number of elements of a long array per team: 16 KiB of fp32, which fit into a first-level cache.
 inline constexpr std::int64_t chunk_size = 4096;
 
 inline constexpr std::int64_t chunks_of(std::int64_t n) {
@@ -226,9 +230,9 @@ struct ChunkBody {
 
 }  // namespace detail
 
-/// Launches f(team, first, count) for the parts [first, first + count) of [0, n), each of
-/// chunk_size elements except the last one. Parameters as for for_rows, plus another
-/// `std::int64_t`.
+/// Launches f(team, first, count) for the parts [first, first + count) of [0, n), asynchronously.
+/// Each part has chunk_size elements, except that the last part may have fewer. If f is a
+/// KOKKOS_LAMBDA, its parameters are `const Team&`, `std::int64_t` and `std::int64_t`.
 template <class F>
 void for_chunks(const char* label, const Exec& exec, std::int64_t n, const F& f) {
   for_rows(label, exec, chunks_of(n), detail::ChunkBody<F>{f, n});

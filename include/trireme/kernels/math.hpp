@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <type_traits>
 
-/// exp and tanh that vectorise: on hosts without branches, tables or calls, so that a `#pragma omp
-/// simd` loop around them becomes vector code; on devices the device's own functions. -ffast-math
-/// must be off; NaN and infinities are handled. Both use the classical reduction x = n ln 2 + r,
-/// |r| <= ln 2 / 2 (Muller, "Elementary Functions", ch. 11), with polynomials interpolated at
-/// Chebyshev nodes.
+/// exp and tanh that vectorise. On hosts they have no branches, tables or calls, so that a `#pragma
+/// omp simd` loop around them becomes vector code; on devices they are the device's own functions.
+/// -ffast-math must be off; NaN and infinities are handled. On hosts, both use the classical
+/// reduction x = n ln 2 + r, |r| ≤ ln 2 / 2 (Muller, "Elementary Functions", ch. 11), with
+/// polynomials interpolated at Chebyshev nodes.
 namespace trireme::kernels {
 
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__) || defined(__SYCL_DEVICE_ONLY__)
@@ -21,7 +21,7 @@ namespace trireme::kernels {
 #define TRIREME_DEVICE_CODE 0
 #endif
 
-/// sqrt, log, cos and others for hosts and devices: `math::sqrt(x)`.
+/// sqrt, log, cos and other functions for hosts and devices: `math::sqrt(x)`.
 #if KOKKOS_VERSION >= 30700
 namespace math = Kokkos;
 #else
@@ -118,11 +118,11 @@ KOKKOS_FORCEINLINE_FUNCTION T power_of_two(typename ExpConstants<T>::Bits n) {
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T host_exp(T x) {
   using C = ExpConstants<T>;
-  x = x < C::lowest ? C::lowest : x;  // a NaN passes both
+  x = x < C::lowest ? C::lowest : x;  // a NaN passes both tests
   x = x > C::highest ? C::highest : x;
   const Reduced<T> e = reduce_exp(x);
-  // n in [-1076, 1025] exceeds the normal range at both ends: use two factors; the last product
-  // rounds once.
+  // n exceeds the normal range at both ends (double: [-1076, 1024]): use two factors; the last
+  // product rounds once.
   using Signed = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
   const auto half = static_cast<typename C::Bits>(static_cast<Signed>(e.n) >> 1);
   return (static_cast<T>(1) + e.q) * power_of_two<T>(half) * power_of_two<T>(e.n - half);
@@ -146,9 +146,9 @@ KOKKOS_FORCEINLINE_FUNCTION T host_tanh(T x) {
 
 }  // namespace detail
 
-/// e^x. On hosts the error is below 1.1 ulp (float and double) for normal results, and one unit of
-/// the smallest denormal for others; e^-inf = 0, e^inf = inf, NaN stays NaN; overflow gives inf,
-/// underflow is gradual.
+/// e^x. On hosts the error is below 1.1 ulp (float and double) for normal results, and at most one
+/// unit of the smallest subnormal for subnormal results. e^-inf = 0, e^inf = inf, NaN stays NaN;
+/// overflow gives inf, underflow is gradual.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T fast_exp(T x) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);

@@ -4,14 +4,14 @@
 #include <trireme/kernels/handle.hpp>
 #include <trireme/tensor/views.hpp>
 
-/// Matrix products: the only caller of Kokkos Kernels, BLAS, oneDNN and cuBLASLt. All functions are
-/// asynchronous on the handle, and explicitly instantiated for float, double, Bf16 and Fp16.
+/// Matrix products: the only caller of Kokkos Kernels, BLAS, oneDNN and cuBLASLt. All products are
+/// asynchronous on the handle, and instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 enum class Transpose : std::uint8_t { no, yes };
 
-/// c = alpha op(a) op(b) + beta c. c [M,N]; op(a) [M,K], op(b) [K,N], stored transposed if the
-/// argument is `yes`. c must not overlap an input; it may be uninitialised if beta = 0.
+/// c = alpha op(a) op(b) + beta c. c [M,N], op(a) [M,K], op(b) [K,N]; a or b is stored transposed
+/// if `ta` or `tb` is yes. c must not overlap an input; it may be uninitialised if beta = 0.
 template <class T>
 void matmul(const Handle& handle, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
             Transpose tb, double alpha = 1.0, double beta = 0.0);
@@ -26,8 +26,8 @@ template <class T>
 void linear_forward_wide(const Handle& handle, View2<Accumulate<T>> y, View2<const T> x,
                          View2<const T> w, View1<const T> bias);
 
-/// h = x wᵀ + bias and g = gelu(h). g, h [T,N] must not overlap. One kernel if the library supports
-/// it: then g is the GELU of the unrounded sums instead of the rounded h.
+/// h = x wᵀ + bias and g = gelu(h). g, h [T,N] must not overlap. If fuses_gelu(), one kernel
+/// computes both, and g is the GELU of the unrounded sums instead of the rounded h.
 template <class T>
 void linear_gelu_forward(const Handle& handle, View2<T> g, View2<T> h, View2<const T> x,
                          View2<const T> w, View1<const T> bias, Gelu form);
@@ -37,14 +37,15 @@ template <class T>
 void linear_backward_input(const Handle& handle, View2<T> dx, View2<const T> dy, View2<const T> w);
 
 /// dh = (dy w) gelu'(h): linear_backward_input of a layer whose input is gelu(h). dh, h [T,M] must
-/// not overlap. One kernel if the library supports it: then dy w is not rounded in between.
+/// not overlap. If fuses_gelu(), one kernel computes dh, and dy w is not rounded in between.
 template <class T>
 void linear_gelu_backward_input(const Handle& handle, View2<T> dh, View2<const T> dy,
                                 View2<const T> w, View2<const T> h, Gelu form);
 
 /// Whether linear_gelu_forward and linear_gelu_backward_input use one kernel for rows of `columns`
-/// elements of `type`: for bf16 and fp16 with GELU's tanh form, if cuBLASLt is their back end, on
-/// Hopper and newer, and columns is a multiple of 8.
+/// elements of `type`, unless cuBLASLt does not support the product. True for bf16 and fp16 with
+/// the tanh form of GELU, if cuBLASLt is the back end of `type`, the device is Hopper or newer, and
+/// `columns` is a multiple of 8.
 bool fuses_gelu(const Handle& handle, DType type, Gelu form, std::int64_t columns);
 
 /// dw[n,m] += Σ_t dy[t,n] x[t,m] and dbias[n] += Σ_t dy[t,n], both summed in a fixed order. dw
@@ -57,15 +58,15 @@ void linear_backward_weight(const Handle& handle, View2<Accumulate<T>> dw,
 template <class T>
 void linear_backward_bias(const Handle& handle, View1<Accumulate<T>> dbias, View2<const T> dy);
 
-/// Sets the number of threads that a host library may use in this process. A rank has one core
-/// unless Exec has more; a library that used all cores would compete with other ranks. Without a
-/// call, the first product sets Exec's concurrency. Applies to the calling thread, which must be
-/// the thread that launches products.
+/// Sets the number of threads that host libraries may use for products. A rank has one core unless
+/// Exec has more; a library that used all cores would compete with other ranks. Without a call of
+/// this function, products on hosts set the number to Exec's concurrency. Applies to the calling
+/// thread, which must be the thread that launches products.
 void set_matmul_threads(int threads);
 
-/// Best rate, in FLOP/s, that this rank reaches on a large square product of `type` within about
-/// 0.3 s. Waits for the handle and allocates: call it outside the training loop. Utilisation is
-/// relative to this peak.
+/// Best rate, in FLOP/s, of repeated large square products of `type` on this rank, measured for at
+/// least 0.1 s on hosts and 0.3 s on devices. Utilisation is relative to this peak. Waits for the
+/// handle and allocates memory: call it outside the training loop.
 double measure_matmul_peak(const Handle& handle, DType type);
 
 }  // namespace trireme::kernels

@@ -5,8 +5,8 @@
 
 namespace trireme::kernels {
 
-/// matmul by the chosen back end, into c of type T, or of Accumulate<T> for unrounded sums. Shapes
-/// are not checked.
+/// matmul by the chosen back end. C: T, or Accumulate<T> for unrounded sums. Shapes are not
+/// checked.
 template <class T, class C>
 void product(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b, Transpose ta,
              Transpose tb, double alpha, double beta);
@@ -15,7 +15,7 @@ void product(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> 
 template <class T, class Y>
 void broadcast_rows(const Exec& exec, View2<Y> y, View1<const T> bias);
 
-/// Sets Exec's number of threads, unless set_matmul_threads was called.
+/// Calls set_matmul_threads() with exec's concurrency on hosts, unless it was called before.
 void set_default_matmul_threads(const Exec& exec);
 
 /// matmul by Trireme's own register-tiled Kokkos kernel, which needs no library (blocking as in
@@ -34,18 +34,18 @@ template <class T, class C>
 void matmul_widened(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b,
                     Transpose ta, Transpose tb, double alpha, double beta);
 
-/// c = op(a) op(b), + c if it `adds`, + bias [N] unless that is empty: bf16 products on hosts by
-/// the instructions of the processor (bf16_tiles.hpp). C: Bf16 or float. Sums are fp32, of 32
-/// products at a time in the order of k, and rounded once, so that an element's bits do not depend
-/// on the number of rows, columns or threads. Returns false, with nothing done, if
-/// MatmulBackend::native is not the back end of bf16 or the depth is 0. Uses
+/// c = op(a) op(b) + bias + c, by the processor's bf16 instructions on hosts (bf16_tiles.hpp);
+/// without bias [N] if `bias` is empty, and + c only if `adds`. C: Bf16 or float. Sums are fp32, in
+/// an order of k that depends only on the instructions, and are rounded once, so that an element's
+/// bits do not depend on the number of rows, columns or threads. Returns false, with nothing done,
+/// if MatmulBackend::native is not the back end of bf16 or the depth is 0. Uses
 /// handle.widened_operands().
 template <class C>
 bool matmul_bf16(const Handle& handle, View2<C> c, View2<const Bf16> a, View2<const Bf16> b,
                  Transpose ta, Transpose tb, bool adds, View1<const Bf16> bias);
 
-/// c = a bᵀ · of_a · of_b + beta c for one-byte types, widened as in matmul_widened. c [M,N], a
-/// [M,K], b [N,K]; of_a and of_b are in device memory.
+/// c = a bᵀ · *of_a · *of_b + beta c for one-byte types, widened as in matmul_widened. c [M,N], a
+/// [M,K], b [N,K]; of_a and of_b point to device memory.
 template <class A, class B, class C>
 void widened_fp8_product(const Handle& handle, View2<C> c, View2<const A> a, View2<const B> b,
                          const float* of_a, const float* of_b, double beta);

@@ -6,23 +6,24 @@
 
 namespace trireme::kernels {
 
-/// Running means of a gradient's variance and square, and their weight: elements of a
-/// View1<double>. The noise scale is the variance divided by the square.
+/// Running means of the gradient's variance and of its square: elements of a View1<double>. The
+/// noise scale is the variance divided by the square.
 enum NoiseState : int { noise_variance, noise_square, noise_state_size };
 
 struct NoiseBatches {
-  double small = 1;   ///< samples of the small batches
+  double small = 1;   ///< samples of a small batch
   double large = 2;   ///< samples of the large batch
   double number = 1;  ///< number of small batches in the sum of squares
   double decay = 0.99;
 };
 
-/// One step of the running means (McCandlish et al. 2018, arXiv 1812.06162, appendix A.1): with b <
-/// B samples, g² = small_sum[0] (B / b)² / (number s²) and G² = Σ_i sums[chosen[i]] / s²,
+/// Adds a step to the running means (McCandlish et al. 2018, arXiv 1812.06162, appendix A.1): with
+/// batches of b and of B > b samples, g² = small_sum[0] (B / b)² / (number s²) and G² = Σ_i
+/// sums[chosen[i]] / s²,
 ///   variance: (g² − G²) / (1 / b − 1 / B);  square: (B G² − b g²) / (B − b).
-/// Both sums are squares of gradients that are divided by B samples and have the loss scale s as a
-/// factor. A step that is not finite changes nothing. state [noise_state_size], small_sum and
-/// loss_scale [1]. Asynchronous on exec.
+/// small_sum[0] and the sums are squares of gradients that are divided by B samples and have the
+/// loss scale s = loss_scale[0] as a factor. A step whose variance or square is not finite changes
+/// nothing. state [noise_state_size], small_sum and loss_scale [1]. Asynchronous on exec.
 void add_noise_sample(const Exec& exec, View1<double> state, View1<const double> small_sum,
                       View1<const double> sums, View1<const std::int64_t> chosen,
                       View1<const double> loss_scale, const NoiseBatches& batches);

@@ -18,25 +18,25 @@ void layer_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> mean,
                         View1<Accumulate<T>> inverse_std, View2<const T> x, View1<const T> gain,
                         View1<const T> bias, double epsilon);
 
-/// sum = x + keep z / (1 - rate) (residual_dropout_forward) and y = its norm, in one pass, with the
-/// same bits. y, sum, x, z [T,D]; sum may be x or z.
+/// sum = x + keep z / (1 − rate) (residual_dropout_forward) and y = layer_norm_forward of sum, in
+/// one pass; the same bits as two calls. y, sum, x, z [T,D]; sum may be x or z.
 template <class T>
 void residual_layer_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> mean,
                                  View1<Accumulate<T>> inverse_std, View2<T> sum, View2<const T> x,
                                  View2<const T> z, const Dropout& dropout, View1<const T> gain,
                                  View1<const T> bias, double epsilon);
 
-/// dx = inverse_std (g - <g> - xhat <g xhat>) with g = gain dy, xhat = (x - mean) inverse_std and
-/// <.> the mean over a row; added to dx if `accumulate`. dx, dy, x [T,D]; mean, inverse_std [T];
-/// gain [D]. dx may be dy or x.
+/// dx = inverse_std (g − <g> − xhat <g xhat>) with g = gain dy, xhat = (x − mean) inverse_std and
+/// <.> the mean over a row; dx += this value if `accumulate`. dx, dy, x [T,D]; mean, inverse_std
+/// [T]; gain [D]. dx may be dy or x.
 template <class T>
 void layer_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> x,
                                View1<const Accumulate<T>> mean,
                                View1<const Accumulate<T>> inverse_std, View1<const T> gain,
                                bool accumulate);
 
-/// dgain[d] += sum over t of dy[t,d] xhat[t,d], dbias[d] += sum over t of dy[t,d], in a fixed
-/// order. dgain, dbias [D]; dy, x [T,D]; mean, inverse_std [T].
+/// dgain[d] += Σ_t dy[t,d] xhat[t,d] with xhat as in layer_norm_backward_input, and dbias[d] += Σ_t
+/// dy[t,d], in a fixed order. dgain, dbias [D]; dy, x [T,D]; mean, inverse_std [T].
 template <class T>
 void layer_norm_backward_weight(const Handle& handle, View1<Accumulate<T>> dgain,
                                 View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
@@ -50,23 +50,23 @@ template <class T>
 void rms_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> inverse_rms,
                       View2<const T> x, View1<const T> gain, double offset, double epsilon);
 
-/// sum = x + keep z / (1 - rate) (residual_dropout_forward) and y = its norm, in one pass, with the
-/// same bits. y, sum, x, z [T,D]; sum may be x or z.
+/// sum = x + keep z / (1 − rate) (residual_dropout_forward) and y = rms_norm_forward of sum, in one
+/// pass; the same bits as two calls. y, sum, x, z [T,D]; sum may be x or z.
 template <class T>
 void residual_rms_norm_forward(const Exec& exec, View2<T> y, View1<Accumulate<T>> inverse_rms,
                                View2<T> sum, View2<const T> x, View2<const T> z,
                                const Dropout& dropout, View1<const T> gain, double offset,
                                double epsilon);
 
-/// dx = inverse_rms (g - xhat <g xhat>) with g = (offset + gain) dy and xhat = x inverse_rms; added
-/// to dx if `accumulate`. dx, dy, x [T,D]; inverse_rms [T]; gain [D]. dx may be dy or x.
+/// dx = inverse_rms (g − xhat <g xhat>) with g = (offset + gain) dy and xhat = x inverse_rms; dx +=
+/// this value if `accumulate`. dx, dy, x [T,D]; inverse_rms [T]; gain [D]. dx may be dy or x.
 template <class T>
 void rms_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> x,
                              View1<const Accumulate<T>> inverse_rms, View1<const T> gain,
                              double offset, bool accumulate);
 
-/// dgain[d] += sum over t of dy[t,d] xhat[t,d], in a fixed order. dgain [D]; dy, x [T,D];
-/// inverse_rms [T].
+/// dgain[d] += Σ_t dy[t,d] xhat[t,d] with xhat as in rms_norm_backward_input, in a fixed order.
+/// dgain [D]; dy, x [T,D]; inverse_rms [T].
 template <class T>
 void rms_norm_backward_weight(const Handle& handle, View1<Accumulate<T>> dgain, View2<const T> dy,
                               View2<const T> x, View1<const Accumulate<T>> inverse_rms);

@@ -6,15 +6,15 @@
 
 #include <cstdint>
 
-/// Sums of selected rows in a fixed order, for devices: gradients of tables. A lane keeps its
-/// columns of the sum in registers and loads several rows before it adds the first one, because a
-/// device's memory answers after hundreds of cycles.
+/// Sums of selected rows in a fixed order, for gradients of tables on devices. A lane keeps its
+/// columns of the sum in registers, and loads several rows before it adds the first of them,
+/// because loads from a device's memory take hundreds of cycles.
 namespace trireme::kernels {
 
 /// Kokkos' team, on devices and in tests on hosts.
 using TeamMember = DevicePolicy::member_type;
 
-/// Columns of one team: with 128 lanes, each lane has 16 bytes of fp32.
+/// Number of columns of one team: with 128 lanes, each lane has 16 bytes of fp32.
 inline constexpr std::int64_t ordered_columns = 512;
 
 inline constexpr std::int64_t ordered_blocks(std::int64_t columns) {
@@ -54,7 +54,7 @@ KOKKOS_FORCEINLINE_FUNCTION void add_ordered(const TeamMember& team, Accumulate<
 }  // namespace detail
 
 /// to[c] += Σ_i x[row(i), first + c] for i in [0, count) and c in [0, columns), in the order of i.
-/// Called by all lanes of a team; row() is read by each of them.
+/// All lanes of a team call this function, and each lane calls row(i).
 template <class T, class Row>
 KOKKOS_FORCEINLINE_FUNCTION void add_ordered_rows(const TeamMember& team, Accumulate<T>* to,
                                                   const View2<const T>& x, std::int64_t first,
@@ -70,9 +70,10 @@ KOKKOS_FORCEINLINE_FUNCTION void add_ordered_rows(const TeamMember& team, Accumu
     detail::add_ordered<1>(team, to, columns, from, stride, count, row);
 }
 
-/// dtable[tokens[t] - first_id] += dx[t], in the order of t. The teams of a token's first
-/// occurrence, one for each block of columns, list all its occurrences in shared memory and sum
-/// their rows. Quadratic in T, but only in reads of token ids, which stay in the cache.
+/// dtable[tokens[t] − first_id] += dx[t], in the order of t. Each first occurrence of a token has
+/// one team per block of columns. The team lists the token's occurrences in shared memory and sums
+/// their rows; long lists are processed in parts. The work is quadratic in T, but only in reads of
+/// token ids, which stay in the cache.
 template <class T>
 struct SumOccurrences {
   using Acc = Accumulate<T>;
@@ -110,7 +111,7 @@ struct SumOccurrences {
       add_ordered_rows<T>(team, to, dx, column, columns, count,
                           [=](std::int64_t i) { return static_cast<std::int64_t>(list[i]); });
       count = 0;
-      team.team_barrier();  // the list is overwritten
+      team.team_barrier();  // the next part overwrites the list
     }
   }
 
@@ -121,8 +122,8 @@ struct SumOccurrences {
     return sum_lanes<int>(team, t, [=](std::int64_t u) { return all[u] == token ? 1 : 0; }) > 0;
   }
 
-  /// Appends the occurrences among the next tokens from `first` on, in order, and returns the
-  /// list's new length. Ends with a barrier.
+  /// Appends the occurrences of `token` among the next per_lane · team_size() tokens from `first`
+  /// on, in order, and returns the list's new length. Ends with a barrier.
   KOKKOS_FUNCTION std::int64_t append(const TeamMember& team, std::int32_t* list,
                                       std::int64_t count, std::int32_t token,
                                       std::int64_t first) const {
@@ -145,8 +146,8 @@ struct SumOccurrences {
   }
 };
 
-/// dpositions[position of held token (first_row + r) mod n] += dx[r], in the order of r. Rows r, r
-/// + n, … have the same position.
+/// dpositions[p(r)] += dx[r], in the order of r, where p(r) = places.position((first_row + r) mod
+/// n) is the position of row r. Rows r, r + n, … have the same position.
 template <class T>
 struct SumPositions {
   View2<Accumulate<T>> dpositions;   // [S, D]

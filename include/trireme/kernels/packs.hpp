@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <cstdint>
 
-/// Elementwise functions of rows, distributed over lanes. On devices every lane takes a pack of
-/// neighbouring elements of 16 bytes, the widest access, if rows begin at multiples of 16 bytes
-/// (for sums and pairs of rows, also only if rows are a whole number of packs); otherwise, and on
-/// hosts, one element. Single accesses to elements narrower than four bytes reach at most half of a
-/// device's bandwidth.
+/// Elementwise functions of rows, distributed over lanes. On devices, a lane processes a pack of
+/// neighbouring elements, 16 bytes of the row with the largest elements, because single accesses to
+/// elements narrower than four bytes reach at most half of a device's bandwidth. Packs require rows
+/// that begin at multiples of a pack's bytes; sums, copies and functions with two results also
+/// require a whole number of packs. Otherwise, and on hosts, a lane processes one element at a
+/// time.
 namespace trireme::kernels {
 namespace detail {
 
@@ -19,7 +20,7 @@ struct alignas(static_cast<std::size_t>(width) * sizeof(T)) Pack {
   T values[width];
 };
 
-/// Number of elements that each of these rows loads or stores at a time.
+/// Number of elements of a pack in rows of these types: 16 bytes of the largest type.
 template <class... T>
 inline constexpr int pack_width = 16 / static_cast<int>(std::max({sizeof(T)...}));
 
@@ -33,7 +34,7 @@ KOKKOS_FORCEINLINE_FUNCTION const Pack<T, width>& pack_at(const T* row, std::int
   return *reinterpret_cast<const Pack<T, width>*>(row + first);
 }
 
-/// All loads come before the first store, so that a row may be both read and written.
+/// All loads come before the store, so that `to` may also be an input row.
 template <int width, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_pack(const F& f, std::int64_t first, To* to,
                                           const Pack<From, width>... from) {
@@ -72,7 +73,7 @@ KOKKOS_FORCEINLINE_FUNCTION void store_pack([[maybe_unused]] T* row, std::int64_
   if constexpr (!std::is_const_v<T>) *reinterpret_cast<Pack<T, width>*>(row + first) = values;
 }
 
-/// All loads come before the first call, and all stores after the last one.
+/// All loads come before the first call of f, and all stores after the last call.
 template <int width, class F, class... Row>
 KOKKOS_FORCEINLINE_FUNCTION void update_pack(const F& f, std::int64_t first, Row*... rows) {
   const auto update = [&](Pack<std::remove_const_t<Row>, width>... values) {
@@ -92,7 +93,7 @@ KOKKOS_FORCEINLINE_FUNCTION void update_by_packs(const Member& team, std::int64_
   for_lanes(team, n - first, [&](std::int64_t i) { f(rows[first + i]...); });
 }
 
-/// The device version, which tests also run on hosts.
+/// map_lanes on devices; tests also run it on hosts.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_by_packs(const Member& team, std::int64_t n, To* to,
                                               const F& f, const From*... from) {
@@ -146,7 +147,7 @@ KOKKOS_FORCEINLINE_FUNCTION Acc sum_by_packs(const Member& team, std::int64_t n,
       team, n, [&](std::int64_t i) { return f(i, static_cast<Accumulate<From>>(from[i])...); });
 }
 
-/// Largest element; elements after the last pack are included.
+/// Largest element of a row, including the elements after the last pack.
 template <class Acc, class Member, class T>
 KOKKOS_FORCEINLINE_FUNCTION Acc max_by_packs(const Member& team, std::int64_t n, const T* row) {
   constexpr int width = pack_width<T>;
@@ -165,8 +166,9 @@ KOKKOS_FORCEINLINE_FUNCTION Acc max_by_packs(const Member& team, std::int64_t n,
 
 }  // namespace detail
 
-/// to[i] = f(i, from[i]...) for i in [0, n), distributed over the lanes like for_lanes; f takes and
-/// returns accumulators. `to` may be one of the input rows.
+/// to[i] = f(i, from[i]...) for i in [0, n), distributed over the lanes like for_lanes. f takes
+/// values of type Accumulate<From>; its result is converted to To. `to` may be one of the input
+/// rows.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_lanes(const Member& team, std::int64_t n, To* to, const F& f,
                                            const From*... from) {
@@ -178,8 +180,8 @@ KOKKOS_FORCEINLINE_FUNCTION void map_lanes(const Member& team, std::int64_t n, T
     detail::map_by_packs(team, n, to, f, from...);
 }
 
-/// f(rows[i]...) for i in [0, n), distributed over the lanes like for_lanes. f takes references; it
-/// may change the elements of rows that are not const. Rows must not overlap.
+/// Calls f(rows[i]...) for i in [0, n), distributed over the lanes like for_lanes. f takes
+/// references, and may change the elements of rows that are not const. Rows must not overlap.
 template <class Member, class F, class... Row>
 KOKKOS_FORCEINLINE_FUNCTION void update_lanes(const Member& team, std::int64_t n, const F& f,
                                               Row*... rows) {
@@ -195,8 +197,8 @@ struct Two {
   Acc first, second;
 };
 
-/// (to[i], other[i]) = f(i, from[i]...), like map_lanes; f returns Two. Either output row may be an
-/// input row.
+/// (to[i], other[i]) = f(i, from[i]...) for i in [0, n), as in map_lanes; f returns a Two. Either
+/// output row may be an input row.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_lanes_to_two(const Member& team, std::int64_t n, To* to,
                                                   To* other, const F& f, const From*... from) {

@@ -2,28 +2,29 @@
 
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
-#include <trireme/kernels/attention_part.hpp>
+#include <trireme/kernels/attention_range.hpp>
 #include <trireme/kernels/math.hpp>
 
 #include <cstdint>
 
-/// The gradient of the portable attention, by blocks of queries and keys: scores and probabilities
+/// The gradient of the portable attention, by blocks of queries and keys. Scores and probabilities
 /// are recomputed from qkv and logsumexp.
 namespace trireme::kernels {
 
 /// Gradients that a team computes.
 enum class Gradients : std::uint8_t { all, of_keys, of_queries };
 
-/// Lanes are keys, so that keys and values, packed once per block, serve all queries; for the
-/// gradient of queries, lanes are the head's elements. A team visits pairs of blocks in a fixed
-/// order and is the only one to add to its gradients:
+/// Lanes are keys, so that the keys and values of a block are packed once for all queries; for the
+/// gradient of queries, lanes are the head's elements. A team visits pairs of blocks of queries and
+/// keys in a fixed order, and no other team adds to its gradients. There are two divisions of the
+/// work:
 ///
-/// - heads() teams, Gradients::all: one head of keys and values of one sample, with all its query
-///   heads. Five products for each pair.
-/// - key_teams() teams, Gradients::of_keys, and query_teams() teams, Gradients::of_queries: one
-///   block of keys, and one block of queries of one head. Seven products in total, and as many
-///   teams as blocks, which devices need. Each sum has the same terms and order as with heads(),
-///   and therefore the same bits.
+/// - heads() teams, Gradients::all: each team has one head of keys and values of one sample, with
+///   all its query heads. Five products for each pair.
+/// - key_teams() teams, Gradients::of_keys, and query_teams() teams, Gradients::of_queries: each
+///   team has one block of keys, or one block of queries of one head. Seven products in total for
+///   each pair, and as many teams as blocks, which devices need. Each sum has the same terms in the
+///   same order as with heads(), and therefore the same bits.
 template <class T>
 struct AttentionBackward {
   using A = Accumulate<T>;
@@ -33,19 +34,19 @@ struct AttentionBackward {
   View2<const T> grad;
   View2<const T> qkv;
   View3<const A> logsumexp;
-  View1<const A> delta;  // [B·H·S], Σ_d grad o
-  AttentionPart shape;
+  View1<const A> delta;  // [B·H·S], attention_delta()
+  AttentionRange shape;
   AttentionMasks masks;
   HeadSizes<A> head;
-  A* wide_queries;  // [T, H·K] sums of the queries' gradients, if dqkv is too narrow for them
+  A* wide_queries;                // [T, H·K] sums of the queries' gradients, for two-byte T
   View2<const T> key_value = {};  // [rows, 2 Hkv·K], or empty: keys and values are in qkv
   View2<A> dkey_value = {};       // [rows, 2 Hkv·K] sums of key and value gradients, or empty
-  bool adds_queries = false;      ///< adds to gradients of queries from other keys
+  bool adds_queries = false;      ///< adds to the queries' gradients of earlier launches
   bool native = false;            ///< products by the processor's bf16 instructions
 
-  /// Scratch of a team, in the order in which it is cut.
+  /// Arrays in the scratch memory of a team, in the order of their addresses.
   struct Scratch {
-    A* keys_transposed;    // [K, block], scaled
+    A* keys_transposed;    // [K, block], scaled unless native
     A* values_transposed;  // [K, block]
     A* keys;               // [block, lanes of K]
     A* dkeys;              // [rows of K, block]
@@ -53,7 +54,7 @@ struct AttentionBackward {
     A* queries;            // [block, lanes of K]
     A* grads;              // [block, lanes of K]
     A* dqueries;           // [block, lanes of K]
-    A* p;                  // [block of queries, block of keys], scores and then probabilities
+    A* p;                  // [block of queries, block of keys], scores, later probabilities
     A* ds;                 // [block of queries, block of keys], gradients of the scores
     A* packed;             // operands of native products
   };
@@ -83,7 +84,7 @@ struct AttentionBackward {
   std::int64_t key_teams() const { return heads() * blocks(); }
   std::int64_t query_teams() const { return shape.batch * shape.heads * query_blocks(); }
 
-  /// All blocks of head `plane` of keys and values, counted by samples and then by heads.
+  /// Computes Gradients::all for head plane mod Hkv of keys and values of sample plane / Hkv.
   KOKKOS_FUNCTION void all(const AttentionMember& team, std::int64_t plane) const {
     const Scratch s = scratch(team);
     for (std::int64_t k0 = 0; k0 < shape.keys.count; k0 += block)
@@ -97,14 +98,16 @@ struct AttentionBackward {
     }
   }
 
-  /// First keys first: most queries see them.
+  /// Computes Gradients::of_keys for the team's block of keys. The first keys come first: with a
+  /// causal mask, most queries see them.
   KOKKOS_FUNCTION void keys(const AttentionMember& team) const {
     const std::int64_t planes = shape.batch * shape.key_value_heads;
     block_of_keys<Gradients::of_keys>(team, scratch(team), team.league_rank() % planes,
                                       team.league_rank() / planes * block);
   }
 
-  /// Last queries first: they see the most keys.
+  /// Computes Gradients::of_queries for the team's block of queries. The last queries come first:
+  /// with a causal mask, they see the most keys.
   KOKKOS_FUNCTION void queries(const AttentionMember& team) const {
     const std::int64_t planes = shape.batch * shape.heads;
     const std::int64_t turn = team.league_rank() / planes;
@@ -125,7 +128,7 @@ struct AttentionBackward {
   }
 
  private:
-  /// Whether other launches complete the gradients.
+  /// Whether other launches add to the gradients: see attention_part_backward.
   KOKKOS_FUNCTION bool in_parts() const { return dkey_value.data() != nullptr; }
 
   /// The query heads [first, end) that use a head of keys and values.
@@ -153,7 +156,7 @@ struct AttentionBackward {
     copy_block(team, s.keys, head.lanes, keys, stride, valid, head.size, block);
   }
 
-  /// One block of keys with all queries that see it.
+  /// Computes the `wanted` gradients from one block of keys with all queries that see the block.
   template <Gradients wanted>
   KOKKOS_FUNCTION void block_of_keys(const AttentionMember& team, const Scratch& s,
                                      std::int64_t plane, std::int64_t k0) const {
@@ -183,8 +186,9 @@ struct AttentionBackward {
     team.team_barrier();
   }
 
-  /// Contribution of the queries q0 … of head h to the gradients of the keys k0 …, and vice versa.
-  /// Not inlined: within a larger function, GCC 12 generates slower code for the products.
+  /// Computes the `wanted` gradients from one pair of blocks: the queries from q0 on of head h, and
+  /// the keys from k0 on. Not inlined on hosts: within a larger function, GCC 12 generates slower
+  /// code for the products.
   template <Gradients wanted>
   TRIREME_APART_ON_HOSTS void add_pair(const AttentionMember& team, const Scratch& s,
                                        std::int64_t b, std::int64_t h, std::int64_t q0,
@@ -197,8 +201,8 @@ struct AttentionBackward {
                static_cast<std::int64_t>(grad.stride(0)), valid, head.size, block);
     team.team_barrier();
     // A register tile of scores begins at query i and key j. It is hidden if its last query comes
-    // before j, or if its last key comes before the window of i. Sums over such tiles begin or end
-    // at these edges; a sum over hidden keys only is zero.
+    // before j, or if its last key comes before the first key that query i sees. Sums over such
+    // tiles begin or end at these edges; a sum over hidden keys only is zero.
     const bool diagonal = shape.causal && k0 == q0;
     const auto first_key = [&](std::int64_t i) {
       const std::int64_t first = shape.first_key(b, q0 + i) - k0;
@@ -243,7 +247,7 @@ struct AttentionBackward {
                                        head.lanes, block, Broadcast<A>{s.ds, block, 1},
                                        Lanes<const A>{s.keys, head.lanes}, over_keys);
     team.team_barrier();
-    // First block of keys that q0 sees.
+    // The first block of keys that query q0 sees stores the gradients; later blocks add to them.
     const bool store = !adds_queries && k0 <= shape.first_key(b, q0);
     if constexpr (is_narrow<T>) {
       const std::int64_t columns = shape.heads * head.size;
@@ -254,8 +258,9 @@ struct AttentionBackward {
     }
   }
 
-  /// p = exp(score − logsumexp), ds = scale p (dp − delta); with dropout factors f: p f and scale p
-  /// (dp f − delta).
+  /// p = exp(score − logsumexp), ds = scale p (dp − delta). With dropout, where f is 0 for dropped
+  /// probabilities, otherwise `kept`: p f and scale p (dp f − delta). With a soft cap, ds has the
+  /// cap's derivative as a further factor.
   KOKKOS_FUNCTION void softmax_gradient(const AttentionMember& team, const Scratch& s,
                                         std::int64_t b, std::int64_t h, std::int64_t q0,
                                         std::int64_t k0) const {
@@ -287,7 +292,7 @@ struct AttentionBackward {
         for (int j = 0; j < block; ++j) {
           const A probability = fast_exp(sees(j) ? p[j] - lse : -infinity<A>);
           p[j] = probability;
-          ds[j] = sees(j) ? scale * probability * (ds[j] - mean) : A(0);  // unset for hidden scores
+          ds[j] = sees(j) ? scale * probability * (ds[j] - mean) : A(0);  // a hidden ds is unset
         }
         if (shape.cap > 0) multiply_seen(ds, slopes, begin, seen);
         return;
@@ -327,7 +332,7 @@ struct AttentionBackward {
     });
   }
 
-  /// Stores the block of dqueries in the gradient; from the second block of keys on, adds it.
+  /// Stores the block of dqueries in `to` if `store`, otherwise adds it to `to`.
   KOKKOS_FUNCTION void add_queries(const AttentionMember& team, const Scratch& s, A* to,
                                    std::int64_t stride, std::int64_t valid, bool store) const {
     const auto count = static_cast<int>(valid < block ? valid : block);
@@ -344,7 +349,7 @@ struct AttentionBackward {
     });
   }
 
-  /// Rounds the sums of `count` tokens of one head's queries into the gradient.
+  /// Rounds the sums of the queries of head h into dqkv, for `count` tokens from row `first` on.
   KOKKOS_FUNCTION void narrow_queries(const AttentionMember& team, std::int64_t first,
                                       std::int64_t count, std::int64_t h) const {
     const std::int64_t columns = shape.heads * head.size;
@@ -356,7 +361,7 @@ struct AttentionBackward {
     });
   }
 
-  /// to[r, d] += from[d, r] for the first `valid` rows.
+  /// to[r, d] += from[d, r] for the rows r < valid of the block.
   KOKKOS_FUNCTION void add_transposed(const AttentionMember& team, const A* from, A* to,
                                       std::int64_t valid) const {
     const auto stride = static_cast<std::int64_t>(dkey_value.stride(0));
@@ -373,9 +378,9 @@ struct AttentionBackward {
   }
 };
 
-/// The gradients by teams of heads, or by teams of blocks, with the same bits. delta [B·H·S],
-/// wide_queries [T, H·K] for two-byte T. Asynchronous on exec; instantiated for float, double, Bf16
-/// and Fp16.
+/// Launch the computation of the gradients with heads() teams, or with key_teams() and
+/// query_teams() teams; both give the same bits. Asynchronous on exec; instantiated for float,
+/// double, Bf16 and Fp16.
 template <class T>
 void attention_backward_by_heads(const Exec& exec, const AttentionBackward<T>& backward);
 template <class T>

@@ -2,19 +2,19 @@
 
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
-#include <trireme/kernels/attention_part.hpp>
+#include <trireme/kernels/attention_range.hpp>
 #include <trireme/kernels/math.hpp>
 
 #include <cstdint>
 #include <limits>
 
-/// The forward pass of the portable attention, by blocks of queries: the softmax is computed online
+/// The forward pass of the portable attention, by blocks of queries. The softmax is computed online
 /// over blocks of keys.
 namespace trireme::kernels {
 
-/// One block of queries of one head. Lanes are queries: all arrays are transposed, so that maxima
-/// and sums of the softmax are lanewise. Queries, packed once, are the only operand that needs
-/// contiguous lanes.
+/// Attention of one block of queries of one head. Lanes are queries: queries, scores and results
+/// are transposed, so that each lane takes the maxima and sums of its own queries. Keys and values
+/// are not transposed. The queries are packed once.
 template <class T>
 struct AttentionForward {
   using A = Accumulate<T>;
@@ -25,16 +25,16 @@ struct AttentionForward {
   View2<T> o;
   View3<A> logsumexp;
   View2<const T> qkv;
-  AttentionPart shape;
+  AttentionRange shape;
   AttentionMasks masks;
   HeadSizes<A> head;
   std::int64_t query_blocks;
   View2<const T> key_value = {};  // [rows, 2 Hkv·K], or empty: keys and values are in qkv
-  A* sums = nullptr;              // [T, H·K], receives the results in place of `o`
-  bool merges = false;            ///< merges with the results of other keys
+  A* sums = nullptr;              // [T, H·K], receives the results in place of `o`; or null
+  bool merges = false;            ///< merges the results with previous results for other keys
   bool native = false;            ///< products by the processor's bf16 instructions
 
-  AttentionForward(View2<T> o_, View3<A> logsumexp_, View2<const T> qkv_, const AttentionPart& s,
+  AttentionForward(View2<T> o_, View3<A> logsumexp_, View2<const T> qkv_, const AttentionRange& s,
                    const AttentionMasks& m)
       : o(o_),
         logsumexp(logsumexp_),
@@ -44,9 +44,9 @@ struct AttentionForward {
         head(s.head_size),
         query_blocks(padded(s.queries.count, block) / block) {}
 
-  /// Scratch of a team, in the order in which it is cut.
+  /// Arrays in the scratch memory of a team, in the order of their addresses.
   struct Scratch {
-    A* queries;  // [K, block], scaled
+    A* queries;  // [K, block], scaled unless native
     A* keys;     // [block, lanes of K]
     A* values;   // [block, lanes of K]
     A* scores;   // [block of keys, block of queries], later probabilities
@@ -74,10 +74,11 @@ struct AttentionForward {
     return s;
   }
 
-  /// Not inlined: inside the launch, GCC 12 generates slower code for the products.
+  /// Not inlined on hosts: inside the launch, GCC 12 generates slower code for the products.
   TRIREME_APART_ON_HOSTS void operator()(const AttentionMember& team) const {
-    // Long rows first: with a causal mask the last queries have the most keys. On hosts, heads run
-    // in sequence, so that a head's keys and values stay in the cache.
+    // The blocks with the most keys first: with a causal mask, the last queries see the most keys.
+    // On hosts, the blocks of a head run in sequence, so that the head's keys and values stay in
+    // the cache.
     const std::int64_t planes = shape.batch * shape.heads;
     const std::int64_t plane =
         exec_on_host ? team.league_rank() / query_blocks : team.league_rank() % planes;
@@ -138,8 +139,8 @@ struct AttentionForward {
   }
 
  private:
-  /// Keys of the block at k0 that any query of query i's register tile sees; other scores are never
-  /// computed.
+  /// Range of the keys in the block at k0 that queries of the register tile of query i may see.
+  /// Scores outside the range are not used.
   KOKKOS_FUNCTION Depth visible(std::int64_t b, std::int64_t i, std::int64_t q0,
                                 std::int64_t k0) const {
     constexpr std::int64_t lanes = Tile<A>::lanes;
@@ -147,8 +148,8 @@ struct AttentionForward {
     return {first > 0 ? first : 0, shape.causal && k0 == q0 ? padded(i + 1, lanes) : block};
   }
 
-  /// The maximum begins finite, so that differences from it are defined: with a window or
-  /// documents, a query may see no key of its first blocks.
+  /// Clears sums and results. With a window or documents, a query may see no key of its first
+  /// blocks; the maximum then starts finite, so that differences from it are defined.
   KOKKOS_FUNCTION void start(const AttentionMember& team, const Scratch& s) const {
     constexpr A lowest = std::numeric_limits<A>::lowest();
     const A none = shape.window > 0 || shape.has_documents() ? lowest : -infinity<A>;
@@ -161,8 +162,8 @@ struct AttentionForward {
     });
   }
 
-  /// One step of the online softmax: scores become exp(score − largest so far); previous sums and
-  /// results are rescaled.
+  /// One step of the online softmax: scores become exp(score − largest score so far), and the
+  /// previous sums and results are rescaled.
   KOKKOS_FUNCTION void softmax(const AttentionMember& team, const Scratch& s, std::int64_t b,
                                std::int64_t q0, std::int64_t k0) const {
     const bool masked = k0 + block > shape.keys.count || (shape.causal && k0 + block > q0) ||
@@ -214,7 +215,8 @@ struct AttentionForward {
     });
   }
 
-  /// Native products have unscaled operands, and sum over all keys of a block.
+  /// Scales the scores of native products, whose operands are not scaled. Sets scores outside
+  /// [begin, keys) to 0, because native products sum over all keys of a block.
   KOKKOS_FUNCTION void complete_native(A* __restrict scores, int begin, int keys) const {
     const A scale = static_cast<A>(shape.scale);
     for (int j = 0; j < block; ++j) {
@@ -224,7 +226,8 @@ struct AttentionForward {
     }
   }
 
-  /// Hides keys beyond the sequence and, if causal, keys after each query and before its window.
+  /// Sets scores to −∞ for keys beyond the sequence, with a causal mask also for keys after each
+  /// query, and with a window also for keys before the window.
   KOKKOS_FUNCTION void mask(A* __restrict scores, std::int64_t query, std::int64_t k0, int begin,
                             int keys) const {
     const auto end =
@@ -241,7 +244,7 @@ struct AttentionForward {
     }
   }
 
-  /// Hides keys of earlier documents.
+  /// Sets scores to −∞ for keys of earlier documents.
   KOKKOS_FUNCTION void mask_documents(A* __restrict scores, std::int64_t b, std::int64_t query,
                                       std::int64_t k0, int begin, int keys) const {
     int first[width];
@@ -269,7 +272,8 @@ struct AttentionForward {
     return static_cast<int>(shape.queries.count - q0 < block ? shape.queries.count - q0 : block);
   }
 
-  /// Merges the results of these keys with the previous results, in the type of sums.
+  /// Writes the results in the type of the sums, to `sums` or `o`. If `merges`, merges them with
+  /// the previous results. Queries that see none of the keys are left unchanged.
   KOKKOS_FUNCTION void merge(const AttentionMember& team, const Scratch& s, std::int64_t b,
                              std::int64_t h, std::int64_t q0) const {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, queries_from(q0)), [&](int i) {
@@ -309,8 +313,8 @@ struct AttentionForward {
   }
 };
 
-/// Launches a team for each block of queries of each head. Asynchronous on exec; instantiated for
-/// float, double, Bf16 and Fp16.
+/// Launches a team for each block of queries of each head of each sample. Asynchronous on exec;
+/// instantiated for float, double, Bf16 and Fp16.
 template <class T>
 void attention_forward_by_blocks(const Exec& exec, const AttentionForward<T>& forward);
 

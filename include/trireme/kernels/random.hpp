@@ -5,31 +5,33 @@
 
 #include <cstdint>
 
-/// Random initial values of global arrays, of which each rank fills its slice. Element i of the
-/// global array has the value sqrt(-2 ln u) cos(2 pi v) standard_deviation, with u and v from words
-/// 2i and 2i + 1 of the random array `key` (Box and Muller 1958), computed in double: it depends
-/// only on key and i. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
+/// Random initial values of global arrays; each rank fills its slice. An element depends only on
+/// `key` and its index in the global array. Element i of a normal array is sqrt(−2 ln u) cos(2π v)
+/// standard_deviation, with u and v from words 2i and 2i + 1 of the random array `key` (Box and
+/// Muller 1958), computed in double. Asynchronous on exec; instantiated for float, double, Bf16 and
+/// Fp16.
 namespace trireme::kernels {
 
-/// x holds the elements [first_index, first_index + n) of the global array. x [n].
+/// x receives the elements [first_index, first_index + n) of the global array. x [n].
 template <class T>
 void normal_fill(const Exec& exec, View1<T> x, const RandomKey& key, double standard_deviation,
                  std::int64_t first_index);
 
-/// x holds the rows [first_row, first_row + rows) of a global array [outer, global_rows, inner]:
+/// x receives the rows [first_row, first_row + rows) of a global array [outer, global_rows, inner]:
 /// any array that is split along one axis. x [outer, rows, inner].
 template <class T>
 void normal_fill(const Exec& exec, View3<T> x, const RandomKey& key, double standard_deviation,
                  std::int64_t global_rows, std::int64_t first_row);
 
-/// Uniform values in ±bound for the same arrays: element i is bound (2 u − 1), with u from word i.
+/// Uniform values in ±bound, with x as in the second normal_fill: element i of the global array is
+/// bound (2 u − 1), with u from word i.
 template <class T>
 void uniform_fill(const Exec& exec, View3<T> x, const RandomKey& key, double bound,
                   std::int64_t global_rows, std::int64_t first_row);
 
-/// Fills the operand of a measurement: x[i] = element i mod 2^22 of a normal array of variance 1, a
-/// different array for each `number`. With constant operands a device would use less power and run
-/// faster than in training. x [n].
+/// Fills the operand of a measurement: x[i] = element i mod 2^22 of a normal array of variance 1.
+/// Each `number` has a different array. With constant operands, a device would use less power and
+/// run faster than in training. x [n].
 template <class T>
 void fill_operand(const Exec& exec, View1<T> x, std::uint32_t number);
 

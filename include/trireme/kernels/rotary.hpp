@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
-/// Rotary positions (Su et al. 2021, arXiv 2104.09864, eq. 34). Pairs are formed from a head's two
-/// halves, as in Hugging Face's Llama: elements i and i + K/2 of a head are rotated by the angle
-/// position · f, f = theta^(−2i/K), which is computed in double precision. Asynchronous on exec;
-/// instantiated for float, double, Bf16 and Fp16.
+/// Rotary position embedding (Su et al. 2021, arXiv 2104.09864, eq. 34). Pairs are formed from a
+/// head's two halves, as in Hugging Face's Llama: elements i and i + K/2 of a head are rotated by
+/// the angle position · f with f = theta^(−2i/K). The angle is computed in double precision.
+/// Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// Longer wavelengths for longer sequences: f becomes f (1 − r + r / factor) with r = start +
@@ -18,13 +18,14 @@ struct RotaryScaling {
   double start = 0;
   double per_pair = 0;
   double per_frequency = 0;
-  double magnitude = 1;  ///< factor of all rotated vectors
+  double magnitude = 1;  ///< factor by which rotated pairs are multiplied
 };
 
-/// Row t is at positions[t] of its sample. Without positions it is at the position of held token
-/// (first_row + t) mod sequence; `sequence` counts the held tokens of a sample.
+/// The token of row t has the position positions[t]. Without `positions`, its position in its
+/// sample is places.position((first_row + t) mod sequence), where `sequence` is the number of
+/// tokens of a sample that this rank holds.
 struct Rotary {
-  std::int64_t heads = 0;      ///< number of heads to rotate, the first of each row
+  std::int64_t heads = 0;      ///< number of heads to rotate: the first heads of a row
   std::int64_t head_size = 0;  ///< K, even
   double theta = 10000;
   std::int64_t sequence = 1;
@@ -39,7 +40,8 @@ struct Rotary {
 template <class T>
 void rotary_forward(const Exec& exec, View2<T> x, const Rotary& rotary);
 
-/// dx [T, N], like x: the gradient, which is the inverse rotation times the magnitude, in place.
+/// Gradient of rotary_forward, in place: rotates the pairs of dx [T, N] by the negative angle and
+/// multiplies them by the magnitude.
 template <class T>
 void rotary_backward(const Exec& exec, View2<T> dx, const Rotary& rotary);
 

@@ -7,14 +7,14 @@
 
 #include <cstdint>
 
-/// The forward passes of residual sums and norms for one row. A kernel that fuses both gives the
-/// same bits as the two separate kernels. On hosts the functions are not inlined, because a
+/// The forward passes of residual sums and norms for one row. A kernel that fuses a sum and a norm
+/// gives the same bits as two separate kernels. On hosts the functions are not inlined, because a
 /// compiler may contract multiplications and additions differently in different places. On devices
-/// they are inlined: a call copies the functor to local memory in every thread, and the norm reads
-/// its row after a barrier, so that both kernels compile the same expressions.
+/// they are inlined, because a call would copy the functor to local memory in every thread; there
+/// the norm reads its row after a barrier, so that both kernels compile the same expressions.
 namespace trireme::kernels::detail {
 
-/// y = x + keep z / (1 − rate).
+/// y = x + keep z / (1 − rate): residual_dropout_forward for row t.
 template <class T>
 struct ResidualRow {
   using Acc = Accumulate<T>;
@@ -92,7 +92,7 @@ struct LayerNormRow {
     const Acc mu = sum_of<Acc>(
                        team, hidden, [](std::int64_t, Acc v) { return v; }, x_row) *
                    one_over_hidden;
-    // The second pass reads cached data and avoids the cancellation of <x^2> - <x>^2.
+    // Two passes: the second pass reads cached data, and avoids the cancellation of <x²> − <x>².
     const Acc variance = sum_of<Acc>(
                              team, hidden,
                              [&](std::int64_t, Acc v) {
@@ -164,7 +164,7 @@ struct RmsNormRow {
   Acc eps;
 };
 
-/// The norm of a residual sum of the same row.
+/// A residual sum and its norm for row t.
 template <class Residual, class Norm>
 struct ResidualNormRow {
   KOKKOS_FORCEINLINE_FUNCTION void operator()(const Team& team, std::int64_t t) const {

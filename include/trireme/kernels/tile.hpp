@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-/// For loops over the rows of a register tile: its elements stay in registers only if the loop is
-/// unrolled.
+/// Prefix of loops over the rows of a register tile: the tile's elements stay in registers only if
+/// the loop is unrolled.
 #if defined(__clang__) || defined(__CUDACC__)
 #define TRIREME_UNROLL _Pragma("unroll")
 #else
@@ -14,12 +14,12 @@
 #endif
 
 /// Register tiles, the building blocks of matrix products and attention: operands in the team's
-/// scratch memory, products of one tile and of blocks of tiles.
+/// scratch memory, products of one tile, and products of blocks of tiles.
 namespace trireme::kernels {
 
-/// The block of a product that one thread keeps in registers: `rows` broadcast operands by `lanes`
-/// vector elements. On hosts 8 rows of two 512-bit vectors, or 4 rows of 64 bytes if vectors are
-/// shorter.
+/// The block of a product that one thread keeps in registers: `rows` elements of the left operand,
+/// each broadcast, times `lanes` vector elements of the right operand. On hosts, 8 rows of 128
+/// bytes (two 512-bit vectors), or 4 rows of 64 bytes if vectors are shorter.
 template <class T>
 struct Tile {
 #if defined(__AVX512F__)
@@ -38,7 +38,7 @@ TRIREME_FUNCTION constexpr std::int64_t padded(std::int64_t n, std::int64_t unit
   return (n + unit - 1) / unit * unit;
 }
 
-/// Left operand of a tile product, a(i,k) = data[i·row + k·depth]. Each element is broadcast, so
+/// Left operand of a tile product: a(i,k) = data[i·row + k·depth]. Each element is broadcast, so
 /// that any strides work.
 template <class T>
 struct Broadcast {
@@ -47,8 +47,8 @@ struct Broadcast {
   std::int64_t depth;
 };
 
-/// Right operand, b(k,j) = data[k·depth + j], or result, c(i,j) = data[i·row + j]: lanes are
-/// contiguous.
+/// Right operand, b(k,j) = data[k·stride + j], or result, c(i,j) = data[i·stride + j], of a tile
+/// product. Lanes are contiguous.
 template <class T>
 struct Lanes {
   T* data;
@@ -57,9 +57,9 @@ struct Lanes {
 
 enum class Write { store, add };
 
-/// c(i,j) = or += sum_{k < depth} a(i,k) b(k,j) for one register tile. Every element is one chain
-/// of fused multiply-adds in the order of k, so that it does not depend on the tile's position in a
-/// matrix.
+/// c(i,j) = Σ_{k < depth} a(i,k) b(k,j), or += this sum, for one register tile. Every element is
+/// one chain of fused multiply-adds in the order of k, so that its bits do not depend on the tile's
+/// position in a matrix.
 template <Write write, class T>
 TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
                                    std::int64_t depth) {
@@ -101,9 +101,9 @@ struct Depth {
   std::int64_t end;
 };
 
-/// The product for a block of `rows` by `lanes`, both multiples of the register tile's sizes. The
-/// threads of a team share the tiles. The tile that begins at (i, j) sums over depth_of(i, j), so
-/// that products can skip masked parts. The caller adds the barriers.
+/// tile_product for each register tile of a block of `rows` by `lanes` elements, both multiples of
+/// the tile's sizes. The threads of a team share the tiles. The tile that begins at (i, j) sums
+/// over depth_of(i, j), so that products can skip masked parts. The caller adds the barriers.
 template <Write write, class T, class Member, class DepthOf>
 TRIREME_FUNCTION void block_product(const Member& team, Lanes<T> c, std::int64_t rows,
                                     std::int64_t lanes, Broadcast<T> a, Lanes<const T> b,
@@ -122,16 +122,16 @@ TRIREME_FUNCTION void block_product(const Member& team, Lanes<T> c, std::int64_t
   });
 }
 
-/// Bytes that a team requests so that `aligned_scratch` can align `elements` elements to a cache
-/// line.
+/// Number of bytes that a team requests so that aligned_scratch() can align `elements` elements to
+/// a cache line.
 template <class T>
 constexpr std::int64_t aligned_scratch_bytes(std::int64_t elements) {
   return elements * static_cast<std::int64_t>(sizeof(T)) + 64;
 }
 
-/// The team's scratch memory, from its first cache line on. Level 1 is shared by all running teams,
-/// and grows if Kokkos' own is too small; level 0, which is shared memory on devices, does not
-/// grow.
+/// Address of `elements` elements in the team's scratch memory, aligned to a cache line. All
+/// running teams share the memory of level 1, which grows if Kokkos' own memory is too small. The
+/// memory of level 0, on devices the shared memory, does not grow.
 template <class T, int level = 1, class Member>
 TRIREME_FUNCTION T* aligned_scratch(const Member& team, std::int64_t elements) {
   const auto bytes = static_cast<int>(elements * static_cast<std::int64_t>(sizeof(T)) + 64);

@@ -14,11 +14,11 @@
 #define TRIREME_HAS_SHUFFLES
 #endif
 
-/// Transposing copies of blocks between matrices: on hosts by squares of one vector's lanes, in
+/// Transposing copies of blocks between matrices. Hosts transpose squares of one vector's lanes in
 /// registers.
 namespace trireme::kernels {
 
-/// Number of rows and columns of a square.
+/// A square has as many rows and columns as a vector has lanes.
 template <class A>
 struct Square {
 #if defined(__AVX512F__)
@@ -37,8 +37,8 @@ namespace detail {
 template <class A>
 using Vector [[gnu::vector_size(Square<A>::bytes)]] = A;
 
-/// Source of lane `lane` in the first or second row of a pair of rows that are `apart` rows apart,
-/// as a lane of both rows concatenated.
+/// One round exchanges elements of two rows that are `apart` rows apart. Returns the source of lane
+/// `lane` of the first or the second row, as an index into both rows concatenated.
 template <int apart, bool second>
 constexpr int exchanged(int lane, int lanes) {
   if constexpr (second) return (lane & apart) != 0 ? lanes + lane : lane + apart;
@@ -77,7 +77,8 @@ template <class A, class From>
   return v;
 }
 
-/// bf16_bits of each lane. GCC 12 does not vectorise a loop over it here.
+/// Stores each lane as bf16, rounded as in bf16_bits. GCC 12 does not vectorise a loop over
+/// bf16_bits here.
 [[gnu::always_inline]] inline void store_bf16(Bf16* to, Vector<float> v) {
   using Bits = Vector<std::uint32_t>;
   using Halves [[gnu::vector_size(Square<float>::bytes / 2)]] = std::uint16_t;
@@ -102,8 +103,8 @@ template <class A, class To>
 }  // namespace detail
 #endif
 
-/// to[c·to_stride + r] = factor(c) · from[r·from_stride + c] for r < rows, c < columns, in type A;
-/// distributed over the threads of a team. The caller adds the barriers.
+/// to[c·to_stride + r] = factor(c) · from[r·from_stride + c] for r < rows, c < columns, computed in
+/// type A. The threads of the team share the block. The caller adds the barriers.
 template <class A, class To, class From, class Team, class Factor>
 KOKKOS_INLINE_FUNCTION void transpose(const Team& team, To* to, std::int64_t to_stride,
                                       const From* from, std::int64_t from_stride, std::int64_t rows,

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
-/// Lanes for short rows. On devices each row has the vector lanes of one thread (a warp), and a
-/// team has several rows. Code written for a Team (lanes.hpp, packs.hpp) also works on such rows.
+/// Lanes for short rows. On devices, a row is computed by one thread of a team with its vector
+/// lanes (a warp), so that a team has several rows. Code written for a Team (lanes.hpp, packs.hpp)
+/// also works on such rows.
 namespace trireme::kernels {
 
 template <class Member>
@@ -50,13 +51,13 @@ struct PartBody {
   }
 };
 
-/// Threads of a team, each with the lanes of a vector.
+/// Number of threads of a team; each thread has the lanes of a vector.
 inline int part_threads([[maybe_unused]] const Exec& exec) {
   if (as_on_device) return exec.concurrency() > 1 ? 2 : 1;
   return exec_on_host ? 1 : 4;
 }
 
-/// The device version, which tests also run on hosts.
+/// for_parts on devices; tests also run it on hosts.
 template <class F>
 void launch_parts(const char* label, const Exec& exec, std::int64_t rows, std::int64_t parts,
                   const F& f) {

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 /// Matrix products of two-byte values by the tensor cores of one warp. Kernels are templates over a
-/// `Block`, a block of threads as seen by one of its threads. On NVIDIA devices (cuda_block.hpp) it
-/// uses the processor's instructions; in tests (tests/support/block_emulator.hpp) a host runs the
-/// same kernels and checks their accesses. A Block has
+/// `Block`: a block of threads as seen by one of its threads. On NVIDIA devices (cuda_block.hpp) a
+/// Block uses the processor's instructions; in tests (tests/support/block_emulator.hpp) a host runs
+/// the same kernels and checks their accesses. A Block has
 ///
 ///     int thread(), index();                     index of this thread; of the block
 ///     std::uint32_t shared();                    address of the block's shared memory
@@ -16,7 +16,7 @@
 ///     T shuffle_xor(T x, int lanes);             x of lane ^ lanes; T is 32 bits wide
 ///     void multiply_add<T>(c, a, b0, b1);        c += a·b, 16×8 += 16×16 · 16×8, fp32 sums
 ///     void load_matrices(r, address);            four 8×8 matrices, a row at each lane's address
-///     void load_matrices_transposed(r, address);
+///     void load_matrices_transposed(r, address); likewise, each matrix transposed
 ///     std::uint32_t pack<T>(float low, float high);  rounded to the nearest
 ///     void copy_async<bytes>(to, from, valid);   global to shared, or zeros; 4 or 16 bytes
 ///     void commit();                             ends a group of copies
@@ -26,21 +26,21 @@
 ///     void read16(words, p), store16(p, words), store4(p, word);  access global memory
 ///     void read4(floats, p), write4(p, floats);  access global memory shared with other blocks
 ///     unsigned take_ticket(unsigned* p);         (*p)++, the same result for the whole block
-///     void await(unsigned* p, unsigned value);   waits until *p is value; acquires
-///     void release(unsigned* p, unsigned value); publishes all writes before the last barrier
+///     void await(unsigned* p, unsigned value);   waits until *p is value; acquire semantics
+///     void release(unsigned* p, unsigned value); sets *p after all writes before the last barrier
 ///     float exp2(float), log(float), larger(float, float);
 ///     std::uint32_t unknown(std::uint32_t x);    x, opaque to the compiler
 ///
-/// Fragments are those of the PTX ISA, "Matrix Fragments for mma.m16n8k16": lane = 4 g + t holds
+/// Fragments have the layout of the PTX ISA, "Matrix Fragments for mma.m16n8k16": lane 4 g + t has
 /// rows g and g + 8, columns 2t and 2t + 1 of the sums.
 namespace trireme::kernels {
 
 inline constexpr int warp_lanes = 32;
 
 /// Position of a matrix operand in the lanes of load_matrices. `tall`: rows 0 … 15 of 8 columns,
-/// then rows 0 … 15 of the next 8: a left operand, or a right operand stored transposed. `wide`:
-/// two groups of 8 columns of rows 0 … 7, then of rows 8 … 15: two right operands, each stored as
-/// [column, depth], or a left operand stored transposed.
+/// then rows 0 … 15 of the next 8 columns; for a left operand, or for two right operands that are
+/// stored transposed. `wide`: rows 0 … 7 of two groups of 8 columns, then rows 8 … 15; for two
+/// right operands, each stored as [column, depth], or for a left operand that is stored transposed.
 enum class Fragment : std::uint8_t { tall, wide };
 
 /// Rows of `columns` two-byte elements in shared memory. Pieces of 16 bytes are permuted within a
@@ -56,7 +56,8 @@ struct SharedRows {
   static constexpr TRIREME_FUNCTION std::uint32_t bytes(int rows) {
     return static_cast<std::uint32_t>(rows) * row_bytes;
   }
-  /// Rows of 4 (mod 8) pieces begin in two groups of banks, rows of 8 pieces in one.
+  /// Rows whose number of pieces is a multiple of 8 all begin in one group of banks; other rows
+  /// begin alternately in two groups.
   TRIREME_DEVICE_FUNCTION static std::uint32_t swizzle(std::uint32_t row) {
     return pieces % 8 == 0 ? row & 7 : (row >> 1) & 3;
   }
@@ -66,8 +67,8 @@ struct SharedRows {
   }
 };
 
-/// Addresses of one lane's operands: at(row, piece) is the address of the operand that begins
-/// there; row is a multiple of 8, piece is even.
+/// Addresses of one lane's operands: at(row, piece) is the address for the operand that begins at
+/// this row and piece. `row` is a multiple of 8, `piece` is even.
 template <int columns>
 class FragmentPlaces {
  public:
@@ -90,15 +91,16 @@ class FragmentPlaces {
   std::uint32_t first_, piece_;
 };
 
-/// x, opaque to the compiler: values computed from it are not kept in registers between the
-/// iterations of a loop.
+/// Returns x, opaque to the compiler, which therefore keeps no values computed from x in registers
+/// between the iterations of a loop.
 template <class Block>
 TRIREME_DEVICE_FUNCTION int unknown(Block& block, int x) {
   return static_cast<int>(block.unknown(static_cast<std::uint32_t>(x)));
 }
 
-/// sums[m][n] += Σ_k left(m, k) · right(k, n) over `steps` steps of 16; sums are 16×8 tiles.
-/// left(k, m, r) loads four registers, right(k, n, r) the registers of tiles n and n + 1.
+/// sums[m][n] += Σ_k left(m, k) · right(k, n) over `steps` steps of depth 16; sums are 16×8 tiles.
+/// left(k, m, r) loads the four registers of a left tile, right(k, n, r) the registers of the right
+/// tiles n and n + 1.
 template <class T, int row_tiles, int column_tiles, int steps, class Block, class Left, class Right>
 TRIREME_DEVICE_FUNCTION void warp_product(Block& block, float (&sums)[row_tiles][column_tiles][4],
                                           const Left& left, const Right& right) {
@@ -121,8 +123,8 @@ TRIREME_DEVICE_FUNCTION void warp_product(Block& block, float (&sums)[row_tiles]
   }
 }
 
-/// Sums as the left operand of the next product: their columns become its depth, and step k
-/// consists of the tiles 2k and 2k + 1.
+/// Packs sums as the left operand of the next product: the columns of the sums become its depth,
+/// and step k consists of the tiles 2k and 2k + 1.
 template <class T, int column_tiles, class Block>
 TRIREME_DEVICE_FUNCTION void pack_left(Block& block, std::uint32_t (&packed)[column_tiles / 2][4],
                                        const float (&sums)[column_tiles][4]) {
@@ -136,8 +138,8 @@ TRIREME_DEVICE_FUNCTION void pack_left(Block& block, std::uint32_t (&packed)[col
     }
 }
 
-/// Four lanes, whose indices differ by 0 … 3 times `stride`, transpose their 4×4 words: words[i] of
-/// the lane at j becomes words[j] of the lane at i.
+/// Transposes the 4×4 words of four lanes whose indices differ by 0 … 3 times `stride`: words[i] of
+/// lane j becomes words[j] of lane i, with i and j from 0 to 3.
 template <int stride, class Block>
 TRIREME_DEVICE_FUNCTION void transpose_words(Block& block, std::uint32_t (&words)[4]) {
   const int place = block.thread() % warp_lanes / stride;
@@ -153,9 +155,9 @@ TRIREME_DEVICE_FUNCTION void transpose_words(Block& block, std::uint32_t (&words
     }
 }
 
-/// Rounds rows g and g + 8 of sums times factor[0] and factor[1] to T and writes their first
-/// `tiles` tiles: row g from `to` on, row g + 8 from `to` + 8 `stride` on, each if valid. Lanes
-/// write 16 bytes for four tiles at a time, and 4 bytes for the remaining tiles.
+/// Multiplies rows g and g + 8 of the sums by factor[0] and factor[1], rounds them to T, and writes
+/// their first `tiles` tiles: row g from `to` on, row g + 8 from `to` + 8 `stride` on, each row if
+/// it is valid. Lanes write 16 bytes for four tiles at a time, and 4 bytes for each remaining tile.
 template <class T, int column_tiles, class Block>
 TRIREME_DEVICE_FUNCTION void write_sums(Block& block, T* to, std::int64_t stride,
                                         const bool (&valid)[2], const float (&factor)[2],
@@ -185,7 +187,7 @@ TRIREME_DEVICE_FUNCTION void write_sums(Block& block, T* to, std::int64_t stride
 }
 
 /// Copies rows of `columns` elements from global into shared memory, where rows are padded to a
-/// multiple of 32. One thread copies the same piece of every `rows`-th row.
+/// multiple of 32 elements. A thread copies the same pieces of every `rows`-th row.
 template <int columns, int threads>
 class RowCopy {
  public:
@@ -204,7 +206,7 @@ class RowCopy {
     piece_ = (static_cast<std::uint32_t>(thread % lanes) ^ Rows::swizzle(r)) << 4;
   }
 
-  /// Copies rows 0 … count − 1, with zeros from row `valid` on.
+  /// Copies rows 0 … count − 1 asynchronously; rows from row `valid` on become zero.
   template <int count, class T, class Block>
   TRIREME_DEVICE_FUNCTION void copy(Block& block, Rows to, const T* from, int valid) const {
 #pragma unroll

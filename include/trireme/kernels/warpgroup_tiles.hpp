@@ -7,10 +7,11 @@
 #include <cstdint>
 
 /// Matrix products by the tensor cores of a warpgroup, four warps of consecutive threads. The
-/// products read their operands from shared memory and run asynchronously: `wgmma` of compute
-/// capability 9.0. On devices the Block is CudaGroupBlock (cuda_warpgroup.hpp), in tests
-/// EmulatedGroupBlock (tests/support/warpgroup_emulator.hpp). In addition to the operations of a
-/// Block (warp_tiles.hpp; no multiply_add and no copies by threads) it has
+/// products (`wgmma` of compute capability 9.0) run asynchronously and read their operands from
+/// shared memory; left operands may also be in registers. On devices the Block is CudaGroupBlock
+/// (cuda_warpgroup.hpp), in tests EmulatedGroupBlock (tests/support/warpgroup_emulator.hpp). In
+/// addition to the operations of a Block (warp_tiles.hpp; no multiply_add and no copies by threads)
+/// it has
 ///
 ///     int group();                               thread / 128, known to be equal for all lanes
 ///     void multiply<T, columns, left, right>(c, a, b, add);    starts c = a·b or c += a·b
@@ -25,22 +26,21 @@
 ///     void arrive(address);                      one of `count` arrivals
 ///     void arrive(address, bytes);               like arrive; the phase also waits for these bytes
 ///     void await_phase(address, parity);         waits until the phase of this parity has ended
-///     void prefetch(map);
-///     void copy_box(to, map, x0, x1, x2, x3, address);         bytes arrive at that barrier
+///     void prefetch(map);                        prefetches a tensor map
+///     void copy_box(to, map, x0, x1, x2, x3, address);         the bytes arrive at the barrier
 ///     void publish_to_products();                publishes this thread's stores, before a barrier
-///     void meet(id, threads), signal(id, threads);             barriers 1 … 15 of some threads
+///     void meet(id, threads), signal(id, threads);             barriers 1 … 15, `threads` threads
 ///     void warp_barrier();                       barrier of the warp's lanes
 ///     std::uint32_t broadcast(std::uint32_t x);  x of the warp's first lane
 ///     std::uint32_t load(address);               reads shared memory
 ///     void store_alone(address, word);           like store, by one thread
 ///     unsigned take(unsigned* p);                (*p)++, by one thread
-///     void raise_registers<n>(), lower_registers<n>();         per thread; whole warpgroups
-///     void store_matrices(address, r), store_matrices_transposed(address, r);
+///     void raise_registers<n>(), lower_registers<n>();         n per thread; whole warpgroups
+///     void store_matrices(address, r), store_matrices_transposed(address, r);  four 8×8 matrices
 ///     void store_sums(address, float (&)[4]);    16 bytes in shared memory
 ///     void send_sums(to, address, bytes, add);   global memory: to[i] = or += x[i], one thread
 ///     void await_read();                         waits until the sent sums have been read
-///     void await_sent();                         waits until they are in global memory, for
-///     release
+///     void await_sent();                         waits until the sent sums are in global memory
 ///
 /// c is float[columns / 8][4], the fragment of 64 × columns sums: warp w of the group has rows 16 w
 /// … 16 w + 15, each 16×8 tile as in warp_tiles.hpp. a in registers is a 64×16 fragment with
@@ -50,21 +50,21 @@ namespace trireme::kernels {
 
 inline constexpr int group_threads = 128;
 
-/// Axis of an operand that is contiguous in shared memory: its depth ("K-major" in the PTX ISA), or
-/// its rows (left operand) or columns (right operand) ("MN-major", "transposed").
+/// Axis of an operand that is contiguous in shared memory: the depth ("K-major" in the PTX ISA), or
+/// the rows of a left operand or the columns of a right operand ("MN-major", "transposed").
 enum class Major : std::uint8_t { depth, edge };
 
-/// A matrix descriptor: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout".
-/// Addresses and offsets are in units of 16 bytes; the layout has 128-byte swizzling.
+/// A matrix descriptor: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout". The
+/// descriptor's address and offsets are in units of 16 bytes; the layout has 128-byte swizzling.
 TRIREME_FUNCTION std::uint64_t matrix_descriptor(std::uint32_t address, std::uint32_t leading_bytes,
                                                  std::uint32_t stride_bytes) {
   return std::uint64_t{(address & 0x3FFFFU) >> 4} | std::uint64_t{leading_bytes >> 4} << 16 |
          std::uint64_t{stride_bytes >> 4} << 32 | std::uint64_t{1} << 62;
 }
 
-/// `rows` rows of two-byte elements in shared memory, as copy_box writes and products read them:
-/// consecutive chunks of 64 columns, each with 128 bytes per row. Pieces of 16 bytes are permuted
-/// within eight rows of a chunk. `first` is a multiple of 1024, `rows` of 8.
+/// `rows` rows of two-byte elements in shared memory, in the layout that copy_box writes and
+/// products read: consecutive chunks of 64 columns, with 128 bytes per row. Pieces of 16 bytes are
+/// permuted within eight rows of a chunk. `first` is a multiple of 1024, `rows` a multiple of 8.
 template <int rows, int columns>
 struct GroupRows {
   static_assert(rows % 8 == 0 && columns % 16 == 0);
@@ -75,7 +75,7 @@ struct GroupRows {
 
   std::uint32_t first = 0;
 
-  /// Address of columns 8 piece … 8 piece + 7 of a row, for loads and stores by threads.
+  /// Address of columns 8·piece … 8·piece + 7 of a row, for loads and stores by threads.
   TRIREME_DEVICE_FUNCTION std::uint32_t at(int row, int piece) const {
     const auto r = static_cast<std::uint32_t>(row), p = static_cast<std::uint32_t>(piece);
     return first + p / 8 * chunk_bytes + r * row_bytes + (((p % 8) ^ (r % 8)) << 4);
@@ -83,9 +83,9 @@ struct GroupRows {
   TRIREME_DEVICE_FUNCTION std::uint32_t chunk(int i) const {
     return first + static_cast<std::uint32_t>(i) * chunk_bytes;
   }
-  /// Step `k` of the depth (columns 16 k … 16 k + 15) of an operand of Major::depth, from row `row`
-  /// on, a multiple of 8. A step adds a constant: the address is the lowest part of a descriptor,
-  /// in units of 16 bytes.
+  /// Descriptor of an operand of Major::depth whose first row is `row`, a multiple of 8, for step k
+  /// of the depth: columns 16 k … 16 k + 15. The offset of step k is added to the descriptor, whose
+  /// lowest bits are the address in units of 16 bytes.
   TRIREME_DEVICE_FUNCTION std::uint64_t depth_major(int row, int k) const {
     return matrix_descriptor(first + static_cast<std::uint32_t>(row) * row_bytes, 16,
                              8 * row_bytes) +
@@ -93,15 +93,16 @@ struct GroupRows {
             static_cast<std::uint32_t>(k % 4) * 32) /
                16;
   }
-  /// Step `k` of the depth (rows 16 k … 16 k + 15) of an operand of Major::edge, from column
-  /// `column` on, a multiple of 64.
+  /// Descriptor of an operand of Major::edge whose first column is `column`, a multiple of 64, for
+  /// step k of the depth: rows 16 k … 16 k + 15.
   TRIREME_DEVICE_FUNCTION std::uint64_t edge_major(int column, int k) const {
     return matrix_descriptor(chunk(column / 64), chunk_bytes, 8 * row_bytes) +
            static_cast<std::uint32_t>(16 * k) * row_bytes / 16;
   }
 };
 
-/// Position in a ring of `stages` buffers: the buffer, and the parity of its barriers' phase.
+/// Position in a ring of `stages` buffers: the index of the buffer, and the parity of the current
+/// phase of its barriers.
 struct RingPlace {
   int stage = 0;
   std::uint32_t parity = 0;

@@ -5,18 +5,19 @@
 
 #include <cstdint>
 
-/// Random words of Philox for kernels, distributed over lanes: hosts compute batches of blocks in
-/// vectors; on devices each lane computes whole blocks.
+/// Random words of Philox for kernels, distributed over lanes. Hosts compute batches of Philox
+/// blocks in vectors; on devices each lane computes whole blocks.
 namespace trireme::kernels {
 
 namespace detail {
 
-/// Number of blocks that hosts compute at a time; their counters and words fit into a first-level
-/// cache.
+/// Number of Philox blocks that hosts compute at a time; their counters and words fit into a
+/// first-level cache.
 inline constexpr int word_batch = 64;
 
-/// Words of the blocks [first, first + word_batch): philox() with the rounds as the outer loop and
-/// the blocks as the inner loop, so that the blocks are the lanes of the vector unit.
+/// Computes the words of the blocks [first, first + word_batch): philox() with the rounds as the
+/// outer loop and the blocks as the inner loop, so that the blocks are the lanes of the vector
+/// unit.
 inline void fill_words(std::uint32_t* words, const RandomKey& key, std::uint64_t first) {
   std::uint32_t c0[word_batch], c1[word_batch], c2[word_batch], c3[word_batch];
   for (int b = 0; b < word_batch; ++b) {
@@ -53,8 +54,8 @@ inline void fill_words(std::uint32_t* words, const RandomKey& key, std::uint64_t
 }  // namespace detail
 
 /// Calls f(i, word) for every i in [0, n), where word is word first + i of the random array `key`
-/// (see philox()). Distributed over the lanes like for_lanes; any split of a range into calls gives
-/// the same words.
+/// (see philox()). Distributed over the lanes like for_lanes. If a range is split over several
+/// calls, the words are the same.
 template <class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION void for_words(const Member& team, const RandomKey& key,
                                            std::int64_t first, std::int64_t n, const F& f) {
@@ -84,8 +85,8 @@ KOKKOS_FORCEINLINE_FUNCTION void for_words(const Member& team, const RandomKey& 
 
 namespace detail {
 
-/// The device version, which tests also run on hosts. A lane takes whole blocks of words, so that
-/// no block is computed twice.
+/// map_words on devices; tests also run it on hosts. A lane takes whole blocks of words, so that no
+/// block is computed twice.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_words_by_packs(const Member& team, const RandomKey& key,
                                                     std::int64_t first, std::int64_t n, To* to,
@@ -113,8 +114,8 @@ KOKKOS_FORCEINLINE_FUNCTION void map_words_by_packs(const Member& team, const Ra
 
 }  // namespace detail
 
-/// to[i] = f(i, word, from[i]...) for every i in [0, n), with words as in for_words and rows as in
-/// map_lanes.
+/// to[i] = f(i, word, from[i]...) for every i in [0, n), with the words of for_words. f, `to` and
+/// `from` are as in map_lanes.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_words(const Member& team, const RandomKey& key,
                                            std::int64_t first, std::int64_t n, To* to, const F& f,

@@ -16,13 +16,14 @@ namespace trireme::layout {
 /// Properties of an axis: its row of axis_table.
 struct AxisTraits {
   Axis axis;
-  bool splits_model;    ///< its ranks compute a sample together; otherwise each has samples
-  bool splits_weights;  ///< its ranks hold different weights; otherwise each has all of them
-  bool always_named;    ///< in messages and tables; otherwise where its size is not 1
+  bool splits_model;    ///< its ranks share each sample; otherwise each rank has its own samples
+  bool splits_weights;  ///< its ranks hold different weights; otherwise all hold the same weights
+  bool always_named;    ///< named in messages and tables even if its size is 1
 };
 
-/// All axes in their default order among the ranks, fastest first: a tensor group is within a node,
-/// the keys and values of a context group go around in each layer, and replicas are far apart.
+/// All axes in their default order among the ranks, fastest first. The ranks of a tensor group are
+/// then consecutive, the ranks of a context group, which exchange keys and values in each layer,
+/// are near each other, and replicas are far apart.
 inline constexpr std::array<AxisTraits, axis_count> axis_table{{
     {Axis::tensor, true, true, true},
     {Axis::context, true, false, false},
@@ -56,8 +57,8 @@ struct AxisSize {
   bool operator==(const AxisSize&) const = default;
 };
 
-/// The axes in the order of the ranks, with their sizes and strides. The first varies fastest: its
-/// neighbours are consecutive ranks.
+/// The axes in the order of the ranks, with their sizes and strides. The first axis varies fastest:
+/// neighbours along it are consecutive ranks.
 class AxisList {
  public:
   /// Axes that are not in `axes` have size 1 and follow in the default order. Throws Error if an
@@ -65,24 +66,24 @@ class AxisList {
   AxisList(std::initializer_list<AxisSize> axes) : AxisList(std::span(axes.begin(), axes.size())) {}
   explicit AxisList(std::span<const AxisSize> axes);
 
-  /// Fastest first.
+  /// The axes, fastest first.
   const std::array<AxisSize, axis_count>& axes() const { return axes_; }
   std::int64_t size(Axis axis) const { return sizes_[axis]; }
   /// Distance between neighbours along the axis, in ranks.
   std::int64_t stride(Axis axis) const { return strides_[axis]; }
-  /// The product of all sizes; the largest number if it overflows.
+  /// The product of all sizes; the largest std::int64_t if the product overflows.
   std::int64_t ranks() const { return ranks_; }
-  /// Ranks that compute a sample together: one replica of the model, or several with a context
-  /// axis.
+  /// Number of ranks that compute a sample together. They hold one replica of the model, or several
+  /// replicas with a context axis.
   std::int64_t model_ranks() const;
-  /// Ranks that together hold the weights once.
+  /// Number of ranks that together hold the weights once.
   std::int64_t weight_ranks() const;
 
-  /// "data · pipeline · tensor", slowest first.
+  /// "data · pipeline · tensor": the axes for which is_named(), slowest first.
   std::string names() const;
-  /// "32 · 4 · 8"
+  /// "32 · 4 · 8": the sizes of the axes of names(), in the same order.
   std::string sizes() const;
-  /// "data 32 · pipeline 4 · tensor 8"
+  /// "data 32 · pipeline 4 · tensor 8": the names and sizes of the axes of names().
   std::string named_sizes() const;
 
  private:
@@ -93,7 +94,8 @@ class AxisList {
 };
 
 /// Reads an order of axes such as "tensor, data, pipeline", fastest first. Missing axes follow in
-/// the default order. If the text is invalid, the result is empty and `problem` says why.
+/// the default order. If the text is invalid, returns std::nullopt and stores the reason in
+/// `problem`.
 std::optional<std::array<Axis, axis_count>> parse_order(std::string_view order,
                                                         std::string& problem);
 

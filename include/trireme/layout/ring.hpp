@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-/// Ring attention (Liu et al. 2023, arXiv 2310.01889): the queries and keys that meet in each step.
+/// Ring attention (Liu et al. 2023, arXiv 2310.01889): the queries and keys that meet in each step
+/// of the ring.
 namespace trireme::layout {
 
 /// A chunk of a rank's queries, and a chunk of keys.
@@ -23,10 +24,12 @@ struct AttentionRing {
   bool causal = true;
   std::int64_t window = 0;  ///< tokens that a query sees, including its own; 0: all
 
-  /// The rank that owns the keys that `rank` uses in step `step`. Blocks move to the next rank.
+  /// The rank that owns the keys that `rank` uses in step `step` of the ring. After each step,
+  /// blocks of keys and values move to the next rank.
   int owner(int rank, int step) const { return (rank - step + ranks) % ranks; }
-  /// Chunk pairs with visible keys, in the order of computation. Each chunk of queries begins with
-  /// itself as keys, where each query sees at least its own token.
+  /// Pairs of chunks with visible keys in step `step`, in the order of computation. In step 0, each
+  /// chunk of queries is paired first with its own tokens as keys, so that each query sees at least
+  /// one token.
   std::vector<ChunkPair> pairs(int rank, int step) const;
 };
 

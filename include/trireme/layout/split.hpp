@@ -3,6 +3,8 @@
 #include <trireme/base/check.hpp>
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace trireme::layout {
 
@@ -14,9 +16,9 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-/// Part `i` of `n` elements cut into `parts` contiguous parts, the larger ones first. Their sizes
-/// differ by at most one, and they tile [0, n) whether or not `parts` divides n. Some of them are
-/// empty if parts > n.
+/// Part `i` of `n` elements that are cut into `parts` contiguous parts, larger parts first. The
+/// sizes of the parts differ by at most one, and the parts tile [0, n) whether or not `parts`
+/// divides n. Some parts are empty if parts > n.
 inline Slice split(std::int64_t n, std::int64_t parts, std::int64_t i) {
   check(n >= 0 && parts >= 1 && i >= 0 && i < parts, "split(", n, ", ", parts, ", ", i,
         "): part out of range");
@@ -25,7 +27,7 @@ inline Slice split(std::int64_t n, std::int64_t parts, std::int64_t i) {
   return {i * base + (i < larger ? i : larger), base + (i < larger ? 1 : 0)};
 }
 
-/// The part of split(n, parts, …) that contains element `x`.
+/// Index of the part of split(n, parts, …) that contains element `x`.
 inline std::int64_t part_with(std::int64_t n, std::int64_t parts, std::int64_t x) {
   check(parts >= 1 && x >= 0 && x < n, "part_with(", n, ", ", parts, ", ", x,
         "): element out of range");
@@ -34,5 +36,12 @@ inline std::int64_t part_with(std::int64_t n, std::int64_t parts, std::int64_t x
   const std::int64_t in_larger = larger * (base + 1);
   return x < in_larger ? x / (base + 1) : larger + (x - in_larger) / base;
 }
+
+/// Cuts the first `n` items of a chain into `parts` contiguous parts whose largest cost is as small
+/// as possible. Within this bound, each part reaches the mean cost of itself and the parts after
+/// it, so that larger parts come first; with equal costs, the parts equal the parts of split().
+/// Some parts are empty if parts > n. `before` has more than n values, ascending from 0: before[i]
+/// is the total cost of the first i items.
+std::vector<Slice> cut_by_cost(std::span<const double> before, std::int64_t n, std::int64_t parts);
 
 }  // namespace trireme::layout

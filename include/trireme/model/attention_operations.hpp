@@ -8,21 +8,23 @@
 
 #include <optional>
 
-/// Attention, and operations on queries and keys before it.
+/// Operations of attention: rotary position embedding and norm of queries and keys, and attention
+/// itself.
 namespace trireme::model {
 
-/// Attention with this rank's heads and tokens of a micro-batch. `window`: 0 for full attention.
-kernels::AttentionShape attention_shape(const architecture::LocalSizes& sizes,
+/// Shape of attention for this rank's heads and this rank's tokens of a micro-batch. `window`:
+/// tokens in the window; 0: no window.
+kernels::AttentionShape attention_shape(const architecture::RankSizes& sizes,
                                         const deck::ModelConfig& model, std::int64_t window);
 
-/// Rotary positions of queries and keys, in place.
+/// Rotary position embedding of queries and keys, in place.
 template <class P>
-class RotaryOperation final : public LayerOperation<P> {
+class RotaryOperation final : public BlockOperation<P> {
  public:
   RotaryOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
 
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
 
  private:
@@ -31,46 +33,46 @@ class RotaryOperation final : public LayerOperation<P> {
 
 /// RMSNorm of each head of queries and keys, in place.
 template <class P>
-class HeadNormOperation final : public LayerOperation<P> {
+class HeadNormOperation final : public BlockOperation<P> {
  public:
-  using typename LayerOperation<P>::T;
+  using typename BlockOperation<P>::T;
   using G = typename P::Gradient;
   HeadNormOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
 
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  /// Also computes the gradients of the gains, because it overwrites the gradient that they depend
-  /// on.
-  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  /// Also adds to the gradients of the gains, unless they are frozen: these gradients depend on the
+  /// output's gradient, which this pass overwrites.
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
 
  private:
   kernels::HeadNorm norm_;
   View1<T> gain_query_, gain_key_;    // [K]
-  View1<G> dgain_query_, dgain_key_;  // [K]
+  View1<G> dgain_query_, dgain_key_;  // [K]; empty if frozen
 };
 
-/// o = softmax(q kᵀ / √K) v per head, with dropout of the probabilities; as a ring over a context
-/// axis.
+/// o = dropout(softmax(mask(cap(scale q kᵀ)))) v per head, with the model's scale (1/√K by
+/// default), soft cap and mask. A context axis of several ranks uses ring attention.
 template <class P>
-class AttentionOperation final : public LayerOperation<P> {
+class AttentionOperation final : public BlockOperation<P> {
  public:
-  using typename LayerOperation<P>::T;
+  using typename BlockOperation<P>::T;
   AttentionOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
 
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
 
  private:
   kernels::AttentionDropout dropout(const MicroContext& context) const;
   kernels::AttentionShape shape(const MicroContext& context) const;
-  View3<Accumulate<T>> logsumexp(const StepCall<P>& call) const;
+  View3<Accumulate<T>> logsumexp(const PassArguments<P>& call) const;
 
-  kernels::AttentionShape shape_;  ///< shape for this rank's tokens
+  kernels::AttentionShape shape_;  ///< shape for this rank's heads and tokens
   layout::Slice heads_;
   std::int64_t all_heads_;
   std::int64_t layer_;
-  std::optional<RingAttention<T>> ring_;  ///< with a context axis
+  std::optional<RingAttention<T>> ring_;  ///< empty on a context axis of one rank
 };
 
 }  // namespace trireme::model

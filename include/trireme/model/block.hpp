@@ -11,8 +11,8 @@
 
 namespace trireme::model {
 
-/// A block of the model, the embedding, a layer or the head, which runs the steps of its program.
-/// The caller provides all memory.
+/// A block of the model: the embedding, a layer or the head. It runs the calls of its program. The
+/// caller provides all memory.
 template <class P>
 class Block {
  public:
@@ -20,63 +20,71 @@ class Block {
 
   /// Arguments must outlive this object. `layer`: number of the layer; −1 for the
   /// embedding, L for the head.
-  Block(const LayerPlan& plan, const Parameters<P>& parameters,
+  Block(const BlockPlan& plan, const Parameters<P>& parameters,
         const architecture::Architecture& architecture, const TensorAxis& axis, std::int64_t layer);
 
-  /// Takes memory that keeps its values between passes.
+  /// Takes memory from `arena` for values that are valid in several passes: the scales of DoRA.
   void take_memory(Arena& arena);
 
-  /// A layer's input [R, D], which is at the beginning of its kept memory.
-  View2<T> input(const LayerMemory& memory) const;
+  /// Input [R, D] of a layer or of the head, at the beginning of the kept memory.
+  View2<T> input(const BlockMemory& memory) const;
 
-  /// Computes out [R, D] from input(), or from the context's fields, and fills the kept memory. out
-  /// may be the input if no backward pass follows. A shared vocabulary's look-up is in out on
-  /// entry.
-  void forward(const Handle& handle, View2<T> out, const LayerMemory& memory,
-               const LayerScratch<P>& scratch, const MicroContext& context) const;
-  /// dx [R, D]: gradient of out on entry, of the input on return; adds to the weight gradients.
-  void backward(const Handle& handle, View2<T> dx, const LayerMemory& memory,
-                const LayerScratch<P>& scratch, const MicroContext& context) const;
-  /// Computes the gradient of the head's losses down to its final norm's output, before backward().
-  void backward_losses(const Handle& handle, const LayerMemory& memory,
-                       const LayerScratch<P>& scratch, const MicroContext& context) const;
+  /// Computes out [R, D] from input(), or in the embedding from the context's fields, and fills the
+  /// kept memory. out may be the input if no backward pass follows. The embedding of a shared
+  /// vocabulary adds to out, which has the tokens' rows of the table on entry. The head has no out:
+  /// it adds to the context's losses, and in training computes the gradients that HeadGradient
+  /// assigns to the forward pass.
+  void forward(const Handle& handle, View2<T> out, const BlockMemory& memory,
+               const BlockScratch<P>& scratch, const MicroContext& context) const;
+  /// dx [R, D]: on entry, the gradient of out, which the head does not need; on return, the
+  /// gradient of the input, which the embedding does not have. Adds to the gradients of the
+  /// weights.
+  void backward(const Handle& handle, View2<T> dx, const BlockMemory& memory,
+                const BlockScratch<P>& scratch, const MicroContext& context) const;
+  /// For the head: the backward pass from the losses to the output of the final norm. Call it
+  /// before backward() or backward_input().
+  void backward_losses(const Handle& handle, const BlockMemory& memory,
+                       const BlockScratch<P>& scratch, const MicroContext& context) const;
   /// The two halves of backward(), if the program splits the backward pass.
-  void backward_input(const Handle& handle, View2<T> dx, const LayerMemory& memory,
-                      const LayerScratch<P>& scratch, const MicroContext& context) const;
-  void backward_weight(const Handle& handle, const LayerMemory& memory,
-                       const LayerScratch<P>& scratch, const MicroContext& context) const;
-  /// One token per row with the caches of keys and values, for generation. x [R, D] is overwritten.
-  void decode(const Handle& handle, View2<T> x, const LayerMemory& memory,
-              const LayerScratch<P>& scratch, const Decoding<P>& decoding) const;
+  void backward_input(const Handle& handle, View2<T> dx, const BlockMemory& memory,
+                      const BlockScratch<P>& scratch, const MicroContext& context) const;
+  void backward_weight(const Handle& handle, const BlockMemory& memory,
+                       const BlockScratch<P>& scratch, const MicroContext& context) const;
+  /// Forward pass of generation over one token per row, with the caches of keys and values. Reads
+  /// input(memory). A layer writes x [R, D], which may be its input; the head writes
+  /// decoding.logits.
+  void decode(const Handle& handle, View2<T> x, const BlockMemory& memory,
+              const BlockScratch<P>& scratch, const Decoding<P>& decoding) const;
 
-  /// A tensor of the head by name: in `memory`, or in `scratch` after a pass.
+  /// A tensor of the head by name. The tensor is in `memory`, or in `scratch` until the next pass.
+  /// Error if the head has no tensor of this name.
   template <class U = T>
-  View2<U> tensor(std::string_view name, const LayerMemory& memory,
+  View2<U> tensor(std::string_view name, const BlockMemory& memory,
                   std::byte* scratch = nullptr) const {
     const auto& all = plan_.description.tensors;
     const auto found = std::ranges::find(all, name, &architecture::Tensor::name);
     check(found != all.end(), "the head has no tensor ", name);
-    return LayerValues<P>(plan_, plan_.program.forward, memory, scratch, {}, {})
+    return BlockValues<P>(plan_, plan_.program.forward, memory, scratch, {}, {})
         .template numbers<U>(static_cast<int>(found - all.begin()));
   }
 
   std::int64_t layer() const { return layer_; }
-  const architecture::LayerProgram& program() const { return plan_.program; }
+  const architecture::BlockProgram& program() const { return plan_.program; }
 
  private:
   void run(const architecture::PhaseProgram& phase, const Handle& handle, View2<T> stream,
-           View2<T> output, const LayerMemory& memory, const LayerScratch<P>& scratch,
+           View2<T> output, const BlockMemory& memory, const BlockScratch<P>& scratch,
            const MicroContext& context, const Decoding<P>* decoding = nullptr) const;
 
-  const LayerPlan& plan_;
+  const BlockPlan& plan_;
   std::int64_t layer_;
-  std::vector<std::unique_ptr<LayerOperation<P>>> operations_;
+  std::vector<std::unique_ptr<BlockOperation<P>>> operations_;
 };
 
-/// Takes the memory of one pass of a layer of any kind: `all`, attention's workspace and the
-/// transient values.
+/// Takes the members of BlockScratch that passes need from `arena`, each large enough for a layer
+/// of any kind in `plans`.
 template <class P>
-LayerScratch<P> take_layer_scratch(Arena& arena, std::span<const LayerPlan> plans,
+BlockScratch<P> take_layer_scratch(Arena& arena, std::span<const BlockPlan> plans,
                                    const deck::ModelConfig& model, bool training,
                                    const kernels::KernelChoice& choice = {});
 

@@ -11,42 +11,45 @@ namespace trireme::model {
 
 using kernels::Handle;
 
-/// The fields of a micro-batch by their index in the objective; empty if a stage does not read
-/// them.
+/// The fields of a micro-batch, by their index in the objective. Fields that a stage does not read
+/// are empty views.
 using BatchFields = std::span<const View1<std::int32_t>>;
 
-/// Parameters of a pass over one micro-batch. All are global quantities, so that the layout does
-/// not change the result.
+/// Parameters of a pass over one micro-batch. Random numbers and the weights of losses follow from
+/// global quantities, and do not depend on the layout.
 struct MicroContext {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
-  std::int64_t first_sample = 0;  ///< index of the first sample in the global batch
+  std::int64_t first_sample = 0;  ///< index of the micro-batch's first sample in the global batch
   std::int64_t sequence = 0;
-  double dropout = 0;         ///< 0 in evaluation
+  double dropout = 0;         ///< dropout rate; 0 in evaluations
   double token_weight = 1;    ///< weight of a token's loss: 1 / counted tokens of the global batch
-  bool notes_maxima = false;  ///< record the maxima of fp8 tensors: in training steps
-  View1<const double> loss_scale;  ///< [1] factor of the loss, or empty for 1
-  int version = 0;                 ///< version of weights and gradients; 1: second parameters
-  double adapter_dropout = 0;      ///< dropout of adapters' inputs; 0 in evaluation
-  View2<double> scores = {};       ///< [T, 2] row_scores() of an evaluation's rows; empty: none
-  View1<const std::int32_t> positions = {};  ///< [T] positions in packed documents, or empty
-  BatchFields fields = {};                   ///< fields of the micro-batch
-  View1<double> losses = {};                 ///< [terms] sums of the objective's losses
+  bool notes_maxima = false;  ///< whether to record maxima of fp8 tensors; only in training steps
+  View1<const double> loss_scale;  ///< [1] factor of the loss; empty: 1
+  int version = 0;  ///< 0: first parameters; 1: second parameters, with their own gradients
+  double adapter_dropout = 0;  ///< dropout rate of adapters' inputs; 0 in evaluations
+  View2<double> scores = {};   ///< [T, 2] receives row_scores(); empty: no scores
+  /// [T] positions in packed documents or, in generation, in texts; otherwise empty.
+  View1<const std::int32_t> positions = {};
+  BatchFields fields = {};    ///< fields of the micro-batch
+  View1<double> losses = {};  ///< [terms] sums of the objective's losses
   /// In evaluations: the number of samples whose losses count; −1 in training.
   std::int64_t samples = -1;
 
   bool evaluates() const { return samples >= 0; }
 
-  /// Mask of a dropout site on the rows at `places`: `stream` is 0 for the embedding, 1 + 2·layer
-  /// and 2 + 2·layer for the outputs of attention and feed-forward.
+  /// Dropout mask of the rows at `places`. `stream`: random stream of the dropout site: 0 for the
+  /// embedding, 1 + 2·layer for the output of attention, 2 + 2·layer for the output of
+  /// feed-forward.
   kernels::Dropout dropout_site(std::uint32_t stream, const layout::TokenPlaces& places) const {
     return {dropout, RandomKey{seed, Purpose::dropout, stream, step}, first_sample * sequence,
             places};
   }
 
   static constexpr std::uint32_t adapter_streams = std::uint32_t{1} << 31;
-  /// Mask of an adapter's input: `site` numbers the products of all layers. These streams are above
-  /// the streams of dropout_site.
+  /// Dropout mask of columns `columns` of an adapter's input, which has `all` columns. `site`:
+  /// number of the adapted product, unique over all layers. The random streams of adapters are
+  /// different from the streams of dropout_site().
   kernels::Dropout adapter_site(std::uint32_t site, const layout::TokenPlaces& places,
                                 const layout::Slice& columns, std::int64_t all) const {
     return {adapter_dropout,

@@ -8,8 +8,8 @@
 
 namespace trireme::model {
 
-/// The context axis in the layers: its ranks share the tokens of every sample and have the same
-/// weights. Only attention and the head of masked tokens use tokens of other ranks.
+/// The context axis in the layers: its ranks divide the tokens of every sample among them and have
+/// the same weights. Only attention and the head of masked tokens use tokens of other ranks.
 class ContextAxis {
  public:
   /// An axis of one rank.
@@ -25,7 +25,7 @@ class ContextAxis {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  /// This rank's tokens of each sample.
+  /// Positions of this rank's tokens in each sample.
   const layout::TokenPlaces& places() const { return places_; }
   layout::TokenPlaces places_of(int rank) const {
     return layout::token_places(sequence_, size_, rank);
@@ -34,15 +34,15 @@ class ContextAxis {
   std::int64_t held(std::int64_t sequence) const {
     return places_.is_cut() ? places_.held : sequence;
   }
-  /// This rank's part of `n` rows that the ranks share.
+  /// This rank's part of `n` rows that the ranks divide among them.
   layout::Slice part(std::int64_t n) const { return layout::split(n, size_, rank_); }
 
-  /// x = the sum over the ranks, on all ranks.
+  /// x becomes the sum of x over the ranks, on all ranks. Collective.
   template <class T>
   void sum(const Exec& exec, View2<T> x, const char* what) const {
     if (size_ > 1) communicator_->all_reduce<T>(exec, flat(x), grid::Reduction::sum, what);
   }
-  /// Only for an axis of more than one rank.
+  /// Not for a default-constructed axis.
   grid::Communicator& communicator() const { return *communicator_; }
 
  private:

@@ -19,26 +19,27 @@ struct CachedToken {
   bool operator==(const CachedToken&) const = default;
 };
 
-/// Width of a pass: few rows with logits, or many rows without logits.
+/// Width of a pass: `narrow` has Decoder::Sizes::rows rows and may compute logits; `wide` has
+/// wide_rows rows and computes no logits.
 enum class PassWidth : std::uint8_t { narrow, wide };
 inline constexpr std::int64_t wide_rows = 64;
 
-/// Runs this rank's layers on single tokens with a cache of keys and values, for generation: each
-/// token costs one pass over the weights instead of a pass over the whole text. The rows of a pass
-/// are tokens of any of the cached texts, at any positions: consecutive tokens of one text, so that
-/// a prompt takes few passes, or the next token of each of several texts.
+/// Runs this rank's layers on single tokens with a cache of keys and values, for generation: a new
+/// token costs a pass over one row instead of a pass over the whole text. The rows of a pass are
+/// tokens of any of the cached texts, at any positions. For example, the rows are consecutive
+/// tokens of a prompt, which then takes few passes, or the next tokens of several texts.
 template <class P>
 class Decoder {
  public:
   using T = typename P::Compute;
 
   struct Sizes {
-    std::int64_t texts = 1;  ///< B: texts cached at a time
-    std::int64_t rows = 1;   ///< rows of a narrow pass
+    std::int64_t texts = 1;  ///< B, number of texts in the cache
+    std::int64_t rows = 1;   ///< number of rows of a narrow pass
   };
 
   /// `parameters` holds one stage of the model: consecutive layers. Arguments must outlive the
-  /// decoder, which must not be moved.
+  /// decoder. The decoder cannot be moved.
   Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters,
           grid::Communicator& tensor, const Sizes& sizes);
   Decoder(const Decoder&) = delete;
@@ -46,13 +47,15 @@ class Decoder {
 
   bool has_head() const { return shard_.has_head(); }
 
-  /// x [R, D]: on entry to a pass, the previous stage's output; afterwards, this stage's.
+  /// x [R, D]: before run(), the previous stage's output, which the first stage does not need;
+  /// afterwards, this stage's output.
   View2<T> x(PassWidth width) const { return pass(width).x; }
   /// Logits [R, V] of this rank's part of the vocabulary, after a narrow pass `with_logits`.
   View2<Accumulate<T>> logits() const { return logits_; }
 
-  /// Computes x of these rows; remaining rows have no token. The positions of a text must be passed
-  /// in order, from 0 on. Waits for the copy of `rows`.
+  /// Computes x for `rows`, and logits() if `with_logits` is set and this rank has the head. The
+  /// remaining rows of the pass have no token. The positions of a text must be passed in order,
+  /// from 0 on. Waits for the copy of `rows` to the device. Collective on the tensor axis.
   void run(const Handle& handle, std::span<const CachedToken> rows, PassWidth width,
            bool with_logits);
 
@@ -64,14 +67,14 @@ class Decoder {
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
 
-    const architecture::LocalSizes& sizes() const { return plans.front().sizes; }
+    const architecture::RankSizes& sizes() const { return plans.front().sizes; }
 
     TensorAxis axis;
-    std::vector<LayerPlan> plans;         ///< by kind of block
-    std::unique_ptr<Block<P>> embedding;  ///< null if another rank has it
+    std::vector<BlockPlan> plans;         ///< by kind of block
+    std::unique_ptr<Block<P>> embedding;  ///< null if another rank has the embedding
     std::vector<std::unique_ptr<Block<P>>> layers;
-    LayerMemory memory = {};
-    LayerScratch<P> scratch = {};
+    BlockMemory memory = {};
+    BlockScratch<P> scratch = {};
     View2<T> x;                         // [R, D]
     View2<T> queries;                   // [R, H·K]
     View2<std::int32_t> rows;           // [3, R]: texts, tokens, positions
@@ -85,13 +88,13 @@ class Decoder {
   architecture::Shard shard_;
   std::int64_t texts_;
   std::array<std::unique_ptr<Pass>, 2> passes_;
-  LayerPlan head_plan_;
-  std::unique_ptr<Block<P>> head_;  ///< null if another rank has it
+  BlockPlan head_plan_;
+  std::unique_ptr<Block<P>> head_;  ///< null if another rank has the head
   Arena memory_;
   std::vector<View3<T>> keys_;    // per layer [B, S, Hkv·K]
   std::vector<View3<T>> values_;  // per layer [B, S, Hkv·K]
   View2<Accumulate<T>> logits_;
-  LayerMemory head_memory_;
+  BlockMemory head_memory_;
 };
 
 }  // namespace trireme::model

@@ -7,34 +7,36 @@
 
 namespace trireme::model {
 
-/// x[t] = scale table[tokens[t]], or x[t] += table[segments[t]], or x[t] += table[p], where p is
-/// the token's position in the sample or, for packed documents, in its document. Each tensor rank
-/// looks up the ids of its part of the vocabulary; the sum over the axis is the result.
+/// One of three look-ups: x[t] = scale · table[tokens[t]]; x[t] += table[segments[t]]; or x[t] +=
+/// table[p], where p is the token's position in its sample, packed document or generated text. Each
+/// tensor rank looks up the tokens in its part of the vocabulary, and x is the sum over the tensor
+/// axis. The tables of segments and positions are whole on every rank.
 template <class P>
-class EmbeddingOperation final : public LayerOperation<P> {
+class EmbeddingOperation final : public BlockOperation<P> {
  public:
-  using typename LayerOperation<P>::T;
+  using typename BlockOperation<P>::T;
   using G = typename P::Gradient;
   EmbeddingOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
 
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  /// Indices have no gradient.
-  void backward_input(const StepCall<P>&, const LayerOperation<P>*, bool) const override {}
-  /// Adds to the table's gradient. The token table scales the gradient of x in place.
-  void backward_weight(const StepCall<P>& call) const override;
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  /// Does nothing: indices have no gradient.
+  void backward_input(const PassArguments<P>&, const BlockOperation<P>*, bool) const override {}
+  /// Adds to the table's gradient. The look-up of tokens multiplies the gradient of x by the scale,
+  /// in place.
+  void backward_weight(const PassArguments<P>& call) const override;
 
  private:
   bool is_split() const { return this->op_.cut == architecture::Cut::inputs; }
-  View1<const std::int32_t> ids(const StepCall<P>& call) const {
+  View1<const std::int32_t> ids(const PassArguments<P>& call) const {
     return call.context.fields[*field_];
   }
-  /// Positions of this rank's rows in their documents, or empty.
-  View1<const std::int32_t> own_positions(const StepCall<P>& call) const;
-  void scale(const StepCall<P>& call, View2<T> x) const;
+  /// This rank's part of MicroContext::positions; empty if the context has no positions.
+  View1<const std::int32_t> own_positions(const PassArguments<P>& call) const;
+  void scale(const PassArguments<P>& call, View2<T> x) const;
 
   const TensorAxis& axis_;
-  std::optional<std::size_t> field_;  ///< index of the field [T] of ids; none: positions
-  std::int64_t sequence_;             ///< tokens of a sample on this rank
+  std::optional<std::size_t> field_;  ///< index of the field [T] of ids; empty for positions
+  std::int64_t sequence_;             ///< number of tokens of a sample on this rank
   double scale_;                      ///< factor of the table's rows
   std::int64_t first_id_;             ///< first index of this rank's part of the table
   View2<T> table_;                    // [V, D], [2, D] or [S, D]

@@ -18,17 +18,19 @@ class Fp8Scaling {
   /// `gradient_exponent`: see Fp8Rule.
   Fp8Scaling(std::int64_t tensors, const deck::PrecisionConfig& precision, int gradient_exponent);
 
-  /// A tensor's scale in the current step. `notes`: whether kernels raise the step's maximum.
+  /// A tensor's scale in the current step. `notes`: whether kernels raise the tensor's maximum of
+  /// this step.
   kernels::Fp8Scale scale(std::int64_t tensor, bool notes) const;
 
   /// This rank's maxima of the current step [tensors]; finish_step needs the maxima over all ranks.
   View1<float> maxima() const { return maxima_; }
-  /// Appends the maxima of step `step` >= 1 to the history, and sets the scales of the next step.
+  /// Stores the maxima of step `step` ≥ 1 in the history, in place of the oldest maxima. Sets the
+  /// scales of the next step, and maxima() to 0.
   void finish_step(const Exec& exec, std::int64_t step) const;
 
-  /// Sets the scales after step `step` from the history.
+  /// Sets the scales of the step after `step` from the history.
   void resume(const Exec& exec, std::int64_t step) const;
-  /// Empties the history.
+  /// Sets the history and maxima() to 0, and the scales to their first values.
   void reset(const Exec& exec) const;
   /// The history [history, tensors], as stored in checkpoints.
   NamedTensor<float> history() const;
@@ -40,10 +42,10 @@ class Fp8Scaling {
   Fp8Algorithm algorithm_;
   int gradient_exponent_;
   Arena memory_;
-  View2<float> history_;  // [history, tensors]
-  View1<float> maxima_;   // [tensors], as the next two
-  View1<float> scales_;
-  View1<float> inverses_;
+  View2<float> history_;   // [history, tensors]
+  View1<float> maxima_;    // [tensors]
+  View1<float> scales_;    // [tensors]
+  View1<float> inverses_;  // [tensors] 1 / scales
 };
 
 }  // namespace trireme::model

@@ -11,17 +11,17 @@
 
 namespace trireme::model {
 
-/// y = x wᵀ + bias, or y = x wᵀ, with w [N, M]: a matrix product of the model with its three
-/// passes. N and M are sizes of this rank's part. Asynchronous on the handle.
+/// y = x wᵀ + bias, or y = x wᵀ without a bias, with w [N, M]: a matrix product of the model with
+/// its three passes. N and M are sizes of this rank's part. Asynchronous on the handle.
 template <class P>
 struct Linear {
   using T = typename P::Compute;
   using G = typename P::Gradient;
 
   View2<T> w;   // [N, M]
-  View1<T> b;   // [N], or empty
-  View2<G> dw;  // [N, M], or empty if frozen
-  View1<G> db;  // [N], or empty
+  View1<T> b;   // [N]; empty without a bias
+  View2<G> dw;  // [N, M]; empty if frozen
+  View1<G> db;  // [N]; empty if frozen or without a bias
 
   /// `bias`: name of the bias, or "".
   Linear(const Parameters<P>& parameters, const std::string& weight, const std::string& bias,
@@ -33,10 +33,10 @@ struct Linear {
     db = parameters.gradient(bias, outputs);
   }
 
-  /// Scales for rounding the operands to fp8, or empty; only with bf16.
+  /// Scales and memory for operands that are rounded to fp8; empty: no fp8. Only with bf16.
   using Fp8 = std::optional<kernels::Fp8Linear>;
 
-  /// y [T, N], x [T, M].
+  /// y [T, N] = x wᵀ, plus the bias if `add_bias`; x [T, M].
   void forward(const Handle& handle, View2<T> y, View2<const T> x, const Fp8& fp8 = {},
                bool add_bias = true) const {
     const View1<T> bias = add_bias ? b : View1<T>();
@@ -51,7 +51,7 @@ struct Linear {
       if (fp8) return kernels::fp8_linear_backward_input(handle, dx, dy, w, *fp8);
     kernels::linear_backward_input<T>(handle, dx, dy, w);
   }
-  /// dh [T, M] = (dy w) gelu'(h), for an input gelu(h).
+  /// dh [T, M] = (dy w) gelu'(h), for a product whose input is gelu(h).
   void gelu_backward_input(const Handle& handle, View2<T> dh, View2<const T> dy, View2<const T> h,
                            Gelu form, const Fp8& fp8 = {}) const {
     if (!fp8) return kernels::linear_gelu_backward_input<T>(handle, dh, dy, w, h, form);
@@ -63,12 +63,12 @@ struct Linear {
                        const Fp8& fp8 = {}) const {
     backward_weight(handle, db, dy, x, fp8);
   }
-  /// backward_weight without the bias, for products whose bias gradient is summed over other rows;
-  /// and the bias gradient alone.
+  /// dw += dyᵀ x alone, for products whose bias gradient is summed over other rows.
   void backward_weight_alone(const Handle& handle, View2<const T> dy, View2<const T> x,
                              const Fp8& fp8 = {}) const {
     backward_weight(handle, View1<G>(), dy, x, fp8);
   }
+  /// db += Σ_t dy alone; nothing if the bias is frozen or absent.
   void backward_bias(const Handle& handle, View2<const T> dy) const {
     if (db.extent(0) > 0) kernels::linear_backward_bias<T>(handle, db, dy);
   }

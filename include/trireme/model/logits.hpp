@@ -4,62 +4,71 @@
 
 namespace trireme::model {
 
-/// Logits and their cross entropy. Logits are computed for blocks of rows and never stored whole.
-/// Their gradient needs no later results. With HeadGradient::with_losses, the forward pass turns
-/// each block into its gradient at once and adds the block's part of the table's gradient. `kept`
-/// stores the gradient of all blocks, in a narrower type than logits. `again` stores the
-/// statistics, with which the backward pass turns recomputed logits into their gradient without a
-/// message. The results are bit-for-bit equal. The tensor axis splits the vocabulary; only three
-/// values per row of logits are sent: the part's maximum, its sum of exponentials and the target's
-/// logit.
+/// Logits and their cross entropy. Except in generation, logits are computed one block of rows at a
+/// time and never stored whole. The gradient of a block of logits depends only on this block and
+/// its statistics. HeadGradient determines the pass that computes this gradient; the result has the
+/// same bits:
+///
+/// - with_losses: the forward pass computes the gradient of each block, and from it the block's
+///   gradients of input and table.
+/// - kept: the forward pass computes the gradient of each block and stores it for the backward
+///   pass, in the type of activations.
+/// - again: the forward pass stores the statistics. The backward pass recomputes the logits, and
+///   computes their gradient from the statistics, which are not exchanged again.
+///
+/// The tensor axis splits the vocabulary. For the losses, only three values per row of logits are
+/// sent: the part's maximum, the part's sum of exponentials, and the target's logit.
 template <class P>
-class LogitsOperation final : public LayerOperation<P> {
+class LogitsOperation final : public BlockOperation<P> {
  public:
-  using typename LayerOperation<P>::T;
+  using typename BlockOperation<P>::T;
   using G = typename P::Gradient;
   LogitsOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
 
-  /// Losses, and their gradients in training; in generation only the logits of whole rows.
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  /// The gradients of the input, in its memory, and of the table, unless forward() computed them.
-  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+  /// Adds the losses and, in training, computes the gradients that HeadGradient assigns to the
+  /// forward pass. In generation, only computes Decoding::logits.
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  /// Computes the gradients of the input, in the input's memory, and of the table, unless forward()
+  /// has computed them; then sums the input's gradient over the tensor axis.
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
 
  private:
-  /// Consecutive rows.
+  /// A block of consecutive rows.
   struct Block {
     std::int64_t first;
     View2<T> y;
     View2<Accumulate<T>> logits;
-    View2<T> dlogits;      // in the memory of logits if possible
+    View2<T> dlogits;      // may be in the memory of `logits`
     View2<double> merged;  // [rows, 3]
     View1<const std::int32_t> targets;
   };
 
-  /// Calls `use` with each block of y's first `count` rows.
+  /// Calls `use` with each block of the first `count` rows of y.
   template <class Use>
-  void visit_blocks(const StepCall<P>& call, View2<T> y, std::int64_t count,
+  void visit_blocks(const PassArguments<P>& call, View2<T> y, std::int64_t count,
                     const CrossEntropyOperation<P>& loss, const Use& use) const;
   /// logits = cap(y tableᵀ + bias)
   void compute(const Handle& handle, View2<Accumulate<T>> logits, View2<const T> y) const;
-  /// loss += Σ losses of the block; stores the statistics for the gradient in block.merged, and
-  /// returns the losses.
-  View1<double> add_losses(const StepCall<P>& call, const Block& block,
+  /// Adds the losses of the block's rows to the sum of `loss`. Stores the statistics for the
+  /// gradient in block.merged. Returns the loss of each row.
+  View1<double> add_losses(const PassArguments<P>& call, const Block& block,
                            const CrossEntropyOperation<P>& loss) const;
-  void block_gradient(const StepCall<P>& call, const Block& block) const;
-  /// Computes the gradients of y and of the table from the gradient of the block's logits.
-  void block_backward(const StepCall<P>& call, const Block& block) const;
+  void block_gradient(const PassArguments<P>& call, const Block& block) const;
+  /// From the gradient of the block's logits, computes the gradient of y, and adds to the gradients
+  /// of the table and the bias.
+  void block_backward(const PassArguments<P>& call, const Block& block) const;
 
   const TensorAxis& axis_;
   architecture::HeadGradient gradient_;
   HeadRows rows_;
-  bool gathers_;           ///< the input has this rank's rows, not all
+  bool gathers_;           ///< the input has this rank's rows; the operation gathers them
   double cap_;             ///< soft cap; 0: none
   std::int64_t first_id_;  ///< first id of this rank's part of the vocabulary
-  View2<T> table_;         // [V, D]: the embedding's table if tied
-  View2<G> dtable_;        // [V, D]: a separate gradient if tied
-  View1<T> bias_;          // [V], or empty
-  View1<G> dbias_;         // [V], or empty
+  View2<T> table_;         // [V, D]: the embedding's table if embeddings are tied
+  View2<G> dtable_;        // [V, D]: not the look-up's gradient, even if embeddings are tied
+  View1<T> bias_;          // [V]; empty without a bias
+  View1<G> dbias_;         // [V]; empty if frozen or without a bias
 };
 
 }  // namespace trireme::model

@@ -14,8 +14,8 @@ template <class P>
 struct NormSaved {
   using T = typename P::Compute;
 
-  View1<Accumulate<T>> mean;     // [R] of LayerNorm alone
-  View1<Accumulate<T>> inverse;  // [R] of the deviation, or the root mean square
+  View1<Accumulate<T>> mean;     // [R], only for LayerNorm
+  View1<Accumulate<T>> inverse;  // [R] 1 / standard deviation, or 1 / root mean square
 };
 
 /// LayerNorm with its three passes.
@@ -27,8 +27,8 @@ struct LayerNorm {
 
   View1<T> gain;   // [D]
   View1<T> bias;   // [D]
-  View1<G> dgain;  // [D]
-  View1<G> dbias;  // [D]
+  View1<G> dgain;  // [D]; empty if frozen
+  View1<G> dbias;  // [D]; empty if frozen
   double epsilon;
 
   LayerNorm(const Parameters<P>& parameters, const std::string& name, const deck::ModelConfig& m)
@@ -41,13 +41,13 @@ struct LayerNorm {
   void forward(const Handle& handle, View2<T> y, const Saved& saved, View2<const T> x) const {
     kernels::layer_norm_forward<T>(handle, y, saved.mean, saved.inverse, x, gain, bias, epsilon);
   }
-  /// sum = x + z with dropout, y its norm.
+  /// sum = x + dropout(z), y = norm(sum), in one kernel.
   void forward_residual(const Handle& handle, View2<T> y, const Saved& saved, View2<T> sum,
                         View2<const T> x, View2<const T> z, const kernels::Dropout& site) const {
     kernels::residual_layer_norm_forward<T>(handle, y, saved.mean, saved.inverse, sum, x, z, site,
                                             gain, bias, epsilon);
   }
-  /// dx = or += the gradient of x.
+  /// dx = the gradient of x, or dx += the gradient of x if `accumulate`.
   void backward_input(const Handle& handle, View2<T> dx, View2<const T> dy, const Saved& saved,
                       View2<const T> x, bool accumulate) const {
     kernels::layer_norm_backward_input<T>(handle, dx, dy, x, saved.mean, saved.inverse, gain,
@@ -55,7 +55,7 @@ struct LayerNorm {
   }
   void backward_weight(const Handle& handle, View2<const T> dy, const Saved& saved,
                        View2<const T> x) const {
-    if (dgain.data() == nullptr) return;  // frozen
+    if (dgain.data() == nullptr) return;  // frozen norm
     kernels::layer_norm_backward_weight<T>(handle, dgain, dbias, dy, x, saved.mean, saved.inverse);
   }
 };
@@ -68,7 +68,7 @@ struct RmsNorm {
   using Saved = NormSaved<P>;
 
   View1<T> gain;   // [D]
-  View1<G> dgain;  // [D]
+  View1<G> dgain;  // [D]; empty if frozen
   double offset;   // added to the gain
   double epsilon;
 
@@ -81,20 +81,20 @@ struct RmsNorm {
   void forward(const Handle& handle, View2<T> y, const Saved& saved, View2<const T> x) const {
     kernels::rms_norm_forward<T>(handle, y, saved.inverse, x, gain, offset, epsilon);
   }
-  /// sum = x + z with dropout, y its norm.
+  /// sum = x + dropout(z), y = norm(sum), in one kernel.
   void forward_residual(const Handle& handle, View2<T> y, const Saved& saved, View2<T> sum,
                         View2<const T> x, View2<const T> z, const kernels::Dropout& site) const {
     kernels::residual_rms_norm_forward<T>(handle, y, saved.inverse, sum, x, z, site, gain, offset,
                                           epsilon);
   }
-  /// dx = or += the gradient of x.
+  /// dx = the gradient of x, or dx += the gradient of x if `accumulate`.
   void backward_input(const Handle& handle, View2<T> dx, View2<const T> dy, const Saved& saved,
                       View2<const T> x, bool accumulate) const {
     kernels::rms_norm_backward_input<T>(handle, dx, dy, x, saved.inverse, gain, offset, accumulate);
   }
   void backward_weight(const Handle& handle, View2<const T> dy, const Saved& saved,
                        View2<const T> x) const {
-    if (dgain.data() == nullptr) return;  // frozen
+    if (dgain.data() == nullptr) return;  // frozen norm
     kernels::rms_norm_backward_weight<T>(handle, dgain, dy, x, saved.inverse);
   }
 };

@@ -10,21 +10,22 @@
 
 namespace trireme::model {
 
-/// Saved activations in host memory. The device has a few windows, each as large as one layer's
-/// kept memory, which the layers of a pass use in turn. A layer's activations are copied to the
-/// host while the forward pass computes the next layer, and back while the backward pass computes
-/// the following layer. Copies are queued; the host never waits (Rhu et al. 2016, vDNN, arXiv
+/// Saved activations in host memory. The device has a few windows, each for the memory of one
+/// layer; the layers of a pass use the windows in turn. The activations of layer l are copied to
+/// the host while the forward pass computes layer l + 1, and back to the device while the backward
+/// pass computes layer l + 1. Copies are queued; the host never waits (Rhu et al. 2016, vDNN, arXiv
 /// 1602.08124, section 3).
 class OffloadedLayers {
  public:
-  /// Bytes of saved activations at the beginning of a window, and of the following part that
-  /// backward_input stores for backward_weight if the two are separate.
+  /// Bytes of the two parts of a window: the saved activations, followed by the values that
+  /// backward_input stores for a separate backward_weight.
   struct Sizes {
     Bytes saved = 0;
     Bytes work = 0;
     Bytes whole() const { return saved + work; }
   };
-  /// A layer, counted from its stage's first layer, for the micro-batch in a slot.
+  /// A layer for the micro-batch in a slot, and the layer's window. `layer` counts from the first
+  /// layer of the stage.
   struct Key {
     int stage = -1;
     int slot = -1;
@@ -37,16 +38,17 @@ class OffloadedLayers {
   /// Allocates host memory for `slots` · `layers` windows.
   OffloadedLayers(std::vector<std::byte*> windows, Sizes sizes, int slots, std::int64_t layers);
 
-  /// After this call, kernels may overwrite the layer's window.
+  /// Kernels submitted to `exec` after this call may overwrite the layer's window.
   void begin_write(const Exec& exec, const Key& key);
-  /// Starts the copy of a written part to the host.
+  /// Queues the copy of a part to the host. The copy begins after the kernels submitted to `exec`
+  /// so far.
   void keep(const Exec& exec, const Key& key, Part part);
-  /// Starts the copy of a layer back to its window, unless the window still holds it: its saved
-  /// activations, and with Part::work also the following part.
+  /// Queues the copy of a layer from the host to its window, unless the window holds this layer.
+  /// The copy has the saved activations, and with Part::work also the values from backward_input.
   void fetch(const Key& key, Part upto);
-  /// After this call, kernels may read and write the window.
+  /// Calls fetch(). Kernels submitted to `exec` after this call may read and write the window.
   void begin_read(const Exec& exec, const Key& key, Part upto);
-  /// Call after the last kernel that uses the window.
+  /// Call this after submitting the last kernel that uses the window.
   void end_read(const Exec& exec, const Key& key);
 
   Bytes host_bytes() const { return memory_.capacity(); }
@@ -55,9 +57,9 @@ class OffloadedLayers {
   struct Window {
     std::byte* data = nullptr;
     Key holds;
-    Event computed;  ///< last use by kernels
-    Event loaded;    ///< last copy into it
-    Event stored;    ///< last copy out of it, which follows all earlier copies
+    Event computed;  ///< end of the last kernel that uses the window
+    Event loaded;    ///< end of the last copy into the window
+    Event stored;    ///< end of the last copy out of the window; earlier copies end before it
   };
 
   Window& window(const Key& key) { return windows_[static_cast<std::size_t>(key.window)]; }
@@ -69,23 +71,24 @@ class OffloadedLayers {
   std::int64_t layers_;
   Arena memory_;
   std::vector<Window> windows_;
-  std::vector<std::byte*> records_;  ///< one per layer and slot, in host memory
+  std::vector<std::byte*> records_;  ///< one record per layer and slot, in host memory
   CopyQueue out_;
   CopyQueue in_;
 };
 
-/// The offloaded layers of one slot of a stage, in the order of its passes. By default no layer is
-/// offloaded, and every call does nothing.
+/// The offloaded layers of one slot of a stage. Calls do nothing for a layer that the stage does
+/// not have. A default-constructed object has no layers.
 class SlotOffload {
  public:
   using Part = OffloadedLayers::Part;
 
   SlotOffload() = default;
-  /// A stage of `layers` layers, with windows window(slot, layer). `all` must outlive this object.
+  /// `layers`: number of layers of the stage. `windows`: number of windows. `all` must outlive this
+  /// object.
   SlotOffload(OffloadedLayers& all, int stage, int slot, std::int64_t layers, std::int64_t windows)
       : all_(&all), stage_(stage), slot_(slot), layers_(layers), windows_(windows) {}
 
-  /// Window of a layer; consecutive layers use different windows.
+  /// Number of a layer's window. Consecutive layers use different windows.
   static std::int64_t window(int slot, std::int64_t layer, std::int64_t layers,
                              std::int64_t windows) {
     return (slot * layers + layer) % windows;
@@ -100,7 +103,8 @@ class SlotOffload {
   void fetch(std::int64_t layer, Part upto = Part::saved) const {
     if (has(layer)) all_->fetch(key(layer), upto);
   }
-  /// Calls begin_read, and fetches the next layer of the backward pass.
+  /// Calls OffloadedLayers::begin_read(), and fetches layer − 1, the next layer of the backward
+  /// pass.
   void begin_read(const Exec& exec, std::int64_t layer, Part upto = Part::saved) const {
     if (!has(layer)) return;
     all_->begin_read(exec, key(layer), upto);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/model/layer_values.hpp>
+#include <trireme/model/block_values.hpp>
 #include <trireme/model/linear.hpp>
 #include <trireme/model/norm.hpp>
 #include <trireme/model/product_adapter.hpp>
@@ -11,20 +11,21 @@
 #include <string>
 #include <variant>
 
-/// Execution of a layer's operations: one class per kind, with the passes of the description
-/// (architecture/operation.hpp). Shapes are the shapes of the description's tensors.
+/// Execution of a block's operations, by classes with one function per pass.
+/// architecture/operation.hpp describes the operations and the shapes of their tensors.
 namespace trireme::model {
 
-/// Context of an operation in the model.
+/// The objects from which an operation is constructed. `layer`: −1 for the embedding, L for the
+/// head.
 template <class P>
 struct OperationPlace {
   const Parameters<P>& parameters;
   const architecture::Architecture& architecture;
   const TensorAxis& axis;
-  const LayerPlan& plan;
+  const BlockPlan& plan;
   std::int64_t layer = 0;
 
-  /// Full name of an array: "layers.3.attention.query".
+  /// Full name of an array, for example "layers.3.attention.query".
   std::string array(const std::string& name) const {
     return architecture.block_of(layer).prefix + name;
   }
@@ -32,21 +33,22 @@ struct OperationPlace {
 };
 
 template <class P>
-class LayerOperation {
+class BlockOperation {
  public:
   using T = typename P::Compute;
 
-  explicit LayerOperation(const architecture::Operation& operation) : op_(operation) {}
-  virtual ~LayerOperation() = default;
-  LayerOperation(const LayerOperation&) = delete;
-  LayerOperation& operator=(const LayerOperation&) = delete;
+  explicit BlockOperation(const architecture::Operation& operation) : op_(operation) {}
+  virtual ~BlockOperation() = default;
+  BlockOperation(const BlockOperation&) = delete;
+  BlockOperation& operator=(const BlockOperation&) = delete;
 
-  /// `fused`: another operation that the same kernel computes, or null; see architecture::Step.
-  virtual void forward(const StepCall<P>& call, const LayerOperation* fused) const = 0;
-  virtual void backward_input(const StepCall<P>& call, const LayerOperation* fused,
+  /// `fused`: another operation that the same call computes, or null. `accumulate`: add to the
+  /// gradient of the input. See architecture::OperationCall.
+  virtual void forward(const PassArguments<P>& call, const BlockOperation* fused) const = 0;
+  virtual void backward_input(const PassArguments<P>& call, const BlockOperation* fused,
                               bool accumulate) const = 0;
-  virtual void backward_weight(const StepCall<P>&) const {}
-  /// Takes memory that keeps its values between passes.
+  virtual void backward_weight(const PassArguments<P>&) const {}
+  /// Takes memory from the arena for values that are valid in several passes.
   virtual void take_memory(Arena&) {}
 
  protected:
@@ -54,42 +56,43 @@ class LayerOperation {
 };
 
 template <class P>
-std::unique_ptr<LayerOperation<P>> make_operation(const architecture::Operation& operation,
+std::unique_ptr<BlockOperation<P>> make_operation(const architecture::Operation& operation,
                                                   const OperationPlace<P>& place);
 
 /// y = norm(x).
 template <class P>
-class NormOperation final : public LayerOperation<P> {
+class NormOperation final : public BlockOperation<P> {
  public:
-  using typename LayerOperation<P>::T;
+  using typename BlockOperation<P>::T;
   NormOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
 
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
-  void backward_weight(const StepCall<P>& call) const override;
+  void backward_weight(const PassArguments<P>& call) const override;
   /// sum = x + dropout(z), y = norm(sum), in one kernel.
-  void forward_residual(const StepCall<P>& call, View2<T> sum, View2<const T> x, View2<const T> z,
-                        const kernels::Dropout& site) const;
+  void forward_residual(const PassArguments<P>& call, View2<T> sum, View2<const T> x,
+                        View2<const T> z, const kernels::Dropout& site) const;
 
  private:
-  NormSaved<P> saved(const StepCall<P>& call) const;
+  NormSaved<P> saved(const PassArguments<P>& call) const;
 
   const TensorAxis& axis_;
   std::variant<LayerNorm<P>, RmsNorm<P>> norm_;
-  /// All tensor ranks have all rows (in a head); each sums a part of them for its weights.
+  /// Whether all tensor ranks have all rows (in a head). With sequence parallelism, each rank then
+  /// sums the gradients of the weights over a part of the rows.
   bool is_shared_;
 };
 
 /// out = x + dropout(z).
 template <class P>
-class ResidualOperation final : public LayerOperation<P> {
+class ResidualOperation final : public BlockOperation<P> {
  public:
   ResidualOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
-      : LayerOperation<P>(operation), axis_(place.axis), layer_(place.layer) {}
+      : BlockOperation<P>(operation), axis_(place.axis), layer_(place.layer) {}
 
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
 
  private:
@@ -99,38 +102,40 @@ class ResidualOperation final : public LayerOperation<P> {
   std::int64_t layer_;
 };
 
-/// y = dropout(y), for embeddings that are normed first.
+/// y = dropout(y), in place: dropout of the embedding, in post-norm models after the first norm.
 template <class P>
-class DropoutOperation final : public LayerOperation<P> {
+class DropoutOperation final : public BlockOperation<P> {
  public:
   DropoutOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
-      : LayerOperation<P>(operation), axis_(place.axis) {}
+      : BlockOperation<P>(operation), axis_(place.axis) {}
 
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
 
  private:
   const TensorAxis& axis_;
 };
 
-/// g = gelu(h), or with a gate g = silu(first half of h) · second half of h, or gelu instead of
-/// silu.
+/// g = gelu(h); with a gate, g = silu(h₁) h₂ (SwiGLU) or g = gelu(h₁) h₂ (GeGLU), where h₁ and h₂
+/// are the two halves of each row of h.
 template <class P>
-class ActivationOperation final : public LayerOperation<P> {
+class ActivationOperation final : public BlockOperation<P> {
  public:
-  using typename LayerOperation<P>::T;
+  using typename BlockOperation<P>::T;
   ActivationOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
-      : LayerOperation<P>(operation),
+      : BlockOperation<P>(operation),
         activation_(place.model().activation),
         gelu_(place.model().gelu) {}
 
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
-  View2<T> input(const StepCall<P>& call) const { return call.values.matrix(this->op_.input); }
-  View2<T> output(const StepCall<P>& call) const { return call.values.matrix(this->op_.output); }
-  View2<T> input_gradient(const StepCall<P>& call) const {
+  View2<T> input(const PassArguments<P>& call) const { return call.values.matrix(this->op_.input); }
+  View2<T> output(const PassArguments<P>& call) const {
+    return call.values.matrix(this->op_.output);
+  }
+  View2<T> input_gradient(const PassArguments<P>& call) const {
     return call.values.gradient(this->op_.input);
   }
   Gelu form() const { return gelu_; }
@@ -140,28 +145,29 @@ class ActivationOperation final : public LayerOperation<P> {
   Gelu gelu_;
 };
 
-/// y = x Wᵀ + bias, with outputs or inputs split by the tensor axis, and an adapter's update.
+/// y = x Wᵀ + bias, plus the update of an adapter, if the product has one. The tensor axis splits
+/// the outputs or the inputs of the product.
 template <class P>
-class LinearOperation final : public LayerOperation<P> {
+class LinearOperation final : public BlockOperation<P> {
  public:
-  using typename LayerOperation<P>::T;
+  using typename BlockOperation<P>::T;
   LinearOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
 
-  void forward(const StepCall<P>& call, const LayerOperation<P>* fused) const override;
-  void backward_input(const StepCall<P>& call, const LayerOperation<P>* fused,
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
-  void backward_weight(const StepCall<P>& call) const override;
+  void backward_weight(const PassArguments<P>& call) const override;
   void take_memory(Arena& arena) override {
     if (adapter_) adapter_->take_memory(arena);
   }
 
  private:
-  void add_product(const StepCall<P>& call, View2<T> y, View2<const T> x, bool add_bias) const;
-  void add_input_gradient(const StepCall<P>& call, View2<T> dx, View2<const T> dy) const;
-  void add_weight_gradient(const StepCall<P>& call, View2<const T> dy, View2<const T> x) const;
+  void add_product(const PassArguments<P>& call, View2<T> y, View2<const T> x, bool add_bias) const;
+  void add_input_gradient(const PassArguments<P>& call, View2<T> dx, View2<const T> dy) const;
+  void add_weight_gradient(const PassArguments<P>& call, View2<const T> dy, View2<const T> x) const;
   bool scales() const { return adapter_ && adapter_->scales(); }
-  /// Scales of this operation's tensors, with products in fp8.
-  std::optional<kernels::Fp8Linear> fp8(const StepCall<P>& call) const;
+  /// Scales of this operation's tensors, and memory, for products in fp8; empty without fp8.
+  std::optional<kernels::Fp8Linear> fp8(const PassArguments<P>& call) const;
 
   const TensorAxis& axis_;
   Linear<P> linear_;

@@ -14,9 +14,10 @@
 
 namespace trireme::model {
 
-/// Type traits, selected once in train/: the type of weights and activations, the type of sums and
-/// gradients, and the type that the optimizer updates. If the last differs from the first, weights
-/// are rounded master weights (Micikevicius et al. 2018, arXiv 1710.03740, section 3.1).
+/// Type traits, selected once in train/. Compute: type of weights and activations. Gradient: type
+/// of the gradients of weights. Master: type of the weights that the optimizer updates. If Master
+/// differs from Compute, the weights are rounded copies of master weights (Micikevicius et al.
+/// 2018, arXiv 1710.03740, section 3.1).
 struct Fp32 {
   using Compute = float;
   using Gradient = float;
@@ -39,7 +40,7 @@ struct MixedFp16 {
   using Master = float;
 };
 
-/// Division of a rank's arrays among its replicas ([parallel] shard).
+/// Division of a rank's arrays among the replicas of the model ([parallel] shard).
 struct Replicas {
   architecture::Division division;
   int rank = 0;
@@ -48,9 +49,9 @@ struct Replicas {
   bool cuts_tokens = false;  ///< sequence parallelism
 };
 
-/// The parameter registry of a rank: every array that it holds, with its slice of the weight and of
-/// the gradient. All weights are in one arena and all gradients in another, at equal offsets unless
-/// replicas divide them.
+/// The parameter registry of a rank: every array that the rank holds, with the rank's slice of the
+/// weight and of the gradient. All weights are in one arena and all gradients in another arena, at
+/// equal offsets unless replicas divide the arrays.
 template <class P>
 class Parameters {
  public:
@@ -59,13 +60,13 @@ class Parameters {
 
   struct Entry {
     const architecture::ArraySpec* spec;
-    architecture::LocalArray local;
-    std::int64_t offset;  ///< in elements
+    architecture::RankArray local;
+    std::int64_t offset;  ///< Placement::offset, in elements
     NamedTensor<Compute> weight;
     NamedTensor<Gradient> gradient;
 
-    /// Number of the array in the global registry, which selects the random stream of its initial
-    /// values.
+    /// Number of the array in the global registry. It selects the random stream of the array's
+    /// initial values.
     std::uint32_t number() const { return static_cast<std::uint32_t>(local.number); }
   };
 
@@ -74,21 +75,23 @@ class Parameters {
   Parameters(const architecture::Architecture& architecture, const architecture::Shard& shard,
              bool gradients, const Replicas& replicas = {});
 
-  /// Initial values: element i of array a is element i of the random array (seed, a), in every
-  /// layout.
+  /// Sets the initial values of all arrays. In every layout, element i of a random array is the
+  /// same function of the seed, the number of the array, and i.
   void initialise(const Exec& exec, std::uint64_t seed);
-  /// Initial values of one array.
+  /// Sets the initial values of one array.
   void initialise(const Exec& exec, const Entry& entry, std::uint64_t seed) const;
-  /// Sets an array of magnitudes to the norms of the rows of its weights, which must be set. If
-  /// this rank has only parts of rows, `read` fills whole rows, some at a time. Waits.
+  /// Sets an array of magnitudes (DoRA) to the norms of the rows of its weight matrix. If this rank
+  /// has whole rows of the matrix, they must be set before. Otherwise `read` is called for one
+  /// block of whole rows after the other, and must fill the block. Waits for the kernels.
   void set_row_norms(const Exec& exec, const Entry& magnitudes,
                      const std::function<void(const NamedTensor<Compute>&)>& read) const;
-  /// Calls `set` to fill the weights of every array, and keeps them, or this rank's parts of them:
-  /// layers that share a window are filled in sequence.
+  /// Calls `set` for every array to fill its weights. If replicas divide the weights, layers that
+  /// share a window are filled one after the other, and the rank keeps its own parts of each layer.
   void set_weights(const Exec& exec, const std::function<void(const Entry&)>& set);
 
-  /// Number of changes of the weights: results that passes derive from weights alone are recomputed
-  /// when it has changed. Code that writes weights must call changed().
+  /// Counter of the changes of the weights. Passes recompute results that depend only on weights,
+  /// such as DoRA's scales, when the counter has changed. Code that writes weights must call
+  /// changed().
   std::uint64_t version() const { return version_; }
   void changed() { ++version_; }
 
@@ -98,32 +101,34 @@ class Parameters {
   const architecture::Shard& shard() const { return shard_; }
   const architecture::Architecture& architecture() const { return architecture_; }
 
-  /// A weight or its gradient in two dimensions; `rows` · `columns` may include the arrays that
-  /// follow (query, then key and value). Frozen arrays have empty gradients.
+  /// A weight, or its gradient, as a matrix or a vector. A matrix may include the arrays that
+  /// follow `name` in the arena (query, then key and value). Frozen arrays have empty gradients.
   View2<Compute> weight(const std::string& name, std::int64_t rows, std::int64_t columns) const;
   View2<Gradient> gradient(const std::string& name, std::int64_t rows, std::int64_t columns) const;
   View1<Compute> weight(const std::string& name, std::int64_t elements) const;
   View1<Gradient> gradient(const std::string& name, std::int64_t elements) const;
 
-  /// The arenas, and the positions of arrays in them.
+  /// The arena of the gradients, and the positions of weights and gradients in their arenas.
   View1<Gradient> all_gradients() const { return all_gradients_; }
   const architecture::Arrangement& weight_places() const { return weight_places_; }
   const architecture::Arrangement& gradient_places() const { return gradient_places_; }
   /// Division of the gradients into buckets for their sums over a data axis of `data_ranks` ranks.
   architecture::BucketCut bucket_cut(std::int64_t bucket_bytes, int data_ranks) const;
   architecture::BucketCut bucket_cut() const;  ///< for the replicas of this registry
-  /// Division of all weights, including frozen ones, into buckets, if replicas divide them.
+  /// Division of all weights, including frozen weights, into buckets, if replicas divide them.
   architecture::BucketCut weight_cut() const;
-  const std::vector<architecture::LocalArray>& local_arrays() const { return local_; }
+  const std::vector<architecture::RankArray>& rank_arrays() const { return local_; }
   View1<Compute> all_weights() const { return all_weights_; }
-  /// Gradients of a stage's arrays that all tensor ranks hold whole: one range of the arena for
-  /// arrays with ArraySpec::partial_gradient, and one for other arrays.
+  /// Gradients of a stage's arrays that all tensor ranks hold whole. One range of the arena has the
+  /// arrays with ArraySpec::partial_gradient, another range the other arrays. Empty if there are no
+  /// such arrays or if replicas divide their gradients.
   View1<Gradient> replicated_gradients(Stage stage, bool partial_gradient) const;
-  /// Second gradient of tied embeddings (the logits') on ranks with both look-up and logits: [V, D]
-  /// of this rank's part of the vocabulary; empty on other ranks.
+  /// Second gradient of tied embeddings, from the logits, on ranks with both look-up and logits:
+  /// [V, D] of this rank's part of the vocabulary. Empty on other ranks.
   View2<Gradient> tied_gradient() const { return tied_gradient_; }
 
-  /// Blocks of frozen arrays that only this rank counts, if weights are divided.
+  /// Blocks of frozen arrays that this rank owns, if replicas divide the weights. If several tensor
+  /// ranks hold the same block, only one of them returns it.
   std::vector<NamedTensor<Compute>> owned_frozen() const;
 
   const architecture::Placement& placement() const { return placement_; }
@@ -137,7 +142,7 @@ class Parameters {
 
   std::uint64_t version_ = 1;
   architecture::Shard shard_;
-  std::vector<architecture::LocalArray> local_;
+  std::vector<architecture::RankArray> local_;
   architecture::Placement placement_;
   const architecture::Architecture& architecture_;
   Replicas replicas_;

@@ -13,14 +13,15 @@
 
 namespace trireme::model {
 
-/// Called before passes use the arrays of a part of the model, which replicas may divide: its
-/// weights may have to be gathered, and its gradients may reuse another layer's memory. `layer`:
-/// see architecture::layer_of(). Asynchronous on exec.
+/// Interface that passes call before they use the arrays of a part of the model. If replicas divide
+/// the arrays, the weights must be gathered first, and the gradients may use memory that held the
+/// gradients of another layer. `layer`: see architecture::layer_of(). Asynchronous on exec.
 class ArrayAccess {
  public:
   virtual ~ArrayAccess() = default;
 
-  /// After this call, kernels may read the weights. `next`: the part that the pass reads next.
+  /// After this call, kernels may read the weights. `next`: the part whose weights the pass reads
+  /// next; empty if there is none.
   virtual void before_reads(const Exec& exec, std::int64_t layer,
                             std::optional<std::int64_t> next) = 0;
   /// After this call, kernels may add to the gradients.
@@ -37,58 +38,60 @@ class PipelineStage {
   /// Memory kept from a micro-batch's forward pass to the end of its backward pass.
   struct Slot {
     std::vector<View1<std::int32_t>> fields;  // per field of the objective
-    View2<T> x;                               // [R, D] input of a stage without layers and head
-    std::vector<LayerMemory> layers;
-    LayerMemory head;
-    View2<T> dx;          // [R, D] in the first stage, if the backward pass is split
+    View2<T> x;                               // [R, D] input, if there are no layers and no head
+    std::vector<BlockMemory> layers;
+    BlockMemory head;
+    View2<T> dx;          // [R, D] gradient of the input; only in the first stage with split passes
     SlotOffload offload;  ///< offload of `layers`
   };
 
   /// Memory that layers use in turn if saved activations are offloaded.
-  using Windows = std::vector<LayerMemory>;
+  using Windows = std::vector<BlockMemory>;
 
   /// Memory used within one pass.
   struct Scratch {
     View1<double> losses;  // [terms] Σ cross entropy of each term since zero_losses
-    LayerScratch<P> layer;
+    BlockScratch<P> layer;
   };
 
   struct SlotShape {
-    bool training = true;         ///< false: layers share memory
+    bool training = true;         ///< false: evaluation; layers then share memory
     bool split_backward = false;  ///< backward_input and backward_weight are separate
   };
 
-  /// Called when all weight gradients of a layer are complete in this pass (−1: the embedding, L:
-  /// the head).
-  using LayerDone = std::function<void(std::int64_t layer)>;
+  /// Called in a backward pass after the submission of the last kernel that adds to the weight
+  /// gradients of a layer. `layer`: −1 for the embedding, L for the head.
+  using BlockDone = std::function<void(std::int64_t layer)>;
   /// Called between layers to progress messages in flight; may be empty.
   using Between = std::function<void()>;
 
-  /// `plans`: one per kind of block except the head. `axis`, the plans and `access` must outlive
-  /// this object. `access`: null if all arrays are whole.
-  PipelineStage(const architecture::Architecture& architecture, std::span<const LayerPlan> plans,
-                const LayerPlan& head, const Parameters<P>& parameters, const TensorAxis& axis,
+  /// `plans`: one plan for each kind of block except the head. `number`: number of the stage.
+  /// `access`: null if no replicas divide the arrays. Arguments must outlive this object.
+  PipelineStage(const architecture::Architecture& architecture, std::span<const BlockPlan> plans,
+                const BlockPlan& head, const Parameters<P>& parameters, const TensorAxis& axis,
                 Stage number, ArrayAccess* access = nullptr);
-  // Explicit, because moving views may throw in some Kokkos versions, and a vector of stages would
-  // then copy them.
+  // Copies are deleted explicitly: moving views may throw in some Kokkos versions, and a vector of
+  // stages would then copy the stages.
   PipelineStage(const PipelineStage&) = delete;
   PipelineStage& operator=(const PipelineStage&) = delete;
   PipelineStage(PipelineStage&&) = default;
   PipelineStage& operator=(PipelineStage&&) = default;
 
-  /// `windows`, if not empty, are the layers' memory; SlotOffload::window assigns them to the
-  /// layers of slot `number`.
-  Slot take_slot(Arena& arena, const architecture::LocalSizes& sizes, const SlotShape& shape,
+  /// Takes the memory of a slot. `windows`, if not empty, are the layers' memory, and
+  /// SlotOffload::window() assigns them to the layers. `number`: number of the slot.
+  Slot take_slot(Arena& arena, const architecture::RankSizes& sizes, const SlotShape& shape,
                  const Windows& windows = {}, int number = 0) const;
 
-  /// Memory of the stage's input [R, D], to be filled by kernels on `handle` before a pass; the
-  /// first stage reads tokens instead.
+  /// Memory of the stage's input [R, D]. Kernels submitted to `handle` after this call must fill
+  /// this memory with the previous stage's output or, if all pipeline ranks share the vocabulary,
+  /// in the first stage with the tokens' rows of the table. Otherwise the forward pass of the first
+  /// stage fills the memory.
   View2<T> input(const Handle& handle, const Slot& slot) const;
   /// Takes the head's memory for use within one pass, if the stage has a head.
   void take_head_scratch(Arena& arena);
-  /// Takes the layers' memory that keeps its values between passes.
+  /// Takes the layers' memory for values that are valid in several passes.
   void take_lasting_memory(Arena& arena);
-  /// Output [R, D] of the final norm, then its gradient, in the last stage.
+  /// In the last stage: the output [R, D] of the final norm, later replaced by its gradient.
   View2<T> head_output(const Slot& slot) const { return head_tensor<T>(slot, "y"); }
   /// A tensor of the head by name, after a pass of the last stage.
   template <class U>
@@ -97,32 +100,33 @@ class PipelineStage {
   }
   std::int64_t layers() const { return static_cast<std::int64_t>(layers_.size()); }
 
-  /// Computes output [R, D]; the last stage adds to scratch.losses instead.
+  /// Computes output [R, D]; the last stage instead adds to scratch.losses, and computes the
+  /// gradients that HeadGradient assigns to the forward pass.
   void forward(const Handle& handle, View2<T> output, const Slot& slot, const Scratch& scratch,
                const MicroContext& context, const Between& between) const;
-  /// The forward pass without dropout and gradients; only the first `samples` samples count in the
-  /// loss.
+  /// The forward pass without dropout and without gradients. Only the first `samples` samples count
+  /// in the losses.
   void evaluate(const Handle& handle, View2<T> output, const Slot& slot, const Scratch& scratch,
                 const MicroContext& context, std::int64_t samples, const Between& between) const;
-  /// dx [R, D]: gradient of the output on entry (the last stage needs none), of the input on
-  /// return.
+  /// dx [R, D]: on entry, the gradient of the output, which the last stage does not need; on
+  /// return, the gradient of the input, which the first stage does not have.
   void backward(const Handle& handle, View2<T> dx, const Slot& slot, const Scratch& scratch,
-                const MicroContext& context, const LayerDone& done) const;
+                const MicroContext& context, const BlockDone& done) const;
   void backward_input(const Handle& handle, View2<T> dx, const Slot& slot, const Scratch& scratch,
                       const MicroContext& context, const Between& between) const;
   void backward_weight(const Handle& handle, const Slot& slot, const Scratch& scratch,
-                       const MicroContext& context, const LayerDone& done) const;
+                       const MicroContext& context, const BlockDone& done) const;
 
  private:
-  /// Calls `layer_done` after each layer.
+  /// Calls `layer_done` after each layer, with the layer's index in the stage.
   void forward_layers(const Handle& handle, View2<T> output, const Slot& slot,
                       const Scratch& scratch, const MicroContext& context,
-                      const LayerDone& layer_done) const;
+                      const BlockDone& layer_done) const;
   void take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const;
   View2<T> layer_output(const Slot& slot, std::size_t layer, View2<T> output) const;
 
   MicroContext with_fields(const MicroContext& context, const Slot& slot) const;
-  LayerScratch<P> head_scratch(const Scratch& scratch) const;
+  BlockScratch<P> head_scratch(const Scratch& scratch) const;
   void read_embedding(const Handle& handle) const;
   void read_layer(const Handle& handle, std::size_t layer, bool backward) const;
   void read_head(const Handle& handle, bool backward) const;
@@ -133,12 +137,12 @@ class PipelineStage {
   }
 
   ArrayAccess* access_;
-  std::int64_t layer_count_;  ///< layers of the whole model
+  std::int64_t layer_count_;  ///< number of layers of the whole model
   architecture::TrainingObjective objective_;
-  std::optional<std::size_t> positions_;  ///< index of the field, with packed documents
-  bool reads_fields_;                     ///< reads fields of batches; not with a shared vocabulary
-  std::int64_t first_trained_;            ///< Architecture::first_trained
-  std::unique_ptr<Block<P>> embedding_;   ///< null except in the first stage
+  std::optional<std::size_t> positions_;  ///< index of the field "positions", if there is one
+  bool reads_fields_;  ///< whether embedding and head read fields; false with a shared vocabulary
+  std::int64_t first_trained_;           ///< Architecture::first_trained
+  std::unique_ptr<Block<P>> embedding_;  ///< null except in the first stage
   std::vector<std::unique_ptr<Block<P>>> layers_;
   std::unique_ptr<Block<P>> head_;  ///< null except in the last stage
   bool gradient_with_losses_;

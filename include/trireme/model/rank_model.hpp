@@ -10,16 +10,16 @@
 namespace trireme::model {
 
 /// The stages of one rank with their memory: scratch, and as many slots of saved activations as the
-/// program needs at a time. Every slot can serve every stage of the rank.
+/// schedule needs at a time. Every slot can serve every stage of the rank.
 template <class P>
 class RankModel {
  public:
   using T = typename P::Compute;
-  using LayerDone = typename PipelineStage<P>::LayerDone;
+  using BlockDone = typename PipelineStage<P>::BlockDone;
   using Between = typename PipelineStage<P>::Between;
 
   struct Shape {
-    std::int64_t micro = 1;  ///< samples per pass
+    std::int64_t micro = 1;  ///< number of samples per pass
     int slots = 1;
     bool training = true;         ///< false: no gradient memory
     bool split_backward = false;  ///< backward_input and backward_weight are separate
@@ -27,32 +27,38 @@ class RankModel {
     bool offload = false;  ///< saved activations of layers are in host memory
     /// Tensors that layers keep, by kind of layer; empty: set by `recompute`.
     std::vector<architecture::Kept> kept = {};
-    std::int64_t logit_elements = architecture::host_logit_elements;  ///< logits computed at a time
-    const Fp8Scaling* fp8 = nullptr;  ///< scales of products in fp8, or null; must outlive this
+    /// Number of elements of a block of logits.
+    std::int64_t logit_elements = architecture::host_logit_elements;
+    const Fp8Scaling* fp8 = nullptr;  ///< null: no fp8; must outlive the RankModel
     architecture::HeadGradient head = architecture::HeadGradient::with_losses;
-    kernels::KernelChoice kernels = {};    ///< choice of the handle for the passes
-    int logits_slots = 0;                  ///< slots of a shared vocabulary's logits
-    ArrayAccess* access = nullptr;         ///< access to divided arrays; must outlive this
-    ArrayAccess* second_access = nullptr;  ///< access to the second parameters; as `access`
+    kernels::KernelChoice kernels = {};  ///< choice of the handle that passes use
+    int logits_slots = 0;                ///< number of slots of a shared vocabulary's logits
+    /// Access to the arrays of the first and of the second parameters; null if no replicas divide
+    /// them. Must outlive the RankModel.
+    ArrayAccess* access = nullptr;
+    ArrayAccess* second_access = nullptr;
   };
 
-  /// `parameters` holds the rank's shard. `axis`, for the micro-batch's tokens, must outlive this
-  /// object. `second`: parameters of passes with the other version of the weights, or null.
+  /// `parameters` holds the rank's shard. `axis`: tensor axis for the tokens of a micro-batch.
+  /// `second`: parameters of passes with MicroContext::version 1, or null. Arguments except `shape`
+  /// must outlive this object.
   RankModel(const architecture::Architecture& architecture, const Parameters<P>& parameters,
             const TensorAxis& axis, const Shape& shape, const Parameters<P>* second = nullptr);
 
   const architecture::TrainingObjective& objective() const { return objective_; }
-  /// A field of the micro-batch in a slot, by its index in the objective; empty unless the stage
-  /// reads it.
+  /// A field of the micro-batch in a slot, by the field's index in the objective; empty unless the
+  /// stage reads the field.
   View1<std::int32_t> field(Stage stage, int slot, std::size_t number) const {
     return at(stage, slot).fields.at(number);
   }
   /// Input [R, D] that a stage receives from the previous stage, and output for the next stage.
   View2<T> input(const Handle& handle, Stage stage, int slot) const;
   View2<T> output() const { return output_; }
-  /// Gradient [R, D] of the stage's output before its backward pass, of its input afterwards.
+  /// Gradient [R, D] of the stage's output before the backward pass, and of the stage's input after
+  /// it.
   View2<T> dx(Stage stage, int slot) const;
-  /// Input of the logits [R, D], then its gradient, in the last stage. For a shared vocabulary.
+  /// For a shared vocabulary, on the rank of the last stage: the input [R, D] of the logits, which
+  /// the caller later replaces by its gradient.
   View2<T> head_output(int slot) const {
     const Stage last = shard_.last_stage();
     return get(last).head_output(at(last, slot));
@@ -62,7 +68,7 @@ class RankModel {
   const typename SharedVocabulary<P>::Slot& logits_slot(int slot) const {
     return logits_slots_.at(static_cast<std::size_t>(slot));
   }
-  /// Σ cross entropy of each term of the objective [terms].
+  /// Σ cross entropy of each term of the objective [terms] since zero_losses().
   View1<double> losses() const { return scratch_.losses; }
 
   /// A result of the head's last pass on a rank that holds the last stage; for tests.
@@ -76,17 +82,18 @@ class RankModel {
 
   void forward(const Handle& handle, Stage stage, int slot, const MicroContext& context,
                const Between& between = {}) const;
-  /// Adds the losses of the first `samples` samples, without dropout.
+  /// Forward pass without dropout; the last stage adds only the losses of the first `samples`
+  /// samples.
   void evaluate(const Handle& handle, Stage stage, int slot, const MicroContext& context,
                 std::int64_t samples, const Between& between = {}) const;
   void backward(const Handle& handle, Stage stage, int slot, const MicroContext& context,
-                const LayerDone& done) const;
+                const BlockDone& done) const;
   void backward_input(const Handle& handle, Stage stage, int slot, const MicroContext& context,
                       const Between& between = {}) const;
   void backward_weight(const Handle& handle, Stage stage, int slot, const MicroContext& context,
-                       const LayerDone& done) const;
+                       const BlockDone& done) const;
 
-  const architecture::LocalSizes& sizes() const { return sizes_; }
+  const architecture::RankSizes& sizes() const { return sizes_; }
   std::int64_t saved_bytes() const { return saved_memory_.capacity(); }
   /// Bytes in host memory; 0 without offload.
   std::int64_t offloaded_bytes() const { return offloaded_ ? offloaded_->host_bytes() : 0; }
@@ -105,7 +112,7 @@ class RankModel {
   void take_saved(Arena& arena);
   void take_windows(Arena& arena);
   void offload();
-  /// Layers of the stage with the most layers.
+  /// Number of layers of the rank's stage with the most layers.
   std::int64_t most_layers() const;
   void take_scratch(Arena& arena);
 
@@ -113,11 +120,12 @@ class RankModel {
   architecture::TrainingObjective objective_;
   architecture::Shard shard_;
   Shape shape_;
-  architecture::LocalSizes sizes_;
-  std::vector<LayerPlan> plans_;  ///< by kind of block; stages refer to them
-  LayerPlan head_plan_;
+  architecture::RankSizes sizes_;
+  std::vector<BlockPlan> plans_;  ///< by kind of block; stages refer to them
+  BlockPlan head_plan_;
   std::vector<PipelineStage<P>> stages_;
-  std::vector<PipelineStage<P>> second_stages_;  ///< stages with second parameters, in equal memory
+  /// Stages with the second parameters, which use the same memory as stages_.
+  std::vector<PipelineStage<P>> second_stages_;
   std::optional<SharedVocabulary<P>> vocabulary_;
 
   Arena saved_memory_;

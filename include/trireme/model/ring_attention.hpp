@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/kernels/attention_part.hpp>
+#include <trireme/kernels/attention_range.hpp>
 #include <trireme/layout/ring.hpp>
 #include <trireme/model/context_axis.hpp>
 
@@ -11,15 +11,15 @@ namespace trireme::model {
 /// Scratch of attention over a context axis.
 template <class T>
 struct RingMemory {
-  View1<T> values;            // [LocalSizes::ring_values]
-  View1<Accumulate<T>> sums;  // [LocalSizes::ring_sums]
+  View1<T> values;            // [RankSizes::ring_values]
+  View1<Accumulate<T>> sums;  // [RankSizes::ring_sums]
 };
 
-/// Attention of this rank's queries to the keys of all context ranks, which send blocks of keys and
-/// values around a ring (Liu et al. 2023, arXiv 2310.01889): the next block arrives while the
-/// current one is used. In the backward pass the blocks go around again, and the sums of their
-/// gradients follow one step later, until they are back at the owner of the keys. Collective on the
-/// axis.
+/// Attention of this rank's queries to the keys of all context ranks. The ranks send blocks of keys
+/// and values around a ring (Liu et al. 2023, arXiv 2310.01889): the next block arrives while the
+/// current block is used. In the backward pass, the blocks go around again. The sums of their
+/// gradients follow one step later, until each sum is back at the owner of the keys. Collective on
+/// the axis.
 template <class T>
 class RingAttention {
  public:
@@ -30,33 +30,34 @@ class RingAttention {
   RingAttention(const ContextAxis& axis, const kernels::AttentionShape& shape,
                 std::int64_t sequence);
 
-  /// o [T, H·K], logsumexp [B, H, tokens of a sample]; qkv [T, (H + 2 Hkv)·K]; positions [T] of
-  /// this rank's tokens in their documents, or empty.
+  /// Computes o [T, H·K] and logsumexp [B, H, this rank's tokens of a sample] from qkv [T, (H + 2
+  /// Hkv)·K]. `positions`: [T] positions of this rank's tokens in their documents; empty without
+  /// packed documents.
   void forward(const kernels::Handle& handle, View2<T> o, View3<A> logsumexp, View2<const T> qkv,
                const RingMemory<T>& memory, View1<const std::int32_t> positions,
                const kernels::AttentionDropout& dropout) const;
-  /// dqkv from the gradient `grad` of o.
+  /// Computes dqkv from the gradient `grad` of o.
   void backward(const kernels::Handle& handle, View2<T> dqkv, View2<const T> grad, View2<const T> o,
                 View2<const T> qkv, View3<const A> logsumexp, const RingMemory<T>& memory,
                 View1<const std::int32_t> positions,
                 const kernels::AttentionDropout& dropout) const;
 
  private:
-  /// A transfer between neighbours.
+  /// The two messages of a step: to the next rank, and from the previous rank.
   struct Exchange {
     grid::Request send, receive;
   };
 
   int owner(int step) const { return ring_.owner(axis_.rank(), step); }
-  /// Calls f(part, first) for each pair of chunks of a step, with `first` set for the first pair of
-  /// its queries, and advances outstanding messages in between.
+  /// Calls f(part, first) for each pair of chunks of a step, and progresses outstanding messages in
+  /// between. `first`: whether the pair is the first pair with its queries.
   template <class F>
   void for_pairs(int step, View1<const std::int32_t> positions, const F& f) const;
 
   /// The block of rank `owner` in buffer `number` of `memory`: [rows of its tokens, 2 Hkv·K].
   template <class U>
   View2<U> block(View1<U> memory, int number, int owner) const;
-  /// Sends `mine` to the next rank and receives `theirs` from the previous one.
+  /// Starts to send `mine` to the next rank, and to receive `theirs` from the previous rank.
   template <class U>
   Exchange exchange(const kernels::Handle& handle, View2<U> theirs, View2<U> mine,
                     int channel) const;
@@ -65,8 +66,8 @@ class RingAttention {
   const ContextAxis& axis_;
   layout::AttentionRing ring_;
   kernels::AttentionShape shape_;  ///< shape for whole samples
-  std::int64_t tokens_;            ///< tokens of a sample on this rank
-  std::int64_t largest_ = 0;       ///< elements of the largest block
+  std::int64_t tokens_;            ///< number of tokens of a sample on this rank
+  std::int64_t largest_ = 0;       ///< number of elements of the largest block
 };
 
 extern template class RingAttention<float>;

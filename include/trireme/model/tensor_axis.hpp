@@ -19,7 +19,7 @@ View2<T> rows_of(View2<T> x, std::int64_t first, std::int64_t count) {
 }
 
 using trireme::part;
-/// The elements, or rows, of a slice.
+/// The elements of a vector, or the rows of a matrix, in a slice.
 template <class T>
 View1<T> part(const View1<T>& x, const layout::Slice& slice) {
   return part(x, slice.offset, slice.extent);
@@ -30,13 +30,13 @@ View2<T> part(const View2<T>& x, const layout::Slice& slice) {
 }
 
 /// The tensor axis in the layers. Matrix products work on all T tokens of a micro-batch; the
-/// residual stream, norms and dropout work on this rank's rows. Without sequence parallelism these
-/// are all rows, and every tensor rank does the same work; with it (Korthikanti et al. 2022, arXiv
-/// 2205.05198) each rank has a part of the rows. Tokens are split as one list, b·S + s, so that any
-/// number of ranks can split any sequence. Around the products of attention and feed-forward,
-/// `gather` goes from rows to all tokens, and `reduce` from partial sums of all tokens back to
-/// rows: an identity and an all-reduce (Shoeybi et al. 2019, arXiv 1909.08053, f and g), or an
-/// all-gather and a reduce-scatter.
+/// residual stream, norms and dropout work on this rank's rows. Without sequence parallelism, every
+/// tensor rank has all rows and does the same work on them. With sequence parallelism (Korthikanti
+/// et al. 2022, arXiv 2205.05198), each rank has a part of the rows. Tokens are split as one list,
+/// b·S + s, so that any number of ranks can split any sequence. Around the products of attention
+/// and feed-forward, `gather` goes from rows to all tokens, and `reduce` from partial sums of all
+/// tokens back to rows. Without sequence parallelism, these are an identity and an all-reduce
+/// (Shoeybi et al. 2019, arXiv 1909.08053, f and g); with it, an all-gather and a reduce-scatter.
 class TensorAxis {
  public:
   /// An axis of one rank.
@@ -55,8 +55,8 @@ class TensorAxis {
   /// Whether rows are only a part of the tokens: `all` and `rows` below are then different memory.
   bool cuts_tokens() const { return cuts_tokens_; }
 
-  /// All tokens [T, N] from every rank's rows [R, N]: `rows` itself if it has all tokens, otherwise
-  /// `all`, which is filled. `rows` may be this rank's part of `all`.
+  /// Returns all tokens [T, N] from every rank's rows [R, N]: `rows` itself if it has all tokens,
+  /// otherwise `all`, which this call fills. `rows` may be this rank's part of `all`.
   template <class T>
   View2<T> gather(const Exec& exec, View2<T> all, View2<T> rows, const char* what) const;
 
@@ -79,21 +79,24 @@ class TensorAxis {
     return cuts_tokens_ ? rows_of(all, rows_.offset, rows_.extent) : all;
   }
 
-  /// This rank's rows of `x`, which has only these rows or all rows: gradients of partial sums.
+  /// This rank's rows of a gradient: `x` itself if it has only these rows; a part of `x` if it has
+  /// all tokens, as the gradient of partial sums has.
   template <class T>
   View2<T> own_part(View2<T> x) const {
     return static_cast<std::int64_t>(x.extent(0)) == tokens_ ? own_rows(x) : x;
   }
 
-  /// The part, among n rows that all ranks have, whose weight gradients this rank sums.
+  /// The part of n rows that all ranks have, over which this rank sums the gradients of weights:
+  /// all n rows without sequence parallelism.
   layout::Slice own_of_shared(std::int64_t n) const {
     return cuts_tokens_ ? layout::split(n, size_, rank_) : layout::Slice{0, n};
   }
 
   /// This rank's part of the tokens, with or without sequence parallelism: the part that it sends
-  /// to another pipeline stage (Narayanan et al. 2021, section 4.1: scatter/gather).
+  /// to another pipeline stage (Narayanan et al. 2021, arXiv 2104.04473, section 4.1).
   layout::Slice slice() const { return layout::split(tokens_, size_, rank_); }
-  /// rows [R, N], gathered from the slices [slice().extent, N] of all ranks.
+  /// rows [R, N], gathered from the slices [slice().extent, N] of all ranks; with sequence
+  /// parallelism, a copy of `slice`.
   template <class T>
   void gather_slices(const Exec& exec, View2<T> rows, View2<T> slice, const char* what) const;
   /// all [T, N], gathered from the slices of all ranks; `slice` may be `all` on an axis of one
@@ -104,7 +107,7 @@ class TensorAxis {
   /// an axis of one rank.
   template <class T>
   void reduce_to_slice(const Exec& exec, View2<T> slice, View2<T> all, const char* what) const;
-  /// This rank's slice of its rows.
+  /// This rank's slice of `rows`; `rows` itself with sequence parallelism.
   template <class T>
   View2<T> slice_of(View2<T> rows) const {
     return cuts_tokens_ ? rows : rows_of(rows, slice().offset, slice().extent);

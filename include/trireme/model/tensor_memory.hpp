@@ -12,15 +12,16 @@
 
 namespace trireme::model {
 
-/// Memory of an embedding's or a head's tensors that have one home, as views by name. An unknown
-/// name gives an empty view. `others`: memory of tensors with other homes, by index.
+/// Memory of the tensors of a block that have the home `home`, as views by name. An unknown name
+/// gives an empty view. `others`: memory of tensors with other homes, by index of the tensor, in
+/// which tensors of this home may be stored. `part` and `sizes` must outlive this object.
 template <class P>
 class TensorMemory {
  public:
   using T = typename P::Compute;
 
-  TensorMemory(Arena& arena, const architecture::LayerDescription& part, architecture::Home home,
-               const architecture::LocalSizes& sizes, std::vector<std::byte*> others = {})
+  TensorMemory(Arena& arena, const architecture::BlockDescription& part, architecture::Home home,
+               const architecture::RankSizes& sizes, std::vector<std::byte*> others = {})
       : part_(part), sizes_(sizes), data_(std::move(others)) {
     data_.resize(part.tensors.size(), nullptr);
     for (std::size_t i = 0; i < data_.size(); ++i) {
@@ -58,8 +59,8 @@ class TensorMemory {
   static constexpr Bytes element = sizeof(T);
   static constexpr Bytes accumulate = sizeof(Accumulate<T>);
 
-  const architecture::LayerDescription& part_;
-  const architecture::LocalSizes& sizes_;
+  const architecture::BlockDescription& part_;
+  const architecture::RankSizes& sizes_;
   std::vector<std::byte*> data_;
 };
 

@@ -12,51 +12,58 @@
 
 namespace trireme::optim {
 
-/// Number of a bucket's elements that each data rank owns.
+/// Number of a bucket's elements that each rank owns, by rank.
 std::vector<std::int64_t> counts(const architecture::Bucket& bucket);
 
-/// Sums the gradient arena over the data axis in buckets. Each bucket starts as soon as the
-/// backward pass has completed it, so that it overlaps the rest of the pass (Li et al. 2020,
-/// "PyTorch Distributed"). Gradients in windows are whole only until they are summed: each rank
-/// then keeps its own parts.
+/// Sums the gradient arena over replicas in buckets. The sum of a bucket starts as soon as the
+/// backward pass has completed the bucket (shared layers: reduce_shared), so that the sum overlaps
+/// the rest of the pass (Li et al. 2020, "PyTorch Distributed"). A window
+/// (architecture::Arrangement) holds whole gradients only until they are summed; afterwards, each
+/// rank keeps the sums of its own parts.
 template <class G>
 class GradientReducer {
  public:
-  /// `gradients`, `places` (the positions in them) and `communicator` must outlive this object.
-  /// `scatter`: each rank receives only the sums of its own parts of the buckets, which are divided
-  /// among the communicator's ranks; its other gradients are invalid afterwards. Otherwise it
-  /// receives all sums, and keeps its own parts of gradients in windows. `head`: layer of the head
-  /// (architecture::layer_of), which may add to its gradients before any backward pass.
+  /// `gradients`, `places` (the positions of arrays in `gradients`) and `communicator` must outlive
+  /// this object. `scatter`: buckets are divided among the communicator's ranks, and each rank
+  /// receives only the sums of its own parts; its other gradients are invalid afterwards. Without
+  /// `scatter`, a rank receives all sums, but of windows it keeps only its own parts. `head`: layer
+  /// of the head (architecture::layer_of), whose gradients may be added to before any backward
+  /// pass.
   GradientReducer(grid::Communicator& communicator, View1<G> gradients,
                   const architecture::Arrangement& places, std::int64_t head,
                   std::vector<architecture::Bucket> buckets, bool scatter);
 
-  /// From now on, passes each complete bucket to `send` instead of summing it.
+  /// Passes each complete bucket to `send` from now on, instead of summing it.
   void send_to(std::function<void(const Exec& exec, std::size_t bucket)> send) {
     send_ = std::move(send);
   }
 
-  /// Begins a step: no layer is complete yet, and all gradients are zero.
+  /// Begins a step, in which no layer is complete yet. All gradients must be zero. Error if a
+  /// bucket is in flight.
   void begin();
-  /// Called before passes add to the gradients of a layer. Gradients in a window become zero, after
-  /// the window's previous gradients have been summed.
+  /// Call before a pass adds to the gradients of a layer. If the layer's window does not hold the
+  /// layer's gradients yet, waits until the window's previous gradients are summed, and zeroes the
+  /// layer's gradients.
   void before_sums(const Exec& exec, std::int64_t layer);
-  /// Called when all gradients of a layer are complete: starts the buckets that this completes, and
-  /// advances outstanding buckets.
+  /// Call when all gradients of a layer are complete. Starts the sums of the buckets whose last
+  /// incomplete layer this was, and advances outstanding sums.
   void complete(const Exec& exec, Stage stage, std::int64_t layer);
-  /// Waits for the buckets of a stage; all of its layers must be complete.
+  /// Waits for the sums of a stage's buckets, except buckets of shared layers. Error if a layer of
+  /// the stage is not complete.
   void finish(const Exec& exec, Stage stage);
-  /// Sums the gradients of shared layers, after the last backward pass of the rank.
+  /// Sums the gradients of shared layers, and waits. Call it after the last backward pass of the
+  /// rank.
   void reduce_shared(const Exec& exec);
 
  private:
   struct Running {
-    std::size_t missing = 0;  ///< incomplete layers of the bucket in this step
+    std::size_t missing = 0;  ///< number of the bucket's layers that are not complete in this step
     grid::Request request;
   };
 
   grid::Request start(const Exec& exec, std::size_t bucket) const;
-  /// Waits for a bucket, and keeps the rank's own parts if a complete window has arrived.
+  /// If the sum of a bucket is in flight, waits for it. Without `scatter`, then copies the rank's
+  /// own parts out of the bucket's window, if there is a window.
   void take(const Exec& exec, std::size_t bucket, const char* waits);
 
   grid::Communicator& communicator_;
@@ -67,7 +74,7 @@ class GradientReducer {
   std::vector<architecture::Bucket> buckets_;
   bool scatter_;
   std::function<void(const Exec&, std::size_t)> send_;
-  std::vector<std::vector<std::int64_t>> counts_;  ///< per bucket
+  std::vector<std::vector<std::int64_t>> counts_;  ///< counts() of each bucket
   std::vector<Running> running_;
 };
 

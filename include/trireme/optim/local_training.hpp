@@ -17,46 +17,49 @@
 
 namespace trireme::optim {
 
-/// Checkpoints of local training: prefix of the names of arrays that hold means in flight.
+/// Prefix of the names of a checkpoint's arrays that hold the mean difference in flight.
 inline const std::string outer_difference = "optimizer.outer_difference.";
 
-/// Local training on a rank ([local]): the weights that all workers share, their outer optimizer,
-/// and the state of the workers that the rank trains in turn. One worker is selected: its weights,
-/// optimizer state and progress are in the memory of parameters and optimizer; the others are
-/// parked. Douillard et al. 2023, "DiLoCo", arXiv 2311.08105.
+/// Local training on a rank ([local]): the weights that all workers share, the outer optimizer of
+/// these weights, and the state of the workers that the rank trains in turn. One worker is
+/// selected: its weights, optimizer state and progress are in the memory of `parameters` and
+/// `optimizer`. The values of the rank's other workers are stored in separate memory (parked).
+/// Douillard et al. 2023, "DiLoCo", arXiv 2311.08105.
 ///
-/// All operations are elementwise, so that the layout of a worker does not matter.
+/// All operations are elementwise, so that the results do not depend on a worker's layout.
 template <class P>
 class LocalTraining {
  public:
   using T = typename P::Compute;
   using Master = typename P::Master;
 
-  /// `across`: the ranks at the same position in all groups of workers. `gather` may be null.
-  /// Arguments must outlive this object.
+  /// `across`: the ranks at the same position in all groups of ranks that train different workers.
+  /// `gather` may be null. Arguments must outlive this object.
   LocalTraining(const deck::Config& config, const architecture::Architecture& architecture,
                 model::Parameters<P>& parameters, Optimizer<P>& optimizer,
                 grid::Communicator& across, WeightGather<T>* gather);
 
-  /// Number of all workers, number of this rank's workers, and its first worker.
+  /// Number of all workers, number of this rank's workers, and the first of this rank's workers.
   std::int64_t workers() const { return config_.parallel.workers; }
   std::int64_t workers_here() const { return config_.parallel.workers_per_rank(); }
   std::int64_t first_worker() const { return across_.rank() * workers_here(); }
   grid::Communicator& across() { return across_; }
   const architecture::OuterSteps& schedule() const { return schedule_; }
 
-  /// Sets the shared weights and all workers to the selected worker, and the outer optimizer's
-  /// state to zero.
+  /// Sets the shared weights and all workers of this rank to the values of the selected worker, and
+  /// the outer optimizer's state to zero. Discards differences in flight, and selects the first
+  /// worker.
   void begin(const Exec& exec);
-  /// Selects worker first_worker() + `here`. Collective among a worker's replicas.
+  /// Selects worker first_worker() + `here`. Collective among the worker's replicas.
   void select(const Exec& exec, std::int64_t here);
-  /// Sends differences and takes outer steps that are due after step `step` of all workers.
+  /// Sends differences and takes outer steps, if due after all workers have taken step `step`.
   /// Collective.
   void after_step(const Exec& exec, std::int64_t step);
-  /// Exchanges the selected worker's weights with the shared weights, for evaluations, or back.
-  /// Collective among a worker's replicas.
+  /// Exchanges the selected worker's weights with the shared weights, for evaluations. A second
+  /// call exchanges them back. Collective among the worker's replicas.
   void exchange_with_outer(const Exec& exec);
-  /// A view of the memory in which worker first_worker() + `here` stores the values of `live`.
+  /// The memory in which worker first_worker() + `here` stores the values that the selected worker
+  /// stores in `live`, a part of the weights or of the optimizer's state.
   template <class N>
   View1<N> of_worker(std::int64_t here, View1<N> live) const {
     return View1<N>(reinterpret_cast<N*>(moved(here, reinterpret_cast<std::byte*>(live.data()))),
@@ -64,27 +67,29 @@ class LocalTraining {
   }
   View1<double> status_of(std::int64_t here) const;
 
-  /// Shared weights of a block of the optimizer's state, and their momentum (without data if there
-  /// is none).
+  /// Shared weights of a block of the optimizer's state, and the momentum of these weights (without
+  /// data if the outer optimizer has no momentum).
   using Block = typename Optimizer<P>::State;
   NamedTensor<Master> outer_weights(const Block& block) const;
   NamedTensor<Master> outer_momentum(const Block& block) const;
-  /// Calls use(means) with the mean in flight after step `step`, in the type of messages, by the
-  /// blocks' first elements in the state. Completes the messages first. Collective.
+  /// If a mean difference is in flight after step `step`, completes its messages and calls
+  /// use(means). `means` maps the first element of each block of the fragment (Block::first) to the
+  /// block's part of the mean, in the type of messages. Collective.
   template <class Use>
   void use_means(const Exec& exec, std::int64_t step, const Use& use);
-  /// Calls use(means) to read a mean from a checkpoint, which is then in flight.
+  /// If a mean difference is in flight after step `step` according to schedule(), calls use(means),
+  /// which must fill the arrays of `means` (see use_means()) from a checkpoint.
   template <class Use>
   void load_means(std::int64_t step, const Use& use);
 
   Bytes device_bytes() const;
-  Bytes host_bytes() const;  ///< memory of state on the host
+  Bytes host_bytes() const;  ///< 0 unless the optimizer's state is in host memory
 
  private:
-  /// A part of a block that an exchange covers.
+  /// A block of a fragment.
   struct Piece {
     std::size_t block = 0;  ///< index in blocks_
-    std::int64_t at = 0;    ///< first element in the fragment
+    std::int64_t at = 0;    ///< position of the block's first element in the fragment
   };
   struct Parked {
     View1<T> weights;
@@ -92,7 +97,8 @@ class LocalTraining {
     View1<double> status;
   };
 
-  /// The mean of a whole fragment, which must be in memory.
+  /// Views of the mean of a fragment in the memory of `exchange`. The exchange must hold the whole
+  /// fragment. Key: the block's first element in the state.
   template <class D>
   std::map<std::int64_t, NamedTensor<D>> means(const OuterExchange<D>& exchange,
                                                int fragment) const;
@@ -104,8 +110,9 @@ class LocalTraining {
             std::int64_t n);
   template <class D>
   void update(OuterExchange<D>& exchange, const Exec& exec, int fragment, std::int64_t first);
-  /// Calls use(piece's block, element of the block, element of the range, elements) for the pieces
-  /// of elements [first, first + n) of a fragment.
+  /// Calls use(block, first element in the block, first element in the range, number of elements)
+  /// for each piece of the elements [first, first + n) of a fragment. The range begins at element
+  /// `first`.
   template <class Use>
   void for_pieces(int fragment, std::int64_t first, std::int64_t n, const Use& use) const;
 
@@ -117,14 +124,15 @@ class LocalTraining {
   architecture::OuterSteps schedule_;
   std::vector<Block> blocks_;
   std::vector<std::vector<Piece>> fragments_;
-  std::vector<std::int64_t> sizes_;  ///< elements of each fragment
-  Arena state_;                      ///< shared weights, momentum, and parked state
-  Arena parked_memory_;              ///< parked weights and progress
-  View1<Master> outer_;              // [state elements]
-  View1<Master> momentum_;           // [state elements], or empty
+  std::vector<std::int64_t> sizes_;  ///< number of this rank's elements of each fragment
+  Arena state_;             ///< shared weights, their momentum, and parked optimizer states
+  Arena parked_memory_;     ///< parked weights and progress
+  View1<Master> outer_;     // [state elements]
+  View1<Master> momentum_;  // [state elements], or empty
   std::vector<Parked> parked_;
-  std::vector<std::ptrdiff_t> place_;  ///< index of each worker in parked_; −1: selected
-  std::vector<bool> stale_;            ///< worker's weights do not equal its master weights yet
+  /// Index in parked_ of each worker of this rank; −1: selected.
+  std::vector<std::ptrdiff_t> place_;
+  std::vector<bool> stale_;  ///< by worker: refresh() is due after an outer step
   using Same = std::unique_ptr<OuterExchange<Master>>;
   using Narrow = std::unique_ptr<OuterExchange<Bf16>>;
   std::variant<Same, Narrow> exchange_;

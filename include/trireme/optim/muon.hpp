@@ -12,27 +12,27 @@
 
 namespace trireme::optim {
 
-/// Factor of a matrix's orthogonalised update.
+/// Factor of the orthogonalised update of a matrix with `rows` outputs and `columns` inputs.
 double muon_factor(MuonScale scale, double rows, double columns);
 
-/// Orthogonalises whole matrices whose elements are distributed over tensor ranks and replicas:
-/// each rank receives some of the matrices and sends the results back. Jordan et al. 2024;
-/// distributed as in Liu et al. 2025, arXiv 2502.16982, section 2.3, but with the work divided by
-/// matrices.
+/// Orthogonalises matrices whose elements are distributed over tensor ranks and replicas: each rank
+/// receives some whole matrices, and sends the results back. Jordan et al. 2024. The distribution
+/// is as in Liu et al. 2025, arXiv 2502.16982, section 2.3, but divides the work by matrices.
 template <class P>
 class Muon {
  public:
   using Real = typename P::Master;
 
-  /// `workers`: replicas that share the work. If `placement.whole`, each of them has all sums of
-  /// gradients, otherwise only its own parts. `placement` must outlive this object.
+  /// `replicas`: the ranks that share the work. If `placement.whole`, each replica has all summed
+  /// gradients, otherwise only the summed gradients of its own parts. `placement` and the other
+  /// references must outlive this object.
   Muon(const architecture::Architecture& architecture, const model::Parameters<P>& parameters,
-       grid::Communicator& tensor, grid::Communicator& workers,
+       grid::Communicator& tensor, grid::Communicator& replicas,
        const architecture::StatePlacement& placement);
 
-  /// Replaces the gradients of hidden matrices in the arena `gradients`, of which this rank updates
-  /// its own parts, by polynomials whose singular values are near 1: `steps` iterations of X = a X
-  /// + b X Xᵀ X + c X Xᵀ X Xᵀ X from X / ‖X‖. Collective.
+  /// Replaces the gradient G of each hidden matrix by a matrix whose singular values are near 1:
+  /// X = G / ‖G‖, then `steps` iterations X = a X + b X Xᵀ X + c X Xᵀ X Xᵀ X. In the arena
+  /// `gradients`, only the parts that this rank updates are replaced. Collective.
   void orthogonalise(const kernels::Handle& handle, View1<typename P::Gradient> gradients,
                      std::int64_t steps) const;
 
@@ -41,8 +41,8 @@ class Muon {
 
  private:
   using Matrix = architecture::HiddenMatrix;
-  /// Elements [begin, begin + count) of this rank's part of a matrix that this rank updates, and
-  /// the offset of their gradients.
+  /// A range that this rank updates: elements [begin, begin + count) of the tensor rank's part of a
+  /// matrix. `place`: offset of the range's gradients in memory.
   struct Range {
     std::int64_t begin = 0;
     std::int64_t count = 0;
@@ -59,21 +59,22 @@ class Muon {
   void join(const Exec& exec, int round) const;
   void divide(const Exec& exec, int round, bool in_other) const;
   bool iterate(const kernels::Handle& handle, const Matrix& matrix, std::int64_t steps) const;
-  /// A tensor rank's slice of a matrix in memory.
+  /// The rows or columns of `tensor_rank` in the whole matrix in `memory`.
   View2<Real> slice_of(const View1<Real>& memory, const Matrix& matrix, int tensor_rank) const;
+  /// The part of `tensor_rank` as a separate matrix in the memory `part`.
   View2<Real> part_matrix(const View1<Real>& part, const Matrix& matrix, int tensor_rank) const;
 
   const model::Parameters<P>& parameters_;
   grid::Communicator& tensor_;
-  grid::Communicator& workers_;
+  grid::Communicator& replicas_;
   const architecture::StatePlacement& placement_;
   architecture::MatrixRounds rounds_;
   Arena memory_;
-  View1<Real> parts_;   // [tensor · longest part] parts of the round, for each tensor rank
+  View1<Real> parts_;   // [tensor · longest part] this rank's parts of all tensor ranks' matrices
   View1<Real> matrix_;  // [whole] this rank's matrix; parts_ if there is no tensor axis
-  View1<Real> other_;   // [whole] gathered parts, or the next iterate
-  View1<Real> gram_, polynomial_;  // [side²]
-  View1<Real> chunk_;              // [workers · chunk]
+  View1<Real> other_;   // [joined] gathered parts of all tensor ranks, or the next iterate
+  View1<Real> gram_, polynomial_;  // [side²], side: the longest of the matrices' shorter sides
+  View1<Real> chunk_;              // [replicas · chunk]
   View1<double> squares_, root_;
 };
 

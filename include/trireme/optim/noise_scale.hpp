@@ -9,13 +9,13 @@
 
 namespace trireme::optim {
 
-/// Whether the estimate of the gradient noise scale uses an array: trained matrices of the layers
-/// whose gradients are whole on the rank that computes them, in every layout.
+/// Whether the estimate of the gradient noise scale uses an array: a trained matrix of a layer, if
+/// in every layout a tensor rank computes the whole gradient of the elements that it holds.
 bool shows_noise(const architecture::ArraySpec& array, std::int64_t layers);
 
 /// Estimates the gradient noise scale (McCandlish et al. 2018, arXiv 1812.06162): the batch size at
-/// which the noise of the gradient equals the gradient. It compares the squares of each replica's
-/// gradient after its first micro-batch with the squares for the whole batch.
+/// which the noise of the gradient equals the gradient. Compares the squares of each replica's
+/// gradient after its first micro-batch with the squares of the whole batch's gradient.
 template <class P>
 class NoiseScale {
  public:
@@ -23,15 +23,16 @@ class NoiseScale {
   NoiseScale(const architecture::Architecture& architecture, const model::Parameters<P>& parameters,
              grid::Communicator& model_group, grid::Communicator& replicas);
 
-  /// Called when the backward pass of a replica's first micro-batch, and no other pass, has added
-  /// to all gradients of a layer.
+  /// Call when the backward pass of a replica's first micro-batch, and no other pass, has added to
+  /// all gradients of a layer.
   void after_first(const Exec& exec, std::int64_t layer) const;
-  /// Adds a step to the estimate. `sums` [arrays · tensor ranks] has the squares of its whole
-  /// gradients, with the loss scale as a factor. Collective.
+  /// Adds a step to the estimate. `sums` [arrays · tensor ranks]: Optimizer::squares(), the sums of
+  /// squares of the step's gradients, with the squared loss scale as a factor. `micro`, `global`:
+  /// samples of a micro-batch and of the global batch. Collective.
   void add_step(const Exec& exec, View1<const double> sums, View1<const double> loss_scale,
                 std::int64_t micro, std::int64_t global) const;
 
-  /// kernels::NoiseState, on the device; the same on all ranks.
+  /// Elements kernels::NoiseState [noise_state_size], on the device; equal on all ranks.
   View1<double> state() const { return state_; }
 
  private:
@@ -47,10 +48,10 @@ class NoiseScale {
   std::map<std::int64_t, Blocks> layers_;  ///< blocks of each layer, in the arrays below
   View1<double> partial_;                  // [blocks] sums of squares
   View1<std::int64_t> begins_, ends_;      // [blocks] bounds in the gradients' memory
-  View1<std::int64_t> chosen_;             // indices of the model's sums that are used
-  View1<std::int64_t> all_;                // [1] number of blocks
-  View1<double> sum_;                      // [1]
-  View1<double> state_;                    // [noise_state_size]
+  View1<std::int64_t> chosen_;  // indices in add_step's `sums` of the arrays that are used
+  View1<std::int64_t> all_;     // [1] number of blocks
+  View1<double> sum_;           // [1]
+  View1<double> state_;         // [noise_state_size]
 };
 
 }  // namespace trireme::optim

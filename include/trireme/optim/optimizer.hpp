@@ -22,42 +22,43 @@ struct Progress {
   std::int64_t skipped = 0;      ///< skipped steps since the run began
   std::int64_t in_row = 0;       ///< consecutive skipped steps up to now
   double loss_scale = 1;         ///< scale of the next step's loss
-  std::int64_t scale_steps = 0;  ///< updates since the scale changed or a step was skipped
+  std::int64_t scale_steps = 0;  ///< updates since the loss scale changed or a step was skipped
   std::int64_t step = 0;         ///< last step taken or skipped
-  double scale_before = 1;       ///< loss scale before that step's update; see delayed_loss_scale()
+  /// Loss scale before the update of `step`; see delayed_loss_scale().
+  double scale_before = 1;
 };
 
-/// The deck's update rule (docs/optimizers.md) for a rank's parameter registry, with clipping by
-/// the global norm. Its state is stored in arenas at the registry's offsets; it includes master
-/// weights if weights are stored in two bytes.
+/// The deck's update rule (docs/optimizers.md) for the parameters of a rank, with clipping by the
+/// global norm. The state arrays are stored one after another, and each has its elements at the
+/// offsets of `placement`. If weights are stored in two bytes, master weights follow.
 template <class P>
 class Optimizer {
  public:
   using Master = typename P::Master;
 
-  /// State of a block of a local array.
+  /// Optimizer state of a block of a local array (architecture::StateBlock).
   struct State {
-    std::size_t local = 0;                    ///< index in the registry
+    std::size_t local = 0;                    ///< index in Parameters::entries()
     bool counted = true;                      ///< see architecture::StateBlock
-    std::int64_t first = 0;                   ///< first element in the arenas of the state
-    std::vector<NamedTensor<Master>> arrays;  ///< named by architecture::state_arrays
-    /// Named weights that the update changes: master weights if there are any, else weights.
+    std::int64_t first = 0;                   ///< first element in each state array
+    std::vector<NamedTensor<Master>> arrays;  ///< named "optimizer.<state array>.<weight>"
+    /// Weights that the update changes: master weights if there are any, otherwise the weights.
     NamedTensor<Master> updated;
   };
-  /// Groups and sizes for Muon: the tensor ranks, which hold parts of each matrix, and the elements
-  /// of the arena of second moments on the replica with the most.
+  /// Arguments for Muon. `tensor_group`: the tensor ranks, which hold parts of each matrix.
+  /// `second_capacity`: elements of the array of second moments on the replica that has the most.
   struct MuonParts {
     grid::Communicator& tensor_group;
     std::int64_t second_capacity = 0;
   };
   static constexpr bool has_masters = !std::is_same_v<typename P::Compute, Master>;
 
-  /// `model_group`: the ranks that together hold one copy of the model. `data_group`: its replicas,
-  /// each of which holds the state that `placement` assigns to it, in arenas of `capacity` elements
-  /// in `state_memory`. Every update reads and writes the state once, over the link if it is in
-  /// host memory. If a replica does not hold the whole state, it knows only the gradients of its
-  /// own parts, and updates only these. `architecture`, `parameters` and the groups must outlive
-  /// this object.
+  /// `model_group`: the ranks that together hold one copy of the model. `data_group`: replicas of
+  /// this rank's arrays that together hold the state. Each of these replicas holds the state that
+  /// its `placement` assigns to it, in arrays of `capacity` elements in `state_memory`. Updates
+  /// access state in host memory through the link between host and device. A replica that does not
+  /// hold the whole state uses only the gradients of its own parts, and updates only these parts.
+  /// `architecture`, `parameters` and the groups must outlive this object.
   Optimizer(const deck::OptimizerConfig& config, const architecture::Architecture& architecture,
             model::Parameters<P>& parameters, grid::Communicator& model_group,
             grid::Communicator& data_group, architecture::StatePlacement placement,
@@ -65,70 +66,77 @@ class Optimizer {
             ArenaMemory state_memory = ArenaMemory::device,
             const std::optional<MuonParts>& muon = {});
 
-  /// From now on, updates other parameters with the same arrays.
+  /// Updates `parameters` from now on, which must have the same arrays as the previous parameters.
   void use(model::Parameters<P>& parameters) { parameters_ = &parameters; }
 
   void zero_gradients(const Exec& exec) const;
-  /// Sets the initial state of a run, except for the master weights. Waits.
+  /// Sets the state arrays, without the master weights, to zero, and the progress to Progress().
+  /// Waits.
   void zero_state(const Exec& exec) const;
   /// Resumes from `progress`. Waits.
   void set_progress(const Exec& exec, const Progress& progress) const;
-  /// Sets the master weights to the weights.
+  /// Copies the weights to the master weights. No effect without master weights.
   void copy_masters_from_weights(const Exec& exec) const;
 
-  /// Makes the gradient's norm NaN if the loss of the step is not finite. Call it on the last
-  /// stage, which has the loss, before the marked gradients are summed over the data axis. Marks
-  /// nothing if all arrays of this rank's last stage are frozen.
+  /// Makes the gradient norm NaN if the loss of the step is not finite: sets a gradient of the last
+  /// stage to NaN. Call it on the last stage, which has the loss, before the stage's gradients are
+  /// summed over the data axis. No effect if this rank has no trained array in the last stage.
   void mark_loss(const Exec& exec, View1<const double> loss) const;
 
-  /// Adds the logits' gradient of tied embeddings to the look-up's gradient if this rank has both.
-  /// Call it after both were summed over the data axis.
+  /// Adds the gradient of the logits' table to the gradient of the token table, if embeddings are
+  /// tied and this rank has both gradients. Call it after both gradients were summed over the data
+  /// axis.
   void combine_tied_gradients(const Exec& exec) const;
 
-  /// Norm of all gradients of the model. Squares are summed over fixed blocks of 4096 elements,
-  /// then over the blocks of each array (and of each tensor rank, if the array is split), then over
-  /// the arrays in registry order, wherever they are held. Arrays held by several tensor ranks
-  /// count once. Collective among `model_group` and `data_group`.
+  /// Finds the norm of all gradients of the model, with the loss scale as a factor. Squares are
+  /// summed over fixed blocks of 4096 elements, then over the blocks of each array (and of each
+  /// tensor rank, if the array is split), then over the arrays in registry order, whichever ranks
+  /// hold them. An array that several tensor ranks hold counts once. Collective among `model_group`
+  /// and `data_group`.
   void find_norm(const Exec& exec) const;
-  /// The two parts of find_norm. Gradients may change between them.
+  /// find_norm in two parts: begin_norm starts the sum over `model_group`; end_norm waits for this
+  /// sum, and finds the norm. Gradients may change between the calls.
   void begin_norm(const Exec& exec);
   void end_norm(const Exec& exec);
 
-  /// Update of step `step` ≥ 1, with gradients scaled by min(1, clip_norm / norm), where norm is
-  /// the result of the last find_norm. If that is not finite, the step is only counted as skipped.
-  /// The gradients are invalid afterwards. Asynchronous; with LAMB, LARS and Muon collective like
-  /// find_norm.
+  /// Update of step `step` ≥ 1, with gradients divided by the loss scale and clipped: multiplied by
+  /// min(1, clip_norm / (norm + 1e-6)) if clip_norm > 0, where norm is the result of the last
+  /// find_norm, divided by the loss scale. If the norm is not finite, or if maximum_skips
+  /// consecutive steps were skipped before, the step is only counted as skipped. The gradients are
+  /// invalid afterwards. Asynchronous. Collective with LAMB and LARS (like find_norm) and with Muon
+  /// (among the tensor ranks and `data_group`).
   void step(const kernels::Handle& handle, std::int64_t step, double learning_rate) const;
-  /// step(), for gradients that contain delayed_loss_scale(step).
+  /// Like step(), for gradients that have delayed_loss_scale(step) as a factor instead of
+  /// loss_scale().
   void delayed_step(const kernels::Handle& handle, std::int64_t step, double learning_rate) const;
 
-  /// Factor of the next step's loss, by which its gradients are divided. [1], on the device; equal
-  /// on all ranks.
+  /// Factor of the next step's loss. The update divides the step's gradients by this factor. [1],
+  /// on the device; equal on all ranks.
   View1<const double> loss_scale() const { return loss_scale_; }
-  /// Loss scale if the previous update has not happened when a step begins: the scale after the
-  /// update of step − 2. It does not change before the update of step `step`.
+  /// Loss scale of step `step` if the step begins before the update of step − 1: the scale after
+  /// the update of step − 2. This value does not change before the update of step `step`.
   View1<const double> delayed_loss_scale(std::int64_t step) const {
     return delayed_scales_.at(static_cast<std::size_t>(step % 2));
   }
 
-  /// The last norm found, before clipping: after find_norm it contains the loss scale as a factor,
-  /// after step it does not. [1], on the device; equal on all ranks.
+  /// The norm before clipping: after find_norm with the loss scale as a factor, after step without
+  /// it. [1], on the device; equal on all ranks.
   View1<double> gradient_norm() const { return norm_; }
 
-  /// Sums of squares of each array's gradient, after find_norm, with the squared loss scale as a
-  /// factor. [arrays · tensor ranks], on the device; equal on all ranks.
+  /// Sum of squares of each array's gradient on each tensor rank, after find_norm, with the squared
+  /// loss scale as a factor. [arrays · tensor ranks], on the device; equal on all ranks.
   View1<const double> squares() const { return sums_; }
 
-  /// kernels::UpdateStatus [status_size], on the device; equal on all ranks.
+  /// Elements kernels::UpdateStatus [status_size], on the device; equal on all ranks.
   View1<double> status() const { return status_; }
-  /// Name of the array of a sum (status_skipped_sum).
+  /// Name of the array of element `sum` of squares(), such as the value of status_skipped_sum.
   const std::string& array_of_sum(std::int64_t sum) const;
 
-  /// State of this rank's blocks, in registry order: arrays "optimizer.<state array>.<array>".
+  /// State of this rank's blocks, in registry order.
   std::vector<State> state() const;
 
   std::int64_t state_bytes() const { return state_.capacity(); }
-  /// Elements of an arena of the state.
+  /// Size of each state array and of the master weights in elements, except Muon's second moments.
   std::int64_t state_elements() const { return capacity_; }
   ArenaMemory state_memory() const { return state_memory_; }
   /// Memory of the state and of the master weights.
@@ -136,9 +144,9 @@ class Optimizer {
     return View1<Master>(reinterpret_cast<Master*>(state_.data()),
                          static_cast<std::size_t>(state_.capacity()) / sizeof(Master));
   }
-  /// Weights = master weights, rounded.
+  /// Weights of this rank's blocks = master weights, rounded. No effect without master weights.
   void round_weights(const Exec& exec) const;
-  /// Memory in which Muon orthogonalises matrices.
+  /// Bytes in which Muon orthogonalises matrices; 0 with other rules.
   std::int64_t muon_bytes() const { return muon_ ? muon_->bytes() : 0; }
 
  private:
@@ -147,9 +155,10 @@ class Optimizer {
   View1<typename P::Compute> own_weights(const architecture::StateBlock& block) const;
   NamedTensor<Master> tensor(const std::string& name, View1<Master> data,
                              const architecture::StateBlock& block) const;
-  /// Weights of a block that the update changes: master weights if there are any, else weights.
+  /// Weights of a block that the update changes: master weights if there are any, otherwise the
+  /// weights.
   View1<Master> updated(const architecture::StateBlock& block) const;
-  /// The arena of all blocks' updated weights.
+  /// Memory of the updated weights of all blocks.
   View1<Master> all_updated() const;
   kernels::AdamW rule(double learning_rate) const;
   void adamw(const Exec& exec, double learning_rate) const;
@@ -161,8 +170,9 @@ class Optimizer {
   void update(const kernels::Handle& handle, std::int64_t step, double learning_rate,
               View1<const double> gradient_scale) const;
   void find_trust_sums(const Exec& exec) const;
-  /// With Muon, parts of hidden matrices, or of all other arrays.
-  std::vector<kernels::UpdatePart> update_parts(bool matrices) const;
+  /// Ranges that this rank updates. With Muon: hidden matrices if `matrices`, otherwise all other
+  /// arrays. With other rules: none if `matrices`, otherwise all arrays.
+  std::vector<kernels::UpdateRange> update_ranges(bool matrices) const;
   std::vector<double> matrix_factors() const;
   void lay_out_sums();
 
@@ -182,22 +192,23 @@ class Optimizer {
   View1<Master> masters_;              ///< master weights, or empty
   View1<double> partial_;  // [blocks of the arrays that this rank counts] sums of squares;
                            // 0 for blocks that another replica owns
-  View1<std::int64_t> block_begins_, block_ends_;  // [blocks] bounds in the gradient arena
+  View1<std::int64_t> block_begins_, block_ends_;  // [blocks] bounds in the gradients' memory
   View1<double> sums_;                             // [arrays · tensor ranks]
-  View1<std::int64_t> ends_;                       // [arrays · tensor ranks] ends of blocks
-  View1<double> status_;                           // [status_size]
-  View1<double> norm_;                             // [1], in status_
-  View1<double> loss_scale_;                       // [1], in status_
-  std::array<View1<double>, 2> delayed_scales_;    // [1], for odd and even steps
-  grid::Request norm_sum_;                         // between begin_norm and end_norm
-  View1<double> control_;                          // [control_size]
-  View1<double> trust_partial_;  // [blocks] partial_ for weights, with LAMB also for directions
-  View1<double> trust_sums_;     // sums_ for weights, with LAMB also for directions
-  View1<double> ratios_;         // [arrays]
-  View1<std::int64_t> weight_begins_, weight_ends_;  // [blocks] bounds for weights
-  kernels::UpdateParts parts_;                       ///< blocks of the state, updated by one launch
-  kernels::UpdateParts matrix_parts_;  ///< with Muon: hidden matrices, which are not in parts_
-  View1<double> factors_;              // [arrays] with Muon
+  View1<std::int64_t> ends_;  // [arrays · tensor ranks] end of each sum's blocks
+  View1<double> status_;      // [status_size]
+  View1<double> norm_;        // [1], in status_
+  View1<double> loss_scale_;  // [1], in status_
+  std::array<View1<double>, 2> delayed_scales_;  // [1], for even and odd steps
+  grid::Request norm_sum_;                       // in flight between begin_norm and end_norm
+  View1<double> control_;                        // [control_size]
+  // [norms · blocks] like partial_, for weights; with LAMB also for directions
+  View1<double> trust_partial_;
+  View1<double> trust_sums_;                         // [norms · arrays · tensor ranks] like sums_
+  View1<double> ratios_;                             // [arrays]
+  View1<std::int64_t> weight_begins_, weight_ends_;  // [blocks] bounds in the weights' memory
+  kernels::UpdateRanges parts_;                      ///< blocks of the state, updated by one launch
+  kernels::UpdateRanges matrix_parts_;  ///< with Muon: hidden matrices, which are not in parts_
+  View1<double> factors_;               // [arrays] factors of the learning rate; empty without Muon
   std::optional<Muon<P>> muon_;
 };
 

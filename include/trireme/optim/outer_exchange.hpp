@@ -10,43 +10,46 @@
 namespace trireme::optim {
 
 /// The mean of the differences of all workers of local training, in two rounds of messages: each
-/// rank receives its part of all differences, takes their mean in the order of the workers, and
-/// sends it to all ranks. The bits of the mean therefore do not depend on the assignment of workers
-/// to ranks. D: type of the messages.
+/// rank receives its part of all differences, takes the mean of this part in the order of the
+/// workers, and sends it to all ranks. The bits of the mean therefore do not depend on the
+/// assignment of workers to ranks. D: type of the messages.
 template <class D>
 class OuterExchange {
  public:
-  /// `across`: the ranks at the same position in all groups; each trains `workers_per_rank`
-  /// consecutive workers. Takes memory for exchanges of up to `elements`.
+  /// `across`: the ranks at the same position in all groups of ranks that train different workers;
+  /// each rank trains `workers_per_rank` consecutive workers. Allocates memory for exchanges of up
+  /// to `elements` elements.
   OuterExchange(grid::Communicator& across, const deck::ParallelConfig& parallel,
                 std::int64_t elements);
-  /// Waits for outstanding messages, unless an error ends the run: other ranks may be gone.
+  /// Waits for outstanding messages, unless an exception ends the run: other ranks may have exited.
   ~OuterExchange();
   OuterExchange(const OuterExchange&) = delete;
   OuterExchange& operator=(const OuterExchange&) = delete;
 
-  /// Most elements of an exchange.
+  /// Largest number of elements of an exchange.
   std::int64_t elements() const { return elements_; }
-  /// Whether differences were sent since the last forget().
+  /// Whether differences have been sent, or resume() was called, since the last forget().
   bool in_flight() const { return state_ != State::idle; }
   void forget() { state_ = State::idle; }
   Bytes bytes() const { return memory_.capacity(); }
 
-  /// Begins an exchange of `n` elements, the same number on all ranks. Write the differences before
-  /// send().
+  /// Begins an exchange of `n` elements, the same number on all ranks. Error if `n` > elements().
+  /// Write the differences before send().
   void begin(std::int64_t n);
-  /// Difference [n] of a worker of this rank.
+  /// Memory for the difference [n] of worker number `worker_on_rank` of this rank.
   View1<D> difference(std::int64_t worker_on_rank) const;
-  /// Sends the differences. send, sum and finish are collective.
+  /// Starts sending the differences. send(), sum() and finish() are collective.
   void send(const Exec& exec);
-  /// Waits for the differences, and sends the mean of this rank's part.
+  /// Waits for the differences, and starts sending the mean of this rank's part. No effect if
+  /// send() was not called before, or if sum() was called since.
   void sum(const Exec& exec);
-  /// Waits for the mean.
+  /// Calls sum(), and waits for the mean.
   void finish(const Exec& exec);
-  /// The mean [n] of all workers, after finish().
+  /// The mean difference [n] of all workers, after finish().
   View1<D> mean() const { return View1<D>(mean_.data(), static_cast<std::size_t>(n_)); }
 
-  /// Continues with a mean from a checkpoint, which must be written to mean().
+  /// Begins an exchange of `n` elements whose mean is not computed: write the mean from a
+  /// checkpoint to mean().
   void resume(std::int64_t n);
 
  private:
@@ -59,8 +62,8 @@ class OuterExchange {
   std::int64_t elements_;
   Arena memory_;
   View1<D> differences_;  // [workers per rank · elements]
-  View1<D> received_;     // [workers · elements of the part]; differences_ if one group
-  View1<D> mean_;         // [elements]
+  View1<D> received_;  // [workers · elements of the part]; differences_ if `across` has one rank
+  View1<D> mean_;      // [elements]
   std::int64_t n_ = 0;
   State state_ = State::idle;
   std::vector<grid::Request> transfers_;

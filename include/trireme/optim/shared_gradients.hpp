@@ -10,14 +10,15 @@ namespace trireme::optim {
 
 /// Sums the gradients of the heads of keys and values that neighbouring tensor ranks share: each
 /// rank has the contribution of its own query heads. Runs once per step and layer, after the last
-/// micro-batch and before the sum over the data axis. All holders then have the same bits, before
-/// and after that sum, in any division of sums and optimizer state among replicas.
+/// micro-batch and before the sum over the data axis. All holders of a head then have the same
+/// bits, before and after the sum over the data axis, in any division of sums and optimizer state
+/// among replicas.
 ///
-/// The holders of a head have a separate communicator, and send only the head's gradient. On the
-/// tensor axis one message would suffice for all heads, but every rank would have to send zeros for
-/// heads that it does not hold: Hkv times as much. A rank holds at most two shared heads, which are
-/// consecutive among the shared heads. Two partitions of the axis are therefore enough, each with
-/// the holders of every other shared head.
+/// The holders of a head have a separate communicator, and send only the head's gradient. One
+/// message over the whole tensor axis would suffice for all heads, but every rank would have to
+/// send zeros for heads that it does not hold: the message would be Hkv times as long. A rank holds
+/// at most two shared heads, which are consecutive among the shared heads. Two partitions of the
+/// axis are therefore enough, each with the holders of every other shared head.
 template <class P>
 class SharedGradients {
  public:
@@ -25,14 +26,16 @@ class SharedGradients {
   SharedGradients(grid::Grid& grid, const deck::ModelConfig& model,
                   const model::Parameters<P>& parameters);
 
-  /// Sums the gradients of a layer, which must be complete. Waits. Collective among its holders.
+  /// Sums the shared gradients of a layer, which must be complete. Waits. Collective among the
+  /// holders of the layer's shared heads.
   void sum(const Exec& exec, std::int64_t layer);
 
  private:
   struct Shared {
     std::int64_t layer;
     grid::Communicator* holders;
-    View1<typename P::Gradient> gradient;  // [K·D] keys or values of a head
+    // Gradient of a head's keys or values: weights [K·D] or biases [K].
+    View1<typename P::Gradient> gradient;
     grid::Request request;
   };
   std::vector<Shared> shared_;

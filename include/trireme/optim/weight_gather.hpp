@@ -12,9 +12,9 @@ namespace trireme::optim {
 
 /// Gathers the weights that other replicas update, bucket by bucket: each replica has the new
 /// weights in its own parts of the buckets. Resident arrays are gathered once, after the update,
-/// while the next passes begin. Arrays in windows are gathered one layer ahead of each use
-/// (Rajbhandari et al. 2020, "ZeRO", section 5.3). Buckets that begin after the arena of the
-/// weights hold only gradients.
+/// while the next passes begin. Arrays in windows (architecture::Arrangement) are gathered one
+/// layer ahead of each use (Rajbhandari et al. 2020, "ZeRO", section 5.3). Buckets that begin at
+/// `arena_elements` or later hold only gradients, and are ignored.
 template <class T>
 class WeightGather {
  public:
@@ -24,20 +24,23 @@ class WeightGather {
                const architecture::Arrangement& places, std::int64_t arena_elements,
                std::vector<architecture::Bucket> buckets);
 
-  /// Waits for outstanding gathers, unless an error ends the run: other ranks may be gone.
+  /// Waits for outstanding gathers, unless an exception ends the run: other ranks may have exited.
   ~WeightGather();
   WeightGather(const WeightGather&) = delete;
   WeightGather& operator=(const WeightGather&) = delete;
 
-  /// Called when the own parts are new: starts the gathers of resident arrays, in the order in
-  /// which passes use them. Collective.
+  /// Call after the own parts have changed: waits for outstanding gathers, marks the windows as
+  /// outdated, and starts the gathers of resident arrays, in the order in which passes use the
+  /// arrays. Collective.
   void update(const Exec& exec);
-  /// Waits for the weights of a layer (architecture::layer_of), and starts the gather of `next`.
-  /// Collective if arrays are gathered into windows.
+  /// Waits for the weights of a layer (architecture::layer_of), and starts the gather of layer
+  /// `next` if `next` has a window other than the layer's window. Collective if arrays are gathered
+  /// into windows.
   void before_reads(const Exec& exec, std::int64_t layer, std::optional<std::int64_t> next);
   /// Waits for all outstanding gathers.
   void finish();
-  /// Called when the own parts are new and resident arrays are whole.
+  /// Call after the own parts have changed, if resident arrays are already complete: waits for
+  /// outstanding gathers, and marks the windows as outdated.
   void forget_windows();
 
  private:
@@ -50,8 +53,8 @@ class WeightGather {
   const architecture::Arrangement& places_;
   architecture::WindowTurns turns_;
   std::vector<architecture::Bucket> buckets_;      ///< in the order in which passes use them
-  std::vector<std::vector<std::int64_t>> counts_;  ///< per bucket
-  std::vector<int> units_;                         ///< unit in a window, per bucket; −1: resident
+  std::vector<std::vector<std::int64_t>> counts_;  ///< counts() of each bucket
+  std::vector<int> units_;  ///< unit of each bucket; −1: the bucket's arrays are resident
   std::vector<grid::Request> running_;
 };
 

@@ -10,20 +10,22 @@
 /// Choices of a deck that depend on the machine.
 namespace trireme::plan {
 
-/// Throws a UsageError if the deck requires a feature that the machine lacks. Every command that
-/// runs or plans a deck calls it first.
+/// Throws a UsageError if kernels run on a device and the deck requires a feature that the machine
+/// lacks.
 void expect_available(const deck::Deck& deck, const Machine& machine);
 
-/// Whether messages between ranks use NCCL. Every rank, and `check` anywhere, decide alike.
+/// Whether messages between ranks use NCCL. The result depends only on the arguments, so that all
+/// ranks and `check` agree.
 bool uses_nccl(const deck::ParallelConfig& parallel, const Machine& machine);
-/// Queueing of transfers between pipeline stages, for which programs are lowered.
+/// Queueing of transfers between pipeline stages. Programs are lowered for this queueing.
 schedule::Transport transport(const deck::ParallelConfig& parallel, const Machine& machine);
 
-/// Effect of [parallel] offload: none without separate device memory.
+/// Whether [parallel] offload moves the optimizer's state, or saved activations, to the host's
+/// memory. False without separate device memory.
 bool offloads_optimizer(const deck::ParallelConfig& parallel, const Machine& machine);
 bool offloads_activations(const deck::ParallelConfig& parallel, const Machine& machine);
 
-/// Whether cuDNN computes the gradient of attention, which needs an additional workspace.
+/// Whether cuDNN computes the gradient of attention; cuDNN then needs an additional workspace.
 bool has_cudnn_gradient(const deck::PrecisionConfig& precision, const Machine& machine);
 
 /// The effect of one of the deck's choices.
@@ -32,7 +34,8 @@ struct Note {
   std::string words;
 };
 
-/// The choices in words, for `check` and the log. On a host a deck without such keys has none.
+/// Notes about the choices, for `check` and the log. A choice without an effect to report has no
+/// note.
 std::vector<Note> notes(const deck::Config& config, const Machine& machine);
 
 }  // namespace trireme::plan

@@ -15,17 +15,19 @@ struct Refills {
   double forward = 0;
   double backward = 0;
 };
-/// `layers`: layers of the rank. Exact for one stage on the rank; with several, layers of other
-/// stages occupy the windows before each pass.
+/// Refills of pipeline rank `rank`, which has `layers` layers in all its stages. With several
+/// stages and more layers than windows, the result assumes that layers of other stages are in the
+/// windows before each pass.
 Refills refills_of(const deck::ParallelConfig& parallel, Rank rank, std::int64_t layers,
                    std::int64_t micro_batches);
 
-/// Adds the time for which passes and updates wait for weights that replicas divide. Each layer
-/// hides the gather of the next one (optim::WeightGather), and the next step's first passes hide
-/// gathers of new weights. `costs` has the times of all stages, `sums` the times of their gradient
-/// sums, `element` the bytes of a weight, and `turns` the ratio of the passes' times to `parts`.
+/// Adds the time for which passes and updates wait for weights that replicas divide. The
+/// computation of each layer can hide the gather of the next layer (optim::WeightGather), and the
+/// next step's first passes can hide gathers of new weights. `costs` must have the times of all
+/// stages, `sums` the times of their gradient sums, `element` the bytes of a weight, and `turns`
+/// the ratio of the passes' times to the times in `parts`. No effect unless replicas divide state.
 void add_gathers(StepCosts& costs, const deck::Config& config,
-                 const architecture::Architecture& architecture, const PartTimes& parts,
+                 const architecture::Architecture& architecture, const BlockTimes& parts,
                  const StageSizes& sizes, const std::vector<Seconds>& sums, double element,
                  double turns, const NetworkTime& network, const Machine& machine);
 

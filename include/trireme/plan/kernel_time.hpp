@@ -21,27 +21,29 @@ struct ProductSizes {
 };
 
 /// Execution times of kernels in seconds on a machine's device, from its peak, its bandwidth and
-/// the shares of these that kernels reach.
+/// the shares of both that kernels reach.
 class KernelTime {
  public:
   KernelTime(const Machine& machine, const deck::PrecisionConfig& precision);
 
-  /// A matrix product. A device computes it by tiles: smaller tiles are less efficient, the last
-  /// wave of tiles may leave multiprocessors idle, and if there are few tiles the sum is split. The
-  /// fastest choice counts. The time is at least the transfer time of the operands' `bytes`.
+  /// Time of a matrix product. A device computes it by tiles: smaller tiles are less efficient, the
+  /// last wave of tiles may leave multiprocessors idle, and if there are few tiles the sum is
+  /// split. The result is the time of the fastest choice, but at least the transfer time of the
+  /// `bytes` that are read and written, plus the launch time.
   Seconds product(const ProductSizes& sizes, double bytes) const;
   /// Whether products of layers round their operands to fp8.
   bool fp8() const { return fp8_peak_ > 0; }
-  /// A product of fp8 operands, at the fp8 peak if the machine has one: the kernels that round and
-  /// transpose the operands, then the product, which writes `written` bytes.
+  /// Time of a product of fp8 operands, at the fp8 peak if it is known, otherwise at the peak of
+  /// the compute type. Includes the kernels that round and transpose the operands. The product
+  /// writes `written` bytes.
   Seconds fp8_product(const ProductSizes& sizes, double written) const;
-  /// Products within attention, with their own efficiency.
+  /// Time of the products in fused attention, which have their own efficiency.
   Seconds attention(double flops, double bytes) const;
-  /// The batched products of attention that stores its scores.
+  /// Time of batched products of attention that stores its scores in memory.
   Seconds attention_product(const ProductSizes& sizes, double bytes) const;
-  /// A memory-bound kernel, or one with a measured `rate` in bytes/s.
+  /// Time of a memory-bound kernel, or of a kernel with a measured `rate` in bytes/s.
   Seconds memory(double bytes, double rate = 0) const;
-  /// Random numbers of dropout, drawn by a kernel in addition to its work.
+  /// Additional time of a kernel that draws random numbers for dropout; 0 if the rate is unknown.
   Seconds random(double numbers) const;
 
  private:

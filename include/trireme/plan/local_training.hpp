@@ -11,17 +11,20 @@
 /// Memory and messages of local training ([local]).
 namespace trireme::plan {
 
-/// Elements of a worker's weights that are swapped, and of the largest fragment of an outer step.
+/// Elements of a worker's weights, which are swapped when another worker is selected, and elements
+/// of the largest fragment of an outer step.
 struct LocalElements {
   std::int64_t parked = 0;
   std::int64_t fragment = 0;
 };
-/// Sets the bytes of the shared weights, of the workers that are not selected, and of messages.
-void add_local(ArenaParts& arenas, const deck::Config& config, const LocalElements& elements,
+/// Sets the bytes of local training in `arenas`: shared weights and outer momentum, weights and
+/// state of the workers that are not selected, and buffers of messages. No effect with one worker.
+void add_local(ArenaSizes& arenas, const deck::Config& config, const LocalElements& elements,
                const TrainingSizes& sizes);
 
-/// Messages of a rank of the first group in `inner_steps` steps, besides the messages of each step:
-/// axis "workers". With divided state, the rank's replica has an average part.
+/// Messages of outer steps (axis "workers") that a rank of the first worker group sends in
+/// `inner_steps` steps, in addition to the messages of each step; empty if there is one group. If
+/// replicas divide state, the rank's own part is assumed to have the average size.
 std::vector<TrafficRow> outer_traffic(const deck::Config& config,
                                       const architecture::Architecture& architecture,
                                       const architecture::Shard& shard, const Machine& machine);

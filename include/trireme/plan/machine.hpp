@@ -21,8 +21,8 @@ EnumWords enum_words(DeviceKind);
 std::string_view name_of(ProductLibrary);
 EnumWords enum_words(ProductLibrary);
 
-/// The axis after the tensor axis in the order of the ranks: its neighbours are more often on the
-/// same node.
+/// The axis after the tensor axis in the order of the ranks. Ranks that are neighbours on this axis
+/// are more often on the same node than neighbours on later axes.
 enum class SecondAxis : std::uint8_t {
   pipeline,  ///< Trireme
   data       ///< Megatron-LM
@@ -51,13 +51,13 @@ struct Machine {
         0.8;  ///< share of the peak that a long product of whole tiles reaches
     double memory_efficiency = 0.8;     ///< share of the bandwidth that long kernels reach
     double attention_efficiency = 0.5;  ///< share of the peak that attention's products reach
-    double attention_backward = 0;      ///< share for attention's gradient; 0: estimated
-    double tile_overhead = 0;           ///< start and end of a tile, in equivalent elements of K
-    double launch = 0;                  ///< shortest time of a kernel, seconds
+    double attention_backward = 0;  ///< share of the peak for attention's gradient; 0: estimated
+    double tile_overhead = 0;  ///< start and end of a tile, as elements of the summed dimension
+    double launch = 0;         ///< time that each kernel takes in addition, seconds
     bool operator==(const Device&) const = default;
   };
   /// Measured rates of kernels that are not memory-bound, in bytes/s read and written; 0: the
-  /// memory bandwidth.
+  /// memory bandwidth is used.
   struct Kernels {
     double norm = 0;
     double activation = 0;
@@ -72,27 +72,30 @@ struct Machine {
   struct Node {
     std::int64_t devices = 0;      ///< devices of a node, one rank on each; 0: unknown
     std::int64_t processors = 0;   ///< ranks of a node that compute at the same time; 0: all
-    double link_bandwidth = 0;     ///< from a device to others of its node, bytes/s, one direction
+    double link_bandwidth = 0;     ///< between devices of a node, bytes/s, one direction
     double link_efficiency = 0.8;  ///< share of the bandwidth that collectives reach in training
     double link_latency = 0;       ///< seconds per message or collective
     bool operator==(const Node&) const = default;
   };
   struct Network {
-    double bandwidth = 0;     ///< bandwidth of a node in one direction, bytes/s
-    double efficiency = 0.8;  ///< share reached by tensor groups and messages between stages
-    double gradient_efficiency = 0.6;  ///< share reached by sums over the data axis
-    double latency = 0;                ///< seconds per message between nodes
+    double bandwidth = 0;  ///< bandwidth of a node in one direction, bytes/s
+    /// Share of the bandwidth that tensor groups and messages between stages reach.
+    double efficiency = 0.8;
+    /// Share of the bandwidth that sums over the data axis reach.
+    double gradient_efficiency = 0.6;
+    double latency = 0;  ///< seconds per message between nodes
     bool operator==(const Network&) const = default;
   };
   struct Software {
     std::string name = "Trireme";
     ProductLibrary products = ProductLibrary::portable;
-    /// The last of portable, tensor_cores, cudnn that attention can use; never automatic.
+    /// The last kind, in the order portable, tensor_cores, cudnn, that attention can use; never
+    /// automatic.
     AttentionKind attention = AttentionKind::portable;
     TransportKind transport = TransportKind::mpi;  ///< between devices; never automatic
     /// Instructions that multiply bf16 on this host, such as "AMX"; empty if none or not known.
     std::string bf16;
-    // Properties of other programs. The defaults are Trireme's.
+    // Properties of other programs. The defaults describe Trireme.
     SecondAxis second_axis = SecondAxis::pipeline;
     bool fused_attention = true;  ///< false: all S² scores of a head are stored in memory
     bool scatter_gather = true;   ///< between stages, a tensor rank sends only its part
@@ -101,52 +104,53 @@ struct Machine {
     /// Full recomputation also computes results that no gradient reads: the layer's last product
     /// and output.
     bool recomputes_unread = false;
-    double traffic_ratio = 1;         ///< bytes of memory-bound kernels, relative to Trireme's
+    double traffic_ratio = 1;         ///< bytes of memory-bound kernels, relative to Trireme
     std::int64_t gradient_bytes = 0;  ///< bytes of a gradient; 0: bytes of a sum
     double tensor_overlap = 0;        ///< share of the tensor axis's messages that is hidden
     double gradient_overlap = 0;      ///< share of the data axis's sums that is hidden
-    double gather_overlap = 1;        ///< share of weight gathers that can be hidden; with NCCL
+    double gather_overlap = 1;        ///< with NCCL: share of weight gathers that can be hidden
     double pipeline_overlap = 1;      ///< share of the messages between stages that is hidden
     double host_per_layer = 0;        ///< host's seconds to start a layer's forward pass
     double optimizer_bytes = 0;       ///< bytes moved per parameter by an update; 0: as in Trireme
-    double activation_ratio = 1;      ///< saved activations of a layer, relative to Trireme's
+    double activation_ratio = 1;      ///< saved activations of a layer, relative to Trireme
     /// With sequence parallelism, the gathered inputs of products are kept for their gradients.
     bool keeps_gathered = false;
-    double logit_bytes = 0;  ///< bytes held per logit; 0: blocks of logits, as in Trireme
-    double logit_traffic =
-        0;              ///< bytes that a logit's kernels move, besides products; 0: as in Trireme
-    Bytes reserve = 0;  ///< memory of a device for the driver and libraries
+    double logit_bytes = 0;    ///< bytes held per logit; 0: blocks of logits, as in Trireme
+    double logit_traffic = 0;  ///< bytes per logit that the loss kernels move; 0: as in Trireme
+    Bytes reserve = 0;         ///< memory of a device for the driver and libraries
     bool operator==(const Software&) const = default;
   };
 
   std::string name;
-  std::string file;  ///< "": the running build
+  std::string file;  ///< path of the machine file; "": the running build
   Device device;
   Kernels kernels;
   Node node;
   Network network;
   Software software;
-  /// Devices have separate memory, so that [parallel] offload has an effect. Tests on a host may
-  /// set it.
+  /// Whether devices have separate memory, so that [parallel] offload has an effect. Tests on a
+  /// host may set it.
   bool own_memory = false;
-  /// Kernels divide their work as on a device. Also true of builds that test this on a host.
+  /// Whether kernels divide their work as on a device. Also true in builds that test this on a
+  /// host.
   bool device_kernels = false;
 
   bool on_device() const { return device.kind != DeviceKind::host; }
   /// Sets the device kind, and own_memory and device_kernels accordingly.
   void set_kind(DeviceKind kind);
 
-  /// Number of logits that are computed at a time.
+  /// Number of elements of a block of logits; blocks are computed one at a time.
   std::int64_t logit_elements() const;
   /// Bytes that matrix products use in addition to their operands, without widened operands.
   Bytes product_workspace() const;
 
-  /// Peak rate of products of this type, FLOP/s; 0: unknown.
+  /// Peak rate of products of this type, FLOP/s; with `tf32`, fp32 has the TF32 rate if it is
+  /// known. 0: unknown.
   double peak(DType type, bool tf32 = false) const;
-  /// Nodes that this many ranks fill; 1 if the size of a node is unknown.
+  /// Number of nodes that this many ranks occupy; 1 if the size of a node is unknown.
   std::int64_t nodes(std::int64_t ranks) const;
-  /// Reason why the time of a run with this precision on this many ranks cannot be predicted: the
-  /// missing keys; "" if it can.
+  /// The missing keys, without which the time of a run with this precision on this many ranks
+  /// cannot be predicted; "" if none is missing.
   std::string time_mistake(const deck::PrecisionConfig& precision, std::int64_t ranks) const;
 
   /// Name of the machine in messages: "this installation", "h100 (inputs/machines/h100.toml)".

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/architecture.hpp>
-#include <trireme/architecture/layer_program.hpp>
+#include <trireme/architecture/block_program.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/config.hpp>
 #include <trireme/plan/machine.hpp>
@@ -17,38 +17,40 @@ namespace trireme::plan {
 struct MemoryRow {
   std::string what;
   Bytes bytes = 0;
-  bool on_host = false;  ///< offloaded from a device
+  bool on_host = false;  ///< offloaded from a device to host memory
 };
 
-/// Device memory for hashes that the host has not read yet, on a rank that audits its steps.
+/// Device memory for hashes of a rank that audits its steps, until the host reads them.
 inline constexpr Bytes audit_bytes = 4096 * 8;
 
-/// Most steps between two logged steps, because their losses and norms wait in device memory.
+/// Largest number of steps between two copies of losses and norms from device memory.
 inline constexpr std::int64_t longest_history = 4096;
-/// Steps whose losses and norms fit into device memory: two more than between logged steps, because
-/// overlapping steps are read while the next one runs.
+/// Number of steps whose losses and norms fit into device memory: the steps between two logged
+/// steps, at most longest_history, and two more, because overlapping steps are read while the next
+/// step runs.
 std::int64_t history_steps(const deck::RunConfig& run);
-/// Device memory for these losses and norms; `terms`: losses of a step.
+/// Device memory for the losses and norms of history_steps() steps. `terms`: number of losses of a
+/// step.
 Bytes history_bytes(const deck::RunConfig& run, std::int64_t terms);
 
-/// The programs of a training rank's layers, by kind of layer.
-std::vector<architecture::LayerProgram> layer_programs(
+/// The lowered programs of a training rank's layers, by kind of layer.
+std::vector<architecture::BlockProgram> layer_programs(
     const deck::Config& config, const architecture::Architecture& architecture,
     const architecture::Shard& shard, bool split_backward, const Machine& machine);
 
-/// Bytes that a training rank allocates, arena by arena. A slot of saved activations is as large as
-/// the largest of the rank's stages needs. Between stages, every tensor rank sends and receives its
-/// part of the tokens.
+/// Bytes that a training rank allocates, arena by arena. A slot of saved activations has the size
+/// of the rank's largest stage. Between stages, every tensor rank sends and receives its part of
+/// the tokens.
 std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs, const Machine& machine);
 
-/// Arenas of a rank, which do not depend on the micro-batch.
-ArenaParts arena_parts(const deck::Config& config, const architecture::Architecture& architecture,
+/// Sizes of a rank's arenas. Only buffers for sums of activations depend on the micro-batch.
+ArenaSizes arena_parts(const deck::Config& config, const architecture::Architecture& architecture,
                        const architecture::Shard& shard, const Machine& machine);
 
-/// Rows of training_memory().
+/// The rows that training_memory() returns.
 std::vector<MemoryRow> rows_of(const TrainingBytes& bytes);
 
 /// Saved activations and scratch in the kernels' memory: the part that recomputation changes.
@@ -56,42 +58,45 @@ Bytes activation_bytes(const deck::Config& config, const architecture::Architect
                        const architecture::Shard& shard, const schedule::Needs& needs,
                        const Machine& machine);
 
-/// Bytes of a rank's share of a checkpoint, on the replica that writes the most.
+/// Bytes of a rank's share of a checkpoint, on the replica that writes the most; 0 with parameter
+/// servers.
 Bytes share_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                   const architecture::Shard& shard, const Machine& machine);
 
-/// Whether shared checkpoints are written from a copy in host memory.
+/// Whether checkpoints in the shared directory are written from a copy in host memory.
 bool saves_in_background(const deck::Config& config);
 
-/// Shares of local checkpoints that a rank has in host memory, and per checkpoint on its node's
-/// disk: its own share and a partner's.
+/// Number of shares that local checkpoints keep per rank in host memory, and per rank and local
+/// checkpoint on the node's disk: the rank's own share, and the share of a rank of another node.
 inline constexpr int local_shares = 2;
 /// Local checkpoints on a disk while one is written: two complete checkpoints and the new one.
 inline constexpr int local_checkpoints = 3;
 
-/// Copies of shares in a rank's host memory, from which it writes background and local checkpoints.
+/// Number of copies of shares in a rank's host memory, from which it writes background and local
+/// checkpoints.
 int checkpoint_copies(const deck::Config& config);
-/// Bytes of the checkpoint copies.
+/// Bytes of the checkpoint copies in a rank's host memory.
 Bytes checkpoint_copy_bytes(const deck::Config& config,
                             const architecture::Architecture& architecture,
                             const architecture::Shard& shard, const Machine& machine);
 
 /// Host memory for the gradients that other replicas send, if all buckets are in flight at the same
-/// time.
+/// time, except buckets that use a window in turn. 0 with NCCL, with parameter servers or with one
+/// replica.
 Bytes reduction_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                       const architecture::Shard& shard, const Machine& machine);
 
-/// Resident host memory of a rank's process besides the arrays above: code, libraries, their and
-/// MPI's allocations, and the watchdog's page tables. Measured on one machine, not computed;
-/// docs/performance.md compares it with runs.
+/// Resident host memory of a rank's process besides the arrays above: code, libraries, allocations
+/// of MPI and other libraries, and the watchdog's page tables. Measured on one machine, not
+/// computed; docs/performance.md compares it with runs.
 Bytes process_bytes(const deck::Config& config);
 
 Bytes total(const std::vector<MemoryRow>& rows);
-/// Bytes in the kernels' memory.
+/// Bytes of the rows in the memory where kernels run.
 Bytes device_total(const std::vector<MemoryRow>& rows);
 
 /// The rows as an aligned table with the sum of the kernels' memory, followed by offloaded arrays
-/// and the host memory of background checkpoints, if any.
+/// and the host memory of checkpoint copies, if any.
 std::string table(const std::vector<MemoryRow>& rows, Bytes checkpoint_copy);
 
 }  // namespace trireme::plan

@@ -15,19 +15,20 @@
 
 namespace trireme::plan {
 
-/// Memory of the rank that needs the most, for many layouts of one deck, without computing its
-/// programs, arrays and buckets. Weights, gradients and activations are exact. Slots are exact too,
-/// except that in a V schedule every rank gets the largest rank's slots. The optimizer's state that
-/// data ranks share exceeds the exact size by at most one block of the norm per bucket; buffers of
-/// transfers and sums differ by a few such blocks.
+/// Memory of the rank that needs the most, for many layouts of one deck, without computing
+/// programs, arrays and buckets of each layout. Weights, gradients and activations are exact. Slots
+/// are exact, too, except that in a V schedule every rank gets the slots of the rank that needs the
+/// most. The optimizer's state that replicas divide exceeds the exact size by at most one block of
+/// the norm per bucket; buffers of transfers and sums differ by a few such blocks.
 class MemoryEstimate {
  public:
-  /// The references must outlive this object. `arrays_only`: see plan::most_bytes().
+  /// `architecture` and `machine` must outlive this object. `arrays_only`: see plan::most_bytes().
   MemoryEstimate(const deck::Config& config, const architecture::Architecture& architecture,
                  const Machine& machine, bool arrays_only);
 
-  /// Bytes for these axes, schedule, chunks, micro-batch and other layout keys; all other keys must
-  /// equal the deck's.
+  /// Bytes of the rank that needs the most memory, with the layout keys of `config`: axes,
+  /// schedule, chunks, micro-batch and others. All other keys must equal the keys in the
+  /// constructor's config.
   Bytes most_bytes(const deck::Config& config);
 
  private:
@@ -37,12 +38,12 @@ class MemoryEstimate {
     std::int64_t embedding = 0;
     std::int64_t head = 0;       ///< head on a rank without the embedding
     std::int64_t ends = 0;       ///< embedding and head on the same rank
-    std::int64_t ends_tied = 0;  ///< as `ends`, plus the second gradient of a tied table
+    std::int64_t ends_tied = 0;  ///< second gradient of a tied table on such a rank
     std::int64_t table = 0;      ///< elements of a tied table
   };
-  /// Elements of a part of the model if replicas divide more than the optimizer's state.
+  /// Elements of a part of the model, if replicas divide not only the optimizer's state.
   struct DividedPart {
-    std::int64_t state = 0;         ///< optimizer state, on the replica with the most
+    std::int64_t state = 0;         ///< optimizer state, on the replica with the most state
     std::int64_t second_state = 0;  ///< `state` without hidden matrices
     std::int64_t weights = 0;       ///< resident arrays and the replica's own parts
     std::int64_t gradients = 0;
@@ -54,11 +55,11 @@ class MemoryEstimate {
   };
   /// Elements of a rank: its arenas, and other sizes.
   struct RankElements {
-    ArenaParts arenas;
+    ArenaSizes arenas;
     std::int64_t whole = 0;   ///< weights, which replicas save in equal parts
     std::int64_t summed = 0;  ///< gradients that are in flight at a time
   };
-  /// A pipeline rank that may need the most memory.
+  /// A pipeline rank that may need more memory than all other ranks.
   struct Rank {
     int number = 0;
     architecture::Shard shard;
@@ -67,31 +68,31 @@ class MemoryEstimate {
 
   const ModelParts& model_parts(int tensor);
   const std::vector<Rank>& ranks_of(const deck::ParallelConfig& parallel);
-  const ActivationParts& activations_of(const deck::Config& config, bool split);
+  const ActivationSizes& activations_of(const deck::Config& config, bool split);
   const DividedParts& divided_parts(const deck::Config& config);
   DividedPart divided_part(const deck::Config& config, const architecture::Shard& shard) const;
   void divide(const deck::Config& config, const Rank& rank, RankElements& elements);
   void divide_exactly(const deck::Config& config, const Rank& rank, RankElements& elements);
   RankElements elements_of(const deck::Config& config, const Rank& rank);
-  Bytes reductions_of(const deck::Config& config, const Rank& rank, const ArenaParts& arenas,
+  Bytes reductions_of(const deck::Config& config, const Rank& rank, const ArenaSizes& arenas,
                       const ModelParts& parts) const;
   Bytes on_host(const deck::Config& config, const RankElements& elements) const;
 
   const architecture::Architecture& architecture_;
   const Machine& machine_;
   bool arrays_only_;
-  bool ranks_differ_;  ///< ranks differ by more than their number of layers
+  bool ranks_differ_;  ///< whether ranks differ by more than their number of layers
   TrainingSizes sizes_;
-  bool grouped_;  ///< NCCL transfers
+  bool grouped_;  ///< whether transfers use NCCL
   std::map<int, ModelParts> models_;
   std::map<int, std::vector<int>> tensor_ranks_;
   std::map<std::array<int, 3>, std::vector<Rank>> stages_;
-  /// Key: tensor ranks, ranks of a shard, the two flags of the division, sequence_parallel.
+  /// Key: tensor ranks, ranks that divide state, the two flags of the division, sequence_parallel.
   std::map<std::tuple<std::int64_t, std::int64_t, bool, bool, bool>, DividedParts> divided_;
-  std::map<std::vector<std::int64_t>, ArenaParts> exact_;
+  std::map<std::vector<std::int64_t>, ArenaSizes> exact_;
   using Activations =
       std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool, architecture::HeadGradient>;
-  std::map<Activations, ActivationParts> activations_;
+  std::map<Activations, ActivationSizes> activations_;
 };
 
 }  // namespace trireme::plan

@@ -8,7 +8,7 @@
 /// Memory and messages of a rank for the updates of Muon (optim/muon.hpp).
 namespace trireme::plan {
 
-/// Memory for orthogonalising matrices. `element`: bytes of an element of the update.
+/// Bytes of the buffers for orthogonalising matrices. `element`: bytes of an element of the update.
 Bytes muon_bytes(const architecture::MatrixRounds& rounds, Bytes element);
 
 struct MessageSum {
@@ -20,13 +20,14 @@ struct MessageSum {
   }
 };
 
-/// Messages of tensor rank `tensor_rank` of replica `worker` in a step.
+/// Messages of a rank's updates in a step.
 struct MuonTraffic {
   MessageSum collected, returned;  ///< reduce-scatter and all-gather among replicas
   MessageSum gathered, broadcast;  ///< gather and broadcast over the tensor axis
 };
-/// `divided`: replicas have only their own parts of the gradient sums.
-MuonTraffic muon_traffic(const architecture::MatrixRounds& rounds, int tensor_rank, int worker,
+/// Messages of tensor rank `tensor_rank` of replica `replica`. `divided`: whether a replica has
+/// only its own parts of the gradient sums.
+MuonTraffic muon_traffic(const architecture::MatrixRounds& rounds, int tensor_rank, int replica,
                          bool divided);
 
 }  // namespace trireme::plan

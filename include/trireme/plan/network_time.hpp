@@ -9,7 +9,7 @@
 
 namespace trireme::plan {
 
-/// Placement of a group of ranks on nodes: neighbours of an axis are `stride` ranks apart.
+/// Placement of a group of ranks on nodes, such as the ranks of an axis.
 struct GroupPlace {
   std::int64_t ranks = 1;
   std::int64_t per_node = 1;  ///< ranks of the group on a node
@@ -20,21 +20,21 @@ struct GroupPlace {
 
 /// Times of messages between ranks in seconds. Collectives move the bytes of a ring (Patarasuk and
 /// Yuan 2009): each of n ranks sends (n − 1)/n of all bytes once, or twice for an all-reduce.
-/// Groups on the same node share its network.
+/// Groups on the same node share the node's network.
 class NetworkTime {
  public:
   NetworkTime(const Machine& machine, const deck::ParallelConfig& parallel);
 
-  /// `bytes`: size of the whole buffer. With a context axis, the data axis stands for all ranks
-  /// with the same weights.
+  /// Time of a collective of an axis. `bytes`: size of the whole buffer. With a context axis,
+  /// Axis::data stands for all ranks with the same weights.
   Seconds collective(architecture::Collective kind, double bytes, Axis axis) const;
-  /// A collective among the replicas that divide state: all data ranks, or a group of them.
+  /// Time of a collective among the replicas that divide state: all data ranks, or a group of them.
   Seconds among_shards(architecture::Collective kind, double bytes) const;
-  /// An all-reduce between the first and the last pipeline rank, on all tensor and data ranks at
-  /// once.
+  /// Time of an all-reduce between the first and the last pipeline rank, while all tensor and data
+  /// ranks do the same.
   Seconds first_and_last(double bytes) const;
-  /// A message between two pipeline ranks, while the other ranks of their stages send too; 0 within
-  /// a rank.
+  /// Time of a message between two pipeline ranks, while the other ranks of their stages send, too;
+  /// 0 within a rank.
   Seconds message(double bytes, Rank from, Rank to) const;
 
   const GroupPlace& place(Axis axis) const { return places_[axis]; }
@@ -45,7 +45,7 @@ class NetworkTime {
   const Machine& machine_;
   layout::PerAxis<GroupPlace> places_;
   GroupPlace shards_;
-  std::int64_t stride_ = 1;  ///< distance between pipeline ranks
+  std::int64_t stride_ = 1;  ///< distance between neighbouring pipeline ranks
   std::int64_t pipeline_ = 1;
   std::int64_t devices_ = 1;  ///< devices in use per node
 };

@@ -11,16 +11,17 @@
 
 namespace trireme::plan {
 
-/// The program of a training step of a resolved deck with the full global batch: generated, or read
-/// from the deck's file; lowered and validated. Throws UsageError with all mistakes of a file's
-/// program.
+/// The program of a training step of a resolved deck with the full global batch. It is generated,
+/// read from the deck's program file, or found by fastest_program(), and lowered. Throws a
+/// UsageError with the first mistakes of a program file.
 schedule::Program step_program(const deck::Config& config, const Machine& machine);
 
-/// Like step_program without validation, for the many generated schedules of the search.
+/// The generated program of a training step, lowered but not validated, for the many schedules of a
+/// search.
 schedule::Program generated_program(const deck::Config& config, const Machine& machine);
 
 /// The programs of a run's training steps, one for each size of the global batch in ascending order
-/// (deck::BatchSchedule); the last one is step_program().
+/// (deck::BatchSchedule). The last program is step_program().
 std::vector<schedule::Program> step_programs(const deck::Config& config, const Machine& machine);
 
 /// The lowered program of an evaluation with this many micro-batches.
@@ -32,10 +33,10 @@ std::vector<schedule::Needs> evaluation_needs(const schedule::ProgramLayout& lay
 /// Slots and buffers that each rank needs in a run that trains with these programs and evaluates.
 std::vector<schedule::Needs> training_needs(std::span<const schedule::Program> programs);
 
-/// The program for schedule = "auto": the fastest one with which every rank fits into the memory
-/// limit (memory_limit()), by the times of [parallel] timeline, else of [parallel] machine, else by
-/// each stage's FLOPs. Lowered. UsageError with the remedy if the times cannot be read or belong to
-/// other stages, or if no program fits.
+/// The program for schedule = "auto", lowered: the fastest program found with which every rank fits
+/// into the memory limit (memory_limit()). Durations come from [parallel] timeline, otherwise from
+/// the speeds of [parallel] machine, otherwise from each stage's FLOPs. UsageError with the remedy
+/// if durations are missing or belong to other stages, or if no program fits.
 schedule::FoundProgram fastest_program(const deck::Config& config,
                                        const schedule::ProgramLayout& layout,
                                        const Machine& machine);

@@ -4,20 +4,20 @@
 #include <trireme/architecture/buckets.hpp>
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/config.hpp>
-#include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/machine.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 
 #include <vector>
 
 namespace trireme::plan {
 
-/// Bytes of the buffer for sums of activations over the tensor axis.
-Bytes activation_scratch(const deck::Config& config, const LocalSizes& sizes,
+/// Bytes of a device's buffer for sums of activations over the tensor axis; 0 if messages use MPI.
+Bytes activation_scratch(const deck::Config& config, const TypedSizes& sizes,
                          const Machine& machine);
 
-/// Device buffers that receive the other ranks' parts of each communicator's sums: gradient
-/// buckets, activations, the tied token table and shared layers. Zero if messages use MPI. Smaller
-/// sums are not counted: norms, softmax statistics, gradients of shared heads.
+/// Bytes of the device buffers that receive other ranks' parts of sums, by communicator. 0 if
+/// messages use MPI. Smaller sums are not counted: norms, softmax statistics, gradients of shared
+/// heads.
 struct ReductionScratch {
   Bytes data = 0;
   Bytes tensor = 0;
@@ -25,7 +25,7 @@ struct ReductionScratch {
   Bytes embedding = 0;
   Bytes context = 0;  ///< rows that the head of masked tokens picks
   Bytes pipeline = 0;
-  Bytes vocabulary = 0;  ///< each sum of look-ups or of output gradients
+  Bytes vocabulary = 0;  ///< for each sum of look-ups or of output gradients
 };
 ReductionScratch reduction_scratch(const deck::Config& config,
                                    const architecture::Architecture& architecture,

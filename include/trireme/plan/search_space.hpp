@@ -28,37 +28,39 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 Layout layout_of(const deck::Config& config);
-/// Whether two layouts differ only in the state that replicas divide.
+/// Whether two layouts are equal, except for the division of state among replicas.
 bool alike_but_shard(const Layout& a, const Layout& b);
 
-/// A number of layouts that cannot be used for the same reason.
+/// Number of layouts that cannot be used for the same reason.
 struct Rejection {
   std::string reason;
   std::int64_t layouts = 0;
 };
 
-/// All layouts of a deck for a number of ranks. Every stage has a layer. Of numbers of chunks whose
-/// longest stages have the same number of layers, only the smallest is a layout: more chunks would
-/// add work to the rank with the longest stages and shorten no wait. Layouts equal to others are
-/// left out: sequence parallelism on one tensor rank, a divided optimizer on one data rank, and on
-/// one pipeline rank all schedules but 1f1b. Schedules in a V have two chunks. gpipe is a layout
-/// only if the deck fixes it: it takes as long as 1f1b and more memory. Gradients are divided only
-/// where this saves memory, and weights also within groups of the replicas of a node. Layouts that
-/// differ only in this division are consecutive, with ascending `shard`.
+/// All layouts of a deck for a number of ranks. Every stage has a layer, unless the deck fixes
+/// `pipeline` or `chunks`. If several numbers of chunks have longest stages with the same number of
+/// layers, only the smallest number is used: more chunks would add work to the rank with the
+/// longest stages and shorten no wait. Unless the deck fixes their keys, layouts equal to others
+/// are left out: sequence parallelism on one tensor rank, a divided optimizer on one replica, and
+/// on one pipeline rank all schedules but 1f1b. Schedules in a V have two chunks. gpipe is used
+/// only if the deck fixes it: it takes as long as 1f1b and needs more memory. Gradients are divided
+/// only where this saves memory. Weights are divided among all replicas, or within groups of the
+/// replicas of a node. Layouts that differ only in the division of state are consecutive, with
+/// ascending `shard`.
 class SearchSpace {
  public:
-  /// The references must outlive this.
+  /// Arguments must outlive this object.
   SearchSpace(const deck::Deck& deck, const architecture::Architecture& architecture,
               std::int64_t ranks, const Machine& machine);
 
   /// Calls `visit` with every layout.
   void visit(const std::function<void(const Layout&)>& visit);
 
-  /// Combinations of axes that are not layouts.
+  /// Rejected combinations of axes, micro-batches and schedules, with the reasons.
   const std::vector<Rejection>& rejected() const { return rejected_; }
 
  private:
-  /// A value that the deck fixes, or all values.
+  /// The value of a key that the deck fixes; otherwise all values.
   struct Choice {
     bool fixed = false;
     std::int64_t value = 0;
@@ -77,9 +79,9 @@ class SearchSpace {
   const deck::Deck& deck_;
   const architecture::Architecture& architecture_;
   const Machine& machine_;
-  deck::Config tried_;  ///< the deck's config with a layout
+  deck::Config tried_;  ///< config with the layout that is being tested
   std::int64_t ranks_;
-  std::int64_t batch_;  ///< divisible by micro · data of every layout
+  std::int64_t batch_;  ///< greatest common divisor of all sizes of the global batch
   double programs_;     ///< sum of all sizes of the global batch, divided by the last size
   Choice tensor_, pipeline_, data_, micro_, schedule_, chunks_, recompute_, sequence_parallel_,
       shard_, shard_group_;

@@ -6,11 +6,11 @@
 
 #include <vector>
 
-/// Memory and messages of the ranks of parameter servers. `shard`: shard of the workers with the
-/// same tensor and pipeline coordinates.
+/// Memory and messages of the ranks of parameter servers. `shard`: shard of the worker ranks with
+/// the same tensor and pipeline coordinates.
 namespace trireme::plan {
 
-/// Bytes that a server's rank allocates, on the server whose key range is largest.
+/// Bytes that a server rank allocates, on the server with the largest key range.
 std::vector<MemoryRow> server_memory(const deck::Config& config,
                                      const architecture::Architecture& architecture,
                                      const architecture::Shard& shard, const Machine& machine);
@@ -19,17 +19,18 @@ std::vector<MemoryRow> server_memory(const deck::Config& config,
 Bytes server_share_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                          const architecture::Shard& shard, const Machine& machine);
 
-/// Gradients that a worker's rank sends in a step.
+/// Gradients that a worker rank sends in a step.
 TrafficRow worker_messages(const deck::Config& config,
                            const architecture::Architecture& architecture,
                            const architecture::Shard& shard, const Machine& machine);
-/// Weights that a rank of server `server` sends in a step, and its sums with other server ranks.
+/// Weights that a rank of server number `server` sends in a step, and its sums with other server
+/// ranks.
 std::vector<TrafficRow> server_messages(const deck::Config& config,
                                         const architecture::Architecture& architecture,
                                         const architecture::Shard& shard, int server,
                                         const Machine& machine);
 
-/// Plan of the first server's rank that needs the most memory.
+/// Plan of the rank of the first server that needs the most memory.
 RankPlan plan_server(const deck::Config& config, const architecture::Architecture& architecture,
                      const Machine& machine);
 

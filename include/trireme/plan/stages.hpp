@@ -10,7 +10,7 @@
 
 namespace trireme::plan {
 
-/// A range of consecutive equal stages.
+/// A range of consecutive stages with equal numbers of layers, parameters and FLOPs.
 struct StageGroup {
   Stage first = 0;
   Stage last = 0;
@@ -21,9 +21,9 @@ struct StageGroup {
   int count() const { return last - first + 1; }
 };
 
-/// All stages in order. Parts of a shared vocabulary count in the stage of their rank. The token
-/// table of tied embeddings counts in the first stage only, so that all stages' parameters sum to
-/// the model's.
+/// Groups of all stages, in order. Parts of a shared vocabulary count in the stage of their rank.
+/// The token table of tied embeddings counts only in the first stage, so that the parameters of all
+/// stages sum to the parameters of the model.
 std::vector<StageGroup> group_stages(const architecture::Architecture& architecture,
                                      const deck::ParallelConfig& parallel);
 

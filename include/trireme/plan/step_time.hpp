@@ -15,8 +15,8 @@ namespace trireme::plan {
 
 /// Parts of a rank's time in a step.
 enum class Cause : std::uint8_t {
-  compute,    ///< kernels of forward and backward passes
-  tensor,     ///< messages of the tensor axis
+  compute,    ///< kernels in forward and backward passes
+  tensor,     ///< messages of the tensor and context axes in passes
   pipeline,   ///< messages between stages that the rank waits for
   data,       ///< sums of gradients, and the gathering of weights
   bubble,     ///< waiting for other pipeline ranks
@@ -30,10 +30,10 @@ std::string_view name_of(Cause);
 /// The predicted time of a training step.
 struct StepTime {
   Seconds seconds = 0;
-  /// Times of the pipeline rank with the longest passes; they sum to `seconds`.
+  /// Times of the pipeline rank with the longest passes. Their sum is `seconds`.
   std::array<Seconds, causes> shares{};
   double idle_share =
-      0;  ///< over all ranks, from the first to the last pass; see Timeline::idle_share
+      0;  ///< over all ranks, between the first and the last pass; see Timeline::idle_share
   double model_flops = 0;     ///< model FLOPs of the step, without recomputation
   double hardware_flops = 0;  ///< FLOPs of the step, with recomputation
 
@@ -41,20 +41,20 @@ struct StepTime {
   Seconds& of(Cause cause) { return shares[static_cast<std::size_t>(cause)]; }
 };
 
-/// Durations of the instructions.
+/// Durations of instructions, from these costs.
 schedule::Cost cost_of(StepCosts costs);
 
-/// Estimates the step by a formula: the longest stage for all micro-batches, the bubble of the
-/// schedule (Narayanan et al. 2021, section 2.2; Qi et al. 2023, section 2.3), and the work after
-/// the last pass. `hardware_flops` and `idle_share` are not set.
+/// Time of a step by a formula: the passes of all micro-batches on the slowest rank, the bubble of
+/// the schedule (Narayanan et al. 2021, section 2.2; Qi et al. 2023, section 2.3), and the work
+/// after the last pass.
 Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs);
 
-/// Simulates the program with these costs.
+/// Time of a step by simulation of the program with these costs.
 StepTime played_time(const deck::Config& config, const architecture::Architecture& architecture,
                      const StepCosts& costs, const schedule::Program& program);
 
 /// The complete prediction for a resolved deck. The machine must have all required speeds
-/// (Machine::time_mistake).
+/// (Machine::time_mistake()).
 StepTime predict_step(const deck::Config& config, const architecture::Architecture& architecture,
                       const schedule::Program& program, const Machine& machine);
 

@@ -8,24 +8,25 @@
 namespace trireme::schedule {
 
 struct DrawOptions {
-  std::string schedule;                ///< for the title: "1f1b"
-  const Timeline* measured = nullptr;  ///< drawn below the first; each chart has its idle share
+  std::string schedule;                ///< name in the title: "1f1b"
+  const Timeline* measured = nullptr;  ///< second timeline, drawn below the first; null: none
   bool seconds = false;                ///< the first timeline is also in seconds, not in cost units
-  int columns = 180;                   ///< maximum width of a text chart
-  std::size_t boxes = 20000;           ///< boxes per timeline of a picture; more are blended
+  int columns = 180;                   ///< maximum width of a text chart in characters
+  std::size_t boxes = 20000;  ///< maximum per timeline of a picture; with more, boxes are blended
 };
 
 /// A picture in the style of Narayanan et al. 2021, figures 3 and 4, with one row per pipeline
 /// rank. Forward passes are blue, backward passes (or their input halves) green, weight halves
-/// amber, passes of a shared vocabulary violet, later chunks lighter, idle time grey. Boxes show
-/// the micro-batch's number if it fits. The result is a self-contained SVG with a chart of at most
-/// 1600 pixels for any program: boxes narrower than 1.5 pixels are blended. Two timelines in
-/// seconds share one scale.
+/// amber, passes of a shared vocabulary violet, idle time grey. Later chunks are lighter; in
+/// programs of several steps, every second step is. Boxes show the micro-batch's number if it fits.
+/// The result is a self-contained SVG with charts at most 1600 pixels wide: if the shortest box is
+/// narrower than 1.5 pixels, boxes are blended. Two timelines in seconds share one scale.
 std::string svg(const Timeline& timeline, const DrawOptions& options = {});
 
 /// The timelines as text: F3 is the forward pass of micro-batch 3, B3 its backward pass, I3 and W3
-/// the halves of B3, E3 its evaluation; F3.1 on ranks with chunks. With a shared vocabulary, S3 are
-/// its logits and T3 their table's gradient. `.` is idle time.
+/// the halves of B3, E3 its evaluation. If ranks have several chunks, F3.1 is the forward pass of
+/// chunk 1. With a shared vocabulary, S3 are the logits of micro-batch 3, and T3 is the gradient of
+/// the output table. `.` is idle time. Labels that do not fit are shortened.
 std::string text_chart(const Timeline& timeline, const DrawOptions& options = {});
 
 /// The timelines in Chrome's JSON trace format, which ui.perfetto.dev opens: one process per
@@ -33,8 +34,8 @@ std::string text_chart(const Timeline& timeline, const DrawOptions& options = {}
 /// not in seconds is drawn as one millisecond.
 std::string perfetto_trace(const Timeline& timeline, const DrawOptions& options = {});
 
-/// Headings of the charts: "1f1b: 4 pipeline ranks, 8 micro-batches, 2 chunks", and "predicted:
-/// idle 27.3 %".
+/// Title of a drawing, such as "1f1b: 4 pipeline ranks, 8 micro-batches, 2 chunks"; and heading of
+/// a chart, such as "predicted: idle 27.3 %".
 std::string drawing_title(const Timeline& timeline, const DrawOptions& options);
 std::string idle_line(const Timeline& timeline, const std::string& label, bool seconds);
 

@@ -9,8 +9,8 @@
 
 namespace trireme::schedule {
 
-/// Generates the computing instructions of each rank in the order of a named schedule, for any m ≥
-/// 1.
+/// Generates the computing instructions of each of p ranks in the order of a named schedule, for
+/// any m ≥ 1 micro-batches; 2bw needs m ≥ p.
 /// - gpipe: all forward passes, then all backward passes, both 0 … m−1 (Huang et al. 2019).
 /// - 1f1b: the fewest forward passes that keep every stage busy, then one backward pass for each
 ///   forward pass (PipeDream-Flush; Narayanan et al. 2021, section 2.2.1).
@@ -21,11 +21,12 @@ namespace trireme::schedule {
 /// - 2bw: 1f1b of several steps without a flush; see generate_overlapped().
 /// - zb-v, v-half, v-min: two chunks in a V; see generate_v().
 ///
-/// With layout.shares_vocabulary, which share_vocabulary() requires, each rank has two more
-/// micro-batches in flight with 1f1b, and one more with zb-h1, whose passes are shorter.
+/// Set layout.shares_vocabulary for a program that share_vocabulary() will complete. Each rank then
+/// has two more micro-batches in flight with 1f1b, and one more with zb-h1, because the passes of
+/// zb-h1 are shorter.
 ///
-/// Throws Error if the chunks do not fit the schedule, for `file` (see read_program) and for `auto`
-/// (see search_program).
+/// Throws Error if the number of chunks does not fit the schedule, and for the kinds `file` (see
+/// read_program) and `auto` (see search_program).
 Program generate(ScheduleKind kind, const ProgramLayout& layout);
 
 /// A program of forward passes only (`evaluate`), for any number of chunks.
@@ -44,20 +45,22 @@ Program generate_evaluation(const ProgramLayout& layout);
 /// - v-min: 4 p − 5, the time of a single micro-batch minus its 6 units.
 Program generate_v(ScheduleKind kind, const ProgramLayout& layout);
 
-/// Most saved forward passes of a rank, each of one micro-batch through half of the rank's layers:
-/// 2 p, 2 ⌊(p + 2) / 2⌋ or 2 ⌊(p + 4) / 3⌋ (Qi et al. 2024, table 1).
+/// Largest number of saved forward passes of a rank, each of one micro-batch through half of the
+/// rank's layers: 2 p for zb-v, 2 ⌊(p + 2) / 2⌋ for v-half, 2 ⌊(p + 4) / 3⌋ for v-min (Qi et al.
+/// 2024, table 1).
 int v_slots(ScheduleKind kind, int ranks);
 
-/// A step of a rank in a forward pass of attention.
+/// A step of a rank in the forward pass of ring attention.
 struct RingStep {
   int rank = 0;
   int step = 0;
   int owner = 0;              ///< owner of the keys
-  double begin = 0, end = 0;  ///< in visible (query, key) pairs
+  double begin = 0, end = 0;  ///< times; the unit is the work of one visible (query, key) pair
 };
 
-/// The steps of all ranks. A rank begins a step when it has computed the previous step and holds
-/// the block of keys and values, and its next rank holds the previous block; messages take no time.
+/// Simulates the steps of all ranks. A rank begins a step when it has computed the previous step,
+/// has received the step's block of keys and values, and has sent its previous block to the next
+/// rank. Messages take no time.
 std::vector<RingStep> play(const layout::AttentionRing& ring);
 
 /// The ring as a chart: boxes have the number and the colour of the keys' owner.
@@ -66,17 +69,19 @@ Picture ring_picture(const layout::AttentionRing& ring);
 /// Fraction of all ranks' time without computation.
 double idle_share(const std::vector<RingStep>& steps);
 
-/// Adds the passes of a vocabulary that all pipeline ranks share to a program of forward and
-/// backward passes of one stage per rank that is not yet lowered (Yeung et al. 2024, arXiv
-/// 2411.05288, algorithm 2):
+/// Adds the passes of a shared vocabulary, which is divided among all pipeline ranks, to a program
+/// that is not yet lowered and has one stage per rank (Yeung et al. 2024, arXiv 2411.05288,
+/// algorithm 2):
 /// - look_up: each rank adds its rows to the first stage's input;
-/// - share_output, logits, combine_logits: the last stage's output goes to all ranks; each computes
-///   its logits and its part of the output's gradient, which is scaled once the statistics of all
-///   ranks are known, and summed for the last stage's backward pass;
+/// - share_output, logits, combine_logits: the last stage's output is sent to all ranks. Each rank
+///   computes its logits and its part of the output's gradient. When the statistics of all ranks
+///   are known, each rank scales its part, and the sum of the parts is sent to the last stage;
 /// - logits_gradient: the output table's gradient, in idle time or two micro-batches later;
-/// - share_gradient, look_up_gradient: the first stage's gradient goes to the ranks' token tables.
-/// Each rank runs these passes as soon as they can begin, in virtual time, before its next pass.
-/// Messages take a quarter of a forward pass there, so that a rank rarely waits for one. The result
+/// - share_gradient, look_up_gradient: the gradient of the first stage's input is sent to all
+///   ranks, and each rank adds it to the gradient of its part of the token table.
+///
+/// In virtual time, each rank runs these passes as soon as they can begin, before its next pass. A
+/// message takes a quarter of a forward pass, so that a rank rarely waits for a message. The result
 /// depends only on the arguments, so that all ranks build the same program.
 void share_vocabulary(Program& program, const Cost& cost);
 

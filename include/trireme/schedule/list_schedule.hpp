@@ -7,10 +7,10 @@
 
 namespace trireme::schedule {
 
-/// Durations of passes and transfers by stage.
+/// Durations of passes, with the start of their sends, and of transfers, by stage.
 struct StageCosts {
   std::vector<Seconds> forward, backward, backward_input, backward_weight;
-  std::vector<Seconds> to_next, to_previous;  ///< from the end of a pass to the arrival
+  std::vector<Seconds> to_next, to_previous;  ///< times from the end of a pass to the arrival
 };
 StageCosts stage_costs(const ProgramLayout& layout, const Cost& cost);
 
@@ -18,18 +18,19 @@ StageCosts stage_costs(const ProgramLayout& layout, const Cost& cost);
 struct ListRule {
   bool split = true;             ///< the halves of a backward pass are separate
   bool forward_first = false;    ///< forward passes before backward passes, otherwise after them
-  bool deepest_first = true;     ///< deepest chunk of the rank first, otherwise longest waiting
+  bool deepest_first = true;     ///< deepest chunk first, otherwise the pass that waits longest
   bool weights_at_once = false;  ///< weight halves before other passes, otherwise in idle time
-  /// A weight half begins only if no other pass arrives within this fraction of its duration.
+  /// In idle time, a weight half begins only if no other pass can begin within this fraction of the
+  /// weight half's duration.
   double patience = 0;
-  std::vector<int> slots;  ///< saved micro-batches by rank, at least one per chunk
+  std::vector<int> slots;  ///< most saved micro-batches by rank; at least one per chunk
   bool operator==(const ListRule&) const = default;
 };
 
 /// A program in which each rank selects its next pass by the rule, in virtual time. Not lowered.
 struct ListSchedule {
   Program program;
-  Seconds seconds = 0;
+  Seconds seconds = 0;  ///< end of the last pass, in virtual time
 };
 ListSchedule list_schedule(const ProgramLayout& layout, const StageCosts& costs,
                            const ListRule& rule);

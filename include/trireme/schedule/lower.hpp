@@ -14,18 +14,20 @@ struct LowerOptions {
 /// Adds transfers, reductions and the update to a program of computing instructions.
 ///
 /// A send directly follows its producer. Under independent channels, a receive is posted before the
-/// computing instruction that precedes its consumer, so that the transfer overlaps one computation.
-/// Under ordered groups, both sides of every transfer have the same position in one total order:
-/// the order in which the producers end when the program is simulated with `cost`. No rank can then
-/// wait for a later transfer. A rank's transfers whose producers end at the same time form one
-/// group. (If a computation of the receiver ends at the same time as the producer, the transfer
-/// follows that computation; otherwise it would delay the group before it.) Transfers within a rank
+/// pass that precedes its consumer, so that the transfer overlaps one computation. Under ordered
+/// groups, both sides of every transfer have the same position in one total order: the order in
+/// which the producers end when the program is simulated with `cost`. No rank can then wait for a
+/// later transfer. A rank's transfers whose producers end at the same time form one group. (If a
+/// computation of the receiver ends at the same time as the producer, the transfer follows that
+/// computation; otherwise, the transfer would delay the preceding group.) Transfers within a rank
 /// belong to no group.
 ///
-/// A program for training ends with the reduction of each stage's gradients and of the tied
-/// gradients, the norm and the update. A program for evaluation has only transfers.
+/// A training program of one step ends with the reduction of each stage's gradients and of the tied
+/// gradients, the norm and the update; for several steps, see add_overlapped_updates(). A program
+/// for evaluation gets only transfers.
 ///
-/// An invalid program stays invalid; validate() reports why.
+/// Throws Error if an instruction is misplaced or is a transfer, a reduction or an update.
+/// Otherwise, an invalid program stays invalid; validate() reports why.
 void lower(Program& program, const LowerOptions& options = {});
 
 }  // namespace trireme::schedule

@@ -10,16 +10,16 @@
 namespace trireme::schedule {
 
 struct PlayOptions {
-  std::optional<Transport> transport;  ///< null: the program's own transport
+  std::optional<Transport> transport;  ///< empty: the program's own transport
   /// Send buffers per channel (stage, direction). 0: the smallest number ≥ 2 with which the program
-  /// completes, or the number of micro-batches if it never does.
+  /// completes; if it never completes, the number of micro-batches in all steps, at least 3.
   int send_buffers = 0;
 };
 
 struct Played {
   Timeline timeline;                  ///< events rank by rank, in the order of each row
   std::vector<std::string> mistakes;  ///< empty if every instruction ran; otherwise the reasons
-  int send_buffers = 0;               ///< send buffers used per channel
+  int send_buffers = 0;               ///< send buffers per channel in this simulation
 };
 
 /// Simulates a lowered program in virtual time. Each rank runs its row in order. An instruction
@@ -27,8 +27,8 @@ struct Played {
 ///
 /// A transfer arrives cost(receive) after its send was started and its receive posted, and occupies
 /// neither rank. Under ordered groups it also waits for its turn in both ranks' queues and for the
-/// other transfers of its group, unless it stays on its rank. A send begins once fewer than
-/// `send_buffers` earlier sends of its channel to another rank are in flight, and occupies its rank
+/// other transfers of its group, unless it stays on its rank. A send to another rank begins once
+/// fewer than `send_buffers` earlier sends of its channel are in flight. A send occupies its rank
 /// for cost(send), the time to start it. A collective begins when all its members have entered.
 /// Ranks wait for one another only through bounded first-in-first-out channels, so completion does
 /// not depend on the costs (Kahn 1974; Parks 1995).

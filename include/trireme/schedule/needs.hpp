@@ -9,15 +9,16 @@ namespace trireme::schedule {
 /// Memory besides weights that a rank needs to run its row of a lowered program. Counts are maxima
 /// over time.
 struct Needs {
-  int slots = 0;                 ///< saved micro-batches
-  int received_activations = 0;  ///< posted receive buffers that are not yet consumed,
-  int received_gradients = 0;    ///<   over all channels of the rank
-  int handed_over = 0;           ///< messages to the same rank that are not yet consumed
-  int send_buffers = 0;          ///< per channel (stage, direction) to another rank, equal
-                                 ///<   on all ranks: the smallest number ≥ 2 with which the
-                                 ///<   program completes
-  int logits_slots = 0;          ///< kept softmaxes of micro-batches, with a shared vocabulary
-  bool split_backward = false;   ///< a slot is kept between the halves of a backward pass
+  int slots = 0;  ///< number of saved micro-batches
+  /// Receive buffers of all channels of the rank that are posted and not yet consumed.
+  int received_activations = 0;
+  int received_gradients = 0;
+  int handed_over = 0;  ///< number of messages to the same rank that are not yet consumed
+  /// Send buffers per channel (stage, direction) to another rank: the smallest number ≥ 2 with
+  /// which the program completes. Equal on all ranks.
+  int send_buffers = 0;
+  int logits_slots = 0;         ///< with a shared vocabulary: micro-batches whose softmax is kept
+  bool split_backward = false;  ///< a slot is kept between the halves of a backward pass
   bool operator==(const Needs&) const = default;
 
   /// Takes the maximum of each need, so that the result suffices for both rows.
@@ -30,12 +31,14 @@ Needs needs(const Program& program, Rank rank);
 /// The needs of all ranks.
 std::vector<Needs> needs(const Program& program);
 
-/// The needs of a rank in a generated schedule and in evaluations, by formulas. Slots equal those
-/// of needs(); in a V, the largest of all ranks. Buffers may differ by a few, because they depend
-/// on the order of transfers in the whole program.
+/// Closed-form needs of a rank in a generated schedule without a shared vocabulary; the buffers
+/// include the buffers of evaluations. The slots equal the slots of needs(); for stages in a V,
+/// they are the largest number of slots of all ranks. The buffers may differ by a few, because
+/// their number depends on the order of transfers in the whole program. Error for the kinds `file`
+/// and `auto`.
 Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank);
 
-/// Slots of saved activations that `rank` needs at once.
+/// Number of slots of saved activations that `rank` needs at once.
 int slots_needed(const Program& program, Rank rank);
 
 }  // namespace trireme::schedule

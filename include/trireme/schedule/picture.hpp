@@ -43,9 +43,9 @@ struct Panel {
   int ranks = 1;
   Seconds begin = 0, end = 0;
   std::vector<Box> boxes;
-  std::function<BoxWords(std::size_t)> words;  ///< words of the box with a number
-  std::size_t label_width = 1;                 ///< characters of the longest label
-  std::size_t digits = 1;                      ///< characters of the longest number
+  std::function<BoxWords(std::size_t)> words;  ///< words of a box, from Box::number
+  std::size_t label_width = 1;                 ///< number of characters of the longest label
+  std::size_t digits = 1;                      ///< number of characters of the longest number
 
   Seconds span() const { return end - begin; }
   Seconds shortest() const;  ///< duration of the shortest box
@@ -57,11 +57,12 @@ struct Picture {
   bool one_scale = false;  ///< all panels have the same scale
   std::vector<std::pair<Colour, std::string>> legend;
   std::string remark;         ///< text beside the legend
-  int columns = 180;          ///< maximum width of a text chart
-  std::size_t boxes = 20000;  ///< boxes per panel of an SVG; more are blended
+  int columns = 180;          ///< maximum width of a text chart in characters
+  std::size_t boxes = 20000;  ///< maximum per panel of an SVG; with more, boxes are blended
 };
 
-/// A self-contained SVG with charts of at most 1600 pixels: boxes narrower than 1.5 pixels are
+/// A self-contained SVG with charts at most 1600 pixels wide. If the shortest box of a panel is
+/// narrower than 1.5 pixels, or the panel has more than Picture::boxes boxes, its boxes are
 /// blended.
 std::string svg(const Picture& picture);
 /// One line per rank, `.` for idle time.

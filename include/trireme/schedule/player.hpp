@@ -22,7 +22,7 @@ class Player {
   struct Group {
     std::size_t first = 0;  ///< position of the first part
     std::size_t parts = 0;
-    std::size_t waiting = 0;  ///< parts whose partner is not active yet
+    std::size_t waiting = 0;  ///< number of parts whose partner is not active yet
     Seconds ready = 0;        ///< time when the last part was issued
     Seconds complete = 0;     ///< arrival of the last matched part
   };
@@ -30,8 +30,8 @@ class Player {
     std::size_t position = 0;
     Seconds free_at = 0;
     bool queued = false;
-    bool at_collective = false;  ///< has entered its current instruction, a collective
-    bool group_open = false;     ///< the last group may still grow
+    bool at_collective = false;  ///< whether the rank has entered the collective at `position`
+    bool group_open = false;     ///< whether the last group may still grow
     std::deque<Group> groups;
   };
   struct Collective {
@@ -42,13 +42,13 @@ class Player {
   /// A message among all pipeline ranks, by (operation, micro-batch).
   struct Shared {
     int arrived = 0;
-    Seconds begin = 0;  ///< time when the last rank so far began it
+    Seconds begin = 0;  ///< latest time at which a rank began the message
   };
   /// One transfer, by (receiving stage, micro-batch, direction).
   struct Transfer {
     Seconds sent;       ///< time when the send started, or under ordered groups became active
     Seconds posted;     ///< time when the receive was posted, or under ordered groups became active
-    Seconds freed;      ///< time when its send buffer became free
+    Seconds freed;      ///< time when the transfer's send buffer became free
     std::size_t event;  ///< index of the receive's event
   };
 

@@ -14,7 +14,8 @@
 #include <vector>
 
 /// A schedule is a list of instructions per pipeline rank. It is generated (or read from a file),
-/// lowered, validated, simulated, drawn and executed. No other code depends on a schedule's name.
+/// lowered, validated, simulated, drawn and executed. Except for the generation, these steps do not
+/// depend on the schedule's name.
 namespace trireme::schedule {
 
 /// Time of an event that never happens.
@@ -22,16 +23,16 @@ inline constexpr Seconds never = std::numeric_limits<Seconds>::infinity();
 
 enum class Op : std::uint8_t {
   // Computations
-  forward,          ///< forward pass of one micro-batch that saves activations for backward
+  forward,          ///< forward pass of one micro-batch that saves activations
   evaluate,         ///< forward pass that saves nothing
-  backward,         ///< input and weight halves together
-  backward_input,   ///< gradient of the stage's input
-  backward_weight,  ///< gradient of the stage's weights
-  // Computations with a pipeline rank's part of the vocabulary, whose results go to other ranks
+  backward,         ///< whole backward pass: the input half and the weight half
+  backward_input,   ///< input half: gradient of the stage's input
+  backward_weight,  ///< weight half: gradient of the stage's weights
+  // Computations with a pipeline rank's part of a shared vocabulary
   look_up,           ///< rows of the token table; their sum is the first stage's input
   logits,            ///< logits, their statistics, and the gradient of the last stage's output
   evaluate_logits,   ///< logits and statistics without gradient
-  combine_logits,    ///< `logits`, finished with the statistics of all ranks
+  combine_logits,    ///< finishes `logits` with the statistics of all ranks
   logits_gradient,   ///< gradient of the output table
   look_up_gradient,  ///< gradient of the token table
   // Transfers between stages, all non-blocking
@@ -45,9 +46,9 @@ enum class Op : std::uint8_t {
   // Once per step
   reduce_gradients,  ///< end of the sum of a stage's weight gradients over the data axis
   reduce_tied,       ///< sum of the first and the last stage's gradients of the tied token table
-  gradient_norm,     ///< once per rank, a collective of all pipeline ranks
+  gradient_norm,     ///< once per rank: norm of all gradients, a collective of all pipeline ranks
   optimizer_step,    ///< once per rank: update of the weights of all its stages
-  // Begins of the collectives above, in programs of several steps, where begin and end are separate
+  // Beginnings of the collectives above, only in programs of several steps
   begin_tied,  ///< begins the sum that reduce_tied ends
   begin_norm,  ///< begins the sum that gradient_norm ends
 };
@@ -67,12 +68,12 @@ constexpr bool is_receive(Op op) {
 constexpr bool is_transfer(Op op) {
   return is_send(op) || is_receive(op);
 }
-/// The instruction that begins a collective that another instruction ends.
+/// True for the instructions that begin a collective. Another instruction ends the collective.
 constexpr bool is_begin(Op op) {
   return op == Op::begin_tied || op == Op::begin_norm;
 }
-/// True for the instructions that begin a message among all pipeline ranks, which arrives once all
-/// ranks have begun it.
+/// True for the instructions that begin a message among all pipeline ranks. The message arrives
+/// once all ranks have begun it.
 constexpr bool is_shared(Op op) {
   return op == Op::look_up || op == Op::logits || op == Op::evaluate_logits ||
          op == Op::combine_logits || op == Op::share_output || op == Op::share_gradient;
@@ -85,14 +86,14 @@ constexpr bool is_collective(Op op) {
   return op == Op::reduce_tied || op == Op::gradient_norm;
 }
 
-/// `stage` and `micro` are zero-based. For an operation of a whole step, `micro` is the step's
-/// index in the program: 0 if it has only one. `stage` is the rank's first stage for an operation
-/// of the whole rank.
+/// An instruction. `stage` and `micro` are zero-based. For an operation of a whole step, `micro` is
+/// the step's index in the program: 0 if the program has only one step. For an operation of the
+/// whole rank, `stage` is the rank's first stage.
 struct Instr {
   Op op = Op::forward;
   Stage stage = 0;
   Micro micro = 0;
-  bool opens_group = false;  ///< a transfer that begins a new group
+  bool opens_group = false;  ///< a transfer that begins a new group; not compared by ==
   bool operator==(const Instr& other) const {
     return op == other.op && stage == other.stage && micro == other.micro;
   }
@@ -106,9 +107,10 @@ enum class Transport : std::uint8_t {
   /// MPI tags and requests: one first-in-first-out queue per channel (receiving stage, direction).
   independent_channels,
   /// One NCCL communicator: a rank's transfers form one queue in program order. Adjacent transfers,
-  /// up to one that opens a group, form one group (ncclGroupStart … End), whose parts progress
-  /// together. A group completes when all its parts have matched, and only then the next group
-  /// starts. Sends and receives between two ranks match in order, whatever their content.
+  /// up to the next transfer that opens a group, form one group (ncclGroupStart … ncclGroupEnd).
+  /// The parts of a group progress together. A group completes when all its parts have matched, and
+  /// only then the next group starts. Sends and receives between two ranks match in order, whatever
+  /// their content.
   ordered_groups,
 };
 std::string_view name_of(Transport transport);
@@ -117,26 +119,27 @@ std::string_view name_of(Transport transport);
 struct Value {
   enum class Kind : std::uint8_t {
     output,             ///< result of a stage's forward pass in scratch: activations or the loss
-    sent_activation,    ///< the message to this stage, in flight
+    sent_activation,    ///< the message with this stage's input, in flight
     posted_activation,  ///< the receive buffer of this stage's input
     saved,              ///< activations for a stage's backward pass: the content of one slot
     input_gradient,     ///< gradient of a stage's input, in scratch
-    sent_gradient,      ///< the message to this stage, in flight
+    sent_gradient,      ///< the message with the gradient of this stage's output, in flight
     posted_gradient,    ///< the receive buffer of the gradient of this stage's output
-    weight_work,        ///< intermediate of backward_input for backward_weight, part of the slot
+    weight_work,        ///< values from backward_input for backward_weight, in the slot
     weight_gradient,    ///< weight gradient that includes micro-batches 0 … micro
     reduced,            ///< weight gradient summed over the data axis
     tied,               ///< gradient of the token table summed over first and last stage
     norm,               ///< norm of all gradients, on one rank
     weights,            ///< updated weights
-    tied_part,          ///< a stage's part in the sum over first and last stage has begun
-    norm_part,          ///< a rank's part in the norm has begun
-    // With a shared vocabulary; the stage is the stage of the rank that reads or writes the value
+    tied_part,          ///< start of the stage's part in the sum over first and last stage
+    norm_part,          ///< start of the rank's part in the norm
+    // Values of programs with a shared vocabulary. Their stage belongs to the rank that reads or
+    // writes them.
     looked_up,           ///< arrival of the first stage's input
     shared_output,       ///< arrival of the last stage's output
     scores,              ///< statistics of this rank's logits
     statistics,          ///< arrival of the statistics of all ranks' logits
-    combined,            ///< statistics of whole rows; the losses up to this micro-batch
+    combined,            ///< statistics of the whole vocabulary; losses up to this micro-batch
     output_gradient,     ///< arrival of the gradient of the last stage's output
     embedding_gradient,  ///< gradient of the first stage's input, in scratch
     shared_gradient,     ///< arrival of the gradient of the first stage's input
@@ -151,25 +154,27 @@ struct Value {
   auto operator<=>(const Value&) const = default;
 };
 
-/// Whether the value arrives from another rank.
+/// Whether a value of this kind is a message that arrives.
 constexpr bool is_arrival(Value::Kind kind) {
   using Kind = Value::Kind;
   return kind == Kind::sent_activation || kind == Kind::sent_gradient || kind == Kind::looked_up ||
          kind == Kind::shared_output || kind == Kind::statistics || kind == Kind::output_gradient ||
          kind == Kind::shared_gradient;
 }
-/// The value that arrives on every rank once all have executed `op`; is_shared(op) must hold.
+/// Kind of the value that arrives on every rank once all ranks have executed `op`, for which
+/// is_shared(op) must hold.
 Value::Kind arrival_of(Op op);
-/// Largest number of messages of one kind in flight; later messages reuse their memory.
+/// Largest number of messages of one kind in flight with a shared vocabulary. Later messages reuse
+/// their memory.
 inline constexpr int shared_buffers = 2;
 
 struct ProgramLayout {
   int ranks = 1;          ///< pipeline size p
   int micro_batches = 1;  ///< m, per data-parallel rank and step
   int chunks = 1;         ///< v, stages of each rank
-  bool tied = false;      ///< the last stage uses the first one's token table; set by lower()
+  bool tied = false;      ///< the last stage uses the first stage's token table; set by lower()
   Transport transport =
-      Transport::independent_channels;  ///< target of the lowering; set by lower()
+      Transport::independent_channels;  ///< transport of the lowered program; set by lower()
   StagePlacement placement = StagePlacement::round_robin;
   /// Consecutive training steps without a flush between them, as in PipeDream-2BW (Narayanan et al.
   /// 2021, arXiv 2006.09503). Micro-batches are numbered across all steps. Step t is computed with
@@ -179,9 +184,11 @@ struct ProgramLayout {
   /// Number of micro-batches in all steps.
   int passes() const { return micro_batches * steps; }
   int step_of(Micro micro) const { return micro / micro_batches; }
-  /// Whether ranks leave a collective before all other ranks have entered it.
+  /// Whether the program has several steps without a flush. A rank then begins a collective, and
+  /// computes before it ends the collective.
   bool overlaps_steps() const { return steps > 1; }
-  /// The token and output tables are divided among all pipeline ranks; set by share_vocabulary().
+  /// Whether the token and output tables are divided among all pipeline ranks; set by
+  /// share_vocabulary().
   bool shares_vocabulary = false;
 
   layout::StageMap map() const { return {ranks, chunks, placement}; }
@@ -192,22 +199,22 @@ struct ProgramLayout {
   Stage stage_of(Rank rank, int chunk) const { return map().stage_of(rank, chunk); }
   /// The stage of an instruction of the whole rank.
   Stage first_stage(Rank rank) const { return stage_of(rank, 0); }
-  /// Number of ranks that hold the tied token table: the first and the last stage's, which can be
-  /// one rank.
+  /// Number of ranks that hold the tied token table: the ranks of the first and the last stage,
+  /// which can be one rank.
   int holders_of_table() const { return rank_of(0) == rank_of(last_stage()) ? 1 : 2; }
   /// The stages that have a gradient of the table, one for each holder.
   std::vector<Stage> ends_of_table() const {
     return holders_of_table() == 1 ? std::vector<Stage>{0} : std::vector<Stage>{0, last_stage()};
   }
   bool holds_table(Rank rank) const { return rank == rank_of(0) || rank == rank_of(last_stage()); }
-  /// Whether a transfer stays on its rank, which then needs no message.
+  /// Whether a transfer stays on its rank. It then needs no message.
   bool is_local(const Instr& transfer) const;
-  /// Whether the transfer of this message stays on its rank.
+  /// Whether the value belongs to a transfer that stays on its rank.
   bool is_local(const Value& message) const;
   bool operator==(const ProgramLayout&) const = default;
 };
 
-/// A program is only an order: it has no times, peers or buffer numbers.
+/// A program is only an order of instructions: it has no times, peers or buffer numbers.
 struct Program {
   ProgramLayout layout;
   std::vector<std::vector<Instr>> ranks;
@@ -231,7 +238,7 @@ inline std::size_t values(const ProgramLayout& layout) {
 struct Effects {
   std::vector<Value> reads;
   std::vector<Value> writes;
-  std::vector<Value> frees;  ///< freed after the instruction
+  std::vector<Value> frees;  ///< values that are freed after the instruction
 };
 
 /// The only definition of dependences: lowering, validation, simulation, slots and buffers derive
@@ -239,16 +246,17 @@ struct Effects {
 /// weight gradients of a step's micro-batches 0 … m−1 form a chain, and so do the last stage's
 /// forward passes, which add to the loss and to the gradient of the logits' table. Every valid
 /// schedule therefore sums micro-batches in the same order and gives the same bits. Every stage
-/// boundary is a transfer, even within a rank (ProgramLayout::is_local), where it needs no message.
+/// boundary is a transfer, even within a rank; such a transfer needs no message
+/// (ProgramLayout::is_local).
 Effects effects(const Instr& instr, const ProgramLayout& layout);
 /// Writes the effects to `out`, whose memory is reused.
 void effects(const Instr& instr, const ProgramLayout& layout, Effects& out);
 
-/// The rank that `instr` (a transfer) exchanges with; and the partner's instruction.
+/// For a transfer: the rank at its other end, and the instruction of that rank.
 Rank peer_of(const Instr& instr, const ProgramLayout& layout);
 Instr partner_of(const Instr& instr);
 
-/// Reason why `rank` cannot have `instr`, for a message; empty if it can.
+/// Reason why `rank` cannot have `instr`, for a message; "" if the rank can have it.
 std::string misplaced(const Instr& instr, const ProgramLayout& layout, Rank rank);
 
 /// The number of ranks that a collective instruction needs; rank 0 is always one of them.

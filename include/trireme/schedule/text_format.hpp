@@ -22,7 +22,8 @@ namespace trireme::schedule {
 ///
 /// Throws UsageError with file, line, column, the word, the expectation and the remedy. Errors are
 /// invalid words, micro-batches and chunks outside the layout, repeated or missing instructions,
-/// instructions before instructions that they need in their row, and too few or too many lines.
+/// `E` beside other letters, too few or too many lines, and an instruction that precedes another
+/// instruction of its row although it needs that instruction's result.
 Program read_program(std::string_view content, std::string_view file_name,
                      const ProgramLayout& layout);
 

@@ -26,28 +26,30 @@ struct Event {
 };
 
 /// The time of each instruction, virtual or measured. In virtual time, the event of a receive lasts
-/// from the moment when both sides are ready to the arrival. In measured time it is the moment when
-/// the receive was posted, because the arrival is noticed only when its consumer asks. A measured
-/// rank's wait for a transfer is therefore idle time before the consumer.
+/// from the moment when both sides are ready to the arrival. In measured time, the event is the
+/// moment when the receive was posted: a rank notices the arrival only when the consumer of the
+/// value waits for it. A measured rank's wait for a transfer is therefore idle time before the
+/// consumer.
 struct Timeline {
   ProgramLayout layout;
   std::vector<Event> events;  ///< in any order
 
-  Seconds begin() const;  ///< begin of the first computing event; 0 if there is none
-  Seconds end() const;    ///< end of the last computing event
+  Seconds begin() const;  ///< start of the first computing event; 0 if there is none
+  Seconds end() const;    ///< end of the last computing event; 0 if there is none
   Seconds span() const { return end() - begin(); }
-  /// Fraction of ranks · span without computation. Transfers, reductions and the update do not
-  /// count as busy, and the span does not include them. In a program of several steps: the share of
-  /// the repeated step (steady_step()).
+  /// Fraction of ranks · span without computation. Transfers, reductions and the update count as
+  /// idle time within the span, and do not extend the span. For a program of several steps, the
+  /// idle share of the repeated step (steady_step()).
   double idle_share() const;
   bool operator==(const Timeline&) const = default;
 };
 
-/// Mean seconds of each (operation, stage) of a measured timeline; 0 if there was none. Simulating
-/// a program with these costs predicts the measured machine's time.
+/// Mean duration of each operation of each stage in a measured timeline; 0 for operations that it
+/// does not have. Simulating a program with these costs predicts the measured machine's time.
 Cost mean_costs(const Timeline& timeline);
 
-/// One event per line, in a format that read_timeline reads back exactly.
+/// The timeline as text with one event per line. read_timeline reads back all but the layout's
+/// transport and the groups of transfers.
 std::string write_timeline(const Timeline& timeline);
 /// Throws UsageError with file and line if the text is not a valid timeline.
 Timeline read_timeline(std::string_view text, std::string_view file_name);

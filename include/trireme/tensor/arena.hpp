@@ -9,18 +9,20 @@
 
 namespace trireme {
 
-/// Location of an arena: device memory, or host memory, which a device's kernels and copies access
-/// over its link.
+/// Memory of an arena: device memory, or host memory, which kernels and copies of a device access
+/// over the device's link.
 enum class ArenaMemory : std::uint8_t { device, host };
 
 /// One allocation of memory, made once, from which views are cut in order. Plan first, then
-/// allocate: an arena built without memory only counts (`Arena plan; layout(plan); Arena
-/// real("saved", plan.used()); layout(real);`), so that one function both sizes and places.
+/// allocate: an arena without memory only counts bytes (`Arena plan; layout(plan); Arena
+/// real("saved", plan.used()); layout(real);`), so that one function both sizes and places the
+/// views.
 class Arena {
  public:
-  /// Counts only: views cut from it have the right shapes and a null pointer.
+  /// Counts only: views that are cut from this arena have the right shapes and a null pointer.
   Arena() = default;
-  /// Allocates `bytes` of memory, zeroed; `label` names it in memory tables and Kokkos Tools.
+  /// Allocates `bytes` bytes of zeroed memory; `label` names the arena in memory tables and Kokkos
+  /// Tools.
   Arena(const std::string& label, std::int64_t bytes, ArenaMemory where = ArenaMemory::device);
 
   template <class T>
@@ -41,7 +43,7 @@ class Arena {
   }
 
   std::int64_t used() const { return used_; }          ///< Bytes cut so far, alignment included.
-  std::int64_t capacity() const { return capacity_; }  ///< Bytes allocated.
+  std::int64_t capacity() const { return capacity_; }  ///< Size in bytes; 0 without memory.
   const std::string& label() const { return label_; }
   std::byte* data() const { return data_; }
 
@@ -58,14 +60,15 @@ class Arena {
   std::byte* cut_bytes(std::int64_t bytes);
 
   std::string label_;
-  Kokkos::View<std::byte*, Memory> memory_;  // one is set; the program's only owning views
+  Kokkos::View<std::byte*, Memory> memory_;  // only memory_ or host_memory_ is allocated
   StagingBuffer host_memory_;
   std::byte* data_ = nullptr;
   std::int64_t capacity_ = 0;
   std::int64_t used_ = 0;
 };
 
-/// Arenas allocated so far in this process, for the test that counts allocations per step.
+/// Number of arenas allocated so far in this process, for the test that counts allocations per
+/// step.
 std::int64_t arena_allocation_count();
 
 }  // namespace trireme

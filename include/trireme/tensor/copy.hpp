@@ -16,9 +16,10 @@ void copy_to_device(const Exec& exec, View1<T> to, std::span<const T> from) {
   Kokkos::deep_copy(exec, to, HostSource(from.data(), from.size()));
 }
 
-/// Waits for `exec` and copies into plain host memory. The wait comes first: a device's runtime
-/// holds the host inside a copy to memory that is not page-locked, and a rank that hangs there
-/// could neither report its place nor look for errors of NCCL.
+/// Waits for `exec`, copies `from` into plain host memory, and returns when the copy is complete.
+/// The wait comes first, because a device's runtime blocks the host during a copy to memory that is
+/// not page-locked. A rank that hangs in such a copy could neither report where it hangs nor look
+/// for errors of NCCL.
 template <class T>
 void copy_to_host(const Exec& exec, std::span<T> to, View1<T> from, const char* reason) {
   fence(exec, reason);

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// Number of devices that this process may choose from; starts none. 0 where kernels run on the
-/// host or the runtime cannot tell.
+/// Number of devices that this process may choose from. Starts no device. 0 where kernels run on
+/// the host or through SYCL, or if the runtime reports an error.
 int visible_devices();
 
 /// The device that Exec runs on.

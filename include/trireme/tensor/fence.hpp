@@ -8,12 +8,13 @@
 
 namespace trireme {
 
-/// Waits until everything queued on `exec` is complete. Trireme waits for devices only through the
-/// functions of this header, which count the waits and name their reasons (Kokkos 3.4's fence takes
-/// no label, and its Serial back end fires no callback).
+/// Waits until all work queued on `exec` is complete. Except in destructors, Trireme waits for
+/// devices only through the functions of this header, which name the reasons of the waits and,
+/// except finish_copy(), count the waits (Kokkos 3.4's fence takes no label, and its Serial back
+/// end fires no callback).
 void fence(const Exec& exec, const char* reason);
 
-/// Waits until the work before `event` is complete. Not counted if it already is.
+/// Waits until the work before `event` is complete. Not counted if the work is already complete.
 void fence(const Event& event, const char* reason);
 
 /// Waits until `done` returns true, for work whose end only `done` can test. Counted.
@@ -23,11 +24,12 @@ void wait_until(const std::function<bool()>& done, const char* reason);
 /// not counted.
 void finish_copy(const Exec& exec);
 
-/// Number of waits so far in this process.
+/// Number of counted waits so far in this process.
 std::int64_t fence_count();
 
-/// Function that replaces a blocking wait in the device's runtime: it returns when `done` returns
-/// true, and advances other work meanwhile. Empty: none. One per process.
+/// Function that replaces blocking waits in the device's runtime. It returns when `done` returns
+/// true, and advances other work meanwhile. An empty function restores the blocking waits. One per
+/// process.
 using Waiter = std::function<void(const std::function<bool()>& done, const char* reason)>;
 void set_waiter(Waiter waiter);
 

@@ -8,13 +8,14 @@
 
 namespace trireme {
 
-/// A slice of a global array: its name and global shape, the part [offset, offset + extent) held
-/// here, and the elements, contiguous in the slice's own shape. Initialisation, checkpoints and
-/// optimizers work on lists of these, so that none of them knows about layouts.
+/// A slice of a global array: the array's name and shape, the part [offset, offset + extent) that
+/// this rank holds, and the elements, contiguous in the slice's own shape. Initialisation,
+/// checkpoints and optimizers work on lists of named tensors, so that they do not depend on
+/// layouts.
 template <class T>
 struct NamedTensor {
   std::string name;
-  std::vector<std::int64_t> shape;   ///< global
+  std::vector<std::int64_t> shape;   ///< shape of the global array
   std::vector<std::int64_t> offset;  ///< offset of the slice per axis
   std::vector<std::int64_t> extent;  ///< extent of the slice per axis
   View1<T> data;

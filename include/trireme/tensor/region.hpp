@@ -3,8 +3,8 @@
 namespace trireme {
 
 /// A named region of a run for Kokkos Tools, from construction to destruction; regions nest.
-/// Without a tool, a region costs one branch. On devices a region contains the work queued in it,
-/// whenever that work runs.
+/// Without a tool, a region costs one branch. On devices, a region contains the work that is queued
+/// in it, whenever this work runs.
 class Region {
  public:
   explicit Region(const char* name);
@@ -13,7 +13,7 @@ class Region {
   Region& operator=(const Region&) = delete;
 
  private:
-  bool open_;  ///< a tool may be added or removed in between
+  bool open_;  ///< whether a tool was loaded at construction
 };
 
 }  // namespace trireme

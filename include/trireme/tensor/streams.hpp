@@ -8,8 +8,8 @@
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP)
 #define TRIREME_HAS_STREAMS
 
-/// Streams and events of CUDA and HIP, whose runtimes have the same functions under different
-/// names. Only this header distinguishes them. For tensor/ and for the transports of grid/.
+/// Streams and events of CUDA and HIP under common names; the two runtimes have the same functions
+/// under different names. For tensor/ and for the transports of grid/.
 namespace trireme::streams {
 
 #if defined(KOKKOS_ENABLE_CUDA)
@@ -104,7 +104,8 @@ inline void expect_success(Status status, const char* what) {
   check(status == success, "device error while ", what, ": ", name_of(status));
 }
 
-/// A stream and an Exec on it. `urgent`: its kernels run before those of other streams.
+/// A stream and an Exec on it. `urgent`: the stream's kernels have priority over the kernels of
+/// other streams.
 class OwnStream {
  public:
   explicit OwnStream(bool urgent) {

@@ -8,9 +8,10 @@
 #include <cstdint>
 #include <utility>
 
-/// Aliases of Kokkos' view types. Views never own memory: each is a window into an arena. Shape
-/// legend: B batch, S sequence, T = B·S tokens, D hidden, H heads, K head size, F feed-forward, V
-/// vocabulary, L layers. A comment beside each view gives its shape, last axis contiguous.
+/// Aliases of Kokkos' view types. View1 to View4 do not own memory: each view is a window into an
+/// arena or another buffer. Shape legend: B batch, S sequence, T = B·S tokens, D hidden, H heads, K
+/// head size, F feed-forward, V vocabulary, L layers. A comment beside each view gives its shape,
+/// last axis contiguous.
 namespace trireme {
 
 using Exec = Kokkos::DefaultExecutionSpace;
@@ -27,12 +28,12 @@ using View3 = Kokkos::View<T***, Kokkos::LayoutRight, Device, Unmanaged>;
 template <class T>
 using View4 = Kokkos::View<T****, Kokkos::LayoutRight, Device, Unmanaged>;
 
-/// Plain host memory.
+/// A vector in plain host memory, which it does not own.
 template <class T>
 using HostView1 = Kokkos::View<T*, Kokkos::LayoutRight, Kokkos::HostSpace, Unmanaged>;
 
-/// Host memory for transfers between a device and MPI or a file: page-locked where available, so
-/// that copies run at the link's rate.
+/// Host memory for transfers between a device and MPI or a file. With Kokkos 4 or newer, it is
+/// page-locked for devices, so that copies run at the link's rate. A StagingBuffer owns its memory.
 #if KOKKOS_VERSION >= 40000
 using StagingMemory = Kokkos::SharedHostPinnedSpace;
 #else
@@ -53,8 +54,8 @@ inline constexpr bool exec_on_host =
     bool(Kokkos::SpaceAccessibility<Kokkos::DefaultHostExecutionSpace, Memory>::accessible) &&
     bool(Kokkos::SpaceAccessibility<Exec, Kokkos::HostSpace>::accessible);
 
-/// Threads per team, for Kokkos' team policies: the kernel's choice, or two where a host runs
-/// device code, so that a missing barrier has effects.
+/// Number of threads per team, for Kokkos' team policies: chosen by Kokkos. Where a host runs
+/// device code, two threads if available, so that a missing barrier has effects.
 inline auto team_threads([[maybe_unused]] const Exec& exec) {
   if constexpr (as_on_device)
     return exec.concurrency() > 1 ? 2 : 1;
@@ -80,19 +81,19 @@ View1<T> part(const View1<T>& all, std::int64_t first, std::int64_t n) {
   return View1<T>(all.data() + first, static_cast<std::size_t>(n));
 }
 
-/// A vector, or its beginning, as a matrix.
+/// A vector, or its beginning, as a matrix [rows, columns].
 template <class T>
 View2<T> matrix(const View1<T>& memory, std::int64_t rows, std::int64_t columns) {
   return View2<T>(memory.data(), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
 }
 
-/// All elements of a matrix as a vector.
+/// All elements of a contiguous matrix as a vector.
 template <class T>
 View1<T> flat(View2<T> x) {
   return View1<T>(x.data(), x.extent(0) * x.extent(1));
 }
 
-/// The first `columns` columns of `x`. Rows keep their distance, stride(0).
+/// The first `columns` columns of `x`. The distance between rows remains stride(0).
 template <class T>
 View2<T> first_columns(View2<T> x, std::int64_t columns) {
   return Kokkos::subview(x, Kokkos::ALL,

@@ -4,8 +4,8 @@
 #include <trireme/grid/runtime.hpp>
 #include <trireme/train/audit_report.hpp>
 #include <trireme/train/audit_state.hpp>
+#include <trireme/train/engine_parts.hpp>
 #include <trireme/train/hash_list.hpp>
-#include <trireme/train/rank_parts.hpp>
 #include <trireme/train/step_actions.hpp>
 
 #include <cstdint>
@@ -18,26 +18,27 @@ namespace trireme::train {
 
 /// Audits of steps against wrong results of a processor or of memory (docs/reliability.md). In an
 /// audited step, each replica computes the gradients of the next replica's samples and of its own
-/// samples. The two are bit-for-bit equal unless one is wrong. Hashes of all messages within the
-/// replica identify the wrong rank: its results differ although everything that it received is
-/// equal. Before the update, replicas also compare hashes of their state.
+/// samples. The two results for the same samples are bit-for-bit equal unless one of them is wrong.
+/// Hashes of all messages within a replica identify the wrong rank: its results differ although
+/// everything that it received is equal. Before the update, replicas also compare hashes of their
+/// state.
 template <class P>
 class Audit {
  public:
-  using Run = std::function<void(StepPart)>;
+  using Run = std::function<void(StepPhase)>;
 
   /// Arguments must outlive this object.
-  Audit(const deck::RunConfig& run, RankParts<P>& parts, StepActions<P>& actions,
+  Audit(const deck::RunConfig& run, EngineParts<P>& parts, StepActions<P>& actions,
         const kernels::Handle& handle, grid::Grid& grid);
   ~Audit();
   Audit(const Audit&) = delete;
   Audit& operator=(const Audit&) = delete;
 
   bool due(std::int64_t step) const { return step % run_.audit_every == 0; }
-  /// Runs an audited step, whose parts `run` executes. Throws on all ranks, before the update, if
-  /// results are wrong and were not repaired. Collective.
+  /// Runs an audited step: `run` executes a part of the step. Throws on all ranks, before the
+  /// update, if results or state are wrong and were not repaired. Collective.
   void step(std::int64_t step, const Run& run);
-  /// Call after every step. Keeps hashes of the state for an audit of the next step.
+  /// Call after every step. If the next step is audited, keeps hashes of the state for its audit.
   void after(std::int64_t step);
   /// See StateAudit::compare.
   bool compare_state(std::int64_t step) { return state_.compare(step); }
@@ -49,8 +50,9 @@ class Audit {
   /// rank (r + offset) mod d.
   struct Pass {
     int offset = 0;
+    /// Hashes of this rank's messages and results in the pass.
     std::vector<HashEntry> mine;
-    std::vector<std::uint64_t> results;  ///< per data rank: hash of its ranks' lists
+    std::vector<std::uint64_t> results;  ///< per data rank: hash of the lists of all its ranks
   };
   Pass pass(int offset);
   std::vector<Voice> voices(std::span<const Pass> passes, int samples) const;
@@ -60,7 +62,7 @@ class Audit {
                   std::optional<std::uint64_t> right) const;
 
   const deck::RunConfig& run_;
-  RankParts<P>& parts_;
+  EngineParts<P>& parts_;
   StepActions<P>& actions_;
   const kernels::Handle& handle_;
   grid::Grid& grid_;

@@ -13,12 +13,12 @@ namespace trireme::train {
 struct Finding {
   enum Level : std::int64_t {
     none,
-    received,   ///< its results are right, but the values that it received are wrong
-    suspected,  ///< this rank or another one is wrong
+    received,   ///< the first wrong values are values that the rank received
+    suspected,  ///< this rank or another rank is wrong
     wrong
   };
   Level level = none;
-  std::string what;  ///< "computed another gradient of layers.0.attention.query"
+  std::string what;  ///< "computed other numbers: gradient of layers.0.attention.query"
 
   /// Keeps the more serious finding.
   void add(Level other, const std::string& other_what) {
@@ -26,7 +26,7 @@ struct Finding {
   }
 };
 
-/// A rank that an audit names.
+/// A rank that an audit reports.
 struct Suspect {
   Rank rank = 0;
   std::string host;
@@ -35,12 +35,13 @@ struct Suspect {
   bool certain = true;
 };
 
-/// The ranks with the most serious findings, on every rank; at most the first 16. Collective.
+/// The ranks that are suspected or wrong, on every rank; if there are none, the ranks that received
+/// wrong values. At most the first 16. Collective.
 std::vector<Suspect> suspects_of(grid::Communicator& world, const Finding& mine);
 
 /// Reports suspects in the log, as events and in `directory`/suspect_hosts, on rank 0. Unless
 /// `repaired`, throws Error with the code ExitCode::wrong_numbers on all ranks. `step`: the step
-/// that is not applied. Collective.
+/// before whose update the fault was found. Error if `suspects` is empty. Collective.
 void report_suspects(grid::Communicator& world, const std::string& directory, std::int64_t step,
                      const std::vector<Suspect>& suspects, bool repaired);
 

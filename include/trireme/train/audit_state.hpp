@@ -3,8 +3,8 @@
 #include <trireme/deck/config.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/train/audit_report.hpp>
+#include <trireme/train/engine_parts.hpp>
 #include <trireme/train/hash_list.hpp>
-#include <trireme/train/rank_parts.hpp>
 
 #include <cstdint>
 #include <map>
@@ -17,19 +17,20 @@
 namespace trireme::train {
 
 /// Audits of the state before steps. Weights are equal on all replicas, and so is the optimizer's
-/// state unless replicas share it. Neither changes from one update to the next.
+/// state unless replicas divide it. Both only change in updates.
 template <class P>
 class StateAudit {
  public:
   /// Arguments must outlive this object.
-  StateAudit(const deck::RunConfig& run, RankParts<P>& parts, const kernels::Handle& handle,
+  StateAudit(const deck::RunConfig& run, EngineParts<P>& parts, const kernels::Handle& handle,
              grid::Grid& grid, HashList& list);
 
-  /// Keeps the hashes of the state after step `step`.
+  /// Keeps the hashes of this rank's state after step `step`.
   void keep(std::int64_t step);
   /// Compares the state after step `step` among replicas, and with the kept hashes if they are of
-  /// this step. Returns true if it has repaired the state; throws on all ranks if it cannot. Keeps
-  /// the hashes of the right state. Collective.
+  /// this step. Returns false if all state is right, and true if it was wrong and has been
+  /// repaired. Throws on all ranks if it cannot be repaired. Keeps the hashes of the right state.
+  /// Collective.
   bool compare(std::int64_t step);
 
  private:
@@ -38,12 +39,14 @@ class StateAudit {
     std::vector<HashEntry> common;  ///< equal on all replicas
     std::vector<HashEntry> own;     ///< held by this rank only
   };
-  /// State of all ranks, known to every rank.
+  /// Hashes of all ranks' states, by world rank; equal on all ranks.
   struct Table {
-    std::vector<std::uint64_t> hashes;  ///< hashes of `common`, by world rank
-    std::vector<std::int64_t> changed;  ///< arrays that changed since keep(): 1 common, 2 own
+    std::vector<std::uint64_t> hashes;  ///< hash of State::common
+    /// Bit mask of the arrays that changed since keep(): 1 common, 2 own.
+    std::vector<std::int64_t> changed;
   };
-  /// Right hash by the first rank of each group with the same weights; empty if unknown.
+  /// Right hash of the common arrays, by the first rank of each group with the same weights; empty
+  /// if unknown.
   using Values = std::map<Rank, std::optional<std::uint64_t>>;
 
   template <class Each>
@@ -58,7 +61,7 @@ class StateAudit {
   bool repair(std::int64_t step, const Table& table, const Values& right);
 
   const deck::RunConfig& run_;
-  RankParts<P>& parts_;
+  EngineParts<P>& parts_;
   const kernels::Handle& handle_;
   grid::Grid& grid_;
   HashList& list_;
@@ -70,21 +73,22 @@ extern template class StateAudit<model::Fp64>;
 extern template class StateAudit<model::MixedBf16>;
 extern template class StateAudit<model::MixedFp16>;
 
-/// Hash of a result that several replicas compute, or one replica repeatedly.
+/// A vote in an audit: the hash of a result that several replicas compute, or one replica
+/// repeatedly.
 struct Voice {
   int replica = 0;
   std::uint64_t value = 0;  ///< hash of the result
 };
 
-/// Whether all voices have the same value.
+/// Whether all votes have the same value.
 bool unanimous(std::span<const Voice> voices);
 
-/// Replicas with voices of different values.
+/// Replicas that voted for more than one value.
 std::set<int> contradicting(std::span<const Voice> voices);
 
-/// The right value: the value of most replicas that are not in `doubted`, then of most replicas,
-/// then of most voices. Empty if that is undecided, as for two replicas that each repeat their own
-/// value.
+/// The right value: the value with votes of the most replicas that are not in `doubted`. Ties are
+/// decided by the number of all replicas, then by the number of votes. Empty if there are no votes
+/// or a tie remains, as for two replicas that each repeat their own value.
 std::optional<std::uint64_t> agreed_value(std::span<const Voice> voices,
                                           const std::set<int>& doubted);
 

@@ -12,52 +12,54 @@
 
 namespace trireme::train {
 
-/// An instruction and its memory. With overlapping steps, micro-batches and steps are numbered
-/// relative to the current step: its own micro-batches are 0 … m − 1, the next step's follow, and
-/// −1 is the previous step.
-struct Step {
+/// An instruction and its memory. With overlapping steps, the numbers are relative to the current
+/// step: micro-batches 0 … m − 1 belong to this step and later micro-batches to the next step, and
+/// step −1 is the previous step.
+struct PlacedInstr {
   schedule::Instr instr;
   int slot = 0;         ///< slot of the micro-batch's saved activations
-  int logits_slot = 0;  ///< slot of its logits, with a shared vocabulary
-  /// Receive buffer that the instruction posts or reads, or buffer of a message to the same rank
-  /// that it writes or reads; −1: none.
+  int logits_slot = 0;  ///< slot of the micro-batch's logits, with a shared vocabulary
+  /// Buffer that the instruction uses: a receive buffer that it posts or reads, or the buffer of a
+  /// message to the same rank that it writes or reads; −1: none.
   int buffer = -1;
-  /// Whether the instruction is the first or last of a sequence of adjacent transfers in the row,
-  /// under ordered groups.
+  /// Whether the instruction is the first or the last transfer of a group
+  /// (Transport::ordered_groups).
   bool opens_group = false;
   bool closes_group = false;
 };
 
-/// Actions of a program's instructions; the worker implements them.
+/// Actions of a program's instructions. StepActions implements them.
 class Actions {
  public:
   virtual ~Actions() = default;
-  virtual void forward(const Step& step) = 0;
-  virtual void evaluate(const Step& step) = 0;
-  virtual void backward(const Step& step) = 0;
-  virtual void backward_input(const Step& step) = 0;
-  virtual void backward_weight(const Step& step) = 0;
+  virtual void forward(const PlacedInstr& placed) = 0;
+  virtual void evaluate(const PlacedInstr& placed) = 0;
+  virtual void backward(const PlacedInstr& placed) = 0;
+  virtual void backward_input(const PlacedInstr& placed) = 0;
+  virtual void backward_weight(const PlacedInstr& placed) = 0;
   /// Called for all instructions of a shared vocabulary.
-  virtual void shared_vocabulary(const Step&) {}
-  virtual void send_activation(const Step& step) = 0;
-  virtual void receive_activation(const Step& step) = 0;
-  virtual void send_gradient(const Step& step) = 0;
-  virtual void receive_gradient(const Step& step) = 0;
+  virtual void shared_vocabulary(const PlacedInstr&) {}
+  virtual void send_activation(const PlacedInstr& placed) = 0;
+  virtual void receive_activation(const PlacedInstr& placed) = 0;
+  virtual void send_gradient(const PlacedInstr& placed) = 0;
+  virtual void receive_gradient(const PlacedInstr& placed) = 0;
   /// Called before and after the transfers of one group.
   virtual void begin_group() {}
   virtual void end_group() {}
-  virtual void reduce_gradients(const Step& step) = 0;
-  virtual void reduce_tied(const Step& step) = 0;
-  virtual void gradient_norm(const Step& step) = 0;
-  virtual void optimizer_step(const Step& step) = 0;
-  virtual void begin_tied(const Step&) {}
-  virtual void begin_norm(const Step&) {}
+  virtual void reduce_gradients(const PlacedInstr& placed) = 0;
+  virtual void reduce_tied(const PlacedInstr& placed) = 0;
+  virtual void gradient_norm(const PlacedInstr& placed) = 0;
+  virtual void optimizer_step(const PlacedInstr& placed) = 0;
+  virtual void begin_tied(const PlacedInstr&) {}
+  virtual void begin_norm(const PlacedInstr&) {}
 };
 
-/// Runs an instruction, and opens or closes its group.
-void run(Actions& actions, const Step& step);
+/// Runs an instruction. Begins a group before the group's first transfer, and ends the group after
+/// its last transfer.
+void run(Actions& actions, const PlacedInstr& placed);
 
-/// Assigns each value that `counts` selects the lowest number that is free during its lifetime.
+/// Assigns the lowest free number to each value that `counts` selects, from its first write until
+/// it is freed.
 class Numbers {
  public:
   explicit Numbers(std::function<bool(const schedule::Value&)> counts)
@@ -79,8 +81,8 @@ class Numbers {
 };
 
 /// Runs one rank's row of a program, once per training step. Slots of saved activations and receive
-/// buffers are assigned and released according to effects(), identically in each step. A program of
-/// several steps without a flush is run in parts, which prepare() chooses.
+/// buffers are assigned and released according to effects(). A program of several steps without a
+/// flush is run in parts, which prepare() chooses.
 class Executor {
  public:
   Executor(const schedule::Program& program, Rank rank);
@@ -88,7 +90,9 @@ class Executor {
   std::int64_t micro_batches() const { return micro_batches_; }  ///< per step and data rank
   int slots() const { return slots_; }
   int logits_slots() const { return logits_slots_; }
-  int activation_buffers() const { return activation_buffers_; }  ///< posted at a time
+  /// Largest number of posted receives of activations.
+  int activation_buffers() const { return activation_buffers_; }
+  /// Largest number of posted receives of gradients.
   int gradient_buffers() const { return gradient_buffers_; }
   /// Largest number of messages to the same rank that are not yet consumed.
   int handed_over_buffers() const { return handed_over_buffers_; }
@@ -96,16 +100,18 @@ class Executor {
   bool overlaps_steps() const { return layout_.overlaps_steps(); }
   const schedule::ProgramLayout& layout() const { return layout_; }
 
-  /// Chooses the part that run() runs: a single step, or one of a program's steps. `begun`: the
-  /// previous step has run forward passes of this step. `next_follows`: this step runs forward
-  /// passes of the next.
+  /// Chooses the part of a program of several steps that run() runs: a single step, or one of the
+  /// program's steps. `begun`: the previous step has run forward passes of this step.
+  /// `next_follows`: this step runs forward passes of the next step. No effect on a program of one
+  /// step.
   void prepare(bool begun, bool next_follows);
-  /// The chosen step of the program, and the position of its first instruction.
+  /// Index of the chosen step in the program, and the position of the step's first instruction.
   int part() const { return static_cast<int>(part_); }
   std::size_t first_position() const { return part_ == 0 ? 0 : ends_[part_ - 1]; }
 
-  /// Calls `around` with each step, in the order of the row; `around` runs the step.
-  using Around = std::function<void(const Step& step, std::size_t position)>;
+  /// Called with each instruction, in the order of the row, and its position in the step; must run
+  /// the instruction.
+  using Around = std::function<void(const PlacedInstr& placed, std::size_t position)>;
   void run(Actions& actions) const;
   void run(const Around& around) const;
 
@@ -113,17 +119,20 @@ class Executor {
   using Row = std::vector<schedule::Instr>;
 
   void reset_numbers();
-  /// Assigns numbers to a row's instructions, and appends the instructions to steps_.
+  /// Assigns slots and buffers to a row's instructions, and appends the instructions to placed_,
+  /// renumbered for a program that begins with step `step`.
   void assign(std::span<const schedule::Instr> row, int step);
   void mark_groups();
 
   schedule::ProgramLayout layout_;
   Row row_;
-  Row alone_;                      ///< row of a single step, for a program of several
+  Row alone_;                      ///< row of a single step, if the program has several
   std::vector<std::size_t> ends_;  ///< ends of the steps in row_
   std::size_t part_ = 0;
-  std::vector<Numbers> numbers_;  ///< slots, logits, activations, gradients, messages to this rank
-  std::vector<Step> steps_;
+  /// Numbers of slots, of logits slots, of receive buffers for activations and for gradients, and
+  /// of messages to this rank.
+  std::vector<Numbers> numbers_;
+  std::vector<PlacedInstr> placed_;
   std::int64_t micro_batches_ = 0;
   int slots_ = 0;
   int logits_slots_ = 0;

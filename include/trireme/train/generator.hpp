@@ -17,9 +17,9 @@ struct Sampling {
   double temperature = 1;  ///< 0: always the likeliest token
   std::int64_t top_k = 0;  ///< draw among the k likeliest tokens; 0: all tokens
   std::uint64_t seed = 1;
-  std::int64_t ids = 0;  ///< draw among ids below this, which have a text; 0: all ids
-  /// Draw among the likeliest of these tokens whose probabilities reach this sum (Holtzman et al.
-  /// 2019, arXiv 1904.09751); 1: all tokens.
+  std::int64_t ids = 0;  ///< draw among ids below this number, which have a text; 0: all ids
+  /// Draw among the likeliest tokens whose probabilities reach this sum, where probabilities are
+  /// relative to the top_k tokens (Holtzman et al. 2019, arXiv 1904.09751); 1: all tokens.
   double top_p = 1;
   /// Draw among tokens with at least this share of the largest probability (Nguyen et al. 2024,
   /// arXiv 2407.01082); 0: all tokens.
@@ -32,12 +32,13 @@ class LogitError : public Error {
   using Error::Error;
 };
 
-/// Index of the drawn token. Uses random number `position` of the array (seed, sampling, sample),
-/// so that a text does not depend on the rank that generates it. Throws LogitError.
+/// Id of a token drawn from `logits` [V]. `position`: number of tokens drawn before in this text.
+/// Uses random number `position` of the array (seed, sampling, sample), so that a text does not
+/// depend on the rank that generates it. Throws LogitError.
 std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
                   std::uint64_t position);
 
-/// Texts to continue; they receive the generated tokens.
+/// Texts to continue, and receiver of their generated tokens.
 class Continuations {
  public:
   virtual ~Continuations() = default;
@@ -46,29 +47,31 @@ class Continuations {
   virtual std::vector<std::int32_t> begin(std::size_t i) = 0;
   /// Index of text i among all texts of the command.
   virtual std::uint32_t sample(std::size_t i) const = 0;
-  /// Receives the next token of text i. Returns false if the text ends with it.
+  /// Receives the next token of text i. Returns false if the text ends with this token.
   virtual bool take(std::size_t i, std::int32_t token) = 0;
   /// Called when text i has no further tokens.
   virtual void end(std::size_t i) = 0;
 };
 
 /// Continues token sequences with a trained model. Each replica has separate texts, several at a
-/// time; its tensor ranks share each pass, and its pipeline ranks pass groups of texts in turn.
+/// time. The replica's tensor ranks share each pass, and its pipeline ranks process groups of texts
+/// in turn.
 class Generator {
  public:
   virtual ~Generator() = default;
   virtual void load(const checkpoint::Reader& reader) = 0;
 
   /// Generates up to `tokens` tokens for each of the replica's texts, in order. A text ends early
-  /// at `end_token`, which is not passed on. When a text reaches the model's sequence length, its
-  /// newer half stays as context. All ranks of the replica call this with the same texts, and each
-  /// of them receives all tokens. After a LogitError all ranks return; ranks with logits throw it.
+  /// at `end_token`, which Continuations::take() does not receive. When a text exceeds the model's
+  /// sequence length, its newer half stays as context. All ranks of the replica call this function
+  /// with the same texts, and each rank receives all tokens. If a logit is not finite, ranks with
+  /// logits throw LogitError, and other ranks return.
   virtual void generate(Continuations& texts, std::int64_t tokens, std::int32_t end_token,
                         const Sampling& sampling) = 0;
 };
 
 /// A generator on the ranks of `grid`, each with one stage of the model, for `texts` texts of a
-/// replica at a time. Arguments must outlive it.
+/// replica at a time. Arguments must outlive the generator.
 std::unique_ptr<Generator> make_generator(const deck::Config& config,
                                           const architecture::Architecture& architecture,
                                           grid::Grid& grid, std::int64_t texts);

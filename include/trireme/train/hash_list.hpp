@@ -1,6 +1,6 @@
 #pragma once
 
-#include <trireme/grid/witness.hpp>
+#include <trireme/grid/communicator.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/views.hpp>
 
@@ -18,16 +18,16 @@ struct HashEntry {
   std::string name;       ///< "all_reduce on tensor", "layers.0.attention.query"
 };
 
-/// A hash that identifies a list.
+/// Hash of a list's hashes, in their order.
 std::uint64_t combined(std::span<const HashEntry> entries);
-/// First entry in which two lists differ; their common length if there is none.
+/// Index of the first entry whose hashes differ; the length of the shorter list if there is none.
 std::size_t first_difference(std::span<const HashEntry> a, std::span<const HashEntry> b);
-/// Converts a list to text and back.
+/// Converts a list's hashes to text and back, without names and `received`.
 std::string to_words(std::span<const HashEntry> entries);
 std::vector<HashEntry> from_words(const std::string& words);
 
 /// Hashes of arrays and of messages in program order, computed where the kernels run. Adding an
-/// entry queues a kernel, and waits only if the memory is full.
+/// entry queues a kernel, and waits only if the device memory for hashes is full.
 class HashList final : public grid::Witness {
  public:
   explicit HashList(const Exec& exec);
@@ -49,9 +49,9 @@ class HashList final : public grid::Witness {
 
   Exec exec_;
   Arena memory_;
-  View1<std::uint64_t> hashes_;  ///< hashes of the last entries
+  View1<std::uint64_t> hashes_;  ///< hashes of the entries from known_ on
   std::vector<HashEntry> entries_;
-  std::size_t known_ = 0;  ///< entries whose hash is in host memory
+  std::size_t known_ = 0;  ///< number of entries whose hash is in host memory
 };
 
 }  // namespace trireme::train

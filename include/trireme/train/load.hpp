@@ -16,11 +16,11 @@ namespace trireme::train {
 
 /// Size of the host buffer through which arrays are copied to a device.
 inline constexpr std::int64_t staging_bytes = std::int64_t{64} << 20;
-/// Buffer size for values that are rounded while they are loaded; also on hosts, where memory is
-/// planned tightly.
+/// Size of the host buffer for fp32 values that are rounded while they are loaded. This buffer is
+/// also used on hosts, where memory is planned tightly.
 inline constexpr std::int64_t rounding_bytes = std::int64_t{16} << 20;
 
-/// Reads this rank's slice of one array through a buffer of at most `bytes`. Waits.
+/// Reads this rank's slice of one array through a host buffer of at most `bytes`. Waits.
 template <class T>
 void load_staged(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor,
                  std::int64_t bytes = staging_bytes) {
@@ -39,7 +39,8 @@ void load_staged(const Exec& exec, const checkpoint::Reader& reader, const Named
   });
 }
 
-/// Like load_staged, for values that are stored in fp32 and rounded here to two bytes.
+/// Like load_staged, for values that are stored in fp32 and rounded here to two bytes, in a second
+/// buffer.
 template <class T>
 void load_rounded(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor,
                   std::int64_t bytes = rounding_bytes) {
@@ -60,8 +61,9 @@ void load_rounded(const Exec& exec, const checkpoint::Reader& reader, const Name
   });
 }
 
-/// Reads this rank's slice of one array, directly into its memory if the host can write there.
-/// Waits.
+/// Reads this rank's slice of one array, and returns when the slice is complete. If the host can
+/// write to the slice's memory, fp32 and fp64 values are read directly into it. bf16 and fp16
+/// values are rounded in a host buffer (load_rounded).
 template <class T>
 void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor) {
   grid::Heartbeat::publish({"restart"});
@@ -77,8 +79,8 @@ void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedT
   }
 }
 
-/// Whether a checkpoint holds weights before the first step, as `trireme import` writes them. Later
-/// checkpoints must have the optimizer's state: without it, the resumed run would differ.
+/// Whether a checkpoint is of step 0 and has no optimizer state, as `trireme import` writes it.
+/// Later checkpoints must have the optimizer's state: without it, the resumed run would differ.
 inline bool holds_weights_only(const checkpoint::Reader& reader) {
   const auto is_state = [](const checkpoint::ArrayInfo& array) {
     return array.name.starts_with("optimizer.");
@@ -96,9 +98,10 @@ inline bool lacks_adapters(const checkpoint::Reader& reader,
          std::ranges::none_of(architecture.arrays, is_there);
 }
 
-/// Reads this rank's weights. UsageError if the checkpoint's arrays differ from the model's. Arrays
-/// that the model does not have are an error too, because the model may have fewer layers. If the
-/// checkpoint has no adapters, they get their initial values from `seed`.
+/// Reads this rank's weights. UsageError if the checkpoint lacks an array of the model, or the
+/// model an array of weights of the checkpoint (as with fewer layers). If the model has adapters
+/// and the checkpoint has none, the adapters get their initial values; random values come from
+/// `seed`.
 template <class P>
 void load_weights(const Exec& exec, const checkpoint::Reader& reader,
                   const architecture::Architecture& architecture, model::Parameters<P>& parameters,

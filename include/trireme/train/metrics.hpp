@@ -16,68 +16,67 @@ struct NamedLoss {
   double mean = 0;
 };
 
-/// Losses of a step between two logged steps: a short line of metrics.jsonl.
+/// Losses and gradient norm of a step between two logged steps: a short line of metrics.jsonl.
 struct StepLoss {
   std::int64_t step = 0;
   double loss = 0;                      ///< see Metrics
   std::vector<NamedLoss> other_losses;  ///< see Metrics
-  std::optional<double> gradient_norm;  ///< empty if parameter servers have it
+  std::optional<double> gradient_norm;  ///< empty with parameter servers
 };
 
 /// One logged step: a line of metrics.jsonl.
 struct Metrics {
   std::int64_t step = 0;
   std::string time = {};  ///< time of writing, in the form of to_text(Utc); "": unknown
-  double loss = 0;        ///< mean over the global batch, nats per predicted token, all terms
-  std::vector<NamedLoss> other_losses;  ///< terms of `loss` other than the tokens'
+  double loss = 0;        ///< sum of the objective's terms in nats, each a mean over the batch
+  std::vector<NamedLoss> other_losses;  ///< terms of `loss` other than the loss of tokens
   double learning_rate = 0;
-  double gradient_norm = 0;          ///< before clipping
-  std::int64_t skipped_steps = 0;    ///< steps so far whose loss or gradient was not finite
+  double gradient_norm = 0;        ///< before clipping
+  std::int64_t skipped_steps = 0;  ///< number of steps so far whose loss or gradient was not finite
   std::optional<double> loss_scale;  ///< loss scale of the next step, with fp16
   std::int64_t global_batch = 0;     ///< samples of this step
   std::int64_t tokens = 0;           ///< number of training tokens so far
   double tokens_per_second = 0;      ///< all ranks, since the last logged step
-  Seconds step_seconds = 0;          ///< mean since the last logged step
-  double flops_utilization =
-      0;                 ///< MFU: model FLOPs / time / measured matrix-product peak of all ranks
+  Seconds step_seconds = 0;          ///< mean time of a step since the last logged step
+  /// MFU: model FLOPs / time / measured matrix-product peak of all ranks.
+  double flops_utilization = 0;
   Bytes peak_bytes = 0;  ///< largest resident host memory of a rank so far; 0: unknown
   std::optional<double> validation_loss;           ///< loss of tokens
-  std::vector<NamedLoss> other_validation_losses;  ///< losses of other terms
+  std::vector<NamedLoss> other_validation_losses;  ///< losses of the other terms
   std::optional<double> bits_per_byte;
   std::optional<double> gradient_noise_scale;  ///< in samples
 };
 
-/// One JSON object whose numbers read back exactly; values that are not finite become null, because
-/// JSON has no such numbers.
+/// One JSON object whose numbers read back exactly. Values that are not finite become null, because
+/// JSON cannot represent them.
 std::string to_json(const Metrics& metrics);
-/// One JSON object with numbers in single precision, which keeps the file small.
+/// Like to_json(Metrics), with numbers in single precision, which keeps the file small.
 std::string to_json(const StepLoss& step);
 
 /// Largest size of a run's JSON-lines files, which are read whole.
 inline constexpr std::int64_t record_limit_bytes = std::int64_t{1} << 40;
 
-/// Renames a previous run's file in `directory` to STEM.previous-1.jsonl, or to the first free
-/// number.
+/// If the file `path` of a previous run exists, renames it to `directory`/`stem`.previous-N.jsonl,
+/// with the first free number N ≥ 1.
 void move_aside(const std::string& path, const std::string& directory, const char* stem);
 
 /// metrics.jsonl of a run. Open on one rank only.
 class MetricsFile {
  public:
-  /// A fresh run renames an earlier file to metrics.previous-1.jsonl (the first free number); a
-  /// restarted run keeps the complete lines up to `restored_step`, so that the file reads as one
-  /// run.
+  /// A fresh run (no `restored_step`) renames an earlier file (move_aside()). A restarted run keeps
+  /// the complete lines up to `restored_step`, so that the file reads as one run.
   MetricsFile(const std::string& directory, std::optional<std::int64_t> restored_step);
   void write(const Metrics& metrics);
   /// Writes the steps before the next logged step.
   void write(const std::vector<StepLoss>& steps);
 
-  /// A line that a previous job wrote.
+  /// The line of a logged step that a previous job wrote.
   struct Line {
     std::int64_t step = 0;
     std::optional<std::string> time;
   };
-  /// The last line before the lines after `restored_step` were removed, and the last line that was
-  /// kept.
+  /// The last such line before lines after `restored_step` were removed, and the last such line
+  /// that was kept; empty if there is none.
   const std::optional<Line>& last_logged() const { return last_logged_; }
   const std::optional<Line>& last_kept() const { return last_kept_; }
 

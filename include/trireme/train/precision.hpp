@@ -1,6 +1,8 @@
 #pragma once
 
 #include <trireme/base/check.hpp>
+#include <trireme/deck/config.hpp>
+#include <trireme/kernels/kernel_choice.hpp>
 #include <trireme/model/parameters.hpp>
 
 namespace trireme::train {
@@ -27,5 +29,8 @@ auto with_precision(DType compute, const Make& make) {
   throw Error(
       text("[precision] compute = ", name_of(compute), ", expected fp64, fp32, bf16 or fp16"));
 }
+
+/// The back ends that a deck requests. Error if one is unavailable in this build.
+kernels::KernelChoice kernel_choice(const deck::PrecisionConfig& precision);
 
 }  // namespace trireme::train

@@ -9,14 +9,15 @@
 
 namespace trireme::train {
 
-/// Number of skipped steps, from an optimizer's status (kernels::UpdateStatus).
+/// Skipped steps and loss scale from the elements kernels::UpdateStatus of an optimizer's status.
 template <class P>
 Skips skips_from(const deck::Config& config, std::span<const double> status,
                  const optim::Optimizer<P>& optimizer);
 
-/// The progress with which a run continues after step `step`.
+/// The optimizer's progress with which a run continues after step `step`.
 optim::Progress progress_of(const deck::Config& config, const Skips& skips, std::int64_t step);
-/// The progress with which a run continues a checkpoint. `fresh`: without its optimizer state.
+/// The optimizer's progress with which a run continues a checkpoint. `fresh`: without the
+/// checkpoint's optimizer state.
 optim::Progress progress_after(const deck::Config& config, const checkpoint::Reader& reader,
                                bool fresh);
 

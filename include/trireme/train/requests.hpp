@@ -12,11 +12,12 @@
 namespace trireme::train {
 
 /// Catches SIGTERM, SIGUSR1 and SIGINT during its lifetime; one object at a time per process. The
-/// handler has a separate stack: generated code of matrix products keeps data where a signal's
-/// frame would be written on the interrupted stack, and has been corrupted by it. At the first
-/// SIGINT, the speaking rank prints the step after which the run stops; a SIGINT more than a second
-/// later ends the process at once. A SIGUSR1 that `trireme train` has blocked while the run started
-/// is delivered; SIGUSR1 is blocked again after this object's lifetime.
+/// handler has a separate stack: generated code of matrix products keeps data on the interrupted
+/// stack, in the place where the kernel would write the signal's frame. At the first SIGINT, the
+/// speaking rank prints after which steps the run stops; a SIGINT more than a second later ends the
+/// process at once. The constructor unblocks SIGUSR1, so that a SIGUSR1 that arrived while `trireme
+/// train` blocked the signal at the start is caught. The destructor restores the former handlers
+/// and signal mask.
 class StopSignals {
  public:
   StopSignals();
@@ -34,9 +35,10 @@ class StopSignals {
   struct sigaction former_[3] = {};
 };
 
-/// Requests to a rank at the end of a step; all ranks obey the maximum over all ranks.
+/// Requests to the run that a rank has at the end of a step. All ranks obey the maximum over all
+/// ranks.
 struct Request {
-  /// Save and end, restartable: 1 + the last events::StopCause; 0: continue.
+  /// 1 + events::StopCause: save, and end with ExitCode::restartable; 0: continue.
   std::int64_t stop = 0;
   std::int64_t checkpoint = 0;  ///< 1: save and continue
 };
@@ -48,20 +50,21 @@ inline events::StopCause cause_of(const Request& request) {
   return static_cast<events::StopCause>(request.stop - 1);
 }
 
-/// Requests to stop or to save: from the time limit, a signal, and the files `stop` and
+/// Finds requests to stop or to save: the time limit, a signal, and the files `stop` and
 /// `checkpoint` in the run's directory.
 class Requests {
  public:
   explicit Requests(const deck::RunConfig& config);
 
-  /// Call before each step. `may_be_last`: a request during the step ends the run after it.
+  /// Call before each step. `may_be_last`: a request that arrives during the step ends the run
+  /// after this step.
   void begin_step(std::int64_t step, bool may_be_last);
   /// Starts the measurement of step times.
   void begin_steps();
   /// Call after each step. Only `first_rank` looks for files, at most twice per second, and removes
   /// the files that it finds. `saving`: time to complete the checkpoint in progress and to write
-  /// another one. This time and one more step must fit into the time limit; that step takes
-  /// `next_steps` times the mean of the steps since begin_steps().
+  /// another checkpoint. The time limit requests a stop unless `saving` and `next_steps` further
+  /// steps fit into it, each of which takes the mean time of the steps since begin_steps().
   Request ask(bool first_rank, Seconds saving, double next_steps);
   /// Call after the run has ended and saved: `first_rank` removes request files that appeared since
   /// the last call of ask(), because the next run would obey them.

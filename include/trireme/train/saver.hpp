@@ -5,7 +5,7 @@
 #include <trireme/deck/config.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/train/background.hpp>
-#include <trireme/train/worker.hpp>
+#include <trireme/train/engine.hpp>
 
 #include <array>
 #include <atomic>
@@ -26,14 +26,14 @@ class Saver {
  public:
   /// Progress of one rank, or the maximum over all ranks.
   struct Progress {
-    std::int64_t unfinished = 0;  ///< 1: its part of the phase is not complete
-    std::int64_t failed = 0;      ///< 1: its part has failed
+    std::int64_t unfinished = 0;  ///< 1: the rank's part of the phase is not complete
+    std::int64_t failed = 0;      ///< 1: the rank's part has failed
   };
 
-  /// Creates the directory of the checkpoints, and removes what killed runs left in it.
+  /// Creates the directory of the checkpoints, and removes the remains of killed runs from it.
   /// `copy_bytes`: host memory for background checkpoints; if 0 on all ranks, the run waits while
-  /// each checkpoint is written. Collective. All other arguments must outlive this.
-  Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Worker& worker,
+  /// each checkpoint is written. Collective. All other arguments must outlive this object.
+  Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Engine& engine,
         Bytes copy_bytes);
   /// Waits for this rank's thread. An incomplete checkpoint stays incomplete.
   ~Saver();
@@ -41,23 +41,25 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
 
   /// Writes a checkpoint: in the background if there is memory for a copy and training continues
-  /// (`goes_on`), otherwise returns when it is complete. First waits for a checkpoint in progress.
-  /// On an error of any rank, all ranks throw the first error. Collective.
+  /// (`goes_on`), otherwise returns when the checkpoint is complete. First waits for a checkpoint
+  /// in progress. If an error occurs on any rank, all ranks throw. Collective.
   void save(const checkpoint::RunState& state, bool goes_on);
 
   /// Progress of this rank.
   Progress progress();
-  /// Enters the next phase if all ranks have completed this one. `of_all`: maximum of the progress
-  /// of all ranks. All ranks throw together, as in save. Collective.
+  /// Enters the next phase if no rank is unfinished. `of_all`: maximum of the progress of all
+  /// ranks. If a rank has failed, then removes the checkpoint, and all ranks throw, as in save.
+  /// Collective.
   void advance(const Progress& of_all);
   /// Waits until the checkpoint in progress is complete. Collective.
   void finish();
 
-  /// Expected time of the next checkpoint: the time of the last one; for the first one, 100 MB/s
-  /// per rank are assumed.
+  /// Expected time of the next checkpoint: the time of the previous checkpoint. For the first
+  /// checkpoint, the time of this rank's share at 100 MB/s.
   Seconds expected_seconds() const;
   bool under_way() const { return phase_ != Phase::none; }
-  /// Number of phases that have begun, the same on all ranks: progress() is the last phase's.
+  /// Number of phase changes, including the ends of checkpoints; equal on all ranks. progress() is
+  /// the progress of the current phase.
   std::int64_t phases() const { return phases_; }
   Bytes copy_bytes() const { return copy_memory_.bytes(); }
 
@@ -76,18 +78,18 @@ class Saver {
 
   const deck::CheckpointConfig& config_;
   grid::Communicator& world_;
-  Worker& worker_;
+  Engine& engine_;
   CopyMemory copy_memory_;
 
   Phase phase_ = Phase::none;
   std::int64_t phases_ = 0;
-  bool in_background_ = false;  ///< some rank has memory for a copy
-  bool background_ = false;     ///< the checkpoint in progress is written in the background
+  bool in_background_ = false;  ///< whether any rank has memory for a copy
+  bool background_ = false;     ///< whether the checkpoint in progress is written in the background
   checkpoint::RunState state_;
-  std::string shard_;              ///< this rank's summary, packed; empty: it has written none
+  std::string shard_;              ///< packed summary of this rank's shard; empty: no shard
   std::future<std::string> part_;  ///< this rank's part of the phase
   std::exception_ptr error_;
-  std::atomic<std::int64_t> moved_{0};  ///< pieces of work done, for the watchdog
+  std::atomic<std::int64_t> moved_{0};  ///< number of completed pieces of work, for the watchdog
   Clock::time_point began_;
   Seconds held_up_ = 0;
   Seconds last_seconds_ = 0;

@@ -15,19 +15,20 @@ namespace trireme::train {
 /// Communicators between workers and servers, and the channels of their messages.
 class ServerMessages {
  public:
-  /// Buckets before element `weights` of the arena hold weights, later buckets only gradients.
-  /// Collective.
+  /// Buckets that begin before element `weights` of the arena hold weights; later buckets hold only
+  /// gradients. Collective.
   ServerMessages(const deck::ParallelConfig& parallel, grid::Grid& grid,
                  std::vector<architecture::Bucket> buckets, std::int64_t weights);
 
   /// Message of a worker's first rank to the leader, the first rank of the first server.
   struct Announcement {
-    std::int64_t pushes = 0;  ///< 1: the worker is sending its gradients of the step;
-                              ///< 0: it requests the weights of the step
+    /// 1: the worker is sending its gradients of the step; 0: it requests the weights of the step.
+    std::int64_t pushes = 0;
     std::int64_t step = 0;
-    std::int64_t last = 0;  ///< 1: no further step begins before the servers are done
+    std::int64_t last = 0;  ///< 1: no step begins before all updates of this step are applied
   };
-  /// A ServerEvent, sent by the leader to the other servers' ranks.
+  /// A ServerEvent (1 for an update, worker, step) that the leader sends to the other ranks of
+  /// servers.
   using Told = std::array<std::int64_t, 3>;
   static constexpr int announcements = 0, told_events = 1;  ///< channels of `events`
 
@@ -37,10 +38,12 @@ class ServerMessages {
   int number() const { return is_server() ? data.rank() - workers_ : data.rank(); }
   bool is_first() const { return first_; }  ///< first rank of its worker or server
   bool is_leader() const { return first_ && data.rank() == workers_; }
-  /// Position of a server on the data axis, and world rank of a position's first rank.
+  /// Position of a server on the data axis, and world rank of the first rank at a position of the
+  /// data axis.
   int server_place(int server) const { return workers_ + server; }
   int first_rank_of(int place) const { return first_ranks_[static_cast<std::size_t>(place)]; }
-  const std::vector<int>& server_ranks() const { return server_ranks_; }  ///< without the leader
+  /// World ranks of all servers' ranks except the leader.
+  const std::vector<int>& server_ranks() const { return server_ranks_; }
 
   const std::vector<architecture::Bucket>& buckets() const { return buckets_; }
   bool has_weights(std::size_t bucket) const { return buckets_[bucket].begin < weights_; }
@@ -50,7 +53,7 @@ class ServerMessages {
   }
   static constexpr int status_channel = 0;
 
-  grid::Communicator& data;    ///< workers and servers with the same arrays
+  grid::Communicator& data;    ///< ranks of workers and servers that hold the same arrays
   grid::Communicator& events;  ///< all ranks
 
  private:
@@ -75,18 +78,19 @@ class ServerLink {
   ServerLink(const deck::ParallelConfig& parallel, grid::Grid& grid,
              model::Parameters<P>& parameters, const optim::Optimizer<P>& optimizer);
 
-  /// Requests the weights of step `step` and waits for them. The servers' optimizer status, which
-  /// contains the loss scale, comes with them.
+  /// Requests the weights of step `step`, and waits for them and for the servers' optimizer status,
+  /// which contains the loss scale.
   void fetch(const Exec& exec, std::int64_t step);
-  /// Waits for the newest weights. Collective with ServerWorker::evaluate.
+  /// Waits for the newest weights and the servers' optimizer status. Collective with
+  /// ServerEngine::evaluate.
   void fetch_current(const Exec& exec);
 
-  /// Sends the gradients of a bucket, which must not change before finish().
+  /// Starts sending the gradients of a bucket. The gradients must not change before finish().
   void push(const Exec& exec, std::size_t bucket);
   /// Announces that all gradients of a step are being sent. `last`: no further step begins before
-  /// the servers have applied them.
+  /// the servers have applied the gradients; if so, calls finish().
   void end_step(std::int64_t step, bool last);
-  /// Waits until the servers have received the gradients.
+  /// Waits until all sends of gradients are complete, so that the gradients may change.
   void finish();
 
   const ServerMessages& messages() const { return messages_; }

@@ -31,7 +31,7 @@ class ServerOrder {
 
   /// Continues after step `step`, whose updates are all applied.
   void reset(std::int64_t step);
-  /// Repeats these events from now on; skips events of earlier steps.
+  /// Repeats these events from now on, except events of steps up to complete().
   void replay(std::vector<ServerEvent> events);
 
   /// Records that a worker waits for the weights of `step`, or has sent its gradients of `step`.
@@ -42,13 +42,16 @@ class ServerOrder {
   /// that fetched weights are the newest. `end`: the last step that may begin now. Error if a
   /// replayed record does not fit the run.
   std::optional<ServerEvent> next(std::int64_t end) const;
+  /// Records that an event was executed.
   void apply(const ServerEvent& event);
 
   /// The last step whose updates are all applied.
   std::int64_t complete() const;
-  /// Number of updates since the run began, counted as updates by all workers.
+  /// Number of updates since the run began; with updates = "push", each step has one update per
+  /// worker.
   std::int64_t updates() const;
-  /// Number of steps whose updates the weights of a fetch lack.
+  /// Number of steps before the fetch's step whose updates the fetched weights do not include
+  /// completely.
   std::int64_t lacks(const ServerEvent& fetch) const { return fetch.step - 1 - complete(); }
 
  private:

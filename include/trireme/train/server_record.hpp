@@ -10,14 +10,14 @@
 
 namespace trireme::train {
 
-/// The events of a run's servers in order: server_events.jsonl in the run's folder, one JSON object
-/// per line, written as each event happens. A restart keeps the events up to its step.
+/// The events of a run's servers, in order: server_events.jsonl in the run's folder. Each event is
+/// written as one JSON object per line when it happens. A restart keeps the events up to its step.
 class ServerRecord {
  public:
   /// Continues the record after step `step`; a new run moves an existing record aside.
   ServerRecord(const deck::Config& config, std::int64_t step);
 
-  /// `lacks`: steps whose updates the weights of a fetch lack.
+  /// `lacks`: ServerOrder::lacks() of a fetch; not used for an update.
   void write(const ServerEvent& event, std::int64_t lacks);
 
  private:
@@ -25,8 +25,9 @@ class ServerRecord {
   std::ofstream file_;
 };
 
-/// The events after step `step` of the record that the deck replays. UsageError if the record has
-/// another number of workers, other updates, or a larger staleness.
+/// The events after step `step` of the record that the deck replays. UsageError if the file is not
+/// a record, begins after step `step` + 1, or is of a run with another number of workers, other
+/// updates or a larger staleness.
 std::vector<ServerEvent> read_record(const deck::ParallelConfig& parallel, std::int64_t step);
 
 }  // namespace trireme::train

@@ -13,20 +13,21 @@ namespace trireme::train {
 /// loss scale. Skipped steps advance the run's step and its position in the data, but not the
 /// optimizer's count of updates (the bias correction of AdamW and LAMB).
 struct Skips {
-  std::int64_t total = 0;      ///< skipped since the run's first step
-  std::int64_t in_row = 0;     ///< skipped since the last update
-  std::int64_t last_step = 0;  ///< last step skipped by this process; 0: none
-  std::string array = {};      ///< its first array with a gradient that was not finite; "": none
-  std::optional<double> loss_scale = {};    ///< loss scale of the next step, with fp16 only
-  std::int64_t scale_steps = 0;             ///< updates since the scale changed or a skip
+  std::int64_t total = 0;      ///< number of steps skipped since the run's first step
+  std::int64_t in_row = 0;     ///< number of steps skipped since the last update
+  std::int64_t last_step = 0;  ///< last step skipped since the start or restart; 0: none
+  std::string array = {};      ///< first array of last_step whose gradient was not finite; "": none
+  std::optional<double> loss_scale = {};  ///< loss scale of the next step, with fp16 only
+  /// Updates since the loss scale changed or a step was skipped.
+  std::int64_t scale_steps = 0;
   std::optional<double> scale_before = {};  ///< loss scale before the last update, if steps overlap
 
   bool operator==(const Skips&) const = default;
 };
 
 /// Converts to and from attributes of a checkpoint (all values except last_step and array). A
-/// checkpoint without them means no skipped step and no loss scale. Error if they contradict each
-/// other.
+/// checkpoint without these attributes has no skipped step and no loss scale. Error if an attribute
+/// is invalid or attributes contradict each other.
 std::map<std::string, std::string> to_values(const Skips& skips, std::int64_t step);
 Skips skips_of(const checkpoint::RunState& state);
 

@@ -11,7 +11,7 @@
 
 namespace trireme::train {
 
-/// A part of a local array as checkpoints write it.
+/// A part of a local array, in the form in which checkpoints write it.
 template <class T>
 checkpoint::SliceView slice_of(const Exec& exec, const NamedTensor<T>& tensor,
                                const architecture::SavedPart& part) {
@@ -29,7 +29,7 @@ checkpoint::SliceView slice_of(const Exec& exec, const NamedTensor<T>& tensor,
   return slice;
 }
 
-/// A part of frozen weights, in the type of checkpoints' weights: master_type.
+/// A part of frozen weights, in the type of weights in checkpoints: fp32 for two-byte weights.
 template <class T>
 checkpoint::SliceView frozen_slice_of(const Exec& exec, const NamedTensor<T>& tensor,
                                       const architecture::SavedPart& part) {

@@ -13,7 +13,7 @@ namespace trireme::train {
 /// device memory without a wait, and a logged step reads all of them in one copy.
 class StepHistory {
  public:
-  /// A step: this rank's losses, not yet divided by the number of targets.
+  /// A step with this rank's losses, which are not yet divided by the number of targets.
   struct Entry {
     std::int64_t step = 0;
     std::int64_t targets = 0;    ///< tokens that count in the loss; 0: unknown on this rank
@@ -23,13 +23,13 @@ class StepHistory {
 
   StepHistory(const deck::RunConfig& run, std::int64_t terms);
 
-  /// Steps are added in ascending order; the oldest step is dropped if the buffer is full.
-  /// Asynchronous on exec.
+  /// Adds a step; steps must be added in ascending order. If the buffer is full, the oldest step is
+  /// dropped. Asynchronous on exec.
   void add(const Exec& exec, std::int64_t step, std::int64_t targets, View1<const double> losses);
-  /// Adds [1] to the norm of the last step that was added. Asynchronous on exec.
+  /// Adds `norm` [1] to the norm of the step that was added last. Asynchronous on exec.
   void add_norm(const Exec& exec, View1<const double> norm);
-  /// Removes the steps up to `step`, and returns all of them except `step`. Waits for exec if there
-  /// are any.
+  /// Removes the steps up to `step`, and returns the removed steps except `step`. Waits for exec if
+  /// any step is returned.
   std::vector<Entry> take(const Exec& exec, std::int64_t step);
   void forget() { kept_.clear(); }
   Bytes bytes() const { return memory_.capacity(); }
@@ -42,9 +42,9 @@ class StepHistory {
   std::int64_t capacity_;
   Arena memory_;
   View1<double> rows_;
-  std::vector<Entry> kept_;  ///< without losses and norm
-  bool cleared_ = false;     ///< all rows have been set to zero once
-  bool has_norm_ = false;    ///< the last added step has a norm
+  std::vector<Entry> kept_;  ///< steps, without losses and norm
+  bool cleared_ = false;     ///< whether the rows have been set to zero
+  bool has_norm_ = false;    ///< whether the step that was added last has a norm
 };
 
 }  // namespace trireme::train

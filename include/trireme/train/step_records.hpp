@@ -9,15 +9,16 @@
 
 namespace trireme::train {
 
-/// Results of the last two overlapping steps, on the device: their losses, which the next step's
-/// would replace, and the optimizer's status after their updates.
+/// Results of the last two overlapping steps, on the device: the steps' losses, which the next
+/// step's losses would overwrite in the model, and the optimizer's status after the steps' updates.
 class StepRecords {
  public:
   explicit StepRecords(std::int64_t losses);
 
-  /// Σ cross entropy of each term of the objective; on all ranks after the step's norm.
+  /// Σ cross entropy of each term of the objective on this rank; over all ranks after the step's
+  /// norm was found.
   View1<double> losses(std::int64_t step) const { return at(step).losses; }
-  /// kernels::UpdateStatus after the step's update.
+  /// Elements kernels::UpdateStatus after the step's update.
   View1<double> status(std::int64_t step) const { return at(step).status; }
   /// Loss scale before the step's update, [1].
   View1<double> scale_before(std::int64_t step) const { return at(step).scale_before; }

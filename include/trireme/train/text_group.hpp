@@ -20,32 +20,34 @@ class TextGroup {
 
   bool has_room() const;
   bool empty() const;
-  /// Puts the last `sequence` tokens of a text, at least one, into a free place.
+  /// Assigns a free place to a text, and stores its last `sequence` tokens. Error if the text has
+  /// no token or no place is free.
   void begin(std::size_t text, const std::vector<std::int32_t>& tokens);
 
   struct Pass {
     model::PassWidth width = model::PassWidth::narrow;
     std::vector<model::CachedToken> rows;
-    bool with_logits = false;  ///< compute logits of each row with its text's last token
+    bool with_logits = false;  ///< whether to compute logits of the rows with a text's last token
   };
-  /// Selects the next tokens. A narrow pass has one token per text, in the row of its place; a wide
-  /// pass has many tokens of prompts, if enough are waiting.
+  /// Selects the tokens of the next pass. A narrow pass has one token per text, in the row of the
+  /// text's place. A wide pass has up to model::wide_rows tokens of prompts; it is selected if
+  /// enough prompt tokens are waiting.
   Pass next();
-  /// Texts whose logits the last pass has computed, by row.
+  /// By row: the text whose logits the last pass has computed, or std::nullopt.
   const std::vector<std::optional<std::size_t>>& drawing() const { return drawing_; }
   /// Number of tokens drawn for the text in a row.
   std::int64_t drawn(std::size_t row) const { return places_[row].drawn; }
 
   /// Stores the token drawn for a row of drawing(). If the text continues, the token is appended;
-  /// otherwise the text's place becomes free. A text that fills its place continues with its newer
-  /// half.
+  /// otherwise the text's place becomes free. If a text exceeds the sequence length, only its newer
+  /// half is kept, and is passed again.
   void append(std::size_t row, std::int32_t token, bool continues);
 
  private:
   struct Place {
     std::optional<std::size_t> text;
-    std::vector<std::int32_t> tokens;  ///< from position 0 on
-    std::int64_t passed = 0;           ///< tokens that are in the cache
+    std::vector<std::int32_t> tokens;  ///< tokens of the text from position 0 on
+    std::int64_t passed = 0;           ///< number of tokens that are in the cache
     std::int64_t drawn = 0;
 
     std::int64_t waiting() const { return std::ssize(tokens) - passed; }

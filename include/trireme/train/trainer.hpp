@@ -7,11 +7,11 @@
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/tensor/arena.hpp>
 #include <trireme/tensor/views.hpp>
-#include <trireme/train/local_saver.hpp>
+#include <trireme/train/engine.hpp>
 #include <trireme/train/metrics.hpp>
+#include <trireme/train/node_local_saver.hpp>
 #include <trireme/train/requests.hpp>
 #include <trireme/train/saver.hpp>
-#include <trireme/train/worker.hpp>
 
 #include <array>
 #include <deque>
@@ -24,8 +24,8 @@
 
 namespace trireme::train {
 
-/// Parts of a run other than its worker. All must outlive the trainer.
-struct RunParts {
+/// Parts of a run other than its engine. All references must outlive the trainer.
+struct TrainerInputs {
   const deck::Config& config;
   const architecture::Architecture& architecture;
   grid::Communicator& world;
@@ -33,21 +33,22 @@ struct RunParts {
   const data::Windows* validation;  ///< null: none
   const std::vector<std::int32_t>& bytes_of_token;
   Bytes checkpoint_copy = 0;  ///< host memory for background checkpoints
-  /// Throws Error on rank 0 if the run's folders no longer belong to it.
+  /// Called on rank 0. Throws Error if the run's folders no longer belong to the run.
   std::function<void()> expect_folders = [] {};
-  /// Called on all ranks at each evaluation, after its loss is logged. If the weights are not
-  /// usable it returns the reason on all ranks, which ends the run.
+  /// Called on all ranks at each evaluation, after the validation loss is logged. Returns "" if the
+  /// weights are usable; otherwise the reason, equal on all ranks, and the run ends.
   std::function<std::string(std::int64_t step)> after_evaluation = [](std::int64_t) { return ""; };
 };
 
 /// The log line of a step, at most 79 columns wide:
-/// "step  20/120 epoch 0.42  loss 5.698 norm 0.62  10.7k tok/s 21% MFU  eta 0:19". If it would be
-/// wider, the MFU, the batch and the norm are omitted, in this order. `ramps`: the global batch
-/// changes in this run and is part of the line. `left`: time to the last step.
+/// "step  20/120 epoch 0.42  loss 5.698 norm 0.62  10.7k tok/s 21% MFU  eta 0:19". If the line
+/// would be wider, the MFU, the batch and the norm are omitted, in this order, until it fits.
+/// `ramps`: the global batch changes in this run and is part of the line. `left`: time to the last
+/// step.
 std::string step_line(const Metrics& metrics, std::int64_t steps, double epochs, Seconds left,
                       bool ramps);
 
-/// True every `every` steps; 0: never.
+/// Whether `step` is a multiple of `every`; false if `every` is 0.
 inline bool due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
@@ -55,16 +56,16 @@ inline bool due(std::int64_t step, std::int64_t every) {
 /// The training loop: step, log, validate, save, stop.
 class Trainer {
  public:
-  Trainer(const RunParts& parts, Worker& worker);
+  Trainer(const TrainerInputs& parts, Engine& engine);
 
-  /// Continues after the step that the worker has loaded, or starts at step 1. Every checkpoint of
-  /// the run has the deck, values, files and starts of `kept` on rank 0; for local checkpoints,
-  /// every rank must have deck and files.
+  /// Continues after step `restored`, which the engine has loaded, or starts at step 1. `kept`:
+  /// deck, values, files and starts that every checkpoint of the run stores. They are needed on
+  /// rank 0; with local checkpoints, deck and files are needed on every rank. Collective.
   void start(std::optional<std::int64_t> restored, const checkpoint::RunState& kept);
 
-  /// Runs to the last step, or until the time limit is near, a signal has arrived or a file `stop`
-  /// exists at the end of a step. In these cases it writes a checkpoint and returns `restartable`.
-  /// Collective.
+  /// Runs to the last step. Stops earlier if at the end of a step the time limit is near, a signal
+  /// has arrived or a file `stop` exists; then it writes a checkpoint and returns
+  /// ExitCode::restartable. Collective.
   ExitCode run();
 
  private:
@@ -84,14 +85,15 @@ class Trainer {
   void save_locally(std::int64_t step);
   Request agreement(std::int64_t step);
   std::vector<std::int64_t> wishes(std::int64_t step);
-  /// `phase`: Saver::phases() when the ranks' words were made.
+  /// `words`: maximum of wishes() over all ranks. `phase`: Saver::phases() when wishes() was
+  /// called.
   Request agreed(std::span<const std::int64_t> words, std::int64_t phase);
-  // With overlapping steps.
+  // Functions for overlapping steps.
   bool ends_overlap(std::int64_t step) const;
   Request take_overlapping_step(std::int64_t step);
   void begin_agreement(std::int64_t step);
   void end_agreement();
-  // With parameter servers.
+  // Functions for parameter servers.
   std::int64_t agreement_lag() const;
   bool meets_after(std::int64_t step) const;
   Request take_served_step(std::int64_t step);
@@ -100,46 +102,48 @@ class Trainer {
   void look_for_folders();
   std::string progress_line(const Metrics& metrics) const;
 
-  const RunParts parts_;
+  const TrainerInputs parts_;
   const deck::BatchSchedule batches_;
-  Worker& worker_;
+  Engine& engine_;
   Requests requests_;
   Saver saver_;
-  std::optional<LocalSaver> local_saver_;
+  std::optional<NodeLocalSaver> local_saver_;
   std::optional<MetricsFile> metrics_;
-  double peak_flops_ = 0;  ///< sum of all ranks
+  double peak_flops_ = 0;  ///< measured rate of matrix products in FLOP/s, sum over all ranks
   std::int64_t first_step_ = 1;
   std::int64_t logged_step_ = 0;
   std::int64_t saved_step_ = 0;
   checkpoint::RunState kept_;          ///< argument of start()
   Skips skips_;                        ///< at the last logged step
   std::optional<double> noise_scale_;  ///< at the last logged step, in samples
-  bool save_is_due_ = false;           ///< checkpoint postponed until a step is not skipped
-  bool local_is_due_ = false;          ///< local checkpoint postponed for the same reason
-  std::string lost_folder_;            ///< on rank 0: error of expect_folders
-  Clock::time_point looked_;           ///< time of the last call of expect_folders
-  Clock::time_point began_;            ///< beginning of the first step
+  /// Whether a checkpoint is due; it waits for a step that is not skipped.
+  bool save_is_due_ = false;
+  bool local_is_due_ = false;  ///< whether a local checkpoint is due; it also waits for such a step
+  std::string lost_folder_;    ///< on rank 0: error of expect_folders; "": none
+  Clock::time_point looked_;   ///< time of the last call of expect_folders
+  Clock::time_point began_;    ///< beginning of this job's first step
   Clock::time_point logged_at_;
-  Seconds untimed_ = 0;  ///< time spent on checkpoints since the last logged step
+  /// Time of checkpoints since the last logged step, not counted in step times.
+  Seconds untimed_ = 0;
 
-  // With overlapping steps.
+  // State of overlapping steps.
   Request wanted_;  ///< agreed request, for the next step that ends the overlap
   Exec exec_;
   Arena agreement_memory_{"agreement", 64};
-  View1<std::int64_t> words_;  ///< words of the running agreement, on the device
+  View1<std::int64_t> words_;  ///< this rank's words, then the maxima, on the device
   grid::Request agreement_;
-  std::vector<std::int64_t> mine_;          ///< this rank's words of the running agreement
-  std::int64_t peak_bytes_ = 0;             ///< peak memory of all ranks at the last agreement
-  std::array<Clock::time_point, 2> ended_;  ///< ends of odd and even steps
+  std::vector<std::int64_t> mine_;          ///< words of the agreement in progress; empty: none
+  std::int64_t peak_bytes_ = 0;             ///< largest peak memory of a rank at the last agreement
+  std::array<Clock::time_point, 2> ended_;  ///< times at which the last even and odd step ended
 
-  // With parameter servers.
+  // State for runs with parameter servers.
   struct LateAgreement {
-    std::int64_t phase = 0;  ///< Saver::phases()
+    std::int64_t phase = 0;  ///< Saver::phases() at the beginning
     std::vector<std::int64_t> words;
     View1<std::int64_t> sent;  ///< on the device
     grid::Request request;
   };
-  std::deque<LateAgreement> late_agreements_;  ///< running agreements, oldest first
+  std::deque<LateAgreement> late_agreements_;  ///< agreements in progress, oldest first
   Arena late_memory_;
   View1<std::int64_t> late_words_;
 };

@@ -10,18 +10,19 @@
 
 namespace trireme::train {
 
-/// Activations and gradients between pipeline stages. Every tensor rank sends its slice of the
-/// tokens to the rank with the same tensor coordinate, and the receivers gather (Narayanan et al.
-/// 2021, section 4.1). Receives are posted ahead; sends run in the background. Between stages of
-/// one rank, all tokens are handed over in memory, without a message.
+/// Messages with activations and gradients between pipeline stages. Every tensor rank sends its
+/// slice of the tokens to the rank with the same tensor coordinate, and the receivers gather the
+/// slices over the tensor axis (Narayanan et al. 2021, section 4.1). Receives are posted ahead;
+/// sends run in the background. Between stages of one rank, all tokens are handed over in memory,
+/// without a message.
 template <class T>
 class Transfers {
  public:
   struct Buffers {
-    int activations = 0;  ///< receives posted at a time
+    int activations = 0;  ///< largest number of posted receives of activations
     int gradients = 0;
-    int handed_over = 0;   ///< messages to the same rank at a time
-    int sends = 2;         ///< sends of each other channel in flight at a time
+    int handed_over = 0;   ///< largest number of messages to the same rank in memory
+    int sends = 2;         ///< sends in flight at a time, for each channel to another rank
     bool training = true;  ///< false: activations only
   };
 
@@ -29,18 +30,19 @@ class Transfers {
   Transfers(grid::Communicator& pipeline, const model::TensorAxis& axis,
             const layout::StageMap& stages, std::int64_t hidden, const Buffers& buffers);
 
-  /// Posts the receive of `stage`'s input.
+  /// Posts the receive of `stage`'s input. No effect if this rank has the previous stage.
   void receive_activation(const Exec& exec, Stage stage, int buffer);
   /// Waits for a received activation and stores it in rows [R, D].
   void take_activation(const Exec& exec, Stage stage, int buffer, View2<T> rows);
-  /// Sends rows [R, D], the output of `stage`; the rows may be overwritten immediately. `buffer`:
+  /// Sends rows [R, D], the output of `stage`. Later work on exec may overwrite the rows. `buffer`:
   /// buffer of a message to the same rank.
   void send_activation(const Exec& exec, Stage stage, int buffer, View2<T> rows);
 
-  /// Receives the gradient of `stage`'s output, as receive_activation and take_activation do.
+  /// Like receive_activation and take_activation, for the gradient of `stage`'s output, which comes
+  /// from the next stage.
   void receive_gradient(const Exec& exec, Stage stage, int buffer);
   void take_gradient(const Exec& exec, Stage stage, int buffer, View2<T> rows);
-  /// Sends rows [R, D], the gradient of the input of `stage`.
+  /// Sends rows [R, D], the gradient of the input of `stage`, as send_activation does.
   void send_gradient(const Exec& exec, Stage stage, int buffer, View2<T> rows);
 
   /// Waits for all sends in flight.
@@ -54,7 +56,8 @@ class Transfers {
     View2<T> slice;
     grid::Request request;
   };
-  /// Messages to one receiving stage on another rank in one direction, in order.
+  /// Messages to one receiving stage on another rank in one direction, in order. `next`: message
+  /// whose buffer the next send uses.
   struct Channel {
     Stage to = 0;
     Direction direction = Direction::forward;

@@ -3,8 +3,8 @@
 #include <trireme/data/batch_reader.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/tensor/copy_queue.hpp>
+#include <trireme/train/engine_parts.hpp>
 #include <trireme/train/executor.hpp>
-#include <trireme/train/rank_parts.hpp>
 
 #include <array>
 #include <functional>
@@ -27,20 +27,22 @@ class VocabularyPasses {
   using Read = std::function<void(Micro micro, data::BatchFields fields)>;
 
   /// Arguments must outlive this object.
-  VocabularyPasses(RankParts<P>& parts, const kernels::Handle& handle, Read read);
+  VocabularyPasses(EngineParts<P>& parts, const kernels::Handle& handle, Read read);
 
-  /// Waits for the messages that the instruction needs.
-  void await(const Step& step);
-  /// Runs an instruction of a shared vocabulary; `rows` of the micro-batch count in the loss.
-  void run(const Step& step, const model::MicroContext& context, std::int64_t rows);
+  /// Waits for the messages whose content or buffer the instruction needs.
+  void await(const PlacedInstr& placed);
+  /// Runs an instruction of a shared vocabulary. The first `rows` rows of the micro-batch count in
+  /// the loss.
+  void run(const PlacedInstr& placed, const model::MicroContext& context, std::int64_t rows);
 
-  /// Moves the sum of all look-ups to the input of the first stage.
-  void take_input(const Step& step);
-  /// Sets the slot of the last stage's output of a micro-batch.
-  void output_is_in(const Step& step);
-  /// Moves the output's gradient to the slot of the output.
-  void take_output_gradient(const Step& step);
-  /// Waits for all messages in flight.
+  /// Waits for the sum of all look-ups, and moves it to the input of the first stage.
+  void take_input(const PlacedInstr& placed);
+  /// Records that the instruction's slot holds the last stage's output of its micro-batch.
+  void output_is_in(const PlacedInstr& placed);
+  /// Waits for the gradient of the last stage's output, and moves it to the slot of this output,
+  /// unless the gradient has been moved already.
+  void take_output_gradient(const PlacedInstr& placed);
+  /// Waits for the sums in flight. The broadcasts end in await().
   void finish();
 
  private:
@@ -48,7 +50,7 @@ class VocabularyPasses {
   struct Message {
     View2<T> slice;  // [tokens of a message, D]
     grid::Request request;
-    Micro micro = -1;  ///< micro-batch whose gradient has not been read yet
+    Micro micro = -1;  ///< micro-batch of a gradient that has not been moved; −1: none
   };
   using Messages = std::array<Message, buffers>;
   struct HostFields {
@@ -67,23 +69,24 @@ class VocabularyPasses {
   View3<double> statistics() const;
   void broadcast(grid::Communicator& ranks, Message& message, Rank root);
   void reduce(grid::Communicator& ranks, Message& message, Rank root);
-  void look_up(const Step& step);
-  void share_output(const Step& step);
-  void logits(const Step& step);
-  void combine(const Step& step, const model::MicroContext& context, std::int64_t rows);
-  void share_gradient(const Step& step);
-  void look_up_gradient(const Step& step);
+  void look_up(const PlacedInstr& placed);
+  void share_output(const PlacedInstr& placed);
+  void logits(const PlacedInstr& placed);
+  void combine(const PlacedInstr& placed, const model::MicroContext& context, std::int64_t rows);
+  void share_gradient(const PlacedInstr& placed);
+  void look_up_gradient(const PlacedInstr& placed);
   void take(Message& message);
 
-  RankParts<P>& parts_;
+  EngineParts<P>& parts_;
   const kernels::Handle& handle_;
   Read read_;
   typename model::SharedVocabulary<P>::Between between_;
   HostFields host_;
   Messages inputs_, outputs_, gradients_, input_gradients_;
   grid::Request statistics_;
-  std::array<int, 4 * buffers> slots_{};  ///< slots of the last stage's outputs, by micro-batch
-  bool trains_ = true;                    ///< gradients follow the combined statistics
+  /// Slots of the last stage's outputs, by micro-batch modulo their number.
+  std::array<int, 4 * buffers> slots_{};
+  bool trains_ = true;  ///< whether the latest logits are of a training step
 };
 
 extern template class VocabularyPasses<model::Fp32>;

@@ -1,5 +1,6 @@
 // trireme bench, section kernels: rotary positions, head norms and attention. Attention is measured
-// with the deck's back ends, then with every other available back end as a row with 0 calls.
+// with the deck's back ends and, unless these are portable, with every other available back end as
+// a row with 0 calls.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/head_norm.hpp>
@@ -15,9 +16,9 @@ using architecture::OperationKind;
 using architecture::Pass;
 
 template <class P>
-void measure_rotary(KernelBench& b, const plan::LayerKernel& k) {
+void measure_rotary(KernelBench& b, const plan::BlockKernel& k) {
   using T = typename P::Compute;
-  const architecture::LocalSizes& n = b.sizes();
+  const architecture::RankSizes& n = b.sizes();
   const kernels::Handle& handle = b.handle();
   BenchKernel kernel = b.of_layers(k);
   const BenchArray<T> x(handle, kernel.rows, kernel.columns);
@@ -26,11 +27,11 @@ void measure_rotary(KernelBench& b, const plan::LayerKernel& k) {
   rotary.head_size = n.head_size;
   rotary.theta = b.model().rope_theta;
   rotary.sequence = n.sequence;
-  kernel.columns = rotary.heads * n.head_size;  // values are not rotated
+  kernel.columns = rotary.heads * n.head_size;  // queries and keys: values are not rotated
   kernel.cost = with(traffic(0, 0, static_cast<double>(kernel.elements()) * sizeof(T)),
                      kernels::Arithmetic::sine_and_cosine, n.tokens * n.head_size / 2);
   b.measure(kernel, [&] {
-    if (k.step.pass == Pass::forward)
+    if (k.call.pass == Pass::forward)
       kernels::rotary_forward<T>(handle, x, rotary);
     else
       kernels::rotary_backward<T>(handle, x, rotary);
@@ -38,10 +39,10 @@ void measure_rotary(KernelBench& b, const plan::LayerKernel& k) {
 }
 
 template <class P>
-void measure_head_norm(KernelBench& b, const plan::LayerKernel& k) {
+void measure_head_norm(KernelBench& b, const plan::BlockKernel& k) {
   using T = typename P::Compute;
   using A = Accumulate<T>;
-  const architecture::LocalSizes& n = b.sizes();
+  const architecture::RankSizes& n = b.sizes();
   const kernels::Handle& handle = b.handle();
   BenchKernel kernel = b.of_layers(k);
   const kernels::HeadNorm norm{n.heads, n.key_value_heads, n.head_size, b.model().norm_epsilon,
@@ -51,9 +52,9 @@ void measure_head_norm(KernelBench& b, const plan::LayerKernel& k) {
   const BenchArray<A> inverse(handle, kernel.rows, norm.normed());
   const BenchArray<T> gain_query(handle, n.head_size), gain_key(handle, n.head_size);
   const BenchArray<A> dgain_query(handle, n.head_size), dgain_key(handle, n.head_size);
-  kernel.columns = norm.columns();  // values are not normalized
+  kernel.columns = norm.columns();  // queries and keys: values are not normalized
   const double bytes = static_cast<double>(kernel.elements()) * sizeof(T);
-  switch (k.step.pass) {
+  switch (k.call.pass) {
     case Pass::forward:
       return b.measure(kernel.with(traffic(0, bytes, bytes)), [&] {
         kernels::head_norm_forward<T>(handle, qkv, raw, inverse, gain_query, gain_key, norm);
@@ -71,10 +72,10 @@ void measure_head_norm(KernelBench& b, const plan::LayerKernel& k) {
 }
 
 template <class P>
-void measure_attention(KernelBench& b, const plan::LayerKernel& k) {
+void measure_attention(KernelBench& b, const plan::BlockKernel& k) {
   using T = typename P::Compute;
   using A = Accumulate<T>;
-  const architecture::LocalSizes& n = b.sizes();
+  const architecture::RankSizes& n = b.sizes();
   const kernels::Handle& handle = b.handle();
   BenchKernel kernel = b.of_layers(k);
   const std::int64_t window = b.operation(k).window;
@@ -87,16 +88,16 @@ void measure_attention(KernelBench& b, const plan::LayerKernel& k) {
   const BenchArray<A> sums(handle, n.micro * n.heads, n.sequence);
   const View3<A> logsumexp(sums.list().data(), static_cast<std::size_t>(n.micro),
                            static_cast<std::size_t>(n.heads), static_cast<std::size_t>(n.sequence));
-  const bool forward = k.step.pass == Pass::forward;
+  const bool forward = k.call.pass == Pass::forward;
   const double scores =
       static_cast<double>(n.tokens * n.heads) * architecture::visible_tokens(b.model(), window);
   const double in = static_cast<double>(n.tokens * n.query_key_value()) * sizeof(T);
   const double out = static_cast<double>(kernel.elements()) * sizeof(T);
   kernel.cost = forward ? traffic(in, out) : traffic(in + 2 * out, in);
-  // Forward has 2 products, backward 4. The kernel also recomputes the scores, which is not
-  // counted, because the gradient itself does not require it.
+  // Forward has 2 products, backward 4. The backward kernel also recomputes the scores; these FLOPs
+  // are not counted, because the gradient itself does not require them.
   kernel.cost.flops = 4 * scores * static_cast<double>(n.head_size) *
-                      architecture::product_factor(b.operation(k), k.step.pass);
+                      architecture::product_factor(b.operation(k), k.call.pass);
   kernel.cost.arithmetic =
       dropout.rate > 0 ? kernels::Arithmetic::random_word : kernels::Arithmetic::exponential;
   kernel.cost.elements = scores;
@@ -131,16 +132,16 @@ void measure_attention(KernelBench& b, const plan::LayerKernel& k) {
 }  // namespace
 
 template <class P>
-void measure_attention_kernel(KernelBench& b, const plan::LayerKernel& k) {
+void measure_attention_kernel(KernelBench& b, const plan::BlockKernel& k) {
   const OperationKind kind = b.operation(k).kind;
   if (kind == OperationKind::rotary) return measure_rotary<P>(b, k);
   if (kind == OperationKind::head_norm) return measure_head_norm<P>(b, k);
   measure_attention<P>(b, k);
 }
 
-template void measure_attention_kernel<model::Fp32>(KernelBench&, const plan::LayerKernel&);
-template void measure_attention_kernel<model::Fp64>(KernelBench&, const plan::LayerKernel&);
-template void measure_attention_kernel<model::MixedBf16>(KernelBench&, const plan::LayerKernel&);
-template void measure_attention_kernel<model::MixedFp16>(KernelBench&, const plan::LayerKernel&);
+template void measure_attention_kernel<model::Fp32>(KernelBench&, const plan::BlockKernel&);
+template void measure_attention_kernel<model::Fp64>(KernelBench&, const plan::BlockKernel&);
+template void measure_attention_kernel<model::MixedBf16>(KernelBench&, const plan::BlockKernel&);
+template void measure_attention_kernel<model::MixedFp16>(KernelBench&, const plan::BlockKernel&);
 
 }  // namespace trireme::commands

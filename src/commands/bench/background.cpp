@@ -14,16 +14,17 @@
 namespace trireme::commands {
 namespace {
 
-/// Training steps with the trainer's agreement on checkpoints at their end.
+/// Training steps, each followed by the ranks' agreement on the progress of checkpoints, as in the
+/// trainer.
 class Steps {
  public:
-  Steps(const BenchSetting& setting, train::Worker& worker, const data::Samples& samples)
-      : setting_(setting), worker_(worker), samples_(samples) {}
+  Steps(const BenchSetting& setting, train::Engine& engine, const data::Samples& samples)
+      : setting_(setting), engine_(engine), samples_(samples) {}
 
   Seconds run(train::Saver& saver) {
     return slowest_seconds(setting_.runtime, [&] {
-      worker_.train_step(++step_, samples_);
-      worker_.result();
+      engine_.train_step(++step_, samples_);
+      engine_.result();
       const train::Saver::Progress mine = saver.progress();
       std::array<std::int64_t, 2> of_all{mine.unfinished, mine.failed};
       setting_.runtime.world().all_reduce(std::span<std::int64_t>(of_all), grid::Reduction::maximum,
@@ -35,18 +36,18 @@ class Steps {
 
  private:
   const BenchSetting& setting_;
-  train::Worker& worker_;
+  train::Engine& engine_;
   const data::Samples& samples_;
   std::int64_t step_ = 0;
 };
 
-/// Seconds, one entry per round; `step` has several.
+/// Seconds, one entry per round; `step` has three entries per round.
 struct Found {
   std::vector<double> step;
   std::vector<double> write;       ///< a foreground checkpoint
   std::vector<double> held_up;     ///< the copy of a background checkpoint
-  std::vector<double> background;  ///< from that copy until the checkpoint is complete
-  std::vector<double> slowed;      ///< extra time of the steps meanwhile
+  std::vector<double> background;  ///< the copy and the steps until the checkpoint is complete
+  std::vector<double> slowed;      ///< extra time of the steps until the checkpoint is complete
 
   std::vector<double> shares(bool with_slowed) const {
     std::vector<double> out;
@@ -91,9 +92,9 @@ BenchReport bench_background(const BenchSetting& setting) {
   });
   const BenchFolder folder(setting, room_for_checkpoints(session));
   schedule::Program program;
-  const auto worker = bench_worker(setting, program);
+  const auto engine = bench_engine(setting, program);
   Bytes copy = 0;
-  for (const auto& slice : worker->share()) copy += architecture::saved_bytes(slice.bytes());
+  for (const auto& slice : engine->share()) copy += architecture::saved_bytes(slice.bytes());
   deck::CheckpointConfig config = session.config().checkpoint;
   config.directory = folder.path();
   config.keep = 1;
@@ -103,8 +104,8 @@ BenchReport bench_background(const BenchSetting& setting) {
   const bool spoke = log::speaking();
   log::set_speaking(false);  // the saver logs every checkpoint
   {
-    train::Saver saver(config, setting.runtime.world(), *worker, copy);
-    Steps steps(setting, *worker, *samples);
+    train::Saver saver(config, setting.runtime.world(), *engine, copy);
+    Steps steps(setting, *engine, *samples);
     steps.run(saver);
     for (std::int64_t round = 0; round < setting.rounds; ++round)
       measure_round(setting, steps, saver, found);

@@ -20,7 +20,7 @@ constexpr Bytes farthest_set = 256 << 20;  // or 4 × the largest cache if that 
 constexpr int set_growth = 4;              // ratio of consecutive working sets
 
 /// Size of this processor's last-level cache from Linux's sysfs ("32768K"); 0 if unknown. sysconf
-/// may return the total of a larger machine.
+/// is not used, because it may return the total of a larger machine.
 Bytes last_level_cache() {
   Bytes largest = 0;
   for (int level = 0; level < 8; ++level) {
@@ -34,7 +34,8 @@ Bytes last_level_cache() {
   return largest;
 }
 
-/// The smallest part of a cache per rank, and the size of the largest cache.
+/// The smallest part of a cache that a rank has, and the size of the largest cache, over all ranks.
+/// Collective.
 std::array<Bytes, 2> caches(const BenchSetting& setting) {
   constexpr Bytes usual = exec_on_host ? 32 << 20 : 64 << 20;
   const Bytes found = exec_on_host ? last_level_cache() : 0;

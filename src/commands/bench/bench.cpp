@@ -31,7 +31,8 @@ constexpr std::array<Section, 7> sections{{
     {"index", bench_index},
 }};
 
-/// With a machine file, its sections and the named sections; otherwise the named sections, or all.
+/// With a machine file, the sections that the file needs and the named sections; otherwise the
+/// named sections, or all sections if none is named. UsageError for an unknown name.
 std::vector<Section> chosen(const std::vector<std::string>& names, bool machine_file) {
   std::vector<std::string> known;
   std::vector<Section> out;
@@ -94,7 +95,7 @@ ExitCode bench(grid::Runtime& runtime, const BenchOptions& options) {
                 ": bench measures attention of whole samples; set parallel.context=1");
   });
   session.deck.config.batch.ramp_start = 0;  // steps of the full batch are measured
-  // Opened now, because an error after the work would waste it.
+  // The output files are opened now, because an error after the measurements would waste them.
   std::unique_ptr<io::AtomicFile> file, machine_file;
   runtime.together([&] {
     if (runtime.rank() == 0 && !options.json.empty())

@@ -61,8 +61,8 @@ void forget_cached(const std::string& folder) {
 /// One rank's share of the model, written and read as a plain file and as a checkpoint.
 class Paths {
  public:
-  Paths(const BenchSetting& setting, const std::string& folder, train::Worker& worker)
-      : setting_(setting), folder_(folder), share_(worker.share()) {
+  Paths(const BenchSetting& setting, const std::string& folder, train::Engine& engine)
+      : setting_(setting), folder_(folder), share_(engine.share()) {
     std::int64_t bytes = 0;
     for (const auto& slice : share_) bytes += slice.bytes();
     setting.runtime.together([&] { numbers_.resize(static_cast<std::size_t>(bytes)); });
@@ -82,7 +82,7 @@ class Paths {
     config_.keep = 1;
     config_.keep_every = 0;
     plain_ = text(folder_, "/plain-", setting.runtime.rank());
-    saver_.emplace(config_, setting.runtime.world(), worker, 0);
+    saver_.emplace(config_, setting.runtime.world(), engine, 0);
   }
 
   Bytes bytes() const { return bytes_; }
@@ -142,7 +142,7 @@ struct Pairs {
   std::vector<double> plain;
   std::vector<double> checkpoint;
 
-  /// Measures both; their order alternates between rounds.
+  /// Measures the plain file and the checkpoint; their order alternates between rounds.
   void measure(std::int64_t round, const std::function<Seconds()>& plainly,
                const std::function<Seconds()>& as_checkpoint) {
     if (round % 2 == 0) plain.push_back(plainly());
@@ -161,8 +161,8 @@ struct Pairs {
 BenchReport bench_checkpoint(const BenchSetting& setting) {
   const BenchFolder folder(setting, room_for_checkpoints(setting.session));
   schedule::Program program;
-  const auto worker = bench_worker(setting, program);
-  Paths paths(setting, folder.path(), *worker);
+  const auto engine = bench_engine(setting, program);
+  Paths paths(setting, folder.path(), *engine);
   Pairs write;
   Pairs read;
   const bool spoke = log::speaking();

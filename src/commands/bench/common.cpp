@@ -1,12 +1,12 @@
-// Shared by the sections of trireme bench: time of the slowest rank, a worker with the deck's
-// model, a temporary folder in the checkpoint directory, and this rank's shard of the model.
+// Functions that the sections of trireme bench share: time of the slowest rank, an engine with the
+// deck's model, a temporary folder in the checkpoint directory, and this rank's shard of the model.
 #include <trireme/architecture/ends.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/base/narrow.hpp>
 #include <trireme/commands/bench/bench.hpp>
-#include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/program.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 
 #include <unistd.h>
 
@@ -47,15 +47,15 @@ Bytes room_for_checkpoints(const Session& session) {
          beside_bytes;
 }
 
-std::unique_ptr<train::Worker> bench_worker(const BenchSetting& setting,
+std::unique_ptr<train::Engine> bench_engine(const BenchSetting& setting,
                                             schedule::Program& program) {
   const Session& session = setting.session;
   setting.runtime.together(
       [&] { program = plan::step_program(session.config(), session.machine); });
-  auto worker = train::make_worker(session.config(), session.architecture, *session.grid,
+  auto engine = train::make_engine(session.config(), session.architecture, *session.grid,
                                    session.machine, {&program, 1}, train::Mode::train);
-  worker->initialise();
-  return worker;
+  engine->initialise();
+  return engine;
 }
 
 BenchFolder::BenchFolder(const BenchSetting& setting, Bytes bytes) {
@@ -109,14 +109,14 @@ BenchShard shard_of(const BenchSetting& setting) {
     const plan::Machine& machine = session.machine;
     const auto needs = plan::training_needs(plan::step_programs(config, machine));
     const auto rank = static_cast<std::size_t>(at[Axis::pipeline]);
-    out.sizes = plan::local_sizes(config, shard, machine);
-    out.kernels = plan::layer_kernels(config, session.architecture, shard,
+    out.sizes = plan::typed_sizes(config, shard, machine);
+    out.kernels = plan::block_kernels(config, session.architecture, shard,
                                       needs[rank].split_backward, machine);
   });
   for (const Stage stage : shard.stages)
     out.layers += shard.stage_layers[static_cast<std::size_t>(stage)].extent;
   out.micros = config.micro_batches();
-  for (const auto& array : architecture::local_arrays(session.architecture, shard))
+  for (const auto& array : architecture::rank_arrays(session.architecture, shard))
     out.parameters += array.frozen ? 0 : array.elements();
   const std::int64_t parts = p.divides_state() ? p.shard_ranks() : 1;
   out.states = (out.parameters + parts - 1) / parts;

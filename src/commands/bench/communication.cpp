@@ -17,7 +17,7 @@ namespace {
 constexpr Bytes smallest = 4 << 10;
 constexpr Bytes largest = 64 << 20;
 constexpr int message_growth = 4;
-constexpr Bytes few_bytes = 1 << 20;  // smaller messages are easily disturbed: more rounds
+constexpr Bytes few_bytes = 1 << 20;  // smaller messages need more rounds, because of noise
 
 enum class Operation : std::uint8_t {
   all_reduce,
@@ -39,8 +39,8 @@ constexpr bool in_machine_files(Operation operation) {
   return operation == Operation::all_reduce || operation == Operation::send_receive;
 }
 
-/// Fraction of the message's bytes that the best algorithm moves over each rank's link: the factor
-/// of the "bus bandwidth" in nccl-tests (doc/PERFORMANCE.md there).
+/// Bytes that the best algorithm moves over each rank's link, divided by the message's bytes: the
+/// factor of the "bus bandwidth" in nccl-tests (doc/PERFORMANCE.md there).
 double bus_factor(Operation operation, int ranks) {
   const double others = static_cast<double>(ranks - 1) / ranks;
   switch (operation) {
@@ -62,7 +62,7 @@ struct Point {
 };
 
 /// Fits the seconds of an n-byte message to alpha + beta n, with the least sum of squared relative
-/// errors. A negative alpha is noise and is set to 0.
+/// errors. A negative alpha or beta is noise: alpha is then 0, and only beta is fitted.
 BenchLine fit(const std::vector<Point>& points) {
   double s = 0;
   double sx = 0;
@@ -91,7 +91,7 @@ class Message {
         elements_(bytes / static_cast<Bytes>(sizeof(float))),
         whole_(exec_, elements_),
         other_(exec_, elements_) {
-    kernels::fill<float>(exec_, whole_.list(), 0.0);  // repeated sums stay finite
+    kernels::fill<float>(exec_, whole_.list(), 0.0);  // zeros, so that repeated sums stay finite
     for (int r = 0; r < communicator.size(); ++r)
       counts_.push_back(layout::split(elements_, communicator.size(), r).extent);
   }
@@ -114,7 +114,7 @@ class Message {
   }
 
  private:
-  /// Every rank sends to the next rank and receives from the previous one.
+  /// Every rank sends to the next rank and receives from the previous rank.
   void shift() const {
     const int ranks = communicator_.size();
     const int rank = communicator_.rank();
@@ -210,7 +210,7 @@ std::string table_of(const Measured& m) {
 
 BenchReport bench_communication(const BenchSetting& with_all) {
   BenchSetting setting = with_all;
-  setting.processor_time = false;  // waiting time counts
+  setting.processor_time = false;  // waiting for messages counts
   BenchReport report;
   grid::Communicator& world = setting.runtime.world();
   if (world.size() == 1) {

@@ -34,7 +34,7 @@ template <class P>
 void measure_embedding(KernelBench& b) {
   using T = typename P::Compute;
   using G = typename P::Gradient;
-  const architecture::LocalSizes& n = b.sizes();
+  const architecture::RankSizes& n = b.sizes();
   const Exec& exec = b.exec();
   const bool here = b.shard().has_embedding && n.vocabulary > 0;
   const std::int64_t vocabulary = here ? n.vocabulary : 0;
@@ -73,11 +73,12 @@ void measure_embedding(KernelBench& b) {
             [&] { kernels::segments_backward<T>(exec, dsegments, r, kinds.view(), 0); });
 }
 
-/// bert's head picks the predicted rows and puts their gradients back.
+/// Measures the selection of the predicted rows in bert's head, and the placement of their
+/// gradients.
 template <class P>
 void measure_rows(KernelBench& b) {
   using T = typename P::Compute;
-  const architecture::LocalSizes& n = b.sizes();
+  const architecture::RankSizes& n = b.sizes();
   if (!b.model().predicts_masked_tokens()) return;
   const Exec& exec = b.exec();
   const bool here = b.shard().has_head;
@@ -96,7 +97,7 @@ template <class P>
 void measure_loss(KernelBench& b) {
   using T = typename P::Compute;
   using A = Accumulate<T>;
-  const architecture::LocalSizes& n = b.sizes();
+  const architecture::RankSizes& n = b.sizes();
   const Exec& exec = b.exec();
   const bool here = b.shard().has_head && n.vocabulary > 0;
   const std::int64_t rows = here ? n.logit_block : 0;
@@ -106,7 +107,7 @@ void measure_loss(KernelBench& b) {
   const View2<A> logits = wide_logits.columns(n.vocabulary);
   const BenchArray<double> statistics(exec, rows, 3), merged(exec, rows, 3), losses(exec, rows);
   const Ids targets(exec, rows, n.vocabulary);
-  const auto gradient = [&] {  // in the memory of the logits if the types agree
+  const auto gradient = [&] {  // in the memory of the logits if both have the same type
     if constexpr (is_narrow<T>)
       return narrow.columns(n.vocabulary);
     else

@@ -1,6 +1,7 @@
 // trireme bench, section kernels: times every kernel of a step except matrix products, and compares
-// it with the roofline of the same rank (bound_of). layer_kernels.cpp, end_kernels.cpp and
-// update_kernels.cpp choose the kernels; this file has the timing and the table.
+// it with the roofline of the same rank (bound_of). block_kernels.cpp, attention_kernels.cpp,
+// end_kernels.cpp and update_kernels.cpp choose the kernels; this file has the timing and the
+// table.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
@@ -26,15 +27,16 @@ void KernelBench::measure(const BenchKernel& kernel, const std::function<void()>
   setting_.machine.kernels.push_back({kernel.name, of[0], timing.seconds, of[1] * of[2], of[3]});
 }
 
-const architecture::Operation& KernelBench::operation(const plan::LayerKernel& kernel) const {
+const architecture::Operation& KernelBench::operation(const plan::BlockKernel& kernel) const {
   const auto& operations = setting_.session.architecture.layer_kinds()[kernel.kind].operations;
-  return operations[static_cast<std::size_t>(kernel.step.operation)];
+  return operations[static_cast<std::size_t>(kernel.call.operation)];
 }
 
-BenchKernel KernelBench::of_layers(const plan::LayerKernel& kernel) const {
+BenchKernel KernelBench::of_layers(const plan::BlockKernel& kernel) const {
   using architecture::OperationKind;
   const architecture::Operation& op = operation(kernel);
-  const bool adds = op.kind == OperationKind::linear;  // the kernel adds gradients of its input
+  // the kernel accumulates the input's gradient
+  const bool adds = op.kind == OperationKind::linear;
   const auto& tensors = setting_.session.architecture.layer_kinds()[kernel.kind].tensors;
   const auto& tensor = tensors[static_cast<std::size_t>(adds ? op.input : op.output)];
   const bool head = op.kind == OperationKind::norm && shard_.has_head;
@@ -117,12 +119,12 @@ BenchReport bench_kernels(const BenchSetting& setting) {
   KernelBench bench(setting);
   train::with_precision(bench.config().precision.compute, [&](auto number_types) {
     using P = decltype(number_types);
-    measure_layer_kernels<P>(bench);
+    measure_block_kernels<P>(bench);
     measure_end_kernels<P>(bench);
     measure_update_kernels<P>(bench);
   });
   BenchReport report = bench.report();
-  std::string chosen;  // choices of the library on rank 0
+  std::string chosen;  // choices of cuDNN on rank 0
   for (const std::string& line : bench.handle().attention_choices()) {
     chosen += "\n  " + line;
     report.rows.push_back({"kernels", text("choice.", report.rows.size()), 1, "1", line});

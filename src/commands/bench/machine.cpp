@@ -11,7 +11,7 @@
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/tensor/fence.hpp>
-#include <trireme/train/kernel_choice.hpp>
+#include <trireme/train/precision.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -45,7 +45,7 @@ Seconds seconds_of(const BenchSetting& setting, const Exec& exec, const std::fun
 
 template <class Real>
 std::array<double, kernels::arithmetic_kinds> arithmetic_of(const BenchSetting& setting) {
-  // Enough teams to fill a device, or to take about a millisecond on a host.
+  // Enough repetitions to fill a device, or to take about a millisecond on a host.
   constexpr bool on_host = std::is_same_v<Memory, Kokkos::HostSpace>;
   constexpr std::int64_t repetitions = on_host ? 256 : 65536;
   const Exec exec;
@@ -71,7 +71,7 @@ BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>&
   const Exec exec;
   grid::Communicator& world = setting.runtime.world();
   const bool mine = static_cast<bool>(call);
-  if (mine) seconds_of(setting, exec, call, 1);  // touches memory, starts libraries
+  if (mine) seconds_of(setting, exec, call, 1);  // warm-up: touches memory and starts libraries
   const Seconds once = mine ? seconds_of(setting, exec, call, 1) : 0.0;
   const Seconds longest = world.all_reduce<double>(once, grid::Reduction::maximum, "one call");
   const auto calls = static_cast<std::int64_t>(

@@ -1,6 +1,6 @@
 // trireme bench --machine-file: describes this machine by the measurements of the sections
-// bandwidth, matmul, kernels and communication. It inverts the cost model of plan/: with each
-// value, the model predicts the measured seconds.
+// bandwidth, matmul, kernels and communication. It inverts the cost model of plan/: the values are
+// chosen so that the model predicts the measured seconds.
 #include <trireme/base/process.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/grid/threads.hpp>
@@ -10,7 +10,7 @@
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/plan/machine_file.hpp>
 #include <trireme/tensor/device.hpp>
-#include <trireme/train/kernel_choice.hpp>
+#include <trireme/train/precision.hpp>
 
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ class Description {
         on_node_(ranks_on_this_node(setting)) {}
 
   std::string file() {
-    machine_ = setting_.session.machine;  // kind and libraries
+    machine_ = setting_.session.machine;  // keeps the kind of device and the libraries
     machine_.file.clear();
     name();
     peaks();
@@ -166,7 +166,7 @@ void Description::kernels() {
       {"kernels.loss", &Machine::Kernels::loss, {"cross_entropy"}},
       {"kernels.update",
        &Machine::Kernels::update,
-       {"gradient", "adamw", "sgd", "lamb", "lars", "weights.round"}},
+       {"gradient", "adamw", "sgd", "lamb", "lars", "muon", "weights.round"}},
   };
   for (const Rate& rate : rates) {
     double bytes = 0;
@@ -175,8 +175,9 @@ void Description::kernels() {
       const bool of_it = std::ranges::any_of(
           rate.names, [&](const std::string& name) { return k.name.starts_with(name); });
       if (!of_it || k.calls == 0) continue;
-      // The model counts the bytes that an update must move: it also zeroes the gradient, and
-      // rounding reads values that the update has just written.
+      // The model counts only the bytes that an update must move. Zeroing of the gradient counts no
+      // bytes, and rounding counts only its output, because it reads values that the update has
+      // just written.
       const double counted = k.name == "gradient.zero"   ? 0
                              : k.name == "weights.round" ? k.work / 3
                                                          : k.work;
@@ -214,7 +215,7 @@ void Description::attention() {
   for (const BenchKernelTime& k : found_.kernels) {
     const bool forward = k.name == "attention.forward";
     if (!forward && k.name != "attention.backward") continue;
-    const double products = forward ? k.work : k.work / 2;  // products of the forward pass
+    const double products = forward ? k.work : k.work / 2;  // FLOPs of the forward pass
     Seconds seconds = k.seconds - d.launch;
     if (config_.model.dropout > 0 && machine_.kernels.random > 0)
       seconds -= products / (4 * head_size) / machine_.kernels.random;
@@ -228,8 +229,8 @@ void Description::attention() {
   }
 }
 
-/// Ranks that the cores of this node can run at the same time. Ranks are bound to equal or disjoint
-/// sets.
+/// Number of ranks that the cores of this node can run at the same time, if ranks are bound to
+/// equal or disjoint sets of cores. Collective.
 std::int64_t Description::processors() const {
   const std::string cores = grid::bound_cores();
   grid::Communicator& world = setting_.runtime.world();
@@ -259,7 +260,7 @@ void Description::node() {
     comments_["node.processors"] = "processors that the ranks share";
   }
   if (!found_.sums) return;
-  // ring() of plan/network_time.cpp
+  // The following formulas invert NetworkTime::ring() in plan/network_time.cpp.
   const auto ranks = static_cast<double>(ranks_);
   const double sums = 2 * (ranks - 1) / ranks / found_.sums->beta;
   const double bandwidth = std::max(sums, 1 / found_.messages->beta);

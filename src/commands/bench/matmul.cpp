@@ -1,11 +1,10 @@
 // trireme bench, section matmul: the peak of large square products, and every product of the deck's
 // model on this rank's shard in its three passes.
-#include <trireme/architecture/local_sizes.hpp>
+#include <trireme/architecture/rank_sizes.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/fp8.hpp>
-#include <trireme/train/kernel_choice.hpp>
 #include <trireme/train/precision.hpp>
 
 #include <array>
@@ -26,31 +25,31 @@ struct Product {
   bool bias;
   std::array<std::int64_t, 3> calls{};  ///< per step and pass
   bool wide = false;                    ///< output in the type of sums: logits
-  bool gelu = false;                    ///< x = GELU(h): the backward pass may return dh
-  bool fp8 = false;                     ///< operands are first rounded to fp8
+  bool gelu = false;  ///< x is GELU(h): the backward pass may return the gradient of h
+  bool fp8 = false;   ///< operands are first rounded to fp8
 
   double flops() const { return 2.0 * static_cast<double>(tokens * outputs * inputs); }
 };
 
-/// The layer's linear operations and the head's products. All ranks have the same list; a product
-/// that a rank does not run is empty.
+/// The linear operations of the layers and the products of the head. All ranks list the same
+/// products in the same order; a product that a rank does not run has 0 tokens.
 std::vector<Product> products_of(const architecture::Architecture& a, const BenchShard& shard,
                                  bool fp8) {
-  const architecture::LocalSizes& n = shard.sizes;
+  const architecture::RankSizes& n = shard.sizes;
   std::vector<Product> list;
-  for (const plan::LayerKernel& k : shard.kernels) {
-    const architecture::LayerDescription& layer = a.layer_kinds()[k.kind];
-    const auto& op = layer.operations[static_cast<std::size_t>(k.step.operation)];
+  for (const plan::BlockKernel& k : shard.kernels) {
+    const architecture::BlockDescription& layer = a.layer_kinds()[k.kind];
+    const auto& op = layer.operations[static_cast<std::size_t>(k.call.operation)];
     const auto columns = [&](int tensor) {
       return architecture::columns_of(layer.tensors[static_cast<std::size_t>(tensor)].columns, n);
     };
-    if (op.kind != architecture::OperationKind::linear || k.step.accumulate) continue;
+    if (op.kind != architecture::OperationKind::linear || k.call.accumulate) continue;
     if (list.empty() || list.back().name != op.name)
       list.push_back({op.name, shard.layers > 0 ? n.tokens : 0, columns(op.output),
                       columns(op.input), !op.bias().empty()});
     list.back().fp8 = fp8;
-    list.back().calls[static_cast<std::size_t>(k.step.pass)] = k.calls;
-    if (k.step.fused >= 0) list.back().gelu = true;
+    list.back().calls[static_cast<std::size_t>(k.call.pass)] = k.calls;
+    if (k.call.fused >= 0) list.back().gelu = true;
   }
   for (const architecture::Operation& op : a.head().operations) {
     if (product_factor(op, architecture::Pass::forward) == 0) continue;
@@ -110,7 +109,8 @@ std::array<BenchTiming, 3> time_product(const BenchSetting& setting, const kerne
   return {time(forward), time(backward_input), time(backward_weight)};
 }
 
-/// The passes with fp8 products: rounding, transposition and product, with scales of 1.
+/// Times the three passes of an fp8 product: each rounds and transposes its operands and multiplies
+/// them, with scales of 1.
 std::array<BenchTiming, 3> time_fp8_product(const BenchSetting& setting,
                                             const kernels::Handle& handle, const Product& p) {
   const BenchArray<Bf16> x(handle, p.tokens, p.inputs), dx(handle, p.tokens, p.inputs);
@@ -192,7 +192,7 @@ BenchReport bench_matmul(const BenchSetting& setting) {
   report.rows.push_back(
       {"matmul", "step.seconds", step, "s", "sum of calls × seconds of all products"});
   report.rows.push_back({"matmul", "step.peak_seconds", at_peak, "s", "the same at the peak rate"});
-  std::string chosen;  // choices of the library on rank 0
+  std::string chosen;  // choices of cuBLASLt on rank 0
   for (const std::string& line : handle.product_choices()) {
     chosen += "\n  " + line;
     const std::string name = text("choice.", report.rows.size());

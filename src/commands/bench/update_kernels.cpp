@@ -14,8 +14,8 @@ namespace {
 /// Largest number of elements measured; a larger shard runs at the same rate.
 constexpr std::int64_t most_elements = 1 << 24;
 
-/// The measured part of a shard, as one array; `calls` scales it to the shard. A run makes one call
-/// per array.
+/// The measured part of a shard, as one array. `calls`: size of the shard divided by the size of
+/// the part. A training step makes one call per array instead.
 struct Part {
   std::int64_t elements;
   double calls;
@@ -38,8 +38,8 @@ void measure_optimizer(KernelBench& b) {
   const BenchArray<M> weight(exec, n), m(exec, n), v(exec, n), gradient(exec, n);
   const BenchArray<double> control(exec, kernels::control_size), ratio(exec, 1);
   kernels::fill<double>(exec, control, 0.5);
-  kernels::fill<M>(exec, v, 0.5);  // not negative
-  constexpr double rate = 1e-9;    // weights hardly change
+  kernels::fill<M>(exec, v, 0.5);  // second moments are not negative
+  constexpr double rate = 1e-9;    // small, so that weights hardly change
   const kernels::AdamW rule{rate, o.beta1, o.beta2, o.epsilon, o.weight_decay};
   const double bytes = part.bytes(sizeof(M));
   const auto measure = [&](const char* name, const BenchCost& cost,
@@ -48,7 +48,7 @@ void measure_optimizer(KernelBench& b) {
   };
   switch (o.kind) {
     case OptimizerKind::muon: {
-      const kernels::UpdateParts all = kernels::whole_update(n);
+      const kernels::UpdateRanges all = kernels::whole_update(n);
       measure("muon.direction", traffic(bytes, 0, 2 * bytes), [&] {
         kernels::muon_direction<M>(exec, gradient, m, o.momentum, o.nesterov, control, all);
       });

@@ -64,8 +64,8 @@ int most_logits_slots(const std::vector<plan::RankPlan>& ranks) {
   return most;
 }
 
-/// Idle share with equal stages. A shared vocabulary makes stages equal; its own passes are ignored
-/// here.
+/// Idle share with equal stages. With vocabulary = "pipeline", stages are equal; the passes of the
+/// vocabulary are ignored here.
 double idle_share_of_equal_stages(const deck::Config& c, const schedule::Program& program) {
   if (!program.layout.shares_vocabulary) return idle_share(program, schedule::unit_cost);
   schedule::ProgramLayout layout = program.layout;
@@ -96,7 +96,8 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
       most->needs.slots, " forward passes per rank, each of one micro-batch through one stage");
 }
 
-/// Memory for activations with each choice of [parallel] recompute.
+/// Prints the memory for saved activations and scratch with each choice of [parallel] recompute
+/// ("auto" only if the deck has it).
 void print_recompute(deck::Config c, const architecture::Architecture& a,
                      std::vector<plan::RankPlan> ranks, const plan::Machine& machine) {
   const Recompute chosen = c.parallel.recompute;
@@ -117,7 +118,7 @@ void print_recompute(deck::Config c, const architecture::Architecture& a,
       "; saved activations and scratch: ", choices);
 }
 
-/// Device, software and number of nodes, if there is a machine file.
+/// Prints device, software and number of nodes, if there is a machine file.
 void print_machine(const deck::ParallelConfig& p, const plan::Machine& machine) {
   if (machine.file.empty()) return;
   const std::int64_t ranks = p.ranks();
@@ -172,7 +173,7 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
       with_commas(batches.samples(c.run.steps) * c.model.sequence), " tokens");
 }
 
-/// Passes over each file of a blend in the run, if the files exist.
+/// Prints the number of epochs of each file of a blend in the run, if the files exist.
 void print_blend(const deck::Deck& deck, const TrainingData& data) {
   const deck::Config& c = deck.config;
   if (data.files.size() < 2) return;
@@ -183,7 +184,7 @@ void print_blend(const deck::Deck& deck, const TrainingData& data) {
     say("blend         ", line);
 }
 
-/// Packing of the training files that exist.
+/// Prints the packing of the training files that exist.
 void print_packing(const deck::Deck& deck, const TrainingData& data) {
   const deck::ModelConfig& m = deck.config.model;
   if (!m.packs_documents()) return;
@@ -194,8 +195,8 @@ void print_packing(const deck::Deck& deck, const TrainingData& data) {
   }
 }
 
-/// Describes the prompts that evaluations continue; "" without them. A plan for another machine
-/// only warns of mistakes.
+/// Describes the prompts that evaluations continue; "" without them. If `elsewhere` (a plan for
+/// another machine), a mistake only causes a warning.
 std::string describe_texts(const deck::Deck& deck, bool elsewhere) {
   if (deck.config.run.prompts.empty()) return "";
   const GenerateOptions options = options_of_run(deck.config.run);
@@ -234,7 +235,7 @@ void print_notes(const deck::Config& c, const plan::Machine& machine) {
         " of the time; after wrong numbers: ", name_of(c.run.audit));
 }
 
-/// The keys that a machine file lacks; "" if times can be predicted.
+/// The keys that a prediction of times needs and the machine file lacks; "" if there are none.
 std::string missing_speeds(const deck::Config& c, const plan::Machine& machine) {
   return machine.time_mistake(c.precision, c.parallel.ranks());
 }
@@ -300,13 +301,14 @@ void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Mac
   print_time(c, a, program, machine);
 }
 
-/// Largest memory of a rank; with `arrays_only`, only its kernels' memory.
+/// Largest memory of a rank; with `arrays_only`, only the memory of the arrays of its kernels.
 Bytes most_bytes(const std::vector<plan::RankPlan>& ranks, bool arrays_only) {
   return arrays_only ? plan::device_total(plan::most_memory(ranks).memory)
                      : plan::most_at_peak(ranks).peak();
 }
 
-/// Ends the program unless every rank fits into [parallel] memory_limit or the machine's memory.
+/// Throws an Error with exit_code_of_no_fit unless every rank fits into [parallel] memory_limit or
+/// the machine's memory; UsageError if neither is known.
 void expect_fit(const deck::Config& c, const plan::Plan& plan, const plan::Machine& machine) {
   const plan::MemoryLimit limit = plan::memory_limit(c.parallel, machine, 0);
   check_usage(limit.bytes > 0,

@@ -4,9 +4,9 @@
 #include <trireme/architecture/ends.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/commands/check/tables.hpp>
-#include <trireme/plan/local_sizes.hpp>
 #include <trireme/plan/memory.hpp>
 #include <trireme/plan/recompute.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 
 #include <array>
 
@@ -18,8 +18,8 @@ using namespace architecture;
 constexpr std::array passes{Pass::forward, Pass::backward_input, Pass::backward_weight};
 
 /// FLOPs of a pass of an operation for one micro-batch on this rank.
-double flops_of(const LayerDescription& part, const Operation& op, Pass pass,
-                const deck::ModelConfig& m, const LocalSizes& n) {
+double flops_of(const BlockDescription& part, const Operation& op, Pass pass,
+                const deck::ModelConfig& m, const RankSizes& n) {
   const auto tensor = [&](int t) -> const Tensor& {
     return part.tensors[static_cast<std::size_t>(t)];
   };
@@ -31,7 +31,7 @@ double flops_of(const LayerDescription& part, const Operation& op, Pass pass,
   if (!op.adapter.empty() && (pass != Pass::backward_weight || op.trains_adapter()))
     products +=
         adapter_products(part, op, n, m.adapter.rank) * (pass == Pass::backward_weight ? 2 : 1);
-  // The gradient of magnitudes needs the product again.
+  // The gradient of DoRA's magnitudes needs the product again.
   if (pass == Pass::backward_weight && !op.adapter.empty() && op.adapter.front().m > 0)
     products += static_cast<double>(columns_of(tensor(op.input).columns, n) *
                                     columns_of(tensor(op.output).columns, n));
@@ -46,7 +46,7 @@ std::string giga(double flops) {
   return flops > 0 ? fixed(flops / 1e9, 3) : "";
 }
 
-std::string message_text(const LayerDescription& part, const Operation& op, Pass pass,
+std::string message_text(const BlockDescription& part, const Operation& op, Pass pass,
                          const deck::Config& c) {
   const auto message = message_of(op, pass, part.tensors, c.parallel.sequence_parallel);
   if (c.parallel.tensor == 1 || !message) return "";
@@ -69,29 +69,29 @@ const char* name_of_pass(Pass pass) {
   return "";
 }
 
-void add_steps(std::vector<std::vector<std::string>>& rows, const char* phase,
-               const PhaseProgram& program, const LayerDescription& layer, const deck::Config& c,
-               const LocalSizes& n) {
-  for (const Step& step : program.steps) {
+void add_calls(std::vector<std::vector<std::string>>& rows, const char* phase,
+               const PhaseProgram& program, const BlockDescription& layer, const deck::Config& c,
+               const RankSizes& n) {
+  for (const OperationCall& call : program.calls) {
     const auto operation = [&](int number) -> const Operation& {
       return layer.operations[static_cast<std::size_t>(number)];
     };
-    const Operation& op = operation(step.operation);
-    rows.push_back({phase, step.again ? "recompute" : name_of_pass(step.pass),
-                    name_of(op) + (step.fused >= 0 ? " + " + name_of(operation(step.fused)) : ""),
-                    message_text(layer, op, step.pass, c),
-                    giga(flops_of(layer, op, step.pass, c.model, n))});
+    const Operation& op = operation(call.operation);
+    rows.push_back({phase, call.again ? "recompute" : name_of_pass(call.pass),
+                    name_of(op) + (call.fused >= 0 ? " + " + name_of(operation(call.fused)) : ""),
+                    message_text(layer, op, call.pass, c),
+                    giga(flops_of(layer, op, call.pass, c.model, n))});
   }
 }
 
-std::string tensor_bytes(const Tensor& t, const plan::LocalSizes& n) {
+std::string tensor_bytes(const Tensor& t, const plan::TypedSizes& n) {
   return human_bytes(rows_of(t.rows, n) * columns_of(t.columns, n) *
                      bytes_of(t.numbers, n.element, n.accumulate));
 }
 
 /// Tensors and operations of the embedding or the head.
-std::string end_report(const LayerDescription& part, const deck::Config& c,
-                       const plan::LocalSizes& n, bool split_backward) {
+std::string end_report(const BlockDescription& part, const deck::Config& c,
+                       const plan::TypedSizes& n, bool split_backward) {
   constexpr std::array homes{"a layer's", "slot", "slot", "slot", "scratch"};
   std::vector<std::vector<std::string>> tensors{{"tensor", "shape", "memory", "bytes"}};
   for (const Tensor& t : part.tensors)
@@ -134,9 +134,9 @@ std::string layers_text(const Architecture& a, std::size_t kind) {
   return text(count == 1 ? "layer " : "layers ", join(ranges, ", "));
 }
 
-/// Tensors and steps of the layers of a kind, called `name`.
-std::string kind_report(const LayerDescription& layer, const LayerProgram& program,
-                        const std::string& name, const deck::Config& c, const plan::LocalSizes& n) {
+/// Tensors and operation calls of the layers of a kind; headings call these layers `name`.
+std::string kind_report(const BlockDescription& layer, const BlockProgram& program,
+                        const std::string& name, const deck::Config& c, const plan::TypedSizes& n) {
   const Kept needed = kept_tensors(layer, Recompute::none);
   std::vector<std::vector<std::string>> tensors{{"tensor", "shape", "backward pass", "bytes"}};
   for (std::size_t t = 0; t < layer.tensors.size(); ++t) {
@@ -144,23 +144,23 @@ std::string kind_report(const LayerDescription& layer, const LayerProgram& progr
     const char* state = program.kept[t] ? "kept" : needed[t] ? "recomputed" : "not read";
     tensors.push_back({tensor.name, shape_text(tensor), state, tensor_bytes(tensor, n)});
   }
-  std::vector<std::vector<std::string>> steps{{"phase", "pass", "operation", "messages", "GFLOP"}};
-  add_steps(steps, "forward", program.forward, layer, c, n);
-  add_steps(steps, "backward", program.backward, layer, c, n);
-  add_steps(steps, "backward_input", program.backward_input, layer, c, n);
-  add_steps(steps, "backward_weight", program.backward_weight, layer, c, n);
+  std::vector<std::vector<std::string>> calls{{"phase", "pass", "operation", "messages", "GFLOP"}};
+  add_calls(calls, "forward", program.forward, layer, c, n);
+  add_calls(calls, "backward", program.backward, layer, c, n);
+  add_calls(calls, "backward_input", program.backward_input, layer, c, n);
+  add_calls(calls, "backward_weight", program.backward_weight, layer, c, n);
   return text(
       "\n\ntensors of ", name, "\n", columns(tensors, 3, "  "),
       "\nkept per layer and micro-batch: ", human_bytes(program.kept_bytes + program.work_bytes),
       "; transient, shared by all layers: ", human_bytes(program.transient_bytes), "\n\nsteps of ",
-      name, "\n", columns(steps, 4, "  "));
+      name, "\n", columns(calls, 4, "  "));
 }
 
 }  // namespace
 
 std::string layer_report(const deck::Config& c, const Architecture& a, const Shard& shard,
                          bool split_backward, const plan::Machine& machine) {
-  const plan::LocalSizes n = plan::local_sizes(c, shard, machine);
+  const plan::TypedSizes n = plan::typed_sizes(c, shard, machine);
   const auto programs = plan::layer_programs(c, a, shard, split_backward, machine);
   std::string kinds;
   for (std::size_t k = 0; k < programs.size(); ++k)

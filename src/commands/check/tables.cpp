@@ -22,7 +22,8 @@ std::string range(std::int64_t first, std::int64_t last) {
   return first == last ? text(first) : text(first, " … ", last);
 }
 
-/// Whether a rank's bytes fit into the memory of its device; "" if the memory is unknown.
+/// A line that says whether `needed` bytes fit into the `memory` of a rank, with a remedy if they
+/// do not; "" if the memory is unknown (0).
 std::string fit(Bytes needed, Bytes memory) {
   if (memory == 0) return "";
   const std::string amounts = text(human_bytes(needed), " of ", human_bytes(memory));
@@ -32,7 +33,7 @@ std::string fit(Bytes needed, Bytes memory) {
               "or offload in [parallel], or reduce [batch] micro");
 }
 
-/// World rank of the rank in the first replica.
+/// "rank 3": world rank of a planned rank.
 std::string place(const plan::RankPlan& r, const deck::ParallelConfig& parallel) {
   const layout::AxisList axes = parallel.axes();
   return text("rank ", r.pipeline * axes.stride(Axis::pipeline) +
@@ -66,7 +67,7 @@ std::string columns(const std::vector<Cells>& rows, int numbers, const std::stri
 
 namespace {
 
-/// Most FLOPs of a pipeline rank, relative to the mean of all pipeline ranks.
+/// FLOPs of the pipeline rank with the most FLOPs, divided by the mean of all pipeline ranks.
 double imbalance(const std::vector<plan::StageGroup>& groups, const layout::StageMap& map) {
   std::vector<double> by_stage;
   for (const plan::StageGroup& g : groups)
@@ -231,7 +232,7 @@ std::string workers_report(const deck::Config& config, const architecture::Archi
            "; an outer step every ", local.inner_steps, " steps",
            local.fragments > 1 ? text(" of each of ", local.fragments, " fragments") : "",
            local.delay > 0 ? text(", ", local.delay, " steps after differences are sent") : "");
-  // The last outer step follows the last differences after the delay.
+  // The last outer step is `delay` steps after the last differences were sent.
   const std::int64_t outer =
       std::max<std::int64_t>(0, config.run.steps - local.delay) / local.inner_steps;
   const std::int64_t last = outer * local.inner_steps + (outer > 0 ? local.delay : 0);

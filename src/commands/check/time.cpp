@@ -10,7 +10,7 @@
 namespace trireme::commands {
 namespace {
 
-/// Three or four digits: "102.6 s", "14.45 s", "35.2 ms".
+/// A time with its unit: "102.6 s", "14.45 s", "352 ms", "35.20 ms".
 std::string duration(Seconds s) {
   if (s >= 100) return fixed(s, 1) + " s";
   if (s >= 1) return fixed(s, 2) + " s";
@@ -21,7 +21,7 @@ std::int64_t ranks_of(const deck::ParallelConfig& p) {
   return p.ranks();
 }
 
-/// The values with the most influence on a prediction.
+/// A list of the values that have the most influence on a prediction.
 std::string assumptions(const deck::Config& c, const plan::Machine& m) {
   const plan::Machine::Software& s = m.software;
   std::string out =

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// "rank 3", or "ranks 0, 1, 2 and 5 more".
+/// "rank 3", or "ranks 0, 1, 2, 3 and 5 more".
 std::string named(const std::vector<std::size_t>& ranks) {
   constexpr std::size_t most = 4;
   std::vector<std::string> names;
@@ -33,7 +33,7 @@ std::string counted(std::size_t n, const char* what) {
   return text(n, " ", what, n == 1 ? "" : "s");
 }
 
-/// "all ranks", or the ranks in `chosen`.
+/// "this process", "all 8 ranks", or the ranks in `chosen`.
 std::string some_of(const std::vector<RankFacts>& ranks, const std::vector<std::size_t>& chosen) {
   if (ranks.size() == 1) return "this process";
   return chosen.size() == ranks.size() ? text("all ", ranks.size(), " ranks") : named(chosen);
@@ -47,7 +47,8 @@ std::vector<std::size_t> ranks_where(const std::vector<RankFacts>& ranks, const 
   return found;
 }
 
-/// A finding from a fact that is a reason for failure on some ranks, or empty on all.
+/// A finding from a fact that is the reason of a failure, or "": `health` with the first reason if
+/// a rank has one, otherwise ok with the value `well`.
 Finding by_reason(const std::vector<RankFacts>& ranks, const char* name, Health health,
                   const std::function<const std::string&(const RankFacts&)>& reason,
                   const std::string& well, const std::string& advice) {
@@ -92,7 +93,7 @@ bool overlap(const std::string& a, const std::string& b) {
   return false;
 }
 
-/// The worst case of one node.
+/// Finding about the cores of a node's ranks: a warning if ranks share cores.
 Finding cores_of_node(const std::vector<RankFacts>& ranks, const std::string& node,
                       const std::vector<std::size_t>& mine) {
   const std::string bind =
@@ -282,7 +283,8 @@ Finding memory_finding(const std::vector<RankFacts>& ranks, const Nodes& nodes) 
           "node"};
 }
 
-/// A limit of the shell: the lowest value of all ranks.
+/// Lowest value of a limit of the shell over all ranks, and the rank that has it; -1 if no rank has
+/// this limit.
 std::pair<std::int64_t, const RankFacts*> least_limit(const std::vector<RankFacts>& ranks,
                                                       std::int64_t RankFacts::*limit) {
   std::pair<std::int64_t, const RankFacts*> least{-1, &ranks.front()};

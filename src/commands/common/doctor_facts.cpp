@@ -95,7 +95,8 @@ void try_links(const std::string& path) {
   check(linked, path, ": cannot be linked to another name: ", std::strerror(error));
 }
 
-/// Opens a file twice: a lock of the first descriptor must exclude the second.
+/// Opens a file twice: an fcntl lock through the first descriptor must exclude a lock through the
+/// second, and flock must succeed.
 void try_locks(const std::string& path) {
   const int first = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   const int second = ::open(path.c_str(), O_RDWR | O_CLOEXEC);

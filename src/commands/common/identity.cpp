@@ -1,5 +1,6 @@
-// Compares the tokenizer and the token files of a checkpoint's run with a deck's. Paths do not
-// matter: a file at another path may be the same, and another file may have replaced it.
+// Compares the tokenizer and the token files of a checkpoint's run with the tokenizer and the token
+// files of a deck. Paths do not matter: a file at another path may have the same content, and
+// another file may have replaced it.
 #include <trireme/commands/identity.hpp>
 
 #include <trireme/base/check.hpp>
@@ -25,7 +26,8 @@ constexpr const char* validation_key = "data.validation";
 
 using Values = std::map<std::string, std::string>;
 
-/// "" for a checkpoint without the value, such as another program's checkpoint.
+/// The value of `key`; "" for a checkpoint without this value, such as another program's
+/// checkpoint.
 std::string value_of(const Values& values, const char* key) {
   const auto found = values.find(key);
   return found == values.end() ? "" : found->second;
@@ -50,7 +52,8 @@ void set_answer_ends(Identity& identity, const std::set<std::int64_t>& ends) {
   if (!words.empty()) identity.values[answers_key] = join(words, ", ");
 }
 
-/// The remedy if the checkpoint keeps its tokenizer.
+/// Remedy for an error message: the override that selects the checkpoint's tokenizer `name`. Any
+/// tokenizer except "bytes" is read from the files that the checkpoint keeps.
 std::string kept_tokenizer(const checkpoint::Reader& reader, const std::string& name) {
   if (name == "bytes") return "set data.tokenizer=bytes";
   return text("set data.tokenizer=", reader.folder(), ", which keeps the tokenizer");

@@ -1,5 +1,5 @@
-// The prompts of `trireme generate` and of a run's evaluations, the tokens before texts without
-// context, and the lines of files of texts.
+// The prompts of `trireme generate` and of a run's evaluations, the tokens before prompts, and the
+// lines of files of texts.
 #include <trireme/commands/prompts.hpp>
 
 #include <trireme/base/check.hpp>
@@ -38,7 +38,7 @@ Prompt question(std::string words, std::string where) {
   return {words, {{{"user", std::move(words)}}}, std::move(where)};
 }
 
-/// UsageError for unknown members. An answer in the line does not change the prompt.
+/// UsageError for unknown members. Members for answers are known, but do not change the prompt.
 void expect_prompt_members(const data::JsonLine& line) {
   data::expect_known_members(line, {"prompt", "messages", "tools", "completion", "answer",
                                     "answers", "reference", "references", "label", "gold"});
@@ -174,7 +174,8 @@ std::vector<std::int32_t> Texts::ids_of(std::size_t p) const {
   if (!is_chat()) {
     std::vector<std::int32_t> ids = ids_before_prompt(*tokenizer_, options_.prefix);
     tokenizer_->encode(prompt.words, ids);
-    if (ids.empty()) ids.push_back(tokenizer_->end_of_document());  // a text begins with a token
+    // a model needs a token to begin with
+    if (ids.empty()) ids.push_back(tokenizer_->end_of_document());
     return ids;
   }
   data::expect_plain(prompt.chat, *tokenizer_, prompt.where,

@@ -1,6 +1,6 @@
 // Resolves values that a deck alone does not determine: opens its token files, compares their
-// tokenizer with the deck's, and derives the vocabulary, the layout for a number of ranks and the
-// checkpoint to continue from.
+// tokenizer with the tokenizer of the deck, and derives the vocabulary, the layout for a number of
+// ranks and the checkpoint to continue from.
 #include <trireme/commands/resolve.hpp>
 
 #include <trireme/architecture/frozen.hpp>
@@ -78,7 +78,8 @@ TrainingData open_if_there(const deck::Deck& deck) {
   const auto entries = data::parse_blend(deck.config.data.train);
   const bool any = std::any_of(entries.begin(), entries.end(),
                                [](const auto& entry) { return data::tokens_exist(entry.path); });
-  return any ? open_training_data(deck) : TrainingData{};  // reports a file that is missing
+  // open_training_data reports a missing file
+  return any ? open_training_data(deck) : TrainingData{};
 }
 
 TrainingData open_training_data(const deck::Deck& deck) {
@@ -261,7 +262,8 @@ void warn_of_packing(const data::TokenSource& file, const data::PackedDocuments&
 
 namespace {
 
-/// Expects a folder with a manifest; otherwise the error names the newest existing checkpoint.
+/// UsageError unless `folder` is a folder with a manifest; the error suggests the newest
+/// checkpoint.
 void expect_checkpoint(const std::string& folder, const std::string& directory) {
   std::error_code ignored;
   const bool exists = std::filesystem::is_directory(folder, ignored);
@@ -280,8 +282,8 @@ void expect_checkpoint(const std::string& folder, const std::string& directory) 
                         remedy));
 }
 
-/// UsageError for random initial weights although there is an imported model: the restart was
-/// probably forgotten.
+/// UsageError if the checkpoint directory only has an imported model. Training would begin with
+/// random weights, so that [checkpoint] restart was probably forgotten.
 void expect_no_import(const deck::Deck& deck) {
   const std::string& directory = deck.config.checkpoint.directory;
   const auto members = checkpoint::members_of(directory);

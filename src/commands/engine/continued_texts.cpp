@@ -1,7 +1,7 @@
 // Texts that a model continues: their words, and the lines of a file of texts. The evaluations of a
-// run continue texts with its own evaluation passes, so that they need no cache of keys and values
-// and work with every layout. A pass computes the tokens after all positions of a text, so that
-// tokens that have been guessed right cost no pass of their own.
+// run continue texts with evaluation passes over the whole text, which need no cache of keys and
+// values and work with every layout. A pass predicts the tokens after all positions of a text, so
+// that correctly guessed tokens need no pass of their own.
 #include <trireme/commands/continued_texts.hpp>
 
 #include <trireme/base/check.hpp>
@@ -85,8 +85,8 @@ void keep_last(std::vector<std::int32_t>& tokens, std::int64_t most) {
   if (std::ssize(tokens) > most) tokens.erase(tokens.begin(), tokens.end() - most);
 }
 
-/// Guesses that `count` tokens repeat the tokens after an earlier occurrence of the last two tokens
-/// (Saxena 2023, prompt lookup decoding). None without an earlier occurrence.
+/// Guesses the next `count` tokens: the tokens after the latest earlier occurrence of the last two
+/// tokens (Saxena 2023, prompt lookup decoding). Empty if there is no earlier occurrence.
 std::vector<std::int32_t> guess(const std::vector<std::int32_t>& tokens, std::int64_t count) {
   std::vector<std::int32_t> all = tokens;
   for (std::size_t next = tokens.size() - 1; count > 0 && next >= 2; --next) {
@@ -123,7 +123,7 @@ RunTexts::RunTexts(const deck::Deck& deck)
 void RunTexts::open(grid::Runtime& runtime, std::optional<std::int64_t> restored) {
   runtime.together([&] {
     if (runtime.rank() > 0) return;
-    if (restored == 0) restored.reset();  // imported weights
+    if (restored == 0) restored.reset();  // imported weights have no earlier texts
     const std::string kept = restored ? lines_up_to(options_.output, *restored) : "";
     if (!restored) train::move_aside(options_.output, directory_, "texts");
     io::replace_file(options_.output, kept);
@@ -132,7 +132,7 @@ void RunTexts::open(grid::Runtime& runtime, std::optional<std::int64_t> restored
   });
 }
 
-std::string RunTexts::write(grid::Runtime& runtime, std::int64_t step, train::Worker& worker) {
+std::string RunTexts::write(grid::Runtime& runtime, std::int64_t step, train::Engine& engine) {
   const Region region("texts");
   grid::Heartbeat::publish({"texts of the evaluation", step});
   texts_->set_step(step);
@@ -153,7 +153,7 @@ std::string RunTexts::write(grid::Runtime& runtime, std::int64_t step, train::Wo
       requests.back().tokens.insert(requests.back().tokens.end(), one.guessed.begin(),
                                     one.guessed.end());
     }
-    const auto likeliest = worker.likeliest(data::Requests(std::move(requests), sequence_, ids));
+    const auto likeliest = engine.likeliest(data::Requests(std::move(requests), sequence_, ids));
     for (std::size_t i = 0; i < open.size(); ++i) {
       Open& one = open[i];
       const std::vector<std::int32_t>& found = likeliest[i];

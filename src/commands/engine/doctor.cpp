@@ -31,9 +31,11 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// A locked file of the first rank, as the other ranks see it. Collective.
+/// Tests whether this rank sees the content and the lock of a file that rank 0 writes. Returns the
+/// failure; "" if there is none. Collective.
 std::string sight_of_first_rank(grid::Communicator& world, const std::string& folder) {
-  constexpr auto patience = std::chrono::seconds(5);  // attribute caches of network file systems
+  // network file systems cache attributes, so that a rank may see a change late
+  constexpr auto patience = std::chrono::seconds(5);
   const std::string path = world.broadcast(
       (std::filesystem::path(folder) /
        text(".trireme-doctor-shared-", this_process().host, "-", this_process().process))
@@ -48,7 +50,7 @@ std::string sight_of_first_rank(grid::Communicator& world, const std::string& fo
       try {
         io::replace_file(path, content);
       } catch (const std::exception&) {
-        written = false;  // its facts contain the reason
+        written = false;  // rank 0's facts contain the reason
       }
     }
     if (world.all_reduce<std::int64_t>(written ? 1 : 0, grid::Reduction::minimum,
@@ -57,7 +59,7 @@ std::string sight_of_first_rank(grid::Communicator& world, const std::string& fo
     std::string found;
     for (const auto end = std::chrono::steady_clock::now() + patience; wrong.empty();) {
       std::ifstream in(path);
-      std::getline(in, found);  // stays empty if the file cannot be read
+      std::getline(in, found);  // no effect if the file cannot be read
       if (found == content || std::chrono::steady_clock::now() > end) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
@@ -86,9 +88,9 @@ std::string sight_of_first_rank(grid::Communicator& world, const std::string& fo
   return wrong;
 }
 
-/// Seconds by which this rank's clock is ahead of the first rank's. Uses the shortest of several
-/// round trips, and assumes that the other clock was read in its middle. Once per node.
-/// Collective.
+/// Seconds by which the clock of this rank's node is ahead of the first rank's clock. Uses the
+/// shortest of several round trips between rank 0 and the node's first rank, and assumes that the
+/// node's clock was read in the middle of the round trip. Collective.
 double clock_offset(grid::Communicator& world) {
   constexpr int trips = 8;
   const std::vector<grid::Node> nodes = grid::nodes(world);
@@ -119,7 +121,8 @@ double clock_offset(grid::Communicator& world) {
       }
     }
   }
-  world.all_reduce(std::span(offsets), grid::Reduction::sum, "clocks");  // 0 on the other ranks
+  // all 0 on ranks other than 0
+  world.all_reduce(std::span(offsets), grid::Reduction::sum, "clocks");
   return offsets[mine];
 }
 

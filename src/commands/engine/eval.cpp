@@ -1,5 +1,5 @@
-// `trireme eval`: losses of a checkpoint on a token file, and the scores of tasks, whose requests
-// form batches of similar length, as text and as JSON.
+// `trireme eval`: losses of a checkpoint on a token file, and scores of tasks, as text and as JSON.
+// The requests of tasks are grouped into batches of similar length.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
@@ -10,7 +10,7 @@
 #include <trireme/data/batch_reader.hpp>
 #include <trireme/data/tasks.hpp>
 #include <trireme/io/atomic_file.hpp>
-#include <trireme/train/worker.hpp>
+#include <trireme/train/engine.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -56,13 +56,14 @@ Tasks read_tasks(const deck::Deck& deck, const EvalOptions& options) {
 }
 
 /// Whether the model with a shorter sequence computes the same function. Learned positions are a
-/// table of S rows.
+/// table of S rows, and dynamic scaling depends on S.
 bool can_be_shorter(const deck::ModelConfig& model) {
   return model.positions == Positions::rotary && model.rope_scaling != RotaryScalingKind::dynamic;
 }
 
-/// Groups requests by the sequence of the model that scores them: S, S/2, S/4, ... Few requests do
-/// not justify loading the weights again.
+/// Groups requests by the sequence of the model that scores them: S, S/2, S/4, ... A group with
+/// fewer than an eighth of the requests is merged with the next longer requests, because each group
+/// loads the weights again.
 std::vector<std::pair<std::int64_t, std::vector<std::size_t>>> by_length(
     const std::vector<Request>& requests, const deck::Config& config) {
   std::vector<std::int64_t> lengths{config.model.sequence};
@@ -89,7 +90,7 @@ std::vector<std::pair<std::int64_t, std::vector<std::size_t>>> by_length(
   return found;
 }
 
-/// The deck for requests of a length: a micro-batch has as many tokens as with the deck's sequence.
+/// The deck's configuration with a shorter sequence and as many tokens per micro-batch as before.
 deck::Config with_sequence(deck::Config config, std::int64_t sequence) {
   config.batch.micro *= config.model.sequence / sequence;
   config.batch.global = config.batch.micro * config.parallel.data;
@@ -104,20 +105,20 @@ std::vector<Likelihood> score(grid::Runtime& runtime, Session& session, const st
   for (const auto& [sequence, chosen] : by_length(requests, session.config())) {
     const deck::Config config = with_sequence(session.config(), sequence);
     const auto architecture = architecture::describe(config.model);
-    const auto worker = train::make_worker(config, architecture, *session.grid, session.machine, {},
+    const auto engine = train::make_engine(config, architecture, *session.grid, session.machine, {},
                                            train::Mode::evaluate);
     std::vector<Request> part;
     for (const std::size_t r : chosen) part.push_back(requests[r]);
     runtime.together(
-        [&] { worker->load(checkpoint::Reader(folder, checkpoint::Opening::manifest)); });
-    const auto scores = worker->score(data::Requests(std::move(part), sequence));
+        [&] { engine->load(checkpoint::Reader(folder, checkpoint::Opening::manifest)); });
+    const auto scores = engine->score(data::Requests(std::move(part), sequence));
     for (std::size_t i = 0; i < chosen.size(); ++i)
       likelihoods[chosen[i]] = {scores[i].log_likelihood, scores[i].greedy};
   }
   return likelihoods;
 }
 
-/// Six decimals, or seven digits of a large number.
+/// Six decimals, or seven significant digits if the absolute value is at least 1e7.
 std::string shown(double value) {
   if (std::abs(value) < 1e7) return fixed(value, 6);
   std::array<char, 32> digits{};
@@ -292,15 +293,15 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
   });
 
   const std::string folder = find_model(runtime, session.deck, options.checkpoint, options.as_deck);
-  const auto worker = train::make_worker(config, session.architecture, *session.grid,
+  const auto engine = train::make_engine(config, session.architecture, *session.grid,
                                          session.machine, {}, train::Mode::evaluate);
   std::int64_t step = 0;
   runtime.together([&] {
     const checkpoint::Reader reader(folder, checkpoint::Opening::manifest);
-    worker->load(reader);
+    engine->load(reader);
     step = reader.state().step;
   });
-  const train::Evaluation e = worker->evaluate(*windows, windows->count(), bytes);
+  const train::Evaluation e = engine->evaluate(*windows, windows->count(), bytes);
   if (options.json != "-") print(e, folder, step, file->path());
   expect_output_written(runtime);
   runtime.together([&] {

@@ -1,4 +1,5 @@
-// The command trireme generate: replicas share the texts, and print them in order.
+// The command trireme generate: the replicas share the texts, and rank 0 prints or writes them in
+// order.
 #include <trireme/base/log.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/base/utf8.hpp>
@@ -19,7 +20,7 @@
 namespace trireme::commands {
 namespace {
 
-/// A message on standard error; standard output contains only the texts.
+/// Prints a message on standard error; standard output contains only the texts.
 void note(const std::string& message) {
   if (log::speaking())
     std::fputs(text("trireme: note: ", printable(message), "\n").c_str(), stderr);
@@ -86,7 +87,8 @@ ExitCode generate(grid::Runtime& runtime, const GenerateOptions& options) {
     generator->load(reader);
   });
 
-  // Replica n mod replicas generates text n. Several replicas print their results at intervals.
+  // Replica n mod replicas generates text n. With several replicas, rank 0 prints the texts of a
+  // round when the round is complete.
   const train::Sampling sampling{options.temperature,
                                  options.top_k,
                                  static_cast<std::uint64_t>(options.seed),

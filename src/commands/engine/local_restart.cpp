@@ -1,12 +1,13 @@
-// Collects a local checkpoint: rank 0 finds out which nodes hold which shards, and all nodes copy
-// their shards to the checkpoint directory, where the checkpoint is completed like any other.
+// Collects a local checkpoint: rank 0 determines which nodes hold which shards, and one of the
+// nodes that hold a shard copies the shard to the checkpoint directory, where the checkpoint is
+// completed like any other checkpoint.
 #include <trireme/commands/restart.hpp>
 
 #include <trireme/base/clock.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/checkpoint/folders.hpp>
-#include <trireme/checkpoint/local.hpp>
+#include <trireme/checkpoint/node_local.hpp>
 #include <trireme/checkpoint/verify.hpp>
 #include <trireme/checkpoint/writer.hpp>
 #include <trireme/grid/heartbeat.hpp>
@@ -22,8 +23,8 @@
 namespace trireme::commands {
 namespace {
 
-using checkpoint::LocalCheckpoint;
-using checkpoint::LocalPart;
+using checkpoint::NodeLocalCheckpoint;
+using checkpoint::NodeLocalPart;
 
 constexpr std::int64_t read_bytes = 4 << 20;
 constexpr std::int64_t manifest_limit_bytes = std::int64_t{4} << 30;
@@ -32,7 +33,8 @@ void move_on() {
   grid::Heartbeat::publish({"restart"});
 }
 
-/// Copies a shard and verifies its bytes. Read errors go to `damage`; write errors are thrown.
+/// Copies a shard. A read error ends the copy and sets `damage`; errors of opening and writing are
+/// thrown.
 void copy_file(const std::string& from, const std::string& to, std::string& damage) {
   const io::InputFile in = checkpoint::open_member(from);
   io::AtomicFile out(to);
@@ -57,7 +59,7 @@ class Collection {
  public:
   Collection(grid::Runtime& runtime, const deck::CheckpointConfig& config,
              const std::vector<grid::Node>& nodes, const std::string& folder,
-             LocalCheckpoint wanted)
+             NodeLocalCheckpoint wanted)
       : runtime_(runtime),
         config_(config),
         nodes_(nodes),
@@ -65,7 +67,7 @@ class Collection {
         partial_(checkpoint::partial_folder(config.directory, wanted.step)),
         wanted_(std::move(wanted)) {}
 
-  /// Returns the reason why it cannot be collected; "" if it was.
+  /// Returns the reason why the checkpoint cannot be collected; "" if it was collected.
   std::string collect(const std::function<std::string(const checkpoint::Manifest&)>& refusal) {
     const auto begin = Clock::now();
     read_manifest();
@@ -79,7 +81,7 @@ class Collection {
     runtime_.together([&] {
       if (runtime_.rank() == 0) checkpoint::begin_inside(config_.directory, wanted_.step);
     });
-    for (LocalCheckpoint left = wanted_; !left.holders.empty();) {
+    for (NodeLocalCheckpoint left = wanted_; !left.holders.empty();) {
       copy_shards(left);
       if (const std::string lost = find_other_holders(left); !lost.empty()) {
         runtime_.together([&] {
@@ -99,7 +101,8 @@ class Collection {
   }
 
  private:
-  /// One rank of a holder reads the manifest and its files for all ranks.
+  /// Sets manifest_ and files_ on all ranks; a rank of a node that holds shards reads the manifest
+  /// and its files. If this fails, manifest_ does not change. Collective.
   void read_manifest() {
     const std::size_t holder = *wanted_.holders.begin()->second.begin();
     const Rank reader = nodes_[holder].ranks.front();
@@ -124,8 +127,9 @@ class Collection {
       files_[manifest_.files[i].name] = texts.at(i + 1);
   }
 
-  /// Each rank copies some of its node's shards and records damaged shards.
-  void copy_shards(const LocalCheckpoint& left) {
+  /// Each rank copies some of the shards of `left` that its node reads, and records damaged shards.
+  /// Collective.
+  void copy_shards(const NodeLocalCheckpoint& left) {
     damaged_.clear();
     const std::size_t node = grid::node_of(nodes_, runtime_.rank());
     const auto& ranks = nodes_[node].ranks;
@@ -150,9 +154,10 @@ class Collection {
     if (!damage.empty()) damaged_.insert(damaged_.end(), {name, damage});
   }
 
-  /// Keeps the shards that were damaged in this round, to be read from another node. Returns the
-  /// first shard that no other node holds.
-  std::string find_other_holders(LocalCheckpoint& left) {
+  /// Leaves in `left` only the shards that were damaged in this round, with the other nodes that
+  /// hold them. Returns the damage of the first shard that no other node holds; "" if there is
+  /// none. Collective.
+  std::string find_other_holders(NodeLocalCheckpoint& left) {
     const std::string all = runtime_.world().broadcast(
         pack_texts(runtime_.world().gather(pack_texts(damaged_), 0, "damaged shards")), 0,
         "damaged shards");
@@ -179,15 +184,16 @@ class Collection {
   grid::Runtime& runtime_;
   const deck::CheckpointConfig& config_;
   const std::vector<grid::Node>& nodes_;
-  std::string folder_;   ///< on this rank's node
-  std::string partial_;  ///< in the checkpoint directory
-  LocalCheckpoint wanted_;
+  std::string folder_;   ///< folder of the local checkpoint on this rank's node
+  std::string partial_;  ///< folder of the unfinished copy in the checkpoint directory
+  NodeLocalCheckpoint wanted_;
   checkpoint::Manifest manifest_;
   checkpoint::Files files_;
   std::vector<std::string> damaged_;  ///< shard, reason, shard, reason …
 };
 
-/// The run named by the checkpoint directory, on all ranks; std::nullopt if there is none.
+/// The attempt of a run that the checkpoint directory names, on all ranks; std::nullopt if there is
+/// none or if it cannot be read, which causes a warning. Collective.
 std::optional<checkpoint::Attempt> known_run(grid::Runtime& runtime, const std::string& directory) {
   std::string packed;
   if (runtime.rank() == 0) {
@@ -203,19 +209,21 @@ std::optional<checkpoint::Attempt> known_run(grid::Runtime& runtime, const std::
   return checkpoint::Attempt{texts.at(0), std::stoll(texts.at(1))};
 }
 
-/// The local checkpoints on all nodes, on rank 0.
-std::vector<LocalCheckpoint> found_on(grid::Runtime& runtime, const std::vector<grid::Node>& nodes,
-                                      const std::string& folder) {
+/// On rank 0, the local checkpoints of all nodes, newest first; empty on other ranks. Collective.
+std::vector<NodeLocalCheckpoint> found_on(grid::Runtime& runtime,
+                                          const std::vector<grid::Node>& nodes,
+                                          const std::string& folder) {
   std::vector<std::string> report;
   const grid::Node& mine = nodes[grid::node_of(nodes, runtime.rank())];
   if (mine.ranks.front() == runtime.rank()) {
     std::vector<std::string> damage;
     std::vector<std::string> parts;
-    for (const LocalPart& part : checkpoint::parts_in(folder, damage)) parts.push_back(pack(part));
+    for (const NodeLocalPart& part : checkpoint::parts_in(folder, damage))
+      parts.push_back(pack(part));
     report = {pack_texts(parts), pack_texts(damage)};
   }
   const auto all = runtime.world().gather(pack_texts(report), 0, "local checkpoints");
-  std::vector<std::vector<LocalPart>> parts(nodes.size());
+  std::vector<std::vector<NodeLocalPart>> parts(nodes.size());
   for (std::size_t node = 0; node < nodes.size() && runtime.rank() == 0; ++node) {
     const auto texts = unpack_texts(all[static_cast<std::size_t>(nodes[node].ranks.front())]);
     for (const std::string& part : unpack_texts(texts.at(0)))
@@ -226,7 +234,7 @@ std::vector<LocalCheckpoint> found_on(grid::Runtime& runtime, const std::vector<
   return checkpoint::assembled(parts);
 }
 
-std::string pack(const LocalCheckpoint& c) {
+std::string pack(const NodeLocalCheckpoint& c) {
   std::vector<std::string> texts{text(c.step), c.digest, text(c.shard_count)};
   for (const auto& [shard, nodes] : c.holders) {
     std::vector<std::string> numbers{shard};
@@ -236,9 +244,9 @@ std::string pack(const LocalCheckpoint& c) {
   return pack_texts(texts);
 }
 
-LocalCheckpoint unpack_checkpoint(const std::string& packed) {
+NodeLocalCheckpoint unpack_checkpoint(const std::string& packed) {
   const auto texts = unpack_texts(packed);
-  LocalCheckpoint c{std::stoll(texts.at(0)), texts.at(1), std::stoll(texts.at(2)), {}};
+  NodeLocalCheckpoint c{std::stoll(texts.at(0)), texts.at(1), std::stoll(texts.at(2)), {}};
   for (std::size_t i = 3; i < texts.size(); ++i) {
     const auto numbers = unpack_texts(texts[i]);
     for (std::size_t n = 1; n < numbers.size(); ++n)
@@ -261,9 +269,9 @@ std::optional<std::int64_t> collect_local_checkpoint(
   const auto nodes = grid::nodes(runtime.world());
   const std::string folder = checkpoint::local_directory(config.local, grid::node_name()) + "/" +
                              checkpoint::local_folder(*run);
-  std::vector<LocalCheckpoint> found = found_on(runtime, nodes, folder);
+  std::vector<NodeLocalCheckpoint> found = found_on(runtime, nodes, folder);
   std::erase_if(found,
-                [&](const LocalCheckpoint& c) { return c.step <= after || c.step >= before; });
+                [&](const NodeLocalCheckpoint& c) { return c.step <= after || c.step >= before; });
   for (std::size_t next = 0;; ++next) {
     for (; next < found.size() && !found[next].complete(); ++next)
       pass_over(found[next].step,

@@ -8,7 +8,7 @@
 #include <trireme/base/narrow.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/lineage.hpp>
-#include <trireme/checkpoint/local.hpp>
+#include <trireme/checkpoint/node_local.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/deck.hpp>
@@ -28,7 +28,8 @@ namespace {
 using checkpoint::Opening;
 using Differences = std::vector<deck::Difference>;
 
-/// Reads a checkpoint that has just been verified: any failure is damage, not a user's mistake.
+/// Reads a checkpoint that has just been verified: any failure is damage, not a user's mistake, so
+/// that a UsageError becomes an Error.
 template <class Read>
 auto as_damage(const Read& read) {
   try {
@@ -42,7 +43,8 @@ checkpoint::Reader reader_of(const std::string& folder) {
   return as_damage([&] { return checkpoint::Reader(folder, Opening::manifest); });
 }
 
-/// Effect of a difference on results, which do not depend on the layout.
+/// A remark on a difference that changes results or samples; "" for any other difference, such as a
+/// different layout.
 std::string_view note(const deck::Difference& d, bool same_data) {
   switch (d.effect) {
     case deck::Effect::training:
@@ -67,10 +69,10 @@ std::string_view note(const deck::Difference& d, bool same_data) {
 /// Comparison of a checkpoint's deck with the current deck.
 struct Comparison {
   Differences differences;
-  bool same_batches = true;  ///< every step has the same global batch
+  bool same_batches = true;  ///< every step has the same global batch in both decks
   /// The stored types of the weights are equal; bf16 and fp16 weights are stored in fp32.
   bool same_storage = true;
-  /// The checkpoint has all arrays of the optimizer's state, or holds weights only.
+  /// The checkpoint has all state arrays of the current deck's optimizer, or holds weights only.
   bool has_state = true;
   bool has_adapters = false;  ///< the checkpoint has adapters, which only fit equal adapters
   std::string_view sequence_reason = "";  ///< reason why [model] sequence is fixed
@@ -80,7 +82,7 @@ DType stored_type(const deck::Deck& deck) {
   return master_type(deck.config.precision.compute);
 }
 
-/// Every state array of the deck's optimizer is also one of the stored deck's.
+/// Whether the stored deck's optimizer has all state arrays of the current deck's optimizer.
 bool stores_state(const deck::Deck& stored, const deck::Deck& deck) {
   const auto there = architecture::state_arrays(stored.config.optimizer);
   return std::ranges::all_of(
@@ -88,8 +90,9 @@ bool stores_state(const deck::Deck& stored, const deck::Deck& deck) {
       [&](const auto& name) { return std::ranges::find(there, name) != there.end(); });
 }
 
-/// If this version cannot read the stored deck, it warns and reports no differences; the shapes of
-/// the arrays are still checked.
+/// Compares the checkpoint's deck with the current deck. If this version cannot read the stored
+/// deck, the function warns and returns no differences; the shapes of the arrays are checked when
+/// they are loaded.
 Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) {
   const std::string path = reader.folder() + "/" + checkpoint::deck_name;
   try {
@@ -142,7 +145,7 @@ std::string lines_of(const Differences& differences, bool same_data = true) {
   return lines;
 }
 
-/// The name of a checkpoint in `directory`; "" if it is elsewhere.
+/// The name of the checkpoint `folder` if it is in `directory`; otherwise "".
 std::string name_in(const std::string& directory, const std::string& folder) {
   std::error_code missing;
   const auto path = std::filesystem::canonical(folder, missing);
@@ -163,7 +166,8 @@ bool Restart::by_name() const {
   return restart != "none" && restart != "latest";
 }
 
-/// The next candidate: a shared checkpoint, or a local one that is newer.
+/// Sets folder_ to the next candidate: the choice of choose_shared(), or a newer local checkpoint,
+/// which is copied to the checkpoint directory. Collective.
 void Restart::choose() {
   grid::Heartbeat::publish({"restart"});
   choose_shared();
@@ -178,7 +182,9 @@ void Restart::choose() {
   choose_shared();
 }
 
-/// The next shared checkpoint, which rank 0 finds for all ranks.
+/// Sets folder_ to the checkpoint that the deck names, or to the next intact checkpoint in the
+/// checkpoint directory; "" if there is none. Rank 0 chooses for all ranks, and compares the
+/// checkpoint. Collective.
 void Restart::choose_shared() {
   folder_ = found_by_one(runtime_, [&]() -> std::string {
     const deck::CheckpointConfig& c = deck_.config.checkpoint;
@@ -195,7 +201,7 @@ void Restart::choose_shared() {
       std::optional<checkpoint::Reader> reader;
       try {
         reader.emplace(reader_of(*folder));
-      } catch (const Error& error) {  // it has changed since then, or its device fails
+      } catch (const Error& error) {  // changed since its verification, or its device fails
         pass_over(*folder, error.what());
         continue;
       }
@@ -233,8 +239,9 @@ void Restart::compare(const checkpoint::Reader& reader) {
   compare_data(reader);
 }
 
-/// Another tokenizer changes the meaning of token ids; other token files change the samples of the
-/// following steps. The user must be told about both.
+/// UsageError, or a warning with data.replaced, if the tokenizer differs, which changes the meaning
+/// of token ids, or if a training file at the same path differs, which changes the samples of the
+/// following steps. A different validation file only causes a warning.
 void Restart::compare_data(const checkpoint::Reader& reader) {
   warnings_.clear();
   const bool same_paths =
@@ -252,7 +259,7 @@ void Restart::compare_data(const checkpoint::Reader& reader) {
                              "it are not comparable"));
 }
 
-Beginning Restart::load(train::Worker& worker) {
+Beginning Restart::load(train::Engine& engine) {
   const deck::BatchSchedule batches(deck_.config.batch);
   while (!folder_.empty()) {
     checkpoint::RunState state;
@@ -272,12 +279,12 @@ Beginning Restart::load(train::Worker& worker) {
           "/", checkpoint::deck_name);
       inherit(identity, reader);
       if (runtime_.rank() == 0) tip = as_damage([&] { return checkpoint::read_lineage(folder_); });
-      worker.load(reader);
+      engine.load(reader);
     };
     if (by_name()) {
       runtime_.together(read);
     } else if (const auto damage = damage_found(runtime_, read)) {
-      worker.initialise();  // no values that were read may remain
+      engine.initialise();  // no values that were read may remain
       if (runtime_.rank() == 0) {
         pass_over(folder_, *damage);
       }
@@ -287,7 +294,7 @@ Beginning Restart::load(train::Worker& worker) {
     report(state, !weights_only);
     return {state.step, begin_branch(tip), identity};
   }
-  start_fresh(worker);
+  start_fresh(engine);
   return {std::nullopt, begin_branch(std::nullopt), identity_};
 }
 
@@ -301,15 +308,15 @@ void Restart::report(const checkpoint::RunState& state, bool optimizer_state) co
   for (const std::string& warning : warnings_) log::warn(warning);
 }
 
-void Restart::start_fresh(train::Worker& worker) {
+void Restart::start_fresh(train::Engine& engine) {
   const deck::CheckpointConfig& c = deck_.config.checkpoint;
-  worker.initialise();
+  engine.initialise();
   const char* intact = checkpoint::folders_in(c.directory).empty() ? "" : "intact ";
   if (c.restart == "latest")
     say("no ", intact, "checkpoint in ", c.directory, ": starting at step 1");
 }
 
-/// Reason why a local checkpoint is not used instead of `folder_`; "" if it is.
+/// Reason why a local checkpoint is not used in place of `folder_`; "" if it is used.
 std::string Restart::refusal(const checkpoint::Manifest& local) const {
   const checkpoint::Lineage tip{local.step, local.starts};
   std::int64_t step = -1;
@@ -327,8 +334,9 @@ std::string Restart::refusal(const checkpoint::Manifest& local) const {
   return "";
 }
 
-/// Moves checkpoints aside from which this run does not continue, and begins an attempt. `tip`, on
-/// rank 0: the checkpoint from which it continues. Returns the starts of this run, on rank 0.
+/// Moves checkpoints from which this run does not continue to another folder, and begins an
+/// attempt. `tip`, used on rank 0: the lineage of the checkpoint from which the run continues, if
+/// any. Returns the starts of this run on rank 0, an empty list on other ranks. Collective.
 std::vector<checkpoint::Start> Restart::begin_branch(
     const std::optional<checkpoint::Lineage>& tip) const {
   std::vector<checkpoint::Start> starts;

@@ -1,5 +1,5 @@
-// Opens the folders that a run writes to. Rank 0 takes them; the other ranks learn which folders it
-// owns, so that any rank that ends the job can release them.
+// Opens the folders that a run writes to. Rank 0 takes ownership of them. The other ranks learn
+// which folders rank 0 owns, so that any rank that ends the job can release the folders.
 #include <trireme/commands/run_folders.hpp>
 
 #include <trireme/base/log.hpp>
@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Creates the folder of [section] directory, and reports at once, not at the first checkpoint, if
-/// it is not writable. Returns whether it is new.
+/// Creates the folder of [section] directory. UsageError if it is not writable, which would
+/// otherwise be noticed only at the first checkpoint. Returns whether the folder is new.
 bool open_directory(const deck::Deck& deck, const char* section, const std::string& directory) {
   std::error_code error;
   const bool made = fs::create_directories(directory, error);
@@ -49,6 +49,7 @@ RunFolders::RunFolders(grid::Runtime& runtime, const deck::Deck& deck) {
   const std::string& checkpoints = deck.config.checkpoint.directory;
   runtime.together([&] {
     if (runtime.rank() != 0) return;
+    const bool existed = fs::exists(run);
     owners_.push_back(owner_of(deck, "run", run));
     std::error_code missing;
     if (fs::equivalent(run, checkpoints, missing)) return;
@@ -57,7 +58,7 @@ RunFolders::RunFolders(grid::Runtime& runtime, const deck::Deck& deck) {
     } catch (...) {
       owners_.clear();
       std::error_code ignored;
-      fs::remove(run, ignored);
+      if (!existed) fs::remove(run, ignored);
       throw;
     }
   });

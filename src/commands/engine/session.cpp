@@ -1,5 +1,5 @@
-// The common beginning of the engine's commands: deck, axes, machine, architecture and token
-// files, with errors that all ranks report together.
+// The common beginning of the engine's commands: deck, axes, machine, architecture and token files,
+// with errors that end all ranks together.
 #include <trireme/commands/session.hpp>
 
 #include <trireme/base/checksum.hpp>
@@ -20,7 +20,8 @@
 namespace trireme::commands {
 namespace {
 
-/// Compares the decks of all ranks; on a broken file system they may read different files.
+/// Error if the ranks have different decks: on a broken file system, ranks may read different
+/// files. Collective.
 void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
   const std::string resolved = deck::resolved_toml(deck);
   const std::string mine = checksum(resolved.data(), resolved.size()).hex();
@@ -32,7 +33,8 @@ void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
   });
 }
 
-/// Rank 0 chooses the layout of layout = "auto" and sends it: searches on other nodes could differ.
+/// With layout = "auto", rank 0 chooses the layout and sends it to all ranks, because searches on
+/// different nodes could differ. Collective.
 void share_layout(grid::Runtime& runtime, deck::Deck& deck, const plan::Machine& machine) {
   if (deck.config.parallel.layout == LayoutMode::given) return;
   std::string chosen;
@@ -53,7 +55,9 @@ void share_layout(grid::Runtime& runtime, deck::Deck& deck, const plan::Machine&
   });
 }
 
-/// Evaluation does not need whole batches: any number of replicas is allowed.
+/// Sets the axes for an evaluation. Batches need not be whole, so that any number of replicas is
+/// possible. If the number of the model's ranks does not divide `ranks`, each rank has the whole
+/// model.
 void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
   if (ranks % p.model_ranks() != 0) p.tensor = p.context = p.pipeline = p.chunks = 1;
   if (std::ssize(p.partition) != p.stages()) p.partition.clear();
@@ -62,7 +66,8 @@ void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
   p.data = ranks / p.model_ranks();
 }
 
-/// Generation has one stage on each pipeline rank and does not split texts.
+/// Sets the axes for generation, which has one stage on each pipeline rank and does not divide the
+/// tokens of a text among ranks.
 void replicate_for_generation(deck::ParallelConfig& p, std::int64_t ranks) {
   p.context = p.chunks = 1;
   p.placement = StagePlacement::round_robin;
@@ -87,7 +92,8 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
       replicate_for_generation(s.deck.config.parallel, runtime.ranks());
     else if (ranks == Ranks::any_replicas)
       replicate(s.deck.config.parallel, runtime.ranks());
-    // Evaluation needs the training file only if the deck does not set the vocabulary.
+    // Evaluation and generation need the training files only if the deck does not set the
+    // vocabulary.
     const bool wanted = ranks == Ranks::as_deck_says || s.deck.config.model.vocabulary == 0;
     if (wanted) s.training = open_if_there(s.deck);
     resolve_vocabulary(s.deck, s.training);

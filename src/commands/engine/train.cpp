@@ -1,4 +1,4 @@
-// `trireme train` in the eight numbered parts of train(), at the end.
+// `trireme train`: the function train() at the end of this file has eight numbered parts.
 #include <trireme/base/events.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/continued_texts.hpp>
@@ -21,7 +21,7 @@
 #include <trireme/plan/servers.hpp>
 #include <trireme/tensor/device.hpp>
 #include <trireme/train/executor.hpp>
-#include <trireme/train/kernel_choice.hpp>
+#include <trireme/train/precision.hpp>
 #include <trireme/train/trainer.hpp>
 
 #include <csignal>
@@ -42,7 +42,8 @@ void leave_deck(const deck::Deck& deck) {
               "; choose a folder that can be written");
 }
 
-/// Every rank generates the whole programs and runs its rows: all must have equal programs.
+/// Error unless all ranks have equal programs: every rank generates the whole programs, and runs
+/// only its rows. Collective.
 void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program> programs) {
   const auto mine = static_cast<std::int64_t>(schedule::fingerprint(programs));
   const auto all = runtime.world().all_gather(mine, "comparison of programs");
@@ -52,7 +53,7 @@ void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program>
   });
 }
 
-/// "tensor, pipeline, data": as the deck's key.
+/// "tensor, pipeline, data": the order of the axes in the form of [parallel] order.
 std::string order_text(const deck::ParallelConfig& parallel) {
   std::vector<std::string> names;
   const layout::AxisList axes = parallel.axes();
@@ -60,7 +61,8 @@ std::string order_text(const deck::ParallelConfig& parallel) {
   return join(names, ", ");
 }
 
-/// Begins the job's events: the deck, the layout and where the ranks run. Collective.
+/// Records the job's first events: its start, a layout that was chosen for it, and the hosts of the
+/// ranks. Collective.
 void record_start(grid::Runtime& runtime, const deck::Deck& deck, const std::string& former) {
   const deck::Config& c = deck.config;
   events::record(events::Start{TRIREME_VERSION, deck.file_name, runtime.ranks(), c.parallel.data,
@@ -92,17 +94,18 @@ std::string attention_text(const deck::Config& config) {
 }
 
 void record_devices(const deck::Config& config, const plan::Machine& machine,
-                    const train::Worker& worker) {
+                    const train::Engine& engine) {
   const auto device = device_info();
   const std::string attention = attention_text(config);
   events::record(
-      events::Devices{device ? device->name : "host", worker.description(),
+      events::Devices{device ? device->name : "host", engine.description(),
                       attention.empty() ? "portable" : attention,
                       plan::uses_nccl(config.parallel, machine) ? grid::nccl_name() : "MPI",
-                      plan::device_total(worker.memory())});
+                      plan::device_total(engine.memory())});
 }
 
-/// Host memory of this rank for background checkpoints.
+/// Bytes of host memory of this rank for background checkpoints; 0 if checkpoints are written in
+/// the foreground.
 Bytes saved_bytes(const Session& session, const architecture::Shard& shard) {
   const deck::Config& c = session.config();
   if (!plan::saves_in_background(c)) return 0;
@@ -112,17 +115,17 @@ Bytes saved_bytes(const Session& session, const architecture::Shard& shard) {
                 : plan::share_bytes(c, session.architecture, shard, session.machine);
 }
 
-/// The samples of a run, and their identity in checkpoints.
+/// The data of a run, and the identity of tokenizer and data that checkpoints store.
 struct RunData {
   std::optional<data::Samples> samples;
   std::unique_ptr<data::TokenSource> validation_file;
   std::optional<data::Windows> validation;
   std::vector<std::int32_t> bytes_of_token;
-  std::unique_ptr<RunTexts> texts;  ///< with [run] prompts
+  std::unique_ptr<RunTexts> texts;  ///< null without [run] prompts
   Identity identity;
 };
 
-/// Reports files that do not suffice for a batch before the first step.
+/// UsageError if a token file cannot form batches.
 void expect_usable(const deck::Config& config, const RunData& run) {
   const auto reader = data::make_batch_reader(config);
   for (std::size_t file = 0; file < run.samples->files(); ++file)
@@ -130,7 +133,7 @@ void expect_usable(const deck::Config& config, const RunData& run) {
   if (run.validation) reader->expect_usable(*run.validation);
 }
 
-/// Opens the token files. Collective.
+/// Opens the token files and the prompts, and sets the identity. Collective.
 RunData open_data(grid::Runtime& runtime, Session& session) {
   const deck::Config& config = session.config();
   RunData run;
@@ -148,7 +151,9 @@ RunData open_data(grid::Runtime& runtime, Session& session) {
       run.texts = std::make_unique<RunTexts>(session.deck);
       run.texts->texts().warn_of_long_prompts();
     }
-    run.bytes_of_token = bytes_of_token(session.deck, *session.training.files.front());
+    // Bits per byte are those of evaluations.
+    run.bytes_of_token = bytes_of_token(
+        session.deck, run.validation_file ? *run.validation_file : *session.training.files.front());
     if (runtime.rank() == 0 || !config.checkpoint.local.empty()) {
       run.identity = identity_of(session.deck);
       add_answer_ends(run.identity, session.deck, session.training);
@@ -208,13 +213,13 @@ void say_programs(const deck::Config& config, std::span<const schedule::Program>
 }
 
 void say_memory(const Session& session, const architecture::Shard& shard,
-                const train::Worker& worker) {
+                const train::Engine& engine) {
   const deck::Config& config = session.config();
   const bool served = config.parallel.has_servers();
   const Bytes copy =
       plan::checkpoint_copy_bytes(config, session.architecture, shard, session.machine);
   say(served ? "memory per rank of a worker\n" : "memory per rank\n",
-      plan::table(worker.memory(), copy));
+      plan::table(engine.memory(), copy));
   if (!served) return;
   const auto server = plan::plan_server(config, session.architecture, session.machine);
   say("memory per rank of a server\n", plan::table(server.memory, server.parts.checkpoint_copy));
@@ -228,7 +233,8 @@ void say_choices(const Session& session) {
   if (const std::string by = attention_text(session.config()); !by.empty()) say("attention ", by);
 }
 
-/// Directs the log and the events to the run's folder, and says what runs and where. Collective.
+/// Directs the log and the events to the run's folder. Records the start of the job, and logs the
+/// runtime, the deck and the layout. Collective.
 void begin_log(grid::Runtime& runtime, const Session& session, const RunFolders& folders) {
   const deck::Config& config = session.config();
   const std::string events_file = config.run.directory + "/events.jsonl";
@@ -253,7 +259,8 @@ void begin_log(grid::Runtime& runtime, const Session& session, const RunFolders&
 
 ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);  // standard output may be closed while the run continues
-  // Part 1, the runtime, is done: MPI, Kokkos and the device are up. Parts 2, 3: deck and grid.
+  // Part 1, the runtime, is complete: MPI, Kokkos and the device are initialised. Parts 2, 3: deck
+  // and grid.
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
   const deck::Config& config = session.config();
   const RunFolders folders(runtime, session.deck);
@@ -264,7 +271,7 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   // Part 4: token data, and the checkpoint to continue from
   RunData data = open_data(runtime, session);
   Restart restart(runtime, session.deck, data.identity);
-  runtime.together([&] {  // only after a deck that contradicts the checkpoint was rejected
+  runtime.together([&] {  // after Restart has accepted the deck
     if (runtime.rank() == 0) leave_deck(session.deck);
   });
   say_data(session, data);
@@ -274,24 +281,24 @@ ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   say_programs(config, programs);
 
   // Parts 6, 7: stages of the model, their memory, optimizer, checkpoints
-  const auto worker = train::make_worker(config, session.architecture, *session.grid,
+  const auto engine = train::make_engine(config, session.architecture, *session.grid,
                                          session.machine, programs, train::Mode::train);
   const auto shard =
       architecture::make_shard(session.architecture, config.parallel, session.grid->coordinates());
-  say_memory(session, shard, *worker);
-  record_devices(config, session.machine, *worker);
+  say_memory(session, shard, *engine);
+  record_devices(config, session.machine, *engine);
   say_choices(session);
   train::Trainer trainer({config, session.architecture, runtime.world(), *data.samples,
                           data.validation ? &*data.validation : nullptr, data.bytes_of_token,
                           saved_bytes(session, shard), [&] { folders.expect_mine(); },
                           [&](std::int64_t step) {
-                            return data.texts ? data.texts->write(runtime, step, *worker) : "";
+                            return data.texts ? data.texts->write(runtime, step, *engine) : "";
                           }},
-                         *worker);
+                         *engine);
 
   // Part 8: training
   return runtime.guard([&] {
-    const Beginning beginning = restart.load(*worker);
+    const Beginning beginning = restart.load(*engine);
     if (data.texts) data.texts->open(runtime, beginning.step);
     trainer.start(beginning.step, {.deck_toml = deck::resolved_toml(session.deck),
                                    .values = beginning.identity.values,

@@ -51,7 +51,7 @@ CompletedOption completed(const CLI::Option& option) {
   return out;
 }
 
-/// Values of a key that can be listed.
+/// The valid values of a key if they can be listed; otherwise empty.
 std::vector<std::string> values_of(const deck::KeyText& key) {
   if (key.type == deck::KeyType::boolean) return {"true", "false"};
   return {key.choices.begin(), key.choices.end()};
@@ -61,7 +61,7 @@ std::string full_name(const deck::KeyText& key) {
   return text(key.section, ".", key.name);
 }
 
-/// The word in single quotes, for any of the three shells.
+/// The word in single quotes, for bash and zsh, or for fish if `fish`.
 std::string in_quotes(const std::string& word, bool fish = false) {
   std::string out = "'";
   for (const char c : word) {
@@ -75,7 +75,7 @@ std::string in_quotes(const std::string& word, bool fish = false) {
   return out + "'";
 }
 
-/// The first sentence, on one line.
+/// The first sentence or clause of the first line.
 std::string brief(const std::string& help) {
   std::string line = help.substr(0, help.find('\n'));
   for (const char* end : {". ", "; ", ": "}) line = line.substr(0, line.find(end));
@@ -216,7 +216,7 @@ complete -F _trireme trireme
 )bash");
 }
 
-/// Help in a specification of _arguments, or a name in a list of _describe.
+/// The text, escaped for a specification of _arguments or a list of _describe.
 std::string zsh_text(const std::string& help) {
   std::string out;
   for (const char c : help) {

@@ -1,5 +1,6 @@
 // The command trireme draw: simulates the deck's schedule and writes its timeline as text, SVG or a
-// trace, beside a measured timeline if there is one; or writes the schedule as a program.
+// trace, beside a measured timeline if there is one; or writes the schedule as a program, or draws
+// the ring of a context axis.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/drawing.hpp>
@@ -38,7 +39,7 @@ enum class Format : std::uint8_t { text, svg, trace, program };
 
 constexpr std::array<std::string_view, 4> format_names{"text", "svg", "trace", "program"};
 
-/// From --format, else from the extension of the output file.
+/// The format that --format names, or else the extension of the output file; text by default.
 Format format_of(const DrawOptions& options) {
   const std::string ending = std::filesystem::path(options.output).extension().string();
   if (options.format.empty()) {
@@ -51,7 +52,7 @@ Format format_of(const DrawOptions& options) {
   return static_cast<Format>(found - format_names.begin());
 }
 
-/// Writes `content` to the file or to standard output. Under a launcher only one process does so.
+/// Writes `content` to the file or to standard output. Under a launcher, only one process writes.
 void deliver(const DrawOptions& options, std::string content) {
   if (!options.output.empty()) {
     if (is_first_process())
@@ -77,7 +78,7 @@ std::string render(const Drawing& drawing, Format format) {
   return "";
 }
 
-/// The ring of attention of a context group.
+/// Draws the ring of attention of a context group.
 void draw_ring(const DrawOptions& options, const deck::Config& c, Format format) {
   check_usage(c.parallel.context > 1, "--ring draws the ring of a context axis, but ",
               "parallel.context is 1; set it to 2 or more, or leave out --ring");

@@ -25,7 +25,8 @@ std::string shape_text(const schedule::ProgramLayout& layout) {
               layout.overlaps_steps() ? " without a flush" : "");
 }
 
-/// Reads a run's timeline into drawing.measured, or sets drawing.warning if it does not fit.
+/// Reads a run's timeline into drawing.measured, or sets drawing.warning if the timeline does not
+/// match `layout`. No effect if there is no file. With `must_fit`, both cases are UsageErrors.
 void add_measured(Drawing& drawing, const std::string& path, bool must_fit,
                   const schedule::ProgramLayout& layout) {
   if (!must_fit && !std::filesystem::exists(path)) return;

@@ -42,7 +42,7 @@ struct ExportOptions {
   std::string base;
 };
 
-/// A model's files other than its weights and their configuration.
+/// Files of a model that hugging_face::weight_files does not list, without the configuration.
 constexpr std::array<const char*, 4> other_files{
     hugging_face::adapter_weights_name, data::tokenizer_file_names[0],
     data::tokenizer_file_names[1], data::tokenizer_file_names[2]};
@@ -78,7 +78,7 @@ std::int64_t shard_bytes(const std::string& size) {
   return *bytes;
 }
 
-/// The checkpoint's model, without adapters if the checkpoint has none yet.
+/// The checkpoint's deck, without [adapter] if the checkpoint has no adapters yet.
 deck::Deck stored_deck(const checkpoint::Reader& reader) {
   deck::Deck deck =
       deck::parse_deck(reader.state().deck_toml, text(reader.folder(), "/", checkpoint::deck_name));
@@ -89,7 +89,7 @@ deck::Deck stored_deck(const checkpoint::Reader& reader) {
   return deck;
 }
 
-/// The tokenizer kept in the checkpoint, or else the deck's.
+/// The tokenizer whose files the checkpoint keeps, or else the tokenizer of the deck.
 std::unique_ptr<data::Tokenizer> stored_tokenizer(const checkpoint::Reader& reader,
                                                   const deck::Deck& deck,
                                                   const checkpoint::Files& kept) {
@@ -99,7 +99,7 @@ std::unique_ptr<data::Tokenizer> stored_tokenizer(const checkpoint::Reader& read
   return data::make_tokenizer({reader.folder(), deck.config.data.end_of_document});
 }
 
-/// Whether only adapters are written, for PEFT.
+/// Whether only adapters are written, for PEFT. UsageError for options that do not fit.
 bool writes_adapters(const ExportOptions& options, const deck::Deck& deck) {
   const deck::AdapterConfig& adapter = deck.config.model.adapter;
   check_usage(!options.merge || adapter.present(),
@@ -118,7 +118,8 @@ struct Beside {
   std::vector<std::string> changes;
 };
 
-/// The configuration of a whole model, and of its generation if the model was imported with it.
+/// Adds config.json of a whole model, and generation_config.json if the model was imported with
+/// this file.
 void add_model_config(Beside& out, const checkpoint::Reader& reader, const checkpoint::Files& kept,
                       const deck::ModelConfig& model, DType dtype,
                       const data::Tokenizer& tokenizer) {
@@ -128,7 +129,7 @@ void add_model_config(Beside& out, const checkpoint::Reader& reader, const check
   const auto update = [&](const char* name, const auto& updated) {
     const auto file = kept.find(hugging_face::name_in_checkpoint(name));
     if (file == kept.end()) return false;
-    // Weights that were not trained here end texts like the imported weights.
+    // At step 0 the weights are the imported weights, so that the ends of texts do not change.
     const auto added = reader.state().step > 0 ? ends : std::vector<std::int64_t>{};
     auto [content, changes] = updated(file->second, text(reader.folder(), "/", file->first), added);
     out.files[name] = std::move(content);
@@ -149,7 +150,7 @@ void add_model_config(Beside& out, const checkpoint::Reader& reader, const check
                                ": the end of a document, and the end of the trained answers"));
 }
 
-/// The files of the tokenizer that the checkpoint keeps.
+/// Adds the files of the tokenizer that the checkpoint keeps.
 void add_tokenizer(Beside& out, const checkpoint::Files& kept) {
   for (const char* name : data::tokenizer_file_names)
     if (const auto file = kept.find(name); file != kept.end()) out.files.insert(*file);

@@ -44,7 +44,8 @@ ordered_json words_of(const KeyText& key) {
   return words;
 }
 
-/// Type and accepted values. A number of bytes may also be a string with a unit.
+/// Type and accepted values of a key in JSON Schema. A number of bytes may also be a string with a
+/// unit.
 ordered_json accepted(const KeyText& key) {
   ordered_json out;
   switch (key.type) {
@@ -90,7 +91,8 @@ ordered_json accepted(const KeyText& key) {
 }
 
 void add_default(const KeyText& key, ordered_json& out) {
-  if (!key.fallback || key.type == KeyType::duration) return;  // durations are strings in files
+  // the default of a duration is in seconds, but files have strings
+  if (!key.fallback || key.type == KeyType::duration) return;
   std::visit([&out](const auto& value) { out["default"] = value; }, *key.fallback);
 }
 
@@ -114,7 +116,7 @@ void show(const std::string& words) {
   std::cout << terminal::wrapped(words, terminal::columns());
 }
 
-/// The section, or the keys with this name or alias; "" if there are none.
+/// Help on the section, or on the keys with this name or alias; "" if there is no such key.
 std::string text_of_deck_topic(const std::string& topic) {
   const deck::FileKind& kind = deck::deck_kind();
   for (const deck::Section& section : kind.sections)

@@ -10,8 +10,8 @@
 #include <trireme/commands/resolve.hpp>
 #include <trireme/deck/deck.hpp>
 #include <trireme/hugging_face/config_json.hpp>
-#include <trireme/hugging_face/match.hpp>
 #include <trireme/hugging_face/kept_files.hpp>
+#include <trireme/hugging_face/match.hpp>
 #include <trireme/hugging_face/peft.hpp>
 #include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/input_file.hpp>
@@ -66,7 +66,7 @@ std::vector<std::string> open_adapter(const std::string& folder, const deck::Dec
   return lines;
 }
 
-/// The tokenizer in a model's folder; "" if Trireme can read none.
+/// Name of the tokenizer in a model's folder; "" if Trireme cannot read a tokenizer there.
 std::string tokenizer_in(const std::string& folder) {
   try {
     return data::make_tokenizer(folder)->name();
@@ -75,8 +75,8 @@ std::string tokenizer_in(const std::string& folder) {
   }
 }
 
-/// Warns if the deck's tokenizer is not the model folder's, because the model then gives poor
-/// results.
+/// Warns if the deck's tokenizer is not `own`, the tokenizer of the model's folder, because the
+/// model then gives poor results.
 void warn_of_other_tokenizer(const std::string& folder, const std::string& own,
                              const deck::Deck& deck) {
   const std::string used = tokenizer_of(deck)->name();
@@ -120,7 +120,7 @@ void run(const ImportOptions& options) {
   check_usage(!error, deck.cite("checkpoint", "directory"), ": cannot create this folder (",
               error.message(), "); choose another run.directory");
   const FolderOwner owner(directory, deck.cite("checkpoint", "directory"), 0);
-  expect_no_checkpoints(deck);  // a run may have written one in between
+  expect_no_checkpoints(deck);  // a run may have written a checkpoint in between
   Identity identity = identity_of(deck);
   const std::string own = tokenizer_in(options.folder);
   identity.files.merge(

@@ -37,7 +37,7 @@ struct InspectOptions {
   bool verify = false;
   bool diff = false;
   bool decode = false;
-  std::string tokenizer;  ///< its path; "": as stored in the token file
+  std::string tokenizer;  ///< path; "": the path that the token file stores
   std::string json;       ///< file, or "-" for standard output
 };
 
@@ -53,13 +53,13 @@ class Silence {
   bool spoke_ = log::speaking();
 };
 
-/// Prints one line. Names in files may contain control characters.
+/// Prints one line, without the control characters that names in files may contain.
 template <class... Parts>
 void show(const Parts&... parts) {
   say(printable(text(parts...)));
 }
 
-/// False if the reader has closed the pipe.
+/// Writes all bytes. Returns false if the reader has closed the pipe.
 bool write_to_stdout(std::string_view bytes) {
   while (!bytes.empty()) {
     const auto put = ::write(STDOUT_FILENO, bytes.data(), bytes.size());
@@ -71,8 +71,10 @@ bool write_to_stdout(std::string_view bytes) {
   return true;
 }
 
-/// The tokenizer that made the file. Uses `elsewhere` if given, else the stored path relative to
-/// the working directory and to the file's folder, and its name in the file's folder.
+/// The tokenizer that made the file, from the path `elsewhere`, or if that is "", from the path
+/// that the file stores. If this path does not exist, it is searched relative to the file's folder,
+/// then by its last component in that folder. UsageError if no path exists, or if the tokenizer
+/// there is not the tokenizer of the file.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
                                               const std::string& elsewhere) {
   data::TokenizerSource source = file.tokenizer_source();
@@ -98,7 +100,8 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
   return tokenizer;
 }
 
-/// A line per document: its parts, and whether their tokens count in the loss.
+/// Writes one line of JSON per document: its parts, and whether the tokens of a part count in the
+/// loss.
 void decode_masked(const data::TokenSource& file, const data::Tokenizer& tokenizer) {
   std::array<std::int64_t, 2> place{};
   for (std::int64_t document = 0; document < file.documents(); ++document) {
@@ -122,7 +125,8 @@ void decode_masked(const data::TokenSource& file, const data::Tokenizer& tokeniz
   }
 }
 
-/// Writes the text of all documents to standard output, without separators.
+/// Writes the text of all documents to standard output, without separators; for a file with a mask,
+/// see decode_masked.
 void decode(const std::string& path, const std::string& elsewhere) {
   ::signal(SIGPIPE, SIG_IGN);
   const auto file = data::open_tokens(path);

@@ -22,12 +22,13 @@
 namespace trireme::commands {
 namespace {
 
-/// Bytes of the character that begins with `first`, in UTF-8.
+/// Number of bytes of the UTF-8 character that begins with the byte `first`.
 std::size_t width_of(unsigned char first) {
   return first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
-/// A line of text with requests and escapes disabled, dashes that can be copied, and only ASCII.
+/// A line of text for roff: requests and escapes are disabled, dashes can be copied, and all
+/// characters are ASCII.
 std::string escaped(const std::string& line) {
   std::string out = line.starts_with('.') || line.starts_with('\'') ? "\\&" : "";
   for (std::size_t at = 0; at < line.size();) {
@@ -65,7 +66,7 @@ std::string entry(const std::string& tag, const std::string& body) {
   return text(".TP\n.B ", escaped(tag), "\n", escaped(body), "\n");
 }
 
-/// A command's footer: paragraphs, and examples unchanged.
+/// A command's footer in roff: paragraphs, and examples with their line breaks.
 std::string footer(const std::string& words) {
   std::string paragraphs;
   std::string examples;

@@ -22,7 +22,7 @@ std::string speed(std::int64_t bytes, double seconds) {
   return text(fixed(static_cast<double>(bytes) / 1e6 / std::max(seconds, 1e-9), 1), " MB/s");
 }
 
-void say_part(const std::string& path, const data::TokenizedPart& part) {
+void say_part(const std::string& path, const data::TokenizeCounts& part) {
   say(path, ": ", with_commas(part.tokens), " tokens in ", with_commas(part.documents),
       part.documents == 1 ? " document (" : " documents (", with_commas(part.text_bytes),
       " bytes of text)");
@@ -38,7 +38,7 @@ void make_folder_of(const std::string& path) {
   check_usage(!error, path, ": cannot create the folder ", folder.string(), ": ", error.message());
 }
 
-nlohmann::ordered_json part_json(const std::string& path, const data::TokenizedPart& part) {
+nlohmann::ordered_json part_json(const std::string& path, const data::TokenizeCounts& part) {
   return {{"path", path},
           {"documents", part.documents},
           {"tokens", part.tokens},

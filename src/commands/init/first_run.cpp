@@ -23,7 +23,7 @@ constexpr std::int64_t least_steps = 100;
 constexpr std::int64_t least_sequence = 32;
 
 /// Layers and width. Hidden / layers grows with the width, as in published models: 4 × 192,
-/// 12 × 768, 22 × 2048, 30 × 4096.
+/// 12 × 768, 24 × 2048, 32 × 4096.
 struct Shape {
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
@@ -43,14 +43,14 @@ std::vector<Shape> shapes() {
   return out;
 }
 
-/// Suitable tokens per sample for a model with this many parameters.
+/// Suitable number of tokens per sample for a model with this many parameters.
 std::int64_t suitable_sequence(double parameters) {
   return parameters < 5e6 ? 256 : parameters < 5e7 ? 512 : parameters < 5e8 ? 1024 : 2048;
 }
 
-/// Best batch and learning rate for a run of this many FLOPs (Bi et al. 2024, DeepSeek LLM, arXiv
-/// 2401.02954, section 3.1). Their smallest runs had 1e17 FLOPs; the learning rate of smaller runs
-/// is capped.
+/// Best batch, in tokens, and best learning rate for a run of this many FLOPs (Bi et al. 2024,
+/// DeepSeek LLM, arXiv 2401.02954, section 3.1). The smallest runs of this paper had 1e17 FLOPs;
+/// the learning rate is capped at 3e-3, its value for 1.4e16 FLOPs.
 double suitable_batch(double flops) {
   return 0.292 * std::pow(flops, 0.3271);
 }
@@ -121,7 +121,7 @@ std::string optimizer_text(const Wish& wish, const FirstRun& run) {
 /// ranks may change.
 std::string deck_text(const Wish& wish, const FirstRun& run, const Shape& shape) {
   const std::int64_t interval = rounded(static_cast<double>(run.steps) / 10);
-  // Checkpoints at least a minute apart, and evaluations that take a fraction of the time.
+  // Checkpoints are at least a minute apart, and evaluations take a small fraction of the time.
   const std::int64_t saved = std::clamp(rounded(60 / std::max(run.layout.seconds(), 1e-6)),
                                         interval, std::max(interval, run.steps));
   const std::int64_t evaluated = std::clamp<std::int64_t>(interval / 5, 1, 20);
@@ -163,12 +163,13 @@ bool depends_on_sequence(const deck::ModelConfig& model) {
   return deck::effect_of_sequence(model, shorter).effect != deck::Effect::numbers;
 }
 
-/// A run of this shape, for a number of tokens.
+/// Chooses the run for a model of a given shape.
 class Sizing {
  public:
   explicit Sizing(const Wish& wish) : wish_(wish) {}
 
-  /// Throws UsageError if no layout suits the ranks and the memory.
+  /// The run of a model of this shape, with the fastest layout. UsageError if no layout fits the
+  /// ranks and the memory.
   FirstRun of(const Shape& shape) const {
     FirstRun run;
     run.layers = shape.layers;
@@ -191,7 +192,7 @@ class Sizing {
   }
 
   /// Changes the number of steps so that the run takes the wanted time: fewer steps if necessary,
-  /// more if the text allows.
+  /// more if the model is new and the text allows.
   void fill_time(FirstRun& run, const Shape& shape) const {
     const double steps = wish_.seconds / run.layout.seconds();
     const bool late = run.seconds() > wish_.seconds;
@@ -205,8 +206,8 @@ class Sizing {
   }
 
  private:
-  /// Sequence length: conversations fit into a sample; other texts give at least eight samples for
-  /// training and one for validation.
+  /// Sequence length. Conversations fit into a sample, up to the largest length; other texts give
+  /// at least eight samples for training and one for validation.
   std::int64_t sequence_of(const Shape& shape) const {
     const bool tunes = !wish_.imported.empty();
     if (tunes && depends_on_sequence(wish_.model)) return wish_.model.sequence;
@@ -243,7 +244,8 @@ class Sizing {
     return deck;
   }
 
-  /// Samples per step: a multiple of the ranks if the suitable batch has that many.
+  /// Sets the number of steps and the samples per step, a multiple of the ranks if the suitable
+  /// batch has at least one sample per rank.
   void set_steps(FirstRun& run, double tokens, double batch) const {
     const auto sample = static_cast<double>(run.sequence);
     const auto most = static_cast<std::int64_t>(tokens / sample / least_steps);
@@ -290,7 +292,7 @@ FirstRun choose_first_run(const Wish& wish) {
       if (best && larger.seconds() > wish.seconds) break;
       best = larger;
       shape = next;
-    } catch (const UsageError& error) {  // too small for this many ranks, or too large
+    } catch (const UsageError& error) {  // the model is too small for this many ranks, or too large
       problem = error.what();
       if (!best) continue;
       best->bound = Bound::memory;

@@ -69,11 +69,11 @@ std::string take_model(std::vector<std::string>& inputs) {
   return model;
 }
 
-/// Cores that this process may use.
+/// Number of cores that this process may use.
 std::int64_t own_cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));  // more cores than fit into the set
+  return std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));  // there are more cores than fit into the set
 }
 
 /// Peak fp32 rate of a core's products, FLOP/s, from its highest clock and its vector units; 0:
@@ -107,7 +107,8 @@ plan::Machine machine_of(const InitOptions& options, std::int64_t ranks) {
   return plan::with_usual_speeds(machine);
 }
 
-/// "2h", "30m", "90s", or hours, minutes and seconds as in a deck.
+/// Seconds of a duration: "2h", "30m", "90s", or hours, minutes and seconds as in a deck.
+/// UsageError for any other text.
 Seconds wanted_seconds(const std::string& written) {
   Seconds seconds = 0;
   char* end = nullptr;
@@ -143,8 +144,8 @@ std::vector<std::string> own_files(const InitOptions& options, const Wish& wish)
   return files;
 }
 
-/// The files and folders that this command creates besides the deck. Removes them if the command
-/// fails.
+/// The files and folders that this command creates besides the deck. The destructor removes them
+/// unless keep() was called.
 class NewFiles {
  public:
   NewFiles(std::string folder, std::vector<std::string> files)
@@ -181,7 +182,7 @@ std::int64_t bytes_of_texts(const std::vector<std::string>& inputs, const std::s
   return bytes;
 }
 
-/// Writes the token files to data/NAME/, with the name of the deck.
+/// Writes the token files to data/NAME/, where NAME is the name of the deck.
 void tokenize_texts(const InitOptions& options, Wish& wish) {
   check_usage(options.validation.empty(),
               "--validation is for token files; `trireme init` divides texts itself: leave it out");
@@ -207,7 +208,8 @@ void tokenize_texts(const InitOptions& options, Wish& wish) {
   wish.validation = o.validation_output;
 }
 
-/// Uses existing token files.
+/// Sets wish.train and wish.validation to existing token files. UsageError for options that do not
+/// fit.
 void use_token_files(const InitOptions& options, Wish& wish) {
   check_usage(options.inputs.size() == 1, options.inputs.front(), " is a token file, and ",
               options.inputs.back(),
@@ -234,7 +236,7 @@ std::int64_t longest_document(const data::TokenSource& file) {
   return longest;
 }
 
-/// Reads the numbers of tokens and the tokenizer from the token files.
+/// Reads the numbers of tokens, the tokenizer and the vocabulary size from the token files.
 void read_token_files(const InitOptions& options, Wish& wish) {
   const auto train = data::open_tokens(wish.train);
   wish.tokens = train->tokens();
@@ -334,7 +336,7 @@ void run(InitOptions options) {
     tokenize_texts(options, wish);
   read_token_files(options, wish);
   deck::PrecisionConfig precision;
-  if (wish.machine.on_device()) precision.compute = DType::bf16;  // as in the deck
+  if (wish.machine.on_device()) precision.compute = DType::bf16;  // as in the deck that is written
   const std::string missing = wish.machine.time_mistake(precision, wish.ranks);
   check_usage(missing.empty(), wish.machine.called(), " does not give ", missing,
               ", without which no time can be predicted; measure it by `trireme bench DECK "

@@ -1,5 +1,5 @@
-// Recognises launchers of other MPI libraries by their environment. With such a launcher, every
-// process would be the only rank of its job.
+// Recognises launchers of other MPI libraries by their environment variables. With such a launcher,
+// every process would be the only rank of its job.
 #include <trireme/commands/launcher.hpp>
 
 #include <trireme/base/log.hpp>
@@ -13,10 +13,12 @@
 namespace trireme::commands {
 namespace {
 
-/// Slurm's step ids that are not an srun: the batch script, an interactive shell.
+/// Slurm's step ids from this value on do not belong to an srun, but to the batch script or an
+/// interactive shell.
 constexpr std::int64_t first_special_step = 0xFFFFFFF0;
 
-/// A whole number of at least 0; std::nullopt for any other value.
+/// The environment variable `name` as a whole number of at least 0; std::nullopt if it is not set
+/// or has another value.
 std::optional<std::int64_t> number(const Environment& environment, const char* name) {
   const char* value = environment(name);
   if (value == nullptr || *value < '0' || *value > '9') return std::nullopt;

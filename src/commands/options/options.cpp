@@ -36,7 +36,8 @@ void add_checkpoint(CLI::App& command, std::string& checkpoint, bool& as_deck) {
                    "with other scaled rotary positions");
 }
 
-/// Checks a number: CLI11 accepts "nan" and "inf", and its range check accepts NaN.
+/// Message about text that is not a finite number of at least 0, otherwise "". CLI11 itself accepts
+/// "nan" and "inf", and its range check accepts NaN.
 std::string finite_and_not_negative(const std::string& written) {
   char* end = nullptr;
   const double value = std::strtod(written.c_str(), &end);
@@ -63,7 +64,8 @@ std::string not_empty(const std::string& written) {
   return written.empty() ? "expected a text that is not empty" : "";
 }
 
-/// The value that the command line gives to an unknown option: "10" in `--steps 10`.
+/// The value that the command line gives to an unknown option: "10" in `--steps 10`; "" if no value
+/// follows the option.
 std::string value_after(const std::string& option, int argc, const char* const* argv) {
   for (int i = 1; i + 1 < argc; ++i)
     if (argv[i] == option && argv[i + 1][0] != '-' && std::strchr(argv[i + 1], '=') == nullptr)
@@ -71,8 +73,8 @@ std::string value_after(const std::string& option, int argc, const char* const* 
   return "";
 }
 
-/// CLI11's message; for an unknown option, the most similar option or the deck's key that it may
-/// mean.
+/// CLI11's message about a mistake; for an unknown option of a command, a message that suggests the
+/// key of the deck that the option may mean, or else the most similar option, if any.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error, int argc,
                       const char* const* argv) {
   const bool unexpected = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
@@ -101,7 +103,7 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error, int arg
                               : "");
 }
 
-/// Rejects arguments that name a file or folder if a shell would have expanded them.
+/// Makes CLI11 reject paths of files and folders that a shell would have expanded, such as ~/runs.
 void check_paths(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     const std::string type = option->get_type_name();
@@ -366,7 +368,7 @@ bool none_is_positive(const std::array<const char*, n>& names) {
 }  // namespace
 
 bool is_first_process() {
-  // Hydra (MPICH, Intel MPI) and Cray's PMI, Open MPI, PMIx, PALS, Slurm.
+  // Variables of Hydra (MPICH, Intel MPI) and Cray's PMI, of Open MPI, PMIx, PALS and Slurm.
   return none_is_positive(
       std::array{"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PALS_RANKID", "SLURM_PROCID"});
 }

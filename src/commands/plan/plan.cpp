@@ -43,7 +43,7 @@ bool is_layout_key(const std::string& name) {
                              [&](const deck::Key* key) { return key->full_name() == name; });
 }
 
-/// Values for the keys that are not fixed, such that the deck has no contradictions.
+/// Overrides for the keys that are not in `fixed`, with values that do not contradict `overrides`.
 std::vector<std::string> open_values(const std::set<std::string>& fixed,
                                      const std::vector<std::string>& overrides) {
   std::string schedule = "1f1b", chunks = "1";
@@ -79,8 +79,8 @@ std::vector<std::string> open_values(const std::set<std::string>& fixed,
   return values;
 }
 
-/// The deck with the keys that the command line fixes; with layout = "auto" also the keys of its
-/// file.
+/// The deck of the search. The command line fixes keys of the layout; if `chooses` (layout =
+/// "auto"), the deck's file fixes keys too.
 deck::Deck deck_to_search(const PlanOptions& options, bool chooses) {
   if (chooses) return deck::load_deck(options.deck, options.overrides);
   std::set<std::string> fixed;
@@ -112,7 +112,8 @@ void check_fixed(const deck::Deck& deck) {
   check_usage(mistakes.empty(), join(mistakes, "\n"));
 }
 
-/// Sets the machine of the command line or of the deck, or this installation with typical speeds.
+/// Sets the machine: from the file that the command line or the deck names, or else this
+/// installation with typical speeds.
 void set_machine(PlanReport& report, const std::string& given) {
   const std::string& file = given.empty() ? report.deck.config.parallel.machine : given;
   if (file.empty()) {
@@ -130,14 +131,15 @@ void set_machine(PlanReport& report, const std::string& given) {
               "help machine` explains, or measure it by `trireme bench DECK --machine-file FILE`");
 }
 
-/// The layout that the deck's file describes.
+/// Simulates the layout that the deck's file describes, or sets own_problem. No effect with
+/// servers.
 void add_own(PlanReport& report, const PlanOptions& options) {
   std::vector<std::string> others;
   for (const std::string& o : options.overrides)
     if (!is_layout_key(name_in(o))) others.push_back(o);
   try {
     deck::Deck own = deck::load_deck(options.deck, others);
-    if (own.config.parallel.has_servers()) return;  // their times are not predicted
+    if (own.config.parallel.has_servers()) return;  // times with servers are not predicted
     own.config.model.vocabulary = report.deck.config.model.vocabulary;
     deck::resolve_parallel(own, report.ranks);
     plan::resolve_recompute(own, report.machine);

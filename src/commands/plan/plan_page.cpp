@@ -1,4 +1,5 @@
-// The page of `trireme plan`: a chart of memory and time, and stacked bars of a step's seconds.
+// The page of `trireme plan`: a chart of memory and time, stacked bars of a step's seconds, and
+// tables of layouts.
 #include <trireme/base/text.hpp>
 #include <trireme/commands/plan/plan_report.hpp>
 #include <trireme/commands/report/markup.hpp>
@@ -91,13 +92,14 @@ std::string percent_of(double part, double whole) {
   return fixed(100 * part / whole, 2);
 }
 
-/// Position on a logarithmic axis, from 0 to 1: the slowest layouts of a front take many times as
-/// long as the fastest.
+/// Position on a logarithmic axis, from 0 to 1. The axis is logarithmic because the slowest layouts
+/// of a front take many times as long as the fastest.
 double log_part(const Ticks& axis, double value) {
   return std::log(value / axis.low) / std::log(axis.high / axis.low);
 }
 
-/// Ticks beside and below a chart, in the page's units.
+/// HTML of the tick labels and titles beside and below a chart; positions are percentages of its
+/// size.
 std::string labels(const Ticks& x, const Ticks& y) {
   std::string out = "<div class=\"y-labels\">";
   for (const Tick& tick : y.ticks)
@@ -112,7 +114,8 @@ std::string labels(const Ticks& x, const Ticks& y) {
          "GiB</b>";
 }
 
-/// Memory and time of layouts: the Pareto front as steps, every simulated layout as a point.
+/// Memory and time of layouts: the Pareto front as steps; every simulated layout, and every layout
+/// of the front, as a point.
 class FrontChart {
  public:
   explicit FrontChart(const PlanReport& report) : report_(report) {
@@ -184,7 +187,7 @@ std::string bar(const std::string& name, const Candidate& c, Seconds longest) {
   std::string parts;
   for (std::size_t i = 0; i < plan::causes; ++i) {
     const Seconds s = c.time.shares[i];
-    if (s <= 1e-6 * c.seconds()) continue;  // rounding
+    if (s <= 1e-6 * c.seconds()) continue;  // only a rounding error
     const std::string_view cause = name_of(static_cast<Cause>(i));
     parts += text("<i style=\"width:", percent_of(s, longest), "%;background:var(--", cause,
                   ")\" title=\"", cause, " ", short_number(s), " s\"></i>");
@@ -228,8 +231,8 @@ std::string deck_keys(const plan::Layout& layout) {
   return out;
 }
 
-/// The best layouts and the deck's own, in a table of the keys that differ among the best, and all
-/// keys of each layout for copying.
+/// A table of the best layouts and of the deck's own layout, with the keys that differ among the
+/// best layouts; all keys of each layout, for copying; and the reasons of rejected layouts.
 std::string tables(const PlanReport& report) {
   std::vector<std::pair<std::string, const Candidate*>> shown;
   for (std::size_t i = 0; i < report.shown(); ++i)

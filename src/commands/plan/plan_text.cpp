@@ -13,12 +13,12 @@ using plan::Candidate;
 using plan::Cause;
 using Rows = std::vector<std::vector<std::string>>;
 
-/// At least four significant digits.
+/// Five decimals below 0.1 s, three below 10 s, otherwise one.
 std::string seconds_text(Seconds s) {
   return fixed(s, s < 0.1 ? 5 : s < 10 ? 3 : 1) + " s";
 }
 
-/// The best layouts, each with its overrides on a separate line.
+/// A table of the best layouts, and the overrides of each of them on a separate line.
 std::string best_text(const PlanReport& report) {
   Rows rows{{"", "step", "tokens/s", "MFU", "idle", "memory", "layout"}};
   std::string lines;
@@ -33,7 +33,7 @@ std::string best_text(const PlanReport& report) {
   return columns(rows, 1, "  ", true) + "\n\noverrides" + lines;
 }
 
-/// Seconds by cause of the best layouts, and of the deck's own.
+/// Seconds by cause of the best layouts and of the deck's own layout.
 std::string causes_text(const PlanReport& report) {
   Rows rows{{"seconds of a step"}};
   std::vector<const Candidate*> shown;
@@ -157,11 +157,11 @@ std::string plan_text(const PlanReport& report) {
   const std::vector<std::string> fixed_keys = deck::fixed_keys(report.deck);
   if (!fixed_keys.empty()) out += "\nfixed         " + join(fixed_keys, ", ");
   out += text("\nsearch        ", with_commas(found.evaluated), " layouts fit; the best ",
-              found.candidates.size(), " were played");
+              found.candidates.size(), " were simulated");
   out += "\n\nbest layouts\n" + best_text(report);
   out += own_text(report);
   out += "\n\n" + causes_text(report);
-  out += "\n\nlayouts than which none is both faster and smaller\n" + front_text(report);
+  out += "\n\nPareto front of time and memory\n" + front_text(report);
   if (found.rejected.empty()) return out;
   Rows rows{{"layouts", "rejected because"}};
   for (const plan::Rejection& r : found.rejected)

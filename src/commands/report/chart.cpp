@@ -1,4 +1,4 @@
-// Line charts as SVG: axes, ticks, one polyline per curve with a band where a column of pixels
+// Line charts as SVG: axes, ticks, and one path per curve, with a band where a column of pixels
 // holds several points.
 #include <trireme/commands/report/chart.hpp>
 
@@ -15,12 +15,12 @@
 namespace trireme::commands {
 namespace {
 
-// The SVG's own units; the page scales it to its width and height.
+// Size of a drawing in SVG units; the page scales the drawing to its place.
 constexpr double width = 1000;
 constexpr double height = 1000;
-constexpr std::size_t most_columns = 400;  // columns of a curve: about its pixels
+constexpr std::size_t most_columns = 400;  // columns of a curve, about one per pixel
 constexpr std::size_t most_hits = 100;     // strips that show values under the pointer
-constexpr std::size_t most_dots = 60;      // curves with fewer points show each point
+constexpr std::size_t most_dots = 60;  // curves with at most this number of points show each point
 constexpr std::size_t most_marks = 240;
 constexpr int y_ticks = 5;
 constexpr int x_ticks = 5;
@@ -49,7 +49,7 @@ struct Range {
   bool empty() const { return !(low <= high); }
 };
 
-/// A logarithmic axis cannot show values of 0 or less.
+/// Whether an axis can show a value: it must be finite, and above 0 on a logarithmic axis.
 bool has_place(double y, bool logarithmic) {
   return std::isfinite(y) && (!logarithmic || y > 0);
 }
@@ -71,7 +71,7 @@ Axes axes_of(Range range, const ChartOptions& options, const XAxis& across) {
   axes.x =
       across.place ? round_ticks(0, across.last, x_ticks) : step_ticks(0, across.last, x_ticks);
   if (across.place) {
-    axes.x.high = across.last;  // not extended
+    axes.x.high = across.last;  // this axis is not extended to a tick
     std::erase_if(axes.x.ticks, [&](const Tick& t) { return t.at > across.last; });
   }
   if (options.from_zero) range.low = std::min(range.low, 0.0);
@@ -80,7 +80,7 @@ Axes axes_of(Range range, const ChartOptions& options, const XAxis& across) {
   return axes;
 }
 
-/// A column in a path: "M" or "L" and its place.
+/// A command of an SVG path: moves to a point of the chart ("M"), or draws a line to it ("L").
 std::string point_of(const Axes& axes, double x, double y, char how) {
   return text(how, px(axes.x_of(x)), " ", px(axes.y_of(y)));
 }
@@ -121,7 +121,7 @@ std::string path(std::string_view style, std::string_view what, const std::strin
   return d.empty() ? "" : text("<path class=\"", what, " ", style, "\" d=\"", d, "\"/>\n");
 }
 
-/// The series without values that a logarithmic axis cannot show.
+/// The points of the series, with NaN for values that a logarithmic axis cannot show.
 std::vector<Point> placed(const Series& series, bool logarithmic) {
   std::vector<Point> points = series.points;
   for (Point& p : points)
@@ -183,7 +183,8 @@ std::string range_text(const XAxis& across, double first, double last) {
                        : text("steps ", from, " to ", with_commas(std::llround(last)));
 }
 
-/// "training 3.21 (3.1 to 3.4)" of the points within [first, last]; "" if there is none.
+/// "training 3.21 (3.1 to 3.4)": mean and range of the points within [first, last]; "" if there is
+/// none.
 std::string values_text(const Series& series, double first, double last) {
   const auto begin = std::lower_bound(series.points.begin(), series.points.end(), first,
                                       [](const Point& p, double x) { return p.x < x; });
@@ -203,7 +204,9 @@ std::string values_text(const Series& series, double first, double last) {
 /// Strips over the chart that show the values under the pointer.
 std::string hits(const Axes& axes, const std::vector<Series>& series, std::span<const Mark> marks,
                  const XAxis& across) {
-  const auto columns = plot_columns(series.front().points, most_hits);
+  const Series& longest =
+      *std::ranges::max_element(series, {}, [](const Series& s) { return s.points.size(); });
+  const auto columns = plot_columns(longest.points, most_hits);
   std::string out;
   double left = axes.x.low;
   for (std::size_t c = 0; c < columns.size(); ++c) {
@@ -239,7 +242,7 @@ std::string x_labels(const Axes& axes, const XAxis& across, const std::string& s
   return text(out, "<b>", escaped(across.title), "</b></div>");
 }
 
-/// Description of the chart in words.
+/// Description of the chart for screen readers.
 std::string description(const std::vector<Series>& series, const ChartOptions& options,
                         const XAxis& across) {
   std::string out = options.title;
@@ -269,7 +272,7 @@ std::string legend(const std::vector<Series>& series) {
   return out + "</span>";
 }
 
-/// The series and marks at their positions on an axis, within its range.
+/// The series with x as positions on an axis, without points beyond the end of the axis.
 std::vector<Series> placed_on(const XAxis& across, std::vector<Series> series) {
   for (Series& s : series) {
     if (across.place)
@@ -278,6 +281,7 @@ std::vector<Series> placed_on(const XAxis& across, std::vector<Series> series) {
   }
   return series;
 }
+/// The marks with x as positions on an axis.
 std::vector<Mark> placed_on(const XAxis& across, std::span<const Mark> marks) {
   std::vector<Mark> placed(marks.begin(), marks.end());
   if (across.place)
@@ -285,7 +289,7 @@ std::vector<Mark> placed_on(const XAxis& across, std::span<const Mark> marks) {
   return placed;
 }
 
-/// One picture, with the labels of every axis on which it looks the same.
+/// One drawing, with the labels of all axes on which the curves look the same.
 std::string picture(const std::vector<Series>& all, Range range, const ChartOptions& options,
                     std::span<const XAxis> axes, const std::string& styles) {
   const XAxis& across = axes.front();

@@ -7,7 +7,8 @@
 namespace trireme::commands {
 namespace {
 
-/// Bytes of the UTF-8 character at the front, 0 if there is none (RFC 3629).
+/// Number of bytes of the UTF-8 character at the front; 0 if there is no valid character (RFC
+/// 3629).
 std::size_t character_bytes(std::string_view s) {
   const auto byte = [&](std::size_t i) {
     return i < s.size() ? static_cast<unsigned char>(s[i]) : 0U;
@@ -23,7 +24,7 @@ std::size_t character_bytes(std::string_view s) {
   }
   const bool overlong = (bytes == 3 && code < 0x800) || (bytes == 4 && code < 0x10000);
   const bool surrogate = code >= 0xD800 && code < 0xE000;
-  const bool no_character = (code & 0xFFFE) == 0xFFFE;  // XML forbids U+FFFE and U+FFFF
+  const bool no_character = (code & 0xFFFE) == 0xFFFE;  // noncharacters; XML forbids U+FFFE, U+FFFF
   return overlong || surrogate || no_character || code > 0x10FFFF ? 0 : bytes;
 }
 

@@ -53,7 +53,7 @@ RunRecords records_of(RunReport& report) {
   return records;
 }
 
-/// The texts of all files texts*.jsonl, without those of earlier runs.
+/// The texts of all files texts*.jsonl, except the files of earlier runs.
 std::vector<GeneratedText> texts_of(const std::string& folder) {
   std::vector<std::string> paths;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
@@ -92,8 +92,9 @@ std::optional<RunHistory> history_of(RunReport& report) {
                      steps.empty() ? std::nullopt : parse_utc(steps.back().time));
 }
 
-/// The checkpoint folder; beside the metrics if the deck has it there, because the run's folder may
-/// have been moved.
+/// The checkpoint directory: checkpoint.directory, or <folder of the report>/checkpoints if the
+/// deck's checkpoint.directory is run.directory/checkpoints, because the run's folder may have been
+/// moved.
 std::string checkpoint_folder(const RunReport& report) {
   const deck::Config& c = report.deck.config;
   const std::string beside = c.run.directory + "/checkpoints";
@@ -145,14 +146,14 @@ RunReport read_run(const std::string& folder) {
   while (report.folder.size() > 1 && report.folder.ends_with('/')) report.folder.pop_back();
   report.deck = deck::load_deck(report.folder + "/deck.toml");
   const deck::ParallelConfig& p = report.deck.config.parallel;
-  if (p.layout == LayoutMode::given)  // as all decks that runs write
+  if (p.layout == LayoutMode::given)  // as in all decks that runs write
     deck::resolve_parallel(report.deck, std::max<std::int64_t>(1, p.ranks()));
   report.records = records_of(report);
   report.history = history_of(report);
   if (report.history) {
     const std::string used = report.folder + "/usage.jsonl";
     report.usage = run_usage(*report.history,
-                             fs::exists(used) ? read_used_parts(used) : std::vector<UsedPart>{});
+                             fs::exists(used) ? read_used_parts(used) : std::vector<JobUsage>{});
   }
   return report;
 }

@@ -20,14 +20,15 @@ namespace {
 
 using Steps = std::vector<train::Metrics>;
 
-constexpr std::size_t most_earlier = 4;  // earlier runs beside this one
-constexpr double log_ratio = 30;         // norm ratio for a logarithmic axis
+constexpr std::size_t most_earlier = 4;  // earlier runs that are also drawn
+constexpr double log_ratio = 30;  // largest / smallest norm above which the axis is logarithmic
 
 std::optional<double> finite(double value) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
-/// The loss of tokens, like validation_loss. Other terms have separate charts.
+/// The loss of tokens alone, as in validation_loss: the loss without its other terms, which have
+/// separate charts.
 template <class Record>
 double token_loss(const Record& record) {
   double loss = record.loss;
@@ -35,7 +36,7 @@ double token_loss(const Record& record) {
   return loss;
 }
 
-/// Tokens and time of a run after each logged step, interpolated linearly.
+/// Tokens and time of a run after a step, interpolated linearly between logged steps.
 class Clock {
  public:
   explicit Clock(const Steps& steps) {
@@ -72,7 +73,7 @@ class Clock {
   std::vector<double> steps_, tokens_, seconds_;
 };
 
-/// Steps, tokens and time, for all runs.
+/// The axes of steps, tokens and time, long enough for all runs. `clocks` must outlive the axes.
 std::vector<XAxis> axes_of(const std::vector<Clock>& clocks) {
   XAxis steps, tokens, time;
   tokens.name = tokens.title = tokens.unit = "tokens";
@@ -157,14 +158,14 @@ class Charts {
     }
     axes_ = axes_of(clocks_);
     if (single()) {
-      // The axes end with the current run, not with an earlier one.
+      // The axes end with the current run, not with an earlier run.
       const Clock& own = clocks_.front();
       for (XAxis& axis : axes_)
         axis.last = axis.place ? axis.place(0, own.last_step()) : own.last_step();
     }
   }
 
-  /// Buttons that select the horizontal axis, before the charts.
+  /// All charts, after the buttons that select the horizontal axis.
   std::string all() const {
     std::string buttons;
     for (const XAxis& axis : axes_)
@@ -266,7 +267,8 @@ class Charts {
 
   std::string loss_unit() const { return text("nats per ", objective_.losses.front().counted); }
 
-  /// Two charts, with linear and with logarithmic axis; two buttons select one.
+  /// Two charts of the loss, with a linear and with a logarithmic axis; two buttons select one of
+  /// them.
   std::string loss() const {
     const auto add_losses = [](Series& series, const RunRecords& records) {
       for (const train::StepLoss& s : records.losses)
@@ -330,13 +332,13 @@ class Charts {
     Bytes most = 0;
     for (const RunReport& run : runs_)
       for (const auto& m : run.records.steps) most = std::max(most, m.peak_bytes);
-    if (most == 0) return "";  // unknown on this system
+    if (most == 0) return "";  // the system does not report memory
     constexpr double mebi = 1 << 20;
     const bool gibi = static_cast<double>(most) >= 1024 * mebi;
     const double unit = gibi ? 1024 * mebi : mebi;
-    return figure(
-        curves([&](const auto& m) { return static_cast<double>(m.peak_bytes) / unit; }),
-        {"Peak memory", gibi ? "GiB" : "MiB", "largest resident memory of any rank so far", false, true});
+    return figure(curves([&](const auto& m) { return static_cast<double>(m.peak_bytes) / unit; }),
+                  {"Peak memory", gibi ? "GiB" : "MiB",
+                   "largest resident memory of any rank so far", false, true});
   }
 
   std::span<const RunReport> runs_;

@@ -145,7 +145,8 @@ class Historian {
       job.last_step = std::max(job.last_step, entry.step);
   }
 
-  /// A restart undoes the steps after its checkpoint; at step 0 it begins a fresh run.
+  /// A job that continues from a checkpoint undoes the steps after this checkpoint. A job that
+  /// continues from step 0 begins a new run.
   void take(RunJob& job, const RunEvent& entry, const events::Training& event) {
     const std::int64_t restored = entry.step;
     if (restored > 0) {
@@ -176,14 +177,15 @@ class Historian {
     return found == history_.jobs.rend() ? nullptr : &*found;
   }
 
-  /// Determines the end of a job without a last event from its metrics.
+  /// Updates the last step and the last time of a job by values from the metrics, which may be
+  /// later than the job's last event.
   static void see(RunJob& job, std::int64_t step, std::optional<Utc> time) {
     if (step > job.restored) job.last_step = std::max(job.last_step, step);
     if (time) job.seen = std::max(job.seen, *time);
   }
 
   RunHistory history_;
-  std::ptrdiff_t messages_before_ = 0;  ///< messages of earlier jobs
+  std::ptrdiff_t messages_before_ = 0;  ///< number of messages of earlier jobs
 };
 
 }  // namespace
@@ -233,8 +235,8 @@ RunHistory run_history(const std::vector<RunEvent>& events, std::int64_t last_st
   return std::move(historian).result(last_step, last_time);
 }
 
-std::vector<UsedPart> read_used_parts(const std::string& path) {
-  std::vector<UsedPart> parts;
+std::vector<JobUsage> read_used_parts(const std::string& path) {
+  std::vector<JobUsage> parts;
   read_json_lines(path, [&](const JsonLine& line) {
     const std::string time = line.string("time");
     const auto ended = parse_utc(time);
@@ -245,14 +247,14 @@ std::vector<UsedPart> read_used_parts(const std::string& path) {
   return parts;
 }
 
-std::optional<RunUsage> run_usage(const RunHistory& history, const std::vector<UsedPart>& parts) {
-  constexpr Seconds rounding =
-      2;  // seconds of the script are whole, and its start is a little later
+std::optional<RunUsage> run_usage(const RunHistory& history, const std::vector<JobUsage>& parts) {
+  // the script counts whole seconds, and begins to count a little late
+  constexpr Seconds rounding = 2;
   RunUsage usage;
   std::vector<bool> counted(parts.size(), false);
   bool batch = false;
   for (const RunJob& job : history.jobs) {
-    const auto part = std::ranges::find_if(parts, [&](const UsedPart& one) {
+    const auto part = std::ranges::find_if(parts, [&](const JobUsage& one) {
       return job.began <= one.ended &&
              seconds_between(job.began, one.ended) <= one.seconds + rounding;
     });

@@ -77,7 +77,7 @@ std::string machines(const std::vector<RunJob>& jobs) {
   return out + "</dl>\n";
 }
 
-/// "from step 539 to 1,000", and its starting point.
+/// The steps of a job: "539 to 1,000", "none after 538" or "no step".
 std::string steps_of(const RunJob& job) {
   if (!job.training) return "no step";
   if (job.last_step <= job.restored) return text("none after ", with_commas(job.restored));

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view validation = "validation_";
 
-/// Terms of the training objective other than the tokens', such as "pair_loss".
+/// Terms of the training objective other than the loss of tokens, such as "pair_loss".
 std::vector<train::NamedLoss> other_losses(const JsonLine& line, bool of_validation) {
   std::vector<train::NamedLoss> found;
   for (const auto& [key, value] : line.json.items()) {
@@ -21,7 +21,7 @@ std::vector<train::NamedLoss> other_losses(const JsonLine& line, bool of_validat
   return found;
 }
 
-/// Members of every line.
+/// The values that RunRecords::losses keeps for every step.
 train::StepLoss loss_of(const JsonLine& line) {
   return {line.whole("step"), line.real("loss"), other_losses(line, false),
           line.maybe("gradient_norm")};

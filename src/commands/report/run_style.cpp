@@ -1,4 +1,4 @@
-// The style sheet and the script of a report, which are part of its HTML file.
+// The style sheet of a report, which is part of its HTML file.
 #include <trireme/commands/report/run_report.hpp>
 
 namespace trireme::commands {

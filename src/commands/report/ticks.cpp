@@ -1,4 +1,5 @@
-// Ticks and labels of a chart's axes: round steps, thousands and logarithmic decades.
+// Ticks and labels of a chart's axes: round steps, logarithmic decades, and labels with units or
+// exponents.
 #include <trireme/commands/report/ticks.hpp>
 
 #include <trireme/base/text.hpp>
@@ -40,7 +41,7 @@ std::string scientific(double value, int digits) {
   return text(mantissa, "e", std::stoi(all.substr(at + 1)));
 }
 
-/// A multiple of `step` on an axis whose largest absolute value is `largest`.
+/// Label of a multiple of `step` on an axis whose largest absolute value is `largest`.
 std::string label(double value, double step, double largest) {
   if (std::abs(value) < step / 2) return "0";
   if (largest >= most_plain || largest < 1e-2)
@@ -54,7 +55,7 @@ std::string label(double value, double step, double largest) {
   return step >= 1 ? with_commas(std::llround(value)) : fixed(value, places(step));
 }
 
-/// Multiples of `step` within [low, high].
+/// Ticks at the multiples of `step` within [low, high].
 std::vector<Tick> multiples(double low, double high, double step) {
   std::vector<Tick> ticks;
   const double largest = std::max(std::abs(low), std::abs(high));

@@ -1,4 +1,5 @@
-// Launches by head size. Each size is compiled separately: group_kernels_instances.cpp.in.
+// Launches of the warpgroup kernels by head size. Each head size is compiled separately
+// (group_kernels_instances.cpp.in).
 #include <trireme/kernels/group_launch.hpp>
 
 #include <type_traits>

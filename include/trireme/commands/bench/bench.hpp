@@ -1,13 +1,13 @@
 #pragma once
 
-#include <trireme/architecture/local_sizes.hpp>
+#include <trireme/architecture/rank_sizes.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/commands/bench/machine.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/grid/runtime.hpp>
-#include <trireme/plan/layer_kernels.hpp>
+#include <trireme/plan/block_kernels.hpp>
 #include <trireme/schedule/program.hpp>
-#include <trireme/train/worker.hpp>
+#include <trireme/train/engine.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -43,7 +43,7 @@ struct BenchReport {
 struct BenchSetting {
   grid::Runtime& runtime;
   Session& session;
-  std::int64_t rounds;  ///< measurements of each kind
+  std::int64_t rounds;  ///< rounds of each measurement
   BenchMachine& machine;
   /// Kernels are timed by the processor time of their thread, so that other programs and ranks on
   /// the same processor do not count.
@@ -55,44 +55,47 @@ struct BenchSetting {
 
 /// Bandwidth of memory and caches, by the size of the arrays.
 BenchReport bench_bandwidth(const BenchSetting& setting);
-/// Rates of large matrix products, and of the products of the deck's model on this rank's shard.
+/// Rates of large square matrix products, and of the products of the deck's model on the slowest
+/// rank.
 BenchReport bench_matmul(const BenchSetting& setting);
-/// All other kernels of a training step, compared with their roofline.
+/// All kernels of a training step except matrix products, compared with their roofline.
 BenchReport bench_kernels(const BenchSetting& setting);
-/// Collectives and transfers by size, in the world and along each axis of the deck's grid.
+/// Seconds and bandwidth of collectives and transfers by size, in the world and along each axis of
+/// the deck's grid.
 BenchReport bench_communication(const BenchSetting& setting);
-/// Writing and reading a checkpoint, compared with plain files of the same size.
+/// Time to write and to read a checkpoint, compared with plain files of the same size.
 BenchReport bench_checkpoint(const BenchSetting& setting);
-/// Time that a background checkpoint costs the steps. Needs the training file.
+/// Time by which a background checkpoint delays training. Needs the training file.
 BenchReport bench_background(const BenchSetting& setting);
-/// Building the index of a checkpoint with many arrays and shards.
+/// Time to build the index of a checkpoint with many arrays and shards.
 BenchReport bench_index(const BenchSetting& setting);
 
 /// Whether a machine file contains results of the section.
 bool for_machine_file(const std::string& section);
-/// A machine file from these sections' measurements. Collective.
+/// The content of a machine file, from the measurements of the sections for which for_machine_file
+/// is true. Collective.
 std::string machine_file_of(const BenchSetting& setting);
 
 /// Number of ranks on this node. Collective.
 std::int64_t ranks_on_this_node(const BenchSetting& setting);
 
-/// Seconds that `work` takes on the slowest rank after a common start; the same on all ranks.
-/// Collective; `work` may be collective too.
+/// Seconds that `work` takes on the slowest rank after a common start. Returns the same value on
+/// all ranks. Collective; `work` may be collective too.
 Seconds slowest_seconds(grid::Runtime& runtime, const std::function<void()>& work);
 
 double median(std::vector<double> values);
 
-/// The deck's model with its initial weights, ready to train; `program` is made for it and must
-/// outlive it. Collective.
-std::unique_ptr<train::Worker> bench_worker(const BenchSetting& setting,
+/// The deck's model with its initial weights, ready to train. Sets `program` to the program of a
+/// step; `program` must outlive the engine. Collective.
+std::unique_ptr<train::Engine> bench_engine(const BenchSetting& setting,
                                             schedule::Program& program);
 
-/// Bytes of two checkpoints of the deck's model, or of one and plain files of its size, with
-/// overhead.
+/// Bytes of two checkpoints of the deck's model with overhead; also enough for one checkpoint and
+/// plain files of the same size.
 Bytes room_for_checkpoints(const Session& session);
 
-/// A temporary folder in the deck's checkpoint directory. The destructor removes it and the folders
-/// created for it.
+/// A temporary folder in the deck's checkpoint directory. The destructor removes the folder and the
+/// parent folders that were created for it.
 class BenchFolder {
  public:
   /// Error if the folder is not writable or has less than `bytes` of space. Collective.
@@ -112,7 +115,7 @@ class BenchFolder {
 
 /// This rank's part of the model, and its work per step.
 struct BenchShard {
-  architecture::LocalSizes sizes;
+  architecture::RankSizes sizes;
   std::int64_t layers = 0;      ///< layers on this rank
   std::int64_t micros = 0;      ///< micro-batches per step
   std::int64_t parameters = 0;  ///< trained parameters
@@ -120,7 +123,7 @@ struct BenchShard {
   bool has_embedding = false;
   bool has_head = false;
   bool logits_again = false;  ///< logits are recomputed in the backward pass
-  std::vector<plan::LayerKernel> kernels;
+  std::vector<plan::BlockKernel> kernels;
 };
 
 /// This rank's BenchShard. Collective.

@@ -2,7 +2,7 @@
 
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/kernels/handle.hpp>
-#include <trireme/train/kernel_choice.hpp>
+#include <trireme/train/precision.hpp>
 
 #include <functional>
 #include <string>
@@ -13,7 +13,7 @@ namespace trireme::commands {
 /// A kernel with the sizes of a training step.
 struct BenchKernel {
   std::string name;  ///< "layer_norm.forward"
-  bool here = true;  ///< whether this rank runs it
+  bool here = true;  ///< whether this rank runs the kernel
   double calls = 0;  ///< per step
   std::int64_t rows = 0;
   std::int64_t columns = 1;
@@ -28,7 +28,7 @@ struct BenchKernel {
 /// Measures kernels in sequence and keeps the results.
 class KernelBench {
  public:
-  /// Bandwidth, peak and arithmetic must have been measured.
+  /// Bandwidth, peak and arithmetic must have been measured. Collective.
   explicit KernelBench(const BenchSetting& setting)
       : setting_(setting),
         shard_(shard_of(setting)),
@@ -37,13 +37,14 @@ class KernelBench {
   const deck::Config& config() const { return setting_.session.config(); }
   const deck::ModelConfig& model() const { return config().model; }
   const BenchShard& shard() const { return shard_; }
-  const architecture::LocalSizes& sizes() const { return shard_.sizes; }
+  const architecture::RankSizes& sizes() const { return shard_.sizes; }
   const kernels::Handle& handle() const { return handle_; }
   const Exec& exec() const { return handle_; }
-  const architecture::Operation& operation(const plan::LayerKernel& kernel) const;
-  /// A kernel of the layers, without its cost. Rows and columns are of the operation's output.
-  /// Calls include the head's norm.
-  BenchKernel of_layers(const plan::LayerKernel& kernel) const;
+  const architecture::Operation& operation(const plan::BlockKernel& kernel) const;
+  /// A kernel of the layers, without its cost. Rows and columns are the sizes of the operation's
+  /// output; for a linear operation, of its input, whose gradient the kernel accumulates. The calls
+  /// of a norm include the norm of the head.
+  BenchKernel of_layers(const plan::BlockKernel& kernel) const;
 
   /// Measures a kernel. All ranks pass the same kernels in the same order; sizes, costs and `here`
   /// may differ. Collective.
@@ -65,12 +66,13 @@ class KernelBench {
   std::vector<Found> found_;
 };
 
-/// Cost of reading and writing arrays: bytes read only, written only, and read and written.
+/// Cost of arrays of `read` bytes that are only read, `written` bytes that are only written, and
+/// `updated` bytes that are read and written.
 inline BenchCost traffic(double read, double written, double updated = 0) {
   return {read + written + 2 * updated, read + written + updated};
 }
 
-/// `cost` plus one evaluation of a function per element.
+/// `cost` with `elements` evaluations of a function.
 inline BenchCost with(BenchCost cost, kernels::Arithmetic arithmetic, std::int64_t elements) {
   cost.arithmetic = arithmetic;
   cost.elements = static_cast<double>(elements);
@@ -79,11 +81,11 @@ inline BenchCost with(BenchCost cost, kernels::Arithmetic arithmetic, std::int64
 
 /// Measures a kernel of attention, rotary positions or head norms.
 template <class P>
-void measure_attention_kernel(KernelBench& bench, const plan::LayerKernel& kernel);
+void measure_attention_kernel(KernelBench& bench, const plan::BlockKernel& kernel);
 
 /// Each function measures one group of a step's kernels with the types P.
 template <class P>
-void measure_layer_kernels(KernelBench& bench);
+void measure_block_kernels(KernelBench& bench);
 template <class P>
 void measure_end_kernels(KernelBench& bench);  // embedding and loss
 template <class P>

@@ -21,17 +21,18 @@ struct BenchSetting;
 /// Seconds per call, the same on all ranks.
 struct BenchTiming {
   Seconds seconds = 0;           ///< seconds of the slowest rank
-  Rank rank = -1;                ///< the slowest rank; −1: no rank has such work
-  std::vector<double> of_ranks;  ///< each rank's best round; 0: the rank has no such work
+  Rank rank = -1;                ///< the slowest rank; −1: `call` is empty on all ranks
+  std::vector<double> of_ranks;  ///< seconds in each rank's best round; 0: `call` is empty there
 };
 
-/// Times `call`, which is empty on ranks that do not run it. A round is 10 ms of calls on all ranks
-/// after a common start. There are max(setting.rounds, least_rounds) rounds; the round with the
-/// fastest slowest rank counts. Collective; `call` may be collective too.
+/// Times `call`, which is empty on ranks that do not run it. A round has about 10 ms of calls, at
+/// least one, on all ranks after a common start. There are max(setting.rounds, least_rounds)
+/// rounds; seconds and rank come from the round whose slowest rank is the fastest. Collective;
+/// `call` may be collective too.
 BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>& call,
                        std::int64_t least_rounds = 1);
 
-/// Fewest rounds of the measurements that kernels are compared with.
+/// Minimum number of rounds of the measurements with which kernels are compared.
 inline constexpr std::int64_t machine_rounds = 16;
 
 /// Returns `mine` of `rank` on all ranks. Collective.
@@ -87,7 +88,7 @@ struct BenchMachine {
   std::optional<BenchLine> messages;     ///< from each rank to the next
 };
 
-/// Each function measures once per run. Collective.
+/// Each function sets its members of `machine`, unless they have been measured already. Collective.
 void know_bandwidth(const BenchSetting& setting);
 void know_peak(const BenchSetting& setting);
 void know_arithmetic(const BenchSetting& setting);
@@ -101,7 +102,7 @@ struct BenchCost {
   double elements = 0;  ///< evaluations of the arithmetic function
 };
 
-/// Limit of a kernel, in the order of the names below.
+/// Limit of a kernel. The limits from `exponential` on have the order of kernels::Arithmetic.
 enum class BenchLimit : std::uint8_t {
   cache,
   memory,
@@ -139,7 +140,7 @@ class BenchArray {
 
   View1<T> list() const { return flat(matrix_); }
   View2<T> matrix() const { return matrix_; }
-  /// The first columns; the row stride is the whole array's.
+  /// The first `count` columns, with the row stride of the whole array.
   View2<T> columns(std::int64_t count) const { return first_columns(matrix_, count); }
   /// The first `n` elements as a list.
   View1<T> list(std::int64_t n) const {
@@ -151,7 +152,8 @@ class BenchArray {
   View2<T> matrix_;
 };
 
-/// Columns of an array whose rows begin at multiples of 64 bytes, like the rows of logits.
+/// Smallest number of columns, at least `columns`, with which rows begin at multiples of 64 bytes,
+/// like the rows of logits.
 template <class T>
 std::int64_t columns_in_lines(std::int64_t columns) {
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));

@@ -5,8 +5,8 @@
 
 namespace trireme::commands {
 
-/// Text in columns. The first column, and the last one if it contains words, are aligned left;
-/// other columns right.
+/// Text in columns. The first column, and the last column if it contains words, are aligned left;
+/// other columns are aligned right.
 class BenchTable {
  public:
   enum class Last : bool { words, number };
@@ -25,11 +25,12 @@ class BenchTable {
   Last last_;
 };
 
-/// Four significant digits, with commas: "1,234", "12.35", "0.0001235".
+/// Four significant digits, and all digits before the decimal point, with commas: "12,345",
+/// "12.35", "0.0001235".
 std::string rounded(double value);
 /// Three significant digits and a unit: "12.3 µs", "1.23 ms".
 std::string rounded_seconds(double seconds);
-/// A share in whole percent: "87 %".
+/// A share in percent with three significant digits, or two below 10 %: "87.2 %", "9.3 %".
 std::string rough_percent(double share);
 
 }  // namespace trireme::commands

@@ -23,14 +23,14 @@ inline constexpr double tuning_epochs = 3;
 /// Inputs of a first run.
 struct Wish {
   std::string deck;               ///< path of the deck
-  std::string name;               ///< name of the run: the deck's without its extension
+  std::string name;               ///< name of the run: the deck's file name without extension
   std::string launcher;           ///< words before `trireme train`; "" for one rank
   std::string train;              ///< token file
   std::string validation;         ///< token file; "": none
   std::string tokenizer;          ///< value of [data] tokenizer
-  std::int64_t tokens = 0;        ///< tokens of the training file
-  std::int64_t held_out = 0;      ///< tokens of the validation file
-  std::int64_t vocabulary = 0;    ///< ids of the tokenizer
+  std::int64_t tokens = 0;        ///< number of tokens of the training file
+  std::int64_t held_out = 0;      ///< number of tokens of the validation file
+  std::int64_t vocabulary = 0;    ///< number of ids of tokenizer or token file
   std::int64_t longest_chat = 0;  ///< tokens of the longest conversation; 0: the data are texts
   std::string family = "llama";
   deck::ModelConfig model;     ///< properties of the family, or the imported model
@@ -39,13 +39,13 @@ struct Wish {
   bool lora = false;           ///< fine-tune with low-rank adapters
   std::int64_t ranks = 1;
   Seconds seconds = 0;    ///< wanted duration
-  plan::Machine machine;  ///< must have speeds
+  plan::Machine machine;  ///< machine with speeds
 };
 
 /// Limit on the size of a first run.
 enum class Bound : std::uint8_t { time, data, memory };
 
-/// A chosen run.
+/// Result of choose_first_run().
 struct FirstRun {
   std::string deck;  ///< commented text of the deck
   std::int64_t layers = 0;
@@ -64,7 +64,8 @@ struct FirstRun {
 };
 
 /// Chooses model, batch, steps and learning rate: the largest model that the wanted time, the text
-/// and the memory allow. UsageError with the remedy if the text is too short for any model.
+/// and the memory allow; the smallest model may take longer. UsageError with the remedy if the text
+/// is too short for any model, or if no model fits the ranks and the memory.
 FirstRun choose_first_run(const Wish& wish);
 
 /// Vocabulary size of a BPE for a text of this size; 0: use the tokenizer "bytes".

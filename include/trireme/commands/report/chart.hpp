@@ -18,7 +18,7 @@ struct Series {
   std::string style;          ///< CSS class: "first", "second", "earlier" or "run-1"
   std::vector<Point> points;  ///< x is a step, ascending; a non-finite y interrupts the curve
   std::size_t run = 0;        ///< run of the steps, for XAxis::place
-  bool noisy = false;         ///< drawn as a thin line, with its moving average as a thick line
+  bool noisy = false;         ///< the thick line is the moving average
 };
 
 enum class MarkKind : std::uint8_t { checkpoint, restart, skipped };
@@ -32,7 +32,7 @@ struct Mark {
 
 /// One of the horizontal axes that the reader of a page can select.
 struct XAxis {
-  std::string name = "steps";  ///< in the CSS class "by-steps"
+  std::string name = "steps";  ///< name in the CSS class "by-steps"
   std::string title = "step";
   std::string unit = "steps";  ///< unit of a value or range
   double last = 1;
@@ -44,23 +44,23 @@ struct XAxis {
 
 struct ChartOptions {
   std::string title = {};
-  std::string unit = {};  ///< title of the vertical axis; "": title
-  std::string note = {};  ///< follows the title
+  std::string unit = {};  ///< title of the vertical axis; "": the chart's title
+  std::string note = {};  ///< text after the title
   bool logarithmic = false;
   bool from_zero = false;
   bool legend = true;
-  std::span<const XAxis> axes = {};  ///< the first axis is the steps
+  std::span<const XAxis> axes = {};  ///< the first is the axis of steps
   std::span<const Mark> marks = {};  ///< marks of run 0
 };
 
 /// A figure in HTML: an SVG that is scaled to the width of the page, with labels beside it that are
 /// not scaled. Series of many points are drawn as the mean of each column with a band from minimum
-/// to maximum. Without points, the figure is a sentence.
+/// to maximum. Without points, the figure contains a sentence instead.
 std::string chart(const std::vector<Series>& series, const ChartOptions& options);
 
 /// Points of a curve in one column of pixels.
 struct PlotColumn {
-  double x = 0;  ///< mean of its points
+  double x = 0;  ///< mean x of the points
   double first_x = 0;
   double last_x = 0;
   double mean = 0;
@@ -70,12 +70,13 @@ struct PlotColumn {
   std::int64_t not_finite = 0;  ///< points whose y is not finite
 };
 
-/// Groups `points`, ascending in x, into at most `most` columns: one per point if there are no more
-/// points, else equal intervals of x that contain points.
+/// Groups `points`, ascending in x, into at most `most` columns: one column per point if there are
+/// no more points than that, otherwise one column for each of `most` equal intervals of x that
+/// contains points.
 std::vector<PlotColumn> plot_columns(std::span<const Point> points, std::size_t most);
 
-/// The means of the columns, each averaged with its neighbours by a Gaussian of a hundredth of the
-/// curve's width; empty for a curve that is too short.
+/// The means of the columns, each averaged with its neighbours by a Gaussian with a standard
+/// deviation of n / 100 + 1 columns, for n columns. Empty for fewer than 40 columns.
 std::vector<double> moving_average(std::span<const PlotColumn> columns);
 
 }  // namespace trireme::commands

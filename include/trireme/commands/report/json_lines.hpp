@@ -9,7 +9,7 @@
 
 namespace trireme::commands {
 
-/// A line of a file of JSON objects; its errors name file and line.
+/// A line of a file of JSON objects. Errors are UsageErrors with file and line.
 struct JsonLine {
   const std::string& path;
   std::int64_t number = 0;
@@ -21,18 +21,18 @@ struct JsonLine {
   /// The following functions fail if the key is missing or its value is of another type.
   const nlohmann::json& at(const char* key) const;
   double real(
-      const char* key) const;  ///< null becomes NaN: it stands for a value that was not finite
-  std::int64_t whole(const char* key) const;  ///< 0 or more
+      const char* key) const;  ///< NaN for null, which stands for a value that was not finite
+  std::int64_t whole(const char* key) const;  ///< an integer of at least 0
   bool boolean(const char* key) const;
   std::string string(const char* key) const;
-  std::optional<double> maybe(const char* key) const;  ///< real(), if the key exists
+  std::optional<double> maybe(const char* key) const;  ///< real(key); empty if the key is missing
 };
 
 /// A JSON value as text for a message.
 std::string shown(const nlohmann::json& value);
 
-/// Reads a file line by line. Returns true if the last line is incomplete, as a killed process
-/// leaves it; that line is ignored. UsageError for any other line that is not a JSON object.
+/// Reads a file line by line. Returns true if the last line is incomplete, as after a killed
+/// process; that line is ignored. UsageError for any other line that is not a JSON object.
 bool read_json_lines(const std::string& path, const std::function<void(const JsonLine&)>& read);
 
 }  // namespace trireme::commands

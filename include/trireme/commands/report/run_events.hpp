@@ -22,28 +22,29 @@ struct RunEvents {
   bool torn = false;             ///< the last line is incomplete and was ignored
 };
 
-/// UsageError with file, line and remedy for a line that docs/events.md does not allow.
+/// Reads events.jsonl. UsageError with file, line and remedy for a line that docs/events.md does
+/// not allow.
 RunEvents read_events(const std::string& path);
 
 /// One job of a run.
 struct RunJob {
   events::Start start;
   Utc began;
-  Utc seen;  ///< time of its last event, or of a later line of the metrics
+  Utc seen;  ///< time of the job's last event, or of a later line of the metrics
   std::optional<events::Ranks> ranks;
   std::optional<events::Devices> devices;
   std::optional<events::Restart> restart;
-  std::int64_t restored = 0;  ///< the checkpoint's step; 0: none
+  std::int64_t restored = 0;  ///< step of the checkpoint from which the job continued; 0: none
   std::optional<events::Training> training;
-  Utc trained = {};            ///< beginning of its first step, if any
-  std::int64_t last_step = 0;  ///< last step that it is known to have completed; 0: none
+  Utc trained = {};            ///< beginning of the job's first step, if `training` is set
+  std::int64_t last_step = 0;  ///< last step that the job is known to have completed; 0: none
   std::optional<events::Stop> stop;
   std::optional<events::End> end;
 
-  Seconds waited = 0;          ///< from the end of the previous job to its start
+  Seconds waited = 0;          ///< time from the end of the previous job to the start of this job
   std::int64_t run_again = 0;  ///< steps that earlier jobs had already logged
-  /// From the metrics line of the checkpoint's step to the first step of this job: lost work, the
-  /// wait, and the start. Empty without a restart, or if that line is unknown.
+  /// Time from the metrics line of the checkpoint's step to the first step of this job: the lost
+  /// work, the wait and the start. Empty without a restart, or if the time of that line is unknown.
   std::optional<Seconds> lost;
 };
 
@@ -55,15 +56,17 @@ struct StepEvent {
 
 struct RunMessage {
   Utc time;
-  std::string words;  ///< text: "warning: …", "error: …"
+  std::string words;  ///< "warning: …", "error: …" or "audit of step …"
 };
 
-/// The run whose metrics.jsonl is in the same folder. Jobs append their events: a job that trained
-/// and did not restart from a checkpoint begins another run.
+/// History of the last run in events.jsonl, whose metrics.jsonl is in the same folder. A job that
+/// trains without a restart from a checkpoint begins a new run.
 struct RunHistory {
   std::vector<RunJob> jobs;
-  std::vector<StepEvent<events::SkippedStep>> skipped;     ///< steps that no restart has undone
-  std::vector<StepEvent<events::Checkpoint>> checkpoints;  ///< written, also if removed later
+  /// skipped steps that no restart has undone
+  std::vector<StepEvent<events::SkippedStep>> skipped;
+  /// checkpoints that no restart has undone
+  std::vector<StepEvent<events::Checkpoint>> checkpoints;
   std::vector<RunMessage> messages;
   int earlier_runs = 0;
 
@@ -74,32 +77,34 @@ struct RunHistory {
   Seconds lost() const;
 };
 
-/// `last_step`, `last_time`: values in the last line of metrics.jsonl; 0 and empty without lines.
+/// The history of the last run in `events`. `last_step`, `last_time`: values in the last logged
+/// line of metrics.jsonl; 0 and empty if there is no such line.
 RunHistory run_history(const std::vector<RunEvent>& events, std::int64_t last_step,
                        std::optional<Utc> last_time);
 
 /// A line of usage.jsonl, which the job script writes after each part of a run.
-struct UsedPart {
+struct JobUsage {
   Utc ended;
   std::int64_t nodes = 0;
   Seconds seconds = 0;           ///< since the script started
-  std::optional<double> joules;  ///< energy of the part's steps, where Slurm measures it
+  std::optional<double> joules;  ///< energy of the part's job steps, if Slurm measures it
 };
 
-/// UsageError with file, line and remedy for a damaged line; an incomplete last line is ignored.
-std::vector<UsedPart> read_used_parts(const std::string& path);
+/// Reads usage.jsonl. UsageError with file, line and remedy for a damaged line; an incomplete last
+/// line is ignored.
+std::vector<JobUsage> read_used_parts(const std::string& path);
 
 /// Node hours and energy of the jobs of a run.
 struct RunUsage {
   int parts = 0;
   double node_hours = 0;
   int measured = 0;   ///< parts whose energy is known
-  double joules = 0;  ///< sum over these parts
+  double joules = 0;  ///< energy of these parts
 };
 
-/// A part is a line of `parts` during which a job of the run began. Each job without such a line,
-/// as if it was killed, is a part of its own: its hosts from its first to its last event. Empty
-/// without a batch system.
-std::optional<RunUsage> run_usage(const RunHistory& history, const std::vector<UsedPart>& parts);
+/// Adds up the usage of a run's parts. A part is a line of `parts` in whose time a job of the run
+/// began. A job without such a line, such as a killed job, is a part by itself: its hosts, from the
+/// job's first to its last event. std::nullopt without a batch system.
+std::optional<RunUsage> run_usage(const RunHistory& history, const std::vector<JobUsage>& parts);
 
 }  // namespace trireme::commands

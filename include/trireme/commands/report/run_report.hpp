@@ -14,14 +14,15 @@
 
 namespace trireme::commands {
 
-/// Contents of a metrics.jsonl.
+/// Contents of a metrics.jsonl file.
 struct RunRecords {
-  std::vector<train::Metrics> steps;    ///< logged steps, ascending; NaN if not finite
-  std::vector<train::StepLoss> losses;  ///< losses of the logged steps and of the steps in between
+  std::vector<train::Metrics> steps;    ///< logged steps, ascending; non-finite values are NaN
+  std::vector<train::StepLoss> losses;  ///< losses and gradient norms of all steps
   bool torn = false;  ///< the last line was incomplete after a kill, and was ignored
 };
 
-/// Reads a metrics.jsonl. UsageError with line, value and remedy for any other damage.
+/// Reads a metrics.jsonl file. An incomplete last line sets `torn`; any other damage is a
+/// UsageError with line, value and remedy.
 RunRecords read_records(const std::string& path);
 
 /// A checkpoint folder.
@@ -34,18 +35,19 @@ struct SavedModel {
   std::string damage;  ///< reason why its manifest could not be read; "": it is readable
 };
 
-/// A text that `trireme generate -o` has written.
+/// A text that a run or `trireme generate -o` has written.
 struct GeneratedText {
   std::int64_t step = 0;
   std::string prompt;
   std::string words;
 };
 
-/// Reads the texts of `trireme generate -o`. UsageError as for read_records().
+/// Reads a file of generated texts. An incomplete last line is ignored; any other damage is a
+/// UsageError.
 std::vector<GeneratedText> read_texts(const std::string& path);
 
 struct EarlierRun {
-  std::string name;  ///< metrics.previous-1.jsonl
+  std::string name;  ///< file name: metrics.previous-1.jsonl
   RunRecords records;
 };
 
@@ -59,11 +61,11 @@ struct RunReport {
   std::optional<RunHistory> history;  ///< empty without events.jsonl
   std::optional<RunUsage> usage;      ///< empty without events.jsonl, or without a batch system
   std::string checkpoint_folder;
-  std::vector<SavedModel> checkpoints;  ///< ascending
-  std::vector<GeneratedText> texts;     ///< in the order of the file
+  std::vector<SavedModel> checkpoints;  ///< by ascending step
+  std::vector<GeneratedText> texts;     ///< in the order of the files
   std::string timeline_svg;             ///< "": none
-  std::string timeline_words;           ///< its description, or the reason why it is missing
-  std::vector<std::string> notes;       ///< missing or ignored data
+  std::string timeline_words;      ///< description of the timeline, or the reason why there is none
+  std::vector<std::string> notes;  ///< missing or ignored data
 };
 
 /// Steps that were skipped between two lines of the metrics.
@@ -71,27 +73,27 @@ struct SkippedSteps {
   std::int64_t first = 0;
   std::int64_t last = 0;
   std::int64_t steps = 0;  ///< number of skipped steps
-  std::string words;       ///< reason, if the run's events contain it
+  std::string words;       ///< last skipped step and reason; without events, numbers of steps
 };
 std::vector<SkippedSteps> skipped_steps(const RunReport& report);
 
-/// Versions of Trireme that trained the run, from its events: "0.1.0".
+/// Versions of Trireme that trained the run, according to its events: "0.1.0"; "" if unknown.
 std::string versions_of(const RunReport& report);
 
-/// "Finished", or the end of the last job; and whether the run is finished.
+/// "Finished", or "Not finished" with the end of the last job; and whether the run is finished.
 std::pair<std::string, bool> state_of(const RunReport& report);
 
 /// The logged step with the smallest finite validation loss; null: none.
 const train::Metrics* best_validation(const RunRecords& records);
-/// Time in steps, without evaluations and checkpoints.
+/// Sum of the times of all steps, without evaluations and checkpoints.
 Seconds time_in_steps(const RunRecords& records);
-/// Median of a value over the logged steps.
-double median(const RunRecords& records, double train::Metrics::* value);
+/// Median of the finite values over the logged steps; NaN if there are none.
+double median(const RunRecords& records, double train::Metrics::*value);
 
-/// The end of a job in a few words: "stopped: time limit after step 40 (exit code 75)".
+/// The end of job `number`, counted from 0: "stopped: time limit after step 40 (exit code 75)".
 std::string end_of_job(const RunHistory& history, std::size_t number);
 
-/// The whole page: HTML that is also XML, without external resources.
+/// The whole page: HTML that is also well-formed XML, without external resources.
 std::string report_page(const RunReport& report);
 
 /// Several runs on one page: superimposed curves, figures, and differences of their decks.

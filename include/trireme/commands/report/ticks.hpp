@@ -18,15 +18,16 @@ struct Ticks {
 };
 
 /// Multiples of 1, 2 or 5 times a power of ten, about `most` of them. The axis is extended to the
-/// outer ticks; a range of one value is extended on both sides.
+/// outer ticks. A range of a single value is widened first.
 Ticks round_ticks(double low, double high, int most);
 /// Ticks for an axis of steps: whole numbers, and the axis is not extended.
 Ticks step_ticks(double low, double high, int most);
-/// Ticks of a logarithmic axis, for a range above 0: powers of ten, with multiples by 2 and 5 if
-/// there is room, or round_ticks' values if the range is too short for that.
+/// Ticks of a logarithmic axis, for a range above 0: powers of ten, with their multiples by 2 and 5
+/// if there is room; the ticks of round_ticks() for a range of less than 0.7 decades.
 Ticks log_ticks(double low, double high, int most);
 
-/// A number with at most `digits` significant digits: "12,345", "0.01235", "1.235e-5".
+/// A number with at most `digits` significant digits, except that all digits before the decimal
+/// point are written: "12,345", "0.01235", "1.235e-5". "not finite" for infinity and NaN.
 std::string short_number(double value, int digits = 4);
 
 }  // namespace trireme::commands

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <trireme/architecture/operation.hpp>
+#include <trireme/architecture/rank_sizes.hpp>
+
+#include <cstdint>
+#include <vector>
+
+/// Lowering of a block's description to the calls that a rank runs. The result lists the tensors
+/// that are kept from the forward to the backward pass, the calls of each phase, recomputation
+/// included, and the memory of every value.
+namespace trireme::architecture {
+
+/// A value of a call: a tensor, or the gradient of a tensor.
+struct Value {
+  int tensor = 0;
+  bool gradient = false;
+  bool operator==(const Value&) const = default;
+};
+
+/// One pass of one operation.
+struct OperationCall {
+  int operation = 0;
+  Pass pass = Pass::forward;
+  /// Index of a second operation that the same call computes: the norm of a residual sum, or the
+  /// GELU whose gradient follows the gradient of a product; in a head, the GELU of a product or the
+  /// cross entropy of logits. −1: none.
+  int fused = -1;
+  /// Whether the call adds to the gradient of the operation's input, because an earlier call has
+  /// written another contribution.
+  bool accumulate = false;
+  bool again = false;  ///< recomputation within a backward pass
+};
+
+/// The tensors that a layer keeps from its forward to its backward passes: one flag per tensor of
+/// the description. The layer's input is always kept; any other tensor that no backward pass reads
+/// is not kept.
+using Kept = std::vector<bool>;
+
+/// The tensors that a layer keeps. `selective` recomputes outputs of norms and activations that
+/// only gradients of weights read (Korthikanti et al. 2022); `full` recomputes everything but the
+/// layer's input (Chen et al. 2016, arXiv 1604.06174). `automatic` is an error: plan/recompute.hpp
+/// chooses its tensors.
+Kept kept_tensors(const BlockDescription& layer, Recompute recompute);
+/// The tensors kept in evaluation, in generation and by the embedding: only the input and the
+/// fields of a batch.
+Kept kept_for_evaluation(const BlockDescription& layer);
+
+enum class Phase : std::uint8_t { forward, backward, backward_input, backward_weight };
+
+/// The memory of a value in a phase.
+struct Place {
+  enum class Memory : std::uint8_t {
+    none,       ///< not used in this phase
+    batch,      ///< per slot: a field of the batch
+    kept,       ///< per layer and slot, from the forward to the backward passes
+    work,       ///< per layer and slot, from backward_input to backward_weight
+    transient,  ///< shared by all layers, used within a phase
+    stream,     ///< the gradient of the residual stream, which the caller passes
+    output      ///< output of the layer, which the caller passes
+  };
+  Memory memory = Memory::none;
+  Bytes offset = 0;  ///< a multiple of 64
+};
+
+struct PhaseProgram {
+  std::vector<OperationCall> calls;
+  std::vector<Place> tensors;    ///< per tensor of the description
+  std::vector<Place> gradients;  ///< per tensor of the description
+  Bytes transient_bytes = 0;
+};
+
+/// Whether a phase computes anything other than gradients of weights, and therefore reads weights.
+bool reads_weights(const PhaseProgram& phase);
+
+struct BlockProgram {
+  Kept kept;
+  bool split_backward = false;  ///< backward_input and backward_weight are separate phases
+  Bytes kept_bytes = 0;         ///< per layer and slot
+  Bytes work_bytes = 0;         ///< per layer and slot
+  Bytes transient_bytes = 0;    ///< per rank: largest of all phases
+  PhaseProgram forward;
+  PhaseProgram backward;         ///< of a layer: empty if split_backward
+  PhaseProgram backward_input;   ///< of a layer: empty unless split_backward
+  PhaseProgram backward_weight;  ///< of a layer: empty unless split_backward
+  PhaseProgram losses;           ///< only of heads: see lower_head()
+
+  const PhaseProgram& phase(Phase phase) const;
+};
+
+struct LoweringOptions {
+  Kept kept;
+  bool training = true;  ///< false: only a forward pass
+  bool split_backward = false;
+  Bytes element = 0;     ///< bytes of an element of an activation
+  Bytes accumulate = 0;  ///< bytes of an element of a sum
+};
+
+BlockProgram lower(const BlockDescription& layer, const RankSizes& sizes,
+                   const LoweringOptions& options);
+
+/// The head's description lowered to calls. `forward` ends with the losses. `losses` has the
+/// backward calls of all operations after the final norm; the backward phases have the calls of the
+/// final norm. A tensor's home determines its memory: `kept` for Home::slot, `transient` for
+/// Home::scratch, `batch` for Home::batch.
+///
+/// If the description has a separate tensor for a gradient, named "d" and the tensor's name, the
+/// gradient is stored there. Otherwise the gradient overwrites its tensor; but if the operation
+/// reads this tensor in backward_input, the gradient overwrites the gradient of the operation's
+/// output. backward_weight precedes backward_input, because it reads the values that backward_input
+/// overwrites.
+BlockProgram lower_head(const BlockDescription& head, const RankSizes& sizes, Bytes element,
+                        Bytes accumulate);
+
+/// Description of the gradient of a tensor. The gradient of a product with split inputs has the
+/// rows of all tokens; every other gradient has the rows of its tensor. The embedding or the head
+/// may have a separate tensor "d…" for the gradient.
+Tensor gradient_of(const BlockDescription& layer, int tensor);
+
+/// Multiplications per token that a phase spends on recomputation, on all tensor ranks together.
+double products_again(const BlockDescription& layer, const PhaseProgram& phase,
+                      const deck::ModelConfig& model);
+
+}  // namespace trireme::architecture

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <trireme/architecture/block_program.hpp>
+
+#include <vector>
+
+/// The calls of a block's phases, with the values that each call reads and writes. This is the
+/// first half of lowering (block_program.hpp).
+namespace trireme::architecture {
+
+std::vector<OperationCall> forward_calls(const BlockDescription& layer);
+
+/// The backward passes, from the last operation to the first.
+struct BackwardCalls {
+  std::vector<OperationCall>
+      both;  ///< a weight's gradient follows the gradient of its operation's input
+  std::vector<OperationCall> input;
+  std::vector<OperationCall> weight;
+};
+BackwardCalls backward_calls(const BlockDescription& layer);
+
+/// `calls`, each preceded by the recomputation of the tensors that it reads and that are neither
+/// kept nor recomputed by an earlier call.
+std::vector<OperationCall> with_recomputation(const BlockDescription& layer, const Kept& kept,
+                                              const std::vector<OperationCall>& calls);
+
+/// The values that a call reads and writes.
+struct CallEffects {
+  std::vector<Value> reads;
+  std::vector<Value> writes;
+};
+CallEffects effects(const BlockDescription& layer, const OperationCall& call);
+
+}  // namespace trireme::architecture

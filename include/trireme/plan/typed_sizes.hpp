@@ -1,0 +1,21 @@
+#pragma once
+
+#include <trireme/architecture/rank_sizes.hpp>
+#include <trireme/base/types.hpp>
+#include <trireme/deck/config.hpp>
+#include <trireme/plan/machine.hpp>
+
+namespace trireme::plan {
+
+/// Dimensions of one rank's part of a micro-batch, and element sizes.
+struct TypedSizes : architecture::RankSizes {
+  Bytes element = 0;     ///< bytes of a weight or activation
+  Bytes accumulate = 0;  ///< bytes of a sum, gradient, state or master weight
+
+  bool narrow() const { return element < accumulate; }
+};
+
+TypedSizes typed_sizes(const deck::Config& config, const architecture::Shard& shard,
+                       const Machine& machine);
+
+}  // namespace trireme::plan

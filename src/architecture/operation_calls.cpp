@@ -1,0 +1,176 @@
+// Derives the backward passes from the list of operations, and inserts recomputation before the
+// first call that reads a tensor that was not kept.
+#include <trireme/architecture/operation_calls.hpp>
+
+#include <algorithm>
+
+namespace trireme::architecture {
+namespace {
+
+/// Whether one kernel computes the residual addition and the norm of its sum.
+bool fuses_norm(const Operation& residual, const Operation& next) {
+  return residual.kind == OperationKind::residual && next.kind == OperationKind::norm &&
+         next.input == residual.output;
+}
+
+/// Builds the backward passes, from the last operation to the first.
+class Backward {
+ public:
+  explicit Backward(const BlockDescription& layer)
+      : layer_(layer), has_gradient_(layer.tensors.size(), false) {
+    has_gradient_[at(layer.output)] = true;
+    for (int i = static_cast<int>(layer.operations.size()); i-- > 0;) add(i);
+  }
+
+  BackwardCalls calls;
+
+ private:
+  void add(int i) {
+    const Operation& op = layer_.operations[at(i)];
+    if (!fused(i) && has_pass(op, Pass::backward_input)) {
+      OperationCall call{i, Pass::backward_input};
+      int target = op.input;
+      if (const int activation = gelu_before(op); activation >= 0) {
+        call.fused = activation;
+        target = layer_.operations[at(activation)].input;
+      }
+      call.accumulate = !op.in_place() && has_gradient_[at(target)];
+      has_gradient_[at(target)] = true;
+      if (op.residual >= 0) has_gradient_[at(op.residual)] = true;
+      calls.both.push_back(call);
+      calls.input.push_back(call);
+    }
+    if (!has_pass(op, Pass::backward_weight)) return;
+    calls.both.push_back({i, Pass::backward_weight});
+    calls.weight.push_back(calls.both.back());
+  }
+
+  /// Index of the GELU whose output is this product's input. The kernel of the product's gradient
+  /// then also computes the gradient of this GELU. −1: none, or the product has an adapter.
+  int gelu_before(const Operation& op) const {
+    if (op.kind != OperationKind::linear || !op.adapter.empty()) return -1;
+    for (std::size_t i = 0; i < layer_.operations.size(); ++i) {
+      const Operation& before = layer_.operations[i];
+      if (before.kind == OperationKind::activation && before.output == op.input &&
+          before.name == name_of(Activation::gelu))
+        return static_cast<int>(i);
+    }
+    return -1;
+  }
+  bool fused(int i) const {
+    return std::ranges::any_of(calls.input,
+                               [&](const OperationCall& call) { return call.fused == i; });
+  }
+
+  const BlockDescription& layer_;
+  std::vector<bool> has_gradient_;
+};
+
+/// Inserts the recomputation of tensors that were not kept.
+class Recomputation {
+ public:
+  Recomputation(const BlockDescription& layer, const Kept& kept)
+      : layer_(layer), available_(kept) {}
+
+  std::vector<OperationCall> insert(const std::vector<OperationCall>& calls) {
+    for (const OperationCall& call : calls) {
+      for (const int operation : {call.operation, call.fused})
+        if (operation >= 0)
+          for (const int t : tensors_read(layer_.operations[at(operation)], call.pass)) need(t);
+      out_.push_back(call);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  /// Recomputes the tensor unless it is available. Runs all operations that write it, and all
+  /// operations that write another output of these operations: an operation in place changes a
+  /// tensor even if the tensor is kept, and the operations that follow restore its values.
+  void need(int tensor) {
+    if (available_[at(tensor)]) return;
+    std::vector<bool> wanted(layer_.tensors.size(), false);
+    wanted[at(tensor)] = true;
+    std::vector<bool> runs(layer_.operations.size(), false);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (std::size_t i = 0; i < runs.size(); ++i) {
+        const auto written = tensors_written(layer_.operations[i]);
+        if (runs[i] || std::ranges::none_of(written, [&](int t) { return wanted[at(t)]; }))
+          continue;
+        runs[i] = changed = true;
+        for (const int t : written) wanted[at(t)] = true;
+      }
+    }
+    for (std::size_t i = 0; i < runs.size(); ++i)
+      if (runs[i]) run(static_cast<int>(i), wanted);
+    for (std::size_t t = 0; t < wanted.size(); ++t)
+      if (wanted[t]) available_[t] = true;
+  }
+
+  void run(int i, const std::vector<bool>& in_progress) {
+    const Operation& op = layer_.operations[at(i)];
+    for (const int t : tensors_read(op, Pass::forward))
+      if (!in_progress[at(t)]) need(t);
+    OperationCall call{i, Pass::forward};
+    call.again = true;
+    if (!out_.empty() && out_.back().again && out_.back().fused < 0 &&
+        fuses_norm(layer_.operations[at(out_.back().operation)], op))
+      out_.back().fused = i;
+    else
+      out_.push_back(call);
+  }
+
+  const BlockDescription& layer_;
+  std::vector<bool> available_;
+  std::vector<OperationCall> out_;
+};
+
+}  // namespace
+
+std::vector<OperationCall> forward_calls(const BlockDescription& layer) {
+  std::vector<OperationCall> calls;
+  for (std::size_t i = 0; i < layer.operations.size(); ++i) {
+    const Operation& op = layer.operations[i];
+    if (!calls.empty() && calls.back().fused < 0 &&
+        fuses_norm(layer.operations[at(calls.back().operation)], op))
+      calls.back().fused = static_cast<int>(i);
+    else
+      calls.push_back({static_cast<int>(i), Pass::forward});
+  }
+  return calls;
+}
+
+BackwardCalls backward_calls(const BlockDescription& layer) {
+  return Backward(layer).calls;
+}
+
+std::vector<OperationCall> with_recomputation(const BlockDescription& layer, const Kept& kept,
+                                              const std::vector<OperationCall>& calls) {
+  return Recomputation(layer, kept).insert(calls);
+}
+
+CallEffects effects(const BlockDescription& layer, const OperationCall& call) {
+  CallEffects e;
+  const Operation& op = layer.operations[at(call.operation)];
+  const auto read_tensors = [&](const Operation& of) {
+    for (const int t : tensors_read(of, call.pass)) e.reads.push_back({t});
+  };
+  read_tensors(op);
+  if (call.pass == Pass::forward) {
+    for (const int t : tensors_written(op)) e.writes.push_back({t});
+    if (call.fused >= 0)
+      for (const int t : tensors_written(layer.operations[at(call.fused)])) e.writes.push_back({t});
+    return e;
+  }
+  e.reads.push_back({op.output, true});
+  if (call.pass == Pass::backward_weight) return e;
+  int target = op.input;
+  if (call.fused >= 0) {
+    read_tensors(layer.operations[at(call.fused)]);
+    target = layer.operations[at(call.fused)].input;
+  }
+  e.writes.push_back({target, true});
+  return e;
+}
+
+}  // namespace trireme::architecture

@@ -1,0 +1,37 @@
+#include <trireme/architecture/placement.hpp>
+#include <trireme/architecture/rank_sizes.hpp>
+
+namespace trireme::architecture {
+
+RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_t micro,
+                     std::int64_t sequence, bool sequence_parallel, std::int64_t logit_elements) {
+  RankSizes s;
+  s.micro = micro;
+  s.context_ranks = shard.context_size;
+  s.sequence = shard.context_part(sequence).extent;
+  s.longest = layout::split(sequence, shard.context_size, 0).extent;
+  s.tokens = micro * s.sequence;
+  s.slice = shard.part(s.tokens).extent;
+  s.cuts_tokens = sequence_parallel && shard.tensor_size > 1;
+  s.rows = s.cuts_tokens ? s.slice : s.tokens;
+  s.hidden = m.hidden;
+  const layout::Slice heads = shard.part(m.heads);
+  s.heads = heads.extent;
+  s.group = m.heads_per_group();
+  s.key_value_heads = shard.groups(m.heads / s.group, s.group).extent;
+  s.heads_before = heads.offset % s.group;
+  s.head_size = m.head_size();
+  s.feed_forward = shard.part(m.feed_forward).extent;
+  s.vocabulary = shard.vocabulary_part(m.vocabulary).extent;
+  s.targets =
+      m.predicts_masked_tokens() ? shard.context_part(micro * m.targets()).extent : s.tokens;
+  s.logit_block = logit_block_rows(s.targets, m.vocabulary, logit_elements);
+  s.pairs = m.has_sentence_head() ? shard.context_part(micro).extent : 0;
+  s.head_rows = m.predicts_masked_tokens() ? micro * (m.targets() + (m.has_sentence_head() ? 1 : 0))
+                                           : s.targets;
+  s.tensor_ranks = shard.tensor_size;
+  s.inner = m.gated() ? 2 * s.feed_forward : s.feed_forward;
+  return s;
+}
+
+}  // namespace trireme::architecture

@@ -1,0 +1,414 @@
+// Times of the passes of a layer, the embedding and the head, summed over their operations.
+#include <trireme/plan/block_time.hpp>
+
+#include <trireme/architecture/adapter.hpp>
+#include <trireme/architecture/operation_calls.hpp>
+
+#include <algorithm>
+
+namespace trireme::plan {
+namespace {
+
+using architecture::at;
+using architecture::Operation;
+using architecture::OperationCall;
+using architecture::OperationKind;
+using architecture::Pass;
+using architecture::Rows;
+using architecture::Value;
+
+/// The backward pass of fused attention recomputes the scores: five products instead of the two of
+/// the forward pass (scores_again), at 63 % instead of 73 % of an A100's peak (backward_rate; Dao
+/// 2023, arXiv 2307.08691, section 1).
+constexpr double scores_again = 2.5;
+constexpr double backward_rate = 63.0 / 73;
+
+/// Measured rate of the kernels of an operation; 0: the memory bandwidth.
+double rate_of(const Machine::Kernels& rates, OperationKind kind) {
+  switch (kind) {
+    case OperationKind::norm:
+    case OperationKind::head_norm:
+      return rates.norm;
+    case OperationKind::rotary:
+      return rates.rotary;
+    case OperationKind::activation:
+      return rates.activation;
+    case OperationKind::dropout:
+    case OperationKind::residual:
+      return rates.residual;
+    case OperationKind::embedding:
+    case OperationKind::pick:
+      return rates.embedding;
+    case OperationKind::cross_entropy:
+      return rates.loss;
+    case OperationKind::linear:
+    case OperationKind::attention:
+    case OperationKind::logits:
+      break;  // products
+  }
+  return 0;
+}
+
+}  // namespace
+
+PassTime& PassTime::operator+=(const PassTime& o) {
+  compute += o.compute;
+  tensor += o.tensor;
+  host += o.host;
+  data += o.data;
+  flops += o.flops;
+  return *this;
+}
+PassTime PassTime::operator*(double times) const {
+  return {compute * times, tensor * times, host * times, data * times, flops * times};
+}
+
+BlockTime& BlockTime::operator+=(const BlockTime& o) {
+  forward += o.forward;
+  backward += o.backward;
+  backward_input += o.backward_input;
+  backward_weight += o.backward_weight;
+  return *this;
+}
+BlockTime BlockTime::operator*(double times) const {
+  return {forward * times, backward * times, backward_input * times, backward_weight * times};
+}
+
+BlockTimeModel::BlockTimeModel(const architecture::Architecture& architecture,
+                               const TypedSizes& sizes, const KernelTime& kernels,
+                               const NetworkTime& network, const Machine& machine)
+    : architecture_(architecture),
+      sizes_(sizes),
+      kernels_(kernels),
+      network_(network),
+      machine_(machine) {}
+
+double BlockTimeModel::bytes_of(const Part& part, const Value& value) const {
+  const architecture::Tensor tensor = value.gradient ? architecture::gradient_of(part, value.tensor)
+                                                     : part.tensors[at(value.tensor)];
+  return static_cast<double>(
+      rows_of(tensor.rows, sizes_) * columns_of(tensor.columns, sizes_) *
+      architecture::bytes_of(tensor.numbers, sizes_.element, sizes_.accumulate));
+}
+
+/// Bytes of activations that a call reads and writes. A gradient to which the call adds is read as
+/// well.
+double BlockTimeModel::bytes_moved(const Part& part, const OperationCall& call) const {
+  const architecture::CallEffects effects = architecture::effects(part, call);
+  double bytes = 0;
+  for (const Value& value : effects.reads) bytes += bytes_of(part, value);
+  for (const Value& value : effects.writes) bytes += bytes_of(part, value);
+  if (call.accumulate)
+    for (const Value& value : effects.writes) bytes += bytes_of(part, value);
+  return bytes;
+}
+
+double BlockTimeModel::message_bytes(const Part& part, const architecture::Message& message) const {
+  const architecture::Tensor& tensor = part.tensors[at(message.tensor)];
+  const std::int64_t rows = all_rows_of(tensor.rows, sizes_);
+  return static_cast<double>(
+      rows * columns_of(tensor.columns, sizes_) *
+      architecture::bytes_of(tensor.numbers, sizes_.element, sizes_.accumulate));
+}
+
+/// Adds the times of a product, of its adapter, of the activation's gradient after the product, and
+/// of the addition to the input's gradient. Without fused_accumulation, a weight's gradient is
+/// added to the sum over micro-batches by a separate kernel.
+void BlockTimeModel::add_product(PassTime& time, const Part& part,
+                                 const OperationCall& call) const {
+  const Operation& op = part.operations[at(call.operation)];
+  const architecture::Tensor& out = part.tensors[at(op.output)];
+  const std::int64_t in = columns_of(part.tensors[at(op.input)].columns, sizes_);
+  const std::int64_t columns = columns_of(out.columns, sizes_);
+  // A product of a layer reads the rows of all tokens, which a message has gathered.
+  const bool of_layer = out.rows == Rows::own || out.rows == Rows::tokens;
+  const std::int64_t rows = of_layer ? sizes_.tokens : all_rows_of(out.rows, sizes_);
+  const auto weights = static_cast<double>(in * columns);
+  const auto element = static_cast<double>(sizes_.element);
+  const auto sum = static_cast<double>(sizes_.accumulate);
+  const double activations = static_cast<double>(rows * (in + columns)) * element;
+  ProductSizes sizes{rows, columns, in};
+  double bytes = activations + weights * element;
+  if (call.pass == Pass::backward_input) sizes = {rows, in, columns};
+  if (call.pass == Pass::backward_weight) {
+    sizes = {columns, in, rows};
+    const bool fused = machine_.software.fused_accumulation;
+    bytes = activations + weights * (fused ? 2 * sum : element);
+    const std::int64_t given = machine_.software.gradient_bytes;
+    const double gradient = given > 0 ? static_cast<double>(given) : sum;
+    if (!fused && op.trains_product())
+      time.compute += kernels_.memory(weights * (element + 2 * gradient));
+  }
+  const bool fp8 = kernels_.fp8() && of_layer && op.kind == OperationKind::linear;
+  const bool sums = call.pass == Pass::backward_weight && machine_.software.fused_accumulation;
+  add_adapter(time, part, call);
+  if (call.pass == Pass::backward_weight && !op.trains_product()) return;  // frozen
+  time.compute +=
+      fp8 ? kernels_.fp8_product(
+                sizes, static_cast<double>(sizes.rows * sizes.columns) * (sums ? 2 * sum : element))
+          : kernels_.product(sizes, bytes);
+  time.flops += sizes.flops();
+  if (call.fused >= 0) {
+    const auto inner = static_cast<double>(
+        rows * columns_of(part.tensors[at(part.operations[at(call.fused)].input)].columns, sizes_));
+    time.compute += kernels_.memory(machine_.software.traffic_ratio *
+                                        (static_cast<double>(rows * in) + 2 * inner) *
+                                        element,  // reads dg and h, writes dh
+                                    machine_.kernels.activation);
+  }
+  if (call.accumulate)
+    time.compute += kernels_.memory(3 * static_cast<double>(sizes_.rows * in) * element,
+                                    machine_.kernels.residual);
+}
+
+void BlockTimeModel::add_attention(PassTime& time, const Part& part,
+                                   const OperationCall& call) const {
+  const bool forward = call.pass == Pass::forward;
+  const Seconds ring = ring_time(forward);
+  if (!machine_.software.fused_attention) {
+    add_stored_scores(time, forward);
+    time.tensor += ring;
+    return;
+  }
+  const Seconds before = time.compute;
+  const Operation& op = part.operations[at(call.operation)];
+  const double products = 2 * products_per_token(op, architecture_.model) *
+                          static_cast<double>(sizes_.tokens * sizes_.heads) /
+                          static_cast<double>(architecture_.model.heads);
+  const double flops = products * (forward ? 1 : scores_again);
+  const Machine::Device& device = machine_.device;
+  const double slower = device.attention_backward > 0
+                            ? device.attention_backward / device.attention_efficiency
+                            : backward_rate;
+  time.compute += kernels_.attention(forward ? flops : flops / slower, bytes_moved(part, call));
+  if (architecture_.model.dropout > 0)
+    time.compute += kernels_.random(products / (4 * static_cast<double>(sizes_.head_size)));
+  time.flops += products * product_factor(op, call.pass);
+  // Only the part of the ring that computation does not hide.
+  time.tensor += std::max(0.0, ring - (time.compute - before));
+}
+
+/// Time of the messages in the ring: keys and values of all context ranks, and in the backward pass
+/// also their gradients.
+Seconds BlockTimeModel::ring_time(bool forward) const {
+  const auto elements = static_cast<double>(sizes_.ring_block() * sizes_.context_ranks);
+  const auto of_keys = elements * static_cast<double>(sizes_.element);
+  const auto of_gradients = elements * static_cast<double>(sizes_.accumulate);
+  using architecture::Collective;
+  Seconds time = network_.collective(Collective::all_gather, of_keys, Axis::context);
+  if (!forward)
+    time += network_.collective(Collective::reduce_scatter, of_gradients, Axis::context);
+  return time;
+}
+
+/// Adds the times of attention whose S × S scores are in memory: two batched products forward and
+/// four backward, of the full square; a fused kernel for scale, mask and softmax; and dropout with
+/// a mask of one byte per score.
+void BlockTimeModel::add_stored_scores(PassTime& time, bool forward) const {
+  const std::int64_t S = sizes_.sequence, K = sizes_.head_size;
+  const std::int64_t heads = sizes_.micro * sizes_.heads;
+  const auto element = static_cast<double>(sizes_.element);
+  const double scores = static_cast<double>(heads) * static_cast<double>(S * S);
+  const double bytes = (scores + static_cast<double>(heads * 2 * S * K)) * element;
+  for (const ProductSizes& product : {ProductSizes{S, S, K, heads}, ProductSizes{S, K, S, heads}}) {
+    const double times = forward ? 1 : 2;
+    time.compute += times * kernels_.attention_product(product, bytes);
+    time.flops += times * product.flops();
+  }
+  const double dropout = architecture_.model.dropout > 0 ? 2 * element + 1 : 0;
+  time.compute += kernels_.memory(scores * (forward ? 2 : 3) * element);
+  if (dropout > 0) time.compute += kernels_.memory(scores * dropout);
+}
+
+/// Adds the time of a kernel without matrix products.
+void BlockTimeModel::add_kernel(PassTime& time, const Part& part, const OperationCall& call) const {
+  const OperationKind kind = part.operations[at(call.operation)].kind;
+  time.compute += kernels_.memory(machine_.software.traffic_ratio * bytes_moved(part, call),
+                                  rate_of(machine_.kernels, kind));
+  const bool draws = kind == OperationKind::dropout || kind == OperationKind::residual;
+  if (!draws || architecture_.model.dropout == 0) return;
+  const architecture::Tensor& out = part.tensors[at(part.operations[at(call.operation)].output)];
+  time.compute += kernels_.random(
+      static_cast<double>(rows_of(out.rows, sizes_) * columns_of(out.columns, sizes_)));
+}
+
+PassTime BlockTimeModel::call(const Part& part, const OperationCall& call) const {
+  PassTime time;
+  const Operation& op = part.operations[at(call.operation)];
+  if (op.kind == OperationKind::linear || op.kind == OperationKind::logits)
+    add_product(time, part, call);
+  else if (op.kind == OperationKind::attention)
+    add_attention(time, part, call);
+  else if (op.kind != OperationKind::dropout || architecture_.model.dropout > 0)
+    add_kernel(time, part, call);
+  time.tensor += message(part, op, call.pass);
+  return time;
+}
+
+/// Time of the message of an operation's pass, without the share tensor_overlap, which computation
+/// hides. With keeps_gathered, inputs for a weight's gradient are not sent again.
+Seconds BlockTimeModel::message(const Part& part, const Operation& op, Pass pass) const {
+  const auto message = message_of(op, pass, part.tensors, sizes_.cuts_tokens);
+  if (!message) return 0;
+  const bool kept = machine_.software.keeps_gathered && pass == Pass::backward_weight &&
+                    message->tensor == op.input;
+  return kept ? 0
+              : (1 - machine_.software.tensor_overlap) *
+                    network_.collective(message->collective, message_bytes(part, *message),
+                                        Axis::tensor);
+}
+
+/// Times of some calls of a layer. If the host needs longer to start these calls than the calls
+/// take, the difference is waiting time of the device (PassTime::host).
+PassTime BlockTimeModel::calls(const Part& layer, const std::vector<OperationCall>& calls) const {
+  PassTime time;
+  for (const OperationCall& one : calls) time += call(layer, one);
+  const Seconds host = machine_.software.host_per_layer * static_cast<double>(calls.size()) /
+                       static_cast<double>(architecture::forward_calls(layer).size());
+  time.host = std::max(0.0, host - time.total());
+  return time;
+}
+
+/// Times of a layer. With recomputes_unread, a layer that keeps only its input repeats its whole
+/// forward pass, instead of the calls that gradients need.
+BlockTime BlockTimeModel::layer(const Part& layer,
+                                const architecture::BlockProgram& program) const {
+  const bool all_again =
+      machine_.software.recomputes_unread && std::ranges::count(program.kept, true) == 1;
+  const auto passes = [&](const architecture::PhaseProgram& phase, bool first_half) {
+    std::vector<OperationCall> run;
+    if (all_again && first_half && !phase.calls.empty()) run = program.forward.calls;
+    for (const OperationCall& one : phase.calls)
+      if (!(all_again && one.again)) run.push_back(one);
+    return calls(layer, run);
+  };
+  return {calls(layer, program.forward.calls), passes(program.backward, true),
+          passes(program.backward_input, true), passes(program.backward_weight, false)};
+}
+
+/// Time of the kernels of the loss. The statistics read the logits. The gradient reads the logits
+/// and is written, in the forward pass or after the logits are recomputed.
+Seconds BlockTimeModel::loss_time(Pass pass, bool logits_again) const {
+  const auto read = static_cast<double>(sizes_.accumulate);
+  const double all = 2 * read + static_cast<double>(sizes_.element);
+  const double here = !logits_again ? all : pass == Pass::forward ? read : all - read;
+  const double given = machine_.software.logit_traffic;
+  const auto logits = static_cast<double>(sizes_.targets) * static_cast<double>(sizes_.vocabulary);
+  return kernels_.memory(logits * (given > 0 ? given / all * here : here), machine_.kernels.loss);
+}
+
+/// Times of all operations of the embedding or the head in one pass.
+PassTime BlockTimeModel::end(const Part& part, Pass pass, bool logits_again) const {
+  PassTime time;
+  for (std::size_t i = 0; i < part.operations.size(); ++i) {
+    const Operation& op = part.operations[i];
+    if (!has_pass(op, pass)) continue;
+    if (op.kind == OperationKind::embedding && pass == Pass::backward_weight) {
+      const double rows = bytes_of(part, {op.output, true});  // read, and added to the table
+      time.compute += kernels_.memory(rows * (1 + 2.0 * static_cast<double>(sizes_.accumulate) /
+                                                      static_cast<double>(sizes_.element)),
+                                      machine_.kernels.embedding);
+      time.tensor += message(part, op, pass);
+      continue;
+    }
+    const bool of_logits =
+        op.kind == OperationKind::cross_entropy && op.cut != architecture::Cut::none;
+    const bool also_here = logits_again && of_logits && pass == Pass::backward_input;
+    if (op.kind == OperationKind::cross_entropy && pass != Pass::forward && !also_here) continue;
+    if (of_logits) {
+      time.compute += loss_time(pass, logits_again);
+      time.tensor += message(part, op, pass);  // statistics in the forward pass
+      continue;
+    }
+    if (logits_again && op.kind == OperationKind::logits && pass == Pass::backward_input)
+      add_product(time, part, {static_cast<int>(i), Pass::forward});
+    time += call(part, {static_cast<int>(i), pass});
+  }
+  return time;
+}
+
+BlockTime BlockTimeModel::embedding() const {
+  const Part& part = architecture_.embedding();
+  if (architecture_.first_trained >= 0) return {end(part, Pass::forward), {}, {}, {}};
+  const PassTime input = end(part, Pass::backward_input);
+  const PassTime weight = end(part, Pass::backward_weight);
+  BlockTime time{end(part, Pass::forward), input, input, weight};
+  time.backward += weight;
+  return time;
+}
+
+BlockTime BlockTimeModel::shared_logits(architecture::HeadGradient gradient) const {
+  const Part part = describe_shared_logits(architecture_.model, gradient);
+  const bool again = computes_again(gradient);
+  BlockTime time;
+  add_product(time.forward, part, {0, Pass::forward});
+  add_product(time.forward, part, {0, Pass::backward_input});
+  time.forward.compute += loss_time(Pass::forward, false);
+  if (again) add_product(time.backward_weight, part, {0, Pass::forward});
+  add_product(time.backward_weight, part, {0, Pass::backward_weight});
+  time.backward_weight.compute += loss_time(Pass::backward_weight, true);
+  return time;
+}
+
+BlockTime BlockTimeModel::head(architecture::HeadGradient gradient) const {
+  using architecture::HeadGradient;
+  const Part part = describe_head(architecture_.model, gradient);
+  const bool again = gradient == HeadGradient::again;
+  const auto in = [&](Pass pass) { return end(part, pass, again); };
+  const auto wait_for_host = [&](PassTime& pass, int passes) {
+    pass.host = std::max(0.0, passes * machine_.software.host_per_layer - pass.total());
+  };
+  BlockTime time{in(Pass::forward), in(Pass::backward_input), in(Pass::backward_input),
+                 in(Pass::backward_weight)};
+  time.backward += time.backward_weight;
+  if (gradient != HeadGradient::with_losses) {
+    wait_for_host(time.forward, 1);
+    wait_for_host(time.backward, again ? 3 : 2);
+    return time;
+  }
+  time.forward += time.backward;
+  wait_for_host(time.forward, 3);
+  return {time.forward, {}, {}, {}};
+}
+
+using architecture::Operation;
+using architecture::OperationCall;
+using architecture::Pass;
+
+/// Adds the times of the products with A and B; each product reads and writes the activations once.
+/// backward_weight recomputes x Aᵀ and dy B.
+void BlockTimeModel::add_adapter(PassTime& time, const Part& part,
+                                 const OperationCall& call) const {
+  const Operation& op = part.operations[static_cast<std::size_t>(call.operation)];
+  const bool weight = call.pass == Pass::backward_weight;
+  if (op.adapter.empty() || (weight && !op.trains_adapter())) return;
+  const auto columns_of = [&](int tensor) {
+    return architecture::columns_of(part.tensors[static_cast<std::size_t>(tensor)].columns, sizes_);
+  };
+  const std::int64_t in = columns_of(op.input);
+  const std::int64_t rank = architecture_.model.adapter.rank;
+  const std::int64_t T = sizes_.tokens;
+  const auto add = [&](std::int64_t columns, std::int64_t depth, double times) {
+    const ProductSizes sizes{T, columns, depth};
+    const auto bytes =
+        static_cast<double>((T * (columns + depth) + columns * depth) * sizes_.element);
+    time.compute += times * kernels_.product(sizes, bytes);
+    time.flops += times * sizes.flops();
+  };
+  const double times = weight ? 2 : 1;
+  add(architecture::adapter_rows(op, rank), in, times);
+  for (const architecture::AdapterPart& each : op.adapter)
+    add(architecture::adapter_columns(part, op, each, sizes_).extent, rank, times);
+  if (architecture_.model.adapter.dropout > 0)
+    time.compute += kernels_.random(static_cast<double>(T * in));
+  if (op.adapter.front().m == 0) return;
+  // The scales multiply the outputs or their gradient. Gradients of magnitudes need the product
+  // again.
+  const std::int64_t out = columns_of(op.output);
+  const double passes = weight ? 3 : 1;
+  time.compute += passes * kernels_.memory(static_cast<double>(2 * T * out * sizes_.element),
+                                           machine_.kernels.residual);
+  if (weight) add(out, in, 1);
+}
+
+}  // namespace trireme::plan

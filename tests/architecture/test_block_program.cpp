@@ -1,0 +1,255 @@
+#include <trireme/architecture/architecture.hpp>
+#include <trireme/architecture/block_program.hpp>
+#include <trireme/architecture/placement.hpp>
+#include <trireme/base/text.hpp>
+#include <trireme/deck/families.hpp>
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+namespace trireme::architecture {
+namespace {
+
+constexpr Bytes element_bytes = 2;
+constexpr Bytes accumulated_bytes = 4;
+
+deck::ModelConfig small(Family family) {
+  deck::ModelConfig m;
+  deck::set_family(m, family);
+  m.layers = 3;
+  m.hidden = 48;
+  m.heads = 6;
+  m.key_value_heads = m.positions == Positions::rotary ? 3 : 6;
+  m.feed_forward = 112;
+  m.sequence = 16;
+  m.vocabulary = 64;
+  return m;
+}
+
+RankSizes sizes_of_two_samples(const deck::ModelConfig& m, int tensor = 1,
+                               bool sequence_parallel = false) {
+  Shard shard = whole_model(describe(m));
+  shard.tensor_size = tensor;
+  return rank_sizes(m, shard, 2, m.sequence, sequence_parallel, host_logit_elements);
+}
+
+std::set<std::string> names(const BlockDescription& layer, const Kept& kept) {
+  std::set<std::string> out;
+  for (std::size_t t = 0; t < kept.size(); ++t)
+    if (kept[t]) out.insert(layer.tensors[t].name);
+  return out;
+}
+
+/// Plays a phase on a map of memory: every read must find what was last written for that value, and
+/// no two values may overlap while both are needed. The kept and work memory lives across phases.
+class Replay {
+ public:
+  Replay(const BlockDescription& layer, const RankSizes& sizes) : layer_(layer), sizes_(sizes) {}
+
+  void run(const PhaseProgram& phase, bool with_gradient) {
+    memory_.erase(Place::Memory::transient);
+    memory_.erase(Place::Memory::stream);
+    memory_.erase(Place::Memory::output);
+    if (with_gradient) write(phase, {layer_.output, true});
+    for (const OperationCall& call : phase.calls) play(phase, call);
+  }
+  /// The caller puts the layer's input there.
+  void put_input(const PhaseProgram& phase) { write(phase, {0, false}); }
+
+ private:
+  struct Held {
+    Bytes end = 0;
+    int tensor = 0;
+    bool gradient = false;
+  };
+
+  int root(int t) const {
+    const int in = layer_.tensors[static_cast<std::size_t>(t)].stored_in;
+    return in < 0 ? t : root(in);
+  }
+  std::pair<Place, Bytes> where(const PhaseProgram& phase, const Value& v) const {
+    const auto i = static_cast<std::size_t>(v.tensor);
+    const Tensor t = v.gradient ? gradient_of(layer_, v.tensor) : layer_.tensors[i];
+    const Bytes number = t.numbers == Numbers::compute ? element_bytes : accumulated_bytes;
+    return {v.gradient ? phase.gradients[i] : phase.tensors[i],
+            rows_of(t.rows, sizes_) * columns_of(t.columns, sizes_) * number};
+  }
+  /// Values along the residual stream are one value there.
+  Value held(const Place& place, Value v) const {
+    if (place.memory == Place::Memory::stream) return {layer_.output, true};
+    if (!v.gradient) v.tensor = root(v.tensor);
+    return v;
+  }
+  void write(const PhaseProgram& phase, const Value& v) {
+    const auto [place, bytes] = where(phase, v);
+    ASSERT_NE(place.memory, Place::Memory::none) << name(v);
+    const Value value = held(place, v);
+    auto& held_there = memory_[place.memory];
+    for (auto it = held_there.begin(); it != held_there.end();) {
+      const bool overlaps = it->first < place.offset + bytes && place.offset < it->second.end;
+      it = overlaps ? held_there.erase(it) : std::next(it);
+    }
+    held_there[place.offset] = {place.offset + bytes, value.tensor, value.gradient};
+  }
+  void read(const PhaseProgram& phase, const Value& v, const OperationCall& call) {
+    const auto [place, bytes] = where(phase, v);
+    const Value value = held(place, v);
+    const auto& held_there = memory_[place.memory];
+    const auto found = held_there.find(place.offset);
+    ASSERT_TRUE(found != held_there.end() && found->second.tensor == value.tensor &&
+                found->second.gradient == value.gradient)
+        << "call of " << layer_.operations[static_cast<std::size_t>(call.operation)].name
+        << " finds something else in the place of " << name(v);
+  }
+  void play(const PhaseProgram& phase, const OperationCall& call) {
+    std::vector<Value> reads, writes;
+    for (const int number : {call.operation, call.fused}) {
+      if (number < 0) continue;
+      const Operation& op = layer_.operations[static_cast<std::size_t>(number)];
+      // The fused norm reads the sum that the same kernel makes.
+      const bool made_here = number == call.fused && call.pass == Pass::forward;
+      if (!made_here)
+        for (const int t : tensors_read(op, call.pass)) reads.push_back({t});
+      if (call.pass == Pass::forward)
+        for (const int t : tensors_written(op)) writes.push_back({t});
+    }
+    if (call.pass != Pass::forward) {
+      const Operation& op = layer_.operations[static_cast<std::size_t>(call.operation)];
+      reads.push_back({op.output, true});
+      const int last = call.fused >= 0 ? call.fused : call.operation;
+      if (call.pass == Pass::backward_input)
+        writes.push_back({layer_.operations[static_cast<std::size_t>(last)].input, true});
+    }
+    for (const Value& v : reads) read(phase, v, call);
+    for (const Value& v : writes) write(phase, v);
+  }
+  std::string name(const Value& v) const {
+    return (v.gradient ? "the gradient of " : "") +
+           layer_.tensors[static_cast<std::size_t>(v.tensor)].name;
+  }
+
+  const BlockDescription& layer_;
+  const RankSizes& sizes_;
+  std::map<Place::Memory, std::map<Bytes, Held>> memory_;
+};
+
+void expect_every_read_is_of_its_value(const deck::ModelConfig& m, const Kept& kept, bool split,
+                                       const RankSizes& sizes) {
+  const BlockDescription layer = describe_layer(m, 0);
+  const BlockProgram program =
+      lower(layer, sizes, {kept, true, split, element_bytes, accumulated_bytes});
+  Replay replay(layer, sizes);
+  replay.put_input(program.forward);
+  replay.run(program.forward, false);
+  if (!split) return replay.run(program.backward, true);
+  replay.run(program.backward_input, true);
+  replay.run(program.backward_weight, false);
+}
+
+constexpr std::array all_families{Family::gpt,   Family::llama,  Family::bert,
+                                  Family::qwen2, Family::qwen3,  Family::mistral,
+                                  Family::gemma, Family::gemma2, Family::gemma3};
+
+TEST(BlockProgram, StepsReadTheirValuesForAnyKeptTensors) {
+  for (const Family family : all_families) {
+    const deck::ModelConfig m = small(family);
+    const Kept needed = kept_tensors(describe_layer(m, 0), Recompute::none);
+    std::vector<std::size_t> choices;
+    for (std::size_t t = 1; t < needed.size(); ++t)
+      if (needed[t]) choices.push_back(t);
+    // All pairs of tensors that are not kept, and all but each pair.
+    for (std::size_t i = 0; i < choices.size(); ++i)
+      for (std::size_t j = i; j < choices.size(); ++j)
+        for (const bool inverse : {false, true})
+          for (const bool split : {false, true}) {
+            Kept kept = needed;
+            for (const std::size_t t : choices)
+              kept[t] = ((t != choices[i] && t != choices[j]) != inverse);
+            SCOPED_TRACE(text(name_of(family), inverse ? ": only " : ": all but ", choices[i],
+                              " and ", choices[j], split ? ", split" : ""));
+            expect_every_read_is_of_its_value(m, kept, split, sizes_of_two_samples(m));
+            if (::testing::Test::HasFailure()) return;
+          }
+  }
+}
+
+TEST(BlockProgram, StepsReadTheirValuesOnPartsOfTheTokens) {
+  for (const Family family : all_families)
+    for (const Recompute r : {Recompute::none, Recompute::selective, Recompute::full})
+      for (const bool split : {false, true}) {
+        const deck::ModelConfig m = small(family);
+        SCOPED_TRACE(text(name_of(family), ", ", name_of(r)));
+        expect_every_read_is_of_its_value(m, kept_tensors(describe_layer(m, 0), r), split,
+                                          sizes_of_two_samples(m, 3, true));
+      }
+}
+
+TEST(BlockProgram, RecomputeModesKeepTheirDocumentedTensors) {
+  const BlockDescription gpt = describe_layer(small(Family::gpt), 0);
+  const std::set<std::string> statistics{"attention_norm.mean", "attention_norm.inverse",
+                                         "feed_forward_norm.mean", "feed_forward_norm.inverse"};
+  std::set<std::string> selective{"x", "qkv", "o", "logsumexp", "x1", "h"};
+  selective.insert(statistics.begin(), statistics.end());
+  EXPECT_EQ(names(gpt, kept_tensors(gpt, Recompute::selective)), selective);
+  std::set<std::string> none = selective;
+  none.insert({"y1", "y2", "g"});
+  EXPECT_EQ(names(gpt, kept_tensors(gpt, Recompute::none)), none);
+  EXPECT_EQ(names(gpt, kept_tensors(gpt, Recompute::full)), std::set<std::string>{"x"});
+  // A norm of heads works in place: what it was given is kept beside its result.
+  const BlockDescription qwen = describe_layer(small(Family::qwen3), 0);
+  EXPECT_TRUE(names(qwen, kept_tensors(qwen, Recompute::selective)).contains("raw_query_key"));
+}
+
+TEST(BlockProgram, FullRecomputationOmitsOnlyTheLastProduct) {
+  for (const Family family : all_families) {
+    const deck::ModelConfig m = small(family);
+    const BlockDescription layer = describe_layer(m, 0);
+    const BlockProgram whole = lower(layer, sizes_of_two_samples(m),
+                                     {kept_tensors(layer, Recompute::full), true, false, 2, 4});
+    double all = 0;
+    for (const Operation& op : layer.operations)
+      all += product_factor(op, Pass::forward) * products_per_token(op, m);
+    const bool normed = m.norm_placement == NormPlacement::sandwich;  // the last product is read
+    const double down = normed ? 0 : static_cast<double>(m.feed_forward * m.hidden);
+    EXPECT_DOUBLE_EQ(products_again(layer, whole.backward, m), all - down) << name_of(family);
+    const BlockProgram none = lower(layer, sizes_of_two_samples(m),
+                                    {kept_tensors(layer, Recompute::none), true, false, 2, 4});
+    EXPECT_EQ(products_again(layer, none.backward, m), 0);
+  }
+}
+
+/// All buffers of a backward pass side by side, as before lifetimes were known: the gradients at
+/// the outputs of the products and norms, and what is computed again.
+TEST(BlockProgram, TransientMemoryIsBelowTheSumOfAllValues) {
+  for (const Family family : all_families)
+    for (const Recompute r : {Recompute::none, Recompute::selective, Recompute::full}) {
+      const deck::ModelConfig m = small(family);
+      const BlockDescription layer = describe_layer(m, 0);
+      const RankSizes n = sizes_of_two_samples(m);
+      const BlockProgram program =
+          lower(layer, n, {kept_tensors(layer, r), true, false, element_bytes, accumulated_bytes});
+      const BlockProgram none = lower(
+          layer, n,
+          {kept_tensors(layer, Recompute::none), true, false, element_bytes, accumulated_bytes});
+      const Bytes gradients = n.tokens *
+                              (4 * n.hidden + n.inner + n.query_key_value() +
+                               std::max(n.attention(), n.gated() ? n.feed_forward : 0)) *
+                              element_bytes;
+      EXPECT_LE(program.transient_bytes, gradients + none.kept_bytes - program.kept_bytes)
+          << name_of(family) << ' ' << name_of(r);
+    }
+}
+
+TEST(BlockProgram, CountsVisibleTokensOfWindowsAndMasks) {
+  const deck::ModelConfig m = small(Family::mistral);
+  EXPECT_EQ(visible_tokens(m, 0), 8);  // half of the full square
+  EXPECT_EQ(visible_tokens(m, 4), 4 - 16.0 / 32);
+  EXPECT_EQ(visible_tokens(m, 400), 8);
+  EXPECT_EQ(visible_tokens(small(Family::bert), 0), 16);
+}
+
+}  // namespace
+}  // namespace trireme::architecture
