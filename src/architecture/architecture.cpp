@@ -140,27 +140,28 @@ Architecture describe(const deck::ModelConfig& model) {
   a.kinds.push_back(describe_head(model));
   const std::int64_t groups = model.shared_layers > 0 ? model.shared_layers : model.layers;
   const auto visit = [&](const auto& visited) {
-    for (std::int64_t layer = -1; layer <= model.layers; ++layer) {
-      if (layer >= groups && layer < model.layers) continue;  // shares the arrays of its group
-      const Block& block = a.block_of(layer);
+    for (std::int64_t number = 0; number <= a.head_block(); ++number) {
+      // Later layers share the arrays of their group.
+      if (a.is_layer(number) && number >= block_of_layer(groups)) continue;
+      const Block& block = a.block(number);
       for (const Operation& op : a.kinds[block.kind].operations)
         for (const ArraySpec& array : op.arrays)
-          if (!array.tied) visited(array, block, layer);
+          if (!array.tied) visited(array, block, number);
     }
   };
   std::size_t arrays = 0;
   visit([&](const ArraySpec&, const Block&, std::int64_t) { ++arrays; });
   a.arrays.reserve(arrays);
-  visit([&](const ArraySpec& array, const Block& block, std::int64_t layer) {
+  visit([&](const ArraySpec& array, const Block& block, std::int64_t number) {
     ArraySpec& added = a.arrays.emplace_back(array);
     added.name = block.prefix + array.name;
-    added.layer = layer;
-    added.shared = model.shared_layers > 0 && layer >= 0 && layer < model.layers;
+    added.block = number;
+    added.shared = model.shared_layers > 0 && a.is_layer(number);
   });
   a.has_frozen = std::ranges::any_of(a.arrays, &ArraySpec::frozen);
   const auto trained = std::ranges::find(a.arrays, false, &ArraySpec::frozen);
   if (model.shared_layers == 0)
-    a.first_trained = trained == a.arrays.end() ? model.layers : trained->layer;
+    a.first_trained = trained == a.arrays.end() ? a.head_block() : trained->block;
   return a;
 }
 

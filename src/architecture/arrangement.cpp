@@ -56,34 +56,34 @@ Arrangement::Arrangement(const BucketCut& cut, int data_rank, std::int64_t end,
 
 void Arrangement::find_runs(const BucketCut& cut, std::int64_t end,
                             const std::function<bool(const GradientRange&)>& takes_turns) {
-  std::vector<std::int64_t> layers;
+  std::vector<std::int64_t> blocks;
   cut.visit_groups([&](std::span<const GradientRange> ranges) {
     if (ranges.front().begin >= end) return;
     runs_.push_back({ranges.front().begin, ranges.back().end, 0, 0, takes_turns(ranges.front())});
-    layers.push_back(ranges.front().layer);
+    blocks.push_back(ranges.front().block);
   });
-  const std::int64_t first = -1, last = cut.layers();
-  const auto has = [&](std::int64_t layer) {
-    return std::ranges::find(layers, layer) != layers.end();
+  const std::int64_t first = 0, last = cut.layers() + 1;  // embedding and head
+  const auto has = [&](std::int64_t block) {
+    return std::ranges::find(blocks, block) != blocks.end();
   };
   const bool one = cut.tied() && has(first) && has(last);
-  std::vector<std::int64_t> known = layers;
+  std::vector<std::int64_t> known = blocks;
   if (one) std::ranges::replace(known, last, first);
   for (std::size_t i = 0; i < runs_.size(); ++i) {
-    const auto found = std::ranges::find(units_, known[i], &Unit::layer);
+    const auto found = std::ranges::find(units_, known[i], &Unit::block);
     runs_[i].unit = static_cast<int>(found - units_.begin());
     if (found == units_.end()) units_.push_back({known[i], -1});
   }
   if (one)
     alias_ = {last,
-              static_cast<int>(std::ranges::find(units_, first, &Unit::layer) - units_.begin())};
+              static_cast<int>(std::ranges::find(units_, first, &Unit::block) - units_.begin())};
   // Consecutive layers of the rank use different windows.
   std::vector<Unit*> ordered;
   for (const Run& run : runs_)
     if (run.takes_turns) units_[static_cast<std::size_t>(run.unit)].window = ends_window;
   for (Unit& unit : units_)
-    if (unit.window >= 0 && unit.layer >= 0 && unit.layer < last) ordered.push_back(&unit);
-  std::ranges::sort(ordered, {}, &Unit::layer);
+    if (unit.window >= 0 && unit.block > first && unit.block < last) ordered.push_back(&unit);
+  std::ranges::sort(ordered, {}, &Unit::block);
   for (std::size_t i = 0; i < ordered.size(); ++i) ordered[i]->window = 1 + static_cast<int>(i % 2);
 }
 
@@ -181,9 +181,9 @@ std::vector<Arrangement::Own> Arrangement::kept(std::int64_t begin, std::int64_t
   return parts;
 }
 
-int Arrangement::unit_of(std::int64_t layer) const {
-  if (alias_.second >= 0 && layer == alias_.first) return alias_.second;
-  const auto found = std::ranges::find(units_, layer, &Unit::layer);
+int Arrangement::unit_of(std::int64_t block) const {
+  if (alias_.second >= 0 && block == alias_.first) return alias_.second;
+  const auto found = std::ranges::find(units_, block, &Unit::block);
   return found == units_.end() ? -1 : static_cast<int>(found - units_.begin());
 }
 

@@ -56,21 +56,22 @@ std::int64_t alike(const GradientRange& range, std::int64_t end, std::int64_t mo
 
 }  // namespace
 
-std::int64_t layer_of(const Architecture& architecture, const RankArray& array) {
+std::int64_t block_of(const Architecture& architecture, const RankArray& array) {
   const std::int64_t layers = architecture.model.layers;
-  const std::int64_t layer = architecture.arrays[array.number].layer;
-  if (array.of_vocabulary) return layer < 0 ? shared_token_layer : shared_output_layer(layers);
-  return array.copy && !array.shared ? layers : layer;
+  const std::int64_t block = architecture.arrays[array.number].block;
+  if (array.of_vocabulary)
+    return block == 0 ? shared_token_table(layers) : shared_output_table(layers);
+  return array.copy && !array.shared ? architecture.head_block() : block;
 }
 
 BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
                      const std::vector<RankArray>& arrays, const Placement& placement,
-                     std::int64_t most_elements, int data_ranks, bool by_layer, CutOf of)
+                     std::int64_t most_elements, int data_ranks, bool by_block, CutOf of)
     : arrays_(arrays),
       placement_(placement),
       most_elements_(most_elements),
       data_ranks_(data_ranks),
-      by_layer_(by_layer),
+      by_block_(by_block),
       layers_(architecture.model.layers),
       tied_(architecture.model.tied_embeddings) {
   const std::int64_t layers = layers_;
@@ -83,7 +84,7 @@ BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
     const bool trained = !a.frozen;
     for (const Piece& piece : a.pieces) {
       const std::int64_t begin = placement.offset[i] + piece.first;
-      ranges_.push_back({begin, begin + piece.elements(), &piece, layer_of(architecture, a),
+      ranges_.push_back({begin, begin + piece.elements(), &piece, block_of(architecture, a),
                          a.stage, trained && a.split, tied_ && a.number == 0, a.shared,
                          trained && a.partial_gradient, a.of_vocabulary, a.frozen,
                          a.hidden_matrix});
@@ -91,7 +92,7 @@ BucketCut::BucketCut(const Architecture& architecture, const Shard& shard,
   }
   if (placement.tied_elements > 0 && of == CutOf::gradients)
     ranges_.push_back({placement.tied_offset, placement.tied_offset + placement.tied_elements,
-                       nullptr, shared ? shared_output_layer(layers) : layers,
+                       nullptr, shared ? shared_output_table(layers) : architecture.head_block(),
                        shared ? shard.stages.front() : shard.last_stage(), true, true, false, false,
                        shared});
   std::ranges::sort(ranges_, {}, &GradientRange::begin);
@@ -107,7 +108,7 @@ void BucketCut::visit_groups(const std::function<void(Ranges)>& use) const {
       const bool apart = (r.alone || first->alone) && r.begin != first->begin;
       return r.stage != first->stage || r.split != first->split || r.shared != first->shared ||
              r.frozen != first->frozen ||
-             (by_layer_ && (r.layer != first->layer || r.partial != first->partial)) || apart;
+             (by_block_ && (r.block != first->block || r.partial != first->partial)) || apart;
     });
     use(Ranges(first, last));
     first = last;

@@ -1,18 +1,27 @@
-// Lists the buckets of a cut with their layers and bounds.
+// Lists the buckets of a cut with their blocks and bounds.
 #include <trireme/architecture/buckets.hpp>
 
+#include <algorithm>
 #include <set>
 
 namespace trireme::architecture {
 namespace {
 
-/// The layers of a run, each once, in the order of its first range; shared layers are left out.
-std::vector<std::int64_t> layers_of(const BucketRun& run) {
-  std::vector<std::int64_t> layers;
+/// The blocks of a run, each once, in the order of its first range; shared layers are left out.
+std::vector<std::int64_t> blocks_of(const BucketRun& run) {
+  std::vector<std::int64_t> blocks;
   std::set<std::int64_t> known;
   for (const GradientRange& r : run.ranges)
-    if (!r.shared && known.insert(r.layer).second) layers.push_back(r.layer);
-  return layers;
+    if (!r.shared && known.insert(r.block).second) blocks.push_back(r.block);
+  return blocks;
+}
+
+/// The token table of a shared vocabulary is read before the embedding; shared layers are read from
+/// the first layer on.
+std::int64_t read_order_of(const std::vector<std::int64_t>& blocks, std::int64_t layers) {
+  if (blocks.empty()) return block_of_layer(0);
+  if (std::ranges::find(blocks, shared_token_table(layers)) != blocks.end()) return -1;
+  return std::ranges::min(blocks);
 }
 
 }  // namespace
@@ -21,7 +30,8 @@ std::vector<Bucket> gradient_buckets(const BucketCut& cut) {
   std::vector<Bucket> buckets;
   cut.visit([&](const BucketRun& run) {
     const GradientRange& any = run.ranges.front();
-    Bucket bucket{run.begin, run.end, any.stage, layers_of(run), {}, any.shared};
+    Bucket bucket{run.begin, run.end, any.stage, blocks_of(run), {}, any.shared};
+    bucket.read_order = read_order_of(bucket.blocks, cut.layers());
     for (int r = 0; r <= cut.data_ranks(); ++r)
       bucket.bounds.push_back(bound_of(run, cut.data_ranks(), r));
     for (std::int64_t i = 0; i < run.count; ++i) {

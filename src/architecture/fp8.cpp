@@ -31,7 +31,7 @@ std::int64_t fp8_tensors(const Architecture& architecture, std::int64_t end) {
 std::int64_t fp8_tensor(const Architecture& architecture, const Operation& operation,
                         std::int64_t layer) {
   std::int64_t tensor = fp8_tensors(architecture, layer);
-  for (const Operation& op : architecture.layer(layer).operations) {
+  for (const Operation& op : architecture.description(block_of_layer(layer)).operations) {
     if (op.kind != OperationKind::linear) continue;
     if (op.name == operation.name) return tensor;
     tensor += tensors_of_operation;

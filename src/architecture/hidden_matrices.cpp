@@ -34,7 +34,7 @@ MatrixRounds::MatrixRounds(const Architecture& architecture, const Shard& shard,
   for (std::size_t local = 0; local < arrays.size(); ++local) {
     const ArraySpec& spec = architecture.arrays[arrays[local].number];
     if (!is_hidden_matrix(spec, architecture.model.layers)) continue;
-    const auto cut = cuts.find(spec.name.substr(architecture.block_of(spec.layer).prefix.size()));
+    const auto cut = cuts.find(spec.name.substr(architecture.block(spec.block).prefix.size()));
     check(cut != cuts.end() && cut->second != Cut::none && spec.split_axis >= 0,
           "no product of the layers has the matrix ", spec.name);
     const auto axis = static_cast<std::size_t>(spec.split_axis);

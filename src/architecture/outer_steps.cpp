@@ -32,8 +32,9 @@ bool OuterSteps::together(std::int64_t step) const {
 
 int fragment_of(const ArraySpec& array, const deck::ModelConfig& model,
                 const deck::LocalConfig& local) {
-  if (array.layer < 0 || array.layer >= model.layers) return 0;
-  return static_cast<int>(array.layer % local.fragments);
+  const std::int64_t layer = array.block - block_of_layer(0);
+  if (layer < 0 || layer >= model.layers) return 0;  // the embedding and the head
+  return static_cast<int>(layer % local.fragments);
 }
 
 std::int64_t fragment_elements(const Architecture& architecture,

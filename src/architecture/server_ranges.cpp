@@ -18,7 +18,7 @@ BucketCut server_cut(const deck::ParallelConfig& parallel, const Architecture& a
           placement,
           std::max<std::int64_t>(1, parallel.bucket_bytes / size),
           static_cast<int>(parallel.servers),
-          server_division(parallel).by_layer()};
+          server_division(parallel).by_block()};
 }
 
 std::int64_t received_elements(const BucketCut& cut) {

@@ -45,7 +45,7 @@ BlockCosts layer_costs(const Architecture& a) {
   costs.before.reserve(static_cast<std::size_t>(a.model.layers) + 1);
   costs.before.push_back(0);
   for (std::int64_t layer = 0; layer < a.model.layers; ++layer) {
-    const double cost = (layer < a.first_trained ? forward : all)[a.kind_of(layer)];
+    const double cost = (block_of_layer(layer) < a.first_trained ? forward : all)[a.kind_of(layer)];
     costs.before.push_back(costs.before.back() + cost);
     costs.equal = costs.equal && cost == costs.before[1];
   }
@@ -162,10 +162,11 @@ Slice Shard::holders(std::int64_t n, std::int64_t group, std::int64_t i) const {
   return {first, last - first + 1};
 }
 
-Stage Shard::stage_of(std::int64_t layer) const {
-  if (layer < 0) return 0;
+Stage Shard::stage_of(std::int64_t block) const {
+  if (block < block_of_layer(0)) return 0;
   // The last of the stages that begin at or before this layer: empty stages begin where the next
   // stage does.
+  const std::int64_t layer = block - block_of_layer(0);
   const auto behind = std::ranges::upper_bound(stage_layers, layer, {}, &Slice::offset);
   return static_cast<Stage>(behind - stage_layers.begin()) - 1;
 }
@@ -306,13 +307,13 @@ std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tenso
 
 std::vector<RankArray> rank_arrays(const Architecture& architecture, const Shard& shard) {
   const auto visit = [&](const auto& visited) {
-    std::int64_t layer = -2;  // layer of the previous array; the arrays of a layer are consecutive
+    std::int64_t block = -1;  // block of the previous array; the arrays of a block are consecutive
     Stage stage = 0;
     bool holds = false;
     for (std::size_t i = 0; i < architecture.arrays.size(); ++i) {
       const ArraySpec& array = architecture.arrays[i];
-      if (std::exchange(layer, array.layer) != array.layer) {
-        stage = shard.stage_of(layer);
+      if (std::exchange(block, array.block) != array.block) {
+        stage = shard.stage_of(block);
         holds = shard.holds(stage);
       }
       const bool of_all = array.shared || (array.of_vocabulary && shard.shares_vocabulary());

@@ -193,8 +193,8 @@ std::set<std::int64_t> answer_ends(const TokenSource& source, const Tokenizer& t
   source.read(0, ids);
   std::vector<std::int32_t> counted = ids;
   source.mask(0, counted);
-  // An answer ends with a counted token before an uncounted token. A document that counts to its
-  // end ends with its end-of-document token, which is not an end of answers.
+  // An answer ends with a counted token that an uncounted token follows. If the last tokens of a
+  // document are counted, the last token is the end-of-document token, which ends no answer.
   for (std::size_t i = 0; i + 1 < ids.size(); ++i)
     if (counted[i] != uncounted && counted[i + 1] == uncounted) ends.insert(ids[i]);
   ends.erase(tokenizer.end_of_document());

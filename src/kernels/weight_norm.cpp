@@ -1,4 +1,4 @@
-// Norms of the rows of a matrix, and products of its columns with one factor each. Kernels on a
+// Norms of the rows of a matrix, and multiplication of each column by its own factor. Kernels on a
 // matrix read its elements once, by rows.
 #include <trireme/kernels/weight_norm.hpp>
 

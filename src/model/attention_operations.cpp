@@ -180,7 +180,7 @@ AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
       shape_(attention_shape(place.plan.sizes, place.model(), op.window)),
       heads_(place.parameters.shard().part(place.model().heads)),
       all_heads_(place.model().heads),
-      layer_(place.layer) {
+      layer_(place.layer()) {
   if (place.axis.context().size() > 1)
     ring_.emplace(place.axis.context(), shape_, place.model().sequence);
 }

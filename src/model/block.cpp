@@ -16,9 +16,9 @@ using architecture::Pass;
 template <class P>
 Block<P>::Block(const BlockPlan& plan, const Parameters<P>& parameters,
                 const architecture::Architecture& architecture, const TensorAxis& axis,
-                std::int64_t layer)
-    : plan_(plan), layer_(layer) {
-  const OperationPlace<P> place{parameters, architecture, axis, plan, layer};
+                std::int64_t number)
+    : plan_(plan), number_(number) {
+  const OperationPlace<P> place{parameters, architecture, axis, plan, number};
   for (const architecture::Operation& op : plan.description.operations)
     operations_.push_back(make_operation(op, place));
 }

@@ -23,12 +23,13 @@ Decoder<P>::Pass::Pass(const architecture::Architecture& architecture,
                                                   count * architecture.model.vocabulary),
                          kept, false, false);
   if (shard.has_embedding())
-    embedding = std::make_unique<Block<P>>(plans.front(), parameters, architecture, axis, -1);
+    embedding = std::make_unique<Block<P>>(plans.front(), parameters, architecture, axis, 0);
   check(shard.stages.size() == 1, "generation with ", shard.stages.size(), " stages on a rank");
   const layout::Slice mine = shard.stage_layers[static_cast<std::size_t>(shard.stages.front())];
   for (std::int64_t layer = mine.offset; layer < mine.end(); ++layer)
-    layers.push_back(std::make_unique<Block<P>>(plans[architecture.block_of(layer).kind],
-                                                parameters, architecture, axis, layer));
+    layers.push_back(std::make_unique<Block<P>>(plans[architecture.kind_of(layer) + 1], parameters,
+                                                architecture, axis,
+                                                architecture::block_of_layer(layer)));
 }
 
 template <class P>
@@ -43,7 +44,8 @@ Decoder<P>::Decoder(const architecture::Architecture& architecture, const Parame
   if (has_head()) {
     head_plan_ = plan_head<P>(model_, pass(PassWidth::narrow).sizes(),
                               architecture::HeadGradient::with_losses);
-    head_ = std::make_unique<Block<P>>(head_plan_, parameters, architecture, axis, model_.layers);
+    head_ = std::make_unique<Block<P>>(head_plan_, parameters, architecture, axis,
+                                       architecture.head_block());
   }
   Arena plan;
   take_memory(plan);

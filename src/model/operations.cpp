@@ -184,7 +184,7 @@ LinearOperation<P>::LinearOperation(const architecture::Operation& op,
       output_backward_(op.name + ", output, backward") {
   if (!op.adapter.empty()) adapter_.emplace(op, place);
   if (scaling_ != nullptr)
-    fp8_tensor_ = architecture::fp8_tensor(place.architecture, op, place.layer);
+    fp8_tensor_ = architecture::fp8_tensor(place.architecture, op, place.layer());
 }
 
 template <class P>

@@ -243,7 +243,7 @@ architecture::BucketCut Parameters<P>::bucket_cut(std::int64_t bucket_bytes, int
           placement_,
           std::max<std::int64_t>(1, bucket_bytes / size),
           data_ranks,
-          replicas_.division.by_layer(),
+          replicas_.division.by_block(),
           of};
 }
 template <class P>

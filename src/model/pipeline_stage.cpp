@@ -21,7 +21,7 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
                                 const Parameters<P>& parameters, const TensorAxis& axis,
                                 Stage number, ArrayAccess* access)
     : access_(access),
-      layer_count_(architecture.model.layers),
+      head_block_(architecture.head_block()),
       objective_(architecture::objective_of(architecture.model)),
       positions_(objective_.find("positions")),
       reads_fields_(!parameters.shard().shares_vocabulary()),
@@ -29,13 +29,14 @@ PipelineStage<P>::PipelineStage(const architecture::Architecture& architecture,
       gradient_with_losses_(head.head == architecture::HeadGradient::with_losses) {
   const architecture::Shard& shard = parameters.shard();
   if (number == 0)
-    embedding_ = std::make_unique<Block<P>>(plans.front(), parameters, architecture, axis, -1);
+    embedding_ = std::make_unique<Block<P>>(plans.front(), parameters, architecture, axis, 0);
   const layout::Slice layers = shard.stage_layers.at(static_cast<std::size_t>(number));
   for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer)
-    layers_.push_back(std::make_unique<Block<P>>(plans[architecture.block_of(layer).kind],
-                                                 parameters, architecture, axis, layer));
+    layers_.push_back(std::make_unique<Block<P>>(plans[architecture.kind_of(layer) + 1], parameters,
+                                                 architecture, axis,
+                                                 architecture::block_of_layer(layer)));
   if (number == shard.last_stage())
-    head_ = std::make_unique<Block<P>>(head, parameters, architecture, axis, layer_count_);
+    head_ = std::make_unique<Block<P>>(head, parameters, architecture, axis, head_block_);
 }
 
 template <class P>
@@ -115,10 +116,10 @@ void PipelineStage<P>::read_embedding(const Handle& handle) const {
   if (access_ == nullptr) return;
   std::optional<std::int64_t> next;
   if (!layers_.empty())
-    next = layers_.front()->layer();
+    next = layers_.front()->number();
   else if (head_)
-    next = layer_count_;
-  access_->before_reads(handle, -1, next);
+    next = head_block_;
+  access_->before_reads(handle, 0, next);
 }
 
 template <class P>
@@ -127,13 +128,13 @@ void PipelineStage<P>::read_layer(const Handle& handle, std::size_t layer, bool 
   std::optional<std::int64_t> next;
   if (backward) {
     if (!has_backward(layer)) return;
-    if (layer > 0 && has_backward(layer - 1)) next = layers_[layer - 1]->layer();
+    if (layer > 0 && has_backward(layer - 1)) next = layers_[layer - 1]->number();
   } else if (layer + 1 < layers_.size()) {
-    next = layers_[layer + 1]->layer();
+    next = layers_[layer + 1]->number();
   } else if (head_) {
-    next = layer_count_;
+    next = head_block_;
   }
-  access_->before_reads(handle, layers_[layer]->layer(), next);
+  access_->before_reads(handle, layers_[layer]->number(), next);
 }
 
 template <class P>
@@ -141,8 +142,8 @@ void PipelineStage<P>::read_head(const Handle& handle, bool backward) const {
   if (access_ == nullptr) return;
   std::optional<std::int64_t> next;
   if (backward && !layers_.empty() && has_backward(layers_.size() - 1))
-    next = layers_.back()->layer();
-  access_->before_reads(handle, layer_count_, next);
+    next = layers_.back()->number();
+  access_->before_reads(handle, head_block_, next);
 }
 
 template <class P>
@@ -210,21 +211,21 @@ void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& s
     if (!gradient_with_losses_)
       head_->backward_losses(handle, slot.head, head_scratch(scratch), context);
     head_->backward(handle, dx, slot.head, head_scratch(scratch), context);
-    done(layer_count_);
+    done(head_block_);
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
     read_layer(handle, l, true);
-    sum(handle, layers_[l]->layer());
+    sum(handle, layers_[l]->number());
     slot.offload.begin_read(handle, layer);
     if (has_backward(l)) layers_[l]->backward(handle, dx, slot.layers[l], scratch.layer, context);
     slot.offload.end_read(handle, layer);
-    done(layers_[l]->layer());
+    done(layers_[l]->number());
   }
   if (embedding_) {
-    sum(handle, -1);
-    if (first_trained_ < 0) embedding_->backward(handle, dx, {}, scratch.layer, context);
-    done(-1);
+    sum(handle, 0);
+    if (first_trained_ == 0) embedding_->backward(handle, dx, {}, scratch.layer, context);
+    done(0);
   }
 }
 
@@ -259,7 +260,7 @@ void PipelineStage<P>::backward_weight(const Handle& handle, const Slot& slot,
   slot.offload.fetch(layers() - 1, SlotOffload::Part::work);
   if (head_) {
     head_->backward_weight(handle, slot.head, head_scratch(scratch), context);
-    done(layer_count_);
+    done(head_block_);
   }
   for (std::size_t l = layers_.size(); l-- > 0;) {
     const auto layer = static_cast<std::int64_t>(l);
@@ -269,11 +270,11 @@ void PipelineStage<P>::backward_weight(const Handle& handle, const Slot& slot,
     if (has_backward(l))
       layers_[l]->backward_weight(handle, slot.layers[l], scratch.layer, context);
     slot.offload.end_read(handle, layer);
-    done(layers_[l]->layer());
+    done(layers_[l]->number());
   }
   if (embedding_) {
-    if (first_trained_ < 0) embedding_->backward(handle, slot.dx, {}, scratch.layer, context);
-    done(-1);
+    if (first_trained_ == 0) embedding_->backward(handle, slot.dx, {}, scratch.layer, context);
+    done(0);
   }
 }
 

@@ -66,7 +66,7 @@ ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const Opera
   const auto& operations = plan.description.operations;
   const auto from_end =
       operations.end() - std::ranges::find(operations, op.name, &architecture::Operation::name);
-  site_ = static_cast<std::uint32_t>((place.layer + 1) * most - from_end);
+  site_ = static_cast<std::uint32_t>(place.block * most - from_end);
   for (const AdapterPart& part : op.adapter) {
     const std::int64_t first = architecture::first_adapter_row(op, part.a, rank_);
     const std::string a = prefix + op.arrays[part.a].name;
@@ -133,7 +133,8 @@ auto ProductAdapter<P>::down(const PassArguments<P>& c, View2<const T> x) const 
   return u;
 }
 
-/// Parts with a common A add to the same columns.
+/// du[:, rows of A] = factor · dy[:, part] B. The first part with some rows of A overwrites their
+/// columns of du; other parts with the same rows add to them.
 template <class P>
 auto ProductAdapter<P>::up_gradient(const PassArguments<P>& c, View2<const T> dy) const
     -> View2<T> {

@@ -37,15 +37,15 @@ void GradientReducer<G>::begin() {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     check(!running_[i].request.active(),
           "gradient reduction: a step began while a bucket was in flight");
-    running_[i].missing = buckets_[i].layers.size();
+    running_[i].missing = buckets_[i].blocks.size();
   }
   turns_.clear();
   if (const int unit = places_.unit_of(head_); unit >= 0) turns_.take(unit);
 }
 
 template <class G>
-void GradientReducer<G>::before_sums(const Exec& exec, std::int64_t layer) {
-  const int unit = places_.unit_of(layer);
+void GradientReducer<G>::before_sums(const Exec& exec, std::int64_t block) {
+  const int unit = places_.unit_of(block);
   if (unit < 0 || turns_.holds(unit)) return;
   const int former = turns_.take(unit);
   for (std::size_t i = 0; i < buckets_.size(); ++i)
@@ -60,12 +60,12 @@ void GradientReducer<G>::before_sums(const Exec& exec, std::int64_t layer) {
 }
 
 template <class G>
-void GradientReducer<G>::complete(const Exec& exec, Stage stage, std::int64_t layer) {
+void GradientReducer<G>::complete(const Exec& exec, Stage stage, std::int64_t block) {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const architecture::Bucket& bucket = buckets_[i];
-    if (bucket.stage != stage || std::ranges::find(bucket.layers, layer) == bucket.layers.end())
+    if (bucket.stage != stage || std::ranges::find(bucket.blocks, block) == bucket.blocks.end())
       continue;
-    check(running_[i].missing > 0, "gradient reduction: layer ", layer, " of stage ", stage,
+    check(running_[i].missing > 0, "gradient reduction: block ", block, " of stage ", stage,
           " was completed twice");
     if (--running_[i].missing > 0) continue;
     if (send_)
@@ -111,7 +111,7 @@ void GradientReducer<G>::finish(const Exec& exec, Stage stage) {
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     if (buckets_[i].stage != stage || buckets_[i].shared) continue;
     check(running_[i].missing == 0, "gradient reduction: ", running_[i].missing,
-          " layers of stage ", stage, " are not complete");
+          " blocks of stage ", stage, " are not complete");
     take(exec, i, "gradient all-reduce");
   }
 }

@@ -16,8 +16,8 @@ namespace trireme::optim {
 bool shows_noise(const architecture::ArraySpec& a, std::int64_t layers) {
   // With group > 1, tensor ranks may share a head of keys and values; each then has a part of the
   // head's gradient.
-  return a.decay && !a.frozen && !a.partial_gradient && a.group == 1 && a.layer >= 0 &&
-         a.layer < layers;
+  return a.decay && !a.frozen && !a.partial_gradient && a.group == 1 && a.block >= 1 &&
+         a.block <= layers;
 }
 
 template <class P>
@@ -38,9 +38,9 @@ NoiseScale<P>::NoiseScale(const architecture::Architecture& architecture,
       "and values for each head of queries; set gradient_noise_scale = false");
   std::map<std::int64_t, std::vector<const typename model::Parameters<P>::Entry*>> by_layer;
   for (const auto& entry : parameters.entries())
-    if (shows_noise(*entry.spec, layers)) by_layer[entry.spec->layer].push_back(&entry);
-  for (const auto& [layer, entries] : by_layer) {
-    Blocks& blocks = layers_[layer];
+    if (shows_noise(*entry.spec, layers)) by_layer[entry.spec->block].push_back(&entry);
+  for (const auto& [block, entries] : by_layer) {
+    Blocks& blocks = layers_[block];
     blocks.first = std::ssize(begins);
     for (const auto* entry : entries)
       for (const architecture::Piece& piece : entry->local.pieces) {
@@ -74,8 +74,8 @@ NoiseScale<P>::NoiseScale(const architecture::Architecture& architecture,
 }
 
 template <class P>
-void NoiseScale<P>::after_first(const Exec& exec, std::int64_t layer) const {
-  const auto found = layers_.find(layer);
+void NoiseScale<P>::after_first(const Exec& exec, std::int64_t block) const {
+  const auto found = layers_.find(block);
   if (found == layers_.end()) return;
   const auto part = [&](const auto& all) {
     using View = std::remove_cvref_t<decltype(all)>;

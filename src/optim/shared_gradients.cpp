@@ -47,17 +47,17 @@ SharedGradients<P>::SharedGradients(grid::Grid& grid, const deck::ModelConfig& m
             " tensor ranks sum its shared head, but ", piece.holders.extent, " hold it");
       const View1<typename P::Gradient> gradient(entry.gradient.data.data() + piece.first,
                                                  static_cast<std::size_t>(piece.elements()));
-      shared_.push_back({entry.spec->layer, &holders, gradient, {}});
+      shared_.push_back({entry.spec->block, &holders, gradient, {}});
     }
 }
 
 template <class P>
-void SharedGradients<P>::sum(const Exec& exec, std::int64_t layer) {
+void SharedGradients<P>::sum(const Exec& exec, std::int64_t block) {
   for (Shared& s : shared_)
-    if (s.layer == layer)
+    if (s.block == block)
       s.request = s.holders->start_all_reduce(exec, s.gradient, grid::Reduction::sum);
   for (Shared& s : shared_)
-    if (s.layer == layer) s.holders->wait(s.request, "gradients of shared keys and values");
+    if (s.block == block) s.holders->wait(s.request, "gradients of shared keys and values");
 }
 
 template class SharedGradients<model::Fp32>;

@@ -19,10 +19,7 @@ WeightGather<T>::WeightGather(grid::Communicator& communicator, View1<T> memory,
       turns_(places),
       buckets_(std::move(buckets)) {
   std::erase_if(buckets_, [&](const architecture::Bucket& b) { return b.begin >= arena_elements; });
-  const auto first_layer = [](const architecture::Bucket& b) {
-    return b.layers.empty() ? std::int64_t{0} : std::ranges::min(b.layers);
-  };
-  std::ranges::stable_sort(buckets_, {}, first_layer);
+  std::ranges::stable_sort(buckets_, {}, &architecture::Bucket::read_order);
   for (const architecture::Bucket& bucket : buckets_) {
     counts_.push_back(counts(bucket));
     const auto* run = places_.run_of(bucket.begin);
@@ -69,19 +66,19 @@ void WeightGather<T>::fetch(const Exec& exec, int unit) {
 }
 
 template <class T>
-bool WeightGather<T>::belongs(std::size_t i, std::int64_t layer) const {
+bool WeightGather<T>::belongs(std::size_t i, std::int64_t block) const {
   const architecture::Bucket& bucket = buckets_[i];
-  if (units_[i] >= 0) return units_[i] == places_.unit_of(layer);
-  return bucket.shared || std::ranges::find(bucket.layers, layer) != bucket.layers.end();
+  if (units_[i] >= 0) return units_[i] == places_.unit_of(block);
+  return bucket.shared || std::ranges::find(bucket.blocks, block) != bucket.blocks.end();
 }
 
 template <class T>
-void WeightGather<T>::before_reads(const Exec& exec, std::int64_t layer,
+void WeightGather<T>::before_reads(const Exec& exec, std::int64_t block,
                                    std::optional<std::int64_t> next) {
-  const int unit = places_.unit_of(layer);
+  const int unit = places_.unit_of(block);
   if (unit >= 0) fetch(exec, unit);
   for (std::size_t i = 0; i < buckets_.size(); ++i)
-    if (running_[i].active() && belongs(i, layer))
+    if (running_[i].active() && belongs(i, block))
       communicator_.wait(running_[i], "weights of a layer");
   const int ahead = next ? places_.unit_of(*next) : -1;
   const auto window = [&](int u) { return places_.units()[static_cast<std::size_t>(u)].window; };

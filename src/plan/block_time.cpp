@@ -329,7 +329,7 @@ PassTime BlockTimeModel::end(const Part& part, Pass pass, bool logits_again) con
 
 BlockTime BlockTimeModel::embedding() const {
   const Part& part = architecture_.embedding();
-  if (architecture_.first_trained >= 0) return {end(part, Pass::forward), {}, {}, {}};
+  if (architecture_.first_trained > 0) return {end(part, Pass::forward), {}, {}, {}};
   const PassTime input = end(part, Pass::backward_input);
   const PassTime weight = end(part, Pass::backward_weight);
   BlockTime time{end(part, Pass::forward), input, input, weight};

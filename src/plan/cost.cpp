@@ -79,7 +79,7 @@ std::vector<StageFlops> stage_flops(const architecture::Architecture& architectu
       const std::vector<std::int64_t> counts = architecture.count_kinds(some);
       for (std::size_t k = 0; k < counts.size(); ++k) stage.add_layers(counts[k], kinds[k]);
     };
-    const std::int64_t first = std::clamp(architecture.first_trained, layers.offset, layers.end());
+    const std::int64_t first = architecture.first_with_backward(layers);
     add({layers.offset, first - layers.offset}, without);
     add({first, layers.end() - first}, with);
   }

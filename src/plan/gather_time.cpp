@@ -28,7 +28,6 @@ class Gathers {
         sizes_(sizes),
         sums_(sums),
         tied_(config.model.tied_embeddings),
-        trained_from_(architecture.first_trained),
         micro_batches_(config.micro_batches()),
         element_(element),
         turns_(turns),
@@ -105,7 +104,7 @@ class Gathers {
     const auto m = static_cast<double>(micro_batches_);
     const std::int64_t n = layers(s);
     const std::int64_t backward =
-        std::clamp(sizes_.layers[s].end() - trained_from_, std::int64_t{0}, n);
+        sizes_.layers[s].end() - architecture_.first_with_backward(sizes_.layers[s]);
     if (backward < n && of_rank > windows) refills.forward = m;  // windows hold later layers
     const double ends = (s == 0 ? sizes_.embedding : 0) + (is_last(s) ? sizes_.head : 0);
     const double parameters = sizes_.parameters[s] + (sizes_.frozen.empty() ? 0 : sizes_.frozen[s]);
@@ -171,7 +170,6 @@ class Gathers {
   const StageSizes& sizes_;
   const std::vector<Seconds>& sums_;
   bool tied_;
-  std::int64_t trained_from_;
   std::int64_t micro_batches_;
   double element_;
   double turns_;

@@ -41,7 +41,7 @@ architecture::BucketCut buckets_of(const deck::Config& config,
           placement,
           std::max<std::int64_t>(1, config.parallel.bucket_bytes / sizes.accumulate),
           static_cast<int>(config.parallel.shard_ranks()),
-          architecture::division_of(config).by_layer(),
+          architecture::division_of(config).by_block(),
           of};
 }
 

@@ -1,6 +1,6 @@
 // Memory of a layout from parts that many layouts share: elements of a layer, of the embedding and
-// of the head for each number of tensor ranks, activations for each micro-batch, and layers of each
-// stage.
+// of the head for each number of tensor ranks, activations for each micro-batch size, and layers of
+// each stage.
 #include <trireme/plan/memory_estimate.hpp>
 
 #include <trireme/architecture/arrangement.hpp>
@@ -288,7 +288,7 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
                part_of(rank.layers * matrices, p.divides_state() ? p.shard_ranks() : 1));
     arenas.muon = muon_bytes(rounds, sizes_.accumulate());
   }
-  if (architecture::division_of(config).by_layer()) {
+  if (architecture::division_of(config).by_block()) {
     if (ranks_differ_)
       divide_exactly(config, rank, all);
     else

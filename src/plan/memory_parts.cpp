@@ -1,4 +1,5 @@
-// Bytes of a rank from the sizes of a micro-batch, its arenas and its stages.
+// Activation bytes of one micro-batch, and the memory of a rank, computed from these bytes, the
+// sizes of the rank's arenas and the layers of its stages.
 #include <trireme/plan/memory_parts.hpp>
 
 #include <trireme/architecture/adapter.hpp>

@@ -89,7 +89,8 @@ Seconds NetworkTime::message(double bytes, Rank from, Rank to) const {
   const Machine::Node& node = machine_.node;
   // The node of a stage's first rank represents all ranks of the stage.
   const bool crosses = from * stride_ / devices_ != to * stride_ / devices_;
-  // On a host, a message is one copy, which reaches the full bandwidth; a collective needs several.
+  // On a host, a message is one copy, which reaches the full bandwidth; a collective needs several
+  // copies.
   const double share = machine_.on_device() ? node.link_efficiency : 1;
   if (!crosses) return bytes / (node.link_bandwidth * share) + node.link_latency;
   // Other ranks of the stage send at the same time.

@@ -43,8 +43,7 @@ std::vector<std::int64_t> place_of(const deck::Config& config,
     const std::vector<std::int64_t> counts = architecture.count_kinds(layers);
     key.insert(key.end(), counts.begin(), counts.end());
     // Layers before the first trained array have no backward pass.
-    key.push_back(
-        std::clamp(architecture.first_trained - layers.offset, std::int64_t{0}, layers.extent));
+    key.push_back(architecture.first_with_backward(layers) - layers.offset);
     key.push_back(shard.hands_over(stage) ? 1 : 0);
   }
   // Some ranks hold originals of shared layers, others copies.

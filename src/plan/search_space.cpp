@@ -175,7 +175,7 @@ std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
 }
 
 /// The layout with each kind of recomputation, without and with sequence parallelism, and with each
-/// division of state, as far as the deck allows them.
+/// sharding of optimizer state, gradients and weights (Sharding), as far as the deck allows them.
 std::vector<Layout> SearchSpace::options(const Layout& given) {
   std::vector<Layout> all;
   Layout layout = given;

@@ -17,14 +17,14 @@ std::int64_t shared_parameters(const architecture::Architecture& architecture,
   return sum;
 }
 
-/// Numbers of parameters before the layers, in each layer, and after the layers: L + 2 values.
+/// Numbers of parameters by block.
 /// Tables of a shared vocabulary are left out.
-std::vector<std::int64_t> parameters_by_layer(const architecture::Architecture& architecture,
+std::vector<std::int64_t> parameters_by_block(const architecture::Architecture& architecture,
                                               bool shared) {
   std::vector<std::int64_t> sums(static_cast<std::size_t>(architecture.model.layers + 2));
   for (const architecture::ArraySpec& array : architecture.arrays)
     if (!shared || !array.of_vocabulary)
-      sums[static_cast<std::size_t>(array.layer + 1)] += array.elements();
+      sums[static_cast<std::size_t>(array.block)] += array.elements();
   return sums;
 }
 
@@ -34,7 +34,7 @@ std::vector<StageGroup> group_stages(const architecture::Architecture& architect
                                      const deck::ParallelConfig& parallel) {
   const bool shared = parallel.shares_vocabulary();
   const std::vector<layout::Slice> stage_layers = architecture::partition(architecture, parallel);
-  const std::vector<std::int64_t> parameters = parameters_by_layer(architecture, shared);
+  const std::vector<std::int64_t> parameters = parameters_by_block(architecture, shared);
   const std::vector<StageFlops> flops = stage_flops(
       architecture, stage_layers, {},
       shared ? architecture::HeadGradient::shared : architecture::HeadGradient::with_losses);
@@ -44,7 +44,7 @@ std::vector<StageGroup> group_stages(const architecture::Architecture& architect
     StageGroup stage{static_cast<Stage>(s), static_cast<Stage>(s), layers, layers.extent, 0,
                      flops[s].sum()};
     for (std::int64_t layer = layers.offset; layer < layers.end(); ++layer)
-      stage.parameters += parameters[static_cast<std::size_t>(layer + 1)];
+      stage.parameters += parameters[static_cast<std::size_t>(architecture::block_of_layer(layer))];
     if (s == 0) stage.parameters += parameters.front();
     if (s + 1 == stage_layers.size()) stage.parameters += parameters.back();
     if (shared)

@@ -51,9 +51,10 @@ std::vector<double> parameters_of(const Architecture& a,
     if (array.frozen != frozen) continue;
     const double n = static_cast<double>(array.elements()) /
                      static_cast<double>(array.split_axis >= 0 ? tensor : 1);
-    std::size_t stage = array.layer < 0 ? 0 : all.size() - 1;
+    const std::int64_t layer = array.block - architecture::block_of_layer(0);
+    std::size_t stage = array.block == 0 ? 0 : all.size() - 1;
     for (std::size_t s = 0; s < all.size(); ++s)
-      if (stage_layers[s].offset <= array.layer && array.layer < stage_layers[s].end()) stage = s;
+      if (stage_layers[s].offset <= layer && layer < stage_layers[s].end()) stage = s;
     all[stage] += n;
     if (a.model.tied_embeddings && array.of_vocabulary && all.size() > 1) all.back() += n;
   }
@@ -202,9 +203,9 @@ StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
     const bool table = array.of_vocabulary;
     if (table && p.shares_vocabulary())
       sizes.tables += n / static_cast<double>(sizes.layers.size());
-    else if (array.layer < 0)
+    else if (array.block == 0)
       sizes.embedding += n;
-    else if (array.layer >= a.model.layers)
+    else if (array.block == a.head_block())
       sizes.head += n;
     if (table && a.model.tied_embeddings && !p.shares_vocabulary() && sizes.layers.size() > 1)
       sizes.head += n;
@@ -212,9 +213,9 @@ StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
   // The embedding's arrays are the first and the head's arrays the last in the list, with up to a
   // million arrays between them.
   const auto& arrays = a.arrays;
-  const auto layers = std::ranges::find_if(arrays, [](const auto& x) { return x.layer >= 0; });
+  const auto layers = std::ranges::find_if(arrays, [](const auto& x) { return x.block > 0; });
   const auto head = std::ranges::partition_point(
-      layers, arrays.end(), [&](const auto& x) { return x.layer < a.model.layers; });
+      layers, arrays.end(), [&](const auto& x) { return x.block < a.head_block(); });
   std::for_each(arrays.begin(), layers, add);
   std::for_each(head, arrays.end(), add);
   return sizes;
@@ -254,13 +255,10 @@ StepCosts step_costs(const deck::Config& config, const Architecture& a, const Bl
   PassTime gather;
   if (cut && !sizes.cuts_tokens)
     gather.tensor = network.collective(Collective::all_gather, whole, Axis::tensor);
-  const std::int64_t trained_from = a.first_trained;
   for (std::size_t s = 0; s < stages; ++s) {
     const layout::Slice& layers = stage_layers[s];
     BlockTime stage = parts.of_layers(a.count_kinds(layers));
-    if (trained_from > layers.offset) {
-      // Layers before the first trained array have no backward pass.
-      const std::int64_t first = std::min(trained_from, layers.end());
+    if (const std::int64_t first = a.first_with_backward(layers); first > layers.offset) {
       BlockTime backward = parts.of_layers(a.count_kinds({first, layers.end() - first}));
       backward.forward = stage.forward;
       stage = backward;

@@ -50,7 +50,7 @@ class Counter {
 
   /// Adds the messages of the layers' passes, which repeat for every micro-batch.
   void layers() {
-    const std::vector<std::int64_t> all = layers_from(-1);
+    const std::vector<std::int64_t> all = layers_from(0);
     const std::vector<std::int64_t> with_backward = layers_from(architecture_.first_trained);
     using architecture::BlockProgram;
     for (const bool again : {false, true})
@@ -121,7 +121,7 @@ class Counter {
     if (sizes_.cuts_tokens) add_all("norms and biases: all-reduce", false);
     add_all(config_.model.adapter.present() ? "adapters: all-reduce" : "norms of heads: all-reduce",
             true);
-    const std::vector<std::int64_t> here = layers_from(-1);
+    const std::vector<std::int64_t> here = layers_from(0);
     std::int64_t norms = 0;
     for (std::size_t k = 0; k < here.size(); ++k)
       for (const auto& product :
@@ -171,7 +171,7 @@ class Counter {
     const architecture::Division division = architecture::division_of(config_);
     const auto cut = [&](architecture::CutOf of) {
       return architecture::BucketCut(architecture_, shard_, arrays_, placement, most,
-                                     static_cast<int>(group), division.by_layer(), of);
+                                     static_cast<int>(group), division.by_block(), of);
     };
     cut(architecture::CutOf::gradients).visit([&](const architecture::BucketRun& run) {
       gradients.add(run.count, run.size());
@@ -270,12 +270,13 @@ class Counter {
   std::vector<TrafficRow> take() { return std::move(rows_); }
 
  private:
-  /// Number of the rank's layers of each kind, from layer `first` on.
+  /// Number of the rank's layers of each kind, from block `first` on.
   std::vector<std::int64_t> layers_from(std::int64_t first) const {
     std::vector<std::int64_t> sums(programs_.size());
     for (const Stage stage : shard_.stages) {
       const layout::Slice& layers = shard_.stage_layers[static_cast<std::size_t>(stage)];
-      const std::int64_t begin = std::clamp(first, layers.offset, layers.end());
+      const std::int64_t begin =
+          std::clamp(first - architecture::block_of_layer(0), layers.offset, layers.end());
       const auto counts = architecture_.count_kinds({begin, layers.end() - begin});
       for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += counts[k];
     }
@@ -398,27 +399,28 @@ namespace {
 
 using schedule::Op;
 
-/// Layers whose weights a pass reads, in order (architecture::layer_of).
-std::vector<std::int64_t> layers_read(const schedule::Instr& instr,
+/// Blocks whose weights a pass reads, in order (architecture::block_of).
+std::vector<std::int64_t> blocks_read(const schedule::Instr& instr,
                                       const architecture::Shard& shard,
                                       const architecture::Architecture& architecture,
                                       std::span<const architecture::BlockProgram> programs) {
   const layout::Slice own = shard.stage_layers[static_cast<std::size_t>(instr.stage)];
   const bool head = instr.stage == shard.last_stage();
-  std::vector<std::int64_t> layers;
-  // Layers before the first trained array have no backward pass.
-  const std::int64_t first = std::max(own.offset, architecture.first_trained);
+  std::vector<std::int64_t> blocks;
+  const std::int64_t first = architecture.first_with_backward(own);
   const auto add_reversed = [&](const auto& reads) {
     for (std::int64_t l = own.end(); l-- > first;)
-      if (reads(programs[architecture.kind_of(l)])) layers.push_back(l);
+      if (reads(programs[architecture.kind_of(l)]))
+        blocks.push_back(architecture::block_of_layer(l));
   };
   if (instr.op == Op::forward) {
-    if (instr.stage == 0) layers.push_back(-1);
-    for (std::int64_t l = own.offset; l < own.end(); ++l) layers.push_back(l);
-    if (head) layers.push_back(architecture.model.layers);
+    if (instr.stage == 0) blocks.push_back(0);
+    for (std::int64_t l = own.offset; l < own.end(); ++l)
+      blocks.push_back(architecture::block_of_layer(l));
+    if (head) blocks.push_back(architecture.head_block());
   }
   if (instr.op == Op::backward || instr.op == Op::backward_input) {
-    if (head) layers.push_back(architecture.model.layers);
+    if (head) blocks.push_back(architecture.head_block());
     add_reversed([](const architecture::BlockProgram&) { return true; });
   }
   // In a program with split passes, a whole backward pass runs as its two halves.
@@ -427,7 +429,7 @@ std::vector<std::int64_t> layers_read(const schedule::Instr& instr,
     add_reversed([](const architecture::BlockProgram& program) {
       return architecture::reads_weights(program.backward_weight);
     });
-  return layers;
+  return blocks;
 }
 
 }  // namespace
@@ -445,7 +447,7 @@ std::vector<std::int64_t> unit_gathers(const deck::Config& config,
   const Rank rank = program.layout.rank_of(shard.stages.front());
   for (const schedule::Instr& instr : program.ranks[static_cast<std::size_t>(rank)]) {
     if (!schedule::is_pass(instr.op)) continue;
-    for (const std::int64_t read : layers_read(instr, shard, architecture, programs)) {
+    for (const std::int64_t read : blocks_read(instr, shard, architecture, programs)) {
       const int unit = weights.unit_of(read);
       if (unit < 0 || turns.holds(unit)) continue;
       turns.take(unit);

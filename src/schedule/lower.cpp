@@ -1,5 +1,6 @@
-// Lowers a program: adds transfers by independent channels or ordered groups, and reductions and
-// the update at the end of each row.
+// Lowers a program: adds transfers by independent channels or ordered groups. To training programs,
+// also adds reductions and the update: at the end of each row, or as add_overlapped_updates() does
+// for a program of several steps.
 #include <trireme/schedule/lower.hpp>
 
 #include <trireme/base/check.hpp>

@@ -166,7 +166,7 @@ void EngineParts<P>::make_optimizer(const deck::Config& config,
                                         sizeof(typename P::Gradient))
              : parameters.bucket_cut(config.parallel.bucket_bytes, shards.size());
   const std::int64_t elements = parameters.placement().trained;
-  const std::int64_t head = config.model.layers;
+  const std::int64_t head = architecture.head_block();
   const auto buckets = architecture::gradient_buckets(cut);
   const auto& arrays = parameters.rank_arrays();
   const architecture::Placement& placement = parameters.placement();

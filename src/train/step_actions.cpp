@@ -108,14 +108,14 @@ void StepActions<P>::compute_samples_of(int data_rank) {
 
 template <class P>
 void StepActions<P>::start_reductions() {
-  for (const auto& [stage, layer] : completed_) complete(step_, stage, layer);
+  for (const auto& [stage, block] : completed_) complete(step_, stage, block);
 }
 
 template <class P>
-void StepActions<P>::complete(std::int64_t step, Stage stage, std::int64_t layer) {
+void StepActions<P>::complete(std::int64_t step, Stage stage, std::int64_t block) {
   const Region region("reduce_layer");
-  if (config_.model.shared_layers == 0) parts_.shared_gradients_of(step).sum(handle_, layer);
-  parts_.reducer_of(step).complete(handle_, stage, layer);
+  if (config_.model.shared_layers == 0) parts_.shared_gradients_of(step).sum(handle_, block);
+  parts_.reducer_of(step).complete(handle_, stage, block);
 }
 
 template <class P>
@@ -235,23 +235,22 @@ void StepActions<P>::shared_vocabulary(const PlacedInstr& placed) {
   if (micro + 1 < data::micro_batches(batch_)) return;
   if (op == Op::combine_logits && is_last(placed.instr.stage)) mark_loss(step_);
   if (op != Op::logits_gradient && op != Op::look_up_gradient) return;
-  const std::int64_t layer = op == Op::logits_gradient
-                                 ? architecture::shared_output_layer(config_.model.layers)
-                                 : architecture::shared_token_layer;
-  layer_done(placed)(layer);
+  const std::int64_t layers = config_.model.layers;
+  block_done(placed)(op == Op::logits_gradient ? architecture::shared_output_table(layers)
+                                               : architecture::shared_token_table(layers));
 }
 
 template <class P>
 void StepActions<P>::read_tables(schedule::Op op) {
   using schedule::Op;
   if (!parts_.access) return;
-  if (op == Op::look_up)
-    parts_.access->before_reads(handle_, architecture::shared_token_layer, std::nullopt);
+  const std::int64_t token_table = architecture::shared_token_table(config_.model.layers);
+  if (op == Op::look_up) parts_.access->before_reads(handle_, token_table, std::nullopt);
   // If embeddings are tied, the token table is also the output table.
   if (op == Op::logits || op == Op::evaluate_logits || op == Op::logits_gradient)
-    for (const std::int64_t layer : {architecture::shared_output_layer(config_.model.layers),
-                                     architecture::shared_token_layer})
-      parts_.access->before_reads(handle_, layer, std::nullopt);
+    for (const std::int64_t table :
+         {architecture::shared_output_table(config_.model.layers), token_table})
+      parts_.access->before_reads(handle_, table, std::nullopt);
 }
 
 template <class P>
@@ -319,11 +318,11 @@ void StepActions<P>::evaluate(const PlacedInstr& placed) {
 }
 
 template <class P>
-typename model::RankModel<P>::BlockDone StepActions<P>::layer_done(const PlacedInstr& placed) {
+typename model::RankModel<P>::BlockDone StepActions<P>::block_done(const PlacedInstr& placed) {
   if (!parts_.noise || micro_of(placed.instr.micro) > 0) return sums_done(placed);
-  return [this, next = sums_done(placed)](std::int64_t layer) {
-    parts_.noise->after_first(handle_, layer);
-    next(layer);
+  return [this, next = sums_done(placed)](std::int64_t block) {
+    parts_.noise->after_first(handle_, block);
+    next(block);
   };
 }
 
@@ -335,9 +334,9 @@ typename model::RankModel<P>::BlockDone StepActions<P>::sums_done(const PlacedIn
   // At this point the losses of all micro-batches are known, and no sum of this stage's gradients
   // is in flight. With a shared vocabulary, this holds when the last losses are combined.
   if (is_last(placed.instr.stage) && !vocabulary_) mark_loss(number);
-  return [this, number, stage = placed.instr.stage](std::int64_t layer) {
-    if (reduces_) return complete(number, stage, layer);
-    completed_.emplace_back(stage, layer);
+  return [this, number, stage = placed.instr.stage](std::int64_t block) {
+    if (reduces_) return complete(number, stage, block);
+    completed_.emplace_back(stage, block);
     between_();
   };
 }
@@ -346,7 +345,7 @@ template <class P>
 void StepActions<P>::backward(const PlacedInstr& placed) {
   take_output_gradient(placed);
   parts_.model->backward(handle_, placed.instr.stage, placed.slot, context(placed.instr.micro),
-                         layer_done(placed));
+                         block_done(placed));
 }
 template <class P>
 void StepActions<P>::backward_input(const PlacedInstr& placed) {
@@ -357,7 +356,7 @@ void StepActions<P>::backward_input(const PlacedInstr& placed) {
 template <class P>
 void StepActions<P>::backward_weight(const PlacedInstr& placed) {
   parts_.model->backward_weight(handle_, placed.instr.stage, placed.slot,
-                                context(placed.instr.micro), layer_done(placed));
+                                context(placed.instr.micro), block_done(placed));
 }
 
 template <class P>
@@ -432,7 +431,7 @@ void StepActions<P>::reduce_tied(const PlacedInstr& placed) {
 template <class P>
 void StepActions<P>::sum_shared_layers() {
   for (std::int64_t layer = 0; layer < config_.model.shared_layers; ++layer)
-    parts_.shared_gradients->sum(handle_, layer);
+    parts_.shared_gradients->sum(handle_, architecture::block_of_layer(layer));
   parts_.reducer->reduce_shared(handle_);
   for (const architecture::SharedPart& part :
        architecture::shared_parts(parts_.parameters.rank_arrays(), parts_.parameters.placement())) {

@@ -49,7 +49,7 @@ TEST(Architecture, LayersWithEqualPropertiesAreOneKind) {
   EXPECT_EQ(mixed.count_kinds({2, 1}), (std::vector<std::int64_t>{0, 1}));
   EXPECT_EQ(mixed.count_kinds({3, 0}), (std::vector<std::int64_t>{0, 0}));
   for (std::int64_t layer = 0; layer < 7; ++layer) {
-    const auto& operations = mixed.layer(layer).operations;
+    const auto& operations = mixed.description(block_of_layer(layer)).operations;
     const auto attention =
         std::ranges::find(operations, OperationKind::attention, &Operation::kind);
     ASSERT_NE(attention, operations.end());
@@ -65,9 +65,9 @@ TEST(Architecture, OnlyTheFirstPostNormLayerDropsOutTheEmbedding) {
   const Architecture a = describe(m);
   EXPECT_EQ(a.count_kinds({0, 3}), (std::vector<std::int64_t>{1, 2}));
   for (std::int64_t layer = 0; layer < 3; ++layer)
-    EXPECT_EQ(
-        std::ranges::count(a.layer(layer).operations, OperationKind::dropout, &Operation::kind),
-        layer == 0 ? 1 : 0);
+    EXPECT_EQ(std::ranges::count(a.description(block_of_layer(layer)).operations,
+                                 OperationKind::dropout, &Operation::kind),
+              layer == 0 ? 1 : 0);
 }
 
 TEST(Architecture, AttentionFlopsFollowTheWindowOfEachLayer) {
@@ -85,7 +85,7 @@ TEST(Architecture, FlopsOfSharedLayersCountInEachLayer) {
   const Architecture shared = describe(m);
   EXPECT_LT(shared.parameters(), whole.parameters());
   EXPECT_EQ(shared.model_flops_per_token(), whole.model_flops_per_token());
-  EXPECT_EQ(shared.block_of(3).prefix, "layers.1.");
+  EXPECT_EQ(shared.block(block_of_layer(3)).prefix, "layers.1.");
 }
 
 TEST(Architecture, DecaysOnlyMatricesAndNamesAreUnique) {

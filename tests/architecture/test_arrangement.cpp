@@ -122,7 +122,8 @@ TEST(Arrangement, NeighbouringLayersUseDifferentWindows) {
   for_ranks([](const CutOfRank& rank, int) {
     const Arrangement places = arranged_weights(rank.cut, {true, false}, 0);
     for (std::int64_t layer = 0; layer + 1 < 5; ++layer) {
-      const int a = places.unit_of(layer), b = places.unit_of(layer + 1);
+      const int a = places.unit_of(block_of_layer(layer));
+      const int b = places.unit_of(block_of_layer(layer + 1));
       if (a < 0 || b < 0) continue;
       const int window = places.units()[static_cast<std::size_t>(a)].window;
       if (window >= 0) {

@@ -111,7 +111,7 @@ TEST(BucketCut, BucketsAreContiguousAndHoldWholeBlocks) {
   for_cases([](const Case& c, const auto&, const Shard&, const auto& arrays, const BucketCut& cut) {
     for (const Bucket& b : gradient_buckets(cut)) {
       EXPECT_LT(b.begin, b.end);
-      EXPECT_FALSE(b.layers.empty());
+      EXPECT_FALSE(b.blocks.empty());
       EXPECT_LE(b.end - b.begin, std::max(c.most, norm_block));
       expect_bounds(b, arrays, cut.placement(), c.ranks);
     }

@@ -35,7 +35,7 @@ TEST(Buckets, HoldEachGradientOnceAndAgreeOnReplicatedArrays) {
             std::vector<int> times(static_cast<std::size_t>(placement.gradient_elements), 0);
             for (const Bucket& b : gradient_buckets(a, shard, arrays, placement, most, 3)) {
               EXPECT_LE(b.end - b.begin, std::max(most, norm_block));
-              EXPECT_FALSE(b.layers.empty());
+              EXPECT_FALSE(b.blocks.empty());
               EXPECT_EQ(b.bounds.size(), 4u);
               EXPECT_EQ(b.bounds.front(), b.begin);
               EXPECT_EQ(b.bounds.back(), b.end);

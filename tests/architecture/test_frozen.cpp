@@ -76,7 +76,7 @@ TEST(Frozen, ReportsMistakesWithARemedy) {
 TEST(Frozen, FrozenArraysFollowTrainedArrays) {
   const Architecture a = describe(
       deck_with({"optimizer.frozen=embedding,layers.1,layers.*.feed_forward"}).config.model);
-  EXPECT_EQ(a.first_trained, 0);
+  EXPECT_EQ(a.first_trained, block_of_layer(0));
   const Shard shard = whole_model(a);
   const auto arrays = rank_arrays(a, shard);
   const Placement placement = place(a, shard, arrays);

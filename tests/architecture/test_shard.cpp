@@ -75,8 +75,8 @@ TEST(Partition, ADecksPartitionSetsTheStages) {
   EXPECT_EQ(partition(a, p), (std::vector<layout::Slice>{{0, 1}, {1, 4}, {5, 0}, {5, 3}}));
   EXPECT_EQ(longest_stage(a, p), 4);
   const Shard shard = make_shard(a, p, 1, 0);
-  EXPECT_EQ(shard.stage_of(4), 1);
-  EXPECT_EQ(shard.stage_of(5), 3);  // the stage before it is empty
+  EXPECT_EQ(shard.stage_of(block_of_layer(4)), 1);
+  EXPECT_EQ(shard.stage_of(block_of_layer(5)), 3);  // the stage before it is empty
   p.partition = {1, 4, 3};
   EXPECT_THROW(partition(a, p), Error);
 }

@@ -40,8 +40,7 @@ std::int64_t counted(const deck::Config& c, const Machine& m, int rank) {
   const auto gathers = unit_gathers(c, a, shard, places, layer_programs(c, a, shard, false, m), m);
   std::int64_t sum = 0;
   for (std::size_t u = 0; u < gathers.size(); ++u) {
-    const std::int64_t layer = places.units()[u].layer;
-    if (layer >= 0 && layer < c.model.layers) sum += gathers[u];
+    if (a.is_layer(places.units()[u].block)) sum += gathers[u];
   }
   return sum;
 }

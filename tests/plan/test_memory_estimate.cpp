@@ -35,7 +35,7 @@ Bytes allowance(const deck::Config& c, const Machine& machine) {
   const std::int64_t buckets =
       elements * sizes.accumulate() / c.parallel.bucket_bytes + 3 * c.parallel.chunks + 3;
   const Bytes block = norm_block * sizes.accumulate();
-  if (architecture::division_of(c).by_layer())
+  if (architecture::division_of(c).by_block())
     return 2 * (sizes.states() + 1) * block + 4 * message;
   return (c.parallel.divides_state() ? buckets * block * sizes.states() : 0) + 4 * message;
 }

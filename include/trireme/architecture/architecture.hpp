@@ -5,6 +5,7 @@
 #include <trireme/deck/config.hpp>
 #include <trireme/layout/split.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -21,6 +22,11 @@ struct Block {
   std::string prefix;    ///< prefix of the names of the block's arrays: "layers.3."
 };
 
+/// Number of the block of layer 0 … L−1.
+constexpr std::int64_t block_of_layer(std::int64_t layer) {
+  return layer + 1;
+}
+
 /// A model is a chain of blocks: the embedding, the layers and the head.
 struct Architecture {
   deck::ModelConfig model;
@@ -29,11 +35,13 @@ struct Architecture {
   /// first layers, and the head. Kinds of layers differ in their window, in their frozen arrays, or
   /// in the dropout of the embedding, which the first layer of a post-norm model applies.
   std::vector<BlockDescription> kinds;
-  std::vector<Block> blocks;  ///< in the order of the forward pass
-  bool has_frozen = false;    ///< whether any array is frozen
-  /// First part of the model with a trained array; −1: the embedding, L: the head. Earlier parts
-  /// need no backward pass. Always −1 with shared layers.
-  std::int64_t first_trained = -1;
+  /// In the order of the forward pass. A block's number is its position: 0 is the embedding, 1 … L
+  /// are the layers, and L + 1 is the head.
+  std::vector<Block> blocks;
+  bool has_frozen = false;  ///< whether any array is frozen
+  /// First block with a trained array. Earlier blocks need no backward pass. Always 0 with shared
+  /// layers.
+  std::int64_t first_trained = 0;
 
   const BlockDescription& embedding() const { return kinds.front(); }
   const BlockDescription& head() const { return kinds.back(); }
@@ -41,12 +49,18 @@ struct Architecture {
   std::span<const BlockDescription> layer_kinds() const {
     return std::span(kinds).subspan(1, kinds.size() - 2);
   }
-  const Block& block_of(std::int64_t layer) const {
-    return blocks[static_cast<std::size_t>(layer + 1)];
+  const Block& block(std::int64_t number) const { return blocks[static_cast<std::size_t>(number)]; }
+  std::int64_t head_block() const { return model.layers + 1; }
+  bool is_layer(std::int64_t block) const { return block >= 1 && block <= model.layers; }
+  const BlockDescription& description(std::int64_t number) const {
+    return kinds[block(number).kind];
   }
-  /// Index of the layer's kind in layer_kinds().
-  std::size_t kind_of(std::int64_t layer) const { return block_of(layer).kind - 1; }
-  const BlockDescription& layer(std::int64_t number) const { return kinds[block_of(number).kind]; }
+  /// Index in layer_kinds() of layer 0 … L−1.
+  std::size_t kind_of(std::int64_t layer) const { return block(block_of_layer(layer)).kind - 1; }
+  /// First of the layers that has a backward pass; layers.end() if none has one.
+  std::int64_t first_with_backward(const layout::Slice& layers) const {
+    return std::clamp(first_trained - block_of_layer(0), layers.offset, layers.end());
+  }
   /// Number of layers of each kind in a range.
   std::vector<std::int64_t> count_kinds(const layout::Slice& layers) const;
 

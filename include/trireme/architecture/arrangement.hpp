@@ -18,8 +18,8 @@ struct Division {
   bool weights = false;
   bool gradients = false;
 
-  /// Whether each bucket holds arrays of only one layer.
-  bool by_layer() const { return weights || gradients; }
+  /// Whether each bucket holds arrays of only one block.
+  bool by_block() const { return weights || gradients; }
   bool operator==(const Division&) const = default;
 };
 
@@ -35,7 +35,7 @@ Division division_of(const deck::Config& config);
 /// window for the embedding and the head, and there are two for the layers.
 class Arrangement {
  public:
-  /// A range of the arena with arrays of one layer, stored whole from `place` on.
+  /// A range of the arena with arrays of one block, stored whole from `place` on.
   struct Run {
     std::int64_t begin = 0;
     std::int64_t end = 0;
@@ -48,7 +48,7 @@ class Arrangement {
   /// Arrays that a pass uses together: the arrays of a layer, the embedding or the head. With tied
   /// embeddings on one rank, embedding and head are one unit.
   struct Unit {
-    std::int64_t layer = 0;  ///< result of layer_of()
+    std::int64_t block = 0;  ///< result of block_of()
     int window = -1;         ///< number of the unit's window; −1: all arrays are resident
   };
   /// A range of the arena that this rank keeps, stored from `place` on.
@@ -77,8 +77,8 @@ class Arrangement {
   std::vector<Own> kept(std::int64_t begin, std::int64_t end) const;
 
   const std::vector<Unit>& units() const { return units_; }
-  /// Index of a layer's unit in units(); −1 if no array of the layer is in this arrangement.
-  int unit_of(std::int64_t layer) const;
+  /// Index of a block's unit in units(); −1 if no array of the block is in this arrangement.
+  int unit_of(std::int64_t block) const;
   const std::vector<Run>& runs() const { return runs_; }  ///< ascending
   const Run* run_of(std::int64_t at) const;  ///< run with element `at` of the arena; null: none
   /// This rank's own parts of the arrays that are not resident, ascending.
@@ -93,7 +93,7 @@ class Arrangement {
   std::int64_t elements_ = 0;
   bool has_windows_ = false;
   std::vector<Unit> units_;
-  /// Second layer of the unit of tied embeddings, and the index of this unit; −1: none.
+  /// Second block of the unit of tied embeddings, and the index of this unit; −1: none.
   std::pair<std::int64_t, int> alias_{0, -1};
   std::vector<Run> runs_;
   std::vector<Own> own_;

@@ -27,14 +27,14 @@ struct ArraySpec {
   /// Every tensor rank holds the whole array, and computes only a partial sum of its gradient: the
   /// contributions of the rank's own heads, or of its own part of an adapted product.
   bool partial_gradient = false;
-  /// Layers `layer`, `layer` + n, … use the array, with n = [model] shared_layers. Every pipeline
-  /// rank holds the array; its gradient on a rank covers only the rank's own layers.
+  /// Blocks `block`, `block` + n, … of the layers use the array, with n = [model] shared_layers.
+  /// Every pipeline rank holds the array; its gradient on a rank covers only the rank's own layers.
   bool shared = false;
   /// The split axis is the vocabulary, which pipeline ranks may share ([parallel] vocabulary).
   bool of_vocabulary = false;
   /// The operation uses an array of this name that an earlier operation defines.
   bool tied = false;
-  std::int64_t layer = 0;         ///< 0 … L−1; −1: before the layers, L: after them
+  std::int64_t block = 0;         ///< number of its block: see Architecture::blocks
   double standard_deviation = 0;  ///< for `normal`; for `uniform`: bound of the values
   /// Number of query heads that use each index of the split axis. A tensor rank holds the indices
   /// that its query heads use. If the tensor axis splits a group of query heads, several ranks hold
@@ -55,7 +55,7 @@ struct ArraySpec {
 /// Whether an array consists of matrices that Muon updates: trained weights of products in the
 /// layers, except adapters.
 inline bool is_hidden_matrix(const ArraySpec& a, std::int64_t layers) {
-  return a.decay && !a.adapter && !a.frozen && a.layer >= 0 && a.layer < layers;
+  return a.decay && !a.adapter && !a.frozen && a.block >= 1 && a.block <= layers;
 }
 
 /// Standard deviation of initial weights, unless an array has another deviation.

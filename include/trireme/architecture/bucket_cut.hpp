@@ -9,21 +9,23 @@
 
 namespace trireme::architecture {
 
-/// layer_of() returns the part of the model whose passes complete an array's gradient: a layer, −1
-/// for the embedding, L for the head; for a shared vocabulary, −2 for the token table and L + 1 for
-/// the output table.
-inline constexpr std::int64_t shared_token_layer = -2;
-inline std::int64_t shared_output_layer(std::int64_t layers) {
-  return layers + 1;
+/// Numbers of the tables of a vocabulary that pipeline ranks share. They follow the numbers of the
+/// blocks, because these tables have passes of their own.
+constexpr std::int64_t shared_token_table(std::int64_t layers) {
+  return layers + 2;
 }
-std::int64_t layer_of(const Architecture& architecture, const RankArray& array);
+constexpr std::int64_t shared_output_table(std::int64_t layers) {
+  return layers + 3;
+}
+/// Block whose passes complete an array's gradient, or table of a shared vocabulary.
+std::int64_t block_of(const Architecture& architecture, const RankArray& array);
 
 /// Range of an arena with a piece of an array: its gradient, or in a cut of weights its weights.
 struct GradientRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   const Piece* piece = nullptr;  ///< nullptr: the second gradient of a tied table
-  std::int64_t layer = 0;        ///< see layer_of()
+  std::int64_t block = 0;        ///< result of block_of()
   Stage stage = 0;
   bool split = false;
   bool alone = false;          ///< does not share buckets with other ranges
@@ -55,10 +57,10 @@ struct BucketRun {
 class BucketCut {
  public:
   /// Arguments as for gradient_buckets(); `arrays` and `placement` must outlive this object.
-  /// `by_layer`: each bucket holds arrays of only one layer, as a cut of weights requires.
+  /// `by_block`: each bucket holds arrays of only one block, as a cut of weights requires.
   BucketCut(const Architecture& architecture, const Shard& shard,
             const std::vector<RankArray>& arrays, const Placement& placement,
-            std::int64_t most_elements, int data_ranks, bool by_layer = false,
+            std::int64_t most_elements, int data_ranks, bool by_block = false,
             CutOf of = CutOf::gradients);
 
   int data_ranks() const { return data_ranks_; }
@@ -81,7 +83,7 @@ class BucketCut {
   std::vector<GradientRange> ranges_;
   std::int64_t most_elements_;
   int data_ranks_;
-  bool by_layer_;
+  bool by_block_;
   std::int64_t layers_;
   bool tied_;
 };

@@ -12,12 +12,14 @@ struct Bucket {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   Stage stage = 0;
-  /// Layers with elements in the bucket, as in layer_of(); none if it holds shared layers. The
-  /// bucket is complete after the backward passes of all these layers.
-  std::vector<std::int64_t> layers;
+  /// Blocks with elements in the bucket, as in block_of(); none if it holds shared layers. The
+  /// bucket is complete after the backward passes of all these blocks.
+  std::vector<std::int64_t> blocks;
   /// Bounds of the parts: data rank r owns [bounds[r], bounds[r + 1]).
   std::vector<std::int64_t> bounds;
   bool shared = false;  ///< holds shared layers: complete after all backward passes of the rank
+  /// Place in the order in which forward passes first read the bucket's weights.
+  std::int64_t read_order = 0;
 };
 
 /// Buckets of about `most_elements` elements, but at least one block of the norm; buckets do not

@@ -12,9 +12,10 @@
 
 namespace trireme::architecture {
 
-/// Layers of each pipeline stage. Stages are contiguous and contain every layer once, and the
-/// largest stage (in a V: the largest rank) has as few FLOPs as possible. The logits and their
-/// gradient count in the last stage, unless all ranks share the vocabulary; with a large
+/// Layers of each pipeline stage. Stages are contiguous and contain every layer once. The last
+/// stage has the number of layers with which the largest stage (in a V: the largest rank) has the
+/// fewest FLOPs, if the other stages divide the remaining layers evenly by FLOPs. The logits and
+/// their gradient count in the last stage, unless all ranks share the vocabulary; with a large
 /// vocabulary, the last stage therefore has fewer layers. The look-up does not count. With more
 /// stages than layers, some stages are empty. A [parallel] partition sets the stages instead.
 std::vector<layout::Slice> partition(const Architecture& architecture,
@@ -40,9 +41,9 @@ struct Shard {
   bool hands_over(Stage stage) const { return stage < last_stage() && holds(stage + 1); }
   bool has_embedding() const { return holds(0); }
   bool has_head() const { return holds(last_stage()); }
-  /// Stage of a layer; −1, the embedding, is in the first stage, and L, the head, in the last
-  /// stage.
-  Stage stage_of(std::int64_t layer) const;
+  /// Stage of a block (Architecture::blocks): the embedding is in the first stage, and the head in
+  /// the last stage.
+  Stage stage_of(std::int64_t block) const;
   bool shares_vocabulary() const { return vocabulary_stages > 1; }
   /// This rank's part of the ids of the vocabulary, or of any `n` elements divided in the same way.
   layout::Slice vocabulary_part(std::int64_t n) const {

@@ -18,10 +18,11 @@ class Block {
  public:
   using T = typename P::Compute;
 
-  /// Arguments must outlive this object. `layer`: number of the layer; −1 for the
-  /// embedding, L for the head.
+  /// Arguments must outlive this object. `number`: its position in
+  /// Architecture::blocks.
   Block(const BlockPlan& plan, const Parameters<P>& parameters,
-        const architecture::Architecture& architecture, const TensorAxis& axis, std::int64_t layer);
+        const architecture::Architecture& architecture, const TensorAxis& axis,
+        std::int64_t number);
 
   /// Takes memory from `arena` for values that are valid in several passes: the scales of DoRA.
   void take_memory(Arena& arena);
@@ -68,7 +69,7 @@ class Block {
         .template numbers<U>(static_cast<int>(found - all.begin()));
   }
 
-  std::int64_t layer() const { return layer_; }
+  std::int64_t number() const { return number_; }
   const architecture::BlockProgram& program() const { return plan_.program; }
 
  private:
@@ -77,7 +78,7 @@ class Block {
            const MicroContext& context, const Decoding<P>* decoding = nullptr) const;
 
   const BlockPlan& plan_;
-  std::int64_t layer_;
+  std::int64_t number_;
   std::vector<std::unique_ptr<BlockOperation<P>>> operations_;
 };
 

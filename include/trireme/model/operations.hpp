@@ -15,19 +15,21 @@
 /// architecture/operation.hpp describes the operations and the shapes of their tensors.
 namespace trireme::model {
 
-/// The objects from which an operation is constructed. `layer`: −1 for the embedding, L for the
-/// head.
+/// The objects from which an operation is constructed. `block`: its number in
+/// Architecture::blocks.
 template <class P>
 struct OperationPlace {
   const Parameters<P>& parameters;
   const architecture::Architecture& architecture;
   const TensorAxis& axis;
   const BlockPlan& plan;
-  std::int64_t layer = 0;
+  std::int64_t block = 0;
+  /// Number 0 … L−1 of the layer.
+  std::int64_t layer() const { return block - architecture::block_of_layer(0); }
 
   /// Full name of an array, for example "layers.3.attention.query".
   std::string array(const std::string& name) const {
-    return architecture.block_of(layer).prefix + name;
+    return architecture.block(block).prefix + name;
   }
   const deck::ModelConfig& model() const { return architecture.model; }
 };
@@ -89,7 +91,7 @@ template <class P>
 class ResidualOperation final : public BlockOperation<P> {
  public:
   ResidualOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
-      : BlockOperation<P>(operation), axis_(place.axis), layer_(place.layer) {}
+      : BlockOperation<P>(operation), axis_(place.axis), layer_(place.layer()) {}
 
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,

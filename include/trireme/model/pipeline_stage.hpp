@@ -15,17 +15,17 @@ namespace trireme::model {
 
 /// Interface that passes call before they use the arrays of a part of the model. If replicas divide
 /// the arrays, the weights must be gathered first, and the gradients may use memory that held the
-/// gradients of another layer. `layer`: see architecture::layer_of(). Asynchronous on exec.
+/// gradients of another layer. `block`: see architecture::block_of(). Asynchronous on exec.
 class ArrayAccess {
  public:
   virtual ~ArrayAccess() = default;
 
   /// After this call, kernels may read the weights. `next`: the part whose weights the pass reads
   /// next; empty if there is none.
-  virtual void before_reads(const Exec& exec, std::int64_t layer,
+  virtual void before_reads(const Exec& exec, std::int64_t block,
                             std::optional<std::int64_t> next) = 0;
   /// After this call, kernels may add to the gradients.
-  virtual void before_sums(const Exec& exec, std::int64_t layer) = 0;
+  virtual void before_sums(const Exec& exec, std::int64_t block) = 0;
 };
 
 /// One pipeline stage: some layers, preceded by the embedding in the first stage and followed by
@@ -61,7 +61,7 @@ class PipelineStage {
 
   /// Called in a backward pass after the submission of the last kernel that adds to the weight
   /// gradients of a layer. `layer`: −1 for the embedding, L for the head.
-  using BlockDone = std::function<void(std::int64_t layer)>;
+  using BlockDone = std::function<void(std::int64_t block)>;
   /// Called between layers to progress messages in flight; may be empty.
   using Between = std::function<void()>;
 
@@ -131,13 +131,13 @@ class PipelineStage {
   void read_layer(const Handle& handle, std::size_t layer, bool backward) const;
   void read_head(const Handle& handle, bool backward) const;
   /// Whether any array of the layer or of an earlier part is trained.
-  bool has_backward(std::size_t layer) const { return layers_[layer]->layer() >= first_trained_; }
-  void sum(const Handle& handle, std::int64_t layer) const {
-    if (access_ != nullptr) access_->before_sums(handle, layer);
+  bool has_backward(std::size_t layer) const { return layers_[layer]->number() >= first_trained_; }
+  void sum(const Handle& handle, std::int64_t block) const {
+    if (access_ != nullptr) access_->before_sums(handle, block);
   }
 
   ArrayAccess* access_;
-  std::int64_t layer_count_;  ///< number of layers of the whole model
+  std::int64_t head_block_;  ///< number of the head's block
   architecture::TrainingObjective objective_;
   std::optional<std::size_t> positions_;  ///< index of the field "positions", if there is one
   bool reads_fields_;  ///< whether embedding and head read fields; false with a shared vocabulary

@@ -26,9 +26,9 @@ class GradientReducer {
   /// `gradients`, `places` (the positions of arrays in `gradients`) and `communicator` must outlive
   /// this object. `scatter`: buckets are divided among the communicator's ranks, and each rank
   /// receives only the sums of its own parts; its other gradients are invalid afterwards. Without
-  /// `scatter`, a rank receives all sums, but of windows it keeps only its own parts. `head`: layer
-  /// of the head (architecture::layer_of), whose gradients may be added to before any backward
-  /// pass.
+  /// `scatter`, a rank receives all sums, but of windows it keeps only its own parts. `head`:
+  /// number of the head's block (architecture::block_of), whose gradients may be added to before
+  /// any backward pass.
   GradientReducer(grid::Communicator& communicator, View1<G> gradients,
                   const architecture::Arrangement& places, std::int64_t head,
                   std::vector<architecture::Bucket> buckets, bool scatter);
@@ -44,10 +44,10 @@ class GradientReducer {
   /// Call before a pass adds to the gradients of a layer. If the layer's window does not hold the
   /// layer's gradients yet, waits until the window's previous gradients are summed, and zeroes the
   /// layer's gradients.
-  void before_sums(const Exec& exec, std::int64_t layer);
+  void before_sums(const Exec& exec, std::int64_t block);
   /// Call when all gradients of a layer are complete. Starts the sums of the buckets whose last
   /// incomplete layer this was, and advances outstanding sums.
-  void complete(const Exec& exec, Stage stage, std::int64_t layer);
+  void complete(const Exec& exec, Stage stage, std::int64_t block);
   /// Waits for the sums of a stage's buckets, except buckets of shared layers. Error if a layer of
   /// the stage is not complete.
   void finish(const Exec& exec, Stage stage);

@@ -25,7 +25,7 @@ class NoiseScale {
 
   /// Call when the backward pass of a replica's first micro-batch, and no other pass, has added to
   /// all gradients of a layer.
-  void after_first(const Exec& exec, std::int64_t layer) const;
+  void after_first(const Exec& exec, std::int64_t block) const;
   /// Adds a step to the estimate. `sums` [arrays · tensor ranks]: Optimizer::squares(), the sums of
   /// squares of the step's gradients, with the squared loss scale as a factor. `micro`, `global`:
   /// samples of a micro-batch and of the global batch. Collective.

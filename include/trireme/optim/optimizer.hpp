@@ -127,7 +127,8 @@ class Optimizer {
   /// loss scale as a factor. [arrays · tensor ranks], on the device; equal on all ranks.
   View1<const double> squares() const { return sums_; }
 
-  /// Elements kernels::UpdateStatus [status_size], on the device; equal on all ranks.
+  /// Status of the last update, indexed by kernels::UpdateStatus. [status_size], on the device;
+  /// equal on all ranks.
   View1<double> status() const { return status_; }
   /// Name of the array of element `sum` of squares(), such as the value of status_skipped_sum.
   const std::string& array_of_sum(std::int64_t sum) const;

@@ -26,13 +26,13 @@ class SharedGradients {
   SharedGradients(grid::Grid& grid, const deck::ModelConfig& model,
                   const model::Parameters<P>& parameters);
 
-  /// Sums the shared gradients of a layer, which must be complete. Waits. Collective among the
-  /// holders of the layer's shared heads.
-  void sum(const Exec& exec, std::int64_t layer);
+  /// Sums the shared gradients of a layer's block, which must be complete. Waits. Collective among
+  /// the holders of the layer's shared heads.
+  void sum(const Exec& exec, std::int64_t block);
 
  private:
   struct Shared {
-    std::int64_t layer;
+    std::int64_t block;
     grid::Communicator* holders;
     // Gradient of a head's keys or values: weights [K·D] or biases [K].
     View1<typename P::Gradient> gradient;

@@ -33,10 +33,10 @@ class WeightGather {
   /// outdated, and starts the gathers of resident arrays, in the order in which passes use the
   /// arrays. Collective.
   void update(const Exec& exec);
-  /// Waits for the weights of a layer (architecture::layer_of), and starts the gather of layer
-  /// `next` if `next` has a window other than the layer's window. Collective if arrays are gathered
+  /// Waits for the weights of a block (architecture::block_of), and starts the gather of block
+  /// `next` if `next` has a window other than the block's window. Collective if arrays are gathered
   /// into windows.
-  void before_reads(const Exec& exec, std::int64_t layer, std::optional<std::int64_t> next);
+  void before_reads(const Exec& exec, std::int64_t block, std::optional<std::int64_t> next);
   /// Waits for all outstanding gathers.
   void finish();
   /// Call after the own parts have changed, if resident arrays are already complete: waits for
@@ -46,7 +46,7 @@ class WeightGather {
  private:
   void start(const Exec& exec, std::size_t bucket);
   void fetch(const Exec& exec, int unit);
-  bool belongs(std::size_t bucket, std::int64_t layer) const;
+  bool belongs(std::size_t bucket, std::int64_t block) const;
 
   grid::Communicator& communicator_;
   View1<T> memory_;

@@ -35,8 +35,8 @@ struct Suspect {
   bool certain = true;
 };
 
-/// The ranks that are suspected or wrong, on every rank; if there are none, the ranks that received
-/// wrong values. At most the first 16. Collective.
+/// Returns, on every rank, the ranks that are suspected or wrong; if there are none, the ranks that
+/// received wrong values. At most the first 16 ranks. Collective.
 std::vector<Suspect> suspects_of(grid::Communicator& world, const Finding& mine);
 
 /// Reports suspects in the log, as events and in `directory`/suspect_hosts, on rank 0. Unless

@@ -59,12 +59,12 @@ class RankAccess final : public model::ArrayAccess {
   /// Arguments must outlive this object; `gather` may be null.
   RankAccess(Gather* gather, Reducer& reducer) : gather_(gather), reducer_(reducer) {}
 
-  void before_reads(const Exec& exec, std::int64_t layer,
+  void before_reads(const Exec& exec, std::int64_t block,
                     std::optional<std::int64_t> next) override {
-    if (gather_ != nullptr) gather_->before_reads(exec, layer, next);
+    if (gather_ != nullptr) gather_->before_reads(exec, block, next);
   }
-  void before_sums(const Exec& exec, std::int64_t layer) override {
-    reducer_.before_sums(exec, layer);
+  void before_sums(const Exec& exec, std::int64_t block) override {
+    reducer_.before_sums(exec, block);
   }
 
  private:

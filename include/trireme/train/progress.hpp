@@ -9,7 +9,8 @@
 
 namespace trireme::train {
 
-/// Skipped steps and loss scale from the elements kernels::UpdateStatus of an optimizer's status.
+/// Skipped steps and loss scale from an optimizer's status. kernels::UpdateStatus gives the meaning
+/// of each element of `status`.
 template <class P>
 Skips skips_from(const deck::Config& config, std::span<const double> status,
                  const optim::Optimizer<P>& optimizer);

@@ -127,9 +127,9 @@ class StepActions final : public Actions {
     Event copied;
   };
 
-  /// Call when all gradients of a layer are complete: sums the gradients of its shared heads,
+  /// Call when all gradients of a block are complete: sums the gradients of its shared heads,
   /// unless the model shares layers, and calls GradientReducer::complete().
-  void complete(std::int64_t step, Stage stage, std::int64_t layer);
+  void complete(std::int64_t step, Stage stage, std::int64_t block);
   void sum_shared_layers();
   /// Makes the tables available that a pass of a shared vocabulary reads.
   void read_tables(schedule::Op op);
@@ -182,10 +182,10 @@ class StepActions final : public Actions {
   HostSlot& free_slot(const PlacedInstr& placed);
   /// Copies the fields that the stage reads from the host slot to the stage's slot.
   void upload(const PlacedInstr& placed);
-  /// The function that a backward pass calls after each layer. Call layer_done before the pass
+  /// The function that a backward pass calls after each block. Call block_done before the pass
   /// starts, because it also marks a loss that is not finite.
-  typename model::RankModel<P>::BlockDone layer_done(const PlacedInstr& placed);
-  /// The part of layer_done that starts reductions.
+  typename model::RankModel<P>::BlockDone block_done(const PlacedInstr& placed);
+  /// The part of block_done that starts reductions.
   typename model::RankModel<P>::BlockDone sums_done(const PlacedInstr& placed);
 
   const deck::Config& config_;
@@ -197,7 +197,7 @@ class StepActions final : public Actions {
   int evaluators_ = 1;
   int data_rank_ = 0;                                      ///< data rank whose samples are computed
   bool reduces_ = true;                                    ///< whether passes start reductions
-  std::vector<std::pair<Stage, std::int64_t>> completed_;  ///< completed layers, if not reduces_
+  std::vector<std::pair<Stage, std::int64_t>> completed_;  ///< completed blocks, if not reduces_
   const kernels::Handle& handle_;
   typename model::RankModel<P>::Between between_;  ///< advances outstanding messages
   std::vector<HostSlot> host_slots_;

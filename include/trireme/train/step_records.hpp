@@ -18,7 +18,7 @@ class StepRecords {
   /// Σ cross entropy of each term of the objective on this rank; over all ranks after the step's
   /// norm was found.
   View1<double> losses(std::int64_t step) const { return at(step).losses; }
-  /// Elements kernels::UpdateStatus after the step's update.
+  /// Status after the step's update, indexed by kernels::UpdateStatus.
   View1<double> status(std::int64_t step) const { return at(step).status; }
   /// Loss scale before the step's update, [1].
   View1<double> scale_before(std::int64_t step) const { return at(step).scale_before; }

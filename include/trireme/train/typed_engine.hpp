@@ -68,8 +68,8 @@ class TypedEngine final : public Engine {
   /// due after step `number`; or calls `step` once without local training.
   template <class OneStep>
   void for_workers(std::int64_t number, const OneStep& step);
-  /// Elements kernels::UpdateStatus of all workers: [workers · status_size]; one worker without
-  /// local training. Collective with local training.
+  /// Status of the last update of each worker, indexed by kernels::UpdateStatus: [workers ·
+  /// status_size]; one worker without local training. Collective with local training.
   std::vector<double> statuses();
   /// Number of the optimizer's state arrays per array of weights.
   std::size_t state_arrays() const { return architecture::state_arrays(config_.optimizer).size(); }

@@ -1,6 +1,6 @@
 // trireme bench, section communication: collectives and transfers of 4 KiB to 64 MiB in the world
-// and along each axis of the grid. A line alpha + beta bytes is fitted to the seconds of each
-// operation.
+// and along each axis of the grid. The seconds of each operation are fitted to alpha + beta n for
+// messages of n bytes.
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/elementwise.hpp>

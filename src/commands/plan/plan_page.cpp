@@ -232,7 +232,7 @@ std::string deck_keys(const plan::Layout& layout) {
 }
 
 /// A table of the best layouts and of the deck's own layout, with the keys that differ among the
-/// best layouts; all keys of each layout, for copying; and the reasons of rejected layouts.
+/// best layouts; all keys of each layout, for copying; and the reasons for rejecting layouts.
 std::string tables(const PlanReport& report) {
   std::vector<std::pair<std::string, const Candidate*>> shown;
   for (std::size_t i = 0; i < report.shown(); ++i)
