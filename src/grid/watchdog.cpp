@@ -35,9 +35,9 @@ using namespace std::chrono_literals;
 constexpr auto tick = 50ms;
 /// A thread that slept this much longer than intended was suspended.
 constexpr auto suspension = 5s;
-/// Size of the mapped memory whose release delays the end of a dead process by 5 ms. For processes
-/// of a few megabytes on two busy cores, one death in ten was not reported without a delay, and one
-/// in sixty with a delay of 1.4 ms.
+/// Size of the mapped memory whose release delays the end of a dead process by 5 ms with pages of
+/// 4 KiB. For processes of a few megabytes on two busy cores, one death in ten was not reported
+/// without a delay, and one in sixty with a delay of 1.4 ms.
 constexpr std::size_t head_start_bytes = std::size_t{2} << 30;
 constexpr std::size_t head_start_chunk = head_start_bytes / 4;
 constexpr std::string_view aborting_word = "aborts";

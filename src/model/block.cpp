@@ -96,7 +96,7 @@ void Block<P>::decode(const Handle& handle, View2<T> x, const BlockMemory& memor
 }
 
 template <class P>
-BlockScratch<P> take_layer_scratch(Arena& arena, std::span<const BlockPlan> plans,
+BlockScratch<P> take_block_scratch(Arena& arena, std::span<const BlockPlan> plans,
                                    const deck::ModelConfig& m, bool training,
                                    const kernels::KernelChoice& choice) {
   using T = typename P::Compute;
@@ -133,7 +133,7 @@ BlockScratch<P> take_layer_scratch(Arena& arena, std::span<const BlockPlan> plan
 
 #define TRIREME_INSTANTIATE(P)                                                       \
   template class Block<P>;                                                           \
-  template BlockScratch<P> take_layer_scratch<P>(Arena&, std::span<const BlockPlan>, \
+  template BlockScratch<P> take_block_scratch<P>(Arena&, std::span<const BlockPlan>, \
                                                  const deck::ModelConfig&, bool,     \
                                                  const kernels::KernelChoice&);
 TRIREME_INSTANTIATE(Fp32)

@@ -66,8 +66,8 @@ void Decoder<P>::take_memory(Arena& arena) {
     Pass& p = *each;
     const architecture::RankSizes& n = p.sizes();
     // All layers share this memory, which contains their input.
-    p.memory = take_layer_memory(arena, p.plans.back().program.kept_bytes, 0);
-    p.scratch = take_layer_scratch<P>(arena, p.plans, model_, false);
+    p.memory = take_block_memory(arena, p.plans.back().program.kept_bytes, 0);
+    p.scratch = take_block_scratch<P>(arena, p.plans, model_, false);
     for (const auto& layer : p.layers) layer->take_memory(arena);
     p.x = p.layers.empty() ? arena.take<T>(n.rows, n.hidden) : p.layers.front()->input(p.memory);
     p.queries = arena.take<T>(n.rows, n.attention());
@@ -76,7 +76,7 @@ void Decoder<P>::take_memory(Arena& arena) {
   }
   if (!has_head()) return;
   logits_ = arena.take<Accumulate<T>>(narrow.sizes().rows, narrow.sizes().vocabulary);
-  head_memory_ = take_layer_memory(arena, head_plan_.program.kept_bytes, 0);
+  head_memory_ = take_block_memory(arena, head_plan_.program.kept_bytes, 0);
 }
 
 template <class P>

@@ -53,7 +53,7 @@ void PipelineStage<P>::take_layers(Slot& slot, Arena& arena, const SlotShape& sh
   for (const auto& layer : layers_) {
     const architecture::BlockProgram& program = layer->program();
     slot.layers.push_back(slot.layers.empty() || shape.training
-                              ? take_layer_memory(arena, program.kept_bytes, program.work_bytes)
+                              ? take_block_memory(arena, program.kept_bytes, program.work_bytes)
                               : slot.layers.front());
   }
 }
@@ -75,7 +75,7 @@ auto PipelineStage<P>::take_slot(Arena& arena, const architecture::RankSizes& n,
     slot.layers.push_back(
         windows[static_cast<std::size_t>(SlotOffload::window(number, l, layers(), count))]);
   }
-  if (head_) slot.head = take_layer_memory(arena, head_->program().kept_bytes, 0);
+  if (head_) slot.head = take_block_memory(arena, head_->program().kept_bytes, 0);
   if (shape.split_backward && embedding_) slot.dx = arena.take<T>(n.rows, n.hidden);
   return slot;
 }

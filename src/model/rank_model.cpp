@@ -88,7 +88,7 @@ void RankModel<P>::take_windows(Arena& arena) {
     window_sizes_.work = std::max(window_sizes_.work, plan.program.work_bytes);
   }
   for (std::int64_t w = 0; w < count; ++w)
-    windows_.push_back(take_layer_memory(arena, window_sizes_.saved, window_sizes_.work));
+    windows_.push_back(take_block_memory(arena, window_sizes_.saved, window_sizes_.work));
 }
 
 template <class P>
@@ -116,7 +116,7 @@ void RankModel<P>::take_scratch(Arena& arena) {
   arena.release_to(begin);
   for (auto& stage : stages_) stage.take_head_scratch(arena);
   if (vocabulary_) vocabulary_->take_scratch(arena, sizes_);
-  scratch_.layer = take_layer_scratch<P>(arena, plans_, model_, shape_.training, shape_.kernels);
+  scratch_.layer = take_block_scratch<P>(arena, plans_, model_, shape_.training, shape_.kernels);
   output_ = arena.take<T>(sizes_.rows, sizes_.hidden);
   if (!shape_.training) return;
   dx_ = arena.take<T>(sizes_.rows, sizes_.hidden);

@@ -36,10 +36,10 @@ NoiseScale<P>::NoiseScale(const architecture::Architecture& architecture,
       !chosen.empty(),
       "[run] gradient_noise_scale needs a trained matrix in the layers, with a head of keys "
       "and values for each head of queries; set gradient_noise_scale = false");
-  std::map<std::int64_t, std::vector<const typename model::Parameters<P>::Entry*>> by_layer;
+  std::map<std::int64_t, std::vector<const typename model::Parameters<P>::Entry*>> by_block;
   for (const auto& entry : parameters.entries())
-    if (shows_noise(*entry.spec, layers)) by_layer[entry.spec->block].push_back(&entry);
-  for (const auto& [block, entries] : by_layer) {
+    if (shows_noise(*entry.spec, layers)) by_block[entry.spec->block].push_back(&entry);
+  for (const auto& [block, entries] : by_block) {
     Blocks& blocks = layers_[block];
     blocks.first = std::ssize(begins);
     for (const auto* entry : entries)

@@ -81,7 +81,7 @@ TEST(MemoryEstimate, MatchesThePlanForGpt) {
   const Machine machine = testing::installation(DeviceKind::host);
   EXPECT_GT(compare(deck_to_estimate({}), 8, machine), 100);
   // Background checkpoints and two shares of local checkpoints are in host memory.
-  compare(deck_to_estimate({"run.steps=100", "checkpoint.every=10", "checkpoint.local=/tmp/node",
+  compare(deck_to_estimate({"run.steps=100", "checkpoint.every=10", "checkpoint.local=disk/%node%",
                             "checkpoint.local_every=5"}),
           4, machine);
 }

@@ -85,7 +85,7 @@ class Block {
 /// Takes the members of BlockScratch that passes need from `arena`, each large enough for a layer
 /// of any kind in `plans`.
 template <class P>
-BlockScratch<P> take_layer_scratch(Arena& arena, std::span<const BlockPlan> plans,
+BlockScratch<P> take_block_scratch(Arena& arena, std::span<const BlockPlan> plans,
                                    const deck::ModelConfig& model, bool training,
                                    const kernels::KernelChoice& choice = {});
 

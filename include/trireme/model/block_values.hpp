@@ -73,7 +73,7 @@ struct BlockMemory {
   std::byte* work = nullptr;  ///< in use from backward_input to a separate backward_weight
 };
 
-inline BlockMemory take_layer_memory(Arena& arena, Bytes kept, Bytes work) {
+inline BlockMemory take_block_memory(Arena& arena, Bytes kept, Bytes work) {
   BlockMemory memory;
   memory.kept = arena.take<std::byte>(kept).data();
   if (work > 0) memory.work = arena.take<std::byte>(work).data();
