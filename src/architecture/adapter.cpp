@@ -133,7 +133,7 @@ std::int64_t adapter_rows(const Operation& op, std::int64_t rank) {
 
 double adapter_products(const BlockDescription& layer, const Operation& op, const RankSizes& n,
                         std::int64_t rank) {
-  const std::int64_t in = columns_of(layer.tensors[at(op.input)].columns, n);
+  const std::int64_t in = columns_of(layer.tensors[at(op.input())].columns, n);
   std::int64_t products = adapter_rows(op, rank) * in;
   for (const AdapterPart& part : op.adapter)
     products += rank * adapter_columns(layer, op, part, n).extent;
@@ -151,7 +151,7 @@ AdapterScratch adapter_scratch(const BlockDescription& layer, const RankSizes& n
   AdapterScratch scratch;
   for (const Operation& op : layer.operations) {
     if (op.adapter.empty()) continue;
-    const std::int64_t in = columns_of(layer.tensors[at(op.input)].columns, n);
+    const std::int64_t in = columns_of(layer.tensors[at(op.input())].columns, n);
     scratch.rows = std::max(scratch.rows, adapter_rows(op, adapter.rank));
     if (adapter.dropout > 0) scratch.columns = std::max(scratch.columns, in);
     if (!has_magnitudes(adapter)) continue;

@@ -41,6 +41,8 @@ struct Interval {
   int last = 0;   ///< last call that uses it
   Bytes offset = 0;
   int replaces = -1;  ///< index of an interval whose memory it overwrites, row by row
+  /// Number of the call whose contribution to a sum it is; −1: `value` is the interval's value.
+  int contribution_of = -1;
 };
 
 /// Assigns offsets to the intervals and returns the bytes that they need. The largest interval is
@@ -100,6 +102,7 @@ class Lowering {
     const auto lowered = [&](const std::vector<OperationCall>& calls) {
       return assign(with_recomputation(layer_, options_.kept, calls));
     };
+    check_stream(backward.input);
     if (!program_.split_backward) {
       program_.backward = lowered(backward.both);
       return;
@@ -136,16 +139,27 @@ class Lowering {
   }
 
   /// Whether the tensor's gradient is stored in the gradient of the residual stream: true for the
-  /// layer's output, and for the input and the sums that a norm reads.
+  /// layer's input and for the outputs of residual additions.
   bool on_stream(int tensor) const {
-    if (tensor == layer_.output) return true;
-    bool normed = false;
-    bool on = tensor == 0;
-    for (const Operation& op : layer_.operations) {
-      normed = normed || (op.kind == OperationKind::norm && op.input == tensor);
-      on = on || (op.kind == OperationKind::residual && op.output == tensor);
+    return tensor == 0 || tensor == layer_.output ||
+           std::ranges::any_of(layer_.operations, [&](const Operation& op) {
+             return op.kind == OperationKind::residual && op.output == tensor;
+           });
+  }
+
+  /// Error if a call reads a gradient of the stream that an earlier call has overwritten.
+  void check_stream(const std::vector<OperationCall>& calls) const {
+    std::vector<int> held{layer_.output};  // tensors whose gradient the stream's memory contains
+    for (const OperationCall& call : calls) {
+      if (call.pass != Pass::backward_input) continue;
+      const Operation& op = layer_.operations[at(call.operation)];
+      for (const int t : {op.output, call.sum})
+        check(t < 0 || !on_stream(t) || std::ranges::count(held, t) > 0, "layer program: ", op.name,
+              " reads the gradient of ", layer_.tensors[at(t)].name,
+              ", which another gradient of the residual stream has overwritten");
+      if (op.kind == OperationKind::residual) held.push_back(op.inputs[1]);
+      if (const int target = gradient_target(layer_, call); on_stream(target)) held = {target};
     }
-    return normed && on;
   }
 
   PhaseProgram assign(std::vector<OperationCall> calls) const {
@@ -155,8 +169,11 @@ class Lowering {
     phase.gradients.resize(layer_.tensors.size());
     std::vector<Interval> intervals = lifetimes(phase);
     phase.transient_bytes = place(intervals);
-    for (const Interval& i : intervals)
-      places(phase, i.value)[at(i.value.tensor)] = {Place::Memory::transient, i.offset};
+    for (const Interval& i : intervals) {
+      Place& place = i.contribution_of >= 0 ? phase.calls[at(i.contribution_of)].contribution
+                                            : places(phase, i.value)[at(i.value.tensor)];
+      place = {Place::Memory::transient, i.offset};
+    }
     for (std::size_t t = 0; t < layer_.tensors.size(); ++t)  // tensors that share memory
       phase.tensors[t] = phase.tensors[at(root_of(layer_, static_cast<int>(t)))];
     return phase;
@@ -190,9 +207,24 @@ class Lowering {
       };
       for (const Value& value : e.reads) use(value, false);
       for (const Value& value : e.writes) use(value, true);
+      if (needs_contribution(phase.calls[s])) {
+        const int target = gradient_target(layer_, phase.calls[s]);
+        const auto number = static_cast<int>(s);
+        intervals.push_back({{-1, true}, bytes(gradient_of(layer_, target)), number, number});
+        intervals.back().contribution_of = number;
+      }
     }
     replace_dead_rows(phase, intervals);
     return intervals;
+  }
+
+  /// Whether a call that adds to a sum needs memory for its contribution: the sum is in the memory
+  /// of the input's gradient, and the operation cannot add to it.
+  bool needs_contribution(const OperationCall& call) const {
+    if (!call.accumulates() || rule_of(layer_.operations[at(call.operation)].kind).adds_gradient)
+      return false;
+    const int target = gradient_target(layer_, call);
+    return call.sum == target || (on_stream(call.sum) && on_stream(target));
   }
 
   /// A kernel that fuses an addition and a norm may overwrite a row of its input with the norm: a
@@ -201,7 +233,9 @@ class Lowering {
     for (std::size_t s = 0; s < phase.calls.size(); ++s) {
       const OperationCall& call = phase.calls[s];
       if (call.fused < 0 || call.pass != Pass::forward) continue;
-      const Value added{layer_.operations[at(call.operation)].residual};
+      const Operation& addition = layer_.operations[at(call.operation)];
+      if (addition.kind != OperationKind::residual) continue;
+      const Value added{addition.inputs[1]};
       const Value normed{layer_.operations[at(call.fused)].output};
       const auto dead = std::ranges::find(intervals, added, &Interval::value);
       const auto born = std::ranges::find(intervals, normed, &Interval::value);

@@ -44,20 +44,22 @@ class EndBuilder : public Builder {
   bool later() const { return gradient_ != HeadGradient::with_losses; }
 
   void look_up(const char* name, int ids, int x, ArraySpec table) {
-    Operation op{OperationKind::embedding, name, ids, x};
+    Operation op{OperationKind::embedding, name, {ids}, x};
     if (table.split_axis >= 0) op.cut = Cut::inputs;
     op.arrays = {std::move(table)};
     add(std::move(op));
   }
 
   int linear(const char* name, int x, int y, std::int64_t outputs) {
-    Operation op{OperationKind::linear, name, x, y};
+    Operation op{OperationKind::linear, name, {x}, y};
     op.arrays = {matrix(name, {outputs, m_.hidden}, -1), vector(op.name + "_bias", {outputs}, -1)};
     return add(std::move(op));
   }
 
   void logits(int y, int targets) {
-    Operation op{OperationKind::logits, "logits", y,
+    Operation op{OperationKind::logits,
+                 "logits",
+                 {y},
                  scratch("logits", Rows::logit_block, Columns::vocabulary, Numbers::accumulate)};
     op.cut = Cut::outputs;
     op.gathers_again = later();
@@ -84,7 +86,9 @@ class EndBuilder : public Builder {
       return tensor(name, Rows::targets, columns, Numbers::fp64, home);
     };
     const int y = tensor("y", Rows::tokens, Columns::hidden, Numbers::compute, Home::slot);
-    Operation op{OperationKind::logits, "logits", y,
+    Operation op{OperationKind::logits,
+                 "logits",
+                 {y},
                  scratch("logits", Rows::logit_block, Columns::vocabulary, Numbers::accumulate)};
     op.arrays = {output_table()};
     gradient("softmax", again ? Rows::logit_block : Rows::targets, Columns::vocabulary, op.output,
@@ -104,8 +108,7 @@ class EndBuilder : public Builder {
     const auto sums = [&](const char* what, Columns columns) {
       return scratch(prefix + what, rows, columns, Numbers::fp64);
     };
-    Operation op{OperationKind::cross_entropy, name, x, sums("losses", Columns::one)};
-    op.indices = targets;
+    Operation op{OperationKind::cross_entropy, name, {x, targets}, sums("losses", Columns::one)};
     op.cut = cut;
     op.saved = {sums("statistics", cut == Cut::none ? Columns::softmax : Columns::softmax_parts)};
     const bool again = cut != Cut::none && gradient_ == HeadGradient::again;
@@ -124,7 +127,7 @@ class EndBuilder : public Builder {
 BlockDescription without_fields(BlockDescription part) {
   std::erase_if(part.tensors, [](const Tensor& t) { return t.home == Home::batch; });
   for (Operation& op : part.operations) {
-    --op.input;
+    for (int& t : op.inputs) --t;
     --op.output;
     for (int& t : op.saved) --t;
   }
@@ -148,7 +151,7 @@ BlockDescription describe_embedding(const ModelConfig& m) {
   if (segments >= 0)
     b.look_up("segments", segments, x, matrix("embedding.segment", {2, m.hidden}, -1));
   if (m.norm_placement != NormPlacement::post)
-    b.add({OperationKind::dropout, "embedding_dropout", x, x});
+    b.add({OperationKind::dropout, "embedding_dropout", {x}, x});
   return b.take();
 }
 
@@ -183,13 +186,16 @@ BlockDescription describe_head(const ModelConfig& m, HeadGradient gradient) {
     b.logits(y, targets);
     return b.take();
   }
-  Operation pick{OperationKind::pick, "head's rows", y,
+  Operation pick{OperationKind::pick,
+                 "head's rows",
+                 {y, rows},
                  b.kept("picked", Rows::head_rows, Columns::hidden)};
-  pick.indices = rows;
   const int picked = b.add(std::move(pick));
   const int dense = b.linear("masked_head.dense", picked,
                              b.kept("dense", Rows::targets, Columns::hidden), m.hidden);
-  const int activated = b.add({OperationKind::activation, "gelu", dense,
+  const int activated = b.add({OperationKind::activation,
+                               "gelu",
+                               {dense},
                                b.kept("activated", Rows::targets, Columns::hidden)});
   b.logits(b.norm("masked_head.norm", activated, b.kept("normed", Rows::targets, Columns::hidden),
                   NormKind::layer),
@@ -198,7 +204,7 @@ BlockDescription describe_head(const ModelConfig& m, HeadGradient gradient) {
   const int pooled = b.linear("sentence_head.dense", picked,
                               b.kept("pooled", Rows::pairs, Columns::hidden), m.hidden);
   b.scratch("dpooled", Rows::pairs, Columns::hidden);
-  b.add({OperationKind::activation, "tanh", pooled, pooled});
+  b.add({OperationKind::activation, "tanh", {pooled}, pooled});
   const int scores =
       b.linear("sentence_head.output", pooled,
                b.scratch("scores", Rows::pairs, Columns::two, Numbers::accumulate), 2);

@@ -44,7 +44,7 @@ Bytes fp8_code_bytes(const BlockDescription& layer, const RankSizes& sizes) {
   Bytes most = 0;
   for (const Operation& op : layer.operations) {
     if (op.kind != OperationKind::linear) continue;
-    const std::int64_t in = columns_of(layer, op.input, sizes);
+    const std::int64_t in = columns_of(layer, op.input(), sizes);
     const std::int64_t out = columns_of(layer, op.output, sizes);
     const Bytes x = fp8_operand_bytes(sizes.tokens * in);
     const Bytes w = fp8_operand_bytes(in * out);

@@ -14,7 +14,7 @@ namespace {
 bool fuses(const Operation& before, const Operation& op) {
   return (before.kind == OperationKind::logits && op.kind == OperationKind::cross_entropy) ||
          (before.kind == OperationKind::linear && op.kind == OperationKind::activation &&
-          before.output == op.input && op.name == name_of(Activation::gelu));
+          before.output == op.input() && op.name == name_of(Activation::gelu));
 }
 
 std::vector<OperationCall> forward_calls(const std::vector<Operation>& operations) {
@@ -58,10 +58,10 @@ std::vector<Place> places_of_gradients(const BlockDescription& head,
   for (std::size_t i = head.operations.size(); i-- > 0;) {
     const Operation& op = head.operations[i];
     if (i == 0)
-      gradients[at(op.input)] = {Place::Memory::stream, 0};
-    else if (!op.in_place() && own(op.input) == head.tensors.end() &&
-             std::ranges::count(tensors_read(op, Pass::backward_input), op.input) > 0)
-      gradients[at(op.input)] = gradients[at(op.output)];
+      gradients[at(op.input())] = {Place::Memory::stream, 0};
+    else if (!op.in_place() && own(op.input()) == head.tensors.end() &&
+             std::ranges::count(tensors_read(op, Pass::backward_input), op.input()) > 0)
+      gradients[at(op.input())] = gradients[at(op.output)];
   }
   return gradients;
 }

@@ -30,12 +30,14 @@ class LayerBuilder : public Builder {
   }
 
   int dropout_of_embedding(int x) {
-    return add({OperationKind::dropout, "embedding_dropout", x, x});
+    return add({OperationKind::dropout, "embedding_dropout", {x}, x});
   }
 
   /// One product for queries, keys and values.
   int query_key_value(int y) {
-    Operation op{OperationKind::linear, "attention.query", y,
+    Operation op{OperationKind::linear,
+                 "attention.query",
+                 {y},
                  tensor("qkv", Rows::tokens, Columns::query_key_value)};
     op.cut = Cut::outputs;
     const std::int64_t K = m_.head_size();
@@ -53,7 +55,7 @@ class LayerBuilder : public Builder {
   }
 
   int head_norm(int qkv) {
-    Operation op{OperationKind::head_norm, "attention", qkv, qkv};
+    Operation op{OperationKind::head_norm, "attention", {qkv}, qkv};
     op.saved = {
         tensor("raw_query_key", Rows::tokens, Columns::query_key),
         tensor("head_inverse", Rows::tokens, Columns::query_key_heads, Numbers::accumulate)};
@@ -65,13 +67,15 @@ class LayerBuilder : public Builder {
   }
 
   int rotary(int qkv) {
-    Operation op{OperationKind::rotary, "rotary", qkv, qkv};
+    Operation op{OperationKind::rotary, "rotary", {qkv}, qkv};
     op.window = window_;
     return add(std::move(op));
   }
 
   int attention(int qkv) {
-    Operation op{OperationKind::attention, "attention", qkv,
+    Operation op{OperationKind::attention,
+                 "attention",
+                 {qkv},
                  tensor("o", Rows::tokens, Columns::attention)};
     op.window = window_;
     op.saved = {tensor("logsumexp", Rows::tokens, Columns::heads, Numbers::accumulate)};
@@ -84,7 +88,9 @@ class LayerBuilder : public Builder {
 
   int up(int y) {
     const bool gated = m_.gated();
-    Operation op{OperationKind::linear, gated ? "feed_forward.gate_up" : "feed_forward.up", y,
+    Operation op{OperationKind::linear,
+                 gated ? "feed_forward.gate_up" : "feed_forward.up",
+                 {y},
                  tensor("h", Rows::tokens, Columns::inner)};
     op.cut = Cut::outputs;
     if (gated)
@@ -101,7 +107,9 @@ class LayerBuilder : public Builder {
   }
 
   int activation(int h) {
-    return add({OperationKind::activation, std::string(name_of(m_.activation)), h,
+    return add({OperationKind::activation,
+                std::string(name_of(m_.activation)),
+                {h},
                 tensor("g", Rows::tokens, Columns::feed_forward)});
   }
 
@@ -110,8 +118,8 @@ class LayerBuilder : public Builder {
   /// output = x + dropout(z). If a product computes z, z and the output share memory. The output of
   /// a norm has its own memory, because it may be recomputed after the addition.
   int residual(const char* output, int x, int z, std::uint32_t site) {
-    Operation op{OperationKind::residual, output, z, tensor(output, Rows::own, Columns::hidden)};
-    op.residual = x;
+    Operation op{
+        OperationKind::residual, output, {z, x}, tensor(output, Rows::own, Columns::hidden)};
     op.dropout_site = site;
     if (built_.operations.back().kind == OperationKind::linear)
       built_.tensors[static_cast<std::size_t>(z)].stored_in = op.output;
@@ -121,7 +129,7 @@ class LayerBuilder : public Builder {
  private:
   /// A product whose inputs are split: its partial sums are reduced to this rank's rows.
   int from_parts(int x, const char* name, const char* output, std::vector<std::int64_t> shape) {
-    Operation op{OperationKind::linear, name, x, tensor(output, Rows::own, Columns::hidden)};
+    Operation op{OperationKind::linear, name, {x}, tensor(output, Rows::own, Columns::hidden)};
     op.cut = Cut::inputs;
     op.arrays = {matrix(name, std::move(shape), 1, residual_deviation_)};
     if (m_.biases == Biases::all) op.arrays.push_back(vector(op.name + "_bias", {m_.hidden}, -1));

@@ -64,10 +64,7 @@ std::string shape_text(const Tensor& t) {
 }
 
 std::string_view name_of(OperationKind kind) {
-  static constexpr auto all = words_of<OperationKind>(
-      "norm", "head_norm", "linear", "rotary", "attention", "activation", "dropout", "residual",
-      "embedding", "pick", "logits", "cross entropy");
-  return all[at(kind)];
+  return rule_of(kind).name;
 }
 
 std::string Operation::bias() const {
@@ -88,51 +85,181 @@ bool Operation::trains_adapter() const {
   return std::ranges::any_of(arrays, [](const ArraySpec& a) { return !a.frozen && a.adapter; });
 }
 
-std::vector<int> tensors_read(const Operation& op, Pass pass) {
+// ---- rules of the kinds of operations
+
+namespace {
+
+std::vector<int> with_saved(std::vector<int> tensors, const Operation& op) {
+  tensors.insert(tensors.end(), op.saved.begin(), op.saved.end());
+  return tensors;
+}
+
+/// The input, if the pass computes gradients of weights from it.
+std::vector<int> read_by_product(const Operation& op, Pass pass) {
+  if (pass != Pass::backward_weight) return {};
+  const bool reads = op.kind == OperationKind::logits || op.trains_product() || op.trains_adapter();
+  return reads ? std::vector{op.input()} : std::vector<int>{};
+}
+
+double attention_products(const Operation& op, const deck::ModelConfig& m) {
+  return 2 * static_cast<double>(m.heads * m.head_size()) * visible_tokens(m, op.window);
+}
+
+bool is_cut(int tensor, const std::vector<Tensor>& tensors, bool cuts_tokens) {
+  return cuts_tokens && tensors[at(tensor)].rows == Rows::own;
+}
+
+/// The message of an operation with a cut: the rows of split outputs are gathered before the
+/// operation, the partial sums of split inputs are reduced after it.
+std::optional<Message> message_of_cut(const Operation& op, Pass pass,
+                                      const std::vector<Tensor>& tensors, bool cuts_tokens) {
+  using enum Collective;
+  const auto gather = [&](int t) {
+    return is_cut(t, tensors, cuts_tokens) ? std::optional(Message{all_gather, t}) : std::nullopt;
+  };
+  const auto reduce = [&](int t) {
+    return Message{is_cut(t, tensors, cuts_tokens) ? reduce_scatter : all_reduce, t};
+  };
   const bool forward = pass == Pass::forward;
-  std::vector<int> read;
-  switch (op.kind) {
-    case OperationKind::norm:
-      read = {op.input};
-      if (!forward) read.insert(read.end(), op.saved.begin(), op.saved.end());
-      return read;
-    case OperationKind::head_norm:
-      return forward ? std::vector{op.input} : op.saved;
-    case OperationKind::linear:
-      if (forward ||
-          (pass == Pass::backward_weight && (op.trains_product() || op.trains_adapter())))
-        read = {op.input};
-      return read;
-    case OperationKind::logits:
-      if (pass != Pass::backward_input) read = {op.input};
-      return read;
-    case OperationKind::embedding:  // positions are added in place
-      if (forward || (pass == Pass::backward_weight && !op.in_place())) read = {op.input};
-      return read;
-    case OperationKind::rotary:
-    case OperationKind::dropout:
-      if (forward) read = {op.input};
-      return read;
-    case OperationKind::attention:
-      read = {op.input};
-      if (!forward) read.push_back(op.output);
-      if (!forward) read.insert(read.end(), op.saved.begin(), op.saved.end());
-      return read;
-    case OperationKind::activation:
-      return {op.input};
-    case OperationKind::residual:
-      if (forward) read = {op.residual, op.input};
-      return read;
-    case OperationKind::pick:
-      if (forward) read = {op.input};
-      read.push_back(op.indices);
-      return read;
-    case OperationKind::cross_entropy:
-      read = {op.input, op.indices};
-      if (!forward) read.insert(read.end(), op.saved.begin(), op.saved.end());
-      return read;
+  switch (op.cut) {
+    case Cut::none:
+      break;
+    case Cut::outputs:
+      if (pass == Pass::backward_input) return reduce(op.input());
+      // A product of a layer gathers its input again; logits may still have their gathered input.
+      if (!forward && op.kind == OperationKind::logits && !op.gathers_again) break;
+      if (!forward && op.kind == OperationKind::linear && tensors_read(op, pass).empty()) break;
+      return gather(op.input());
+    case Cut::inputs:
+      if (forward) return reduce(op.output);
+      // The gradient of the output is gathered for backward_input, and kept for backward_weight.
+      if (pass == Pass::backward_weight && has_pass(op, Pass::backward_input)) break;
+      return gather(op.output);
   }
-  return read;
+  return {};
+}
+
+/// Each row is on the rank that holds its token.
+std::optional<Message> message_of_pick(const Operation& op, Pass pass,
+                                       const std::vector<Tensor>& tensors, bool cuts_tokens) {
+  if (pass != Pass::forward || !is_cut(op.input(), tensors, cuts_tokens)) return {};
+  return Message{Collective::all_reduce, op.output};
+}
+
+/// Statistics of the parts of a split vocabulary.
+std::optional<Message> message_of_cross_entropy(const Operation& op, Pass pass,
+                                                const std::vector<Tensor>&, bool) {
+  if (op.cut == Cut::none || pass != Pass::forward) return {};
+  return Message{Collective::all_gather, op.saved.front()};
+}
+
+namespace rules {
+
+using WeightPass = OperationRule::WeightPass;
+
+constexpr OperationRule norm{
+    .name = "norm",
+    .rate = KernelRate::norm,
+    .adds_gradient = true,
+    .weight_pass = WeightPass::trained,
+    .read_backward = [](const Operation& op, Pass) { return with_saved({op.input()}, op); }};
+
+/// The gradients of the weights are computed in backward_input, because it overwrites the gradient
+/// that they depend on.
+constexpr OperationRule head_norm{
+    .name = "head_norm", .rate = KernelRate::norm, .read_backward = [](const Operation& op, Pass) {
+      return op.saved;
+    }};
+
+constexpr OperationRule linear{.name = "linear",
+                               .weight_pass = WeightPass::trained,
+                               .read_backward = read_by_product,
+                               .factors = {1, 1, 1}};
+
+constexpr OperationRule rotary{.name = "rotary", .rate = KernelRate::rotary};
+
+/// Products with keys and with values. The backward pass has two for each of the forward pass.
+constexpr OperationRule attention{.name = "attention",
+                                  .read_backward =
+                                      [](const Operation& op, Pass) {
+                                        return with_saved({op.input(), op.output}, op);
+                                      },
+                                  .products = attention_products,
+                                  .factors = {1, 2, 0}};
+
+constexpr OperationRule activation{
+    .name = "activation",
+    .rate = KernelRate::activation,
+    .read_backward = [](const Operation& op, Pass) { return std::vector{op.input()}; }};
+
+constexpr OperationRule dropout{.name = "dropout", .rate = KernelRate::residual, .draws = true};
+
+constexpr OperationRule residual{.name = "residual", .rate = KernelRate::residual, .draws = true};
+
+/// Positions are added in place; their gradients need no numbers of positions.
+constexpr OperationRule embedding{.name = "embedding",
+                                  .rate = KernelRate::embedding,
+                                  .has_input_pass = false,
+                                  .weight_pass = WeightPass::trained,
+                                  .read_backward = [](const Operation& op, Pass) {
+                                    return op.in_place() ? std::vector<int>{} : op.inputs;
+                                  }};
+
+constexpr OperationRule pick{
+    .name = "pick",
+    .rate = KernelRate::embedding,
+    .read_backward = [](const Operation& op, Pass) { return std::vector{op.inputs[1]}; },
+    .message = message_of_pick};
+
+/// backward_weight may recompute logits, also with frozen arrays.
+constexpr OperationRule logits{.name = "logits",
+                               .weight_pass = WeightPass::always,
+                               .read_backward = read_by_product,
+                               .factors = {1, 1, 1}};
+
+constexpr OperationRule cross_entropy{
+    .name = "cross entropy",
+    .rate = KernelRate::loss,
+    .read_backward = [](const Operation& op, Pass) { return with_saved(op.inputs, op); },
+    .message = message_of_cross_entropy};
+
+}  // namespace rules
+}  // namespace
+
+const OperationRule& rule_of(OperationKind kind) {
+  switch (kind) {
+    case OperationKind::norm:
+      return rules::norm;
+    case OperationKind::head_norm:
+      return rules::head_norm;
+    case OperationKind::linear:
+      return rules::linear;
+    case OperationKind::rotary:
+      return rules::rotary;
+    case OperationKind::attention:
+      return rules::attention;
+    case OperationKind::activation:
+      return rules::activation;
+    case OperationKind::dropout:
+      return rules::dropout;
+    case OperationKind::residual:
+      return rules::residual;
+    case OperationKind::embedding:
+      return rules::embedding;
+    case OperationKind::pick:
+      return rules::pick;
+    case OperationKind::logits:
+      return rules::logits;
+    case OperationKind::cross_entropy:
+      return rules::cross_entropy;
+  }
+  return rules::norm;
+}
+
+std::vector<int> tensors_read(const Operation& op, Pass pass) {
+  if (pass == Pass::forward) return op.inputs;
+  const auto read = rule_of(op.kind).read_backward;
+  return has_pass(op, pass) && read != nullptr ? read(op, pass) : std::vector<int>{};
 }
 
 std::vector<int> tensors_written(const Operation& op) {
@@ -142,12 +269,18 @@ std::vector<int> tensors_written(const Operation& op) {
 }
 
 bool has_pass(const Operation& op, Pass pass) {
-  if (pass == Pass::backward_input) return op.kind != OperationKind::embedding;
-  if (pass == Pass::forward) return true;
-  // Also with frozen arrays: the pass may recompute logits.
-  if (op.kind == OperationKind::logits) return true;
-  return op.trains() && (op.kind == OperationKind::norm || op.kind == OperationKind::linear ||
-                         op.kind == OperationKind::embedding);
+  using WeightPass = OperationRule::WeightPass;
+  const OperationRule& rule = rule_of(op.kind);
+  switch (pass) {
+    case Pass::forward:
+      return true;
+    case Pass::backward_input:
+      return rule.has_input_pass;
+    case Pass::backward_weight:
+      return rule.weight_pass == WeightPass::always ||
+             (rule.weight_pass == WeightPass::trained && op.trains());
+  }
+  return false;
 }
 
 std::string_view name_of(Collective collective) {
@@ -158,33 +291,8 @@ std::string_view name_of(Collective collective) {
 std::optional<Message> message_of(const Operation& op, Pass pass,
                                   const std::vector<Tensor>& tensors, bool cuts_tokens) {
   if (!has_pass(op, pass)) return {};
-  using enum Collective;
-  const auto is_cut = [&](int t) { return cuts_tokens && tensors[at(t)].rows == Rows::own; };
-  const auto gather = [&](int t) {
-    return is_cut(t) ? std::optional(Message{all_gather, t}) : std::nullopt;
-  };
-  const auto reduce = [&](int t) { return Message{is_cut(t) ? reduce_scatter : all_reduce, t}; };
-  const bool forward = pass == Pass::forward;
-  if (op.kind == OperationKind::pick && forward && is_cut(op.input))
-    return Message{all_reduce, op.output};  // each row is on the rank that holds its token
-  if (op.kind == OperationKind::cross_entropy && op.cut != Cut::none && forward)
-    return Message{all_gather, op.saved.front()};
-  switch (op.kind == OperationKind::cross_entropy ? Cut::none : op.cut) {
-    case Cut::none:
-      break;
-    case Cut::outputs:
-      if (pass == Pass::backward_input) return reduce(op.input);
-      // A product of a layer gathers its input again; logits may still have their gathered input.
-      if (!forward && op.kind == OperationKind::logits && !op.gathers_again) break;
-      if (!forward && op.kind == OperationKind::linear && tensors_read(op, pass).empty()) break;
-      return gather(op.input);
-    case Cut::inputs:
-      if (forward) return reduce(op.output);
-      // The gradient of the output is gathered for backward_input, and kept for backward_weight.
-      if (pass == Pass::backward_weight && has_pass(op, Pass::backward_input)) break;
-      return gather(op.output);
-  }
-  return {};
+  const auto message = rule_of(op.kind).message;
+  return (message != nullptr ? message : message_of_cut)(op, pass, tensors, cuts_tokens);
 }
 
 double visible_tokens(const deck::ModelConfig& m, std::int64_t window) {
@@ -195,8 +303,7 @@ double visible_tokens(const deck::ModelConfig& m, std::int64_t window) {
 }
 
 double products_per_token(const Operation& op, const deck::ModelConfig& m) {
-  if (op.kind == OperationKind::attention)  // products with keys and with values
-    return 2 * static_cast<double>(m.heads * m.head_size()) * visible_tokens(m, op.window);
+  if (const auto products = rule_of(op.kind).products; products != nullptr) return products(op, m);
   std::int64_t elements = 0;
   for (const ArraySpec& array : op.arrays)
     if (array.decay) elements += array.elements();
@@ -204,9 +311,7 @@ double products_per_token(const Operation& op, const deck::ModelConfig& m) {
 }
 
 double product_factor(const Operation& op, Pass pass) {
-  if (op.kind == OperationKind::attention)
-    return pass == Pass::forward ? 1 : pass == Pass::backward_input ? 2 : 0;
-  return op.kind == OperationKind::linear || op.kind == OperationKind::logits ? 1 : 0;
+  return rule_of(op.kind).factors[at(pass)];
 }
 
 }  // namespace trireme::architecture

@@ -1,6 +1,7 @@
 // Derives the backward passes from the list of operations, and inserts recomputation before the
 // first call that reads a tensor that was not kept.
 #include <trireme/architecture/operation_calls.hpp>
+#include <trireme/base/check.hpp>
 
 #include <algorithm>
 
@@ -10,15 +11,15 @@ namespace {
 /// Whether one kernel computes the residual addition and the norm of its sum.
 bool fuses_norm(const Operation& residual, const Operation& next) {
   return residual.kind == OperationKind::residual && next.kind == OperationKind::norm &&
-         next.input == residual.output;
+         next.input() == residual.output;
 }
 
 /// Builds the backward passes, from the last operation to the first.
 class Backward {
  public:
   explicit Backward(const BlockDescription& layer)
-      : layer_(layer), has_gradient_(layer.tensors.size(), false) {
-    has_gradient_[at(layer.output)] = true;
+      : layer_(layer), sums_(layer.tensors.size(), -1) {
+    sums_[at(layer.output)] = layer.output;
     for (int i = static_cast<int>(layer.operations.size()); i-- > 0;) add(i);
   }
 
@@ -28,15 +29,16 @@ class Backward {
   void add(int i) {
     const Operation& op = layer_.operations[at(i)];
     if (!fused(i) && has_pass(op, Pass::backward_input)) {
-      OperationCall call{i, Pass::backward_input};
-      int target = op.input;
-      if (const int activation = gelu_before(op); activation >= 0) {
-        call.fused = activation;
-        target = layer_.operations[at(activation)].input;
+      OperationCall call{i, Pass::backward_input, gelu_before(op)};
+      const int target = gradient_target(layer_, call);
+      if (!op.in_place()) call.sum = sums_[at(target)];
+      sums_[at(target)] = target;
+      if (op.kind == OperationKind::residual) {
+        int& sum = sums_[at(op.inputs[1])];
+        check(sum < 0, "the operations after the residual addition ", op.name,
+              " read its operand; their gradients would be lost");
+        sum = op.output;
       }
-      call.accumulate = !op.in_place() && has_gradient_[at(target)];
-      has_gradient_[at(target)] = true;
-      if (op.residual >= 0) has_gradient_[at(op.residual)] = true;
       calls.both.push_back(call);
       calls.input.push_back(call);
     }
@@ -51,7 +53,7 @@ class Backward {
     if (op.kind != OperationKind::linear || !op.adapter.empty()) return -1;
     for (std::size_t i = 0; i < layer_.operations.size(); ++i) {
       const Operation& before = layer_.operations[i];
-      if (before.kind == OperationKind::activation && before.output == op.input &&
+      if (before.kind == OperationKind::activation && before.output == op.input() &&
           before.name == name_of(Activation::gelu))
         return static_cast<int>(i);
     }
@@ -63,7 +65,8 @@ class Backward {
   }
 
   const BlockDescription& layer_;
-  std::vector<bool> has_gradient_;
+  /// Per tensor: the tensor whose gradient's memory holds the sum of the contributions so far.
+  std::vector<int> sums_;
 };
 
 /// Inserts the recomputation of tensors that were not kept.
@@ -149,6 +152,10 @@ std::vector<OperationCall> with_recomputation(const BlockDescription& layer, con
   return Recomputation(layer, kept).insert(calls);
 }
 
+int gradient_target(const BlockDescription& layer, const OperationCall& call) {
+  return layer.operations[at(call.fused >= 0 ? call.fused : call.operation)].input();
+}
+
 CallEffects effects(const BlockDescription& layer, const OperationCall& call) {
   CallEffects e;
   const Operation& op = layer.operations[at(call.operation)];
@@ -164,11 +171,9 @@ CallEffects effects(const BlockDescription& layer, const OperationCall& call) {
   }
   e.reads.push_back({op.output, true});
   if (call.pass == Pass::backward_weight) return e;
-  int target = op.input;
-  if (call.fused >= 0) {
-    read_tensors(layer.operations[at(call.fused)]);
-    target = layer.operations[at(call.fused)].input;
-  }
+  if (call.fused >= 0) read_tensors(layer.operations[at(call.fused)]);
+  const int target = gradient_target(layer, call);
+  if (call.accumulates() && call.sum != target) e.reads.push_back({call.sum, true});
   e.writes.push_back({target, true});
   return e;
 }

@@ -211,7 +211,7 @@ kernels::AttentionShape AttentionOperation<P>::shape(const MicroContext& c) cons
 /// no logsumexp.
 template <class P>
 void AttentionOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
-  const View2<T> qkv = c.values.matrix(this->op_.input);
+  const View2<T> qkv = c.values.matrix(this->op_.input());
   const View2<T> o = c.values.matrix(this->op_.output);
   if (const Decoding<P>* d = c.decoding; d != nullptr) {
     kernels::cache_append<T>(c.handle, d->queries, d->key_cache, d->value_cache, qkv, d->rows);
@@ -229,10 +229,10 @@ void AttentionOperation<P>::forward(const PassArguments<P>& c, const BlockOperat
 template <class P>
 void AttentionOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                            bool) const {
-  const View2<T> dqkv = c.values.gradient(this->op_.input);
+  const View2<T> dqkv = c.values.gradient(this->op_.input());
   const View2<T> grad = c.values.gradient(this->op_.output);
   const View2<T> o = c.values.matrix(this->op_.output);
-  const View2<T> qkv = c.values.matrix(this->op_.input);
+  const View2<T> qkv = c.values.matrix(this->op_.input());
   if (ring_)
     return ring_->backward(c.handle, dqkv, grad, o, qkv, logsumexp(c), c.scratch.ring,
                            c.context.positions, dropout(c.context));

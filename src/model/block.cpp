@@ -4,7 +4,9 @@
 
 #include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/fp8.hpp>
+#include <trireme/architecture/operation_calls.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/attention_operations.hpp>
 
 #include <algorithm>
@@ -34,11 +36,37 @@ auto Block<P>::input(const BlockMemory& memory) const -> View2<T> {
                   static_cast<std::size_t>(plan_.sizes.hidden));
 }
 
+/// Runs a backward_input call, and adds its contribution to the sum of the other contributions to
+/// the gradient of the input, unless the operation adds it.
+template <class P>
+void Block<P>::backward_input(const architecture::OperationCall& call,
+                              const architecture::PhaseProgram& phase,
+                              const PassArguments<P>& arguments, BlockValues<P>& values) const {
+  const BlockOperation<P>& op = *operations_[static_cast<std::size_t>(call.operation)];
+  const BlockOperation<P>* fused =
+      call.fused < 0 ? nullptr : operations_[static_cast<std::size_t>(call.fused)].get();
+  if (!call.accumulates()) return op.backward_input(arguments, fused, false);
+  const int target = gradient_target(plan_.description, call);
+  const auto place = [&](int t) { return phase.gradients[static_cast<std::size_t>(t)]; };
+  if (call.contribution.memory != architecture::Place::Memory::none) {
+    const View2<T> sum = values.gradient(target);
+    const View2<T> contribution = values.write_contribution(target, call.contribution);
+    op.backward_input(arguments, fused, false);
+    values.write_contribution(-1, {});
+    return kernels::accumulate<T>(arguments.handle, flat(sum), flat<const T>(contribution));
+  }
+  const bool in_place = place(call.sum) == place(target);
+  op.backward_input(arguments, fused, in_place);
+  if (!in_place)
+    kernels::accumulate<T>(arguments.handle, flat(values.gradient(target)),
+                           flat<const T>(values.gradient(call.sum)));
+}
+
 template <class P>
 void Block<P>::run(const architecture::PhaseProgram& phase, const Handle& handle, View2<T> stream,
                    View2<T> output, const BlockMemory& memory, const BlockScratch<P>& scratch,
                    const MicroContext& context, const Decoding<P>* decoding) const {
-  const BlockValues<P> values(plan_, phase, memory, scratch.transient, stream, output);
+  BlockValues<P> values(plan_, phase, memory, scratch.transient, stream, output);
   const PassArguments<P> arguments{handle, values, scratch, context, decoding};
   const auto operation = [&](int number) -> const BlockOperation<P>* {
     return number < 0 ? nullptr : operations_[static_cast<std::size_t>(number)].get();
@@ -50,7 +78,7 @@ void Block<P>::run(const architecture::PhaseProgram& phase, const Handle& handle
         op.forward(arguments, operation(call.fused));
         break;
       case Pass::backward_input:
-        op.backward_input(arguments, operation(call.fused), call.accumulate);
+        backward_input(call, phase, arguments, values);
         break;
       case Pass::backward_weight:
         op.backward_weight(arguments);

@@ -16,7 +16,7 @@ EmbeddingOperation<P>::EmbeddingOperation(const architecture::Operation& op,
       first_id_(0) {
   const architecture::ArraySpec& table = op.arrays.front();
   const architecture::Tensor& input =
-      place.plan.description.tensors[static_cast<std::size_t>(op.input)];
+      place.plan.description.tensors[static_cast<std::size_t>(op.input())];
   if (!op.in_place()) field_ = architecture::objective_of(place.model()).field(input.name);
   layout::Slice indices{0, table.shape[0]};
   if (is_split()) indices = place.parameters.shard().vocabulary_part(indices.extent);

@@ -53,13 +53,13 @@ PickOperation<P>::PickOperation(const architecture::Operation& op, const Operati
     : BlockOperation<P>(op),
       axis_(place.axis),
       rows_(place.model(), place.axis),
-      field_(field_of(place, op.indices)),
+      field_(field_of(place, op.inputs[1])),
       has_pairs_(place.model().has_sentence_head()) {}
 
 template <class P>
 void PickOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<T> y = c.values.matrix(this->op_.output);
-  kernels::pick_rows<T>(c.handle, y, c.values.matrix(this->op_.input), c.context.fields[field_],
+  kernels::pick_rows<T>(c.handle, y, c.values.matrix(this->op_.input()), c.context.fields[field_],
                         axis_.rows().offset);
   if (axis_.cuts_tokens()) axis_.sum(c.handle, y, "the head's rows, forward");
   axis_.context().sum(c.handle, y, "the head's rows, forward");
@@ -83,7 +83,7 @@ template <class P>
 void PickOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                       bool) const {
   const View2<T> dy = c.values.gradient(this->op_.output);
-  const View2<T> dx = c.values.gradient(this->op_.input);
+  const View2<T> dx = c.values.gradient(this->op_.input());
   share_gradients(c, dy);
   kernels::fill(c.handle, flat(dx), 0.0);
   kernels::place_rows<T>(c.handle, dx, dy, c.context.fields[field_], axis_.rows().offset);
@@ -99,7 +99,7 @@ HeadLinearOperation<P>::HeadLinearOperation(const architecture::Operation& op,
       rows_(place.model(), place.axis),
       linear_(place.parameters, place.array(op.arrays.front().name), place.array(op.bias()),
               op.arrays.front().shape[0], op.arrays.front().shape[1]),
-      reads_picked_(tensor_of(place, op.input).rows == Rows::head_rows),
+      reads_picked_(tensor_of(place, op.input()).rows == Rows::head_rows),
       of_pairs_(tensor_of(place, op.output).rows == Rows::pairs),
       is_wide_(tensor_of(place, op.output).numbers == architecture::Numbers::accumulate) {}
 
@@ -113,7 +113,7 @@ auto HeadLinearOperation<P>::own_rows(const PassArguments<P>& c, View2<T> x) con
 template <class P>
 void HeadLinearOperation<P>::forward(const PassArguments<P>& c,
                                      const BlockOperation<P>* fused) const {
-  const View2<T> x = own_rows(c, c.values.matrix(this->op_.input));
+  const View2<T> x = own_rows(c, c.values.matrix(this->op_.input()));
   if (x.extent(0) == 0) return;
   if (is_wide_)
     return kernels::linear_forward_wide<T>(c.handle, c.values.sums(this->op_.output), x, linear_.w,
@@ -128,14 +128,14 @@ void HeadLinearOperation<P>::forward(const PassArguments<P>& c,
 template <class P>
 void HeadLinearOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                             bool) const {
-  const View2<T> dx = own_rows(c, c.values.gradient(this->op_.input));
+  const View2<T> dx = own_rows(c, c.values.gradient(this->op_.input()));
   if (dx.extent(0) == 0) return;
   linear_.backward_input(c.handle, dx, c.values.gradient(this->op_.output));
 }
 
 template <class P>
 void HeadLinearOperation<P>::backward_weight(const PassArguments<P>& c) const {
-  const View2<T> x = own_rows(c, c.values.matrix(this->op_.input));
+  const View2<T> x = own_rows(c, c.values.matrix(this->op_.input()));
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (x.extent(0) == 0) return;
   const layout::Slice mine = axis_.own_of_shared(extent(dy, 0));
@@ -163,21 +163,21 @@ CrossEntropyOperation<P>::CrossEntropyOperation(const architecture::Operation& o
                                                 const OperationPlace<P>& place)
     : BlockOperation<P>(op),
       rows_(place.model(), place.axis),
-      field_(field_of(place, op.indices)),
+      field_(field_of(place, op.inputs[1])),
       term_(op.cut == architecture::Cut::none ? 1 : 0),
       weight_(term_ == 0 ? 1 : static_cast<double>(place.model().targets())) {}
 
 /// Adds the losses; in training, also dlogits = w (softmax(logits) − one-hot(target)).
 template <class P>
 void CrossEntropyOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
-  const View2<Accumulate<T>> logits = c.values.sums(this->op_.input);
+  const View2<Accumulate<T>> logits = c.values.sums(this->op_.input());
   if (logits.extent(0) == 0) return;
   kernels::cross_entropy_statistics<Accumulate<T>>(c.handle, statistics(c), logits, targets(c), 0);
   const View3<const double> one_part(statistics(c).data(), 1, logits.extent(0), 3);
   kernels::cross_entropy_merge(c.handle, losses(c), merged(c), one_part);
   kernels::sum_ordered(c.handle, sum(c), part(losses(c), 0, rows_.counted_pairs(c)));
   if (!c.context.evaluates())
-    kernels::cross_entropy_gradient<T>(c.handle, c.values.gradient(this->op_.input), logits,
+    kernels::cross_entropy_gradient<T>(c.handle, c.values.gradient(this->op_.input()), logits,
                                        merged(c), targets(c), 0, c.context.token_weight * weight_,
                                        c.context.loss_scale);
 }

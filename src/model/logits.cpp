@@ -19,7 +19,7 @@ LogitsOperation<P>::LogitsOperation(const architecture::Operation& op,
       axis_(place.axis),
       gradient_(place.plan.head),
       rows_(place.model(), place.axis),
-      gathers_(!is_shared(place.plan.description, op.input)),
+      gathers_(!is_shared(place.plan.description, op.input())),
       cap_(place.model().logit_softcap),
       first_id_(place.parameters.shard().part(place.model().vocabulary).offset) {
   const Parameters<P>& parameters = place.parameters;
@@ -94,7 +94,7 @@ void LogitsOperation<P>::block_backward(const PassArguments<P>& c, const Block& 
 
 template <class P>
 void LogitsOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>* fused) const {
-  View2<T> y = c.values.matrix(this->op_.input);
+  View2<T> y = c.values.matrix(this->op_.input());
   if (c.decoding != nullptr) return compute(c.handle, c.decoding->logits, y);
   const auto& loss = static_cast<const CrossEntropyOperation<P>&>(*fused);
   if (gathers_) y = axis_.gather(c.handle, c.scratch.all, y, "logits, forward");
@@ -115,7 +115,7 @@ template <class P>
 void LogitsOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>* fused,
                                         bool) const {
   const auto& loss = static_cast<const CrossEntropyOperation<P>&>(*fused);
-  const View2<T> dy = c.values.matrix(this->op_.input);
+  const View2<T> dy = c.values.matrix(this->op_.input());
   if (gradient_ != HeadGradient::with_losses) {
     const View2<T> y =
         gathers_ ? axis_.gather(c.handle, c.scratch.all, dy, "logits, backward") : dy;

@@ -16,7 +16,7 @@ NormOperation<P>::NormOperation(const architecture::Operation& operation,
     : BlockOperation<P>(operation),
       axis_(place.axis),
       norm_(make_norm(place.parameters, place.array(operation.name), place.model())),
-      is_shared_(is_shared(place.plan.description, operation.input)) {}
+      is_shared_(is_shared(place.plan.description, operation.input())) {}
 
 template <class P>
 NormSaved<P> NormOperation<P>::saved(const PassArguments<P>& c) const {
@@ -30,10 +30,10 @@ NormSaved<P> NormOperation<P>::saved(const PassArguments<P>& c) const {
 template <class P>
 void NormOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const auto& v = c.values;
-  if (is_shared_ && v.matrix(this->op_.input).extent(0) == 0) return;
+  if (is_shared_ && v.matrix(this->op_.input()).extent(0) == 0) return;
   std::visit(
       [&](const auto& norm) {
-        norm.forward(c.handle, v.matrix(this->op_.output), saved(c), v.matrix(this->op_.input));
+        norm.forward(c.handle, v.matrix(this->op_.output), saved(c), v.matrix(this->op_.input()));
       },
       norm_);
 }
@@ -53,13 +53,13 @@ template <class P>
 void NormOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                       bool accumulate) const {
   const auto& v = c.values;
-  const View2<T> gradient = v.gradient(this->op_.input);
+  const View2<T> gradient = v.gradient(this->op_.input());
   if (is_shared_ && gradient.extent(0) == 0) return;
   const View2<T> dx = is_shared_ ? gradient : axis_.own_part(gradient);
   std::visit(
       [&](const auto& norm) {
         norm.backward_input(c.handle, dx, v.gradient(this->op_.output), saved(c),
-                            v.matrix(this->op_.input), accumulate);
+                            v.matrix(this->op_.input()), accumulate);
       },
       norm_);
 }
@@ -67,7 +67,7 @@ void NormOperation<P>::backward_input(const PassArguments<P>& c, const BlockOper
 template <class P>
 void NormOperation<P>::backward_weight(const PassArguments<P>& c) const {
   View2<const T> dy = c.values.gradient(this->op_.output);
-  View2<const T> x = c.values.matrix(this->op_.input);
+  View2<const T> x = c.values.matrix(this->op_.input());
   NormSaved<P> s = saved(c);
   if (is_shared_) {
     if (x.extent(0) == 0) return;
@@ -91,8 +91,8 @@ template <class P>
 void ResidualOperation<P>::forward(const PassArguments<P>& c,
                                    const BlockOperation<P>* fused) const {
   const View2<typename P::Compute> sum = c.values.matrix(this->op_.output);
-  const View2<typename P::Compute> x = c.values.matrix(this->op_.residual);
-  const View2<typename P::Compute> z = c.values.matrix(this->op_.input);
+  const View2<typename P::Compute> x = c.values.matrix(this->op_.inputs[1]);
+  const View2<typename P::Compute> z = c.values.matrix(this->op_.input());
   if (fused != nullptr)
     static_cast<const NormOperation<P>&>(*fused).forward_residual(c, sum, x, z, site(c.context));
   else
@@ -102,9 +102,9 @@ void ResidualOperation<P>::forward(const PassArguments<P>& c,
 template <class P>
 void ResidualOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
                                           bool) const {
-  const View2<typename P::Compute> dz = c.values.gradient(this->op_.input);
-  kernels::dropout_backward<typename P::Compute>(c.handle, axis_.own_part(dz), c.values.stream(),
-                                                 site(c.context));
+  const View2<typename P::Compute> dz = c.values.gradient(this->op_.input());
+  kernels::dropout_backward<typename P::Compute>(
+      c.handle, axis_.own_part(dz), c.values.gradient(this->op_.output), site(c.context));
 }
 
 template <class P>
@@ -175,7 +175,7 @@ LinearOperation<P>::LinearOperation(const architecture::Operation& op,
       axis_(place.axis),
       linear_(place.parameters, place.array(op.arrays.front().name),
               op.bias().empty() ? "" : place.array(op.bias()), columns_of(op.output, place),
-              columns_of(op.input, place)),
+              columns_of(op.input(), place)),
       scaling_(place.plan.fp8),
       input_forward_(op.name + ", input, forward"),
       input_backward_(op.name + ", input, backward"),
@@ -210,7 +210,7 @@ void LinearOperation<P>::add_product(const PassArguments<P>& c, View2<T> y, View
 /// products.
 template <class P>
 void LinearOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
-  const View2<T> x = c.values.matrix(this->op_.input);
+  const View2<T> x = c.values.matrix(this->op_.input());
   const View2<T> y = c.values.matrix(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
     const View2<T> all = axis_.gather(c.handle, c.scratch.all, x, input_forward_.c_str());
@@ -231,24 +231,21 @@ void LinearOperation<P>::add_input_gradient(const PassArguments<P>& c, View2<T> 
   if (adapter_) adapter_->backward_input(c, dx, dz);
 }
 
-/// dx = dy W plus the adapter's part, and plus the stream's gradient if `accumulate`; or dh = (dy
-/// W) gelu'(h) if the product's input is gelu(h) and both passes are fused.
+/// dx = dy W plus the adapter's part; or dh = (dy W) gelu'(h) if the product's input is gelu(h) and
+/// both passes are fused.
 template <class P>
 void LinearOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>* fused,
-                                        bool accumulate) const {
+                                        bool) const {
   const View2<T> dy = c.values.gradient(this->op_.output);
   if (this->op_.cut == architecture::Cut::outputs) {
-    const View2<T> dx = c.values.gradient(this->op_.input);
+    const View2<T> dx = c.values.gradient(this->op_.input());
     const View2<T> sum = axis_.partial(c.scratch.all, dx);
     add_input_gradient(c, sum, dy);
-    axis_.reduce(c.handle, dx, c.scratch.all, input_backward_.c_str());
-    if (accumulate)  // the input is also part of the residual stream
-      kernels::accumulate<T>(c.handle, flat(dx), flat<const T>(c.values.stream()));
-    return;
+    return axis_.reduce(c.handle, dx, c.scratch.all, input_backward_.c_str());
   }
   axis_.gather(c.handle, dy, axis_.own_rows(dy), output_backward_.c_str());
   if (fused == nullptr) {
-    const View2<T> dx = c.values.gradient(this->op_.input);
+    const View2<T> dx = c.values.gradient(this->op_.input());
     add_input_gradient(c, dx, dy);
     return;
   }
@@ -274,7 +271,7 @@ void LinearOperation<P>::add_weight_gradient(const PassArguments<P>& c, View2<co
 /// dW += dyᵀ x, db += Σ_t dy[t], and the adapter's gradients.
 template <class P>
 void LinearOperation<P>::backward_weight(const PassArguments<P>& c) const {
-  const View2<T> x = c.values.matrix(this->op_.input);
+  const View2<T> x = c.values.matrix(this->op_.input());
   const View2<T> dy = c.values.gradient(this->op_.output);
   const bool reads = this->op_.trains_product() || this->op_.trains_adapter();
   if (this->op_.cut == architecture::Cut::outputs) {

@@ -46,9 +46,9 @@ ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const Opera
   const std::string prefix = place.array("");
   const auto& layer_tensors = plan.description.tensors;
   const std::int64_t inputs = architecture::columns_of(
-      layer_tensors[static_cast<std::size_t>(op.input)].columns, plan.sizes);
-  const bool attention =
-      layer_tensors[static_cast<std::size_t>(op.input)].columns == architecture::Columns::attention;
+      layer_tensors[static_cast<std::size_t>(op.input())].columns, plan.sizes);
+  const bool attention = layer_tensors[static_cast<std::size_t>(op.input())].columns ==
+                         architecture::Columns::attention;
   all_inputs_ = op.cut == architecture::Cut::outputs ? m.hidden
                 : attention                          ? m.heads * m.head_size()
                                                      : m.feed_forward;

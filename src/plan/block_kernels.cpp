@@ -37,11 +37,12 @@ std::vector<BlockKernel> kernels_of(const OperationCall& call, const BlockDescri
               {kind + pass, call}};
     case OperationKind::linear: {
       std::vector<BlockKernel> kernels{{op.name + pass, call}};
-      kernels[0].call.accumulate = false;
+      kernels[0].call.sum = -1;
       if (call.fused >= 0)
         kernels.push_back(
             {at(layer, call.fused).name + ".backward", {call.fused, call.pass, call.operation}});
-      if (call.accumulate) kernels.push_back({"accumulate", {call.operation, call.pass, -1, true}});
+      if (call.accumulates())
+        kernels.push_back({"accumulate", {call.operation, call.pass, -1, call.sum}});
       return kernels;
     }
     case OperationKind::rotary:

@@ -23,28 +23,24 @@ using architecture::Value;
 constexpr double scores_again = 2.5;
 constexpr double backward_rate = 63.0 / 73;
 
-/// Measured rate of the kernels of an operation; 0: the memory bandwidth.
+/// Measured rate of the kernels of an operation; 0: the memory bandwidth, or products.
 double rate_of(const Machine::Kernels& rates, OperationKind kind) {
-  switch (kind) {
-    case OperationKind::norm:
-    case OperationKind::head_norm:
+  using architecture::KernelRate;
+  switch (rule_of(kind).rate) {
+    case KernelRate::product:
+      return 0;
+    case KernelRate::norm:
       return rates.norm;
-    case OperationKind::rotary:
+    case KernelRate::rotary:
       return rates.rotary;
-    case OperationKind::activation:
+    case KernelRate::activation:
       return rates.activation;
-    case OperationKind::dropout:
-    case OperationKind::residual:
+    case KernelRate::residual:
       return rates.residual;
-    case OperationKind::embedding:
-    case OperationKind::pick:
+    case KernelRate::embedding:
       return rates.embedding;
-    case OperationKind::cross_entropy:
+    case KernelRate::loss:
       return rates.loss;
-    case OperationKind::linear:
-    case OperationKind::attention:
-    case OperationKind::logits:
-      break;  // products
   }
   return 0;
 }
@@ -98,7 +94,7 @@ double BlockTimeModel::bytes_moved(const Part& part, const OperationCall& call) 
   double bytes = 0;
   for (const Value& value : effects.reads) bytes += bytes_of(part, value);
   for (const Value& value : effects.writes) bytes += bytes_of(part, value);
-  if (call.accumulate)
+  if (call.accumulates() && call.sum == gradient_target(part, call))
     for (const Value& value : effects.writes) bytes += bytes_of(part, value);
   return bytes;
 }
@@ -111,14 +107,14 @@ double BlockTimeModel::message_bytes(const Part& part, const architecture::Messa
       architecture::bytes_of(tensor.numbers, sizes_.element, sizes_.accumulate));
 }
 
-/// Adds the times of a product, of its adapter, of the activation's gradient after the product, and
-/// of the addition to the input's gradient. Without fused_accumulation, a weight's gradient is
-/// added to the sum over micro-batches by a separate kernel.
+/// Adds the times of a product, of its adapter, and of the activation's gradient after the product.
+/// Without fused_accumulation, a weight's gradient is added to the sum over micro-batches by a
+/// separate kernel.
 void BlockTimeModel::add_product(PassTime& time, const Part& part,
                                  const OperationCall& call) const {
   const Operation& op = part.operations[at(call.operation)];
   const architecture::Tensor& out = part.tensors[at(op.output)];
-  const std::int64_t in = columns_of(part.tensors[at(op.input)].columns, sizes_);
+  const std::int64_t in = columns_of(part.tensors[at(op.input())].columns, sizes_);
   const std::int64_t columns = columns_of(out.columns, sizes_);
   // A product of a layer reads the rows of all tokens, which a message has gathered.
   const bool of_layer = out.rows == Rows::own || out.rows == Rows::tokens;
@@ -150,15 +146,13 @@ void BlockTimeModel::add_product(PassTime& time, const Part& part,
   time.flops += sizes.flops();
   if (call.fused >= 0) {
     const auto inner = static_cast<double>(
-        rows * columns_of(part.tensors[at(part.operations[at(call.fused)].input)].columns, sizes_));
+        rows *
+        columns_of(part.tensors[at(part.operations[at(call.fused)].input())].columns, sizes_));
     time.compute += kernels_.memory(machine_.software.traffic_ratio *
                                         (static_cast<double>(rows * in) + 2 * inner) *
                                         element,  // reads dg and h, writes dh
                                     machine_.kernels.activation);
   }
-  if (call.accumulate)
-    time.compute += kernels_.memory(3 * static_cast<double>(sizes_.rows * in) * element,
-                                    machine_.kernels.residual);
 }
 
 void BlockTimeModel::add_attention(PassTime& time, const Part& part,
@@ -225,8 +219,7 @@ void BlockTimeModel::add_kernel(PassTime& time, const Part& part, const Operatio
   const OperationKind kind = part.operations[at(call.operation)].kind;
   time.compute += kernels_.memory(machine_.software.traffic_ratio * bytes_moved(part, call),
                                   rate_of(machine_.kernels, kind));
-  const bool draws = kind == OperationKind::dropout || kind == OperationKind::residual;
-  if (!draws || architecture_.model.dropout == 0) return;
+  if (!rule_of(kind).draws || architecture_.model.dropout == 0) return;
   const architecture::Tensor& out = part.tensors[at(part.operations[at(call.operation)].output)];
   time.compute += kernels_.random(
       static_cast<double>(rows_of(out.rows, sizes_) * columns_of(out.columns, sizes_)));
@@ -241,6 +234,9 @@ PassTime BlockTimeModel::call(const Part& part, const OperationCall& call) const
     add_attention(time, part, call);
   else if (op.kind != OperationKind::dropout || architecture_.model.dropout > 0)
     add_kernel(time, part, call);
+  if (call.accumulates() && !rule_of(op.kind).adds_gradient)
+    time.compute += kernels_.memory(3 * bytes_of(part, {gradient_target(part, call), true}),
+                                    machine_.kernels.residual);
   time.tensor += message(part, op, call.pass);
   return time;
 }
@@ -251,7 +247,7 @@ Seconds BlockTimeModel::message(const Part& part, const Operation& op, Pass pass
   const auto message = message_of(op, pass, part.tensors, sizes_.cuts_tokens);
   if (!message) return 0;
   const bool kept = machine_.software.keeps_gathered && pass == Pass::backward_weight &&
-                    message->tensor == op.input;
+                    message->tensor == op.input();
   return kept ? 0
               : (1 - machine_.software.tensor_overlap) *
                     network_.collective(message->collective, message_bytes(part, *message),
@@ -385,7 +381,7 @@ void BlockTimeModel::add_adapter(PassTime& time, const Part& part,
   const auto columns_of = [&](int tensor) {
     return architecture::columns_of(part.tensors[static_cast<std::size_t>(tensor)].columns, sizes_);
   };
-  const std::int64_t in = columns_of(op.input);
+  const std::int64_t in = columns_of(op.input());
   const std::int64_t rank = architecture_.model.adapter.rank;
   const std::int64_t T = sizes_.tokens;
   const auto add = [&](std::int64_t columns, std::int64_t depth, double times) {

@@ -293,7 +293,7 @@ class Counter {
     const auto message = message_of(op, pass, part.tensors, sizes_.cuts_tokens);
     if (!message) return;
     const auto& t = part.tensors[static_cast<std::size_t>(message->tensor)];
-    const bool of_inputs = pass == Pass::backward_weight && message->tensor == op.input;
+    const bool of_inputs = pass == Pass::backward_weight && message->tensor == op.input();
     const bool blocks = t.rows == architecture::Rows::logit_block;
     const std::int64_t rows = all_rows_of(t.rows, sizes_);
     const std::int64_t times = layers * micro_batches_;

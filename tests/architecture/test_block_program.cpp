@@ -121,7 +121,7 @@ class Replay {
       reads.push_back({op.output, true});
       const int last = call.fused >= 0 ? call.fused : call.operation;
       if (call.pass == Pass::backward_input)
-        writes.push_back({layer_.operations[static_cast<std::size_t>(last)].input, true});
+        writes.push_back({layer_.operations[static_cast<std::size_t>(last)].input(), true});
     }
     for (const Value& v : reads) read(phase, v, call);
     for (const Value& v : writes) write(phase, v);

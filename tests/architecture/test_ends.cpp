@@ -223,7 +223,7 @@ TEST(Ends, HeadProgramsReadBeforeTheyOverwrite) {
                         !overwritten.contains(memory(program.losses.tensors[at(t)])))
                 << head.tensors[at(t)].name;
           if (call.pass != Pass::backward_input) continue;
-          overwritten.insert(memory(program.losses.gradients[at(op.input)]));
+          overwritten.insert(memory(program.losses.gradients[at(op.input())]));
         }
         std::size_t expected = 0;
         for (std::size_t i = 1; i < head.operations.size(); ++i) {

@@ -112,7 +112,7 @@ TEST(BlockKernels, CountGradientSumsAndEmbeddingDropoutOfBert) {
     for (const BlockKernel& k :
          block_kernels(config, a, testing::shard_of(config, a, rank, 0), false, {})) {
       calls[k.name] = k.calls;
-      EXPECT_EQ(k.call.accumulate, k.name == "accumulate") << k.name;
+      EXPECT_EQ(k.call.accumulates(), k.name == "accumulate") << k.name;
     }
     const std::int64_t first = rank == 0 ? 4 : 0;  // micro-batches
     EXPECT_EQ(calls["accumulate"], 16);

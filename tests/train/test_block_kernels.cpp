@@ -97,7 +97,7 @@ class BlockKernels : public ::testing::Test {
           a.layer_kinds()[k.kind].operations[static_cast<std::size_t>(k.call.operation)];
       std::string label = "kernels/" + k.name;
       std::ranges::replace(label, '.', '_');
-      if (op.kind == architecture::OperationKind::linear && !k.call.accumulate)
+      if (op.kind == architecture::OperationKind::linear && !k.call.accumulates())
         products += k.calls;
       else
         EXPECT_EQ(k.calls, launches[label]) << label;

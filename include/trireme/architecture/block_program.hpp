@@ -18,20 +18,6 @@ struct Value {
   bool operator==(const Value&) const = default;
 };
 
-/// One pass of one operation.
-struct OperationCall {
-  int operation = 0;
-  Pass pass = Pass::forward;
-  /// Index of a second operation that the same call computes: the norm of a residual sum, or the
-  /// GELU whose gradient follows the gradient of a product; in a head, the GELU of a product or the
-  /// cross entropy of logits. −1: none.
-  int fused = -1;
-  /// Whether the call adds to the gradient of the operation's input, because an earlier call has
-  /// written another contribution.
-  bool accumulate = false;
-  bool again = false;  ///< recomputation within a backward pass
-};
-
 /// The tensors that a layer keeps from its forward to its backward passes: one flag per tensor of
 /// the description. The layer's input is always kept; any other tensor that no backward pass reads
 /// is not kept.
@@ -61,6 +47,28 @@ struct Place {
   };
   Memory memory = Memory::none;
   Bytes offset = 0;  ///< a multiple of 64
+  bool operator==(const Place&) const = default;
+};
+
+/// One pass of one operation.
+struct OperationCall {
+  int operation = 0;
+  Pass pass = Pass::forward;
+  /// Index of a second operation that the same call computes: the norm of a residual sum, or the
+  /// GELU whose gradient follows the gradient of a product; in a head, the GELU of a product or the
+  /// cross entropy of logits. −1: none.
+  int fused = -1;
+  /// For backward_input: the tensor whose gradient's memory holds the sum of the contributions of
+  /// later operations to the gradient of the input (gradient_target()): the input itself, or the
+  /// output of a residual addition that reads the input. The call adds its contribution. −1: this
+  /// is the first contribution.
+  int sum = -1;
+  bool again = false;  ///< recomputation within a backward pass
+  /// Memory for the contribution, before it is added to the sum. Memory::none: the operation adds
+  /// to the sum, or its contribution is written to the memory of the input's gradient.
+  Place contribution = {};
+
+  bool accumulates() const { return sum >= 0; }
 };
 
 struct PhaseProgram {

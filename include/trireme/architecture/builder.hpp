@@ -28,7 +28,7 @@ class Builder {
   }
   /// y = norm(x). The norm's statistics have the rows and the home of y.
   int norm(const char* name, int x, int y, NormKind kind) {
-    Operation op{OperationKind::norm, name, x, y};
+    Operation op{OperationKind::norm, name, {x}, y};
     op.arrays = {vector(op.name + ".gain", {m_.hidden}, -1, gain_initialisation(m_))};
     if (kind == NormKind::layer) {
       op.arrays.push_back(vector(op.name + ".bias", {m_.hidden}, -1));

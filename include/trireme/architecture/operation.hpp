@@ -4,6 +4,7 @@
 #include <trireme/base/types.hpp>
 #include <trireme/deck/config.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -135,11 +136,11 @@ struct AdapterPart {
 
 struct Operation {
   OperationKind kind = OperationKind::linear;
-  std::string name;   ///< such as "attention.output"
-  int input = -1;     ///< index of the input tensor
-  int output = -1;    ///< index of the output tensor; equal to `input` for operations in place
-  int residual = -1;  ///< for `residual`: index of the operand without dropout
-  int indices = -1;   ///< for `pick` and `cross_entropy`: index of the tensor of indices
+  std::string name;  ///< such as "attention.output"
+  /// Indices of the tensors that the forward pass reads. `residual`: the operand with dropout, then
+  /// the other operand. `pick` and `cross_entropy`: the values, then the indices.
+  std::vector<int> inputs = {};
+  int output = -1;  ///< index of the output tensor; equal to input() for operations in place
   std::vector<int> saved = {};  ///< tensors that the forward pass keeps for the backward passes
   Cut cut = Cut::none;          ///< for products, tables and cross entropies
   std::vector<ArraySpec> arrays = {};  ///< weights, biases, adapters; names without "layers.3."
@@ -152,7 +153,8 @@ struct Operation {
 
   /// Name of the first bias; "" if there is none.
   std::string bias() const;
-  bool in_place() const { return input == output; }
+  int input() const { return inputs.front(); }
+  bool in_place() const { return input() == output; }
   /// Whether any array, any weight matrix, or any adapter of the operation is trained.
   bool trains() const;
   bool trains_product() const;
@@ -163,10 +165,7 @@ struct Operation {
 std::vector<int> tensors_read(const Operation& operation, Pass pass);
 /// The tensors that an operation's forward pass writes.
 std::vector<int> tensors_written(const Operation& operation);
-/// Whether an operation has this pass. All have a forward pass, and all but the embedding have
-/// backward_input. Norms, linear operations and embeddings with trained arrays have
-/// backward_weight, and so do logits. head_norm does not: it computes the gradients of its weights
-/// in backward_input, which overwrites the gradient that they depend on.
+/// Whether an operation has this pass.
 bool has_pass(const Operation& operation, Pass pass);
 
 enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce };
@@ -184,14 +183,48 @@ struct Message {
 std::optional<Message> message_of(const Operation& operation, Pass pass,
                                   const std::vector<Tensor>& tensors, bool cuts_tokens);
 
+/// Measured rate that estimates the time of an operation's kernels (plan::Machine::Kernels);
+/// `product`: the rate of matrix products, or of attention.
+enum class KernelRate : std::uint8_t {
+  product,
+  norm,
+  rotary,
+  activation,
+  residual,
+  embedding,
+  loss
+};
+
+/// The properties of a kind of operation. model/ has a class with the passes of each kind.
+struct OperationRule {
+  enum class WeightPass : std::uint8_t { never, trained, always };
+
+  std::string_view name;
+  KernelRate rate = KernelRate::product;
+  /// Whether backward_input can add to a gradient in memory. The contributions of other operations
+  /// to a sum are added by a kernel of their own.
+  bool adds_gradient = false;
+  bool has_input_pass = true;  ///< whether there is a pass backward_input
+  /// `trained`: the pass backward_weight exists if any array is trained.
+  WeightPass weight_pass = WeightPass::never;
+  bool draws = false;  ///< whether dropout draws a random number per element of the output
+  std::vector<int> (*read_backward)(const Operation&, Pass) = nullptr;  ///< null: no tensors
+  /// Multiplications per row; null: the number of elements of matrices.
+  double (*products)(const Operation&, const deck::ModelConfig&) = nullptr;
+  /// FLOPs of each pass in units of 2 · products.
+  std::array<double, 3> factors{};
+  /// Null: the message follows from Operation::cut.
+  std::optional<Message> (*message)(const Operation&, Pass, const std::vector<Tensor>&,
+                                    bool cuts_tokens) = nullptr;
+};
+const OperationRule& rule_of(OperationKind kind);
+
 /// Number of tokens that a token attends to, on average over a sample: S/2 with a causal mask (half
 /// of the full square), W − W²/(2 S) with a window of W < S tokens, S without a mask.
 double visible_tokens(const deck::ModelConfig& model, std::int64_t window);
-/// Multiplications per row in a forward pass, on all tensor ranks together: with elements of
-/// matrices, or in attention with keys and values.
+/// Multiplications per row in a forward pass, on all tensor ranks together.
 double products_per_token(const Operation& operation, const deck::ModelConfig& model);
-/// FLOPs of a pass per row, in units of 2 · products_per_token: 2 for backward_input of attention,
-/// 0 for its backward_weight and for operations without matrix products, otherwise 1.
+/// FLOPs of a pass per row, in units of 2 · products_per_token.
 double product_factor(const Operation& operation, Pass pass);
 
 /// A transformer layer as a list of operations on named tensors. This is the only description of a

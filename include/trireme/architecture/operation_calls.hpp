@@ -10,7 +10,9 @@ namespace trireme::architecture {
 
 std::vector<OperationCall> forward_calls(const BlockDescription& layer);
 
-/// The backward passes, from the last operation to the first.
+/// The backward passes, from the last operation to the first. If several operations read a tensor,
+/// its gradient is summed in this order. The gradient of a residual addition's output is the first
+/// contribution to the gradient of the operand without dropout.
 struct BackwardCalls {
   std::vector<OperationCall>
       both;  ///< a weight's gradient follows the gradient of its operation's input
@@ -23,6 +25,10 @@ BackwardCalls backward_calls(const BlockDescription& layer);
 /// kept nor recomputed by an earlier call.
 std::vector<OperationCall> with_recomputation(const BlockDescription& layer, const Kept& kept,
                                               const std::vector<OperationCall>& calls);
+
+/// The tensor whose gradient a backward_input call computes: the input of its operation, or of the
+/// activation whose gradient the call computes as well.
+int gradient_target(const BlockDescription& layer, const OperationCall& call);
 
 /// The values that a call reads and writes.
 struct CallEffects {

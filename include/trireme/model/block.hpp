@@ -73,6 +73,9 @@ class Block {
   const architecture::BlockProgram& program() const { return plan_.program; }
 
  private:
+  void backward_input(const architecture::OperationCall& call,
+                      const architecture::PhaseProgram& phase, const PassArguments<P>& arguments,
+                      BlockValues<P>& values) const;
   void run(const architecture::PhaseProgram& phase, const Handle& handle, View2<T> stream,
            View2<T> output, const BlockMemory& memory, const BlockScratch<P>& scratch,
            const MicroContext& context, const Decoding<P>* decoding = nullptr) const;

@@ -125,8 +125,15 @@ class BlockValues {
     return view<T>(phase_.tensors[index(tensor)], plan_.description.tensors[index(tensor)]);
   }
   View2<T> gradient(int tensor) const {
-    return view<T>(phase_.gradients[index(tensor)],
+    return view<T>(tensor == contributed_ ? contribution_place_ : phase_.gradients[index(tensor)],
                    architecture::gradient_of(plan_.description, tensor));
+  }
+  /// Until the next call, gradient(tensor) is the memory at `place`. −1: all gradients are at the
+  /// places of the phase. Returns gradient(tensor), or an empty view.
+  View2<T> write_contribution(int tensor, const architecture::Place& place) {
+    contributed_ = tensor;
+    contribution_place_ = place;
+    return tensor < 0 ? View2<T>() : gradient(tensor);
   }
   /// Values of a tensor with elements of type U, as [rows, columns].
   template <class U>
@@ -136,8 +143,6 @@ class BlockValues {
   /// Values of a tensor with elements of the type of sums: as [rows, columns], and as a list.
   View2<Accumulate<T>> sums(int tensor) const { return numbers<Accumulate<T>>(tensor); }
   View1<Accumulate<T>> list(int tensor) const { return flat(sums(tensor)); }
-  /// Gradient of the residual stream [R, D].
-  View2<T> stream() const { return stream_; }
   const architecture::RankSizes& sizes() const { return plan_.sizes; }
 
  private:
@@ -179,6 +184,8 @@ class BlockValues {
   std::byte* transient_;
   View2<T> stream_;
   View2<T> output_;
+  int contributed_ = -1;
+  architecture::Place contribution_place_ = {};
 };
 
 /// Arguments of an operation call.

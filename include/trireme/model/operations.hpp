@@ -45,7 +45,8 @@ class BlockOperation {
   BlockOperation& operator=(const BlockOperation&) = delete;
 
   /// `fused`: another operation that the same call computes, or null. `accumulate`: add to the
-  /// gradient of the input. See architecture::OperationCall.
+  /// gradient of the input; only for operations whose rule has adds_gradient. See
+  /// architecture::OperationCall.
   virtual void forward(const PassArguments<P>& call, const BlockOperation* fused) const = 0;
   virtual void backward_input(const PassArguments<P>& call, const BlockOperation* fused,
                               bool accumulate) const = 0;
@@ -133,12 +134,14 @@ class ActivationOperation final : public BlockOperation<P> {
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
-  View2<T> input(const PassArguments<P>& call) const { return call.values.matrix(this->op_.input); }
+  View2<T> input(const PassArguments<P>& call) const {
+    return call.values.matrix(this->op_.input());
+  }
   View2<T> output(const PassArguments<P>& call) const {
     return call.values.matrix(this->op_.output);
   }
   View2<T> input_gradient(const PassArguments<P>& call) const {
-    return call.values.gradient(this->op_.input);
+    return call.values.gradient(this->op_.input());
   }
   Gelu form() const { return gelu_; }
 

@@ -21,7 +21,7 @@ struct BlockKernel {
   std::string name;
   /// First call that runs the kernel. For the gradient of an activation after a product,
   /// `operation` is the activation and `fused` the product. For the kernel that adds gradients of a
-  /// product's input, `operation` is the product and `accumulate` is set.
+  /// product's input, `operation` is the product and `sum` is set.
   architecture::OperationCall call;
   std::size_t kind = 0;    ///< kind of layer with the operations of `call`
   std::int64_t calls = 0;  ///< calls of all layers and micro-batches, recomputation included

@@ -25,7 +25,7 @@ void measure_norm(KernelBench& b, const plan::BlockKernel& k) {
   using G = typename P::Gradient;
   const BenchKernel kernel = b.of_layers(k);
   const bool rms = b.model().norm == NormKind::rms;
-  const bool adds = k.call.accumulate;
+  const bool adds = k.call.accumulates();
   const std::int64_t rows = kernel.rows, columns = kernel.columns;
   const kernels::Handle& handle = b.handle();
   const BenchArray<T> x(handle, rows, columns), y(handle, rows, columns), dx(handle, rows, columns);
@@ -145,7 +145,7 @@ void measure(KernelBench& b, const plan::BlockKernel& k) {
     case OperationKind::norm:
       return measure_norm<P>(b, k);
     case OperationKind::linear:  // products have their own section
-      if (k.call.accumulate) measure_residual<P>(b, k);
+      if (k.call.accumulates()) measure_residual<P>(b, k);
       return;
     case OperationKind::head_norm:
     case OperationKind::rotary:

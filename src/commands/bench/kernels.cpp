@@ -38,7 +38,7 @@ BenchKernel KernelBench::of_layers(const plan::BlockKernel& kernel) const {
   // the kernel accumulates the input's gradient
   const bool adds = op.kind == OperationKind::linear;
   const auto& tensors = setting_.session.architecture.layer_kinds()[kernel.kind].tensors;
-  const auto& tensor = tensors[static_cast<std::size_t>(adds ? op.input : op.output)];
+  const auto& tensor = tensors[static_cast<std::size_t>(adds ? op.input() : op.output)];
   const bool head = op.kind == OperationKind::norm && shard_.has_head;
   BenchKernel found{kernel.name};
   found.rows = architecture::rows_of(tensor.rows, sizes());

@@ -43,10 +43,10 @@ std::vector<Product> products_of(const architecture::Architecture& a, const Benc
     const auto columns = [&](int tensor) {
       return architecture::columns_of(layer.tensors[static_cast<std::size_t>(tensor)].columns, n);
     };
-    if (op.kind != architecture::OperationKind::linear || k.call.accumulate) continue;
+    if (op.kind != architecture::OperationKind::linear || k.call.accumulates()) continue;
     if (list.empty() || list.back().name != op.name)
       list.push_back({op.name, shard.layers > 0 ? n.tokens : 0, columns(op.output),
-                      columns(op.input), !op.bias().empty()});
+                      columns(op.input()), !op.bias().empty()});
     list.back().fp8 = fp8;
     list.back().calls[static_cast<std::size_t>(k.call.pass)] = k.calls;
     if (k.call.fused >= 0) list.back().gelu = true;
@@ -62,7 +62,7 @@ std::vector<Product> products_of(const architecture::Architecture& a, const Benc
     list.push_back({op.name,
                     rows,
                     columns_of(y.columns, n),
-                    columns_of(tensor(op.input).columns, n),
+                    columns_of(tensor(op.input()).columns, n),
                     !op.bias().empty(),
                     {again ? 2 * calls : calls, calls, calls},
                     y.numbers == architecture::Numbers::accumulate});

@@ -25,7 +25,7 @@ double flops_of(const BlockDescription& part, const Operation& op, Pass pass,
   };
   double products = 0;
   if (op.kind == OperationKind::linear || op.kind == OperationKind::logits)
-    products = static_cast<double>(columns_of(tensor(op.input).columns, n) *
+    products = static_cast<double>(columns_of(tensor(op.input()).columns, n) *
                                    columns_of(tensor(op.output).columns, n));
   if (pass == Pass::backward_weight && !op.trains_product()) products = 0;
   if (!op.adapter.empty() && (pass != Pass::backward_weight || op.trains_adapter()))
@@ -33,7 +33,7 @@ double flops_of(const BlockDescription& part, const Operation& op, Pass pass,
         adapter_products(part, op, n, m.adapter.rank) * (pass == Pass::backward_weight ? 2 : 1);
   // The gradient of DoRA's magnitudes needs the product again.
   if (pass == Pass::backward_weight && !op.adapter.empty() && op.adapter.front().m > 0)
-    products += static_cast<double>(columns_of(tensor(op.input).columns, n) *
+    products += static_cast<double>(columns_of(tensor(op.input()).columns, n) *
                                     columns_of(tensor(op.output).columns, n));
   if (op.kind == OperationKind::attention)
     products =
@@ -109,7 +109,7 @@ std::string end_report(const BlockDescription& part, const deck::Config& c,
     for (const Pass pass : {Pass::backward_input, Pass::backward_weight})
       backward += message_text(part, op, pass, c);  // at most one pass has a message
     operations.push_back({name_of(op),
-                          name(op.input) + (op.in_place() ? "" : " → " + name(op.output)),
+                          name(op.input()) + (op.in_place() ? "" : " → " + name(op.output)),
                           message_text(part, op, Pass::forward, c), backward, giga(flops)});
   }
   return columns(tensors, 3, "  ") + "\n\n" + columns(operations, 4, "  ");
