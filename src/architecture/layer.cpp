@@ -54,6 +54,19 @@ class LayerBuilder : public Builder {
     return add(std::move(op));
   }
 
+  void query_key_norm(int qkv) {
+    switch (m_.query_key_norm) {
+      case QueryKeyNorm::none:
+        return;
+      case QueryKeyNorm::head:
+        head_norm(qkv);
+        return;
+      case QueryKeyNorm::width:
+        width_norm(qkv);
+        return;
+    }
+  }
+
   int head_norm(int qkv) {
     Operation op{OperationKind::head_norm, "attention", {qkv}, qkv};
     op.saved = {
@@ -63,6 +76,19 @@ class LayerBuilder : public Builder {
       op.arrays.push_back(vector(name, {m_.head_size()}, -1, gain_initialisation(m_)));
       op.arrays.back().partial_gradient = true;
     }
+    return add(std::move(op));
+  }
+
+  /// The norm of all queries of a token, and of all its keys. The saved factors [2, T] are those of
+  /// the queries, then those of the keys.
+  int width_norm(int qkv) {
+    Operation op{OperationKind::width_norm, "attention.query_key_norm", {qkv}, qkv};
+    op.saved = {tensor("raw_query_key", Rows::tokens, Columns::query_key),
+                tensor("width_inverse", Rows::tokens, Columns::two, Numbers::accumulate)};
+    const std::int64_t K = m_.head_size();
+    op.arrays = {vector("attention.query_norm.gain", {m_.heads, K}, 0, gain_initialisation(m_)),
+                 vector("attention.key_norm.gain", {groups_, K}, 0, gain_initialisation(m_))};
+    op.arrays.back().group = m_.heads_per_group();
     return add(std::move(op));
   }
 
@@ -152,6 +178,8 @@ class LayerBuilder : public Builder {
 /// sandwich    x1 = x + dropout(norm(attention(norm(x)))),
 ///             out = x1 + dropout(norm(feed_forward(norm(x1))))
 ///             (Ding et al. 2021, arXiv 2105.13290; Gemma Team 2024, arXiv 2408.00118)
+/// output      x1 = x + dropout(norm(attention(x))),    out = x1 + dropout(norm(feed_forward(x1)))
+///             (OLMo Team 2025, arXiv 2501.00656)
 /// A post-norm layer begins with the norm after the previous layer's addition: the first layer's
 /// first norm belongs to the embeddings, and the head's norm to the last layer.
 BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
@@ -159,25 +187,26 @@ BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
             (m.key_value_heads == 0 || m.heads % m.key_value_heads == 0),
         m.heads, " heads over ", m.key_value_heads, " key and value heads, expected a divisor");
   const bool post = m.norm_placement == NormPlacement::post;
-  const bool sandwich = m.norm_placement == NormPlacement::sandwich;
+  const bool before = m.norm_placement != NormPlacement::output;
+  const bool after = m.norm_placement == NormPlacement::sandwich || !before;
   LayerBuilder layer(m, number);
   const int x = layer.tensor("x", Rows::own, Columns::hidden);
 
   // attention(y) = output(softmax(q kᵀ / √K) v), with q, k, v = query_key_value(y)
-  int y1 = layer.norm("attention_norm", "y1", x);
+  int y1 = before ? layer.norm("attention_norm", "y1", x) : x;
   if (post && number == 0) y1 = layer.dropout_of_embedding(y1);
   const int qkv = layer.query_key_value(y1);
-  if (m.head_norm) layer.head_norm(qkv);
+  layer.query_key_norm(qkv);
   if (m.positions == Positions::rotary) layer.rotary(qkv);
   int z1 = layer.attention_output(layer.attention(qkv));
-  if (sandwich) z1 = layer.norm("attention_output_norm", "n1", z1);
+  if (after) z1 = layer.norm("attention_output_norm", "n1", z1);
   const int x1 = layer.residual("x1", post ? y1 : x, z1, 1);
 
   // feed_forward(y) = down(gelu(up(y))), or with a gate down(silu(gate(y)) · up(y)), or gelu
   // instead of silu
-  const int y2 = layer.norm("feed_forward_norm", "y2", x1);
+  const int y2 = before ? layer.norm("feed_forward_norm", "y2", x1) : x1;
   int z2 = layer.down(layer.activation(layer.up(y2)));
-  if (sandwich) z2 = layer.norm("feed_forward_output_norm", "n2", z2);
+  if (after) z2 = layer.norm("feed_forward_output_norm", "n2", z2);
   layer.residual("out", post ? y2 : x1, z2, 2);
   BlockDescription described = layer.take();
   add_adapters(described, m);

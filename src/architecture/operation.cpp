@@ -146,6 +146,12 @@ std::optional<Message> message_of_pick(const Operation& op, Pass pass,
   return Message{Collective::all_reduce, op.output};
 }
 
+/// Sums over the columns of all ranks.
+std::optional<Message> message_of_width_norm(const Operation& op, Pass, const std::vector<Tensor>&,
+                                             bool) {
+  return Message{Collective::all_reduce, op.saved.back()};
+}
+
 /// Statistics of the parts of a split vocabulary.
 std::optional<Message> message_of_cross_entropy(const Operation& op, Pass pass,
                                                 const std::vector<Tensor>&, bool) {
@@ -170,6 +176,13 @@ constexpr OperationRule head_norm{
     .name = "head_norm", .rate = KernelRate::norm, .read_backward = [](const Operation& op, Pass) {
       return op.saved;
     }};
+
+constexpr OperationRule width_norm{
+    .name = "width_norm",
+    .rate = KernelRate::norm,
+    .read_backward = [](const Operation& op, Pass) { return op.saved; },
+    .other_gradients = [](const Operation& op) { return std::vector{op.saved.back()}; },
+    .message = message_of_width_norm};
 
 constexpr OperationRule linear{.name = "linear",
                                .weight_pass = WeightPass::trained,
@@ -232,6 +245,8 @@ const OperationRule& rule_of(OperationKind kind) {
       return rules::norm;
     case OperationKind::head_norm:
       return rules::head_norm;
+    case OperationKind::width_norm:
+      return rules::width_norm;
     case OperationKind::linear:
       return rules::linear;
     case OperationKind::rotary:

@@ -175,6 +175,8 @@ CallEffects effects(const BlockDescription& layer, const OperationCall& call) {
   const int target = gradient_target(layer, call);
   if (call.accumulates() && call.sum != target) e.reads.push_back({call.sum, true});
   e.writes.push_back({target, true});
+  if (const auto other = rule_of(op.kind).other_gradients; other != nullptr)
+    for (const int t : other(op)) e.writes.push_back({t, true});
   return e;
 }
 

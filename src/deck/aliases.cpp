@@ -41,7 +41,7 @@ const std::vector<Alias>& deck_aliases() {
       {"model.tied_embeddings", "tie_word_embeddings tie_embeddings weight_tying"},
       {"model.norm", "normalization norm_type"},
       {"model.norm_epsilon", "rms_norm_eps layer_norm_eps layernorm_epsilon norm_eps"},
-      {"model.head_norm", "qk_norm qk_layernorm"},
+      {"model.query_key_norm", "qk_norm qk_layernorm"},
       {"model.positions", "position_embedding_type pos_emb"},
       {"model.rope_theta", "rotary_base rope_base"},
       {"model.activation", "hidden_act activation_function act_fn"},

@@ -5,7 +5,7 @@ namespace trireme {
 
 EnumWords enum_words(Family) {
   static constexpr auto all = words_of<Family>("gpt", "llama", "bert", "qwen2", "qwen3", "mistral",
-                                               "gemma", "gemma2", "gemma3");
+                                               "gemma", "gemma2", "gemma3", "olmo2");
   return all;
 }
 
@@ -15,7 +15,12 @@ EnumWords enum_words(NormKind) {
 }
 
 EnumWords enum_words(NormPlacement) {
-  static constexpr auto all = words_of<NormPlacement>("pre", "post", "sandwich");
+  static constexpr auto all = words_of<NormPlacement>("pre", "post", "sandwich", "output");
+  return all;
+}
+
+EnumWords enum_words(QueryKeyNorm) {
+  static constexpr auto all = words_of<QueryKeyNorm>("none", "head", "width");
   return all;
 }
 

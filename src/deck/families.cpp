@@ -38,9 +38,18 @@ void qwen2(ModelConfig& m) {
 /// Yang et al. 2025, arXiv 2505.09388.
 void qwen3(ModelConfig& m) {
   llama(m);
-  m.head_norm = true;
+  m.query_key_norm = QueryKeyNorm::head;
   m.norm_epsilon = 1e-6;
   m.rope_theta = 1e6;
+}
+
+/// OLMo Team 2025, arXiv 2501.00656.
+void olmo2(ModelConfig& m) {
+  llama(m);
+  m.norm_placement = NormPlacement::output;
+  m.query_key_norm = QueryKeyNorm::width;
+  m.norm_epsilon = 1e-6;
+  m.rope_theta = 5e5;
 }
 
 /// Jiang et al. 2023, arXiv 2310.06825.
@@ -72,7 +81,7 @@ void gemma2(ModelConfig& m) {
 void gemma3(ModelConfig& m) {
   gemma(m);
   m.norm_placement = NormPlacement::sandwich;
-  m.head_norm = true;
+  m.query_key_norm = QueryKeyNorm::head;
   m.window = 4096;
   m.full_attention_every = 6;
   m.rope_theta = 1e6;
@@ -81,7 +90,7 @@ void gemma3(ModelConfig& m) {
 
 /// The properties that a family sets.
 auto properties(ModelConfig& m) {
-  return std::tie(m.family, m.norm, m.norm_placement, m.norm_epsilon, m.head_norm, m.positions,
+  return std::tie(m.family, m.norm, m.norm_placement, m.norm_epsilon, m.query_key_norm, m.positions,
                   m.rope_theta, m.activation, m.gelu, m.biases, m.mask, m.window,
                   m.full_attention_every, m.zero_centered_gains, m.scaled_embeddings,
                   m.attention_softcap, m.logit_softcap, m.window_rope_theta, m.objective);
@@ -119,6 +128,9 @@ ModelConfig preset(Family family) {
       break;
     case Family::gemma3:
       gemma3(m);
+      break;
+    case Family::olmo2:
+      olmo2(m);
       break;
   }
   return m;

@@ -21,9 +21,10 @@ void model_properties(SectionKeys<ModelConfig>& model) {
   model
       .choice("norm_placement", &ModelConfig::norm_placement,
               "position of the norms: before attention and feed-forward (pre), after each residual "
-              "addition (post), or before attention and feed-forward and after them (sandwich)")
+              "addition (post), before attention and feed-forward and after them (sandwich), or "
+              "only after them (output)")
       .derive([](Config& c) { c.model.norm_placement = preset(c.model.family).norm_placement; },
-              "post for bert, sandwich for gemma2 and gemma3, otherwise pre");
+              "post for bert, sandwich for gemma2 and gemma3, output for olmo2, otherwise pre");
   model
       .number("norm_epsilon", &ModelConfig::norm_epsilon,
               "number added to the variance (LayerNorm) or mean square (RMSNorm) in norms")
@@ -40,10 +41,11 @@ void model_properties(SectionKeys<ModelConfig>& model) {
           },
           "true for gemma, gemma2 and gemma3 with norm rms, otherwise false");
   model
-      .boolean("head_norm", &ModelConfig::head_norm,
-               "RMSNorm of each head of queries and keys, before rotary positions")
-      .derive([](Config& c) { c.model.head_norm = preset(c.model.family).head_norm; },
-              "true for qwen3 and gemma3, otherwise false");
+      .choice("query_key_norm", &ModelConfig::query_key_norm,
+              "RMSNorm of queries and keys, before rotary positions: none, of each head (head), or "
+              "of all heads together (width)")
+      .derive([](Config& c) { c.model.query_key_norm = preset(c.model.family).query_key_norm; },
+              "head for qwen3 and gemma3, width for olmo2, otherwise none");
   model
       .boolean("scaled_embeddings", &ModelConfig::scaled_embeddings,
                "multiplication of the token embeddings by the square root of hidden")
@@ -60,7 +62,7 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .number("rope_theta", &ModelConfig::rope_theta, "base of the wavelengths of rotary positions")
       .above(0)
       .derive([](Config& c) { c.model.rope_theta = preset(c.model.family).rope_theta; },
-              "10000; 1e6 for qwen2, qwen3 and gemma3");
+              "10000; 1e6 for qwen2, qwen3 and gemma3; 5e5 for olmo2");
   model
       .choice("activation", &ModelConfig::activation,
               "non-linearity of the feed-forward layer: gelu, or with a gate swiglu or geglu")
@@ -214,7 +216,7 @@ void model_keys(std::vector<Entry>& out) {
   model
       .choice("family", &ModelConfig::family,
               "published architecture, which presets the properties below: gpt, llama, bert, "
-              "qwen2, qwen3, mistral, gemma, gemma2 or gemma3; see docs/models.md")
+              "qwen2, qwen3, mistral, gemma, gemma2, gemma3 or olmo2; see docs/models.md")
       .otherwise(Str("gpt"));
   size("layers", &ModelConfig::layers, "transformer layers").at_most(65536);
   size("hidden", &ModelConfig::hidden, "width of the residual stream");

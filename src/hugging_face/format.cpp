@@ -17,6 +17,7 @@ const Format& format_of(Family family) {
     case Family::gemma:
     case Family::gemma2:
     case Family::gemma3:
+    case Family::olmo2:
       return llama_format(family);
   }
   throw Error("unknown family");

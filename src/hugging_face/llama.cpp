@@ -100,6 +100,7 @@ struct Class {
   bool tied = false;       ///< default of tie_word_embeddings
   double local_theta = 0;  ///< rotary base of layers with a window; 0: the same base
   bool divides = false;    ///< heads must divide hidden_size even with head_dim
+  double epsilon = 1e-6;   ///< default of rms_norm_eps
 };
 
 constexpr Class classes[] = {
@@ -128,7 +129,13 @@ constexpr Class classes[] = {
      }},
     {Family::gemma, "gemma", "GemmaForCausalLM", 16, 256, add_gemma_keys, true, 0, true},
     {Family::gemma2, "gemma2", "Gemma2ForCausalLM", 4, 256, add_gemma2_keys, true, 0, true},
-    {Family::gemma3, "gemma3_text", "Gemma3ForCausalLM", 4, 256, add_gemma3_keys, true, 1e4, true}};
+    {Family::gemma3, "gemma3_text", "Gemma3ForCausalLM", 4, 256, add_gemma3_keys, true, 1e4, true},
+    {Family::olmo2, "olmo2", "Olmo2ForCausalLM", 0, 0,
+     [](std::vector<ConfigKey>& keys) {
+       keys.push_back(silu());
+       keys.push_back(fixed("attention_bias", {false}));
+     },
+     false, 0, true, 1e-5}};
 
 const Class& class_of(Family family) {
   return *std::ranges::find(classes, family, &Class::family);
@@ -150,7 +157,7 @@ std::vector<ConfigKey> keys(const Class& c) {
       whole("intermediate_size", "feed_forward", &M::feed_forward, 4 * size_limit),
       std::move(positions),
       whole("vocab_size", "vocabulary", &M::vocabulary, vocabulary_limit),
-      positive("rms_norm_eps", "norm_epsilon", &M::norm_epsilon).without(1e-6)};
+      positive("rms_norm_eps", "norm_epsilon", &M::norm_epsilon).without(c.epsilon)};
   if (c.local_theta > 0)
     add_rotary_keys_of_two_kinds(keys);
   else
@@ -186,7 +193,8 @@ void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
                        std::int64_t place = Piece::whole_array) {
     out.push_back({theirs + name, std::move(shape), {{ours + array, place}}});
   };
-  add("input_layernorm.weight", {D}, "attention_norm.gain");
+  const bool norms_inputs = m.norm_placement != NormPlacement::output;
+  if (norms_inputs) add("input_layernorm.weight", {D}, "attention_norm.gain");
   add("self_attn.q_proj.weight", {queries, D}, "attention.query");
   add("self_attn.k_proj.weight", {groups, D}, "attention.key_value", 0);
   add("self_attn.v_proj.weight", {groups, D}, "attention.key_value", 1);
@@ -195,17 +203,18 @@ void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
     add("self_attn.k_proj.bias", {groups}, "attention.key_value_bias", 0);
     add("self_attn.v_proj.bias", {groups}, "attention.key_value_bias", 1);
   }
-  if (m.head_norm) {
-    add("self_attn.q_norm.weight", {K}, "attention.query_norm.gain");
-    add("self_attn.k_norm.weight", {K}, "attention.key_norm.gain");
+  if (m.query_key_norm != QueryKeyNorm::none) {
+    const bool of_heads = m.query_key_norm == QueryKeyNorm::head;
+    add("self_attn.q_norm.weight", {of_heads ? K : queries}, "attention.query_norm.gain");
+    add("self_attn.k_norm.weight", {of_heads ? K : groups}, "attention.key_norm.gain");
   }
   add("self_attn.o_proj.weight", {D, queries}, "attention.output");
-  if (m.norm_placement == NormPlacement::sandwich) {
-    add("post_attention_layernorm.weight", {D}, "attention_output_norm.gain");
-    add("pre_feedforward_layernorm.weight", {D}, "feed_forward_norm.gain");
-    add("post_feedforward_layernorm.weight", {D}, "feed_forward_output_norm.gain");
-  } else {
+  if (m.norm_placement == NormPlacement::pre) {
     add("post_attention_layernorm.weight", {D}, "feed_forward_norm.gain");
+  } else {
+    add("post_attention_layernorm.weight", {D}, "attention_output_norm.gain");
+    if (norms_inputs) add("pre_feedforward_layernorm.weight", {D}, "feed_forward_norm.gain");
+    add("post_feedforward_layernorm.weight", {D}, "feed_forward_output_norm.gain");
   }
   add("mlp.gate_proj.weight", {F, D}, "feed_forward.gate_up", 0);
   add("mlp.up_proj.weight", {F, D}, "feed_forward.gate_up", 1);

@@ -154,6 +154,60 @@ void HeadNormOperation<P>::backward_input(const PassArguments<P>& c, const Block
   kernels::head_norm_backward_input<T>(c.handle, dqkv, raw, inverse, gain_query_, gain_key_, norm_);
 }
 
+// ---- norm of all heads together
+
+template <class P>
+WidthNormOperation<P>::WidthNormOperation(const architecture::Operation& op,
+                                          const OperationPlace<P>& place)
+    : BlockOperation<P>(op),
+      axis_(place.axis),
+      forward_(op.name + ", squares, forward"),
+      backward_(op.name + ", products, backward") {
+  const architecture::RankSizes& n = place.plan.sizes;
+  const architecture::ArraySpec& query = op.arrays.front();
+  const architecture::ArraySpec& key = op.arrays.back();
+  norm_.queries = n.attention();
+  norm_.keys = n.groups();
+  norm_.all_queries = query.elements();
+  norm_.all_keys = key.elements();
+  // A lower rank also has the first head of keys.
+  if (n.heads_before > 0) norm_.counted_elsewhere = n.head_size;
+  norm_.epsilon = place.model().norm_epsilon;
+  norm_.gain_offset = place.model().gain_offset();
+  gain_query_ = place.parameters.weight(place.array(query.name), norm_.queries);
+  gain_key_ = place.parameters.weight(place.array(key.name), norm_.keys);
+  dgain_query_ = place.parameters.gradient(place.array(query.name), norm_.queries);
+  dgain_key_ = place.parameters.gradient(place.array(key.name), norm_.keys);
+}
+
+template <class P>
+void WidthNormOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  const View2<T> qkv = c.values.matrix(this->op_.output);
+  const View2<Accumulate<T>> sums = by_part(c.values.list(this->op_.saved.back()));
+  kernels::width_norm_squares<T>(c.handle, sums, c.values.matrix(this->op_.saved.front()), qkv,
+                                 norm_);
+  axis_.sum(c.handle, sums, forward_.c_str());
+  kernels::width_norm_factors<T>(c.handle, sums, norm_);
+  kernels::width_norm_forward<T>(c.handle, qkv, sums, gain_query_, gain_key_, norm_);
+}
+
+template <class P>
+void WidthNormOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                           bool) const {
+  const View2<T> dqkv = c.values.gradient(this->op_.output);
+  const View2<T> raw = c.values.matrix(this->op_.saved.front());
+  const View2<Accumulate<T>> inverse = by_part(c.values.list(this->op_.saved.back()));
+  const View2<Accumulate<T>> products = by_part(c.values.gradient_list(this->op_.saved.back()));
+  if (this->op_.trains())
+    kernels::width_norm_backward_weight<T>(c.handle, dgain_query_, dgain_key_, dqkv, raw, inverse,
+                                           norm_);
+  kernels::width_norm_products<T>(c.handle, products, dqkv, raw, inverse, gain_query_, gain_key_,
+                                  norm_);
+  axis_.sum(c.handle, products, backward_.c_str());
+  kernels::width_norm_backward_input<T>(c.handle, dqkv, raw, inverse, products, gain_query_,
+                                        gain_key_, norm_);
+}
+
 // ---- attention
 
 kernels::AttentionShape attention_shape(const architecture::RankSizes& n,
@@ -240,9 +294,10 @@ void AttentionOperation<P>::backward_input(const PassArguments<P>& c, const Bloc
                                  c.scratch.attention_work, shape(c.context), dropout(c.context));
 }
 
-#define TRIREME_INSTANTIATE(P)         \
-  template class RotaryOperation<P>;   \
-  template class HeadNormOperation<P>; \
+#define TRIREME_INSTANTIATE(P)          \
+  template class RotaryOperation<P>;    \
+  template class HeadNormOperation<P>;  \
+  template class WidthNormOperation<P>; \
   template class AttentionOperation<P>;
 TRIREME_INSTANTIATE(Fp32)
 TRIREME_INSTANTIATE(Fp64)

@@ -299,6 +299,8 @@ std::unique_ptr<BlockOperation<P>> make_operation(const architecture::Operation&
       return std::make_unique<NormOperation<P>>(op, place);
     case OperationKind::head_norm:
       return std::make_unique<HeadNormOperation<P>>(op, place);
+    case OperationKind::width_norm:
+      return std::make_unique<WidthNormOperation<P>>(op, place);
     case OperationKind::linear:
       if (op.cut == architecture::Cut::none)
         return std::make_unique<HeadLinearOperation<P>>(op, place);

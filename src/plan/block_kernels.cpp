@@ -32,6 +32,7 @@ std::vector<BlockKernel> kernels_of(const OperationCall& call, const BlockDescri
     case OperationKind::norm:
       return {{norm + pass, call}};
     case OperationKind::head_norm:
+    case OperationKind::width_norm:
       if (call.pass == Pass::forward) return {{kind + pass, call}};
       return {{kind + ".backward_weight", {call.operation, Pass::backward_weight}},
               {kind + pass, call}};

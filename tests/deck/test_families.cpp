@@ -21,7 +21,7 @@ struct Published {
   NormKind norm;
   NormPlacement placement;
   double epsilon;
-  bool head_norm;
+  QueryKeyNorm query_key_norm;
   Positions positions;
   double theta;
   Activation activation;
@@ -45,25 +45,28 @@ constexpr auto geglu = Activation::geglu;
 constexpr auto causal = Mask::causal;
 constexpr auto next = Objective::next_token;
 
+constexpr auto without = QueryKeyNorm::none;
 constexpr Published published[] = {
-    {Family::gpt, NormKind::layer, pre, 1e-5, false, Positions::learned, 1e4, Activation::gelu,
+    {Family::gpt, NormKind::layer, pre, 1e-5, without, Positions::learned, 1e4, Activation::gelu,
      Gelu::tanh, Biases::all, causal, 0, next},
-    {Family::llama, rms, pre, 1e-5, false, rotary, 1e4, swiglu, Gelu::tanh, Biases::none, causal, 0,
-     next},
-    {Family::bert, NormKind::layer, NormPlacement::post, 1e-12, false, Positions::learned, 1e4,
+    {Family::llama, rms, pre, 1e-5, without, rotary, 1e4, swiglu, Gelu::tanh, Biases::none, causal,
+     0, next},
+    {Family::bert, NormKind::layer, NormPlacement::post, 1e-12, without, Positions::learned, 1e4,
      Activation::gelu, Gelu::exact, Biases::all, Mask::full, 0, Objective::masked_token},
-    {Family::qwen2, rms, pre, 1e-6, false, rotary, 1e6, swiglu, Gelu::tanh, Biases::query_key_value,
-     causal, 0, next},
-    {Family::qwen3, rms, pre, 1e-6, true, rotary, 1e6, swiglu, Gelu::tanh, Biases::none, causal, 0,
-     next},
-    {Family::mistral, rms, pre, 1e-5, false, rotary, 1e4, swiglu, Gelu::tanh, Biases::none, causal,
-     4096, next},
-    {Family::gemma, rms, pre, 1e-6, false, rotary, 1e4, geglu, Gelu::tanh, Biases::none, causal, 0,
-     next, true},
-    {Family::gemma2, rms, NormPlacement::sandwich, 1e-6, false, rotary, 1e4, geglu, Gelu::tanh,
+    {Family::qwen2, rms, pre, 1e-6, without, rotary, 1e6, swiglu, Gelu::tanh,
+     Biases::query_key_value, causal, 0, next},
+    {Family::qwen3, rms, pre, 1e-6, QueryKeyNorm::head, rotary, 1e6, swiglu, Gelu::tanh,
+     Biases::none, causal, 0, next},
+    {Family::mistral, rms, pre, 1e-5, without, rotary, 1e4, swiglu, Gelu::tanh, Biases::none,
+     causal, 4096, next},
+    {Family::gemma, rms, pre, 1e-6, without, rotary, 1e4, geglu, Gelu::tanh, Biases::none, causal,
+     0, next, true},
+    {Family::gemma2, rms, NormPlacement::sandwich, 1e-6, without, rotary, 1e4, geglu, Gelu::tanh,
      Biases::none, causal, 4096, next, true, 2, 0, 50, 30},
-    {Family::gemma3, rms, NormPlacement::sandwich, 1e-6, true, rotary, 1e6, geglu, Gelu::tanh,
-     Biases::none, causal, 4096, next, true, 6, 1e4},
+    {Family::gemma3, rms, NormPlacement::sandwich, 1e-6, QueryKeyNorm::head, rotary, 1e6, geglu,
+     Gelu::tanh, Biases::none, causal, 4096, next, true, 6, 1e4},
+    {Family::olmo2, rms, NormPlacement::output, 1e-6, QueryKeyNorm::width, rotary, 5e5, swiglu,
+     Gelu::tanh, Biases::none, causal, 0, next},
 };
 
 TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
@@ -75,7 +78,7 @@ TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
     EXPECT_EQ(m.norm, p.norm);
     EXPECT_EQ(m.norm_placement, p.placement);
     EXPECT_EQ(m.norm_epsilon, p.epsilon);
-    EXPECT_EQ(m.head_norm, p.head_norm);
+    EXPECT_EQ(m.query_key_norm, p.query_key_norm);
     EXPECT_EQ(m.positions, p.positions);
     EXPECT_EQ(m.rope_theta, p.theta);
     EXPECT_EQ(m.activation, p.activation);
@@ -131,7 +134,7 @@ Value another(const Key& key, const Value& value) {
 TEST(Families, ADeckOverridesAnySingleProperty) {
   for (const Published& p : published)
     for (const char* name :
-         {"norm", "norm_placement", "norm_epsilon", "head_norm", "positions", "rope_theta",
+         {"norm", "norm_placement", "norm_epsilon", "query_key_norm", "positions", "rope_theta",
           "activation", "gelu", "biases", "mask", "window", "objective"}) {
       const Key& key = *find_key("model", name);
       Config expected =

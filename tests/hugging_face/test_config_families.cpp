@@ -18,10 +18,10 @@ deck::ModelConfig model_as(const std::string& model_type, const std::string& mor
 }
 
 TEST(ConfigFamilies, MissingKeysTakeTheDefaultsOfTheFamily) {
-  for (const char* type : {"llama", "qwen2", "qwen3", "mistral"}) {
+  for (const char* type : {"llama", "qwen2", "qwen3", "mistral", "olmo2"}) {
     const auto model = model_as(type);
     EXPECT_EQ(model.family, parse<Family>(type));
-    EXPECT_EQ(model.norm_epsilon, 1e-6) << type;
+    EXPECT_EQ(model.norm_epsilon, model.family == Family::olmo2 ? 1e-5 : 1e-6) << type;
     EXPECT_EQ(model.rope_theta, 10000) << type;
     EXPECT_FALSE(model.tied_embeddings) << type;
     EXPECT_EQ(model.head_size(), model.family == Family::qwen3 ? 128 : 24) << type;
@@ -31,7 +31,7 @@ TEST(ConfigFamilies, MissingKeysTakeTheDefaultsOfTheFamily) {
     EXPECT_EQ(model_as(type, R"("head_dim": 40)").head_size(), 40);
     std::string silent = as(type);
     silent.replace(silent.find("\"num_key_value_heads\": 3,"), 25, "");
-    if (model.family == Family::llama)
+    if (model.family == Family::llama || model.family == Family::olmo2)
       EXPECT_EQ(parse_config(silent, "c").model.key_value_heads, 6);
     else
       expect_mentions(refusal(silent), {model.family == Family::mistral
@@ -88,9 +88,10 @@ TEST(ConfigFamilies, RejectPropertiesThatConfigsCannotExpress) {
        "[model] norm = \"layer\" (deck.toml:14), expected \"rms\""},
       {{odd_llama(true), "window = 9"}, "[model] window = 9 (deck.toml:14), expected 0"},
       {{odd_llama(true), "biases = \"query_key_value\""}, "expected \"none\""},
-      {{odd_llama(true), "head_norm = true"}, "head_norm = true (deck.toml:14), expected false"},
+      {{odd_llama(true), "query_key_norm = \"head\""},
+       "query_key_norm = \"head\" (deck.toml:14), expected \"none\""},
       {{odd_llama(true, Family::qwen2), "biases = \"none\""}, "expected \"query_key_value\""},
-      {{odd_llama(true, Family::qwen3), "head_norm = false"}, "expected true"},
+      {{odd_llama(true, Family::qwen3), "query_key_norm = \"none\""}, "expected \"head\""},
       {{odd_llama(true, Family::mistral), "positions = \"learned\""}, "expected \"rotary\""},
       {{odd_model(true), "key_value_heads = 2"}, "key_value_heads = 2 (deck.toml:13), expected 6"},
       {{odd_model(true), "head_size = 32"}, "head_size = 32 (deck.toml:13), expected 0"},

@@ -14,9 +14,9 @@ TEST(ConfigJson, ReadsBackAsWritten) {
   for (auto model :
        {odd_model(true), odd_model(false), odd_llama(true), odd_llama(false),
         odd_llama(true, Family::qwen2), odd_llama(false, Family::qwen3),
-        odd_llama(false, Family::mistral), with_window(odd_llama(false, Family::qwen2)),
-        with_window(odd_llama(true, Family::qwen3)), odd_bert(true, SentenceLoss::next),
-        odd_bert(false, SentenceLoss::none)}) {
+        odd_llama(false, Family::mistral), odd_llama(true, Family::olmo2),
+        with_window(odd_llama(false, Family::qwen2)), with_window(odd_llama(true, Family::qwen3)),
+        odd_bert(true, SentenceLoss::next), odd_bert(false, SentenceLoss::none)}) {
     model.dropout = 0.15;
     const bool rotary = model.positions == Positions::rotary;
     if (!rotary) model.gelu = model.tied_embeddings ? Gelu::exact : Gelu::tanh;

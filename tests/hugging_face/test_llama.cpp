@@ -9,7 +9,7 @@ class LlamaTensors : public ::testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Families, LlamaTensors,
                          ::testing::Values(Family::llama, Family::qwen2, Family::qwen3,
                                            Family::mistral, Family::gemma, Family::gemma2,
-                                           Family::gemma3),
+                                           Family::gemma3, Family::olmo2),
                          [](const auto& family) { return std::string(name_of(family.param)); });
 
 TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
@@ -50,17 +50,25 @@ TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
     expected[theirs + "post_feedforward_layernorm.weight"] =
         weights[ours + "feed_forward_output_norm.gain"];
   }
-  if (model.head_norm) {
+  if (model.norm_placement == NormPlacement::output) {
+    expected.erase(theirs + "input_layernorm.weight");
+    expected[theirs + "post_attention_layernorm.weight"] =
+        weights[ours + "attention_output_norm.gain"];
+    expected[theirs + "post_feedforward_layernorm.weight"] =
+        weights[ours + "feed_forward_output_norm.gain"];
+  }
+  if (model.query_key_norm != QueryKeyNorm::none) {
     expected[theirs + "self_attn.q_norm.weight"] = weights[ours + "attention.query_norm.gain"];
     expected[theirs + "self_attn.k_norm.weight"] = weights[ours + "attention.key_norm.gain"];
   }
   EXPECT_EQ(file.tensors().size(), 3 + 2 * (expected.size() - 3)) << "two layers";
   for (const auto& [name, words] : expected) EXPECT_EQ(values(file, name), words) << name;
   const std::int64_t K = model.head_size();
-  const std::map<std::string, Extents> shapes{{"k_proj.weight", {3 * K, 144}},
-                                              {"o_proj.weight", {144, 6 * K}},
-                                              {"q_proj.bias", {6 * K}},
-                                              {"q_norm.weight", {K}}};
+  const std::map<std::string, Extents> shapes{
+      {"k_proj.weight", {3 * K, 144}},
+      {"o_proj.weight", {144, 6 * K}},
+      {"q_proj.bias", {6 * K}},
+      {"q_norm.weight", {model.query_key_norm == QueryKeyNorm::width ? 6 * K : K}}};
   for (const StoredTensor& tensor : file.tensors())
     for (const auto& [name, shape] : shapes)
       if (tensor.info->name == theirs + "self_attn." + name) {

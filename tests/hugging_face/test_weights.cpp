@@ -68,6 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceWeights,
                                            Case{"Qwen3Tied", odd_llama(true, Family::qwen3)},
                                            Case{"Qwen3Untied", odd_llama(false, Family::qwen3)},
                                            Case{"MistralUntied", odd_llama(false, Family::mistral)},
+                                           Case{"Olmo2Untied", odd_llama(false, Family::olmo2)},
                                            Case{"BertTied", odd_bert(true, SentenceLoss::next)},
                                            Case{"BertUntied", odd_bert(false, SentenceLoss::order)},
                                            Case{"BertMasked", odd_bert(true, SentenceLoss::none)}),
@@ -220,8 +221,9 @@ TEST_P(HuggingFaceWeights, TiedOutputMustEqualTheTable) {
 }
 
 TEST(Import, ReadsTensorsOfTransformers) {
-  for (const char* name : {"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied",
-                           "mistral_tied", "mistral_untied", "gemma", "gemma2", "gemma3"}) {
+  for (const char* name :
+       {"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied", "mistral_tied",
+        "mistral_untied", "gemma", "gemma2", "gemma3", "olmo2"}) {
     const std::string path = text(TRIREME_SOURCE_DIR, "/tests/golden/decoders_hugging_face/", name);
     const auto file = parse_config(read_file(path + "/config.json"), path + "/config.json");
     const TensorFolder weights(path);

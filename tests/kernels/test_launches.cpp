@@ -15,6 +15,7 @@
 #include <trireme/kernels/rows.hpp>
 #include <trireme/kernels/update.hpp>
 #include <trireme/kernels/weight_norm.hpp>
+#include <trireme/kernels/width_norm.hpp>
 
 #include <support/device_array.hpp>
 #include <support/launch_recorder.hpp>
@@ -58,6 +59,9 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
   const auto matrix = [](const auto& array) { return array.matrix(few_rows, few_columns); };
   const View2<T> a = matrix(x.a), b = matrix(x.b), c = matrix(x.c);
   const View2<T> half = x.d.matrix(few_rows, few_columns / 2);
+  const View2<Accumulate<T>> two = x.dtable.matrix(2, few_rows);  // a value per row, of two parts
+  const WidthNorm width{2, 2, 2, 2};
+  const View1<T> few_gains = part(x.gain.flat(), 0, 2);
   const auto mean = x.mean.flat(), inverse = x.inverse.flat(), dgain = x.dgain.flat(),
              dbias = x.dbias.flat();
   const auto gain = x.gain.flat(), bias = x.bias.flat();
@@ -95,6 +99,19 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
          head_norm_backward_weight<T>(e, dquery, dquery, a, half, x.inverse.matrix(few_rows, 1),
                                       heads);
        }},
+      {"width_norm_squares",
+       [=](const Handle& e) { width_norm_squares<T>(e, two, half, a, width); }},
+      {"width_norm_forward",
+       [=](const Handle& e) { width_norm_forward<T>(e, a, two, few_gains, few_gains, width); }},
+      {"width_norm_products",
+       [=](const Handle& e) {
+         width_norm_products<T>(e, two, a, half, two, few_gains, few_gains, width);
+       }},
+      {"width_norm_backward_input",
+       [=](const Handle& e) {
+         width_norm_backward_input<T>(e, a, half, two, two, few_gains, few_gains, width);
+       }},
+      {"width_norm_factors", [=](const Handle& e) { width_norm_factors<T>(e, two, width); }},
       {"rotary_forward",
        [=](const Handle& e) {
          rotary_forward<T>(e, a, Rotary{1, 6});

@@ -12,7 +12,7 @@
 #include <map>
 #include <sstream>
 
-/// The families llama, qwen2, qwen3, mistral, gemma, gemma2 and gemma3 against Hugging Face
+/// The families llama, qwen2, qwen3, mistral, gemma, gemma2, gemma3 and olmo2 against Hugging Face
 /// transformers' classes (tests/golden/llama_fp64/make.py, decoders_fp64/make.py), and their
 /// generation against their forward pass.
 namespace trireme::model {
@@ -43,7 +43,8 @@ const auto all_cases = ::testing::Values(Case{Family::llama, true, "llama_fp64/t
                                          Case{Family::mistral, false, "decoders_fp64/mistral", 97},
                                          Case{Family::gemma, true, "decoders_fp64/gemma", 97},
                                          Case{Family::gemma2, true, "decoders_fp64/gemma2", 97},
-                                         Case{Family::gemma3, false, "decoders_fp64/gemma3", 97});
+                                         Case{Family::gemma3, false, "decoders_fp64/gemma3", 97},
+                                         Case{Family::olmo2, false, "decoders_fp64/olmo2", 97});
 
 deck::ModelConfig model_of(const Case& c) {
   deck::ModelConfig m;

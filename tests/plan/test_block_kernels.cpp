@@ -80,10 +80,15 @@ TEST(BlockKernels, CountRotaryPositionsOfLlamaAndHeadNormsOfQwen3) {
   const Calls found = calls_of(config, Recompute::full);
   EXPECT_EQ(with(found, llama), found);
   EXPECT_FALSE(found.contains("gelu.forward"));
-  config.model.head_norm = true;
+  config.model.query_key_norm = QueryKeyNorm::head;
   const Calls heads{
       {"head_norm.forward", 2}, {"head_norm.backward_input", 1}, {"head_norm.backward_weight", 1}};
   EXPECT_EQ(calls_of(config, Recompute::full), with(found, heads));
+  config.model.query_key_norm = QueryKeyNorm::width;
+  const Calls width{{"width_norm.forward", 2},
+                    {"width_norm.backward_input", 1},
+                    {"width_norm.backward_weight", 1}};
+  EXPECT_EQ(calls_of(config, Recompute::full), with(found, width));
 }
 
 /// Each half computes again what it reads. The gradient of GELU reads its input alone, its output

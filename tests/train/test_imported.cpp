@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "decoders_hugging_face/gemma", "decoders_hugging_face/gemma2",
                       "decoders_hugging_face/gemma3", "decoders_hugging_face/llama_linear",
                       "decoders_hugging_face/llama_dynamic", "decoders_hugging_face/llama_yarn",
-                      "decoders_hugging_face/llama_llama3"),
+                      "decoders_hugging_face/llama_llama3", "decoders_hugging_face/olmo2"),
     [](const auto& model) {
       std::string name = model.param;
       std::ranges::replace(name, '/', '_');

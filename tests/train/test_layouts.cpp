@@ -26,7 +26,8 @@ TEST_F(Layouts, AllMatchOneRank) {
                                   {Family::mistral, 3, "model.window=17"},
                                   {Family::qwen2, 2, "model.shared_layers=2"},
                                   {Family::gemma2, 2, "model.window=17"},
-                                  {Family::gemma3, 1, "model.window=17"}};
+                                  {Family::gemma3, 1, "model.window=17"},
+                                  {Family::olmo2, 2}};
   const std::size_t number = all_layouts(runtime().ranks(), models[0]).size();
   const auto turns = static_cast<std::size_t>(models_per_layout());
   std::size_t turn = 0;
@@ -46,6 +47,7 @@ TEST_F(Layouts, MatchOneRankWithSharedHeads) {
   using enum Recompute;
   const Family l = Family::llama;
   const Family q = Family::qwen2;  // biases are shared too
+  const Family o = Family::olmo2;  // norms of all heads of keys count a shared head once
   for (const Layout& layout :
        {Layout{2, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, l, 1},
         {3, 1, 1, "1f1b", 1, false, true, selective, Sharding::none, adamw, l, 2},
@@ -58,7 +60,11 @@ TEST_F(Layouts, MatchOneRankWithSharedHeads) {
         {6, 2, 1, "interleaved", 2, true, true, none, Sharding::none, adamw, l, 2},
         {3, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, q, 2},
         {4, 1, 1, "1f1b", 1, false, true, selective, Sharding::none, lamb, q, 2},
-        {4, 2, 1, "zb-h1", 1, true, true, full, Sharding::none, adamw, q, 2}})
+        {4, 2, 1, "zb-h1", 1, true, true, full, Sharding::none, adamw, q, 2},
+        {2, 1, 1, "1f1b", 1, false, true, selective, Sharding::none, adamw, o, 1},
+        {3, 1, 1, "zb-h1", 1, true, true, full, Sharding::none, adamw, o, 2},
+        {4, 1, 1, "1f1b", 1, false, true, none, Sharding::none, lamb, o, 1},
+        {4, 1, 2, "1f1b", 1, true, false, none, Sharding::gradients, adamw, o, 2}})
     if (layout.tensor * layout.pipeline * layout.data == runtime().ranks())
       expect_the_same_answer(layout);
 }
@@ -68,6 +74,7 @@ TEST_F(Layouts, MatchOneRankForLlamaLikeFamilies) {
   expect_the_same_answer_of_layouts({Family::qwen3, 2, "model.head_size=8"}, 2);
   expect_the_same_answer_of_layouts({Family::mistral, 3, "model.window=17"}, 2);
   expect_the_same_answer_of_layouts({Family::gemma2, 2, "model.window=17"}, 2);
+  expect_the_same_answer_of_layouts({Family::olmo2, 3}, 2);
 }
 
 /// Of 5 layers three have the weights of group 0 and two those of group 1.
@@ -133,7 +140,8 @@ TEST_F(Layouts, SchedulesAndPipelinesKeepTheBitsForLlamaLikeFamilies) {
                          {1, 1, false, false, Family::qwen3, 3, "model.head_size=8"},
                          {2, 2, true, true, Family::qwen3, 1, "model.head_size=8"},
                          {1, 2, false, true, Family::mistral, 3, "model.window=17"},
-                         {2, 1, true, true, Family::gemma2, 2, "model.window=17"}})
+                         {2, 1, true, true, Family::gemma2, 2, "model.window=17"},
+                         {2, 1, true, true, Family::olmo2, 2}})
     expect_the_same_bits(f);
 }
 

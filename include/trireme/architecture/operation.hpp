@@ -100,6 +100,7 @@ std::string shape_text(const Tensor& tensor);
 enum class OperationKind : std::uint8_t {
   norm,          ///< output = norm(input)
   head_norm,     ///< queries and keys of output = RMSNorm(queries and keys of input), in place
+  width_norm,    ///< as head_norm, but of all heads of queries, or of keys, together
   linear,        ///< output = input Wᵀ + bias
   rotary,        ///< queries and keys rotated by their positions, in place
   attention,     ///< output = softmax(q kᵀ / √K) v
@@ -209,6 +210,9 @@ struct OperationRule {
   WeightPass weight_pass = WeightPass::never;
   bool draws = false;  ///< whether dropout draws a random number per element of the output
   std::vector<int> (*read_backward)(const Operation&, Pass) = nullptr;  ///< null: no tensors
+  /// The tensors whose gradients backward_input computes besides the gradient of the input, for its
+  /// own use; null: none.
+  std::vector<int> (*other_gradients)(const Operation&) = nullptr;
   /// Multiplications per row; null: the number of elements of matrices.
   double (*products)(const Operation&, const deck::ModelConfig&) = nullptr;
   /// FLOPs of each pass in units of 2 · products.

@@ -74,7 +74,7 @@ struct ModelConfig {
   NormKind norm = NormKind::layer;
   NormPlacement norm_placement = NormPlacement::pre;
   double norm_epsilon = 1e-5;
-  bool head_norm = false;  ///< RMSNorm on each head of queries and keys
+  QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   Positions positions = Positions::learned;
   double rope_theta = 10000;
   RotaryScalingKind rope_scaling = RotaryScalingKind::none;

@@ -7,14 +7,30 @@
 namespace trireme {
 
 /// A published architecture: a name for one choice of the properties below (deck/families.hpp).
-enum class Family : std::uint8_t { gpt, llama, bert, qwen2, qwen3, mistral, gemma, gemma2, gemma3 };
+enum class Family : std::uint8_t {
+  gpt,
+  llama,
+  bert,
+  qwen2,
+  qwen3,
+  mistral,
+  gemma,
+  gemma2,
+  gemma3,
+  olmo2
+};
 
 /// LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019).
 enum class NormKind : std::uint8_t { layer, rms };
 
-/// Position of the norms: before attention and feed-forward, after each residual addition, or
-/// before attention and feed-forward and after them (Ding et al. 2021, arXiv 2105.13290).
-enum class NormPlacement : std::uint8_t { pre, post, sandwich };
+/// Position of the norms: before attention and feed-forward, after each residual addition, before
+/// attention and feed-forward and after them (Ding et al. 2021, arXiv 2105.13290), or only after
+/// them (OLMo Team 2025, arXiv 2501.00656, section 3.2).
+enum class NormPlacement : std::uint8_t { pre, post, sandwich, output };
+
+/// RMSNorm of queries and keys, before rotary positions: none, of each head, or of all heads
+/// together.
+enum class QueryKeyNorm : std::uint8_t { none, head, width };
 
 /// Non-linearity of the feed-forward: GELU, or a product with the SiLU or the GELU of a gate.
 enum class Activation : std::uint8_t { gelu, swiglu, geglu };
@@ -124,6 +140,7 @@ enum class ServerUpdates : std::uint8_t { step, push };
 EnumWords enum_words(Family);
 EnumWords enum_words(NormKind);
 EnumWords enum_words(NormPlacement);
+EnumWords enum_words(QueryKeyNorm);
 EnumWords enum_words(Activation);
 EnumWords enum_words(Biases);
 EnumWords enum_words(Mask);

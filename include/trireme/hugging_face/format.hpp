@@ -74,7 +74,7 @@ std::string layer_prefix(const deck::ModelConfig& model, std::int64_t layer);
 /// head's tensors.
 std::string with_prefix(std::string_view name, std::string_view prefix, std::string_view head);
 
-/// The families llama, qwen2, qwen3, mistral, gemma, gemma2 and gemma3 as Hugging Face's
+/// The families llama, qwen2, qwen3, mistral, gemma, gemma2, gemma3 and olmo2 as Hugging Face's
 /// LlamaForCausalLM, Qwen2ForCausalLM and their relatives. Their rotary positions pair elements i
 /// and i + K/2 of a head like Trireme's, so queries and keys need no permutation. Files may lack
 /// the prefix "model." and contain `rotary_emb.inv_freq`.

@@ -3,10 +3,12 @@
 #include <trireme/deck/config.hpp>
 #include <trireme/kernels/head_norm.hpp>
 #include <trireme/kernels/rotary.hpp>
+#include <trireme/kernels/width_norm.hpp>
 #include <trireme/model/operations.hpp>
 #include <trireme/model/ring_attention.hpp>
 
 #include <optional>
+#include <string>
 
 /// Operations of attention: rotary position embedding and norm of queries and keys, and attention
 /// itself.
@@ -49,6 +51,32 @@ class HeadNormOperation final : public BlockOperation<P> {
   kernels::HeadNorm norm_;
   View1<T> gain_query_, gain_key_;    // [K]
   View1<G> dgain_query_, dgain_key_;  // [K]; empty if frozen
+};
+
+/// RMSNorm of all queries of a token, and of all its keys, in place.
+template <class P>
+class WidthNormOperation final : public BlockOperation<P> {
+ public:
+  using typename BlockOperation<P>::T;
+  using G = typename P::Gradient;
+  WidthNormOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  /// Also adds to the gradients of the gains, as HeadNormOperation does.
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
+                      bool accumulate) const override;
+
+ private:
+  /// Saved factors, or their gradients, as [2, T].
+  static View2<Accumulate<T>> by_part(View1<Accumulate<T>> both) {
+    return trireme::matrix(both, 2, extent(both, 0) / 2);
+  }
+
+  const TensorAxis& axis_;
+  kernels::WidthNorm norm_;
+  View1<T> gain_query_, gain_key_;    // [Nq], [Nk]
+  View1<G> dgain_query_, dgain_key_;  // [Nq], [Nk]; empty if frozen
+  std::string forward_, backward_;    // labels of messages
 };
 
 /// o = dropout(softmax(mask(cap(scale q kᵀ)))) v per head, with the model's scale (1/√K by

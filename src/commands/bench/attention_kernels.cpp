@@ -5,6 +5,7 @@
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/head_norm.hpp>
 #include <trireme/kernels/rotary.hpp>
+#include <trireme/kernels/width_norm.hpp>
 #include <trireme/model/attention_operations.hpp>
 
 #include <string>
@@ -67,6 +68,46 @@ void measure_head_norm(KernelBench& b, const plan::BlockKernel& k) {
       return b.measure(kernel.with(traffic(2 * bytes, 0)), [&] {
         kernels::head_norm_backward_weight<T>(handle, dgain_query, dgain_key, qkv, raw, inverse,
                                               norm);
+      });
+  }
+}
+
+/// The sums over the tensor ranks are not measured.
+template <class P>
+void measure_width_norm(KernelBench& b, const plan::BlockKernel& k) {
+  using T = typename P::Compute;
+  using A = Accumulate<T>;
+  const architecture::RankSizes& n = b.sizes();
+  const kernels::Handle& handle = b.handle();
+  BenchKernel kernel = b.of_layers(k);
+  kernels::WidthNorm norm{n.attention(), n.groups(), b.model().hidden, b.model().hidden};
+  norm.epsilon = b.model().norm_epsilon;
+  norm.gain_offset = b.model().gain_offset();
+  const BenchArray<T> qkv(handle, kernel.rows, kernel.columns);
+  const BenchArray<T> raw(handle, kernel.rows, norm.columns());
+  const BenchArray<A> inverse(handle, 2, kernel.rows), products(handle, 2, kernel.rows);
+  const BenchArray<T> gain_query(handle, norm.queries), gain_key(handle, norm.keys);
+  const BenchArray<A> dgain_query(handle, norm.queries), dgain_key(handle, norm.keys);
+  kernel.columns = norm.columns();  // queries and keys: values are not normalized
+  const double bytes = static_cast<double>(kernel.elements()) * sizeof(T);
+  switch (k.call.pass) {
+    case Pass::forward:
+      return b.measure(kernel.with(traffic(bytes, bytes, bytes)), [&] {
+        kernels::width_norm_squares<T>(handle, inverse, raw, qkv, norm);
+        kernels::width_norm_factors<T>(handle, inverse, norm);
+        kernels::width_norm_forward<T>(handle, qkv, inverse, gain_query, gain_key, norm);
+      });
+    case Pass::backward_input:
+      return b.measure(kernel.with(traffic(3 * bytes, 0, bytes)), [&] {
+        kernels::width_norm_products<T>(handle, products, qkv, raw, inverse, gain_query, gain_key,
+                                        norm);
+        kernels::width_norm_backward_input<T>(handle, qkv, raw, inverse, products, gain_query,
+                                              gain_key, norm);
+      });
+    case Pass::backward_weight:
+      return b.measure(kernel.with(traffic(2 * bytes, 0)), [&] {
+        kernels::width_norm_backward_weight<T>(handle, dgain_query, dgain_key, qkv, raw, inverse,
+                                               norm);
       });
   }
 }
@@ -136,6 +177,7 @@ void measure_attention_kernel(KernelBench& b, const plan::BlockKernel& k) {
   const OperationKind kind = b.operation(k).kind;
   if (kind == OperationKind::rotary) return measure_rotary<P>(b, k);
   if (kind == OperationKind::head_norm) return measure_head_norm<P>(b, k);
+  if (kind == OperationKind::width_norm) return measure_width_norm<P>(b, k);
   measure_attention<P>(b, k);
 }
 

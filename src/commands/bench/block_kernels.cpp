@@ -148,6 +148,7 @@ void measure(KernelBench& b, const plan::BlockKernel& k) {
       if (k.call.accumulates()) measure_residual<P>(b, k);
       return;
     case OperationKind::head_norm:
+    case OperationKind::width_norm:
     case OperationKind::rotary:
     case OperationKind::attention:
       return measure_attention_kernel<P>(b, k);

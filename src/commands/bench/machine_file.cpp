@@ -153,7 +153,9 @@ void Description::kernels() {
         "Philox in a first-level cache");
   }
   const Rate rates[]{
-      {"kernels.norm", &Machine::Kernels::norm, {"layer_norm", "rms_norm", "head_norm"}},
+      {"kernels.norm",
+       &Machine::Kernels::norm,
+       {"layer_norm", "rms_norm", "head_norm", "width_norm"}},
       {"kernels.activation", &Machine::Kernels::activation, {"gelu", "swiglu", "geglu"}},
       {"kernels.rotary", &Machine::Kernels::rotary, {"rotary"}},
       {"kernels.residual",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes this folder's reference numbers with Hugging Face transformers (CPU): Qwen2ForCausalLM, Qwen3ForCausalLM,
-MistralForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM and Gemma3ForCausalLM with 6 heads of queries, 3 of keys and values,
+MistralForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM and Olmo2ForCausalLM with 6 heads of queries, 3 of keys and values,
 vocabulary 503 and sequence 61; heads of 32 for Qwen3 and Gemma, where hidden / heads is 24, and a window of 17 tokens for
 Mistral, and for the first layer of Gemma 2 and 3. The soft caps of Gemma 2 are so small that they change many numbers. Weights
 and tokens come from integer formulas that the test repeats exactly, so that only results are stored.
@@ -24,7 +24,7 @@ import sys
 import torch
 import transformers
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
-                          MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
                           modeling_rope_utils)
 
 LAYERS, HIDDEN, HEADS, GROUPS, FEED_FORWARD, SEQUENCE, VOCABULARY, BATCH, STRIDE = 2, 144, 6, 3, 100, 61, 503, 2, 97
@@ -43,6 +43,7 @@ MODELS = {
         layer_types=["sliding_attention", "full_attention"],
         rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                          "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})),
+    "olmo2": (Olmo2ForCausalLM, Olmo2Config, dict(tie_word_embeddings=False, rms_norm_eps=1e-6, rope_theta=5e5)),
 }
 
 # An array of a layer, and the tensors that make it up, one behind the other, where the model has them.
@@ -67,16 +68,19 @@ SANDWICH = LAYER | {
     "feed_forward_norm.gain": ["pre_feedforward_layernorm.weight"],
     "feed_forward_output_norm.gain": ["post_feedforward_layernorm.weight"],
 }
+# With norms only after.
+OUTPUT = SANDWICH | {"attention_norm.gain": [], "feed_forward_norm.gain": []}
 
 
 def arrays(model):
     """(name, its tensors) in a fixed order, which numbers the arrays for `weight`."""
     parameters = dict(model.named_parameters())
     names = [("embedding.token", ["model.embed_tokens.weight"])]
-    sandwich = any("pre_feedforward_layernorm" in name for name in parameters)
+    has = lambda norm: any(norm in name for name in parameters)
+    norms = SANDWICH if has("pre_feedforward_layernorm") else LAYER if has("input_layernorm") else OUTPUT
     for layer in range(LAYERS):
         names += [(f"layers.{layer}.{ours}", [f"model.layers.{layer}.{t}" for t in theirs])
-                  for ours, theirs in (SANDWICH if sandwich else LAYER).items()]
+                  for ours, theirs in norms.items()]
     names += [("final_norm.gain", ["model.norm.weight"]), ("output.weight", ["lm_head.weight"])]
     return [(ours, [parameters[t] for t in theirs]) for ours, theirs in names if theirs and theirs[0] in parameters]
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Makes this folder's reference models with Hugging Face transformers: small Llama, Qwen2, Qwen3, Mistral and Gemma models with
-random weights, as `save_pretrained` writes them, and what they say in fp64 to a few sequences of tokens.
+"""Makes this folder's reference models with Hugging Face transformers: small Llama, Qwen2, Qwen3, Mistral, Gemma and OLMo 2
+models with random weights, as `save_pretrained` writes them, and what they say in fp64 to a few sequences of tokens.
 
     python3 make.py        # needs torch, transformers, safetensors
 
 NAME_tied/    fp32 weights in one file, embeddings tied; Qwen2 with a window in all layers, Mistral with one
 NAME_untied/  bf16 weights in shards with their index, an lm_head of its own, another base of the rotary positions and another
               epsilon; no window; the keys of config.json as they were before 2025
+
+olmo2/        as NAME_untied/
 
 gemma/, gemma2/, gemma3/  bf16 weights in shards, embeddings tied; soft caps that change many numbers; of 3 layers, every second
               one of Gemma 2 and 3 has no window
@@ -26,8 +28,8 @@ import shutil
 
 import torch
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
-                          LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM,
-                          Qwen3Config, Qwen3ForCausalLM)
+                          LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM,
+                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 HERE = pathlib.Path(__file__).parent
 specification = importlib.util.spec_from_file_location("fp64", HERE.parent / "decoders_fp64" / "make.py")
@@ -67,6 +69,7 @@ MODELS |= {
         ALTERNATING, attn_logit_softcapping=None, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
         rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                          "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})),
+    "olmo2": (Olmo2ForCausalLM, Olmo2Config, UNTIED),
 }
 
 
