@@ -358,7 +358,7 @@ TEST(Tokenize, ReportsFileAndLineOfAnInvalidText) {
   const auto half = folder.write("f.jsonl", "{\"text\": \"a\"}\n{\"text\": \"\\ud83d\"}\n");
   expect_mentions(message({half}), {half + ":2: is not JSON: column 11: \\ud83d is half"});
   const auto nan = folder.write("g.jsonl", "{\"text\": \"a\", \"score\": NaN}\n");
-  expect_mentions(message({nan}), {nan + ":1: is not JSON: column 24: NaN is not a number"});
+  expect_mentions(message({nan}), {nan + ":1: is not JSON: column 24: NaN is not a JSON number"});
 }
 
 TEST(Tokenize, RejectsAnEmptySplit) {
