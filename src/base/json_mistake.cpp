@@ -54,7 +54,7 @@ std::optional<Mistake> name_of_no_number(std::string_view content, std::size_t a
   for (const std::string_view name : {"NaN", "-Infinity", "Infinity"})
     for (std::size_t begin = at - std::min<std::size_t>(at, 1); begin <= at; ++begin)
       if (content.substr(begin).starts_with(name))
-        return Mistake{begin, text(name, " is not a number of JSON; write null or a number")};
+        return Mistake{begin, text(name, " is not a JSON number; write null or a number")};
   return {};
 }
 

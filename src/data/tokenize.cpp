@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -202,8 +203,10 @@ class Documents {
     check_usage(number_ > 0, "no text in ", join(options_.inputs, ", "),
                 ": every input is empty; give files with text");
     const std::string remedy =
-        "; choose another --validation-fraction or --seed, or split the text into more documents "
-        "with --document-separator";
+        number_ == 1
+            ? "; give more text, or split it into documents with --document-separator"
+            : "; choose another --validation-fraction or --seed, or split the text into more "
+              "documents with --document-separator";
     const std::string none = number_ == 1 ? "the only document was not"
                                           : text("none of the ", number_, " documents was");
     check_usage(train_.documents() > 0, options_.output, ": ", none, " chosen for training",
@@ -256,9 +259,13 @@ class Documents {
   std::int64_t number_ = 0;      // number of the current document
 };
 
-void read_documents(const TokenizeOptions& options, const std::vector<std::string>& files,
-                    const TokenizeProgress& progress, const DocumentSplitter::Sink& sink,
-                    const std::function<void(const JsonLine&)>& use_line) {
+/// Returns the files with zero bytes near their beginning, which are probably not text.
+std::vector<std::string> read_documents(const TokenizeOptions& options,
+                                        const std::vector<std::string>& files,
+                                        const TokenizeProgress& progress,
+                                        const DocumentSplitter::Sink& sink,
+                                        const std::function<void(const JsonLine&)>& use_line) {
+  std::vector<std::string> binary;
   DocumentSplitter splitter(options.document_separator);
   std::vector<char> buffer(read_bytes);
   std::int64_t total_bytes = 0;
@@ -273,13 +280,17 @@ void read_documents(const TokenizeOptions& options, const std::vector<std::strin
     }
     const std::string place = path == "-" ? "standard input" : path;
     io::TextReader reader(path);
+    bool begun = false;
     while (const std::size_t bytes = reader.read(buffer)) {
+      if (!begun && std::memchr(buffer.data(), 0, bytes) != nullptr) binary.push_back(place);
+      begun = true;
       with_place(place, [&] { splitter.feed({buffer.data(), bytes}, sink); });
       total_bytes += static_cast<std::int64_t>(bytes);
       progress(total_bytes);
     }
     with_place(place, [&] { splitter.finish(sink); });
   }
+  return binary;
 }
 
 /// Trains a BPE on the training documents, numbered as in Documents, and returns its
@@ -423,7 +434,7 @@ TokenizeSummary tokenize(const TokenizeOptions& given, const TokenizeProgress& p
     instructions =
         std::make_unique<InstructionEncoder>(*tokenizer, options.chat, options.special_tokens);
   Documents documents(options, *tokenizer, division);
-  read_documents(
+  auto binary = read_documents(
       options, files, progress,
       {[&](std::string_view bytes) { documents.piece(bytes); }, [&] { documents.end(); }},
       [&](const JsonLine& line) { documents.add(instructions->encode(line)); });
@@ -431,7 +442,8 @@ TokenizeSummary tokenize(const TokenizeOptions& given, const TokenizeProgress& p
     if (!learned.empty()) io::replace_file(options.tokenizer, learned);
   });
   return {std::ssize(files), options.tokenizer,      tokenizer->vocabulary(),
-          documents.train(), documents.validation(), division.end_held_out()};
+          documents.train(), documents.validation(), division.end_held_out(),
+          std::move(binary)};
 }
 
 }  // namespace trireme::data

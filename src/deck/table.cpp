@@ -53,9 +53,10 @@ void run_keys(std::vector<Entry>& out) {
            "file of prompts, as for `trireme generate --prompts`, which each evaluation continues "
            "with the most likely tokens; \"\" means none; see docs/report.md")
       .otherwise(Str());
-  run.integer("prompt_tokens", &RunConfig::prompt_tokens,
-              "maximum number of tokens that continue a prompt; each costs at most an evaluation's "
-              "pass over a micro-batch")
+  run.integer(
+         "prompt_tokens", &RunConfig::prompt_tokens,
+         "maximum number of tokens that continue a prompt; each token costs at most one forward "
+         "pass over a micro-batch")
       .unit("tokens")
       .at_least(1)
       .at_most(identifier_limit)

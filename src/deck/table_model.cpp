@@ -301,13 +301,13 @@ void adapter_keys(std::vector<Entry>& out) {
       .words(words(names<AdapterScaling>()))
       .otherwise(std::string("standard"));
   key("dropout", KeyType::number, &AdapterConfig::dropout,
-      "fraction of the elements of a product's input that its adapter does not see",
+      "fraction of the elements of an adapter's input that are set to zero in training",
       Effect::training)
       .from(0)
       .below(1)
       .otherwise(0.0);
   key("targets", KeyType::list, &AdapterConfig::targets,
-      "products with adapters; see docs/fine_tuning.md for PEFT's names of them", Effect::adapter)
+      "products with adapters; docs/fine_tuning.md lists their names in PEFT", Effect::adapter)
       .words({"attention.query", "attention.key_value", "attention.query_key_value",
               "attention.output", "feed_forward.up", "feed_forward.gate_up", "feed_forward.down"})
       .derive(

@@ -18,9 +18,10 @@ void server_keys(SectionKeys<ParallelConfig>& parallel) {
               "docs/data_parallelism.md")
       .otherwise(Str("all_reduce"));
   parallel
-      .integer("servers", &ParallelConfig::servers,
-               "servers besides the replicas of parallel.data, for strategy = \"server\"; each has "
-               "tensor · pipeline ranks")
+      .integer(
+          "servers", &ParallelConfig::servers,
+          "servers in addition to the replicas of parallel.data, for strategy = \"server\"; each "
+          "has tensor · pipeline ranks")
       .at_least(1)
       .at_most(ranks_limit)
       .otherwise(Int{1});
@@ -102,7 +103,8 @@ void parallel_keys(std::vector<Entry>& out) {
   parallel
       .integers("partition", &ParallelConfig::partition,
                 "layers of each stage, first stage first, such as [9, 8, 8, 7]; [] means stages "
-                "whose largest cost is as small as possible, with the head in the last")
+                "whose largest cost is as small as possible, with the head in the last "
+                "stage")
       .unit("layers")
       .at_least(0)
       .at_most(65536)
@@ -115,7 +117,8 @@ void parallel_keys(std::vector<Entry>& out) {
       .path(
           "timeline", &ParallelConfig::timeline,
           "timeline.jsonl with measured times for schedule = \"auto\", of a run with run.timeline "
-          "= true and as many stages; \"\" means times by [parallel] machine or by FLOPs")
+          "= true and the same number of stages; \"\" means times by [parallel] machine or by "
+          "FLOPs")
       .otherwise(Str());
   parallel
       .choice("placement", &ParallelConfig::placement,
@@ -149,8 +152,9 @@ void parallel_keys(std::vector<Entry>& out) {
       .otherwise(Int{0}, "0: the machine file's memory");
   parallel
       .choice("shard", &ParallelConfig::shard,
-              "state that replicas divide among themselves (ZeRO): none, the optimizer's state, "
-              "also the sums of gradients, or also the weights; see docs/data_parallelism.md")
+              "state that replicas divide among themselves (ZeRO): nothing (none), the "
+              "optimizer's state (optimizer), also the sums of gradients (gradients), or also the "
+              "weights (weights); see docs/data_parallelism.md")
       .otherwise(Str("none"));
   parallel
       .integer("shard_group", &ParallelConfig::shard_group,

@@ -137,7 +137,7 @@ ModelFile parse_config(const std::string& content, const std::string& path) {
     out.model.key_value_heads = out.model.heads;
   out.format->check(file, out.model, complaints);
   out.unknown = unknown_members(file, out.format->keys);
-  complaints.raise(text(path, ": describes a model that Trireme does not have"),
+  complaints.raise(text(path, ": describes a model that Trireme does not support"),
                    "such a model cannot be imported; change a value in the file only if the "
                    "weights were trained with the expected one");
   return out;

@@ -224,7 +224,7 @@ void expect_plain_adapter(const json& file, const std::string& path) {
       refuse(name, value, "Trireme does not know this member");
     }
   }
-  complaints.raise(text(path, ": describes an adapter that Trireme does not have"),
+  complaints.raise(text(path, ": describes an adapter that Trireme does not support"),
                    "such an adapter cannot be imported; remove a member only if PEFT computes the "
                    "same without it");
 }

@@ -31,25 +31,28 @@ bool is_gzip(std::span<const unsigned char> bytes) {
 
 struct Format {
   std::string_view magic;
-  std::string_view name;
-  std::string_view unpack;
+  std::string_view what;
+  std::string_view unpack;  ///< empty: the file contains no text
 };
 using namespace std::string_view_literals;
-constexpr std::array<Format, 6> refused{{{"\x28\xB5\x2F\xFD"sv, "zstd", "zstd -dc"},
-                                         {"\xFD\x37zXZ\0"sv, "xz", "xz -dc"},
-                                         {"BZh"sv, "bzip2", "bzip2 -dc"},
-                                         {"PK\x03\x04"sv, "zip", "unzip -p"},
-                                         {"TRIREME TOKENS\n"sv, "token", ""},
-                                         {"\x89HDF\r\n\x1A\n"sv, "HDF5", ""}}};
+constexpr std::array<Format, 9> refused{
+    {{"\x28\xB5\x2F\xFD"sv, "compressed with zstd", "zstd -dc FILE"},
+     {"\xFD\x37zXZ\0"sv, "compressed with xz", "xz -dc FILE"},
+     {"BZh"sv, "compressed with bzip2", "bzip2 -dc FILE"},
+     {"PK\x03\x04"sv, "compressed with zip", "unzip -p FILE"},
+     {"%PDF-"sv, "a PDF document", "pdftotext FILE -"},
+     {"\xFF\xFE"sv, "text in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE"},
+     {"\xFE\xFF"sv, "text in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE"},
+     {"TRIREME TOKENS\n"sv, "a token file", ""},
+     {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file", ""}}};
 
 void refuse_other_formats(const std::string& path, std::string_view start) {
   for (const auto& format : refused) {
     if (!start.starts_with(format.magic)) continue;
-    check_usage(!format.unpack.empty(), path, " is a ", format.name,
-                " file; give text, plain or gzip");
-    throw UsageError(text(path, ": is compressed with ", format.name,
+    check_usage(!format.unpack.empty(), path, " is ", format.what, "; give text, plain or gzip");
+    throw UsageError(text(path, ": is ", format.what,
                           ", which cannot be read directly; pass its text on standard input: ",
-                          format.unpack, " FILE | trireme tokenize ... -"));
+                          format.unpack, " | trireme tokenize ... -"));
   }
 }
 

@@ -15,8 +15,8 @@ const std::vector<deck::Section>& machine_sections() {
       {"node", "devices that share a network interface and host memory"},
       {"network", "network between nodes"},
       {"software",
-       "the program that trains on this machine: its libraries, and for other programs "
-       "than Trireme how they differ"},
+       "the program that trains on this machine: its libraries, and how a program other "
+       "than Trireme differs"},
   };
   return all;
 }

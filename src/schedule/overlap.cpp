@@ -110,8 +110,8 @@ Row row_of(Rank rank, const ProgramLayout& layout) {
 
 Program generate_overlapped(const ProgramLayout& layout, int steps) {
   check(layout.chunks == 1, "2bw has 1 chunk, not ", layout.chunks);
-  check(layout.micro_batches >= layout.ranks, "2bw with ", layout.micro_batches,
-        " micro-batches needs as many as ranks, ", layout.ranks);
+  check(layout.micro_batches >= layout.ranks, "2bw on ", layout.ranks, " pipeline ranks has ",
+        layout.micro_batches, " micro-batches, expected at least ", layout.ranks);
   Program program{layout, {}};
   program.layout.steps = steps;
   for (Rank r = 0; r < layout.ranks; ++r) program.ranks.push_back(row_of(r, program.layout));

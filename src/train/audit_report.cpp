@@ -84,7 +84,7 @@ void report_suspects(grid::Communicator& world, const std::string& directory, st
   for (const Suspect& suspect : suspects) lines.push_back(line_of(suspect));
   const std::string found =
       text("step ", step, ": the audit found wrong numbers: ", join(lines, "; "));
-  if (repaired) return say(found, "; repaired, the run continues. Its hosts are listed in ", file);
+  if (repaired) return say(found, "; repaired, the run continues. The hosts are listed in ", file);
   const std::string message =
       text(found, ". The step was not applied; restart with checkpoint.restart=latest on other ",
            "hosts than those in ", file);

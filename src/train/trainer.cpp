@@ -171,6 +171,8 @@ ExitCode Trainer::take_steps() {
     const Request request = served     ? take_served_step(step)
                             : overlaps ? take_overlapping_step(step)
                                        : take_step(step);
+    // The ranks have agreed: a signal that arrives now ends the run after the next step.
+    if (request.stop == 0 && step < run.steps) requests_.begin_step(step + 1, !overlaps && !served);
     events::set_step(step);
     if (goes_on) continue;
     const bool stop = request.stop != 0;

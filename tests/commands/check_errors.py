@@ -135,7 +135,8 @@ def section(case, said):
     lines += ["    $ " + line for line in case.get("shown", case["script"]).strip("\n").split("\n")]
     lines += [("    " + line).rstrip() for line in said] + [""]
     code = case.get("exit", 2)
-    said_of_code = [] if code == 2 else ["The launcher chooses the exit code." if code == NOT_ZERO else f"Exit code {code}."]
+    said_of_code = [] if code == 2 else [
+        "The launcher chooses the exit code." if code == NOT_ZERO else f"The exit code is {code}."]
     told = " ".join(said_of_code + ([case["remark"]] if "remark" in case else []))
     return lines + (textwrap.wrap(told, 118, break_long_words=False, break_on_hyphens=False) + [""] if told else [])
 

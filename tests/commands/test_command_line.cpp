@@ -72,6 +72,7 @@ TEST(CommandLine, EveryCommandHasHelpWithAnExample) {
   const testing::TemporaryFolder folder;
   const Outcome overview = run(folder, "--help");
   EXPECT_EQ(overview.code, 0);
+  EXPECT_EQ(run(folder, "help").out, overview.out);
   for (const std::string command : {"train", "eval", "generate", "check", "draw", "inspect",
                                     "export", "import", "tokenize", "help"}) {
     EXPECT_TRUE(contains(overview.out, "\n  " + command + " ")) << overview.out;

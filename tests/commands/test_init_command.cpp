@@ -88,7 +88,7 @@ TEST_F(Init, SizeGrowsWithTimeUpToTheTextsBound) {
   double former = 0;
   for (const std::string time : {"1m", "5m", "100:00:00"}) {
     ASSERT_EQ(run(again + " -o d.toml --time " + time), 0) << err();
-    const bool bounded = out().find("the text bounds the model") != std::string::npos;
+    const bool bounded = out().find("the amount of text limits the model") != std::string::npos;
     EXPECT_EQ(bounded, time == "100:00:00") << out();
     const auto size = static_cast<double>(parameters("d.toml"));
     EXPECT_GT(size, former) << time;

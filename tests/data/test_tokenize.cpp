@@ -229,6 +229,16 @@ TEST(Tokenize, LearnsOnlyFromTrainingText) {
   EXPECT_EQ(files_in(other), 1);
 }
 
+TEST(Tokenize, NamesFilesWithZeroBytes) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() / "in");
+  folder.write("in/a.txt", "text");
+  const auto binary = folder.write("in/b.bin", std::string("b\0\1", 3));
+  const auto summary = run({.inputs = {folder.file("in")}, .output = folder.file("t.h5")});
+  EXPECT_EQ(summary.binary, std::vector{binary});
+  EXPECT_EQ(summary.train.text_bytes, 7);
+}
+
 TEST(Tokenize, ReadsFilesFoldersAndGzipInSortedOrder) {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder.path() / "in/deep");
@@ -298,11 +308,16 @@ TEST(Tokenize, ReportsInvalidInput) {
   expect_mentions(message({damaged}), {damaged, "damaged"});
   const auto zstd = folder.write("a.zst", "\x28\xB5\x2F\xFD....");
   expect_mentions(message({zstd}), {zstd, "zstd -dc"});
+  const auto pdf = folder.write("a.pdf", "%PDF-1.4\n1 0 obj\n");
+  expect_mentions(message({pdf}),
+                  {pdf, "is a PDF document", "pdftotext FILE - | trireme tokenize"});
+  const auto utf16 = folder.write("a16.txt", std::string("\xFF\xFEh\0i\0", 6));
+  expect_mentions(message({utf16}), {utf16, "is text in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE"});
   const auto tokens = folder.file("tokens.h5");
   write_token_file(tokens, 3, 257);
   expect_mentions(message({tokens}), {tokens, "token file"});
   EXPECT_FALSE(std::filesystem::exists(output));
-  EXPECT_EQ(files_in(folder), 7) << "temporary files are left behind";
+  EXPECT_EQ(files_in(folder), 9) << "temporary files are left behind";
 }
 
 /// A BPE with one token for each byte except 'z', so that "z" is an error.
@@ -343,7 +358,7 @@ TEST(Tokenize, ReportsFileAndLineOfAnInvalidText) {
   const auto half = folder.write("f.jsonl", "{\"text\": \"a\"}\n{\"text\": \"\\ud83d\"}\n");
   expect_mentions(message({half}), {half + ":2: is not JSON: column 11: \\ud83d is half"});
   const auto nan = folder.write("g.jsonl", "{\"text\": \"a\", \"score\": NaN}\n");
-  expect_mentions(message({nan}), {nan + ":1: is not JSON: column 24: NaN is not a number"});
+  expect_mentions(message({nan}), {nan + ":1: is not JSON: column 24: NaN is not a JSON number"});
 }
 
 TEST(Tokenize, RejectsAnEmptySplit) {

@@ -59,7 +59,7 @@ TEST(PeftConfig, RejectsInitialValuesThatChangeTheBase) {
         {"loftq", "quantizes the base weights; import the model that its merge_and_unload()"},
         {"next_idea", "does not know whether these initial values change the base"}})
     expect_mentions(refusal_of(text(R"("init_lora_weights": ")", initial, '"')),
-                    {"a.json: describes an adapter that Trireme does not have",
+                    {"a.json: describes an adapter that Trireme does not support",
                      text("init_lora_weights = \"", initial, "\": "), reason});
   expect_mentions(refusal_of(R"("init_lora_weights": 3)"), {"init_lora_weights = 3"});
 }
@@ -87,7 +87,7 @@ TEST(PeftConfig, RejectsMembersOfOtherAdapters) {
                              R"("use_qalora": true)"}) {
     const std::string message = refusal_of(member);
     const std::string name = std::string(member).substr(1, std::string(member).find('"', 1) - 1);
-    expect_mentions(message, {"a.json: describes an adapter that Trireme does not have",
+    expect_mentions(message, {"a.json: describes an adapter that Trireme does not support",
                               "\n  " + name + " = ", "such an adapter cannot be imported"});
     EXPECT_EQ(message.find("does not know"), std::string::npos) << message;
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the folders of the source tree by floors, with the links of src/CMakeLists.txt: docs/pictures/folders.svg.
+"""Draws the folders of the source tree by levels, with the links of src/CMakeLists.txt: docs/pictures/folders.svg.
 
     folders.py PICTURE [--update]
 
@@ -67,7 +67,7 @@ def picture(root):
         out.append(f'<rect x="{x}" y="14" width="16" height="16" fill="{colour}"/>')
         text(x + 24, 27, 13, words, "start")
     for number in range(len(FLOORS)):
-        text(10, TOP + (len(FLOORS) - 1 - number) * LEVEL + HEIGHT / 2 + 4, 12, f"floor {number}", "start")
+        text(10, TOP + (len(FLOORS) - 1 - number) * LEVEL + HEIGHT / 2 + 4, 12, f"level {number}", "start")
     for folder, others in links(root).items():
         for other in others:
             (x, y), (u, v) = place[folder], place[other]

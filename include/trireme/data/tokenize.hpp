@@ -52,6 +52,7 @@ struct TokenizeSummary {
   /// Description of the text in the validation file, if its documents were not chosen at random;
   /// "" otherwise.
   std::string end_held_out = {};
+  std::vector<std::string> binary = {};  ///< files with zero bytes near their beginning
 };
 
 /// Called with the number of bytes of text read so far, every 256 KiB.

@@ -80,7 +80,8 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
                     const std::vector<plan::RankPlan>& ranks) {
   const bool file = c.parallel.schedule == ScheduleKind::file;
   say("schedule      ", name_of(c.parallel.schedule), file ? " " + c.parallel.program : "", ", ",
-      program.layout.micro_batches, " micro-batches per rank and step");
+      program.layout.micro_batches,
+      program.layout.micro_batches == 1 ? " micro-batch" : " micro-batches", " per rank and step");
   if (program.layout.stages() == 1) return;
   say("idle          ", percent(idle_share_of_equal_stages(c, program)),
       " of the time with equal stages (forward 1, each half of backward 1), ",

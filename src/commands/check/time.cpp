@@ -75,7 +75,7 @@ std::string time_report(const deck::Config& c, const plan::StepTime& time,
     const Seconds passes =
         time.seconds - time.of(plan::Cause::optimizer) - time.of(plan::Cause::data);
     out += text("\n  audits: ", duration(passes / static_cast<double>(c.run.audit_every)),
-                " in the mean of all steps");
+                " per step, averaged over all steps");
   }
   return out + "\n  assumed: " + assumptions(c, machine);
 }

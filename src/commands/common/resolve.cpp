@@ -249,11 +249,11 @@ std::string packing_text(const data::TokenSource& file, const data::PackedDocume
 }
 
 void warn_of_packing(const data::TokenSource& file, const data::PackedDocuments& packed) {
-  if (packed.documents() == 1)
+  if (packed.documents() == 1 && packed.cut() > 0)
     log::warn(text(file.path(),
                    " has one document, so that [data] packing = \"documents\" only "
                    "cuts it; tokenize with --document-separator to have documents"));
-  else if (packed.padding() > most_padding)
+  if (packed.documents() > 1 && packed.padding() > most_padding)
     log::warn(text(file.path(), ": ", fixed(100 * packed.padding(), 1),
                    " % of the tokens of its samples are padding; choose another [model] sequence, "
                    "or [data] packing = \"none\" (its documents have ",

@@ -282,7 +282,10 @@ ExitCode evaluate(grid::Runtime& runtime, const EvalOptions& options) {
   std::vector<std::int32_t> bytes;
   runtime.together([&] {
     deck::Deck& deck = session.deck;
-    if (!options.data.empty()) deck.config.data.validation = options.data;
+    if (!options.data.empty()) {
+      deck.config.data.validation = options.data;
+      deck.places["data.validation"] = "--data";
+    }
     check_usage(!config.data.validation.empty(), deck.file_name,
                 ": nothing to evaluate on; give --data FILE or [data] validation");
     file = open_validation_file(deck);

@@ -203,8 +203,8 @@ std::vector<schedule::Program> make_programs(grid::Runtime& runtime, const Sessi
 void say_programs(const deck::Config& config, std::span<const schedule::Program> programs) {
   const schedule::ProgramLayout& layout = programs.back().layout;
   say("schedule ", name_of(config.parallel.schedule), ": ", layout.micro_batches,
-      " micro-batches per rank and step on ", layout.stages(),
-      layout.stages() == 1 ? " stage" : " stages");
+      layout.micro_batches == 1 ? " micro-batch" : " micro-batches", " per rank and step on ",
+      layout.stages(), layout.stages() == 1 ? " stage" : " stages");
   const deck::BatchSchedule batches(config.batch);
   if (programs.size() > 1)
     say("batch grows from ", batches.phases().front().global, " to ", config.batch.global,

@@ -99,6 +99,11 @@ void tokenize_and_report(const data::TokenizeOptions& options, const std::string
   say("read ", with_commas(total_bytes), " bytes from ", with_commas(summary.files),
       summary.files == 1 ? " file in " : " files in ", fixed(seconds, 2), " s, ",
       speed(total_bytes, seconds));
+  if (const auto count = std::ssize(summary.binary); count > 0)
+    log::warn(text(with_commas(count), " of the files ", count == 1 ? "contains" : "contain",
+                   " zero bytes and ", count == 1 ? "is" : "are", " probably not text, ",
+                   count == 1 ? "" : "the first ", summary.binary.front(),
+                   "; give only the text files"));
 }
 
 void add_tokenize(CLI::App& app) {

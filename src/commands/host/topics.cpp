@@ -50,7 +50,7 @@ std::string environment_text() {
        {"NO_COLOR", "if set and not empty, no colours in messages"},
        {"TERM", "dumb: no colours, and progress lines do not replace one another"},
        {"COLUMNS", "width of help texts; default: the width of the terminal, or 80"},
-       {"LD_LIBRARY_PATH", "folders in which a job searches NCCL first"},
+       {"LD_LIBRARY_PATH", "folders in which a job searches for NCCL first"},
        {"OMP_NUM_THREADS",
         "threads of each rank, in builds with Kokkos' OpenMP back end; default: "
         "the cores to which the rank is bound"},

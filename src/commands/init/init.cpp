@@ -272,14 +272,14 @@ std::string why(const Wish& wish, const FirstRun& run) {
   if (!wish.imported.empty())
     return run.bound == Bound::time && run.epochs < tuning_epochs * 0.99
                ? "fewer epochs than usual, because of --time"
-               : text("a model that is tuned sees its data ", tuning_epochs, " times");
+               : text("fine-tuning reads the data ", tuning_epochs, " times");
   switch (run.bound) {
     case Bound::time:
       return text("the largest model that sees ", tokens_per_parameter,
                   " tokens per parameter or more in this time");
     case Bound::data:
-      return text("the text bounds the model: beyond ", most_epochs,
-                  " epochs there is little to gain; more text allows a larger model");
+      return text("the amount of text limits the model: more than ", most_epochs,
+                  " epochs gain little; more text allows a larger model");
     case Bound::memory:
       return "the largest model that fits into the memory";
   }
@@ -300,8 +300,9 @@ void report(const InitOptions& options, const Wish& wish, const FirstRun& run) {
       ", micro-batches of ", l.micro, " on ", wish.ranks, wish.ranks == 1 ? " rank" : " ranks");
   say("time        about ", human_seconds(run.seconds()), ", ",
       fixed(run.layout.seconds(), run.layout.seconds() < 1 ? 3 : 1), " s per step",
-      wish.machine.file.empty() ? ", by typical speeds: the first steps of `trireme train` show it"
-                                : "");
+      wish.machine.file.empty()
+          ? ", by typical speeds; the lines of `trireme train` show the real time"
+          : "");
   say("wrote       ", options.deck, "; continue with");
   if (!wish.imported.empty()) say("  trireme import ", wish.imported, " ", options.deck);
   say("  ", wish.launcher, "trireme train ", options.deck);

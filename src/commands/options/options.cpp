@@ -325,7 +325,9 @@ CLI::App* add_doctor_options(CLI::App& app, DoctorOptions& options) {
 }
 
 std::string help_text(const CLI::App& app) {
-  const std::string words = app.help(app.get_parent() == nullptr ? "" : "trireme");
+  // app.help() of `trireme help` would describe the subcommand that was used.
+  const std::string name = (app.get_parent() == nullptr ? "" : "trireme ") + app.get_name();
+  const std::string words = app.get_formatter()->make_help(&app, name, CLI::AppFormatMode::Normal);
   const std::size_t examples = std::min(words.find("\nExample"), words.size());
   const std::size_t columns = terminal::columns();
   return terminal::wrapped(words.substr(0, examples), columns) +
