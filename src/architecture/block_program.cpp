@@ -279,8 +279,7 @@ Kept kept_tensors(const BlockDescription& layer, Recompute recompute) {
   const std::vector<bool> read_early = read_backward(layer, Pass::backward_input);
   for (std::size_t t = 1; t < kept.size(); ++t) {
     if (read_early[t] || !kept[t]) continue;
-    const OperationKind kind = producer(layer, static_cast<int>(t)).kind;
-    if (kind == OperationKind::norm || kind == OperationKind::activation) kept[t] = false;
+    if (rule_of(producer(layer, static_cast<int>(t)).kind).cheap) kept[t] = false;
   }
   return kept;
 }

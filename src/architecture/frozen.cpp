@@ -43,10 +43,7 @@ bool any_matches(const std::vector<std::string>& patterns, std::string_view name
 /// Whether one kernel computes the gradients of arrays `a` and `b`.
 bool joined(const Operation& op, const ArraySpec& a, const ArraySpec& b) {
   if (a.adapter || b.adapter) return false;
-  if (op.kind == OperationKind::norm || op.kind == OperationKind::head_norm ||
-      op.kind == OperationKind::width_norm)
-    return true;
-  return op.kind == OperationKind::linear && a.decay == b.decay;
+  return rule_of(op.kind).joins_arrays && a.decay == b.decay;
 }
 
 void expect_joined(const deck::Deck& deck, const BlockDescription& part,

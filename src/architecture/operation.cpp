@@ -168,24 +168,30 @@ constexpr OperationRule norm{
     .rate = KernelRate::norm,
     .adds_gradient = true,
     .weight_pass = WeightPass::trained,
+    .joins_arrays = true,
+    .cheap = true,
     .read_backward = [](const Operation& op, Pass) { return with_saved({op.input()}, op); }};
 
-/// The gradients of the weights are computed in backward_input, because it overwrites the gradient
-/// that they depend on.
 constexpr OperationRule head_norm{
-    .name = "head_norm", .rate = KernelRate::norm, .read_backward = [](const Operation& op, Pass) {
-      return op.saved;
-    }};
+    .name = "head_norm",
+    .rate = KernelRate::norm,
+    .weights_with_input = true,
+    .joins_arrays = true,
+    .read_backward = [](const Operation& op, Pass) { return op.saved; }};
 
 constexpr OperationRule width_norm{
     .name = "width_norm",
     .rate = KernelRate::norm,
+    .weights_with_input = true,
+    .joins_arrays = true,
     .read_backward = [](const Operation& op, Pass) { return op.saved; },
     .other_gradients = [](const Operation& op) { return std::vector{op.saved.back()}; },
     .message = message_of_width_norm};
 
 constexpr OperationRule linear{.name = "linear",
                                .weight_pass = WeightPass::trained,
+                               .joins_arrays = true,
+                               .own_name = true,
                                .read_backward = read_by_product,
                                .factors = {1, 1, 1}};
 
@@ -203,6 +209,8 @@ constexpr OperationRule attention{.name = "attention",
 constexpr OperationRule activation{
     .name = "activation",
     .rate = KernelRate::activation,
+    .cheap = true,
+    .own_name = true,
     .read_backward = [](const Operation& op, Pass) { return std::vector{op.input()}; }};
 
 constexpr OperationRule dropout{.name = "dropout", .rate = KernelRate::residual, .draws = true};

@@ -24,46 +24,33 @@ std::vector<BlockKernel> kernels_of(const OperationCall& call, const BlockDescri
                                     const deck::ModelConfig& m) {
   constexpr std::array passes{".forward", ".backward_input", ".backward_weight"};
   const Operation& op = at(layer, call.operation);
-  const std::string pass = passes[static_cast<std::size_t>(call.pass)];
-  const std::string whole_pass = call.pass == Pass::forward ? ".forward" : ".backward";
+  const architecture::OperationRule& rule = rule_of(op.kind);
   const std::string norm = m.norm == NormKind::rms ? "rms_norm" : "layer_norm";
-  const std::string kind(name_of(op.kind));
-  switch (op.kind) {
-    case OperationKind::norm:
-      return {{norm + pass, call}};
-    case OperationKind::head_norm:
-    case OperationKind::width_norm:
-      if (call.pass == Pass::forward) return {{kind + pass, call}};
-      return {{kind + ".backward_weight", {call.operation, Pass::backward_weight}},
-              {kind + pass, call}};
-    case OperationKind::linear: {
-      std::vector<BlockKernel> kernels{{op.name + pass, call}};
-      kernels[0].call.sum = -1;
-      if (call.fused >= 0)
-        kernels.push_back(
-            {at(layer, call.fused).name + ".backward", {call.fused, call.pass, call.operation}});
-      if (call.accumulates())
-        kernels.push_back({"accumulate", {call.operation, call.pass, -1, call.sum}});
-      return kernels;
-    }
-    case OperationKind::rotary:
-    case OperationKind::attention:
-      return {{kind + whole_pass, call}};
-    case OperationKind::activation:
-      return {{op.name + whole_pass, call}};
-    case OperationKind::dropout:
-      if (m.dropout == 0) return {};
-      return {{kind + whole_pass, call}};
-    case OperationKind::residual:
-      if (call.pass != Pass::forward) return {{"dropout.backward", call}};
-      return {{call.fused >= 0 ? "residual_" + norm + pass : "residual_dropout.forward", call}};
-    case OperationKind::embedding:
-    case OperationKind::pick:
-    case OperationKind::logits:
-    case OperationKind::cross_entropy:
-      break;  // not in layers
+  const std::string name = rule.own_name                    ? op.name
+                           : op.kind == OperationKind::norm ? norm
+                                                            : std::string(rule.name);
+  // An operation with weights has two backward passes, or one with kernels of both.
+  const bool two_passes = rule.weight_pass != architecture::OperationRule::WeightPass::never;
+  const bool forward = call.pass == Pass::forward;
+  const std::string pass = forward || two_passes || rule.weights_with_input
+                               ? passes[static_cast<std::size_t>(call.pass)]
+                               : ".backward";
+  if (op.kind == OperationKind::dropout && m.dropout == 0) return {};
+  if (op.kind == OperationKind::residual) {
+    if (!forward) return {{"dropout.backward", call}};
+    return {{call.fused >= 0 ? "residual_" + norm + pass : "residual_dropout.forward", call}};
   }
-  return {};
+  std::vector<BlockKernel> kernels;
+  if (rule.weights_with_input && !forward)
+    kernels.push_back({name + ".backward_weight", {call.operation, Pass::backward_weight}});
+  kernels.push_back({name + pass, call});
+  if (call.fused >= 0 && !forward)
+    kernels.push_back(
+        {at(layer, call.fused).name + ".backward", {call.fused, call.pass, call.operation}});
+  if (!call.accumulates() || rule.adds_gradient) return kernels;
+  kernels.front().call.sum = -1;
+  kernels.push_back({"accumulate", {call.operation, call.pass, -1, call.sum}});
+  return kernels;
 }
 
 }  // namespace

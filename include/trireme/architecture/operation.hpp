@@ -208,7 +208,16 @@ struct OperationRule {
   bool has_input_pass = true;  ///< whether there is a pass backward_input
   /// `trained`: the pass backward_weight exists if any array is trained.
   WeightPass weight_pass = WeightPass::never;
+  /// Whether backward_input also computes the gradients of the weights, because it overwrites the
+  /// gradient that they depend on.
+  bool weights_with_input = false;
   bool draws = false;  ///< whether dropout draws a random number per element of the output
+  /// Whether one kernel computes the gradients of all arrays, so that they are frozen together.
+  bool joins_arrays = false;
+  /// Whether recompute = "selective" recomputes outputs that only gradients of weights read.
+  bool cheap = false;
+  /// Whether the kernels have the name of the operation instead of its kind.
+  bool own_name = false;
   std::vector<int> (*read_backward)(const Operation&, Pass) = nullptr;  ///< null: no tensors
   /// The tensors whose gradients backward_input computes besides the gradient of the input, for its
   /// own use; null: none.

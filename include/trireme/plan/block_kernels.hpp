@@ -16,8 +16,9 @@ namespace trireme::plan {
 /// A kernel of a rank's layers, and its number of calls in a training step with the full global
 /// batch.
 struct BlockKernel {
-  /// Label without its folder, with a dot before the pass: "layer_norm.backward_input". A matrix
-  /// product or an activation has the operation's name instead: "attention.query.forward".
+  /// Label without its folder, with a dot before the pass: "layer_norm.backward_input". The
+  /// kernels of a product or an activation have the name of the operation:
+  /// "attention.query.forward".
   std::string name;
   /// First call that runs the kernel. For the gradient of an activation after a product,
   /// `operation` is the activation and `fused` the product. For the kernel that adds gradients of a
