@@ -198,7 +198,8 @@ void FolderOwner::State::hold() {
     std::unique_lock held(mutex);
     const auto interval = std::chrono::duration<double>(heartbeat_seconds);
     while (!stop.wait_for(held, interval, [this] { return stopping; }))
-      ::futimens(file.get(), nullptr);
+      if (file.get() < 0 || ::futimens(file.get(), nullptr) != 0)
+        ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
   });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -419,6 +419,7 @@ Conversation conversation(ChatFormat format, const Chat& chat) {
 }
 
 std::string prompt_of(ChatFormat format, const Chat& chat) {
+  check_usage(!chat.messages.empty(), "has no message");
   check_usage(chat.messages.back().role != "assistant",
               "ends with a message of the assistant; end with a message to be answered");
   return conversation(format, chat).text + std::string(begin_of_answer(format));

@@ -164,6 +164,7 @@ void width_norm_squares(const Exec& exec, View2<Accumulate<T>> squares, View2<T>
 
 template <class T>
 void width_norm_factors(const Exec& exec, View2<Accumulate<T>> inverse_rms, const WidthNorm& norm) {
+  expect_shape(inverse_rms, "inverse_rms", {2, extent(inverse_rms, 1)});
   for_parts("kernels/width_norm_factors", exec, extent(inverse_rms, 1) > 0 ? 2 : 0, 1,
             WidthFactors<T>{{{}, {}, norm}, inverse_rms});
 }

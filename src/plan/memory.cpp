@@ -267,20 +267,21 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
     seconds = here;
     progress = architecture::saved_bytes(here * progress_numbers * 8);
   }
+  // Replica 0 of tensor rank 0 of the first stage also saves fp8 maxima.
+  const bool saves_maxima =
+      config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0;
   Bytes most = 0;
-  for (std::size_t r = 0; r < owned.size(); ++r)
+  for (std::size_t r = 0; r < owned.size(); ++r) {
+    const Bytes maxima = saves_maxima && r == 0
+                             ? architecture::saved_bytes(architecture::fp8_tensors(architecture) *
+                                                         config.precision.fp8_history * 4)
+                             : 0;
     most = std::max(
         most, (copies * saved[r] + frozen[r] + state_arrays * owned[r] +
                of_workers * (shares_state(config) ? owned[r] : saved[r]) + seconds * second[r]) *
                       sizes.accumulate +
-                  earlier[r] * sizes.element + progress);
-  // Replica 0 of tensor rank 0 of the first stage also saves fp8 maxima.
-  if (config.precision.products == Products::fp8 && shard.has_embedding() && shard.tensor_rank == 0)
-    most = std::max(most, (copies * saved.front() + frozen.front() + state_arrays * owned.front() +
-                           second.front()) *
-                                  sizes.accumulate +
-                              architecture::saved_bytes(architecture::fp8_tensors(architecture) *
-                                                        config.precision.fp8_history * 4));
+                  earlier[r] * sizes.element + progress + maxima);
+  }
   return most;
 }
 

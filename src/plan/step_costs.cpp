@@ -42,15 +42,19 @@ double part_parameters(const architecture::BlockDescription& part, std::int64_t 
 }
 
 /// Numbers of trained or frozen parameters of a tensor rank by stage, for a model whose layers may
-/// differ.
+/// differ. Tables of a `shared` vocabulary are divided among all stages.
 std::vector<double> parameters_of(const Architecture& a,
                                   const std::vector<layout::Slice>& stage_layers,
-                                  std::int64_t tensor, bool frozen) {
+                                  std::int64_t tensor, bool frozen, bool shared) {
   std::vector<double> all(stage_layers.size());
   for (const architecture::ArraySpec& array : a.arrays) {
     if (array.frozen != frozen) continue;
     const double n = static_cast<double>(array.elements()) /
                      static_cast<double>(array.split_axis >= 0 ? tensor : 1);
+    if (shared && array.of_vocabulary) {
+      for (double& stage : all) stage += n / static_cast<double>(all.size());
+      continue;
+    }
     const std::int64_t layer = array.block - architecture::block_of_layer(0);
     std::size_t stage = array.block == 0 ? 0 : all.size() - 1;
     for (std::size_t s = 0; s < all.size(); ++s)
@@ -75,7 +79,7 @@ std::vector<double> stage_parameters(const Architecture& a,
                            : 0;
   std::vector<double> all;
   all.reserve(stage_layers.size());
-  if (a.has_frozen) return parameters_of(a, stage_layers, tensor, false);
+  if (a.has_frozen) return parameters_of(a, stage_layers, tensor, false, shared);
   for (const layout::Slice& layers : stage_layers) {
     const std::vector<std::int64_t> counts = a.count_kinds(layers);
     double& stage = all.emplace_back();
@@ -196,7 +200,8 @@ StageSizes stage_sizes(const deck::Config& config, const Architecture& a) {
   StageSizes sizes;
   sizes.layers = architecture::partition(a, p);
   sizes.parameters = stage_parameters(a, sizes.layers, p.tensor, p.shares_vocabulary());
-  if (a.has_frozen) sizes.frozen = parameters_of(a, sizes.layers, p.tensor, true);
+  if (a.has_frozen)
+    sizes.frozen = parameters_of(a, sizes.layers, p.tensor, true, p.shares_vocabulary());
   const auto add = [&](const architecture::ArraySpec& array) {
     const double n = static_cast<double>(array.elements()) /
                      static_cast<double>(array.split_axis >= 0 ? p.tensor : 1);

@@ -1,3 +1,4 @@
+#include <trireme/base/bf16_instructions.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/deck/table.hpp>
 #include <trireme/deck/value.hpp>
@@ -80,6 +81,27 @@ TEST_F(Identity, EveryCommandRejectsAReplacedTokenizer) {
   EXPECT_NE(warnings[0].find(now), std::string::npos) << warnings[0];
   EXPECT_NE(warnings[1].find("a.h5"), std::string::npos) << warnings[1];
   EXPECT_NE(warnings[2].find("v.h5"), std::string::npos) << warnings[2];
+}
+
+/// A warning, and only if this processor has the instructions that TRIREME_BF16 hides.
+TEST_F(Identity, RestartWithOtherKernelsSaysThatBitsDiffer) {
+  const std::string bf16 = "precision.compute=bf16 run.directory=r ";
+  ASSERT_EQ(train(bf16 + "checkpoint.every=2"), 0) << err();
+  const std::string command = text("trireme train deck.toml ", overrides, bf16,
+                                   "checkpoint.restart=latest optimizer.decay_steps=4 run.steps=");
+  ASSERT_EQ(run(text(command, 6)), 0) << err();
+  EXPECT_EQ(recorded_warnings(folder_, "r"), std::vector<std::string>{});
+  ASSERT_EQ(run(text("TRIREME_BF16=plain ", command, 8)), 0) << err();
+  const auto warnings = recorded_warnings(folder_, "r");
+  if (bf16_instructions() == Bf16Instructions::plain) {
+    EXPECT_EQ(warnings, std::vector<std::string>{});
+    return;
+  }
+  ASSERT_EQ(warnings.size(), 1u) << err();
+  for (const std::string& part :
+       {std::string("r/checkpoints/step_00000006"), std::string(name_of(bf16_instructions())),
+        std::string(" in fp32")})
+    EXPECT_NE(warnings[0].find(part), std::string::npos) << part << " in " << warnings[0];
 }
 
 TEST_F(Identity, CheckpointSuppliesALostTokenizer) {

@@ -11,9 +11,9 @@
 
 namespace trireme::commands {
 
-/// The tokenizer and the token files of a run, as its checkpoints store them (RunState). A
-/// checkpoint's weights are only meaningful with its tokenizer, and its position in the data only
-/// with its token files.
+/// The tokenizer, the token files and the kernels of a run, as its checkpoints store them
+/// (RunState). A checkpoint's weights are only meaningful with its tokenizer, and its position in
+/// the data only with its token files.
 struct Identity {
   std::map<std::string, std::string> values;
   checkpoint::Files files;  ///< files of the tokenizer and of an imported model
@@ -28,6 +28,11 @@ void add_data(Identity& identity, const TrainingData& training,
 
 /// Adds the special tokens that end the answers in the training files (data::answer_ends).
 void add_answer_ends(Identity& identity, const deck::Deck& deck, const TrainingData& training);
+/// Adds a description of what determines the rounding of a run's kernels on this machine.
+void set_kernels(Identity& identity, const std::string& kernels);
+/// Message about kernels with another rounding than in the checkpoint's run; "" without a
+/// difference, or if the checkpoint does not store its kernels.
+std::string kernel_difference(const checkpoint::Reader& reader, const Identity& identity);
 /// The ids of the special tokens that end answers in a checkpoint's run.
 std::vector<std::int64_t> answer_ends_of(const checkpoint::Reader& reader);
 /// Adds the values that a run inherits from the checkpoint that it continues: the files of an

@@ -3,6 +3,7 @@
 // a row with 0 calls.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/attention.hpp>
+#include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/head_norm.hpp>
 #include <trireme/kernels/rotary.hpp>
 #include <trireme/kernels/width_norm.hpp>
@@ -39,6 +40,16 @@ void measure_rotary(KernelBench& b, const plan::BlockKernel& k) {
   });
 }
 
+/// Sets the factors of a norm in place to 1. With other factors, the values of repeated calls would
+/// underflow, and arithmetic with subnormal numbers is many times slower.
+template <class T>
+void set_neutral(KernelBench& b, const BenchArray<T>& gain_query, const BenchArray<T>& gain_key,
+                 const BenchArray<Accumulate<T>>& inverse) {
+  kernels::fill<T>(b.exec(), gain_query.list(), 1 - b.model().gain_offset());
+  kernels::fill<T>(b.exec(), gain_key.list(), 1 - b.model().gain_offset());
+  kernels::fill<Accumulate<T>>(b.exec(), inverse.list(), 1);
+}
+
 template <class P>
 void measure_head_norm(KernelBench& b, const plan::BlockKernel& k) {
   using T = typename P::Compute;
@@ -53,6 +64,7 @@ void measure_head_norm(KernelBench& b, const plan::BlockKernel& k) {
   const BenchArray<A> inverse(handle, kernel.rows, norm.normed());
   const BenchArray<T> gain_query(handle, n.head_size), gain_key(handle, n.head_size);
   const BenchArray<A> dgain_query(handle, n.head_size), dgain_key(handle, n.head_size);
+  set_neutral<T>(b, gain_query, gain_key, inverse);
   kernel.columns = norm.columns();  // queries and keys: values are not normalized
   const double bytes = static_cast<double>(kernel.elements()) * sizeof(T);
   switch (k.call.pass) {
@@ -88,6 +100,7 @@ void measure_width_norm(KernelBench& b, const plan::BlockKernel& k) {
   const BenchArray<A> inverse(handle, 2, kernel.rows), products(handle, 2, kernel.rows);
   const BenchArray<T> gain_query(handle, norm.queries), gain_key(handle, norm.keys);
   const BenchArray<A> dgain_query(handle, norm.queries), dgain_key(handle, norm.keys);
+  set_neutral<T>(b, gain_query, gain_key, inverse);
   kernel.columns = norm.columns();  // queries and keys: values are not normalized
   const double bytes = static_cast<double>(kernel.elements()) * sizeof(T);
   switch (k.call.pass) {

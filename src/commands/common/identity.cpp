@@ -1,5 +1,5 @@
-// Compares the tokenizer and the token files of a checkpoint's run with the tokenizer and the token
-// files of a deck. Paths do not matter: a file at another path may have the same content, and
+// Compares the tokenizer, the token files and the kernels of a checkpoint's run with those of a
+// deck on this machine. Paths do not matter: a file at another path may have the same content, and
 // another file may have replaced it.
 #include <trireme/commands/identity.hpp>
 
@@ -23,6 +23,7 @@ constexpr const char* end_key = "end_of_document";
 constexpr const char* training_key = "data.train";
 constexpr const char* answers_key = "answer_ends";
 constexpr const char* validation_key = "data.validation";
+constexpr const char* kernels_key = "kernels";
 
 using Values = std::map<std::string, std::string>;
 
@@ -82,6 +83,18 @@ void add_answer_ends(Identity& identity, const deck::Deck& deck, const TrainingD
   std::set<std::int64_t> ends;
   for (const auto& file : training.files) ends.merge(data::answer_ends(*file, *tokenizer));
   set_answer_ends(identity, ends);
+}
+
+void set_kernels(Identity& identity, const std::string& kernels) {
+  identity.values[kernels_key] = kernels;
+}
+
+std::string kernel_difference(const checkpoint::Reader& reader, const Identity& identity) {
+  if (same(reader, identity, kernels_key)) return "";
+  return text("the steps before ", reader.folder(), " used other kernels (",
+              value_of(reader.state().values, kernels_key), ") than this job (",
+              value_of(identity.values, kernels_key),
+              "): losses agree to rounding, but not bit for bit");
 }
 
 std::vector<std::int64_t> answer_ends_of(const checkpoint::Reader& reader) {

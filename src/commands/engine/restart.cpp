@@ -253,6 +253,11 @@ void Restart::compare_data(const checkpoint::Reader& reader) {
     check_usage(deck_.config.data.replaced, difference);
     warnings_.push_back(text(difference, ": accepted, because data.replaced = true"));
   }
+  // Other kernels that other keys choose are among the differences.
+  const bool same_precision = differences_.find("\n  precision.") == std::string::npos;
+  if (const std::string kernels = kernel_difference(reader, identity_);
+      !kernels.empty() && same_precision && reader.state().step > 0)
+    warnings_.push_back(kernels);
   if (!same_validation_data(reader, identity_))
     warnings_.push_back(text(deck_.cite("data", "validation"), " holds other tokens than when ",
                              reader.folder(), " was saved: losses of evaluations before and after ",

@@ -133,6 +133,28 @@ void expect_usable(const deck::Config& config, const RunData& run) {
   if (run.validation) reader->expect_usable(*run.validation);
 }
 
+/// The widest vectors for which host kernels are compiled; "" on devices and on other processors.
+std::string_view vector_instructions() {
+#if defined(__AVX512F__)
+  return exec_on_host ? "AVX-512" : "";
+#elif defined(__AVX2__)
+  return exec_on_host ? "AVX2" : "";
+#else
+  return "";
+#endif
+}
+
+/// The choices that determine the rounding of kernels: "fp32 products by oneDNN 2.6.3, AVX-512".
+std::string kernels_text(const deck::PrecisionConfig& precision) {
+  const DType type = precision.compute;
+  const kernels::KernelChoice choice = train::kernel_choice(precision);
+  const std::string attention = choice.attention_description(type);
+  const std::string_view vectors = vector_instructions();
+  return text(name_of(type), " products by ", choice.products_description(type),
+              attention.empty() ? "" : ", attention " + attention, vectors.empty() ? "" : ", ",
+              vectors);
+}
+
 /// Opens the token files and the prompts, and sets the identity. Collective.
 RunData open_data(grid::Runtime& runtime, Session& session) {
   const deck::Config& config = session.config();
@@ -157,6 +179,7 @@ RunData open_data(grid::Runtime& runtime, Session& session) {
     if (runtime.rank() == 0 || !config.checkpoint.local.empty()) {
       run.identity = identity_of(session.deck);
       add_answer_ends(run.identity, session.deck, session.training);
+      set_kernels(run.identity, kernels_text(config.precision));
     }
     add_data(run.identity, session.training, run.validation_file.get());
   });
