@@ -1,6 +1,5 @@
-// Compares the tokenizer and the token files of a checkpoint's run with the tokenizer and the token
-// files of a deck. Paths do not matter: a file at another path may have the same content, and
-// another file may have replaced it.
+// Compares the tokenizers and token files of a checkpoint's run and of a deck by their content, not
+// by their paths.
 #include <trireme/commands/identity.hpp>
 
 #include <trireme/base/check.hpp>
@@ -26,8 +25,7 @@ constexpr const char* validation_key = "data.validation";
 
 using Values = std::map<std::string, std::string>;
 
-/// The value of `key`; "" for a checkpoint without this value, such as another program's
-/// checkpoint.
+/// The value of `key`; "" for a checkpoint without this value.
 std::string value_of(const Values& values, const char* key) {
   const auto found = values.find(key);
   return found == values.end() ? "" : found->second;
@@ -52,8 +50,7 @@ void set_answer_ends(Identity& identity, const std::set<std::int64_t>& ends) {
   if (!words.empty()) identity.values[answers_key] = join(words, ", ");
 }
 
-/// Remedy for an error message: the override that selects the checkpoint's tokenizer `name`. Any
-/// tokenizer except "bytes" is read from the files that the checkpoint keeps.
+/// Remedy for an error message: the override that selects the checkpoint's tokenizer `name`.
 std::string kept_tokenizer(const checkpoint::Reader& reader, const std::string& name) {
   if (name == "bytes") return "set data.tokenizer=bytes";
   return text("set data.tokenizer=", reader.folder(), ", which keeps the tokenizer");
