@@ -1,5 +1,5 @@
-// The program trireme. It runs the commands that need no MPI. For train, eval, generate, bench and
-// doctor it replaces itself by trireme-engine in the same folder.
+// The program trireme. It runs the commands that need no MPI. For the other commands it replaces
+// itself by trireme-engine in the same folder.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/doctor.hpp>
@@ -45,9 +45,8 @@ void add_engine_commands(CLI::App& app, EngineOptions& options) {
   commands::add_doctor_options(app, options.doctor);
 }
 
-/// Whether the engine runs this command. execv replaces this process by the engine, so that a
-/// launcher such as srun or mpiexec sees one process per rank. This program answers --help; the
-/// engine reports mistakes, on one rank.
+/// Whether the engine runs this command. This program answers --help; the engine reports mistakes,
+/// on one rank.
 bool is_for_engine(int argc, char** argv) {
   constexpr std::array<std::string_view, 5> commands{"train", "eval", "generate", "bench",
                                                      "doctor"};
@@ -66,8 +65,7 @@ bool is_for_engine(int argc, char** argv) {
 }
 
 /// Blocks SIGUSR1, by which a batch system asks a run to save and stop, because the signal would
-/// kill a run that is starting. The signal stays pending, also across execv, until
-/// train::StopSignals accepts it.
+/// kill a run that is starting. It stays pending until train::StopSignals accepts it.
 void hold_stop_signal() {
   sigset_t held;
   sigemptyset(&held);
@@ -75,9 +73,9 @@ void hold_stop_signal() {
   sigprocmask(SIG_BLOCK, &held, nullptr);
 }
 
-/// Error if the installation is for NVIDIA devices and this node has no driver library: the engine
-/// is linked with this library, and the loader would end it without explanation. One process per
-/// node reports the error. For doctor, the error becomes a finding, and the process exits.
+/// Error if this node lacks the driver library with which the engine is linked; the loader would
+/// end the engine without explanation. One process per node reports the error. For doctor, the
+/// error becomes a finding, and the process exits.
 void expect_driver(int argc, char** argv) {
   const char* library = installation::driver_library(installation::this_machine().device.kind);
   if (library == nullptr) return;
@@ -97,15 +95,13 @@ void expect_driver(int argc, char** argv) {
   const std::string engine = (self.parent_path() / "trireme-engine").string();
   check(std::filesystem::exists(engine, error), "`trireme ", argv[1], "` needs ", engine,
         ", which is missing; install both programs into one folder");
-  // UCX reads this variable when it is loaded. Without this variable, UCX would print a C backtrace
-  // when another rank dies.
+  // Without this variable, UCX would print a C backtrace when another rank dies.
   setenv("UCX_HANDLE_ERRORS", "none", 0);
   execv(engine.c_str(), argv);
   throw Error(text("cannot start ", engine, ": ", std::strerror(errno)));
 }
 
-/// UsageError for a missing or unknown command, with the name; CLI11 would only report that a
-/// command is required.
+/// UsageError for a missing or unknown command; CLI11 would only report that a command is required.
 void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   check_usage(argc >= 2, "no command is given\n\n", commands::help_text(app));
   if (argv[1][0] == '-') return;

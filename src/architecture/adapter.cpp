@@ -31,7 +31,7 @@ ArraySpec array_a(const std::string& name, std::int64_t blocks, std::int64_t ran
 }
 
 /// B has a row for each output of the weight, and `rank` columns. It is split like the weight's
-/// outputs, and whole if the weight's inputs are split. Its initial values are zero.
+/// outputs, and whole if the weight's inputs are split.
 ArraySpec array_b(const ArraySpec& weight, std::int64_t rank, Cut cut) {
   ArraySpec b{weight.name + std::string(adapter_b), {}};
   if (cut == Cut::inputs) {

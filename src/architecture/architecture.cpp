@@ -1,5 +1,4 @@
-// Multiplications of a model, and its list of arrays in registry order: arrays of the embedding, of
-// every layer and of the head.
+// Multiplications of a model, and its list of arrays in registry order.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/architecture/frozen.hpp>

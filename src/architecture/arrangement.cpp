@@ -124,7 +124,7 @@ void Arrangement::find_own(const BucketCut& cut, int data_rank, std::int64_t own
       own_.push_back({first - i * bucket.size(), last - i * bucket.size(), 0});
   });
   std::ranges::sort(own_, {}, &Own::begin);
-  // Adjacent parts are joined, so that each block of the optimizer's state is contiguous.
+  // Adjacent parts of a run are joined, so that each block of the optimizer's state is contiguous.
   std::vector<Own> joined;
   for (const Own& own : own_)
     if (!joined.empty() && joined.back().end == own.begin && run_of(own.begin)->begin < own.begin)

@@ -41,7 +41,7 @@ struct Interval {
   int last = 0;   ///< last call that uses it
   Bytes offset = 0;
   int replaces = -1;  ///< index of an interval whose memory it overwrites, row by row
-  /// Number of the call whose contribution to a sum it is; −1: `value` is the interval's value.
+  /// Number of the call, if the interval is a contribution to a sum; otherwise −1.
   int contribution_of = -1;
 };
 
@@ -183,8 +183,7 @@ class Lowering {
     return value.gradient ? phase.gradients : phase.tensors;
   }
 
-  /// Sets the places of the values that are not transient. Returns the transient values, each with
-  /// the first and the last call that uses it.
+  /// Sets the places of the values that are not transient. Returns the transient values.
   std::vector<Interval> lifetimes(PhaseProgram& phase) const {
     std::vector<Interval> intervals;
     for (std::size_t s = 0; s < phase.calls.size(); ++s) {

@@ -1,6 +1,5 @@
-// Cuts an arena into buckets at the edges of the norm's blocks, from the end of each range of
-// arrays. Within a large array, all buckets have equal sizes, so that a division gives their
-// number.
+// Cuts an arena into buckets at the edges of the norm's blocks, from the end of each group of
+// ranges. The number of equal buckets within a large array follows from a division.
 #include <trireme/architecture/bucket_cut.hpp>
 
 #include <algorithm>
@@ -45,8 +44,7 @@ std::int64_t part_from(std::int64_t n, std::int64_t parts, std::int64_t x) {
 }
 
 /// Number of consecutive buckets of `size` elements with the same relative bounds, counted down
-/// from `end`; 1 if `end` is not at the edge of a block, or if fewer than `most` elements of the
-/// range are before `end`.
+/// from `end`.
 std::int64_t alike(const GradientRange& range, std::int64_t end, std::int64_t most,
                    std::int64_t size) {
   const bool at_block = end < range.end || (end - range.begin) % norm_block == 0;

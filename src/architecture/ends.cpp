@@ -78,8 +78,7 @@ class EndBuilder : public Builder {
     return spec;
   }
 
-  /// Logits of a rank's part of a shared vocabulary. Its statistics and gradients are combined with
-  /// the statistics and gradients of other ranks. The softmax is kept for the table's gradient,
+  /// Logits of a rank's part of a shared vocabulary. The softmax is kept for the table's gradient,
   /// unless the logits are recomputed (`again`).
   void shared_logits(bool again) {
     const auto numbers = [&](const char* name, Columns columns, Home home) {

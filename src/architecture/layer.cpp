@@ -79,8 +79,8 @@ class LayerBuilder : public Builder {
     return add(std::move(op));
   }
 
-  /// The norm of all queries of a token, and of all its keys. The saved factors [2, T] are those of
-  /// the queries, then those of the keys.
+  /// The norm of all queries of a token, and of all its keys. Saves the factors [2, T] of queries
+  /// and keys.
   int width_norm(int qkv) {
     Operation op{OperationKind::width_norm, "attention.query_key_norm", {qkv}, qkv};
     op.saved = {tensor("raw_query_key", Rows::tokens, Columns::query_key),

@@ -86,9 +86,8 @@ class Recomputation {
   }
 
  private:
-  /// Recomputes the tensor unless it is available. Runs all operations that write it, and all
-  /// operations that write another output of these operations: an operation in place changes a
-  /// tensor even if the tensor is kept, and the operations that follow restore its values.
+  /// Recomputes the tensor unless it is available. Runs all operations that write it or another
+  /// output of these operations, because operations in place also change tensors that are kept.
   void need(int tensor) {
     if (available_[at(tensor)]) return;
     std::vector<bool> wanted(layer_.tensors.size(), false);

@@ -15,13 +15,12 @@ struct RankPiece {
   const Piece* piece;
 };
 
-/// Pieces that the same ranks hold. These ranks are numbered; `position` is the number of this
-/// rank's counterpart in data rank 0.
+/// Pieces that the same ranks hold.
 struct Holders {
   std::vector<RankPiece> pieces;
-  std::int64_t size = 1;      ///< number of these ranks
-  std::int64_t stride = 1;    ///< number of these ranks per replica
-  std::int64_t position = 0;  ///< number of this rank's counterpart in data rank 0
+  std::int64_t size = 1;      ///< number of holders
+  std::int64_t stride = 1;    ///< number of holders per replica
+  std::int64_t position = 0;  ///< this rank's number among the holders of data rank 0
   bool frozen = false;
 
   layout::Sharing sharing() const {

@@ -63,8 +63,7 @@ double head_cost(const Architecture& a) {
 }
 
 /// Stages with the last `last` layers in the last stage and the other layers in earlier stages.
-/// With equal costs, split() gives the same stages as cut_by_cost(); the largest models have too
-/// many layers for a search.
+/// With equal costs, split() gives the same stages as cut_by_cost(), without a search.
 std::vector<Slice> cut_before(const BlockCosts& costs, std::int64_t layers, int stages,
                               std::int64_t last) {
   std::vector<Slice> cuts;
@@ -89,9 +88,7 @@ std::vector<Slice> cut_by_hand(const std::vector<std::int64_t>& extents, std::in
 }
 
 /// Largest number of multiplications of a rank in a V, because a rank alternates between its
-/// stages; otherwise the largest number of a stage. This number also determines the time with
-/// gpipe, where one stage is the longest in both halves of the step: the head's gradient is part of
-/// the backward pass, like a layer's gradient.
+/// stages; otherwise the largest number of a stage.
 double longest(const BlockCosts& costs, const std::vector<Slice>& cuts, double head,
                const layout::StageMap& map) {
   const auto cost = [&](Stage s) {

@@ -178,7 +178,7 @@ std::vector<StateBlock> owned_frozen(const std::vector<RankArray>& arrays,
 
 namespace {
 
-/// Largest number of parts that are counted one by one, at about 50 ns each.
+/// Largest number of parts that are counted one by one.
 constexpr std::int64_t parts_limit = std::int64_t{1} << 26;
 
 /// Sums, per data rank, of the blocks of owned_state(), without a list of blocks. If the rows of an

@@ -25,8 +25,7 @@ bool system_saves(unsigned states) {
   return (low & states) == states;
 }
 
-/// Requests the tile registers, which Linux gives only to processes that request them. Returns
-/// whether the request was successful.
+/// Requests the tile registers from Linux. Returns whether the process may use them.
 bool may_use_tiles() {
 #if defined(__linux__) && defined(SYS_arch_prctl)
   constexpr long request = 0x1023;  // ARCH_REQ_XCOMP_PERM

@@ -42,8 +42,7 @@ constexpr const char* owner_file_name = "owner";
 constexpr Seconds least_limit = 60;
 constexpr Seconds usual_limit = 600;
 constexpr auto look_again = 500ms;
-/// Age in seconds up to which an incomplete owner file may still be in the process of being
-/// written.
+/// Age in seconds below which an owner file may still be incomplete.
 constexpr Seconds writing_seconds = 2;
 
 OwnerEntry entry_of_this_job(Seconds watchdog) {
@@ -204,7 +203,7 @@ void FolderOwner::State::hold() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// Removes the files that processes of this host left when they died while taking the folder.
+/// Removes the files `owner.*` of dead processes of this host.
 void FolderOwner::State::sweep() const {
   const std::string prefix = text(owner_file_name, ".");
   std::vector<std::string> found;

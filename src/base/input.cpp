@@ -16,8 +16,7 @@
 namespace trireme {
 namespace {
 
-/// Whether the path names a descriptor that this process was given, such as the pipe of
-/// `<(command)`.
+/// Whether the path names a descriptor of this process, such as the pipe of `<(command)`.
 bool is_descriptor(const std::string& path) {
   return path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
 }

@@ -1,5 +1,4 @@
-// Parses a text without building values, records where the parser stopped, and derives the message
-// from the text at this position. The messages of the JSON library are not used.
+// Parses a text without building values; the message describes the text where the parser stopped.
 #include <trireme/base/json_mistake.hpp>
 
 #include <trireme/base/text.hpp>
@@ -48,8 +47,7 @@ struct Mistake {
   std::string what;
 };
 
-/// A number that Python writes and JSON does not have (NaN, Infinity, -Infinity), at the position
-/// or one byte before it.
+/// NaN, Infinity or -Infinity, which JSON does not have, at the position or one byte before it.
 std::optional<Mistake> name_of_no_number(std::string_view content, std::size_t at) {
   for (const std::string_view name : {"NaN", "-Infinity", "Infinity"})
     for (std::size_t begin = at - std::min<std::size_t>(at, 1); begin <= at; ++begin)
@@ -58,8 +56,7 @@ std::optional<Mistake> name_of_no_number(std::string_view content, std::size_t a
   return {};
 }
 
-/// An escape such as "\ud83d" without the other half of its surrogate pair. The parser may have
-/// read up to 6 bytes beyond the escape.
+/// A lone surrogate, such as "\ud83d", that begins at most 12 bytes before `at`.
 std::optional<Mistake> lone_surrogate(std::string_view content, std::size_t at) {
   const std::size_t first = at - std::min<std::size_t>(at, 12);
   for (std::size_t begin = first; begin < at; ++begin) {

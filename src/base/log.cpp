@@ -1,5 +1,4 @@
-// Writes messages to stdout, stderr and the run's log file, one at a time under a mutex. A progress
-// line on a terminal is erased before the next message.
+// Writes messages to stdout, stderr and the run's log file, one at a time under a mutex.
 #include <trireme/base/log.hpp>
 
 #include <trireme/base/events.hpp>

@@ -1,5 +1,4 @@
-// Owner files are published by link(2), or by exclusive creation on file systems without hard
-// links.
+// Operations on owner files, their content, and the decision whether an owner is alive.
 #include <trireme/base/owner_file.hpp>
 
 #include <trireme/base/check.hpp>

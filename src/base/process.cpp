@@ -39,8 +39,7 @@ std::string host_name() {
   return name.data();
 }
 
-/// Fields 2, 3, 4 and 22 of /proc/PID/stat: "42 (mpiexec) S 41 ...". If the process ends between
-/// opening and reading this file, std::getline finds an empty file.
+/// Fields 2, 3, 4 and 22 of /proc/PID/stat: "42 (mpiexec) S 41 ...".
 ProcessEntry process_entry(std::int64_t process) {
   std::ifstream in(text("/proc/", process, "/stat"));
   std::string stat;
@@ -86,8 +85,7 @@ std::int64_t boot_time() {
 }
 
 Bytes peak_resident_bytes() {
-  // Linux only. getrusage() would also count the memory of the program that this program replaced
-  // by exec().
+  // Linux only. getrusage() would also count the memory of the program before exec().
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;)
     if (Bytes kibibytes = 0; word == "VmHWM:" && status >> kibibytes) return kibibytes * 1024;

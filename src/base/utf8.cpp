@@ -63,8 +63,7 @@ Utf8Run utf8_run(std::string_view text) {
 namespace {
 
 /// Number of bytes of the UTF-8 character at the beginning of the text; 0 for invalid bytes and
-/// control characters. Overlong forms of three or four bytes are accepted, because they do not
-/// matter to terminals.
+/// control characters. Accepts overlong forms of three or four bytes.
 std::size_t shown_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7F ? 1 : 0;

@@ -193,7 +193,7 @@ namespace {
 
 constexpr std::int64_t most_items = 1 << 28;
 
-/// Writes values in sequence, little endian like the machines that exchange them.
+/// Writes values in sequence, in the machine's byte order.
 class Packer {
  public:
   template <class T>

@@ -44,7 +44,7 @@ void rename_folder(const std::string& from, const std::string& to) {
 
 /// Renames `partial` to `folder`. If `folder` exists, the two folders are exchanged atomically, and
 /// the old folder is then removed. If the file system cannot exchange folders, the old folder is
-/// renamed first; a run that is killed in between resumes from the previous checkpoint.
+/// renamed first.
 void move_into_place(const std::string& partial, const std::string& folder) {
   std::string former = partial;
   if (!fs::exists(folder)) {

@@ -12,8 +12,7 @@
 namespace trireme::data {
 namespace {
 
-/// Batches of the objective next_token: the tokens of a window, and the next token of each token as
-/// its target.
+/// Batches of the objective next_token: the target of each token is the next token.
 class NextTokens final : public BatchReader {
  public:
   explicit NextTokens(const deck::ModelConfig& model)

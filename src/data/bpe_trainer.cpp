@@ -53,8 +53,8 @@ struct Candidate {
 };
 
 /// Merges pairs in the words of the texts. Each merge updates the counts of the pairs that it
-/// changes. A queued pair whose count is out of date is queued again with its current count, unless
-/// this is 0, when the pair reaches the front.
+/// changes. A queued pair with an outdated count is not merged, but queued again if its current
+/// count is not 0.
 class Merging {
  public:
   Merging(BpeModel& model, std::vector<std::vector<std::int32_t>> words,
@@ -220,8 +220,7 @@ std::string tokenizer_json(const BpeModel& model) {
   }
   for (std::size_t id = 0; id < model.tokens.size(); ++id)
     names.push_back(special[id] ? model.tokens[id] : characters_of_bytes(model.tokens[id]));
-  // One token and one merge per line; the JSON library would write each part of a merge on its own
-  // line.
+  // One token and one merge per line.
   std::string vocab;
   for (std::size_t id = 0; id < names.size(); ++id)
     vocab += text(id > 0 ? ",\n" : "\n", "      ", nlohmann::json(names[id]).dump(), ": ", id);

@@ -1,6 +1,5 @@
 // Encoders of the BPE model. A word of characters can be a whole document, as in Llama 2. Such a
-// word is cut between characters that no merge can join, and its parts are merged and cached like
-// words. Words of bytes are not cut.
+// word is cut between characters that no merge can join, and its parts are merged and cached.
 #include <trireme/data/bpe_words.hpp>
 
 #include <trireme/base/check.hpp>
@@ -148,9 +147,8 @@ class BpeWordEncoder final : public WordEncoder {
     return !model_.fuse_unknown && !model_.byte_fallback;  // unknown characters wait: see add()
   }
 
-  /// Appends the symbols of a character to symbols_. The symbol of an unknown character is appended
-  /// only at the next known character, at the next unknown character unless fuse_unknown, or at the
-  /// end of the part, so that byte tokens in between come first, as in the `tokenizers` library.
+  /// Appends the symbols of a character to symbols_. Byte tokens after an unknown character precede
+  /// the symbol of this character, as in the `tokenizers` library.
   void add(Kind kind, std::int32_t id, std::string_view bytes) {
     if (kind == Kind::unknown) {
       if (waiting_ && !model_.fuse_unknown) symbols_.push_back(model_.unknown);

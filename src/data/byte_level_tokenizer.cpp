@@ -177,8 +177,8 @@ void ByteLevelTokenizer::decode(std::span<const std::int32_t> ids, std::string& 
   }
 }
 
-/// Whether a splitter has a regular expression, and makes words of its matches and of the text
-/// between matches.
+/// Whether a splitter makes words of a regular expression's matches and of the text between
+/// matches.
 bool is_isolating(const JsonNode& splitter) {
   const nlohmann::json& invert = splitter["invert"].json;
   return splitter["type"].json == "Split" && splitter["pattern"]["Regex"].json.is_string() &&

@@ -1,5 +1,4 @@
-// The chat templates as code, and the names, special tokens and prompts of the formats. White space
-// and special cases are as in the templates, so that the ids are equal.
+// The chat templates as code, and the names, special tokens and prompts of the formats.
 #include <trireme/data/chat.hpp>
 
 #include <trireme/base/check.hpp>
@@ -98,8 +97,7 @@ constexpr std::string_view qwen_tools_end =
     "within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, "
     "\"arguments\": <args-json-object>}\n</tool_call>";
 
-// The functions write_... follow the Jinja templates of the models' repositories. Each function
-// throws a UsageError for content that its template rejects or omits.
+// The functions write_... follow the Jinja templates of the models' repositories.
 
 /// Qwen2.5-Instruct. `default_system`: system message of conversations without a system message;
 /// "": none.
@@ -254,8 +252,7 @@ void expect_mistral_turns(std::span<const ChatMessage> messages) {
   expect_turns(turns);
 }
 
-/// Mistral-7B-Instruct-v0.3. The system message is prepended to the first user message, so that all
-/// answers see it.
+/// Mistral-7B-Instruct-v0.3. The system message is prepended to the first user message.
 Conversation write_mistral(const Chat& chat) {
   std::span<const ChatMessage> turns(chat.messages);
   std::string system;

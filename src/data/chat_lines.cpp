@@ -1,6 +1,4 @@
-// Reads conversations in the forms of transformers, TRL, OpenAI, Mistral and axolotl. A member that
-// is null or an empty list counts as absent, because lines that were exported from a table
-// (Parquet) have all its columns.
+// Reads conversations in the forms of transformers, TRL, OpenAI, Mistral and axolotl.
 #include <trireme/data/chat_lines.hpp>
 
 #include <trireme/base/check.hpp>
@@ -64,8 +62,8 @@ std::string value_text(const Json& value) {
   return value.is_structured() ? "an " + std::string(value.type_name()) : value.dump();
 }
 
-/// Whether the value is nested at most `levels` deep. Deeper values are rejected before they are
-/// copied, because copying recurses.
+/// Whether the value is nested at most `levels` deep. Deeper values are not copied: copying
+/// recurses.
 bool is_shallow(const Json& value, int levels = 64) {
   if (!value.is_structured()) return true;
   return levels > 0 &&
@@ -171,7 +169,7 @@ class MessageReader {
 
   /// Whether a message counts in the loss; true without a loss weight. UsageError for invalid or
   /// contradictory loss weights, and for a loss weight of 1 in a message of another role than
-  /// assistant, because Trireme does not train on such messages.
+  /// assistant.
   bool counted(const std::string& role) const {
     std::optional<bool> found;
     for (const std::string_view key : weight_members) {

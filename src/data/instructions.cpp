@@ -1,7 +1,6 @@
-// Converts instruction data to tokens. Counted tokens are found from the ids: a prompt's tokens are
-// the common prefix of the ids of the prompt and the ids of the whole text, so that a token with
-// characters of both prompt and completion counts. The last function finds the tokens that end
-// answers.
+// Converts instruction data to tokens. A prompt's tokens are the common prefix of the ids of the
+// prompt and the ids of the whole text, so that a token with characters of both prompt and
+// completion counts.
 #include <trireme/data/instructions.hpp>
 
 #include <trireme/base/check.hpp>
@@ -193,8 +192,7 @@ std::set<std::int64_t> answer_ends(const TokenSource& source, const Tokenizer& t
   source.read(0, ids);
   std::vector<std::int32_t> counted = ids;
   source.mask(0, counted);
-  // An answer ends with a counted token that an uncounted token follows. If the last tokens of a
-  // document are counted, the last token is the end-of-document token, which ends no answer.
+  // An answer ends with a counted token that an uncounted token follows.
   for (std::size_t i = 0; i + 1 < ids.size(); ++i)
     if (counted[i] != uncounted && counted[i + 1] == uncounted) ends.insert(ids[i]);
   ends.erase(tokenizer.end_of_document());

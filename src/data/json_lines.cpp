@@ -1,5 +1,4 @@
-// JSON lines: one object per line. Messages name file and line, and do not contain the JSON
-// library's messages.
+// JSON lines: one object per line. Messages name file and line.
 #include <trireme/data/json_lines.hpp>
 
 #include <trireme/base/check.hpp>

@@ -1,5 +1,4 @@
-// Finds added tokens in a text. White space and words around them are treated as in the
-// `tokenizers` library.
+// Finds added tokens in a text, with white space and words as in the `tokenizers` library.
 #include <trireme/data/literal_splitter.hpp>
 
 #include <trireme/base/check.hpp>
@@ -25,7 +24,7 @@ char32_t character_before(std::string_view text) {
 }
 
 /// The first character of a text that is not empty, and its length in bytes; no_character and 1 if
-/// it is invalid or truncated.
+/// the character is invalid or truncated.
 std::pair<char32_t, std::size_t> first_character(std::string_view text) {
   const std::string_view character = text.substr(0, 4);
   std::size_t at = 0;

@@ -1,5 +1,4 @@
-// Reads Megatron-LM's pair of files. All sizes and offsets are checked against both files before
-// use; ids of any integer type are converted to 32 bits.
+// Reads Megatron-LM's pair of files, and converts ids of any integer type to 32 bits.
 #include <trireme/data/megatron_file.hpp>
 
 #include <trireme/base/check.hpp>

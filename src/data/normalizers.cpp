@@ -21,8 +21,7 @@ namespace trireme::data {
 namespace {
 
 // NFC, NFD, NFKC and NFKD by ICU, for the characters of Unicode 9, as in the `tokenizers` library;
-// newer characters are unchanged. A part of a text ends before a character that cannot combine with
-// an earlier character.
+// newer characters are unchanged.
 
 /// NFC, NFD, NFKC, NFKD (Unicode Standard Annex 15).
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
@@ -223,17 +222,14 @@ class ReplacePattern final : public TextStep {
   std::string replaced_;
 };
 
-/// Removes white space at the beginning (`left`) and the end (`right`) of the text.
 std::unique_ptr<TextStep> make_strip(bool left, bool right) {
   return std::make_unique<Strip>(left, right);
 }
 
-/// Puts `prefix` before a text that is not empty.
 std::unique_ptr<TextStep> make_prepend(std::string prefix) {
   return std::make_unique<Prepend>(std::move(prefix));
 }
 
-/// Replaces every occurrence of `literal` by `content`.
 std::unique_ptr<TextStep> make_replace(std::string literal, std::string content) {
   return std::make_unique<ReplaceLiteral>(std::move(literal), std::move(content));
 }
@@ -343,8 +339,8 @@ std::optional<std::string_view> Charsmap::find(std::string_view key) const {
   return std::nullopt;
 }
 
-/// Replaces each grapheme cluster of at most longest_cluster bytes that begins with the text of a
-/// rule, and in other clusters each such character.
+/// Replaces a grapheme cluster of at most longest_cluster bytes by the rule for its beginning, if
+/// there is one; otherwise applies the rules to each character.
 class Precompiled final : public TextStep {
  public:
   explicit Precompiled(std::shared_ptr<const Charsmap> map) : map_(std::move(map)) {
@@ -396,8 +392,7 @@ class Precompiled final : public TextStep {
   std::string normal_;
 };
 
-/// A step with SentencePiece's rules in `precompiled_charsmap`. UsageError if the rules are
-/// damaged.
+/// A step with SentencePiece's rules in `precompiled_charsmap`. UsageError if they are damaged.
 std::unique_ptr<TextStep> make_precompiled(const JsonNode& charsmap) {
   return std::make_unique<Precompiled>(std::make_shared<const Charsmap>(charsmap));
 }

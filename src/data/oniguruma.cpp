@@ -320,8 +320,7 @@ class Translation {
         add(posix(options));
       } else if (sees("[")) {
         const CharacterSet inner = bracket(options);
-        // Oniguruma treats the complement of the set of all non-ASCII characters as if it were this
-        // set.
+        // Oniguruma does not complement the set of all non-ASCII characters.
         if (in_[from + 1] == '^' && !matches_beyond_ascii(inner.text))
           refuse("a nested set of no character beyond ASCII", from);
         add(inner);

@@ -1,5 +1,4 @@
-// Best-fit decreasing bin packing, with a list of samples for each amount of free space: a piece
-// goes into a sample of the list with the least free space that is enough for the piece.
+// Best-fit decreasing bin packing, with a list of samples for each amount of free space.
 #include <trireme/data/packed_documents.hpp>
 
 #include <trireme/base/check.hpp>
@@ -158,8 +157,7 @@ std::vector<std::uint32_t> PackedDocuments::best_fit(const std::vector<std::uint
 
 void PackedDocuments::order(const std::vector<std::uint64_t>& sorted,
                             const std::vector<std::uint32_t>& sample_of) {
-  // The first piece of a sample in `sorted` is its longest piece. Samples are numbered in the order
-  // of these pieces in `sorted`.
+  // The first piece of a sample in `sorted` is the longest piece of the sample.
   std::vector<std::pair<std::uint64_t, std::uint32_t>> longest;
   longest.reserve(count_);
   for (std::size_t i = 0; longest.size() < count_; ++i)

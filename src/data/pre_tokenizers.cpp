@@ -172,7 +172,6 @@ std::unique_ptr<TextStep> make_split_characters(bool (*matches)(char32_t), Split
   return make(CharacterFinder(matches), behavior, false);
 }
 
-/// Splits words into runs of \w and runs of other characters, and removes white space.
 std::unique_ptr<TextStep> make_whitespace() {
   return std::make_unique<Whitespace>();
 }

@@ -1,5 +1,4 @@
-// Samples of a token file and the order of training samples. Targets that do not count by the
-// file's mask are replaced by `uncounted` when a window is read.
+// Samples of a token file, and the order of training samples.
 #include <trireme/data/samples.hpp>
 
 #include <trireme/base/check.hpp>

@@ -1,6 +1,6 @@
-// Converts task files from JSON lines to requests. As in lm-evaluation-harness (api/model.py and
-// utils.py), a context and its continuation are encoded together, and the continuation begins after
-// as many tokens as the context alone has. Rolling windows overlap.
+// Converts task files from JSON lines to requests. As in lm-evaluation-harness (api/model.py), a
+// context and its continuation are encoded together, and the continuation begins after as many
+// tokens as the context alone has.
 #include <trireme/data/tasks.hpp>
 
 #include <trireme/base/check.hpp>
@@ -49,7 +49,6 @@ std::size_t trailing_space(std::string_view text) {
   return text.size() - rest.size();
 }
 
-/// Makes the requests of one task file.
 class TaskReader {
  public:
   TaskReader(const std::string& path, const Tokenizer& tokenizer, const TaskOptions& options,

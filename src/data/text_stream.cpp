@@ -1,7 +1,6 @@
 // Converts tokens to text as they arrive. A token's text can depend on earlier tokens (spaces
 // between words) and can be a part of a character. Therefore the last tokens with a known text are
-// decoded twice, without and with the new tokens, and the new text is certain once it ends with a
-// whole character.
+// decoded twice, without and with the new tokens.
 #include <trireme/data/text_stream.hpp>
 
 #include <trireme/base/utf8.hpp>
@@ -13,8 +12,7 @@
 namespace trireme::data {
 namespace {
 
-/// Largest number of tokens that are held while the last token ends within a character. A token can
-/// end one character and begin the next; a longer sequence of such tokens is not text.
+/// Largest number of tokens that are held while the last token ends within a character.
 constexpr std::size_t most_held = 16;
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 

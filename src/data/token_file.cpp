@@ -1,5 +1,4 @@
-// Reads token files with pread: the header gives the offsets of the datasets, and its checksums
-// cover every byte.
+// Reads token files with pread, at the offsets of the datasets in the header.
 #include <trireme/data/token_file.hpp>
 
 #include <trireme/base/check.hpp>

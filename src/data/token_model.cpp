@@ -111,15 +111,15 @@ std::unique_ptr<WordEncoder> WordPiece::encoder() const {
 }
 
 // Unigram language model (Kudo 2018): finds the tokens whose scores have the largest sum, by the
-// Viterbi algorithm. Among paths with equal sums, the path that is found first is chosen; paths
-// with shorter last tokens are found later. Sums are carried over when a long word is encoded in
-// parts, so that rounding does not depend on the parts.
+// Viterbi algorithm. Among paths with equal sums, the path with the longest last token is chosen.
+// Sums are carried over when a long word is encoded in parts, so that rounding does not depend on
+// the parts.
 
 constexpr double unknown_penalty = 10;
 
 /// A score as the `tokenizers` library reads it: its decimal digits, as an integer rounded to
 /// double, are multiplied or divided by a power of ten. The last bit can differ from the nearest
-/// double. This bit decides between paths whose sums are equal except for rounding.
+/// double.
 double as_read_by_tokenizers(double score) {
   std::array<char, 64> buffer{};
   const auto shortest = std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::abs(score),

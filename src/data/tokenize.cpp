@@ -38,8 +38,7 @@ bool has_json_lines(const TokenizeOptions& options, const std::string& path) {
 }
 
 /// Divides documents between the training and the validation file by their numbers. If one file
-/// would be empty, as with one file of text, the validation file gets the last part of the text,
-/// from a line end on, or the last JSON lines.
+/// would be empty, the validation file gets the last part of the text, or the last JSON lines.
 class Division {
  public:
   /// Reads the files if the length of their text or the number of their lines must be known.
@@ -77,8 +76,7 @@ class Division {
     if (before_last >= bytes / 2) cut_ = std::min(cut_, before_last);
   }
 
-  /// Description of the text that is held out because there are too few documents to choose from;
-  /// "": none.
+  /// Description of the text that is held out at the end; "" if documents are chosen at random.
   std::string end_held_out() const {
     if (is_by_place()) return "the end of the text, from a line end on";
     if (last_lines_ == 0) return "";
@@ -183,7 +181,6 @@ class Documents {
     division_.end_document();
   }
 
-  /// Adds a whole document.
   void add(const CountedTokens& document) {
     if (document.ids.empty()) return;
     TokenFileWriter& file = division_.is_for_validation(number_) ? *validation_ : train_;
@@ -196,8 +193,7 @@ class Documents {
     ++number_;
   }
 
-  /// Completes the files. Calls `before` after all checks: afterwards, only a failing write can
-  /// prevent the files.
+  /// Completes the files. Calls `before` after both files are known to have documents.
   template <class Before>
   void commit(const Before& before) {
     check_usage(number_ > 0, "no text in ", join(options_.inputs, ", "),

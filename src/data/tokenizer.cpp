@@ -1,5 +1,4 @@
-// Chooses the tokenizer for a file: bytes, byte-level BPE, or a tokenizer made of parts. The
-// tokenizer "bytes" is implemented here.
+// Chooses the tokenizer for a file, and implements the tokenizer "bytes".
 #include <trireme/data/tokenizer.hpp>
 
 #include <trireme/base/check.hpp>

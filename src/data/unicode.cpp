@@ -1,7 +1,6 @@
-// Properties of characters from ICU. The `tokenizers` library uses tables of Unicode 8
-// (punctuation, control characters and accents of BERT) and 9 (StripAccents) for categories; the
-// age of a character in ICU restores these tables, except for the characters below whose category
-// has changed since.
+// Properties of characters from ICU. For some categories, the `tokenizers` library uses tables of
+// Unicode 8 or 9. The age of a character in ICU restores these tables, except for the characters
+// below whose category has changed since.
 #include <trireme/data/unicode.hpp>
 
 #include <trireme/data/byte_alphabet.hpp>
@@ -36,9 +35,8 @@ bool is_old(UChar32 c, int version) {
   return age[0] > 0 && age[0] <= version;
 }
 
-/// Whether a character of Unicode 8 was in category Mn in Unicode 8. Characters whose category has
-/// changed, with the category in Unicode 8: U+1734 (Mn), U+1885, U+1886 (Lo), U+A9BD (Mc) and
-/// U+111C9 (Po).
+/// Whether a character of Unicode 8 was in category Mn. The category of the characters in the code
+/// has changed since.
 bool was_nonspacing(UChar32 c, std::uint32_t category) {
   if (c == 0x1734) return true;
   if (c == 0x1885 || c == 0x1886 || c == 0xA9BD || c == 0x111C9) return false;
@@ -52,8 +50,7 @@ bool was_punctuation(UChar32 c, std::uint32_t category) {
   return (category & U_GC_P_MASK) != 0 && is_old(c, 8);
 }
 
-/// Whether a character of Unicode 9 was in category M in Unicode 9: U+1CF2, U+1CF3, U+1885 and
-/// U+1886 were; U+111C9 was not.
+/// Whether a character of Unicode 9 was in category M.
 bool was_mark(UChar32 c, std::uint32_t category) {
   if (c == 0x111C9) return false;
   return c == 0x1CF2 || c == 0x1CF3 || (category & U_GC_M_MASK) != 0;
@@ -189,7 +186,8 @@ void append_lower_case(char32_t c, std::string& out) {
 std::size_t grapheme_end(std::string_view text, std::size_t at) {
   char32_t c = next_character(text, at);
   int left = break_class(c);
-  // For GB11: whether the text before ends with a pictograph and Extend*, or with these and a ZWJ.
+  // Rule GB11. after_pictograph: the text ends with a pictograph and Extend*. after_joiner: then a
+  // ZWJ.
   bool after_pictograph = is_pictographic(c);
   bool after_joiner = false;
   int flags = left == U_GCB_REGIONAL_INDICATOR ? 1 : 0;
@@ -301,8 +299,8 @@ void separate_ideographs(char32_t c, std::string& out) {
   if (ideograph) out += ' ';
 }
 
-/// SentencePiece's rule "nmt": removes control characters, and replaces white space, zero-width
-/// characters, U+2581 and U+FFFD by spaces.
+/// SentencePiece's rule "nmt": removes some control characters, and replaces white space,
+/// zero-width characters and others by spaces.
 void clean_for_nmt(char32_t c, std::string& out) {
   if (is_in(c, 1, 8) || c == 0xB || is_in(c, 0xE, 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F)
     return;

@@ -1,5 +1,4 @@
-// Splits text into words with PCRE2. Patterns are in Oniguruma's syntax and are translated
-// (oniguruma.hpp).
+// Splits text into words with PCRE2, by patterns translated from Oniguruma's syntax.
 #include <trireme/data/word_splitter.hpp>
 
 #include <trireme/base/check.hpp>

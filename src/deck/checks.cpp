@@ -193,8 +193,7 @@ class CrossCheck {
              "; choose a tensor of at most ", tokens);
   }
 
-  /// Each context rank needs at least one token of every sample. The context axis needs layout =
-  /// "given" and does not support fp8 products.
+  /// Each context rank needs at least one token of every sample.
   void context() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.context"}) || p.context == 1) return;
@@ -224,9 +223,7 @@ class CrossCheck {
       for (const std::string& mistake : local_mistakes(deck_)) report(mistake);
   }
 
-  /// With vocabulary = "pipeline", each part of the vocabulary must have a row. This placement
-  /// needs layout = "given", the schedule 1f1b, gpipe or zb-h1, no context axis, and a model that
-  /// predicts the next token.
+  /// With vocabulary = "pipeline", each part of the vocabulary must have a row.
   void vocabulary() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.vocabulary"}) || p.vocabulary == VocabularyPlacement::stage) return;
@@ -250,8 +247,7 @@ class CrossCheck {
              " among ", p.vocabulary_parts(), " ranks; choose vocabulary = \"stage\"");
   }
 
-  /// Limits of the numbers of stages and ranks. A deck may have more stages than layers; the number
-  /// of stages is limited because printed tables have a row for each stage.
+  /// Limits the number of stages, because printed tables have a row for each stage, and of ranks.
   void stages() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.pipeline", "parallel.chunks", "parallel.tensor", "parallel.context",

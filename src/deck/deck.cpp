@@ -50,9 +50,8 @@ Deck parse_deck(std::string_view content, const std::string& file_name,
 
 namespace {
 
-/// Loads the deck in the folder of a run or checkpoint. If `folder` is not "", sets run.directory
-/// to `folder`. If checkpoint.directory was <run.directory>/checkpoints, it follows run.directory.
-/// Keys that the command line sets keep their values.
+/// Loads the deck in the folder of a run or of a checkpoint (see load_deck). `folder`: the run's
+/// folder; "" for a checkpoint.
 Deck load_kept(const std::string& file, const std::string& folder,
                const std::vector<std::string>& overrides) {
   const std::string content = read_key_file(file, deck_kind());

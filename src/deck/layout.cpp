@@ -1,5 +1,5 @@
-// layout = "auto" without a machine: open keys, possible sizes of the axes, and replacement of open
-// keys by chosen values.
+// layout = "auto": the keys that are open, the possible sizes of the axes, and the replacement of
+// open keys by chosen values.
 #include <trireme/deck/layout.hpp>
 
 #include <trireme/base/check.hpp>

@@ -14,15 +14,13 @@
 namespace trireme::deck {
 namespace {
 
-/// Place that is recorded for parallel.data if the deck sets it to 0: its value then follows from
-/// the number of ranks.
+/// Place of parallel.data if its value follows from the number of ranks.
 constexpr const char* from_ranks = "from the number of ranks";
 
 // Limit of activations in a step of a replica: their bytes are counted in 64 bits.
 constexpr double step_limit = 1e17;
 
-/// The divisors of n that an axis of the model may have; each tensor rank needs a part of every
-/// divided dimension.
+/// The divisors of n that are possible sizes of an axis.
 std::vector<std::int64_t> possible(const Config& config, Axis axis, std::int64_t n) {
   const ModelConfig& m = config.model;
   std::int64_t most = n;
@@ -200,8 +198,7 @@ void check_shard_group(const Deck& deck) {
 }
 
 /// Limits the micro-batches and forward passes of a step, because the step's program lists every
-/// pass of every stage, and the activations of a step (step_limit). 2bw needs a micro-batch for
-/// each pipeline rank.
+/// pass of every stage, and the activations of a step (step_limit).
 void check_passes(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   const BatchConfig& b = deck.config.batch;

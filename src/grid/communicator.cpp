@@ -1,5 +1,5 @@
-// Communicators of MPI: construction, buffers, waiting, and verbs on host memory. MPI is called
-// only nonblocking, and waits poll, so that a wait can advance other verbs.
+// Communicators of MPI: construction, buffers, waiting, and verbs on host memory. Messages are
+// nonblocking, and waits poll, so that a wait can advance other verbs.
 #include <trireme/grid/communicator.hpp>
 
 #include <trireme/base/check.hpp>
@@ -291,7 +291,7 @@ TRIREME_INSTANTIATE(std::int64_t)
 template void Communicator::post_all_reduce<Bf16>(Operation&, Bf16*, std::int64_t, Reduction);
 template void Communicator::post_all_reduce<Fp16>(Operation&, Fp16*, std::int64_t, Reduction);
 
-// Communicators with a transport: their waits, and the state that they publish to the watchdog.
+// Communicators with a transport.
 
 namespace {
 
@@ -302,7 +302,7 @@ void look_around(Pause& pause) {
 }
 
 /// The first unfinished verb, in call order over all communicators of this process with a
-/// transport. Later calls may be queued after it on the device, but not before it.
+/// transport.
 struct FirstUnfinished {
   std::int64_t turn = 0;  ///< Queued::turn; 0: no verb, the host waits for this rank's kernels
   Wait wait;

@@ -1,6 +1,6 @@
-// The communicator's verbs on views. Gathers, scatters and transfers check their arguments. Without
-// a transport, it stages device memory through a host buffer if needed, and posts nonblocking MPI
-// messages; with a transport, it is queued on the transport.
+// The communicator's verbs on views. Without a transport, a verb stages device memory through a
+// host buffer and posts nonblocking MPI messages. With a transport, the verb is queued on the
+// transport.
 #include <trireme/base/check.hpp>
 #include <trireme/grid/communicator.hpp>
 #include <trireme/grid/message_block.hpp>
@@ -15,8 +15,7 @@
 namespace trireme::grid {
 namespace {
 
-/// Whether launches are synchronous. OpenMP launches are synchronous, because they join the
-/// threads.
+/// Whether a kernel launch returns only after the kernel has ended.
 template <class Space>
 constexpr bool returns_when_done = false;
 #if defined(KOKKOS_ENABLE_SERIAL)

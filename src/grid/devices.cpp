@@ -1,5 +1,3 @@
-// The devices of the ranks: the environment of their runtime, the list at the beginning of a run,
-// and the error about two ranks on one device.
 #include <trireme/grid/devices.hpp>
 
 #include <trireme/base/check.hpp>

@@ -81,7 +81,7 @@ struct Group {
   Seconds oldest = 0;
 };
 
-/// Groups of ranks with the same activity, suspects first, then small groups. Dead and stopped
+/// Groups of ranks with the same activity, ordered by suspicion and then by size. Dead and stopped
 /// ranks are not grouped, because each has a process to inspect.
 std::vector<Group> grouped(const std::vector<Sighting>& ranks) {
   std::map<std::string, Group> by_place;

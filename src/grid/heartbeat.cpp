@@ -21,8 +21,7 @@ Current& current() {
   return instance;
 }
 
-/// Copies a name, truncated if necessary, and fills the rest of the field with zeros, so that a
-/// reader finds the end of the name.
+/// Copies a name, truncated if necessary, and fills the rest of the field with zeros.
 template <std::size_t N>
 void set(char (&field)[N], std::string_view word) {
   const std::size_t length = std::min(word.size(), N - 1);

@@ -24,8 +24,7 @@ int set_counted_elements(int most) {
   return std::exchange(counted, most);
 }
 
-/// The derived datatype consists of blocks of `counted` elements, followed by the remaining
-/// elements.
+/// The derived datatype has blocks of `counted` elements, followed by the remaining elements.
 MessageBlock::MessageBlock(std::int64_t n, MPI_Datatype element)
     : count_(n <= counted ? static_cast<int>(n) : 1), type_(element) {
   if (n <= counted) return;

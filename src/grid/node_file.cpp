@@ -63,8 +63,8 @@ NodeFile::Slot& NodeFile::slot(int i) const {
 
 void NodeFile::create(const std::string& path, int ranks) {
   const Descriptor file(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC);
-  // Zeros mean no verdict and absent ranks. They are written instead of only setting the size, so
-  // that a full disk is an error here instead of a SIGBUS later.
+  // Zeros mean no verdict and absent ranks. Writing them makes a full disk an error here instead of
+  // a SIGBUS later.
   const std::vector<char> zeros(bytes(ranks), 0);
   if (file.get() < 0 ||
       pwrite(file.get(), zeros.data(), zeros.size(), 0) != static_cast<ssize_t>(zeros.size()))

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::int64_t segment_bytes = reduction_segment_bytes;
 /// On up to direct_ranks ranks, an all-gather sends each part to every rank. On more ranks, parts
-/// of less than direct_bytes on average are gathered by MPI's own all-gather, which uses trees.
+/// of less than direct_bytes on average are gathered by MPI's own all-gather.
 constexpr int direct_ranks = 64;
 constexpr std::int64_t direct_bytes = 4 * 1024;
 constexpr std::int64_t line_bytes = reduction_line_bytes;

@@ -54,9 +54,7 @@ void together(Communicator& world, const std::function<void()>& local) {
 
 namespace {
 
-/// Starts Kokkos without the command line, because Kokkos would answer "--help". From Kokkos 4.0
-/// on, a node's devices are assigned to its ranks in turn, threads_of_rank() determines the number
-/// of threads, and only rank 0 prints Kokkos' warnings.
+/// Starts Kokkos without the command line, because Kokkos would answer "--help".
 void start_kokkos() {
 #if KOKKOS_VERSION >= 40000
   int world_rank = 0;
@@ -107,9 +105,8 @@ std::chrono::seconds end_limit(std::chrono::seconds usual) {
 
 /// Calls MPI_Finalize, and ends the process with `code` if it does not return within `limit`. MPICH
 /// 4.0 with UCX over TCP sometimes hangs here: one rank has closed its connections, and another
-/// rank still expects an answer from it. All work is complete by then. Rank 0, which logs the
-/// warning, waits 2 s less than the other ranks: if another rank ended first, the MPI_Finalize of
-/// rank 0 might return without a warning.
+/// rank still expects an answer from it. Rank 0, which logs the warning, waits 2 s less than the
+/// other ranks.
 void finalize_mpi(std::chrono::seconds limit, bool speaks, ExitCode code) {
   const std::jthread timer([&](const std::stop_token& finished) {
     const auto waits = limit + std::chrono::seconds(speaks ? 0 : 2);
@@ -187,10 +184,9 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 }
 
 void Runtime::abort(const Error& error) {
-  // Ranks often fail at the same time from the same cause. Only the first rank that claims the
-  // report from the watchdog reports the error. Without a watchdog, the first rank of each node
-  // that claims the report reports. Rank 0 does not sleep, so that, if it fails, it ends the job
-  // before other ranks report.
+  // Ranks often fail at the same time from the same cause. Normally, only one of them reports the
+  // error. Without a watchdog, rank 0 does not sleep, so that it ends the job before other ranks
+  // report.
   const Watchdog::Claim claim = Watchdog::silence();
   const auto first = std::chrono::milliseconds(launcher_milliseconds);
   if (claim == Watchdog::Claim::taken) wait_for_end();

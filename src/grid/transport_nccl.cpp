@@ -15,8 +15,6 @@ namespace trireme::grid {
 #if defined(TRIREME_HAS_NCCL)
 namespace {
 
-/// NCCL only moves bytes. Trireme's kernels sum the values in rank order, so that results have the
-/// same bits as with MPI.
 class NcclTransport final : public Transport {
  public:
   explicit NcclTransport(Communicator& communicator)

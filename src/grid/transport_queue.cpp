@@ -1,5 +1,5 @@
 // The verbs on a transport: reductions become groups of transfers, and kernels that combine values
-// in rank order. Entries are reused once the transport has passed them.
+// in rank order.
 #include <trireme/grid/transport_queue.hpp>
 
 #include <trireme/base/check.hpp>
@@ -171,8 +171,7 @@ const Queued* TransportQueue::oldest() {
 
 void TransportQueue::reserve_scratch(Bytes bytes) {
   if (scratch_bytes() >= bytes) return;
-  // Normally happens before or in the first step. Waits, because outstanding entries use the
-  // smaller buffer.
+  // Waits, because outstanding entries use the smaller buffer.
   Transport::Place all;
   transport_->record(all);
   if (!transport_->passed(all))

@@ -1,6 +1,5 @@
 // One thread per rank waits for a neighbour's lock, which a death releases at once, and compares
-// the progress of all ranks with the limit. The first thread that finds a hang or a death ends all
-// processes.
+// the progress of all ranks with the limit.
 #include <trireme/grid/watchdog.hpp>
 
 #include <trireme/base/check.hpp>
@@ -30,10 +29,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Time for which the thread sleeps between checks. A process that is about to end may have to wait
-/// this long for its thread. One check of the node's slots costs a microsecond.
+/// Time for which the thread sleeps between checks. A process that ends may have to wait this long.
 constexpr auto tick = 50ms;
-/// A thread that slept this much longer than intended was suspended.
+/// A thread that did not check for this long was suspended.
 constexpr auto suspension = 5s;
 /// Size of the mapped memory whose release delays the end of a dead process by 5 ms with pages of
 /// 4 KiB. For processes of a few megabytes on two busy cores, one death in ten was not reported
@@ -56,8 +54,8 @@ void write_all(int file, std::string_view message) {
   }
 }
 
-/// Requests a short time slice, which needs no privileges. When this thread wakes up, Linux 6.12
-/// and newer then run it before threads that compute. On other systems, the request has no effect.
+/// Requests a short time slice: when this thread wakes up, Linux 6.12 and newer then run it before
+/// threads that compute.
 void ask_for_short_slices() {
 #if defined(SYS_sched_setattr)
   struct {
@@ -101,8 +99,8 @@ void HeadStart::grow() {
     return;
   }
 #endif
-  // Before Linux 5.14, each page costs a page fault of a microsecond, so that one quarter must
-  // suffice.
+  // Before Linux 5.14, each page costs a page fault of a microsecond, so only one quarter is
+  // mapped.
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   for (std::size_t i = 0; i < head_start_chunk; i += page)
     static_cast<void>(static_cast<volatile char*>(chunk)[i]);
@@ -248,8 +246,7 @@ bool Watchdog::is_dead(int i, std::chrono::milliseconds limit) {
   return died;
 }
 
-/// Checks the locks of all other ranks, because this thread waits for only one of them. Returns the
-/// first dead rank of the node; −1 if there is none.
+/// Checks the locks of all other ranks of the node. Returns the first dead rank's index, or −1.
 int Watchdog::find_death() {
   int found = -1;
   for (int i = 0; i < file_->ranks(); ++i)
@@ -305,8 +302,7 @@ bool Watchdog::stalled_here(bool& computing) {
   return any && (all || computing);
 }
 
-/// Whether no rank of another node has progressed either. Called only if all ranks of this node
-/// wait.
+/// Whether no rank of another node has progressed recently.
 bool Watchdog::stalled_elsewhere() {
   bool stalled = true;
   for (std::size_t k = 0; k < nodes_.size(); ++k) {
@@ -362,7 +358,7 @@ bool Watchdog::claim(Verdict verdict) {
   return file_->verdict().compare_exchange_strong(none, verdict) && claim_for_job(verdict);
 }
 
-/// True on the first node that calls it, and on nodes that do not share the folder with it.
+/// True on the first node that claims the report in the shared folder.
 bool Watchdog::claim_for_job(Verdict verdict) {
   const int file = open(verdict_path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return errno != EEXIST;  // EEXIST: another node reports
@@ -371,9 +367,8 @@ bool Watchdog::claim_for_job(Verdict verdict) {
   return true;
 }
 
-/// Reports the dead rank and its activity first, within microseconds, because the launcher may
-/// notice the death too and kill this process. The report of the other ranks follows if there is
-/// time.
+/// Reports the dead rank first, because the launcher may notice the death too and kill this
+/// process.
 void Watchdog::report_death(int i) {
   Verdict none = Verdict::none;
   if (!file_->verdict().compare_exchange_strong(none, Verdict::claimed)) return;
@@ -428,8 +423,7 @@ void Watchdog::end_all() {
 }
 
 void Watchdog::obey(Verdict verdict) {
-  // The process that reports ends the job. If it has not done so within this time, this process
-  // ends.
+  // If the process that reports has not ended the job within this time, this process ends.
   const auto until = Clock::now() + (verdict == Verdict::aborting ? 30s : 5s);
   while (Clock::now() < until && file_->verdict() != Verdict::reported) {
     if (stopping_) return;

@@ -1,5 +1,4 @@
-// Reads, writes and compares config.json by the key list of each family's Format. All mistakes of a
-// file are collected into one error.
+// Reads, writes and compares config.json by the key list of each family's Format.
 #include <trireme/hugging_face/config_json.hpp>
 
 #include <trireme/architecture/architecture.hpp>
@@ -17,8 +16,7 @@ namespace {
 
 using deck::ModelConfig;
 
-/// A model with sizes of 1, which replace missing or wrong values so that checking continues, and
-/// with the base of rotary positions that transformers assumes for files without rope_theta.
+/// A model with sizes of 1, which replace missing or wrong values so that checking continues.
 ModelConfig smallest(Family family) {
   ModelConfig m = deck::preset(family);
   m.rope_theta = ModelConfig().rope_theta;

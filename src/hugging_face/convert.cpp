@@ -12,8 +12,7 @@
 namespace trireme::hugging_face {
 namespace {
 
-/// Double, Single and Short describe types by their bits in memory, with conversions from bits to
-/// double and back.
+/// Double, Single and Short convert between the bits of a type in memory and double.
 struct Double {
   using Bits = std::uint64_t;
   static double load(Bits bits) { return std::bit_cast<double>(bits); }
@@ -148,8 +147,7 @@ double number_at(DType type, const void* data, std::int64_t at) {
 
 namespace {
 
-/// Number of rows and columns of a tile. A tile fits into the L1 cache: a row of 8-byte elements is
-/// two cache lines.
+/// Number of rows and columns of a tile, which fits into the L1 cache.
 constexpr std::int64_t tile = 16;
 
 template <int bytes>

@@ -122,8 +122,7 @@ void FolderWriter::commit() {
   check(left_ == 0 && writers_.size() == shards_.size(), folder_,
         ": fewer bytes than were planned");
   const std::string index = folder_ + "/" + index_name;
-  // A reader that opens the folder during the commit finds no index, instead of an index for other
-  // files.
+  // A reader that opens the folder during the commit finds no index.
   remove_file(index);
   for (const auto& writer : writers_) writer->commit();
   for (const std::string& path : weight_files(folder_))

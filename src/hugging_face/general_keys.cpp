@@ -1,5 +1,4 @@
-// Members of config.json that belong to no single family: keys that must have a value without
-// effect, and names of members that never have an effect.
+// Keys of config.json that belong to no single family, and names of members without effect.
 #include <trireme/hugging_face/general_keys.hpp>
 
 #include <trireme/hugging_face/format.hpp>
@@ -21,8 +20,7 @@ ConfigKey neutral(std::string name, std::vector<json> values) {
   return key;
 }
 
-/// Key for transformers' class of the model, or for the same class without its head. Case is
-/// ignored, because older versions spelled names differently.
+/// Key for transformers' class of the model, or for the same class without its head. Ignores case.
 ConfigKey architectures() {
   ConfigKey key;
   key.name = "architectures";
@@ -72,8 +70,7 @@ ConfigKey programs() {
   return key;
 }
 
-/// Names of members without effect on a model's results, in transformers' PreTrainedConfig and in
-/// the configurations of the families.
+/// Names of members of transformers' configurations without effect on a model's results.
 constexpr std::array without_effect{"architectures",
                                     "attn_implementation",
                                     "bad_words_ids",

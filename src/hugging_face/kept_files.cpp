@@ -1,5 +1,4 @@
-// Keeps the files of an imported model, and changes the members that contradict the checkpoint's
-// model.
+// Keeps the files of an imported model, and changes members for the checkpoint's model.
 #include <trireme/hugging_face/kept_files.hpp>
 
 #include <trireme/base/text.hpp>
@@ -65,8 +64,7 @@ void add_end_tokens(Members& members, const std::vector<std::int64_t>& end_token
   if (ids.size() > known) members.set(end_key, ids.size() == 1 ? ids.front() : ids);
 }
 
-/// Value of a key in the file: the free value, if the file has one for this key, otherwise the
-/// value of the model.
+/// Value of a key in the file: the free value if there is one, otherwise the value of the model.
 json said(const ModelFile& file, const ConfigKey& key) {
   const auto free = std::ranges::find(file.free, key.name, &FreeValue::name);
   return free == file.free.end() ? key.write(file.model) : free->value;

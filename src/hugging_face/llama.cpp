@@ -18,8 +18,8 @@ constexpr std::string_view prefix = "model.";
 constexpr const char* table = "model.embed_tokens.weight";
 constexpr const char* head = "lm_head.weight";
 
-/// Number of key/value heads. Default: `otherwise`, the default of transformers' class; if it is 0,
-/// the number of heads. Null, as in files older than grouped-query attention: the number of heads.
+/// Number of key/value heads. Default: `otherwise`, the default of transformers' class; if
+/// `otherwise` is 0, the number of heads. Null: the number of heads.
 ConfigKey groups(std::int64_t otherwise) {
   const auto heads = [](const M& m) { return json(m.heads); };
   ConfigKey key = whole("num_key_value_heads", "key_value_heads", &M::key_value_heads, size_limit);
@@ -27,8 +27,8 @@ ConfigKey groups(std::int64_t otherwise) {
   return std::move(key).without(otherwise).with_null(heads);
 }
 
-/// Head size. Default: `otherwise`, the default of transformers' class; if it is 0, hidden_size /
-/// num_attention_heads, rounded down.
+/// Head size. Default: `otherwise`, the default of transformers' class; if `otherwise` is 0,
+/// hidden_size / num_attention_heads, rounded down.
 ConfigKey head_size(std::int64_t otherwise) {
   ConfigKey key = whole("head_dim", "head_size", &M::explicit_head_size, size_limit);
   key.write = [](const M& m) { return json(m.head_size()); };

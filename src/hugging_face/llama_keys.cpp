@@ -318,9 +318,8 @@ json types(const M& m) {
   return list;
 }
 
-/// Sets full_attention_every so that the model has these types of layers: the model's current
-/// period if possible, otherwise the smallest period, which is 1 if no layer has a window, and 0 if
-/// all layers have one. False if the types have no period.
+/// Sets full_attention_every so that the model has these types of layers. False if no period gives
+/// these types.
 bool read_types(const json& value, M& m) {
   if (value == types(m)) return true;
   for (m.full_attention_every = 0; m.full_attention_every <= m.layers; ++m.full_attention_every)

@@ -142,8 +142,7 @@ std::string adapter_config_text(const deck::ModelConfig& m, const std::string& b
 
 namespace {
 
-/// Members of PEFT's LoraConfig that do not change the results of stored adapters: they concern
-/// training, initial values or paths.
+/// Members of PEFT's LoraConfig that do not change the results of stored adapters.
 constexpr std::array harmless{"auto_mapping",   "base_model_name_or_path",
                               "corda_config",   "ensure_weight_tying",
                               "eva_config",     "fan_in_fan_out",

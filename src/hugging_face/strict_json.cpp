@@ -12,8 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Receives the events of the parser and checks the rules without building values. A parser
-/// callback would take time quadratic in the number of an object's members.
+/// Receives the events of the parser and checks the rules without building values.
 class Watcher : public nlohmann::json_sax<Json> {
  public:
   Watcher(const std::string& path, const JsonRules& rules) : path_(path), rules_(rules) {}

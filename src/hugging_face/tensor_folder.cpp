@@ -1,5 +1,4 @@
-// Opens a folder of safetensors files. With an index, every tensor must be in the file named by the
-// index, and in no other file.
+// Opens a folder of safetensors files.
 #include <trireme/hugging_face/tensor_folder.hpp>
 
 #include <trireme/base/check.hpp>

@@ -1,5 +1,4 @@
-// Export and import of weights. Both iterate over the tensors of the family's Format, convert
-// values in panels, and transpose matrices that files store transposed.
+// Export and import of weights, tensor by tensor, with conversion in panels.
 #include <trireme/hugging_face/weights.hpp>
 
 #include <trireme/architecture/architecture.hpp>
@@ -28,7 +27,7 @@ using Buffer = std::vector<char>;
 
 /// Size of the values that are converted or transposed at a time.
 constexpr std::int64_t panel_bytes = 4 << 20;
-/// Size of collected arrays from which they are written as a shard.
+/// Size of the collected arrays from which on they are written as a shard.
 constexpr std::int64_t waiting_bytes = 64 << 20;
 
 Buffer buffer(std::int64_t elements, DType type) {
@@ -161,7 +160,6 @@ class NumberReader {
   NumberReader(DType type, bool allow_nonfinite) : type_(type), allow_(allow_nonfinite) {}
 
   DType type() const { return type_; }
-  /// Reads elements [first, first + count) of a tensor.
   void read(const StoredTensor& tensor, std::int64_t first, std::int64_t count, char* out) {
     const std::string what = text(tensor.file->path(), ": tensor '", tensor.info->name, "'");
     const DType stored = tensor.info->dtype().value();
@@ -231,7 +229,6 @@ std::vector<Tensor> written_tensors(const Format& format, const deck::ModelConfi
   return tensors;
 }
 
-/// Names of a tensor's arrays, for messages.
 std::string names_of(const Tensor& tensor) {
   std::vector<std::string> arrays;
   for (const Piece& piece : tensor.pieces) arrays.push_back(piece.array);

@@ -1,5 +1,4 @@
-// Files that are written under a temporary name, flushed and renamed, and the output files of
-// commands. Temporary names are in fixed memory, so that a signal handler can remove the files.
+// Files that are written under a temporary name and renamed, and the output files of commands.
 #include <trireme/io/atomic_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -41,15 +40,14 @@ namespace {
 constexpr std::int64_t page_bytes = 4096;
 constexpr std::int64_t flushed_bytes = 8 << 20;  // bytes per write-back request
 
-/// Path of a temporary file. Slots have fixed memory, because a signal handler reads them. `used`
-/// is set after the path is complete.
+/// Path of a temporary file, in fixed memory, because a signal handler reads it. `used` is set
+/// after the path is complete.
 struct Slot {
   std::atomic<bool> used{false};
   std::array<char, PATH_MAX> path{};
 };
 
-/// More slots than temporary files exist at a time; exports of many shards have the most. Unused
-/// slots take no memory.
+/// More slots than temporary files exist at a time.
 std::array<Slot, 512> slots;
 std::mutex slots_mutex;
 

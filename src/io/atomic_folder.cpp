@@ -1,5 +1,5 @@
-// Replaces a folder by one rename. Files that are kept are linked into the new folder first, so
-// that the old folder can be removed as a whole.
+// Exchanges a folder and its replacement, or replaces file by file. Before an exchange, old files
+// that are kept are linked or copied into the new folder.
 #include <trireme/io/atomic_folder.hpp>
 
 #include <trireme/base/check.hpp>

@@ -1,5 +1,4 @@
-// HDF5 files: creation, opening, contiguous and virtual datasets, and attributes, each under the
-// lock. Property lists are chosen so that equal content has equal bytes.
+// HDF5 files: creation, opening, contiguous and virtual datasets, and attributes.
 #include <trireme/io/hdf5_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -31,8 +30,8 @@ Handle file_access() {
   return access;
 }
 
-/// Lets HDF5 keep all metadata of a new file in memory. With its default limit of 32 MiB, HDF5
-/// repeatedly searches the whole metadata cache if a file has more than about 50,000 datasets.
+/// Lets HDF5 keep all metadata of a new file in memory, because evictions are slow if a file has
+/// many datasets.
 void keep_structures(const Handle& access) {
   H5AC_cache_config_t config{};
   config.version = H5AC__CURR_CACHE_CONFIG_VERSION;

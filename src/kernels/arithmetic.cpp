@@ -15,8 +15,7 @@ void arithmetic_work(const Exec& exec, View1<Real> y, View1<const Real> x, Arith
   const Real* from = x.data();
   Real* to = y.data();
   const RandomKey key{1, Purpose::dropout, 0, 0};
-  // Every repetition writes the same values to the same elements, so that teams may run in any
-  // order.
+  // Every repetition writes the same values, so that teams may run in any order.
   for_rows(
       "kernels/arithmetic_work", exec, repetitions, KOKKOS_LAMBDA(const Team& team, std::int64_t) {
         constexpr std::int64_t n = arithmetic_elements;

@@ -1,5 +1,5 @@
-// attention_forward: checks the shape and calls the first enabled back end that supports the call.
-// Otherwise it launches the portable back end.
+// attention_forward: checks the shape and calls the first enabled back end that supports the call;
+// the portable back end supports every call.
 #include <trireme/kernels/attention.hpp>
 
 #include <trireme/base/check.hpp>

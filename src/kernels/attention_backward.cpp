@@ -1,5 +1,5 @@
-// attention_backward: calls the first enabled back end that supports the call. Otherwise it
-// launches the portable back end.
+// attention_backward: calls the first enabled back end that supports the call; the portable back
+// end supports every call.
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/kernels/attention_range.hpp>
@@ -19,7 +19,7 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
   const std::int64_t sequence = shape.sequence;
   const std::int64_t size = shape.head_size;
   if (shape.tokens() * heads == 0) return;
-  const std::int64_t together = exec_on_host ? heads : 1;  // sums per iteration
+  const std::int64_t together = exec_on_host ? heads : 1;  // query heads per iteration
   Kokkos::parallel_for(
       "kernels/attention_delta",
       Kokkos::RangePolicy<Exec>(exec, 0, shape.tokens() * heads / together),

@@ -5,9 +5,8 @@
 namespace trireme::kernels {
 namespace {
 
-/// Whether cuDNN is tried for a call, apart from the alignment of the call's arrays. Calls with a
-/// window or with documents are left to the tensor-core kernels, which skip blocks of keys that no
-/// query sees.
+/// Whether cuDNN is tried for a call whose arrays are aligned. Calls with a window or with
+/// documents are left to the tensor-core kernels, which skip blocks of keys that no query sees.
 bool takes(const AttentionShape& s, const AttentionDropout& dropout) {
   return dropout.rate == 0.0 && s.window == 0 && s.cap == 0 && !s.has_documents() &&
          s.heads_before == 0 && s.heads == s.group * s.key_value_heads && s.head_size % 8 == 0 &&

@@ -1,5 +1,4 @@
-// Attention of single tokens to the cached keys and values of their texts, for generation. One team
-// computes one head of a row.
+// Attention of single tokens to the cached keys and values of their texts, for generation.
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_blocks.hpp>
 #include <trireme/kernels/math.hpp>
@@ -8,7 +7,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// Computes one head of one row, by blocks of keys with online softmax, as in the forward pass.
+/// One team computes one head of one row, by blocks of keys with online softmax.
 template <class T>
 struct AttentionDecode {
   using A = Accumulate<T>;

@@ -1,6 +1,5 @@
-// Attention of some queries to some keys by the portable kernels. copy_columns and place_columns
-// copy between rows of qkv and the contiguous blocks of keys, values and gradients that a ring of
-// ranks sends.
+// Attention of some queries to some keys by the portable kernels, and copies between rows of qkv
+// and the blocks of keys, values and gradients that a ring of ranks sends.
 #include <trireme/kernels/attention_range.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/portable_attention_backward.hpp>

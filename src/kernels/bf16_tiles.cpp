@@ -1,6 +1,5 @@
 // Products of bf16 tiles in three versions: plain C++, AVX-512 BF16 and AMX. Function attributes
-// select the instructions of the last two versions, whatever the compiler flags are. These
-// functions run only on processors that have the instructions.
+// select the instructions, whatever the compiler flags are.
 #include <trireme/kernels/bf16_tiles.hpp>
 
 #include <algorithm>
@@ -129,10 +128,9 @@ TRIREME_AVX512 __m512i load32(const float* from, __mmask32 mask) {
   return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 
-/// Packs one tile: 16 vectors of 16 pairs of elements with consecutive k. If k is contiguous in
-/// memory, a vector is read from one line and has the 16 pairs of this line. Otherwise it is read
-/// from two consecutive k and has one pair of each of 16 lines. Left tiles have the first form,
-/// right tiles the second; the vectors are transposed if they were read in the other form.
+/// Packs one tile: 16 vectors of 16 pairs of elements with consecutive k. A vector of a left tile
+/// has the 16 pairs of one line; a vector of a right tile has one pair of each of 16 lines. Vectors
+/// that are loaded in the other form are transposed.
 template <class E>
 TRIREME_AVX512 void pack_tile(Bf16Side which, Bf16* to, const Bf16Lines<E>& s, const E* from,
                               std::int64_t lines, std::int64_t depth) {
@@ -214,7 +212,7 @@ TRIREME_AVX512 __m512 high_half(__m512i x) {
   return widened(_mm512_extracti64x4_epi64(x, 1));
 }
 
-/// Writes c by rows: a row of 32 elements has 64 bytes, the size of a cache line.
+/// Writes whole rows of c: 32 elements have 64 bytes, the size of a cache line.
 TRIREME_AVX512 void finish_avx512(Bf16* c, std::int64_t stride, std::int64_t rows,
                                   std::int64_t columns, const float* sums, bool adds,
                                   const Bf16* bias) {
@@ -277,7 +275,8 @@ TRIREME_AMX void leave_amx() {
   _tile_release();
 }
 
-/// The left band stays in the first-level cache. The right bands are loaded with a streaming hint.
+/// Loads the right band with a streaming hint, so that the left band stays in the first-level
+/// cache.
 TRIREME_AMX void add_amx(float* sums, std::int64_t stride, const Bf16* left, const Bf16* right,
                          std::int64_t pairs, bool continues) {
   const std::int64_t row_bytes = 4 * stride;

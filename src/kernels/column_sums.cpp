@@ -43,7 +43,6 @@ void add_column_sums_by_blocks(const Exec& exec, View1<Accumulate<T>> sum, View2
       });
 }
 
-/// Term of a plain column sum: the element itself.
 template <class T>
 struct Element {
   const T* x;

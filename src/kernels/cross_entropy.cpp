@@ -1,6 +1,5 @@
 // Cross entropy by three kernels: statistics of each part of the vocabulary in one pass over the
-// logits, the merge of these statistics, and the gradient. Sums of exponentials are relative to the
-// largest logit.
+// logits, the merge of these statistics, and the gradient.
 #include <trireme/kernels/cross_entropy.hpp>
 
 #include <trireme/base/check.hpp>
@@ -83,7 +82,7 @@ KOKKOS_FORCEINLINE_FUNCTION void write_gradient(const Team& team, T* out, const 
 
 /// Value of the sum of exponentials that marks a row without a target; true sums are not negative.
 constexpr double uncounted_sum = -1;
-/// Value of the sum that marks a row whose target asks for the likeliest id.
+/// Value of the sum that marks a row whose target requests the most likely id.
 constexpr double likeliest_sum = -2;
 
 /// Index of the first largest logit in the part [0, n) of a row, and this logit; {-1, infinity} if
@@ -175,8 +174,7 @@ void cross_entropy_merge(const Exec& exec, View1<double> loss, View2<double> mer
           largest = parts(p, r, 0) > largest ? parts(p, r, 0) : largest;
           target = parts(p, r, 2) > target ? parts(p, r, 2) : target;
         }
-        // Parts without logits, or with masked logits only, have the maximum -infinity and must add
-        // 0.
+        // A part without logits, or with masked logits only, must add 0, not NaN.
         const double reference = largest == -infinity<double> ? 0.0 : largest;
         double sum = 0;
         for (std::int64_t p = 0; p < count; ++p)

@@ -1,6 +1,5 @@
-// cuBLASLt on pointers. The library's heuristics choose an algorithm once per kind of product
-// (Kind). A Plan stores the algorithm and the descriptors. Later products of the same kind only set
-// their arrays.
+// cuBLASLt on pointers. For each kind of product (Kind), a Plan stores the descriptors and the
+// algorithm that the library's heuristics chose once.
 #include <trireme/kernels/cublaslt.hpp>
 
 #if defined(TRIREME_HAS_CUBLASLT)
@@ -199,9 +198,7 @@ Layout make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
 }
 
 /// Allowed reductions of partial sums (split-K): the partial sums are stored in the type of the
-/// sum, and a separate kernel adds them in a fixed order and rounds once. A reduction in the
-/// output's type would round the partial sums before the addition. In an in-place reduction, the
-/// parts would wait for each other.
+/// sum, and a separate kernel adds them in a fixed order and rounds once.
 constexpr std::uint32_t reductions =
     CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 
@@ -255,8 +252,7 @@ std::string description(const Plan& plan) {
               " B, waves ", plan.waves);
 }
 
-/// False if the library's documentation excludes the product, or if the auxiliary matrix does not
-/// begin at a multiple of 16 bytes.
+/// Whether the library's documentation allows the product's types, form, strides and alignment.
 bool is_documented(const LtProduct& p, const Kind& kind) {
   if (is_fp8(p))
     return p.fp8_b != LtFp8::none && (p.output == DType::bf16 || p.output == DType::fp32) &&
@@ -277,8 +273,8 @@ struct CublasLt::State {
   std::map<Kind, Plan> plans;
   std::int64_t questions = 0;
 
-  /// Stores the heuristics' first result, the estimated fastest algorithm. plan.algorithm stays
-  /// empty if the library does not support the product.
+  /// Stores the heuristics' first result, the estimated fastest algorithm; none if the library does
+  /// not support the product.
   void choose(Plan& plan, const Kind& kind) {
     const Preference preference = make_preference(kind, workspace_bytes);
     cublasLtMatmulHeuristicResult_t found{};

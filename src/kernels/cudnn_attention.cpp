@@ -1,5 +1,5 @@
 // cuDNN's fused attention on pointers. For each kind of call, a Plan stores a graph and the kernel
-// that the library's rules chose. Later calls of the same kind only pass their arrays.
+// that the library's rules chose.
 #include <trireme/kernels/cudnn_attention.hpp>
 
 #if defined(TRIREME_HAS_CUDNN)
@@ -74,7 +74,7 @@ void add_backward(fe::graph::Graph& graph, const CudnnAttentionCall& c, const Te
   write_rows(c, v_gradient, dv, c.key_value_heads, c.dqkv_stride);
 }
 
-/// Graph with the kernel that the library chose. Without a kernel, graph is null, and the
+/// A graph with the kernel that the library chose. Without a kernel, graph is null, and the
 /// description has the reason.
 struct Plan {
   std::unique_ptr<fe::graph::Graph> graph;
@@ -115,8 +115,7 @@ struct CudnnAttention::State {
   }
 
  private:
-  /// Builds the plan in steps. If the library rejects a step, the plan has no graph, and its
-  /// description has the library's reason.
+  /// Builds the plan in steps. The plan has no graph if the library rejects a step.
   Plan choose(std::unique_ptr<fe::graph::Graph> graph, const CudnnAttentionCall& c) const {
     fe::error_t error = graph->validate();
     if (error.is_good()) error = graph->build_operation_graph(handle);

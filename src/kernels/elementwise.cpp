@@ -1,6 +1,5 @@
 // Elementwise kernels: GELU, tanh, SwiGLU, GeGLU, dropout, residual sums and copies. Each kernel
-// processes rows or chunks in packs (packs.hpp). The backward pass of dropout computes the same
-// random words as the forward pass (words.hpp).
+// processes rows or chunks in packs (packs.hpp).
 #include <trireme/kernels/elementwise.hpp>
 
 #include <trireme/base/check.hpp>
@@ -182,7 +181,6 @@ void swiglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<con
 
 namespace {
 
-/// `Form` is GeluTanh or GeluExact.
 template <class Form, class T>
 void geglu_values(const Exec& exec, View2<T> g, View2<const T> h) {
   using Acc = Accumulate<T>;

@@ -47,7 +47,7 @@ void expect_positions(View2<T> positions, const char* name, std::int64_t sequenc
 
 namespace {
 
-/// x[r] += table[row(r)]
+/// x[r] += table[row(r)].
 template <class T, class F>
 void add_rows(const char* label, const Exec& exec, View2<T> x, View2<const T> table, const F& row) {
   using Acc = Accumulate<T>;

@@ -1,5 +1,4 @@
-// Calls that the tensor-core attention kernels support, and the parameters of a launch: sizes, the
-// number of heads in flight, and the dropout mask.
+// Calls that the tensor-core attention kernels support, and the parameters of a launch.
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/flash_backward_tile.hpp>
 #include <trireme/kernels/group_kernels.hpp>
@@ -17,8 +16,7 @@ bool rows_of_16_bytes(std::initializer_list<const void*> arrays,
 
 namespace {
 
-/// Whether a call meets the requirements that all tensor-core kernels have, apart from the head
-/// size.
+/// Whether a call meets the requirements of all tensor-core kernels, apart from the head size.
 bool fits(const AttentionShape& s, std::initializer_list<const void*> arrays,
           std::initializer_list<std::int64_t> strides) {
   constexpr std::int64_t most = std::int64_t{1} << 30;
@@ -69,9 +67,9 @@ int within(std::int64_t planes, std::int64_t section) {
 
 }  // namespace
 
-/// A section is the group of heads in flight at a time. Their keys and values stay in the cache for
-/// all blocks of queries. All sections have nearly the same size, because a last section of few
-/// heads would occupy few multiprocessors.
+/// A section is the group of heads in flight at a time, whose keys and values stay in the cache.
+/// All sections have nearly the same size, because a last section of few heads would occupy few
+/// multiprocessors.
 FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
                                std::int64_t room_bytes) {
   FlashShape f = flash_shape(s, qkv_stride);
@@ -83,14 +81,12 @@ FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
   return f;
 }
 
-/// The section is the number of heads of keys and values in flight. Each block of keys visits the
-/// blocks of queries in order, and waits at a block of queries until the previous block of keys of
-/// the head has added its sums. It never waits if it begins at least one step after the previous
-/// block; a step has as many queries as the block has keys. With a causal mask, a block of keys
-/// takes (blocks + 1) / 2 steps on average, so that 2 processors / (blocks + 1) blocks begin per
-/// step. With this number of heads in flight, the next block of a head begins one step after the
-/// previous block. A quarter more heads are a margin; with even more heads, the sums of the
-/// queries' gradients would exceed the cache.
+/// A section is the group of heads of keys and values in flight. A block of keys waits at each
+/// block of queries until the head's previous block of keys has added its sums. It does not wait if
+/// it begins at least one step (as many queries as keys per block) after the previous block of
+/// keys. With a causal mask, a block of keys takes (blocks + 1) / 2 steps on average, so that 2
+/// processors / (blocks + 1) blocks begin per step. The section has a quarter more heads than this
+/// number.
 FlashShape flash_backward_shape(const AttentionShape& s, std::int64_t qkv_stride, int processors,
                                 int block_keys) {
   FlashShape f = flash_shape(s, qkv_stride);

@@ -1,6 +1,5 @@
-// Launches of attention's backward pass on tensor cores, by the kernels for warps and by the
-// kernels for warpgroups. In both cases, a first kernel computes delta and sets the counters to
-// zero, and a second kernel computes the gradients.
+// Launches of attention's backward pass on tensor cores: a first kernel computes delta and sets the
+// counters to zero, and a second kernel computes the gradients.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/block_launch.hpp>
 #include <trireme/kernels/flash_arguments.hpp>

@@ -62,8 +62,7 @@ struct QuantizeRow {
 
 using TilePolicy = Kokkos::TeamPolicy<Exec, LightKernel>;
 
-/// Rounds and transposes square tiles in a team's scratch memory, so that rows are read and written
-/// in pieces of 16 bytes.
+/// Rounds and transposes square tiles in scratch memory, so that accesses to rows have 16 bytes.
 template <class F>
 struct QuantizeTile {
   static constexpr int side = 64;

@@ -8,8 +8,7 @@ namespace trireme::kernels {
 namespace {
 
 /// The output function of SplitMix64 (Steele et al. 2014, "Fast splittable pseudorandom number
-/// generators"). Each statement is a bijection of the word. The first shift spreads high bits, such
-/// as signs, which a multiplication alone would keep in the high bits.
+/// generators"). Each statement is a bijection of the word.
 KOKKOS_FORCEINLINE_FUNCTION std::uint64_t mix(std::uint64_t word, std::int64_t i) {
   std::uint64_t z = word ^ (static_cast<std::uint64_t>(i + 1) * 0x9e3779b97f4a7c15ULL);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;

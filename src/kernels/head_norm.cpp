@@ -1,5 +1,4 @@
-// Root mean square norms of the heads of queries and keys. A head of a token is a row. Gradients of
-// the gains are column sums over tokens and heads.
+// Root mean square norms of the heads of queries and keys, and the gradients of their gains.
 #include <trireme/kernels/head_norm.hpp>
 
 #include <trireme/base/check.hpp>
@@ -111,8 +110,8 @@ struct HeadSums {
     return inverse_rms(t, first + h);
   }
 
-  /// Devices: v[0] = term of row r and column d; row r is head first + r mod count of token r /
-  /// count.
+  /// Devices: v[0] = term of row r and column d; row r is head first + (r mod count) of token ⌊r /
+  /// count⌋.
   KOKKOS_FUNCTION void operator()(std::int64_t r, std::int64_t d, Acc* v) const {
     const std::int64_t t = r / count, h = r % count, column = (first + h) * size + d;
     v[0] = static_cast<Acc>(row_of(dy, t)[column]) *
@@ -120,9 +119,8 @@ struct HeadSums {
   }
 };
 
-/// Host: rows are read once, and each thread has a block of columns. About 64 rows are summed
-/// before they are added to the total, so that rounding errors grow with 64 plus the number of such
-/// groups.
+/// Host: each thread has a block of columns. Groups of tokens are summed before they are added to
+/// the total, so that rounding errors grow more slowly.
 template <class T>
 void add_by_blocks(const Exec& exec, View1<Accumulate<T>> dgain, const HeadSums<T>& sums) {
   using Acc = Accumulate<T>;

@@ -34,9 +34,8 @@ void matmul_kokkos_kernels([[maybe_unused]] const Exec& exec, View2<T> c, View2<
 }
 
 #if defined(TRIREME_HAS_ONEDNN)
-/// Uses dnnl_sgemm instead of the matmul primitive. For a transformer's products, dnnl_sgemm is as
-/// fast in the forward pass and up to 1.6 times faster in the backward pass, and needs neither a
-/// cache of primitives nor scratch memory.
+/// dnnl_sgemm is not slower than the matmul primitive for a transformer's products, and needs
+/// neither a cache of primitives nor scratch memory.
 void matmul_onednn(View2<float> c, View2<const float> a, View2<const float> b, Transpose ta,
                    Transpose tb, double alpha, double beta) {
   const auto leading = [](const auto& view) {
@@ -51,13 +50,13 @@ void matmul_onednn(View2<float> c, View2<const float> a, View2<const float> b, T
 #endif
 
 /// Whether c is a small aᵀ b on a device. Kokkos Kernels would split its sums and add the parts
-/// with atomics, in varying order (in version 4.6 if c has fewer than 100 elements).
+/// with atomics, in varying order.
 bool wants_tiled(std::int64_t rows, std::int64_t columns, Transpose ta, Transpose tb) {
   constexpr std::int64_t small = 1600;
   return !exec_on_host && ta == Transpose::yes && tb == Transpose::no && rows * columns < small;
 }
 
-/// Product by a back end that supports T; c must not be empty.
+/// Product of fp32 or fp64; c must not be empty.
 template <class T>
 void matmul_wide(const Handle& handle, View2<T> c, View2<const T> a, View2<const T> b, Transpose ta,
                  Transpose tb, double alpha, double beta) {

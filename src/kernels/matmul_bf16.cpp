@@ -10,8 +10,8 @@
 namespace trireme::kernels {
 namespace {
 
-/// Largest number of rows and columns, and largest depth, of a block. The packed operands of a
-/// block fill WidenedOperands: [1024, 2048] elements of two bytes each.
+/// Largest number of rows and columns, and largest depth, of a block. A packed operand of a block,
+/// with two bytes per element, fills an array of WidenedOperands.
 constexpr std::int64_t block = widened_block;
 constexpr std::int64_t block_depth = 2 * widened_block;
 /// Largest number of elements of a panel: 768 KiB of bf16.
@@ -28,8 +28,7 @@ constexpr std::int64_t parts(std::int64_t n, std::int64_t size) {
   return (n + size - 1) / size;
 }
 
-/// Calls f(i) for i in [0, n) on the threads of a host. A template, so that builds for devices do
-/// not compile f as a kernel.
+/// Calls f(i) for i in [0, n) on the threads of a host. Builds for devices do not compile f.
 template <class E, class F>
 void on_threads(const char* label, const E& exec, std::int64_t n, const F& f) {
   if constexpr (exec_on_host) Kokkos::parallel_for(label, Kokkos::RangePolicy<E>(exec, 0, n), f);
@@ -69,8 +68,8 @@ struct Operand {
   }
   std::int64_t pairs() const { return parts(depth, bf16_depth); }
   Bf16* band(std::int64_t i) const { return packed + i * pairs() * bf16_pair; }
-  /// Packs bands from, …, to − 1. If the lines are not contiguous, a row in memory has one element
-  /// of each line: all bands take their part of a row before the next rows are read.
+  /// Packs bands from, …, to − 1. If the lines are not contiguous, all bands take their part of the
+  /// next rows in memory before any band takes later rows.
   void pack(std::int64_t from, std::int64_t to) const {
     const std::int64_t slice = contiguous ? depth : bf16_depth;
     for (std::int64_t k = 0; k < depth; k += slice)
@@ -92,7 +91,7 @@ struct Panel {
   bool packs_left;  // the bands of the left operand are not yet packed
   /// [rows / 32][stride_of_sums][32][32], sums between blocks of the depth; null for a single block
   float* sums;
-  bool begins, ends;  // whether this is the first, the last block of the depth
+  bool begins, ends;  // whether this is the first, and whether it is the last block of the depth
   C* c;
   std::int64_t stride;
   bool adds;

@@ -1,6 +1,5 @@
 // Products of fp8 values by cuBLASLt or in fp32, and the passes of a linear layer with such
-// products. cuBLASLt computes only a bᵀ of fp8 operands, so that the gradients need transposed
-// codes.
+// products. fp8_product computes only a bᵀ, so that the gradients need transposed codes.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/cublaslt.hpp>
 #include <trireme/kernels/fp8.hpp>

@@ -1,6 +1,5 @@
-// Passes of a linear layer as matrix products. cuBLASLt fuses bias and GELU with the product where
-// it can, and the bf16 products of hosts fuse the bias. Otherwise separate kernels compute bias and
-// GELU.
+// Passes of a linear layer as matrix products. Separate kernels compute bias and GELU if the back
+// end does not fuse them with the product.
 #include <trireme/kernels/column_sums.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/lanes.hpp>
@@ -63,8 +62,6 @@ void forward(const Handle& handle, View2<Y> y, View2<const T> x, View2<const T> 
 
 }  // namespace
 
-/// Whether cuBLASLt may fuse a product with GELU: only in the tanh form, and only for two-byte
-/// types, whose rounding error exceeds the undocumented error of the library's GELU.
 bool fuses_gelu(const Handle& handle, DType type, Gelu form, std::int64_t columns) {
   return (type == DType::bf16 || type == DType::fp16) && form == Gelu::tanh && columns % 8 == 0 &&
          handle.choice().products(type) == MatmulBackend::cublaslt && cublaslt_fuses_gelu(handle);
@@ -125,8 +122,7 @@ void linear_backward_bias(const Handle& handle, View1<Accumulate<T>> dbias, View
   add_column_sums<T>(handle, dbias, dy);
 }
 
-/// cuBLASLt does not compute dbias: its column sums (epilogues BGRADA and BGRADB) overwrite instead
-/// of adding, and have the type of the weights.
+/// cuBLASLt does not compute dbias: its epilogues BGRADA and BGRADB overwrite instead of adding.
 template <class T>
 void linear_backward_weight(const Handle& handle, View2<Accumulate<T>> dw,
                             View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x) {

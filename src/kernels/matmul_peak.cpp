@@ -14,8 +14,8 @@ namespace trireme::kernels {
 namespace {
 
 /// Rows of the square matrices: 512 on hosts, 8192 on devices, or fewer (at least 1024) if the
-/// matrices would take more than half of the free memory, because the memory plan does not contain
-/// them. `bytes_of_an_element`: bytes per element, summed over all matrices.
+/// matrices would take more than half of the free memory. `bytes_of_an_element`: bytes per element,
+/// summed over all matrices.
 std::int64_t rows_with(Bytes bytes_of_an_element) {
   std::int64_t n = exec_on_host || as_on_device ? 512 : 8192;
   if (const auto device = device_info())

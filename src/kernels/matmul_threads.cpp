@@ -14,8 +14,8 @@ int library_threads = 0;  // 0: not set yet
 void set_matmul_threads(int threads) {
   check(threads >= 1, "matrix products need at least 1 thread, got ", threads);
   library_threads = threads;
-  // The function is looked up at run time, to find the OpenMP runtime that the libraries loaded. A
-  // library built without OpenMP needs no call.
+  // The function is looked up at run time, to find the OpenMP runtime that the libraries loaded, if
+  // any.
   using SetThreads = void (*)(int);
   if (void* symbol = dlsym(RTLD_DEFAULT, "omp_set_num_threads"); symbol != nullptr)
     reinterpret_cast<SetThreads>(symbol)(threads);

@@ -13,8 +13,7 @@ namespace {
 using Policy = Kokkos::TeamPolicy<Exec, LightKernel>;
 using Member = Policy::member_type;
 
-/// Sizes of a team's block. Both packed operands fit into a core's second-level cache, and a panel
-/// of each into the first-level cache.
+/// Sizes of a team's block. On hosts, both packed operands fit into a second-level cache of 1 MiB.
 template <class T>
 struct Block {
   static constexpr int rows = exec_on_host ? 256 : 64;
@@ -23,7 +22,7 @@ struct Block {
   static constexpr std::int64_t left_elements = std::int64_t{rows} * depth;
   static constexpr std::int64_t right_elements = std::int64_t{lanes} * depth;
   static constexpr std::int64_t edge_elements = std::int64_t{Tile<T>::rows} * Tile<T>::lanes;
-  /// Level of the scratch memory. On devices, blocks fit into level 0, which is shared memory.
+  /// Level of the scratch memory; on devices 0, which is shared memory.
   static constexpr int scratch_level = exec_on_host || as_on_device ? 1 : 0;
 };
 

@@ -1,5 +1,5 @@
-// Products of two-byte and fp8 values that no other back end computes: blocks of the operands are
-// widened to fp32 and multiplied by the fp32 back end.
+// Products of two-byte and fp8 values: blocks of the operands are widened to fp32 and multiplied by
+// the fp32 back end.
 #include <trireme/kernels/matmul_product.hpp>
 
 #include <trireme/kernels/lanes.hpp>

@@ -87,17 +87,16 @@ void layer_norm_backward_input(const Exec& exec, View2<T> dx, View2<const T> dy,
 
 namespace {
 
-/// Host: adds the gradients of a norm's gain to dgain and, in layer normalisation (`centred`), the
-/// gradients of its bias to dbias. Rows are read once, and each thread has a block of columns.
+/// Host: adds the gradients of a norm's gain to dgain and, if `centred` (layer normalisation), the
+/// gradients of its bias to dbias. Each thread has a block of columns.
 template <class T, bool centred>
 void backward_weight_by_blocks(const char* label, const Exec& exec, View1<Accumulate<T>> dgain,
                                View1<Accumulate<T>> dbias, View2<const T> dy, View2<const T> x,
                                View1<const Accumulate<T>> mean,
                                View1<const Accumulate<T>> inverse_std) {
   using Acc = Accumulate<T>;
-  // widest_block: largest number of columns per thread, whose partial sums stay in the first-level
-  // cache. rows_per_part: rows that are summed before they are added to the total, so that rounding
-  // errors grow with 64 plus the number of parts.
+  // widest_block: largest number of columns per thread. rows_per_part: rows that are summed before
+  // they are added to the total, so that rounding errors grow more slowly.
   constexpr std::int64_t widest_block = centred ? 1024 : 2048;
   constexpr std::int64_t rows_per_part = 64;
   const std::int64_t rows = extent(x, 0);

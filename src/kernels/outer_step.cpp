@@ -1,6 +1,5 @@
-// Elementwise kernels of local training: differences between the shared weights and a worker's
-// weights, the mean of these differences over the workers, the outer optimizer, and the mixing and
-// swapping of weights.
+// Elementwise kernels of local training: differences of weights, their mean over the workers, the
+// outer optimizer, and the mixing and swapping of weights.
 #include <trireme/kernels/outer_step.hpp>
 
 #include <trireme/kernels/packs.hpp>

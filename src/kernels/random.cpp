@@ -1,5 +1,4 @@
-// Random initial values from counter-based generators: each element depends only on the key and on
-// its index in the global array, not on the slice that a rank fills.
+// Random initial values: each element depends only on the key and on its index in the global array.
 #include <trireme/kernels/random.hpp>
 
 #include <trireme/base/check.hpp>
@@ -90,7 +89,7 @@ void uniform_fill(const Exec& exec, View3<T> x, const RandomKey& key, double bou
 
 template <class T>
 void fill_operand(const Exec& exec, View1<T> x, std::uint32_t number) {
-  constexpr std::int64_t period = 1 << 22;  // a longer period would take hosts longer
+  constexpr std::int64_t period = 1 << 22;  // a longer period would take hosts more time
   const std::int64_t n = extent(x, 0);
   const auto part = [&](std::int64_t first) {
     const std::int64_t count = std::min(n - first, period);

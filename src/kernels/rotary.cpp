@@ -11,8 +11,8 @@
 namespace trireme::kernels {
 namespace {
 
-/// Positions of the rows, and angles position · f of the pairs i: f is theta^(−2i/K) = exp(i ·
-/// step), changed by `scaling` (RotaryScaling).
+/// Positions of the rows, and angles position · f of the pairs i: f is exp(i · step) =
+/// theta^(−2i/K), changed by `scaling` (RotaryScaling).
 struct Angles {
   double step;
   RotaryScaling scaling;
@@ -85,8 +85,7 @@ void turn_by_rows(const char* label, const Exec& exec, View2<T> x, const Rotary&
 template <class T>
 struct TurnByPacks {
   using Acc = Accumulate<T>;
-  /// Largest number of pairs whose cosines and sines fit into the scratch memory. Longer heads,
-  /// which few models have, are rotated in several parts.
+  /// Largest number of pairs that are rotated at a time.
   static constexpr std::int64_t widest = 128;
   static constexpr std::int64_t line = 64;
   static constexpr std::int64_t scratch_bytes =

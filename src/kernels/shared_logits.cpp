@@ -7,8 +7,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// Factors of a row, and the index of the target's logit in the part; `target` is -1 if another
-/// part holds this logit.
+/// Factors of a row, and the index of the target's logit in the part; -1 if another part holds it.
 struct RowScale {
   double factor;
   double scale;  // factor of the target's term: scale times the slope of the soft cap

@@ -1,5 +1,5 @@
 // The plan of a step (clipping, skipped steps, loss scale) and the update rules AdamW, SGD, LAMB
-// and LARS. Each kernel updates all arrays in one launch. Equations and sources are in update.hpp.
+// and LARS. Equations and sources are in update.hpp.
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/packs.hpp>
 #include <trireme/kernels/update.hpp>
@@ -16,7 +16,7 @@ KOKKOS_FORCEINLINE_FUNCTION bool is_finite(double x) {
 }
 
 /// Counts `step` as a skipped step, and stores the index of the first sum that is not finite; -1 if
-/// all sums are finite.
+/// there is none.
 KOKKOS_FORCEINLINE_FUNCTION void skip(double* status, const double* sums, std::int64_t n,
                                       std::int64_t step) {
   status[status_skipped] += 1;
@@ -27,8 +27,7 @@ KOKKOS_FORCEINLINE_FUNCTION void skip(double* status, const double* sums, std::i
     if (!is_finite(sums[k])) status[status_skipped_sum] = static_cast<double>(k);
 }
 
-/// Sets the loss scale of the next step (LossScaling). `proceeds`: whether this step is not
-/// skipped.
+/// Sets the loss scale of the next step (LossScaling). `proceeds`: this step is not skipped.
 KOKKOS_FORCEINLINE_FUNCTION void adapt_scale(double* status, const LossScaling& scaling,
                                              bool proceeds) {
   if (scaling.interval == 0) return;

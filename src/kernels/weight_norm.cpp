@@ -1,5 +1,4 @@
-// Norms of the rows of a matrix, and multiplication of each column by its own factor. Kernels on a
-// matrix read its elements once, by rows.
+// Norms of the rows of a matrix, and multiplication of each column by its own factor.
 #include <trireme/kernels/weight_norm.hpp>
 
 #include <trireme/kernels/packs.hpp>

@@ -1,5 +1,4 @@
-// Root mean square norms of all queries, and of all keys, of a token. The queries or the keys of a
-// token are a part of a row.
+// Root mean square norms of all queries, and of all keys, of a token.
 #include <trireme/kernels/width_norm.hpp>
 
 #include <trireme/base/check.hpp>
@@ -13,7 +12,7 @@
 namespace trireme::kernels {
 namespace {
 
-/// The columns of queries (part 0) or of keys (part 1) on this rank.
+/// The columns of queries (part 0) and of keys (part 1) on this rank.
 template <class T>
 struct WidthParts {
   using Acc = Accumulate<T>;

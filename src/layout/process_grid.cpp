@@ -27,8 +27,7 @@ std::string divisors(std::int64_t n) {
   return join(words, ", ");
 }
 
-/// Axes of a replica in messages, such as "pipeline · tensor": axes of more than one rank, and axes
-/// that are always named.
+/// The named axes that split the model, for messages: "pipeline · tensor".
 std::string model_names(const AxisList& axes) {
   std::vector<std::string> words;
   for (auto a = axes.axes().rbegin(); a != axes.axes().rend(); ++a)
@@ -42,7 +41,7 @@ std::string model_names(const AxisList& axes) {
 std::string what_fits(const AxisList& axes, std::int64_t ranks) {
   const std::int64_t model = axes.model_ranks();
   if (ranks % model == 0) return text("set data = ", ranks / model, " for ", ranks, " ranks");
-  // The first axis whose size does not divide `ranks` / (the sizes of the axes before it).
+  // Finds the first axis whose size does not divide the ranks left by the axes before it.
   std::int64_t rest = ranks;
   std::string factor;
   for (const AxisSize& a : axes.axes()) {

@@ -1,5 +1,4 @@
-// Divides arrays, taken as one sequence of elements, into nearly equal parts. Parts begin and end
-// at rows of the last axis, and are expressed as blocks.
+// Divides arrays, taken as one sequence of elements, into nearly equal parts.
 #include <trireme/layout/share.hpp>
 
 #include <trireme/base/check.hpp>

@@ -62,8 +62,7 @@ kernels::RotaryScaling llama3(const ModelConfig& m) {
 }
 
 /// Sets head size, theta and scaling for samples of model.sequence tokens, by the formulas of the
-/// rope types in Hugging Face transformers. Layers with a window may have their own theta, without
-/// scaling.
+/// rope types in Hugging Face transformers.
 void set_frequencies(kernels::Rotary& rotary, const ModelConfig& m, std::int64_t window) {
   rotary.head_size = m.head_size();
   if (m.window_rope_theta > 0 && window > 0) {
@@ -261,8 +260,7 @@ kernels::AttentionShape AttentionOperation<P>::shape(const MicroContext& c) cons
 }
 
 /// o = dropout(softmax(mask(cap(scale q kᵀ)))) v per head; logsumexp is kept for the backward pass.
-/// In generation, appends the new keys and values to the caches, attends to the caches, and stores
-/// no logsumexp.
+/// In generation, appends the new keys and values to the caches, and attends to the caches.
 template <class P>
 void AttentionOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
   const View2<T> qkv = c.values.matrix(this->op_.input());

@@ -1,5 +1,4 @@
-// Generation on a rank: passes through its layers for a few tokens at a time, with a key/value
-// cache for each layer. Narrow passes can compute logits; wide passes read prompts.
+// Generation on a rank: passes through its layers, with a key/value cache for each layer.
 #include <trireme/model/decoder.hpp>
 
 #include <trireme/architecture/objective.hpp>

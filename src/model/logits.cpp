@@ -1,6 +1,5 @@
-// Logits and cross entropy of one block of rows at a time. The whole logits are stored only in
-// generation. With tensor parallelism, each rank has a part of the vocabulary, and ranks exchange
-// statistics instead of logits.
+// Logits and cross entropy of one block of rows at a time. Tensor ranks exchange statistics instead
+// of logits.
 #include <trireme/model/logits.hpp>
 
 #include <trireme/kernels/cross_entropy.hpp>

@@ -1,5 +1,4 @@
-// Passes of each kind of operation as kernel calls, with the messages of the tensor axis around
-// matrix products.
+// Passes of each kind of operation: kernel calls, and messages of the tensor axis.
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/attention_operations.hpp>

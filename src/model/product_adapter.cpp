@@ -1,5 +1,5 @@
-// Low-rank updates as products with A and B. The backward pass recomputes x Aᵀ: this costs little
-// time, and layers need not keep it.
+// Low-rank updates as products with A and B. The backward pass recomputes x Aᵀ, so that layers need
+// not keep it.
 #include <trireme/model/product_adapter.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -133,8 +133,8 @@ auto ProductAdapter<P>::down(const PassArguments<P>& c, View2<const T> x) const 
   return u;
 }
 
-/// du[:, rows of A] = factor · dy[:, part] B. The first part with some rows of A overwrites their
-/// columns of du; other parts with the same rows add to them.
+/// du[:, rows of A] = factor · dy[:, part] B. The first part that uses rows of A overwrites their
+/// columns of du; later parts add to them.
 template <class P>
 auto ProductAdapter<P>::up_gradient(const PassArguments<P>& c, View2<const T> dy) const
     -> View2<T> {

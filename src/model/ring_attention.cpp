@@ -85,8 +85,8 @@ void RingAttention<T>::forward(const Handle& handle, View2<T> o, View3<A> logsum
 }
 
 /// In step k, this rank computes its contributions to the gradients of the keys and values of
-/// owner(k). The sum of the contributions of earlier ranks arrives meanwhile. The rank adds its
-/// contributions and sends the new sum to the next rank.
+/// owner(k), and meanwhile receives the sum of the contributions of earlier ranks. It sends the new
+/// sum to the next rank.
 template <class T>
 void RingAttention<T>::backward(const Handle& handle, View2<T> dqkv, View2<const T> grad,
                                 View2<const T> o, View2<const T> qkv, View3<const A> logsumexp,

@@ -105,7 +105,7 @@ void SharedVocabulary<P>::logits(const Handle& handle, const Slot& s, View2<T> s
     between();
     kernels::cross_entropy_statistics<Accumulate<T>>(handle, b.own, b.logits, b.targets, first_id_);
     if (!gradient) return;
-    // The first id `vocabulary_` matches no target, so that the result is the softmax of this part.
+    // With the first id `vocabulary_`, no target matches: the result is the softmax of this part.
     // dy = softmax table
     kernels::cross_entropy_gradient<T>(handle, b.softmax, b.logits, b.own, b.targets, vocabulary_,
                                        1.0, {}, cap_);

@@ -1,6 +1,5 @@
 // Sums of gradients over the data axis. The sum of a bucket starts when the last layer of the
-// bucket is complete. The gradients of a layer in a window are zeroed when the layer takes the
-// window.
+// bucket is complete.
 #include <trireme/optim/gradient_reducer.hpp>
 
 #include <trireme/base/check.hpp>

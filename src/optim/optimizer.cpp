@@ -1,6 +1,5 @@
-// The optimizer's state, the global norm of the gradients, and the updates. The constructor and
-// lay_out_sums place arenas and tables. find_norm sums squares by fixed blocks, so that the norm
-// does not depend on the layout.
+// The optimizer's state, the global norm of the gradients, and the updates. find_norm sums squares
+// by fixed blocks, so that the norm does not depend on the layout.
 #include <trireme/optim/optimizer.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -443,7 +442,7 @@ void Optimizer<P>::lars(const Exec& exec, double learning_rate) const {
 }
 
 /// trust_sums_ = Σ w² of each array, and for LAMB Σ r² of each array's direction, which is stored
-/// in place of the gradient. The order of the sums is that of the gradient norm.
+/// in place of the gradient. Squares are summed in the same order as for the gradient norm.
 template <class P>
 void Optimizer<P>::find_trust_sums(const Exec& exec) const {
   const std::int64_t blocks = extent(partial_, 0);

@@ -1,5 +1,4 @@
-// Effects of a deck's choices on a machine: transport, offload, tf32, products and attention, with
-// notes for `check` and the log.
+// Effects of a deck's choices on a machine, and notes about them for `check` and the log.
 #include <trireme/plan/choices.hpp>
 
 #include <trireme/base/check.hpp>
@@ -144,8 +143,7 @@ std::string attention_note(const deck::PrecisionConfig& precision, const Machine
   return "";
 }
 
-/// Names the kernels that packed documents use instead of the deck's choice; "" if the choice
-/// applies.
+/// The attention kernels for packed documents, if they differ from the deck's choice; otherwise "".
 std::string packing_note(const deck::Config& config, const Machine& machine) {
   const bool others = machine.on_device() && size_of(config.precision.compute) == 2 &&
                       config.precision.attention != AttentionKind::portable;

@@ -1,5 +1,4 @@
-// FLOPs of the passes of each stage, from the operations of the layers and the head, and the
-// resulting costs of instructions.
+// FLOPs of the passes of each stage, from the operations of the layers and the head.
 #include <trireme/plan/cost.hpp>
 
 #include <trireme/architecture/placement.hpp>

@@ -11,7 +11,7 @@ namespace {
 
 using architecture::Collective;
 
-/// Number of windows for layers (architecture::WindowTurns).
+/// Number of windows that layers use in turn.
 constexpr std::int64_t windows = 2;
 
 class Gathers {
@@ -49,8 +49,8 @@ class Gathers {
     }
   }
 
-  /// Sets the waiting time for gathers after an update: of all weights if `all`, otherwise only of
-  /// the tables of a shared vocabulary, which stay whole.
+  /// Sets the waiting time for gathers after an update: of all trained weights if `all`, otherwise
+  /// only of the tables of a shared vocabulary.
   void updates(bool all) {
     std::vector<Seconds> begin(costs_.stages.size());
     for (std::size_t s = 1; s < begin.size(); ++s)
@@ -142,8 +142,7 @@ class Gathers {
     if (parts_.weight_half_reads) add(stage.backward_weight, layer.backward_weight, m, 0);
   }
 
-  /// Time that the next step's first passes on one rank wait for weights in transfer. Frozen
-  /// weights do not change and are not counted.
+  /// Time that the next step's first passes on one rank wait for updated weights.
   Seconds new_weights(Rank rank, bool all, const std::vector<Seconds>& begin) const {
     Seconds arrived = 0, late = 0;
     for (int chunk = 0; chunk < map_.chunks; ++chunk) {
@@ -180,10 +179,10 @@ class Gathers {
 
 }  // namespace
 
-/// With 1f1b, p − r − 1 forward passes come first and as many backward passes come last; between
-/// them, each pass begins at the layers where the previous pass ended. With three layers, the
-/// second layer is still in its window when the same pass is repeated, which counts as half of a
-/// refill.
+/// With P pipeline ranks, 1f1b begins with P − rank − 1 forward passes and ends with as many
+/// backward passes. In between, each pass begins at the layers where the previous pass ended. With
+/// three layers, a repeated pass still finds the second layer in its window, which counts as half
+/// of a refill.
 Refills refills_of(const deck::ParallelConfig& p, Rank rank, std::int64_t layers,
                    std::int64_t micro_batches) {
   if (layers <= windows) return {1.0 / static_cast<double>(p.chunks), 0};

@@ -9,9 +9,9 @@
 namespace trireme::plan {
 namespace {
 
-/// A tile of a product's result, and its share of the peak relative to the largest tile: smaller
-/// tiles read more per FLOP. Shapes and their order as in CUTLASS (Thakkar et al. 2023, "Efficient
-/// GEMM in CUTLASS"); the shares are estimates.
+/// A tile of a product's result, and its share of the peak relative to the largest tile. Shapes and
+/// their order as in CUTLASS (Thakkar et al. 2023, "Efficient GEMM in CUTLASS"); the shares are
+/// estimates.
 struct Tile {
   std::int64_t rows;
   std::int64_t columns;

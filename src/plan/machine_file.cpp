@@ -1,5 +1,4 @@
-// Machine files: reading, cross-checks, parsing, writing and help. Files have the syntax of decks
-// (deck/key_file.hpp).
+// Reads, checks and writes machine files. Files have the syntax of decks (deck/key_file.hpp).
 #include <trireme/plan/machine_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -95,8 +94,8 @@ class CrossCheck {
            "without it, ranks are not assigned to nodes", "set [node] devices");
   }
 
-  /// Adds the error that key `name` contradicts key `other`, unless `holds` is true or a value of
-  /// the two keys is invalid. Both are full names.
+  /// Adds the error that key `name` contradicts key `other`, unless `holds` is true or one of the
+  /// two values is invalid. Both names are full names.
   void expect(bool holds, std::string_view name, std::string_view other, std::string_view reason,
               std::string_view remedy) {
     const auto invalid = [&](std::string_view key) {

@@ -23,7 +23,7 @@ const std::vector<deck::Section>& machine_sections() {
 
 using Entries = std::vector<deck::EntryOf<Machine>>;
 
-// All devices, links and hosts are within these bounds, which catch speeds in GB/s and times in µs.
+// Bounds that catch speeds in GB/s and times in µs.
 constexpr double slowest = 1e6;        ///< FLOP/s or bytes/s
 constexpr double fastest_peak = 1e17;  ///< FLOP/s of one device
 constexpr double fastest_link = 1e14;  ///< bytes/s

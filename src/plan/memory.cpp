@@ -201,7 +201,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   if (config.parallel.has_servers()) return 0;  // servers write checkpoints: see servers.hpp
   const TypedSizes sizes = typed_sizes(config, shard, machine);
   const auto arrays = architecture::rank_arrays(architecture, shard);
-  // With two-byte weights, the master weights are saved instead of the weights, like the state.
+  // With two-byte weights, the master weights are saved instead of the weights.
   const std::int64_t masters = sizes.narrow() ? 1 : 0;
   const bool local = config.parallel.workers > 1;  // shared weights are divided like the state
   const bool owns_weights =
@@ -245,8 +245,7 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
   else
     frozen = architecture::saved_sums(architecture, shard, arrays, replicas, page, true);
   frozen.resize(owned.size());
-  // With overlapping steps, the weights before the last update are also saved, in their compute
-  // type.
+  // With overlapping steps, the weights before the last update are also saved.
   std::vector<std::int64_t> earlier(owned.size());
   if (config.parallel.overlaps_steps())
     for (const bool of_frozen : {false, true}) {

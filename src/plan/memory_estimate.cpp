@@ -1,6 +1,5 @@
-// Memory of a layout from parts that many layouts share: elements of a layer, of the embedding and
-// of the head for each number of tensor ranks, activations for each micro-batch size, and layers of
-// each stage.
+// Memory of a layout from parts that many layouts share, such as the elements of a layer for each
+// number of tensor ranks.
 #include <trireme/plan/memory_estimate.hpp>
 
 #include <trireme/architecture/arrangement.hpp>
@@ -143,8 +142,7 @@ const ActivationSizes& MemoryEstimate::activations_of(const deck::Config& config
   return found->second;
 }
 
-/// A bucket holds arrays of only one layer, so that sums over the parts are exact, except if
-/// different replicas hold the largest pieces of different parts.
+/// A bucket holds arrays of only one layer, so that the sizes of parts can be added.
 MemoryEstimate::DividedPart MemoryEstimate::divided_part(const deck::Config& config,
                                                          const Shard& shard) const {
   const auto arrays = architecture::rank_arrays(architecture_, shard);
@@ -186,7 +184,7 @@ const MemoryEstimate::DividedParts& MemoryEstimate::divided_parts(const deck::Co
   const auto [found, is_new] = divided_.try_emplace(
       {p.tensor, p.shard_ranks(), division.weights, division.gradients, p.sequence_parallel});
   if (!is_new) return found->second;
-  // Rank 0 has the largest parts of a tensor axis.
+  // Rank 0 has the largest parts, unless tensor ranks share heads.
   Shard shard = parted(architecture_, static_cast<int>(p.tensor), 0);
   const auto of = [&](std::vector<Stage> stages) {
     shard.stages = std::move(stages);
@@ -221,7 +219,7 @@ void MemoryEstimate::divide(const deck::Config& config, const Rank& rank, RankEl
   arenas.gradient_elements = n * parts.layer.gradients + ends.gradients + elements.summed;
 }
 
-/// divide() for models whose ranks differ by more than their number of layers.
+/// Like divide(), for models whose ranks differ by more than their number of layers.
 void MemoryEstimate::divide_exactly(const deck::Config& config, const Rank& rank,
                                     RankElements& elements) {
   const deck::ParallelConfig& p = config.parallel;
@@ -298,7 +296,7 @@ MemoryEstimate::RankElements MemoryEstimate::elements_of(const deck::Config& con
   return all;
 }
 
-/// Like reduction_scratch(), with buckets of full size.
+/// Estimate of reduction_scratch(), with buckets of full size.
 Bytes MemoryEstimate::reductions_of(const deck::Config& config, const Rank& rank,
                                     const ArenaSizes& arenas, const ModelParts& parts) const {
   const deck::ParallelConfig& p = config.parallel;

@@ -23,8 +23,8 @@ namespace {
 
 using architecture::Home;
 
-/// Bytes of attention's work memory: values [B, H, S]; for narrow types, the memory of kernels for
-/// tensor cores; or with a context axis, the blocks of the ring.
+/// Bytes of attention's work memory: with a context axis, the blocks of the ring; otherwise values
+/// [B, H, S], or for two-byte types the workspace of their kernels.
 Bytes attention_work(const TypedSizes& s, const deck::Config& config, const Machine& machine) {
   if (s.context_ranks > 1)
     return aligned(s.ring_values() * s.element) +
@@ -49,8 +49,7 @@ Bytes score_bytes(const TypedSizes& s, const deck::ModelConfig& model,
   return bytes;
 }
 
-/// Bytes of a layer in one slot. Programs other than Trireme keep more: their kernels are less
-/// fused, and they may keep inputs of products for all tokens.
+/// Bytes of a layer in one slot, for the training program that `software` describes.
 Bytes layer_bytes(const TypedSizes& s, const deck::ModelConfig& model,
                   const architecture::BlockDescription& layer,
                   const architecture::BlockProgram& program, const Machine::Software& software) {
@@ -156,8 +155,8 @@ Bytes TrainingSizes::of_layers(const ActivationSizes& a, const architecture::Sha
   return sum;
 }
 
-/// Sets the bytes of all slots; each slot has the size of the rank's largest stage. With offloaded
-/// layers, the device has only some windows, which the layers of all slots use in turn.
+/// Sets the bytes of all slots. With offloaded layers, the device has only some windows, which the
+/// layers of all slots use in turn.
 void TrainingSizes::save(TrainingBytes& bytes, const ActivationSizes& a,
                          const architecture::Shard& shard, const schedule::Needs& needs) const {
   Bytes slot = 0;
@@ -192,8 +191,7 @@ Bytes TrainingSizes::optimizer(const ArenaSizes& arenas) const {
 
 /// Transfer buffers are the receive buffers that are posted at the same time, the send buffers of
 /// each channel to another rank, the messages to the same rank, and the messages of a shared
-/// vocabulary. Channels send outputs of all stages but the last, and gradients of all stages but
-/// the first.
+/// vocabulary.
 TrainingBytes TrainingSizes::bytes(const ActivationSizes& a, const ArenaSizes& arenas,
                                    const architecture::Shard& shard,
                                    const schedule::Needs& needs) const {
@@ -225,7 +223,7 @@ TrainingBytes TrainingSizes::bytes(const ActivationSizes& a, const ArenaSizes& a
   bytes.scratch =
       a.scratch + a.logits_scratch + (head ? a.head_scratch : 0) + (two_versions_ ? 2 : 1) * scales;
   bytes.workspace = workspace_;
-  // Also counted with cuBLASLt, because cuBLASLt may not support all products.
+  // Also counted with cuBLASLt, which may not support all products.
   bytes.widened = narrow() ? widened_workspace_bytes : 0;
   bytes.fp8 = fp8_;
   bytes.reductions = arenas.reductions + std::max(a.tensor_sum, arenas.tensor_sum);

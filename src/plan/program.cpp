@@ -1,5 +1,4 @@
-// Programs of a run's training steps and evaluations: generated or read from a file, lowered and
-// validated; and the memory that they need.
+// Programs of a run's training steps and evaluations, and the memory that they need.
 #include <trireme/plan/program.hpp>
 
 #include <trireme/architecture/architecture.hpp>
@@ -123,8 +122,7 @@ schedule::Program evaluation_program(const schedule::ProgramLayout& layout, int 
 
 std::vector<schedule::Needs> evaluation_needs(const schedule::ProgramLayout& layout) {
   constexpr int rounds = 4;  // micro-batches per rank; more micro-batches need no more slots
-  // Largest number of passes. It limits the deepest pipelines, which need fewer slots than they
-  // have stages.
+  // Largest number of passes, for very deep pipelines.
   constexpr int most = 1 << 16;
   return schedule::needs(evaluation_program(
       layout, std::min(rounds * layout.ranks, std::max(rounds, most / layout.stages()))));

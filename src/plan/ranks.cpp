@@ -1,5 +1,4 @@
-// Memory and traffic of distinct ranks. Deep pipelines and wide tensor axes have many equal ranks,
-// of which only one is planned.
+// Memory and traffic of ranks; of equal ranks, only one is planned.
 #include <trireme/plan/ranks.hpp>
 
 #include <trireme/architecture/arrangement.hpp>
@@ -59,8 +58,7 @@ std::vector<std::int64_t> likeness(std::vector<std::int64_t> place, const schedu
   return place;
 }
 
-/// Computes the bytes and the traffic of ranks. Caches values for equal ranks: arrays depend on the
-/// rank's place, activations on its tensor rank and on whether backward passes are split.
+/// Computes the bytes and the traffic of ranks, and caches values for equal ranks.
 class Planner {
  public:
   Planner(const deck::Config& config, const architecture::Architecture& architecture,

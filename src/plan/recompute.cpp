@@ -1,6 +1,5 @@
-// recompute = "auto": a greedy search over the tensors of a layer. The time of a recomputation is
-// the sum of the times of its FLOPs, memory traffic and messages, in units of the time to move one
-// byte of memory.
+// recompute = "auto": a greedy search over the tensors of a layer. Times of recomputation are in
+// units of the time to move one byte of memory.
 #include <trireme/plan/recompute.hpp>
 
 #include <trireme/architecture/ends.hpp>
@@ -25,7 +24,7 @@ using architecture::Kept;
 double flops_per_byte(const Machine& machine) {
   return machine.on_device() ? 300 : 13;
 }
-/// Bytes of memory that are moved in the time of one byte between ranks.
+/// Number of bytes that memory moves while a link between ranks moves one byte.
 constexpr double link_slowness = 8;
 
 void add_once(std::vector<std::string>& names, const std::string& name) {
@@ -42,8 +41,7 @@ Kept kept_of(const deck::ParallelConfig& parallel, const BlockDescription& layer
   return kept;
 }
 
-/// Searches for the tensors to recompute. Holds the values on which the choice depends, for each
-/// kind of rank.
+/// Searches for the tensors to recompute.
 class RecomputeSearch {
  public:
   RecomputeSearch(deck::Deck& deck, const Machine& machine)
@@ -97,8 +95,7 @@ class RecomputeSearch {
 
   bool limit_is_given() const { return deck_.config.parallel.memory_limit > 0; }
 
-  /// Bytes of a rank to which the limit applies. The memory of a host also holds the rank's
-  /// process.
+  /// Bytes of a rank to which the limit applies; on a host without memory_limit, the whole process.
   Bytes counted(const RankPlan& rank) const {
     return limit_is_given() || machine_.on_device() ? device_total(rank.memory) : rank.peak();
   }
@@ -117,9 +114,8 @@ class RecomputeSearch {
     return most;
   }
 
-  /// Sets the recomputed tensors, and returns the mean time per layer of their recomputation for
-  /// one micro-batch on the first rank. Includes the recomputation of the logits, if they are
-  /// recomputed.
+  /// Sets the recomputed tensors, and returns the mean time per layer to recompute them, and the
+  /// logits if necessary, for one micro-batch on the first rank.
   double time_with(const std::vector<std::string>& recomputed) {
     set(recomputed);
     const Rank& rank = ranks_.front();
@@ -151,8 +147,7 @@ class RecomputeSearch {
     return architecture::head_gradient(deck_.config.parallel);
   }
 
-  /// Time to recompute the logits, divided by the mean number of layers per pipeline rank, because
-  /// other times are per layer.
+  /// Time to recompute the logits, divided by the mean number of layers per pipeline rank.
   double time_of_logits(const TypedSizes& sizes) const {
     const deck::ParallelConfig& p = deck_.config.parallel;
     const auto logits = static_cast<double>(sizes.targets * sizes.vocabulary);

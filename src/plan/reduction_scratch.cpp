@@ -10,8 +10,7 @@
 namespace trireme::plan {
 namespace {
 
-/// Bytes for the sums of a bucket. If all replicas together divide state, the bytes depend on the
-/// bounds of the parts. `size`: bytes of an element.
+/// Bytes for the sums of a bucket. `size`: bytes of an element.
 Bytes bucket_scratch(const deck::ParallelConfig& parallel, const architecture::BucketRun& run,
                      Bytes size) {
   const auto ranks = static_cast<int>(parallel.replicas());

@@ -26,10 +26,10 @@ namespace {
 using architecture::Architecture;
 
 /// Largest number of forward passes in a program that is simulated for a layout on the Pareto
-/// front. The slowest layouts have the longest programs.
+/// front.
 constexpr std::int64_t front_passes = 1 << 16;
 
-/// Estimates the times of layouts. Keeps the times of the parts of the model, which layouts share.
+/// Estimates the times of layouts. Caches the times of the parts of the model.
 class TimeEstimate {
  public:
   TimeEstimate(const Architecture& architecture, const Machine& machine)
@@ -169,8 +169,7 @@ class LayoutSearch {
     Bytes bytes;
   };
 
-  /// The layouts to simulate: the layouts with the best times, and some layouts of the Pareto
-  /// front.
+  /// The layouts to simulate: the layouts with the best times, and layouts of the Pareto front.
   std::vector<Candidate> chosen() {
     std::ranges::stable_sort(estimated_, {},
                              [](const Estimated& e) { return std::tuple(e.seconds, e.bytes); });
@@ -241,7 +240,7 @@ class LayoutSearch {
   KnownParts known_;
   std::vector<Estimated> estimated_;
   Layout former_;          ///< the previous layout of the space
-  std::size_t alike_ = 0;  ///< index of the first layout that equals former_ but for `shard`
+  std::size_t alike_ = 0;  ///< index in estimated_ of the first layout like former_
   /// Layouts of the front with programs too long to simulate.
   std::vector<Candidate> estimated_front_;
   std::int64_t too_large_ = 0;
@@ -277,8 +276,7 @@ Candidate play_layout(const deck::Config& config, const Machine& machine, bool a
           played_time(config, a, costs, program)};
 }
 
-// Speeds of typical machines, for plans and searches without a machine file. They order layouts;
-// they do not predict this machine's times.
+// Speeds of typical machines. They order layouts; they do not predict this machine's times.
 
 namespace {
 
@@ -309,8 +307,7 @@ Machine with_usual_speeds(const Machine& machine) {
     return m;
   }
   // One core of a server: 16 fp32 products and sums per cycle and unit, two units, about 2 GHz; and
-  // the core's share of a socket's memory channels. Messages are copies through memory that ranks
-  // share.
+  // the core's share of a socket's memory channels.
   fill(d.peak_fp64, 64e9);
   fill(d.peak_fp32, 128e9);
   fill(d.peak_bf16, 64e9);

@@ -129,8 +129,7 @@ bool SearchSpace::has_axes(const Layout& layout) {
 }
 
 /// Numbers of chunks to try. If the deck does not fix the number by `chunks` or `partition`: for
-/// each number of layers of the longest stage, the smallest number of chunks ≥ 2. The last stage
-/// may be shorter, because it has the head.
+/// each number of layers of the longest stage, the smallest number of chunks ≥ 2.
 std::vector<std::int64_t> SearchSpace::chunk_counts(std::int64_t pipeline) const {
   if (chunks_.fixed) return {chunks_.value};
   const auto by_hand = std::ssize(deck_.config.parallel.partition);
@@ -174,8 +173,7 @@ std::vector<Layout> SearchSpace::schedules(const Layout& axes) {
   return all;
 }
 
-/// The layout with each kind of recomputation, without and with sequence parallelism, and with each
-/// sharding of optimizer state, gradients and weights (Sharding), as far as the deck allows them.
+/// The layout with each recomputation, sequence parallelism and sharding that the deck allows.
 std::vector<Layout> SearchSpace::options(const Layout& given) {
   std::vector<Layout> all;
   Layout layout = given;
@@ -191,7 +189,7 @@ std::vector<Layout> SearchSpace::options(const Layout& given) {
   return all;
 }
 
-/// Groups of replicas help only if passes gather weights; with other divisions they add messages.
+/// Groups of replicas help only if passes gather weights.
 void SearchSpace::add_shards(const Layout& given, std::vector<Layout>& all) {
   Layout layout = given;
   for (const Sharding shard : shardings) {

@@ -57,8 +57,8 @@ std::int64_t states(const deck::Config& config, const TypedSizes& sizes) {
 }
 
 /// Calls `use(count, elements, of_weights)` for each part of a run of buckets that server `server`
-/// holds, or for the parts of all servers if `server` is −1. `of_weights`: whether the run also has
-/// weights, not only gradients.
+/// holds, or for the parts of all servers if `server` is −1. `of_weights`: whether the run has
+/// weights.
 template <class F>
 void visit_ranges(const Ranges& r, int server, F use) {
   r.cut.visit([&](const BucketRun& run) {

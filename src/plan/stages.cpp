@@ -17,8 +17,7 @@ std::int64_t shared_parameters(const architecture::Architecture& architecture,
   return sum;
 }
 
-/// Numbers of parameters by block.
-/// Tables of a shared vocabulary are left out.
+/// Numbers of parameters by block, without the tables of the vocabulary if `shared`.
 std::vector<std::int64_t> parameters_by_block(const architecture::Architecture& architecture,
                                               bool shared) {
   std::vector<std::int64_t> sums(static_cast<std::size_t>(architecture.model.layers + 2));

@@ -1,5 +1,4 @@
-// Costs of the instructions of a step: passes of each stage, messages between stages, and the
-// update after the last pass.
+// Costs of the instructions of a step: passes, messages between stages, and the update.
 #include <trireme/plan/step_costs.hpp>
 
 #include <trireme/architecture/ends.hpp>
@@ -20,8 +19,7 @@ namespace {
 using architecture::Architecture;
 using architecture::Collective;
 
-/// Bytes that the update of a parameter moves. State and weights are read and written; the gradient
-/// is read twice, once for its norm. Two-byte weights are written in addition to their master copy.
+/// Bytes that the update of a parameter moves, including the norm of its gradient.
 double update_bytes(const deck::Config& config, const TypedSizes& sizes, const Machine& machine) {
   if (machine.software.optimizer_bytes > 0) return machine.software.optimizer_bytes;
   const auto states =
@@ -99,8 +97,7 @@ std::vector<double> stage_parameters(const Architecture& a,
   return all;
 }
 
-/// Adds the time of orthogonalisation to the update of each pipeline rank: products in the type of
-/// the update, and messages, which do not overlap.
+/// Adds the time of orthogonalisation, products and messages, to the update of each pipeline rank.
 void add_muon(StepCosts& costs, const deck::Config& config, const Architecture& a,
               const Machine& machine, double turns) {
   const deck::ParallelConfig& p = config.parallel;
@@ -154,8 +151,7 @@ Turns turns_of(const deck::ParallelConfig& p, const Machine& machine) {
           static_cast<double>(on_node) / processors};
 }
 
-/// Multiplies the times of kernels and host. The times of messages are not multiplied, because they
-/// are measured while all ranks send.
+/// Multiplies the times of kernels and host. Times of messages are measured while all ranks send.
 void take_turns(BlockTime& stage, double turns) {
   for (PassTime* pass :
        {&stage.forward, &stage.backward, &stage.backward_input, &stage.backward_weight}) {

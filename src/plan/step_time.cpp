@@ -60,8 +60,7 @@ std::vector<RankWork> work_of_ranks(const deck::ParallelConfig& p, bool split,
   return ranks;
 }
 
-/// Lower bound of the time of all passes: the mean work of a rank, with all processors busy and
-/// shared by the ranks of all stages.
+/// Lower bound of the time of all passes: the mean work of a rank while all processors are busy.
 Seconds shared_work(const std::vector<RankWork>& ranks, double micro_batches,
                     const StepCosts& costs) {
   Seconds all = 0;
@@ -87,10 +86,9 @@ Seconds tail_seconds(const deck::ParallelConfig& p, bool split, const std::vecto
   return sums + costs.norm + update;
 }
 
-/// Time of the passes of m micro-batches with 1f1b. The first micro-batch makes a loop through all
-/// ranks and back. Rank r has p − r micro-batches in flight, and begins the next micro-batch after
-/// a loop through the ranks from r on. The rate is limited by the longest of these loops, or by the
-/// slowest rank.
+/// Time of the passes of m micro-batches with 1f1b on p ranks. The first micro-batch passes all
+/// ranks and returns. Rank r keeps p − r micro-batches in flight, which take as long as one
+/// micro-batch through ranks r to p − 1, or as the slowest rank needs for p − r micro-batches.
 Seconds alternating_seconds(double m, Seconds longest, const std::vector<RankWork>& ranks,
                             const StepCosts& costs) {
   Seconds loop = 0, delay = 0;
@@ -105,8 +103,8 @@ Seconds alternating_seconds(double m, Seconds longest, const std::vector<RankWor
   return loop + delay;
 }
 
-/// Time of the passes of m micro-batches. Each micro-batch takes the slowest rank's time, except
-/// where the schedule leaves that rank idle.
+/// Time of the passes of m micro-batches: the work of the slowest rank, and the time that the
+/// schedule leaves it idle.
 Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<RankWork>& ranks,
                      const StepCosts& costs) {
   Seconds longest = 0, loop = 0, weights = 0, hops = 0, forward = 0, backward = 0,
@@ -133,23 +131,21 @@ Seconds pass_seconds(const deck::ParallelConfig& p, double m, const std::vector<
       return alternating_seconds(m, longest, ranks, costs);
     case ScheduleKind::interleaved: {
       if (m <= ranks_number) return loop + (m - 1) * longest / chunks;
-      // If the number of ranks does not divide m, the last round of micro-batches is incomplete. In
-      // all chunks but the last, it takes as long as a complete round, in the longer of the two
-      // passes.
+      // If the number of ranks does not divide m, the last round of micro-batches is incomplete,
+      // but takes as long as a complete round in all chunks but the last.
       const double missing = std::ceil(m / ranks_number) * ranks_number - m;
       return m * longest + (loop - longest) / chunks +
              missing * (chunks - 1) / chunks * std::max(forward, backward);
     }
     case ScheduleKind::zb_h1: {
-      // Ranks wait for the loop of both halves without weight gradients, and fill the waiting time
-      // with available weight gradients. But the last rank cannot begin before its first input
-      // arrives.
+      // Available weight gradients fill a part of the wait for other ranks. The wait is at least
+      // the time until the last rank has its first input.
       const double moved = (ranks_number - 1 + std::min(m - 1, ranks_number - 1)) / ranks_number;
       return m * longest + std::max(loop - longest - moved * weights, first + hops / 2);
     }
-    // In a V, a single micro-batch takes the time of the loop without its weight halves, except for
-    // the last weight half. With v-min, the other passes wait for the whole loop; with zb-v, only
-    // until the last rank has its first input.
+    // `alone`: time of a single micro-batch, which waits for no weight half but the last. With
+    // v-min, the slowest rank waits for the rest of this time; with zb-v, until the last rank has
+    // its first input.
     case ScheduleKind::zb_v:
     case ScheduleKind::v_half:
     case ScheduleKind::v_min: {

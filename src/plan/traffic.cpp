@@ -1,5 +1,4 @@
-// Messages of a rank per step, from the lists of operations, the stages and the buckets of
-// gradients.
+// Messages of a rank per step, from the operations, the stages and the buckets of gradients.
 #include <trireme/plan/traffic.hpp>
 
 #include <trireme/architecture/adapter.hpp>
@@ -82,9 +81,7 @@ class Counter {
       send_all(describe_head(architecture_.model, architecture::head_gradient(parallel_)));
   }
 
-  /// Adds the messages of a vocabulary that all pipeline ranks share. The all-gather over the
-  /// pipeline contains statistics of all targets. Each other message over the pipeline contains a
-  /// slice of the tokens, before or after a message of the tensor axis.
+  /// Adds the messages of a vocabulary that all pipeline ranks share.
   void vocabulary() {
     const std::int64_t m = micro_batches_;
     const Bytes of_row = 3 * 8;  // statistics of a row
@@ -107,8 +104,8 @@ class Counter {
     share("look-up backward: broadcast", slice_bytes_);
   }
 
-  /// Adds the sums of gradients that each tensor rank computed only over its own tokens, heads or
-  /// parts of adapters, and the sums of norms of adapted weights.
+  /// Adds the sums over tensor ranks of gradients of which each rank computed only a part, and the
+  /// sums of norms of adapted weights.
   void replicated_gradients() {
     const auto placement = architecture::place(architecture_, shard_, arrays_);
     const auto add_all = [&](const char* what, bool partial) {
@@ -202,7 +199,7 @@ class Counter {
       add(shards, "trust ratios: all-reduce", group, 1, trust_norms_ * norm_blocks() * 8);
   }
 
-  /// Replica 0 represents all replicas, which have equally many messages except in the last round.
+  /// Replica 0 represents all replicas.
   void muon(const char* axis, int group) {
     const architecture::MatrixRounds rounds(architecture_, shard_, arrays_, group);
     const auto messages = muon_traffic(rounds, shard_.tensor_rank, 0, parallel_.divides_state());
@@ -246,8 +243,8 @@ class Counter {
         sizes_.vocabulary * sizes_.hidden * sizes_.accumulate);
   }
 
-  /// Adds the messages of the norm: one sum of squares per array and tensor rank, which is zero on
-  /// all ranks but one.
+  /// Adds the messages of the norm, with one sum of squares per array and tensor rank, and of other
+  /// values of all ranks of a model.
   void norm() {
     const auto sums = static_cast<std::int64_t>(architecture_.arrays.size()) * shard_.tensor_size;
     const std::int64_t ranks = parallel_.pipeline * parallel_.tensor;
@@ -259,8 +256,8 @@ class Counter {
     noise("model", ranks);
   }
 
-  /// Adds the sum of the losses of overlapping steps, which sum them with the norm. Other steps sum
-  /// losses only when they are logged; these sums are not counted.
+  /// Adds the sum of the losses of overlapping steps. Other steps sum losses only when they are
+  /// logged; these sums are not counted.
   void losses(const char* axis, std::int64_t ranks) {
     if (parallel_.overlaps_steps())
       add(axis, "losses: all-reduce", ranks, 1,

@@ -66,7 +66,7 @@ BoxWords words_of(const Event& e, const ProgramLayout& layout) {
   return words;
 }
 
-/// Whether the operation has boxes. The passes of a shared vocabulary without boxes take almost no
+/// Whether the operation has boxes. The other computations of a shared vocabulary take almost no
 /// time.
 bool is_drawn(Op op) {
   return is_pass(op) || op == Op::logits || op == Op::evaluate_logits || op == Op::logits_gradient;
@@ -298,13 +298,11 @@ class Chart {
       const BoxWords words = panel_.words(box.number);
       const double x = x_of(box.begin);
       const double width = (box.end - box.begin) * scale_;
-      // Gap between neighbouring boxes, at most a fifth of the box.
       const double gap = std::min(0.8, width * 0.2);
       out_ += text("<rect x=\"", px(x + gap / 2), "\" y=\"", px(y_of(box.rank)), "\" width=\"",
                    px(width - gap), "\" height=\"", px(height_), "\" fill=\"", hex(box.colour),
                    "\"><title>", words.title, "</title></rect>\n");
-      // The largest font size with which any number of the panel fits into this box. Numbers that
-      // would be too small are omitted.
+      // Font size with which any number of the panel fits into this box.
       const double size = std::min(
           {12.0, height_ * 0.62, (width - 2) / (0.6 * static_cast<double>(panel_.digits))});
       if (size >= 6.5)

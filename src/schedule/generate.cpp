@@ -1,5 +1,5 @@
 // The named schedules: the order of the forward and backward passes of each pipeline rank, also for
-// stages in a V, and of the forward passes of an evaluation. Also the chart of ring attention.
+// stages in a V, and of the forward passes of an evaluation.
 #include <trireme/schedule/generate.hpp>
 
 #include <trireme/base/check.hpp>
@@ -58,9 +58,8 @@ class Rounds {
   int steps_;
 };
 
-/// If m is not a multiple of p, the row is the row of the next multiple without the micro-batches
-/// from m on. No remaining instruction depends on a removed instruction, so that the row cannot
-/// hang.
+/// If m is not a multiple of p, the row is generated for the next multiple, and the micro-batches
+/// from m on are left out. No other instruction depends on them.
 Row interleaved_row(Rank rank, const ProgramLayout& layout) {
   const int p = layout.ranks;
   const Rounds rounds(layout);
@@ -86,8 +85,7 @@ Row interleaved_row(Rank rank, const ProgramLayout& layout) {
 
 /// 1F1B in which rank r computes a weight half r micro-batches after its input half. Later ranks
 /// have fewer micro-batches in flight and can delay more weight halves, so that every rank keeps at
-/// most p micro-batches (p + 1 with a shared vocabulary). The remaining weight halves fill the wait
-/// for the last gradients.
+/// most p micro-batches (p + 1 with a shared vocabulary).
 Row zero_bubble_row(Rank rank, const ProgramLayout& layout) {
   const int m = layout.micro_batches;
   const int warmup = warmup_of(rank, layout, 1);
@@ -197,9 +195,8 @@ struct Block {
   std::array<int, 3> turns{1, 1, 1};  ///< forward down → up, up → input halves down, down → up
 };
 
-/// With these turns, no two passes of a rank have the same time modulo the period. The exceptions
-/// are forward passes of v-half on an even number of ranks: the pass of the first chunk then comes
-/// first.
+/// With these turns, no two passes of a rank have the same time modulo the period, except for
+/// v-half.
 Block block_of(ScheduleKind kind, int ranks) {
   if (kind == ScheduleKind::zb_v) return {1, 5};
   if (kind == ScheduleKind::v_half) return {1, 2, {ranks % 2 == 0 ? 3 : 1, 1, 1}};

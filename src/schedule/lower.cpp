@@ -1,6 +1,5 @@
-// Lowers a program: adds transfers by independent channels or ordered groups. To training programs,
-// also adds reductions and the update: at the end of each row, or as add_overlapped_updates() does
-// for a program of several steps.
+// Lowers a program: adds transfers by independent channels or ordered groups, and to training
+// programs also reductions and the update.
 #include <trireme/schedule/lower.hpp>
 
 #include <trireme/base/check.hpp>

@@ -44,11 +44,9 @@ class Updates {
   }
 
  private:
-  /// Slots in which the norm and the reduction begin. Rank 0 is the last rank to complete its
-  /// gradients, and `slack_` slots later it is the first rank to need new weights. If a backward
-  /// pass takes two thirds of a slot, rank r is 2 r / 3 slots ahead of rank 0. All ranks reach
-  /// these slots at about the same time, except that the last rank reaches them a little later if
-  /// it waits for rank 0's gradient of the table.
+  /// Slots in which the norm and the reduction begin. All ranks reach these slots at about the same
+  /// time if a backward pass takes two thirds of a slot: rank r is then 2 r / 3 slots ahead of rank
+  /// 0.
   int norm_slot() const { return 5 * slack_ / 8 + lag_; }
   int reduction_slot() const { return slack_ / 2 + std::max(0, lag_ - 1); }
 

@@ -248,8 +248,7 @@ Played play(const Program& program, const Cost& cost, const PlayOptions& options
   return played;
 }
 
-/// Ordered groups: the transfers of a rank form one queue. Appends the newly issued transfer to the
-/// open group, or opens a group.
+/// Ordered groups: appends the newly issued transfer to the open group, or opens a group.
 void Player::enter_group(std::size_t r, Seconds at) {
   RankState& state = states_[r];
   if (!state.group_open) {

@@ -54,8 +54,7 @@ struct Writer {
   void give_input_gradient() {
     if (s > 0) e.writes.push_back({Kind::input_gradient, s, m});
   }
-  /// The last stage's forward pass adds to the loss, and may add to the gradient of the logits'
-  /// table.
+  /// The last stage's forward passes add to the loss in the order of the micro-batches.
   void chain_loss() {
     if (s == last() && m % layout.micro_batches > 0) e.reads.push_back({Kind::output, s, m - 1});
   }
@@ -93,8 +92,7 @@ struct Writer {
     e.frees.push_back({Kind::saved, s, m});
     e.frees.push_back({Kind::embedding_gradient, s, m});
   }
-  /// Step t uses the weights before the update of step t − 1. A program contains only its own
-  /// updates.
+  /// Step t uses the weights before the update of step t − 1.
   void take_weights() {
     if (layout.step_of(m) >= 2) e.reads.push_back({Kind::weights, s, layout.step_of(m) - 2});
   }
@@ -103,8 +101,7 @@ struct Writer {
     e.writes.push_back({to, receiver, m});
     e.frees.push_back({from, s, m});
   }
-  /// Reads the gradients in the rank's norm: the gradients of all its stages, and of the tied
-  /// table.
+  /// Reads the gradients of all stages of the rank, and of the tied table.
   void take_gradients_of_rank() {
     const Rank rank = layout.rank_of(s);
     for (int chunk = 0; chunk < layout.chunks; ++chunk)

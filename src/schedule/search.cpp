@@ -12,7 +12,7 @@
 namespace trireme::schedule {
 namespace {
 
-constexpr std::int64_t passes_tried = 6'000'000;  ///< total over all list schedules
+constexpr std::int64_t passes_tried = 6'000'000;  ///< budget of passes for all list schedules
 constexpr std::size_t lists_played = 3;
 constexpr double difference = 1e-9;  ///< relative difference below which times are equal
 
@@ -73,8 +73,7 @@ class Search {
     best_ = {std::move(program), end, std::move(origin)};
   }
 
-  /// Numbers of saved micro-batches by rank: the largest numbers that fit, the numbers of 1f1b, and
-  /// numbers in between.
+  /// Limits on saved micro-batches, by rank, that the rules try.
   std::vector<std::vector<int>> shapes() const {
     const int p = layout_.ranks, v = layout_.chunks;
     std::vector<std::vector<int>> all{slots_};
@@ -128,8 +127,7 @@ class Search {
     return list_schedule(layout, costs_, rule).seconds;
   }
 
-  /// Changes the number of slots of one rank at a time while this reduces the time and the budget
-  /// lasts.
+  /// Changes the slots of one rank at a time while this reduces the time and the budget lasts.
   void refine(Tried& t) {
     t.seconds = seconds(layout_, t.rule);
     for (bool better = true; better && budget_ > 0;) {

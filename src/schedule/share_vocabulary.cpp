@@ -14,9 +14,10 @@ namespace {
 
 using Row = std::vector<Instr>;
 
-/// Time of a message in units of a forward pass. No rank waits for a message that takes less time.
+/// Time of a message in units of a forward pass.
 constexpr double assumed_latency = 0.25;
-constexpr int most_delayed = 2;  ///< a table gradient is at most this many micro-batches late
+/// If this many table gradients are due, one of them precedes the next pass.
+constexpr int most_delayed = 2;
 
 std::size_t index(int i) {
   return static_cast<std::size_t>(i);

@@ -1,6 +1,5 @@
-// Validates a lowered program. Rows are checked by tracking the state of every value, queues and
-// collectives by comparing rows. A program without mistakes is then simulated to prove that it
-// completes.
+// Validates a lowered program: tracks the state of every value in each row, compares queues and
+// collectives between rows, and then simulates the program.
 #include <trireme/schedule/validate.hpp>
 
 #include <trireme/base/text.hpp>
@@ -29,8 +28,7 @@ struct Placed {
   Instr instr;
 };
 
-/// All checks without simulation: each row by itself, then queues and collectives by comparing
-/// rows.
+/// All checks without simulation.
 class Checker {
  public:
   Checker(const Program& program, Transport transport, const ValidateOptions& options)
@@ -250,8 +248,7 @@ class Checker {
     return found;
   }
 
-  /// Rank 0 is a member of all collectives. Every other rank must call its collectives in rank 0's
-  /// order.
+  /// Every rank must call its collectives in the order of rank 0, which calls all collectives.
   void check_collectives() {
     const std::vector<Placed> first = collectives_of(0);
     for (Rank r = 1; r < layout_.ranks; ++r) {

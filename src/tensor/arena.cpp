@@ -15,8 +15,7 @@ namespace {
 
 std::atomic<std::int64_t> allocations{0};
 
-/// Requests pages of 2 MiB for the memory [begin, begin + bytes), which must be untouched. Large
-/// pages cause fewer page faults and TLB misses. Has no effect if the system has no large pages.
+/// Requests pages of 2 MiB for untouched memory, for fewer page faults and TLB misses.
 [[maybe_unused]] void want_large_pages([[maybe_unused]] std::byte* begin,
                                        [[maybe_unused]] std::size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)

@@ -122,7 +122,6 @@ void Audit<P>::settle(std::vector<Pass>& passes) {
   const auto suspects = suspects_of(grid_.world(), mine);
   bool repaired = false;
   const bool decided = std::ranges::all_of(right, [](const auto& one) { return one.has_value(); });
-  // At most two trials: a processor that is wrong each time cannot contribute to the step.
   for (int trial = 0; trial < 2 && !repaired && decided && run_.audit == AuditAction::repair;
        ++trial)
     repaired = std::ranges::equal(pass(0).results, right,
@@ -131,9 +130,8 @@ void Audit<P>::settle(std::vector<Pass>& passes) {
 }
 
 /// Finding about this rank from the passes over the samples of data rank `samples`: compares the
-/// rank's lists with the lists of its counterpart (the rank at the same position of another
-/// replica) in a pass with the result `right`. If no right result is known, compares two passes
-/// with different results. Collective on the data axis.
+/// rank's lists with its counterpart's lists in a pass with the result `right`. If no right result
+/// is known, compares two passes with different results. Collective on the data axis.
 template <class P>
 Finding Audit<P>::examine(std::span<const Pass> passes, int samples,
                           std::optional<std::uint64_t> right) const {

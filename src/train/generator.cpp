@@ -132,8 +132,7 @@ class TypedGenerator final : public Generator {
   Rank last() const { return pipeline_.size() - 1; }
   bool is_last() const { return pipeline_.rank() == last(); }
 
-  /// Receives the tokens that the last stage has drawn after the group's last pass, if it has drawn
-  /// any. No effect on the last stage.
+  /// Receives the tokens that the last stage has drawn after the group's last pass, if any.
   void receive_tokens(Group& group) const {
     const auto& drawing = group.texts.drawing();
     const auto draws = [](const auto& text) { return text.has_value(); };
@@ -179,8 +178,7 @@ class TypedGenerator final : public Generator {
     }
   }
 
-  /// Completes all messages in flight, and throws the LogitError on ranks with logits. Other ranks
-  /// find the error in the same group and also give up.
+  /// Completes all messages in flight, and throws the LogitError on ranks with logits.
   void give_up(std::vector<Group>& groups, const Group& wrong) {
     for (Group& group : groups)
       if (&group != &wrong) receive_tokens(group);

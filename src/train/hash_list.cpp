@@ -1,5 +1,4 @@
-// Hashes of arrays and messages. Each entry has an element of a small device array; one copy
-// transfers all elements to the host.
+// Hashes of arrays and messages, each in an element of a small device array.
 #include <trireme/train/hash_list.hpp>
 
 #include <trireme/kernels/hash.hpp>

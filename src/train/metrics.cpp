@@ -1,5 +1,4 @@
-// Writes metrics.jsonl: one line per step. Lines of logged steps have all values, other lines only
-// the losses and the gradient norm. A restart keeps the lines up to the checkpoint's step.
+// Writes metrics.jsonl: one line per step. A restart keeps the lines up to the checkpoint's step.
 #include <trireme/train/metrics.hpp>
 
 #include <trireme/base/check.hpp>
@@ -82,7 +81,7 @@ std::string to_json(const StepLoss& s) {
 /// truncated by a kill is not a JSON object, and is dropped.
 std::string MetricsFile::lines_up_to(std::int64_t step) {
   std::string kept;
-  std::error_code error;  // if set, opening the file reports the reason
+  std::error_code error;  // after an error, reading the file reports the reason
   if (!std::filesystem::exists(path_, error) && !error) return kept;
   std::istringstream in(io::read_text_file(path_, record_limit_bytes));
   for (std::string line; std::getline(in, line);) {

@@ -31,8 +31,7 @@ optim::Progress progress_of(const deck::Config& config, const Skips& skips, std:
   const bool adapted =
       config.precision.compute == DType::fp16 && config.precision.loss_scale_interval > 0;
   const double scale = adapted ? skips.loss_scale.value_or(loss_scale) : loss_scale;
-  // If the deck has a smaller maximum_skips than the checkpoint's run, one more step is still
-  // tried.
+  // If the deck has a smaller maximum_skips than before, one more step is still tried.
   return {skips.total, std::min(skips.in_row, config.optimizer.maximum_skips - 1),
           scale,       adapted ? skips.scale_steps : 0,
           step,        adapted ? skips.scale_before.value_or(scale) : scale};

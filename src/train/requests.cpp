@@ -1,5 +1,4 @@
-// Requests to a run: the signal handler, which may only use lock-free atomics and write(), the time
-// limit, and files in the run's directory.
+// Requests to a run: signals, the time limit, and files in the run's directory.
 #include <trireme/train/requests.hpp>
 
 #include <trireme/base/check.hpp>
@@ -88,8 +87,7 @@ void remember_signal(int signal) {
 /// Origin of the time limit: a job's time limit counts from the start of its processes.
 const Clock::time_point process_start = Clock::now();
 
-/// Shortest time between looks for request files, because steps may take only milliseconds and
-/// other jobs share the file system.
+/// Shortest time between looks for request files, because other jobs share the file system.
 constexpr auto between_looks = std::chrono::milliseconds(500);
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Checkpoints in two phases that all ranks enter together. For a background checkpoint, a thread of
-// each rank writes a copy of the rank's share.
+// Checkpoints in two phases that all ranks enter together.
 #include <trireme/train/saver.hpp>
 
 #include <trireme/base/check.hpp>

@@ -165,8 +165,7 @@ void ServerEngine<P>::hear() {
   listening_->paused[w] = heard.last != 0;
 }
 
-/// Sends an event to the other ranks of servers. The messages are kept until their sends are
-/// complete.
+/// Sends an event to the other ranks of servers.
 template <class P>
 void ServerEngine<P>::tell(const ServerEvent& event) {
   if (messages_->server_ranks().empty()) return;
@@ -212,8 +211,7 @@ typename ServerEngine<P>::Arrival& ServerEngine<P>::arrival(int worker, std::int
   return arrivals_.at(static_cast<std::size_t>(turn * messages_->workers() + worker));
 }
 
-/// Posts the receives of a worker's gradients of a step: a worker that receives the step's weights
-/// will send them.
+/// Posts the receives of a worker's gradients of a step.
 template <class P>
 void ServerEngine<P>::receive_gradients(int worker, std::int64_t step) {
   Arrival& from = arrival(worker, step);
@@ -243,8 +241,7 @@ void ServerEngine<P>::finish_sends() {
 }
 
 /// gradient = Σ_w gradient of worker w, in rank order. For an update with one worker's gradient:
-/// that gradient times the number of workers, which is the gradient of the mean loss over the
-/// worker's part of the batch.
+/// that gradient times the number of workers.
 template <class P>
 void ServerEngine<P>::sum_gradients(const ServerEvent& event) {
   const bool all = event.worker < 0;
@@ -268,8 +265,8 @@ void ServerEngine<P>::sum_gradients(const ServerEvent& event) {
   }
 }
 
-/// Sums the gradients over the tensor ranks and over the ranks with the tied token table, as
-/// StepActions::reduce_gradients and reduce_tied do.
+/// Sums the gradients of replicated arrays over the tensor ranks, and the gradient of the tied
+/// token table over the ranks that hold it.
 template <class P>
 void ServerEngine<P>::sum_over_model() {
   grid::Communicator& tensor = grid_.communicator(Axis::tensor);

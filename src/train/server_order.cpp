@@ -51,7 +51,7 @@ std::int64_t ServerOrder::updates() const {
 }
 
 /// Whether the messages that the event needs have arrived and a fetch is within the staleness
-/// bound. Error if the worker of a fetch asks for another step.
+/// bound.
 bool ServerOrder::is_possible(const ServerEvent& event) const {
   if (event.kind == Kind::fetch) {
     const std::int64_t asked = asked_.at(static_cast<std::size_t>(event.worker));

@@ -508,8 +508,7 @@ void StepActions<P>::optimizer_step(const PlacedInstr& placed) {
   parts_.weight_gather_of(number).update(handle_);
 }
 
-/// Finds the maxima of fp8 tensors over all ranks, and sets the scales of the next step. Maxima are
-/// exact, so that the order of the ranks does not matter.
+/// Finds the maxima of fp8 tensors over all ranks, and sets the scales of the next step.
 template <class P>
 void StepActions<P>::finish_fp8() {
   const Region region("fp8_scales");

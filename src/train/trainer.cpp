@@ -1,5 +1,4 @@
-// The training loop: steps, logged metrics, validation, checkpoints, stop requests, and the run's
-// events.
+// The training loop: steps, metrics, validation, checkpoints, stop requests, and events.
 #include <trireme/train/trainer.hpp>
 
 #include <trireme/base/clock.hpp>
@@ -319,8 +318,7 @@ void Trainer::say_noise_scale() const {
       " % of the progress of a step with an unlimited batch");
 }
 
-/// Logs the mean tokens per second and the MFU from this job's first step to the last step,
-/// including evaluations and checkpoints.
+/// Logs the mean speed of this job, including evaluations and checkpoints.
 void Trainer::say_mean_speed() const {
   const deck::Config& c = parts_.config;
   const std::int64_t samples = batches_.samples(c.run.steps) - batches_.samples(first_step_ - 1);
@@ -329,8 +327,7 @@ void Trainer::say_mean_speed() const {
       fixed(100 * rate * parts_.architecture.model_flops_per_token() / peak_flops_, 1), " %");
 }
 
-/// Logs and records the end of a run: noise scale, mean speed, and the measured peak memory of a
-/// rank. Collective.
+/// Logs and records the end of a run. Collective.
 void Trainer::end() const {
   say_noise_scale();
   if (first_step_ <= parts_.config.run.steps) say_mean_speed();
@@ -400,8 +397,7 @@ void Trainer::save(std::int64_t step, bool goes_on) {
   untimed_ += seconds(Clock::now() - begin);
 }
 
-/// On rank 0, calls expect_folders at most every half second, because the call may send a message
-/// to a file server.
+/// On rank 0, calls expect_folders at most every half second.
 void Trainer::look_for_folders() {
   const auto now = Clock::now();
   if (parts_.world.rank() != 0 || now - looked_ < std::chrono::milliseconds(500)) return;
@@ -440,8 +436,7 @@ std::vector<std::int64_t> Trainer::wishes(std::int64_t step) {
 }
 
 /// Acts on the maxima of all ranks' words: ends the run if its folders are lost, advances
-/// checkpoints, and returns the requests. Words of a late agreement may be about an earlier phase
-/// of the checkpoint; then they do not advance it.
+/// checkpoints, and returns the requests. Words about an earlier phase do not advance saver_.
 Request Trainer::agreed(std::span<const std::int64_t> words, std::int64_t phase) {
   if (words[4] != 0)
     grid::together(parts_.world, [&] {
@@ -459,12 +454,10 @@ Request Trainer::agreement(std::int64_t step) {
   return agreed(words, saver_.phases());
 }
 
-// Overlapping steps: which step ends the overlap, and actions that are one step late, because no
-// rank waits for another between steps.
+// Overlapping steps: no rank waits for another between steps, so that actions are one step late.
 
 /// Whether the next step must not begin before this step is applied. Evaluations and checkpoints
-/// need weights with the updates of all steps up to this step and of no later step; a different
-/// batch size needs another program.
+/// need the weights after this step; a different batch size needs another program.
 bool Trainer::ends_overlap(std::int64_t step) const {
   const deck::Config& c = parts_.config;
   return step == c.run.steps || due(step, c.run.evaluate_every) || due(step, c.checkpoint.every) ||
@@ -519,18 +512,17 @@ void Trainer::end_agreement() {
   wanted_.checkpoint = std::max(wanted_.checkpoint, found.checkpoint);
 }
 
-// Parameter servers: workers meet only after steps that are logged, evaluated or saved. In between
-// they agree on stop requests without waiting for one another.
+// Parameter servers: workers meet after steps that are logged, evaluated or saved. In between they
+// agree on stop requests without waiting for one another.
 
 /// Number of steps from the beginning of an agreement to its end. A worker that receives the
-/// weights for step c + lag knows that every other worker has ended step c, so that it need not
-/// wait for the agreement.
+/// weights for step c + lag knows that every other worker has ended step c.
 std::int64_t Trainer::agreement_lag() const {
   return parts_.config.parallel.staleness + 1;
 }
 
-/// Whether all updates of the step are applied before the next step begins. In a replayed run, this
-/// is so only after the steps at which every run meets, regardless of requests.
+/// Whether all updates of the step are applied before the next step begins. A replayed run meets
+/// only after fixed steps, regardless of requests.
 bool Trainer::meets_after(std::int64_t step) const {
   const deck::Config& c = parts_.config;
   if (is_logged(step) || due(step, c.checkpoint.every)) return true;

@@ -1,5 +1,4 @@
-// Messages between pipeline stages. Receives are posted ahead, and each channel to another rank
-// alternates between a few send buffers. Messages to a stage of the same rank wait in memory.
+// Messages between pipeline stages. Each channel to another rank has a few send buffers.
 #include <trireme/train/transfers.hpp>
 
 #include <trireme/base/check.hpp>

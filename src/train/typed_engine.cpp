@@ -25,8 +25,7 @@
 namespace trireme::train {
 namespace {
 
-/// Largest number of micro-batches of an evaluation program; longer evaluations run several
-/// programs.
+/// Largest number of micro-batches of an evaluation program.
 constexpr std::int64_t most_evaluated = 1024;
 
 }  // namespace
@@ -244,9 +243,8 @@ void TypedEngine<P>::with_shared_weights(const Use& use) {
   if (apart) local_->exchange_with_outer(handle_);
 }
 
-/// Ranks take groups of `micro` samples in turn; the result of a group does not depend on its rank.
-/// If passes gather weights, all ranks have the same number of passes, some possibly without
-/// samples.
+/// Ranks take groups of `micro` samples in turn. If passes gather weights, all ranks have the same
+/// number of passes, some possibly without samples.
 template <class P>
 void TypedEngine<P>::evaluate_groups(std::int64_t samples,
                                      const std::function<void(std::int64_t)>& begin) {
@@ -583,8 +581,7 @@ void TypedEngine<P>::served_step(std::int64_t step, const data::Samples& samples
   remember(step);
 }
 
-/// Fetches the newest weights for an evaluation, because a worker's weights lack at least the last
-/// step's update. No effect without parameter servers.
+/// Fetches the newest weights for an evaluation. No effect without parameter servers.
 template <class P>
 void TypedEngine<P>::fetch_current() {
   if (parts_.servers) parts_.servers->fetch_current(handle_);

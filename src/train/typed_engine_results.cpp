@@ -19,9 +19,8 @@
 namespace trireme::train {
 namespace {
 
-/// Combines the optimizer status of all workers: the mean of the norms, the maximum numbers of
-/// skipped steps, the smallest loss scale, the smallest number of updates since the scale changed,
-/// and the last skipped step.
+/// Combines the optimizer status of all workers: the mean norm, the last skipped step, the largest
+/// numbers of skipped steps, the smallest loss scale and the smallest number of updates since.
 std::vector<double> common_status(const std::vector<double>& all) {
   constexpr std::size_t size = kernels::status_size;
   std::vector<double> common(all.begin(), all.begin() + size);

@@ -16,13 +16,14 @@
 /// memory and initial values.
 namespace trireme::architecture {
 
-/// A part of a model. Blocks of one kind have the same operations, on arrays of their own.
+/// A part of a model: the embedding, a layer or the head. Blocks of one kind have the same
+/// operations.
 struct Block {
   std::size_t kind = 0;  ///< index in Architecture::kinds
   std::string prefix;    ///< prefix of the names of the block's arrays: "layers.3."
 };
 
-/// Number of the block of layer 0 … L−1.
+/// Block number of layer 0 … L−1.
 constexpr std::int64_t block_of_layer(std::int64_t layer) {
   return layer + 1;
 }
@@ -32,8 +33,7 @@ struct Architecture {
   deck::ModelConfig model;
   std::vector<ArraySpec> arrays;  ///< in registry order; array numbers are positions in this list
   /// Operations of each kind of block: the embedding, the kinds of layers in the order of their
-  /// first layers, and the head. Kinds of layers differ in their window, in their frozen arrays, or
-  /// in the dropout of the embedding, which the first layer of a post-norm model applies.
+  /// first layers, and the head.
   std::vector<BlockDescription> kinds;
   /// In the order of the forward pass. A block's number is its position: 0 is the embedding, 1 … L
   /// are the layers, and L + 1 is the head.

@@ -12,8 +12,7 @@
 
 namespace trireme::architecture {
 
-/// The arenas that replicas divide ([parallel] shard): a rank keeps only its own parts of such an
-/// arena. Whole layers are only in windows, which the layers use in turn.
+/// Arenas that the replicas divide among them ([parallel] shard); see Arrangement.
 struct Division {
   bool weights = false;
   bool gradients = false;
@@ -23,16 +22,14 @@ struct Division {
   bool operator==(const Division&) const = default;
 };
 
-/// The division of a deck. Gradients are divided only if a layer's gradients are complete after one
-/// pass: with one pipeline rank, one micro-batch per step, schedule 1f1b or gpipe, and no shared
-/// layers. Otherwise gradients are first summed over the micro-batches in whole arrays, because any
-/// other order of the sums would change their bits.
+/// The division of a deck. Gradients are divided only if the gradients of a layer are complete
+/// after one backward pass of a step.
 Division division_of(const deck::Config& config);
 
 /// Memory layout of an arena of a rank. Resident arrays are stored whole, in the order of the
 /// arena. A rank keeps only its own parts of the buckets of other arrays (Rajbhandari et al. 2020,
-/// "ZeRO", section 5); while passes use a layer, its whole arrays are in a window. There is one
-/// window for the embedding and the head, and there are two for the layers.
+/// "ZeRO", section 5); while passes use a layer, its whole arrays are in a window. The embedding
+/// and the head have one window, the layers have two.
 class Arrangement {
  public:
   /// A range of the arena with arrays of one block, stored whole from `place` on.
@@ -105,13 +102,12 @@ Arrangement arranged_weights(const BucketCut& cut, const Division& division, int
 Arrangement arranged_gradients(const BucketCut& cut, const Shard& shard, const Division& division,
                                bool cuts_tokens, int data_rank);
 
-/// Largest number of elements that a data rank owns in arrays that use windows and begin before
-/// element `end`. Each part of a bucket is rounded up to a cache line.
+/// Largest number of elements that a data rank owns in ranges that begin before element `end` and
+/// for which `takes_turns` is true. Each part of a bucket is rounded up by aligned_elements().
 std::int64_t most_own_elements(const BucketCut& cut, std::int64_t end,
                                const std::function<bool(const GradientRange&)>& takes_turns);
 
-/// Keeps track of the units in the windows during a rank's passes. Runs use it for gathers and
-/// sums, and `trireme check` to count the gathers.
+/// Keeps track of the unit that each window holds during a rank's passes.
 class WindowTurns {
  public:
   static constexpr std::size_t windows = 3;

@@ -24,21 +24,20 @@ struct ArraySpec {
   bool decay = false;  ///< whether weight decay applies: only to matrices
   /// The array is stored directly after the previous array, so that one matrix product uses both.
   bool follows_previous = false;
-  /// Every tensor rank holds the whole array, and computes only a partial sum of its gradient: the
-  /// contributions of the rank's own heads, or of its own part of an adapted product.
+  /// Every tensor rank holds the whole array and computes a partial sum of its gradient.
   bool partial_gradient = false;
   /// Blocks `block`, `block` + n, … of the layers use the array, with n = [model] shared_layers.
   /// Every pipeline rank holds the array; its gradient on a rank covers only the rank's own layers.
   bool shared = false;
   /// The split axis is the vocabulary, which pipeline ranks may share ([parallel] vocabulary).
   bool of_vocabulary = false;
-  /// The operation uses an array of this name that an earlier operation defines.
+  /// An earlier operation defines the array of this name.
   bool tied = false;
   std::int64_t block = 0;         ///< number of its block: see Architecture::blocks
   double standard_deviation = 0;  ///< for `normal`; for `uniform`: bound of the values
-  /// Number of query heads that use each index of the split axis. A tensor rank holds the indices
-  /// that its query heads use. If the tensor axis splits a group of query heads, several ranks hold
-  /// the index of this group.
+  /// Number of query heads per index of the split axis, for heads of keys and values; otherwise 1.
+  /// A tensor rank holds the indices that its query heads use; several ranks may hold the same
+  /// index.
   std::int64_t group = 1;
   /// The array has no gradient, optimizer state or master weights. In the description of a kind of
   /// layers: frozen in all layers of this kind.
@@ -58,7 +57,7 @@ inline bool is_hidden_matrix(const ArraySpec& a, std::int64_t layers) {
   return a.decay && !a.adapter && !a.frozen && a.block >= 1 && a.block <= layers;
 }
 
-/// Standard deviation of initial weights, unless an array has another deviation.
+/// Default standard deviation of initial weights.
 inline constexpr double weight_deviation = 0.02;
 
 inline ArraySpec matrix(std::string name, std::vector<std::int64_t> shape, int split_axis,

@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-/// Lowering of a block's description to the calls that a rank runs. The result lists the tensors
-/// that are kept from the forward to the backward pass, the calls of each phase, recomputation
-/// included, and the memory of every value.
+/// Lowering of a block's description to the calls that a rank runs, recomputation included, and to
+/// the memory of every value.
 namespace trireme::architecture {
 
 /// A value of a call: a tensor, or the gradient of a tensor.
@@ -19,14 +18,12 @@ struct Value {
 };
 
 /// The tensors that a layer keeps from its forward to its backward passes: one flag per tensor of
-/// the description. The layer's input is always kept; any other tensor that no backward pass reads
-/// is not kept.
+/// the description. The layer's input is always kept.
 using Kept = std::vector<bool>;
 
 /// The tensors that a layer keeps. `selective` recomputes outputs of norms and activations that
 /// only gradients of weights read (Korthikanti et al. 2022); `full` recomputes everything but the
-/// layer's input (Chen et al. 2016, arXiv 1604.06174). `automatic` is an error: plan/recompute.hpp
-/// chooses its tensors.
+/// layer's input (Chen et al. 2016, arXiv 1604.06174). `automatic` is an error.
 Kept kept_tensors(const BlockDescription& layer, Recompute recompute);
 /// The tensors kept in evaluation, in generation and by the embedding: only the input and the
 /// fields of a batch.
@@ -54,18 +51,15 @@ struct Place {
 struct OperationCall {
   int operation = 0;
   Pass pass = Pass::forward;
-  /// Index of a second operation that the same call computes: the norm of a residual sum, or the
-  /// GELU whose gradient follows the gradient of a product; in a head, the GELU of a product or the
-  /// cross entropy of logits. −1: none.
+  /// Index of a second operation that the same call computes, such as the norm of a residual sum;
+  /// −1: none.
   int fused = -1;
-  /// For backward_input: the tensor whose gradient's memory holds the sum of the contributions of
-  /// later operations to the gradient of the input (gradient_target()): the input itself, or the
-  /// output of a residual addition that reads the input. The call adds its contribution. −1: this
-  /// is the first contribution.
+  /// For backward_input: the tensor whose gradient's memory holds the sum of the previous
+  /// contributions to the gradient of gradient_target(). The call adds its contribution to this
+  /// sum. −1: the call overwrites the gradient.
   int sum = -1;
   bool again = false;  ///< recomputation within a backward pass
-  /// Memory for the contribution, before it is added to the sum. Memory::none: the operation adds
-  /// to the sum, or its contribution is written to the memory of the input's gradient.
+  /// Memory for the contribution before it is added to the sum; Memory::none if it is not needed.
   Place contribution = {};
 
   bool accumulates() const { return sum >= 0; }
@@ -88,10 +82,10 @@ struct BlockProgram {
   Bytes work_bytes = 0;         ///< per layer and slot
   Bytes transient_bytes = 0;    ///< per rank: largest of all phases
   PhaseProgram forward;
-  PhaseProgram backward;         ///< of a layer: empty if split_backward
-  PhaseProgram backward_input;   ///< of a layer: empty unless split_backward
-  PhaseProgram backward_weight;  ///< of a layer: empty unless split_backward
-  PhaseProgram losses;           ///< only of heads: see lower_head()
+  PhaseProgram backward;         ///< in a layer: empty if split_backward
+  PhaseProgram backward_input;   ///< in a layer: empty unless split_backward
+  PhaseProgram backward_weight;  ///< in a layer: empty unless split_backward
+  PhaseProgram losses;           ///< only in heads: see lower_head()
 
   const PhaseProgram& phase(Phase phase) const;
 };
@@ -107,22 +101,15 @@ struct LoweringOptions {
 BlockProgram lower(const BlockDescription& layer, const RankSizes& sizes,
                    const LoweringOptions& options);
 
-/// The head's description lowered to calls. `forward` ends with the losses. `losses` has the
-/// backward calls of all operations after the final norm; the backward phases have the calls of the
-/// final norm. A tensor's home determines its memory: `kept` for Home::slot, `transient` for
-/// Home::scratch, `batch` for Home::batch.
-///
-/// If the description has a separate tensor for a gradient, named "d" and the tensor's name, the
-/// gradient is stored there. Otherwise the gradient overwrites its tensor; but if the operation
-/// reads this tensor in backward_input, the gradient overwrites the gradient of the operation's
-/// output. backward_weight precedes backward_input, because it reads the values that backward_input
-/// overwrites.
+/// The head's description lowered to calls. `losses` has the backward calls of all operations after
+/// the final norm; the backward phases have the calls of the final norm. The gradient of a tensor
+/// is stored in the tensor named "d" and the tensor's name, if the description has it; otherwise it
+/// overwrites values that later calls do not read.
 BlockProgram lower_head(const BlockDescription& head, const RankSizes& sizes, Bytes element,
                         Bytes accumulate);
 
-/// Description of the gradient of a tensor. The gradient of a product with split inputs has the
-/// rows of all tokens; every other gradient has the rows of its tensor. The embedding or the head
-/// may have a separate tensor "d…" for the gradient.
+/// Description of the gradient of a tensor. In a layer, the gradient of the output of a product
+/// with split inputs has the rows of all tokens.
 Tensor gradient_of(const BlockDescription& layer, int tensor);
 
 /// Multiplications per token that a phase spends on recomputation, on all tensor ranks together.

@@ -17,10 +17,11 @@ constexpr std::int64_t shared_token_table(std::int64_t layers) {
 constexpr std::int64_t shared_output_table(std::int64_t layers) {
   return layers + 3;
 }
-/// Block whose passes complete an array's gradient, or table of a shared vocabulary.
+/// Number of the block whose passes complete an array's gradient, or of the table of a shared
+/// vocabulary.
 std::int64_t block_of(const Architecture& architecture, const RankArray& array);
 
-/// Range of an arena with a piece of an array: its gradient, or in a cut of weights its weights.
+/// Range of an arena of gradients or weights that holds a piece of an array.
 struct GradientRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -37,7 +38,7 @@ struct GradientRange {
 };
 
 /// Arrays that are cut into buckets. `gradients`: arrays with gradients, and the second gradient of
-/// a tied table. `weights`: all arrays. An array has the same buckets in both cuts.
+/// a tied table. `weights`: all arrays. A trained array has the same buckets in both cuts.
 enum class CutOf : std::uint8_t { gradients, weights };
 
 /// Adjacent buckets of equal size with the same relative bounds. The bucket that backward passes
@@ -53,7 +54,7 @@ struct BucketRun {
 };
 
 /// Cuts an arena of gradients or weights into buckets without storing a list of them: a model on
-/// few ranks may have millions of buckets. Time and memory depend only on the number of arrays.
+/// few ranks may have millions of buckets.
 class BucketCut {
  public:
   /// Arguments as for gradient_buckets(); `arrays` and `placement` must outlive this object.
@@ -92,8 +93,7 @@ class BucketCut {
 /// run.end if there is none.
 std::int64_t bound_of(const BucketRun& run, int data_ranks, int rank);
 
-/// Calls `use(rank, begin, end)` for each part of the first bucket of the run, ascending. Skips
-/// ranks with an empty part, so that the cost does not depend on the number of ranks.
+/// Calls `use(rank, begin, end)` for each non-empty part of the first bucket of the run, ascending.
 void visit_parts(const BucketRun& run, int data_ranks,
                  const std::function<void(int, std::int64_t, std::int64_t)>& use);
 

@@ -7,7 +7,7 @@
 
 namespace trireme::architecture {
 
-/// A range of an arena that one message sums (gradients) or gathers (weights) over the data axis.
+/// A range of an arena that one message sums (gradients) or gathers (weights) over the replicas.
 struct Bucket {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -22,13 +22,11 @@ struct Bucket {
   std::int64_t read_order = 0;
 };
 
-/// Buckets of about `most_elements` elements, but at least one block of the norm; buckets do not
-/// split these blocks. A bucket belongs to one stage, and holds only split or only replicated
-/// arrays. Each token table of tied embeddings has separate buckets. Buckets depend only on the
-/// offsets of arrays: all ranks of the data axis have the same buckets, all tensor ranks cut
-/// replicated arrays at the same elements, and both gradients of a tied table are cut at the same
-/// elements. Sorted in the order in which backward passes complete them, from the end of each
-/// range. `data_ranks`: number of ranks that own parts of each bucket.
+/// Buckets of about `most_elements` elements, from the end of each group of ranges
+/// (BucketCut::visit_groups()). Buckets do not split blocks of the norm. A bucket belongs to one
+/// stage, and holds only split or only replicated arrays. All replicas have the same buckets, and
+/// all tensor ranks cut replicated arrays at the same elements. `data_ranks`: number of ranks that
+/// own parts of each bucket.
 std::vector<Bucket> gradient_buckets(const BucketCut& cut);
 inline std::vector<Bucket> gradient_buckets(const Architecture& architecture, const Shard& shard,
                                             const std::vector<RankArray>& arrays,

@@ -6,7 +6,7 @@
 
 namespace trireme::architecture {
 
-/// Initial value of gains, with which the factor of a norm is 1.
+/// Initial value of gains: the factor of a norm is then 1.
 inline Initialisation gain_initialisation(const deck::ModelConfig& m) {
   return m.zero_centered_gains ? Initialisation::zeros : Initialisation::ones;
 }
@@ -21,7 +21,7 @@ class Builder {
     built_.tensors.push_back({std::move(name), rows, columns, numbers, home, stored_in});
     return static_cast<int>(built_.tensors.size()) - 1;
   }
-  /// Adds an operation and returns the index of its output tensor, as norm() does.
+  /// Adds an operation. Returns the index of its output tensor.
   int add(Operation op) {
     built_.operations.push_back(std::move(op));
     return built_.operations.back().output;

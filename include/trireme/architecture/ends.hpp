@@ -6,12 +6,11 @@
 #include <cstdint>
 #include <string_view>
 
+/// The embedding and the head as lists of operations, from which arrays, memory, messages, FLOPs
+/// and the fields of a batch are derived.
 namespace trireme::architecture {
 
-/// The embedding and the head as lists of operations. Arrays, memory, messages, FLOPs and the
-/// fields of a batch are derived from these lists. Calls of the embedding and the head are not
-/// recomputed, except for the logits (HeadGradient). A gradient overwrites its tensor, unless the
-/// list has a separate tensor for it such as "dlogits" (lower_head()).
+/// The embedding.
 BlockDescription describe_embedding(const deck::ModelConfig& model);
 /// The embedding without the look-up of tokens, as in the first stage if all pipeline ranks share
 /// the vocabulary.
@@ -38,21 +37,17 @@ constexpr bool computes_again(HeadGradient g) {
   return g == HeadGradient::again || g == HeadGradient::shared_again;
 }
 /// with_losses, unless pipeline ranks share the vocabulary, or gpipe runs on several pipeline
-/// ranks. With other schedules, the last stage's backward pass directly follows its forward pass,
-/// so that the order of the head's passes affects only memory. With gpipe, other forward passes
-/// come between them, and other stages would wait for the head's three passes. [parallel] recompute
-/// then decides whether logits are recomputed.
+/// ranks: other stages would then wait while the forward passes of the head compute gradients.
+/// [parallel] recompute decides whether logits are recomputed.
 HeadGradient head_gradient(const deck::ParallelConfig& parallel);
 /// Name of the tensor that [parallel] recompute = "auto" chooses to recompute the logits.
 inline constexpr std::string_view logits_name = "logits";
 
-/// The head. If its gradient is computed in the backward pass, the slot keeps all operands of the
-/// gradient.
+/// The head. If pipeline ranks share the vocabulary, it has only the final norm.
 BlockDescription describe_head(const deck::ModelConfig& model,
                                HeadGradient gradient = HeadGradient::with_losses);
 
-/// A rank's part of the logits, if all pipeline ranks share the vocabulary. describe_head() then
-/// has only the final norm, and without_vocabulary() is the embedding's part in the first stage.
+/// A rank's part of the logits, if all pipeline ranks share the vocabulary.
 BlockDescription describe_shared_logits(const deck::ModelConfig& model, HeadGradient gradient);
 
 /// Whether the tensor uses another tensor's memory.

@@ -29,7 +29,7 @@ std::int64_t fp8_tensor(const Architecture& architecture, const Operation& opera
 
 /// Bytes of the rounded operands of a layer's largest product.
 Bytes fp8_code_bytes(const BlockDescription& layer, const RankSizes& sizes);
-/// Bytes of the maxima, of their history, of the scales and of the inverse scales.
+/// Bytes of the maxima, their history, the scales and the inverse scales.
 Bytes fp8_scaling_bytes(std::int64_t tensors, std::int64_t history);
 
 }  // namespace trireme::architecture

@@ -23,9 +23,7 @@ bool is_frozen(const deck::ModelConfig& model, std::string_view name);
 void mark_frozen(BlockDescription& part, const deck::ModelConfig& model,
                  const std::string& prefix = "");
 
-/// UsageError for a pattern that matches no array, arrays whose gradients one kernel computes and
-/// of which only some are frozen, an entirely frozen model, and keys that cannot be combined with
-/// frozen arrays.
+/// UsageError unless the deck's frozen and trained arrays can be trained.
 void expect_trainable(const deck::Deck& deck);
 
 }  // namespace trireme::architecture

@@ -28,8 +28,7 @@ struct HiddenMatrix {
 };
 
 /// All hidden matrices of a rank, largest first, and their assignment: in each round, each of
-/// tensor · replicas ranks has one matrix, all of similar size; in the last round, some ranks may
-/// have none.
+/// tensor · replicas ranks has at most one matrix.
 class MatrixRounds {
  public:
   /// `replicas`: number of replicas that share the work.
@@ -42,8 +41,8 @@ class MatrixRounds {
   int rounds() const;
   /// The matrix that a tensor rank of a replica updates in a round; null if there is none.
   const HiddenMatrix* matrix(int round, int replica, int tensor_rank) const;
-  /// In a round, tensor rank `tensor_rank` of each replica updates a matrix, of which tensor rank
-  /// `part` holds a part. Returns the largest number of elements of this part, over all replicas.
+  /// Largest number of elements, over all replicas, of tensor rank `part`'s part of the matrix that
+  /// tensor rank `tensor_rank` updates in a round.
   std::int64_t most_elements(int round, int tensor_rank, int part) const;
   /// Largest number of elements of each replica's part in one message.
   std::int64_t chunk() const { return chunk_; }

@@ -46,7 +46,7 @@ struct LossTerm {
 /// Shapes are per sample of S tokens, of which M are predicted. Without a loss of pairs, rows has
 /// the shape [M], and there is no field pairs.
 struct TrainingObjective {
-  std::vector<BatchField> fields;  ///< fields of the embedding first, then of the head
+  std::vector<BatchField> fields;  ///< the embedding's fields, then the head's, then positions
   std::vector<LossTerm> losses;    ///< loss of tokens first
 
   /// Index of a field in `fields`.

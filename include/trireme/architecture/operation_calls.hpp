@@ -11,8 +11,7 @@ namespace trireme::architecture {
 std::vector<OperationCall> forward_calls(const BlockDescription& layer);
 
 /// The backward passes, from the last operation to the first. If several operations read a tensor,
-/// its gradient is summed in this order. The gradient of a residual addition's output is the first
-/// contribution to the gradient of the operand without dropout.
+/// its gradient is summed in this order.
 struct BackwardCalls {
   std::vector<OperationCall>
       both;  ///< a weight's gradient follows the gradient of its operation's input

@@ -51,8 +51,7 @@ std::int64_t fragment_elements(const Architecture& architecture,
                                std::int64_t state_elements);
 
 /// Number of elements of a fragment that are sent at a time: all, or without a delay at most
-/// [parallel] bucket_bytes. `fragment`: elements of the fragment; `element`: bytes of a gradient's
-/// element.
+/// [parallel] bucket_bytes. `fragment`: elements of the fragment; `element`: bytes of an element.
 std::int64_t exchanged_elements(const deck::Config& config, std::int64_t fragment, Bytes element);
 
 /// Bytes of the buffers for an exchange of `elements` elements: differences that the rank's workers

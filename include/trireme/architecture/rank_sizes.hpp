@@ -17,8 +17,7 @@ struct RankSizes {
   std::int64_t heads = 0;     ///< H on this rank
   std::int64_t key_value_heads = 0;  ///< Hkv on this rank
   std::int64_t group = 1;            ///< query heads per head of keys and values
-  /// Query heads of this rank's first group that lower tensor ranks hold: 0 unless the split of the
-  /// query heads divides the group.
+  /// Query heads of this rank's first group that lower tensor ranks hold.
   std::int64_t heads_before = 0;
   std::int64_t head_size = 0;     ///< K
   std::int64_t feed_forward = 0;  ///< F on this rank
@@ -27,8 +26,7 @@ struct RankSizes {
   std::int64_t targets = 0;      ///< predicted tokens: rows of all logits
   std::int64_t logit_block = 0;  ///< rows of logits computed at a time
   std::int64_t pairs = 0;        ///< pairs that the sentence head of this context rank classifies
-  /// Rows that the head of masked tokens picks, from all context ranks. The context ranks share the
-  /// remaining work of the head.
+  /// Rows that the head of masked tokens picks, from all context ranks.
   std::int64_t head_rows = 0;
   std::int64_t tensor_ranks = 1;   ///< P
   std::int64_t context_ranks = 1;  ///< c
@@ -43,9 +41,8 @@ struct RankSizes {
   /// Elements of the largest block of keys and values, or of their gradients, in the ring of the
   /// context axis.
   std::int64_t ring_block() const { return micro * longest * 2 * groups(); }
-  /// Elements of the scratch of attention over a context axis. ring_values() counts activations: a
-  /// block and the next block. ring_sums() counts sums: in training three blocks of gradients and
-  /// attention_delta, and with two-byte types also the results.
+  /// Elements of the scratch of attention over a context axis: blocks of keys and values, and sums.
+  /// `narrow`: two-byte activations.
   std::int64_t ring_values() const { return context_ranks > 1 ? 2 * ring_block() : 0; }
   std::int64_t ring_sums(bool training, bool narrow) const {
     if (context_ranks == 1) return 0;

@@ -8,8 +8,8 @@
 
 namespace trireme::architecture {
 
-/// Alignment of parts in the host copy of a background checkpoint: a page, so that devices can copy
-/// directly.
+/// Alignment of parts in the host copy of a background checkpoint: a page, so that their writes can
+/// bypass the page cache.
 inline constexpr Bytes saved_alignment = 4096;
 inline constexpr Bytes saved_bytes(Bytes bytes) {
   return (bytes + saved_alignment - 1) / saved_alignment * saved_alignment;
@@ -26,10 +26,8 @@ struct SavedPart {
 };
 
 /// Parts that rank `data_rank` of `data_size` replicas of a shard writes, in the order of the local
-/// arrays. Ranks that hold equal values share the writing: replicas, tensor ranks (for replicated
-/// arrays and shared heads), and the first and the last stage (for tied embeddings). All ranks
-/// together write every element of every array once, and the ranks of a stage write similar
-/// amounts.
+/// arrays. Ranks that hold equal values share the writing: all ranks together write every element
+/// of every array once.
 std::vector<SavedPart> saved_parts(const Architecture& architecture, const Shard& shard,
                                    const std::vector<RankArray>& arrays, int data_size,
                                    int data_rank);

@@ -8,9 +8,10 @@
 
 namespace trireme::architecture {
 
-/// Key ranges of parameter servers (Li et al. 2014, "Scaling Distributed Machine Learning with the
-/// Parameter Server"): a rank of server r holds part r of every bucket of the worker ranks that
-/// have the same tensor and pipeline coordinates. A single server holds whole arrays.
+/// Division of arrays among parameter servers (Li et al. 2014, "Scaling Distributed Machine
+/// Learning with the Parameter Server"): a rank of server r holds part r of every bucket of the
+/// worker ranks that have the same tensor and pipeline coordinates. A single server holds whole
+/// arrays.
 Division server_division(const deck::ParallelConfig& parallel);
 
 /// Buckets whose parts belong to the servers, equal on workers and servers. Arguments as for

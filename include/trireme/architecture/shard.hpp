@@ -12,12 +12,10 @@
 
 namespace trireme::architecture {
 
-/// Layers of each pipeline stage. Stages are contiguous and contain every layer once. The last
-/// stage has the number of layers with which the largest stage (in a V: the largest rank) has the
-/// fewest FLOPs, if the other stages divide the remaining layers evenly by FLOPs. The logits and
-/// their gradient count in the last stage, unless all ranks share the vocabulary; with a large
-/// vocabulary, the last stage therefore has fewer layers. The look-up does not count. With more
-/// stages than layers, some stages are empty. A [parallel] partition sets the stages instead.
+/// Layers of each pipeline stage. Stages are contiguous and contain every layer once. The FLOPs of
+/// the stages (in a V: of the ranks) are balanced; the last stage includes the head, unless all
+/// ranks share the vocabulary. With more stages than layers, some stages are empty. A [parallel]
+/// partition sets the stages instead.
 std::vector<layout::Slice> partition(const Architecture& architecture,
                                      const deck::ParallelConfig& parallel);
 
@@ -95,11 +93,11 @@ struct RankArray {
   Stage stage = 0;         ///< stage of this rank whose passes use the array
   /// Whether the tensor axis splits the array; otherwise every tensor rank holds all of it.
   bool split = false;
-  /// See ArraySpec: the gradient on each tensor rank is a partial sum. False for split arrays.
+  /// See ArraySpec; false for split arrays.
   bool partial_gradient = false;
   /// Whether another pipeline rank holds the original, with the same weights. True for the token
-  /// table of tied embeddings on the last stage, if the first stage is on another rank (with the
-  /// gradient of the logits), and for arrays of shared layers whose first layer is on another rank.
+  /// table of tied embeddings on the last stage, if the first stage is on another rank, and for
+  /// arrays of shared layers whose first layer is on another rank.
   bool copy = false;
   bool shared = false;         ///< see ArraySpec
   bool of_vocabulary = false;  ///< part of a table that all pipeline ranks share
@@ -115,9 +113,8 @@ struct RankArray {
 };
 
 /// Heads of keys and values that more than one of `tensor_size` ranks holds, ascending: their
-/// groups of query heads are split between ranks. A rank holds at most two such heads. These two
-/// are adjacent in the list, because only this rank holds the groups between its first and its last
-/// group.
+/// groups of query heads are split between ranks. A rank holds at most two such heads, which are
+/// adjacent in the list.
 std::vector<std::int64_t> shared_heads(const deck::ModelConfig& model, int tensor_size);
 
 /// Arrays of a rank in registry order. The copy of a tied token table, if any, is the last array.

@@ -6,8 +6,7 @@
 
 namespace trireme {
 
-/// Alignment of each array in an arena, in bytes: a cache line, a 512-bit vector, and enough for
-/// device copies.
+/// Alignment of each array in an arena, in bytes: the size of a cache line.
 inline constexpr Bytes array_alignment = 64;
 /// Alignment of each array in an arena, in elements: array_alignment bytes of a two-byte type. All
 /// types use it, so that an array has the same offset, in elements, in every precision.

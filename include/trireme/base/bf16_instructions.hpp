@@ -12,9 +12,8 @@ enum class Bf16Instructions : std::uint8_t {
   amx      ///< AMX (TDPBF16PS)
 };
 
-/// The fastest instructions that this processor and its operating system allow; `plain` if they
-/// allow neither AVX-512 BF16 nor AMX. The environment variable TRIREME_BF16 is an upper bound:
-/// avx512 or plain excludes faster instructions.
+/// The fastest instructions that this processor and its operating system allow. The environment
+/// variable TRIREME_BF16 (avx512 or plain) excludes faster instructions.
 Bf16Instructions bf16_instructions();
 /// UsageError if TRIREME_BF16 is set to a value other than amx, avx512 and plain.
 void expect_valid_bf16_variable();

@@ -17,8 +17,7 @@ enum class ExitCode : int {
   wrong_numbers = 76  ///< an audit found wrong results and ended the run
 };
 
-/// Any error that ends a command. `what()` is the whole message for the user; `code()` is the exit
-/// code of the program.
+/// Any error that ends a command. `what()` is the whole message for the user.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message, ExitCode code = ExitCode::failed)
@@ -29,8 +28,7 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-/// An error that a user can correct, such as a mistake in a deck or on the command line: exit code
-/// 2.
+/// An error that a user can correct, such as a mistake in a deck: exit code 2.
 class UsageError : public Error {
  public:
   explicit UsageError(const std::string& message) : Error(message, ExitCode::usage) {}
@@ -50,8 +48,7 @@ namespace detail {
 }
 
 /// `check(rows == 3, "rows = ", rows, ", expected 3")` throws an Error unless the condition holds.
-/// The message ends with the source position. Active in all builds. The parts state what is wrong,
-/// the value, the expected value and the remedy. `check` is a class, not a function, so that the
+/// The message ends with the source position. `check` is a class, not a function, so that the
 /// source position can be a default argument after the parameter pack.
 template <class... Parts>
 struct check {
@@ -63,16 +60,15 @@ struct check {
 template <class... Parts>
 check(bool, const Parts&...) -> check<Parts...>;
 
-/// Like check, for errors that a user can correct: no source position in the message, exit code 2.
+/// Throws a UsageError with the text of the parts unless the condition holds.
 template <class... Parts>
 void check_usage(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]
     throw UsageError(text(parts...));
 }
 
-/// A message for users from any exception. The text of an Error is kept. File-system errors, system
-/// errors and failed allocations get a plain text in place of the C++ library's text; every other
-/// exception is reported as an internal error.
+/// Message for users: the text of an Error; a plain text for file-system errors, system errors and
+/// failed allocations; "internal error: …" for any other exception.
 std::string plain_message(const std::exception& error);
 
 }  // namespace trireme

@@ -24,8 +24,7 @@ std::optional<Digest> parse_digest(std::string_view hex);
 Digest checksum(const void* data, std::size_t bytes);
 std::uint64_t checksum64(const void* data, std::size_t bytes);
 
-/// Computes the digest of data that arrive in pieces. The digest equals checksum() of the
-/// concatenated pieces.
+/// Digest of data that arrive in pieces. Equals checksum() of the concatenated pieces.
 class Checksum {
  public:
   Checksum();

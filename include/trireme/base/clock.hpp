@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// Clock of all measured durations. It is steady, and its time points are valid within one process.
+/// Clock of all measured durations. Its time points are valid within one process.
 using Clock = std::chrono::steady_clock;
 
 inline Seconds seconds(Clock::duration duration) {
@@ -19,8 +19,7 @@ inline Seconds seconds_since(Clock::time_point begin) {
   return seconds(Clock::now() - begin);
 }
 
-/// Wall-clock time in whole milliseconds, UTC, as files record it. Durations are measured with
-/// Clock.
+/// Wall-clock time in whole milliseconds, UTC, as files record it.
 using Utc = std::chrono::sys_time<std::chrono::milliseconds>;
 
 Utc utc_now();

@@ -4,11 +4,10 @@
 
 namespace trireme {
 
-/// While an object exists, each signal that would end this process (SIGABRT, SIGSEGV, SIGBUS,
-/// SIGFPE, SIGILL) first calls wait(). A communication library may crash in the milliseconds in
-/// which another process dies; a thread that watches the other process then has time to report the
-/// death and to end this process. Signals that have a handler or are ignored are left alone. Only
-/// one object may exist at a time.
+/// While an object exists, SIGABRT, SIGSEGV, SIGBUS, SIGFPE and SIGILL first call wait(), unless
+/// they already have a handler or are ignored. When another process dies, a communication library
+/// may crash this process; the delay gives a watching thread time to report the death. Only one
+/// object may exist at a time.
 class CrashDelay {
  public:
   CrashDelay();

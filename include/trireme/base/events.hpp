@@ -11,10 +11,9 @@
 #include <variant>
 #include <vector>
 
-/// Machine-readable events of a run: one JSON object per line in events.jsonl, in addition to the
-/// log. docs/events.md documents each event and field. Each struct below is one event: `name` is
-/// the value of "event", and `fields` lists the keys with their members; an empty optional member
-/// is not written.
+/// Machine-readable events of a run: one JSON object per line in events.jsonl (docs/events.md).
+/// Each struct below is one event: `name` is the value of "event", and `fields` lists the keys with
+/// their members; an empty optional member is not written.
 namespace trireme::events {
 
 /// Cause of a job's end before its last step.
@@ -115,7 +114,7 @@ struct Devices {
   std::string products;     ///< back end of matrix products
   std::string attention;    ///< "portable", or the name of faster kernels
   std::string transport;    ///< "MPI", or name and path of the NCCL library
-  Bytes planned_bytes = 0;  ///< size of rank 0's arenas, in the memory of its kernels
+  Bytes planned_bytes = 0;  ///< size of rank 0's arenas
 
   static constexpr std::string_view name = "devices";
   static constexpr auto fields = std::make_tuple(
@@ -165,7 +164,7 @@ struct Training {
 struct Checkpoint {
   std::string path;
   Bytes bytes = 0;      ///< size of the shards
-  Seconds seconds = 0;  ///< time from the beginning of the copy or of the write to completion
+  Seconds seconds = 0;  ///< time from the beginning of the copy or write to completion
   bool background = false;
   Seconds waited = 0;  ///< time in which training waited for the checkpoint
 
@@ -257,17 +256,15 @@ std::string to_json(const Event& event, std::string_view time, std::int64_t step
 void set_file(const std::string& path, bool all);
 
 /// End of the previous job in the file: the name of a StopCause, "finished", "killed" (the job
-/// wrote neither stop nor end) or "unknown" (the file has no job, or this process does not write
-/// all events).
+/// wrote neither stop nor end) or "unknown".
 std::string former_end();
 
 /// Sets the last completed step. Events that are recorded without a step get this step.
 void set_step(std::int64_t step);
 
-/// Appends the event to the file of set_file() as one whole line. Of several stops of a process,
-/// only the first is written, because it has the cause. If a line cannot be written, the run
-/// continues, and the first such line causes a warning. Thread-safe. Waits for no lock, except to
-/// log this warning, so that a watchdog can call it while the process hangs.
+/// Appends the event to the file of set_file() as one whole line. Of several Stop events, a process
+/// writes at most the first. If a line cannot be written, the run continues with a warning.
+/// Thread-safe. Takes no lock, except to log this warning.
 void record(const Event& event, std::optional<std::int64_t> step = std::nullopt);
 
 EnumWords enum_words(StopCause);

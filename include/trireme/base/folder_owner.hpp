@@ -9,18 +9,15 @@
 
 namespace trireme {
 
-/// Ownership of a folder from construction to destruction. A thread renews it by heartbeats. Of all
-/// processes that share the folder, on any hosts, only one is the owner. Needs a file system with
-/// hard links or exclusive creation (NFS, Lustre, GPFS). The owner also holds a file lock if the
-/// file system supports locks.
+/// Ownership of a folder from construction to destruction, renewed by the heartbeats of a thread.
+/// Of all processes that share the folder, on any hosts, only one is the owner. Needs a file system
+/// with hard links or exclusive creation (NFS, Lustre, GPFS).
 class FolderOwner {
  public:
-  /// Takes the folder if it has no owner or a dead owner. `what` names the folder in errors, for
-  /// example by its deck key. UsageError if a live process owns the folder. While it is unclear
-  /// whether the owner is alive, for example because the heartbeat of an owner on another host is
-  /// late but within its limit, the constructor waits; it calls `waiting` once with a message.
-  /// `watchdog`: age of this owner's heartbeat, in seconds, above which the owner counts as dead on
-  /// other hosts; values below 60 count as 60; 0: 600.
+  /// Takes the folder if it has no owner or a dead owner. UsageError if a live process owns the
+  /// folder. While it is unclear whether the owner is alive, waits, and calls `waiting` once with a
+  /// message. `what` names the folder in errors. `watchdog`: age of this owner's heartbeat, in
+  /// seconds, above which other hosts count it as dead; at least 60; 0: 600.
   FolderOwner(const std::string& folder, const std::string& what, Seconds watchdog,
               const std::function<void(const std::string&)>& waiting = {});
   /// Releases the folder.
@@ -28,11 +25,11 @@ class FolderOwner {
   FolderOwner(const FolderOwner&) = delete;
   FolderOwner& operator=(const FolderOwner&) = delete;
 
-  /// The dead previous owner, and the reason why it counts as dead: "process …, which has died
-  /// (…)"; "" if the folder was free.
+  /// The dead previous owner, with the reason: "process …, which has died (…)"; "" if there was
+  /// none.
   const std::string& former() const;
-  /// Error if the folder or its file `owner` was removed, if the folder was renamed, or if it now
-  /// belongs to another job.
+  /// Error if the folder was removed or renamed, if its file `owner` was removed, or if another job
+  /// owns it.
   void expect_mine() const;
 
  private:

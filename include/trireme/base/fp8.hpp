@@ -8,8 +8,7 @@
 /// One-byte floating-point types for matrix products (Micikevicius et al. 2022, arXiv 2209.05433):
 /// E4M3 for weights and activations, E5M2 for gradients. Conversion from float rounds to the
 /// nearest value, with ties to even, and saturates at the largest finite value, also for
-/// infinities; a NaN stays a NaN. Both types convert to float exactly. Hosts and devices give the
-/// same bits. Conversions have no branches, so that loops over them vectorise.
+/// infinities; a NaN stays a NaN. Hosts and devices give the same bits.
 namespace trireme {
 
 namespace detail {
@@ -55,8 +54,7 @@ TRIREME_FUNCTION float float_of_fp8(std::uint8_t number) {
 /// Type of the operands of matrix products: the type of [precision] compute, fp32, or fp8 in the
 /// layers' linear products.
 enum class Products : std::uint8_t { compute, fp32, fp8 };
-/// The maximum from which a scale follows: the largest maximum in the history, or the newest
-/// maximum.
+/// The maximum that determines a scale: the largest or the newest maximum in the history.
 enum class Fp8Algorithm : std::uint8_t { max, most_recent };
 
 EnumWords enum_words(Products);

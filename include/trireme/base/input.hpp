@@ -6,9 +6,8 @@
 namespace trireme {
 
 /// Kind of a path that is not a regular file, for messages: "a folder", "a named pipe", "a device"
-/// or "a socket". Reading from such a path can block forever. "" for a regular file, or if stat()
-/// fails, as for a missing path. With `streams`, also "" for descriptors that this process was
-/// given (/dev/stdin, /dev/fd/N), unless they are folders.
+/// or "a socket". "" for a regular file, or if stat() fails. With `streams`, also "" for /dev/stdin
+/// and /dev/fd/N, unless they are folders.
 std::string not_a_file(const std::string& path, bool streams = false);
 
 /// UsageError "CITED: is a named pipe, expected a file" if not_a_file() returns a kind.
@@ -18,9 +17,8 @@ void expect_file(const std::string& path, const std::string& cited, bool streams
 /// UsageError that begins with `cited` if the file cannot be opened or not_a_file() returns a kind.
 int open_input(const std::string& path, const std::string& cited, bool streams = false);
 
-/// Reason why a path is rejected if a shell would have expanded it: the path begins with "~" or
-/// contains a variable such as $HOME, which no user intends as a literal name. "" for any other
-/// path.
+/// Error text for a path that begins with "~" or contains a variable such as $HOME, which a shell
+/// would have expanded. "" for any other path.
 std::string unexpanded(std::string_view path);
 
 }  // namespace trireme

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-/// Sizes of the workspaces of attention's gradient, matrix products and column sums. plan/ counts
-/// these workspaces, and kernels/ requests them.
+/// Sizes of the workspaces of attention's gradient, matrix products and column sums.
 namespace trireme {
 
 /// B samples of S tokens; H query heads, which share Hkv heads of keys and values; head size K.
@@ -14,9 +13,8 @@ struct AttentionSizes {
 };
 
 /// Parts of the workspace of attention's gradient on tensor cores, in elements of four bytes: sums
-/// of the queries' gradients [B, H, S padded to largest_block, K], deltas [B, H, S], and counters.
-/// For each sample and head, the counters are one ticket, and one turn per block of queries, with
-/// enough turns for the smallest blocks.
+/// of the queries' gradients [B, H, S padded to largest_block, K], deltas [B, H, S], and counters:
+/// for each sample and head, one ticket, and one turn per smallest block of queries.
 struct FlashWorkspace {
   static constexpr std::int64_t largest_block = 64;   ///< queries per block
   static constexpr std::int64_t smallest_block = 32;  ///< queries per block
@@ -33,12 +31,9 @@ struct FlashWorkspace {
   constexpr std::int64_t elements() const { return sums + deltas + counters; }
 };
 
-/// Workspace of cuDNN's gradient with sums in a fixed order, in bytes: for each sample and query
-/// head, deltas in fp32; the gradient of the scores in a two-byte type, with S padded to 64 along
-/// one axis and to 128 along the other; if groups of query heads share keys and values, also the
-/// query head's gradients of keys and values. The formula follows the plans of cuDNN 9.19 for
-/// compute capability 9.0; a test compares the formula with the plans. Plans that need more memory
-/// are not used.
+/// Workspace of cuDNN's gradient with sums in a fixed order, in bytes, as in the plans of cuDNN
+/// 9.19 for compute capability 9.0. For each sample and query head: deltas in fp32; the gradient of
+/// the scores in a two-byte type; for grouped heads, also the gradients of keys and values.
 constexpr Bytes cudnn_gradient_bytes(const AttentionSizes& s) {
   const auto padded = [&](std::int64_t to) { return (s.sequence + to - 1) / to * to; };
   const Bytes plane = 4 * s.sequence + 2 * padded(64) * padded(128);
@@ -46,8 +41,8 @@ constexpr Bytes cudnn_gradient_bytes(const AttentionSizes& s) {
   return s.batch * s.heads * (plane + grouped) + 256;
 }
 
-/// Workspace for the gradient of one attention with two-byte types, in elements of four bytes:
-/// enough for every back end that may compute this gradient.
+/// Workspace of attention's gradient with two-byte types, in elements of four bytes, for any back
+/// end.
 constexpr std::int64_t narrow_attention_workspace(const AttentionSizes& s, bool cudnn_gradient) {
   const std::int64_t own = FlashWorkspace(s).elements();
   return cudnn_gradient ? std::max(own, (cudnn_gradient_bytes(s) + 3) / 4) : own;
@@ -58,15 +53,13 @@ constexpr std::int64_t narrow_attention_workspace(const AttentionSizes& s, bool 
 inline constexpr std::int64_t widened_block = 1024;
 inline constexpr Bytes widened_workspace_bytes = 3 * widened_block * widened_block * 4;
 
-/// Number of threads among which a device divides the column sums of a matrix: several hundred
-/// threads per multiprocessor of the largest devices. It is a constant, so that the order of the
-/// sums is the same on all devices.
+/// Number of threads among which a device divides the column sums of a matrix. It is a constant, so
+/// that the order of the sums is the same on all devices.
 inline constexpr std::int64_t column_sum_threads = std::int64_t{1} << 17;
 /// Bytes of the threads' partial sums, stored as doubles.
 inline constexpr Bytes column_sum_bytes = column_sum_threads * 8;
 
-/// Workspace size that NVIDIA recommends for Hopper and Blackwell; 4 MiB are enough for older
-/// devices. All devices get the same size, because `trireme check` plans without a device.
+/// Workspace size that NVIDIA recommends for Hopper and Blackwell, used on all devices.
 inline constexpr Bytes cublaslt_workspace_bytes = Bytes{32} << 20;
 
 }  // namespace trireme

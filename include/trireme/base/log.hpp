@@ -7,9 +7,8 @@
 
 namespace trireme {
 
-/// Progress and results go to stdout, warnings and errors to stderr. Once a run has a directory,
-/// all messages also go to the run's log file. Only processes that speak (set_speaking) print
-/// messages; in other processes, these functions do nothing. Thread-safe.
+/// Progress and results go to stdout, warnings and errors to stderr, and all messages to the run's
+/// log file. Only processes that speak (set_speaking) write messages. Thread-safe.
 namespace log {
 
 /// Sets whether this process speaks (default: true). Called once per process.
@@ -20,8 +19,8 @@ bool speaking();
 void set_file(const std::string& path);
 
 void line(std::string_view message);  ///< One line to stdout.
-void warn(std::string_view message);  ///< One line to stderr, "trireme: warning: …"; also an event.
-void error(std::string_view message);  ///< One message to stderr, "trireme: error: …".
+void warn(std::string_view message);  ///< Message to stderr, "trireme: warning: …"; also an event.
+void error(std::string_view message);  ///< Message to stderr, "trireme: error: …".
 
 /// One line to stdout. On a terminal, it replaces the previous progress line.
 void progress(std::string_view message);

@@ -8,7 +8,6 @@
 
 /// Two-byte floating-point types for storage. Arithmetic is in float: conversion to float is
 /// implicit and exact, and conversion from float rounds to the nearest value, with ties to even.
-/// Conversions have no branches, tables or calls, so that loops over them vectorise.
 namespace trireme {
 
 namespace detail {

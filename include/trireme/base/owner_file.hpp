@@ -1,7 +1,6 @@
 #pragma once
 
-/// Operations on files that record the owner of a folder. folder_owner.cpp builds ownership from
-/// these operations.
+/// Operations on files that record the owner of a folder; folder_owner.cpp uses them.
 #include <trireme/base/process.hpp>
 #include <trireme/base/types.hpp>
 
@@ -30,8 +29,7 @@ class OwnerDescriptor {
   int number_;
 };
 
-/// State of an owner file. look_at_owner() opens the file to read it, because NFS then fetches the
-/// file's current attributes.
+/// State of an owner file, read from the open file, because NFS fetches current attributes on open.
 struct OwnerFile {
   std::string content;
   std::int64_t heartbeat = 0;  ///< last modification by the file system's clock, in ns since 1970
@@ -65,13 +63,12 @@ inline constexpr Seconds heartbeat_seconds = 10;
 /// Age of the last heartbeat, in seconds, above which it counts as late.
 inline constexpr Seconds heartbeat_missed_seconds = 3 * heartbeat_seconds;
 
-/// The job that may write to a folder: the content of the folder's file `owner`. The time of the
-/// file's last modification is the time of the owner's last heartbeat.
+/// Content of a folder's file `owner`: the job that may write to the folder.
 struct OwnerEntry {
   ProcessIdentity process;      ///< identity of rank 0
   std::string job;              ///< the batch system's job id; "": none
   std::string part;             ///< SLURM_RESTART_COUNT; "0" if it is not set
-  Seconds heartbeat_limit = 0;  ///< seconds; judge() compares the heartbeat's age with it
+  Seconds heartbeat_limit = 0;  ///< largest age of the owner's last heartbeat, in seconds
   std::string begun;            ///< time at which this entry was made, UTC
   std::string nonce;            ///< makes every content unique
 

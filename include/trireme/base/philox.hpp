@@ -16,9 +16,8 @@ enum class Purpose : std::uint32_t {
   masking = 6,  ///< masked tokens, and the choice of segment pairs
 };
 
-/// Key of one infinite random array. `stream` distinguishes arrays of one purpose, for example by
-/// layer and site, or by array number. `step` is a training step, or another number that
-/// distinguishes arrays, such as the epoch.
+/// Key of one infinite random array. `stream` and `step` distinguish the arrays of one purpose, for
+/// example by layer and training step.
 struct RandomKey {
   std::uint64_t seed = 0;
   Purpose purpose = Purpose::initialisation;

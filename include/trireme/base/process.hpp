@@ -11,11 +11,10 @@ namespace trireme {
 /// Name of this host; "" if it cannot be determined.
 std::string host_name();
 
-/// Identity of a process, unique on all machines at all times.
+/// Identity of a process, across hosts and reboots.
 struct ProcessIdentity {
   std::string host;
-  /// Digest of the host's boot and of the process-id namespace. Process ids are comparable only if
-  /// this digest is equal.
+  /// Digest of the host's boot and of the process-id namespace in which `process` is valid.
   std::string system;
   std::int64_t process = 0;
   std::int64_t started = 0;  ///< start time in clock ticks after the boot; 0: not known
@@ -51,8 +50,7 @@ std::optional<std::string> batch_job();
 /// Time at which this system was booted, in nanoseconds since 1970.
 std::int64_t boot_time();
 
-/// Peak resident memory of this process so far: its pages in host memory, including pages of files
-/// and shared pages. 0 where the system does not report it.
+/// Peak resident host memory of this process so far; 0 where the system does not report it.
 Bytes peak_resident_bytes();
 
 }  // namespace trireme

@@ -7,14 +7,12 @@
 namespace trireme {
 
 /// Segment size of sums over ranks on hosts. Each rank's part of a sum is exchanged and summed in
-/// segments, so that the data are in the cache when they are summed: with two ranks on one node, a
-/// sum of 16 MB then takes a fifth of the time. Host memory holds one segment of every other rank
-/// for each sum in flight.
+/// segments, so that the data are in the cache when they are summed.
 inline constexpr Bytes reduction_segment_bytes = 512 * 1024;
 
-/// Segment size of sums over ranks on devices. Segments are longer there, because the link needs
-/// long messages, and because the sums of one communicator run one after another and share one
-/// buffer. This buffer holds one segment of every other rank: at most 32 MiB for up to 65 ranks.
+/// Segment size of sums over ranks on devices, where links need long messages. The sums of one
+/// communicator share one buffer, which holds one segment of every other rank: at most 32 MiB for
+/// up to 65 ranks.
 inline constexpr Bytes device_reduction_segment_bytes(int ranks) {
   return std::max<Bytes>(reduction_segment_bytes,
                          (Bytes{32} << 20) / std::max(1, ranks - 1) / 64 * 64);
@@ -23,8 +21,7 @@ inline constexpr Bytes device_reduction_segment_bytes(int ranks) {
 /// Largest total size of all ranks' inputs for which every rank gathers all inputs and sums them
 /// itself, in one exchange instead of two.
 inline constexpr Bytes gathered_reduction_bytes = 64 * 1024;
-/// Inputs of at most this size per rank are gathered on any number of ranks, because otherwise
-/// every rank would send a message to every other rank.
+/// Inputs of at most this size per rank are gathered on any number of ranks.
 inline constexpr Bytes few_reduction_bytes = 256;
 inline constexpr bool gathers_reduction(Bytes bytes, int ranks) {
   return bytes <= few_reduction_bytes || bytes * ranks <= gathered_reduction_bytes;

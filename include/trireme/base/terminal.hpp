@@ -4,13 +4,11 @@
 #include <string>
 #include <string_view>
 
-/// Properties of the terminal that shows the program's output, and formatting of text for a
-/// terminal.
+/// Properties of the program's terminal, and formatting of text for a terminal.
 namespace trireme::terminal {
 
-/// Whether output to this descriptor (standard output or standard error) reaches a terminal:
-/// directly, or through a launcher such as mpiexec on this node, which forwards its processes'
-/// output to its own output.
+/// Whether output to this descriptor (standard output or standard error) reaches a terminal,
+/// directly or through a launcher such as mpiexec on this node.
 bool reached_by(int descriptor);
 
 /// Whether a progress line on standard output replaces the previous progress line. The environment
@@ -30,10 +28,9 @@ bool has_colours();
 std::size_t columns();
 
 /// The text with line breaks between words, so that no line has more than `columns` columns unless
-/// a single word is longer. In a row of a table (text after two or more spaces), continuation lines
-/// are aligned with the second column if it has room for 20 columns. Other continuation lines have
-/// the indentation of the line that they continue, and two more spaces if this indentation is 1 to
-/// 19. `joint` ends each line that is continued.
+/// a single word is longer. Continuation lines have at least the indentation of their line. In a
+/// row of a table (text after two or more spaces), they begin at the second column if it leaves
+/// room for 20 columns. `joint` ends each line that is continued.
 std::string wrapped(std::string_view lines, std::size_t columns, std::string_view joint = "");
 
 /// Columns of a UTF-8 text, which must not have characters of double width.

@@ -21,7 +21,7 @@ using Seconds = double;
 /// gradient. The distributed optimizer may cut an array only between such blocks.
 inline constexpr std::int64_t norm_block = 4096;
 
-/// Storage type of a number. Checkpoints contain its word (enum_words), such as "fp32".
+/// Storage type of a number. Checkpoints contain the type's word, such as "fp32".
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
 enum class Positions : std::uint8_t { learned, rotary };
@@ -50,8 +50,7 @@ enum class StagePlacement : std::uint8_t { automatic, round_robin, v };
 /// fixed order.
 enum class AttentionKind : std::uint8_t { automatic, portable, tensor_cores, cudnn };
 /// Number of windows of device memory that the layers use in turn if saved activations are
-/// offloaded: one layer is computed while the copies of the layer before it and of the layer after
-/// it are in flight.
+/// offloaded: one layer is computed while copies of its neighbours are in flight.
 inline constexpr int offload_windows = 3;
 /// An axis of the process grid (layout/axes.hpp).
 enum class Axis : std::uint8_t { data, pipeline, tensor, context };
@@ -88,8 +87,7 @@ consteval bool is_enumerator() {  // compilers print other values as casts: "(Ax
   return first < '0' || first > '9';
 }
 
-/// The words of E, for its enum_words() to return. Does not compile unless each enumerator has a
-/// word.
+/// The words of E, for its enum_words(). Does not compile unless each enumerator has a word.
 template <class E, class... Words>
 consteval std::array<std::string_view, sizeof...(Words)> words_of(Words... words) {
   constexpr std::size_t count = sizeof...(Words);

@@ -12,9 +12,8 @@ struct Utf8Run {
   bool incomplete = false;  ///< the text ends within the next character
 };
 
-/// Validates UTF-8 (Unicode, table 3-7: no overlong forms, no surrogates, up to U+10FFFF) from the
-/// beginning of `text`. If further bytes follow the `valid` bytes and the result is not
-/// `incomplete`, the first of these further bytes is invalid.
+/// Validates UTF-8 (Unicode, table 3-7) from the beginning of `text`. If bytes follow the `valid`
+/// bytes and the result is not `incomplete`, the first of these bytes is invalid.
 Utf8Run utf8_run(std::string_view text);
 
 /// The text with control characters and bytes that are not UTF-8 escaped as "\x1B", so that a

@@ -42,10 +42,10 @@ void withdraw(const std::string& directory);
 /// if there is no such checkpoint, or if `latest` has changed since announce().
 std::optional<std::string> announced(const std::string& directory);
 
-/// Moves the checkpoints `names` aside for a run that does not continue from them: into the new
-/// folder `directory`/previous-N with the first free N ≥ 1. The file `latest` moves too, unless it
-/// names a checkpoint that stays. Nothing is deleted. Returns the new folder, or "" if there was
-/// nothing to move. UsageError if the folder cannot be created or a rename fails.
+/// Moves the checkpoints `names` into the new folder `directory`/previous-N with the first free N ≥
+/// 1. The file `latest` moves too, unless it names a checkpoint that stays. Returns the new folder,
+/// or "" if there was nothing to move. UsageError if the folder cannot be created or a rename
+/// fails.
 std::string move_aside(const std::string& directory, const std::vector<std::string>& names);
 
 }  // namespace trireme::checkpoint

@@ -25,8 +25,7 @@ std::string shape_text(const Extents& shape);
 /// Largest number of elements of an array, so that byte counts and their sums fit into 64 bits.
 inline constexpr std::int64_t most_elements = std::int64_t{1} << 56;
 
-/// Number of elements of a block. Error for a negative extent or more than `most_elements`
-/// elements.
+/// Number of elements of a block. Error for a negative extent or over `most_elements` elements.
 std::int64_t volume(const Extents& extent);
 /// Whether a shape without negative extents has at most `most_elements` elements.
 bool is_small_enough(const Extents& extent);

@@ -19,8 +19,8 @@ using Files = std::map<std::string, std::string>;
 struct Start {
   std::string run;           ///< Attempt::run
   std::int64_t attempt = 0;  ///< Attempt::number
-  std::int64_t step = 0;     ///< step of the parent; 0: initial weights
-  std::string parent = {};   ///< checksum of the parent's manifest; "": initial weights
+  std::int64_t step = 0;     ///< step of the parent; 0 without a parent
+  std::string parent = {};   ///< checksum of the parent's manifest; "" without a parent
   bool operator==(const Start&) const = default;
 };
 
@@ -41,8 +41,7 @@ struct RunState {
 };
 
 /// The deck and the kept files of a checkpoint of this state: all its files except index, manifest
-/// and shards. Error if a kept file has the name of another member of a checkpoint, or a "/" in its
-/// name.
+/// and shards. Error for a kept file with a reserved name, or with a "/" in its name.
 Files files_of(const RunState& state);
 
 /// A global array: its name ("a/b/c", where a and b are HDF5 groups), type and shape.

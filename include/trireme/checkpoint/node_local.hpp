@@ -10,8 +10,7 @@
 
 /// Local checkpoints: each node's disk has the shards of its ranks and copies of another node's
 /// shards, in a folder of the usual form without an index. All nodes together have the whole
-/// checkpoint. The files of a run's attempt are in LOCAL/trireme-RUN-ATTEMPT. docs/checkpoint.md
-/// describes local checkpoints.
+/// checkpoint. See docs/checkpoint.md.
 namespace trireme::checkpoint {
 
 /// A start of the run that writes to a checkpoint directory. The file `attempt` of the directory
@@ -27,15 +26,14 @@ struct Attempt {
 std::optional<Attempt> read_attempt(const std::string& directory);
 
 /// Begins the next attempt of the run and writes it to the file `attempt`. Begins a new run if this
-/// file does not exist or is damaged. The number grows by a random amount, so that it differs
-/// between two copies of a directory that are both continued.
+/// file does not exist or is damaged. The number grows by a random amount, so that two copies of a
+/// directory that are both continued have different numbers with high probability.
 Attempt begin_attempt(const std::string& directory);
 
 /// A whole number of at least 0 without leading zeros; std::nullopt for any other text.
 std::optional<std::int64_t> parse_count(std::string_view digits);
 
-/// "trireme-RUN-ATTEMPT": name of an attempt's folder. Each attempt has its own folder, because it
-/// may continue from another checkpoint.
+/// "trireme-RUN-ATTEMPT": name of an attempt's folder.
 std::string local_folder(const Attempt& attempt);
 
 /// [checkpoint] local on a node: `local` with `%node%` replaced by the node's name.

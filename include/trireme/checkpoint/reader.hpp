@@ -13,15 +13,12 @@
 
 namespace trireme::checkpoint {
 
-/// Folder of the checkpoint to resume from: a checkpoint that a killed run completed without naming
-/// it in `latest`; otherwise the checkpoint that `latest` names; otherwise the newest intact
-/// checkpoint on the branch of that checkpoint. Without a usable `latest`, the branch of the last
-/// attempt is used. File times are not used. Checkpoints whose folder is in `damaged` are skipped;
-/// every other candidate is verified except for the arrays' data (verify_outline), which is quick.
-/// If a candidate is rejected, a warning names the reason, and the candidate's folder is added to
-/// `damaged`. If a Reader then finds a damaged block, add the checkpoint's folder to `damaged` and
-/// call again. One rank calls this function and informs the other ranks. std::nullopt if the branch
-/// has no intact checkpoint.
+/// Folder of the checkpoint to resume from: the announced() checkpoint; otherwise the checkpoint
+/// that `latest` names; otherwise the newest intact checkpoint on the branch of that checkpoint, or
+/// of the last attempt. Candidates are verified except for the arrays' data (verify_outline).
+/// Rejected candidates are added to `damaged`, with a warning; candidates whose folder is already
+/// in `damaged` are skipped. One rank calls this function and informs the other ranks. std::nullopt
+/// if the branch has no intact checkpoint.
 std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged);
 std::optional<std::string> latest(const std::string& directory);
 
@@ -40,7 +37,7 @@ enum class Opening {
 
 /// Reads slices of a checkpoint's arrays, which need not match the slices that were written. Data
 /// are read with pread at the manifest's offsets, without HDF5. Each block is verified when it is
-/// first read; blocks that are not read are not verified. Not thread-safe.
+/// first read. Not thread-safe.
 class Reader {
  public:
   /// Opens the checkpoint in `folder`. Errors name the damaged file and the remedy.
@@ -109,8 +106,7 @@ struct Difference {
 };
 
 /// Compares all arrays of two checkpoints: the arrays of `a` in their order, followed by the arrays
-/// that are only in `b`. Values are converted to double block by block, which needs at most about
-/// 24 MiB of memory.
+/// that are only in `b`.
 std::vector<Difference> compare(const Reader& a, const Reader& b);
 
 }  // namespace trireme::checkpoint

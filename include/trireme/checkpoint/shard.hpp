@@ -62,13 +62,12 @@ std::string shard_name(int number);
 std::vector<std::string> dataset_names(const std::vector<std::string>& arrays);
 
 /// Whether data are written through the page cache, or bypass it if the slices' memory and the file
-/// system allow this. Bypassing it takes less processor time and memory.
+/// system allow this.
 enum class Cache : std::uint8_t { used, bypassed };
 
 /// Writes shard `number` to a folder and flushes it to the device. HDF5 lays out the file; the data
 /// are then hashed and written in place, without HDF5 and its lock. Slices without elements have no
-/// dataset. Bits are stored unchanged. `progress`, if given, is called after each block. Errors of
-/// the file system, such as a full disk, name the file.
+/// dataset. `progress`, if given, is called after each block.
 ShardSummary write_shard(const std::string& folder, int number, std::span<const SliceView> slices,
                          const std::function<void()>& progress = {}, Cache cache = Cache::used);
 

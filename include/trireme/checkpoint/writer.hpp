@@ -15,7 +15,6 @@ namespace trireme::checkpoint {
 /// write_shard() with the folder that begin() returned and a distinct number. The rank that called
 /// begin() calls commit() with the summaries of all shards. Only one job may write to a directory
 /// at a time. Earlier checkpoints are unchanged until commit() has completed the new checkpoint.
-/// The next begin() removes the remains of a killed run.
 
 /// Selects the old checkpoints that are kept when a new checkpoint is complete. The new checkpoint,
 /// and checkpoints from which it does not continue, are always kept.
@@ -33,8 +32,7 @@ void prepare_directory(const std::string& directory);
 /// Creates the directory and, in it, an empty partial_folder(), and removes the remains of killed
 /// runs. Returns the path of the folder.
 std::string begin(const std::string& directory, std::int64_t step);
-/// Like begin(), but the directory must exist. A run creates its directory at its start; if the
-/// directory disappears later, it is not created again.
+/// Like begin(), but does not create the directory.
 std::string begin_inside(const std::string& directory, std::int64_t step);
 
 /// Completes the checkpoint `directory`/step_00000100. Checks that the shards exist and that their
@@ -63,7 +61,7 @@ void commit_part(const std::string& directory, std::int64_t step, const std::str
                  const Files& files, const Retention& retention);
 
 /// Removes a node's uncommitted part, and all completed parts in the directory except the newest
-/// part, because the disk may have room for only two parts.
+/// part.
 void abandon_part(const std::string& directory, std::int64_t step);
 
 /// Removes the shards of a checkpoint that will not be committed.
@@ -84,8 +82,7 @@ void write(const std::string& directory, const RunState& state, std::span<const 
 
 /// Writes index.h5 of a folder and flushes it to the device. This HDF5 file has every whole array
 /// as a virtual dataset, which refers to the shards by their names in the folder, or as an ordinary
-/// dataset if the array has no elements. Its attributes are format, library, step, samples and
-/// layout. Returns the manifest's entry for the file.
+/// dataset if the array has no elements. Returns the manifest's entry for the file.
 FileInfo write_index(const std::string& folder, const Manifest& manifest);
 
 }  // namespace trireme::checkpoint

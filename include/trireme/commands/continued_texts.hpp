@@ -55,8 +55,7 @@ class ContinuedTexts final : public train::Continuations {
   std::vector<std::string> written_;
 };
 
-/// The texts of a run's evaluations, which rank 0 writes to texts.jsonl in the run's folder. Every
-/// rank has such an object.
+/// The texts of a run's evaluations, which rank 0 writes to texts.jsonl in the run's folder.
 class RunTexts {
  public:
   /// UsageError for mistakes in the prompts.

@@ -24,10 +24,9 @@ struct Drawing {
   schedule::DrawOptions options() const;
 };
 
-/// Simulates the deck's program, lowered for the machine. Passes take the mean times of the
-/// timeline in the file `measured`; without a file that matches the deck, times are proportional to
-/// the stages' FLOPs. With `must_fit`, UsageError if the file is missing or does not match the
-/// deck.
+/// Simulates the deck's program. Passes take the mean times of the timeline in the file `measured`;
+/// without a file that matches the deck, times are proportional to the stages' FLOPs. With
+/// `must_fit`, UsageError if the file is missing or does not match the deck.
 Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
                      const std::string& measured, bool must_fit);
 

@@ -12,8 +12,7 @@
 namespace trireme::commands {
 
 /// The tokenizer, the token files and the kernels of a run, as its checkpoints store them
-/// (RunState). A checkpoint's weights are only meaningful with its tokenizer, and its position in
-/// the data only with its token files.
+/// (RunState).
 struct Identity {
   std::map<std::string, std::string> values;
   checkpoint::Files files;  ///< files of the tokenizer and of an imported model
@@ -37,12 +36,11 @@ std::string kernel_difference(const checkpoint::Reader& reader, const Identity& 
 std::vector<std::int64_t> answer_ends_of(const checkpoint::Reader& reader);
 /// Adds the values that a run inherits from the checkpoint that it continues: the files of an
 /// imported model, and the ends of answers that were trained earlier. No effect on an identity
-/// without a tokenizer, as on ranks that write no files.
+/// without a tokenizer.
 void inherit(Identity& identity, const checkpoint::Reader& reader);
 
 /// Message about a difference in the tokenizer, or in the token that ends documents, between the
-/// checkpoint and the deck, with the remedy; "" without a difference, or if the checkpoint does not
-/// store them.
+/// checkpoint and the deck, with the remedy; "" if no difference is known.
 std::string tokenizer_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
                                  const Identity& identity);
 /// Message that names the first training file whose tokens or weight differ from the checkpoint's

@@ -24,18 +24,17 @@ using Environment = std::function<const char*(const char*)>;
 std::string short_mpi_name(std::string mpi);
 
 /// The launcher that started several processes, if any. `mpi` is the MPI library's description, for
-/// the remedy. Reads variables of Open MPI, PMI (MPICH, Intel MPI, Cray), Flux, Slurm, PALS and
-/// PMIx. An inner launcher takes precedence: a single process that mpiexec starts within a job of
-/// several tasks is alone, and so is a batch script within its allocation.
+/// the remedy. An inner launcher takes precedence: a single process that mpiexec starts within a
+/// job of several tasks is alone.
 std::optional<Launch> launched_with_others(const Environment& environment, const std::string& mpi);
 
 /// The two parts of the error about a launch whose processes are separate jobs of one rank.
 std::string launch_mismatch(const Launch& launch, const std::string& mpi);
 std::string launch_remedy(const Launch& launch, const std::string& mpi);
 
-/// Detects a process that another MPI's launcher has started as one of several; each of these
-/// processes would be a separate MPI job and train alone. `ranks`: MPI's number of ranks. Returns
-/// whether the process must end; one process prints the error.
+/// Whether this process must end, because another MPI's launcher has started it as one of several
+/// processes, each of which would train alone. `ranks`: MPI's number of ranks. One process prints
+/// the error.
 bool is_started_by_another_mpi(int ranks, const std::string& mpi);
 
 }  // namespace trireme::commands

@@ -8,8 +8,8 @@ namespace CLI {
 class App;
 }
 
-/// Command-line options of the engine's commands. Both programs use these definitions: `trireme` to
-/// answer --help without starting the engine, `trireme-engine` to parse its arguments.
+/// Command-line options of the engine's commands, for `trireme` to answer --help and for
+/// `trireme-engine` to parse its arguments.
 namespace trireme::commands {
 
 struct TrainOptions {
@@ -48,13 +48,13 @@ struct GenerateOptions {
   std::int64_t seed = 1;
   std::int64_t batch = 8;  ///< texts that a replica continues at a time
   std::string chat;        ///< format of the conversations; "": prompts are plain texts
-  std::string prefix;      ///< token before a prompt, or "none"; "": as the post_processor
+  std::string prefix;      ///< token before a prompt, or "none"; "": tokenizer's default
 };
 
 struct BenchOptions {
   std::string deck;
   std::vector<std::string> overrides;
-  std::vector<std::string> only;  ///< sections; empty: all, or those of the machine file
+  std::vector<std::string> only;  ///< sections to measure; empty: all, or as machine_file needs
   std::int64_t rounds = 3;
   std::string json;          ///< output file for the results; "": none
   std::string machine_file;  ///< output file for the machine's description; "": none
@@ -88,7 +88,7 @@ std::string help_text(const CLI::App& app);
 bool parse_command_line(CLI::App& app, int argc, const char* const* argv);
 
 /// Whether this process prints: false if a launcher's environment (mpiexec, srun, PALS) gives it a
-/// rank other than 0. Commands without MPI have no other information about ranks.
+/// rank other than 0.
 bool is_first_process();
 /// Whether this process reports problems that only some nodes have: false if a launcher's
 /// environment gives it a rank within its node other than 0.

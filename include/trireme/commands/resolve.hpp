@@ -38,15 +38,14 @@ std::vector<std::string> blend_text(const data::Samples& samples, std::int64_t o
 std::unique_ptr<data::Tokenizer> tokenizer_of(const deck::Deck& deck);
 
 /// If the deck does not set model.vocabulary, sets it to the largest number of ids of the token
-/// files, plus special tokens of masked models; otherwise checks that it is large enough.
-/// UsageError if neither the deck nor the files give the vocabulary, if a file was made with
-/// another tokenizer than the deck's, or if the deck freezes arrays that cannot be frozen
-/// (expect_trainable).
+/// files, plus special tokens of masked models. UsageError if the vocabulary is unknown or too
+/// small, if a file was made with another tokenizer than the deck's, or if the deck freezes arrays
+/// that cannot be frozen (expect_trainable).
 void resolve_vocabulary(deck::Deck& deck, const TrainingData& data);
 
 /// Opens the training files, if there are any, and resolves the vocabulary. If `elsewhere` (a plan
-/// for another machine), token files or a tokenizer that are missing or do not fit the deck only
-/// cause a warning, and the result is empty; the deck or the files must give the vocabulary.
+/// for another machine) and the vocabulary is known, mistakes in token files or tokenizer only
+/// cause a warning, and the result is empty.
 TrainingData resolve_data(deck::Deck& deck, bool elsewhere);
 
 /// With layout = "auto", chooses the layout for `ranks` ranks, for the machine of [parallel]
@@ -65,8 +64,7 @@ struct PlannedRun {
 };
 
 /// The deck, resolved without MPI for `ranks` ranks of `machine`; `ranks` = 0: the product of the
-/// deck's axes, a UsageError with layout = "auto". The token file need not exist if the deck sets
-/// the vocabulary. `elsewhere`: see resolve_data().
+/// deck's axes, a UsageError with layout = "auto". `elsewhere`: see resolve_data().
 PlannedRun deck_for_ranks(const std::string& path, const std::vector<std::string>& overrides,
                           std::int64_t ranks, const plan::Machine& machine, bool elsewhere);
 
@@ -82,8 +80,8 @@ std::vector<std::int32_t> bytes_of_token(const deck::Deck& deck, const data::Tok
 /// Documents, samples, padding and cut documents of a packed file.
 std::string packing_text(const data::TokenSource& file, const data::PackedDocuments& packed);
 
-/// Warns if the file has only one document, or if more than 5 % of the tokens in its samples are
-/// padding.
+/// Warns if the file's only document is cut, or if more than 5 % of the samples of several
+/// documents are padding.
 void warn_of_packing(const data::TokenSource& file, const data::PackedDocuments& packed);
 
 /// The checkpoint folder `where`, or for "latest" the newest intact checkpoint in the deck's

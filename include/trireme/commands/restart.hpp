@@ -32,8 +32,7 @@ class Restart {
  public:
   /// Finds the checkpoint to resume from and compares its deck, tokenizer and data with the
   /// arguments: a UsageError lists all contradictions of the decks, or names a different tokenizer
-  /// or training file. Arrays are not loaded yet. Rank 0 compares `identity`. All arguments must
-  /// outlive this object.
+  /// or training file. Rank 0 compares `identity`. All arguments must outlive this object.
   Restart(grid::Runtime& runtime, const deck::Deck& deck, const Identity& identity);
 
   /// Loads the checkpoint, each rank its slices. A damaged checkpoint ends all ranks if the deck
@@ -69,19 +68,17 @@ class Restart {
 /// ranks throw any other exception together. Collective.
 std::optional<std::string> damage_found(grid::Runtime& runtime, const std::function<void()>& local);
 
-/// The checkpoint folder `where` (find_checkpoint), on all ranks. Verifies the checkpoint except
-/// its arrays, and compares its model and tokenizer with the deck: a UsageError lists all
-/// contradictions of the models or names the tokenizer, a warning lists all other differences that
-/// change results. `as_deck` accepts another function of the same weights (Effect::function).
-/// Collective.
+/// The checkpoint folder `where` (find_checkpoint), on all ranks. Compares its model and tokenizer
+/// with the deck: a UsageError lists all contradictions of the models or names the tokenizer, a
+/// warning lists all other differences that change results. `as_deck` accepts another function of
+/// the same weights (Effect::function). Collective.
 std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std::string& where,
                        bool as_deck);
 
 /// Copies the run's newest complete local checkpoint of a step after `after` and before `before`
-/// into the checkpoint directory. Each shard is copied by one of the nodes that hold it. A warning
-/// names each newer checkpoint that is rejected, with the reason. `refusal`, called on rank 0,
-/// returns the reason not to use a checkpoint, or "". Returns the step of the copied checkpoint;
-/// std::nullopt if there is none. Collective.
+/// into the checkpoint directory. A warning names each newer checkpoint that is rejected.
+/// `refusal`, called on rank 0, returns the reason not to use a checkpoint, or "". Returns the step
+/// of the copied checkpoint; std::nullopt if there is none. Collective.
 std::optional<std::int64_t> collect_local_checkpoint(
     grid::Runtime& runtime, const deck::CheckpointConfig& config, std::int64_t after,
     std::int64_t before, const std::function<std::string(const checkpoint::Manifest&)>& refusal);

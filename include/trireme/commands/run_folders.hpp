@@ -14,8 +14,7 @@ namespace trireme::commands {
 class RunFolders {
  public:
   /// Creates the folders and takes ownership of them. UsageError on all ranks if another job owns
-  /// one of the folders, or if a folder is not writable; a new folder, but not its parents, is then
-  /// removed. Collective.
+  /// one of the folders, or if a folder is not writable. Collective.
   RunFolders(grid::Runtime& runtime, const deck::Deck& deck);
   ~RunFolders();
   RunFolders(const RunFolders&) = delete;

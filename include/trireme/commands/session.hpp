@@ -37,17 +37,14 @@ enum class Ranks : std::uint8_t {
 };
 
 /// Reads the deck on every rank; a mistake ends all ranks together. The vocabulary comes from the
-/// deck, or else from the training files; without either, the error names the key to set.
-/// Collective.
+/// deck, or else from the training files. Collective.
 Session open_session(grid::Runtime& runtime, const std::string& deck_file,
                      const std::vector<std::string>& overrides, Ranks ranks);
 
-/// Calls `find` on rank 0 and returns the result on all ranks. Separate searches could differ,
-/// because a run in progress may complete another checkpoint. Collective.
+/// Calls `find` on rank 0 and returns the result on all ranks. Collective.
 std::string found_by_one(grid::Runtime& runtime, const std::function<std::string()>& find);
 
-/// Error on all ranks if writing to standard output failed, for commands that print their result.
-/// Collective.
+/// Error on all ranks if writing to standard output failed. Collective.
 void expect_output_written(grid::Runtime& runtime);
 
 }  // namespace trireme::commands

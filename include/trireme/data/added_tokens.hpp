@@ -34,8 +34,8 @@ struct AddedToken {
 std::vector<AddedToken> read_added_tokens(const JsonNode& node);
 
 /// Names of the model's tokens and of the added tokens, indexed by id; "" for an unused id.
-/// UsageError that names `node`, if an id has two names, a token has one id in the model and
-/// another id in `added`, or an id is so large that the list would waste memory.
+/// UsageError that names `node`, if an id has two names, an added token has another id in the
+/// model, or an id is too large.
 std::vector<std::string> names_with(const TokenNames& names, const std::vector<AddedToken>& added,
                                     const JsonNode& node);
 

@@ -14,8 +14,7 @@ inline std::span<std::int32_t> row(std::span<std::int32_t> array, std::int64_t i
   return array.subspan(static_cast<std::size_t>(i * length), static_cast<std::size_t>(length));
 }
 
-/// Sizes from which the division of a step's global batch among data-parallel ranks and
-/// micro-batches is computed.
+/// Sizes that determine the micro-batches of a step.
 struct Batch {
   std::int64_t global = 1;      ///< G: samples of a step
   std::int64_t micro = 1;       ///< b: samples of a micro-batch
@@ -36,8 +35,7 @@ inline std::int64_t micro_batches(const Batch& batch) {
 }
 
 /// First of the b consecutive samples of micro-batch i = `micro` on data rank r = `data_rank`,
-/// counted within the global batch: (i R + r) b. Micro-batch i of all data ranks together is b R
-/// consecutive samples.
+/// counted within the global batch: (i R + r) b.
 inline std::int64_t first_sample(const Batch& batch, std::int64_t micro, std::int64_t data_rank) {
   check(
       micro >= 0 && micro < micro_batches(batch) && data_rank >= 0 && data_rank < batch.data_ranks,

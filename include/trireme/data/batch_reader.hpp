@@ -41,10 +41,9 @@ class BatchReader {
 std::unique_ptr<BatchReader> make_batch_reader(const deck::Config& config);
 
 /// Copies this context rank's share of each field from `whole`, the fields of whole samples, to
-/// `own`. Of fields with a value per token, the share is the rank's tokens of each sample; of
-/// chosen targets and of pairs, the share is one contiguous part. All values of the field `rows`
-/// are copied, as indices among the rank's own tokens, or as −1 if another rank has the token.
-/// Error unless the fields of `own` have the sizes of `sizes`.
+/// `own`: of fields with a value per token, the rank's tokens of each sample; of chosen targets and
+/// of pairs, one contiguous part; of the field `rows`, all values, as indices among the rank's own
+/// tokens, or as −1 if another rank has the token.
 void take_own_fields(const architecture::TrainingObjective& objective,
                      const architecture::Shard& shard, const architecture::RankSizes& sizes,
                      std::int64_t sequence, BatchFields whole, BatchFields own);

@@ -10,9 +10,7 @@ namespace trireme::data {
 /// Assigns each index n = 0, 1, … to one of several parts. Of the first n indices, a part whose
 /// weight is the fraction w of all weights gets w n, with an error of at most 1.7 (½ for two
 /// parts). Nothing is stored per index: the parts are the leaves of a binary tree (Huffman 1952:
-/// heavy parts near the root). Of the first m indices of a node, its lighter branch gets
-/// round(m·w), where w is the branch's fraction of the node's weight. Integer arithmetic gives the
-/// same result on every machine. Thread-safe.
+/// heavy parts near the root). Thread-safe.
 class Blend {
  public:
   /// Weights in any unit. UsageError unless there are 1 to 4096 weights, and each weight is

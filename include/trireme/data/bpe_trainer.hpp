@@ -27,9 +27,7 @@ std::string tokenizer_json(const BpeModel& model);
 
 /// Learns a byte-level BPE from texts: counts the words that GPT-2's pattern finds, then repeatedly
 /// merges the most frequent pair of neighbours (Sennrich et al. 2016). Of equally frequent pairs,
-/// the pair with the lowest left id, then the lowest right id, is merged first. The results equal
-/// the results of BpeTrainer in Hugging Face's `tokenizers` library. Memory grows only with the
-/// number of distinct words.
+/// the pair with the lowest ids is merged first, as in Hugging Face's BpeTrainer.
 class BpeTrainer {
  public:
   BpeTrainer();
@@ -39,9 +37,8 @@ class BpeTrainer {
   void end_document();
 
   /// A model of `vocabulary` ids: "<|endoftext|>" (id 0), the special tokens `special`, the 256
-  /// bytes, and merged tokens. The model has fewer ids if every word becomes one token before the
-  /// vocabulary is full. UsageError if `vocabulary` is less than the number of ids before the
-  /// merged tokens, or more than 2^24.
+  /// bytes, and merged tokens; fewer ids if no pair remains to be merged. UsageError if
+  /// `vocabulary` is too small for the ids before the merged tokens, or more than 2^24.
   BpeModel train(std::int64_t vocabulary, std::span<const std::string_view> special = {}) const;
 
  private:

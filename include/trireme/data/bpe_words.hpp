@@ -13,8 +13,7 @@
 
 namespace trireme::data {
 
-/// Ids of the tokens that consist of one character; find() returns -1 for characters without a
-/// token.
+/// Ids of the tokens of one character; find() returns -1 for characters without a token.
 class CharacterIds {
  public:
   CharacterIds() : low_(0x10000, -1) {}

@@ -60,16 +60,15 @@ struct Conversation {
 Conversation conversation(ChatFormat format, const Chat& chat);
 
 /// The text before an assistant's answer to the messages, as apply_chat_template writes it with
-/// add_generation_prompt. UsageError if the last message is an assistant's message, or as in
-/// conversation().
+/// add_generation_prompt. UsageError as in conversation(), or if the last message is the
+/// assistant's.
 std::string prompt_of(ChatFormat format, const Chat& chat);
 /// The special token that ends an answer; "" for ChatFormat::none.
 std::string_view end_of_answer(ChatFormat format);
 
 /// JSON text of a value, as Python's json.dumps(value, ensure_ascii=False) writes it for chat
 /// templates. `indent` > 0: one member per line, indented by this number of spaces per level.
-/// UsageError for a floating-point number of magnitude 2^63 or more, which can be an integer whose
-/// digits were lost when it was parsed.
+/// UsageError for a floating-point number of magnitude 2^63 or more.
 std::string python_json(const nlohmann::ordered_json& value, int indent = 0);
 
 }  // namespace trireme::data

@@ -8,9 +8,8 @@
 #include <string>
 #include <string_view>
 
-/// Conversations in JSON lines. A member of a line or message is read, or ignored because it only
-/// describes the data (docs/token_files.md lists these members). Any other member is an error,
-/// unless its value is null or an empty list.
+/// Conversations in JSON lines. A member that is neither read nor a description of the data
+/// (docs/token_files.md) is an error, unless its value is null or an empty list.
 namespace trireme::data {
 
 /// The conversation of a line {"messages": [{"role", "content"}, ...], "tools": [...]}. UsageError

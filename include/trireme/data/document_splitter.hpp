@@ -8,11 +8,9 @@
 
 namespace trireme::data {
 
-/// Splits a stream of bytes into documents at the matches of a regular expression, in bounded
-/// memory. Matched bytes belong to no document; an empty match (`(?=…)`) drops nothing. The
-/// expression uses PCRE2's syntax and works on bytes. The documents do not depend on the chunks in
-/// which the stream arrives, also with look-behind, look-ahead and `\z` (partial matching,
-/// pcre2partial(3)). Documents may be empty.
+/// Splits a stream of bytes into documents at the matches of a regular expression (PCRE2's syntax,
+/// on bytes), in bounded memory. Matched bytes belong to no document. The documents do not depend
+/// on the chunks in which the stream arrives.
 class DocumentSplitter {
  public:
   /// Receives the pieces of the current document in order, and its end.

@@ -65,9 +65,8 @@ std::vector<std::string> texts_of(const JsonLine& line, ChatFormat format);
 extern const char* const instruction_form;
 
 /// Ids of the special tokens that end counted parts of documents, such as <|im_end|> of chats,
-/// without the end-of-document token. A model that was trained on the file ends its answers with
-/// these tokens. Reads at most the first 256 documents and 2^20 tokens of the file. Empty for a
-/// file without a mask.
+/// without the end-of-document token. Reads at most the first 256 documents and 2^20 tokens of the
+/// file. Empty for a file without a mask.
 std::set<std::int64_t> answer_ends(const TokenSource& tokens, const Tokenizer& tokenizer);
 
 }  // namespace trireme::data

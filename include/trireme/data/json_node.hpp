@@ -41,8 +41,7 @@ struct JsonNode {
   std::size_t list_size(std::size_t most, const std::string& supported) const;
 };
 
-/// An entry of a table of supported types: the name of a type in a tokenizer.json, and the function
-/// that builds a part of this type.
+/// A supported type of a tokenizer.json: its name, and the function that builds a part.
 template <class Build>
 struct JsonPart {
   const char* type;

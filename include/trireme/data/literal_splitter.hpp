@@ -9,8 +9,7 @@
 namespace trireme::data {
 
 /// Finds literals in a text that arrives in pieces: the leftmost literal, and the longest of
-/// several literals at the same position. Holds little more than a literal and the white space
-/// around the literal.
+/// several literals at the same position.
 class LiteralSplitter {
  public:
   struct Literal {

@@ -22,10 +22,8 @@ namespace trireme::data {
 /// Tokens have the order of the .bin. Reads with pread and caches nothing. Thread-safe.
 class MegatronFile final : public TokenSource {
  public:
-  /// Checks the sizes of both files, and the first and last entries of the index against the .bin.
   /// UsageError if a file is missing, or the .idx has another format or version; Error if the files
-  /// are damaged or truncated. `vocabulary`: read() accepts ids below this number; 0: unknown,
-  /// read() accepts ids below 2^31.
+  /// do not match. read() accepts ids below `vocabulary`; 0: below 2^31.
   MegatronFile(const std::string& prefix, std::int64_t vocabulary);
 
   const std::string& path() const override { return index_.path(); }
@@ -51,8 +49,7 @@ class MegatronFile final : public TokenSource {
  private:
   void read_header();
   std::int64_t begin_of(std::int64_t sequence) const;  ///< first token of a sequence
-  /// First token of a sequence. `pointer`: the sequence's entry in the index. Error if the entry is
-  /// invalid.
+  /// First token of a sequence. `pointer`: the sequence's entry in the index; Error if invalid.
   std::int64_t token_at(std::int64_t sequence, std::int64_t pointer) const;
   template <class Stored>
   void read_as(std::int64_t first, std::span<std::int32_t> out) const;

@@ -9,12 +9,10 @@
 
 namespace trireme::data {
 
-/// Translates `pattern` from Oniguruma's syntax, which a tokenizer.json uses, to a PCRE2 expression
-/// (UTF and UCP, newline LF) that matches the same text. A match does not depend on the text before
-/// the match. UsageError with `where`, the pattern and the construct for unsupported constructs,
-/// such as anchors at the beginning, word boundaries, look-behind, back-references, conditions,
-/// absent groups, callouts, and characters that fold to several characters if case is ignored.
-/// Syntax: Oniguruma's doc/RE, 6.9.
+/// Translates `pattern` from Oniguruma's syntax (doc/RE, 6.9), which a tokenizer.json uses, to a
+/// PCRE2 expression (UTF and UCP, newline LF) that matches the same text. A match does not depend
+/// on the text before the match. UsageError with `where`, the pattern and the construct for
+/// unsupported constructs, such as look-behind and back-references.
 std::string to_pcre2(std::string_view pattern, const std::string& where);
 
 /// Members of a PCRE2 set for a POSIX bracket (with Unicode's definition, UTS 18). Empty if the

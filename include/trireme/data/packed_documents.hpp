@@ -11,11 +11,8 @@ namespace trireme::data {
 /// Samples of S tokens that hold whole documents, or pieces of documents that are longer than a
 /// sample. A document of n tokens gives n − 1 tokens with a target, which are cut into pieces of S
 /// tokens and a remainder. Pieces are packed by best fit, longest first (Ding et al. 2024, arXiv
-/// 2404.10830): each piece goes into the fullest sample that has room for the piece. Samples are in
-/// the order in which their longest pieces begin in the file. The result depends only on the
-/// document offsets and S. The memory is 8 bytes per piece and 4 bytes per sample. Construction
-/// takes time proportional to the number of documents and pieces, in addition to the time for
-/// sorting the samples. Thread-safe.
+/// 2404.10830). Samples are in the order in which their longest pieces begin in the file. The
+/// result depends only on the document offsets and S. Thread-safe.
 class PackedDocuments {
  public:
   /// Tokens [first, first + count) of the file are inputs; tokens [first + 1, first + count + 1)

@@ -13,8 +13,7 @@ struct Request {
   std::int64_t context = 1;  ///< number of tokens of the context: at least 1
 };
 
-/// Requests as samples of S tokens, one request per sample, padded with token 0 at the end. The
-/// results of a causal model do not depend on the padding. Thread-safe.
+/// Requests as samples of S tokens, one per sample, padded with token 0 at the end. Thread-safe.
 class Requests {
  public:
   /// Requests to score. Error unless each request has a token to score and at most S + 1 tokens.

@@ -29,16 +29,14 @@ class Windows {
   bool has_mask() const { return file_.has_mask(); }
   /// The packed documents; null without packing.
   const PackedDocuments* packed() const { return packed_.get(); }
-  /// Whether all targets count in the loss: without a mask and without packing. Packed samples can
-  /// have padding.
+  /// Whether all targets count in the loss: without a mask and without packing.
   bool all_count() const { return !has_mask() && !packed_; }
   /// Number of the window's targets that count in the loss.
   std::int64_t counted(std::int64_t window) const;
-  /// Reads window i: inputs are tokens i S … i S + S − 1, targets are the next tokens, or
-  /// `uncounted` in place of targets that do not count in the loss. With packing, inputs and
-  /// targets come from the sample's pieces, followed by padding: inputs 0, targets `uncounted`,
-  /// positions 0. `positions`: positions of tokens in their piece, or in the window without
-  /// packing; may be empty. All arrays are [S].
+  /// Reads window i. `inputs`: the tokens; `targets`: the next tokens, or `uncounted` in place of
+  /// targets that do not count in the loss; `positions`: positions in the window, or with packing
+  /// in the piece; may be empty. Packed samples end with padding: inputs 0, targets `uncounted`,
+  /// positions 0. All arrays are [S].
   void read(std::int64_t window, std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
             std::span<std::int32_t> positions = {}) const;
   /// Reads windows [first, first + count). All arrays are [count, S].
@@ -87,7 +85,6 @@ class Samples {
     std::size_t file = 0;
     std::int64_t window = 0;
   };
-  /// The file and window of sample `sample`.
   Place place(std::int64_t sample) const;
   /// Reads samples [first_sample, first_sample + count). All arrays are [count, S]; `positions` may
   /// be empty.
@@ -103,10 +100,9 @@ class Samples {
 /// Fills `positions` with 0 … sequence − 1, repeatedly.
 void count_up(std::span<std::int32_t> positions, std::int64_t sequence);
 
-/// A pseudo-random bijection of [0, n) computed from (seed, epoch, index): nothing is stored. A
-/// generalised Feistel network on [0, a) × [0, a), a = ⌈√n⌉ (Black & Rogaway 2002, "Ciphers with
-/// arbitrary finite domains"), with Philox as round function. Images outside [0, n) are permuted
-/// again ("cycle walking"), on average at most once.
+/// A pseudo-random bijection of [0, n) computed from (seed, epoch, index): a generalised Feistel
+/// network on [0, a) × [0, a), a = ⌈√n⌉ (Black & Rogaway 2002, "Ciphers with arbitrary finite
+/// domains"), with Philox as round function. Images outside [0, n) are permuted again.
 class Permutation {
  public:
   /// Error unless 1 ≤ n ≤ 2^60.

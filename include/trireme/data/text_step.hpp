@@ -50,9 +50,8 @@ inline constexpr std::size_t held_limit_bytes = 16 << 20;
 /// UsageError if `held` is longer than held_limit_bytes.
 void limit_held(std::string_view held);
 
-/// Runs steps in order on words that arrive in pieces. Holds the bytes that each step has not
-/// consumed. The time is linear in the size of the text: held text is passed to its step again only
-/// after it has grown by half.
+/// Runs steps in order on words that arrive in pieces, in time linear in the size of the text.
+/// Holds the bytes that each step has not consumed.
 class TextChain final : public TextSink {
  public:
   /// Copies the steps. `out` must outlive the chain; it receives the words of the last step.
@@ -89,7 +88,7 @@ std::unique_ptr<TextStep> make_split_pattern(const std::string& pattern, const s
                                              SplitBehavior behavior, bool invert);
 
 /// Words that Metaspace begins with its replacement character: all words, only the document's first
-/// word, or none. A word that begins with this character or a space does not get a second one.
+/// word, or none.
 enum class PrependScheme { always, first, never };
 /// The scheme of a Metaspace pre-tokenizer or decoder.
 PrependScheme read_prepend_scheme(const JsonNode& node);

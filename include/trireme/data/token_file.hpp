@@ -13,8 +13,7 @@
 namespace trireme::data {
 
 /// Tokens of concatenated documents, each ended by its end-of-document token, in an HDF5 file
-/// (docs/token_files.md). Reads with pread and without HDF5, so that any number of threads can
-/// read at once. Thread-safe.
+/// (docs/token_files.md). Reads without HDF5. Thread-safe.
 class TokenFile final : public TokenSource {
  public:
   /// Reads and verifies the header and all bytes outside the datasets. UsageError if the file is

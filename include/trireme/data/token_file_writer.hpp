@@ -12,13 +12,12 @@
 
 namespace trireme::data {
 
-/// Writes a token file of any length in bounded memory. Tokens, offsets and mask are spooled to
-/// unnamed files in the output's folder, so that the folder temporarily needs twice the file's
-/// size. The file appears complete at commit(), or not at all.
+/// Writes a token file of any length in bounded memory. The folder temporarily needs twice the
+/// file's size. The file appears complete at commit(), or not at all.
 class TokenFileWriter {
  public:
-  /// `tokenizer`: the tokenizer's name. `source`: its path and end-of-document token, which the
-  /// file stores.
+  /// `tokenizer`: the tokenizer's name. `source`: the tokenizer's path and end-of-document token,
+  /// which the file stores.
   TokenFileWriter(const std::string& path, const std::string& tokenizer, std::int64_t vocabulary,
                   const TokenizerSource& source = {});
 

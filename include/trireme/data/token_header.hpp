@@ -14,10 +14,9 @@ inline constexpr std::uint32_t token_version = 1;
 inline constexpr std::uint32_t masked_token_version = 2;
 inline constexpr std::int64_t vocabulary_limit = std::int64_t{1} << 31;
 
-/// The first 4096 bytes of a token file: HDF5's user block, which HDF5 skips. It holds the offsets
-/// of the datasets, so that training reads the datasets without HDF5, and checksums, so that a
-/// reader detects damage before HDF5 opens the file. docs/token_files.md describes the format.
-/// Little endian, every field at its natural alignment.
+/// The first 4096 bytes of a token file, HDF5's user block: offsets and checksums, so that training
+/// reads the datasets without HDF5 (docs/token_files.md). Little endian, every field at its natural
+/// alignment.
 struct TokenHeader {
   char magic[16];             ///< "TRIREME TOKENS\n"
   std::uint32_t version;      ///< 1, or 2 with a mask
@@ -56,9 +55,8 @@ std::uint32_t token_bytes_for(std::int64_t vocabulary);
 /// Sets header.digest. Call after all other fields are set.
 void seal(TokenHeader& header);
 
-/// Throws a UsageError if the header is not the header of a token file of a known version, and an
-/// Error unless it is intact and consistent with a file of `file_bytes` bytes. Both name `path`.
-/// Afterwards, computations with sizes and offsets of the header cannot overflow.
+/// UsageError unless this is the header of a token file of a known version; Error unless the header
+/// is intact and consistent with a file of `file_bytes` bytes. Both name `path`.
 void verify(const TokenHeader& header, std::int64_t file_bytes, const std::string& path);
 
 }  // namespace trireme::data

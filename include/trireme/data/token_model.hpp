@@ -40,8 +40,7 @@ class TokenModel {
 std::unique_ptr<TokenModel> make_model(const JsonNode& node, TokenNames& names);
 
 /// Adds `model.type` to a tokenizer.json that lacks it, as written by the `tokenizers` library
-/// before 0.9: the first of BPE, WordPiece, WordLevel and Unigram whose required members the model
-/// has.
+/// before 0.9. The members of the model determine the type.
 void add_model_type(nlohmann::json& top);
 
 /// Adds the tokens of a JSON object {name: id} to `names`.

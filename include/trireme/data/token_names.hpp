@@ -21,7 +21,7 @@ class TokenNames {
   /// name. UsageError that names `where` if the list has more than 2^24 tokens.
   void append(const std::string& name, const std::string& where);
   /// Call after the last add() or append(), before names are looked up by id. UsageError that names
-  /// `where` if so many ids are unused that memory would be wasted.
+  /// `where` if too many ids are unused.
   void finish(const std::string& where);
 
   /// Hides the name of a special token: find() does not return its id. Call before the model is

@@ -27,7 +27,7 @@ class TokenSource {
   virtual std::int64_t documents() const = 0;
   /// Tokenizer::name() of the tokenizer that made the file; "" if the file does not store it.
   virtual const std::string& tokenizer() const = 0;
-  /// Path and end-of-document token of this tokenizer when the file was made; an empty path if the
+  /// Path and end-of-document token of the tokenizer when the file was made; an empty path if the
   /// file does not store a tokenizer.
   virtual TokenizerSource tokenizer_source() const = 0;
 
@@ -47,8 +47,7 @@ class TokenSource {
   /// Reads the offsets of documents first, first + 1, …: the position of each document's first
   /// token. The offset of document documents() is tokens().
   virtual void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const = 0;
-  /// Compares the data with the format's checksums, in one pass, which is faster than verify().
-  /// Without checksums, runs verify().
+  /// Compares the data with the format's checksums. Without checksums, runs verify().
   virtual void verify_bytes() const = 0;
   /// Reads every byte and runs all checks that the format allows.
   virtual void verify() const = 0;

@@ -49,21 +49,19 @@ struct TokenizeSummary {
   std::int64_t vocabulary = 0;
   TokenizeCounts train;
   TokenizeCounts validation;
-  /// Description of the text in the validation file, if its documents were not chosen at random;
-  /// "" otherwise.
+  /// Description of the validation text if it was held out at the end; "" otherwise.
   std::string end_held_out = {};
   std::vector<std::string> binary = {};  ///< files with zero bytes near their beginning
 };
 
-/// Called with the number of bytes of text read so far, every 256 KiB.
+/// Called with the number of bytes of text read so far.
 using TokenizeProgress = std::function<void(std::int64_t)>;
 
 /// Writes the training file and, if requested, the validation file. Drops empty documents and
-/// numbers the others. The seed and the number of a document determine its file. Exception, unless
-/// the inputs include standard input or both texts and JSON lines: if each file or line is a
-/// document and one of the two files would be empty, the validation file gets the last
-/// `validation_fraction` of the text, beginning after a line end, or of the lines. Files appear
-/// complete or not at all.
+/// numbers the others. The seed and the number of a document determine its file. If each file or
+/// line is a document and one of the two files would be empty, the validation file gets the last
+/// `validation_fraction` of the text or lines instead, unless the inputs include standard input or
+/// both text and JSON lines. Files appear complete or not at all.
 TokenizeSummary tokenize(const TokenizeOptions& options, const TokenizeProgress& progress);
 
 /// The files of `inputs` in order; the files of a folder without the files of `outputs`. UsageError

@@ -42,8 +42,7 @@ struct EncodeOptions {
   bool special_tokens = false;
 };
 
-/// Converts text to token ids and back. Const calls are thread-safe, because they do not change the
-/// object.
+/// Converts text to token ids and back. Const calls are thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;

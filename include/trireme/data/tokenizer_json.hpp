@@ -11,8 +11,7 @@
 namespace trireme::data {
 
 /// Whether a tokenizer.json is a byte-level BPE (Radford et al. 2019): it has no normalizer, and
-/// patterns alone split its text into words, whose bytes are merged. Ids can also encode bytes that
-/// are not UTF-8.
+/// patterns alone split its text into words, whose bytes are merged.
 bool is_byte_level(const JsonNode& top);
 
 /// The tokenizer of a byte-level tokenizer.json. `end_of_document` as in TokenizerSource; errors
@@ -25,14 +24,12 @@ std::unique_ptr<Tokenizer> make_byte_level_tokenizer(const JsonNode& top,
 std::unique_ptr<Tokenizer> read_bpe_folder(const std::string& folder,
                                            const std::string& end_of_document);
 
-/// A tokenizer.json with any supported normalizer, pre-tokenizer, model and decoder. Errors name
-/// `path`. `end_of_document` as in TokenizerSource.
+/// The tokenizer of any other supported tokenizer.json. Errors name `path`.
 std::unique_ptr<Tokenizer> make_pipeline_tokenizer(const JsonNode& top,
                                                    const std::string& end_of_document,
                                                    const std::string& path);
 
 /// The tokenizer of any supported tokenizer.json with this content. Errors name `path`.
-/// `end_of_document` as in TokenizerSource.
 std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& path,
                                            const std::string& end_of_document);
 

@@ -9,8 +9,7 @@
 
 namespace trireme::data {
 
-/// The character that begins at `at` in a well-formed UTF-8 text. Moves `at` to the character's
-/// end.
+/// The character at `at` in a well-formed UTF-8 text. Moves `at` to the character's end.
 inline char32_t next_character(std::string_view text, std::size_t& at) {
   const auto byte = [&](std::size_t i) {
     return static_cast<char32_t>(static_cast<unsigned char>(text[i]));
@@ -43,12 +42,11 @@ void append_character(char32_t c, std::string& out);
 std::string utf8_of(char32_t c);
 
 /// The functions below use the Unicode version of the installed ICU, unless a comment names another
-/// version, which is the version of the `tokenizers` library.
+/// version.
 
 /// Property White_Space.
 bool is_white_space(char32_t c);
-/// White space in Python's strings and expressions: White_Space and the separators U+001C to
-/// U+001F.
+/// White space in Python: White_Space and the separators U+001C to U+001F.
 inline bool is_space(char32_t c) {
   return is_white_space(c) || (c >= 0x1C && c <= 0x1F);
 }

@@ -8,9 +8,8 @@
 
 namespace trireme::data {
 
-/// A cache of the ids of recent words: 65,536 entries of 64 bytes, indexed by the word's hash. A
-/// new word replaces the word in its entry. Words of more than 30 bytes or 8 ids are not cached.
-/// Not thread-safe.
+/// A cache of the ids of recent words: 65,536 entries of 64 bytes, indexed by the word's hash.
+/// Words of more than 30 bytes or 8 ids are not cached. Not thread-safe.
 class WordCache {
  public:
   static constexpr std::size_t longest_word = 30;
@@ -81,7 +80,7 @@ void encode_cached(WordCache& cache, std::string_view word, std::vector<std::int
   WordCache::Place& place = cache.place(word);
   if (place.holds(word)) {
     const std::size_t size = out.size();
-    out.resize(size + WordCache::most_ids);  // a copy of fixed size takes 1 or 2 instructions
+    out.resize(size + WordCache::most_ids);  // a copy of fixed size is fast
     std::memcpy(out.data() + size, place.ids, sizeof place.ids);
     out.resize(size + place.count);
     return;

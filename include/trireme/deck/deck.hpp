@@ -36,7 +36,6 @@ const FileKind& deck_kind();
 /// may have been moved, run.directory is then `path`, and checkpoint.directory follows
 /// run.directory if it was <run.directory>/checkpoints. Overrides of these keys have precedence.
 /// Throws one UsageError with all mistakes, of which at most 50 are shown, and their places.
-/// resolve_parallel checks conditions on the number of ranks.
 Deck load_deck(const std::string& path, const std::vector<std::string>& overrides = {});
 
 /// Like load_deck, for text in memory, which errors call `file_name`.

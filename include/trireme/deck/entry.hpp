@@ -69,7 +69,7 @@ class EntryOf {
     key_.rule = rule;
     return *this;
   }
-  /// Default: computed by `derived` from keys earlier in the table.
+  /// Default: computed by `derived` from other keys.
   EntryOf& derive(void (*derived)(C&), const char* rule) {
     key_.derived = derived;
     key_.rule = rule;

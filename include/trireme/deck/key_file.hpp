@@ -112,9 +112,8 @@ std::string key_text(const KeyText& key);
 std::string key_markdown(const FileKind& kind);
 
 /// Throws a UsageError for text that must not reach the TOML parser: empty, too large or binary
-/// files, multi-line strings, and dotted names so deep that destroying the parsed tables would
-/// exhaust the stack. Errors call the file a `kind`, such as "deck"; `help` names the documentation
-/// of its keys.
+/// files, multi-line strings, and dotted names with many parts. Errors call the file a `kind`, such
+/// as "deck"; `help` names the documentation of its keys.
 void refuse_unparsable(std::string_view content, const std::string& file_name,
                        const std::string& kind, const std::string& help);
 

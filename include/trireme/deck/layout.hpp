@@ -51,9 +51,8 @@ void expect_layout(const Deck& deck, std::int64_t ranks);
 std::vector<std::string> layout_overrides(const Deck& deck);
 
 /// Sets the layout's keys by overrides in the form of layout_overrides(), layout to "given", and
-/// layout_reason to `reason`. Errors cite `layout = "auto"` as the place of keys that were not
-/// fixed. UsageError if the deck with these values has mistakes; Error if an override changes a
-/// fixed key.
+/// layout_reason to `reason`. UsageError if the deck with these values has mistakes; Error if an
+/// override changes a fixed key.
 void set_layout(Deck& deck, const std::vector<std::string>& overrides, const std::string& reason);
 
 }  // namespace trireme::deck

@@ -50,8 +50,7 @@ struct Range {
 
 /// The effect of a changed value on the use of a checkpoint: whether the checkpoint fixes the key.
 /// `train` and the commands that evaluate a model (`eval` and `generate`; below, `eval` stands for
-/// both) reject the change, list it, or accept it silently. `export` has no deck: it writes the
-/// checkpoint's model.
+/// both) reject the change, list it, or accept it silently.
 enum class Effect : std::uint8_t {
   none,      ///< same results; listed by `train`
   place,     ///< same results: only the location of files changes

@@ -18,10 +18,9 @@
 
 namespace trireme::grid {
 
-/// Observer of the values that this rank passes to a communicator's verbs on views, except
-/// broadcasts, and of the results of these verbs. The functions are called in program order:
-/// gives() when a verb starts, receives() when the wait for a result has ended. Kernels that these
-/// functions launch on the verb's Exec see the values.
+/// Observer of the inputs and results of a communicator's verbs on views, except broadcasts.
+/// gives() is called when a verb starts, receives() when the wait for a result has ended. Kernels
+/// that these functions launch on the verb's Exec see the values.
 class Witness {
  public:
   struct Message {
@@ -40,8 +39,8 @@ enum class Reduction : std::uint8_t { sum, maximum, minimum };
 
 enum class Verb : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, send };
 
-/// Number of verbs that a rank has started, and their bytes (see Communicator::traffic). Receives
-/// are not counted, because their senders count them.
+/// Number of verbs on views that a rank has started, and their bytes (see Communicator::traffic).
+/// Receives are not counted.
 struct Traffic {
   std::int64_t operations = 0;
   std::int64_t bytes = 0;
@@ -72,17 +71,14 @@ class Request {
 };
 
 /// Communication among a group of ranks, such as the ranks of an axis. A verb is a collective, a
-/// send or a receive, on views or on host memory. On one rank, collectives copy or do nothing. All
-/// ranks make their collective calls in the same order. Every wait polls and yields the core
-/// between polls, because a blocking MPI call with more ranks than cores takes a hundred times as
-/// long. While a wait polls, it also advances all other outstanding verbs of this process.
+/// send or a receive, on views or on host memory. All ranks make their collective calls in the same
+/// order. A wait polls instead of blocking in MPI, and advances the other outstanding verbs of this
+/// process meanwhile.
 ///
 /// Do not touch result views or change input views before the wait. T: float, double, Bf16, Fp16.
-/// Without a transport, verbs on views first wait for the kernels on `exec` that use the same
-/// memory, unless launches are synchronous. Device memory is staged through a host buffer, from
-/// which the wait copies the result to the device. Buffers are kept and reused. Maxima, minima and
-/// sums of integers are limited to the 2^31 − 1 elements that MPI counts; other verbs on views have
-/// no limit.
+/// Without a transport, a verb on views first waits for the kernels on `exec`, and device memory is
+/// staged through a host buffer. Maxima, minima and sums of integers then have at most 2^31 − 1
+/// elements.
 ///
 /// With a transport, the verbs on views use it. If the transport is a stream, waits do not block
 /// the host: work launched on `exec` after a wait sees the result.
@@ -104,7 +100,6 @@ class Communicator {
   /// an MPI verb is outstanding.
   void use(std::unique_ptr<Transport> transport);
   /// Whether transfers are strictly ordered, as on one NCCL communicator: true with a transport.
-  /// Without a transport, the channels are independent.
   bool ordered_groups() const { return transport_ != nullptr; }
   /// Sends and receives of views that are started between begin_group() and end_group() form one
   /// group (schedule::Transport). Wait for their requests only after end_group(). Without a
@@ -268,7 +263,7 @@ class Communicator {
   std::vector<Operation*> idle_operations_;
   std::vector<StagingBuffer> idle_buffers_;
   std::unique_ptr<TransportQueue> transport_;
-  std::vector<std::int64_t> offsets_;  ///< first elements of the parts, in the verb being started
+  std::vector<std::int64_t> offsets_;  ///< offsets of the parts in the verb being started
 };
 
 }  // namespace trireme::grid

@@ -18,11 +18,11 @@ struct RankDevice {
 /// Sets two environment variables, unless they are set. Call it before CUDA and NCCL read them.
 /// CUDA_DEVICE_MAX_CONNECTIONS=32: up to 32 streams do not share a hardware queue, in which a
 /// receive that spins could block the kernel for which it waits. NCCL_LAUNCH_ORDER_IMPLICIT=1: all
-/// devices see the kernels of several communicators in the same order (NCCL 2.26).
+/// devices see the kernels of several communicators in the same order (since NCCL 2.26).
 void set_device_environment();
 
-/// Table with one line per rank: the rank's node and device. The table of a job with more than 64
-/// ranks has only the first 64 ranks, and the numbers of further ranks and of nodes.
+/// Table with one line per rank: the rank's node and device. Only the first 64 ranks are listed; a
+/// last line counts the other ranks and the nodes.
 std::string device_table(std::span<const RankDevice> ranks);
 
 /// Message about the first two ranks that share a device, with a remedy; "" if no ranks share one.

@@ -6,7 +6,7 @@
 
 namespace trireme::grid {
 
-/// A rank's activity, such as "forward" or "checkpoint"; waits are part of it. A number that does
+/// A rank's activity, such as "forward" or "checkpoint", including its waits. A number that does
 /// not apply to the activity is negative.
 struct Activity {
   std::string_view name;
@@ -26,8 +26,7 @@ struct Wait {
   int peer = -1;
 };
 
-/// A rank's last published state, in the layout that other processes read. Long names are
-/// truncated.
+/// A rank's last published state, in the layout that other processes read.
 struct RankState {
   enum Life : std::int32_t { absent, alive, ended };
   std::int32_t life = absent;
@@ -62,8 +61,7 @@ class SharedState {
   std::atomic<std::uint64_t> state_[words];
 };
 
-/// Time of the node's monotonic clock, in nanoseconds. The resolution is a few milliseconds; a call
-/// takes a few nanoseconds.
+/// Time of the node's monotonic clock, in nanoseconds, with a resolution of a few milliseconds.
 std::int64_t heartbeat_clock();
 
 /// Publishes this process's state. A call costs about ten nanoseconds and no system call. The
@@ -77,8 +75,7 @@ class Heartbeat {
 
   static void publish(const Activity& activity);
 
-  /// The rank waits from construction to destruction of this object; then its previous activity
-  /// continues.
+  /// The rank waits from construction to destruction of this object.
   class Waiting {
    public:
     explicit Waiting(const Wait& wait);

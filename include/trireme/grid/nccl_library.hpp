@@ -36,15 +36,13 @@ struct NcclLibrary {
   std::string path;  ///< path of the library file
 };
 
-/// Names to try, in this order: the soname, for which the loader searches LD_LIBRARY_PATH first;
-/// and the file that CMake found, if any.
+/// Names to try, in this order: the soname, and the file that CMake found, if any.
 std::vector<std::string> nccl_names();
 
 /// Loads the first usable library of `names`. Throws Error if there is none (see load_library).
 NcclLibrary load_nccl_library(const std::vector<std::string>& names);
 
-/// The process's library. The first call, from any thread, loads it. Throws Error if it cannot be
-/// loaded.
+/// The process's library, which the first call loads. Throws Error if this fails.
 const NcclLibrary& nccl_library();
 
 /// The process's library if it is loaded, otherwise null.

@@ -22,26 +22,23 @@ enum class Verdict : std::uint32_t {
 };
 
 /// The file of one node, mapped by all ranks of the node. It contains each rank's state, and a lock
-/// that the rank holds while it lives. When a process dies, the operating system first hands the
-/// process's locks to waiters (robust futexes), and then releases its memory and closes its files.
-/// Only when the files are closed can a launcher notice the death and kill the job. A pidfd becomes
-/// readable no earlier, which is too late.
+/// that the rank holds while it lives. When a process dies, the operating system hands the
+/// process's locks to waiters (robust futexes) before it closes the process's files, that is,
+/// before a launcher can notice the death and kill the job.
 class NodeFile {
  public:
   enum class Lock { held, released, died };
 
-  /// Creates the file for `ranks` ranks. One rank of the node calls this, before any rank maps the
+  /// Creates the file for `ranks` ranks. One rank of the node calls it, before any rank maps the
   /// file.
   static void create(const std::string& path, int ranks);
-  /// Maps the file. `mine`: index of this process among the `ranks` ranks of the node. Errors name
-  /// the path.
+  /// Maps the file. `mine`: index of this process among the `ranks` ranks of the node.
   NodeFile(const std::string& path, int ranks, int mine);
   ~NodeFile();
   NodeFile(const NodeFile&) = delete;
   NodeFile& operator=(const NodeFile&) = delete;
 
-  /// Acquire and release this process's lock. The calling thread must live as long as the process:
-  /// call them from the main thread.
+  /// Acquire and release this process's lock. Call them from the main thread.
   void enter();
   void leave();
 

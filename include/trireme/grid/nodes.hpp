@@ -8,8 +8,7 @@
 
 namespace trireme::grid {
 
-/// Name of this process's node: the environment variable TRIREME_NODE_NAME, otherwise the host
-/// name.
+/// Name of this process's node: the variable TRIREME_NODE_NAME, otherwise the host name.
 std::string node_name();
 
 /// A node of the job.
@@ -25,7 +24,7 @@ std::vector<Node> nodes(Communicator& world);
 std::size_t node_of(const std::vector<Node>& nodes, Rank rank);
 
 /// Index of the node that holds copies of node `node`'s checkpoint shards. This partner is half of
-/// all nodes away, so that the two nodes seldom share a rack. An even number of nodes forms pairs.
+/// all nodes away, so that the two nodes seldom share a rack.
 inline std::size_t partner_of(std::size_t node, std::size_t nodes) {
   return (node + nodes / 2) % nodes;
 }

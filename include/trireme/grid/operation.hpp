@@ -15,12 +15,11 @@ namespace trireme::grid {
 
 /// Throws Error with MPI's message if `code` is not MPI_SUCCESS.
 void expect_mpi(int code, const char* what, const std::string& communicator);
-/// Converts `elements` to the int that MPI takes; throws Error if the number does not fit. For
-/// small messages, such as control data; for other messages, see MessageBlock.
+/// `elements` as MPI's int; throws Error if the number does not fit. For longer messages, see
+/// MessageBlock.
 int message_count(std::int64_t elements);
 
-/// One outstanding verb: its messages, and the function to call when they have completed. A
-/// communicator keeps and reuses its operations, so that a second training step allocates nothing.
+/// One outstanding verb: its messages, and the function to call when they have completed.
 struct Operation {
   std::string communicator;  ///< name, for errors
   const char* verb = "";
@@ -31,7 +30,7 @@ struct Operation {
   /// Called when all messages have completed; may post further messages. Null: nothing follows.
   void (*then)(Operation&) = nullptr;
 
-  /// Data that `then` uses. The part of rank r has the elements offsets[r] … offsets[r + 1] − 1.
+  /// State of the verb. The part of rank r has the elements offsets[r] … offsets[r + 1] − 1.
   MPI_Comm mpi = MPI_COMM_NULL;
   int rank = 0;
   int ranks = 1;
@@ -43,7 +42,7 @@ struct Operation {
   std::int64_t segment = 0;
   std::int64_t segments = 0;
   std::vector<const std::byte*> parts;  ///< summands in rank order
-  StagingBuffer scratch;                ///< inputs received from other ranks
+  StagingBuffer scratch;                ///< received inputs
 
   /// A result in a host buffer that must be copied to the device.
   struct CopyBack {
@@ -68,11 +67,10 @@ std::byte* raw(T* data) {
 template <class T>
 void sum_in_order(T* out, std::span<const std::byte* const> parts, std::int64_t n);
 
-/// Posts an all-reduce of `n` elements at `data`, in host memory, summed by sum_in_order. Small
-/// messages: every rank gathers and sums the inputs of all ranks. Larger messages: every rank
-/// receives its part of the inputs of all ranks, sums the part, and sends the sum to all ranks;
-/// each rank sends 2 (ranks − 1) / ranks of the data. `scratch` must have
-/// ordered_sum_scratch_bytes(). The operation must be pending (see add_pending) until it completes.
+/// Posts an all-reduce of `n` elements at `data`, in host memory, summed by sum_in_order. Every
+/// rank gathers and sums all of a small message. For a larger message, every rank sums one part and
+/// sends the sum to all ranks. `scratch` must have ordered_sum_scratch_bytes(). The operation must
+/// be pending (see add_pending) until it completes.
 template <class T>
 void post_ordered_sum(Operation& operation, T* data, std::int64_t n);
 std::int64_t ordered_sum_scratch_bytes(std::int64_t n, std::int64_t size, int ranks);
@@ -84,13 +82,11 @@ template <class T>
 void post_reduce_scatter(Operation& operation);
 std::int64_t reduce_scatter_scratch_bytes(std::int64_t mine, std::int64_t size, int ranks);
 
-/// Posts an all-gather of the parts at `offsets`. This rank's part must already be in place in
-/// `all`.
+/// Posts an all-gather of the parts at `offsets`. This rank's part must be in `all`.
 template <class T>
 void post_all_gather(Operation& operation, std::byte* all);
 
-/// MPI's datatype for float, double, std::int64_t, Bf16 and Fp16. The datatypes for Bf16 and Fp16
-/// support transfers only, not reductions.
+/// MPI's datatype for T. The datatypes for Bf16 and Fp16 do not support reductions.
 template <class T>
 MPI_Datatype datatype();
 

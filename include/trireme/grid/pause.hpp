@@ -7,10 +7,8 @@ namespace trireme::grid {
 
 class Communicator;
 
-/// Pause between two polls of a waiting rank. If each rank has its own core, the rank yields and
-/// polls again, so that it sees a message at once. If ranks outnumber cores, polling takes the core
-/// from the ranks for whose messages the rank waits: after some polls, the rank sleeps between
-/// polls instead.
+/// Pause between two polls of a waiting rank: yields the core, or, if ranks outnumber cores, sleeps
+/// after some polls, so that other ranks can run.
 class Pause {
  public:
   void operator()();

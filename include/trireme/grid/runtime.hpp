@@ -29,7 +29,7 @@ struct Software {
   std::string mpi;              ///< first line of MPI's own version text
 };
 
-/// MPI and Kokkos from construction to destruction. Exactly one per process, in main.
+/// Initializes MPI and Kokkos, and finalizes them at destruction. One per process, in main().
 class Runtime {
  public:
   Runtime(int& argc, char**& argv);
@@ -58,8 +58,7 @@ class Runtime {
 
   /// Returns `code`, the exit code that main() is about to return. The process also ends with this
   /// code if MPI_Finalize takes longer than the environment variable TRIREME_END_SECONDS allows
-  /// (default 60). Without this call, the process then ends with the code of the last guard(), or
-  /// with ExitCode::failed.
+  /// (default 60).
   ExitCode ends_with(ExitCode code) { return code_ = code; }
 
  private:
@@ -81,9 +80,8 @@ class SilentError : public Error {
   explicit SilentError(ExitCode code) : Error("reported by another rank", code) {}
 };
 
-/// The communicators of the process grid. The communicators of axes that split the weights are
-/// splits of model(); the communicators of the other axes are splits of world(). Construction is
-/// collective.
+/// The communicators of the process grid. Construction is collective. Later calls of a function,
+/// with the same `name` if it takes one, return the same communicator or grid.
 class Grid {
  public:
   /// `stages`: placement of the stages. Without `stages`, each pipeline rank has one stage.
@@ -104,33 +102,29 @@ class Grid {
   /// The ranks with the same weights as this rank, in rank order: the ranks of the data and context
   /// axes.
   Communicator& replicas();
-  /// This rank's group of `ranks` consecutive ranks of replicas(); replicas() itself if it has
-  /// `ranks` ranks. `ranks` must divide the size of replicas(), and be the same in all calls. Later
-  /// calls return the same communicator. Collective on replicas().
+  /// This rank's group of `ranks` consecutive ranks of replicas(). `ranks` must divide the size of
+  /// replicas(), and be the same in all calls. Collective on replicas().
   Communicator& shard_group(int ranks);
   /// The pipeline ranks of the first and the last stage, which both hold tied embeddings. On every
   /// other rank, and if one rank has both stages, the communicator has only this rank.
   Communicator& embedding() { return *embedding_; }
-  /// The ranks of the tensor axis with the same `colour`, in the axis's order. Later calls with the
-  /// same `name` return the same communicator. Collective on the tensor axis.
+  /// The ranks of the tensor axis with the same `colour`, in the axis's order. Collective on the
+  /// tensor axis.
   Communicator& part_of_tensor_axis(const std::string& name, int colour);
   /// Another communicator of an axis's ranks, whose messages need no order relative to messages on
-  /// the axis itself. Later calls with the same `name` return the same communicator. Collective on
-  /// the axis.
+  /// the axis itself. Collective on the axis.
   Communicator& another(Axis axis, const std::string& name);
-  /// The data axis is divided into `parts` equal parts of consecutive positions. Returns the grid
-  /// of the ranks in this rank's part; this grid itself if `parts` is 1. Later calls return the
-  /// same grid. Collective on the world.
+  /// The grid of the ranks in this rank's part of the data axis, which is divided into `parts`
+  /// equal parts of consecutive positions. Collective on the world.
   Grid& equal_part(int parts);
   /// The ranks at the same position as this rank in each part of equal_part(), in the order of the
-  /// parts. Later calls return the same communicator. Collective on the world.
+  /// parts. Collective on the world.
   Communicator& across_parts(int parts);
-  /// The ranks of the data axis on this rank's side of position `first`: the ranks before it, or
-  /// the ranks from it on. Later calls return the same communicator. Collective on the data axis.
+  /// The ranks of the data axis before position `first` if this rank is one of them, otherwise the
+  /// other ranks of the axis. Collective on the data axis.
   Communicator& part_of_data_axis(int first);
   /// Another communicator of the data axis's ranks, or of all ranks, whose verbs on views always
-  /// use MPI, so that ranks may send and receive in any order. Later calls with the same `name`
-  /// return the same communicator. Collective on these ranks.
+  /// use MPI, so that ranks may send and receive in any order. Collective on these ranks.
   Communicator& data_messages(const std::string& name);
   Communicator& world_messages(const std::string& name);
   /// Communicators of part_of_tensor_axis, by name.

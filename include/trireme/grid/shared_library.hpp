@@ -21,9 +21,8 @@ struct LoadedLibrary {
   std::vector<void*> addresses;  ///< addresses of the symbols
 };
 
-/// Loads the first library that has every symbol. Libraries are never unloaded, because they may
-/// run threads of their own. If no library has every symbol, throws Error with the loader's message
-/// or the missing symbols for each name, and the remedy.
+/// Loads the first library that has every symbol. Libraries are never unloaded. If no library has
+/// every symbol, throws Error with the problem of each name, and the remedy.
 LoadedLibrary load_library(const LibraryWanted& wanted);
 
 }  // namespace trireme::grid

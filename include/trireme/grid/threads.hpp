@@ -20,8 +20,7 @@ inline constexpr bool ranks_have_threads = false;
 std::string bound_cores();
 
 /// Number of threads, at least 1, of rank `mine` of a node. `cores`: bound_cores() of each rank of
-/// the node. Ranks with equal sets share their cores evenly; ranks that the launcher does not bind
-/// have equal sets.
+/// the node. Ranks with the same set of cores share it evenly.
 int threads_among(const std::vector<std::string>& cores, std::size_t mine);
 
 /// Number of threads of this rank; 0 if OMP_NUM_THREADS or KOKKOS_NUM_THREADS is set or if this

@@ -47,10 +47,9 @@ class Transport {
 
   /// Entries queued from now on begin after the work queued on `exec` so far.
   virtual void begin_behind(const Exec& exec) = 0;
-  /// One group of concurrent transfers. The group ends when all its transfers have matched. A
-  /// transfer may match a transfer in a later group of the other rank only if the other rank's
-  /// earlier groups do not wait for this group. Sends and receives between two ranks match in
-  /// order.
+  /// One group of concurrent transfers. The group ends when all its transfers have matched. Sends
+  /// and receives between two ranks match in order. Groups that wait for each other in a cycle
+  /// deadlock.
   virtual void exchange(std::span<const Transfer> group) = 0;
   /// The part of rank r has the bytes offsets[r] … offsets[r + 1] − 1 of `all`. This rank's part
   /// must already be in place.
@@ -80,8 +79,8 @@ class Transport {
 using TransportFactory = std::function<std::unique_ptr<Transport>(Communicator& communicator)>;
 
 /// Loads NCCL, or RCCL with HIP, if there are at least two ranks. If one rank fails, all ranks
-/// throw. Does nothing in builds without NCCL. Call it before the first make_nccl_transport(): a
-/// rank that fails there would leave other ranks waiting. Collective.
+/// throw. Does nothing in builds without NCCL. Call it before the first make_nccl_transport().
+/// Collective.
 void load_nccl(Runtime& runtime);
 /// A transport that uses NCCL. Every rank must have its own device. Error in builds without NCCL
 /// (TRIREME_NCCL). Collective on the communicator.

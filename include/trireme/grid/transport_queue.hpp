@@ -26,8 +26,8 @@ struct Queued {
   Transport::Place place;
 };
 
-/// The verbs of one communicator on a transport. Kernels sum in rank order, as on hosts: the bits
-/// of a sum are the same on all ranks, whatever other elements the message contains.
+/// The verbs of one communicator on a transport. Kernels sum in rank order, so that sums are
+/// bitwise equal on all ranks.
 class TransportQueue {
  public:
   TransportQueue(std::unique_ptr<Transport> transport, std::string name, int rank, int ranks);
@@ -61,8 +61,7 @@ class TransportQueue {
   /// The first entry outside the open group that the transport has not passed; null if there is
   /// none.
   const Queued* oldest();
-  /// Enlarges the buffer for the other ranks' summands to at least `bytes`, after a wait for all
-  /// entries. A reduction that needs a larger buffer calls this function, too.
+  /// Enlarges the buffer for the other ranks' summands to at least `bytes`. May wait.
   void reserve_scratch(Bytes bytes);
   Bytes scratch_bytes() const { return static_cast<Bytes>(scratch_.extent(0)); }
 
@@ -87,8 +86,7 @@ class TransportQueue {
   std::deque<Queued*> under_way_;
 };
 
-/// All queues of this process. Every wait advances them, and a wait for the device uses them to
-/// name the verb that hangs.
+/// All queues of this process.
 std::span<TransportQueue* const> transport_queues();
 
 }  // namespace trireme::grid

@@ -26,7 +26,7 @@ class HeadStart {
   ~HeadStart();
   HeadStart(const HeadStart&) = delete;
   HeadStart& operator=(const HeadStart&) = delete;
-  /// Maps the next quarter of the memory, which takes 20 ms.
+  /// Maps the next quarter of the memory.
   void grow();
 
  private:

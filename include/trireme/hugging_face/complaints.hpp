@@ -6,8 +6,7 @@
 
 namespace trireme::hugging_face {
 
-/// Collects the lines of one error about files. Keeps only the first 20 lines, because a single
-/// mistake may cause thousands of lines.
+/// Collects the lines of one error about files. Keeps only the first 20 lines.
 class Complaints {
  public:
   template <class... Parts>

@@ -40,14 +40,12 @@ const char* torch_name(DType type);
 std::string config_text(const deck::ModelConfig& model, DType dtype,
                         const std::vector<std::int64_t>& end_tokens);
 
-/// Inverse of config_text, with transformers' defaults for missing keys. One UsageError names every
-/// key that is missing or whose value no Trireme model supports, with the value and the expected
-/// value. `path` is for messages.
+/// Inverse of config_text, with transformers' defaults for missing keys. UsageError that lists keys
+/// that are missing or have a value that no Trireme model supports. `path` is for messages.
 ModelFile parse_config(const std::string& content, const std::string& path);
 
-/// UsageError that lists, with both values, every binding key that differs between config.json and
-/// the deck's [model]. A deck with shared layers also differs, because the layers of a file never
-/// share weights.
+/// UsageError that lists binding keys that differ between config.json and the deck's [model]. A
+/// deck with shared layers also differs, because the layers of a file never share weights.
 void expect_same_model(const ModelFile& file, const deck::Deck& deck);
 
 /// A line for each free value that differs from the deck's value, and one line for all unknown

@@ -14,8 +14,7 @@ namespace trireme::hugging_face {
 
 using nlohmann::json;
 
-/// A key of config.json. Each family has one list of keys, which is used to write and read
-/// config.json and to compare it with a deck.
+/// A key of config.json, for writing and reading the file and for comparing it with a deck.
 struct ConfigKey {
   std::string name;  ///< "n_layer"; "rope_parameters.factor" for a member of another key
   std::string deck;  ///< corresponding key of [model]: "layers"; "": none
@@ -32,12 +31,10 @@ struct ConfigKey {
   std::function<json(const deck::ModelConfig&)> otherwise;
   /// The value that null stands for; empty: as if the key were missing.
   std::function<json(const deck::ModelConfig&)> null;
-  /// Whether the weights depend on the value, so that it must equal the deck's value. For other
-  /// keys, training uses the deck's value.
+  /// Whether the weights depend on the value, so that the value must equal the deck's value.
   bool binding = true;
 
-  /// Whether the key is a member of another key, which writes and reads its value. This key only
-  /// compares the value.
+  /// Whether the key is a member of another key, which writes and reads the value.
   bool is_part() const { return name.find('.') != std::string::npos; }
 
   ConfigKey&& without(json value) &&;  ///< sets `otherwise`

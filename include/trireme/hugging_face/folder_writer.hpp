@@ -32,12 +32,12 @@ struct ShardPlan {
 std::vector<ShardPlan> plan_shards(const std::vector<TensorPlan>& tensors, std::int64_t most_bytes);
 
 /// Writes tensors into a folder, as one file or as shards with an index (tensor_folder.hpp). Files
-/// have temporary names until commit(). If commit() is interrupted, the folder has no index, so
-/// that readers do not use incomplete shards.
+/// have temporary names until commit(). If the commit of shards is interrupted, the folder has no
+/// index.
 class FolderWriter {
  public:
-  /// With several files, first checks the free space of the file system (SafetensorsWriter checks
-  /// it for each file). UsageError for more than shards_limit files. `most_bytes`: see plan_shards.
+  /// UsageError for more than shards_limit files. Error if several files do not fit on the file
+  /// system. `most_bytes`: see plan_shards.
   FolderWriter(const std::string& folder, std::vector<TensorPlan> tensors, std::int64_t most_bytes);
 
   /// Appends the next bytes of the tensors, in the order of the plan.

@@ -11,8 +11,7 @@
 #include <vector>
 
 /// Trireme's families of models in the files of Hugging Face's transformers. Each family has a list
-/// of keys and a list of tensors (gpt2.cpp, bert.cpp, and llama.cpp for llama and its variants);
-/// all other code uses these lists.
+/// of keys and a list of tensors (gpt2.cpp, bert.cpp, and llama.cpp for llama and its variants).
 namespace trireme::hugging_face {
 
 using checkpoint::Extents;

@@ -7,13 +7,12 @@
 
 namespace trireme::hugging_face {
 
-/// A family's keys, and keys for general members of a config.json that would make transformers, or
-/// another program that loads the file, compute another function. These members must have a value
-/// without effect. A family's own key of the same name takes precedence.
+/// A family's keys, and keys for general members of config.json that must have a value without
+/// effect. A family's own key of the same name takes precedence.
 std::vector<ConfigKey> with_general_keys(std::vector<ConfigKey> keys);
 
-/// Names of members of a file that are neither keys nor members of transformers' classes, except
-/// members whose value is null, false or empty.
+/// Names of members of a file that are neither keys nor known to have no effect, except members
+/// whose value is null, false or empty.
 std::vector<std::string> unknown_members(const json& file, const std::vector<ConfigKey>& keys);
 
 /// Whether a value is null, false, or an empty text, list or object.

@@ -10,7 +10,7 @@
 #include <vector>
 
 /// The files beside the weights of an imported model. A run keeps these files with its checkpoints.
-/// An export writes them again, with changes only to members that the training changed.
+/// An export writes them again, with the changes that the trained model needs.
 namespace trireme::hugging_face {
 
 inline constexpr const char* model_config_name = "config.json";

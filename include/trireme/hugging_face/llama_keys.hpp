@@ -5,13 +5,11 @@
 
 #include <vector>
 
-/// Keys of config.json for rotary positions, and keys of Gemma's classes, for the lists in
-/// llama.cpp.
+/// Keys of config.json for rotary positions and for Gemma's classes.
 namespace trireme::hugging_face {
 
 /// Adds keys of rotary positions: rope_parameters, and rope_scaling and rope_theta of older files.
-/// Call after max_position_embeddings has been added to `keys`, because some types of scaling use
-/// its value.
+/// Call after max_position_embeddings has been added to `keys`.
 void add_rotary_keys(std::vector<ConfigKey>& keys);
 
 /// Adds keys of rotary positions for models whose layers with a window have a separate base and no

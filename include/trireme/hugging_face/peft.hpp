@@ -26,20 +26,19 @@ std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfi
 /// base_model_name_or_path.
 std::string adapter_config_text(const deck::ModelConfig& model, const std::string& base);
 
-/// Compares adapter_config.json with the deck's [adapter]. Returns a line if the dropout, which
-/// only concerns training, differs from the deck's value. UsageError that lists the members that
-/// are unknown or change how PEFT uses A, B and the base weights, or the values that contradict the
+/// Compares adapter_config.json with the deck's [adapter]. Returns a line if the dropout differs
+/// from the deck's value. UsageError that lists unsupported members, or values that contradict the
 /// deck. `path` is for messages.
 std::vector<std::string> expect_same_adapter(const std::string& content, const std::string& path,
                                              const deck::Deck& deck);
 
 /// Adds the updates factor · B A to the weights of a model with adapters, and with DoRA scales the
-/// rows of the weights to the trained norms. `numbers`: the weights of `piece`, of type `type`.
-/// Weights without an adapter do not change.
+/// rows of the weights to the trained norms.
 class Merger {
  public:
   Merger(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType type);
 
+  /// `numbers`: the weights of `piece`. Weights without an adapter do not change.
   void add_update(const Piece& piece, char* numbers) const;
 
  private:

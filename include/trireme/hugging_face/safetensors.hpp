@@ -19,8 +19,7 @@ namespace trireme::hugging_face {
 
 using checkpoint::Extents;
 
-/// The format's limit for the length of the header in bytes; longer headers are rejected before
-/// they are read.
+/// The format's limit for the length of the header in bytes.
 inline constexpr std::int64_t safetensors_header_limit = 100'000'000;
 
 /// The format's name of a floating-point DType: "F32"; empty for other types.

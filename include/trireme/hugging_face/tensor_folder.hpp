@@ -18,13 +18,12 @@ inline constexpr const char* index_name = "model.safetensors.index.json";
 /// "model-00001-of-00003.safetensors"; numbers begin with 1.
 std::string shard_name(std::int64_t number, std::int64_t of);
 
-/// Paths of the single file, the shards and the index in a folder, sorted; empty if the folder does
-/// not exist.
+/// Sorted paths of the single file, the shards and the index in a folder, if they exist.
 std::vector<std::string> weight_files(const std::string& folder);
 
-/// Names of the files that hold the tensors, by tensor name, from an index. UsageError naming the
-/// file, the entry and the remedy unless the index's `weight_map` maps unique names to plain names
-/// of safetensors files. The member `metadata` may have any content. `path` is for messages.
+/// Names of the files that hold the tensors, by tensor name, from an index. UsageError unless the
+/// index's `weight_map` maps unique names to plain names of safetensors files. `path` is for
+/// messages.
 std::map<std::string, std::string> parse_shard_index(const std::string& content,
                                                      const std::string& path);
 

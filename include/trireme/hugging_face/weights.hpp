@@ -10,8 +10,7 @@
 #include <vector>
 
 /// Export and import of weights between checkpoints and folders of safetensors files with Hugging
-/// Face's names (format.hpp). Memory: about 100 MiB, plus the size of the largest tensor (twice
-/// this size when a transposed tensor is imported).
+/// Face's names (format.hpp).
 namespace trireme::hugging_face {
 
 /// Type of a checkpoint's weights. UsageError unless the checkpoint's arrays, except optimizer
@@ -36,10 +35,9 @@ Exported export_adapters(const checkpoint::Reader& reader, const deck::ModelConf
 
 /// Writes the weights of a folder as a new checkpoint in `directory`, without optimizer state, as
 /// values of type `dtype`. `state`: state of the run in the checkpoint; its step must be 0.
-/// `adapter`: file of PEFT's adapters, which are added to the checkpoint; null: the checkpoint has
-/// no adapters, even if the model has some. Returns a line for each tensor with infinities or NaNs,
-/// which are an error unless `allow_nonfinite`. Other errors as in match and export_weights. After
-/// an error the directory has no new checkpoint.
+/// `adapter`: file of PEFT's adapters; null: the checkpoint has no adapters, even if the model has
+/// some. Returns a line for each tensor with infinities or NaNs, which are an error unless
+/// `allow_nonfinite`. After an error, the directory has no new checkpoint.
 std::vector<std::string> import_weights(const TensorFolder& folder, const deck::ModelConfig& model,
                                         DType dtype, const std::string& directory,
                                         const checkpoint::RunState& state,

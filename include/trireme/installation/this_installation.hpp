@@ -6,16 +6,14 @@
 
 namespace trireme::installation {
 
-/// The running build as a machine for planning; memory and devices per node are unknown. No other
-/// function of planning depends on the build.
+/// The running build as a machine for planning; memory and devices per node are unknown.
 plan::Machine this_machine();
 
-/// "#:schema …/share/trireme/deck.schema.json": the first line of a deck or machine file, with
-/// which editors complete the file's keys; empty if this installation has no schema `name`.
+/// First line of a deck or machine file, "#:schema …/share/trireme/NAME.schema.json", with which
+/// editors complete the file's keys; "" if this installation has no schema `name`.
 std::string schema_line(const std::string& name);
 
-/// The driver library that kernels for devices of this kind need: "libcuda.so.1"; null if they need
-/// none. A program that is linked with the driver library does not start on a node without it.
+/// Driver library that kernels for devices of this kind need: "libcuda.so.1"; null if none.
 const char* driver_library(plan::DeviceKind kind);
 
 /// Reason why this node cannot run kernels that need the library `library`, with a remedy; empty if

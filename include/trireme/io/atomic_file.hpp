@@ -10,10 +10,9 @@ namespace trireme::io {
 /// Alignment of offset, address and size for write_direct; enough for all common devices.
 inline constexpr std::int64_t direct_alignment = 4096;
 
-/// A file that appears completely or not at all. It is written under a temporary name in the same
-/// folder; commit() flushes it to the device and renames it. Without commit(), the destructor
-/// removes the temporary file, and an existing file with the final name stays. Every failure (a
-/// full disk, a quota, a size limit) is an Error that names the final file.
+/// A file that appears completely or not at all. commit() flushes the temporary file to the device
+/// and renames it; without commit(), the destructor removes the temporary file. Every failure is an
+/// Error that names the final file.
 class AtomicFile {
  public:
   /// UsageError if no file can be created in the folder, or if `path` exists and is not a regular
@@ -27,16 +26,13 @@ class AtomicFile {
   const std::string& temporary_path() const { return temporary_path_; }
   int descriptor() const { return descriptor_; }
 
-  /// Throws Error if `bytes` do not fit on the device, for writers that cannot recover from a later
-  /// failure (HDF5). The space is released: the file is empty afterwards.
+  /// Error if `bytes` do not fit on the device. The file is empty afterwards.
   void probe_space(std::int64_t bytes);
-  /// Writes bytes at an offset. Sequential writes start the write-back to the device, so that
-  /// commit() has little to wait for.
+  /// Writes bytes at an offset. Sequential writes also start the write-back to the device.
   void write(std::int64_t offset, const void* data, std::size_t bytes);
-  /// Like write(), but bypasses the page cache: the device reads this memory directly, which takes
-  /// almost no processor time. Returns false if the file system does not support this, if the write
-  /// fails, or unless offset, address and size are multiples of direct_alignment; the caller then
-  /// calls write() for all bytes.
+  /// Like write(), but bypasses the page cache. Returns false if the file system does not support
+  /// this, if the write fails, or unless offset, address and size are multiples of
+  /// direct_alignment; the caller then calls write() for all bytes.
   bool write_direct(std::int64_t offset, const void* data, std::size_t bytes);
   void commit();
 
@@ -64,8 +60,7 @@ class Spool {
 
   void append(const void* data, std::size_t bytes);
   std::int64_t bytes() const { return bytes_; }
-  /// Copies all data to `offset` of `file`. The file system may share blocks instead of copying
-  /// them.
+  /// Copies all data to `offset` of `file`.
   void copy_to(AtomicFile& file, std::int64_t offset);
 
  private:
@@ -74,9 +69,8 @@ class Spool {
   std::int64_t bytes_ = 0;
 };
 
-/// Writes all bytes at `offset`. Errors name `path`. The error of a full disk also has the number
-/// of free bytes and the number of bytes that the file needs: the larger of `file_bytes` and the
-/// end of this write.
+/// Writes all bytes at `offset`. Errors name `path`. `file_bytes`: size of the whole file, for the
+/// error of a full disk; 0 if unknown.
 void write_at(int descriptor, const std::string& path, std::int64_t offset, const void* data,
               std::size_t bytes, std::int64_t file_bytes = 0);
 
@@ -96,18 +90,14 @@ std::string temporary_name(const std::string& path);
 /// machine or boot counts as dead if its temporary file has not changed for a day.
 void remove_dead_temporaries(const std::string& folder);
 
-/// Calls remove_dead_temporaries once per process and folder. Skips the partial folders of
-/// checkpoints: the next checkpoint removes them as a whole.
+/// Calls remove_dead_temporaries once per process and folder, but never for folders "*.partial".
 void remove_dead_temporaries_once(const std::string& folder);
 
-/// Registers a temporary file or folder for removal on a signal (remove_temporaries_on_signals). A
-/// folder is removed if it is empty by then. `path` is not registered if too many paths are, or if
-/// it is too long.
+/// Registers a temporary file or folder for remove_temporaries_on_signals().
 void remember_temporary(const std::string& path);
 void forget_temporary(const std::string& path);
 
-/// Writes the output of a command. A file appears completely or not at all; until then, an existing
-/// file is unchanged. A device or a pipe, such as /dev/stdout, is written directly. A failure is a
+/// Writes the output of a command, atomically unless `path` is a device or a pipe. A failure is a
 /// UsageError with the path, the reason and `remedy`.
 void write_output(const std::string& path, std::string_view content, const std::string& remedy);
 

@@ -20,10 +20,9 @@ class AtomicFolder {
   const std::string& temporary_path() const { return temporary_path_; }
 
   /// Puts the new files into the folder, removes the old files for which `is_replaced` is true, and
-  /// keeps all other old files and folders without a new file of the same name. Returns false if
-  /// the folder could only be changed file by file, because it is the working directory or a mount
-  /// point, or because nothing can be created beside it. The file `last` then disappears first and
-  /// appears last.
+  /// keeps other old files and folders that have no new file of the same name. Returns false if the
+  /// folder could only be changed file by file, because it is a mount point, for example. The file
+  /// `last` is then removed first and written last.
   bool commit(const std::function<bool(const std::string& name)>& is_replaced,
               const std::string& last);
 

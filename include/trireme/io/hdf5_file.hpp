@@ -80,8 +80,8 @@ class Hdf5File {
  public:
   /// Creates or truncates a file, which stays empty until close() or close_into(). HDF5 does not
   /// use the first `user_block_bytes` bytes (0, or a power of two from 512 on). HDF5 groups its
-  /// metadata in pieces of `structure_bytes` (0: its default of 2 KiB, between the data). Datasets
-  /// of 1 MiB or more begin at multiples of `dataset_alignment` (0: anywhere).
+  /// metadata in pieces of `structure_bytes` (0: its default of 2 KiB). Datasets of 1 MiB or more
+  /// begin at multiples of `dataset_alignment` (0: anywhere).
   static Hdf5File create(const std::string& path, std::int64_t user_block_bytes = 0,
                          std::int64_t structure_bytes = 0, std::int64_t dataset_alignment = 0);
   static Hdf5File open(const std::string& path);  ///< For reading.
@@ -105,9 +105,8 @@ class Hdf5File {
   std::string string_attribute(const std::string& name) const;
   std::int64_t integer_attribute(const std::string& name) const;
 
-  /// Closes the file. A created file is first written to disk, except for the storage of datasets
-  /// that were not written; Error if it does not fit on the device. Without close(), the destructor
-  /// leaves a created file empty.
+  /// Closes the file, and writes a created file to disk; Error if it does not fit on the device.
+  /// Without close(), a created file stays empty.
   void close();
   /// Like close(), but writes a created file to `file`. create() must have had the temporary path
   /// of `file`.

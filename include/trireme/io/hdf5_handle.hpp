@@ -9,10 +9,9 @@
 
 namespace trireme::io {
 
-/// Global lock that every function of Hdf5File, Dataset and this header holds during its HDF5
-/// calls, because distributions build HDF5 without thread safety. A thread that holds the lock may
-/// lock it again. The first lock also silences HDF5's own error output; failures become Errors with
-/// file, object and HDF5's reason.
+/// Global recursive lock that every function of Hdf5File, Dataset and this header holds during its
+/// HDF5 calls, because distributions build HDF5 without thread safety. The first lock also silences
+/// HDF5's own error output.
 class Lock {
  public:
   Lock();
@@ -53,8 +52,7 @@ DType dtype_of_hdf5(const Handle& type, const std::string& object);
 /// HDF5's message about the call that has just failed, as ": ...", or "".
 std::string hdf5_reason();
 
-/// Returns `id` if HDF5 succeeded. Throws Error "`object`: cannot `action`: reason" if it is
-/// negative.
+/// Returns `id`; throws Error "`object`: cannot `action`: reason" if `id` is negative.
 std::int64_t expect_id(std::int64_t id, const std::string& object, const char* action);
 /// Throws Error "`object`: cannot `action`: reason" if HDF5's status code is negative.
 void expect_success(int status, const std::string& object, const char* action);

@@ -9,8 +9,7 @@
 
 namespace trireme::io {
 
-/// A regular file opened for reading at any offset. Reads are thread-safe, because they share no
-/// file position.
+/// A regular file opened for reading at any offset. Reads are thread-safe.
 class InputFile {
  public:
   /// UsageError if the file is missing, unreadable or not a regular file.
@@ -23,8 +22,7 @@ class InputFile {
   std::int64_t size() const { return size_; }  ///< bytes when the file was opened
   int descriptor() const { return descriptor_; }
 
-  /// Reads exactly `bytes` bytes from `offset`. Error if the file is shorter (it has shrunk) or the
-  /// device fails.
+  /// Reads exactly `bytes` bytes from `offset`. Error if the file is shorter or the device fails.
   void read(std::int64_t offset, void* out, std::size_t bytes) const;
 
   /// Reads bytes [begin, end) in order, and calls `use` for pieces of at most 1 MiB.

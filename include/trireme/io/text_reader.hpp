@@ -7,8 +7,8 @@
 
 namespace trireme::io {
 
-/// Streams a text file, plain or compressed with gzip. The content determines the format, so that
-/// dictzip's .dz files are read too. The path "-" is standard input.
+/// Streams a text file, plain or compressed with gzip; the content determines the format. The path
+/// "-" is standard input.
 class TextReader {
  public:
   /// UsageError if the file cannot be opened.
@@ -18,8 +18,8 @@ class TextReader {
   TextReader& operator=(const TextReader&) = delete;
 
   /// Reads the next bytes of the text into `out` and returns their number; 0 at the end of the
-  /// text. Error if the compressed data are damaged or truncated. UsageError for other compression
-  /// formats, token files and HDF5 files.
+  /// text. Error if the compressed data are damaged or truncated. UsageError for other known
+  /// formats, such as zstd, PDF, UTF-16 and HDF5.
   std::size_t read(std::span<char> out);
 
  private:

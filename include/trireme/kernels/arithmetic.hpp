@@ -4,8 +4,7 @@
 
 #include <cstdint>
 
-/// Arithmetic that memory does not limit, to measure a machine's rates. Together with the rate of
-/// matrix products and the memory bandwidth, these rates bound the speed of other kernels.
+/// Arithmetic on arrays that fit into a first-level cache, to measure a machine's rates.
 /// Asynchronous on exec.
 namespace trireme::kernels {
 
@@ -20,7 +19,7 @@ enum class Arithmetic : std::uint8_t {
 
 inline constexpr int arithmetic_kinds = 5;
 
-/// Number of elements of x and of y in arithmetic_work: both arrays fit into a first-level cache.
+/// Number of elements of x and of y in arithmetic_work.
 inline constexpr std::int64_t arithmetic_elements = 2048;
 
 /// Computes y[i] = kind(x[i]) for all elements, `repetitions` times; for random_word, y[i] is the

@@ -9,10 +9,10 @@
 
 #include <cstdint>
 
-/// Attention by blocks: the softmax of a block of queries is computed online over blocks of keys,
-/// so that only cuDNN's gradient stores an S×S array (Milakov and Gimelshein 2018, arXiv
-/// 1805.02867; Dao et al. 2022 and 2023, arXiv 2205.14135 and 2307.08691). Kernels are asynchronous
-/// on their handle or exec. All functions are instantiated for float, double, Bf16 and Fp16.
+/// Attention by blocks: the softmax of a block of queries is computed online over blocks of keys
+/// (Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022 and 2023, arXiv 2205.14135 and
+/// 2307.08691). Kernels are asynchronous on their handle or exec, and instantiated for float,
+/// double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// Groups of G query heads share a head of keys and values (Ainslie et al. 2023, arXiv 2305.13245).
@@ -28,11 +28,11 @@ struct AttentionShape {
   double scale = 0.0;                ///< factor of the scores; 0 means 1/√K
   std::int64_t group = 0;            ///< G; 0 means H / Hkv, which must then be an integer
   std::int64_t heads_before = 0;     ///< number of heads of the first group on lower ranks; < G
-  std::int64_t window = 0;  ///< largest number of keys that a query sees, with its own; 0: no limit
+  std::int64_t window = 0;  ///< largest number of keys per query, its own included; 0: no limit
   double cap = 0;           ///< scaled scores s become cap tanh(s / cap); 0: unchanged
   /// Position of each token in its document, for samples of several documents: 0, 1, … from the
-  /// beginning of each document. A causal query sees no key of an earlier document. [T], or empty
-  /// if each sample is one document.
+  /// beginning of each document. A query sees no key of another document. [T], or empty if each
+  /// sample is one document.
   View1<const std::int32_t> positions = {};
 
   TRIREME_FUNCTION std::int64_t key_value_head(std::int64_t h) const {
@@ -40,7 +40,7 @@ struct AttentionShape {
   }
   /// Whether samples may hold several documents.
   TRIREME_FUNCTION bool has_documents() const { return positions.data() != nullptr; }
-  /// The first key that query i sees in a sample of one document.
+  /// First key that query i sees in a sample of one document.
   TRIREME_FUNCTION std::int64_t first_key(std::int64_t i) const {
     return window > 0 && i >= window ? i - window + 1 : 0;
   }
@@ -73,8 +73,8 @@ void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> lo
                        View2<const T> qkv, const AttentionShape& shape,
                        const AttentionDropout& dropout = {});
 
-/// Number of elements of attention_backward's workspace: B·H·S, and more for two-byte T, depending
-/// on the chosen back end (kernel_memory.hpp).
+/// Number of elements of attention_backward's workspace: B·H·S for float and double; for two-byte
+/// T, narrow_attention_workspace() of kernel_memory.hpp.
 template <class T>
 std::int64_t attention_workspace_elements(const KernelChoice& choice, const AttentionShape& shape);
 

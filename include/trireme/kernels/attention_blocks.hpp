@@ -35,8 +35,7 @@ struct HeadSizes {
         lanes(padded(head_size, Tile<T>::lanes)) {}
 };
 
-/// Prefetches a row of a later block on hosts; no effect on devices. Rows are far apart, and
-/// hardware prefetchers do not predict them.
+/// Prefetches a row of a later block on hosts; no effect on devices.
 template <class T>
 TRIREME_FUNCTION void prefetch_row([[maybe_unused]] const T* row,
                                    [[maybe_unused]] std::int64_t size) {
@@ -85,8 +84,8 @@ TRIREME_FUNCTION constexpr std::int64_t native_elements(std::int64_t head_size) 
 }
 
 /// c = or += a b by block_product. On hosts, if T is Bf16 and `packed` is not null, the processor's
-/// bf16 instructions compute the product instead: over the whole depth, with operands that are
-/// rounded to bf16 and stored in `packed`.
+/// bf16 instructions compute the product over the whole depth; `packed` stores the operands,
+/// rounded to bf16.
 template <Write write, class T, class A, class DepthOf>
 TRIREME_FUNCTION void attention_product(const AttentionMember& team, [[maybe_unused]] A* packed,
                                         Lanes<A> c, std::int64_t rows, std::int64_t lanes,
@@ -121,8 +120,7 @@ struct AttentionMask {
   std::int64_t first;  // index of the word of query 0 and key 0
 
   /// result[j] = 0 or `kept` for key k0 + j of query i, j in [0, attention_block). Not inlined on
-  /// hosts: GCC 12 does not vectorise the function inside a larger loop, and dropout then takes
-  /// three times as long.
+  /// hosts: GCC 12 does not vectorise the function inside a larger loop.
   template <class A>
   TRIREME_APART_ON_HOSTS void factors(A* __restrict result, std::int64_t i, std::int64_t k0) const {
     constexpr int blocks = attention_block / 4;
@@ -146,8 +144,7 @@ struct AttentionMask {
   }
 };
 
-/// The masks of all heads and samples; operator() returns the mask of head h of sample b. `active`:
-/// whether there is dropout.
+/// The masks of all heads and samples. operator() returns the mask of head h of sample b.
 struct AttentionMasks {
   AttentionDropout dropout;
   std::int64_t sequence;

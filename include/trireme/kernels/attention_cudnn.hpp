@@ -3,11 +3,9 @@
 #include <trireme/kernels/attention.hpp>
 
 /// Attention by cuDNN (cudnn_attention.hpp) on Kokkos' views, instantiated for Bf16 and Fp16. Both
-/// functions return false, with nothing queued, for calls that are left to other back ends: without
-/// tokens or heads; with a window, a soft cap, several documents, dropout or part of a group of
-/// heads; with a head size that is not a multiple of 8; with arrays or rows that do not begin at
-/// multiples of 16 bytes; or if cuDNN has no kernel whose workspace is small enough. `shape` must
-/// be resolved (attention_blocks.hpp).
+/// functions return false, with nothing queued, for calls that are left to other back ends, such as
+/// calls with a window, a soft cap, several documents or dropout. `shape` must be resolved
+/// (attention_blocks.hpp).
 namespace trireme::kernels {
 
 template <class T>

@@ -17,10 +17,9 @@ struct AttentionTokens {
   std::int64_t position = 0;  ///< position of the first token in its sample
 };
 
-/// Queries and keys of a launch. The base class has the S and the window of whole samples. A query
-/// sees the keys within its window and its document. With `causal`, queries and keys are the same
-/// tokens, and query i sees no keys after i. `positions` has one element for each row of the
-/// queries' array.
+/// Queries and keys of a launch. The base class describes whole samples. A query sees the keys
+/// within its window and its document. With `causal`, queries and keys are the same tokens, and
+/// query i sees no keys after i. `positions` has one element per row of the queries' array.
 struct AttentionRange : AttentionShape {
   AttentionTokens queries, keys;
 
@@ -41,8 +40,8 @@ struct AttentionRange : AttentionShape {
   }
   /// Position of query 0 minus position of key 0.
   TRIREME_FUNCTION std::int64_t shift() const { return queries.position - keys.position; }
-  /// Index of the first key that query i of sample b may see. For i ≥ queries.count, this is the
-  /// key for the window of query i and the document of the last query.
+  /// Index of the first key that query i of sample b may see. If i ≥ queries.count, the document is
+  /// that of the last query.
   TRIREME_FUNCTION std::int64_t first_key(std::int64_t b, std::int64_t i) const {
     const std::int64_t first = first_in_window(i);
     if (!has_documents()) return first;
@@ -85,10 +84,9 @@ struct AttentionRange : AttentionShape {
 /// these keys alone, as attention_forward does; otherwise merges it with the previous results: with
 /// l = logsumexp, and with the results o' and l' for these keys,
 ///   o = (e^l o + e^l' o') / (e^l + e^l');  logsumexp = log(e^l + e^l').
-/// o [T, H·K]; for two-byte T the results are in `sums` [T·H·K] in place of o. logsumexp [B, H,
+/// o [T, H·K]; for two-byte T, the results are in `sums` [T·H·K] in place of o. logsumexp [B, H,
 /// rows of a sample]; qkv [T, (H + 2 Hkv)·K], of which only the queries are read; key_value [rows
-/// of keys, 2 Hkv·K]. Dropout depends on the positions in the sample. No effect if is_seen() is
-/// false.
+/// of keys, 2 Hkv·K]. No effect if is_seen() is false.
 template <class T>
 void attention_part_forward(const Handle& handle, View2<T> o, View1<Accumulate<T>> sums,
                             View3<Accumulate<T>> logsumexp, View2<const T> qkv,

@@ -15,7 +15,7 @@ namespace trireme::kernels {
 inline constexpr std::int64_t bf16_band = 32;                       ///< rows or columns of a band
 inline constexpr std::int64_t bf16_depth = 32;                      ///< elements of a tile's line
 inline constexpr std::int64_t bf16_pair = bf16_band * bf16_depth;   ///< elements of two tiles
-inline constexpr std::int64_t bf16_square = bf16_band * bf16_band;  ///< sums of two bands' product
+inline constexpr std::int64_t bf16_square = bf16_band * bf16_band;  ///< sums of a product of bands
 /// Number of pairs of tiles of a left band that stay in the first-level cache while right bands are
 /// streamed.
 inline constexpr std::int64_t bf16_cached_pairs = 16;
@@ -50,9 +50,9 @@ void leave_bf16(Bf16Instructions instructions);
 void add_bf16_square(Bf16Instructions instructions, float* sums, std::int64_t stride,
                      const Bf16* left, const Bf16* right, std::int64_t pairs, bool continues);
 
-/// c = sums + bias + c, rounded once; without bias if `bias` is null, and + c only if `adds`. c
-/// [rows, columns], at most [32, 32], with rows every `stride` elements; sums [32, 32], aligned to
-/// 64 bytes; bias [columns]. C: Bf16 or float.
+/// c = sums + bias + c, computed in fp32 and rounded to C; without bias if `bias` is null, and + c
+/// only if `adds`. c [rows, columns], at most [32, 32], with rows every `stride` elements; sums
+/// [32, 32], aligned to 64 bytes; bias [columns]. C: Bf16 or float.
 template <class C>
 void finish_bf16_square(Bf16Instructions instructions, C* c, std::int64_t stride, std::int64_t rows,
                         std::int64_t columns, const float* sums, bool adds, const Bf16* bias);

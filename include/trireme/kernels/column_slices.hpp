@@ -24,13 +24,13 @@ struct ColumnSlices {
   }
 };
 
-/// Divides the rows into about column_sum_threads / columns slices, so that each thread has one
-/// column of a slice; at least 1 and at most ⌈rows / 32⌉ slices. {0, 0} for an empty matrix.
+/// Divides the rows into about column_sum_threads / columns slices, at least 1 and at most ⌈rows /
+/// 32⌉. {0, 0} for an empty matrix.
 ColumnSlices column_slices(std::int64_t rows, std::int64_t columns);
 
 namespace detail {
 
-/// One thread sums a column of a slice. Loads of eight rows are in flight at a time.
+/// One thread sums a column of a slice.
 template <class Sum, int kinds, class Term>
 struct SliceSums {
   Term term;
@@ -85,10 +85,10 @@ struct SumOfSlices {
 }  // namespace detail
 
 /// to[s][n] += Σ_t v[s] for all rows t and columns n of a matrix, where term(t, n, v) sets the
-/// `kinds` values v[s]. Neighbouring threads take neighbouring columns. `term` is a class with
-/// `KOKKOS_FUNCTION void operator()(std::int64_t t, std::int64_t n, Sum* v) const`. Launches a
-/// kernel `label_of_slices` and, if there are several slices, a kernel `label`. partial: at least
-/// column_slices(rows, kinds · columns).partial_elements(kinds · columns) elements, overwritten.
+/// `kinds` values v[s]. `term` is a class with `KOKKOS_FUNCTION void operator()(std::int64_t t,
+/// std::int64_t n, Sum* v) const`. Launches a kernel `label_of_slices` and, if there are several
+/// slices, a kernel `label`. partial: at least column_slices(rows, kinds ·
+/// columns).partial_elements(kinds · columns) elements, overwritten.
 template <class Sum, int kinds, class Term>
 void sum_by_slices(const char* label, const char* label_of_slices, const Exec& exec,
                    const Kokkos::Array<Sum*, kinds>& to, std::int64_t rows, std::int64_t columns,

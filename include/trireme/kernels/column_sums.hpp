@@ -13,9 +13,8 @@ namespace trireme::kernels {
 template <class T>
 void add_column_sums(const Handle& handle, View1<Accumulate<T>> sum, View2<const T> x);
 
-/// add_column_sums by the algorithm for devices, in two levels: one thread sums a column of a slice
-/// of rows, so that neighbouring threads read neighbouring elements; then one team per column sums
-/// the slices. partial: at least column_slices(T, N).partial_elements(N) elements, overwritten.
+/// add_column_sums by the algorithm for devices: sum_by_slices. partial: at least column_slices(T,
+/// N).partial_elements(N) elements, overwritten.
 template <class T>
 void add_column_sums_by_slices(const Exec& exec, View1<Accumulate<T>> sum, View2<const T> x,
                                View1<Accumulate<T>> partial);

@@ -9,21 +9,18 @@
 /// logits (Narayanan et al. 2021, arXiv 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv
 /// 1909.08053). Targets must be below V: the reader of tokens checks them.
 ///
-/// A row with target −1 is not counted: its loss and its gradient are 0. A target −1 − n with n > 0
-/// requests the most likely of the first n ids. The loss and the gradient of such a row are 0. The
-/// second value of its statistics is −2, and the third value is this id, or −1 if the logit of one
-/// of these ids is not finite; in the statistics of a part, also −1 if the part holds none of these
-/// ids.
+/// A row with a negative target is not counted: its loss and its gradient are 0. A target −1 − n
+/// with n > 0 requests the most likely of the first n ids: the third value of the row's merged
+/// statistics is this id, or −1 if the logit of one of these ids is not finite.
 ///
 /// Asynchronous on exec; instantiated for float and double, gradients for Bf16 and Fp16 too.
 namespace trireme::kernels {
 
-/// statistics[r] = {largest logit of this part, sum of exp(logit − largest), the target's logit}.
-/// One pass: sums are relative to a running maximum (Milakov and Gimelshein 2018, arXiv 1805.02867,
-/// algorithm 3, by chunks). The first two values are −infinity and 0 if the part is empty or all
-/// its logits are masked (−infinity). The target's logit is −infinity if another part holds it.
-/// Rows that are not counted have {0, −1, 0}. statistics [R,3], logits [R,Vl], targets [R] global
-/// ids.
+/// statistics[r] = {largest logit of this part, sum of exp(logit − largest), the target's logit},
+/// in one pass (Milakov and Gimelshein 2018, arXiv 1805.02867, algorithm 3, by chunks). The first
+/// two values are −infinity and 0 if the part is empty or all its logits are masked (−infinity).
+/// The target's logit is −infinity if another part holds it. statistics [R,3], logits [R,Vl],
+/// targets [R] global ids.
 template <class T>
 void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<const T> logits,
                               View1<const std::int32_t> targets, std::int64_t first_id);
@@ -53,12 +50,11 @@ void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Acc
 
 /// scores[r] = {loss[r], largest logit − target's logit}: the second value is 0 if the target is
 /// the most likely token. In rows that request the most likely id, the second value is this id, or
-/// −1 (see above). scores [R,2], loss [R], merged [R,3].
+/// −1 as in the merged statistics. scores [R,2], loss [R], merged [R,3].
 void row_scores(const Exec& exec, View2<double> scores, View1<const double> loss,
                 View2<const double> merged);
 
-/// result[0] += values[0] + … + values[n − 1], in an order that depends only on n. result [1],
-/// values [n].
+/// result[0] += values[0] + … + values[n − 1], in a fixed order. result [1], values [n].
 void sum_ordered(const Exec& exec, View1<double> result, View1<const double> values);
 
 }  // namespace trireme::kernels

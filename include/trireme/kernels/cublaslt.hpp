@@ -39,13 +39,12 @@ struct LtProduct {
   DType output = DType::fp32;  ///< type of c, bias and auxiliary: `input` or fp32
   /// One-byte operands, for both a and b or for neither. Their product is multiplied by *scale_a
   /// and *scale_b, which are in device memory. `input` is then not used, `output` is bf16 or fp32,
-  /// only b is transposed, there is no auxiliary, and all sizes and strides are multiples of 16:
-  /// cuBLASLt has no other fp8 products before Blackwell.
+  /// only b is transposed, there is no auxiliary, and all sizes and strides are multiples of 16.
   LtFp8 fp8_a = LtFp8::none;
   LtFp8 fp8_b = LtFp8::none;
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
-  bool tf32 = false;  ///< rounds fp32 operands to tf32 (11 bits) first
+  bool tf32 = false;  ///< rounds fp32 operands to tf32 first
   bool transposed_a = false;
   bool transposed_b = false;
   std::int64_t rows = 0;
@@ -66,13 +65,10 @@ struct LtProduct {
 };
 
 /// cuBLASLt's handle, and the algorithms that its heuristics have chosen so far, one for each kind
-/// of product. Products of a kind have the same types, use of tf32, sizes, transpositions, strides
-/// and epilogue, and their arrays have the same alignment. Alignments above the alignment of arenas
-/// are not distinguished, so that the offset of an array in an arena does not matter. The
-/// heuristics run at most once per kind, measure nothing, and must choose algorithms that sum in a
-/// fixed order. Therefore the same kinds have the same algorithms and the same bits in every run. A
-/// CublasLt belongs to the device that is current at construction. Only one stream at a time may
-/// use it and its workspace.
+/// of product. Products of a kind have the same types, sizes, strides, transpositions, epilogue and
+/// alignment of arrays. The heuristics run at most once per kind, measure nothing, and must choose
+/// algorithms that sum in a fixed order: all runs give the same bits. A CublasLt belongs to the
+/// device that is current at construction. Only one stream at a time may use it and its workspace.
 class CublasLt {
  public:
   /// workspace: `bytes` bytes of device memory, aligned to 16 bytes. It must outlive this object.
@@ -82,21 +78,16 @@ class CublasLt {
   CublasLt& operator=(const CublasLt&) = delete;
 
   /// Queues the product on `stream` (a cudaStream_t) and returns at once. Returns false, with
-  /// nothing queued, if cuBLASLt does not support the product, because
-  /// - its documentation excludes the types, or the form, sizes or strides of an fp8 product,
-  /// - the stride of the auxiliary matrix is not a multiple of 8, or its address not a multiple of
-  ///   16,
-  /// - or its heuristics find no algorithm.
-  /// Error if rows, columns or depth is 0, or if the bias or the auxiliary matrix does not match
-  /// the epilogue.
+  /// nothing queued, if cuBLASLt does not support the product. Error if rows, columns or depth is
+  /// 0, or if an array of the epilogue is missing.
   bool multiply(const LtProduct& product, void* stream);
 
   /// Number of calls of the heuristics so far: at most one per kind of product.
   std::int64_t questions() const;
 
   /// One line per kind of product, such as "bf16 128 × 64 × 32, b transposed, bias: algorithm 66,
-  /// tile 20, …". If cuBLASLt does not support the product, the line has "none in the library" in
-  /// place of the algorithm.
+  /// tile 20, …", with "none in the library" in place of an algorithm if cuBLASLt does not support
+  /// the product.
   std::vector<std::string> choices() const;
 
  private:

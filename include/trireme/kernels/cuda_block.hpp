@@ -116,8 +116,8 @@ class CudaBlock {
     *static_cast<std::uint32_t*>(to) = x;
   }
 
-  // The L1 caches of multiprocessors are not coherent. read4 therefore reads the L2 cache, because
-  // other blocks may have written the data.
+  // read4 reads the L2 cache, because other blocks may have written the data, and the L1 caches of
+  // multiprocessors are not coherent.
   __device__ __forceinline__ void read4(float (&x)[4], const float* from) const {
     const float4 four = __ldcg(reinterpret_cast<const float4*>(from));
     x[0] = four.x, x[1] = four.y, x[2] = four.z, x[3] = four.w;

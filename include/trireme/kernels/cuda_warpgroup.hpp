@@ -114,7 +114,7 @@ class CudaGroupBlock : public CudaBlock {
 #undef TRIREME_PRODUCT_OF
   }
 
-  /// Neither the compiler nor the processor moves uses of these registers across this fence.
+  /// Uses of these registers are not moved across this fence.
   template <class... Registers>
   __device__ __forceinline__ void begin_products(Registers&... registers) const {
     (keep(registers), ...);

@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-/// cuDNN's fused attention without Kokkos: pointers, sizes and a stream. cuDNN can also plan for a
-/// device that is not present, from a description of the device; a test uses this.
+/// cuDNN's fused attention without Kokkos: pointers, sizes and a stream.
 namespace trireme::kernels {
 
 /// Whether this build has cuDNN (TRIREME_HAS_CUDNN). Without it, CudnnAttention's constructor
@@ -49,8 +48,8 @@ struct CudnnAttentionArrays {
 
 /// cuDNN's handle, and its plans so far, one for each kind of call. cuDNN's rules choose a plan
 /// without timing, and gradients are summed in a fixed order, so that all runs give the same bits.
-/// The first call of a kind compiles a kernel, and takes about half a second. A CudnnAttention
-/// belongs to the device that is current at construction. Only one stream at a time may use it.
+/// The first call of a kind builds its plan. A CudnnAttention belongs to the device that is current
+/// at construction. Only one stream at a time may use it.
 class CudnnAttention {
  public:
   CudnnAttention();

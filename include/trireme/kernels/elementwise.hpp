@@ -57,8 +57,8 @@ struct Dropout {
   std::int64_t first_row = 0;       ///< global number of the batch's first row
   layout::TokenPlaces places = {};  ///< maps rows of the activation to rows of the batch
   /// 0: the activation has all columns. Otherwise it has the columns [first_column, first_column +
-  /// D) of `columns` columns, and element (t, d) has the word row(t) columns + first_column + d.
-  /// Only dropout_forward and dropout_backward support values other than 0.
+  /// D) of `columns` columns, and element (t, d) has the word row(t) columns + first_column + d;
+  /// residual sums do not support this.
   std::int64_t columns = 0;
   std::int64_t first_column = 0;
 

@@ -17,9 +17,9 @@ template <class T>
 void embedding_lookup(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
                       View2<const T> table, std::int64_t first_id);
 
-/// x[r] += positions[p], where p = places.position((first_row + r) mod n) is the position of the
-/// row's token in its sample, and n = `sequence` is the number of tokens of a sample that this rank
-/// holds. x [R,D], positions [S,D].
+/// x[r] += positions[p], where p = places.position((first_row + r) mod n) is the position of row r
+/// in its sample, and n = `sequence` is the number of a sample's tokens on this rank. x [R,D],
+/// positions [S,D].
 template <class T>
 void add_positions(const Exec& exec, View2<T> x, View2<const T> positions, std::int64_t sequence,
                    std::int64_t first_row, const layout::TokenPlaces& places = {});

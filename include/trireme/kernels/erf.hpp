@@ -2,8 +2,7 @@
 
 #include <trireme/kernels/math.hpp>
 
-/// The error function, in a form that vectorises like fast_exp: one formula for all x, without
-/// branches.
+/// The error function in a form that vectorises: one formula for all x, without branches.
 namespace trireme::kernels {
 
 namespace detail {
@@ -73,8 +72,7 @@ KOKKOS_FORCEINLINE_FUNCTION T host_erf(T x) {
 
 }  // namespace detail
 
-/// erf x, with an absolute error below 4 epsilon on hosts; 1 + erf x, which GELU uses, has the same
-/// error. erf ±inf = ±1, NaN stays NaN.
+/// erf x, with an absolute error below 4 epsilon on hosts. erf ±inf = ±1, NaN stays NaN.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T fast_erf(T x) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);

@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-/// Makes the arguments of the tensor-core attention kernels from the arguments of a call. The
-/// launches of flash_launch.hpp add numbers of blocks, counters and tensor maps. Launches on
-/// devices and on the emulator use the same functions.
+/// Makes the arguments of the tensor-core attention kernels, on devices and on the emulator, from
+/// the arguments of a call. The launches of flash_launch.hpp add numbers of blocks, counters and
+/// tensor maps.
 namespace trireme::kernels {
 
 /// Arguments of a forward kernel, except queries, keys and values.
@@ -47,8 +47,8 @@ GroupForwardArguments<T> group_forward_arguments(View2<T> o, View3<float> logsum
                                                      cache_bytes / 2);
 }
 
-/// Arguments of the two kernels of the backward pass, for delta and for the gradients. Both kernels
-/// use the workspace. `block_keys`: keys per block of the second kernel.
+/// Arguments of the two kernels of the backward pass, for delta and for the gradients.
+/// `block_keys`: keys per block of the second kernel.
 template <class T, class Gradients = FlashBackwardArguments<T>>
 struct FlashGradientArguments {
   FlashDeltaArguments<T> delta;

@@ -15,8 +15,8 @@
 namespace trireme::kernels {
 
 /// Whether the tensor-core kernels support this call: a head size in FlashHeadSizes, a positive
-/// scale, no soft cap, at least one token and head, arrays and rows that begin at multiples of 16
-/// bytes, and sizes for which indices fit into 31 bits. `strides` are in two-byte elements.
+/// scale, no soft cap, at least one token and head, rows that begin at multiples of 16 bytes, and
+/// sizes that are not too large for the kernels' indices. `strides` are in two-byte elements.
 bool flash_takes(const AttentionShape& shape, std::initializer_list<const void*> arrays,
                  std::initializer_list<std::int64_t> strides);
 
@@ -39,7 +39,7 @@ std::int64_t row_stride(View2<T> x) {
   return static_cast<std::int64_t>(x.stride(0));
 }
 
-/// The shape and the dropout in the kernels' form. `room_bytes`: part of the device's cache that
+/// The shape and the dropout in the kernels' form. `room_bytes`: bytes of the device's cache that
 /// keys and values may fill. `processors`: number of multiprocessors. Both determine how many heads
 /// are in flight at a time, and affect only speed. `block_keys`: keys per block of the backward
 /// kernel.

@@ -11,10 +11,9 @@ namespace trireme::kernels {
 /// Gradients for one block of keys of one head of keys and values, from all queries that see the
 /// block (Dao 2023, arXiv 2307.08691, algorithm 2). Scores are computed transposed, with keys as
 /// rows, because the products for the gradients of keys and values need this form. Blocks of keys
-/// add to the sums of the queries' gradients in the order of keys: a block waits until the previous
-/// blocks have added their parts, and the last block rounds the sums. A block takes a ticket, which
-/// determines its keys, when it starts, so that no block waits for a block that has not started.
-/// The grid has B·Hkv·key_blocks blocks.
+/// add to the sums of the queries' gradients in the order of keys; the last block rounds the sums.
+/// A block of threads takes a ticket, which determines its keys, when it starts, so that it never
+/// waits for a block that has not started. The grid has B·Hkv·key_blocks blocks.
 template <class T, int head_size, bool with_dropout, bool with_documents = false>
 class FlashBackward {
  public:
@@ -158,9 +157,8 @@ class FlashBackward {
       QuerySums::write(block, lanes, queries, to);
   }
 
-  /// Whether any of the step's queries may see one of the warp's keys: near the edges of the mask,
-  /// queries may see only other keys of the block. Computed at each use, so that no register holds
-  /// the result.
+  /// Whether any of the step's queries may see one of the warp's keys. Computed at each use, so
+  /// that no register holds the result.
   TRIREME_DEVICE_FUNCTION static bool sees(const Arguments& a, const Place& place,
                                            const Lanes& lanes, const Step& step) {
     const int key = place.first_key() + lanes.key(), query = place.first_query(step);
@@ -188,8 +186,8 @@ class FlashBackward {
   }
 
   /// scores become p = exp(scale · score − logsumexp), and grads, which hold dp, become ds = p (dp
-  /// − delta). With dropout, grads become p (f dp − delta), where f is 0 for dropped probabilities,
-  /// otherwise `kept`; and scores become 0 or p, and write() multiplies their sums by `kept`.
+  /// − delta). With dropout, ds = p (f dp − delta), where f is 0 for dropped probabilities,
+  /// otherwise `kept`; then dropped p become 0, and write() multiplies the sums of p by `kept`.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void softmax_gradient(Block& block, const Arguments& a,
                                                        const Place& place, const Lanes& lanes,
@@ -239,8 +237,6 @@ class FlashBackward {
 
   /// Sets scores to −∞, and so p to 0, for keys beyond the sequence and for keys that the causal
   /// mask or the window hides from a query. `key` and `query` are the lane's first key and query.
-  /// The function is a separate branch, because comparisons between the exponentials cost
-  /// registers.
   TRIREME_DEVICE_FUNCTION static void hide(const FlashShape& s, int key, int query,
                                            ScoreSums& scores) {
     const auto farthest = static_cast<unsigned>(s.back + s.ahead);
@@ -303,8 +299,7 @@ class FlashBackward {
   }
 
   /// sums += scores · (rows of queries or of gradients of o), for the elements of this warp's side.
-  /// The scores are the warp's own scores, or, with several sides, the scores of all sides in
-  /// shared memory.
+  /// With one side, the scores are in the warp's own registers, otherwise in shared memory.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_columns(Block& block, const Lanes& lanes,
                                                        float (&sums)[row_tiles][head_tiles][4],
@@ -329,10 +324,8 @@ class FlashBackward {
         });
   }
 
-  /// One thread waits until the previous blocks of keys have added to the sums; other threads see
-  /// the sums after the next barrier. The thread belongs to the last warp and waits early in the
-  /// step, whereas the first warp calls release() when the step begins. Thus both memory latencies
-  /// overlap the other warps' products.
+  /// One thread of the last warp waits until the previous blocks of keys have added to the sums;
+  /// other threads see the sums after the next barrier.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void await(Block& block, const Arguments& a, const Place& place,
                                             const Step& step) {
@@ -340,9 +333,9 @@ class FlashBackward {
       block.await(a.turns + place.turn(a, step), static_cast<unsigned>(place.key_block));
   }
 
-  /// Passes the sums of block of queries number `turn` (Place::turn()) to the next block of keys;
-  /// no effect if `turn` is negative. Call this function after a barrier that follows the writes of
-  /// the sums.
+  /// Passes the sums of the block of queries with number `turn` (Place::turn()) to the next block
+  /// of keys, unless `turn` is negative. Call this function after a barrier that follows the writes
+  /// of the sums.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void release(Block& block, const Arguments& a, const Place& place,
                                               int turn) {

@@ -13,11 +13,10 @@ constexpr int flash_backward_keys(std::int64_t head_size) {
   return head_size > 160 ? 64 : 128;
 }
 
-/// Sizes of a block of threads. The warps form two grids. One grid has 4 rows and `sides` columns:
+/// Sizes of a block of threads. Its warps form two grids. One grid has 4 rows and `sides` columns:
 /// a warp has warp_keys keys, and one side of the queries (for scores) or of the head's elements
 /// (for gradients of keys and values). The other grid has query_warps rows, for the gradient of
-/// queries. Reads of shared memory limit these kernels. A warp with 32 keys reads less of the other
-/// operands than two warps with 16 keys, as for head sizes above 160.
+/// queries.
 template <int head_size>
 struct FlashBackwardTile {
   static constexpr int keys = flash_backward_keys(head_size);
@@ -88,7 +87,7 @@ struct FlashBackwardPlace {
 
   TRIREME_DEVICE_FUNCTION FlashBackwardPlace(const Arguments& a, int ticket) {
     const FlashShape& s = a.shape;
-    // The blocks with the most steps first: with a causal mask, most queries see the first keys.
+    // The first keys come first: with a causal mask, most queries see them.
     const FlashTurn turn(ticket, s.batch * s.key_value_heads, a.key_blocks, s.section);
     b = turn.plane / s.key_value_heads;
     kv = turn.plane % s.key_value_heads;
@@ -124,8 +123,7 @@ struct FlashBackwardPlace {
   TRIREME_DEVICE_FUNCTION int turn(const Arguments& a, const Step& step) const {
     return (b * a.shape.heads + step.h) * a.query_blocks + step.query_block;
   }
-  /// is_first() and is_last(): whether the step's queries see no keys before, or no keys after,
-  /// this block of keys.
+  /// Whether the step's queries see no keys before (is_first) or after (is_last) this block.
   TRIREME_DEVICE_FUNCTION bool is_first(const Arguments& a, const Step& step) const {
     if (key_block == 0 || first_key() + a.shape.back <= first_query(step)) return true;
     if constexpr (with_documents)
@@ -140,8 +138,8 @@ struct FlashBackwardPlace {
   }
 
  private:
-  /// One past the last query that sees the last key of this block. Documents begin in order, so
-  /// that no later query sees an earlier key of the block.
+  /// One past the last query that sees the last key of this block. No later query sees an earlier
+  /// key, because documents begin in order.
   TRIREME_DEVICE_FUNCTION int last_in_documents(const FlashShape& s) const {
     const int last = first_key() + Tile::keys - 1;
     int begin = first_key(), end = last + 1 + s.back;  // queries before `begin` see the key

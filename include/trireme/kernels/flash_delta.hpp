@@ -15,7 +15,7 @@ struct FlashDeltaArguments {
   std::int64_t grad_stride;
   const T* o;
   std::int64_t o_stride;
-  unsigned* counters;  // counters of FlashBackward, set to zero
+  unsigned* counters;  // counters of the gradients' kernel, set to zero
   std::int64_t counter_count;
 };
 

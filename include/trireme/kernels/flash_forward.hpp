@@ -11,9 +11,8 @@
 namespace trireme::kernels {
 
 /// Sizes of a block of threads. A warp has 32 queries, so that each operand loaded from keys or
-/// values is used in two products; with 16 queries, as for head sizes above 160, shared memory
-/// limits the kernel. The sums of the output and the scores of a block of keys stay in registers: K
-/// + keys values per thread, or half as many with 16 queries.
+/// values is used in two products; for head sizes above 160 it has 16. The sums of the output and
+/// the scores of a block of keys stay in registers.
 template <int head_size>
 struct FlashForwardTile {
   static constexpr int row_tiles = head_size <= 160 ? 2 : 1;
@@ -74,8 +73,7 @@ struct FlashForward {
 
     TRIREME_DEVICE_FUNCTION Place(const Arguments& a, int index) {
       const FlashShape& s = a.shape;
-      // The blocks with the most keys first: with a causal mask, the last queries see the most
-      // keys.
+      // The last queries come first: with a causal mask, they see the most keys.
       const FlashTurn turn(index, s.batch * s.heads, a.query_blocks, s.section);
       b = turn.plane / s.heads;
       h = turn.plane % s.heads;

@@ -8,9 +8,8 @@ namespace trireme::kernels {
 
 /// FlashBackward with warpgroup products, as in FlashAttention-3 (Shah et al. 2024, arXiv
 /// 2407.08608). The first group does not multiply. Its warp 0 copies rows. Its warp 1 adds the
-/// block's parts of the queries' gradients to the sums of the previous blocks of keys, in the order
-/// of keys. Its warps 2 and 3 round complete sums. As in FlashBackward, B·Hkv·key_blocks blocks of
-/// threads take tickets.
+/// block's parts of the queries' gradients to the sums, in the order of keys. Its warps 2 and 3
+/// round complete sums. The grid has B·Hkv·key_blocks blocks, which take tickets.
 template <class T, int head_size, bool with_dropout>
 class GroupBackward {
  public:
@@ -172,7 +171,7 @@ class GroupBackward {
     return a.sums +
            (plane * ((a.shape.sequence + 63) / 64 * 64) + place.first_query(step)) * head_size;
   }
-  /// Number of rows of a step's queries in the workspace, with rows beyond the sequence: 64 or 128.
+  /// Number of a step's rows in the workspace, 64 or 128, including rows beyond the sequence.
   TRIREME_DEVICE_FUNCTION static int sum_rows(const Arguments& a, const Place& place,
                                               const Step& step) {
     return Tile::splits_queries && place.first_query(step) + 64 >= a.shape.sequence ? 64
@@ -206,8 +205,8 @@ class GroupBackward {
     }
   }
 
-  /// Rounds the sums of queries that see no keys of later blocks, after this block's parts were
-  /// added.
+  /// Rounds the sums of queries that see no keys of later blocks, after this block has added its
+  /// parts.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void round(Block& block, const Arguments& a, Place place) {
     for (Step step = place.first_step(a); place.is_step(step); step = place.next(a, step)) {

@@ -12,8 +12,8 @@
 namespace trireme::kernels {
 
 /// Sizes of the tiles. Each consumer has 64 queries, whose output and scores stay in registers. For
-/// head sizes up to 64, exponentials take as long as products; without dropout, a third consumer
-/// then keeps the tensor cores busy.
+/// head sizes up to 64 without dropout, a third consumer keeps the tensor cores busy, because
+/// exponentials take as long as products.
 template <int head_size, bool with_dropout = false>
 struct GroupForwardTile {
   static constexpr int consumers = head_size <= 64 && !with_dropout ? 3 : 2;
@@ -112,8 +112,7 @@ struct GroupForward {
 
     TRIREME_DEVICE_FUNCTION Place(const Arguments& a, int number) {
       const FlashShape& s = a.shape;
-      // The blocks with the most keys first: with a causal mask, the last queries see the most
-      // keys.
+      // The last queries come first: with a causal mask, they see the most keys.
       const FlashTurn turn(number, s.batch * s.heads, a.query_blocks, s.section);
       b = turn.plane / s.heads;
       h = turn.plane - b * s.heads;

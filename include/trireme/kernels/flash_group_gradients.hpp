@@ -10,9 +10,8 @@
 ///
 ///     dV += Pᵀ·dO   dQ = D·K   dK += Dᵀ·Q   and, of the next step,   Sᵀ = K·Qᵀ   dPᵀ = V·dOᵀ
 ///
-/// P of the next step is computed while dP of the next step runs, and dQ is stored while dK and S
-/// run. D is computed while the other group's products run. Every wait is for all batches, or for
-/// all batches but one. No branch decides whether a product is issued while another runs: otherwise
+/// P of the next step is computed while the product for its dP runs, and dQ is stored while the
+/// product for dK runs. No branch decides whether a product is issued while another runs: otherwise
 /// the assembler serialises the products.
 namespace trireme::kernels {
 
@@ -67,8 +66,8 @@ class GroupGradients {
       block.begin_products(keys);
       multiply_rows(block, lanes, keys, Tile::score_grads_at, count & 1, query_rows(block, count));
       step = place.next(a, step);
-      // The last step has no next step and multiplies its own queries again: a branch here would
-      // make the assembler serialise the products.
+      // The last step multiplies its own queries again, because a branch here would make the
+      // assembler serialise the products.
       const int following = count + (place.is_step(step) ? 1 : 0);
       if constexpr (Tile::shares)
         block.commit_products();
@@ -195,8 +194,8 @@ class GroupGradients {
           sums, scores.depth_major(lanes.key(), k), rows.edge_major(lanes.column(), k), true);
   }
 
-  /// Issues a batch: the group's part of the queries' gradient, from the score gradients of all
-  /// keys of the block.
+  /// Issues a batch: the group's part of the queries' gradient, from the gradients of the scores of
+  /// all keys of the block.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_keys(Block& block, const Lanes& lanes, int buffer,
                                                     float (&sums)[sum_columns / 8][4]) {
@@ -248,9 +247,9 @@ class GroupGradients {
     }
   }
 
-  /// Bit 4 n + i of `drops`: whether dropout drops the lane's probability i in tile n. The loop
-  /// over tiles is not unrolled, because ten rounds of Philox for all tiles at once would need too
-  /// many registers. `element` is the element of the warp's first query and first key.
+  /// Bit 4 n + i of `drops`: whether dropout drops the lane's probability i in tile n. `element` is
+  /// the element of the warp's first query and first key. The loop over tiles is not unrolled, to
+  /// save registers.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void find_drops(Block& block, const Arguments& a,
                                                  std::uint64_t element,
@@ -302,9 +301,9 @@ class GroupGradients {
     block.settle(__builtin_bit_cast(float, all));
   }
 
-  /// Computes ds = p (dp − delta) from p in `scores` and dp in `grads`, with dropout p (f dp −
-  /// delta), where f is 0 for dropped probabilities, otherwise `kept`. Stores ds for both groups.
-  /// Packs p, and stores it too if the groups share keys.
+  /// Computes ds = p (f dp − delta) from p in `scores` and dp in `grads`, where f is 0 for dropped
+  /// probabilities, otherwise `kept` (1 without dropout). Stores ds for both groups. Packs p, and
+  /// stores it too if the groups share keys.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void score_gradients(Block& block, const Arguments& a,
                                                       const Lanes& lanes, int count,

@@ -11,10 +11,9 @@
 
 /// Launches of the tensor-core attention kernels: numbers of blocks, tensor maps, and order. A Grid
 /// executes the launches: ExecGrid (block_launch.hpp) on a device, StreamGrid (group_launch.hpp)
-/// for warpgroups, and EmulatedGrid and EmulatedGroupGrid in tests, so that tests use the same
-/// launches. A Grid has launch<Kernel>(label, blocks, arguments). A Grid for warpgroups also has
-/// processors(), tensor_map(shape), and counters(), which returns two counters that are zero.
-/// flash_arguments.hpp makes the arguments.
+/// for warpgroups, and EmulatedGrid and EmulatedGroupGrid in tests. A Grid has
+/// launch<Kernel>(label, blocks, arguments). A Grid for warpgroups also has processors(),
+/// tensor_map(shape), and counters(), which returns two counters that are zero.
 namespace trireme::kernels {
 
 constexpr int blocks_of(std::int64_t sequence, int block) {

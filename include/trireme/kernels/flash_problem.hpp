@@ -40,9 +40,8 @@ constexpr bool has_flash_kernel(std::int64_t head_size) {
   return with_flash_kernel(head_size, [](auto) {});
 }
 
-/// AttentionShape with all defaults resolved, and other values that all blocks of threads read.
-/// Query i sees the keys i − back … i + ahead of its sequence, without the keys of earlier
-/// documents.
+/// The resolved AttentionShape, and other values that all blocks of threads read. Query i sees the
+/// keys i − back … i + ahead of its sequence, without the keys of earlier documents.
 struct FlashShape {
   static constexpr int unbounded = 1 << 29;  ///< more than any sequence
 
@@ -95,9 +94,9 @@ inline TensorMapShape heads_map(const void* qkv, const FlashShape& s, int head_s
           {64, 1, static_cast<std::uint32_t>(rows), 1}};
 }
 
-/// Work of block of threads number `ticket`: block number `turn` of queries or keys of a plane.
-/// Planes are grouped in sections. A section runs the first turn of all its planes, then the second
-/// turn of all its planes, and so on.
+/// Work of the block of threads with this ticket: turn number `turn`, one block of queries or keys,
+/// of plane `plane`. Planes are grouped in sections. A section runs the first turn of all its
+/// planes, then the second turn of all its planes, and so on.
 struct FlashTurn {
   int plane, turn;
   TRIREME_FUNCTION FlashTurn(int ticket, int planes, int turns, int section) {
@@ -155,8 +154,8 @@ struct FlashDropout {
   }
 
   /// Sets dropped[i] for a tile whose rows are keys and whose columns are queries. `element` is the
-  /// element of query 0 and key 0. If the length of a sequence is a multiple of 4, four lanes that
-  /// are consecutive in g share four Philox blocks.
+  /// element of the tile's first query and first key. If the length of a sequence is a multiple of
+  /// 4, four lanes that are consecutive in g share four Philox blocks.
   template <class Block>
   TRIREME_DEVICE_FUNCTION void drops_of_keys(Block& block, bool (&dropped)[4],
                                              std::uint64_t element, int sequence) const {

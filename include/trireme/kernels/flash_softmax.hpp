@@ -27,8 +27,8 @@ struct FlashSoftmax {
       }
   }
 
-  /// Sets scores to −∞ for keys beyond the sequence and for keys that a query of sample b does not
-  /// see. Returns early if there are no such keys.
+  /// Sets scores to −∞ for keys that a query of sample b does not see, and for keys beyond the
+  /// sequence.
   template <bool with_documents = false, class Block>
   TRIREME_DEVICE_FUNCTION static void hide(Block& block, Scores& scores, const FlashShape& s,
                                            int first_query, int k0, int b = 0) {
@@ -58,11 +58,9 @@ struct FlashSoftmax {
   }
 
   /// One step of the online softmax: scores become 2^(c (score − reference)), c = scale log2 e. A
-  /// row's reference is a score that no score so far exceeds by more than 8 / c. The reference
-  /// rarely changes after the first block, so that sums and output are rarely rescaled;
-  /// exponentials are at most 2^8. The reference of a query that has seen no key yet, as a window
-  /// allows, is −∞. Calls rescale(factors) before the exponentials if a reference of the warp
-  /// changes.
+  /// row's reference is a score that no score so far exceeds by more than 8 / c, so that the
+  /// reference rarely changes after the first block; −∞ if the query has seen no key yet. Calls
+  /// rescale(factors) before the exponentials if a reference of the warp changes.
   template <class Block, class Rescale>
   TRIREME_DEVICE_FUNCTION void add_keys(Block& block, Scores& scores, float scale,
                                         const Rescale& rescale) {

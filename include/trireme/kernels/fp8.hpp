@@ -3,12 +3,10 @@
 #include <trireme/base/fp8.hpp>
 #include <trireme/kernels/matmul.hpp>
 
-/// Matrix products of bf16 operands that are first rounded to fp8, with one scale per tensor: the
+/// Matrix products of bf16 operands that are first rounded to fp8, with one scale per tensor. The
 /// codes of x are the E4M3 or E5M2 values nearest to scale · x. Products of codes are summed in
-/// fp32 and divided by both scales. cuBLASLt multiplies the codes if it is the back end of bf16.
-/// Otherwise the codes are widened to fp32, which is exact, so that the two methods differ only in
-/// the order of the sums. Rows, columns and depths are multiples of 16. All arrays and scales are
-/// in device memory.
+/// fp32 and divided by both scales. Rows, columns and depths are multiples of 16. All arrays and
+/// scales are in device memory.
 namespace trireme::kernels {
 
 /// Scale of a tensor, and storage for its largest magnitude.
@@ -29,14 +27,14 @@ void fp8_quantize_transposed(const Exec& exec, View2<F> codes, View2<const Bf16>
                              const Fp8Scale& scale);
 
 /// c = a bᵀ / (scale of a · scale of b) + beta c. c [M, N] of Bf16 or float, a [M, K], b [N, K].
-/// `bias` [N] is added to each row; it requires C = Bf16 and beta = 0. An empty view: no bias.
-/// Error if cuBLASLt is the back end and does not support the product.
+/// `bias` [N], or empty, is added to each row; it requires C = Bf16 and beta = 0. Error if cuBLASLt
+/// is the back end and does not support the product.
 template <class A, class B, class C>
 void fp8_product(const Handle& handle, View2<C> c, View2<const A> a, const Fp8Scale& of_a,
                  View2<const B> b, const Fp8Scale& of_b, double beta, View1<const C> bias = {});
 
-/// As measure_matmul_peak(), for fp8_product with E4M3 operands and a result of Bf16. The time to
-/// round the operands is not included.
+/// measure_matmul_peak() for fp8_product with E4M3 operands and a result of Bf16, without the time
+/// to round the operands.
 double measure_fp8_peak(const Handle& handle);
 
 /// Scales of a linear layer's three tensors: its input, its weights, and the gradient of its
@@ -71,9 +69,9 @@ struct Fp8Rule {
 };
 
 /// scales(t): the largest power of two that scales the maximum of tensor t into the type's range,
-/// limited to 2^±fp8_scale_limit. The maximum is the largest value of history(·, t) [H, n], or with
-/// most_recent the newest value of history(·, t) that is not 0. If all values are 0, scales(t) is
-/// the initial scale. inverses(t) = 1 / scales(t).
+/// limited to 2^±fp8_scale_limit; the initial scale if the maximum is 0. The maximum is the largest
+/// value of history(·, t), or with most_recent the newest value that is not 0. inverses(t) = 1 /
+/// scales(t). history [H, n].
 void find_fp8_scales(const Exec& exec, View1<float> scales, View1<float> inverses,
                      View2<const float> history, const Fp8Rule& rule);
 

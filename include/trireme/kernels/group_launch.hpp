@@ -20,7 +20,7 @@ inline void check_cuda(cudaError_t error, const char* what) {
 TensorMap make_tensor_map(const TensorMapShape& shape);
 
 /// Two counters that are zero, for one launch; the kernel sets them to zero again. 64 consecutive
-/// launches have different counters, so that up to 64 kernels may run concurrently.
+/// launches have different counters.
 unsigned* next_counters();
 
 /// The Grid of flash_launch.hpp for warpgroup kernels on a CUDA stream.

@@ -13,12 +13,11 @@ namespace trireme::kernels {
 class CublasLt;
 class CudnnAttention;
 
-/// Size of a Handle's workspace in bytes of device memory, for cuBLASLt and for column sums; 0 on
-/// hosts.
+/// Size of a Handle's workspace in bytes of device memory, for cuBLASLt and for column sums.
 Bytes workspace_bytes();
 
-/// Memory for products of two-byte and fp8 types: blocks of both operands and of the sum, widened
-/// to fp32; or packed operands and sums, if the processor's bf16 instructions compute the product.
+/// Memory for products of two-byte and fp8 types: sums, and operands that are widened to fp32 or
+/// packed for the processor's bf16 instructions.
 struct WidenedOperands {
   Arena arena{"two-byte products", widened_workspace_bytes};
   View1<float> a, b, sum;  // [widened_block · widened_block]
@@ -28,9 +27,9 @@ struct WidenedOperands {
 
 /// An instance of Exec with the back ends and the workspaces of its kernels, comparable to a
 /// cublasHandle_t. Kernels that have several back ends or need a workspace take a Handle; all other
-/// kernels take an Exec, to which a Handle converts. The kernels of a Handle run one after another,
-/// so that each kernel may use the whole workspace. Only one thread at a time may use a Handle. It
-/// must be destroyed after its kernels have ended and before Kokkos is finalized.
+/// kernels take an Exec, to which a Handle converts. The kernels of a Handle run one after another
+/// and share the workspace. Only one thread at a time may use a Handle. A Handle must be destroyed
+/// after its kernels have ended and before Kokkos is finalized.
 class Handle {
  public:
   explicit Handle(const KernelChoice& choice = {}, const Exec& exec = Exec{});
@@ -44,8 +43,8 @@ class Handle {
   /// The stream of exec(), for libraries: a cudaStream_t, or null if Exec is not CUDA.
   void* stream() const;
 
-  /// Allocates the memory of widened_operands() now if products of `type` may need it (bf16 and
-  /// fp16), so that no product allocates it.
+  /// Allocates the memory of widened_operands() now if `type` is bf16 or fp16, so that no product
+  /// allocates it.
   void prepare_products(DType type) const;
 
   /// Memory for column_sum_threads partial sums on devices; empty on hosts.

@@ -40,9 +40,9 @@ void head_norm_backward_input(const Exec& exec, View2<T> dqkv, View2<const T> ra
                               View2<const Accumulate<T>> inverse_rms, View1<const T> gain_query,
                               View1<const T> gain_key, const HeadNorm& norm);
 
-/// dgain[d] += Σ dy[t, h·K + d] xhat[t, h·K + d] over t and the heads h that share the gain, in an
-/// order that depends only on the shape. dqkv [T, N] contains dy; call this function before
-/// head_norm_backward_input, which overwrites dy. dgain [K].
+/// dgain[d] += Σ dy[t, h·K + d] xhat[t, h·K + d] over t and the heads h that share the gain, in a
+/// fixed order. dqkv [T, N] contains dy; call this function before head_norm_backward_input, which
+/// overwrites dy. dgain [K].
 template <class T>
 void head_norm_backward_weight(const Handle& handle, View1<Accumulate<T>> dgain_query,
                                View1<Accumulate<T>> dgain_key, View2<const T> dqkv,

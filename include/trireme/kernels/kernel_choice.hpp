@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-/// Back ends: implementations of a kernel with the same results up to rounding. Back ends are
-/// chosen by fixed rules, not by autotuning, so that a restart reproduces the same bits.
+/// Back ends: implementations of a kernel with the same results up to rounding. They are chosen by
+/// fixed rules, not by autotuning, so that a restart reproduces the same bits.
 namespace trireme::kernels {
 
 enum class MatmulBackend : std::uint8_t {
@@ -42,44 +42,39 @@ struct AttentionBackends {
   bool operator==(const AttentionBackends&) const = default;
 };
 
-/// Back ends for the value `kind` of [precision] attention in this build. `automatic` on devices:
-/// forward cuDNN if available, otherwise tensor cores if available, otherwise portable; backward
-/// tensor cores if available, otherwise portable, because cuDNN's deterministic gradient stores S²
-/// values per head and must be requested. On devices, error if `kind` names an unavailable back
-/// end. On hosts, `automatic` is native for bf16 with AMX; all other values and types are portable.
+/// Back ends for the value `kind` of [precision] attention. On devices, `automatic` is the first
+/// available back end of cuDNN, tensor cores and portable in the forward pass, and of tensor cores
+/// and portable in the backward pass, because cuDNN's gradient stores S² values per head. On
+/// devices, error if `kind` names an unavailable back end. On hosts, `automatic` is native for bf16
+/// with AMX; all other values and types are portable.
 AttentionBackends attention_backends_of(DType type, AttentionKind kind);
 
 /// The back ends that a Handle's kernels use.
 class KernelChoice {
  public:
-  /// The defaults. Products on devices: cuBLASLt if the build has it; otherwise widened for bf16
-  /// and fp16, and Kokkos Kernels for fp32 and fp64. Products on hosts: native for bf16 if the
-  /// processor has bf16 instructions; otherwise widened for bf16 and fp16; oneDNN for fp32 if the
-  /// build has it; otherwise tiled, because the installed BLAS may be the slow reference
-  /// implementation. Attention: AttentionKind::automatic.
+  /// Default back ends of this build and processor. Products on hosts do not use the installed
+  /// BLAS, because it may be the slow reference implementation. Attention:
+  /// AttentionKind::automatic.
   KernelChoice();
 
-  /// Back end of products. A product that cuBLASLt does not support is widened if its type is bf16
-  /// or fp16; otherwise Kokkos Kernels or the tiled kernel computes it. Error if `type` is not a
-  /// floating-point type.
+  /// Back end of products. A product that cuBLASLt does not support is computed by another back
+  /// end. Error if `type` is not a floating-point type.
   MatmulBackend products(DType type) const;
   /// Error if the back end is unavailable for the type.
   KernelChoice& set_products(DType type, MatmulBackend backend);
 
   /// Back ends of attention. Calls that a back end does not support use the next back end of this
-  /// order: cuDNN (attention_cudnn.hpp), tensor cores (flash_takes() in flash_attention.hpp),
-  /// portable. fp32 and fp64 always use the portable back end.
+  /// order: cuDNN, tensor cores, portable. fp32 and fp64 always use the portable back end.
   AttentionBackends attention(DType type) const;
   /// Error if a back end is unavailable for the type. fp32 and fp64 accept only the portable back
   /// end.
   KernelChoice& set_attention(DType type, AttentionBackends backends);
 
-  /// Whether cuBLASLt may round the operands of fp32 products to tf32 (11 bits), so that tensor
-  /// cores can multiply them. No effect on other back ends.
+  /// Whether cuBLASLt may round the operands of fp32 products to tf32, so that tensor cores can
+  /// multiply them. No effect on other back ends.
   bool tf32 = false;
 
-  /// Name of the back end, with the version of oneDNN and cuBLASLt, or name of the processor's bf16
-  /// instructions, for logs: "oneDNN 2.6.3", "AMX".
+  /// Description of the back end of products for logs, such as "oneDNN 2.6.3" or "AMX".
   std::string products_description(DType type) const;
   /// Names of the back ends for logs: "forward by cuDNN 9.19.0, backward by tensor cores"; empty if
   /// both are portable.

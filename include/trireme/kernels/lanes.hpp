@@ -19,8 +19,7 @@
 ///     for_lanes(team, n, [&](std::int64_t i) { to[i] = from[i] / sum; });
 ///   });
 ///
-/// Lanes index pointers and not views: a view takes its indices by reference, which makes GCC keep
-/// the loop counter in memory and turn loads into gathers, eight times slower.
+/// Lanes index pointers and not views, because GCC turns loads from a view into gathers.
 
 /// Specifier of a function that is not inlined in builds for hosts. In builds for devices it is
 /// inlined: a call would copy the object to local memory in every thread.
@@ -68,11 +67,9 @@ KOKKOS_FORCEINLINE_FUNCTION void for_lanes([[maybe_unused]] const Member& team, 
 
 namespace detail {
 
-/// Sum of f(i) over i in [0, n). Two accumulators of 64 bytes take alternate groups of values. Then
-/// the accumulators are added to each other, the remaining values are added to the result, and the
-/// two halves of the result are added repeatedly. The accumulators have a vector type, because GCC
-/// keeps arrays of accumulators in memory, and a reduction clause ends in a chain of scalar
-/// additions: both take twice the time at n = 768.
+/// Sum of f(i) over i in [0, n). Two accumulators of 64 bytes take alternate groups of values and
+/// are added at the end. The accumulators have a vector type, because GCC keeps arrays of
+/// accumulators in memory.
 template <class Acc, class F>
 inline __attribute__((always_inline)) Acc sum_in_order(std::int64_t n, const F& f) {
   constexpr int width = 64 / static_cast<int>(sizeof(Acc));
@@ -185,10 +182,8 @@ struct RowBody {
 
 }  // namespace detail
 
-/// Number of threads of a row's team on devices. The number is fixed, because it determines the
-/// order of the row's sums: Kokkos would choose it from the register use of each kernel, and two
-/// kernels that compute the same row could differ in their last bits. 128 threads are the smallest
-/// team that fills a device at any register use.
+/// Number of threads of a row's team on devices. Kokkos would choose the number from a kernel's use
+/// of registers; a fixed number gives the sums of a row the same order in all kernels.
 inline int row_threads(const Exec& exec) {
   if (as_on_device) return exec.concurrency() > 1 ? 2 : 1;
   return 128;

@@ -10,9 +10,8 @@
 
 /// exp and tanh that vectorise. On hosts they have no branches, tables or calls, so that a `#pragma
 /// omp simd` loop around them becomes vector code; on devices they are the device's own functions.
-/// -ffast-math must be off; NaN and infinities are handled. On hosts, both use the classical
-/// reduction x = n ln 2 + r, |r| ≤ ln 2 / 2 (Muller, "Elementary Functions", ch. 11), with
-/// polynomials interpolated at Chebyshev nodes.
+/// -ffast-math must be off. On hosts, both use the classical reduction x = n ln 2 + r, |r| ≤ ln 2 /
+/// 2 (Muller, "Elementary Functions", ch. 11), with polynomials interpolated at Chebyshev nodes.
 namespace trireme::kernels {
 
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__) || defined(__SYCL_DEVICE_ONLY__)
@@ -121,8 +120,7 @@ KOKKOS_FORCEINLINE_FUNCTION T host_exp(T x) {
   x = x < C::lowest ? C::lowest : x;  // a NaN passes both tests
   x = x > C::highest ? C::highest : x;
   const Reduced<T> e = reduce_exp(x);
-  // n exceeds the normal range at both ends (double: [-1076, 1024]): use two factors; the last
-  // product rounds once.
+  // n exceeds the normal range at both ends (double: [-1076, 1024]), hence two factors.
   using Signed = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
   const auto half = static_cast<typename C::Bits>(static_cast<Signed>(e.n) >> 1);
   return (static_cast<T>(1) + e.q) * power_of_two<T>(half) * power_of_two<T>(e.n - half);

@@ -4,8 +4,8 @@
 #include <trireme/kernels/handle.hpp>
 #include <trireme/tensor/views.hpp>
 
-/// Matrix products: the only caller of Kokkos Kernels, BLAS, oneDNN and cuBLASLt. All products are
-/// asynchronous on the handle, and instantiated for float, double, Bf16 and Fp16.
+/// Matrix products and the passes of linear layers. All products are asynchronous on the handle,
+/// and instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 enum class Transpose : std::uint8_t { no, yes };
@@ -26,8 +26,8 @@ template <class T>
 void linear_forward_wide(const Handle& handle, View2<Accumulate<T>> y, View2<const T> x,
                          View2<const T> w, View1<const T> bias);
 
-/// h = x wᵀ + bias and g = gelu(h). g, h [T,N] must not overlap. If fuses_gelu(), one kernel
-/// computes both, and g is the GELU of the unrounded sums instead of the rounded h.
+/// h = x wᵀ + bias and g = gelu(h). g, h [T,N] must not overlap. If one kernel computes both
+/// (fuses_gelu()), g is the GELU of the unrounded sums instead of the rounded h.
 template <class T>
 void linear_gelu_forward(const Handle& handle, View2<T> g, View2<T> h, View2<const T> x,
                          View2<const T> w, View1<const T> bias, Gelu form);
@@ -37,7 +37,7 @@ template <class T>
 void linear_backward_input(const Handle& handle, View2<T> dx, View2<const T> dy, View2<const T> w);
 
 /// dh = (dy w) gelu'(h): linear_backward_input of a layer whose input is gelu(h). dh, h [T,M] must
-/// not overlap. If fuses_gelu(), one kernel computes dh, and dy w is not rounded in between.
+/// not overlap. If one kernel computes dh (fuses_gelu()), dy w is not rounded.
 template <class T>
 void linear_gelu_backward_input(const Handle& handle, View2<T> dh, View2<const T> dy,
                                 View2<const T> w, View2<const T> h, Gelu form);
@@ -58,15 +58,14 @@ void linear_backward_weight(const Handle& handle, View2<Accumulate<T>> dw,
 template <class T>
 void linear_backward_bias(const Handle& handle, View1<Accumulate<T>> dbias, View2<const T> dy);
 
-/// Sets the number of threads that host libraries may use for products. A rank has one core unless
-/// Exec has more; a library that used all cores would compete with other ranks. Without a call of
-/// this function, products on hosts set the number to Exec's concurrency. Applies to the calling
-/// thread, which must be the thread that launches products.
+/// Sets the number of threads that host libraries may use for products on the calling thread, which
+/// must be the thread that launches products. Without a call of this function, products on hosts
+/// set the number to Exec's concurrency.
 void set_matmul_threads(int threads);
 
 /// Best rate, in FLOP/s, of repeated large square products of `type` on this rank, measured for at
-/// least 0.1 s on hosts and 0.3 s on devices. Utilisation is relative to this peak. Waits for the
-/// handle and allocates memory: call it outside the training loop.
+/// least 0.1 s on hosts and 0.3 s on devices. Waits for the handle and allocates memory: call it
+/// outside the training loop.
 double measure_matmul_peak(const Handle& handle, DType type);
 
 }  // namespace trireme::kernels

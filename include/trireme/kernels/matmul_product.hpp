@@ -28,17 +28,15 @@ void matmul_tiled(const Exec& exec, View2<T> c, View2<const T> a, View2<const T>
 
 /// matmul of two-byte types, which most host libraries do not support. Blocks of both operands are
 /// widened to fp32 and multiplied by the fp32 back end, and complete sums are rounded once. C: T,
-/// or float for unrounded sums. Blocks are large, so that widening takes only a few percent of the
-/// product's time. Uses handle.widened_operands().
+/// or float for unrounded sums. Uses handle.widened_operands().
 template <class T, class C>
 void matmul_widened(const Handle& handle, View2<C> c, View2<const T> a, View2<const T> b,
                     Transpose ta, Transpose tb, double alpha, double beta);
 
 /// c = op(a) op(b) + bias + c, by the processor's bf16 instructions on hosts (bf16_tiles.hpp);
 /// without bias [N] if `bias` is empty, and + c only if `adds`. C: Bf16 or float. Sums are fp32, in
-/// an order of k that depends only on the instructions, and are rounded once, so that an element's
-/// bits do not depend on the number of rows, columns or threads. Returns false, with nothing done,
-/// if MatmulBackend::native is not the back end of bf16 or the depth is 0. Uses
+/// an order of k that depends only on the instructions, and are rounded once. Returns false, with
+/// nothing done, if MatmulBackend::native is not the back end of bf16 or the depth is 0. Uses
 /// handle.widened_operands().
 template <class C>
 bool matmul_bf16(const Handle& handle, View2<C> c, View2<const Bf16> a, View2<const Bf16> b,

@@ -6,8 +6,8 @@
 
 namespace trireme::kernels {
 
-/// Running means of the gradient's variance and of its square: elements of a View1<double>. The
-/// noise scale is the variance divided by the square.
+/// Elements of the state, a View1<double>: running means of the variance and of the squared norm of
+/// the gradient. The noise scale is the variance divided by the squared norm.
 enum NoiseState : int { noise_variance, noise_square, noise_state_size };
 
 struct NoiseBatches {
@@ -21,8 +21,8 @@ struct NoiseBatches {
 /// batches of b and of B > b samples, g² = small_sum[0] (B / b)² / (number s²) and G² = Σ_i
 /// sums[chosen[i]] / s²,
 ///   variance: (g² − G²) / (1 / b − 1 / B);  square: (B G² − b g²) / (B − b).
-/// small_sum[0] and the sums are squares of gradients that are divided by B samples and have the
-/// loss scale s = loss_scale[0] as a factor. A step whose variance or square is not finite changes
+/// small_sum[0] and `sums` are sums of squares of gradients that are divided by B and have the loss
+/// scale s = loss_scale[0] as a factor. A step whose variance or square is not finite changes
 /// nothing. state [noise_state_size], small_sum and loss_scale [1]. Asynchronous on exec.
 void add_noise_sample(const Exec& exec, View1<double> state, View1<const double> small_sum,
                       View1<const double> sums, View1<const std::int64_t> chosen,

@@ -7,8 +7,7 @@
 #include <cstdint>
 
 /// Sums of selected rows in a fixed order, for gradients of tables on devices. A lane keeps its
-/// columns of the sum in registers, and loads several rows before it adds the first of them,
-/// because loads from a device's memory take hundreds of cycles.
+/// columns of the sum in registers, and loads several rows before it adds the first of them.
 namespace trireme::kernels {
 
 /// Kokkos' team, on devices and in tests on hosts.
@@ -70,10 +69,9 @@ KOKKOS_FORCEINLINE_FUNCTION void add_ordered_rows(const TeamMember& team, Accumu
     detail::add_ordered<1>(team, to, columns, from, stride, count, row);
 }
 
-/// dtable[tokens[t] − first_id] += dx[t], in the order of t. Each first occurrence of a token has
-/// one team per block of columns. The team lists the token's occurrences in shared memory and sums
-/// their rows; long lists are processed in parts. The work is quadratic in T, but only in reads of
-/// token ids, which stay in the cache.
+/// dtable[tokens[t] − first_id] += dx[t], in the order of t. For each token, one team per block of
+/// columns lists the token's occurrences in scratch memory and sums their rows; long lists are
+/// processed in parts.
 template <class T>
 struct SumOccurrences {
   using Acc = Accumulate<T>;

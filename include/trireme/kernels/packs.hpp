@@ -7,11 +7,9 @@
 #include <cstdint>
 
 /// Elementwise functions of rows, distributed over lanes. On devices, a lane processes a pack of
-/// neighbouring elements, 16 bytes of the row with the largest elements, because single accesses to
-/// elements narrower than four bytes reach at most half of a device's bandwidth. Packs require rows
-/// that begin at multiples of a pack's bytes; sums, copies and functions with two results also
-/// require a whole number of packs. Otherwise, and on hosts, a lane processes one element at a
-/// time.
+/// neighbouring elements: 16 bytes of the row with the largest elements. Packs require rows that
+/// begin at multiples of a pack's bytes; sums, copies and functions with two results also require a
+/// whole number of packs. Otherwise, and on hosts, a lane processes one element at a time.
 namespace trireme::kernels {
 namespace detail {
 

@@ -14,17 +14,16 @@ namespace trireme::kernels {
 /// Gradients that a team computes.
 enum class Gradients : std::uint8_t { all, of_keys, of_queries };
 
-/// Lanes are keys, so that the keys and values of a block are packed once for all queries; for the
-/// gradient of queries, lanes are the head's elements. A team visits pairs of blocks of queries and
-/// keys in a fixed order, and no other team adds to its gradients. There are two divisions of the
-/// work:
+/// Lanes are keys; for the gradient of queries, lanes are the head's elements. A team visits pairs
+/// of blocks of queries and keys in a fixed order, and no other team adds to its gradients. There
+/// are two divisions of the work:
 ///
 /// - heads() teams, Gradients::all: each team has one head of keys and values of one sample, with
 ///   all its query heads. Five products for each pair.
 /// - key_teams() teams, Gradients::of_keys, and query_teams() teams, Gradients::of_queries: each
 ///   team has one block of keys, or one block of queries of one head. Seven products in total for
-///   each pair, and as many teams as blocks, which devices need. Each sum has the same terms in the
-///   same order as with heads(), and therefore the same bits.
+///   each pair. Each sum has the same terms in the same order as with heads(), and therefore the
+///   same bits.
 template <class T>
 struct AttentionBackward {
   using A = Accumulate<T>;
@@ -98,8 +97,7 @@ struct AttentionBackward {
     }
   }
 
-  /// Computes Gradients::of_keys for the team's block of keys. The first keys come first: with a
-  /// causal mask, most queries see them.
+  /// Computes Gradients::of_keys for the team's block of keys.
   KOKKOS_FUNCTION void keys(const AttentionMember& team) const {
     const std::int64_t planes = shape.batch * shape.key_value_heads;
     block_of_keys<Gradients::of_keys>(team, scratch(team), team.league_rank() % planes,
@@ -201,8 +199,7 @@ struct AttentionBackward {
                static_cast<std::int64_t>(grad.stride(0)), valid, head.size, block);
     team.team_barrier();
     // A register tile of scores begins at query i and key j. It is hidden if its last query comes
-    // before j, or if its last key comes before the first key that query i sees. Sums over such
-    // tiles begin or end at these edges; a sum over hidden keys only is zero.
+    // before j, or if its last key comes before the first key that query i sees.
     const bool diagonal = shape.causal && k0 == q0;
     const auto first_key = [&](std::int64_t i) {
       const std::int64_t first = shape.first_key(b, q0 + i) - k0;
@@ -258,9 +255,9 @@ struct AttentionBackward {
     }
   }
 
-  /// p = exp(score − logsumexp), ds = scale p (dp − delta). With dropout, where f is 0 for dropped
-  /// probabilities, otherwise `kept`: p f and scale p (dp f − delta). With a soft cap, ds has the
-  /// cap's derivative as a further factor.
+  /// With P = exp(score − logsumexp): scores become f P, and ds, which holds dp, becomes scale P (f
+  /// dp − delta). f is 0 for dropped probabilities, otherwise `kept`, and 1 without dropout. A soft
+  /// cap multiplies ds by its derivative.
   KOKKOS_FUNCTION void softmax_gradient(const AttentionMember& team, const Scratch& s,
                                         std::int64_t b, std::int64_t h, std::int64_t q0,
                                         std::int64_t k0) const {
@@ -319,7 +316,7 @@ struct AttentionBackward {
     }
   }
 
-  /// ds *= slopes, except for hidden scores, whose slopes are unset.
+  /// ds *= slopes for the scores [begin, end), which are not hidden; other slopes are unset.
   KOKKOS_FUNCTION static void multiply_seen(A* __restrict ds, const A* __restrict slopes, int begin,
                                             int end) {
 #pragma omp simd

@@ -13,8 +13,7 @@
 namespace trireme::kernels {
 
 /// Attention of one block of queries of one head. Lanes are queries: queries, scores and results
-/// are transposed, so that each lane takes the maxima and sums of its own queries. Keys and values
-/// are not transposed. The queries are packed once.
+/// are stored transposed; keys and values are not.
 template <class T>
 struct AttentionForward {
   using A = Accumulate<T>;
@@ -76,9 +75,8 @@ struct AttentionForward {
 
   /// Not inlined on hosts: inside the launch, GCC 12 generates slower code for the products.
   TRIREME_APART_ON_HOSTS void operator()(const AttentionMember& team) const {
-    // The blocks with the most keys first: with a causal mask, the last queries see the most keys.
-    // On hosts, the blocks of a head run in sequence, so that the head's keys and values stay in
-    // the cache.
+    // The last queries come first: with a causal mask, they see the most keys. On hosts, the blocks
+    // of a head run in sequence, so that its keys and values stay in the cache.
     const std::int64_t planes = shape.batch * shape.heads;
     const std::int64_t plane =
         exec_on_host ? team.league_rank() / query_blocks : team.league_rank() % planes;
@@ -149,7 +147,7 @@ struct AttentionForward {
   }
 
   /// Clears sums and results. With a window or documents, a query may see no key of its first
-  /// blocks; the maximum then starts finite, so that differences from it are defined.
+  /// blocks; its maximum then starts finite, so that exp(score − maximum) is not NaN.
   KOKKOS_FUNCTION void start(const AttentionMember& team, const Scratch& s) const {
     constexpr A lowest = std::numeric_limits<A>::lowest();
     const A none = shape.window > 0 || shape.has_documents() ? lowest : -infinity<A>;
@@ -226,8 +224,8 @@ struct AttentionForward {
     }
   }
 
-  /// Sets scores to −∞ for keys beyond the sequence, with a causal mask also for keys after each
-  /// query, and with a window also for keys before the window.
+  /// Sets scores to −∞ for keys beyond the sequence, after each query (causal mask) or before its
+  /// window.
   KOKKOS_FUNCTION void mask(A* __restrict scores, std::int64_t query, std::int64_t k0, int begin,
                             int keys) const {
     const auto end =

@@ -9,8 +9,7 @@ namespace trireme::kernels::detail {
 
 /// (a, b) = (a cos − b sin, b cos + a sin) for a = x[h·size + i], b = x[h·size + size/2 + i] of all
 /// heads h and of i in [0, pairs), in place. x points to the first of these pairs in head 0 of the
-/// row. Lanes are distributed over the pairs of all heads, because one head has fewer packs than a
-/// team has lanes.
+/// row. Lanes are distributed over the pairs of all heads.
 template <class Member, class T>
 KOKKOS_FORCEINLINE_FUNCTION void turn_heads(const Member& team, T* x, std::int64_t pairs,
                                             std::int64_t heads, std::int64_t size,

@@ -8,10 +8,9 @@
 #include <cstdint>
 
 /// The forward passes of residual sums and norms for one row. A kernel that fuses a sum and a norm
-/// gives the same bits as two separate kernels. On hosts the functions are not inlined, because a
-/// compiler may contract multiplications and additions differently in different places. On devices
-/// they are inlined, because a call would copy the functor to local memory in every thread; there
-/// the norm reads its row after a barrier, so that both kernels compile the same expressions.
+/// gives the same bits as two separate kernels. On hosts, the functions are not inlined, because a
+/// compiler may contract multiplications and additions differently in different places. On devices,
+/// a barrier separates the sum from the norm.
 namespace trireme::kernels::detail {
 
 /// y = x + keep z / (1 − rate): residual_dropout_forward for row t.
@@ -92,7 +91,7 @@ struct LayerNormRow {
     const Acc mu = sum_of<Acc>(
                        team, hidden, [](std::int64_t, Acc v) { return v; }, x_row) *
                    one_over_hidden;
-    // Two passes: the second pass reads cached data, and avoids the cancellation of <x²> − <x>².
+    // The second pass reads cached data, and avoids the cancellation of <x²> − <x>².
     const Acc variance = sum_of<Acc>(
                              team, hidden,
                              [&](std::int64_t, Acc v) {

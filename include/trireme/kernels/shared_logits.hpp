@@ -4,11 +4,10 @@
 
 #include <cstdint>
 
-/// Gradients of a part of the logits that was computed before the statistics of the whole row were
-/// known. The softmax and its products use the part's own maximum and sum, and these functions
-/// rescale them afterwards (Yeung et al. 2024, arXiv 2411.05288, algorithm 2). `own` and `merged`
-/// [R,3] are the statistics of the part and of the whole row (cross_entropy.hpp). The factor of row
-/// r is
+/// Gradients of a part of the logits, computed with the part's own maximum and sum before the
+/// statistics of the whole row are known, and rescaled afterwards (Yeung et al. 2024, arXiv
+/// 2411.05288, algorithm 2). `own` and `merged` [R,3] are the statistics of the part and of the
+/// whole row (cross_entropy.hpp). The factor of row r is
 ///
 ///   f[r] = own sum · exp(own largest − merged largest) / merged sum.
 ///

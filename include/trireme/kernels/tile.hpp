@@ -18,8 +18,7 @@
 namespace trireme::kernels {
 
 /// The block of a product that one thread keeps in registers: `rows` elements of the left operand,
-/// each broadcast, times `lanes` vector elements of the right operand. On hosts, 8 rows of 128
-/// bytes (two 512-bit vectors), or 4 rows of 64 bytes if vectors are shorter.
+/// each broadcast, times `lanes` elements of the right operand.
 template <class T>
 struct Tile {
 #if defined(__AVX512F__)
@@ -58,8 +57,7 @@ struct Lanes {
 enum class Write { store, add };
 
 /// c(i,j) = Σ_{k < depth} a(i,k) b(k,j), or += this sum, for one register tile. Every element is
-/// one chain of fused multiply-adds in the order of k, so that its bits do not depend on the tile's
-/// position in a matrix.
+/// summed in the order of k, so that its bits do not depend on the tile's position in a matrix.
 template <Write write, class T>
 TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
                                    std::int64_t depth) {
@@ -129,9 +127,7 @@ constexpr std::int64_t aligned_scratch_bytes(std::int64_t elements) {
   return elements * static_cast<std::int64_t>(sizeof(T)) + 64;
 }
 
-/// Address of `elements` elements in the team's scratch memory, aligned to a cache line. All
-/// running teams share the memory of level 1, which grows if Kokkos' own memory is too small. The
-/// memory of level 0, on devices the shared memory, does not grow.
+/// Address of `elements` elements in the team's scratch memory, aligned to a cache line.
 template <class T, int level = 1, class Member>
 TRIREME_FUNCTION T* aligned_scratch(const Member& team, std::int64_t elements) {
   const auto bytes = static_cast<int>(elements * static_cast<std::int64_t>(sizeof(T)) + 64);

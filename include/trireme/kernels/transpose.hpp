@@ -77,8 +77,7 @@ template <class A, class From>
   return v;
 }
 
-/// Stores each lane as bf16, rounded as in bf16_bits. GCC 12 does not vectorise a loop over
-/// bf16_bits here.
+/// Stores each lane as bf16, rounded as in bf16_bits.
 [[gnu::always_inline]] inline void store_bf16(Bf16* to, Vector<float> v) {
   using Bits = Vector<std::uint32_t>;
   using Halves [[gnu::vector_size(Square<float>::bytes / 2)]] = std::uint16_t;

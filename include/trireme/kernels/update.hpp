@@ -53,16 +53,14 @@ struct UpdatePlan {
   LossScaling loss_scaling;
 };
 
-/// Computes a step's control from status[status_norm], the norm of its gradients. The gradients
-/// contain the loss scale s = status[status_loss_scale] as a factor, or, if `gradient_scale` [1] is
-/// given, s = gradient_scale[0], because the loss scale may have changed since the gradients were
-/// computed. The stored norm is divided by s. If the norm is finite, clip = min(1, clip_norm /
-/// (norm + 1e-6)) / s (Pascanu et al. 2013, arXiv 1211.5063, algorithm 1), or 1 / s if clip_norm is
-/// 0. Otherwise the step is skipped and counted in status; after `most_skips` consecutive skipped
-/// steps, all steps are skipped. Skipped steps are not updates: the number of this update is u =
-/// step − status[status_skipped]. Finally, sets the loss scale of the next step. `sums`: the sums
-/// of squares in the norm, only read to set status_skipped_sum. control [control_size], status
-/// [status_size].
+/// Computes a step's control from status[status_norm], the norm of its gradients, which contain the
+/// loss scale s as a factor: gradient_scale[0] if `gradient_scale` [1] is given, otherwise
+/// status[status_loss_scale]. Divides the stored norm by s. If the norm is finite, clip = min(1,
+/// clip_norm / (norm + 1e-6)) / s (Pascanu et al. 2013, arXiv 1211.5063, algorithm 1), or 1 / s if
+/// clip_norm is 0. Otherwise the step is skipped and counted in status; after `most_skips`
+/// consecutive skipped steps, all steps are skipped. The number of this update is u = step −
+/// status[status_skipped]. Finally, sets the loss scale of the next step. `sums`: the sums of
+/// squares in the norm, for status_skipped_sum. control [control_size], status [status_size].
 void plan_update(const Exec& exec, View1<double> control, View1<double> status,
                  View1<const double> sums, const UpdatePlan& plan,
                  View1<const double> gradient_scale = {});
@@ -81,13 +79,12 @@ struct AdamW {
 };
 
 /// One step of AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2; as in PyTorch, the
-/// learning rate is a factor of both terms): with g = clip gradient, in update u,
+/// learning rate is also a factor of the weight decay): with g = clip gradient, in update u,
 ///   weight *= 1 - learning_rate weight_decay;  m += (1 - beta1) (g - m);
 ///   v = beta2 v + (1 - beta2) g^2;
 ///   weight -= learning_rate / (1 - beta1^u) m / (sqrt(v) / sqrt(1 - beta2^u) + epsilon).
 /// All [n]; control [control_size]. With `parts`, one call updates many arrays, as in the rules
-/// below: the views are then arenas, and each part has the offsets of its array in the arenas, and
-/// whether its weights decay.
+/// below: the views are then arenas, and `parts` has the offsets of the arrays in the arenas.
 template <class Real>
 void adamw_update(const Exec& exec, View1<Real> weight, View1<Real> m, View1<Real> v,
                   View1<const Real> gradient, const AdamW& adamw, View1<const double> control);
@@ -183,7 +180,7 @@ inline constexpr std::int64_t norm_blocks(std::int64_t n) {
 }
 
 /// partial[b] = sum of squares of the elements [b norm_block, (b + 1) norm_block) of x, in double,
-/// in an order that depends only on the block's length. partial [norm_blocks(n)], x [n].
+/// in a fixed order. partial [norm_blocks(n)], x [n].
 template <class Real>
 void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Real> x);
 
@@ -200,7 +197,7 @@ void squared_norm_blocks(const Exec& exec, View1<double> partial, View1<const Re
 void segment_sums(const Exec& exec, View1<double> sums, View1<const double> partial,
                   View1<const std::int64_t> ends);
 
-/// root[0] = √(Σ values), in an order that depends only on n. root [1], values [n].
+/// root[0] = √(Σ values), in a fixed order. root [1], values [n].
 void root_of_sum(const Exec& exec, View1<double> root, View1<const double> values);
 
 /// count[0] += number of infinities and NaNs in x. count [1], x [n].

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-/// Lanes for short rows. On devices, a row is computed by one thread of a team with its vector
-/// lanes (a warp), so that a team has several rows. Code written for a Team (lanes.hpp, packs.hpp)
-/// also works on such rows.
+/// Lanes for short rows. On devices, one thread of a team computes a row with its vector lanes (a
+/// warp). Code written for a Team (lanes.hpp, packs.hpp) also works on such rows.
 namespace trireme::kernels {
 
 template <class Member>

@@ -56,8 +56,8 @@ struct SharedRows {
   static constexpr TRIREME_FUNCTION std::uint32_t bytes(int rows) {
     return static_cast<std::uint32_t>(rows) * row_bytes;
   }
-  /// Rows whose number of pieces is a multiple of 8 all begin in one group of banks; other rows
-  /// begin alternately in two groups.
+  /// Consecutive rows begin in the same group of banks if their number of pieces is a multiple of
+  /// 8, otherwise alternately in two groups.
   TRIREME_DEVICE_FUNCTION static std::uint32_t swizzle(std::uint32_t row) {
     return pieces % 8 == 0 ? row & 7 : (row >> 1) & 3;
   }
@@ -91,8 +91,7 @@ class FragmentPlaces {
   std::uint32_t first_, piece_;
 };
 
-/// Returns x, opaque to the compiler, which therefore keeps no values computed from x in registers
-/// between the iterations of a loop.
+/// Returns x, opaque to the compiler, which therefore keeps no values computed from x in registers.
 template <class Block>
 TRIREME_DEVICE_FUNCTION int unknown(Block& block, int x) {
   return static_cast<int>(block.unknown(static_cast<std::uint32_t>(x)));

@@ -64,7 +64,7 @@ TRIREME_FUNCTION std::uint64_t matrix_descriptor(std::uint32_t address, std::uin
 
 /// `rows` rows of two-byte elements in shared memory, in the layout that copy_box writes and
 /// products read: consecutive chunks of 64 columns, with 128 bytes per row. Pieces of 16 bytes are
-/// permuted within eight rows of a chunk. `first` is a multiple of 1024, `rows` a multiple of 8.
+/// permuted within a row of a chunk. `first` is a multiple of 1024, `rows` a multiple of 8.
 template <int rows, int columns>
 struct GroupRows {
   static_assert(rows % 8 == 0 && columns % 16 == 0);
@@ -84,8 +84,7 @@ struct GroupRows {
     return first + static_cast<std::uint32_t>(i) * chunk_bytes;
   }
   /// Descriptor of an operand of Major::depth whose first row is `row`, a multiple of 8, for step k
-  /// of the depth: columns 16 k … 16 k + 15. The offset of step k is added to the descriptor, whose
-  /// lowest bits are the address in units of 16 bytes.
+  /// of the depth: columns 16 k … 16 k + 15.
   TRIREME_DEVICE_FUNCTION std::uint64_t depth_major(int row, int k) const {
     return matrix_descriptor(first + static_cast<std::uint32_t>(row) * row_bytes, 16,
                              8 * row_bytes) +

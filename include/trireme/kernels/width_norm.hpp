@@ -7,9 +7,9 @@
 
 /// Root mean square normalisation (norm.hpp) of all queries of a token together, and of all its
 /// keys, as in OLMo 2 (OLMo Team 2025, arXiv 2501.00656, section 3.2). Tensor ranks divide the
-/// columns. Each pass begins with sums over a rank's columns; the caller sums them over the ranks
-/// before it calls the next kernel. Statistics and sums are in Accumulate<T>. Asynchronous on exec;
-/// instantiated for float, double, Bf16 and Fp16.
+/// columns: the caller sums the squares and the products over the ranks before it calls the next
+/// kernel. Statistics and sums are in Accumulate<T>. Asynchronous on exec; instantiated for float,
+/// double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// Rows are [queries | keys | columns left unchanged]. A rank may have no queries or keys.

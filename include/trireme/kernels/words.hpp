@@ -15,9 +15,8 @@ namespace detail {
 /// first-level cache.
 inline constexpr int word_batch = 64;
 
-/// Computes the words of the blocks [first, first + word_batch): philox() with the rounds as the
-/// outer loop and the blocks as the inner loop, so that the blocks are the lanes of the vector
-/// unit.
+/// Computes the words of the blocks [first, first + word_batch): philox() with the blocks as the
+/// inner loop, so that the blocks are the lanes of the vector unit.
 inline void fill_words(std::uint32_t* words, const RandomKey& key, std::uint64_t first) {
   std::uint32_t c0[word_batch], c1[word_batch], c2[word_batch], c3[word_batch];
   for (int b = 0; b < word_batch; ++b) {
@@ -54,8 +53,7 @@ inline void fill_words(std::uint32_t* words, const RandomKey& key, std::uint64_t
 }  // namespace detail
 
 /// Calls f(i, word) for every i in [0, n), where word is word first + i of the random array `key`
-/// (see philox()). Distributed over the lanes like for_lanes. If a range is split over several
-/// calls, the words are the same.
+/// (see philox()). Distributed over the lanes like for_lanes.
 template <class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION void for_words(const Member& team, const RandomKey& key,
                                            std::int64_t first, std::int64_t n, const F& f) {

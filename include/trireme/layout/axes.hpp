@@ -21,9 +21,8 @@ struct AxisTraits {
   bool always_named;    ///< named in messages and tables even if its size is 1
 };
 
-/// All axes in their default order among the ranks, fastest first. The ranks of a tensor group are
-/// then consecutive, the ranks of a context group, which exchange keys and values in each layer,
-/// are near each other, and replicas are far apart.
+/// All axes in their default order among the ranks, fastest first: ranks of a tensor group are
+/// consecutive, and replicas are far apart.
 inline constexpr std::array<AxisTraits, axis_count> axis_table{{
     {Axis::tensor, true, true, true},
     {Axis::context, true, false, false},
@@ -73,8 +72,7 @@ class AxisList {
   std::int64_t stride(Axis axis) const { return strides_[axis]; }
   /// The product of all sizes; the largest std::int64_t if the product overflows.
   std::int64_t ranks() const { return ranks_; }
-  /// Number of ranks that compute a sample together. They hold one replica of the model, or several
-  /// replicas with a context axis.
+  /// Number of ranks that compute a sample together.
   std::int64_t model_ranks() const;
   /// Number of ranks that together hold the weights once.
   std::int64_t weight_ranks() const;

@@ -7,12 +7,10 @@ namespace trireme::layout {
 /// Position of a rank on the axes: at[Axis::tensor].
 using Coordinates = PerAxis<int>;
 
-/// Maps ranks to coordinates and back, for axes in any order. Does not use MPI, so that a grid of
-/// any size can be examined.
+/// Maps ranks to coordinates and back, for axes in any order. Does not use MPI.
 class ProcessGrid {
  public:
   /// UsageError if a size or `ranks` is less than 1, or if the product of the sizes is not `ranks`.
-  /// The message about the product shows all factors and a choice that fits.
   ProcessGrid(const AxisList& axes, std::int64_t ranks);
 
   const AxisList& axes() const { return axes_; }
@@ -26,8 +24,7 @@ class ProcessGrid {
   Rank rank(const Coordinates& at) const;
   int position(Axis axis, Rank rank) const { return rank / stride(axis) % size(axis); }
 
-  /// Colour of `rank` for MPI_Comm_split. Ranks that differ only along `axis` have the same colour:
-  /// the lowest of these ranks.
+  /// Colour of `rank` for MPI_Comm_split: the lowest rank of the group of `rank` along `axis`.
   int colour(Axis axis, Rank rank) const { return rank - position(axis, rank) * stride(axis); }
   /// Colours of `rank` for MPI_Comm_split. weight_colour() is equal on the ranks that together hold
   /// the weights once, replica_colour() on the ranks that hold the same weights.

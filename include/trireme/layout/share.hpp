@@ -46,8 +46,8 @@ class Sharing {
   std::int64_t padded(std::int64_t i, std::int64_t unit) const;
 
  private:
-  /// Calls `use(array, begin, end)` with the elements of part `i` in an array, for the arrays of
-  /// the part; a range may be empty.
+  /// Calls `use(array, begin, end)` for the arrays of part `i`, whose elements [begin, end) are in
+  /// the part. A range may be empty.
   template <class Use>
   void visit(std::int64_t i, const Use& use) const;
 

@@ -17,8 +17,7 @@ struct Slice {
 };
 
 /// Part `i` of `n` elements that are cut into `parts` contiguous parts, larger parts first. The
-/// sizes of the parts differ by at most one, and the parts tile [0, n) whether or not `parts`
-/// divides n. Some parts are empty if parts > n.
+/// sizes of the parts differ by at most one. Some parts are empty if parts > n.
 inline Slice split(std::int64_t n, std::int64_t parts, std::int64_t i) {
   check(n >= 0 && parts >= 1 && i >= 0 && i < parts, "split(", n, ", ", parts, ", ", i,
         "): part out of range");
@@ -38,10 +37,8 @@ inline std::int64_t part_with(std::int64_t n, std::int64_t parts, std::int64_t x
 }
 
 /// Cuts the first `n` items of a chain into `parts` contiguous parts whose largest cost is as small
-/// as possible. Within this bound, each part reaches the mean cost of itself and the parts after
-/// it, so that larger parts come first; with equal costs, the parts equal the parts of split().
-/// Some parts are empty if parts > n. `before` has more than n values, ascending from 0: before[i]
-/// is the total cost of the first i items.
+/// as possible. With equal costs, the parts equal the parts of split(). Some parts are empty if
+/// parts > n. before[i] is the total cost of the first i items; `before` has more than n values.
 std::vector<Slice> cut_by_cost(std::span<const double> before, std::int64_t n, std::int64_t parts);
 
 }  // namespace trireme::layout

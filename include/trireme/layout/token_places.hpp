@@ -29,12 +29,12 @@ struct TokenPlaces {
   bool operator==(const TokenPlaces&) const = default;
 
   TRIREME_FUNCTION bool is_cut() const { return held < sequence; }
-  /// Position in its sample of the held token with number `token`.
+  /// Position in the sample of held token `token`.
   TRIREME_FUNCTION std::int64_t position(std::int64_t token) const {
     if (!is_cut()) return token;
     return token < head.count ? head.first + token : tail.first + token - head.count;
   }
-  /// Row of the caller's row `row` in an array that has all tokens of the samples.
+  /// Index of the caller's row `row` in an array with all tokens of the samples.
   TRIREME_FUNCTION std::int64_t row(std::int64_t row) const {
     row += first_row;
     return is_cut() ? row / held * sequence + position(row % held) : row;

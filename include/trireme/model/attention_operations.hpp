@@ -79,8 +79,8 @@ class WidthNormOperation final : public BlockOperation<P> {
   std::string forward_, backward_;    // labels of messages
 };
 
-/// o = dropout(softmax(mask(cap(scale q kᵀ)))) v per head, with the model's scale (1/√K by
-/// default), soft cap and mask. A context axis of several ranks uses ring attention.
+/// Attention per head, with the model's scale (1/√K by default), soft cap and mask. A context axis
+/// of several ranks uses ring attention.
 template <class P>
 class AttentionOperation final : public BlockOperation<P> {
  public:

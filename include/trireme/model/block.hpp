@@ -18,8 +18,7 @@ class Block {
  public:
   using T = typename P::Compute;
 
-  /// Arguments must outlive this object. `number`: its position in
-  /// Architecture::blocks.
+  /// Arguments must outlive this object. `number`: number of the block in Architecture::blocks.
   Block(const BlockPlan& plan, const Parameters<P>& parameters,
         const architecture::Architecture& architecture, const TensorAxis& axis,
         std::int64_t number);
@@ -31,15 +30,13 @@ class Block {
   View2<T> input(const BlockMemory& memory) const;
 
   /// Computes out [R, D] from input(), or in the embedding from the context's fields, and fills the
-  /// kept memory. out may be the input if no backward pass follows. The embedding of a shared
-  /// vocabulary adds to out, which has the tokens' rows of the table on entry. The head has no out:
-  /// it adds to the context's losses, and in training computes the gradients that HeadGradient
-  /// assigns to the forward pass.
+  /// kept memory. The embedding of a shared vocabulary adds to out, which holds the tokens' rows of
+  /// the table on entry. The head has no out: it adds to the context's losses, and in training
+  /// computes the gradients that HeadGradient assigns to the forward pass.
   void forward(const Handle& handle, View2<T> out, const BlockMemory& memory,
                const BlockScratch<P>& scratch, const MicroContext& context) const;
-  /// dx [R, D]: on entry, the gradient of out, which the head does not need; on return, the
-  /// gradient of the input, which the embedding does not have. Adds to the gradients of the
-  /// weights.
+  /// dx [R, D]: on entry, the gradient of out (except in the head); on return, the gradient of the
+  /// input (except in the embedding). Adds to the gradients of the weights.
   void backward(const Handle& handle, View2<T> dx, const BlockMemory& memory,
                 const BlockScratch<P>& scratch, const MicroContext& context) const;
   /// For the head: the backward pass from the losses to the output of the final norm. Call it
@@ -51,9 +48,8 @@ class Block {
                       const BlockScratch<P>& scratch, const MicroContext& context) const;
   void backward_weight(const Handle& handle, const BlockMemory& memory,
                        const BlockScratch<P>& scratch, const MicroContext& context) const;
-  /// Forward pass of generation over one token per row, with the caches of keys and values. Reads
-  /// input(memory). A layer writes x [R, D], which may be its input; the head writes
-  /// decoding.logits.
+  /// Forward pass of generation over one token per row. Reads input(memory). A layer writes x [R,
+  /// D], which may be its input; the head writes decoding.logits.
   void decode(const Handle& handle, View2<T> x, const BlockMemory& memory,
               const BlockScratch<P>& scratch, const Decoding<P>& decoding) const;
 
@@ -85,8 +81,7 @@ class Block {
   std::vector<std::unique_ptr<BlockOperation<P>>> operations_;
 };
 
-/// Takes the members of BlockScratch that passes need from `arena`, each large enough for a layer
-/// of any kind in `plans`.
+/// Takes scratch for the passes of all blocks of `plans` from `arena`.
 template <class P>
 BlockScratch<P> take_block_scratch(Arena& arena, std::span<const BlockPlan> plans,
                                    const deck::ModelConfig& model, bool training,

@@ -26,8 +26,7 @@ struct BlockPlan {
 
 /// Plans of the embedding (first) and of each kind of layer. `kept`: tensors that each kind of
 /// layer keeps for its backward passes. The embedding's backward pass is never split. `looks_up`:
-/// whether the embedding looks up tokens; false if all pipeline ranks share the vocabulary, because
-/// the look-up then is a pass of its own (SharedVocabulary).
+/// whether the embedding looks up tokens; false if all pipeline ranks share the vocabulary.
 template <class P>
 std::vector<BlockPlan> plan_blocks(const architecture::Architecture& architecture,
                                    const architecture::RankSizes& sizes,
@@ -60,8 +59,7 @@ BlockPlan plan_head(const deck::ModelConfig& model, const architecture::RankSize
   return {std::move(head), sizes, std::move(program), nullptr, gradient};
 }
 
-/// Whether a tensor has rows of a head (targets, pairs, head rows or a block of logits). Every
-/// tensor rank has all these rows.
+/// Whether a tensor has rows of a head, all of which every tensor rank has.
 inline bool is_shared(const architecture::BlockDescription& part, int tensor) {
   const architecture::Rows rows = part.tensors[static_cast<std::size_t>(tensor)].rows;
   return rows != architecture::Rows::own && rows != architecture::Rows::tokens;
@@ -128,8 +126,8 @@ class BlockValues {
     return view<T>(tensor == contributed_ ? contribution_place_ : phase_.gradients[index(tensor)],
                    architecture::gradient_of(plan_.description, tensor));
   }
-  /// Until the next call, gradient(tensor) is the memory at `place`. −1: all gradients are at the
-  /// places of the phase. Returns gradient(tensor), or an empty view.
+  /// Until the next call, gradient(tensor) is the memory at `place`. `tensor` −1: all gradients are
+  /// at the places of the phase. Returns gradient(tensor), or an empty view.
   View2<T> write_contribution(int tensor, const architecture::Place& place) {
     contributed_ = tensor;
     contribution_place_ = place;

@@ -11,8 +11,7 @@ namespace trireme::model {
 
 using kernels::Handle;
 
-/// The fields of a micro-batch, by their index in the objective. Fields that a stage does not read
-/// are empty views.
+/// Fields of a micro-batch, by index in the objective; empty if the stage does not read them.
 using BatchFields = std::span<const View1<std::int32_t>>;
 
 /// Parameters of a pass over one micro-batch. Random numbers and the weights of losses follow from
@@ -38,9 +37,8 @@ struct MicroContext {
 
   bool evaluates() const { return samples >= 0; }
 
-  /// Dropout mask of the rows at `places`. `stream`: random stream of the dropout site: 0 for the
-  /// embedding, 1 + 2·layer for the output of attention, 2 + 2·layer for the output of
-  /// feed-forward.
+  /// Dropout mask of the rows at `places`. `stream`: 0 for the embedding, 1 + 2·layer for the
+  /// output of attention, 2 + 2·layer for the output of feed-forward.
   kernels::Dropout dropout_site(std::uint32_t stream, const layout::TokenPlaces& places) const {
     return {dropout, RandomKey{seed, Purpose::dropout, stream, step}, first_sample * sequence,
             places};
@@ -48,8 +46,7 @@ struct MicroContext {
 
   static constexpr std::uint32_t adapter_streams = std::uint32_t{1} << 31;
   /// Dropout mask of columns `columns` of an adapter's input, which has `all` columns. `site`:
-  /// number of the adapted product, unique over all layers. The random streams of adapters are
-  /// different from the streams of dropout_site().
+  /// number of the adapted product, unique over all layers.
   kernels::Dropout adapter_site(std::uint32_t site, const layout::TokenPlaces& places,
                                 const layout::Slice& columns, std::int64_t all) const {
     return {adapter_dropout,

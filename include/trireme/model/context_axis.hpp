@@ -9,7 +9,7 @@
 namespace trireme::model {
 
 /// The context axis in the layers: its ranks divide the tokens of every sample among them and have
-/// the same weights. Only attention and the head of masked tokens use tokens of other ranks.
+/// the same weights.
 class ContextAxis {
  public:
   /// An axis of one rank.

@@ -26,8 +26,8 @@ inline constexpr std::int64_t wide_rows = 64;
 
 /// Runs this rank's layers on single tokens with a cache of keys and values, for generation: a new
 /// token costs a pass over one row instead of a pass over the whole text. The rows of a pass are
-/// tokens of any of the cached texts, at any positions. For example, the rows are consecutive
-/// tokens of a prompt, which then takes few passes, or the next tokens of several texts.
+/// tokens of any of the cached texts, at any positions, such as consecutive tokens of a prompt or
+/// the next tokens of several texts.
 template <class P>
 class Decoder {
  public:
@@ -38,8 +38,7 @@ class Decoder {
     std::int64_t rows = 1;   ///< number of rows of a narrow pass
   };
 
-  /// `parameters` holds one stage of the model: consecutive layers. Arguments must outlive the
-  /// decoder. The decoder cannot be moved.
+  /// `parameters` holds one stage of the model. Arguments must outlive the decoder.
   Decoder(const architecture::Architecture& architecture, const Parameters<P>& parameters,
           grid::Communicator& tensor, const Sizes& sizes);
   Decoder(const Decoder&) = delete;

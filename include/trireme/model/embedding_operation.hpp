@@ -10,7 +10,7 @@ namespace trireme::model {
 /// One of three look-ups: x[t] = scale · table[tokens[t]]; x[t] += table[segments[t]]; or x[t] +=
 /// table[p], where p is the token's position in its sample, packed document or generated text. Each
 /// tensor rank looks up the tokens in its part of the vocabulary, and x is the sum over the tensor
-/// axis. The tables of segments and positions are whole on every rank.
+/// axis.
 template <class P>
 class EmbeddingOperation final : public BlockOperation<P> {
  public:

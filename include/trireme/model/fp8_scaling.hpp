@@ -11,8 +11,7 @@ namespace trireme::model {
 
 /// Delayed scaling (Micikevicius et al. 2022, arXiv 2209.05433; NVIDIA Transformer Engine): the
 /// scale of each tensor of architecture/fp8.hpp follows from its maxima in previous steps, never
-/// from the current step, so that the order of micro-batches and stages does not matter. Every rank
-/// holds the maxima of the whole model.
+/// from the current step. Every rank holds the maxima of the whole model.
 class Fp8Scaling {
  public:
   /// `gradient_exponent`: see Fp8Rule.

@@ -5,11 +5,10 @@
 #include <cstddef>
 
 /// Operations of heads. The head of masked tokens and sentence pairs follows Devlin et al. 2019,
-/// arXiv 1810.04805, section 3.1, and the code published with the paper. It is computed only for
-/// the rows that it needs. All tensor ranks receive these rows, and repeat the computations that
-/// the tensor axis does not split. With sequence parallelism, each tensor rank sums the gradients
-/// of weights over a part of the rows. The ranks of a context axis divide the rows: each context
-/// rank computes the losses and gradients of its part.
+/// arXiv 1810.04805, section 3.1, and the code published with the paper. All tensor ranks receive
+/// the rows that it needs, and repeat the computations that the tensor axis does not split. With
+/// sequence parallelism, each tensor rank sums the gradients of weights over a part of the rows.
+/// The ranks of a context axis divide the rows among them.
 namespace trireme::model {
 
 /// Rows of a head on this rank.
@@ -103,8 +102,7 @@ class TanhOperation final : public BlockOperation<P> {
 
 /// Sum of the cross entropies of a term of the objective: Σ (log Σ exp(logits) − logits[target]).
 /// For tokens, LogitsOperation computes the sum, with the memory of this operation. For pairs, this
-/// operation computes the sum and, in training, its gradient. The weight of a pair is the weight of
-/// a token times the number of masked tokens of a sample.
+/// operation computes the sum and, in training, its gradient.
 template <class P>
 class CrossEntropyOperation final : public BlockOperation<P> {
  public:

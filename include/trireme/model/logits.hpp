@@ -5,16 +5,9 @@
 namespace trireme::model {
 
 /// Logits and their cross entropy. Except in generation, logits are computed one block of rows at a
-/// time and never stored whole. The gradient of a block of logits depends only on this block and
-/// its statistics. HeadGradient determines the pass that computes this gradient; the result has the
-/// same bits:
-///
-/// - with_losses: the forward pass computes the gradient of each block, and from it the block's
-///   gradients of input and table.
-/// - kept: the forward pass computes the gradient of each block and stores it for the backward
-///   pass, in the type of activations.
-/// - again: the forward pass stores the statistics. The backward pass recomputes the logits, and
-///   computes their gradient from the statistics, which are not exchanged again.
+/// time and never stored whole. HeadGradient determines the pass that computes the gradients. With
+/// HeadGradient::again, the backward pass recomputes the logits, and uses the statistics of the
+/// forward pass.
 ///
 /// The tensor axis splits the vocabulary. For the losses, only three values per row of logits are
 /// sent: the part's maximum, the part's sum of exponentials, and the target's logit.

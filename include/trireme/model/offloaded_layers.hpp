@@ -13,8 +13,8 @@ namespace trireme::model {
 /// Saved activations in host memory. The device has a few windows, each for the memory of one
 /// layer; the layers of a pass use the windows in turn. The activations of layer l are copied to
 /// the host while the forward pass computes layer l + 1, and back to the device while the backward
-/// pass computes layer l + 1. Copies are queued; the host never waits (Rhu et al. 2016, vDNN, arXiv
-/// 1602.08124, section 3).
+/// pass computes layer l + 1 (Rhu et al. 2016, vDNN, arXiv 1602.08124, section 3). The host never
+/// waits.
 class OffloadedLayers {
  public:
   /// Bytes of the two parts of a window: the saved activations, followed by the values that
@@ -83,8 +83,7 @@ class SlotOffload {
   using Part = OffloadedLayers::Part;
 
   SlotOffload() = default;
-  /// `layers`: number of layers of the stage. `windows`: number of windows. `all` must outlive this
-  /// object.
+  /// `layers`: number of layers of the stage. `all` must outlive this object.
   SlotOffload(OffloadedLayers& all, int stage, int slot, std::int64_t layers, std::int64_t windows)
       : all_(&all), stage_(stage), slot_(slot), layers_(layers), windows_(windows) {}
 
@@ -103,8 +102,7 @@ class SlotOffload {
   void fetch(std::int64_t layer, Part upto = Part::saved) const {
     if (has(layer)) all_->fetch(key(layer), upto);
   }
-  /// Calls OffloadedLayers::begin_read(), and fetches layer − 1, the next layer of the backward
-  /// pass.
+  /// Calls OffloadedLayers::begin_read(), and fetches the next layer of the backward pass.
   void begin_read(const Exec& exec, std::int64_t layer, Part upto = Part::saved) const {
     if (!has(layer)) return;
     all_->begin_read(exec, key(layer), upto);

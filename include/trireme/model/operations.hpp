@@ -15,7 +15,7 @@
 /// architecture/operation.hpp describes the operations and the shapes of their tensors.
 namespace trireme::model {
 
-/// The objects from which an operation is constructed. `block`: its number in
+/// The objects from which an operation is constructed. `block`: number of the block in
 /// Architecture::blocks.
 template <class P>
 struct OperationPlace {
@@ -45,8 +45,7 @@ class BlockOperation {
   BlockOperation& operator=(const BlockOperation&) = delete;
 
   /// `fused`: another operation that the same call computes, or null. `accumulate`: add to the
-  /// gradient of the input; only for operations whose rule has adds_gradient. See
-  /// architecture::OperationCall.
+  /// gradient of the input, for operations whose rule has adds_gradient.
   virtual void forward(const PassArguments<P>& call, const BlockOperation* fused) const = 0;
   virtual void backward_input(const PassArguments<P>& call, const BlockOperation* fused,
                               bool accumulate) const = 0;
@@ -82,8 +81,7 @@ class NormOperation final : public BlockOperation<P> {
 
   const TensorAxis& axis_;
   std::variant<LayerNorm<P>, RmsNorm<P>> norm_;
-  /// Whether all tensor ranks have all rows (in a head). With sequence parallelism, each rank then
-  /// sums the gradients of the weights over a part of the rows.
+  /// Whether all tensor ranks have all rows, as in a head.
   bool is_shared_;
 };
 

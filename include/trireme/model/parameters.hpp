@@ -65,8 +65,7 @@ class Parameters {
     NamedTensor<Compute> weight;
     NamedTensor<Gradient> gradient;
 
-    /// Number of the array in the global registry. It selects the random stream of the array's
-    /// initial values.
+    /// Number of the array in the global registry, which selects its random stream.
     std::uint32_t number() const { return static_cast<std::uint32_t>(local.number); }
   };
 
@@ -89,9 +88,8 @@ class Parameters {
   /// share a window are filled one after the other, and the rank keeps its own parts of each layer.
   void set_weights(const Exec& exec, const std::function<void(const Entry&)>& set);
 
-  /// Counter of the changes of the weights. Passes recompute results that depend only on weights,
-  /// such as DoRA's scales, when the counter has changed. Code that writes weights must call
-  /// changed().
+  /// Counter of the changes of the weights, for results that depend only on weights, such as DoRA's
+  /// scales. Code that writes weights must call changed().
   std::uint64_t version() const { return version_; }
   void changed() { ++version_; }
 
@@ -119,9 +117,8 @@ class Parameters {
   architecture::BucketCut weight_cut() const;
   const std::vector<architecture::RankArray>& rank_arrays() const { return local_; }
   View1<Compute> all_weights() const { return all_weights_; }
-  /// Gradients of a stage's arrays that all tensor ranks hold whole. One range of the arena has the
-  /// arrays with ArraySpec::partial_gradient, another range the other arrays. Empty if there are no
-  /// such arrays or if replicas divide their gradients.
+  /// Gradients of a stage's arrays that all tensor ranks hold whole; see replicated_part(). Empty
+  /// if there are no such arrays or if replicas divide their gradients.
   View1<Gradient> replicated_gradients(Stage stage, bool partial_gradient) const;
   /// Second gradient of tied embeddings, from the logits, on ranks with both look-up and logits:
   /// [V, D] of this rank's part of the vocabulary. Empty on other ranks.

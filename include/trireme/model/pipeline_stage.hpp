@@ -60,7 +60,7 @@ class PipelineStage {
   };
 
   /// Called in a backward pass after the submission of the last kernel that adds to the weight
-  /// gradients of a layer. `layer`: −1 for the embedding, L for the head.
+  /// gradients of a block. `block`: number in Architecture::blocks.
   using BlockDone = std::function<void(std::int64_t block)>;
   /// Called between layers to progress messages in flight; may be empty.
   using Between = std::function<void()>;
@@ -82,10 +82,9 @@ class PipelineStage {
   Slot take_slot(Arena& arena, const architecture::RankSizes& sizes, const SlotShape& shape,
                  const Windows& windows = {}, int number = 0) const;
 
-  /// Memory of the stage's input [R, D]. Kernels submitted to `handle` after this call must fill
-  /// this memory with the previous stage's output or, if all pipeline ranks share the vocabulary,
-  /// in the first stage with the tokens' rows of the table. Otherwise the forward pass of the first
-  /// stage fills the memory.
+  /// Memory of the stage's input [R, D]. Kernels submitted to `handle` after this call may write to
+  /// it: the previous stage's output, or in the first stage the tokens' rows of the table of a
+  /// shared vocabulary.
   View2<T> input(const Handle& handle, const Slot& slot) const;
   /// Takes the head's memory for use within one pass, if the stage has a head.
   void take_head_scratch(Arena& arena);

@@ -46,16 +46,14 @@ class RankModel {
             const TensorAxis& axis, const Shape& shape, const Parameters<P>* second = nullptr);
 
   const architecture::TrainingObjective& objective() const { return objective_; }
-  /// A field of the micro-batch in a slot, by the field's index in the objective; empty unless the
-  /// stage reads the field.
+  /// A field of a slot, by index in the objective; empty unless the stage reads the field.
   View1<std::int32_t> field(Stage stage, int slot, std::size_t number) const {
     return at(stage, slot).fields.at(number);
   }
   /// Input [R, D] that a stage receives from the previous stage, and output for the next stage.
   View2<T> input(const Handle& handle, Stage stage, int slot) const;
   View2<T> output() const { return output_; }
-  /// Gradient [R, D] of the stage's output before the backward pass, and of the stage's input after
-  /// it.
+  /// Gradient [R, D]: before the backward pass of the stage's output, afterwards of its input.
   View2<T> dx(Stage stage, int slot) const;
   /// For a shared vocabulary, on the rank of the last stage: the input [R, D] of the logits, which
   /// the caller later replaces by its gradient.

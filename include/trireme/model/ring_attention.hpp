@@ -17,9 +17,8 @@ struct RingMemory {
 
 /// Attention of this rank's queries to the keys of all context ranks. The ranks send blocks of keys
 /// and values around a ring (Liu et al. 2023, arXiv 2310.01889): the next block arrives while the
-/// current block is used. In the backward pass, the blocks go around again. The sums of their
-/// gradients follow one step later, until each sum is back at the owner of the keys. Collective on
-/// the axis.
+/// current block is used. In the backward pass, the blocks go around again, and the sums of their
+/// gradients follow one step later, back to the owners of the keys. Collective on the axis.
 template <class T>
 class RingAttention {
  public:

@@ -29,14 +29,13 @@ View2<T> part(const View2<T>& x, const layout::Slice& slice) {
   return rows_of(x, slice.offset, slice.extent);
 }
 
-/// The tensor axis in the layers. Matrix products work on all T tokens of a micro-batch; the
-/// residual stream, norms and dropout work on this rank's rows. Without sequence parallelism, every
-/// tensor rank has all rows and does the same work on them. With sequence parallelism (Korthikanti
-/// et al. 2022, arXiv 2205.05198), each rank has a part of the rows. Tokens are split as one list,
-/// b·S + s, so that any number of ranks can split any sequence. Around the products of attention
-/// and feed-forward, `gather` goes from rows to all tokens, and `reduce` from partial sums of all
-/// tokens back to rows. Without sequence parallelism, these are an identity and an all-reduce
-/// (Shoeybi et al. 2019, arXiv 1909.08053, f and g); with it, an all-gather and a reduce-scatter.
+/// The tensor axis in the layers. Matrix products work on all T tokens of a micro-batch. The
+/// residual stream, norms and dropout work on this rank's rows: all rows, or with sequence
+/// parallelism (Korthikanti et al. 2022, arXiv 2205.05198) a part of them. Around the products of
+/// attention and feed-forward, `gather` goes from rows to all tokens, and `reduce` from partial
+/// sums of all tokens back to rows. Without sequence parallelism, these are an identity and an
+/// all-reduce (Shoeybi et al. 2019, arXiv 1909.08053, f and g); with it, an all-gather and a
+/// reduce-scatter.
 class TensorAxis {
  public:
   /// An axis of one rank.
@@ -52,7 +51,7 @@ class TensorAxis {
   const ContextAxis& context() const { return context_; }
   /// Positions of this rank's rows among the rows of whole samples.
   layout::TokenPlaces places() const { return context_.places().from(rows_.offset); }
-  /// Whether rows are only a part of the tokens: `all` and `rows` below are then different memory.
+  /// Whether the rows of this rank are only a part of the tokens.
   bool cuts_tokens() const { return cuts_tokens_; }
 
   /// Returns all tokens [T, N] from every rank's rows [R, N]: `rows` itself if it has all tokens,

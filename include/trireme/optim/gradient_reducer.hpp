@@ -17,18 +17,16 @@ std::vector<std::int64_t> counts(const architecture::Bucket& bucket);
 
 /// Sums the gradient arena over replicas in buckets. The sum of a bucket starts as soon as the
 /// backward pass has completed the bucket (shared layers: reduce_shared), so that the sum overlaps
-/// the rest of the pass (Li et al. 2020, "PyTorch Distributed"). A window
-/// (architecture::Arrangement) holds whole gradients only until they are summed; afterwards, each
-/// rank keeps the sums of its own parts.
+/// the rest of the pass (Li et al. 2020, "PyTorch Distributed").
 template <class G>
 class GradientReducer {
  public:
   /// `gradients`, `places` (the positions of arrays in `gradients`) and `communicator` must outlive
   /// this object. `scatter`: buckets are divided among the communicator's ranks, and each rank
   /// receives only the sums of its own parts; its other gradients are invalid afterwards. Without
-  /// `scatter`, a rank receives all sums, but of windows it keeps only its own parts. `head`:
-  /// number of the head's block (architecture::block_of), whose gradients may be added to before
-  /// any backward pass.
+  /// `scatter`, a rank receives all sums, but of windows (architecture::Arrangement) it keeps only
+  /// its own parts. `head`: number of the head's block (architecture::block_of), whose gradients
+  /// may be added to before any backward pass.
   GradientReducer(grid::Communicator& communicator, View1<G> gradients,
                   const architecture::Arrangement& places, std::int64_t head,
                   std::vector<architecture::Bucket> buckets, bool scatter);

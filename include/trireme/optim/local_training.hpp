@@ -25,8 +25,6 @@ inline const std::string outer_difference = "optimizer.outer_difference.";
 /// selected: its weights, optimizer state and progress are in the memory of `parameters` and
 /// `optimizer`. The values of the rank's other workers are stored in separate memory (parked).
 /// Douillard et al. 2023, "DiLoCo", arXiv 2311.08105.
-///
-/// All operations are elementwise, so that the results do not depend on a worker's layout.
 template <class P>
 class LocalTraining {
  public:
@@ -111,8 +109,7 @@ class LocalTraining {
   template <class D>
   void update(OuterExchange<D>& exchange, const Exec& exec, int fragment, std::int64_t first);
   /// Calls use(block, first element in the block, first element in the range, number of elements)
-  /// for each piece of the elements [first, first + n) of a fragment. The range begins at element
-  /// `first`.
+  /// for each piece of the elements [first, first + n) of a fragment.
   template <class Use>
   void for_pieces(int fragment, std::int64_t first, std::int64_t n, const Use& use) const;
 

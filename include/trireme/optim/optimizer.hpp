@@ -55,10 +55,9 @@ class Optimizer {
 
   /// `model_group`: the ranks that together hold one copy of the model. `data_group`: replicas of
   /// this rank's arrays that together hold the state. Each of these replicas holds the state that
-  /// its `placement` assigns to it, in arrays of `capacity` elements in `state_memory`. Updates
-  /// access state in host memory through the link between host and device. A replica that does not
-  /// hold the whole state uses only the gradients of its own parts, and updates only these parts.
-  /// `architecture`, `parameters` and the groups must outlive this object.
+  /// its `placement` assigns to it, in arrays of `capacity` elements in `state_memory`. A replica
+  /// that does not hold the whole state uses only the gradients of its own parts, and updates only
+  /// these parts. `architecture`, `parameters` and the groups must outlive this object.
   Optimizer(const deck::OptimizerConfig& config, const architecture::Architecture& architecture,
             model::Parameters<P>& parameters, grid::Communicator& model_group,
             grid::Communicator& data_group, architecture::StatePlacement placement,
@@ -89,10 +88,9 @@ class Optimizer {
   void combine_tied_gradients(const Exec& exec) const;
 
   /// Finds the norm of all gradients of the model, with the loss scale as a factor. Squares are
-  /// summed over fixed blocks of 4096 elements, then over the blocks of each array (and of each
-  /// tensor rank, if the array is split), then over the arrays in registry order, whichever ranks
-  /// hold them. An array that several tensor ranks hold counts once. Collective among `model_group`
-  /// and `data_group`.
+  /// summed over fixed blocks of 4096 elements, and then in registry order, whichever ranks hold
+  /// the arrays. An array that several tensor ranks hold counts once. Collective among
+  /// `model_group` and `data_group`.
   void find_norm(const Exec& exec) const;
   /// find_norm in two parts: begin_norm starts the sum over `model_group`; end_norm waits for this
   /// sum, and finds the norm. Gradients may change between the calls.
@@ -114,7 +112,7 @@ class Optimizer {
   /// on the device; equal on all ranks.
   View1<const double> loss_scale() const { return loss_scale_; }
   /// Loss scale of step `step` if the step begins before the update of step − 1: the scale after
-  /// the update of step − 2. This value does not change before the update of step `step`.
+  /// the update of step − 2.
   View1<const double> delayed_loss_scale(std::int64_t step) const {
     return delayed_scales_.at(static_cast<std::size_t>(step % 2));
   }

@@ -40,8 +40,8 @@ class OuterExchange {
   View1<D> difference(std::int64_t worker_on_rank) const;
   /// Starts sending the differences. send(), sum() and finish() are collective.
   void send(const Exec& exec);
-  /// Waits for the differences, and starts sending the mean of this rank's part. No effect if
-  /// send() was not called before, or if sum() was called since.
+  /// Waits for the differences, and starts sending the mean of this rank's part. No effect unless
+  /// send() was called after the last sum().
   void sum(const Exec& exec);
   /// Calls sum(), and waits for the mean.
   void finish(const Exec& exec);

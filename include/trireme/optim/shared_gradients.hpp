@@ -11,14 +11,11 @@ namespace trireme::optim {
 /// Sums the gradients of the heads of keys and values that neighbouring tensor ranks share: each
 /// rank has the contribution of its own query heads. Runs once per step and layer, after the last
 /// micro-batch and before the sum over the data axis. All holders of a head then have the same
-/// bits, before and after the sum over the data axis, in any division of sums and optimizer state
-/// among replicas.
+/// bits.
 ///
-/// The holders of a head have a separate communicator, and send only the head's gradient. One
-/// message over the whole tensor axis would suffice for all heads, but every rank would have to
-/// send zeros for heads that it does not hold: the message would be Hkv times as long. A rank holds
-/// at most two shared heads, which are consecutive among the shared heads. Two partitions of the
-/// axis are therefore enough, each with the holders of every other shared head.
+/// The holders of a head have a separate communicator, and send only the head's gradient. A rank
+/// holds at most two shared heads, which are consecutive among the shared heads. Two partitions of
+/// the tensor axis are therefore enough, each with the holders of every other shared head.
 template <class P>
 class SharedGradients {
  public:

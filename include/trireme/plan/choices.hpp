@@ -17,7 +17,7 @@ void expect_available(const deck::Deck& deck, const Machine& machine);
 /// Whether messages between ranks use NCCL. The result depends only on the arguments, so that all
 /// ranks and `check` agree.
 bool uses_nccl(const deck::ParallelConfig& parallel, const Machine& machine);
-/// Queueing of transfers between pipeline stages. Programs are lowered for this queueing.
+/// ordered_groups if messages use NCCL, otherwise independent_channels.
 schedule::Transport transport(const deck::ParallelConfig& parallel, const Machine& machine);
 
 /// Whether [parallel] offload moves the optimizer's state, or saved activations, to the host's
@@ -25,7 +25,7 @@ schedule::Transport transport(const deck::ParallelConfig& parallel, const Machin
 bool offloads_optimizer(const deck::ParallelConfig& parallel, const Machine& machine);
 bool offloads_activations(const deck::ParallelConfig& parallel, const Machine& machine);
 
-/// Whether cuDNN computes the gradient of attention; cuDNN then needs an additional workspace.
+/// Whether the deck chooses cuDNN for attention and the machine has it.
 bool has_cudnn_gradient(const deck::PrecisionConfig& precision, const Machine& machine);
 
 /// The effect of one of the deck's choices.
@@ -34,8 +34,7 @@ struct Note {
   std::string words;
 };
 
-/// Notes about the choices, for `check` and the log. A choice without an effect to report has no
-/// note.
+/// Notes about the choices that have an effect to report, for `check` and the log.
 std::vector<Note> notes(const deck::Config& config, const Machine& machine);
 
 }  // namespace trireme::plan

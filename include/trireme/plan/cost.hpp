@@ -11,13 +11,10 @@
 
 namespace trireme::plan {
 
-/// Model FLOPs per token of a stage's passes, all tensor ranks together. A matrix element costs 2
-/// forward, 2 in the gradient of the input and 2 in the gradient of the weight. Causal attention
-/// without a window adds 2·D·S forward and 4·D·S to the gradient of the input (half of the full
-/// square, no weights); bert's attention adds the full square. The head's gradient is part of the
-/// last stage's forward or backward pass (architecture::HeadGradient), or of separate passes of all
-/// ranks. bert's head computes only masked tokens. Frozen matrices have no gradient, and layers
-/// before the first trained array have no backward pass.
+/// FLOPs per token of a stage's passes, all tensor ranks together. A matrix element of a layer
+/// costs 2 forward, 2 in the gradient of the input and 2 in the gradient of the weight. Frozen
+/// matrices have no weight gradient, and layers before the first trained array have no backward
+/// pass.
 struct StageFlops {
   double forward = 0;
   double backward_input = 0;
@@ -25,7 +22,7 @@ struct StageFlops {
   double again = 0;         ///< recomputation in a backward pass
   double again_input = 0;   ///< recomputation in backward_input, if the pass is split
   double again_weight = 0;  ///< recomputation in backward_weight, if the pass is split
-  // A rank's share of a shared vocabulary.
+  // A stage's share of a shared vocabulary.
   double logits = 0;           ///< logits and the gradient of their input
   double logits_gradient = 0;  ///< gradient of the table
   double logits_again = 0;     ///< recomputation in logits_gradient
@@ -36,10 +33,8 @@ struct StageFlops {
   void add_layers(std::int64_t number, const StageFlops& layer);
 };
 
-/// FLOPs of each stage. Without recomputation their sum is Architecture::model_flops_per_token(),
-/// less the backward passes of layers before the first trained array. `kept`: tensors that the
-/// layers keep, by kind of layer; if empty, only the logits are recomputed, and only if `head`
-/// requires it.
+/// FLOPs of each stage. `kept`: tensors that the layers keep, by kind of layer; if empty, the
+/// layers recompute nothing.
 std::vector<StageFlops> stage_flops(
     const architecture::Architecture& architecture, const std::vector<layout::Slice>& stage_layers,
     const std::vector<architecture::Kept>& kept = {},
@@ -48,8 +43,8 @@ std::vector<StageFlops> stage_flops(
 std::vector<StageFlops> stage_flops(const architecture::Architecture& architecture,
                                     const deck::ParallelConfig& parallel);
 
-/// Cost function: an instruction's duration is its FLOPs, recomputation included, in units of the
-/// mean of all stages' forward passes. Instructions that compute nothing take no time.
+/// Cost function: a pass takes its FLOPs, recomputation included, in units of the mean of all
+/// stages' forward passes.
 schedule::Cost flop_cost(std::vector<StageFlops> flops);
 
 }  // namespace trireme::plan

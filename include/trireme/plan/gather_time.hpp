@@ -9,23 +9,19 @@
 
 namespace trireme::plan {
 
-/// Number of a pipeline rank's passes per step that must first gather layers, because the windows
-/// hold other layers than the first layers that the pass reads.
+/// Number of passes per step through a stage that find none of its layers in the windows.
 struct Refills {
   double forward = 0;
   double backward = 0;
 };
-/// Refills of pipeline rank `rank`, which has `layers` layers in all its stages. With several
-/// stages and more layers than windows, the result assumes that layers of other stages are in the
-/// windows before each pass.
+/// Refills of each stage of pipeline rank `rank`, which has `layers` layers in all its stages.
 Refills refills_of(const deck::ParallelConfig& parallel, Rank rank, std::int64_t layers,
                    std::int64_t micro_batches);
 
-/// Adds the time for which passes and updates wait for weights that replicas divide. The
-/// computation of each layer can hide the gather of the next layer (optim::WeightGather), and the
-/// next step's first passes can hide gathers of new weights. `costs` must have the times of all
-/// stages, `sums` the times of their gradient sums, `element` the bytes of a weight, and `turns`
-/// the ratio of the passes' times to the times in `parts`. No effect unless replicas divide state.
+/// Adds the time for which passes and updates wait for weights that replicas divide
+/// (optim::WeightGather). `costs` must have the times of all stages, `sums` the times of their
+/// gradient sums, `element` the bytes of a weight, and `turns` the ratio of the passes' times to
+/// the times in `parts`. No effect unless replicas divide state.
 void add_gathers(StepCosts& costs, const deck::Config& config,
                  const architecture::Architecture& architecture, const BlockTimes& parts,
                  const StageSizes& sizes, const std::vector<Seconds>& sums, double element,

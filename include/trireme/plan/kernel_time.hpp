@@ -20,22 +20,18 @@ struct ProductSizes {
   }
 };
 
-/// Execution times of kernels in seconds on a machine's device, from its peak, its bandwidth and
-/// the shares of both that kernels reach.
+/// Execution times of kernels in seconds on a machine's device.
 class KernelTime {
  public:
   KernelTime(const Machine& machine, const deck::PrecisionConfig& precision);
 
-  /// Time of a matrix product. A device computes it by tiles: smaller tiles are less efficient, the
-  /// last wave of tiles may leave multiprocessors idle, and if there are few tiles the sum is
-  /// split. The result is the time of the fastest choice, but at least the transfer time of the
-  /// `bytes` that are read and written, plus the launch time.
+  /// Time of a matrix product that reads and writes `bytes`. A device computes it by tiles and may
+  /// split the sum; the fastest choice counts.
   Seconds product(const ProductSizes& sizes, double bytes) const;
   /// Whether products of layers round their operands to fp8.
   bool fp8() const { return fp8_peak_ > 0; }
-  /// Time of a product of fp8 operands, at the fp8 peak if it is known, otherwise at the peak of
-  /// the compute type. Includes the kernels that round and transpose the operands. The product
-  /// writes `written` bytes.
+  /// Time of a product of fp8 operands, rounding of the operands included, at the fp8 peak if it is
+  /// known, otherwise at the peak of the compute type. The product writes `written` bytes.
   Seconds fp8_product(const ProductSizes& sizes, double written) const;
   /// Time of the products in fused attention, which have their own efficiency.
   Seconds attention(double flops, double bytes) const;

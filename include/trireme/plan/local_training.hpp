@@ -11,11 +11,10 @@
 /// Memory and messages of local training ([local]).
 namespace trireme::plan {
 
-/// Elements of a worker's weights, which are swapped when another worker is selected, and elements
-/// of the largest fragment of an outer step.
+/// Numbers of elements of a rank in local training.
 struct LocalElements {
-  std::int64_t parked = 0;
-  std::int64_t fragment = 0;
+  std::int64_t parked = 0;    ///< weights of a worker that is not selected
+  std::int64_t fragment = 0;  ///< largest fragment of an outer step
 };
 /// Sets the bytes of local training in `arenas`: shared weights and outer momentum, weights and
 /// state of the workers that are not selected, and buffers of messages. No effect with one worker.

@@ -21,19 +21,18 @@ EnumWords enum_words(DeviceKind);
 std::string_view name_of(ProductLibrary);
 EnumWords enum_words(ProductLibrary);
 
-/// The axis after the tensor axis in the order of the ranks. Ranks that are neighbours on this axis
-/// are more often on the same node than neighbours on later axes.
+/// The axis after the tensor axis in the order of the ranks.
 enum class SecondAxis : std::uint8_t {
-  pipeline,  ///< Trireme
-  data       ///< Megatron-LM
+  pipeline,  ///< as in Trireme
+  data       ///< as in Megatron-LM
 };
 /// "pipeline", "data".
 std::string_view name_of(SecondAxis);
 EnumWords enum_words(SecondAxis);
 
 /// All properties of a machine and its installation that a plan depends on. Made by
-/// installation::this_machine() for the running build, or by load_machine() from a file. Speeds of
-/// 0 are unknown; a plan then has sizes, but no times (time_mistake()).
+/// installation::this_machine() for the running build, or by load_machine() from a file.
+/// time_mistake() names the speeds that a prediction of times needs.
 struct Machine {
   struct Device {
     DeviceKind kind = DeviceKind::host;
@@ -56,7 +55,7 @@ struct Machine {
     double launch = 0;         ///< time that each kernel takes in addition, seconds
     bool operator==(const Device&) const = default;
   };
-  /// Measured rates of kernels that are not memory-bound, in bytes/s read and written; 0: the
+  /// Measured rates of kernels other than matrix products, in bytes/s read and written; 0: the
   /// memory bandwidth is used.
   struct Kernels {
     double norm = 0;
@@ -89,8 +88,7 @@ struct Machine {
   struct Software {
     std::string name = "Trireme";
     ProductLibrary products = ProductLibrary::portable;
-    /// The last kind, in the order portable, tensor_cores, cudnn, that attention can use; never
-    /// automatic.
+    /// The last available kind in the order portable, tensor_cores, cudnn; never automatic.
     AttentionKind attention = AttentionKind::portable;
     TransportKind transport = TransportKind::mpi;  ///< between devices; never automatic
     /// Instructions that multiply bf16 on this host, such as "AMX"; empty if none or not known.
@@ -149,8 +147,8 @@ struct Machine {
   double peak(DType type, bool tf32 = false) const;
   /// Number of nodes that this many ranks occupy; 1 if the size of a node is unknown.
   std::int64_t nodes(std::int64_t ranks) const;
-  /// The missing keys, without which the time of a run with this precision on this many ranks
-  /// cannot be predicted; "" if none is missing.
+  /// The missing keys without which the time of a run with this precision on this many ranks cannot
+  /// be predicted; "" if none is missing.
   std::string time_mistake(const deck::PrecisionConfig& precision, std::int64_t ranks) const;
 
   /// Name of the machine in messages: "this installation", "h100 (inputs/machines/h100.toml)".

@@ -25,9 +25,8 @@ inline constexpr Bytes audit_bytes = 4096 * 8;
 
 /// Largest number of steps between two copies of losses and norms from device memory.
 inline constexpr std::int64_t longest_history = 4096;
-/// Number of steps whose losses and norms fit into device memory: the steps between two logged
-/// steps, at most longest_history, and two more, because overlapping steps are read while the next
-/// step runs.
+/// Number of steps whose losses and norms fit into device memory: two more than the host reads at a
+/// time, because overlapping steps are read while the next step runs.
 std::int64_t history_steps(const deck::RunConfig& run);
 /// Device memory for the losses and norms of history_steps() steps. `terms`: number of losses of a
 /// step.
@@ -38,15 +37,13 @@ std::vector<architecture::BlockProgram> layer_programs(
     const deck::Config& config, const architecture::Architecture& architecture,
     const architecture::Shard& shard, bool split_backward, const Machine& machine);
 
-/// Bytes that a training rank allocates, arena by arena. A slot of saved activations has the size
-/// of the rank's largest stage. Between stages, every tensor rank sends and receives its part of
-/// the tokens.
+/// Bytes that a training rank allocates, arena by arena.
 std::vector<MemoryRow> training_memory(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,
                                        const schedule::Needs& needs, const Machine& machine);
 
-/// Sizes of a rank's arenas. Only buffers for sums of activations depend on the micro-batch.
+/// Sizes of a rank's arenas and of other buffers.
 ArenaSizes arena_parts(const deck::Config& config, const architecture::Architecture& architecture,
                        const architecture::Shard& shard, const Machine& machine);
 
@@ -66,29 +63,26 @@ Bytes share_bytes(const deck::Config& config, const architecture::Architecture& 
 /// Whether checkpoints in the shared directory are written from a copy in host memory.
 bool saves_in_background(const deck::Config& config);
 
-/// Number of shares that local checkpoints keep per rank in host memory, and per rank and local
-/// checkpoint on the node's disk: the rank's own share, and the share of a rank of another node.
+/// Number of shares of a local checkpoint that a rank keeps: its own, and one of a rank of another
+/// node.
 inline constexpr int local_shares = 2;
 /// Local checkpoints on a disk while one is written: two complete checkpoints and the new one.
 inline constexpr int local_checkpoints = 3;
 
-/// Number of copies of shares in a rank's host memory, from which it writes background and local
-/// checkpoints.
+/// Number of copies of shares in a rank's host memory for background and local checkpoints.
 int checkpoint_copies(const deck::Config& config);
 /// Bytes of the checkpoint copies in a rank's host memory.
 Bytes checkpoint_copy_bytes(const deck::Config& config,
                             const architecture::Architecture& architecture,
                             const architecture::Shard& shard, const Machine& machine);
 
-/// Host memory for the gradients that other replicas send, if all buckets are in flight at the same
-/// time, except buckets that use a window in turn. 0 with NCCL, with parameter servers or with one
-/// replica.
+/// Host memory for the gradients that other replicas send. 0 with NCCL, with parameter servers or
+/// with one replica.
 Bytes reduction_bytes(const deck::Config& config, const architecture::Architecture& architecture,
                       const architecture::Shard& shard, const Machine& machine);
 
-/// Resident host memory of a rank's process besides the arrays above: code, libraries, allocations
-/// of MPI and other libraries, and the watchdog's page tables. Measured on one machine, not
-/// computed; docs/performance.md compares it with runs.
+/// Resident host memory of a rank's process besides its arrays, from constants measured on one
+/// machine; docs/performance.md compares it with runs.
 Bytes process_bytes(const deck::Config& config);
 
 Bytes total(const std::vector<MemoryRow>& rows);

@@ -15,20 +15,16 @@
 
 namespace trireme::plan {
 
-/// Memory of the rank that needs the most, for many layouts of one deck, without computing
-/// programs, arrays and buckets of each layout. Weights, gradients and activations are exact. Slots
-/// are exact, too, except that in a V schedule every rank gets the slots of the rank that needs the
-/// most. The optimizer's state that replicas divide exceeds the exact size by at most one block of
-/// the norm per bucket; buffers of transfers and sums differ by a few such blocks.
+/// Estimates the memory of the rank that needs the most, for many layouts of one deck. Needs no
+/// program of a layout, and computes sizes that several layouts share only once.
 class MemoryEstimate {
  public:
   /// `architecture` and `machine` must outlive this object. `arrays_only`: see plan::most_bytes().
   MemoryEstimate(const deck::Config& config, const architecture::Architecture& architecture,
                  const Machine& machine, bool arrays_only);
 
-  /// Bytes of the rank that needs the most memory, with the layout keys of `config`: axes,
-  /// schedule, chunks, micro-batch and others. All other keys must equal the keys in the
-  /// constructor's config.
+  /// Bytes of the rank that needs the most memory, with the layout keys of `config`
+  /// (deck::layout_keys). All other keys must equal the keys in the constructor's config.
   Bytes most_bytes(const deck::Config& config);
 
  private:
@@ -53,7 +49,7 @@ class MemoryEstimate {
   struct DividedParts {
     DividedPart layer, embedding, head, ends;
   };
-  /// Elements of a rank: its arenas, and other sizes.
+  /// Sizes of a rank's arenas, and elements that other buffers need.
   struct RankElements {
     ArenaSizes arenas;
     std::int64_t whole = 0;   ///< weights, which replicas save in equal parts

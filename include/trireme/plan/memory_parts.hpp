@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-/// The memory of a rank from a few sizes. training_memory() takes the sizes from the rank's arrays;
-/// the search of layouts computes them by formulas.
+/// The memory of a rank from a few sizes, which training_memory() takes from the rank's arrays, and
+/// the search of layouts from formulas.
 namespace trireme::plan {
 
 /// Bytes of a layer on a tensor rank.
@@ -31,7 +31,7 @@ struct ActivationSizes {
   Bytes logits = 0;      ///< logits of the rank with the head, if the software stores all logits
   Bytes message = 0;     ///< message to another stage
   Bytes tensor_sum = 0;  ///< buffer of a device's sums over the tensor axis
-  // With a shared vocabulary, on every rank.
+  // logits_*: with a shared vocabulary, on every rank.
   Bytes logits_slot = 0;      ///< kept from the logits to the gradient of their table
   Bytes logits_scratch = 0;   ///< in addition to `scratch`
   Bytes logits_messages = 0;  ///< buffers of messages among all pipeline ranks
@@ -90,8 +90,7 @@ struct TrainingBytes {
   }
 };
 
-/// Computes the bytes of a training rank. Holds the values that all ranks and layouts of a deck
-/// share.
+/// Computes the bytes of a training rank from values that all ranks and layouts of a deck share.
 class TrainingSizes {
  public:
   /// `architecture` must outlive this object.

@@ -25,8 +25,8 @@ class NetworkTime {
  public:
   NetworkTime(const Machine& machine, const deck::ParallelConfig& parallel);
 
-  /// Time of a collective of an axis. `bytes`: size of the whole buffer. With a context axis,
-  /// Axis::data stands for all ranks with the same weights.
+  /// Time of a collective of an axis; Axis::data includes the context axis. `bytes`: size of the
+  /// whole buffer.
   Seconds collective(architecture::Collective kind, double bytes, Axis axis) const;
   /// Time of a collective among the replicas that divide state: all data ranks, or a group of them.
   Seconds among_shards(architecture::Collective kind, double bytes) const;

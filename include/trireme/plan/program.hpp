@@ -11,13 +11,12 @@
 
 namespace trireme::plan {
 
-/// The program of a training step of a resolved deck with the full global batch. It is generated,
-/// read from the deck's program file, or found by fastest_program(), and lowered. Throws a
-/// UsageError with the first mistakes of a program file.
+/// The program of a training step of a resolved deck with the full global batch: generated, read
+/// from the deck's program file, or found by fastest_program(); and lowered. Throws a UsageError
+/// with the first mistakes of a program file.
 schedule::Program step_program(const deck::Config& config, const Machine& machine);
 
-/// The generated program of a training step, lowered but not validated, for the many schedules of a
-/// search.
+/// The generated program of a training step, lowered but not validated, for searches.
 schedule::Program generated_program(const deck::Config& config, const Machine& machine);
 
 /// The programs of a run's training steps, one for each size of the global batch in ascending order

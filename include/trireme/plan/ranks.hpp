@@ -18,11 +18,11 @@ struct ShardSizes {
   Bytes reduction = 0;        ///< on the host
 };
 
-/// Cache of sizes. The key has the values that determine a rank's arrays, such as the axes, the
-/// tensor rank and the kinds of its layers; ranks and layouts with equal keys share an entry.
+/// Cache of sizes by the values that determine a rank's arrays, for ranks and layouts with equal
+/// arrays.
 using KnownParts = std::map<std::vector<std::int64_t>, ShardSizes>;
 
-/// Memory and messages of one position of the process grid. Replicas have equal plans.
+/// Memory and messages of one position of the process grid.
 struct RankPlan {
   int pipeline = 0;
   int tensor = 0;
@@ -38,21 +38,19 @@ struct RankPlan {
   Bytes peak() const { return total(memory) + parts.checkpoint_copy + parts.reduction + process; }
 };
 
-/// Plans of the first and the last tensor rank of every pipeline rank, which hold the largest and
-/// the smallest parts of split arrays. If tensor ranks share heads of keys and values, other tensor
-/// ranks may hold more; then one tensor rank of each kind is planned, ascending. `needs`: per
-/// pipeline rank, from training_needs(). Traffic is counted for the full global batch.
+/// Plans of the ranks of different_tensor_ranks() in every pipeline rank. `needs`: per pipeline
+/// rank, from training_needs(). Traffic is counted for the full global batch.
 std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
                                  const std::vector<schedule::Needs>& needs, const Machine& machine);
 
-/// Tensor ranks that can need different memory: the first and the last tensor rank, and if ranks
-/// share heads of keys and values, one rank of each kind.
+/// Tensor ranks that can need different memory, ascending: the first and the last tensor rank, and
+/// if ranks share heads of keys and values, one rank of each kind.
 std::vector<int> different_tensor_ranks(const deck::Config& config,
                                         const architecture::Shard& shard, const Machine& machine);
 
-/// Plans the memory of the same ranks again, for another [parallel] recompute in `config`. `known`
-/// caches arenas between calls.
+/// Sets the memory of `ranks` for another [parallel] recompute in `config`. `known` caches arenas
+/// between calls.
 void replan_memory(std::vector<RankPlan>& ranks, const deck::Config& config,
                    const architecture::Architecture& architecture, const Machine& machine,
                    KnownParts& known);

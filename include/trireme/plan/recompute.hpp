@@ -17,10 +17,9 @@ std::vector<architecture::Kept> kept_tensors(const deck::ParallelConfig& paralle
 
 /// With recompute = "auto", chooses the tensors to recompute: one at a time the tensor whose
 /// recomputation takes the least time per byte saved, until the bytes of every rank are at most
-/// [parallel] memory_limit, or if memory_limit is 0, the memory in the machine's file. Every rank
-/// and `check` choose the same tensors. UsageError if neither is known, or if the limit is exceeded
-/// even when everything but the layers' inputs is recomputed. The vocabulary and the axes of the
-/// deck must be resolved.
+/// [parallel] memory_limit, or else the machine's memory. UsageError if neither is known, or if the
+/// limit is exceeded even when everything but the layers' inputs is recomputed. The vocabulary and
+/// the axes of the deck must be resolved.
 void resolve_recompute(deck::Deck& deck, const Machine& machine);
 
 /// "y1, y2, g": names of the recomputed tensors; "" if there are none.

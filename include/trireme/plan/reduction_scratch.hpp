@@ -16,8 +16,7 @@ Bytes activation_scratch(const deck::Config& config, const TypedSizes& sizes,
                          const Machine& machine);
 
 /// Bytes of the device buffers that receive other ranks' parts of sums, by communicator. 0 if
-/// messages use MPI. Smaller sums are not counted: norms, softmax statistics, gradients of shared
-/// heads.
+/// messages use MPI.
 struct ReductionScratch {
   Bytes data = 0;
   Bytes tensor = 0;

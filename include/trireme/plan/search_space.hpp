@@ -37,16 +37,9 @@ struct Rejection {
   std::int64_t layouts = 0;
 };
 
-/// All layouts of a deck for a number of ranks. Every stage has a layer, unless the deck fixes
-/// `pipeline` or `chunks`. If several numbers of chunks have longest stages with the same number of
-/// layers, only the smallest number is used: more chunks would add work to the rank with the
-/// longest stages and shorten no wait. Unless the deck fixes their keys, layouts equal to others
-/// are left out: sequence parallelism on one tensor rank, a divided optimizer on one replica, and
-/// on one pipeline rank all schedules but 1f1b. Schedules in a V have two chunks. gpipe is used
-/// only if the deck fixes it: it takes as long as 1f1b and needs more memory. Gradients are divided
-/// only where this saves memory. Weights are divided among all replicas, or within groups of the
-/// replicas of a node. Layouts that differ only in the division of state are consecutive, with
-/// ascending `shard`.
+/// The layouts of a deck for a number of ranks. Unless the deck fixes the keys, some layouts that
+/// cannot be better than others are left out. Layouts that differ only in the division of state are
+/// consecutive, with ascending `shard`.
 class SearchSpace {
  public:
   /// Arguments must outlive this object.

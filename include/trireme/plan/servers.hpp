@@ -10,7 +10,7 @@
 /// the same tensor and pipeline coordinates.
 namespace trireme::plan {
 
-/// Bytes that a server rank allocates, on the server with the largest key range.
+/// Bytes that a server rank allocates, arena by arena.
 std::vector<MemoryRow> server_memory(const deck::Config& config,
                                      const architecture::Architecture& architecture,
                                      const architecture::Shard& shard, const Machine& machine);
@@ -30,7 +30,7 @@ std::vector<TrafficRow> server_messages(const deck::Config& config,
                                         const architecture::Shard& shard, int server,
                                         const Machine& machine);
 
-/// Plan of the rank of the first server that needs the most memory.
+/// Among the ranks of the first server, the plan of the rank that needs the most memory.
 RankPlan plan_server(const deck::Config& config, const architecture::Architecture& architecture,
                      const Machine& machine);
 

@@ -22,8 +22,7 @@ struct StageGroup {
 };
 
 /// Groups of all stages, in order. Parts of a shared vocabulary count in the stage of their rank.
-/// The token table of tied embeddings counts only in the first stage, so that the parameters of all
-/// stages sum to the parameters of the model.
+/// The token table of tied embeddings counts only in the first stage.
 std::vector<StageGroup> group_stages(const architecture::Architecture& architecture,
                                      const deck::ParallelConfig& parallel);
 

@@ -9,8 +9,7 @@
 
 namespace trireme::plan {
 
-/// Times of the parts of a rank's passes. They depend on the tensor axis, the micro-batch,
-/// recomputation and whether the backward pass is split, but not on the stages.
+/// Times of the parts of a rank's passes. They do not depend on the rank's stages.
 struct BlockTimes {
   std::vector<BlockTime> layers;  ///< by kind of layer
   BlockTime embedding;

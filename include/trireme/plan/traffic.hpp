@@ -29,22 +29,20 @@ struct TrafficRow {
 };
 
 /// Messages of the rank that holds `shard` in one optimizer step; a group of one rank has none.
-/// `split_backward`: each half of the backward pass recomputes the layers with recompute = full.
 /// With parameter servers, the row "servers" replaces data, tied and model. Axes, in order:
 ///   tensor    two all-reduces of [T, D] per layer and pass (Shoeybi et al. 2019, arXiv
 ///             1909.08053); with sequence_parallel all-gathers and reduce-scatters instead
 ///             (Korthikanti et al. 2022, arXiv 2205.05198).
-///   context   keys and values of attention go around the ring of context ranks, in the backward
-///             pass with their gradients (Liu et al. 2023, arXiv 2310.01889).
+///   context   keys and values of attention, and their gradients, go around the ring of context
+///             ranks (Liu et al. 2023, arXiv 2310.01889).
 ///   pipeline  each tensor rank sends its 1/t of [T, D] to the next stage, where the receivers
 ///             gather the whole (Narayanan et al. 2021, arXiv 2104.04473, section 4.1); gradients
 ///             of shared layers.
-///   vocabulary  if it is shared: look-ups, the last stage's output, statistics and gradients; a
-///             broadcast and a sum count as one part (Yeung et al. 2024, arXiv 2411.05288).
+///   vocabulary  if it is shared: look-ups, the last stage's output, statistics and gradients
+///             (Yeung et al. 2024, arXiv 2411.05288).
 ///   shared    gradients of the heads of keys and values that neighbouring tensor ranks share.
-///   data      every gradient once, in buckets, with a context axis among all ranks with the same
-///             weights; with `shard` reduce-scatters, all-gathers of the weights, and the norm's
-///             blocks (Rajbhandari et al. 2020, arXiv 1910.02054).
+///   data      gradients in buckets; with `shard` also weights and the norm's blocks
+///             (Rajbhandari et al. 2020, arXiv 1910.02054).
 ///   tied      the token table's gradient, between the first and the last stage.
 ///   model     sums of squares for the gradient's norm.
 std::vector<TrafficRow> step_traffic(const deck::Config& config,
@@ -58,10 +56,9 @@ std::vector<TrafficRow> per_axis(const std::vector<TrafficRow>& rows);
 
 Bytes total(const std::vector<TrafficRow>& rows);
 
-/// Number of gathers of each unit of a rank's weights in a step, counted from the rank's row of the
-/// program: one gather before each pass that reads the unit, unless its window still holds the
-/// unit. `programs`: programs of the layers, by kind of layer. Empty if no weights are gathered
-/// into windows.
+/// Number of gathers of each unit of a rank's weights in a step: one before each pass that reads
+/// the unit, unless its window still holds the unit. `programs`: programs of the layers, by kind of
+/// layer. Empty if no weights are gathered into windows.
 std::vector<std::int64_t> unit_gathers(const deck::Config& config,
                                        const architecture::Architecture& architecture,
                                        const architecture::Shard& shard,

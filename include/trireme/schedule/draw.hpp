@@ -15,12 +15,9 @@ struct DrawOptions {
   std::size_t boxes = 20000;  ///< maximum per timeline of a picture; with more, boxes are blended
 };
 
-/// A picture in the style of Narayanan et al. 2021, figures 3 and 4, with one row per pipeline
-/// rank. Forward passes are blue, backward passes (or their input halves) green, weight halves
-/// amber, passes of a shared vocabulary violet, idle time grey. Later chunks are lighter; in
-/// programs of several steps, every second step is. Boxes show the micro-batch's number if it fits.
-/// The result is a self-contained SVG with charts at most 1600 pixels wide: if the shortest box is
-/// narrower than 1.5 pixels, boxes are blended. Two timelines in seconds share one scale.
+/// A self-contained SVG in the style of Narayanan et al. 2021, figures 3 and 4, with one row per
+/// pipeline rank and a legend of the colours. Charts are at most 1600 pixels wide. Boxes are
+/// blended if they are too narrow or too many. Two timelines in seconds share one scale.
 std::string svg(const Timeline& timeline, const DrawOptions& options = {});
 
 /// The timelines as text: F3 is the forward pass of micro-batch 3, B3 its backward pass, I3 and W3

@@ -22,11 +22,10 @@ namespace trireme::schedule {
 /// - zb-v, v-half, v-min: two chunks in a V; see generate_v().
 ///
 /// Set layout.shares_vocabulary for a program that share_vocabulary() will complete. Each rank then
-/// has two more micro-batches in flight with 1f1b, and one more with zb-h1, because the passes of
-/// zb-h1 are shorter.
+/// has more micro-batches in flight.
 ///
-/// Throws Error if the number of chunks does not fit the schedule, and for the kinds `file` (see
-/// read_program) and `auto` (see search_program).
+/// Throws Error if the chunks or their placement do not fit the schedule, and for the kinds `file`
+/// (see read_program) and `auto` (see search_program).
 Program generate(ScheduleKind kind, const ProgramLayout& layout);
 
 /// A program of forward passes only (`evaluate`), for any number of chunks.
@@ -36,7 +35,7 @@ Program generate_evaluation(const ProgramLayout& layout);
 /// passes of one micro-batch; a block starts every 6 units, so that a rank is always busy once the
 /// pipeline is full (Qi et al. 2024, arXiv 2405.15362, section 3). The time between the passes of
 /// neighbouring ranks determines how long a micro-batch is in flight, and therefore the memory.
-/// Weight halves fill the idle time, as far as the memory for saved micro-batches allows.
+/// Weight halves fill the idle time.
 ///
 /// If every pass and half takes one unit, a step of m ≥ p micro-batches on p ≥ 2 ranks exceeds the
 /// 6 m units of a rank's work by
@@ -75,14 +74,13 @@ double idle_share(const std::vector<RingStep>& steps);
 /// - look_up: each rank adds its rows to the first stage's input;
 /// - share_output, logits, combine_logits: the last stage's output is sent to all ranks. Each rank
 ///   computes its logits and its part of the output's gradient. When the statistics of all ranks
-///   are known, each rank scales its part, and the sum of the parts is sent to the last stage;
-/// - logits_gradient: the output table's gradient, in idle time or two micro-batches later;
+///   are known, each rank scales its part, and the parts are summed for the last stage;
+/// - logits_gradient: the output table's gradient, in idle time if possible;
 /// - share_gradient, look_up_gradient: the gradient of the first stage's input is sent to all
 ///   ranks, and each rank adds it to the gradient of its part of the token table.
 ///
-/// In virtual time, each rank runs these passes as soon as they can begin, before its next pass. A
-/// message takes a quarter of a forward pass, so that a rank rarely waits for a message. The result
-/// depends only on the arguments, so that all ranks build the same program.
+/// The order is found in virtual time, in which a message takes a quarter of a forward pass. The
+/// result depends only on the arguments, so that all ranks build the same program.
 void share_vocabulary(Program& program, const Cost& cost);
 
 }  // namespace trireme::schedule

@@ -23,7 +23,7 @@ struct ListRule {
   /// In idle time, a weight half begins only if no other pass can begin within this fraction of the
   /// weight half's duration.
   double patience = 0;
-  std::vector<int> slots;  ///< most saved micro-batches by rank; at least one per chunk
+  std::vector<int> slots;  ///< maximum of saved micro-batches, by rank; at least 1 per chunk
   bool operator==(const ListRule&) const = default;
 };
 

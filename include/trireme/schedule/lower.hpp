@@ -13,14 +13,12 @@ struct LowerOptions {
 
 /// Adds transfers, reductions and the update to a program of computing instructions.
 ///
-/// A send directly follows its producer. Under independent channels, a receive is posted before the
-/// pass that precedes its consumer, so that the transfer overlaps one computation. Under ordered
-/// groups, both sides of every transfer have the same position in one total order: the order in
-/// which the producers end when the program is simulated with `cost`. No rank can then wait for a
-/// later transfer. A rank's transfers whose producers end at the same time form one group. (If a
-/// computation of the receiver ends at the same time as the producer, the transfer follows that
-/// computation; otherwise, the transfer would delay the preceding group.) Transfers within a rank
-/// belong to no group.
+/// Under independent channels, a send directly follows its producer, and a receive is posted before
+/// the pass that precedes its consumer, so that the transfer overlaps one computation. Under
+/// ordered groups, both sides of every transfer have the same position in one total order: the
+/// order in which the producers end when the program is simulated with `cost`. No rank can then
+/// wait for a later transfer. A rank's transfers whose producers end at the same time form one
+/// group. Transfers within a rank belong to no group.
 ///
 /// A training program of one step ends with the reduction of each stage's gradients and of the tied
 /// gradients, the norm and the update; for several steps, see add_overlapped_updates(). A program

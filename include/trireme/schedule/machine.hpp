@@ -26,12 +26,12 @@ struct Played {
 /// begins when the rank is free and all its inputs exist.
 ///
 /// A transfer arrives cost(receive) after its send was started and its receive posted, and occupies
-/// neither rank. Under ordered groups it also waits for its turn in both ranks' queues and for the
-/// other transfers of its group, unless it stays on its rank. A send to another rank begins once
-/// fewer than `send_buffers` earlier sends of its channel are in flight. A send occupies its rank
-/// for cost(send), the time to start it. A collective begins when all its members have entered.
-/// Ranks wait for one another only through bounded first-in-first-out channels, so completion does
-/// not depend on the costs (Kahn 1974; Parks 1995).
+/// neither rank. Under ordered groups, it also waits for its turn in both ranks' queues. A send to
+/// another rank begins once fewer than `send_buffers` earlier sends of its channel are in flight. A
+/// send occupies its rank for cost(send), the time to start it. In a program of one step, a
+/// collective begins when all its members have entered. Ranks wait for one another only through
+/// bounded first-in-first-out channels, so completion does not depend on the costs (Kahn 1974;
+/// Parks 1995).
 Played play(const Program& program, const Cost& cost, const PlayOptions& options = {});
 
 }  // namespace trireme::schedule

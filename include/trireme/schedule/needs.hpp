@@ -31,11 +31,9 @@ Needs needs(const Program& program, Rank rank);
 /// The needs of all ranks.
 std::vector<Needs> needs(const Program& program);
 
-/// Closed-form needs of a rank in a generated schedule without a shared vocabulary; the buffers
-/// include the buffers of evaluations. The slots equal the slots of needs(); for stages in a V,
-/// they are the largest number of slots of all ranks. The buffers may differ by a few, because
-/// their number depends on the order of transfers in the whole program. Error for the kinds `file`
-/// and `auto`.
+/// Closed-form needs of a rank in a generated schedule without a shared vocabulary, including
+/// evaluations. The slots equal the slots of needs(), or for stages in a V the maximum over all
+/// ranks. The buffers may differ by a few. Error for the kinds `file` and `auto`.
 Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank);
 
 /// Number of slots of saved activations that `rank` needs at once.

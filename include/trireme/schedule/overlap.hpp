@@ -15,15 +15,13 @@ inline constexpr int overlapped_steps = 3;
 
 /// PipeDream-2BW (Narayanan et al. 2021, arXiv 2006.09503, section 3.1): 1f1b without a flush. Rank
 /// r runs p − 1 − r forward passes ahead, also into the next step. Throws Error if the layout has
-/// more than one chunk, or if a step has fewer micro-batches than ranks: a rank could not finish
-/// its update in time.
+/// more than one chunk, or if a step has fewer micro-batches than ranks.
 Program generate_overlapped(const ProgramLayout& layout, int steps = overlapped_steps);
 
 /// Adds reductions, norm and update of each step to the rows of an overlapped program that has its
-/// transfers. They run during the next step: the gradients are reduced, and the sums for the tied
-/// table and the norm begin and later end. The update comes as late as possible: it directly
-/// precedes the first forward pass that needs the new weights, two steps after the updated step.
-/// The updates of the last two steps end the row.
+/// transfers. The reductions run during the next step, or at the end of the row. The update
+/// directly precedes the first forward pass that needs the new weights, two steps after the updated
+/// step.
 void add_overlapped_updates(Program& program);
 
 /// Number of instructions of a row up to the end of each step. A step includes the previous step's

@@ -48,7 +48,7 @@ struct Panel {
   std::size_t digits = 1;                      ///< number of characters of the longest number
 
   Seconds span() const { return end - begin; }
-  Seconds shortest() const;  ///< duration of the shortest box
+  Seconds shortest() const;  ///< duration of the shortest box; span() without boxes
 };
 
 struct Picture {
@@ -61,9 +61,8 @@ struct Picture {
   std::size_t boxes = 20000;  ///< maximum per panel of an SVG; with more, boxes are blended
 };
 
-/// A self-contained SVG with charts at most 1600 pixels wide. If the shortest box of a panel is
-/// narrower than 1.5 pixels, or the panel has more than Picture::boxes boxes, its boxes are
-/// blended.
+/// A self-contained SVG with charts at most 1600 pixels wide. Boxes of a panel are blended if they
+/// are too narrow or too many.
 std::string svg(const Picture& picture);
 /// One line per rank, `.` for idle time.
 std::string text_chart(const Picture& picture);

@@ -68,7 +68,7 @@ constexpr bool is_receive(Op op) {
 constexpr bool is_transfer(Op op) {
   return is_send(op) || is_receive(op);
 }
-/// True for the instructions that begin a collective. Another instruction ends the collective.
+/// True for the instructions that begin a collective that another instruction ends.
 constexpr bool is_begin(Op op) {
   return op == Op::begin_tied || op == Op::begin_norm;
 }
@@ -107,10 +107,9 @@ enum class Transport : std::uint8_t {
   /// MPI tags and requests: one first-in-first-out queue per channel (receiving stage, direction).
   independent_channels,
   /// One NCCL communicator: a rank's transfers form one queue in program order. Adjacent transfers,
-  /// up to the next transfer that opens a group, form one group (ncclGroupStart … ncclGroupEnd).
-  /// The parts of a group progress together. A group completes when all its parts have matched, and
-  /// only then the next group starts. Sends and receives between two ranks match in order, whatever
-  /// their content.
+  /// up to the next transfer that opens a group, form one group. A group completes when all its
+  /// transfers have matched, and only then the next group starts. Sends and receives between two
+  /// ranks match in order.
   ordered_groups,
 };
 std::string_view name_of(Transport transport);
@@ -161,8 +160,7 @@ constexpr bool is_arrival(Value::Kind kind) {
          kind == Kind::shared_output || kind == Kind::statistics || kind == Kind::output_gradient ||
          kind == Kind::shared_gradient;
 }
-/// Kind of the value that arrives on every rank once all ranks have executed `op`, for which
-/// is_shared(op) must hold.
+/// Kind of the value that arrives once all ranks have executed `op`; is_shared(op) must hold.
 Value::Kind arrival_of(Op op);
 /// Largest number of messages of one kind in flight with a shared vocabulary. Later messages reuse
 /// their memory.
@@ -184,11 +182,9 @@ struct ProgramLayout {
   /// Number of micro-batches in all steps.
   int passes() const { return micro_batches * steps; }
   int step_of(Micro micro) const { return micro / micro_batches; }
-  /// Whether the program has several steps without a flush. A rank then begins a collective, and
-  /// computes before it ends the collective.
+  /// Whether the program has several steps without a flush.
   bool overlaps_steps() const { return steps > 1; }
-  /// Whether the token and output tables are divided among all pipeline ranks; set by
-  /// share_vocabulary().
+  /// Whether the token and output tables are divided among all pipeline ranks.
   bool shares_vocabulary = false;
 
   layout::StageMap map() const { return {ranks, chunks, placement}; }
@@ -199,8 +195,7 @@ struct ProgramLayout {
   Stage stage_of(Rank rank, int chunk) const { return map().stage_of(rank, chunk); }
   /// The stage of an instruction of the whole rank.
   Stage first_stage(Rank rank) const { return stage_of(rank, 0); }
-  /// Number of ranks that hold the tied token table: the ranks of the first and the last stage,
-  /// which can be one rank.
+  /// Number of ranks that hold the tied token table: the ranks of the first and the last stage.
   int holders_of_table() const { return rank_of(0) == rank_of(last_stage()) ? 1 : 2; }
   /// The stages that have a gradient of the table, one for each holder.
   std::vector<Stage> ends_of_table() const {
@@ -244,10 +239,9 @@ struct Effects {
 /// The only definition of dependences: lowering, validation, simulation, slots and buffers derive
 /// from it. A received value exists once its message was sent and its receive was posted. The
 /// weight gradients of a step's micro-batches 0 … m−1 form a chain, and so do the last stage's
-/// forward passes, which add to the loss and to the gradient of the logits' table. Every valid
-/// schedule therefore sums micro-batches in the same order and gives the same bits. Every stage
-/// boundary is a transfer, even within a rank; such a transfer needs no message
-/// (ProgramLayout::is_local).
+/// forward passes. Every valid schedule therefore sums micro-batches in the same order and gives
+/// the same bits. Every stage boundary is a transfer, even within a rank; such a transfer needs no
+/// message (ProgramLayout::is_local).
 Effects effects(const Instr& instr, const ProgramLayout& layout);
 /// Writes the effects to `out`, whose memory is reused.
 void effects(const Instr& instr, const ProgramLayout& layout, Effects& out);

@@ -20,10 +20,7 @@ namespace trireme::schedule {
 /// `F3.1` is micro-batch 3 of the rank's chunk 1, whose stage depends on the layout's placement. Do
 /// not write transfers, reductions and the update: lower() adds them.
 ///
-/// Throws UsageError with file, line, column, the word, the expectation and the remedy. Errors are
-/// invalid words, micro-batches and chunks outside the layout, repeated or missing instructions,
-/// `E` beside other letters, too few or too many lines, and an instruction that precedes another
-/// instruction of its row although it needs that instruction's result.
+/// Throws UsageError with file, line, column, the word, the expectation and the remedy.
 Program read_program(std::string_view content, std::string_view file_name,
                      const ProgramLayout& layout);
 

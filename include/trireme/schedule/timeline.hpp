@@ -27,9 +27,7 @@ struct Event {
 
 /// The time of each instruction, virtual or measured. In virtual time, the event of a receive lasts
 /// from the moment when both sides are ready to the arrival. In measured time, the event is the
-/// moment when the receive was posted: a rank notices the arrival only when the consumer of the
-/// value waits for it. A measured rank's wait for a transfer is therefore idle time before the
-/// consumer.
+/// moment when the receive was posted, and a wait for the arrival is idle time before the consumer.
 struct Timeline {
   ProgramLayout layout;
   std::vector<Event> events;  ///< in any order
@@ -45,7 +43,7 @@ struct Timeline {
 };
 
 /// Mean duration of each operation of each stage in a measured timeline; 0 for operations that it
-/// does not have. Simulating a program with these costs predicts the measured machine's time.
+/// does not have.
 Cost mean_costs(const Timeline& timeline);
 
 /// The timeline as text with one event per line. read_timeline reads back all but the layout's

@@ -18,8 +18,7 @@ struct ValidateOptions {
 /// complete and cannot hang. The checks are
 /// - placement: each instruction is on the rank of its stage, in range, on a boundary that exists;
 /// - order in the row: values are read after they are written and before they are freed, no value
-///   is written twice, an output is sent before the next computation overwrites it; this includes
-///   the chain of weight gradients and the reductions before norm and update;
+///   is written twice, an output is sent before the next computation overwrites it;
 /// - completeness: every micro-batch of every stage has one forward and one backward pass (or one
 ///   evaluation), every weight is updated, every send has its receive;
 /// - queues: receives are posted in the order of their sends, per channel, or per pair of ranks

@@ -9,14 +9,12 @@
 
 namespace trireme {
 
-/// Memory of an arena: device memory, or host memory, which kernels and copies of a device access
-/// over the device's link.
+/// Memory of an arena: device memory, or host memory that kernels of a device can access.
 enum class ArenaMemory : std::uint8_t { device, host };
 
-/// One allocation of memory, made once, from which views are cut in order. Plan first, then
-/// allocate: an arena without memory only counts bytes (`Arena plan; layout(plan); Arena
-/// real("saved", plan.used()); layout(real);`), so that one function both sizes and places the
-/// views.
+/// One allocation of memory, made once, from which views are cut in order. An arena without memory
+/// only counts bytes, so that one function both sizes and places the views: `Arena plan;
+/// layout(plan); Arena real("saved", plan.used()); layout(real);`
 class Arena {
  public:
   /// Counts only: views that are cut from this arena have the right shapes and a null pointer.
@@ -67,8 +65,7 @@ class Arena {
   std::int64_t used_ = 0;
 };
 
-/// Number of arenas allocated so far in this process, for the test that counts allocations per
-/// step.
+/// Number of arenas allocated so far in this process.
 std::int64_t arena_allocation_count();
 
 }  // namespace trireme

@@ -18,8 +18,7 @@ void copy_to_device(const Exec& exec, View1<T> to, std::span<const T> from) {
 
 /// Waits for `exec`, copies `from` into plain host memory, and returns when the copy is complete.
 /// The wait comes first, because a device's runtime blocks the host during a copy to memory that is
-/// not page-locked. A rank that hangs in such a copy could neither report where it hangs nor look
-/// for errors of NCCL.
+/// not page-locked.
 template <class T>
 void copy_to_host(const Exec& exec, std::span<T> to, View1<T> from, const char* reason) {
   fence(exec, reason);

@@ -41,7 +41,7 @@ void wait(const Exec& exec, const Event& event);
 
 /// Copies between device memory and host memory (StagingMemory) that run in order. On CUDA and HIP
 /// devices, the queue is a stream, and copies run concurrently with kernels. Elsewhere, a copy runs
-/// when something waits for it, which is as late as a stream may run it.
+/// when something waits for it.
 class CopyQueue {
  public:
   CopyQueue();

@@ -9,8 +9,7 @@
 
 namespace trireme {
 
-/// Throws Error unless `view` has exactly this shape; the message names the view and shows both
-/// shapes. Kernels begin with such checks: `expect_shape(y, "y", {tokens, hidden});`
+/// Error unless `view` has exactly this shape: `expect_shape(y, "y", {tokens, hidden});`
 template <class View>
 void expect_shape(const View& view, const char* name, std::initializer_list<std::int64_t> shape,
                   Place place = Place::here()) {

@@ -8,10 +8,7 @@
 
 namespace trireme {
 
-/// Waits until all work queued on `exec` is complete. Except in destructors, Trireme waits for
-/// devices only through the functions of this header, which name the reasons of the waits and,
-/// except finish_copy(), count the waits (Kokkos 3.4's fence takes no label, and its Serial back
-/// end fires no callback).
+/// Waits until all work queued on `exec` is complete. Counted. `reason`: name of the wait.
 void fence(const Exec& exec, const char* reason);
 
 /// Waits until the work before `event` is complete. Not counted if the work is already complete.
@@ -27,9 +24,8 @@ void finish_copy(const Exec& exec);
 /// Number of counted waits so far in this process.
 std::int64_t fence_count();
 
-/// Function that replaces blocking waits in the device's runtime. It returns when `done` returns
-/// true, and advances other work meanwhile. An empty function restores the blocking waits. One per
-/// process.
+/// Function that replaces blocking waits in the device's runtime: it advances other work until
+/// `done` returns true. An empty function restores the blocking waits. One per process.
 using Waiter = std::function<void(const std::function<bool()>& done, const char* reason)>;
 void set_waiter(Waiter waiter);
 

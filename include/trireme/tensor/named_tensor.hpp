@@ -9,9 +9,7 @@
 namespace trireme {
 
 /// A slice of a global array: the array's name and shape, the part [offset, offset + extent) that
-/// this rank holds, and the elements, contiguous in the slice's own shape. Initialisation,
-/// checkpoints and optimizers work on lists of named tensors, so that they do not depend on
-/// layouts.
+/// this rank holds, and the elements, contiguous in the slice's own shape.
 template <class T>
 struct NamedTensor {
   std::string name;

@@ -2,9 +2,8 @@
 
 namespace trireme {
 
-/// A named region of a run for Kokkos Tools, from construction to destruction; regions nest.
-/// Without a tool, a region costs one branch. On devices, a region contains the work that is queued
-/// in it, whenever this work runs.
+/// A named region of a run for Kokkos Tools, from construction to destruction; regions nest. On
+/// devices, a region contains the work that is queued in it, whenever this work runs.
 class Region {
  public:
   explicit Region(const char* name);

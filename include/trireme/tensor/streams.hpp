@@ -8,8 +8,7 @@
 #if defined(KOKKOS_ENABLE_CUDA) || defined(KOKKOS_ENABLE_HIP)
 #define TRIREME_HAS_STREAMS
 
-/// Streams and events of CUDA and HIP under common names; the two runtimes have the same functions
-/// under different names. For tensor/ and for the transports of grid/.
+/// Streams and events of CUDA and HIP under common names.
 namespace trireme::streams {
 
 #if defined(KOKKOS_ENABLE_CUDA)

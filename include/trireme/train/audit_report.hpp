@@ -39,9 +39,9 @@ struct Suspect {
 /// received wrong values. At most the first 16 ranks. Collective.
 std::vector<Suspect> suspects_of(grid::Communicator& world, const Finding& mine);
 
-/// Reports suspects in the log, as events and in `directory`/suspect_hosts, on rank 0. Unless
-/// `repaired`, throws Error with the code ExitCode::wrong_numbers on all ranks. `step`: the step
-/// before whose update the fault was found. Error if `suspects` is empty. Collective.
+/// Reports suspects in the log, as events and in `directory`/suspect_hosts. Unless `repaired`,
+/// throws Error with the code ExitCode::wrong_numbers on all ranks. `step`: the step before whose
+/// update the fault was found. Error if `suspects` is empty. Collective.
 void report_suspects(grid::Communicator& world, const std::string& directory, std::int64_t step,
                      const std::vector<Suspect>& suspects, bool repaired);
 

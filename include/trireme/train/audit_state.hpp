@@ -88,7 +88,7 @@ std::set<int> contradicting(std::span<const Voice> voices);
 
 /// The right value: the value with votes of the most replicas that are not in `doubted`. Ties are
 /// decided by the number of all replicas, then by the number of votes. Empty if there are no votes
-/// or a tie remains, as for two replicas that each repeat their own value.
+/// or a tie remains.
 std::optional<std::uint64_t> agreed_value(std::span<const Voice> voices,
                                           const std::set<int>& doubted);
 

@@ -63,8 +63,7 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  /// Sets the initial weights, from the deck's seed, and, if the rank trains, the initial state of
-  /// the optimizer.
+  /// Sets the initial weights, from the deck's seed, and the initial optimizer state, if any.
   virtual void initialise() = 0;
   /// Queues training step `step` ≥ 1 on the samples of the step's global batch.
   virtual void train_step(std::int64_t step, const data::Samples& samples) = 0;
@@ -72,32 +71,29 @@ class Engine {
   virtual void timed_step(std::int64_t step, const data::Samples& samples) = 0;
   /// Trains an overlapping step (deck::ParallelConfig::overlaps_steps) like train_step, or with
   /// run.timeline like timed_step. If `next_follows`, also begins step + 1, which must be the next
-  /// call; otherwise applies all gradients at its end, as train_step always does. With parameter
-  /// servers: a step of a worker or of a server; unless `next_follows`, all its updates are applied
-  /// before another step begins.
+  /// call; otherwise applies all gradients at its end. With parameter servers: a step of a worker
+  /// or of a server; unless `next_follows`, all its updates are applied before another step begins.
   virtual void overlapping_step(std::int64_t step, const data::Samples& samples,
                                 bool next_follows) = 0;
   /// With audits, compares the state of all replicas after step `step`, and repairs wrong state or
   /// throws. Without audits, no effect. Collective.
   virtual void audit_state(std::int64_t step) = 0;
   /// Events of the last timed step, or of up to two consecutive overlapping steps: the instructions
-  /// and their times, in seconds since the beginning of the first of these steps, on the pipeline
-  /// ranks of the first replica and first tensor rank. The events are complete only on rank 0 of
-  /// the world. Collective.
+  /// and their times, in seconds, on the pipeline ranks of the first replica and first tensor rank.
+  /// The events are complete only on rank 0 of the world. Collective.
   virtual schedule::Timeline timeline() = 0;
   /// Waits for the last step and returns its results. Collective.
   virtual StepResult result() = 0;
-  /// Results of step `step`. Without overlapping steps, `step` must be the last step, and the call
-  /// is collective. With overlapping steps, `step` is the previous step, or the last step if it
-  /// began no other step; the call waits for the step but not for other ranks.
+  /// Results of step `step`, the last step. With overlapping steps, it may be the previous step,
+  /// and the call does not wait for other ranks; otherwise the call is collective.
   virtual StepResult result_of(std::int64_t step) = 0;
   /// Losses on windows [0, windows) of a file; all ranks share the windows. `bytes_of_token`: bytes
   /// of text of each token id. Collective.
   virtual Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                               const std::vector<std::int32_t>& bytes_of_token) = 0;
 
-  /// The scores of all requests, on every rank, for a model that predicts the next token. The index
-  /// of a request determines the ranks that compute it. Not with parameter servers. Collective.
+  /// The scores of all requests, on every rank, for a model that predicts the next token. Not with
+  /// parameter servers. Collective.
   virtual std::vector<Score> score(const data::Requests& requests) = 0;
 
   /// For each request: the likeliest token after its context, and after each later token, with the
@@ -107,8 +103,7 @@ class Engine {
 
   /// This rank's slices of a checkpoint: parts of the parameters and, if the rank trains, of the
   /// optimizer's state. All ranks together write every element once. Waits for the current step.
-  /// The slices refer to live memory, which does not change until the next step. Collective with
-  /// local training.
+  /// The slices refer to memory that must not change. Collective with local training.
   virtual std::vector<checkpoint::SliceView> share() = 0;
   /// Reads and verifies this rank's parameters and, if the rank trains, optimizer state. Not
   /// collective. After an error the values are undefined until the next load or initialise.
@@ -124,8 +119,8 @@ class Engine {
 enum class Mode : std::uint8_t { train, evaluate };
 
 /// `config` must be resolved; all arguments must outlive the engine. `programs`:
-/// plan::step_programs() for training, empty for evaluation. `machine`: the machine that runs the
-/// engine, for which the programs were made.
+/// plan::step_programs() for training, empty for evaluation. `machine`: the machine for which the
+/// programs were made.
 std::unique_ptr<Engine> make_engine(const deck::Config& config,
                                     const architecture::Architecture& architecture,
                                     grid::Grid& grid, const plan::Machine& machine,

@@ -20,14 +20,12 @@
 
 namespace trireme::train {
 
-/// Rule of the loss scale. The loss scale is constant unless the type is fp16 and
-/// loss_scale_interval is not 0: all other types have at least the exponent range of float.
+/// Rule of the loss scale: constant unless the type is fp16 and loss_scale_interval is not 0.
 kernels::LossScaling loss_scaling(const deck::PrecisionConfig& precision);
 /// Loss scale of a run's first step.
 double initial_loss_scale(const deck::PrecisionConfig& precision);
 
-/// Memory and communicators for messages of a vocabulary that all pipeline ranks share. Each kind
-/// of message has a separate communicator, because ranks begin different kinds in different orders.
+/// Memory and communicators for messages of a vocabulary that all pipeline ranks share.
 template <class P>
 struct RankVocabulary {
   using T = typename P::Compute;
@@ -85,9 +83,7 @@ struct EngineParts {
   EngineParts(const EngineParts&) = delete;
   EngineParts& operator=(const EngineParts&) = delete;
 
-  /// Index of the weights and gradients of a step; 0 unless steps overlap. With overlapping steps,
-  /// odd and even steps use different versions, and the update of a step changes the weights that
-  /// step + 2 is computed with.
+  /// Index of the weights and gradients of a step: step mod 2 if steps overlap, otherwise 0.
   int version_of(std::int64_t step) const { return other_version ? static_cast<int>(step % 2) : 0; }
   model::Parameters<P>& parameters_of(std::int64_t step) {
     return version_of(step) == 0 ? parameters : other_version->parameters;
@@ -101,8 +97,7 @@ struct EngineParts {
   optim::WeightGather<T>& weight_gather_of(std::int64_t step) {
     return version_of(step) == 0 ? *weight_gather : *other_version->weight_gather;
   }
-  /// Waits for all outstanding gathers of weights, of both versions: resident arrays are then
-  /// complete.
+  /// Waits for all outstanding gathers of weights, of both versions.
   void finish_gathers() {
     if (weight_gather) weight_gather->finish();
     if (other_version && other_version->weight_gather) other_version->weight_gather->finish();

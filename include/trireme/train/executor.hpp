@@ -22,8 +22,7 @@ struct PlacedInstr {
   /// Buffer that the instruction uses: a receive buffer that it posts or reads, or the buffer of a
   /// message to the same rank that it writes or reads; −1: none.
   int buffer = -1;
-  /// Whether the instruction is the first or the last transfer of a group
-  /// (Transport::ordered_groups).
+  /// Whether the instruction is the first or the last transfer of a group of transfers.
   bool opens_group = false;
   bool closes_group = false;
 };
@@ -54,8 +53,7 @@ class Actions {
   virtual void begin_norm(const PlacedInstr&) {}
 };
 
-/// Runs an instruction. Begins a group before the group's first transfer, and ends the group after
-/// its last transfer.
+/// Runs an instruction. Begins a group before its first transfer, and ends it after its last.
 void run(Actions& actions, const PlacedInstr& placed);
 
 /// Assigns the lowest free number to each value that `counts` selects, from its first write until
@@ -80,8 +78,7 @@ class Numbers {
   std::map<schedule::Value, int> held_;
 };
 
-/// Runs one rank's row of a program, once per training step. Slots of saved activations and receive
-/// buffers are assigned and released according to effects(). A program of several steps without a
+/// Runs one rank's row of a program, once per training step. A program of several steps without a
 /// flush is run in parts, which prepare() chooses.
 class Executor {
  public:
@@ -100,17 +97,15 @@ class Executor {
   bool overlaps_steps() const { return layout_.overlaps_steps(); }
   const schedule::ProgramLayout& layout() const { return layout_; }
 
-  /// Chooses the part of a program of several steps that run() runs: a single step, or one of the
-  /// program's steps. `begun`: the previous step has run forward passes of this step.
-  /// `next_follows`: this step runs forward passes of the next step. No effect on a program of one
-  /// step.
+  /// Chooses the part of a program of several steps that run() runs. `begun`: the previous step has
+  /// run forward passes of this step. `next_follows`: this step runs forward passes of the next
+  /// step. No effect on a program of one step.
   void prepare(bool begun, bool next_follows);
   /// Index of the chosen step in the program, and the position of the step's first instruction.
   int part() const { return static_cast<int>(part_); }
   std::size_t first_position() const { return part_ == 0 ? 0 : ends_[part_ - 1]; }
 
-  /// Called with each instruction, in the order of the row, and its position in the step; must run
-  /// the instruction.
+  /// Called with each instruction and its position in the step; must run the instruction.
   using Around = std::function<void(const PlacedInstr& placed, std::size_t position)>;
   void run(Actions& actions) const;
   void run(const Around& around) const;

@@ -33,7 +33,7 @@ class LogitError : public Error {
 };
 
 /// Id of a token drawn from `logits` [V]. `position`: number of tokens drawn before in this text.
-/// Uses random number `position` of the array (seed, sampling, sample), so that a text does not
+/// The random number depends only on the seed, `sample` and `position`, so that a text does not
 /// depend on the rank that generates it. Throws LogitError.
 std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
                   std::uint64_t position);
@@ -54,18 +54,17 @@ class Continuations {
 };
 
 /// Continues token sequences with a trained model. Each replica has separate texts, several at a
-/// time. The replica's tensor ranks share each pass, and its pipeline ranks process groups of texts
-/// in turn.
+/// time.
 class Generator {
  public:
   virtual ~Generator() = default;
   virtual void load(const checkpoint::Reader& reader) = 0;
 
-  /// Generates up to `tokens` tokens for each of the replica's texts, in order. A text ends early
-  /// at `end_token`, which Continuations::take() does not receive. When a text exceeds the model's
-  /// sequence length, its newer half stays as context. All ranks of the replica call this function
-  /// with the same texts, and each rank receives all tokens. If a logit is not finite, ranks with
-  /// logits throw LogitError, and other ranks return.
+  /// Generates up to `tokens` tokens for each of the replica's texts. A text ends early at
+  /// `end_token`, which Continuations::take() does not receive. When a text exceeds the model's
+  /// sequence length, its newer half stays as context. All ranks of the replica must pass the same
+  /// texts, and receive all tokens. If a logit is not finite, ranks with logits throw LogitError,
+  /// and other ranks return.
   virtual void generate(Continuations& texts, std::int64_t tokens, std::int32_t end_token,
                         const Sampling& sampling) = 0;
 };

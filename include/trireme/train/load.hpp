@@ -16,8 +16,7 @@ namespace trireme::train {
 
 /// Size of the host buffer through which arrays are copied to a device.
 inline constexpr std::int64_t staging_bytes = std::int64_t{64} << 20;
-/// Size of the host buffer for fp32 values that are rounded while they are loaded. This buffer is
-/// also used on hosts, where memory is planned tightly.
+/// Size of the host buffer for fp32 values that are rounded while they are loaded.
 inline constexpr std::int64_t rounding_bytes = std::int64_t{16} << 20;
 
 /// Reads this rank's slice of one array through a host buffer of at most `bytes`. Waits.
@@ -61,9 +60,8 @@ void load_rounded(const Exec& exec, const checkpoint::Reader& reader, const Name
   });
 }
 
-/// Reads this rank's slice of one array, and returns when the slice is complete. If the host can
-/// write to the slice's memory, fp32 and fp64 values are read directly into it. bf16 and fp16
-/// values are rounded in a host buffer (load_rounded).
+/// Reads this rank's slice of one array, and returns when the slice is complete. bf16 and fp16
+/// values are rounded from fp32 values (load_rounded).
 template <class T>
 void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor) {
   grid::Heartbeat::publish({"restart"});
@@ -80,7 +78,6 @@ void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedT
 }
 
 /// Whether a checkpoint is of step 0 and has no optimizer state, as `trireme import` writes it.
-/// Later checkpoints must have the optimizer's state: without it, the resumed run would differ.
 inline bool holds_weights_only(const checkpoint::Reader& reader) {
   const auto is_state = [](const checkpoint::ArrayInfo& array) {
     return array.name.starts_with("optimizer.");
@@ -99,9 +96,8 @@ inline bool lacks_adapters(const checkpoint::Reader& reader,
 }
 
 /// Reads this rank's weights. UsageError if the checkpoint lacks an array of the model, or the
-/// model an array of weights of the checkpoint (as with fewer layers). If the model has adapters
-/// and the checkpoint has none, the adapters get their initial values; random values come from
-/// `seed`.
+/// model an array of weights of the checkpoint. If the model has adapters and the checkpoint has
+/// none, the adapters get their initial values; `seed`: seed of random values.
 template <class P>
 void load_weights(const Exec& exec, const checkpoint::Reader& reader,
                   const architecture::Architecture& architecture, model::Parameters<P>& parameters,

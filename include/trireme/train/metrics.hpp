@@ -47,8 +47,7 @@ struct Metrics {
   std::optional<double> gradient_noise_scale;  ///< in samples
 };
 
-/// One JSON object whose numbers read back exactly. Values that are not finite become null, because
-/// JSON cannot represent them.
+/// One JSON object whose numbers read back exactly. Values that are not finite become null.
 std::string to_json(const Metrics& metrics);
 /// Like to_json(Metrics), with numbers in single precision, which keeps the file small.
 std::string to_json(const StepLoss& step);
@@ -75,8 +74,8 @@ class MetricsFile {
     std::int64_t step = 0;
     std::optional<std::string> time;
   };
-  /// The last such line before lines after `restored_step` were removed, and the last such line
-  /// that was kept; empty if there is none.
+  /// The last logged line of the previous file, and the last one that was kept; empty if there is
+  /// none.
   const std::optional<Line>& last_logged() const { return last_logged_; }
   const std::optional<Line>& last_kept() const { return last_kept_; }
 

@@ -21,8 +21,7 @@ namespace trireme::train {
 /// Writes local checkpoints. Every rank copies its share to host memory and, if there are several
 /// nodes, sends it to a rank of the partner node. Both ranks write the share to the disks of their
 /// nodes, in threads while training continues (unless checkpoint.asynchronous is false). One
-/// checkpoint is in progress at a time, in phases that all ranks enter together, as in Saver. A
-/// failure costs a warning and at most this checkpoint: the run continues.
+/// checkpoint is in progress at a time. A failure costs a warning and at most this checkpoint.
 class NodeLocalSaver {
  public:
   /// Allocates memory for this rank's share and for the shares that it receives. Collective. All
@@ -47,8 +46,7 @@ class NodeLocalSaver {
   void advance(std::int64_t of_all);
   /// Waits until the checkpoint in progress is complete. Collective.
   void finish();
-  /// Waits for the checkpoint in progress, and removes the run's local checkpoints, which an
-  /// orderly end makes superfluous. Collective.
+  /// Waits for the checkpoint in progress, and removes the run's local checkpoints. Collective.
   void remove();
 
  private:

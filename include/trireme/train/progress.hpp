@@ -9,8 +9,8 @@
 
 namespace trireme::train {
 
-/// Skipped steps and loss scale from an optimizer's status. kernels::UpdateStatus gives the meaning
-/// of each element of `status`.
+/// Skipped steps and loss scale from an optimizer's status, which is indexed by
+/// kernels::UpdateStatus.
 template <class P>
 Skips skips_from(const deck::Config& config, std::span<const double> status,
                  const optim::Optimizer<P>& optimizer);

@@ -12,12 +12,11 @@
 namespace trireme::train {
 
 /// Catches SIGTERM, SIGUSR1 and SIGINT during its lifetime; one object at a time per process. The
-/// handler has a separate stack: generated code of matrix products keeps data on the interrupted
-/// stack, in the place where the kernel would write the signal's frame. At the first SIGINT, the
-/// speaking rank prints after which steps the run stops; a SIGINT more than a second later ends the
-/// process at once. The constructor unblocks SIGUSR1, so that a SIGUSR1 that arrived while `trireme
-/// train` blocked the signal at the start is caught. The destructor restores the former handlers
-/// and signal mask.
+/// handler has a separate stack, because generated code of matrix products keeps data on the
+/// interrupted stack where the kernel would write the signal's frame. A SIGINT more than a second
+/// after the first SIGINT ends the process at once. The constructor unblocks SIGUSR1, which
+/// `trireme train` blocks at the start. The destructor restores the former handlers and signal
+/// mask.
 class StopSignals {
  public:
   StopSignals();
@@ -35,8 +34,7 @@ class StopSignals {
   struct sigaction former_[3] = {};
 };
 
-/// Requests to the run that a rank has at the end of a step. All ranks obey the maximum over all
-/// ranks.
+/// A rank's requests at the end of a step. All ranks obey the maximum over all ranks.
 struct Request {
   /// 1 + events::StopCause: save, and end with ExitCode::restartable; 0: continue.
   std::int64_t stop = 0;
@@ -61,10 +59,9 @@ class Requests {
   void begin_step(std::int64_t step, bool may_be_last);
   /// Starts the measurement of step times.
   void begin_steps();
-  /// Call after each step. Only `first_rank` looks for files, at most twice per second, and removes
-  /// the files that it finds. `saving`: time to complete the checkpoint in progress and to write
-  /// another checkpoint. The time limit requests a stop unless `saving` and `next_steps` further
-  /// steps fit into it, each of which takes the mean time of the steps since begin_steps().
+  /// Call after each step. Only `first_rank` looks for files, and removes the files that it finds.
+  /// `saving`: time for the checkpoint in progress and another checkpoint. Requests a stop if
+  /// `saving` and `next_steps` further steps do not fit into the time limit.
   Request ask(bool first_rank, Seconds saving, double next_steps);
   /// Call after the run has ended and saved: `first_rank` removes request files that appeared since
   /// the last call of ask(), because the next run would obey them.

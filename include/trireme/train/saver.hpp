@@ -20,8 +20,7 @@ namespace trireme::train {
 /// Writes the checkpoints of a run. Every rank writes its share as one shard, then the first rank
 /// completes the folder. One checkpoint is in progress at a time, in two phases that all ranks
 /// enter together: shards, completion. For a background checkpoint, a thread of each rank writes a
-/// copy of the share in host memory while training continues. The ranks agree on the phases by
-/// exchanging their `Progress` at the end of each step.
+/// copy of the share in host memory while training continues.
 class Saver {
  public:
   /// Progress of one rank, or the maximum over all ranks.
@@ -47,9 +46,8 @@ class Saver {
 
   /// Progress of this rank.
   Progress progress();
-  /// Enters the next phase if no rank is unfinished. `of_all`: maximum of the progress of all
-  /// ranks. If a rank has failed, then removes the checkpoint, and all ranks throw, as in save.
-  /// Collective.
+  /// Enters the next phase if no rank is unfinished; but if a rank has failed, removes the
+  /// checkpoint, and all ranks throw. `of_all`: maximum of the progress of all ranks. Collective.
   void advance(const Progress& of_all);
   /// Waits until the checkpoint in progress is complete. Collective.
   void finish();
@@ -58,8 +56,7 @@ class Saver {
   /// checkpoint, the time of this rank's share at 100 MB/s.
   Seconds expected_seconds() const;
   bool under_way() const { return phase_ != Phase::none; }
-  /// Number of phase changes, including the ends of checkpoints; equal on all ranks. progress() is
-  /// the progress of the current phase.
+  /// Number of phase changes, including the ends of checkpoints; equal on all ranks.
   std::int64_t phases() const { return phases_; }
   Bytes copy_bytes() const { return copy_memory_.bytes(); }
 

@@ -78,8 +78,7 @@ class ServerLink {
   ServerLink(const deck::ParallelConfig& parallel, grid::Grid& grid,
              model::Parameters<P>& parameters, const optim::Optimizer<P>& optimizer);
 
-  /// Requests the weights of step `step`, and waits for them and for the servers' optimizer status,
-  /// which contains the loss scale.
+  /// Requests the weights of step `step`, and waits for them and for the optimizer's status.
   void fetch(const Exec& exec, std::int64_t step);
   /// Waits for the newest weights and the servers' optimizer status. Collective with
   /// ServerEngine::evaluate.

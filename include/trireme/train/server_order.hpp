@@ -10,8 +10,7 @@
 namespace trireme::train {
 
 /// An action of all servers: they send a worker the weights for a step, or update the weights. All
-/// servers have the same order of events, which determines the updates that each set of weights
-/// includes, and so all results of a run.
+/// servers execute the events in the same order.
 struct ServerEvent {
   enum class Kind : std::uint8_t { fetch, update };
   Kind kind = Kind::fetch;
@@ -23,8 +22,7 @@ struct ServerEvent {
 /// Chooses the order of events from the arrivals of the workers' messages, or repeats a given
 /// order. Stale synchronous parallel (Ho et al. 2013, "More Effective Distributed ML via a Stale
 /// Synchronous Parallel Parameter Server"): the weights for step c include all updates up to step c
-/// − 1 − staleness, and any later updates that have been applied. Servers other than the leader
-/// follow the same states with apply().
+/// − 1 − staleness, and any later updates that have been applied.
 class ServerOrder {
  public:
   ServerOrder(int workers, std::int64_t staleness, ServerUpdates updates);
@@ -38,17 +36,15 @@ class ServerOrder {
   void asks(int worker, std::int64_t step);
   void pushed(int worker, std::int64_t step);
 
-  /// The next event, if the messages that it needs have arrived. Updates come before fetches, so
-  /// that fetched weights are the newest. `end`: the last step that may begin now. Error if a
-  /// replayed record does not fit the run.
+  /// The next event, if the messages that it needs have arrived. `end`: the last step that may
+  /// begin now. Error if a replayed record does not fit the run.
   std::optional<ServerEvent> next(std::int64_t end) const;
   /// Records that an event was executed.
   void apply(const ServerEvent& event);
 
   /// The last step whose updates are all applied.
   std::int64_t complete() const;
-  /// Number of updates since the run began; with updates = "push", each step has one update per
-  /// worker.
+  /// Number of updates since the run began; with updates = "push", one per step and worker.
   std::int64_t updates() const;
   /// Number of steps before the fetch's step whose updates the fetched weights do not include
   /// completely.

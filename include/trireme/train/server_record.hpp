@@ -26,8 +26,8 @@ class ServerRecord {
 };
 
 /// The events after step `step` of the record that the deck replays. UsageError if the file is not
-/// a record, begins after step `step` + 1, or is of a run with another number of workers, other
-/// updates or a larger staleness.
+/// a record, begins after step `step` + 1, or is of a run with another number of workers, another
+/// value of `updates` or a larger staleness.
 std::vector<ServerEvent> read_record(const deck::ParallelConfig& parallel, std::int64_t step);
 
 }  // namespace trireme::train

@@ -11,7 +11,7 @@ namespace trireme::train {
 
 /// Steps whose update was skipped because their loss or gradient was not finite, and the resulting
 /// loss scale. Skipped steps advance the run's step and its position in the data, but not the
-/// optimizer's count of updates (the bias correction of AdamW and LAMB).
+/// optimizer's count of updates.
 struct Skips {
   std::int64_t total = 0;      ///< number of steps skipped since the run's first step
   std::int64_t in_row = 0;     ///< number of steps skipped since the last update

@@ -80,12 +80,11 @@ class StepActions final : public Actions {
   void compute_samples_of(int data_rank);
   /// Waits for the messages of a shared vocabulary, if there is one.
   void finish();
-  /// Starts the reductions that were postponed since compute_samples_of(), in the order of the
-  /// passes.
+  /// Starts the reductions postponed since compute_samples_of(), in the order of the passes.
   void start_reductions();
 
   std::int64_t step() const { return step_; }
-  /// Sets the last step to `step`, from which a checkpoint continues.
+  /// Sets the last step to the step of a checkpoint.
   void resume(std::int64_t step) { step_ = step; }
   /// Samples of a step's global batch, over all workers.
   std::int64_t batch_samples(std::int64_t step) const { return batches_.global(step); }

@@ -9,8 +9,7 @@
 
 namespace trireme::train {
 
-/// Results of the last two overlapping steps, on the device: the steps' losses, which the next
-/// step's losses would overwrite in the model, and the optimizer's status after the steps' updates.
+/// Results of the last two overlapping steps, on the device.
 class StepRecords {
  public:
   explicit StepRecords(std::int64_t losses);

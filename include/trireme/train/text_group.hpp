@@ -10,8 +10,7 @@
 namespace trireme::train {
 
 /// Texts that are continued together, each in one place of the cache. Selects the tokens of the
-/// next pass and stores drawn tokens. All ranks that compute these texts have the same state,
-/// because all of them receive the drawn tokens.
+/// next pass and stores drawn tokens. All ranks that compute these texts have the same state.
 class TextGroup {
  public:
   /// Uses `places` places of the cache from `first_place` on, for texts of at most `sequence`
@@ -38,9 +37,9 @@ class TextGroup {
   /// Number of tokens drawn for the text in a row.
   std::int64_t drawn(std::size_t row) const { return places_[row].drawn; }
 
-  /// Stores the token drawn for a row of drawing(). If the text continues, the token is appended;
-  /// otherwise the text's place becomes free. If a text exceeds the sequence length, only its newer
-  /// half is kept, and is passed again.
+  /// Appends the token drawn for a row of drawing(), or frees the text's place unless it
+  /// `continues`. If a text exceeds the sequence length, only its newer half is kept, and is passed
+  /// again.
   void append(std::size_t row, std::int32_t token, bool continues);
 
  private:

@@ -40,9 +40,9 @@ struct TrainerInputs {
   std::function<std::string(std::int64_t step)> after_evaluation = [](std::int64_t) { return ""; };
 };
 
-/// The log line of a step, at most 79 columns wide:
-/// "step  20/120 epoch 0.42  loss 5.698 norm 0.62  10.7k tok/s 21% MFU  eta 0:19". If the line
-/// would be wider, the MFU, the batch and the norm are omitted, in this order, until it fits.
+/// The log line of a step:
+/// "step  20/120 epoch 0.42  loss 5.698 norm 0.62  10.7k tok/s 21% MFU  eta 0:19". If it is wider
+/// than 79 columns, the MFU, the batch and the norm are omitted, in this order, until it fits.
 /// `ramps`: the global batch changes in this run and is part of the line. `left`: time to the last
 /// step.
 std::string step_line(const Metrics& metrics, std::int64_t steps, double epochs, Seconds left,

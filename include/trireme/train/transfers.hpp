@@ -12,9 +12,8 @@ namespace trireme::train {
 
 /// Messages with activations and gradients between pipeline stages. Every tensor rank sends its
 /// slice of the tokens to the rank with the same tensor coordinate, and the receivers gather the
-/// slices over the tensor axis (Narayanan et al. 2021, section 4.1). Receives are posted ahead;
-/// sends run in the background. Between stages of one rank, all tokens are handed over in memory,
-/// without a message.
+/// slices over the tensor axis (Narayanan et al. 2021, section 4.1). Between stages of one rank,
+/// rows are copied in memory, without a message.
 template <class T>
 class Transfers {
  public:

@@ -71,7 +71,7 @@ class TypedEngine final : public Engine {
   /// Status of the last update of each worker, indexed by kernels::UpdateStatus: [workers ·
   /// status_size]; one worker without local training. Collective with local training.
   std::vector<double> statuses();
-  /// Number of the optimizer's state arrays per array of weights.
+  /// Largest number of state arrays of the optimizer per array of weights.
   std::size_t state_arrays() const { return architecture::state_arrays(config_.optimizer).size(); }
   /// Calls `use` while the parameters hold the weights of evaluations: with local training, the
   /// shared weights.

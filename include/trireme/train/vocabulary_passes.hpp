@@ -15,8 +15,7 @@ namespace trireme::train {
 
 /// The passes of a vocabulary that all pipeline ranks share, with their messages: sums to the first
 /// and the last stage, and broadcasts from them. Each kind of message alternates between two
-/// buffers, so that one message is in flight while the next is computed
-/// (schedule::share_vocabulary).
+/// buffers (schedule::share_vocabulary).
 template <class P>
 class VocabularyPasses {
  public:

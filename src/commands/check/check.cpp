@@ -1,6 +1,5 @@
 // The command trireme check: resolves a deck for a number of ranks on a machine and prints the
-// plan: grid, schedule, batch, recomputation, notes, and the tables of tables.cpp. Runs without MPI
-// or a device.
+// plan. Runs without MPI or a device.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
@@ -64,8 +63,7 @@ int most_logits_slots(const std::vector<plan::RankPlan>& ranks) {
   return most;
 }
 
-/// Idle share with equal stages. With vocabulary = "pipeline", stages are equal; the passes of the
-/// vocabulary are ignored here.
+/// Idle share with equal stages, without the passes of a shared vocabulary.
 double idle_share_of_equal_stages(const deck::Config& c, const schedule::Program& program) {
   if (!program.layout.shares_vocabulary) return idle_share(program, schedule::unit_cost);
   schedule::ProgramLayout layout = program.layout;
@@ -197,7 +195,7 @@ void print_packing(const deck::Deck& deck, const TrainingData& data) {
 }
 
 /// Describes the prompts that evaluations continue; "" without them. If `elsewhere` (a plan for
-/// another machine), a mistake only causes a warning.
+/// another machine), a mistake only causes a warning, and the result is "".
 std::string describe_texts(const deck::Deck& deck, bool elsewhere) {
   if (deck.config.run.prompts.empty()) return "";
   const GenerateOptions options = options_of_run(deck.config.run);

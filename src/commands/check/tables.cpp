@@ -1,5 +1,4 @@
-// Tables of trireme check: stages, ramp-up of the batch, memory and communication. Each function
-// returns lines with aligned columns; plan/ computes the values.
+// Tables of trireme check, as lines with aligned columns; plan/ computes the values.
 #include <trireme/commands/check/tables.hpp>
 
 #include <trireme/base/text.hpp>

@@ -21,7 +21,7 @@ std::int64_t ranks_of(const deck::ParallelConfig& p) {
   return p.ranks();
 }
 
-/// A list of the values that have the most influence on a prediction.
+/// The main assumptions of a prediction.
 std::string assumptions(const deck::Config& c, const plan::Machine& m) {
   const plan::Machine::Software& s = m.software;
   std::string out =

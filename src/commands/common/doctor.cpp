@@ -47,8 +47,8 @@ std::vector<std::size_t> ranks_where(const std::vector<RankFacts>& ranks, const 
   return found;
 }
 
-/// A finding from a fact that is the reason of a failure, or "": `health` with the first reason if
-/// a rank has one, otherwise ok with the value `well`.
+/// A finding about a fact: `health` with the reason of a failure if a rank has one, otherwise ok
+/// with the value `well`.
 Finding by_reason(const std::vector<RankFacts>& ranks, const char* name, Health health,
                   const std::function<const std::string&(const RankFacts&)>& reason,
                   const std::string& well, const std::string& advice) {
@@ -283,8 +283,7 @@ Finding memory_finding(const std::vector<RankFacts>& ranks, const Nodes& nodes) 
           "node"};
 }
 
-/// Lowest value of a limit of the shell over all ranks, and the rank that has it; -1 if no rank has
-/// this limit.
+/// Lowest value of a limit over all ranks, and the rank that has it; -1 if no rank has this limit.
 std::pair<std::int64_t, const RankFacts*> least_limit(const std::vector<RankFacts>& ranks,
                                                       std::int64_t RankFacts::*limit) {
   std::pair<std::int64_t, const RankFacts*> least{-1, &ranks.front()};
@@ -339,7 +338,7 @@ void limit_findings(const std::vector<RankFacts>& ranks, std::vector<Finding>& o
 }
 
 Finding shared_memory_finding(const std::vector<RankFacts>& ranks, const Nodes& nodes) {
-  constexpr Bytes wanted = Bytes{64} << 20;  // per rank; more than MPICH, Open MPI and NCCL map
+  constexpr Bytes wanted = Bytes{64} << 20;  // per rank
   for (const auto& [name, mine] : nodes) {
     const Bytes size = ranks[mine.front()].shared_memory;
     if (size < wanted * static_cast<Bytes>(mine.size()) && mine.size() > 1)

@@ -1,5 +1,5 @@
-// Collects the facts of a rank for `trireme doctor`. It tries the calls of a run: it writes,
-// replaces, links and locks files in the run's folder.
+// Collects the facts of a rank for `trireme doctor`. Files in the run's folder are tested with the
+// calls of a run.
 #include <trireme/commands/doctor_facts.hpp>
 
 #include <trireme/base/check.hpp>
@@ -51,8 +51,7 @@ std::int64_t soft_limit(int resource) {
   return limit.rlim_cur == RLIM_INFINITY ? -1 : static_cast<std::int64_t>(limit.rlim_cur);
 }
 
-/// Limit in bytes, the first word of a cgroup file; -1 for "max", a number that means no limit, or
-/// a missing file.
+/// Limit in bytes, the first word of a cgroup file; -1 without a limit or file.
 Bytes limit_in(const std::string& path) {
   std::ifstream in(path);
   std::string word;

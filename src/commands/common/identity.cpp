@@ -1,6 +1,5 @@
-// Compares the tokenizer, the token files and the kernels of a checkpoint's run with those of a
-// deck on this machine. Paths do not matter: a file at another path may have the same content, and
-// another file may have replaced it.
+// Compares the tokenizers, token files and kernels of a checkpoint's run and of this job. Files are
+// compared by their content, not by their paths.
 #include <trireme/commands/identity.hpp>
 
 #include <trireme/base/check.hpp>
@@ -27,8 +26,7 @@ constexpr const char* kernels_key = "kernels";
 
 using Values = std::map<std::string, std::string>;
 
-/// The value of `key`; "" for a checkpoint without this value, such as another program's
-/// checkpoint.
+/// The value of `key`; "" for a checkpoint without this value.
 std::string value_of(const Values& values, const char* key) {
   const auto found = values.find(key);
   return found == values.end() ? "" : found->second;
@@ -53,8 +51,7 @@ void set_answer_ends(Identity& identity, const std::set<std::int64_t>& ends) {
   if (!words.empty()) identity.values[answers_key] = join(words, ", ");
 }
 
-/// Remedy for an error message: the override that selects the checkpoint's tokenizer `name`. Any
-/// tokenizer except "bytes" is read from the files that the checkpoint keeps.
+/// Remedy for an error message: the override that selects the checkpoint's tokenizer `name`.
 std::string kept_tokenizer(const checkpoint::Reader& reader, const std::string& name) {
   if (name == "bytes") return "set data.tokenizer=bytes";
   return text("set data.tokenizer=", reader.folder(), ", which keeps the tokenizer");

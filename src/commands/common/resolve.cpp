@@ -1,5 +1,4 @@
-// Resolves values that a deck alone does not determine: opens its token files, compares their
-// tokenizer with the tokenizer of the deck, and derives the vocabulary, the layout for a number of
+// Resolves values that a deck alone does not determine: the vocabulary, the layout for a number of
 // ranks and the checkpoint to continue from.
 #include <trireme/commands/resolve.hpp>
 
@@ -282,8 +281,8 @@ void expect_checkpoint(const std::string& folder, const std::string& directory) 
                         remedy));
 }
 
-/// UsageError if the checkpoint directory only has an imported model. Training would begin with
-/// random weights, so that [checkpoint] restart was probably forgotten.
+/// UsageError if the checkpoint directory only has an imported model, because training would begin
+/// with random weights.
 void expect_no_import(const deck::Deck& deck) {
   const std::string& directory = deck.config.checkpoint.directory;
   const auto members = checkpoint::members_of(directory);

@@ -1,7 +1,6 @@
-// Texts that a model continues: their words, and the lines of a file of texts. The evaluations of a
-// run continue texts with evaluation passes over the whole text, which need no cache of keys and
-// values and work with every layout. A pass predicts the tokens after all positions of a text, so
-// that correctly guessed tokens need no pass of their own.
+// Texts that a model continues. The evaluations of a run continue texts with evaluation passes over
+// the whole text. A pass predicts the tokens after all positions of a text, so that correctly
+// guessed tokens need no pass of their own.
 #include <trireme/commands/continued_texts.hpp>
 
 #include <trireme/base/check.hpp>

@@ -1,5 +1,4 @@
-// `trireme doctor` on all ranks: each rank collects its facts, shared files and clocks are tested
-// between ranks, and the first rank reports.
+// `trireme doctor` on all ranks: each rank collects its facts, and the first rank reports.
 #include <trireme/commands/doctor.hpp>
 
 #include <trireme/base/log.hpp>
@@ -88,9 +87,8 @@ std::string sight_of_first_rank(grid::Communicator& world, const std::string& fo
   return wrong;
 }
 
-/// Seconds by which the clock of this rank's node is ahead of the first rank's clock. Uses the
-/// shortest of several round trips between rank 0 and the node's first rank, and assumes that the
-/// node's clock was read in the middle of the round trip. Collective.
+/// Seconds by which the clock of this rank's node is ahead of the first rank's clock. Assumes that
+/// the node's clock was read in the middle of the shortest of several round trips. Collective.
 double clock_offset(grid::Communicator& world) {
   constexpr int trips = 8;
   const std::vector<grid::Node> nodes = grid::nodes(world);

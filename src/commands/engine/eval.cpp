@@ -29,7 +29,7 @@ using nlohmann::ordered_json;
 
 constexpr std::int64_t shortest_sequence = 16;
 
-/// The tasks and all their requests; each rank reads the files.
+/// The tasks and all their requests.
 struct Tasks {
   std::vector<Task> tasks;
   std::vector<Request> requests;
@@ -61,9 +61,8 @@ bool can_be_shorter(const deck::ModelConfig& model) {
   return model.positions == Positions::rotary && model.rope_scaling != RotaryScalingKind::dynamic;
 }
 
-/// Groups requests by the sequence of the model that scores them: S, S/2, S/4, ... A group with
-/// fewer than an eighth of the requests is merged with the next longer requests, because each group
-/// loads the weights again.
+/// Groups requests by the sequence of the model that scores them: S, S/2, S/4, ... Small groups are
+/// merged with longer requests, because each group loads the weights again.
 std::vector<std::pair<std::int64_t, std::vector<std::size_t>>> by_length(
     const std::vector<Request>& requests, const deck::Config& config) {
   std::vector<std::int64_t> lengths{config.model.sequence};

@@ -31,8 +31,7 @@ void print(const std::string& words) {
   std::fflush(stdout);
 }
 
-/// Prints texts in order while they are generated: the words of the first open text as they arrive,
-/// and later texts after it.
+/// Prints texts in order while they are generated.
 class Printer {
  public:
   explicit Printer(std::size_t texts) : kept_(texts), ended_(texts) {}

@@ -1,6 +1,5 @@
-// Collects a local checkpoint: rank 0 determines which nodes hold which shards, and one of the
-// nodes that hold a shard copies the shard to the checkpoint directory, where the checkpoint is
-// completed like any other checkpoint.
+// Collects a local checkpoint: for each shard, a node that holds the shard copies it to the
+// checkpoint directory, where the checkpoint is completed like any other checkpoint.
 #include <trireme/commands/restart.hpp>
 
 #include <trireme/base/clock.hpp>
@@ -101,8 +100,8 @@ class Collection {
   }
 
  private:
-  /// Sets manifest_ and files_ on all ranks; a rank of a node that holds shards reads the manifest
-  /// and its files. If this fails, manifest_ does not change. Collective.
+  /// Sets manifest_ and files_ on all ranks, as read by a rank of a node that holds shards. If this
+  /// fails, manifest_ does not change. Collective.
   void read_manifest() {
     const std::size_t holder = *wanted_.holders.begin()->second.begin();
     const Rank reader = nodes_[holder].ranks.front();

@@ -1,5 +1,5 @@
-// Restart of `trireme train`: selects a checkpoint that all ranks can read, compares its deck with
-// the current deck, and moves checkpoints of other runs aside.
+// Restart of `trireme train`: selects a checkpoint, compares its deck with the current deck, and
+// moves checkpoints of other runs aside.
 #include <trireme/commands/restart.hpp>
 
 #include <trireme/architecture/state.hpp>
@@ -28,8 +28,7 @@ namespace {
 using checkpoint::Opening;
 using Differences = std::vector<deck::Difference>;
 
-/// Reads a checkpoint that has just been verified: any failure is damage, not a user's mistake, so
-/// that a UsageError becomes an Error.
+/// Reads a verified checkpoint: any failure is damage, so that a UsageError becomes an Error.
 template <class Read>
 auto as_damage(const Read& read) {
   try {
@@ -43,8 +42,7 @@ checkpoint::Reader reader_of(const std::string& folder) {
   return as_damage([&] { return checkpoint::Reader(folder, Opening::manifest); });
 }
 
-/// A remark on a difference that changes results or samples; "" for any other difference, such as a
-/// different layout.
+/// A remark on a difference that may change results or samples; "" for any other difference.
 std::string_view note(const deck::Difference& d, bool same_data) {
   switch (d.effect) {
     case deck::Effect::training:
@@ -91,8 +89,7 @@ bool stores_state(const deck::Deck& stored, const deck::Deck& deck) {
 }
 
 /// Compares the checkpoint's deck with the current deck. If this version cannot read the stored
-/// deck, the function warns and returns no differences; the shapes of the arrays are checked when
-/// they are loaded.
+/// deck, the function warns and returns no differences.
 Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) {
   const std::string path = reader.folder() + "/" + checkpoint::deck_name;
   try {
@@ -239,9 +236,8 @@ void Restart::compare(const checkpoint::Reader& reader) {
   compare_data(reader);
 }
 
-/// UsageError, or a warning with data.replaced, if the tokenizer differs, which changes the meaning
-/// of token ids, or if a training file at the same path differs, which changes the samples of the
-/// following steps. A different validation file only causes a warning.
+/// UsageError, or a warning with data.replaced, if the tokenizer differs or if a training file at
+/// the same path differs. A different validation file only causes a warning.
 void Restart::compare_data(const checkpoint::Reader& reader) {
   warnings_.clear();
   const bool same_paths =

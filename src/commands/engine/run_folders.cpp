@@ -1,5 +1,5 @@
-// Opens the folders that a run writes to. Rank 0 takes ownership of them. The other ranks learn
-// which folders rank 0 owns, so that any rank that ends the job can release the folders.
+// Opens the folders that a run writes to. Rank 0 owns them; any rank that ends the job can release
+// them.
 #include <trireme/commands/run_folders.hpp>
 
 #include <trireme/base/log.hpp>
@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Creates the folder of [section] directory. UsageError if it is not writable, which would
-/// otherwise be noticed only at the first checkpoint. Returns whether the folder is new.
+/// Creates the folder of [section] directory. UsageError if it is not writable. Returns whether the
+/// folder is new.
 bool open_directory(const deck::Deck& deck, const char* section, const std::string& directory) {
   std::error_code error;
   const bool made = fs::create_directories(directory, error);

@@ -1,5 +1,4 @@
-// The common beginning of the engine's commands: deck, axes, machine, architecture and token files,
-// with errors that end all ranks together.
+// The common beginning of the engine's commands, with errors that end all ranks together.
 #include <trireme/commands/session.hpp>
 
 #include <trireme/base/checksum.hpp>
@@ -20,8 +19,7 @@
 namespace trireme::commands {
 namespace {
 
-/// Error if the ranks have different decks: on a broken file system, ranks may read different
-/// files. Collective.
+/// Error if the ranks have different decks, as on a broken file system. Collective.
 void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
   const std::string resolved = deck::resolved_toml(deck);
   const std::string mine = checksum(resolved.data(), resolved.size()).hex();
@@ -55,9 +53,8 @@ void share_layout(grid::Runtime& runtime, deck::Deck& deck, const plan::Machine&
   });
 }
 
-/// Sets the axes for an evaluation. Batches need not be whole, so that any number of replicas is
-/// possible. If the number of the model's ranks does not divide `ranks`, each rank has the whole
-/// model.
+/// Sets the axes for an evaluation by any number of replicas. If the number of the model's ranks
+/// does not divide `ranks`, each rank has the whole model.
 void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
   if (ranks % p.model_ranks() != 0) p.tensor = p.context = p.pipeline = p.chunks = 1;
   if (std::ssize(p.partition) != p.stages()) p.partition.clear();
@@ -66,8 +63,7 @@ void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
   p.data = ranks / p.model_ranks();
 }
 
-/// Sets the axes for generation, which has one stage on each pipeline rank and does not divide the
-/// tokens of a text among ranks.
+/// Sets the axes for generation, which has one stage on each pipeline rank and no context axis.
 void replicate_for_generation(deck::ParallelConfig& p, std::int64_t ranks) {
   p.context = p.chunks = 1;
   p.placement = StagePlacement::round_robin;

@@ -42,8 +42,7 @@ void leave_deck(const deck::Deck& deck) {
               "; choose a folder that can be written");
 }
 
-/// Error unless all ranks have equal programs: every rank generates the whole programs, and runs
-/// only its rows. Collective.
+/// Error unless all ranks have equal programs, of which each rank runs only its rows. Collective.
 void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program> programs) {
   const auto mine = static_cast<std::int64_t>(schedule::fingerprint(programs));
   const auto all = runtime.world().all_gather(mine, "comparison of programs");
@@ -173,7 +172,7 @@ RunData open_data(grid::Runtime& runtime, Session& session) {
       run.texts = std::make_unique<RunTexts>(session.deck);
       run.texts->texts().warn_of_long_prompts();
     }
-    // Bits per byte are those of evaluations.
+    // Evaluations report bits per byte.
     run.bytes_of_token = bytes_of_token(
         session.deck, run.validation_file ? *run.validation_file : *session.training.files.front());
     if (runtime.rank() == 0 || !config.checkpoint.local.empty()) {
@@ -215,7 +214,7 @@ void say_data(const Session& session, const RunData& run) {
   if (run.texts) say("texts ", run.texts->description());
 }
 
-/// The programs of the steps, one per size of the global batch, the same on all ranks. Collective.
+/// The programs of the steps, one per size of the global batch. Collective.
 std::vector<schedule::Program> make_programs(grid::Runtime& runtime, const Session& session) {
   std::vector<schedule::Program> programs;
   runtime.together([&] { programs = plan::step_programs(session.config(), session.machine); });
@@ -256,8 +255,8 @@ void say_choices(const Session& session) {
   if (const std::string by = attention_text(session.config()); !by.empty()) say("attention ", by);
 }
 
-/// Directs the log and the events to the run's folder. Records the start of the job, and logs the
-/// runtime, the deck and the layout. Collective.
+/// Directs the log and the events to the run's folder, and records the start of the job.
+/// Collective.
 void begin_log(grid::Runtime& runtime, const Session& session, const RunFolders& folders) {
   const deck::Config& config = session.config();
   const std::string events_file = config.run.directory + "/events.jsonl";

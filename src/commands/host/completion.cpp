@@ -1,5 +1,5 @@
 // `trireme completion`: scripts for bash, zsh and fish. They contain the commands, options and keys
-// of the deck, so that a completion does not start the program.
+// of the deck.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>

@@ -1,6 +1,5 @@
-// The command trireme draw: simulates the deck's schedule and writes its timeline as text, SVG or a
-// trace, beside a measured timeline if there is one; or writes the schedule as a program, or draws
-// the ring of a context axis.
+// The command trireme draw: writes the timeline of the deck's schedule as text, SVG or a trace, the
+// schedule as a program, or a drawing of the ring of a context axis.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/drawing.hpp>

@@ -26,7 +26,8 @@ std::string shape_text(const schedule::ProgramLayout& layout) {
 }
 
 /// Reads a run's timeline into drawing.measured, or sets drawing.warning if the timeline does not
-/// match `layout`. No effect if there is no file. With `must_fit`, both cases are UsageErrors.
+/// match `layout`. No effect without a file. With `must_fit`, a missing file and a mismatch are
+/// UsageErrors.
 void add_measured(Drawing& drawing, const std::string& path, bool must_fit,
                   const schedule::ProgramLayout& layout) {
   if (!must_fit && !std::filesystem::exists(path)) return;

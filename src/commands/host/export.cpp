@@ -1,5 +1,5 @@
-// The command trireme export: reads a checkpoint's weights, verifies their checksums, and writes
-// them with config.json in the layout of Hugging Face transformers. Runs without MPI or a device.
+// The command trireme export: writes a checkpoint's weights, after verification of their checksums,
+// in the layout of Hugging Face transformers. Runs without MPI or a device.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>

@@ -1,5 +1,4 @@
-// `trireme help`: texts of the commands, the keys of decks and machine files as text, Markdown or
-// JSON Schema, and the topics of topics.cpp.
+// `trireme help`: commands, keys of decks and machine files, and the topics of topics.cpp.
 #include <trireme/base/check.hpp>
 #include <trireme/base/terminal.hpp>
 #include <trireme/commands/host.hpp>

@@ -1,5 +1,4 @@
-// `trireme import`: weights from a Hugging Face folder as the first checkpoint of a run, with the
-// deck of the model.
+// `trireme import`: weights from a Hugging Face folder as the first checkpoint of a run.
 #include <trireme/base/check.hpp>
 #include <trireme/base/folder_owner.hpp>
 #include <trireme/base/log.hpp>
@@ -75,8 +74,7 @@ std::string tokenizer_in(const std::string& folder) {
   }
 }
 
-/// Warns if the deck's tokenizer is not `own`, the tokenizer of the model's folder, because the
-/// model then gives poor results.
+/// Warns if the deck's tokenizer is not `own`, the tokenizer of the model's folder.
 void warn_of_other_tokenizer(const std::string& folder, const std::string& own,
                              const deck::Deck& deck) {
   const std::string used = tokenizer_of(deck)->name();

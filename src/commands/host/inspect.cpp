@@ -1,5 +1,5 @@
-// The command trireme inspect: shows the metadata of a token file or a checkpoint, verifies its
-// checksums, compares two checkpoints, or decodes a token file to text.
+// The command trireme inspect: shows, verifies or compares checkpoints and token files, or decodes
+// a token file to text.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/utf8.hpp>
@@ -72,9 +72,8 @@ bool write_to_stdout(std::string_view bytes) {
 }
 
 /// The tokenizer that made the file, from the path `elsewhere`, or if that is "", from the path
-/// that the file stores. If this path does not exist, it is searched relative to the file's folder,
-/// then by its last component in that folder. UsageError if no path exists, or if the tokenizer
-/// there is not the tokenizer of the file.
+/// that the file stores. A path that does not exist is also searched in the file's folder.
+/// UsageError if no path exists, or if the tokenizer there is not the tokenizer of the file.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
                                               const std::string& elsewhere) {
   data::TokenizerSource source = file.tokenizer_source();

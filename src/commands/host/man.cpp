@@ -1,5 +1,4 @@
-// Manual pages, from the options of the commands and the key tables, and all files of an
-// installation's share/.
+// Manual pages, and all files of an installation's share/.
 #include <trireme/base/check.hpp>
 #include <trireme/commands/host.hpp>
 #include <trireme/commands/shells.hpp>
@@ -27,8 +26,7 @@ std::size_t width_of(unsigned char first) {
   return first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
-/// A line of text for roff: requests and escapes are disabled, dashes can be copied, and all
-/// characters are ASCII.
+/// A line of text for roff, with escapes for requests, dashes and characters that are not ASCII.
 std::string escaped(const std::string& line) {
   std::string out = line.starts_with('.') || line.starts_with('\'') ? "\\&" : "";
   for (std::size_t at = 0; at < line.size();) {

@@ -1,5 +1,4 @@
-// The command trireme tokenize: options, progress and summary. data::tokenize() reads the texts,
-// trains a tokenizer on request, and writes the token files.
+// The command trireme tokenize: options, progress and summary of data::tokenize().
 #include <trireme/base/check.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/base/log.hpp>

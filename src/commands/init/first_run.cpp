@@ -49,8 +49,8 @@ std::int64_t suitable_sequence(double parameters) {
 }
 
 /// Best batch, in tokens, and best learning rate for a run of this many FLOPs (Bi et al. 2024,
-/// DeepSeek LLM, arXiv 2401.02954, section 3.1). The smallest runs of this paper had 1e17 FLOPs;
-/// the learning rate is capped at 3e-3, its value for 1.4e16 FLOPs.
+/// DeepSeek LLM, arXiv 2401.02954, section 3.1). The learning rate is capped at its value for
+/// 1.4e16 FLOPs.
 double suitable_batch(double flops) {
   return 0.292 * std::pow(flops, 0.3271);
 }
@@ -121,7 +121,7 @@ std::string optimizer_text(const Wish& wish, const FirstRun& run) {
 /// ranks may change.
 std::string deck_text(const Wish& wish, const FirstRun& run, const Shape& shape) {
   const std::int64_t interval = rounded(static_cast<double>(run.steps) / 10);
-  // Checkpoints are at least a minute apart, and evaluations take a small fraction of the time.
+  // Checkpoints are about a minute or more apart. An evaluation reads at most 20 batches.
   const std::int64_t saved = std::clamp(rounded(60 / std::max(run.layout.seconds(), 1e-6)),
                                         interval, std::max(interval, run.steps));
   const std::int64_t evaluated = std::clamp<std::int64_t>(interval / 5, 1, 20);
@@ -206,8 +206,7 @@ class Sizing {
   }
 
  private:
-  /// Sequence length. Conversations fit into a sample, up to the largest length; other texts give
-  /// at least eight samples for training and one for validation.
+  /// Number of tokens per sample.
   std::int64_t sequence_of(const Shape& shape) const {
     const bool tunes = !wish_.imported.empty();
     if (tunes && depends_on_sequence(wish_.model)) return wish_.model.sequence;

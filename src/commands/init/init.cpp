@@ -57,7 +57,7 @@ bool is_token_file(const std::string& path) {
   return (path.ends_with(".h5") || path.ends_with(".idx")) && data::tokens_exist(path);
 }
 
-/// Removes the one Hugging Face folder among the inputs and returns it; "" if there is none.
+/// Removes the Hugging Face folder from the inputs and returns it; "" if there is none.
 std::string take_model(std::vector<std::string>& inputs) {
   std::string model;
   std::erase_if(inputs, [&](const std::string& input) {
@@ -76,8 +76,7 @@ std::int64_t own_cores() {
   return std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));  // there are more cores than fit into the set
 }
 
-/// Peak fp32 rate of a core's products, FLOP/s, from its highest clock and its vector units; 0:
-/// unknown.
+/// Peak fp32 rate of a core's products, FLOP/s, from its clock and its vector units; 0: unknown.
 double core_peak() {
   std::ifstream in("/proc/cpuinfo");
   double clock = 0;

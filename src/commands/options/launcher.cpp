@@ -1,5 +1,4 @@
-// Recognises launchers of other MPI libraries by their environment variables. With such a launcher,
-// every process would be the only rank of its job.
+// Recognises launchers of other MPI libraries by their environment variables.
 #include <trireme/commands/launcher.hpp>
 
 #include <trireme/base/log.hpp>
@@ -17,8 +16,7 @@ namespace {
 /// interactive shell.
 constexpr std::int64_t first_special_step = 0xFFFFFFF0;
 
-/// The environment variable `name` as a whole number of at least 0; std::nullopt if it is not set
-/// or has another value.
+/// The environment variable `name` as a whole number of at least 0; otherwise std::nullopt.
 std::optional<std::int64_t> number(const Environment& environment, const char* name) {
   const char* value = environment(name);
   if (value == nullptr || *value < '0' || *value > '9') return std::nullopt;

@@ -1,5 +1,4 @@
-// Command line of the engine's commands (train, eval, generate, bench, doctor) and parsing for both
-// programs: every mistake becomes a UsageError.
+// Command line of the engine's commands, and parsing for both programs.
 #include <trireme/commands/options.hpp>
 
 #include <trireme/base/bf16_instructions.hpp>
@@ -36,8 +35,7 @@ void add_checkpoint(CLI::App& command, std::string& checkpoint, bool& as_deck) {
                    "with other scaled rotary positions");
 }
 
-/// Message about text that is not a finite number of at least 0, otherwise "". CLI11 itself accepts
-/// "nan" and "inf", and its range check accepts NaN.
+/// Message about text that is not a finite number of at least 0, otherwise "".
 std::string finite_and_not_negative(const std::string& written) {
   char* end = nullptr;
   const double value = std::strtod(written.c_str(), &end);
@@ -73,8 +71,8 @@ std::string value_after(const std::string& option, int argc, const char* const* 
   return "";
 }
 
-/// CLI11's message about a mistake; for an unknown option of a command, a message that suggests the
-/// key of the deck that the option may mean, or else the most similar option, if any.
+/// CLI11's message about a mistake, or for an unknown option a message that suggests a key of the
+/// deck or the most similar option.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error, int argc,
                       const char* const* argv) {
   const bool unexpected = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;

@@ -92,14 +92,12 @@ std::string percent_of(double part, double whole) {
   return fixed(100 * part / whole, 2);
 }
 
-/// Position on a logarithmic axis, from 0 to 1. The axis is logarithmic because the slowest layouts
-/// of a front take many times as long as the fastest.
+/// Position on a logarithmic axis, from 0 to 1.
 double log_part(const Ticks& axis, double value) {
   return std::log(value / axis.low) / std::log(axis.high / axis.low);
 }
 
-/// HTML of the tick labels and titles beside and below a chart; positions are percentages of its
-/// size.
+/// HTML of the tick labels and titles of a chart; positions are percentages of its size.
 std::string labels(const Ticks& x, const Ticks& y) {
   std::string out = "<div class=\"y-labels\">";
   for (const Tick& tick : y.ticks)
@@ -231,8 +229,8 @@ std::string deck_keys(const plan::Layout& layout) {
   return out;
 }
 
-/// A table of the best layouts and of the deck's own layout, with the keys that differ among the
-/// best layouts; all keys of each layout, for copying; and the reasons for rejecting layouts.
+/// A table of the best layouts and of the deck's own layout, the keys of each layout for copying,
+/// and the reasons for rejecting layouts.
 std::string tables(const PlanReport& report) {
   std::vector<std::pair<std::string, const Candidate*>> shown;
   for (std::size_t i = 0; i < report.shown(); ++i)

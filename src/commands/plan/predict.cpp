@@ -159,12 +159,10 @@ class Row {
   std::string place_;
 };
 
-/// Reads a CSV file whose first line names the columns. Required: layers, hidden, heads, sequence,
-/// vocabulary, tensor, pipeline, data, micro, global_batch, step_ms. Optional: model (a label; a
-/// label that begins with a family's name and an underscore selects the family), key_value_heads,
-/// feed_forward, schedule, chunks, recompute, sequence_parallel, zero_stage (0 to 3), memory_gb
-/// (10⁹ bytes), and columns that have the name of a deck's key, such as model.tied_embeddings.
-/// Other columns are ignored. `overrides` apply to all rows. Throws UsageError with file and line.
+/// Reads a CSV file whose first line names the columns: columns_of_model, step_ms, and optionally
+/// model, schedule, recompute, sequence_parallel, zero_stage (0 to 3), memory_gb (10⁹ bytes) and
+/// keys of a deck, such as model.tied_embeddings. Other columns are ignored. `overrides` apply to
+/// all rows. UsageError with file and line.
 std::vector<MeasuredStep> read_measured(const std::string& path,
                                         const std::vector<std::string>& overrides) {
   std::istringstream in(plan::read_text_file(path, path));

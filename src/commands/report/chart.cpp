@@ -1,5 +1,4 @@
-// Line charts as SVG: axes, ticks, and one path per curve, with a band where a column of pixels
-// holds several points.
+// Line charts as SVG.
 #include <trireme/commands/report/chart.hpp>
 
 #include <trireme/base/text.hpp>
@@ -18,7 +17,7 @@ namespace {
 // Size of a drawing in SVG units; the page scales the drawing to its place.
 constexpr double width = 1000;
 constexpr double height = 1000;
-constexpr std::size_t most_columns = 400;  // columns of a curve, about one per pixel
+constexpr std::size_t most_columns = 400;  // columns of a curve
 constexpr std::size_t most_hits = 100;     // strips that show values under the pointer
 constexpr std::size_t most_dots = 60;  // curves with at most this number of points show each point
 constexpr std::size_t most_marks = 240;
@@ -38,7 +37,7 @@ struct Axes {
   }
 };
 
-/// One decimal is enough for a picture of a thousand units.
+/// One decimal is enough for a width of 1000 units.
 std::string px(double length) {
   return text(std::round(length * 10) / 10);
 }

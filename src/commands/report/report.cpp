@@ -1,5 +1,5 @@
-// `trireme report`: collects a run's deck, metrics, events, texts, checkpoints and timelines, and
-// writes them as one HTML file; for several runs, their metrics and the differences of their decks.
+// `trireme report`: collects the files of a run and writes them as one HTML file, or writes a
+// comparison of several runs.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -29,7 +29,7 @@ struct ReportOptions {
   std::string output;
 };
 
-constexpr std::size_t boxes_of_timeline = 1000;  // a page stays below a megabyte
+constexpr std::size_t boxes_of_timeline = 1000;  // limits the size of a page
 constexpr std::size_t most_runs = 8;             // number of colours for runs
 
 void expect_run(const std::string& run) {
@@ -92,9 +92,8 @@ std::optional<RunHistory> history_of(RunReport& report) {
                      steps.empty() ? std::nullopt : parse_utc(steps.back().time));
 }
 
-/// The checkpoint directory: checkpoint.directory, or <folder of the report>/checkpoints if the
-/// deck's checkpoint.directory is run.directory/checkpoints, because the run's folder may have been
-/// moved.
+/// The checkpoint directory. If it is run.directory/checkpoints in the deck, it is searched in the
+/// report's folder, because the run's folder may have been moved.
 std::string checkpoint_folder(const RunReport& report) {
   const deck::Config& c = report.deck.config;
   const std::string beside = c.run.directory + "/checkpoints";

@@ -1,6 +1,5 @@
-// The charts of a report: loss, learning rate, gradient norm, speed, MFU and memory, over steps,
-// tokens or time. A single run has marks for restarts, checkpoints and skipped steps; each of
-// several runs has a curve.
+// The charts of a report, over steps, tokens or time. A single run has marks for restarts,
+// checkpoints and skipped steps; each of several runs has a curve.
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/chart.hpp>
@@ -27,8 +26,7 @@ std::optional<double> finite(double value) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
-/// The loss of tokens alone, as in validation_loss: the loss without its other terms, which have
-/// separate charts.
+/// The loss without its other terms, which have separate charts.
 template <class Record>
 double token_loss(const Record& record) {
   double loss = record.loss;
@@ -267,8 +265,7 @@ class Charts {
 
   std::string loss_unit() const { return text("nats per ", objective_.losses.front().counted); }
 
-  /// Two charts of the loss, with a linear and with a logarithmic axis; two buttons select one of
-  /// them.
+  /// Two charts of the loss, linear and logarithmic; two buttons select one of them.
   std::string loss() const {
     const auto add_losses = [](Series& series, const RunRecords& records) {
       for (const train::StepLoss& s : records.losses)

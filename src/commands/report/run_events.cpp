@@ -1,5 +1,4 @@
-// Reads events.jsonl back into the structs of base/events.hpp and derives the history of a run: its
-// jobs, the steps that restarts have undone, and the time without steps.
+// Reads events.jsonl back into the structs of base/events.hpp and derives the history of a run.
 #include <trireme/commands/report/run_events.hpp>
 
 #include <trireme/base/text.hpp>
@@ -177,8 +176,7 @@ class Historian {
     return found == history_.jobs.rend() ? nullptr : &*found;
   }
 
-  /// Updates the last step and the last time of a job by values from the metrics, which may be
-  /// later than the job's last event.
+  /// Updates the last step and the last time of a job by values from the metrics.
   static void see(RunJob& job, std::int64_t step, std::optional<Utc> time) {
     if (step > job.restored) job.last_step = std::max(job.last_step, step);
     if (time) job.seen = std::max(job.seen, *time);

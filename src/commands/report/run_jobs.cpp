@@ -1,5 +1,4 @@
-// The report's section on jobs: the dates and the end of each job, the cost of restarts, and
-// warnings.
+// The report's section on jobs, the cost of restarts, and warnings.
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/markup.hpp>
 #include <trireme/commands/report/run_report.hpp>

@@ -1,5 +1,4 @@
-// The HTML pages of reports: figures, charts, jobs, checkpoints, layout, timelines and the deck of
-// a run, and a comparison of several runs.
+// The HTML pages of a run and of a comparison of several runs.
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/markup.hpp>
 #include <trireme/commands/report/run_report.hpp>

@@ -1,5 +1,4 @@
-// Ticks and labels of a chart's axes: round steps, logarithmic decades, and labels with units or
-// exponents.
+// Ticks and labels of a chart's axes.
 #include <trireme/commands/report/ticks.hpp>
 
 #include <trireme/base/text.hpp>

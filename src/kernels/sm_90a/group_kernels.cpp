@@ -1,5 +1,5 @@
-// Availability, tensor maps and counters of the warpgroup kernels. A function of the driver creates
-// tensor maps; it is looked up at run time, because the driver's library is not linked.
+// Availability, tensor maps and counters of the warpgroup kernels. The driver's function that
+// creates tensor maps is looked up at run time, because the driver's library is not linked.
 #include <trireme/kernels/group_launch.hpp>
 
 #include <cuda.h>
@@ -60,7 +60,7 @@ TensorMap make_tensor_map(const TensorMapShape& shape) {
   }
   for (int i = 0; i < 3; ++i) strides[i] = static_cast<cuuint64_t>(shape.strides[i]);
   CUtensorMap made;
-  // Both two-byte types are copied as 16-bit integers, which the copy does not convert.
+  // The copy does not convert 16-bit integers, so that both two-byte types use them.
   const CUresult error =
       encode(&made, CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, const_cast<void*>(shape.base), sizes,
              strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,

@@ -17,8 +17,7 @@ namespace trireme::commands {
 std::string columns(const std::vector<std::vector<std::string>>& rows, int numbers,
                     const std::string& indent, bool words_last = false);
 
-/// Stages with their layers, parameters and share of the FLOPs, the imbalance of the FLOPs between
-/// pipeline ranks, and a note if some stages have no layer.
+/// Stages with their layers, parameters and share of the FLOPs, and notes about them.
 std::string stages_report(const std::vector<plan::StageGroup>& groups,
                           const deck::ParallelConfig& parallel);
 
@@ -31,9 +30,8 @@ std::string ramp_report(const deck::BatchSchedule& batches,
 std::string local_report(const std::vector<plan::RankPlan>& ranks, const deck::Config& config,
                          const plan::Machine& machine);
 
-/// Bytes of the ranks with the most and the least memory, side by side if they differ. Host memory,
-/// such as the memory of background checkpoints, is listed below the sum. The last line says
-/// whether the largest rank fits into the machine's memory, if this memory is known.
+/// Bytes of the ranks with the most and the least memory, side by side if they differ, and whether
+/// the largest rank fits into the machine's memory, if this memory is known.
 std::string memory_report(const std::vector<plan::RankPlan>& ranks,
                           const deck::ParallelConfig& parallel, const plan::Machine& machine);
 

@@ -26,9 +26,7 @@ Rates rates_of(const deck::Config& config, const plan::StepTime& time,
 std::string time_report(const deck::Config& config, const plan::StepTime& time,
                         const plan::Machine& machine);
 
-/// The plan as JSON: machine, ranks, layout, and memory_bytes, which is `memory`; memory_limit and
-/// fits if the machine's memory is known; and step_seconds, tokens_per_second, mfu, hfu, idle_share
-/// and shares unless `time` is null.
+/// The plan as JSON, with `memory`, and with the time and its shares unless `time` is null.
 nlohmann::json plan_json(const deck::Config& config, const plan::StepTime* time, Bytes memory,
                          const plan::Machine& machine);
 

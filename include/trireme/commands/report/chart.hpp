@@ -17,8 +17,8 @@ struct Series {
   std::string name;
   std::string style;          ///< CSS class: "first", "second", "earlier" or "run-1"
   std::vector<Point> points;  ///< x is a step, ascending; a non-finite y interrupts the curve
-  std::size_t run = 0;        ///< run of the steps, for XAxis::place
-  bool noisy = false;         ///< the thick line is the moving average
+  std::size_t run = 0;        ///< index of the run, for XAxis::place
+  bool noisy = false;         ///< draw the moving average, if there are enough points
 };
 
 enum class MarkKind : std::uint8_t { checkpoint, restart, skipped };
@@ -30,7 +30,7 @@ struct Mark {
   std::string words;
 };
 
-/// One of the horizontal axes that the reader of a page can select.
+/// A horizontal axis that the reader of a page can select.
 struct XAxis {
   std::string name = "steps";  ///< name in the CSS class "by-steps"
   std::string title = "step";
@@ -54,11 +54,10 @@ struct ChartOptions {
 };
 
 /// A figure in HTML: an SVG that is scaled to the width of the page, with labels beside it that are
-/// not scaled. Series of many points are drawn as the mean of each column with a band from minimum
-/// to maximum. Without points, the figure contains a sentence instead.
+/// not scaled. Without points, the figure contains a sentence instead.
 std::string chart(const std::vector<Series>& series, const ChartOptions& options);
 
-/// Points of a curve in one column of pixels.
+/// Points of a curve in an interval of x.
 struct PlotColumn {
   double x = 0;  ///< mean x of the points
   double first_x = 0;
@@ -71,8 +70,8 @@ struct PlotColumn {
 };
 
 /// Groups `points`, ascending in x, into at most `most` columns: one column per point if there are
-/// no more points than that, otherwise one column for each of `most` equal intervals of x that
-/// contains points.
+/// at most `most` points, otherwise one for each of `most` equal intervals of x that contains
+/// points.
 std::vector<PlotColumn> plot_columns(std::span<const Point> points, std::size_t most);
 
 /// The means of the columns, each averaged with its neighbours by a Gaussian with a standard

@@ -18,7 +18,8 @@ struct JsonLine {
   /// Throws UsageError with `what` and the remedy to remove the line.
   [[noreturn]] void fail(const std::string& what) const;
 
-  /// The following functions fail if the key is missing or its value is of another type.
+  /// The following functions fail if the value is of another type, and all but maybe() if the key
+  /// is missing.
   const nlohmann::json& at(const char* key) const;
   double real(
       const char* key) const;  ///< NaN for null, which stands for a value that was not finite
@@ -31,8 +32,8 @@ struct JsonLine {
 /// A JSON value as text for a message.
 std::string shown(const nlohmann::json& value);
 
-/// Reads a file line by line. Returns true if the last line is incomplete, as after a killed
-/// process; that line is ignored. UsageError for any other line that is not a JSON object.
+/// Reads a file line by line. An incomplete last line, as after a killed process, is ignored, and
+/// the result is true. UsageError for any other line that is not a JSON object.
 bool read_json_lines(const std::string& path, const std::function<void(const JsonLine&)>& read);
 
 }  // namespace trireme::commands

@@ -43,8 +43,8 @@ struct RunJob {
 
   Seconds waited = 0;          ///< time from the end of the previous job to the start of this job
   std::int64_t run_again = 0;  ///< steps that earlier jobs had already logged
-  /// Time from the metrics line of the checkpoint's step to the first step of this job: the lost
-  /// work, the wait and the start. Empty without a restart, or if the time of that line is unknown.
+  /// Time from the metrics line of the checkpoint's step to the first step of this job. Empty
+  /// without a restart, or if the time of that line is unknown.
   std::optional<Seconds> lost;
 };
 
@@ -59,8 +59,8 @@ struct RunMessage {
   std::string words;  ///< "warning: …", "error: …" or "audit of step …"
 };
 
-/// History of the last run in events.jsonl, whose metrics.jsonl is in the same folder. A job that
-/// trains without a restart from a checkpoint begins a new run.
+/// History of the last run in events.jsonl. A job that trains without a restart from a checkpoint
+/// begins a new run.
 struct RunHistory {
   std::vector<RunJob> jobs;
   /// skipped steps that no restart has undone
@@ -103,8 +103,7 @@ struct RunUsage {
 };
 
 /// Adds up the usage of a run's parts. A part is a line of `parts` in whose time a job of the run
-/// began. A job without such a line, such as a killed job, is a part by itself: its hosts, from the
-/// job's first to its last event. std::nullopt without a batch system.
+/// began, or a job without such a line, such as a killed job. std::nullopt without a batch system.
 std::optional<RunUsage> run_usage(const RunHistory& history, const std::vector<JobUsage>& parts);
 
 }  // namespace trireme::commands

@@ -22,7 +22,7 @@ struct RunRecords {
 };
 
 /// Reads a metrics.jsonl file. An incomplete last line sets `torn`; any other damage is a
-/// UsageError with line, value and remedy.
+/// UsageError.
 RunRecords read_records(const std::string& path);
 
 /// A checkpoint folder.
