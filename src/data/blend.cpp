@@ -64,7 +64,7 @@ Blend::Blend(std::span<const double> weights) : parts_(weights.size()) {
   for (const double weight : weights) {
     const auto whole = static_cast<std::uint64_t>(weight / largest / sum * weight_unit + 0.5);
     check_usage(whole >= 1, "weight ", weight,
-                " in a blend is less than 2^-32 of the sum of weights");
+                " in a blend is less than 2^-33 of the sum of weights");
     queue.emplace(whole, static_cast<std::int32_t>(nodes_.size()));
     nodes_.push_back({whole, -1, -1});
   }

@@ -242,7 +242,8 @@ std::string mistral_answer(const ChatMessage& message) {
   return "[TOOL_CALLS] [" + join(calls, ", ") + "]";
 }
 
-/// Checks that the turns of user and assistant alternate; calls and their results are not turns.
+/// Checks that all roles are user, assistant or tool, and that the turns of user and assistant
+/// alternate, beginning with the user. Tool calls and their results are not turns.
 void expect_mistral_turns(std::span<const ChatMessage> messages) {
   std::vector<const ChatMessage*> turns;
   for (const ChatMessage& m : messages) {

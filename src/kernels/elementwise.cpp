@@ -1,5 +1,5 @@
-// Elementwise kernels: GELU, tanh, SwiGLU, GeGLU, dropout, residual sums and copies. Each kernel
-// processes rows or chunks in packs (packs.hpp).
+// Elementwise kernels: GELU, tanh, SwiGLU, GeGLU, dropout, residual sums, scaling, fills, copies and
+// conversions. On devices, each kernel processes aligned rows or chunks in packs (packs.hpp).
 #include <trireme/kernels/elementwise.hpp>
 
 #include <trireme/base/check.hpp>

@@ -178,7 +178,7 @@ void BlockTimeModel::add_attention(PassTime& time, const Part& part,
   if (architecture_.model.dropout > 0)
     time.compute += kernels_.random(products / (4 * static_cast<double>(sizes_.head_size)));
   time.flops += products * product_factor(op, call.pass);
-  // Only the part of the ring that computation does not hide.
+  // Adds only the part of the ring's message time that computation does not hide.
   time.tensor += std::max(0.0, ring - (time.compute - before));
 }
 

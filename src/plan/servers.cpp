@@ -139,10 +139,14 @@ std::vector<MemoryRow> server_memory(const deck::Config& config,
   const std::int64_t state =
       r.divided() ? architecture::most_state_elements(r.cut) : r.placement.trained;
   const Bytes received = architecture::received_elements(r.cut) * r.sizes.accumulate;
-  return {{"weights", weights * r.sizes.element},
-          {"gradients", gradients * r.sizes.accumulate},
-          {"optimizer state", states(config, r.sizes) * aligned(state * r.sizes.accumulate)},
-          {"received gradients", architecture::received_gradients(r.parallel) * aligned(received)}};
+  std::vector<MemoryRow> rows{
+      {"weights", weights * r.sizes.element},
+      {"gradients", gradients * r.sizes.accumulate},
+      {"optimizer state", states(config, r.sizes) * aligned(state * r.sizes.accumulate)},
+      {"received gradients", architecture::received_gradients(r.parallel) * aligned(received)}};
+  if (const Bytes workspace = machine.product_workspace(); workspace > 0)
+    rows.push_back({"kernel workspace", workspace});
+  return rows;
 }
 
 Bytes server_share_bytes(const deck::Config& config, const architecture::Architecture& architecture,

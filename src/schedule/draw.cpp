@@ -86,7 +86,8 @@ Panel panel_of(const Timeline& t, std::string line) {
   }
   panel.words = [&t](std::size_t i) { return words_of(t.events[i], t.layout); };
   panel.digits = text(t.layout.micro_batches - 1).size();
-  panel.label_width = panel.digits + (t.layout.chunks > 1 ? 3 : 1);
+  panel.label_width =
+      panel.digits + 1 + (t.layout.chunks > 1 ? 1 + text(t.layout.chunks - 1).size() : 0);
   return panel;
 }
 

@@ -7,7 +7,8 @@
 namespace trireme::train {
 namespace {
 
-/// Number of prompt tokens from which on a wide pass takes less time than narrow passes.
+/// Smallest number of waiting tokens of all texts, without the last token of each text, for which a
+/// wide pass takes less time than narrow passes.
 constexpr std::int64_t worth_a_wide_pass = 12;
 
 }  // namespace

@@ -92,7 +92,7 @@ TEST(Blend, ParsesWeightsAndFiles) {
   for (const char* value : {"0 a.h5", "-1 a.h5, 2 b.h5", "inf a.h5, 1 b.h5", "nan a.h5, 1 b.h5"})
     expect_mentions(message_of([&] { parse_blend(value); }), {value, "expected a positive number"});
   expect_mentions(message_of([&] { parse_blend("1e-30 a.h5, 1 b.h5"); }),
-                  {"less than 2^-32 of the sum of weights"});
+                  {"less than 2^-33 of the sum of weights"});
   expect_mentions(message_of([&] { parse_blend("1 a.h5, 1 ~/b.h5"); }), {"~ in", "not expanded"});
 }
 

@@ -10,8 +10,8 @@
 namespace trireme {
 
 /// Ownership of a folder from construction to destruction, renewed by the heartbeats of a thread.
-/// Of all processes that share the folder, on any hosts, only one is the owner. Needs a file system
-/// with hard links or exclusive creation (NFS, Lustre, GPFS).
+/// Only one process, on any host, is the owner of a folder. Needs a file system with hard links or
+/// exclusive creation (NFS, Lustre, GPFS).
 class FolderOwner {
  public:
   /// Takes the folder if it has no owner or a dead owner. UsageError if a live process owns the

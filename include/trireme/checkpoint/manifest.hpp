@@ -24,7 +24,8 @@ struct Start {
   bool operator==(const Start&) const = default;
 };
 
-/// The state of a run. `samples` alone determines the position in the training data.
+/// The state of a run without its arrays. A restart derives the position in the training data from
+/// `step` and the deck's [batch], and checks that it equals `samples`.
 struct RunState {
   std::int64_t step = 0;
   std::int64_t samples = 0;  ///< samples consumed since the run's first step

@@ -26,7 +26,7 @@ struct Beginning {
   Identity identity;
 };
 
-/// The start of a run by [checkpoint] restart: from a checkpoint, or from initial weights. The
+/// Starts a run as [checkpoint] restart specifies: from a checkpoint, or from initial weights. The
 /// rules are documented in docs/checkpoint.md. The public members are collective.
 class Restart {
  public:

@@ -57,8 +57,8 @@ class InstructionEncoder {
 /// tokens for tools.
 void expect_special_tokens(const Tokenizer& tokenizer, ChatFormat format, bool tools);
 
-/// Texts of a line for training a tokenizer. A conversation gives the texts between its special
-/// tokens, any other line one text.
+/// Texts of a line, for training a tokenizer. A conversation has the texts between its special
+/// tokens. Any other line has one text: a prompt and its completion are joined.
 std::vector<std::string> texts_of(const JsonLine& line, ChatFormat format);
 
 /// An example of a line, for messages.

@@ -22,8 +22,8 @@ std::string_view members_of_posix(std::string_view name);
 /// or a script. Empty if the name is unknown.
 std::string members_of_property(std::string_view name);
 
-/// Whether a character from `from` to `to` folds to several characters (Unicode's CaseFolding.txt,
-/// status F). Can also be true for neighbours of such characters.
+/// Whether any character in [from, to] folds to several characters (Unicode's CaseFolding.txt,
+/// status F). Can also be true for a range that only contains neighbours of such characters.
 bool folds_to_several(char32_t from, char32_t to);
 /// Whether some character folds to a sequence that contains `first`, followed by `second`. Can also
 /// be true for other pairs.

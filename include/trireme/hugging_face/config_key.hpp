@@ -55,8 +55,8 @@ ConfigKey positive(std::string name, std::string deck, NumberMember member);
 ConfigKey flag(std::string name, std::string deck, FlagMember member);
 /// A key with the form of GELU, under transformers' names.
 ConfigKey gelu(std::string name);
-/// A key with a fraction of dropped activations, which only concerns training. Without `member`,
-/// the value is not stored, but only compared with the deck's dropout.
+/// A key with a dropout probability. Only training uses this probability. With `member`, the value
+/// is also stored in the model. differences() compares every such value with the deck's dropout.
 ConfigKey dropout(std::string name, std::optional<NumberMember> member);
 /// A key with the same value for all Trireme models of the family. `values`: this value, which is
 /// written and is the default of files without the key, then its synonyms.

@@ -22,11 +22,11 @@ void check_rotary(const json& file, const deck::ModelConfig& m, Complaints& comp
 
 /// Adds keys of GemmaForCausalLM that LlamaForCausalLM does not have.
 void add_gemma_keys(std::vector<ConfigKey>& keys);
-/// Adds keys of Gemma2ForCausalLM: soft caps, the scale of attention scores, and windows in every
-/// other layer unless layer_types differs.
+/// Adds keys of Gemma2ForCausalLM: the form of GELU, soft caps of attention scores and logits, the
+/// scale of attention scores, and windows, by default in every other layer.
 void add_gemma2_keys(std::vector<ConfigKey>& keys);
-/// Adds keys of Gemma3ForCausalLM: a soft cap, the scale of attention scores, and windows in all
-/// layers except every sixth layer, unless layer_types differs.
+/// Adds keys of Gemma3ForCausalLM: the form of GELU, a soft cap of the logits, the scale of
+/// attention scores, and windows, by default in all layers except every sixth layer.
 void add_gemma3_keys(std::vector<ConfigKey>& keys);
 
 }  // namespace trireme::hugging_face

@@ -150,7 +150,7 @@ struct EngineParts {
   std::optional<model::Fp8Scaling> fp8;  ///< with products in fp8
   std::optional<model::RankModel<P>> model;
   std::optional<Transfers<T>> transfers;
-  std::optional<RankVocabulary<P>> vocabulary;  ///< if pipeline ranks share it
+  std::optional<RankVocabulary<P>> vocabulary;  ///< if pipeline ranks share the vocabulary
   std::optional<optim::Optimizer<P>> optimizer;
   std::optional<optim::SharedGradients<P>> shared_gradients;
   std::optional<optim::GradientReducer<typename P::Gradient>> reducer;

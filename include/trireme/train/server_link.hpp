@@ -12,7 +12,8 @@
 
 namespace trireme::train {
 
-/// Communicators between workers and servers, and the channels of their messages.
+/// Communicators of workers and servers, the positions of both on the data axis, and the buckets and
+/// channels of their messages.
 class ServerMessages {
  public:
   /// Buckets that begin before element `weights` of the arena hold weights; later buckets hold only
