@@ -17,6 +17,7 @@ from pathlib import Path
 import scripts
 from scripts import DECK, JOB, ROOT, Scripts
 from arrays import Arrays  # noqa: F401: their tests run with these
+from binding import Binding  # noqa: F401
 from retries import Requests, Retries, Used  # noqa: F401
 from spares import Spares  # noqa: F401
 
