@@ -94,4 +94,6 @@ class Binding(Scripts):
         self.refused("--numa-domains 3: does not divide the 128 cores", *self.TIME, *ranks, "--cores", "128", "--numa-domains", "3")
         self.refused("--numa-domains needs the number of cores", *self.TIME, *ranks, "--numa-domains", "4")
         self.refused("8 ranks need 136 cores, and a node has 128; give at most 16", *self.NODE, *ranks, "--cpus-per-rank", "17")
-        self.refused("the launcher line of alps binds ranks already", *self.TIME, "--site", "alps", "--account", "g", "--cores", "288")
+        for site, cores in (("alps", "288"), ("lumi", "64")):
+            self.refused(f"the launcher line of {site} binds the ranks itself", *self.TIME, "--site", site, "--account", "g",
+                         "--cores", cores)

@@ -12,8 +12,9 @@ from .mistakes import check
 def settle_binding(options, site):
     """Sets `cores_per_rank`, and `cpus_per_rank` to the same number; None if the cores of a node are not known."""
     node = site["node"]
-    check(not (options.cores or options.numa_domains) or not node.get("cpus_per_rank"), f"--cores and --numa-domains: the launcher "
-          f"line of {site['name']} binds ranks already, to {node.get('cpus_per_rank')} processors each; use --cpus-per-rank")
+    binds = options.launch or site["binding"].get(options.batch)
+    check(not (options.cores or options.numa_domains) or binds and "cpus_per_rank" not in node, "--cores and --numa-domains: the "
+          f"launcher line of {site['name']} binds the ranks itself; use --cpus-per-rank")
     options.cores = options.cores or node.get("cores")
     options.numa_domains = options.numa_domains or node.get("numa_domains") or 1
     options.cores_per_rank, options.cores_given = None, options.cpus_per_rank is not None
