@@ -30,7 +30,7 @@ SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/log/slurmctld
 SlurmdLogFile={folder}/log/slurmd-%n
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=task/{task}
 SwitchType=switch/none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
@@ -44,7 +44,7 @@ InactiveLimit=0
 KillWait=20
 """
 # A job that is put back waits for cred_expire seconds, at least 5; the usual 120 would be most of a test.
-NODE = "NodeName=node{n} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=1 RealMemory=64 State=UNKNOWN\n"
+NODE = "NodeName=node{n} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory=64 State=UNKNOWN\n"
 PARTITION = "PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
 
 
@@ -100,9 +100,10 @@ def clean_up(folder):
 
 
 class Cluster:
-    """`with Cluster(nodes) as slurm`: a partition of so many nodes, all of them this machine."""
+    """`with Cluster(nodes) as slurm`: a partition of so many nodes, all of them this machine. Task plugin "affinity" binds tasks to
+    cores, "none" does not."""
 
-    def __init__(self, nodes=2, timeout=5):
+    def __init__(self, nodes=2, timeout=5, cpus=1, task="none"):
         self.folder = Path(tempfile.mkdtemp(prefix="trireme-slurm-"))
         guard = [sys.executable, "-B", __file__, "--guard", str(self.folder)]
         self.guard = subprocess.Popen(guard, stdin=subprocess.PIPE, start_new_session=True)
@@ -115,8 +116,8 @@ class Cluster:
         self.nodes = [f"node{n}" for n in range(nodes)]
         ports = free_ports(1 + nodes)
         (self.folder / "slurm.conf").write_text(
-            CONFIGURATION.format(folder=self.folder, ports=ports, timeout=timeout)
-            + "".join(NODE.format(n=n, port=port) for n, port in enumerate(ports[1:])) + PARTITION)
+            CONFIGURATION.format(folder=self.folder, ports=ports, timeout=timeout, task=task)
+            + "".join(NODE.format(n=n, port=port, cpus=cpus) for n, port in enumerate(ports[1:])) + PARTITION)
 
     def __enter__(self):
         try:

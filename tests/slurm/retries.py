@@ -122,13 +122,6 @@ class Requests(Scripts):
     """What site generic asks the batch system for."""
     ARGUMENTS = ["--nodes", "2", "--ranks-per-node", "4", "--time", "01:00:00"]
 
-    def built_with(self, kokkos, mpi):
-        program = self.folder / "stub/trireme"
-        program.parent.mkdir(exist_ok=True)
-        program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && printf "trireme 1\\nKokkos 4.6.0 {kokkos}\\nMPI {mpi}\\n"\nexit 0\n')
-        program.chmod(0o755)
-        return ["--trireme", str(program)]
-
     def test_memory(self):
         self.assertIn("#SBATCH --mem=0\n", self.printed(*self.ARGUMENTS))
         self.assertIn("#SBATCH --mem=64G\n", self.printed(*self.ARGUMENTS, "--memory", "64G"))

@@ -94,6 +94,14 @@ class Scripts(unittest.TestCase):
         self.assertNotIn("Traceback", said.stderr)
         return said.stderr
 
+    def built_with(self, kokkos, mpi="MPICH 4.2"):
+        """Arguments that name a trireme of such libraries, which accepts every deck."""
+        program = self.folder / "stub/trireme"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && printf "trireme 1\\nKokkos 4.6.0 {kokkos}\\nMPI {mpi}\\n"\nexit 0\n')
+        program.chmod(0o755)
+        return ["--trireme", str(program)]
+
     def run_script(self, text, code, saves="", suspects="", stand_in=STAND_IN):
         """(exit code, what the stand-ins were called with, output) of a script whose launcher ends with `code`."""
         stand_ins, notes = self.folder / "stand-ins", self.folder / "notes"

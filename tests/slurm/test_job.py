@@ -17,6 +17,7 @@ from pathlib import Path
 import scripts
 from scripts import DECK, JOB, ROOT, Scripts
 from arrays import Arrays  # noqa: F401: their tests run with these
+from binding import Binding  # noqa: F401
 from retries import Requests, Retries, Used  # noqa: F401
 from spares import Spares  # noqa: F401
 
@@ -350,6 +351,30 @@ class Mistakes(Scripts):
         said = self.refused("does not resolve for 5 ranks", "--ranks-per-node", "5", *self.TIME)
         self.assertIn("[batch] global = 96 (deck.toml:10)", said)
         self.refused("did you mean layers", "--ranks-per-node", "2", *self.TIME, "model.layer=3")
+
+    def test_long_ranges_and_arrays_are_checked_in_part(self):
+        arguments = ["--ranks-per-node", "1", *self.TIME, *self.built_with("SERIAL")]
+        said = self.call("--nodes", "1-64", *arguments)
+        self.assertIn("the deck was checked for 32 of the numbers of nodes in 1-64", said.stderr)
+        said = self.call("--array", "0-40", *arguments, "run.seed={task}")
+        self.assertIn("the deck was checked for the first 32 tasks", said.stderr)
+        self.assertIn("#SBATCH --array=0-40\n", said.stdout)
+
+    def test_a_deck_that_no_trireme_checks_is_reported(self):
+        arguments = [sys.executable, "-B", JOB, "deck.toml", "--ranks-per-node", "5"]
+        environment = dict(os.environ, PATH=str(self.folder))
+        said = subprocess.run([*arguments, *self.TIME], cwd=self.folder, env=environment, capture_output=True, text=True)
+        self.assertEqual(said.returncode, 0)
+        self.assertIn("the deck was not checked: trireme is not on PATH; give --trireme FILE", said.stderr)
+        self.assertNotIn("export PATH", said.stdout)
+        said = subprocess.run(arguments, cwd=self.folder, env=environment, capture_output=True, text=True)
+        self.assertEqual((said.returncode, said.stdout), (2, ""))
+        self.assertIn("--time is required", said.stderr)
+
+    def test_lines_before_the_run(self):
+        text = self.printed("--ranks-per-node", "2", *self.TIME, "--setup", "module load trireme", "--setup", "ulimit -c 0")
+        self.assertIn("\nmodule load trireme\nulimit -c 0\n", text)
+        self.assertNotIn("export PATH", text)
 
     def test_unreadable_decks_are_rejected(self):
         (self.folder / "deck.toml").write_text("[run\n")

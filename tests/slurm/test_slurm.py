@@ -54,10 +54,11 @@ class Runs(unittest.TestCase):
     """Runs of DECK as jobs of a cluster of their own."""
     NODES = 2
     DECK = DECK
+    CLUSTER = {}
 
     @classmethod
     def setUpClass(cls):
-        cls.slurm = cls.enterClassContext(cluster.Cluster(cls.NODES))
+        cls.slurm = cls.enterClassContext(cluster.Cluster(cls.NODES, **cls.CLUSTER))
         cls.text = cls.slurm.folder / "text"
         cls.text.write_text("".join(f"the quick brown fox {i * i % 97} jumps\n" for i in range(800)))
 
@@ -308,6 +309,24 @@ class AuditedJobs(Runs):
         self.assertEqual((self.folder / "run/suspect_hosts").read_text().split()[0], "node1")
         self.assertEqual([(stop["cause"], stop["step"]) for stop in events(self.folder, "stop")], [("audit", 39)])
         self.assertEqual(numbers(self.folder), numbers(self.reference(2)))
+
+
+@unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "two ranks on one node need two cores")
+class BoundJobs(Runs):
+    """--cores: ranks on cores of their own."""
+    NODES = 1
+    CLUSTER = {"cpus": 2, "task": "affinity"}
+
+    def test_each_rank_has_a_core_of_its_own(self):
+        self.print_script("--time", "00:10:00", "--no-requeue", "--cores", "2", "--ranks-per-node", "2", nodes="1")
+        self.submit()
+        self.until_step(2)
+        ranks = self.hold()
+        cores = sorted(self.status(pid)["Cpus_allowed_list"] for pid in ranks)
+        self.go_on(ranks)
+        self.expect_completed(0)
+        self.assertEqual(len(set(cores)), 2, cores)
+        self.assertTrue(all(each.isdigit() for each in cores), cores)
 
 
 class ElasticJobs(Runs):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from . import program
 from .arguments import parse_intermixed
+from .binding import settle_binding, warn_of_binding
 from .job_script import script, setting, shell_line, summary
 from .mistakes import Mistake, check, check_plain, check_word, load_toml, seconds_of
 from .sites import SUBMIT, load_site, site_names
@@ -73,12 +74,13 @@ def find_trireme(given):
 
 
 def ask_build(options):
-    """Sets `mpi`, Slurm's name of the process manager, and `devices` from what trireme was built with."""
+    """Sets `mpi`, Slurm's name of the process manager, `devices` and `threads` from what trireme was built with."""
     said = ""
     if options.trireme_path:
         said = subprocess.run([options.trireme_path, "--version"], stdout=subprocess.PIPE).stdout.decode("utf-8", "replace")
     library = re.search(r"^MPI .*$", said, re.MULTILINE)
     library = library.group() if library else ""
+    options.threads = bool(re.search(r"^Kokkos .*\bOPENMP\b", said, re.MULTILINE))
     options.mpi = next((manager for name, manager in MANAGERS if name in library), None)
     if options.devices is None and re.search(r"^Kokkos .*\b(CUDA|HIP|SYCL)\b", said, re.MULTILINE):
         options.devices = options.ranks_per_node
@@ -150,6 +152,7 @@ def settle(options, site):
     most = options.nodes.most + (options.spares or 0)
     check(most <= node.get("count", most), f"--nodes {options.nodes}{f' and --spares {options.spares}' if options.spares else ''}"
           f": {name} has {node.get('count')} nodes")
+    settle_binding(options, site)
     options.cpus_per_rank = options.cpus_per_rank or node.get("cpus_per_rank")
     options.memory = options.memory or ("0" if options.batch == "slurm" else None)
     check_word(options.memory, "--memory")
@@ -206,6 +209,10 @@ def parsers():
         "repeatable, with a task for each combination")
     add("--ranks-per-node", type=at_least_one, metavar="N", help="ranks per node; default: one per device of the node")
     add("--cpus-per-rank", type=at_least_one, metavar="N", help="processors per rank; default: the site's")
+    add("--cores", type=at_least_one, metavar="N", help="cores of each node. The script then binds each rank to its share of "
+        "them; default: the site's")
+    add("--numa-domains", type=at_least_one, metavar="N", help="NUMA domains of each node, to warn of ranks with cores of several; "
+        "default: the site's, or 1")
     add("--time", metavar="[D-]HH:MM:SS", help="time limit of one job; required")
     add("--lead", type=at_least_one, default=300, metavar="SECONDS",
         help="seconds before the time limit at which the run saves and stops; default: 300")
@@ -272,6 +279,7 @@ def main():
         check_output(options, site, deck)
         options.trireme_path = find_trireme(options.trireme)
         ask_build(options)
+        warn_of_binding(options)
         check_deck(options, deck)
         text = script(options, site, deck, shell_line([program(), *sys.argv[1:]]))
         if options.output:

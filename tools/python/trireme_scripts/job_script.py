@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 from . import program
+from .binding import binding_words, thread_lines
 from .mistakes import check, check_plain, hours_of, seconds_of
 
 PROBE_SECONDS = 20  # a node that does not start a program within this time is lost
@@ -69,6 +70,8 @@ def directives(options, site, values, by_signal):
                  # With tasks per node, Slurm 22.05 gives a job only the minimum of its range of nodes.
                  f"--mincpus={values['node_cpus']}" if options.nodes.is_range()
                  else f"--ntasks-per-node={options.ranks_per_node}",
+                 # Hardware threads of a core are not separate processors then.
+                 *(["--threads-per-core=1"] if options.cores_per_rank else []),
                  *filled(["--cpus-per-task={cpus_per_rank}", "--account={account}", queue + "={queue}"], values),
                  *([f"--array={options.tasks.list}"] if options.tasks else []), f"--time={options.time}",
                  f"--output={options.name}-{'%A_%a' if options.tasks else '%j'}.out", "--open-mode=append",
@@ -93,6 +96,7 @@ def environment(options, site):
     for variable in site["environment"]:
         lines += [f"# {variable['reason']}: {variable['source']}",
                   f"export {variable['name']}={shlex.quote(variable['value'])}"]
+    lines += thread_lines(options, site)
     if options.setup:
         lines += options.setup
     elif options.trireme_path:
@@ -293,13 +297,14 @@ done""".split("\n")
 def script(options, site, deck, invocation):
     launch = shlex.split(options.launch) if options.launch else site["launch"][options.batch]
     check(launch, "--launch: expected a command such as 'srun --mpi=pmix -n {ranks}'")
+    launch = launch + binding_words(options, site)
     ranks = options.nodes.least * options.ranks_per_node
     survives = options.spares is not None
     elastic = options.nodes.is_range()
     # Slurm signals the steps started by srun; PBS and Flux cannot signal only the ranks.
     values = {"nodes": options.nodes, "ranks": None if elastic else ranks, "ranks_per_node": options.ranks_per_node,
-              "cpus_per_rank": options.cpus_per_rank, "account": options.account, "queue": options.queue,
-              "memory": options.memory, "devices": options.devices,
+              "cpus_per_rank": options.cpus_per_rank, "cores_per_rank": options.cores_per_rank,
+              "account": options.account, "queue": options.queue, "memory": options.memory, "devices": options.devices,
               "devices_per_rank": options.devices and max(1, options.devices // options.ranks_per_node), "mpi": options.mpi,
               "node_cpus": options.ranks_per_node * (options.cpus_per_rank or 1)}
     by_signal = options.batch == "slurm" and Path(launch[0]).name == "srun"

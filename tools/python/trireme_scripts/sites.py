@@ -11,12 +11,14 @@ WORDS = [str]
 TABLES = {
     "": {"description": str, "batch": str, "queue": str, "queue_option": str, "queue_required": bool,
          "account_required": bool, "check": WORDS},
-    "node": {"count": int, "ranks": int, "cpus_per_rank": int, "cpus_per_rank_is": str, "source": str},
+    "node": {"count": int, "ranks": int, "cpus_per_rank": int, "cpus_per_rank_is": str, "cores": int, "numa_domains": int,
+             "source": str},
     "batch_options": {"source": str, "slurm": WORDS, "pbs": WORDS, "flux": WORDS},
     "queues": {"name": str, "nodes": [int], "maximum_time": str, "source": str},
     "modules": {"source": str, "load": WORDS},
     "environment": {"name": str, "value": str, "reason": str, "source": str},
     "launch": {"source": str, "slurm": WORDS, "pbs": WORDS, "flux": WORDS, "wrapper": WORDS},
+    "binding": {"source": str, "slurm": WORDS, "pbs": WORDS, "flux": WORDS},
 }
 LISTS = ("queues", "environment")
 
@@ -78,6 +80,8 @@ def load_site(name):
         check(len(queue["nodes"]) == 2,
               f"{path}: queues: nodes = {queue['nodes']}; expected the least and the greatest number")
         seconds_of(queue["maximum_time"], f"{path}: queues: maximum_time")
+    check(not {"cores", "cpus_per_rank"} <= set(site["node"]), f"{path}: [node] has cores and cpus_per_rank; give cores to let the "
+          "script bind the ranks, or cpus_per_rank if the launcher line does")
     systems = [system for system in SUBMIT if system in site["launch"]]
     check(systems, f"{path}: [launch] has no line for slurm, pbs or flux")
     check(site.get("batch") in systems, f"{path}: batch = {site.get('batch')!r}; expected one of "
