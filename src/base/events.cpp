@@ -157,7 +157,7 @@ void record(const Event& event, std::optional<std::int64_t> step) {
   if (s.path.empty()) return;
   if (const Stop* stop = std::get_if<Stop>(&event)) {
     const bool only_here = stop->cause == StopCause::error || stop->cause == StopCause::watchdog;
-    if ((!s.all && !only_here) || s.stopped.exchange(true)) return;
+    if (s.stopped.exchange(true) || (!s.all && !only_here)) return;
   } else if (!s.all) {
     return;
   }

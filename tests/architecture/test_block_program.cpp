@@ -1,6 +1,8 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/block_program.hpp>
+#include <trireme/architecture/builder.hpp>
 #include <trireme/architecture/placement.hpp>
+#include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/deck/families.hpp>
 
@@ -120,11 +122,26 @@ class Replay {
       const Operation& op = layer_.operations[static_cast<std::size_t>(call.operation)];
       reads.push_back({op.output, true});
       const int last = call.fused >= 0 ? call.fused : call.operation;
-      if (call.pass == Pass::backward_input)
-        writes.push_back({layer_.operations[static_cast<std::size_t>(last)].input(), true});
+      if (call.pass == Pass::backward_input) {
+        const int target = layer_.operations[static_cast<std::size_t>(last)].input();
+        writes.push_back({target, true});
+        if (const auto other = rule_of(op.kind).other_gradients; other != nullptr)
+          for (const int t : other(op)) writes.push_back({t, true});
+        if (call.contribution.memory != Place::Memory::none) put_contribution(call, target);
+        if (call.accumulates()) reads.push_back({call.sum, true});
+      }
     }
     for (const Value& v : reads) read(phase, v, call);
     for (const Value& v : writes) write(phase, v);
+  }
+  /// The contribution overwrites what is in its memory, before the call reads the sum.
+  void put_contribution(const OperationCall& call, int target) {
+    const Tensor t = gradient_of(layer_, target);
+    const Bytes end =
+        call.contribution.offset + bytes_of(t, sizes_, element_bytes, accumulated_bytes);
+    std::erase_if(memory_[call.contribution.memory], [&](const auto& held) {
+      return held.first < end && call.contribution.offset < held.second.end;
+    });
   }
   std::string name(const Value& v) const {
     return (v.gradient ? "the gradient of " : "") +
@@ -136,22 +153,24 @@ class Replay {
   std::map<Place::Memory, std::map<Bytes, Held>> memory_;
 };
 
-void expect_every_read_is_of_its_value(const deck::ModelConfig& m, const Kept& kept, bool split,
-                                       const RankSizes& sizes) {
-  const BlockDescription layer = describe_layer(m, 0);
-  const BlockProgram program =
-      lower(layer, sizes, {kept, true, split, element_bytes, accumulated_bytes});
+BlockProgram expect_every_read_is_of_its_value(const BlockDescription& layer, const Kept& kept,
+                                               bool split, const RankSizes& sizes) {
+  BlockProgram program = lower(layer, sizes, {kept, true, split, element_bytes, accumulated_bytes});
   Replay replay(layer, sizes);
   replay.put_input(program.forward);
   replay.run(program.forward, false);
-  if (!split) return replay.run(program.backward, true);
-  replay.run(program.backward_input, true);
-  replay.run(program.backward_weight, false);
+  if (split) {
+    replay.run(program.backward_input, true);
+    replay.run(program.backward_weight, false);
+  } else {
+    replay.run(program.backward, true);
+  }
+  return program;
 }
 
-constexpr std::array all_families{Family::gpt,   Family::llama,  Family::bert,
-                                  Family::qwen2, Family::qwen3,  Family::mistral,
-                                  Family::gemma, Family::gemma2, Family::gemma3};
+constexpr std::array all_families{Family::gpt,    Family::llama,   Family::bert,  Family::qwen2,
+                                  Family::qwen3,  Family::mistral, Family::gemma, Family::gemma2,
+                                  Family::gemma3, Family::olmo2};
 
 TEST(BlockProgram, StepsReadTheirValuesForAnyKeptTensors) {
   for (const Family family : all_families) {
@@ -170,7 +189,8 @@ TEST(BlockProgram, StepsReadTheirValuesForAnyKeptTensors) {
               kept[t] = ((t != choices[i] && t != choices[j]) != inverse);
             SCOPED_TRACE(text(name_of(family), inverse ? ": only " : ": all but ", choices[i],
                               " and ", choices[j], split ? ", split" : ""));
-            expect_every_read_is_of_its_value(m, kept, split, sizes_of_two_samples(m));
+            expect_every_read_is_of_its_value(describe_layer(m, 0), kept, split,
+                                              sizes_of_two_samples(m));
             if (::testing::Test::HasFailure()) return;
           }
   }
@@ -182,9 +202,76 @@ TEST(BlockProgram, StepsReadTheirValuesOnPartsOfTheTokens) {
       for (const bool split : {false, true}) {
         const deck::ModelConfig m = small(family);
         SCOPED_TRACE(text(name_of(family), ", ", name_of(r)));
-        expect_every_read_is_of_its_value(m, kept_tensors(describe_layer(m, 0), r), split,
+        const BlockDescription layer = describe_layer(m, 0);
+        expect_every_read_is_of_its_value(layer, kept_tensors(layer, r), split,
                                           sizes_of_two_samples(m, 3, true));
       }
+}
+
+/// y = norm(x), then three feed-forward parts read y, and their results are added to x one by one.
+BlockDescription three_parts(const deck::ModelConfig& m) {
+  Builder b(m);
+  int sum = b.tensor("x", Rows::own, Columns::hidden);
+  const int y = b.norm("norm", sum, b.tensor("y", Rows::own, Columns::hidden), NormKind::rms);
+  for (const int i : {0, 1, 2}) {
+    Operation up{OperationKind::linear,
+                 text("up", i),
+                 {y},
+                 b.tensor(text("h", i), Rows::tokens, Columns::feed_forward)};
+    up.cut = Cut::outputs;
+    up.arrays = {matrix(up.name, {m.feed_forward, m.hidden}, 0)};
+    const int h = b.add(std::move(up));
+    const int g = b.add({OperationKind::activation,
+                         "tanh",
+                         {h},
+                         b.tensor(text("g", i), Rows::tokens, Columns::feed_forward)});
+    Operation down{OperationKind::linear,
+                   text("down", i),
+                   {g},
+                   b.tensor(text("z", i), Rows::own, Columns::hidden)};
+    down.cut = Cut::inputs;
+    down.arrays = {matrix(down.name, {m.hidden, m.feed_forward}, 1)};
+    const int z = b.add(std::move(down));
+    sum = b.add({OperationKind::residual,
+                 text("x", i + 1),
+                 {z, sum},
+                 b.tensor(text("x", i + 1), Rows::own, Columns::hidden)});
+  }
+  return b.take();
+}
+
+/// The last reader's contribution comes first. The others have memory of their own until they are
+/// added.
+TEST(BlockProgram, GradientsOfATensorWithThreeReadersAreSummedFromTheLastReader) {
+  const deck::ModelConfig m = small(Family::llama);
+  const BlockDescription layer = three_parts(m);
+  for (const bool split : {false, true})
+    for (const int tensor : {1, 3}) {
+      const BlockProgram program =
+          expect_every_read_is_of_its_value(layer, kept_tensors(layer, Recompute::none), split,
+                                            sizes_of_two_samples(m, tensor, tensor > 1));
+      std::vector<std::string> sums;
+      for (const OperationCall& call :
+           split ? program.backward_input.calls : program.backward.calls) {
+        const Operation& op = layer.operations[static_cast<std::size_t>(call.operation)];
+        if (call.pass != Pass::backward_input || op.name.find("up") != 0) continue;
+        sums.push_back(text(op.name, call.accumulates() ? " added" : ""));
+        EXPECT_EQ(call.contribution.memory,
+                  call.accumulates() ? Place::Memory::transient : Place::Memory::none);
+      }
+      EXPECT_EQ(sums, (std::vector<std::string>{"up2", "up1 added", "up0 added"}));
+    }
+}
+
+/// A residual addition hands its gradient to its operand, and cannot add it to another sum.
+TEST(BlockProgram, LaterReadersOfAnOperandOfAResidualAdditionAreRejected) {
+  const deck::ModelConfig m = small(Family::llama);
+  BlockDescription layer = three_parts(m);
+  layer.operations.back().inputs[1] = 0;  // the last addition reads x instead of the second sum
+  EXPECT_THROW(
+      lower(layer, sizes_of_two_samples(m),
+            {kept_tensors(layer, Recompute::none), true, false, element_bytes, accumulated_bytes}),
+      Error);
 }
 
 TEST(BlockProgram, RecomputeModesKeepTheirDocumentedTensors) {
@@ -212,7 +299,9 @@ TEST(BlockProgram, FullRecomputationOmitsOnlyTheLastProduct) {
     double all = 0;
     for (const Operation& op : layer.operations)
       all += product_factor(op, Pass::forward) * products_per_token(op, m);
-    const bool normed = m.norm_placement == NormPlacement::sandwich;  // the last product is read
+    // A norm reads the last product.
+    const bool normed =
+        m.norm_placement == NormPlacement::sandwich || m.norm_placement == NormPlacement::output;
     const double down = normed ? 0 : static_cast<double>(m.feed_forward * m.hidden);
     EXPECT_DOUBLE_EQ(products_again(layer, whole.backward, m), all - down) << name_of(family);
     const BlockProgram none = lower(layer, sizes_of_two_samples(m),
