@@ -242,7 +242,7 @@ BlockDescription three_parts(const deck::ModelConfig& m) {
 
 /// The last reader's contribution comes first. The others have memory of their own until they are
 /// added.
-TEST(BlockProgram, GradientsOfATensorWithThreeReadersAreSummedFromTheLastReader) {
+TEST(BlockProgram, GradientsOfThreeReadersAreSummedFromTheLastReader) {
   const deck::ModelConfig m = small(Family::llama);
   const BlockDescription layer = three_parts(m);
   for (const bool split : {false, true})
