@@ -92,7 +92,8 @@ void measure_width_norm(KernelBench& b, const plan::BlockKernel& k) {
   const architecture::RankSizes& n = b.sizes();
   const kernels::Handle& handle = b.handle();
   BenchKernel kernel = b.of_layers(k);
-  kernels::WidthNorm norm{n.attention(), n.groups(), b.model().hidden, b.model().hidden};
+  const std::int64_t heads = b.model().heads, groups = b.model().key_value_heads;
+  kernels::WidthNorm norm{n.attention(), n.groups(), heads * n.head_size, groups * n.head_size};
   norm.epsilon = b.model().norm_epsilon;
   norm.gain_offset = b.model().gain_offset();
   const BenchArray<T> qkv(handle, kernel.rows, kernel.columns);
