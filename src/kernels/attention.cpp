@@ -84,7 +84,7 @@ void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> lo
 template <class T>
 void attention_forward_by_blocks(const Exec& exec, const AttentionForward<T>& forward) {
   const AttentionRange& s = forward.shape;
-  const auto teams = static_cast<int>(s.batch * s.heads * forward.query_blocks);
+  const auto teams = static_cast<int>(s.batch * s.heads * forward.query_teams);
   const auto bytes = aligned_scratch_bytes<Accumulate<T>>(forward.scratch_elements());
   auto policy = AttentionPolicy(exec, teams, team_threads(exec))
                     .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));

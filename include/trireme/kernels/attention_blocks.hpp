@@ -35,15 +35,34 @@ struct HeadSizes {
         lanes(padded(head_size, Tile<T>::lanes)) {}
 };
 
-/// Prefetches a row of a later block on hosts; no effect on devices.
+/// Rows of a later block. On hosts, a product prefetches them part by part while it computes: all
+/// at once, they would wait for the processor's few buffers of cache misses.
 template <class T>
-TRIREME_FUNCTION void prefetch_row([[maybe_unused]] const T* row,
-                                   [[maybe_unused]] std::int64_t size) {
+struct RowsAhead {
+  const T* first = nullptr;
+  std::int64_t stride = 0, rows = 0, size = 0;
+
+  /// Prefetches part `part` of `parts` of the rows.
+  TRIREME_FUNCTION void prefetch([[maybe_unused]] std::int64_t part,
+                                 [[maybe_unused]] std::int64_t parts) const {
 #if !defined(__CUDA_ARCH__) && !defined(__HIP_DEVICE_COMPILE__) && !defined(__SYCL_DEVICE_ONLY__)
-  constexpr std::int64_t line = 64 / sizeof(T);
-  if constexpr (exec_on_host)
-    for (std::int64_t d = 0; d < size; d += line) __builtin_prefetch(row + d, 0, 2);
+    constexpr std::int64_t line = 64 / sizeof(T);
+    if constexpr (exec_on_host)
+      for (std::int64_t r = rows * part / parts; r < rows * (part + 1) / parts; ++r)
+        for (std::int64_t d = 0; d < size; d += line)
+          __builtin_prefetch(first + r * stride + d, 0, 2);
 #endif
+  }
+};
+
+/// The rows of the block after `from`, which has `valid` or fewer rows.
+template <class T>
+TRIREME_FUNCTION RowsAhead<T> rows_after(const T* from, std::int64_t stride, std::int64_t valid,
+                                         std::int64_t size) {
+  const std::int64_t rest = valid - attention_block;
+  if (rest <= 0) return {};
+  return {from + attention_block * stride, stride, rest < attention_block ? rest : attention_block,
+          size};
 }
 
 /// to[r, d] = from[r, d] for r < valid and d < size, otherwise 0. to [rows, width].
@@ -55,7 +74,6 @@ TRIREME_FUNCTION void copy_block(const AttentionMember& team, A* to, std::int64_
     A* __restrict row = to + r * width;
     const T* __restrict source = from + r * from_stride;
     const std::int64_t filled = r < valid ? size : 0;
-    if (r + rows < valid) prefetch_row(source + rows * from_stride, size);  // next block
 #pragma omp simd
     for (std::int64_t d = 0; d < filled; ++d) row[d] = static_cast<A>(source[d]);
     for (std::int64_t d = filled; d < width; ++d) row[d] = A(0);
@@ -85,14 +103,16 @@ TRIREME_FUNCTION constexpr std::int64_t native_elements(std::int64_t head_size) 
 
 /// c = or += a b by block_product. On hosts, if T is Bf16 and `packed` is not null, the processor's
 /// bf16 instructions compute the product over the whole depth; `packed` stores the operands,
-/// rounded to bf16.
-template <Write write, class T, class A, class DepthOf>
+/// rounded to bf16. Prefetches `ahead`.
+template <Write write, class T, class A, class DepthOf, class E = A>
 TRIREME_FUNCTION void attention_product(const AttentionMember& team, [[maybe_unused]] A* packed,
                                         Lanes<A> c, std::int64_t rows, std::int64_t lanes,
                                         [[maybe_unused]] std::int64_t depth, Broadcast<A> a,
-                                        Lanes<const A> b, const DepthOf& depth_of) {
+                                        Lanes<const A> b, const DepthOf& depth_of,
+                                        const RowsAhead<E>& ahead = {}) {
   if constexpr (exec_on_host && std::is_same_v<T, Bf16>) {
     if (packed != nullptr) {
+      ahead.prefetch(0, 1);
       const Bf16SmallProduct product{
           c.data,   c.stride,           rows, lanes, depth, a.data, a.row, a.depth, b.data,
           b.stride, write == Write::add};
@@ -100,7 +120,11 @@ TRIREME_FUNCTION void attention_product(const AttentionMember& team, [[maybe_unu
       return;
     }
   }
-  block_product<write>(team, c, rows, lanes, a, b, depth_of);
+  const std::int64_t row_tiles = rows / Tile<A>::rows, lane_tiles = lanes / Tile<A>::lanes;
+  block_product<write>(team, c, rows, lanes, a, b, [&](std::int64_t i, std::int64_t j) {
+    ahead.prefetch(j / Tile<A>::lanes * row_tiles + i / Tile<A>::rows, row_tiles * lane_tiles);
+    return depth_of(i, j);
+  });
 }
 
 /// scores = cap tanh(scores / cap), for `count` scores.

@@ -126,6 +126,17 @@ KOKKOS_FORCEINLINE_FUNCTION T host_exp(T x) {
   return (static_cast<T>(1) + e.q) * power_of_two<T>(half) * power_of_two<T>(e.n - half);
 }
 
+/// host_exp for x ≤ 0.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION T host_exp_of_difference(T x) {
+  using C = ExpConstants<T>;
+  const Reduced<T> e = reduce_exp(x < C::lowest ? C::lowest : x);
+  // 2^n may be subnormal. 2^(n + lift) is normal, and the second product rounds once.
+  constexpr int lift = C::bias / 2 + 1;
+  return (static_cast<T>(1) + e.q) * power_of_two<T>(e.n + lift) *
+         power_of_two<T>(static_cast<typename C::Bits>(-lift));
+}
+
 /// tanh |x| = t / (t + 2) with t = e^(2|x|) - 1, which has no cancellation.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T host_tanh(T x) {
@@ -154,6 +165,17 @@ KOKKOS_FORCEINLINE_FUNCTION T fast_exp(T x) {
   return math::exp(x);
 #else
   return detail::host_exp(x);
+#endif
+}
+
+/// fast_exp(x) with the same bits for x ≤ 0 and NaN, as in a softmax, by fewer instructions on
+/// hosts.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION T exp_of_difference(T x) {
+#if TRIREME_DEVICE_CODE
+  return math::exp(x);
+#else
+  return detail::host_exp_of_difference(x);
 #endif
 }
 

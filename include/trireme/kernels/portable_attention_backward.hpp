@@ -19,7 +19,8 @@ enum class Gradients : std::uint8_t { all, of_keys, of_queries };
 /// are two divisions of the work:
 ///
 /// - heads() teams, Gradients::all: each team has one head of keys and values of one sample, with
-///   all its query heads. Five products for each pair.
+///   all its query heads. Five products for each pair. Some neighbouring blocks of keys share the
+///   copies of queries.
 /// - key_teams() teams, Gradients::of_keys, and query_teams() teams, Gradients::of_queries: each
 ///   team has one block of keys, or one block of queries of one head. Seven products in total for
 ///   each pair. Each sum has the same terms in the same order as with heads(), and therefore the
@@ -28,6 +29,7 @@ template <class T>
 struct AttentionBackward {
   using A = Accumulate<T>;
   static constexpr int block = attention_block;
+  static constexpr int blocks_together = exec_on_host ? 4 : 1;  // of keys, with heads()
 
   View2<T> dqkv;
   View2<const T> grad;
@@ -43,7 +45,8 @@ struct AttentionBackward {
   bool adds_queries = false;      ///< adds to the queries' gradients of earlier launches
   bool native = false;            ///< products by the processor's bf16 instructions
 
-  /// Arrays in the scratch memory of a team, in the order of their addresses.
+  /// Arrays in the scratch memory of a team. Each block of keys has its own first five arrays; the
+  /// other arrays are shared.
   struct Scratch {
     A* keys_transposed;    // [K, block], scaled unless native
     A* values_transposed;  // [K, block]
@@ -52,26 +55,32 @@ struct AttentionBackward {
     A* dvalues;            // [rows of K, block]
     A* queries;            // [block, lanes of K]
     A* grads;              // [block, lanes of K]
-    A* dqueries;           // [block, lanes of K]
+    A* dqueries;           // [block, lanes of K], gradients from one block of keys
+    A* sums;               // [block, lanes of K], gradients of the queries so far
     A* p;                  // [block of queries, block of keys], scores, later probabilities
     A* ds;                 // [block of queries, block of keys], gradients of the scores
     A* packed;             // operands of native products
   };
+  KOKKOS_FUNCTION std::int64_t key_elements() const {
+    return block * (2 * head.size + head.lanes + 2 * head.rows);
+  }
   KOKKOS_FUNCTION std::int64_t scratch_elements() const {
-    return block * (2 * head.size + 4 * head.lanes + 2 * head.rows + 2 * block) +
+    return blocks_together * key_elements() + block * (4 * head.lanes + 2 * block) +
            (native ? native_elements(head.size) : 0);
   }
-  KOKKOS_FUNCTION Scratch scratch(const AttentionMember& team) const {
+  /// The arrays of block `number` of the team's blocks of keys. `first`: see aligned_scratch().
+  KOKKOS_FUNCTION Scratch scratch(A* first, int number) const {
     Scratch s{};
-    s.keys_transposed = aligned_scratch<A>(team, scratch_elements());
+    s.keys_transposed = first + number * key_elements();
     s.values_transposed = s.keys_transposed + head.size * block;
     s.keys = s.values_transposed + head.size * block;
     s.dkeys = s.keys + head.lanes * block;
     s.dvalues = s.dkeys + head.rows * block;
-    s.queries = s.dvalues + head.rows * block;
+    s.queries = first + blocks_together * key_elements();
     s.grads = s.queries + head.lanes * block;
     s.dqueries = s.grads + head.lanes * block;
-    s.p = s.dqueries + head.lanes * block;
+    s.sums = s.dqueries + head.lanes * block;
+    s.p = s.sums + head.lanes * block;
     s.ds = s.p + block * block;
     s.packed = s.ds + block * block;
     return s;
@@ -85,9 +94,9 @@ struct AttentionBackward {
 
   /// Computes Gradients::all for head plane mod Hkv of keys and values of sample plane / Hkv.
   KOKKOS_FUNCTION void all(const AttentionMember& team, std::int64_t plane) const {
-    const Scratch s = scratch(team);
-    for (std::int64_t k0 = 0; k0 < shape.keys.count; k0 += block)
-      block_of_keys<Gradients::all>(team, s, plane, k0);
+    A* const memory = aligned_scratch<A>(team, scratch_elements());
+    for (std::int64_t k0 = 0; k0 < shape.keys.count; k0 += blocks_together * block)
+      blocks_of_keys<Gradients::all>(team, memory, plane, k0, blocks_together);
     if constexpr (is_narrow<T>) {
       if (in_parts()) return;
       const QueryHeads of(shape, plane % shape.key_value_heads);
@@ -100,8 +109,9 @@ struct AttentionBackward {
   /// Computes Gradients::of_keys for the team's block of keys.
   KOKKOS_FUNCTION void keys(const AttentionMember& team) const {
     const std::int64_t planes = shape.batch * shape.key_value_heads;
-    block_of_keys<Gradients::of_keys>(team, scratch(team), team.league_rank() % planes,
-                                      team.league_rank() / planes * block);
+    blocks_of_keys<Gradients::of_keys>(team, aligned_scratch<A>(team, scratch_elements()),
+                                       team.league_rank() % planes,
+                                       team.league_rank() / planes * block, 1);
   }
 
   /// Computes Gradients::of_queries for the team's block of queries. The last queries come first:
@@ -112,14 +122,19 @@ struct AttentionBackward {
     const std::int64_t b = team.league_rank() % planes / shape.heads;
     const std::int64_t h = team.league_rank() % shape.heads;
     const std::int64_t q0 = (padded(shape.queries.count, block) / block - 1 - turn) * block;
-    const Scratch s = scratch(team);
+    const Scratch s = scratch(aligned_scratch<A>(team, scratch_elements()), 0);
     const std::int64_t end =
         shape.causal && q0 + block < shape.keys.count ? q0 + block : shape.keys.count;
-    for (std::int64_t k0 = shape.first_key(b, q0) / block * block; k0 < end; k0 += block) {
+    const std::int64_t begin = shape.first_key(b, q0) / block * block;
+    load_queries(team, s, b, h, q0);
+    if (begin < end) load_sums(team, s, b, h, q0, begin);
+    for (std::int64_t k0 = begin; k0 < end; k0 += block) {
       load_keys(team, s, b, shape.key_value_head(h), k0);
-      add_pair<Gradients::of_queries>(team, s, b, h, q0, k0);
+      team.team_barrier();
+      add_pair<Gradients::of_queries>(team, s, b, h, q0, k0, {});
       team.team_barrier();
     }
+    if (begin < end) store_sums(team, s, b, h, q0);
     const std::int64_t rest = shape.queries.count - q0;
     if constexpr (is_narrow<T>)
       if (!in_parts()) narrow_queries(team, shape.query_row(b, q0), rest < block ? rest : block, h);
@@ -154,50 +169,147 @@ struct AttentionBackward {
     copy_block(team, s.keys, head.lanes, keys, stride, valid, head.size, block);
   }
 
-  /// Computes the `wanted` gradients from one block of keys with all queries that see the block.
+  /// Computes the `wanted` gradients from at most `most` blocks of keys, from key `first` on, with
+  /// all queries that see the blocks.
   template <Gradients wanted>
-  KOKKOS_FUNCTION void block_of_keys(const AttentionMember& team, const Scratch& s,
-                                     std::int64_t plane, std::int64_t k0) const {
+  KOKKOS_FUNCTION void blocks_of_keys(const AttentionMember& team, A* memory, std::int64_t plane,
+                                      std::int64_t first, int most) const {
     const std::int64_t b = plane / shape.key_value_heads;
     const std::int64_t kv_head = plane % shape.key_value_heads;
-    load_keys(team, s, b, kv_head, k0);
-    clear(team, s);
+    const std::int64_t rest = padded(shape.keys.count - first, block) / block;
+    const auto count = static_cast<int>(rest < most ? rest : most);
+    for (int n = 0; n < count; ++n) {
+      load_keys(team, scratch(memory, n), b, kv_head, first + n * block);
+      clear(team, scratch(memory, n));
+    }
     const QueryHeads of(shape, kv_head);
-    const std::int64_t end_query = shape.end_query(b, k0 + block - 1);
+    const std::int64_t end_query = shape.end_query(b, first + count * block - 1);
     for (std::int64_t h = of.first; h < of.end; ++h)
-      for (std::int64_t q0 = shape.causal ? k0 : 0; q0 < end_query; q0 += block)
-        add_pair<wanted>(team, s, b, h, q0, k0);
+      for (std::int64_t q0 = shape.causal ? first : 0; q0 < end_query; q0 += block)
+        add_pairs<wanted>(team, memory, b, h, q0, first, count);
     team.team_barrier();
+    for (int n = 0; n < count; ++n)
+      write_keys(team, scratch(memory, n), b, kv_head, first + n * block);
+    team.team_barrier();
+  }
+
+  /// Writes the gradients of a block of keys and values.
+  KOKKOS_FUNCTION void write_keys(const AttentionMember& team, const Scratch& s, std::int64_t b,
+                                  std::int64_t kv_head, std::int64_t k0) const {
     const std::int64_t token = shape.key_row(b, k0);
     if (in_parts()) {
       A* const sums = &dkey_value(token, kv_head * head.size);
       add_transposed(team, s.dkeys, sums, shape.keys.count - k0);
       add_transposed(team, s.dvalues, sums + shape.key_value_heads * head.size,
                      shape.keys.count - k0);
-      team.team_barrier();
       return;
     }
     const std::int64_t key_column = (shape.heads + kv_head) * head.size;
     const std::int64_t value_column = key_column + shape.key_value_heads * head.size;
     write_transposed(team, s.dkeys, &dqkv(token, key_column), shape.keys.count - k0);
     write_transposed(team, s.dvalues, &dqkv(token, value_column), shape.keys.count - k0);
-    team.team_barrier();
   }
 
-  /// Computes the `wanted` gradients from one pair of blocks: the queries from q0 on of head h, and
-  /// the keys from k0 on. Not inlined on hosts: within a larger function, GCC 12 generates slower
-  /// code for the products.
+  /// Computes the `wanted` gradients from the queries from q0 on of head h, with those of the
+  /// `count` blocks of keys from key `first` on that they see.
   template <Gradients wanted>
-  TRIREME_APART_ON_HOSTS void add_pair(const AttentionMember& team, const Scratch& s,
-                                       std::int64_t b, std::int64_t h, std::int64_t q0,
-                                       std::int64_t k0) const {
+  KOKKOS_FUNCTION void add_pairs(const AttentionMember& team, A* memory, std::int64_t b,
+                                 std::int64_t h, std::int64_t q0, std::int64_t first,
+                                 int count) const {
+    constexpr bool sums_queries = wanted != Gradients::of_keys;
+    const Scratch shared = scratch(memory, 0);
+    bool loaded = false;
+    QueriesAhead ahead = queries_after(b, h, q0);
+    for (int n = 0; n < count; ++n) {
+      const std::int64_t k0 = first + n * block;
+      if ((shape.causal && k0 > q0) || q0 >= shape.end_query(b, k0 + block - 1)) continue;
+      if (!loaded) {
+        load_queries(team, shared, b, h, q0);
+        if constexpr (sums_queries) load_sums(team, shared, b, h, q0, k0);
+        team.team_barrier();
+      }
+      loaded = true;
+      add_pair<wanted>(team, scratch(memory, n), b, h, q0, k0, ahead);
+      ahead = {};
+      team.team_barrier();
+    }
+    if (sums_queries && loaded) {
+      store_sums(team, shared, b, h, q0);
+      team.team_barrier();
+    }
+  }
+
+  /// The next block of queries, their output's gradients, and their own gradients.
+  struct QueriesAhead {
+    RowsAhead<T> queries, grads;
+    RowsAhead<A> sums;
+  };
+  KOKKOS_FUNCTION QueriesAhead queries_after(std::int64_t b, std::int64_t h,
+                                             std::int64_t q0) const {
+    const std::int64_t token = shape.query_row(b, q0);
+    const std::int64_t valid = shape.queries.count - q0;
+    const QuerySums sums = query_sums(b, h, q0);
+    return {rows_after<T>(&qkv(token, h * head.size), static_cast<std::int64_t>(qkv.stride(0)),
+                          valid, head.size),
+            rows_after<T>(&grad(token, h * head.size), static_cast<std::int64_t>(grad.stride(0)),
+                          valid, head.size),
+            rows_after<A>(sums.first, sums.stride, valid, head.size)};
+  }
+
+  KOKKOS_FUNCTION void load_queries(const AttentionMember& team, const Scratch& s, std::int64_t b,
+                                    std::int64_t h, std::int64_t q0) const {
     const std::int64_t token = shape.query_row(b, q0);
     const std::int64_t valid = shape.queries.count - q0;
     copy_block(team, s.queries, head.lanes, &qkv(token, h * head.size),
                static_cast<std::int64_t>(qkv.stride(0)), valid, head.size, block);
     copy_block(team, s.grads, head.lanes, &grad(token, h * head.size),
                static_cast<std::int64_t>(grad.stride(0)), valid, head.size, block);
-    team.team_barrier();
+  }
+
+  /// Rows of the queries' gradients of earlier blocks of keys.
+  struct QuerySums {
+    A* first;
+    std::int64_t stride;
+    int count;
+  };
+  KOKKOS_FUNCTION QuerySums query_sums(std::int64_t b, std::int64_t h, std::int64_t q0) const {
+    const std::int64_t token = shape.query_row(b, q0);
+    const std::int64_t valid = shape.queries.count - q0;
+    const auto count = static_cast<int>(valid < block ? valid : block);
+    if constexpr (is_narrow<T>) {
+      const std::int64_t columns = shape.heads * head.size;
+      return {wide_queries + token * columns + h * head.size, columns, count};
+    } else {
+      return {&dqkv(token, h * head.size), static_cast<std::int64_t>(dqkv.stride(0)), count};
+    }
+  }
+  /// `k0`: the first block of keys whose gradients are added. If it is the first that query q0
+  /// sees, the sums begin at 0.
+  KOKKOS_FUNCTION void load_sums(const AttentionMember& team, const Scratch& s, std::int64_t b,
+                                 std::int64_t h, std::int64_t q0, std::int64_t k0) const {
+    const QuerySums sums = query_sums(b, h, q0);
+    const bool begins = !adds_queries && k0 <= shape.first_key(b, q0);
+    copy_block(team, s.sums, head.lanes, sums.first, sums.stride, begins ? 0 : sums.count,
+               head.size, block);
+  }
+  KOKKOS_FUNCTION void store_sums(const AttentionMember& team, const Scratch& s, std::int64_t b,
+                                  std::int64_t h, std::int64_t q0) const {
+    const QuerySums sums = query_sums(b, h, q0);
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, sums.count), [&](int i) {
+      A* __restrict to = sums.first + i * sums.stride;
+      const A* __restrict from = s.sums + i * head.lanes;
+#pragma omp simd
+      for (std::int64_t d = 0; d < head.size; ++d) to[d] = from[d];
+    });
+  }
+
+  /// Computes the `wanted` gradients from one pair of blocks: the queries from q0 on of head h, and
+  /// the keys from k0 on, whose copies are in scratch memory. Not inlined on hosts: within a larger
+  /// function, GCC 12 generates slower code for the products.
+  template <Gradients wanted>
+  TRIREME_APART_ON_HOSTS void add_pair(const AttentionMember& team, const Scratch& s,
+                                       std::int64_t b, std::int64_t h, std::int64_t q0,
+                                       std::int64_t k0, const QueriesAhead& ahead) const {
     // A register tile of scores begins at query i and key j. It is hidden if its last query comes
     // before j, or if its last key comes before the first key that query i sees.
     const bool diagonal = shape.causal && k0 == q0;
@@ -221,38 +333,35 @@ struct AttentionBackward {
     A* const packed = native ? s.packed : nullptr;
     attention_product<Write::store, T>(team, packed, Lanes<A>{s.p, block}, block, block, head.size,
                                        Broadcast<A>{s.queries, head.lanes, 1},
-                                       Lanes<const A>{s.keys_transposed, block}, scores);
+                                       Lanes<const A>{s.keys_transposed, block}, scores,
+                                       ahead.queries);
     attention_product<Write::store, T>(team, packed, Lanes<A>{s.ds, block}, block, block, head.size,
                                        Broadcast<A>{s.grads, head.lanes, 1},
-                                       Lanes<const A>{s.values_transposed, block}, scores);
+                                       Lanes<const A>{s.values_transposed, block}, scores,
+                                       ahead.grads);
     team.team_barrier();
     softmax_gradient(team, s, b, h, q0, k0);
     team.team_barrier();
     if constexpr (wanted != Gradients::of_queries) {
       attention_product<Write::add, T>(team, packed, Lanes<A>{s.dvalues, block}, head.rows, block,
                                        block, Broadcast<A>{s.grads, 1, head.lanes},
-                                       Lanes<const A>{s.p, block}, over_queries);
+                                       Lanes<const A>{s.p, block}, over_queries,
+                                       wanted == Gradients::all ? ahead.sums : RowsAhead<A>{});
       attention_product<Write::add, T>(team, packed, Lanes<A>{s.dkeys, block}, head.rows, block,
                                        block, Broadcast<A>{s.queries, 1, head.lanes},
                                        Lanes<const A>{s.ds, block}, over_queries);
     }
-    if constexpr (wanted == Gradients::of_keys) {
-      team.team_barrier();  // the next pair overwrites queries and gradients
-      return;
-    }
+    if constexpr (wanted == Gradients::of_keys) return;
     attention_product<Write::store, T>(team, packed, Lanes<A>{s.dqueries, head.lanes}, block,
                                        head.lanes, block, Broadcast<A>{s.ds, block, 1},
                                        Lanes<const A>{s.keys, head.lanes}, over_keys);
     team.team_barrier();
-    // The first block of keys that query q0 sees stores the gradients; later blocks add to them.
-    const bool store = !adds_queries && k0 <= shape.first_key(b, q0);
-    if constexpr (is_narrow<T>) {
-      const std::int64_t columns = shape.heads * head.size;
-      add_queries(team, s, wide_queries + token * columns + h * head.size, columns, valid, store);
-    } else {
-      add_queries(team, s, &dqkv(token, h * head.size), static_cast<std::int64_t>(dqkv.stride(0)),
-                  valid, store);
-    }
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block), [&](int i) {
+      A* __restrict sums = s.sums + i * head.lanes;
+      const A* __restrict added = s.dqueries + i * head.lanes;
+#pragma omp simd
+      for (std::int64_t d = 0; d < head.lanes; ++d) sums[d] += added[d];
+    });
   }
 
   /// With P = exp(score − logsumexp): scores become f P, and ds, which holds dp, becomes scale P (f
@@ -287,7 +396,7 @@ struct AttentionBackward {
       if (!masks.active) {
 #pragma omp simd
         for (int j = 0; j < block; ++j) {
-          const A probability = fast_exp(sees(j) ? p[j] - lse : -infinity<A>);
+          const A probability = exp_of_difference(sees(j) ? p[j] - lse : -infinity<A>);
           p[j] = probability;
           ds[j] = sees(j) ? scale * probability * (ds[j] - mean) : A(0);  // a hidden ds is unset
         }
@@ -298,7 +407,7 @@ struct AttentionBackward {
       masks(b, h).factors(factors, shape.queries.position + query, shape.keys.position + k0);
 #pragma omp simd
       for (int j = 0; j < block; ++j) {
-        const A probability = fast_exp(sees(j) ? p[j] - lse : -infinity<A>);
+        const A probability = exp_of_difference(sees(j) ? p[j] - lse : -infinity<A>);
         p[j] = probability * factors[j];
         ds[j] = sees(j) ? scale * probability * (ds[j] * factors[j] - mean) : A(0);
       }
@@ -326,23 +435,6 @@ struct AttentionBackward {
   KOKKOS_FUNCTION void clear(const AttentionMember& team, const Scratch& s) const {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, static_cast<int>(head.rows)), [&](int d) {
       for (int j = 0; j < block; ++j) s.dkeys[d * block + j] = s.dvalues[d * block + j] = A(0);
-    });
-  }
-
-  /// Stores the block of dqueries in `to` if `store`, otherwise adds it to `to`.
-  KOKKOS_FUNCTION void add_queries(const AttentionMember& team, const Scratch& s, A* to,
-                                   std::int64_t stride, std::int64_t valid, bool store) const {
-    const auto count = static_cast<int>(valid < block ? valid : block);
-    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](int i) {
-      A* __restrict row = to + i * stride;
-      const A* __restrict add = s.dqueries + i * head.lanes;
-      if (store) {
-#pragma omp simd
-        for (std::int64_t d = 0; d < head.size; ++d) row[d] = add[d];
-      } else {
-#pragma omp simd
-        for (std::int64_t d = 0; d < head.size; ++d) row[d] += add[d];
-      }
     });
   }
 

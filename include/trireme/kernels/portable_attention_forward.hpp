@@ -12,7 +12,8 @@
 /// over blocks of keys.
 namespace trireme::kernels {
 
-/// Attention of one block of queries of one head. Lanes are queries: queries, scores and results
+/// Attention of some neighbouring blocks of queries of one head, which share the copies of keys and
+/// values. Lanes are queries: queries, scores and results
 /// are stored transposed; keys and values are not.
 template <class T>
 struct AttentionForward {
@@ -20,6 +21,7 @@ struct AttentionForward {
   static constexpr int block = attention_block;
   static constexpr int width =
       exec_on_host ? Tile<A>::lanes : 1;  // queries per thread in the softmax
+  static constexpr int blocks_per_team = exec_on_host ? 4 : 1;
 
   View2<T> o;
   View3<A> logsumexp;
@@ -27,7 +29,7 @@ struct AttentionForward {
   AttentionRange shape;
   AttentionMasks masks;
   HeadSizes<A> head;
-  std::int64_t query_blocks;
+  std::int64_t query_teams;       // per head of a sample
   View2<const T> key_value = {};  // [rows, 2 Hkv·K], or empty: keys and values are in qkv
   A* sums = nullptr;              // [T, H·K], receives the results in place of `o`; or null
   bool merges = false;            ///< merges the results with previous results for other keys
@@ -41,51 +43,53 @@ struct AttentionForward {
         shape(s),
         masks(m),
         head(s.head_size),
-        query_blocks(padded(s.queries.count, block) / block) {}
+        query_teams(padded(s.queries.count, block * blocks_per_team) / (block * blocks_per_team)) {}
 
-  /// Arrays in the scratch memory of a team, in the order of their addresses.
+  /// Arrays in the scratch memory of a team. Each block of queries has its own `queries`, `result`,
+  /// `largest` and `sum`; the other arrays are shared.
   struct Scratch {
     A* queries;  // [K, block], scaled unless native
-    A* keys;     // [block, lanes of K]
-    A* values;   // [block, lanes of K]
-    A* scores;   // [block of keys, block of queries], later probabilities
     A* result;   // [rows of K, block]
     A* largest;  // [block]
     A* sum;      // [block]
-    A* rescale;  // [block]
+    A* keys;     // [block, lanes of K]
+    A* values;   // [block, lanes of K]
+    A* scores;   // [block of keys, block of queries], later probabilities
     A* packed;   // operands of native products
   };
+  KOKKOS_FUNCTION std::int64_t block_elements() const {
+    return block * (head.size + head.rows + 2);
+  }
   KOKKOS_FUNCTION std::int64_t scratch_elements() const {
-    return block * (head.size + 2 * head.lanes + block + head.rows + 3) +
+    return blocks_per_team * block_elements() + block * (2 * head.lanes + block) +
            (native ? native_elements(head.size) : 0);
   }
-  KOKKOS_FUNCTION Scratch scratch(const AttentionMember& team) const {
+  /// The arrays of block `number` of the team's blocks of queries. `first`: see aligned_scratch().
+  KOKKOS_FUNCTION Scratch scratch(A* first, int number) const {
     Scratch s{};
-    s.queries = aligned_scratch<A>(team, scratch_elements());
-    s.keys = s.queries + head.size * block;
-    s.values = s.keys + block * head.lanes;
-    s.scores = s.values + block * head.lanes;
-    s.result = s.scores + block * block;
+    s.queries = first + number * block_elements();
+    s.result = s.queries + head.size * block;
     s.largest = s.result + head.rows * block;
     s.sum = s.largest + block;
-    s.rescale = s.sum + block;
-    s.packed = s.rescale + block;
+    s.keys = first + blocks_per_team * block_elements();
+    s.values = s.keys + block * head.lanes;
+    s.scores = s.values + block * head.lanes;
+    s.packed = s.scores + block * block;
     return s;
   }
 
-  /// Not inlined on hosts: inside the launch, GCC 12 generates slower code for the products.
-  TRIREME_APART_ON_HOSTS void operator()(const AttentionMember& team) const {
-    // The last queries come first: with a causal mask, they see the most keys. On hosts, the blocks
+  KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
+    // The last queries come first: with a causal mask, they see the most keys. On hosts, the teams
     // of a head run in sequence, so that its keys and values stay in the cache.
     const std::int64_t planes = shape.batch * shape.heads;
     const std::int64_t plane =
-        exec_on_host ? team.league_rank() / query_blocks : team.league_rank() % planes;
+        exec_on_host ? team.league_rank() / query_teams : team.league_rank() % planes;
     const std::int64_t turn =
-        exec_on_host ? team.league_rank() % query_blocks : team.league_rank() / planes;
-    const std::int64_t q0 = (query_blocks - 1 - turn) * block;
+        exec_on_host ? team.league_rank() % query_teams : team.league_rank() / planes;
+    const std::int64_t first = (query_teams - 1 - turn) * block * blocks_per_team;
     const std::int64_t b = plane / shape.heads;
     const std::int64_t h = plane % shape.heads;
-    const Scratch s = scratch(team);
+    A* const memory = aligned_scratch<A>(team, scratch_elements());
     const auto stride = static_cast<std::int64_t>(qkv.stride(0));
     const std::int64_t kv_head = shape.key_value_head(h);
     const bool apart = key_value.data() != nullptr;
@@ -95,48 +99,83 @@ struct AttentionForward {
     keys += shape.key_row(b, 0) * key_stride;
     const T* values = keys + shape.key_value_heads * head.size;
 
-    copy_transposed(team, s.queries, qkv.data() + shape.query_row(b, q0) * stride + h * head.size,
-                    stride, shape.queries.count - q0, head.size,
-                    native ? A(1) : static_cast<A>(shape.scale));
-    start(team, s);
-    const std::int64_t end =
-        shape.causal && q0 + block < shape.keys.count ? q0 + block : shape.keys.count;
-    for (std::int64_t k0 = shape.first_key(b, q0) / block * block; k0 < end; k0 += block) {
-      const std::int64_t valid = shape.keys.count - k0;
-      copy_block(team, s.keys, head.lanes, keys + k0 * key_stride, key_stride, valid, head.size,
-                 block);
-      copy_block(team, s.values, head.lanes, values + k0 * key_stride, key_stride, valid, head.size,
-                 block);
-      team.team_barrier();
-      const auto seen = [&](std::int64_t i) { return visible(b, i, q0, k0); };
-      attention_product<Write::store, T>(
-          team, native ? s.packed : nullptr, Lanes<A>{s.scores, block}, block, block, head.size,
-          Broadcast<A>{s.keys, head.lanes, 1}, Lanes<const A>{s.queries, block},
-          [&](std::int64_t j, std::int64_t i) {
-            const Depth visible_keys = seen(i);
-            const bool any = j < visible_keys.end && j + Tile<A>::rows > visible_keys.begin;
-            return Depth{0, any ? head.size : 0};
-          });
-      team.team_barrier();
-      softmax(team, s, b, q0, k0);
-      team.team_barrier();
-      if (masks.active) {
-        drop(team, s, masks(b, h), q0, k0);
-        team.team_barrier();
-      }
-      attention_product<Write::add, T>(
-          team, native ? s.packed : nullptr, Lanes<A>{s.result, block}, head.rows, block, block,
-          Broadcast<A>{s.values, 1, head.lanes}, Lanes<const A>{s.scores, block},
-          [&](std::int64_t, std::int64_t i) { return seen(i); });
-      team.team_barrier();
+    const int count = blocks_from(first);
+    for (int n = 0; n < count; ++n) {
+      const Scratch s = scratch(memory, n);
+      const std::int64_t q0 = first + n * block;
+      copy_transposed(team, s.queries, qkv.data() + shape.query_row(b, q0) * stride + h * head.size,
+                      stride, shape.queries.count - q0, head.size,
+                      native ? A(1) : static_cast<A>(shape.scale));
+      start(team, s);
     }
-    if (merges || sums != nullptr)
-      merge(team, s, b, h, q0);
-    else
-      finish(team, s, b, h, q0);
+    const std::int64_t end = end_key(first + (count - 1) * block);
+    for (std::int64_t k0 = shape.first_key(b, first) / block * block; k0 < end; k0 += block) {
+      const Scratch shared = scratch(memory, 0);
+      const std::int64_t valid = shape.keys.count - k0;
+      copy_block(team, shared.keys, head.lanes, keys + k0 * key_stride, key_stride, valid,
+                 head.size, block);
+      copy_block(team, shared.values, head.lanes, values + k0 * key_stride, key_stride, valid,
+                 head.size, block);
+      team.team_barrier();
+      RowsAhead<T> keys_ahead = rows_after(keys + k0 * key_stride, key_stride, end - k0, head.size);
+      RowsAhead<T> values_ahead =
+          rows_after(values + k0 * key_stride, key_stride, end - k0, head.size);
+      for (int n = 0; n < count; ++n) {
+        const std::int64_t q0 = first + n * block;
+        if (k0 >= end_key(q0) || k0 + block <= shape.first_key(b, q0)) continue;
+        add_pair(team, scratch(memory, n), b, h, q0, k0, keys_ahead, values_ahead);
+        keys_ahead = values_ahead = {};
+      }
+    }
+    for (int n = 0; n < count; ++n) {
+      if (merges || sums != nullptr)
+        merge(team, scratch(memory, n), b, h, first + n * block);
+      else
+        finish(team, scratch(memory, n), b, h, first + n * block);
+    }
   }
 
  private:
+  /// Number of the team's blocks of queries, which begin at query `first`.
+  KOKKOS_FUNCTION int blocks_from(std::int64_t first) const {
+    const std::int64_t rest = padded(shape.queries.count - first, block) / block;
+    return static_cast<int>(rest < blocks_per_team ? rest : blocks_per_team);
+  }
+  /// End of the keys that the block of queries at q0 may see.
+  KOKKOS_FUNCTION std::int64_t end_key(std::int64_t q0) const {
+    return shape.causal && q0 + block < shape.keys.count ? q0 + block : shape.keys.count;
+  }
+
+  /// Adds the block of keys at k0 to the results of the block of queries at q0. Not inlined on
+  /// hosts: within a larger function, GCC 12 generates slower code for the products.
+  TRIREME_APART_ON_HOSTS void add_pair(const AttentionMember& team, const Scratch& s,
+                                       std::int64_t b, std::int64_t h, std::int64_t q0,
+                                       std::int64_t k0, const RowsAhead<T>& keys_ahead,
+                                       const RowsAhead<T>& values_ahead) const {
+    const auto seen = [&](std::int64_t i) { return visible(b, i, q0, k0); };
+    attention_product<Write::store, T>(
+        team, native ? s.packed : nullptr, Lanes<A>{s.scores, block}, block, block, head.size,
+        Broadcast<A>{s.keys, head.lanes, 1}, Lanes<const A>{s.queries, block},
+        [&](std::int64_t j, std::int64_t i) {
+          const Depth visible_keys = seen(i);
+          const bool any = j < visible_keys.end && j + Tile<A>::rows > visible_keys.begin;
+          return Depth{0, any ? head.size : 0};
+        },
+        keys_ahead);
+    team.team_barrier();
+    softmax(team, s, b, q0, k0);
+    team.team_barrier();
+    if (masks.active) {
+      drop(team, s, masks(b, h), q0, k0);
+      team.team_barrier();
+    }
+    attention_product<Write::add, T>(
+        team, native ? s.packed : nullptr, Lanes<A>{s.result, block}, head.rows, block, block,
+        Broadcast<A>{s.values, 1, head.lanes}, Lanes<const A>{s.scores, block},
+        [&](std::int64_t, std::int64_t i) { return seen(i); }, values_ahead);
+    team.team_barrier();
+  }
+
   /// Range of the keys in the block at k0 that queries of the register tile of query i may see.
   /// Scores outside the range are not used.
   KOKKOS_FUNCTION Depth visible(std::int64_t b, std::int64_t i, std::int64_t q0,
@@ -191,14 +230,14 @@ struct AttentionForward {
       }
 #pragma omp simd
       for (int i = 0; i < width; ++i) {
-        rescale[i] = fast_exp(s.largest[first + i] - largest[i]);
+        rescale[i] = exp_of_difference(s.largest[first + i] - largest[i]);
         s.largest[first + i] = largest[i];
         sum[i] = s.sum[first + i] * rescale[i];
       }
       for (int j = begin; j < keys; ++j) {
 #pragma omp simd
         for (int i = 0; i < width; ++i) {
-          const A p = fast_exp(scores[j * block + i] - largest[i]);
+          const A p = exp_of_difference(scores[j * block + i] - largest[i]);
           scores[j * block + i] = p;
           sum[i] += p;
         }
