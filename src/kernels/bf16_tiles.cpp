@@ -357,23 +357,22 @@ void finish_bf16_square([[maybe_unused]] Bf16Instructions instructions, C* c, st
   finish_plain(c, stride, rows, columns, sums, adds, bias);
 }
 
-void Bf16SmallProduct::operator()(Bf16Instructions instructions, Bf16* packed) const {
+void Bf16Operand::pack(Bf16Instructions instructions, Bf16Side side, Bf16* to) const {
+  const std::int64_t band = packed_elements(bf16_band, depth);
+  for (std::int64_t i = 0; i < lines; i += bf16_band)
+    pack_bf16<float>(instructions, side, to + i / bf16_band * band,
+                     {from + i * (contiguous ? stride : 1), stride, contiguous,
+                      std::min(bf16_band, lines - i), depth});
+}
+
+void Bf16SmallProduct::operator()(Bf16Instructions instructions) const {
   const std::int64_t pairs = (depth + bf16_depth - 1) / bf16_depth;
   const std::int64_t band = pairs * bf16_pair;
-  Bf16* const right = packed + (rows + bf16_band - 1) / bf16_band * band;
-  const bool contiguous = a_depth == 1;
-  const std::int64_t a_stride = contiguous ? a_row : a_depth;
-  for (std::int64_t i = 0; i < rows; i += bf16_band)
-    pack_bf16<float>(instructions, Bf16Side::left, packed + i / bf16_band * band,
-                     {a + i * a_row, a_stride, contiguous, std::min(bf16_band, rows - i), depth});
-  for (std::int64_t j = 0; j < columns; j += bf16_band)
-    pack_bf16<float>(instructions, Bf16Side::right, right + j / bf16_band * band,
-                     {b + j, b_stride, false, std::min(bf16_band, columns - j), depth});
   enter_bf16(instructions);
   for (std::int64_t i = 0; i < rows; i += bf16_band)
     for (std::int64_t j = 0; j < columns; j += bf16_band) {
       float* to = c + i * c_stride + j;
-      const Bf16* x = packed + i / bf16_band * band;
+      const Bf16* x = left + i / bf16_band * band;
       const Bf16* y = right + j / bf16_band * band;
       const std::int64_t height = std::min(bf16_band, rows - i);
       const std::int64_t width = std::min(bf16_band, columns - j);

@@ -58,10 +58,11 @@ void attention(benchmark::State& state, bool backward, const AttentionShape& sha
   state.counters["peak_share"] = Counter(flops / best, Counter::kIsIterationInvariantRate);
 }
 
-/// Those of tensor cores for the types that have them, else those around the register tiles.
+/// The head sizes of kernels for tensor cores, otherwise some that are and are not multiples of a
+/// register tile.
 template <class T>
 std::vector<std::int64_t> head_sizes() {
-  if (is_narrow<T>) return {32, 64, 80, 96, 112, 128, 160, 192, 256};
+  if (is_narrow<T> && !exec_on_host) return {32, 64, 80, 96, 112, 128, 160, 192, 256};
   return {32, 64, 80, 128};
 }
 
@@ -89,10 +90,11 @@ int main(int argc, char** argv) {
   const Kokkos::ScopeGuard kokkos(argc, argv);
   register_type<float>();
   register_type<double>();
-  if (attention_backend_available(DType::bf16, AttentionBackend::tensor_cores)) {
+  const bool on_tensor_cores =
+      attention_backend_available(DType::bf16, AttentionBackend::tensor_cores);
+  if (on_tensor_cores || attention_backend_available(DType::bf16, AttentionBackend::native))
     register_type<Bf16>();
-    register_type<Fp16>();
-  }
+  if (on_tensor_cores) register_type<Fp16>();
   benchmark::AddCustomContext("peak fp32 GFLOP/s", text(peak<float>() * 1e-9));
   benchmark::AddCustomContext("peak fp64 GFLOP/s", text(peak<double>() * 1e-9));
   benchmark::RunSpecifiedBenchmarks();

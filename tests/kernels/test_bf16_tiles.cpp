@@ -156,19 +156,15 @@ TEST(Bf16Squares, SmallProductsMatchTheDefinition) {
             for (const auto instructions : available()) {
               Aligned<float> c(rows * stride);
               for (std::int64_t i = 0; i < rows * stride; ++i) c.data()[i] = 0.5F;
-              Aligned<Bf16> packed(Bf16SmallProduct::packed_elements(rows, columns, depth));
-              const Bf16SmallProduct product{c.data(),
-                                             stride,
-                                             rows,
-                                             columns,
-                                             depth,
-                                             a.data(),
-                                             transposed ? 1 : depth,
-                                             transposed ? rows : 1,
-                                             b.data(),
-                                             columns,
-                                             adds};
-              product(instructions, packed.data());
+              Aligned<Bf16> left(Bf16Operand::packed_elements(rows, depth));
+              Aligned<Bf16> right(Bf16Operand::packed_elements(columns, depth));
+              Bf16Operand{a.data(), transposed ? rows : depth, !transposed, rows, depth}.pack(
+                  instructions, Bf16Side::left, left.data());
+              Bf16Operand{b.data(), columns, false, columns, depth}.pack(
+                  instructions, Bf16Side::right, right.data());
+              const Bf16SmallProduct product{c.data(), stride,      rows,         columns,
+                                             depth,    left.data(), right.data(), adds};
+              product(instructions);
               for (std::int64_t i = 0; i < rows; ++i)
                 for (std::int64_t j = 0; j < stride; ++j) {
                   double sum = adds || j >= columns ? 0.5 : 0;

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -14,7 +15,7 @@ namespace {
 
 using testing::DeviceArray;
 
-enum class Function { exponential, hyperbolic_tangent };
+enum class Function { exponential, of_difference, hyperbolic_tangent };
 
 /// The function at every x, computed in lanes as in kernels.
 template <class T>
@@ -23,14 +24,15 @@ std::vector<T> evaluate(Function function, const std::vector<T>& x) {
   const DeviceArray<T> out(static_cast<std::int64_t>(x.size()));
   const View1<T> from = in.flat();
   const View1<T> to = out.flat();
-  const bool exponential = function == Function::exponential;
   for_chunks(
       "kernels/test_math", Exec{}, static_cast<std::int64_t>(x.size()),
       KOKKOS_LAMBDA(const Team& team, std::int64_t first, std::int64_t count) {
         const T* x_part = from.data() + first;
         T* y_part = to.data() + first;
-        if (exponential)
+        if (function == Function::exponential)
           for_lanes(team, count, [&](std::int64_t i) { y_part[i] = fast_exp(x_part[i]); });
+        else if (function == Function::of_difference)
+          for_lanes(team, count, [&](std::int64_t i) { y_part[i] = exp_of_difference(x_part[i]); });
         else
           for_lanes(team, count, [&](std::int64_t i) { y_part[i] = fast_tanh(x_part[i]); });
       });
@@ -75,6 +77,24 @@ TEST(Math, ExpOfDoubleIsWithinItsBound) {
   EXPECT_LT(largest_error<double>(Function::exponential, -1, 1, 1000000), exp_bound);
   EXPECT_LT(largest_error<double>(Function::exponential, -747, -708.39, 200000),
             1.0);  // denormal results
+}
+
+/// Whether exp_of_difference has the bits of fast_exp from `low` to 0, at −inf and at NaN.
+template <class T>
+bool difference_has_the_same_bits(double low, int points) {
+  std::vector<T> x{-std::numeric_limits<T>::infinity(), std::numeric_limits<T>::quiet_NaN(),
+                   T(-0.0)};
+  for (int i = 0; i <= points; ++i) x.push_back(static_cast<T>(low - low * i / points));
+  const std::vector<T> a = evaluate(Function::exponential, x);
+  const std::vector<T> b = evaluate(Function::of_difference, x);
+  EXPECT_EQ(b[0], T(0));
+  EXPECT_TRUE(std::isnan(b[1]));
+  return std::equal(a.begin() + 2, a.end(), b.begin() + 2);
+}
+
+TEST(Math, ExpOfDifferenceHasTheBitsOfExp) {
+  EXPECT_TRUE(difference_has_the_same_bits<float>(-110, 2000000));
+  EXPECT_TRUE(difference_has_the_same_bits<double>(-750, 1000000));
 }
 
 TEST(Math, TanhIsWithinItsBound) {

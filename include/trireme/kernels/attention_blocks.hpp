@@ -94,30 +94,61 @@ TRIREME_FUNCTION void copy_transposed(const AttentionMember& team, A* to, const 
   });
 }
 
-/// Number of four-byte elements that hold the packed operands of any native attention_product for
-/// this head size.
-TRIREME_FUNCTION constexpr std::int64_t native_elements(std::int64_t head_size) {
-  const std::int64_t longest = head_size < attention_block ? attention_block : head_size;
-  return Bf16SmallProduct::packed_elements(longest, attention_block, longest) / 2;
+/// Packed operands of a product by the processor's bf16 instructions. At most one of them is null:
+/// the product packs it in `work`. Without `work`, the product does not use these instructions.
+struct NativeOperands {
+  Bf16* work = nullptr;
+  const Bf16* left = nullptr;
+  const Bf16* right = nullptr;
+};
+
+/// Number of four-byte elements of a packed operand.
+TRIREME_FUNCTION constexpr std::int64_t native_elements(std::int64_t lines, std::int64_t depth) {
+  return Bf16Operand::packed_elements(lines, depth) / 2;
 }
 
-/// c = or += a b by block_product. On hosts, if T is Bf16 and `packed` is not null, the processor's
-/// bf16 instructions compute the product over the whole depth; `packed` stores the operands,
-/// rounded to bf16. Prefetches `ahead`.
+/// Packs a left operand [rows, depth], or a right operand [depth, lanes], of native products in
+/// `to`, if T is Bf16 on a host and `to` is not null.
+template <class T, class A>
+TRIREME_FUNCTION void pack_left([[maybe_unused]] Bf16* to, [[maybe_unused]] std::int64_t rows,
+                                [[maybe_unused]] std::int64_t depth,
+                                [[maybe_unused]] Broadcast<A> a) {
+  if constexpr (exec_on_host && std::is_same_v<T, Bf16>) {
+    const bool contiguous = a.depth == 1;
+    const Bf16Operand operand{a.data, contiguous ? a.row : a.depth, contiguous, rows, depth};
+    if (to != nullptr) operand.pack(bf16_instructions(), Bf16Side::left, to);
+  }
+}
+template <class T, class A>
+TRIREME_FUNCTION void pack_right([[maybe_unused]] Bf16* to, [[maybe_unused]] std::int64_t lanes,
+                                 [[maybe_unused]] std::int64_t depth,
+                                 [[maybe_unused]] Lanes<const A> b) {
+  if constexpr (exec_on_host && std::is_same_v<T, Bf16>) {
+    const Bf16Operand operand{b.data, b.stride, false, lanes, depth};
+    if (to != nullptr) operand.pack(bf16_instructions(), Bf16Side::right, to);
+  }
+}
+
+/// c = or += a b by block_product. On hosts, if T is Bf16 and `native` has memory, the processor's
+/// bf16 instructions compute the product over the whole depth, of operands rounded to bf16.
+/// Prefetches `ahead`.
 template <Write write, class T, class A, class DepthOf, class E = A>
-TRIREME_FUNCTION void attention_product(const AttentionMember& team, [[maybe_unused]] A* packed,
-                                        Lanes<A> c, std::int64_t rows, std::int64_t lanes,
+TRIREME_FUNCTION void attention_product(const AttentionMember& team,
+                                        [[maybe_unused]] NativeOperands native, Lanes<A> c,
+                                        std::int64_t rows, std::int64_t lanes,
                                         [[maybe_unused]] std::int64_t depth, Broadcast<A> a,
                                         Lanes<const A> b, const DepthOf& depth_of,
                                         const RowsAhead<E>& ahead = {}) {
   if constexpr (exec_on_host && std::is_same_v<T, Bf16>) {
-    if (packed != nullptr) {
+    if (native.work != nullptr) {
       ahead.prefetch(0, 1);
-      const Bf16SmallProduct product{
-          c.data,   c.stride,           rows, lanes, depth, a.data, a.row, a.depth, b.data,
-          b.stride, write == Write::add};
-      product(bf16_instructions(), reinterpret_cast<Bf16*>(packed));
-      return;
+      if (native.left == nullptr) pack_left<T>(native.work, rows, depth, a);
+      if (native.right == nullptr) pack_right<T>(native.work, lanes, depth, b);
+      const Bf16* const left = native.left == nullptr ? native.work : native.left;
+      const Bf16* const right = native.right == nullptr ? native.work : native.right;
+      const Bf16SmallProduct product{c.data, c.stride, rows,  lanes,
+                                     depth,  left,     right, write == Write::add};
+      return product(bf16_instructions());
     }
   }
   const std::int64_t row_tiles = rows / Tile<A>::rows, lane_tiles = lanes / Tile<A>::lanes;

@@ -57,28 +57,35 @@ template <class C>
 void finish_bf16_square(Bf16Instructions instructions, C* c, std::int64_t stride, std::int64_t rows,
                         std::int64_t columns, const float* sums, bool adds, const Bf16* bias);
 
-/// A product of small fp32 matrices, whose operands are rounded to bf16: c(i,j) = Σ_k a(i,k)
-/// b(k,j), or += if `adds`. a(i,k) = a[i · a_row + k · a_depth], where a_row or a_depth is 1;
-/// b(k,j) = b[k · b_stride + j]; c(i,j) = c[i · c_stride + j]. c is aligned to 64 bytes, and
-/// c_stride is a multiple of 16.
+/// An operand of products of small fp32 matrices: `lines` rows of a left operand, or columns of a
+/// right operand. Element k of line i is from[i · stride + k] if `contiguous`, otherwise from[k ·
+/// stride + i].
+struct Bf16Operand {
+  const float* from;
+  std::int64_t stride;
+  bool contiguous;
+  std::int64_t lines, depth;
+
+  /// Number of elements of the packed operand.
+  TRIREME_FUNCTION static constexpr std::int64_t packed_elements(std::int64_t lines,
+                                                                 std::int64_t depth) {
+    return (lines + bf16_band - 1) / bf16_band * ((depth + bf16_depth - 1) / bf16_depth) *
+           bf16_pair;
+  }
+  /// Rounds the operand to bf16 and writes its bands to `to`, which is aligned to 64 bytes.
+  void pack(Bf16Instructions instructions, Bf16Side side, Bf16* to) const;
+};
+
+/// A product of two packed operands: c(i,j) = Σ_k left(i,k) right(k,j), or += if `adds`. c(i,j) =
+/// c[i · c_stride + j]; c is aligned to 64 bytes, and c_stride is a multiple of 16.
 struct Bf16SmallProduct {
   float* c;
   std::int64_t c_stride, rows, columns, depth;
-  const float* a;
-  std::int64_t a_row, a_depth;
-  const float* b;
-  std::int64_t b_stride;
+  const Bf16* left;
+  const Bf16* right;
   bool adds;
 
-  /// Number of elements of operator()'s `packed`, which is aligned to 64 bytes.
-  TRIREME_FUNCTION static constexpr std::int64_t packed_elements(std::int64_t rows,
-                                                                 std::int64_t columns,
-                                                                 std::int64_t depth) {
-    const std::int64_t bands =
-        (rows + bf16_band - 1) / bf16_band + (columns + bf16_band - 1) / bf16_band;
-    return bands * ((depth + bf16_depth - 1) / bf16_depth) * bf16_pair;
-  }
-  void operator()(Bf16Instructions instructions, Bf16* packed) const;
+  void operator()(Bf16Instructions instructions) const;
 };
 
 }  // namespace trireme::kernels

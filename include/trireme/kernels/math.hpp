@@ -126,7 +126,7 @@ KOKKOS_FORCEINLINE_FUNCTION T host_exp(T x) {
   return (static_cast<T>(1) + e.q) * power_of_two<T>(half) * power_of_two<T>(e.n - half);
 }
 
-/// host_exp for x ≤ 0.
+/// host_exp for x ≤ 1.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T host_exp_of_difference(T x) {
   using C = ExpConstants<T>;
@@ -168,8 +168,8 @@ KOKKOS_FORCEINLINE_FUNCTION T fast_exp(T x) {
 #endif
 }
 
-/// fast_exp(x) with the same bits for x ≤ 0 and NaN, as in a softmax, by fewer instructions on
-/// hosts.
+/// fast_exp(x) for a difference x from a maximum, as in a softmax: the same bits for x ≤ 1 and NaN,
+/// by fewer instructions on hosts.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION T exp_of_difference(T x) {
 #if TRIREME_DEVICE_CODE

@@ -53,20 +53,32 @@ struct AttentionBackward {
     A* keys;               // [block, lanes of K]
     A* dkeys;              // [rows of K, block]
     A* dvalues;            // [rows of K, block]
-    A* queries;            // [block, lanes of K]
-    A* grads;              // [block, lanes of K]
-    A* dqueries;           // [block, lanes of K], gradients from one block of keys
-    A* sums;               // [block, lanes of K], gradients of the queries so far
-    A* p;                  // [block of queries, block of keys], scores, later probabilities
-    A* ds;                 // [block of queries, block of keys], gradients of the scores
-    A* packed;             // operands of native products
+    // Operands of native products; null without them.
+    Bf16* packed_keys;         // right, [K, block]
+    Bf16* packed_values;       // right, [K, block]
+    Bf16* packed_keys_by_row;  // right, [block, lanes of K]
+    A* queries;                // [block, lanes of K]
+    A* grads;                  // [block, lanes of K]
+    A* dqueries;               // [block, lanes of K], gradients from one block of keys
+    A* sums;                   // [block, lanes of K], gradients of the queries so far
+    A* p;                      // [block of queries, block of keys], scores, later probabilities
+    A* ds;                     // [block of queries, block of keys], gradients of the scores
+    Bf16* packed_queries;      // left, [block, K]
+    Bf16* packed_grads;        // left, [block, K]
+    Bf16* packed_queries_by_column;  // left, [rows of K, block]
+    Bf16* packed_grads_by_column;    // left, [rows of K, block]
+    Bf16* work;                      // packed probabilities or gradients of scores
   };
   KOKKOS_FUNCTION std::int64_t key_elements() const {
-    return block * (2 * head.size + head.lanes + 2 * head.rows);
+    return block * (2 * head.size + head.lanes + 2 * head.rows) +
+           (native ? 2 * native_elements(block, head.size) + native_elements(head.lanes, block)
+                   : 0);
   }
   KOKKOS_FUNCTION std::int64_t scratch_elements() const {
     return blocks_together * key_elements() + block * (4 * head.lanes + 2 * block) +
-           (native ? native_elements(head.size) : 0);
+           (native ? 2 * native_elements(block, head.size) + 2 * native_elements(head.rows, block) +
+                         native_elements(block, block)
+                   : 0);
   }
   /// The arrays of block `number` of the team's blocks of keys. `first`: see aligned_scratch().
   KOKKOS_FUNCTION Scratch scratch(A* first, int number) const {
@@ -82,7 +94,17 @@ struct AttentionBackward {
     s.sums = s.dqueries + head.lanes * block;
     s.p = s.sums + head.lanes * block;
     s.ds = s.p + block * block;
-    s.packed = s.ds + block * block;
+    if (!native) return s;
+    const std::int64_t by_row = 2 * native_elements(block, head.size);
+    const std::int64_t by_column = 2 * native_elements(head.rows, block);
+    s.packed_keys = reinterpret_cast<Bf16*>(s.dvalues + head.rows * block);
+    s.packed_values = s.packed_keys + by_row;
+    s.packed_keys_by_row = s.packed_values + by_row;
+    s.packed_queries = reinterpret_cast<Bf16*>(s.ds + block * block);
+    s.packed_grads = s.packed_queries + by_row;
+    s.packed_queries_by_column = s.packed_grads + by_row;
+    s.packed_grads_by_column = s.packed_queries_by_column + by_column;
+    s.work = s.packed_grads_by_column + by_column;
     return s;
   }
 
@@ -167,6 +189,9 @@ struct AttentionBackward {
                     native ? A(1) : static_cast<A>(shape.scale));
     copy_transposed(team, s.values_transposed, values, stride, valid, head.size, A(1));
     copy_block(team, s.keys, head.lanes, keys, stride, valid, head.size, block);
+    pack_right<T>(s.packed_keys, block, head.size, Lanes<const A>{s.keys_transposed, block});
+    pack_right<T>(s.packed_values, block, head.size, Lanes<const A>{s.values_transposed, block});
+    pack_right<T>(s.packed_keys_by_row, head.lanes, block, Lanes<const A>{s.keys, head.lanes});
   }
 
   /// Computes the `wanted` gradients from at most `most` blocks of keys, from key `first` on, with
@@ -264,6 +289,11 @@ struct AttentionBackward {
                static_cast<std::int64_t>(qkv.stride(0)), valid, head.size, block);
     copy_block(team, s.grads, head.lanes, &grad(token, h * head.size),
                static_cast<std::int64_t>(grad.stride(0)), valid, head.size, block);
+    pack_left<T>(s.packed_queries, block, head.size, Broadcast<A>{s.queries, head.lanes, 1});
+    pack_left<T>(s.packed_grads, block, head.size, Broadcast<A>{s.grads, head.lanes, 1});
+    pack_left<T>(s.packed_queries_by_column, head.rows, block,
+                 Broadcast<A>{s.queries, 1, head.lanes});
+    pack_left<T>(s.packed_grads_by_column, head.rows, block, Broadcast<A>{s.grads, 1, head.lanes});
   }
 
   /// Rows of the queries' gradients of earlier blocks of keys.
@@ -330,30 +360,31 @@ struct AttentionBackward {
       const std::int64_t first = first_key(i);
       return Depth{first < block ? first : block - 1, diagonal ? i + Tile<A>::rows : block};
     };
-    A* const packed = native ? s.packed : nullptr;
-    attention_product<Write::store, T>(team, packed, Lanes<A>{s.p, block}, block, block, head.size,
-                                       Broadcast<A>{s.queries, head.lanes, 1},
-                                       Lanes<const A>{s.keys_transposed, block}, scores,
-                                       ahead.queries);
-    attention_product<Write::store, T>(team, packed, Lanes<A>{s.ds, block}, block, block, head.size,
-                                       Broadcast<A>{s.grads, head.lanes, 1},
-                                       Lanes<const A>{s.values_transposed, block}, scores,
-                                       ahead.grads);
+    attention_product<Write::store, T>(
+        team, {s.work, s.packed_queries, s.packed_keys}, Lanes<A>{s.p, block}, block, block,
+        head.size, Broadcast<A>{s.queries, head.lanes, 1}, Lanes<const A>{s.keys_transposed, block},
+        scores, ahead.queries);
+    attention_product<Write::store, T>(
+        team, {s.work, s.packed_grads, s.packed_values}, Lanes<A>{s.ds, block}, block, block,
+        head.size, Broadcast<A>{s.grads, head.lanes, 1}, Lanes<const A>{s.values_transposed, block},
+        scores, ahead.grads);
     team.team_barrier();
     softmax_gradient(team, s, b, h, q0, k0);
     team.team_barrier();
     if constexpr (wanted != Gradients::of_queries) {
-      attention_product<Write::add, T>(team, packed, Lanes<A>{s.dvalues, block}, head.rows, block,
-                                       block, Broadcast<A>{s.grads, 1, head.lanes},
-                                       Lanes<const A>{s.p, block}, over_queries,
-                                       wanted == Gradients::all ? ahead.sums : RowsAhead<A>{});
-      attention_product<Write::add, T>(team, packed, Lanes<A>{s.dkeys, block}, head.rows, block,
-                                       block, Broadcast<A>{s.queries, 1, head.lanes},
+      attention_product<Write::add, T>(
+          team, {s.work, s.packed_grads_by_column, nullptr}, Lanes<A>{s.dvalues, block}, head.rows,
+          block, block, Broadcast<A>{s.grads, 1, head.lanes}, Lanes<const A>{s.p, block},
+          over_queries, wanted == Gradients::all ? ahead.sums : RowsAhead<A>{});
+      attention_product<Write::add, T>(team, {s.work, s.packed_queries_by_column, nullptr},
+                                       Lanes<A>{s.dkeys, block}, head.rows, block, block,
+                                       Broadcast<A>{s.queries, 1, head.lanes},
                                        Lanes<const A>{s.ds, block}, over_queries);
     }
     if constexpr (wanted == Gradients::of_keys) return;
-    attention_product<Write::store, T>(team, packed, Lanes<A>{s.dqueries, head.lanes}, block,
-                                       head.lanes, block, Broadcast<A>{s.ds, block, 1},
+    attention_product<Write::store, T>(team, {s.work, nullptr, s.packed_keys_by_row},
+                                       Lanes<A>{s.dqueries, head.lanes}, block, head.lanes, block,
+                                       Broadcast<A>{s.ds, block, 1},
                                        Lanes<const A>{s.keys, head.lanes}, over_keys);
     team.team_barrier();
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, block), [&](int i) {

@@ -48,21 +48,26 @@ struct AttentionForward {
   /// Arrays in the scratch memory of a team. Each block of queries has its own `queries`, `result`,
   /// `largest` and `sum`; the other arrays are shared.
   struct Scratch {
-    A* queries;  // [K, block], scaled unless native
-    A* result;   // [rows of K, block]
-    A* largest;  // [block]
-    A* sum;      // [block]
-    A* keys;     // [block, lanes of K]
-    A* values;   // [block, lanes of K]
-    A* scores;   // [block of keys, block of queries], later probabilities
-    A* packed;   // operands of native products
+    A* queries;            // [K, block], scaled unless native
+    A* result;             // [rows of K, block]
+    A* largest;            // [block]
+    A* sum;                // [block]
+    Bf16* packed_queries;  // operands of native products; null without them
+    A* keys;               // [block, lanes of K]
+    A* values;             // [block, lanes of K]
+    A* scores;             // [block of keys, block of queries], later probabilities
+    Bf16* packed_keys;
+    Bf16* packed_values;
+    Bf16* work;  // packed probabilities
   };
   KOKKOS_FUNCTION std::int64_t block_elements() const {
-    return block * (head.size + head.rows + 2);
+    return block * (head.size + head.rows + 2) + (native ? native_elements(block, head.size) : 0);
   }
   KOKKOS_FUNCTION std::int64_t scratch_elements() const {
     return blocks_per_team * block_elements() + block * (2 * head.lanes + block) +
-           (native ? native_elements(head.size) : 0);
+           (native ? native_elements(block, head.size) + native_elements(head.rows, block) +
+                         native_elements(block, block)
+                   : 0);
   }
   /// The arrays of block `number` of the team's blocks of queries. `first`: see aligned_scratch().
   KOKKOS_FUNCTION Scratch scratch(A* first, int number) const {
@@ -74,7 +79,11 @@ struct AttentionForward {
     s.keys = first + blocks_per_team * block_elements();
     s.values = s.keys + block * head.lanes;
     s.scores = s.values + block * head.lanes;
-    s.packed = s.scores + block * block;
+    if (!native) return s;
+    s.packed_queries = reinterpret_cast<Bf16*>(s.sum + block);
+    s.packed_keys = reinterpret_cast<Bf16*>(s.scores + block * block);
+    s.packed_values = s.packed_keys + 2 * native_elements(block, head.size);
+    s.work = s.packed_values + 2 * native_elements(head.rows, block);
     return s;
   }
 
@@ -106,6 +115,7 @@ struct AttentionForward {
       copy_transposed(team, s.queries, qkv.data() + shape.query_row(b, q0) * stride + h * head.size,
                       stride, shape.queries.count - q0, head.size,
                       native ? A(1) : static_cast<A>(shape.scale));
+      pack_right<T>(s.packed_queries, block, head.size, Lanes<const A>{s.queries, block});
       start(team, s);
     }
     const std::int64_t end = end_key(first + (count - 1) * block);
@@ -116,6 +126,9 @@ struct AttentionForward {
                  head.size, block);
       copy_block(team, shared.values, head.lanes, values + k0 * key_stride, key_stride, valid,
                  head.size, block);
+      pack_left<T>(shared.packed_keys, block, head.size, Broadcast<A>{shared.keys, head.lanes, 1});
+      pack_left<T>(shared.packed_values, head.rows, block,
+                   Broadcast<A>{shared.values, 1, head.lanes});
       team.team_barrier();
       RowsAhead<T> keys_ahead = rows_after(keys + k0 * key_stride, key_stride, end - k0, head.size);
       RowsAhead<T> values_ahead =
@@ -154,8 +167,8 @@ struct AttentionForward {
                                        const RowsAhead<T>& values_ahead) const {
     const auto seen = [&](std::int64_t i) { return visible(b, i, q0, k0); };
     attention_product<Write::store, T>(
-        team, native ? s.packed : nullptr, Lanes<A>{s.scores, block}, block, block, head.size,
-        Broadcast<A>{s.keys, head.lanes, 1}, Lanes<const A>{s.queries, block},
+        team, {s.work, s.packed_keys, s.packed_queries}, Lanes<A>{s.scores, block}, block, block,
+        head.size, Broadcast<A>{s.keys, head.lanes, 1}, Lanes<const A>{s.queries, block},
         [&](std::int64_t j, std::int64_t i) {
           const Depth visible_keys = seen(i);
           const bool any = j < visible_keys.end && j + Tile<A>::rows > visible_keys.begin;
@@ -170,8 +183,8 @@ struct AttentionForward {
       team.team_barrier();
     }
     attention_product<Write::add, T>(
-        team, native ? s.packed : nullptr, Lanes<A>{s.result, block}, head.rows, block, block,
-        Broadcast<A>{s.values, 1, head.lanes}, Lanes<const A>{s.scores, block},
+        team, {s.work, s.packed_values, nullptr}, Lanes<A>{s.result, block}, head.rows, block,
+        block, Broadcast<A>{s.values, 1, head.lanes}, Lanes<const A>{s.scores, block},
         [&](std::int64_t, std::int64_t i) { return seen(i); }, values_ahead);
     team.team_barrier();
   }
