@@ -10,12 +10,10 @@
 
 #include <cstdint>
 
-/// Common parts of the portable attention kernels: block sizes, padded head sizes, copies of
-/// blocks, and the dropout mask.
+/// Common parts of the portable attention kernels: block sizes, copies of blocks, dropout mask.
 namespace trireme::kernels {
 
-/// Number of queries and number of keys per block. They are equal, so that the causal mask cuts
-/// only blocks on the diagonal.
+/// Queries and keys per block: equal numbers, so that the causal mask cuts only diagonal blocks.
 inline constexpr int attention_block = exec_on_host ? 64 : 32;
 
 using AttentionPolicy = Kokkos::TeamPolicy<Exec, LightKernel>;
@@ -76,16 +74,14 @@ TRIREME_FUNCTION void copy_transposed(const AttentionMember& team, A* to, const 
   });
 }
 
-/// Number of four-byte elements that hold the packed operands of any native attention_product for
-/// this head size.
+/// Number of four-byte elements for the packed operands of any native attention_product.
 TRIREME_FUNCTION constexpr std::int64_t native_elements(std::int64_t head_size) {
   const std::int64_t longest = head_size < attention_block ? attention_block : head_size;
   return Bf16SmallProduct::packed_elements(longest, attention_block, longest) / 2;
 }
 
 /// c = or += a b by block_product. On hosts, if T is Bf16 and `packed` is not null, the processor's
-/// bf16 instructions compute the product over the whole depth; `packed` stores the operands,
-/// rounded to bf16.
+/// bf16 instructions multiply over the whole depth; `packed` receives the operands as bf16.
 template <Write write, class T, class A, class DepthOf>
 TRIREME_FUNCTION void attention_product(const AttentionMember& team, [[maybe_unused]] A* packed,
                                         Lanes<A> c, std::int64_t rows, std::int64_t lanes,
@@ -144,7 +140,7 @@ struct AttentionMask {
   }
 };
 
-/// The masks of all heads and samples. operator() returns the mask of head h of sample b.
+/// The masks of all heads and samples.
 struct AttentionMasks {
   AttentionDropout dropout;
   std::int64_t sequence;

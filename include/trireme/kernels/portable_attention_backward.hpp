@@ -22,8 +22,7 @@ enum class Gradients : std::uint8_t { all, of_keys, of_queries };
 ///   all its query heads. Five products for each pair.
 /// - key_teams() teams, Gradients::of_keys, and query_teams() teams, Gradients::of_queries: each
 ///   team has one block of keys, or one block of queries of one head. Seven products in total for
-///   each pair. Each sum has the same terms in the same order as with heads(), and therefore the
-///   same bits.
+///   each pair. Each sum has the same terms in the same order as with heads().
 template <class T>
 struct AttentionBackward {
   using A = Accumulate<T>;
@@ -184,9 +183,8 @@ struct AttentionBackward {
     team.team_barrier();
   }
 
-  /// Computes the `wanted` gradients from one pair of blocks: the queries from q0 on of head h, and
-  /// the keys from k0 on. Not inlined on hosts: within a larger function, GCC 12 generates slower
-  /// code for the products.
+  /// Computes the `wanted` gradients from the queries of head h from q0 on and the keys from k0 on.
+  /// Not inlined on hosts: in a larger function, GCC 12 generates slower code for the products.
   template <Gradients wanted>
   TRIREME_APART_ON_HOSTS void add_pair(const AttentionMember& team, const Scratch& s,
                                        std::int64_t b, std::int64_t h, std::int64_t q0,
@@ -375,9 +373,8 @@ struct AttentionBackward {
   }
 };
 
-/// Launch the computation of the gradients with heads() teams, or with key_teams() and
-/// query_teams() teams; both give the same bits. Asynchronous on exec; instantiated for float,
-/// double, Bf16 and Fp16.
+/// Launch the gradients with heads() teams, or with key_teams() and query_teams() teams; both give
+/// the same bits. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 template <class T>
 void attention_backward_by_heads(const Exec& exec, const AttentionBackward<T>& backward);
 template <class T>
