@@ -19,8 +19,7 @@ namespace {
 
 using Command = std::function<ExitCode(grid::Runtime&)>;
 
-/// The requested command; null if help was printed. Every rank parses the same arguments, so that a
-/// mistake ends all ranks, and one rank reports it.
+/// The requested command; null if help was printed. A mistake on the command line ends all ranks.
 Command parse(grid::Runtime& runtime, int argc, char** argv) {
   CLI::App app("Training, evaluation and generation; started by `trireme`", "trireme");
   app.require_subcommand(1);

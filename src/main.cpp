@@ -64,8 +64,8 @@ bool is_for_engine(int argc, char** argv) {
   return true;
 }
 
-/// Blocks SIGUSR1, by which a batch system asks a run to save and stop, because the signal would
-/// kill a run that is starting. It stays pending until train::StopSignals accepts it.
+/// Blocks SIGUSR1, by which a batch system asks a run to save and stop: the signal would kill a run
+/// that is starting. train::StopSignals unblocks it.
 void hold_stop_signal() {
   sigset_t held;
   sigemptyset(&held);
@@ -73,9 +73,8 @@ void hold_stop_signal() {
   sigprocmask(SIG_BLOCK, &held, nullptr);
 }
 
-/// Error if this node lacks the driver library with which the engine is linked; the loader would
-/// end the engine without explanation. One process per node reports the error. For doctor, the
-/// error becomes a finding, and the process exits.
+/// Error if this node lacks the driver library with which the engine is linked; one process per
+/// node reports it. For doctor, the error becomes a finding, and the process exits.
 void expect_driver(int argc, char** argv) {
   const char* library = installation::driver_library(installation::this_machine().device.kind);
   if (library == nullptr) return;

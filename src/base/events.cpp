@@ -97,8 +97,7 @@ int open_to_append(const std::string& path) {
   return ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
 }
 
-/// Appends a line. Returns false, with errno, unless the whole line was written; removes a partial
-/// line.
+/// Appends a line. Returns false, with errno, and removes a partial line if this fails.
 bool append(int file, const std::string& line) {
   const off_t before = ::lseek(file, 0, SEEK_END);
   const ssize_t written = ::write(file, line.data(), line.size());

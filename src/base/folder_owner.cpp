@@ -181,8 +181,7 @@ void FolderOwner::State::take(const std::string& what,
   ::unlink(temporary.c_str());
 }
 
-/// Locks the owner file and starts the thread that renews the heartbeat. This thread blocks all
-/// signals.
+/// Locks the owner file and starts the thread that renews the heartbeat.
 void FolderOwner::State::hold() {
   file = OwnerDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   struct flock lock {};

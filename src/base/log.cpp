@@ -40,8 +40,7 @@ bool ends_with_line(const std::string& path) {
   return in.get() == '\n';
 }
 
-/// Writes to standard output. If a reader such as `head` has closed it, only the log file
-/// continues.
+/// Writes to standard output, and warns once in the log file if it was closed.
 void to_stdout(State& s, const std::string& words) {
   errno = 0;  // fwrite() or fflush() may set errno
   std::fwrite(words.data(), 1, words.size(), stdout);

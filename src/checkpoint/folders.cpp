@@ -1,5 +1,4 @@
-// Names of checkpoint folders, the file `latest`, the note of a complete checkpoint that `latest`
-// does not name yet, and checkpoints that a run moves aside.
+// Names of checkpoint folders, the files `latest` and `latest.partial`, and folders moved aside.
 #include <trireme/checkpoint/folders.hpp>
 
 #include <trireme/base/check.hpp>
@@ -117,7 +116,7 @@ void settle_latest(const std::string& directory, const std::string& name) {
     if (read_latest(directory) != name || fs::is_symlink(path, missing))
       write_latest(directory, name);
   } catch (const Error&) {
-    if (fs::is_directory(path, missing)) throw;  // otherwise the next checkpoint replaces it
+    if (fs::is_directory(path, missing)) throw;  // the next checkpoint corrects other failures
   }
   withdraw(directory);
 }
@@ -126,7 +125,7 @@ void announce(const std::string& directory, const std::string& name) {
   std::string former;
   try {
     former = read_latest(directory);
-  } catch (const Error&) {  // then `latest` names no checkpoint
+  } catch (const Error&) {  // an unreadable `latest` counts as empty
   }
   io::replace_file(note_path(directory), text(name, "\n", former, "\n"));
 }

@@ -1,5 +1,4 @@
-// Slabs of arrays: intersections, iteration in contiguous runs, and a check that slabs tile an
-// array, which sweeps along the axis with the most cuts.
+// Slabs of arrays: intersections, contiguous runs, and a check that slabs tile an array.
 #include <trireme/checkpoint/hyperslab.hpp>
 
 #include <trireme/base/check.hpp>
@@ -101,7 +100,7 @@ void for_each_run(const Slab& part, const Slab& source, const Slab& target, cons
   const Extents to_stride = strides(target.extent);
   std::int64_t from = position(part, source, from_stride);
   std::int64_t to = position(part, target, to_stride);
-  // A run covers the axes from `outer` on; the axes after `outer` are complete in both memories.
+  // A run covers the axes from `outer` on. The axes after `outer` are complete in both slabs.
   std::size_t outer = part.extent.size();
   std::int64_t count = 1;
   while (outer > 0) {

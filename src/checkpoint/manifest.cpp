@@ -1,5 +1,4 @@
-// Assembles, writes and parses manifests. The slices of all ranks are assembled into arrays, which
-// they must tile.
+// Assembles, writes and parses manifests.
 #include <trireme/checkpoint/manifest.hpp>
 
 #include <trireme/base/check.hpp>
@@ -19,8 +18,8 @@ namespace {
 
 constexpr std::int64_t manifest_limit_bytes = std::int64_t{4} << 30;
 
-/// Index of the slice's array in the manifest. Adds the array to the manifest if it is new. Error
-/// if the slice differs from its array in type or shape.
+/// Index of the slice's array in the manifest; adds a new array. Error if the slice differs from an
+/// earlier slice of the array in type or shape.
 std::size_t number_of(const SliceSummary& slice, Manifest& manifest,
                       std::map<std::string, std::size_t>& numbers) {
   const auto [at, added] = numbers.emplace(slice.name, manifest.arrays.size());
@@ -105,9 +104,7 @@ Lineage read_lineage(const std::string& folder) {
   return parse_lineage(content_of(path), path);
 }
 
-// The manifest is JSON that ends with a checksum of all preceding bytes. parse_manifest() checks
-// the checksum and the format number, that the slices tile the arrays, and that their storage is
-// within the shards and disjoint.
+// The manifest is JSON that ends with a checksum of all preceding bytes.
 
 namespace {
 
@@ -115,7 +112,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view seal_begin = ",\n\"checksum\":\"";
 constexpr std::string_view seal_end = "\"}\n";
-constexpr std::string_view head_end = ",\n\"block_bytes\":";  // JSON strings contain no line feeds
+constexpr std::string_view head_end = ",\n\"block_bytes\":";  // JSON escapes line feeds
 constexpr std::size_t digest_digits = 32;
 constexpr std::size_t seal_size = seal_begin.size() + digest_digits + seal_end.size();
 
@@ -138,7 +135,7 @@ std::string list(const std::vector<Start>& starts) {
   return out + "]";
 }
 
-/// Writes a shard without the JSON library, because there may be millions of digests.
+/// Writes slices without the JSON library, because a shard may have millions of digests.
 void append_shard(std::string& out, const ShardInfo& shard) {
   out += text("{\"name\":", in_quotes(shard.name), ",\"bytes\":", shard.bytes, ",\"structure\":\"",
               shard.structure.hex(), "\",\"slices\":[");
@@ -166,8 +163,8 @@ std::string plain_name(const Json& json, const std::string& path) {
   return name;
 }
 
-/// The number in `json`; Error unless it is whole and not negative, as all numbers of a manifest
-/// are. The JSON library would truncate a fraction.
+/// The number in `json`; Error unless it is an integer of at least 0. The JSON library would
+/// truncate a fraction.
 std::int64_t whole_number(const Json& json, const std::string& path) {
   const bool whole = json.is_number_unsigned()
                          ? json.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max()
@@ -261,7 +258,6 @@ Manifest manifest_from(const Json& json, const std::string& path) {
   return manifest;
 }
 
-/// Whether the checksum at the end of a manifest equals the checksum of the preceding bytes.
 bool intact(std::string_view content) {
   if (content.size() < seal_size) return false;
   const auto body = content.substr(0, content.size() - seal_size);
@@ -277,8 +273,8 @@ void expect_known_format(const Json& json, const std::string& path) {
                               : "; it needs the older Trireme that wrote it");
 }
 
-/// Result of `read` for `json`. `content`: the whole manifest, whose checksum is verified. `json`:
-/// the whole manifest, or its head as an object of its own.
+/// Parses `json`, the whole manifest or its head, and returns the result of `read`. Verifies the
+/// checksum of `content`, the whole manifest.
 template <class Read>
 auto parsed(const std::string& content, const std::string& json, const std::string& path,
             const Read& read) {

@@ -1,6 +1,5 @@
-// Folders of local checkpoints on a node's disk: their names, their content, and the assembly of
-// complete checkpoints from the folders of all nodes. Also the file `attempt`, which numbers the
-// starts of a run.
+// Folders of local checkpoints on a node's disk, the assembly of complete checkpoints from the
+// folders of all nodes, and the file `attempt`.
 #include <trireme/checkpoint/node_local.hpp>
 
 #include <trireme/base/check.hpp>
@@ -188,7 +187,7 @@ Attempt begin_attempt(const std::string& directory) {
       std::random_device random;
       next = {former->run, former->number + 1 + random() % largest_stride};
     }
-  } catch (const Error&) {  // the file is damaged: begins a new run
+  } catch (const Error&) {  // the file is damaged: a new run begins
   }
   io::replace_file(directory + "/" + attempt_name, text(next.run, ' ', next.number, '\n'));
   return next;

@@ -1,5 +1,5 @@
-// Reads slices of arrays across the shards of a checkpoint. A block of a dataset is verified at its
-// first read. The last block of which only a part was needed stays in a buffer.
+// Reads slices of arrays across the shards of a checkpoint, compares the arrays of two checkpoints,
+// and chooses the checkpoint to continue from.
 #include <trireme/checkpoint/reader.hpp>
 
 #include <trireme/base/check.hpp>
@@ -87,8 +87,8 @@ void Reader::fetch_block(const Loaded& block, char* out, std::int64_t bytes) con
   verified[number] = true;
 }
 
-/// Copies bytes [begin, end) of a slice's dataset, block by block. Whole blocks and large parts of
-/// verified blocks go directly to `out`, other parts through the buffer.
+/// Copies bytes [begin, end) of a slice's dataset. Small parts of blocks, and parts of blocks that
+/// are not yet verified, are copied from a whole block in the buffer.
 void Reader::copy_bytes(Place place, std::int64_t begin, std::int64_t end, char* out) const {
   const std::int64_t bytes =
       manifest_.slice_bytes(manifest_.shards[place.shard].slices[place.slice]);
@@ -150,9 +150,6 @@ void Reader::read_slice(const std::string& name, DType dtype, const Extents& sha
       read_part(place, *part, target, static_cast<char*>(out));
   }
 }
-
-// Compares the arrays of two checkpoints block by block: elements whose bits differ, and the
-// largest absolute and relative differences.
 
 namespace {
 
@@ -266,16 +263,12 @@ std::vector<Difference> compare(const Reader& a, const Reader& b) {
   return out;
 }
 
-// Chooses the checkpoint to continue from, by the content of checkpoints: the announced checkpoint,
-// the checkpoint that `latest` names, or the newest intact checkpoint on the branch of that
-// checkpoint.
-
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The checkpoint that the file `latest` names, if this checkpoint exists. `warns`: warn if it does
-/// not exist but other checkpoints do.
+/// The checkpoint that the file `latest` names, if it exists. `warns`: whether to warn if only
+/// other checkpoints exist.
 std::optional<std::string> named_latest(const std::string& directory, bool warns) {
   const std::string path = directory + "/" + latest_name;
   std::string name;
@@ -308,9 +301,8 @@ Start last_start(const Member& member) {
   return member.lineage.starts.empty() ? Start{} : member.lineage.starts.back();
 }
 
-/// Tip of the branch that the directory's run wrote last: the newest checkpoint of the run's last
-/// attempt. If no checkpoint belongs to that run, the run of the checkpoint with the highest step
-/// is used.
+/// The newest checkpoint of the last attempt of the directory's run. If this run has no checkpoint,
+/// the run of the checkpoint with the highest step takes its place.
 const Member& newest(const std::vector<Member>& members, const std::string& directory) {
   std::string run;
   try {
@@ -343,7 +335,7 @@ std::optional<std::string> latest(const std::string& directory, std::set<std::st
     return false;
   };
   if (const auto last = announced(directory); last && usable(*last)) return directory + "/" + *last;
-  // The path of `latest` is added to the damaged checkpoints, so that several calls warn only once.
+  // `damaged` receives the path of `latest`, so that several calls warn only once.
   const auto named = named_latest(directory, damaged.insert(directory + "/" + latest_name).second);
   if (named && usable(*named)) return directory + "/" + *named;
 
@@ -352,7 +344,7 @@ std::optional<std::string> latest(const std::string& directory, std::set<std::st
   std::optional<Lineage> tip;
   for (const Member& member : members)
     if (member.name == named) tip = member.lineage;
-  if (named && !tip)  // the branch of `named` is unknown; later steps may be on another
+  if (named && !tip)  // `named` is unreadable; later steps may be on another branch
     std::erase_if(members, [&](const Member& m) { return m.lineage.step >= *step_of(*named); });
   if (!tip && !members.empty()) tip = newest(members, directory).lineage;
   for (const std::string& name : unreadable)

@@ -17,7 +17,7 @@
 namespace trireme::checkpoint {
 namespace {
 
-// Upper bound of HDF5's metadata in a shard without datasets.
+// Space for HDF5's metadata in a shard without datasets, and for each dataset.
 constexpr std::int64_t structure_bytes = 64 << 10;
 constexpr std::int64_t structure_bytes_per_dataset = 1024;
 // Bytes per write: few enough to be still in the cache after hashing.
@@ -32,7 +32,7 @@ void expect_names(std::span<const SliceView> slices) {
   }
 }
 
-/// Creates the file and its datasets with HDF5, and sets the file offsets of the slices.
+/// Creates the datasets with HDF5, and sets the file offsets of the slices.
 void lay_out(io::AtomicFile& file, std::vector<SliceSummary>& slices) {
   std::vector<std::string> arrays;
   for (const auto& slice : slices) arrays.push_back(slice.name);
@@ -51,7 +51,7 @@ void lay_out(io::AtomicFile& file, std::vector<SliceSummary>& slices) {
   hdf5.close_into(file);
 }
 
-/// Bytes [begin, begin + bytes) of a slice; copied to `buffer` if they are not in host memory.
+/// Bytes [begin, begin + bytes) of a slice, copied to `buffer` unless they are in host memory.
 const char* fetch(const SliceView& slice, std::int64_t begin, std::int64_t bytes,
                   std::vector<char>& buffer) {
   if (slice.data != nullptr) return static_cast<const char*>(slice.data) + begin;
@@ -186,9 +186,6 @@ Digest structure_digest(const io::InputFile& file, std::vector<Region> storage) 
   return sum.digest();
 }
 
-// Serializes the summary of a shard for the rank that commits. Parsing checks every count against
-// the remaining bytes.
-
 namespace {
 
 constexpr std::int64_t most_items = 1 << 28;
@@ -230,8 +227,7 @@ class Unpacker {
     for (auto& value : values) value = get<std::int64_t>();
     return values;
   }
-  /// Reads a number of items of at least `item_bytes` bytes each, which the remaining bytes must
-  /// hold.
+  /// Reads a count. Error unless the remaining bytes can hold so many items of `item_bytes` bytes.
   std::int64_t get_count(std::size_t item_bytes) {
     const auto count = get<std::int64_t>();
     check(count >= 0 && count <= most_items &&

@@ -1,5 +1,4 @@
-// Compares files of a checkpoint with the sizes and checksums of its manifest: small files whole,
-// datasets block by block, and the other bytes of shards in one pass.
+// Compares files of a checkpoint with the sizes and checksums in its manifest.
 #include <trireme/checkpoint/verify.hpp>
 
 #include <trireme/base/check.hpp>

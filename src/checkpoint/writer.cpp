@@ -1,5 +1,4 @@
-// Commits checkpoints: shards are written to a partial folder, which is completed with index, deck
-// and manifest and then renamed, so that a folder with a final name is always complete.
+// Commits checkpoints: completes a partial folder with index, deck and manifest, then renames it.
 #include <trireme/checkpoint/writer.hpp>
 
 #include <trireme/base/check.hpp>
@@ -42,9 +41,9 @@ void rename_folder(const std::string& from, const std::string& to) {
   check(!error, from, ": cannot rename it to ", to, ": ", error.message());
 }
 
-/// Renames `partial` to `folder`. If `folder` exists, the two folders are exchanged atomically, and
-/// the old folder is then removed. If the file system cannot exchange folders, the old folder is
-/// renamed first.
+/// Renames `partial` to `folder`. Exchanges the two folders atomically if `folder` exists, then
+/// removes the old folder. If the file system cannot exchange folders, renames the old folder
+/// first.
 void move_into_place(const std::string& partial, const std::string& folder) {
   std::string former = partial;
   if (!fs::exists(folder)) {
@@ -108,13 +107,12 @@ void complete(const std::string& folder, Manifest manifest, const Files& files) 
   io::replace_file(folder + "/" + manifest_name, to_json(manifest));
 }
 
-/// Removes old checkpoints. Checkpoints from which the newest checkpoint does not continue are
-/// neither counted nor removed.
+/// Neither counts nor removes checkpoints from which the newest checkpoint does not continue.
 void remove_old(const std::string& directory, const std::string& newest, const Retention& kept,
                 const std::function<void()>& progress) {
   if (kept.keep <= 0) return;
   const Lineage tip = read_lineage(directory + "/" + newest);
-  std::int64_t number = 1;  // counts the newest checkpoint
+  std::int64_t number = 1;  // the newest checkpoint is the first
   for (const auto& [name, lineage] : members_of(directory)) {
     if (name == newest || !precedes(lineage, tip) || ++number <= kept.keep) continue;
     if (kept.keep_every > 0 && *step_of(name) % kept.keep_every == 0) continue;
@@ -123,14 +121,14 @@ void remove_old(const std::string& directory, const std::string& newest, const R
   }
 }
 
-/// Moves an existing checkpoint of the same step aside, unless the new checkpoint continues its
-/// branch and replaces it.
+/// Moves an existing checkpoint `name` aside, unless the checkpoint in `partial` continues its
+/// branch.
 void keep_other_branch(const std::string& directory, const std::string& name,
                        const std::string& partial) {
   if (!fs::exists(directory + "/" + name)) return;
   try {
     if (precedes(read_lineage(directory + "/" + name), read_lineage(partial))) return;
-  } catch (const Error&) {  // the existing checkpoint is damaged, so that its branch is unknown
+  } catch (const Error&) {  // the existing checkpoint is damaged
   }
   const std::string folder = move_aside(directory, {name});
   log::warn(text(directory, "/", name, " belongs to another branch and was moved to ", folder));
@@ -308,7 +306,7 @@ FileInfo write_index(const std::string& folder, const Manifest& manifest) {
                          .substr(0, std::min(manifest.layout.size(), attribute_limit_bytes)));
   for (std::size_t a = 0; a < parts.size(); ++a) {
     const ArrayInfo& array = manifest.arrays[a];
-    if (parts[a].empty())  // an array without elements has nothing to map
+    if (parts[a].empty())  // an array without elements
       hdf5.create_dataset(array.name, array.dtype, array.shape);
     else
       hdf5.create_virtual_dataset(array.name, array.dtype, array.shape, parts[a]);

@@ -1,5 +1,4 @@
-// Fills the fields of batches of the objective next_token (pairs.cpp: masked_token), and copies a
-// context rank's share of the fields.
+// Fills batches of the objective next_token, and copies a context rank's share of the fields.
 #include <trireme/data/batch_reader.hpp>
 
 #include <trireme/architecture/objective.hpp>
@@ -12,7 +11,7 @@
 namespace trireme::data {
 namespace {
 
-/// Batches of the objective next_token: the target of each token is the next token.
+/// The target of each token is the next token.
 class NextTokens final : public BatchReader {
  public:
   explicit NextTokens(const deck::ModelConfig& model)
@@ -57,8 +56,8 @@ class NextTokens final : public BatchReader {
     return field.first(static_cast<std::size_t>(count * sequence_));
   }
 
-  /// The positions of the first `count` samples, empty if the objective has no positions. Sets all
-  /// positions of the batch to 0, because the model also computes the samples that are not filled.
+  /// The positions of the first `count` samples, empty if the objective has no positions. Sets the
+  /// batch's positions to 0, because the model also computes samples that are not filled.
   std::span<std::int32_t> positions(BatchFields fields, std::int64_t count) const {
     if (!positions_) return {};
     std::ranges::fill(fields[*positions_], 0);

@@ -1,4 +1,4 @@
-// Builds the Huffman tree of the weights and descends it for each index: of the first m indices of
+// Builds the Huffman tree of the weights and descends it for each index. Of the first m indices of
 // a node, the lighter branch takes round(m·w), where w is the branch's fraction of the node's
 // weight.
 #include <trireme/data/blend.hpp>
@@ -36,8 +36,7 @@ std::string_view without_blanks(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
 }
 
-/// The entry of a text such as "0.3 b.h5"; std::nullopt unless the text begins with a number,
-/// followed by a space or tab.
+/// The entry of a text such as "0.3 b.h5"; std::nullopt for a text without a weight.
 std::optional<BlendEntry> parse_entry(std::string_view text) {
   BlendEntry entry;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), entry.weight);

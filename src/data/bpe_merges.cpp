@@ -1,5 +1,5 @@
-// Applies merges by rank. In short words, the pair of the lowest rank is found by a scan of all
-// pairs; in long words, by a priority queue over a linked list.
+// Applies merges by rank. Short words: a scan finds the pair of the lowest rank. Long words: a
+// priority queue of pairs over a linked list.
 #include <trireme/data/bpe_merges.hpp>
 
 #include <algorithm>

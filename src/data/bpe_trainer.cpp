@@ -1,5 +1,4 @@
-// Learns a BPE: counts words, then merges the most frequent pair until the vocabulary is full. A
-// queue holds pair counts; each merge updates only the words that contain its pair.
+// Learns a BPE: counts words, then merges the most frequent pair until the vocabulary is full.
 #include <trireme/data/bpe_trainer.hpp>
 
 #include <trireme/base/check.hpp>
@@ -31,8 +30,7 @@ std::vector<std::unique_ptr<WordPattern>> gpt2_patterns() {
   return patterns;
 }
 
-/// All bytes in the order of their characters (byte_alphabet.hpp), which is the order of the bytes'
-/// ids.
+/// All bytes in the order of their ids, which is the order of their characters.
 std::array<unsigned char, 256> bytes_in_order() {
   std::array<unsigned char, 256> bytes;
   for (unsigned i = 0; i < 256; ++i) bytes[i] = static_cast<unsigned char>(i);
@@ -53,8 +51,7 @@ struct Candidate {
 };
 
 /// Merges pairs in the words of the texts. Each merge updates the counts of the pairs that it
-/// changes. A queued pair with an outdated count is not merged, but queued again if its current
-/// count is not 0.
+/// changes. A queued pair with an outdated count is queued again, unless its current count is 0.
 class Merging {
  public:
   Merging(BpeModel& model, std::vector<std::vector<std::int32_t>> words,
@@ -74,7 +71,7 @@ class Merging {
 
   void run(std::int64_t vocabulary) {
     while (std::ssize(model_.tokens) < vocabulary && !queue_.empty()) {
-      // top() is const, but the element may be moved from, because it is popped next.
+      // The element may be moved from, because it is popped next.
       Candidate top = std::move(const_cast<Candidate&>(queue_.top()));
       queue_.pop();
       const std::int64_t now = pair_counts_[top.pair];
@@ -220,7 +217,7 @@ std::string tokenizer_json(const BpeModel& model) {
   }
   for (std::size_t id = 0; id < model.tokens.size(); ++id)
     names.push_back(special[id] ? model.tokens[id] : characters_of_bytes(model.tokens[id]));
-  // One token and one merge per line.
+  // Writes one token or merge per line.
   std::string vocab;
   for (std::size_t id = 0; id < names.size(); ++id)
     vocab += text(id > 0 ? ",\n" : "\n", "      ", nlohmann::json(names[id]).dump(), ": ", id);

@@ -1,5 +1,5 @@
-// Encoders of the BPE model. A word of characters can be a whole document, as in Llama 2. Such a
-// word is cut between characters that no merge can join, and its parts are merged and cached.
+// Encoders of the BPE model. A word of characters, which can be a whole document as in Llama 2, is
+// cut between characters that no merge can join.
 #include <trireme/data/bpe_words.hpp>
 
 #include <trireme/base/check.hpp>
@@ -103,8 +103,8 @@ class BpeWordEncoder final : public WordEncoder {
     out.insert(out.end(), place.ids, place.ids + place.count);
   }
 
-  /// Cuts the text into parts that no merge joins, and encodes all parts, except the last part
-  /// unless it ends the word. Returns the number of bytes encoded.
+  /// Encodes the text in parts that no merge joins. Encodes the last part only if it ends the word.
+  /// Returns the number of bytes encoded.
   std::size_t run_parts(std::string_view text, Edge edge, std::vector<std::int32_t>& out) {
     symbols_.clear();
     waiting_ = false;
@@ -147,8 +147,8 @@ class BpeWordEncoder final : public WordEncoder {
     return !model_.fuse_unknown && !model_.byte_fallback;  // unknown characters wait: see add()
   }
 
-  /// Appends the symbols of a character to symbols_. Byte tokens after an unknown character precede
-  /// the symbol of this character, as in the `tokenizers` library.
+  /// Appends the symbols of a character. As in the `tokenizers` library, an unknown character's
+  /// symbol follows the byte tokens of the characters after it.
   void add(Kind kind, std::int32_t id, std::string_view bytes) {
     if (kind == Kind::unknown) {
       if (waiting_ && !model_.fuse_unknown) symbols_.push_back(model_.unknown);

@@ -1,4 +1,3 @@
-// GPT-2's characters for bytes.
 #include <trireme/data/byte_alphabet.hpp>
 
 #include <array>

@@ -40,15 +40,13 @@ void expect_no_tools(const Chat& chat, const char* format) {
               " does not define");
 }
 
-/// UsageError for a message with both content and calls, because Llama's and Mistral's templates
-/// omit the content.
+/// UsageError for a message with both content and calls.
 void expect_calls_alone(const ChatMessage& message) {
   check_usage(message.calls.empty() || message.content.empty(),
               "has a message with \"content\" beside \"tool_calls\", which this chat format does "
               "not write");
 }
 
-/// UsageError unless user and assistant alternate, beginning with the user.
 void expect_turns(std::span<const ChatMessage* const> messages) {
   constexpr std::array<std::string_view, 2> roles{"user", "assistant"};
   for (std::size_t i = 0; i < messages.size(); ++i)
@@ -64,8 +62,7 @@ const std::string& name_of(const ToolCall& call) {
 class Writer {
  public:
   void add(std::string_view part) { out_.text += part; }
-  /// Adds the text of a message, and the token that ends the message. A counted message of the
-  /// assistant becomes an answer.
+  /// Adds a message and the token that ends it. A counted message of the assistant is an answer.
   void add(const ChatMessage& message, std::string_view words, std::string_view end) {
     const std::size_t begin = out_.text.size();
     add(words);
@@ -97,10 +94,9 @@ constexpr std::string_view qwen_tools_end =
     "within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, "
     "\"arguments\": <args-json-object>}\n</tool_call>";
 
-// The functions write_... follow the Jinja templates of the models' repositories.
+// The functions write_... follow the Jinja templates in the models' repositories.
 
-/// Qwen2.5-Instruct. `default_system`: system message of conversations without a system message;
-/// "": none.
+/// ChatML and Qwen2.5-Instruct. `default_system`: system message if the chat has none; "": none.
 Conversation write_qwen(const Chat& chat, std::string_view default_system) {
   std::span<const ChatMessage> turns(chat.messages);
   Writer out;
@@ -207,7 +203,7 @@ void expect_id(const std::string& id, const char* member) {
               "', but in this chat format the id of a call has nine characters");
 }
 
-/// Description of a tool. The template quotes strings without escaping them.
+/// Description of a tool. The template does not escape strings.
 std::string mistral_tool(const nlohmann::ordered_json& tool) {
   const auto function = tool.find("function");
   check_usage(function != tool.end() && function->is_object(),
@@ -242,8 +238,7 @@ std::string mistral_answer(const ChatMessage& message) {
   return "[TOOL_CALLS] [" + join(calls, ", ") + "]";
 }
 
-/// Checks that all roles are user, assistant or tool, and that the turns of user and assistant
-/// alternate, beginning with the user. Tool calls and their results are not turns.
+/// Checks the roles, and that user and assistant take turns. Tool calls and results are not turns.
 void expect_mistral_turns(std::span<const ChatMessage> messages) {
   std::vector<const ChatMessage*> turns;
   for (const ChatMessage& m : messages) {
@@ -441,14 +436,11 @@ std::string_view end_of_answer(ChatFormat format) {
   return "";
 }
 
-// JSON in Python's form: ", " and ": " as separators, floating-point numbers as in repr().
-
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The shortest decimal number that is read back as the same value. As in repr(), magnitudes below
-/// 1e-4, except 0, and from 1e16 on have an exponent.
+/// Python's repr(): the shortest decimal number that is read back as the same value.
 std::string python_float(double value) {
   check_usage(std::abs(value) < 0x1p63, "has the number ", value,
               " in a tool or a call, beyond 64 bits; write it as a string");

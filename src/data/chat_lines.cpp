@@ -24,8 +24,8 @@ constexpr std::array<std::string_view, 32> descriptions{
     "tags",      "task",       "timestamp",  "token_count",
     "topic",     "url",        "uuid",       "version"};
 
-/// Names of members with the loss weight of a message, 0 or 1: OpenAI and Mistral (weight), axolotl
-/// (train, training), ms-swift and slime (loss, loss_mask, step_loss_mask).
+/// Members with a loss weight: of OpenAI and Mistral (weight), axolotl (train, training), ms-swift
+/// and slime (loss, loss_mask, step_loss_mask).
 constexpr std::array<std::string_view, 6> weight_members{"weight", "train",     "training",
                                                          "loss",   "loss_mask", "step_loss_mask"};
 
@@ -34,13 +34,11 @@ bool is_one_of(std::string_view name, const Names& names) {
   return std::ranges::find(names, name) != names.end();
 }
 
-/// Whether the value is null or an empty list.
 bool is_nothing(const Json& value) {
   return value.is_null() || (value.is_array() && value.empty());
 }
 
-/// Name of the first member that has a value and is not in `read`, a description or a loss weight;
-/// std::nullopt if there is none.
+/// First member that has a value and is neither in `read` nor a description or a loss weight.
 std::optional<std::string> unknown_member(const Json& object,
                                           std::initializer_list<std::string_view> read) {
   for (const auto& [key, value] : object.items())
@@ -50,28 +48,25 @@ std::optional<std::string> unknown_member(const Json& object,
   return std::nullopt;
 }
 
-/// The value of a loss weight 0, 1, false or true; std::nullopt for any other value.
 std::optional<bool> flag_of(const Json& value) {
   if (value.is_boolean()) return value.get<bool>();
   if (value == 0 || value == 1) return value == 1;
   return std::nullopt;
 }
 
-/// A value in an error message: its JSON text, or the type of an array or object.
 std::string value_text(const Json& value) {
   return value.is_structured() ? "an " + std::string(value.type_name()) : value.dump();
 }
 
-/// Whether the value is nested at most `levels` deep. Deeper values are not copied: copying
-/// recurses.
+/// Whether the value is nested at most `levels` deep, so that it can be copied by recursion.
 bool is_shallow(const Json& value, int levels = 64) {
   if (!value.is_structured()) return true;
   return levels > 0 &&
          std::ranges::all_of(value, [&](const Json& part) { return is_shallow(part, levels - 1); });
 }
 
-/// The value, parsed if it is a string of JSON, as in OpenAI's arguments and TRL's tools. Null if
-/// the string is not JSON or the value is nested too deeply.
+/// The value, parsed if it is a string, as in OpenAI's arguments and TRL's tools. Null if the
+/// string is not JSON or the value is nested too deeply.
 Json parsed(const Json& value) {
   if (!value.is_string()) return is_shallow(value) ? value : Json();
   Json inner = Json::parse(value.get_ref<const std::string&>(), nullptr, false);
@@ -117,7 +112,6 @@ class MessageReader {
     return object[key].get<std::string>();
   }
 
-  /// The content of a message, which is optional if there are calls.
   std::string content(const ChatMessage& message) const {
     if (!message.calls.empty() && !has("content")) return "";
     if (!is_string("content")) refuse_form();
@@ -168,8 +162,7 @@ class MessageReader {
   }
 
   /// Whether a message counts in the loss; true without a loss weight. UsageError for invalid or
-  /// contradictory loss weights, and for a loss weight of 1 in a message of another role than
-  /// assistant.
+  /// contradictory loss weights, and for a weight of 1 unless `role` is assistant.
   bool counted(const std::string& role) const {
     std::optional<bool> found;
     for (const std::string_view key : weight_members) {

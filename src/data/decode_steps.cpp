@@ -1,8 +1,9 @@
-// The steps of a tokenizer.json's decoder, and the table of decoder types.
+// The types of decoders in a tokenizer.json.
 #include <trireme/data/decode_steps.hpp>
 
 #include <trireme/base/utf8.hpp>
 #include <trireme/data/byte_alphabet.hpp>
+#include <trireme/data/pre_tokenizers.hpp>
 #include <trireme/data/text_step.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/word_splitter.hpp>
@@ -33,8 +34,7 @@ class Fuse final : public DecodeStep {
   bool fuses() const override { return true; }
 };
 
-/// Converts the characters of byte_alphabet.hpp to bytes. A token that contains another character
-/// is not changed.
+/// Converts the characters of byte_alphabet.hpp to bytes. Other tokens do not change.
 class BytesOfCharacters final : public DecodeStep {
  public:
   void run(std::vector<std::string>& tokens, Edge) const override {
@@ -136,8 +136,8 @@ class ReplacePattern final : public DecodeStep {
   std::string to_;
 };
 
-/// Removes the character `content` from each token: up to `start` times at the beginning and up to
-/// `stop` times at the end. After Fuse, the document is one token.
+/// Removes `content` from each token: up to `start` times at the beginning, `stop` times at the
+/// end.
 class Strip final : public DecodeStep {
  public:
   Strip(std::string content, std::int64_t start, std::int64_t stop)
@@ -155,7 +155,7 @@ class Strip final : public DecodeStep {
   }
   bool works_in_parts(bool after_fuse) const override { return !after_fuse || stop_ == 0; }
 
-  bool fused = false;  ///< an earlier step is Fuse: all tokens of a part are one token
+  bool fused = false;  ///< an earlier step has merged the tokens of a part
 
  private:
   std::string content_;
@@ -164,7 +164,7 @@ class Strip final : public DecodeStep {
 };
 
 /// Joins BERT's tokens to words: removes `prefix` from tokens that continue a word, and puts a
-/// space before other tokens. The first token of a document gets neither.
+/// space before other tokens, except at the beginning of a document.
 class WordPiece final : public DecodeStep {
  public:
   WordPiece(std::string prefix, bool cleans) : prefix_(std::move(prefix)), cleans_(cleans) {}

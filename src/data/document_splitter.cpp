@@ -1,5 +1,5 @@
-// Splits a stream at the matches of a regular expression with PCRE2's partial matching: the bytes
-// of a match that further bytes could change are held back, with the bytes that look-behind needs.
+// Splits a stream with PCRE2's partial matching: holds back a match that further bytes could
+// change, and the bytes that look-behind needs.
 #include <trireme/data/document_splitter.hpp>
 
 #include <trireme/base/check.hpp>
@@ -42,17 +42,15 @@ Expression::Expression(const std::string& source) {
                        &error, &place, nullptr);
   check_usage(code != nullptr, "document separator '", source,
               "': ", code != nullptr ? "" : message_of(error), " at character ", place);
-  pcre2_jit_compile(code,
-                    // Optional: makes matching faster.
-                    PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
+  pcre2_jit_compile(code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   match = pcre2_match_data_create_from_pattern(code, nullptr);
   context = pcre2_match_context_create(nullptr);
   stack = pcre2_jit_stack_create(32 << 10, 8 << 20, nullptr);
   pcre2_jit_stack_assign(context, nullptr, stack);
   std::uint32_t longest = 0;
   pcre2_pattern_info(code, PCRE2_INFO_MAXLOOKBEHIND, &longest);
-  // At least 1, so that \A and ^ do not match at the beginning of a later chunk. The other bytes
-  // are kept because nested assertions can look back further than the longest look-behind.
+  // At least 1, so that \A and ^ do not match at the beginning of a later chunk; more, because
+  // nested assertions can look back further than the longest look-behind.
   look_behind = 2 * std::size_t{longest} + 256;
 }
 

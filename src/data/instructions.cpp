@@ -1,6 +1,5 @@
-// Converts instruction data to tokens. A prompt's tokens are the common prefix of the ids of the
-// prompt and the ids of the whole text, so that a token with characters of both prompt and
-// completion counts.
+// Converts instruction data to tokens. The tokens of a prompt are the common prefix of the prompt's
+// ids and the whole text's ids: a token with characters of prompt and completion counts.
 #include <trireme/data/instructions.hpp>
 
 #include <trireme/base/check.hpp>
@@ -16,7 +15,6 @@ std::int64_t common(const std::vector<std::int32_t>& a, const std::vector<std::i
   return std::ranges::mismatch(a, b).in1 - a.begin();
 }
 
-/// Appends the run of tokens [at, end) and advances `at` to `end`, if end > at.
 void add_run(CountedTokens& out, std::int64_t& at, std::int64_t end, bool counted) {
   if (end > at) out.runs.emplace_back(end - at, counted);
   at = std::max(at, end);
@@ -39,7 +37,6 @@ LineKind kind_of(const JsonLine& line) {
   return is_text ? LineKind::text : completes ? LineKind::completion : LineKind::messages;
 }
 
-/// The line's conversation in a format, and whether it uses tools.
 std::pair<Conversation, bool> conversation_of(const JsonLine& line, const Chat& chat,
                                               ChatFormat format) {
   if (format == ChatFormat::none)

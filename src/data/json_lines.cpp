@@ -1,4 +1,4 @@
-// JSON lines: one object per line. Messages name file and line.
+// Reads files with one JSON object per line.
 #include <trireme/data/json_lines.hpp>
 
 #include <trireme/base/check.hpp>
@@ -16,7 +16,6 @@ constexpr std::size_t line_limit = std::size_t{64} << 20;
 constexpr std::size_t shown_characters = 60;
 constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
 
-/// A value for messages: its first characters, or the size of a list or object.
 std::string shown(const nlohmann::ordered_json& value) {
   if (value.is_structured())
     return text(value.is_array() ? "a list of " : "an object of ", value.size());

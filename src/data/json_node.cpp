@@ -1,4 +1,4 @@
-// Values of a JSON file with their paths. Values in messages are truncated to 100 bytes.
+// Values of a JSON file with their paths.
 #include <trireme/data/json_node.hpp>
 
 #include <trireme/base/check.hpp>

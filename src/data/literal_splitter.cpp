@@ -1,4 +1,4 @@
-// Finds added tokens in a text, with white space and words as in the `tokenizers` library.
+// Finds literals in a text, with white space and words as in the `tokenizers` library.
 #include <trireme/data/literal_splitter.hpp>
 
 #include <trireme/base/check.hpp>
@@ -13,8 +13,7 @@ namespace {
 
 constexpr char32_t no_character = 0xFFFD;
 
-/// The last character of a text that may begin within a character; no_character if the text is
-/// empty or ends with an invalid or truncated character.
+/// The last character of a text; no_character if there is none or it is invalid.
 char32_t character_before(std::string_view text) {
   const std::string_view character =
       text.substr(text.empty() ? 0 : character_begin(text, text.size() - 1));
@@ -23,8 +22,8 @@ char32_t character_before(std::string_view text) {
   return next_character(character, at);
 }
 
-/// The first character of a text that is not empty, and its length in bytes; no_character and 1 if
-/// the character is invalid or truncated.
+/// The first character of a non-empty text, and its length in bytes; no_character and 1 if the
+/// character is invalid.
 std::pair<char32_t, std::size_t> first_character(std::string_view text) {
   const std::string_view character = text.substr(0, 4);
   std::size_t at = 0;

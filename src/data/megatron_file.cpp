@@ -1,4 +1,4 @@
-// Reads Megatron-LM's pair of files, and converts ids of any integer type to 32 bits.
+// Reads Megatron-LM's pair of files, and converts ids to 32 bits.
 #include <trireme/data/megatron_file.hpp>
 
 #include <trireme/base/check.hpp>
@@ -177,8 +177,7 @@ void MegatronFile::read_document_offsets(std::int64_t first, std::span<std::int6
           ", outside the file or before the previous document's; the file is damaged");
     before = out[i];
   }
-  // Reads the beginnings of all sequences at once, unless documents have more than 4 sequences on
-  // average.
+  // Reads all beginnings at once if documents have at most 4 sequences on average.
   const std::int64_t base = out.empty() ? 0 : out.front();
   const std::int64_t span = std::min(before + 1, sequences_) - base;
   std::vector<std::int64_t> pointers;

@@ -1,4 +1,4 @@
-// The normalizers of a tokenizer.json, and the table of their types.
+// The types of normalizers in a tokenizer.json.
 #include <trireme/data/text_step.hpp>
 
 #include <trireme/base/check.hpp>
@@ -20,8 +20,8 @@
 namespace trireme::data {
 namespace {
 
-// NFC, NFD, NFKC and NFKD by ICU, for the characters of Unicode 9, as in the `tokenizers` library;
-// newer characters are unchanged.
+// Normal forms by ICU, as in the `tokenizers` library: characters newer than Unicode 9 do not
+// change.
 
 /// NFC, NFD, NFKC, NFKD (Unicode Standard Annex 15).
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
@@ -106,9 +106,6 @@ std::unique_ptr<TextStep> make_normal_form(NormalForm form) {
   return std::make_unique<Normalize>(form);
 }
 
-// The normalizers Strip, Prepend and Replace.
-
-/// Number of bytes of white space at the beginning of the text.
 std::size_t leading_space(std::string_view text) {
   std::size_t at = 0;
   for (std::size_t next = 0; next < text.size(); at = next)
@@ -116,7 +113,6 @@ std::size_t leading_space(std::string_view text) {
   return at;
 }
 
-/// Number of bytes of the text without the white space at its end.
 std::size_t without_trailing_space(std::string_view text) {
   std::string_view rest = text;
   while (!rest.empty()) {
@@ -273,9 +269,8 @@ std::optional<std::string> from_base64(std::string_view text) {
   return bytes;
 }
 
-/// The trie and its replacements. A unit of the double array holds the label of a node, the offset
-/// of the node's children, and whether the node has a value. The value is stored in the unit of
-/// child 0.
+/// A unit of the double array holds the label of a node, the offset of the node's children, and
+/// whether the node has a value, which is in the unit of child 0.
 struct Charsmap {
   std::vector<std::uint32_t> units;
   std::string replacements;
@@ -283,8 +278,7 @@ struct Charsmap {
 
   explicit Charsmap(const JsonNode& node);
 
-  /// The replacement of the shortest prefix of `key` that has a rule; std::nullopt if no prefix has
-  /// a rule.
+  /// The replacement of the shortest prefix of `key` that has a rule.
   std::optional<std::string_view> find(std::string_view key) const;
 
  private:
@@ -339,8 +333,8 @@ std::optional<std::string_view> Charsmap::find(std::string_view key) const {
   return std::nullopt;
 }
 
-/// Replaces a grapheme cluster of at most longest_cluster bytes by the rule for its beginning, if
-/// there is one; otherwise applies the rules to each character.
+/// Applies the rules to each grapheme cluster of at most longest_cluster bytes; without a rule, and
+/// for longer clusters, to each character.
 class Precompiled final : public TextStep {
  public:
   explicit Precompiled(std::shared_ptr<const Charsmap> map) : map_(std::move(map)) {
@@ -392,7 +386,6 @@ class Precompiled final : public TextStep {
   std::string normal_;
 };
 
-/// A step with SentencePiece's rules in `precompiled_charsmap`. UsageError if they are damaged.
 std::unique_ptr<TextStep> make_precompiled(const JsonNode& charsmap) {
   return std::make_unique<Precompiled>(std::make_shared<const Charsmap>(charsmap));
 }
@@ -402,7 +395,7 @@ constexpr int most_levels = 8;
 
 void add(const JsonNode& node, int levels, TextSteps& steps);
 
-/// Appends the steps of a node of one type. `levels`: number of levels that may be nested.
+/// Appends the steps of a node. `levels`: largest number of nested levels.
 using Build = void (*)(const JsonNode&, int levels, TextSteps&);
 
 template <NormalForm form>

@@ -1,4 +1,4 @@
-// Best-fit decreasing bin packing, with a list of samples for each amount of free space.
+// Best-fit decreasing bin packing, with a list of samples for each amount of free space in tokens.
 #include <trireme/data/packed_documents.hpp>
 
 #include <trireme/base/check.hpp>
@@ -20,8 +20,7 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// A set of integers in [0, size): one bit per integer in words_. The bits of filled_ mark the
-/// words that are not 0.
+/// A set of integers in [0, size), one bit each in words_. The bits of filled_ mark non-zero words.
 class NumberSet {
  public:
   explicit NumberSet(std::int64_t size)
@@ -46,7 +45,7 @@ class NumberSet {
 
  private:
   static std::uint64_t bit(std::int64_t n) { return std::uint64_t{1} << (n % 64); }
-  /// The smallest integer from n on whose bit is set in word i, where i = n / 64; or −1.
+  /// The smallest integer from n on whose bit is set in word i = n / 64; −1 if there is none.
   static std::int64_t next(const std::vector<std::uint64_t>& words, std::int64_t n,
                            std::int64_t i) {
     const std::uint64_t rest = words[at(i)] & (~std::uint64_t{0} << (n % 64));
@@ -128,7 +127,7 @@ std::vector<std::uint64_t> PackedDocuments::cut_documents(const TokenSource& fil
 
 std::vector<std::uint32_t> PackedDocuments::best_fit(const std::vector<std::uint64_t>& sorted) {
   std::vector<std::uint32_t> sample_of(sorted.size());
-  std::vector<std::uint32_t> newest(at(sequence_), no_piece);  // newest sample with this free space
+  std::vector<std::uint32_t> newest(at(sequence_), no_piece);  // by free space
   // [sample]: previous sample with the same free space.
   std::vector<std::uint32_t> before;
   NumberSet rooms(sequence_);

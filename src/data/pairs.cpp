@@ -1,5 +1,5 @@
-// Makes pairs of segments and masks tokens. All random values of a sample come from Draw, in a
-// fixed order: cut, pair, other window, masked positions, replacements.
+// Makes pairs of segments and masks tokens. The random values of a sample are drawn in a fixed
+// order: cut, pair, other window, masked positions, replacements.
 #include <trireme/data/pairs.hpp>
 
 #include <trireme/base/check.hpp>
@@ -16,7 +16,7 @@ constexpr std::uint32_t evaluation = 1;
 
 }  // namespace
 
-/// The sequence of random words of one sample.
+/// The random values of one sample.
 class Pairs::Draw {
  public:
   Draw(std::uint64_t seed, std::uint32_t stream, std::int64_t sample)
@@ -45,7 +45,7 @@ class Pairs::Draw {
   int next_ = 4;
 };
 
-/// Memory of the fields by name; `pairs` is empty without a sentence loss.
+/// The fields by name; `pairs` is empty without a sentence loss.
 struct Pairs::Batch {
   std::span<std::int32_t> tokens, segments, targets, rows, pairs;
 };

@@ -1,6 +1,7 @@
-// The pre-tokenizers of a tokenizer.json, and the table of their types.
-#include <trireme/data/text_step.hpp>
+// The types of pre-tokenizers in a tokenizer.json.
+#include <trireme/data/pre_tokenizers.hpp>
 
+#include <trireme/data/text_step.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/word_splitter.hpp>
 
@@ -11,9 +12,7 @@
 namespace trireme::data {
 namespace {
 
-// The pre-tokenizer Split, and pre-tokenizers that split at characters with a property. A finder
-// returns the matches in order. The step makes words of the matches and of the text between
-// matches.
+// Pre-tokenizers that split at the matches of a finder: Split, and splits at characters of a kind.
 
 using Range = WordMatcher::Range;
 
@@ -132,7 +131,7 @@ class Split final : public TextStep {
   Part word_;  // the word that further parts may continue
 };
 
-/// Makes words of runs of word characters and of runs of other characters. White space is removed.
+/// Makes words of runs of word characters and of runs of other characters. Removes white space.
 class Whitespace final : public TextStep {
  public:
   std::size_t run(std::string_view text, Edge edge, TextSink& out) override {
@@ -162,8 +161,7 @@ std::unique_ptr<TextStep> make(Finder finder, SplitBehavior behavior, bool inver
   return std::make_unique<Split<Finder>>(std::move(finder), behavior, invert);
 }
 
-/// Splits words at the occurrences of a literal. `invert`: occurrences and the text between
-/// occurrences exchange their roles.
+/// Splits words at the occurrences of a literal. `invert` as in make_split_pattern().
 std::unique_ptr<TextStep> make_split(std::string literal, SplitBehavior behavior, bool invert) {
   return make(LiteralFinder(std::move(literal)), behavior, invert);
 }
@@ -176,8 +174,7 @@ std::unique_ptr<TextStep> make_whitespace() {
   return std::make_unique<Whitespace>();
 }
 
-// The pre-tokenizers that put a character before words: Metaspace, and the step for ByteLevel's
-// space. Both consume all text at once.
+// Pre-tokenizers that put a character before words: Metaspace, and the step for ByteLevel's space.
 
 class Metaspace final : public TextStep {
  public:
@@ -186,7 +183,7 @@ class Metaspace final : public TextStep {
 
   std::size_t run(std::string_view text, Edge edge, TextSink& out) override {
     word_.clear();
-    bool begun = !edge.first;  // the word has bytes, which may have been passed on already
+    bool begun = !edge.first;  // the word has bytes, which may have been passed on
     if (edge.first && !text.empty() && prepends(edge) && !begins_with_mark(text, 0)) {
       word_ = mark_;
       begun = true;
@@ -239,9 +236,8 @@ class PrefixSpace final : public TextStep {
   std::unique_ptr<TextStep> copy() const override { return std::make_unique<PrefixSpace>(); }
 };
 
-/// Replaces spaces by `replacement`, and prepends `replacement` to the words that `scheme` selects,
-/// unless they begin with a space or with `replacement`. `split`: splits words before each
-/// `replacement`.
+/// Replaces spaces by `replacement`, and puts `replacement` before the words that `scheme` selects,
+/// unless a word begins with it. `split`: splits words before each `replacement`.
 std::unique_ptr<TextStep> make_metaspace(char32_t replacement, PrependScheme scheme, bool split) {
   return std::make_unique<Metaspace>(replacement, scheme, split);
 }

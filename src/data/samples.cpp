@@ -29,7 +29,7 @@ void expect_rows(std::span<std::int32_t> inputs, std::span<std::int32_t> targets
         " positions, expected ", count, " x ", sequence);
 }
 
-// Gives the files of a blend different seeds, so that files of equal size have different orders.
+// Distance of the files' seeds, so that files of equal size have different orders.
 constexpr std::uint64_t seed_distance = 0x9E3779B97F4A7C15u;
 
 std::vector<double> weights_of(std::span<const WeightedSource> files) {

@@ -1,6 +1,5 @@
-// Converts task files from JSON lines to requests. As in lm-evaluation-harness (api/model.py), a
-// context and its continuation are encoded together, and the continuation begins after as many
-// tokens as the context alone has.
+// Converts JSON lines to requests, and computes metrics. As in lm-evaluation-harness
+// (api/model.py), a continuation begins after as many tokens as the context alone has.
 #include <trireme/data/tasks.hpp>
 
 #include <trireme/base/check.hpp>
@@ -26,7 +25,7 @@ std::int64_t characters_of(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-/// Number of parts between runs of white space, including empty parts at the ends.
+/// Number of parts between runs of white space, empty parts at the ends included.
 std::int64_t words_of(std::string_view text) {
   std::int64_t words = 1;
   bool inside = false;
@@ -38,7 +37,6 @@ std::int64_t words_of(std::string_view text) {
   return words;
 }
 
-/// Number of bytes of white space at the end.
 std::size_t trailing_space(std::string_view text) {
   std::string_view rest = text;
   while (!rest.empty()) {
@@ -148,8 +146,8 @@ class TaskReader {
     return ids;
   }
 
-  /// Adds the request for a context and a continuation. White space at the context's end belongs to
-  /// the continuation, because tokens begin with spaces.
+  /// Adds a request. White space at the context's end belongs to the continuation, because tokens
+  /// begin with spaces.
   void add_continuation(const JsonLine& line, const char* key, const std::string& continuation) {
     const std::string& context = context_of(line);
     const std::size_t moved = trailing_space(context);
@@ -190,8 +188,8 @@ class TaskReader {
     requests_.push_back(std::move(request));
   }
 
-  /// Adds requests for windows of S predicted tokens. The first window begins with the prefix
-  /// token. The last window can predict fewer tokens, and has as much context as fits.
+  /// Adds requests for windows of up to S predicted tokens. The first window begins with the prefix
+  /// token; later windows have as much context as fits.
   void read_text(const JsonLine& line, TaskItem& item) {
     const std::string& words = line.string("text");
     const std::vector<std::int32_t> ids = encode(line, words);
@@ -240,12 +238,11 @@ Task read_task(const std::string& path, const Tokenizer& tokenizer, const TaskOp
   return reader.finish();
 }
 
-// Metrics of tasks, as lm-evaluation-harness defines them (api/task.py and api/metrics.py).
+// Metrics as in lm-evaluation-harness (api/task.py and api/metrics.py).
 
 namespace {
 
-/// The mean, and its standard error: sample standard deviation / sqrt(n); no error for a single
-/// value.
+/// The mean, and its standard error: sample standard deviation / sqrt(n).
 Measure mean(std::string name, const std::vector<double>& values) {
   const auto n = static_cast<double>(values.size());
   double sum = 0;
@@ -258,8 +255,7 @@ Measure mean(std::string name, const std::vector<double>& values) {
   return found;
 }
 
-/// The first choice with the largest log-likelihood per unit; without `units`, with the largest
-/// log-likelihood.
+/// The first choice with the largest log-likelihood, per unit if `units` is not empty.
 std::int64_t best(const TaskItem& item, std::span<const Likelihood> likelihoods,
                   const std::vector<std::int64_t>& units) {
   std::size_t chosen = 0;
@@ -278,7 +274,7 @@ double nats_of(const TaskItem& item, std::span<const Likelihood> likelihoods) {
   return sum;
 }
 
-/// -Σ nats / Σ units, and its standard error as a ratio of two means; no error for a single item.
+/// -Σ nats / Σ units, and its standard error as a ratio of two means.
 Measure nats_per(const Task& task, std::span<const Likelihood> likelihoods,
                  const std::function<double(const TaskItem&)>& units) {
   double nats = 0;

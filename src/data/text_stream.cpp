@@ -1,6 +1,5 @@
-// Converts tokens to text as they arrive. A token's text can depend on earlier tokens (spaces
-// between words) and can be a part of a character. Therefore the last tokens with a known text are
-// decoded twice, without and with the new tokens.
+// Converts tokens to text as they arrive. A token's text can depend on earlier tokens and can be a
+// part of a character. Therefore the last known tokens are decoded without and with the new tokens.
 #include <trireme/data/text_stream.hpp>
 
 #include <trireme/base/utf8.hpp>
@@ -12,7 +11,7 @@
 namespace trireme::data {
 namespace {
 
-/// Largest number of tokens that are held while the last token ends within a character.
+/// Largest number of tokens that are held for the end of a character.
 constexpr std::size_t most_held = 16;
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 
@@ -60,7 +59,7 @@ void TextStream::decode(bool all) {
   read_ = ids_.size();
 }
 
-/// Outputs text_ up to a stop text. Unless `all`, holds back the last longest_ − 1 bytes, which may
+/// Outputs text_ up to a stop text; unless `all`, holds back the last longest_ − 1 bytes, which may
 /// begin a stop text. Returns false after a stop text.
 bool TextStream::release(bool all, std::string& out) {
   std::size_t end = text_.size();
@@ -72,7 +71,7 @@ bool TextStream::release(bool all, std::string& out) {
   if (!all && !stopped_) end -= std::min(end, longest_ > 0 ? longest_ - 1 : 0);
   const auto continues = [&](std::size_t at) { return (text_[at] & 0xC0) == 0x80; };
   for (int bytes = 0; bytes < 3 && end > 0 && end < text_.size() && continues(end); ++bytes)
-    --end;  // the end of a whole character
+    --end;  // back to the end of a whole character
   out += text_.substr(0, end);
   text_.erase(0, end);
   return !stopped_;

@@ -16,10 +16,9 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 1 << 20;
 constexpr std::size_t sources_limit_bytes = 32 << 10;
-constexpr std::int64_t structure_bytes = 1 << 20;  // upper bound of the size of HDF5's metadata
+constexpr std::int64_t structure_bytes = 1 << 20;  // space for HDF5's metadata
 
-/// The first whole lines of `sources` within the limit, or a part of the first line; followed by
-/// "..." if text is missing.
+/// The first whole lines of `sources` within the limit, or a part of the first line, and "...".
 std::string shortened(const std::string& sources) {
   if (sources.size() <= sources_limit_bytes) return sources;
   const std::size_t end = sources.rfind('\n', sources_limit_bytes);
@@ -126,8 +125,8 @@ void TokenFileWriter::end_document(std::int64_t text_bytes) {
   ++documents_;
 }
 
-/// Creates the file with all its HDF5 metadata; the datasets are allocated but not written. Returns
-/// the header without file_bytes, rest_digest and digest.
+/// Creates the file; the datasets are allocated but not written. Returns the header without
+/// file_bytes, rest_digest and digest.
 TokenHeader TokenFileWriter::write_hdf5(const std::string& sources) {
   TokenHeader header{};
   std::memcpy(header.magic, token_magic, sizeof token_magic);

@@ -12,8 +12,7 @@ std::uint64_t digest_of(const TokenHeader& header) {
   return checksum64(&header, offsetof(TokenHeader, digest));
 }
 
-/// Whether [begin, begin + count * size) is between the header and the end of the file. The
-/// computation does not overflow.
+/// Whether [begin, begin + count * size) is between the header and the end of the file.
 bool inside(std::int64_t begin, std::int64_t count, std::int64_t size, std::int64_t file_bytes) {
   return begin >= token_header_bytes && begin <= file_bytes && count >= 0 &&
          count <= (file_bytes - begin) / size;

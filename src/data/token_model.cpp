@@ -18,7 +18,7 @@ namespace trireme::data {
 namespace {
 
 // WordPiece (Wu et al. 2016; BERT): finds the longest token that begins the word, then the longest
-// tokens that continue it; a word with a part that is not a token, or with too many characters, is
+// tokens that continue it. A word that does not consist of tokens, or has too many characters, is
 // one unknown token.
 
 class WordPiece final : public TokenModel {
@@ -86,7 +86,7 @@ class WordPiece final : public TokenModel {
   std::int64_t longest_word_;
   std::string prefix_;
   TokenTrie trie_;
-  std::int32_t continued_ = TokenTrie::root;  // node of prefix_; `none`: no token begins with it
+  std::int32_t continued_ = TokenTrie::root;  // node of prefix_, or `none`
   std::int32_t unknown_ = -1;
 };
 
@@ -112,14 +112,12 @@ std::unique_ptr<WordEncoder> WordPiece::encoder() const {
 
 // Unigram language model (Kudo 2018): finds the tokens whose scores have the largest sum, by the
 // Viterbi algorithm. Among paths with equal sums, the path with the longest last token is chosen.
-// Sums are carried over when a long word is encoded in parts, so that rounding does not depend on
-// the parts.
+// When a long word is encoded in parts, the sum is carried over.
 
 constexpr double unknown_penalty = 10;
 
 /// A score as the `tokenizers` library reads it: its decimal digits, as an integer rounded to
-/// double, are multiplied or divided by a power of ten. The last bit can differ from the nearest
-/// double.
+/// double, multiplied or divided by a power of ten.
 double as_read_by_tokenizers(double score) {
   std::array<char, 64> buffer{};
   const auto shortest = std::to_chars(buffer.data(), buffer.data() + buffer.size(), std::abs(score),
@@ -224,8 +222,8 @@ class UnigramEncoder final : public WordEncoder {
     if (node.id == none || score > node.score) node = {score, begin, id};
   }
 
-  /// Fills best_. Returns the end of the text if it ends the word (`last`), otherwise the last
-  /// position that all paths visit and that does not follow an unknown token; 0 if there is none.
+  /// Fills best_. Returns the end of the text if `last`, otherwise the last position that all paths
+  /// visit and that does not follow an unknown token; 0 if there is none.
   std::size_t search(std::string_view text, bool last) {
     best_.assign(text.size() + 1, {});
     best_[0].score = carried_;
@@ -263,7 +261,7 @@ class UnigramEncoder final : public WordEncoder {
     offer(at, after, model_.unknown, score);
   }
 
-  /// Appends the ids of the best path to position `end`; adjacent unknown tokens are encoded as one
+  /// Appends the ids of the best path to position `end`. Encodes adjacent unknown tokens as one
   /// run.
   void follow(std::string_view text, std::size_t end, std::vector<std::int32_t>& out) {
     path_.clear();
@@ -285,7 +283,7 @@ class UnigramEncoder final : public WordEncoder {
   void append_unknown(std::string_view run, std::vector<std::int32_t>& out) {
     const std::int32_t known =
         run.size() <= model_.longest ? model_.names.find(run) : std::int32_t{none};
-    // The run is the name of a token, such as "<unk>" in the text.
+    // The text contains the name of a token, such as "<unk>".
     if (known != none) return out.push_back(known);
     const auto has_token = [&](char byte) {
       return model_.bytes[static_cast<unsigned char>(byte)] >= 0;

@@ -1,5 +1,4 @@
-// `trireme tokenize`: streams text through a document splitter and an encoder into token files, and
-// optionally trains a BPE on the training documents first.
+// Streams text through a document splitter and an encoder into token files, or first trains a BPE.
 #include <trireme/data/tokenize.hpp>
 
 #include <trireme/base/check.hpp>
@@ -37,11 +36,10 @@ bool has_json_lines(const TokenizeOptions& options, const std::string& path) {
   return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz");
 }
 
-/// Divides documents between the training and the validation file by their numbers. If one file
-/// would be empty, the validation file gets the last part of the text, or the last JSON lines.
+/// Divides documents between the training and the validation file by their numbers, or holds out
+/// the end of the text or the last JSON lines for validation.
 class Division {
  public:
-  /// Reads the files if the length of their text or the number of their lines must be known.
   Division(const TokenizeOptions& options, const std::vector<std::string>& files)
       : options_(options) {
     if (options.validation_output.empty() || !options.document_separator.empty()) return;
@@ -72,19 +70,18 @@ class Division {
     }
     cut_ =
         static_cast<std::int64_t>(static_cast<double>(bytes) * (1 - options.validation_fraction));
-    // Holds out at least the last line that is not blank, if this line begins in the second half.
+    // Holds out at least the last non-blank line, if it begins in the second half.
     if (before_last >= bytes / 2) cut_ = std::min(cut_, before_last);
   }
 
-  /// Description of the text that is held out at the end; "" if documents are chosen at random.
+  /// See TokenizeSummary::end_held_out.
   std::string end_held_out() const {
     if (is_by_place()) return "the end of the text, from a line end on";
     if (last_lines_ == 0) return "";
     return last_lines_ == 1 ? "the last line" : text("the last ", last_lines_, " lines");
   }
 
-  /// Calls use(bytes, is_for_validation) for each part of a document's text, in order. end() is
-  /// called between the parts of a document that is divided.
+  /// Calls use(part, is_for_validation) for each part of `bytes`, and end() between two parts.
   template <class Use, class End>
   void divide(std::int64_t number, std::string_view bytes, const Use& use, const End& end) {
     if (!is_by_place()) return use(bytes, is_for_validation(number));
@@ -105,7 +102,7 @@ class Division {
   void end_document() {
     if (is_by_place() && read_ >= cut_) held_out_ = true;
   }
-  /// Whether document `number`, if it is not divided, goes to the validation file.
+  /// Whether the undivided document `number` goes to the validation file.
   bool is_for_validation(std::int64_t number) const {
     if (last_lines_ > 0) return number >= first_held_out_;
     return !options_.validation_output.empty() && is_chosen(number);
@@ -155,7 +152,7 @@ class Division {
   std::int64_t first_held_out_ = 0;
 };
 
-/// Writes each document to the training or the validation file while its text streams.
+/// Writes documents to the training and the validation file.
 class Documents {
  public:
   Documents(const TokenizeOptions& options, const Tokenizer& tokenizer, Division division)
@@ -255,7 +252,7 @@ class Documents {
   std::int64_t number_ = 0;      // number of the current document
 };
 
-/// Returns the files with zero bytes near their beginning, which are probably not text.
+/// Returns TokenizeSummary::binary.
 std::vector<std::string> read_documents(const TokenizeOptions& options,
                                         const std::vector<std::string>& files,
                                         const TokenizeProgress& progress,
@@ -289,8 +286,7 @@ std::vector<std::string> read_documents(const TokenizeOptions& options,
   return binary;
 }
 
-/// Trains a BPE on the training documents, numbered as in Documents, and returns its
-/// tokenizer.json.
+/// Trains a BPE on the training documents and returns its tokenizer.json.
 std::string learn_bpe(const TokenizeOptions& options, const std::vector<std::string>& files,
                       Division division, const TokenizeProgress& progress) {
   BpeTrainer trainer;
@@ -434,7 +430,7 @@ TokenizeSummary tokenize(const TokenizeOptions& given, const TokenizeProgress& p
       options, files, progress,
       {[&](std::string_view bytes) { documents.piece(bytes); }, [&] { documents.end(); }},
       [&](const JsonLine& line) { documents.add(instructions->encode(line)); });
-  documents.commit([&] {  // a command that fails leaves no files
+  documents.commit([&] {  // after all checks: a command that fails leaves no file
     if (!learned.empty()) io::replace_file(options.tokenizer, learned);
   });
   return {std::ssize(files), options.tokenizer,      tokenizer->vocabulary(),

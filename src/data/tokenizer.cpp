@@ -2,13 +2,9 @@
 #include <trireme/data/tokenizer.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/base/json_mistake.hpp>
 #include <trireme/data/json_node.hpp>
-#include <trireme/data/token_model.hpp>
 #include <trireme/data/tokenizer_json.hpp>
 #include <trireme/io/input_file.hpp>
-
-#include <nlohmann/json.hpp>
 
 #include <filesystem>
 
@@ -85,22 +81,6 @@ std::unique_ptr<Decoder> Tokenizer::decoder() const {
   return std::make_unique<IdDecoder>(*this);
 }
 
-std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& path,
-                                           const std::string& end_of_document) {
-  auto json = nlohmann::json::parse(content, nullptr, false);
-  check_usage(!json.is_discarded(), path, ": is not JSON: ", json_mistake(content),
-              "; fetch or write the file again");
-  check_usage(json.is_object(), path, ": is not a JSON object");
-  add_model_type(json);
-  const JsonNode top{json, path + ": "};
-  for (const char* key : {"truncation", "padding"}) top[key].expect_nothing();
-  std::unique_ptr<Tokenizer> tokenizer = is_byte_level(top)
-                                             ? make_byte_level_tokenizer(top, end_of_document, path)
-                                             : make_pipeline_tokenizer(top, end_of_document, path);
-  tokenizer->set_before_text(ids_before_text(top["post_processor"]));
-  return tokenizer;
-}
-
 std::int64_t Tokenizer::text_bytes(std::int32_t id) const {
   std::string written;
   decode({&id, 1}, written);
@@ -117,7 +97,7 @@ void Tokenizer::decode_after(std::span<const std::int32_t> before,
   decode(all, whole);
   if (whole.starts_with(first))
     out += whole.substr(first.size());
-  else  // the first ids complete a character of the text before
+  else  // the new ids complete a character
     decode(ids, out);
 }
 

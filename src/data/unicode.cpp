@@ -1,6 +1,6 @@
-// Properties of characters from ICU. For some categories, the `tokenizers` library uses tables of
-// Unicode 8 or 9. The age of a character in ICU restores these tables, except for the characters
-// below whose category has changed since.
+// Properties of characters from ICU. For some categories, the `tokenizers` library has tables of
+// Unicode 8 or 9. The age of a character in ICU restores these tables; the functions below name the
+// exceptions.
 #include <trireme/data/unicode.hpp>
 
 #include <trireme/data/byte_alphabet.hpp>
@@ -35,16 +35,16 @@ bool is_old(UChar32 c, int version) {
   return age[0] > 0 && age[0] <= version;
 }
 
-/// Whether a character of Unicode 8 was in category Mn. The category of the characters in the code
-/// has changed since.
+/// Whether a character of Unicode 8 was in category Mn. The named characters have another category
+/// now.
 bool was_nonspacing(UChar32 c, std::uint32_t category) {
   if (c == 0x1734) return true;
   if (c == 0x1885 || c == 0x1886 || c == 0xA9BD || c == 0x111C9) return false;
   return (category & U_GC_MN_MASK) != 0;
 }
 
-/// Whether a character was in category P in Unicode 8. U+166D and U+111C9 were in P; their category
-/// has changed.
+/// Whether a character was in category P in Unicode 8. The named characters have another category
+/// now.
 bool was_punctuation(UChar32 c, std::uint32_t category) {
   if (c == 0x166D || c == 0x111C9) return true;
   return (category & U_GC_P_MASK) != 0 && is_old(c, 8);
@@ -93,8 +93,7 @@ bool is_pictographic(char32_t c) {
   return u_hasBinaryProperty(icu(c), UCHAR_EXTENDED_PICTOGRAPHIC);
 }
 
-/// Grapheme_Cluster_Break of a character. Marks of Unicode 16 and 17 are Extend, also with an older
-/// ICU, as in the `tokenizers` library.
+/// Grapheme_Cluster_Break, also of marks of Unicode 16 and 17 that an older ICU does not know.
 int break_class(char32_t c) {
   if (c == 0x897 || (c >= 0x1ACF && c <= 0x1ADD) || (c >= 0x1AE0 && c <= 0x1AEB))
     return U_GCB_EXTEND;
@@ -105,8 +104,7 @@ bool is_control_class(int c) {
   return c == U_GCB_CONTROL || c == U_GCB_CR || c == U_GCB_LF;
 }
 
-/// Whether rules GB3 to GB9b of Unicode Standard Annex 29 join neighbouring characters of the
-/// classes `left` and `right`.
+/// Whether rules GB3 to GB9b of Unicode Standard Annex 29 join characters of these classes.
 bool joins(int left, int right) {
   if (left == U_GCB_CR && right == U_GCB_LF) return true;
   if (is_control_class(left) || is_control_class(right)) return false;
@@ -214,13 +212,12 @@ std::string unicode_version() {
   return std::to_string(version[0]) + "." + std::to_string(version[1]);
 }
 
-// Normalizers that map each character independently of its neighbours.
+// Normalizers that map each character on its own.
 
 namespace {
 
 using Map = void (*)(char32_t, std::string&);
 
-/// Maps characters; caches the images of ASCII characters.
 class CharacterMap final : public TextStep {
  public:
   explicit CharacterMap(Map map) : map_(map) {
@@ -299,8 +296,7 @@ void separate_ideographs(char32_t c, std::string& out) {
   if (ideograph) out += ' ';
 }
 
-/// SentencePiece's rule "nmt": removes some control characters, and replaces white space,
-/// zero-width characters and others by spaces.
+/// SentencePiece's rule "nmt": removes some control characters, and replaces others by spaces.
 void clean_for_nmt(char32_t c, std::string& out) {
   if (is_in(c, 1, 8) || c == 0xB || is_in(c, 0xE, 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F)
     return;

@@ -52,7 +52,6 @@ WordPattern::WordPattern(const std::string& source, const std::string& where)
   pcre2_pattern_info(code_->code, PCRE2_INFO_MATCHEMPTY, &matches_nothing);
   check_usage(matches_nothing == 0, where, " = '", source,
               "': can match no text at all, which is not supported");
-  // Optional: makes matching faster.
   pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
 }
 

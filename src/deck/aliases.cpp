@@ -1,6 +1,6 @@
 // Names in other programs (PyTorch recipes, Megatron-LM, DeepSpeed, transformers, nanoGPT) for keys
 // and sections of a deck. Errors about unknown keys and options suggest the corresponding key.
-#include <trireme/deck/key_file.hpp>
+#include <trireme/deck/aliases.hpp>
 
 namespace trireme::deck {
 

@@ -15,8 +15,7 @@
 namespace trireme::deck {
 namespace {
 
-// Limit of the number of parameters and of the number of activations: their bytes, and the FLOPs
-// per token, are counted in 64 bits.
+// Limit of parameters and of activations: their bytes and FLOPs are counted in 64 bits.
 constexpr double count_limit = 1e15;
 
 class CrossCheck {
@@ -28,8 +27,7 @@ class CrossCheck {
     return std::ranges::none_of(
         names, [&](const char* name) { return invalid_.contains(name) || open(name); });
   }
-  /// Whether layout = "auto" has yet to choose this key of [parallel]. batch.micro is never open
-  /// here: until it is chosen, its value is 1, with which most conditions can be checked.
+  /// Whether this is a key of [parallel] that layout = "auto" has yet to choose.
   bool open(std::string_view name) const {
     return name.starts_with("parallel.") &&
            is_open(deck_, "parallel", name.substr(name.find('.') + 1));
@@ -73,7 +71,7 @@ class CrossCheck {
     for (const std::string& mistake : mistakes_of_special_tokens(deck_)) report(mistake);
   }
 
-  /// Sizes in bytes must fit into 64 bits even if several keys have large values.
+  /// Limits the numbers of parameters and of activations to count_limit.
   void size() {
     const ModelConfig& m = deck_.config.model;
     if (!valid({"model.layers", "model.hidden", "model.feed_forward", "model.sequence",
@@ -143,7 +141,7 @@ class CrossCheck {
              o.decay_steps, ", or more decay_steps");
   }
 
-  /// The warm-up and the cooldown of warmup_stable_decay must not overlap.
+  /// Conditions on the cooldown of warmup_stable_decay.
   void cooldown() {
     const OptimizerConfig& o = deck_.config.optimizer;
     if (!valid({"optimizer.schedule", "optimizer.cooldown_steps"})) return;
@@ -193,7 +191,7 @@ class CrossCheck {
              "; choose a tensor of at most ", tokens);
   }
 
-  /// Each context rank needs at least one token of every sample.
+  /// Conditions on context > 1. Each context rank needs at least one token of every sample.
   void context() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.context"}) || p.context == 1) return;
@@ -223,7 +221,7 @@ class CrossCheck {
       for (const std::string& mistake : local_mistakes(deck_)) report(mistake);
   }
 
-  /// With vocabulary = "pipeline", each part of the vocabulary must have a row.
+  /// Conditions on vocabulary = "pipeline". Each part of the vocabulary must have a row.
   void vocabulary() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.vocabulary"}) || p.vocabulary == VocabularyPlacement::stage) return;
@@ -247,7 +245,7 @@ class CrossCheck {
              " among ", p.vocabulary_parts(), " ranks; choose vocabulary = \"stage\"");
   }
 
-  /// Limits the number of stages, because printed tables have a row for each stage, and of ranks.
+  /// Limits the numbers of stages and of ranks.
   void stages() {
     const ParallelConfig& p = deck_.config.parallel;
     if (!valid({"parallel.pipeline", "parallel.chunks", "parallel.tensor", "parallel.context",
@@ -270,8 +268,7 @@ class CrossCheck {
            "; choose smaller axes");
   }
 
-  /// The stages of `partition` must have all layers of the model. With layout = "auto", the search
-  /// only considers layouts with as many stages as `partition`.
+  /// `partition` must list all layers of the model and, with layout = "given", every stage.
   void partition() {
     const ParallelConfig& p = deck_.config.parallel;
     if (p.partition.empty() || !valid({"parallel.partition", "parallel.pipeline", "parallel.chunks",

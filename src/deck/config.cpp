@@ -13,8 +13,7 @@ struct AxisKey {
   std::int64_t ParallelConfig::*size;
 };
 
-/// The sizes of the axes, in the default order (layout::axis_table). The key of a size has the name
-/// of its axis.
+/// The sizes of the axes, in the default order (layout::axis_table).
 constexpr std::array<AxisKey, axis_count> axis_keys{{
     {Axis::tensor, &ParallelConfig::tensor},
     {Axis::context, &ParallelConfig::context},

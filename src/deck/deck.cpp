@@ -2,6 +2,7 @@
 #include <trireme/deck/deck.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/deck/aliases.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/key_file.hpp>
 #include <trireme/deck/layout.hpp>
@@ -99,8 +100,7 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
     const Value before = key.load(stored.config);
     const Value now = key.load(current.config);
     if (before == now) continue;
-    // Only 2bw, and servers with stale weights or an update per worker, change results; all other
-    // schedules and strategies give equal results.
+    // Of the schedules and strategies, only 2bw, staleness and updates change results.
     const std::string name = key.full_name();
     const bool delays =
         (name == "parallel.schedule" &&

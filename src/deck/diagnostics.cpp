@@ -59,7 +59,7 @@ void Diagnostics::keep(Mistake mistake) {
   if (!full()) mistakes_.push_back(std::move(mistake));
 }
 
-/// The source line with its number, and, if the line is ASCII, a caret below the column.
+/// The source line with its number and, where possible, a caret below the column.
 std::string Diagnostics::excerpt(std::size_t line, std::size_t column) const {
   const std::string shown = line_of(content_, line);
   if (shown.empty()) return "";

@@ -270,8 +270,7 @@ std::string cell(const std::string& words) {
   return out;
 }
 
-/// The rule for a value that differs from the checkpoint's value, as a cell of the key table; "" if
-/// there is no rule.
+/// Whether a checkpoint fixes a key with this effect, as a cell of the key table.
 std::string_view rule_of(Effect effect) {
   switch (effect) {
     case Effect::none:
@@ -454,11 +453,9 @@ std::string key_markdown(const FileKind& kind) {
 
 namespace {
 
-constexpr int dots_limit = 4;  // section.key has one dot; toml++ limits the nesting of values
+constexpr int dots_limit = 4;  // section.key has one dot
 
-/// One pass over the characters that rejects multi-line strings and names with too many dots.
-/// Without multi-line strings, every line begins outside a string, so that quotes and comments are
-/// distinguished exactly.
+/// Rejects multi-line strings and names with too many dots in one pass over the characters.
 class Scan {
  public:
   Scan(std::string_view content, const std::string& file_name, const std::string& kind)

@@ -1,5 +1,4 @@
-// layout = "auto": the keys that are open, the possible sizes of the axes, and the replacement of
-// open keys by chosen values.
+// layout = "auto": the open keys, the possible sizes of the axes, and the chosen values.
 #include <trireme/deck/layout.hpp>
 
 #include <trireme/base/check.hpp>
@@ -85,7 +84,7 @@ class Possible {
   }
 
  private:
-  /// The smallest micro-batch with a token for each tensor rank; 0: none.
+  /// The smallest possible micro-batch with a token for each tensor rank; 0: none.
   std::int64_t micro_of(std::int64_t tensor, std::int64_t data) const {
     for (const std::int64_t micro : micros_)
       if (common_ / data % micro == 0 && micro * sequence_ >= tensor) return micro;
@@ -98,7 +97,7 @@ class Possible {
   std::int64_t sequence_ = 1;
 };
 
-/// The nearest rank counts that have a layout, at most two below and two above `ranks`, ascending.
+/// At most four rank counts near `ranks` that have a layout, ascending.
 std::vector<std::int64_t> fitting_ranks(const Possible& possible, std::int64_t ranks) {
   constexpr std::int64_t tries = 1000;
   constexpr std::size_t each_side = 2;

@@ -79,8 +79,6 @@ std::vector<std::string> property_mistakes(const Deck& deck) {
   return mistakes;
 }
 
-// Conditions on rotary positions and on their scaling for longer sequences.
-
 namespace {
 
 /// Divisor of the rows, columns and depth of every fp8 product on every tensor rank.

@@ -64,8 +64,7 @@ std::string dividing_axes(const Config& config, std::int64_t ranks) {
   return join(axes, ", or a ");
 }
 
-/// "data = 4 (or remove it), or tensor = 2": changes of one axis with which the product of all axes
-/// is `ranks`.
+/// "data = 4 (or remove it), or tensor = 2": changes of one axis that give `ranks` ranks.
 std::string fitting_axes(const Config& config, std::int64_t ranks) {
   const ParallelConfig& p = config.parallel;
   std::vector<std::string> axes;
@@ -90,8 +89,7 @@ std::string launch(std::int64_t ranks) {
 }
 
 /// "start 1, 2 or 4 ranks, or choose ": rank counts with which micro · data divides the global
-/// batch. "" if parallel.data does not follow from the rank count, or if micro does not divide the
-/// batch.
+/// batch. "" if no rank count helps.
 std::string dividing_ranks(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   const BatchConfig& b = deck.config.batch;
@@ -184,7 +182,7 @@ void check_workers(const Deck& deck) {
                 choices(divisors(phase.global / b.micro), p.workers), " workers, or another batch");
 }
 
-/// Groups of replicas must have equal sizes and must not overlap.
+/// shard_group must divide the number of replicas.
 void check_shard_group(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   if (p.shard_group == 0) return;
@@ -197,8 +195,8 @@ void check_shard_group(const Deck& deck) {
               choices(divisors(p.replicas()), p.shard_group));
 }
 
-/// Limits the micro-batches and forward passes of a step, because the step's program lists every
-/// pass of every stage, and the activations of a step (step_limit).
+/// Limits the micro-batches, forward passes and activations of a step. With 2bw, a step needs as
+/// many micro-batches as pipeline ranks.
 void check_passes(const Deck& deck) {
   const ParallelConfig& p = deck.config.parallel;
   const BatchConfig& b = deck.config.batch;
@@ -326,7 +324,6 @@ std::vector<std::string> server_mistakes(const Deck& deck) {
   excludes(c.run.gradient_noise_scale, "run", "gradient_noise_scale",
            "gradient_noise_scale = false");
   excludes(c.checkpoint.local_every > 0, "checkpoint", "local_every", "local_every = 0");
-  // With staleness or updates = "push", gradients of one update may have different loss scales.
   if (p.records_events() && c.precision.compute == DType::fp16 &&
       c.precision.loss_scale_interval > 0)
     mistakes.push_back(text(deck.cite("parallel", p.staleness > 0 ? "staleness" : "updates"),
@@ -341,8 +338,7 @@ std::vector<std::string> server_mistakes(const Deck& deck) {
   return mistakes;
 }
 
-// Checks a ramp-up of the global batch: its keys are complete, the increment leads from ramp_start
-// to global, and micro · data divides every size. Messages list values that fit.
+// Conditions on a ramp-up of the global batch.
 
 namespace {
 
@@ -377,8 +373,7 @@ std::string starts(const BatchConfig& b, std::int64_t round) {
   return choices(found, b.ramp_start);
 }
 
-/// Values of data with which micro · data divides every global batch; values of micro if `data` is
-/// 0.
+/// Values of data (of micro if `data` is 0) with which micro · data divides every global batch.
 std::string dividing(const Deck& deck, std::int64_t data) {
   const BatchConfig& b = deck.config.batch;
   std::int64_t common = std::gcd(b.global, b.ramp_start);
@@ -387,7 +382,7 @@ std::string dividing(const Deck& deck, std::int64_t data) {
   return text("data of ", choices(divisors(common / b.micro), data));
 }
 
-/// Message about a missing key of the ramp-up, a key without a ramp-up, or a ramp_start above
+/// Message about a key of the ramp-up that is missing or has no effect, or about a ramp_start above
 /// global; "" if there is no such mistake.
 std::string incomplete(const Deck& deck) {
   const BatchConfig& b = deck.config.batch;

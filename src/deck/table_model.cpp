@@ -149,8 +149,7 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .otherwise(Str("next"));
 }
 
-/// Keys of rotary positions for layers with a window, and for sequences longer than in earlier
-/// training.
+/// Keys of rotary positions for layers with a window and for longer sequences.
 void rotary_keys(SectionKeys<ModelConfig>& model) {
   model
       .number("window_rope_theta", &ModelConfig::window_rope_theta,

@@ -92,8 +92,7 @@ std::string list_text(const Integers& integers) {
   return "[" + join(all, ", ") + "]";
 }
 
-/// Whether a word of a list is acceptable: not empty, and one of the key's choices if the key has
-/// choices.
+/// Whether the key's list may contain the word.
 bool acceptable_word(const KeyText& key, const std::string& word) {
   return !word.empty() && acceptable_string(key, word) &&
          (key.choices.empty() || std::ranges::find(key.choices, word) != key.choices.end());
@@ -195,8 +194,7 @@ std::optional<Value> convert(const KeyText& key, const Value& raw) {
   return std::nullopt;
 }
 
-/// A number without TOML's underscores and without a leading +; "" unless every underscore is
-/// between two digits.
+/// A number without underscores and leading +; "" if an underscore is not between digits.
 std::string without_underscores(std::string_view written) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   std::string out;

@@ -1,5 +1,4 @@
-// The report of a hang or a death: groups the ranks of a job by activity and prints the suspects
-// first.
+// The report of a hang or a death: groups ranks by activity, suspects first.
 #include <trireme/grid/hang_report.hpp>
 
 #include <trireme/base/text.hpp>
@@ -13,8 +12,7 @@ namespace {
 
 using Condition = Sighting::Condition;
 
-/// The text of a field, bounded by its size: a rank that was killed during a write may leave no
-/// terminating zero.
+/// The text of a field, which may lack a terminating zero after a kill during a write.
 template <std::size_t N>
 std::string_view word(const char (&field)[N]) {
   return {field, static_cast<std::size_t>(std::find(field, field + N, '\0') - field)};
@@ -82,7 +80,7 @@ struct Group {
 };
 
 /// Groups of ranks with the same activity, ordered by suspicion and then by size. Dead and stopped
-/// ranks are not grouped, because each has a process to inspect.
+/// ranks form groups of one rank.
 std::vector<Group> grouped(const std::vector<Sighting>& ranks) {
   std::map<std::string, Group> by_place;
   for (const Sighting& s : ranks) {

@@ -37,8 +37,7 @@ std::int64_t length(const Operation& o, int rank) {
   return o.offsets[r + 1] - o.offsets[r];
 }
 
-/// Offset and length of segment o.segment of the part of `rank`. The length is 0 after the end of
-/// the part.
+/// Segment o.segment of the part of `rank`; empty after the end of the part.
 template <class T>
 layout::Slice segment_of(const Operation& o, int rank) {
   constexpr std::int64_t segment = segment_bytes / static_cast<std::int64_t>(sizeof(T));

@@ -15,8 +15,7 @@
 namespace trireme::grid {
 namespace {
 
-/// Number of polls before a rank sleeps, if ranks outnumber cores. A message of another running
-/// rank arrives within a few microseconds, that is, within these polls.
+/// Number of polls before a rank sleeps, if ranks outnumber cores.
 constexpr int looks_before_sleep = 20;
 constexpr std::chrono::microseconds sleep{50};
 

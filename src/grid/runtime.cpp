@@ -1,5 +1,4 @@
-// MPI and Kokkos of a process, errors that end all ranks with one message, and the communicators of
-// the process grid.
+// MPI and Kokkos of a process, errors that end all ranks, and the process grid's communicators.
 #include <trireme/grid/runtime.hpp>
 
 #include <trireme/base/check.hpp>
@@ -80,11 +79,10 @@ void start_kokkos() {
 #endif
 }
 
-/// Time for a launcher to forward output: when it ends the job, it drops the rest of the output.
+/// Time that a launcher gets to forward output before the job ends.
 constexpr int launcher_milliseconds = 300;
 
-/// Waits until another rank, which reports an error, ends this process; after 30 s, ends the
-/// process.
+/// Waits 30 s for the rank that reports to end this process, and then ends the process.
 [[noreturn]] void wait_for_end() {
   std::this_thread::sleep_for(std::chrono::seconds(30));
   _exit(static_cast<int>(ExitCode::failed));
@@ -103,10 +101,9 @@ std::chrono::seconds end_limit(std::chrono::seconds usual) {
   return std::chrono::seconds(seconds);
 }
 
-/// Calls MPI_Finalize, and ends the process with `code` if it does not return within `limit`. MPICH
-/// 4.0 with UCX over TCP sometimes hangs here: one rank has closed its connections, and another
-/// rank still expects an answer from it. Rank 0, which logs the warning, waits 2 s less than the
-/// other ranks.
+/// Calls MPI_Finalize, which sometimes hangs with MPICH 4.0 and UCX over TCP. If the call does not
+/// return within `limit`, ends the process with `code`; ranks that do not log the warning end 2 s
+/// later.
 void finalize_mpi(std::chrono::seconds limit, bool speaks, ExitCode code) {
   const std::jthread timer([&](const std::stop_token& finished) {
     const auto waits = limit + std::chrono::seconds(speaks ? 0 : 2);
@@ -184,9 +181,8 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 }
 
 void Runtime::abort(const Error& error) {
-  // Ranks often fail at the same time from the same cause. Normally, only one of them reports the
-  // error. Without a watchdog, rank 0 does not sleep, so that it ends the job before other ranks
-  // report.
+  // Of several ranks that fail at the same time, normally only one reports. Without a watchdog,
+  // rank 0 does not sleep, so that it ends the job before other ranks report.
   const Watchdog::Claim claim = Watchdog::silence();
   const auto first = std::chrono::milliseconds(launcher_milliseconds);
   if (claim == Watchdog::Claim::taken) wait_for_end();

@@ -19,8 +19,7 @@ std::string path_of(void* handle, const std::string& name) {
   return known ? map->l_name : name;
 }
 
-/// Tries to load the library of one name. Returns the problem; "" if the library was loaded and has
-/// every symbol.
+/// Tries to load one library with every symbol. Returns the problem; "" if there is none.
 std::string try_to_load(const LibraryWanted& wanted, const std::string& name,
                         LoadedLibrary& library) {
   library = {};

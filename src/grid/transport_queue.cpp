@@ -1,14 +1,17 @@
-// The verbs on a transport: reductions become groups of transfers, and kernels that combine values
-// in rank order.
+// Verbs on a transport: reductions are transfers and kernels that combine in rank order.
 #include <trireme/grid/transport_queue.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/grid/communicator.hpp>
+#include <trireme/grid/heartbeat.hpp>
+#include <trireme/grid/pause.hpp>
+#include <trireme/grid/watchdog.hpp>
 #include <trireme/layout/split.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace trireme::grid {
@@ -32,8 +35,7 @@ struct alignas(16) Pack {
   T values[width];
 };
 
-/// Combines element i of all ranks in rank order. Two-byte types are summed in float and rounded
-/// once.
+/// Combines element i of all ranks in rank order, in float for two-byte types.
 template <class T, Reduction reduction>
 struct CombineParts {
   using S = std::conditional_t<std::is_same_v<T, std::int64_t>, std::int64_t, Accumulate<T>>;
@@ -109,10 +111,39 @@ Launch combination(Reduction reduction, const char* verb) {
   return combine<T, Reduction::sum>;
 }
 
+/// The first unfinished verb of this process on a transport, in call order.
+struct FirstUnfinished {
+  std::int64_t turn = 0;  ///< Queued::turn; 0: no verb, the host waits for this rank's kernels
+  Wait wait;
+};
+
+FirstUnfinished first_unfinished(const char* reason) {
+  FirstUnfinished first{0, {"kernels", reason, "", 0, -1}};
+  for (TransportQueue* queue : transport_queues()) {
+    const Queued* oldest = queue->oldest();
+    if (oldest == nullptr || (first.turn > 0 && oldest->turn > first.turn)) continue;
+    first = {oldest->turn, {oldest->verb, reason, queue->name(), oldest->number, oldest->peer}};
+  }
+  return first;
+}
+
 }  // namespace
 
 std::span<TransportQueue* const> transport_queues() {
   return queues();
+}
+
+void wait_for_queues(const std::function<bool()>& done, const char* reason) {
+  std::optional<Heartbeat::Waiting> waiting;
+  std::int64_t said = -1;
+  Pause pause;
+  while (!done()) {
+    const FirstUnfinished at = first_unfinished(reason);
+    if (at.turn != std::exchange(said, at.turn)) waiting.emplace(at.wait);
+    advance_pending();
+    Watchdog::glance();
+    pause();
+  }
 }
 
 TransportQueue::TransportQueue(std::unique_ptr<Transport> transport, std::string name, int rank,
@@ -188,7 +219,7 @@ void TransportQueue::all_reduce(const Exec& exec, Queued& queued, T* data, std::
   constexpr auto size = static_cast<Bytes>(sizeof(T));
   const Launch launch = combination<T>(reduction, queued.verb);
   transport_->begin_behind(exec);
-  // Maxima and minima are small and exact, so they are always gathered.
+  // Maxima and minima are always gathered.
   if (gathers_reduction(n * size, ranks_) || reduction != Reduction::sum) {
     reserve_scratch(n * size * (ranks_ - 1));
     group_.clear();

@@ -33,9 +33,7 @@ using namespace std::chrono_literals;
 constexpr auto tick = 50ms;
 /// A thread that did not check for this long was suspended.
 constexpr auto suspension = 5s;
-/// Size of the mapped memory whose release delays the end of a dead process by 5 ms with pages of
-/// 4 KiB. For processes of a few megabytes on two busy cores, one death in ten was not reported
-/// without a delay, and one in sixty with a delay of 1.4 ms.
+/// Size of the mapped memory, whose release takes about 5 ms with pages of 4 KiB.
 constexpr std::size_t head_start_bytes = std::size_t{2} << 30;
 constexpr std::size_t head_start_chunk = head_start_bytes / 4;
 constexpr std::string_view aborting_word = "aborts";
@@ -54,8 +52,7 @@ void write_all(int file, std::string_view message) {
   }
 }
 
-/// Requests a short time slice: when this thread wakes up, Linux 6.12 and newer then run it before
-/// threads that compute.
+/// Requests a short time slice, so that Linux 6.12 and newer run this thread soon after it wakes.
 void ask_for_short_slices() {
 #if defined(SYS_sched_setattr)
   struct {
@@ -99,8 +96,7 @@ void HeadStart::grow() {
     return;
   }
 #endif
-  // Before Linux 5.14, each page costs a page fault of a microsecond, so only one quarter is
-  // mapped.
+  // Before Linux 5.14, each page costs a page fault, so only one quarter is mapped.
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   for (std::size_t i = 0; i < head_start_chunk; i += page)
     static_cast<void>(static_cast<volatile char*>(chunk)[i]);
@@ -312,7 +308,7 @@ bool Watchdog::stalled_elsewhere() {
     if (seen.clock != node.clock) {
       node.clock = seen.clock;
       node.changed = Clock::now();
-      // A rank's last progress may be one publication old.
+      // Published states lag behind the ranks' progress.
       const Seconds late = limit_ - 2 * std::chrono::duration<double>(interval_).count();
       for (const RankState& state : seen.ranks)
         if (state.life == RankState::alive && seconds(seen.clock - state.since) < late)
@@ -367,8 +363,7 @@ bool Watchdog::claim_for_job(Verdict verdict) {
   return true;
 }
 
-/// Reports the dead rank first, because the launcher may notice the death too and kill this
-/// process.
+/// Reports the dead rank first, because the launcher may then kill this process.
 void Watchdog::report_death(int i) {
   Verdict none = Verdict::none;
   if (!file_->verdict().compare_exchange_strong(none, Verdict::claimed)) return;

@@ -1,4 +1,4 @@
-// Keys and tensors of the family bert. No tensor is transposed.
+// Keys and tensors of the family bert.
 #include <trireme/hugging_face/format.hpp>
 
 #include <trireme/base/text.hpp>
@@ -21,8 +21,7 @@ std::string model_class(const M& m) {
   return m.has_sentence_head() ? "BertForPreTraining" : "BertForMaskedLM";
 }
 
-/// Key for the sentence head. The file does not name the head's loss, so that it is read as `next`;
-/// the deck can set `order`.
+/// Key for the sentence head. The file does not name the head's loss: the loss is read as `next`.
 ConfigKey heads() {
   ConfigKey key;
   key.name = "architectures";

@@ -16,7 +16,7 @@ namespace {
 
 using deck::ModelConfig;
 
-/// A model with sizes of 1, which replace missing or wrong values so that checking continues.
+/// A model with sizes of 1, in place of missing or wrong values.
 ModelConfig smallest(Family family) {
   ModelConfig m = deck::preset(family);
   m.rope_theta = ModelConfig().rope_theta;
@@ -48,8 +48,8 @@ void read_key(const ConfigKey& key, const json& file, ModelFile& out, Complaints
   if (!key.binding) out.free.push_back({key.name, key.deck, value});
 }
 
-/// Reports properties of the deck's model that differ from its family's published models and that
-/// have no key in config.json.
+/// Reports properties of the deck's model that have no key in config.json and differ from its
+/// family's published models.
 void expect_published(const Format& format, const deck::Deck& deck, Complaints& complaints) {
   const ModelConfig& m = deck.config.model;
   deck::Config expected = deck.config;
@@ -113,7 +113,7 @@ std::string config_text(const ModelConfig& model, DType dtype,
   }
   out["initializer_range"] = architecture::weight_deviation;
   out["torch_dtype"] = torch_name(dtype);
-  // Without these keys transformers would use the ids of the family's first tokenizer.
+  // Without these keys, transformers would use default ids of the family.
   const bool has_end = !end_tokens.empty() && model.causal();
   out["bos_token_id"] = has_end ? nlohmann::ordered_json(end_tokens.front()) : nullptr;
   out["eos_token_id"] =

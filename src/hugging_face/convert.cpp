@@ -1,5 +1,5 @@
-// Conversion between floating-point types through double, which represents every value of the other
-// types exactly, so that each conversion rounds once.
+// Conversion between floating-point types through double, which holds every value of the other
+// types exactly. Therefore each conversion rounds once.
 #include <trireme/hugging_face/convert.hpp>
 
 #include <trireme/base/check.hpp>

@@ -117,12 +117,11 @@ std::string FolderWriter::index_text() const {
 }
 
 void FolderWriter::commit() {
-  // append() has not begun a shard that has only empty tensors.
+  // append() does not begin a shard of empty tensors.
   while (writers_.size() < shards_.size() && left_ == 0) begin_shard();
   check(left_ == 0 && writers_.size() == shards_.size(), folder_,
         ": fewer bytes than were planned");
   const std::string index = folder_ + "/" + index_name;
-  // A reader that opens the folder during the commit finds no index.
   remove_file(index);
   for (const auto& writer : writers_) writer->commit();
   for (const std::string& path : weight_files(folder_))

@@ -20,7 +20,7 @@ ConfigKey neutral(std::string name, std::vector<json> values) {
   return key;
 }
 
-/// Key for transformers' class of the model, or for the same class without its head. Ignores case.
+/// Key for transformers' class of the model, with or without its head. Ignores case.
 ConfigKey architectures() {
   ConfigKey key;
   key.name = "architectures";
@@ -39,8 +39,7 @@ ConfigKey architectures() {
   return key;
 }
 
-/// Key for the types of layers, for families that do not have this key: all layers must be of the
-/// type that the window implies.
+/// Key for the types of layers. All layers must have the type that the window implies.
 ConfigKey layer_types() {
   ConfigKey key;
   key.name = "layer_types";

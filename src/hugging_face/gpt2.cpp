@@ -81,8 +81,7 @@ std::vector<Tensor> tensors(const M& m) {
   return out;
 }
 
-/// Whether this is the name of a causal mask, which old files contain as a tensor:
-/// "transformer.h.3.attn.bias" or "transformer.h.3.attn.masked_bias".
+/// Whether a tensor of this name is a causal mask, such as "transformer.h.3.attn.bias".
 bool is_mask(std::string_view name) {
   const std::string_view start = "transformer.h.";
   if (!name.starts_with(start)) return false;

@@ -1,4 +1,4 @@
-// Keeps the files of an imported model, and changes members for the checkpoint's model.
+// Keeps the files of an imported model, and changes their members for the trained model.
 #include <trireme/hugging_face/kept_files.hpp>
 
 #include <trireme/base/text.hpp>

@@ -1,5 +1,4 @@
-// Keys and tensors of the family llama and of the families derived from it. `Class` holds the
-// differences between transformers' classes.
+// Keys and tensors of the family llama and its relatives, which differ by `Class`.
 #include <trireme/hugging_face/format.hpp>
 
 #include <trireme/base/text.hpp>
@@ -18,8 +17,7 @@ constexpr std::string_view prefix = "model.";
 constexpr const char* table = "model.embed_tokens.weight";
 constexpr const char* head = "lm_head.weight";
 
-/// Number of key/value heads. Default: `otherwise`, the default of transformers' class; if
-/// `otherwise` is 0, the number of heads. Null: the number of heads.
+/// Number of key/value heads. `otherwise`: default of transformers' class; 0: the number of heads.
 ConfigKey groups(std::int64_t otherwise) {
   const auto heads = [](const M& m) { return json(m.heads); };
   ConfigKey key = whole("num_key_value_heads", "key_value_heads", &M::key_value_heads, size_limit);
@@ -27,8 +25,7 @@ ConfigKey groups(std::int64_t otherwise) {
   return std::move(key).without(otherwise).with_null(heads);
 }
 
-/// Head size. Default: `otherwise`, the default of transformers' class; if `otherwise` is 0,
-/// hidden_size / num_attention_heads, rounded down.
+/// Head size. `otherwise`: default of transformers' class; 0: ⌊hidden_size / num_attention_heads⌋.
 ConfigKey head_size(std::int64_t otherwise) {
   ConfigKey key = whole("head_dim", "head_size", &M::explicit_head_size, size_limit);
   key.write = [](const M& m) { return json(m.head_size()); };
@@ -61,7 +58,8 @@ ConfigKey silu() {
   return fixed("hidden_act", {"silu", "swish"});
 }
 
-/// In Qwen, layers before max_window_layers have no window. In Trireme, all layers must be alike.
+/// In Qwen, layers before max_window_layers have no window. Trireme's Qwen models have a window in
+/// all layers or in no layer.
 void add_layers_with_window(std::vector<ConfigKey>& keys) {
   keys.push_back(window());
   ConfigKey use;
@@ -89,7 +87,7 @@ void add_layers_with_window(std::vector<ConfigKey>& keys) {
   }));
 }
 
-/// Differences between the classes: names, defaults for missing keys, and keys of one class only.
+/// Differences between transformers' classes.
 struct Class {
   Family family;
   const char* model_type;

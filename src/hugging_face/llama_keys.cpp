@@ -1,5 +1,4 @@
-// Keys of llama_keys.hpp: rope_parameters, with transformers' types of scaling, and the keys of
-// Gemma.
+// Keys of rotary positions, with transformers' types of scaling, and keys of Gemma.
 #include <trireme/hugging_face/llama_keys.hpp>
 
 #include <trireme/base/text.hpp>
@@ -64,7 +63,7 @@ bool has_original(Kind kind) {
   return kind == Kind::yarn || kind == Kind::llama3;
 }
 
-/// A member of an object; null if the object does not have the member, or `object` is no object.
+/// A member of an object; null if there is none.
 json member_of(const json& object, const char* name) {
   const auto found = object.is_object() ? object.find(name) : object.end();
   return object.is_object() && found != object.end() ? *found : json();
@@ -86,8 +85,7 @@ bool is_positive(const json& value) {
   return value.is_number() && value.get<double>() > 0 && std::isfinite(value.get<double>());
 }
 
-/// YaRN's attention factor from `mscale` and `mscale_all_dim`, which some files have in place of
-/// attention_factor; 0 without these members.
+/// YaRN's attention factor from `mscale` and `mscale_all_dim`; 0 without these members.
 double magnitude_of(const json& object, double factor) {
   const auto scale = [&](const json& m) {
     return factor <= 1 ? 1 : 0.1 * m.get<double>() * std::log(factor) + 1;
@@ -96,8 +94,7 @@ double magnitude_of(const json& object, double factor) {
   return is_positive(above) && is_positive(below) ? scale(above) / scale(below) : 0;
 }
 
-/// Stores the valid values of an object of rotary positions; check_rotary reports the other values.
-/// False if `value` is no object.
+/// Stores the valid values of `value`; check_rotary reports the others. False for other types.
 bool read_rotary(const json& value, M& m) {
   if (!value.is_object()) return false;
   if (const json theta = member_of(value, "rope_theta"); is_positive(theta))
@@ -291,8 +288,6 @@ void check_rotary(const json& file, const M& m, Complaints& complaints) {
       check_object(object, name, m, complaints);
 }
 
-// Keys of Gemma's configurations: soft caps, the scale of attention, and windows of layers.
-
 namespace {
 
 using M = deck::ModelConfig;
@@ -310,7 +305,6 @@ ConfigKey cap(const char* name, const char* deck, NumberMember member, json othe
   return std::move(key).without(std::move(otherwise)).with_null([](const M&) { return json(); });
 }
 
-/// The type of each layer.
 json types(const M& m) {
   json list = json::array();
   for (std::int64_t layer = 0; layer < m.layers; ++layer)
@@ -318,8 +312,8 @@ json types(const M& m) {
   return list;
 }
 
-/// Sets full_attention_every so that the model has these types of layers. False if no period gives
-/// these types.
+/// Sets full_attention_every, or removes the window, so that the model has these types of layers.
+/// False if this is not possible.
 bool read_types(const json& value, M& m) {
   if (value == types(m)) return true;
   for (m.full_attention_every = 0; m.full_attention_every <= m.layers; ++m.full_attention_every)

@@ -1,5 +1,5 @@
-// Names of adapters' tensors follow from the names of the weights: each linear layer of the files
-// that consists of adapted arrays has an A of one piece, and a B of as many pieces as the weights.
+// Reads, compares and writes PEFT's adapters. A linear layer with adapters has an A of one piece,
+// and a B with a piece for each piece of the weights.
 #include <trireme/hugging_face/peft.hpp>
 
 #include <trireme/architecture/adapter.hpp>
@@ -52,8 +52,8 @@ bool is_adapted(const Tensor& tensor, const deck::AdapterConfig& adapter) {
   });
 }
 
-/// Name of a linear layer in PEFT's target_modules: the last word of its name, or the last two
-/// words if the last word ends the names of layers of several kinds.
+/// Name of a linear layer in PEFT's target_modules: its last word, or its last two words if layers
+/// with the same last word differ in the word before.
 std::string target_module(const std::string& module, const std::vector<Tensor>& tensors) {
   const auto words = [](const std::string& name, int count) {
     std::size_t at = name.size();
@@ -153,12 +153,11 @@ constexpr std::array harmless{"auto_mapping",   "base_model_name_or_path",
                               "revision",       "runtime_config",
                               "task_type",      "velora_config"};
 
-/// Members that must agree with the deck's [adapter].
+/// Members that expect_plain_adapter or expect_same_adapter checks.
 constexpr std::array compared{"init_lora_weights", "lora_alpha", "peft_type", "r",
                               "target_modules",    "use_dora",   "use_rslora"};
 
-/// A member that must be null, false or empty (`bias`: also "none"); otherwise the adapters are not
-/// factor · B A of whole layers.
+/// A member that must be null, false or empty (`bias`: also "none"), and the reason.
 struct OtherAdapter {
   const char* name;
   const char* reason;
@@ -183,8 +182,8 @@ constexpr OtherAdapter other_adapters[]{
     {"use_bdlora", "A or B is block-diagonal"},
     {"use_qalora", "A reads sums of groups of inputs"}};
 
-/// The reason why PEFT's base weights differ, or may differ, from the model's files; "" if they are
-/// equal. `initial`: value of init_lora_weights.
+/// Why PEFT's base weights may differ from the model's files; "" if they are equal. `initial`:
+/// value of init_lora_weights.
 std::string change_of_base(const json& initial) {
   if (initial.is_null() || initial.is_boolean()) return "";
   const std::string word = initial.is_string() ? lower_case(initial.get<std::string>()) : "";
@@ -255,7 +254,7 @@ std::vector<std::string> expect_same_adapter(const std::string& content, const s
   expect("use_rslora", false, a.scaling == AdapterScaling::rslora, deck.cite("adapter", "scaling"));
   expect("use_dora", false, architecture::has_magnitudes(a), deck.cite("adapter", "kind"));
   if (const json targets = value("target_modules", json()); targets.is_array()) {
-    // A file may name a layer by more or fewer of its last words than Trireme.
+    // A file and Trireme may name a layer by different numbers of its last words.
     const auto same = [](const std::string& x, const std::string& y) {
       return x == y || x.ends_with("." + y) || y.ends_with("." + x);
     };

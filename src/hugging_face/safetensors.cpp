@@ -1,5 +1,4 @@
-// Reads and writes safetensors files. Every length, offset, type and shape of a header is checked
-// before data is read.
+// Reads and writes safetensors files. The whole header is checked before data is read.
 #include <trireme/hugging_face/safetensors.hpp>
 
 #include <trireme/base/check.hpp>
@@ -72,7 +71,6 @@ std::string read_header(const io::InputFile& file) {
   return content;
 }
 
-/// Reads and checks the members of one tensor.
 class TensorParser {
  public:
   TensorParser(const std::string& path, const std::string& name, const Json& tensor)
@@ -213,8 +211,7 @@ namespace {
 
 constexpr std::int64_t alignment = 8;
 
-/// The header: the length of the JSON text, and the text, padded with spaces. Sets `end` to the
-/// size of the data.
+/// The length of the JSON text, and the text, padded with spaces. Sets `end` to the data's size.
 std::string header_of(const std::string& path, const std::vector<TensorPlan>& tensors,
                       const std::map<std::string, std::string>& metadata, std::int64_t& end) {
   nlohmann::ordered_json json;

@@ -53,7 +53,6 @@ std::vector<std::string> names_of_shards(const std::map<std::string, std::string
   return {names.begin(), names.end()};
 }
 
-/// Checks that the folder has all shards of the index and no other shards.
 void expect_shards(const std::string& index, const std::string& folder,
                    const std::vector<std::string>& names) {
   Complaints complaints;
@@ -68,7 +67,6 @@ void expect_shards(const std::string& index, const std::string& folder,
                    "copy or download the folder again into an empty folder");
 }
 
-/// Checks that every tensor is in the file named by the index, and in no other file.
 void expect_places(const std::string& index, const std::map<std::string, std::string>& places,
                    const std::vector<StoredTensor>& tensors) {
   Complaints complaints;

@@ -25,9 +25,9 @@ namespace {
 using architecture::ArraySpec;
 using Buffer = std::vector<char>;
 
-/// Size of the values that are converted or transposed at a time.
+/// Approximate size of the values that are converted or transposed at a time.
 constexpr std::int64_t panel_bytes = 4 << 20;
-/// Size of the collected arrays from which on they are written as a shard.
+/// Size of the collected arrays at which they are written as a shard.
 constexpr std::int64_t waiting_bytes = 64 << 20;
 
 Buffer buffer(std::int64_t elements, DType type) {
@@ -51,8 +51,8 @@ void convert_checked(const std::string& what, DType from, const void* in, DType 
               ", which is too large for ", name_of(to), "; choose a type with a larger range");
 }
 
-/// Number of columns of the matrix [rows, columns] that a tensor's pieces form. If the tensor is
-/// not transposed, its elements count as rows of one column.
+/// Number of columns of the matrix of a tensor's concatenated pieces. A tensor that is not
+/// transposed counts as one column.
 std::int64_t columns_of(const Tensor& tensor) {
   return tensor.transposed ? tensor.shape.front() : 1;
 }
@@ -100,8 +100,7 @@ class Shards {
   Shards(const std::string& directory, DType type)
       : directory_(directory), folder_(checkpoint::begin(directory, 0)), type_(type) {}
 
-  /// Memory for `elements` of an array, beginning with element `first`. The memory is valid until
-  /// flush_if_large().
+  /// Memory for `elements` elements of an array from `first` on, valid until flush_if_large().
   char* add(const ArraySpec& spec, std::int64_t first, std::int64_t elements) {
     const auto [found, is_new] = numbers_.try_emplace(&spec, arrays_.size());
     if (is_new) {
@@ -113,7 +112,7 @@ class Shards {
     return arrays_[found->second].data.data() + first * size_of(type_);
   }
 
-  /// Writes the collected arrays if they are large, unless an array is incomplete.
+  /// Writes the collected arrays if they are large and complete.
   void flush_if_large() {
     if (bytes_ >= waiting_bytes && missing_ == 0) flush();
   }
@@ -147,14 +146,14 @@ class Shards {
   std::string folder_;
   DType type_;
   std::vector<Waiting> arrays_;
-  std::map<const ArraySpec*, std::size_t> numbers_;  ///< indices in `arrays_`
+  std::map<const ArraySpec*, std::size_t> numbers_;
   std::int64_t bytes_ = 0;
   std::int64_t missing_ = 0;
   std::vector<checkpoint::ShardSummary> summaries_;
 };
 
-/// Reads values of tensors and converts them to one type. Values that are not finite are an error,
-/// or are reported in a line per tensor.
+/// Reads and converts values of tensors. Infinities and NaNs are an error or, if allowed, give a
+/// line per tensor.
 class NumberReader {
  public:
   NumberReader(DType type, bool allow_nonfinite) : type_(type), allow_(allow_nonfinite) {}
@@ -216,8 +215,7 @@ void add_pieces(const StoredTensor& stored, const Tensor& tensor,
   }
 }
 
-/// All tensors to write: the model's tensors, and the copies that transformers does not use but
-/// expects in a file (Copy::Use::none).
+/// All tensors to write: the model's tensors, and copies of Copy::Use::none.
 std::vector<Tensor> written_tensors(const Format& format, const deck::ModelConfig& model) {
   std::vector<Tensor> tensors = format.tensors(model);
   for (const Copy& copy : format.copies(model)) {
@@ -270,8 +268,8 @@ std::vector<TensorPlan> plan_of(const std::vector<Tensor>& tensors, DType dtype)
   return plan;
 }
 
-/// Reads tensors from a checkpoint, converts them to `dtype`, appends them to `out` and commits
-/// `out`. With `merger`, adds the updates of adapters.
+/// Reads tensors from a checkpoint, merges adapters if `merger` is given, converts the tensors to
+/// `dtype`, appends them to `out` and commits `out`.
 template <class Out>
 void write_tensors(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType dtype,
                    const std::vector<Tensor>& tensors, const Merger* merger, Out& out) {

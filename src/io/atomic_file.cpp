@@ -40,21 +40,19 @@ namespace {
 constexpr std::int64_t page_bytes = 4096;
 constexpr std::int64_t flushed_bytes = 8 << 20;  // bytes per write-back request
 
-/// Path of a temporary file, in fixed memory, because a signal handler reads it. `used` is set
-/// after the path is complete.
+/// Path of a temporary file, in fixed memory for the signal handler. `used`: the path is complete.
 struct Slot {
   std::atomic<bool> used{false};
   std::array<char, PATH_MAX> path{};
 };
 
-/// More slots than temporary files exist at a time.
 std::array<Slot, 512> slots;
 std::mutex slots_mutex;
 
 extern "C" void remove_and_die(int signal_number) {
   for (const auto& slot : slots)
     if (slot.used.load()) ::unlink(slot.path.data());
-  for (const auto& slot : slots)  // folders, if they are empty by now
+  for (const auto& slot : slots)  // empty folders
     if (slot.used.load()) ::rmdir(slot.path.data());
   ::signal(signal_number, SIG_DFL);
   ::raise(signal_number);
@@ -65,8 +63,7 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-/// The target of `path` if `path` is a symbolic link, so that replacing the file preserves the
-/// link; otherwise `path`.
+/// The target of a symbolic link, so that replacing the file preserves the link; otherwise `path`.
 std::string resolved(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::is_symlink(path, ignored)) return path;
@@ -181,7 +178,7 @@ void AtomicFile::probe_space(std::int64_t bytes) {
   const bool fits = ::fallocate(descriptor_, 0, 0, bytes) == 0;
   int error = fits ? 0 : errno;
   const bool reset = ::ftruncate(descriptor_, 0) == 0;
-  if (error == EOPNOTSUPP || error == ENOSYS) {  // ext2, some network file systems
+  if (error == EOPNOTSUPP || error == ENOSYS) {
     const std::int64_t free = free_bytes(descriptor_);
     error = free >= 0 && free < bytes ? ENOSPC : 0;
     struct rlimit limit {};  // also limits the file in memory that HDF5 writes to
@@ -197,7 +194,7 @@ void AtomicFile::write(std::int64_t offset, const void* data, std::size_t bytes)
   write_at(descriptor_, path_, offset, data, bytes, planned_bytes_);
   const std::int64_t end = (offset + static_cast<std::int64_t>(bytes)) / page_bytes * page_bytes;
   if (end - flushed_ < flushed_bytes) return;
-  ::sync_file_range(descriptor_, flushed_, end - flushed_, SYNC_FILE_RANGE_WRITE);  // a hint
+  ::sync_file_range(descriptor_, flushed_, end - flushed_, SYNC_FILE_RANGE_WRITE);
   flushed_ = end;
 }
 
@@ -210,7 +207,7 @@ bool AtomicFile::write_direct(std::int64_t offset, const void* data, std::size_t
     direct_descriptor_ = ::open(temporary_path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
   const auto put = direct_descriptor_ < 0 ? -1 : ::pwrite(direct_descriptor_, data, bytes, offset);
   if (put == static_cast<ssize_t>(bytes)) return true;
-  // After a partial or failed write, the buffered path repeats the write and reports the error.
+  // After a partial or failed write, the caller repeats the write through the page cache.
   may_be_direct_ = false;
   return false;
 }
@@ -256,7 +253,7 @@ void Spool::copy_to(AtomicFile& file, std::int64_t offset) {
     const auto copied = ::copy_file_range(descriptor_, &from, file.descriptor(), &to,
                                           static_cast<std::size_t>(bytes_ - from), 0);
     if (copied < 0 && errno == EINTR) continue;
-    if (copied <= 0) break;  // the rest is copied through memory, which reports errors
+    if (copied <= 0) break;  // the rest is copied through memory
   }
   std::vector<char> buffer(static_cast<std::size_t>(
       std::min<std::int64_t>(1 << 20, std::max<std::int64_t>(bytes_ - from, 0))));

@@ -1,5 +1,4 @@
-// Exchanges a folder and its replacement, or replaces file by file. Before an exchange, old files
-// that are kept are linked or copied into the new folder.
+// Exchanges a folder and its replacement, or replaces file by file.
 #include <trireme/io/atomic_folder.hpp>
 
 #include <trireme/base/check.hpp>

@@ -30,8 +30,7 @@ Handle file_access() {
   return access;
 }
 
-/// Lets HDF5 keep all metadata of a new file in memory, because evictions are slow if a file has
-/// many datasets.
+/// Keeps all metadata of a new file in memory, because evictions are slow with many datasets.
 void keep_structures(const Handle& access) {
   H5AC_cache_config_t config{};
   config.version = H5AC__CURR_CACHE_CONFIG_VERSION;
@@ -96,7 +95,6 @@ Hdf5File Hdf5File::create(const std::string& path, std::int64_t user_block_bytes
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   expect_success(H5Pset_userblock(creation.id(), static_cast<hsize_t>(user_block_bytes)), path,
                  "reserve a user block");
-  // Neither time stamps nor creation order are stored: equal content has equal bytes.
   Hdf5File file(path,
                 Handle(expect_id(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()),
                                  path, "create"),
@@ -208,7 +206,7 @@ std::int64_t Hdf5File::integer_attribute(const std::string& name) const {
   return value;
 }
 
-/// Flushes and closes the file in HDF5. memory_ then has all bytes of a created file.
+/// Closes the file in HDF5. memory_ then has all bytes of a created file.
 void Hdf5File::finish() {
   const Lock lock;
   expect_success(H5Fflush(handle_.id(), H5F_SCOPE_GLOBAL), path_, "write");
@@ -269,7 +267,7 @@ std::int64_t Dataset::file_offset() const {
 
 void Dataset::write(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
                     const void* data) {
-  // H5Dwrite does not change the data, so that the const_cast is safe.
+  // H5Dwrite does not change the data.
   transfer(offset, extent, static_cast<char*>(const_cast<void*>(data)), true);
 }
 
@@ -278,8 +276,7 @@ void Dataset::read(std::span<const std::int64_t> offset, std::span<const std::in
   transfer(offset, extent, static_cast<char*>(data), false);
 }
 
-/// Copies a small block by one HDF5 call. Splits a larger block along its first axis with more than
-/// one index.
+/// Copies a block with one HDF5 call, or splits a large block in two and copies the parts.
 void Dataset::transfer(std::span<const std::int64_t> offset, std::span<const std::int64_t> extent,
                        char* data, bool writing) const {
   check(offset.size() == shape_.size() && extent.size() == shape_.size(), name_, ": has ",

@@ -100,8 +100,8 @@ std::size_t TextReader::State::inflate_some(std::span<char> out) {
   return out.size() - stream.avail_out;
 }
 
-/// Begins the next member, or ends the file if there is none. Zeros may pad the end of the file, as
-/// `gzip` permits; other trailing bytes are an Error.
+/// Begins the next member, or ends the text. Zeros may pad the end of the file, as `gzip` permits;
+/// other trailing bytes are an Error.
 void TextReader::State::end_member() {
   while (stream.avail_in < gzip_magic.size() && fill()) continue;
   const std::int64_t end = input_end - stream.avail_in;

@@ -1,11 +1,12 @@
-// attention_forward: checks the shape and calls the first enabled back end that supports the call;
-// the portable back end supports every call.
+// attention_forward by the first enabled back end that supports the call, of which the portable
+// back end supports every call, and attention_decode.
 #include <trireme/kernels/attention.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/kernels/flash_attention.hpp>
 #include <trireme/kernels/group_kernels.hpp>
+#include <trireme/kernels/math.hpp>
 #include <trireme/kernels/portable_attention_forward.hpp>
 #include <trireme/tensor/expect.hpp>
 
@@ -91,11 +92,130 @@ void attention_forward_by_blocks(const Exec& exec, const AttentionForward<T>& fo
   Kokkos::parallel_for("kernels/attention_forward", policy, forward);
 }
 
-#define TRIREME_INSTANTIATE(T)                                                           \
-  template void attention_forward_by_blocks<T>(const Exec&, const AttentionForward<T>&); \
-  template void attention_forward<T>(const Handle&, View2<T>, View3<Accumulate<T>>,      \
-                                     View2<const T>, const AttentionShape&,              \
-                                     const AttentionDropout&)
+namespace {
+
+/// One team computes one head of one row, by blocks of keys with online softmax.
+template <class T>
+struct AttentionDecode {
+  using A = Accumulate<T>;
+  static constexpr int block = attention_block;
+  static constexpr int width = exec_on_host ? 64 : 1;  // elements of a head per iteration
+
+  View2<T> o;
+  View2<const T> q;
+  View3<const T> key_cache;
+  View3<const T> value_cache;
+  CacheRows rows;
+  AttentionShape shape;
+
+  KOKKOS_FUNCTION std::int64_t scratch_elements() const { return block + shape.head_size; }
+
+  KOKKOS_FUNCTION void operator()(const AttentionMember& team) const {
+    const std::int64_t r = team.league_rank() / shape.heads;
+    const std::int64_t h = team.league_rank() % shape.heads;
+    const std::int64_t b = rows.texts(r);
+    const std::int64_t positions = b < 0 ? 0 : rows.positions(r) + 1;
+    const std::int64_t column = shape.key_value_head(h) * shape.head_size;
+    const auto size = static_cast<int>(shape.head_size);
+    A* probabilities = aligned_scratch<A>(team, scratch_elements());
+    A* result = probabilities + block;
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, size), [&](int d) { result[d] = A(0); });
+
+    A largest = -infinity<A>;
+    A sum = 0;
+    for (std::int64_t k0 = positions > 0 ? shape.first_key(positions - 1) : 0; k0 < positions;
+         k0 += block) {
+      const auto count = static_cast<int>(positions - k0 < block ? positions - k0 : block);
+      scores(team, probabilities, &q(r, h * size), &key_cache(b, k0, column), count);
+      team.team_barrier();
+      A block_largest = largest;
+      for (int j = 0; j < count; ++j)
+        block_largest = probabilities[j] > block_largest ? probabilities[j] : block_largest;
+      const A rescale = fast_exp(largest - block_largest);
+      largest = block_largest;
+      team.team_barrier();
+      Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count),
+                           [&](int j) { probabilities[j] = fast_exp(probabilities[j] - largest); });
+      team.team_barrier();
+      sum *= rescale;
+      for (int j = 0; j < count; ++j) sum += probabilities[j];
+      add_values(team, result, probabilities, &value_cache(b, k0, column), count, rescale);
+      team.team_barrier();
+    }
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, size), [&](int d) {
+      o(r, h * size + d) = static_cast<T>(positions > 0 ? result[d] / sum : 0);
+    });
+  }
+
+ private:
+  KOKKOS_FUNCTION void scores(const AttentionMember& team, A* result, const T* query, const T* keys,
+                              int count) const {
+    const auto stride = static_cast<std::int64_t>(key_cache.stride(1));
+    const A scale = static_cast<A>(shape.scale);
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, count), [&](int j) {
+      const T* __restrict key = keys + j * stride;
+      A sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (std::int64_t d = 0; d < shape.head_size; ++d)
+        sum += static_cast<A>(query[d]) * static_cast<A>(key[d]);
+      result[j] = scale * sum;
+      if (shape.cap > 0) cap_scores(result + j, 1, shape.cap);
+    });
+  }
+
+  KOKKOS_FUNCTION void add_values(const AttentionMember& team, A* result, const A* probabilities,
+                                  const T* values, int count, A rescale) const {
+    const auto stride = static_cast<std::int64_t>(value_cache.stride(1));
+    const auto panels = static_cast<int>(padded(shape.head_size, width) / width);
+    Kokkos::parallel_for(Kokkos::TeamThreadRange(team, panels), [&](int panel) {
+      const std::int64_t first = std::int64_t{panel} * width;
+      const std::int64_t left = shape.head_size - first;
+      const auto columns = static_cast<int>(left < width ? left : width);
+      A* __restrict row = result + first;
+#pragma omp simd
+      for (int d = 0; d < columns; ++d) row[d] *= rescale;
+      for (int j = 0; j < count; ++j) {
+        const T* __restrict value = values + j * stride + first;
+        const A p = probabilities[j];
+#pragma omp simd
+        for (int d = 0; d < columns; ++d) row[d] += p * static_cast<A>(value[d]);
+      }
+    });
+  }
+};
+
+}  // namespace
+
+template <class T>
+void attention_decode(const Exec& exec, View2<T> o, View2<const T> q, View3<const T> key_cache,
+                      View3<const T> value_cache, const CacheRows& rows,
+                      const AttentionShape& shape) {
+  AttentionShape s = shape;
+  s.batch = extent(key_cache, 0);
+  s.sequence = extent(key_cache, 1);
+  s = resolved(s);
+  const std::int64_t count = extent(o, 0);
+  expect_shape(o, "o", {count, s.heads * s.head_size});
+  expect_shape(q, "q", {count, s.heads * s.head_size});
+  expect_shape(key_cache, "key_cache", {s.batch, s.sequence, s.key_value_heads * s.head_size});
+  expect_shape(value_cache, "value_cache", {s.batch, s.sequence, s.key_value_heads * s.head_size});
+  expect_shape(rows.texts, "texts", {count});
+  expect_shape(rows.positions, "positions", {count});
+  if (count * s.heads == 0) return;
+  const AttentionDecode<T> decode{o, q, key_cache, value_cache, rows, s};
+  const auto bytes = aligned_scratch_bytes<Accumulate<T>>(decode.scratch_elements());
+  auto policy = AttentionPolicy(exec, static_cast<int>(count * s.heads), team_threads(exec))
+                    .set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
+  Kokkos::parallel_for("kernels/attention_decode", policy, decode);
+}
+
+#define TRIREME_INSTANTIATE(T)                                                             \
+  template void attention_forward_by_blocks<T>(const Exec&, const AttentionForward<T>&);   \
+  template void attention_forward<T>(const Handle&, View2<T>, View3<Accumulate<T>>,        \
+                                     View2<const T>, const AttentionShape&,                \
+                                     const AttentionDropout&);                             \
+  template void attention_decode<T>(const Exec&, View2<T>, View2<const T>, View3<const T>, \
+                                    View3<const T>, const CacheRows&, const AttentionShape&)
 TRIREME_INSTANTIATE(float);
 TRIREME_INSTANTIATE(double);
 TRIREME_INSTANTIATE(Bf16);

@@ -1,5 +1,4 @@
-// attention_backward: calls the first enabled back end that supports the call; the portable back
-// end supports every call.
+// attention_backward by the first enabled back end that supports the call.
 #include <trireme/kernels/attention.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
 #include <trireme/kernels/attention_range.hpp>
@@ -40,8 +39,7 @@ void attention_delta(const Exec& exec, View1<Accumulate<T>> delta, View2<const T
 
 namespace {
 
-/// For one sample, one team computes all gradients of one head of keys and values and of the query
-/// heads in its group.
+/// One team computes all gradients of a sample's head of keys and values, and of its query heads.
 template <class T>
 struct TeamOfHead {
   AttentionBackward<T> backward;

@@ -25,8 +25,7 @@ constexpr int tile = tile_lines * static_cast<int>(bf16_depth);
 constexpr int side = static_cast<int>(bf16_band);
 
 // ---- C++, with the arithmetic of AMX: for each tile of 32 values of k, FMAs sum the products of
-// even k and of odd k separately, and their sum is added to the total. Subnormal operands and
-// results are flushed to 0.
+// even k and of odd k separately, and their sum is added to the total. Subnormal values become 0.
 
 float flushed(float x) {
   return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0F, x) : x;
@@ -253,8 +252,7 @@ TRIREME_AVX512 void finish_avx512(float* c, std::int64_t stride, std::int64_t ro
   }
 }
 
-// ---- AMX: tile registers 0 to 3 hold the sums of a square, 4 and 5 the left operand, 6 and 7 the
-// right operand.
+// ---- AMX: tile registers 0 to 3 for a square's sums, 4 and 5 for left, 6 and 7 for right tiles.
 
 struct alignas(64) TileShapes {
   std::uint8_t palette = 1;
@@ -263,8 +261,7 @@ struct alignas(64) TileShapes {
   std::uint16_t bytes_of_rows[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
-// Not a local variable, because GCC 12 assumes that the intrinsic reads only the variable's first
-// word.
+// Not a local variable: GCC 12 assumes that the intrinsic reads only the variable's first word.
 constexpr TileShapes tile_shapes;
 
 TRIREME_AMX void enter_amx() {
@@ -275,8 +272,7 @@ TRIREME_AMX void leave_amx() {
   _tile_release();
 }
 
-/// Loads the right band with a streaming hint, so that the left band stays in the first-level
-/// cache.
+/// A streaming hint for the right band keeps the left band in the first-level cache.
 TRIREME_AMX void add_amx(float* sums, std::int64_t stride, const Bf16* left, const Bf16* right,
                          std::int64_t pairs, bool continues) {
   const std::int64_t row_bytes = 4 * stride;

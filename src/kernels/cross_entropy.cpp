@@ -10,11 +10,10 @@ namespace trireme::kernels {
 
 namespace {
 
-/// Elements of a row of logits between two updates of the maximum; they fit into the first-level
-/// cache.
+/// Elements of a row between two updates of the maximum; they fit into the first-level cache.
 constexpr std::int64_t softmax_chunk = 4096;
 
-/// The largest logit of a row or of its part, and the sum of exp(logit - largest).
+/// The largest logit of a row or of a part of a row, and the sum of exp(logit - largest).
 template <class Acc>
 struct SoftmaxSum {
   Acc largest;
@@ -106,8 +105,7 @@ KOKKOS_FORCEINLINE_FUNCTION Likeliest<T> likeliest(const Team& team, const T* ro
   return {n > 0 ? static_cast<std::int64_t>(-found) : -1, largest};
 }
 
-/// Index of the logit of `token` in the part [first_id, first_id + n); -1 if it is not in this
-/// part.
+/// Index of the logit of `token` in the part [first_id, first_id + n); -1 in other parts.
 KOKKOS_FORCEINLINE_FUNCTION std::int64_t place_of(std::int32_t token, std::int64_t first_id,
                                                   std::int64_t n) {
   const std::int64_t place = token - first_id;

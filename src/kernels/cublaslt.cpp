@@ -15,7 +15,6 @@
 namespace trireme::kernels {
 namespace {
 
-/// Destroys an object of the library.
 template <auto destroy>
 struct Destroyer {
   template <class Opaque>
@@ -273,8 +272,7 @@ struct CublasLt::State {
   std::map<Kind, Plan> plans;
   std::int64_t questions = 0;
 
-  /// Stores the heuristics' first result, the estimated fastest algorithm; none if the library does
-  /// not support the product.
+  /// Stores the heuristics' first result, the estimated fastest algorithm, if there is one.
   void choose(Plan& plan, const Kind& kind) {
     const Preference preference = make_preference(kind, workspace_bytes);
     cublasLtMatmulHeuristicResult_t found{};

@@ -28,8 +28,7 @@ void expect_success(fe::error_t error, const char* what) {
   check(error.is_good(), "cuDNN: ", what, ": ", error.get_message());
 }
 
-/// Tensor [B, heads, S, K] with identifier `number`, stored as rows [B·S, stride]: the heads of a
-/// token follow each other.
+/// Tensor [B, heads, S, K] with identifier `number`, stored as rows [B·S, stride], head after head.
 Tensor_attributes rows(const CudnnAttentionCall& c, std::int64_t number, std::int64_t heads,
                        std::int64_t stride) {
   return Tensor_attributes()
@@ -74,8 +73,7 @@ void add_backward(fe::graph::Graph& graph, const CudnnAttentionCall& c, const Te
   write_rows(c, v_gradient, dv, c.key_value_heads, c.dqkv_stride);
 }
 
-/// A graph with the kernel that the library chose. Without a kernel, graph is null, and the
-/// description has the reason.
+/// The graph and its kernel. Without a kernel, graph is null, and the description has the reason.
 struct Plan {
   std::unique_ptr<fe::graph::Graph> graph;
   Bytes workspace = 0;

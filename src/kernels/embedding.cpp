@@ -1,5 +1,4 @@
-// Look-ups of tokens, positions and segments, and their gradients, summed in a fixed order without
-// atomics.
+// Look-ups of tokens, positions and segments. The gradients are summed in a fixed order.
 #include <trireme/kernels/embedding.hpp>
 
 #include <trireme/base/check.hpp>
@@ -86,8 +85,7 @@ void add_positions(const Exec& exec, View2<T> x, View2<const T> table,
 
 namespace {
 
-/// Host: sums the rows in order. Each thread has a block of columns, so that no two threads write
-/// the same element.
+/// Host: sums the rows in order; each thread has a block of columns.
 template <class T>
 void lookup_backward_by_blocks(const char* label, const Exec& exec, View2<Accumulate<T>> dtable,
                                View2<const T> dx, View1<const std::int32_t> tokens,

@@ -67,9 +67,8 @@ int within(std::int64_t planes, std::int64_t section) {
 
 }  // namespace
 
-/// A section is the group of heads in flight at a time, whose keys and values stay in the cache.
-/// All sections have nearly the same size, because a last section of few heads would occupy few
-/// multiprocessors.
+/// A section is the group of heads in flight, whose keys and values stay in the cache. Sections
+/// have nearly equal sizes: a last section of few heads would occupy few multiprocessors.
 FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
                                std::int64_t room_bytes) {
   FlashShape f = flash_shape(s, qkv_stride);
@@ -81,12 +80,10 @@ FlashShape flash_forward_shape(const AttentionShape& s, std::int64_t qkv_stride,
   return f;
 }
 
-/// A section is the group of heads of keys and values in flight. A block of keys waits at each
-/// block of queries until the head's previous block of keys has added its sums. It does not wait if
-/// it begins at least one step (as many queries as keys per block) after the previous block of
-/// keys. With a causal mask, a block of keys takes (blocks + 1) / 2 steps on average, so that 2
-/// processors / (blocks + 1) blocks begin per step. The section has a quarter more heads than this
-/// number.
+/// A section is the group of heads of keys and values in flight. A block of keys may wait for the
+/// previous block of its head at each block of queries, but not if it begins a step later. With a
+/// causal mask, about 2 processors / (blocks + 1) blocks begin per step: the section has a quarter
+/// more heads than that, so that each head begins at most one of them.
 FlashShape flash_backward_shape(const AttentionShape& s, std::int64_t qkv_stride, int processors,
                                 int block_keys) {
   FlashShape f = flash_shape(s, qkv_stride);

@@ -13,7 +13,7 @@ namespace {
 /// Largest number of rows and columns, and largest depth, of a block. A packed operand of a block,
 /// with two bytes per element, fills an array of WidenedOperands.
 constexpr std::int64_t block = widened_block;
-constexpr std::int64_t block_depth = 2 * widened_block;
+constexpr std::int64_t deepest_block = 2 * widened_block;
 /// Largest number of elements of a panel: 768 KiB of bf16.
 constexpr std::int64_t panel_elements = std::int64_t{384} << 10;
 /// Largest number of bands of a panel whose depth needs several calls of add_bf16_square. A thread
@@ -159,16 +159,17 @@ bool matmul_bf16(const Handle& handle, View2<C> c, View2<const Bf16> a, View2<co
   const Operand right(Bf16Side::right, b, tb, memory.b);
   for (std::int64_t i = 0; i < rows; i += block)
     for (std::int64_t j = 0; j < columns; j += block)
-      for (std::int64_t k = 0; k < depth; k += block_depth) {
-        const std::int64_t part = std::min(block_depth, depth - k);
+      for (std::int64_t k = 0; k < depth; k += deepest_block) {
+        const std::int64_t part = std::min(deepest_block, depth - k);
         const std::int64_t wide = bf16_band * panel_bands(parts(part, bf16_depth));
         const std::int64_t end = std::min(columns, j + block);
         for (std::int64_t p = j; p < end; p += wide) {
-          float* sums =
-              depth > block_depth ? memory.sum.data() + (p - j) / bf16_band * bf16_square : nullptr;
+          float* sums = depth > deepest_block
+                            ? memory.sum.data() + (p - j) / bf16_band * bf16_square
+                            : nullptr;
           // The left operand is packed with the first panel of a row of blocks, and again with the
           // first panel of each block if the depth has several blocks, which share the memory.
-          const bool packs_left = p == j && (j == 0 || depth > block_depth);
+          const bool packs_left = p == j && (j == 0 || depth > deepest_block);
           const Panel<C> panel{left.at(i, k, std::min(block, rows - i), part),
                                right.at(p, k, std::min(wide, end - p), part),
                                packs_left,

@@ -1,3 +1,5 @@
+#include <trireme/kernels/matmul_peak.hpp>
+
 #include <trireme/base/check.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/kernels/elementwise.hpp>
@@ -14,8 +16,7 @@ namespace trireme::kernels {
 namespace {
 
 /// Rows of the square matrices: 512 on hosts, 8192 on devices, or fewer (at least 1024) if the
-/// matrices would take more than half of the free memory. `bytes_of_an_element`: bytes per element,
-/// summed over all matrices.
+/// matrices would take more than half of the free memory. `bytes_of_an_element`: over all matrices.
 std::int64_t rows_with(Bytes bytes_of_an_element) {
   std::int64_t n = exec_on_host || as_on_device ? 512 : 8192;
   if (const auto device = device_info())

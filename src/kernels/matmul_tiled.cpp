@@ -110,8 +110,7 @@ struct TiledProduct {
     return x < y ? x : y;
   }
 
-  /// c = beta c. Does nothing if beta is 1, or if beta is 0 and depth > 0: then the first
-  /// `multiply` overwrites c.
+  /// c = beta c, unless beta is 1, or beta is 0 and the first `multiply` overwrites c.
   KOKKOS_FUNCTION void scale(const Member& team, std::int64_t i0, std::int64_t j0,
                              std::int64_t block_rows, std::int64_t block_columns) const {
     if (beta == T(1) || (beta == T(0) && depth > 0)) return;

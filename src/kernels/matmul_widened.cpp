@@ -1,5 +1,4 @@
-// Products of two-byte and fp8 values: blocks of the operands are widened to fp32 and multiplied by
-// the fp32 back end.
+// Products of two-byte and fp8 values: blocks are widened to fp32 for the fp32 back end.
 #include <trireme/kernels/matmul_product.hpp>
 
 #include <trireme/kernels/lanes.hpp>
@@ -9,15 +8,12 @@
 namespace trireme::kernels {
 namespace {
 
-constexpr std::int64_t block = widened_block;
-
 View2<float> cut(View1<float> from, std::int64_t rows, std::int64_t columns) {
   return View2<float>(from.data(), static_cast<std::size_t>(rows),
                       static_cast<std::size_t>(columns));
 }
 
-/// Copies the block [rows, columns] at (row, column) of `from` to `to` as fp32, and returns the
-/// copy.
+/// Copies the block [rows, columns] at (row, column) of `from` to `to` as fp32; returns the copy.
 template <class T>
 View2<const float> widen(const Exec& exec, View1<float> to, View2<const T> from, std::int64_t row,
                          std::int64_t column, std::int64_t rows, std::int64_t columns) {
@@ -81,13 +77,13 @@ void multiply(const Handle& handle, View2<C> c, View2<const A> a, View2<const B>
   const std::int64_t rows = extent(c, 0);
   const std::int64_t columns = extent(c, 1);
   const std::int64_t depth = extent(a, ta == Transpose::yes ? 0 : 1);
-  for (std::int64_t j = 0; j < columns; j += block) {
-    const std::int64_t n = std::min(block, columns - j);
-    for (std::int64_t i = 0; i < rows; i += block) {
-      const std::int64_t m = std::min(block, rows - i);
+  for (std::int64_t j = 0; j < columns; j += widened_block) {
+    const std::int64_t n = std::min(widened_block, columns - j);
+    for (std::int64_t i = 0; i < rows; i += widened_block) {
+      const std::int64_t m = std::min(widened_block, rows - i);
       const View2<float> sum = cut(work.sum, m, n);
-      for (std::int64_t k = 0; k == 0 || k < depth; k += block) {
-        const std::int64_t d = std::min(block, depth - k);
+      for (std::int64_t k = 0; k == 0 || k < depth; k += widened_block) {
+        const std::int64_t d = std::min(widened_block, depth - k);
         matmul<float>(handle, sum, widen_operand<A>(handle, work.a, a, ta, i, k, m, d),
                       widen_operand<B>(handle, work.b, b, tb, k, j, d, n), ta, tb, 1.0,
                       k == 0 ? 0.0 : 1.0);

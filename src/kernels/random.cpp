@@ -13,8 +13,7 @@ namespace {
 
 constexpr double two_pi = 6.28318530717958647693;
 
-/// part[i] = element start + i of the global array, for i in [0, count). A block of four words
-/// gives two elements.
+/// part[i] = element start + i of the global array, i in [0, count). Four words give two elements.
 template <class T>
 KOKKOS_FORCEINLINE_FUNCTION void normal_part(const Team& team, T* part, const RandomKey& key,
                                              double standard_deviation, std::int64_t start,

@@ -1,5 +1,4 @@
-// Rotary positions, forward and backward. Cosines and sines are computed once per row in double
-// precision for all heads.
+// Rotary positions. Cosines and sines are computed once per row, in double, for all heads.
 #include <trireme/kernels/rotary.hpp>
 
 #include <trireme/base/check.hpp>

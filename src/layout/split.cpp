@@ -41,8 +41,7 @@ class Chain {
     return high;
   }
 
-  /// The end of the first part if the items from `begin` on are cut into `parts` parts that each
-  /// cost at most `most`.
+  /// The end of the first of `parts` parts from `begin` on that each cost at most `most`.
   std::int64_t first_end(std::int64_t begin, std::int64_t parts, double most) const {
     const std::int64_t last = longest(begin, most);
     const double mean = cost(begin, n_) / static_cast<double>(parts);

@@ -1,5 +1,4 @@
-// Sums of gradients over the data axis. The sum of a bucket starts when the last layer of the
-// bucket is complete.
+// Sums of gradients over replicas, bucket by bucket.
 #include <trireme/optim/gradient_reducer.hpp>
 
 #include <trireme/base/check.hpp>

@@ -72,8 +72,7 @@ LocalTraining<P>::LocalTraining(const deck::Config& config,
   stale_.resize(place_.size());
 }
 
-/// Memory of the trained weights, which come first in the arena; all weights if layers share
-/// windows.
+/// Memory of the trained weights, which come first in the arena; with windows, of all weights.
 template <class P>
 auto LocalTraining<P>::live_weights() const -> View1<T> {
   const View1<T> all = parameters_.all_weights();
@@ -127,9 +126,7 @@ void LocalTraining<P>::begin(const Exec& exec) {
   }
 }
 
-/// Call after the selected worker's updated weights (Optimizer::State::updated) changed: rounds
-/// master weights, and starts the gathers of the weights that other replicas update. Collective
-/// among the worker's replicas.
+/// Rounds master weights, and starts gathers of divided weights. Collective among the replicas.
 template <class P>
 void LocalTraining<P>::refresh(const Exec& exec) {
   optimizer_.round_weights(exec);
@@ -214,8 +211,7 @@ void LocalTraining<P>::after_step(const Exec& exec, std::int64_t step) {
           send(*exchange, exec, *sent, first, std::min(exchange->elements(), size - first));
           update(*exchange, exec, *sent, first);
         }
-        // Every rank sets the flags, even if it owns no element of the fragment, because refresh()
-        // is collective.
+        // Ranks without an element of the fragment, too, because refresh() is collective.
         stale_.assign(stale_.size(), true);
       },
       exchange_);

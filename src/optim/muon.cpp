@@ -1,7 +1,7 @@
 // In each round, each rank orthogonalises at most one matrix: replicas collect the matrix's parts
 // by reduce-scatter in chunks (unless each replica has all gradients), and tensor ranks gather the
-// parts. Results return by broadcasts among tensor ranks and all-gathers among replicas. Each
-// element comes from one replica, and the other replicas add 0, so that the sums are exact.
+// parts. Results return by broadcasts among tensor ranks and all-gathers among replicas. The sums
+// of the reduce-scatter are exact: for each element, all replicas but one add 0.
 #include <trireme/optim/muon.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -100,8 +100,7 @@ auto Muon<P>::part_matrix(const View1<Real>& memory, const Matrix& m, int rank) 
 }
 
 /// Collects this tensor rank's part of the matrix that tensor rank `to` of this replica
-/// orthogonalises in the round. Collective among the replicas, unless each replica has all
-/// gradients.
+/// orthogonalises in the round. Collective among the replicas.
 template <class P>
 void Muon<P>::collect_parts(const Exec& exec, View1<typename P::Gradient> gradients, int round,
                             int to) const {
@@ -163,8 +162,7 @@ void Muon<P>::return_parts(const Exec& exec, View1<typename P::Gradient> gradien
   }
 }
 
-/// Assembles the matrix of each tensor rank from the parts of all tensor ranks. Collective among
-/// the tensor ranks.
+/// Gathers the parts of each tensor rank's matrix. Collective among the tensor ranks.
 template <class P>
 void Muon<P>::join(const Exec& exec, int round) const {
   for (int to = 0; to < tensor_.size() && tensor_.size() > 1; ++to) {
@@ -176,8 +174,8 @@ void Muon<P>::join(const Exec& exec, int round) const {
       counts.push_back(m->elements_on(rank));
       sum += counts.back();
     }
-    // If tensor ranks share heads of keys and values, these ranks send equal rows, and `sum`
-    // exceeds the matrix's number of elements.
+    // `sum` may exceed the matrix: tensor ranks that share heads of keys and values send equal
+    // rows.
     const View1<Real> gathered = part(other_, 0, sum);
     tensor_.template all_gather<Real>(
         exec, gathered, part(part_of(to), 0, m->elements_on(tensor_.rank())), counts, "matrices");

@@ -1,6 +1,5 @@
-// The squares of the first micro-batch's gradient are summed layer by layer, before the layer's
-// gradients are summed over the replicas. The squares of the whole batch's gradient are the sums of
-// squares from which find_norm computes the norm.
+// Squares of the first micro-batch's gradient are summed layer by layer, in its backward pass;
+// Optimizer::squares() has the squares of the whole batch's gradient.
 #include <trireme/optim/noise_scale.hpp>
 
 #include <trireme/base/check.hpp>
@@ -14,8 +13,7 @@
 namespace trireme::optim {
 
 bool shows_noise(const architecture::ArraySpec& a, std::int64_t layers) {
-  // With group > 1, tensor ranks may share a head of keys and values; each then has a part of the
-  // head's gradient.
+  // With group > 1, tensor ranks that share a head of keys and values have parts of its gradient.
   return a.decay && !a.frozen && !a.partial_gradient && a.group == 1 && a.block >= 1 &&
          a.block <= layers;
 }

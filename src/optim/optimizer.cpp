@@ -1,5 +1,4 @@
-// The optimizer's state, the global norm of the gradients, and the updates. find_norm sums squares
-// by fixed blocks, so that the norm does not depend on the layout.
+// The optimizer's state, the global norm of the gradients, and the updates.
 #include <trireme/optim/optimizer.hpp>
 
 #include <trireme/kernels/elementwise.hpp>
@@ -62,8 +61,7 @@ std::vector<kernels::UpdateRange> Optimizer<P>::update_ranges(bool matrices) con
     kernels::UpdateRange& part = parts.emplace_back();
     part.first_chunk = chunks;
     part.elements = block.elements();
-    // Element in the arenas of weights and gradients
-    const std::int64_t at = entry.offset + block.first;
+    const std::int64_t at = entry.offset + block.first;  // in the arenas of weights and gradients
     part.gradient = parameters_->gradient_places().own_place(at);
     part.state = block.state;
     part.rounded = parameters_->weight_places().own_place(at);
@@ -226,8 +224,7 @@ void Optimizer<P>::mark_loss(const Exec& exec, View1<const double> loss) const {
     return entry.local.stage == parameters_->shard().last_stage() && !entry.local.copy &&
            entry.local.elements() > 0 && !entry.spec->frozen;
   });
-  // If the whole last stage is frozen, a loss that is not finite shows in the gradients of earlier
-  // stages.
+  // If the last stage is frozen, gradients of earlier stages show a loss that is not finite.
   if (last == entries.rend()) return;
   kernels::mark_non_finite<typename P::Gradient>(exec, last->gradient.data, loss);
 }
@@ -312,8 +309,7 @@ auto Optimizer<P>::state() const -> std::vector<State> {
   return list;
 }
 
-// One update of all weights by AdamW, SGD, LAMB, LARS or Muon. Each rule makes a few launches over
-// all arrays; kernels/update.hpp has the equations and their sources.
+// Updates by AdamW, SGD, LAMB, LARS and Muon; kernels/update.hpp has the equations' sources.
 
 template <class P>
 void Optimizer<P>::step(const kernels::Handle& handle, std::int64_t step,
@@ -332,8 +328,8 @@ void Optimizer<P>::delayed_step(const kernels::Handle& exec, std::int64_t step,
 template <class P>
 void Optimizer<P>::update(const kernels::Handle& exec, std::int64_t step, double learning_rate,
                           View1<const double> gradient_scale) const {
-  // Computes c = min(1, clip_norm / (norm + 1e-6)) / loss scale (1 / loss scale without clipping),
-  // and the number u of the update. A norm that is not finite skips the step.
+  // c = min(1, clip_norm / (norm + 1e-6)) / loss scale, or 1 / loss scale without clipping;
+  // u = number of the update. A norm that is not finite skips the step.
   kernels::plan_update(
       exec, control_, status_, sums_,
       {step, config_.clip_norm, config_.beta1, config_.beta2, config_.maximum_skips, loss_scaling_},
@@ -441,8 +437,7 @@ void Optimizer<P>::lars(const Exec& exec, double learning_rate) const {
                                parameters_->all_gradients(), rule, ratios_, control_, parts_);
 }
 
-/// trust_sums_ = Σ w² of each array, and for LAMB Σ r² of each array's direction, which is stored
-/// in place of the gradient. Squares are summed in the same order as for the gradient norm.
+/// trust_sums_ = Σ w² of each array, and for LAMB Σ r² of each direction r.
 template <class P>
 void Optimizer<P>::find_trust_sums(const Exec& exec) const {
   const std::int64_t blocks = extent(partial_, 0);

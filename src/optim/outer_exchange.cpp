@@ -1,5 +1,4 @@
-// Messages of an outer step: each rank receives its part of all workers' differences, takes the
-// mean, and sends it to all ranks.
+// Messages of an outer step: the parts of the differences, then the parts of the mean.
 #include <trireme/optim/outer_exchange.hpp>
 
 #include <trireme/kernels/elementwise.hpp>

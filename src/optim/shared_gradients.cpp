@@ -8,8 +8,7 @@
 namespace trireme::optim {
 namespace {
 
-/// Communicator of the holders of each head in `heads`. Consecutive heads alternate between two
-/// communicators.
+/// Communicator of the holders of each head. Consecutive heads alternate between two communicators.
 std::vector<grid::Communicator*> holders_of(grid::Grid& grid, const deck::ModelConfig& model,
                                             const architecture::Shard& shard,
                                             const std::vector<std::int64_t>& heads) {

@@ -53,8 +53,7 @@ void WeightGather<T>::update(const Exec& exec) {
     if (units_[i] < 0) start(exec, i);
 }
 
-/// Unless the unit's window holds the unit, waits for the window's previous gather, and starts the
-/// gathers of the unit's buckets.
+/// Starts the gathers of a unit's buckets, unless the unit's window holds the unit already.
 template <class T>
 void WeightGather<T>::fetch(const Exec& exec, int unit) {
   if (turns_.holds(unit)) return;

@@ -6,6 +6,7 @@
 #include <trireme/base/text.hpp>
 #include <trireme/deck/diagnostics.hpp>
 #include <trireme/deck/value.hpp>
+#include <trireme/plan/machine_keys.hpp>
 
 #include <cstdint>
 #include <filesystem>

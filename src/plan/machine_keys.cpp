@@ -1,6 +1,7 @@
 // The key table of machine files: sections, and for each key its type, range, default and help.
+#include <trireme/plan/machine_keys.hpp>
+
 #include <trireme/deck/entry.hpp>
-#include <trireme/plan/machine_file.hpp>
 
 namespace trireme::plan {
 namespace {

@@ -14,6 +14,7 @@
 #include <trireme/plan/step_time.hpp>
 #include <trireme/schedule/generate.hpp>
 #include <trireme/schedule/lower.hpp>
+#include <trireme/schedule/share_vocabulary.hpp>
 #include <trireme/schedule/text_format.hpp>
 #include <trireme/schedule/validate.hpp>
 

@@ -97,7 +97,7 @@ class LayoutSearch {
     expect_some();
     result_.evaluated = static_cast<std::int64_t>(estimated_.size());
     result_.limit = limit_.bytes;
-    play_best();
+    simulate_best();
     expect_some();
     if (too_large_ > 0) result_.rejected.push_back({"does not fit into the memory", too_large_});
     std::ranges::sort(result_.rejected, std::ranges::greater{}, &Rejection::layouts);
@@ -193,7 +193,7 @@ class LayoutSearch {
     return all;
   }
 
-  void play_best() {
+  void simulate_best() {
     using Key = std::tuple<ScheduleKind, std::int64_t, std::int64_t, std::int64_t>;
     std::map<Key, std::vector<Candidate>> groups;
     for (const Candidate& c : chosen())
@@ -211,8 +211,8 @@ class LayoutSearch {
           refuse(c);
           continue;
         }
-        c.time = played_time(config_, architecture_, times_.costs(config_), program);
-        c.played = true;
+        c.time = simulated_time(config_, architecture_, times_.costs(config_), program);
+        c.simulated = true;
         result_.candidates.push_back(c);
       }
     }
@@ -264,7 +264,7 @@ SearchResult search_layouts(const deck::Deck& deck, std::int64_t ranks, const Ma
   return LayoutSearch(deck, ranks, machine, options).run();
 }
 
-Candidate play_layout(const deck::Config& config, const Machine& machine, bool arrays_only) {
+Candidate simulate_layout(const deck::Config& config, const Machine& machine, bool arrays_only) {
   const Architecture a = architecture::describe(config.model);
   const schedule::Program program = step_program(config, machine);
   const auto needs = training_needs({&program, 1});
@@ -273,7 +273,7 @@ Candidate play_layout(const deck::Config& config, const Machine& machine, bool a
   KnownParts known;
   return {layout_of(config), estimated_seconds(config, costs),
           most_bytes(config, a, needs, machine, arrays_only, known), true,
-          played_time(config, a, costs, program)};
+          simulated_time(config, a, costs, program)};
 }
 
 // Speeds of typical machines. They order layouts; they do not predict this machine's times.

@@ -231,17 +231,17 @@ Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs) {
          tail_seconds(p, split, ranks, costs);
 }
 
-StepTime played_time(const deck::Config& config, const Architecture& a, const StepCosts& costs,
-                     const schedule::Program& program) {
+StepTime simulated_time(const deck::Config& config, const Architecture& a, const StepCosts& costs,
+                        const schedule::Program& program) {
   const deck::ParallelConfig& p = config.parallel;
   const auto m = static_cast<double>(config.micro_batches());
-  const schedule::Played played = schedule::play(program, cost_of(costs));
+  const schedule::Simulation simulation = schedule::simulate(program, cost_of(costs));
   StepTime time;
-  time.idle_share = played.timeline.idle_share();
+  time.idle_share = simulation.timeline.idle_share();
   if (program.layout.overlaps_steps())
-    time.seconds = schedule::steady_step(played.timeline).seconds;
+    time.seconds = schedule::steady_step(simulation.timeline).seconds;
   else
-    for (const schedule::Event& e : played.timeline.events)
+    for (const schedule::Event& e : simulation.timeline.events)
       time.seconds = std::max(time.seconds, e.end);
   const bool split = splits_backward(program);
   const std::vector<RankWork> ranks = work_of_ranks(p, split, costs);
@@ -278,7 +278,7 @@ StepTime played_time(const deck::Config& config, const Architecture& a, const St
 StepTime predict_step(const deck::Config& config, const Architecture& a,
                       const schedule::Program& program, const Machine& machine) {
   const bool split = splits_backward(program);
-  StepTime time = played_time(
+  StepTime time = simulated_time(
       config, a, step_costs(config, a, part_times(config, a, split, machine), machine), program);
   // A rank trains several workers of local training in sequence.
   const auto turns = static_cast<double>(config.parallel.workers_per_rank());

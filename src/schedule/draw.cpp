@@ -1,5 +1,4 @@
-// Pictures of timelines: headings, colours and labels; drawing as text and as SVG; and traces in
-// Chrome's JSON format.
+// Drawings of timelines as text and as SVG, and traces in Chrome's JSON format.
 #include <trireme/schedule/draw.hpp>
 
 #include <trireme/base/text.hpp>
@@ -55,7 +54,7 @@ Colour colour_of(const Instr& i, const ProgramLayout& layout) {
   return mix(base, colours::white, 0.62 * layout.chunk_of(i.stage) / (layout.chunks - 1));
 }
 
-BoxWords words_of(const Event& e, const ProgramLayout& layout) {
+BoxWords box_words(const Event& e, const ProgramLayout& layout) {
   const std::string letter(1, letter_of(e.instr.op));
   BoxWords words{{},
                  text(e.instr.micro % layout.micro_batches),
@@ -66,8 +65,7 @@ BoxWords words_of(const Event& e, const ProgramLayout& layout) {
   return words;
 }
 
-/// Whether the operation has boxes. The other computations of a shared vocabulary take almost no
-/// time.
+/// Whether charts show the operation.
 bool is_drawn(Op op) {
   return is_pass(op) || op == Op::logits || op == Op::evaluate_logits || op == Op::logits_gradient;
 }
@@ -84,7 +82,7 @@ Panel panel_of(const Timeline& t, std::string line) {
     if (is_drawn(e.instr.op) && e.end > e.begin)
       panel.boxes.push_back({e.rank, e.begin, e.end, colour_of(e.instr, t.layout), i});
   }
-  panel.words = [&t](std::size_t i) { return words_of(t.events[i], t.layout); };
+  panel.words = [&t](std::size_t i) { return box_words(t.events[i], t.layout); };
   panel.digits = text(t.layout.micro_batches - 1).size();
   panel.label_width =
       panel.digits + 1 + (t.layout.chunks > 1 ? 1 + text(t.layout.chunks - 1).size() : 0);
@@ -145,8 +143,7 @@ double columns_per_second(const Panel& panel, int most) {
   const Seconds shortest = panel.shortest();
   const double wanted = static_cast<double>(panel.label_width + 1);
   const double fits = static_cast<double>(most) / panel.span() * shortest;
-  // The shortest computation has a whole number of columns, so that equal computations have equal
-  // widths.
+  // If possible, the shortest computation has a whole number of columns.
   return std::min(wanted, fits >= 1 ? std::floor(fits) : fits) / shortest;
 }
 

@@ -31,9 +31,8 @@ Row alternating_row(Rank rank, int micro_batches, int warmup) {
   return row;
 }
 
-/// Number of forward passes of the warm-up, after which forward and backward passes alternate. With
-/// a shared vocabulary, the last stage computes `more` forward passes while all ranks compute and
-/// sum their parts of its output's gradient.
+/// Number of forward passes of the warm-up, after which forward and backward passes alternate. A
+/// shared vocabulary adds `more` forward passes.
 int warmup_of(Rank rank, const ProgramLayout& layout, int more) {
   return std::min(layout.micro_batches,
                   layout.ranks - 1 - rank + (layout.shares_vocabulary ? more : 0));
@@ -58,8 +57,7 @@ class Rounds {
   int steps_;
 };
 
-/// If m is not a multiple of p, the row is generated for the next multiple, and the micro-batches
-/// from m on are left out. No other instruction depends on them.
+/// The row for m rounded up to a multiple of p, without the micro-batches from m on.
 Row interleaved_row(Rank rank, const ProgramLayout& layout) {
   const int p = layout.ranks;
   const Rounds rounds(layout);
@@ -83,9 +81,8 @@ Row interleaved_row(Rank rank, const ProgramLayout& layout) {
   return row;
 }
 
-/// 1F1B in which rank r computes a weight half r micro-batches after its input half. Later ranks
-/// have fewer micro-batches in flight and can delay more weight halves, so that every rank keeps at
-/// most p micro-batches (p + 1 with a shared vocabulary).
+/// 1F1B in which rank r computes a weight half r micro-batches after its input half. Every rank
+/// keeps at most p micro-batches, or p + 1 with a shared vocabulary.
 Row zero_bubble_row(Rank rank, const ProgramLayout& layout) {
   const int m = layout.micro_batches;
   const int warmup = warmup_of(rank, layout, 1);
@@ -195,8 +192,6 @@ struct Block {
   std::array<int, 3> turns{1, 1, 1};  ///< forward down → up, up → input halves down, down → up
 };
 
-/// With these turns, no two passes of a rank have the same time modulo the period, except for
-/// v-half.
 Block block_of(ScheduleKind kind, int ranks) {
   if (kind == ScheduleKind::zb_v) return {1, 5};
   if (kind == ScheduleKind::v_half) return {1, 2, {ranks % 2 == 0 ? 3 : 1, 1, 1}};
@@ -342,7 +337,7 @@ std::string title_of(const layout::AttentionRing& ring) {
 
 }  // namespace
 
-std::vector<RingStep> play(const layout::AttentionRing& ring) {
+std::vector<RingStep> simulate(const layout::AttentionRing& ring) {
   const auto ranks = static_cast<std::size_t>(ring.ranks);
   std::vector<RingStep> steps;
   std::vector<double> begins(ranks, 0), ends(ranks, 0);
@@ -371,7 +366,7 @@ double idle_share(const std::vector<RingStep>& steps) {
 }
 
 Picture ring_picture(const layout::AttentionRing& ring) {
-  const std::vector<RingStep> steps = play(ring);
+  const std::vector<RingStep> steps = simulate(ring);
   Picture picture;
   picture.title = title_of(ring);
   picture.remark = "each block of keys and values has its colour and the number of its rank";

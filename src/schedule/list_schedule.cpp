@@ -1,5 +1,4 @@
-// List scheduling in virtual time: a free rank takes the pass that its rule prefers among the
-// passes that can begin.
+// List scheduling in virtual time: a free rank takes the pass that the rule prefers.
 #include <trireme/schedule/list_schedule.hpp>
 
 #include <trireme/base/check.hpp>

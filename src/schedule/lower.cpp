@@ -115,22 +115,20 @@ Program with_channels(const Program& program) {
   return out;
 }
 
-/// Adds transfers by ordered groups (see lower()). A program that does not complete gets the
-/// transfers of independent channels.
+/// Adds transfers by ordered groups; by independent channels if the program cannot complete.
 Program with_groups(const Program& program, const Cost& cost) {
   Program channels = with_channels(program);
   Program whole = channels;  // passes of later steps wait for updates
   if (whole.layout.overlaps_steps()) add_overlapped_updates(whole);
-  // Costs are rounded to multiples of 1/1024, so that sums of costs are exact: passes that end at
-  // the same time do so in every order of summation. Each pass takes at least 1/1024, so that a
-  // rank's passes end one after another, and each pass is followed by its own sends.
-  Played played = play(whole, [&](const Instr& i) {
+  // Costs are rounded to multiples of 1/1024, so that sums of costs are exact in every order. Each
+  // pass takes at least 1/1024, so that no two passes of a rank end at the same time.
+  Simulation simulation = simulate(whole, [&](const Instr& i) {
     return std::max(std::round(cost(i) * 1024), is_pass(i.op) ? 1.0 : 0.0) / 1024;
   });
-  if (!played.mistakes.empty()) return channels;
+  if (!simulation.mistakes.empty()) return channels;
   std::vector<Event> computed;
-  computed.reserve(played.timeline.events.size() / 2);
-  for (const Event& e : played.timeline.events)
+  computed.reserve(simulation.timeline.events.size() / 2);
+  for (const Event& e : simulation.timeline.events)
     if (is_compute(e.instr.op) || is_shared(e.instr.op)) computed.push_back(e);
   std::stable_sort(computed.begin(), computed.end(),
                    [](const Event& a, const Event& b) { return a.end < b.end; });

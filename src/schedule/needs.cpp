@@ -1,5 +1,4 @@
-// Memory that a rank needs to run a program: counted from its instructions, or in closed form for
-// each named schedule.
+// Memory that a rank needs, counted from its instructions or in closed form.
 #include <trireme/schedule/needs.hpp>
 
 #include <trireme/base/check.hpp>
@@ -54,7 +53,7 @@ Needs needs_of_row(const Program& program, Rank rank) {
 }
 
 int send_buffers_needed(const Program& program) {
-  return play(program, unit_cost).send_buffers;
+  return simulate(program, unit_cost).send_buffers;
 }
 
 }  // namespace
@@ -93,9 +92,7 @@ int slots_needed(const Program& program, Rank rank) {
 
 namespace {
 
-/// Number of forward passes of micro-batches 0 … m − 1 among the first `steps` passes of an
-/// interleaved rank (see Rounds). The last round of p micro-batches has m − (rounds − 1) p of them
-/// in each chunk.
+/// Number of existing micro-batches among the first `steps` forward passes (see Rounds).
 int existing(int steps, const ProgramLayout& l) {
   const int rounds = (l.micro_batches + l.ranks - 1) / l.ranks;
   const int whole = (rounds - 1) * l.ranks * l.chunks;

@@ -17,8 +17,7 @@ bool is_backward(const Instr& instr) {
   return instr.op == Op::backward;
 }
 
-/// Adds reductions, norms and updates to a rank's row. Slot j of a step begins after the step's
-/// backward pass j − 1.
+/// Adds reductions, norms and updates to a row. Slot j begins after backward pass j − 1 of a step.
 class Updates {
  public:
   Updates(const ProgramLayout& layout, Rank rank)
@@ -44,9 +43,8 @@ class Updates {
   }
 
  private:
-  /// Slots in which the norm and the reduction begin. All ranks reach these slots at about the same
-  /// time if a backward pass takes two thirds of a slot: rank r is then 2 r / 3 slots ahead of rank
-  /// 0.
+  /// Slots in which the norm and the reduction begin: at about the same time on all ranks if a
+  /// backward pass takes two thirds of a slot.
   int norm_slot() const { return 5 * slack_ / 8 + lag_; }
   int reduction_slot() const { return slack_ / 2 + std::max(0, lag_ - 1); }
 

@@ -1,5 +1,5 @@
 // Effects of the instructions: effects() lists the values that each instruction reads, writes and
-// frees. All other code derives dependences from it.
+// frees. All other code derives dependences from effects().
 #include <trireme/schedule/program.hpp>
 
 #include <trireme/base/check.hpp>
@@ -63,8 +63,7 @@ struct Writer {
     e.writes.push_back({Kind::weight_gradient, s, m});
     if (layout.shares_vocabulary && s == 0) e.writes.push_back({Kind::embedding_gradient, s, m});
   }
-  /// With a shared vocabulary, the first stage's slot may hold the gradient of the stage's input
-  /// until share_gradient.
+  /// With a shared vocabulary, share_gradient frees the first stage's slot.
   void free_saved() {
     if (!layout.shares_vocabulary || s > 0) e.frees.push_back({Kind::saved, s, m});
   }
@@ -109,7 +108,7 @@ struct Writer {
     if (layout.tied && layout.holds_table(rank))
       e.reads.push_back({Kind::tied, rank == layout.rank_of(0) ? 0 : last(), m});
   }
-  /// Overlapping steps: the sum ends after every member has begun its part.
+  /// With overlapping steps, the sum ends after every rank has begun its part.
   void end_norm() {
     if (!layout.overlaps_steps()) return take_gradients_of_rank();
     for (Rank rank = 0; rank < layout.ranks; ++rank)

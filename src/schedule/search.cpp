@@ -13,7 +13,7 @@ namespace trireme::schedule {
 namespace {
 
 constexpr std::int64_t passes_tried = 6'000'000;  ///< budget of passes for all list schedules
-constexpr std::size_t lists_played = 3;
+constexpr std::size_t lists_simulated = 3;
 constexpr double difference = 1e-9;  ///< relative difference below which times are equal
 
 std::vector<ScheduleKind> named_schedules(const ProgramLayout& layout) {
@@ -41,12 +41,12 @@ class Search {
   FoundProgram run() {
     for (const ScheduleKind kind : named_schedules(layout_)) {
       Program program = generate(kind, layout_);
-      if (fits(program)) play_program(std::move(program), std::string(name_of(kind)));
+      if (fits(program)) simulate_program(std::move(program), std::string(name_of(kind)));
     }
     std::vector<Tried> tried = best_rules();
     for (Tried& t : tried) refine(t);
     for (const Tried& t : tried)
-      play_program(list_schedule(layout_, costs_, t.rule).program, "list");
+      simulate_program(list_schedule(layout_, costs_, t.rule).program, "list");
     return std::move(best_);
   }
 
@@ -62,13 +62,13 @@ class Search {
     return true;
   }
 
-  void play_program(Program program, std::string origin) {
+  void simulate_program(Program program, std::string origin) {
     lower(program, lowering_);
-    const Played played = play(program, cost_);
-    check(played.mistakes.empty(), "the program of ", origin,
-          " cannot run: ", played.mistakes.empty() ? "" : played.mistakes.front());
+    const Simulation simulation = simulate(program, cost_);
+    check(simulation.mistakes.empty(), "the program of ", origin,
+          " cannot run: ", simulation.mistakes.empty() ? "" : simulation.mistakes.front());
     Seconds end = 0;
-    for (const Event& e : played.timeline.events) end = std::max(end, e.end);
+    for (const Event& e : simulation.timeline.events) end = std::max(end, e.end);
     if (!best_.origin.empty() && end >= best_.seconds * (1 - difference)) return;
     best_ = {std::move(program), end, std::move(origin)};
   }
@@ -118,7 +118,7 @@ class Search {
     std::vector<Tried> tried;
     for (const ListRule& rule : all) tried.push_back({rule, seconds(shorter, rule)});
     std::ranges::stable_sort(tried, {}, &Tried::seconds);
-    if (tried.size() > lists_played) tried.resize(lists_played);
+    if (tried.size() > lists_simulated) tried.resize(lists_simulated);
     return tried;
   }
 

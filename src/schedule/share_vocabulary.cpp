@@ -1,7 +1,7 @@
 // Inserts the passes of a shared vocabulary by list scheduling in virtual time. A free rank first
 // takes instructions that other ranks wait for, then its next pass, and fills idle time with
 // gradients of the output table.
-#include <trireme/schedule/generate.hpp>
+#include <trireme/schedule/share_vocabulary.hpp>
 
 #include <trireme/base/check.hpp>
 
@@ -29,8 +29,7 @@ class Messages {
   Messages(int ranks, int micro_batches)
       : ranks_(ranks), entered_(index(micro_batches)), arrived_(index(micro_batches), never) {}
 
-  /// A rank begins the message of m. If it is the last rank, sets the arrival to `time` and returns
-  /// true.
+  /// A rank begins the message of m. The last rank's call sets the arrival and returns true.
   bool begin(Micro m, Seconds time) {
     if (++entered_[index(m)] < ranks_) return false;
     arrived_[index(m)] = time;
@@ -120,8 +119,7 @@ class Inserter {
     return true;
   }
 
-  /// Adds one instruction of the shared vocabulary, except logits_gradient, if one can begin: other
-  /// ranks wait for the messages of most of these instructions.
+  /// Adds one instruction of the shared vocabulary other than logits_gradient, if one can begin.
   bool take_shared(Rank r, RankState& rank, Seconds t) {
     const Micro all = layout_.micro_batches;
     const auto earlier = [](Micro m) { return m - shared_buffers; };

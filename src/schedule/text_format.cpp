@@ -1,5 +1,5 @@
-// Reads and writes programs as text. The reader checks each word against earlier words, so that it
-// reports a mistake where it occurs, with line and column.
+// Reads and writes programs as text. Each word is checked against earlier words, so that errors
+// name the mistake's line and column.
 #include <trireme/schedule/text_format.hpp>
 
 #include <trireme/base/check.hpp>
@@ -110,8 +110,7 @@ class Reader {
     return {static_cast<Op>(letter), layout().stage_of(rank(), chunk), micro};
   }
 
-  /// Takes digits from the front. A number that does not fit an int becomes 2^30, which is out of
-  /// range.
+  /// Takes digits from the front. A number that does not fit an int becomes 2^30.
   static bool take_number(std::string_view& from, int& value) {
     const auto result = std::from_chars(from.data(), from.data() + from.size(), value);
     if (from.empty() || from.front() == '-' || result.ec == std::errc::invalid_argument)
@@ -183,7 +182,7 @@ class Reader {
     program_.ranks.back().push_back(instr);
   }
 
-  /// Called at the end of a rank's line.
+  /// Checks at the end of a rank's line that no computation is missing.
   void check_complete(std::size_t length) {
     for (const Stage s : layout().map().stages_of(rank()))
       for (Micro m = 0; m < layout().micro_batches; ++m) {

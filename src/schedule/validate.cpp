@@ -21,7 +21,6 @@ constexpr std::size_t most_mistakes = 32;  // listed mistakes; one cause can pro
 
 enum class State : std::uint8_t { absent, written, freed };
 
-/// An instruction and its position.
 struct Placed {
   Rank rank = 0;
   std::size_t position = 0;
@@ -323,12 +322,13 @@ std::vector<std::string> validate(const Program& program, std::optional<Transpor
   const Transport transport = given.value_or(program.layout.transport);
   std::vector<std::string> mistakes = Checker(program, transport, options).run();
   if (!mistakes.empty()) return mistakes;
-  mistakes = play(program, unit_cost, {transport, options.send_buffers}).mistakes;
+  mistakes = simulate(program, unit_cost, {transport, options.send_buffers}).mistakes;
   if (!mistakes.empty() && transport != Transport::independent_channels) {
     // If a program hangs even with independent channels, the order of its computations is the
     // cause. The mistakes of that simulation are more useful.
-    const PlayOptions channels{Transport::independent_channels, options.send_buffers};
-    if (auto causes = play(program, unit_cost, channels).mistakes; !causes.empty()) return causes;
+    const SimulateOptions channels{Transport::independent_channels, options.send_buffers};
+    if (auto causes = simulate(program, unit_cost, channels).mistakes; !causes.empty())
+      return causes;
   }
   return mistakes;
 }

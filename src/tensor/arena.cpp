@@ -50,8 +50,8 @@ View allocate(const std::string& label, std::size_t bytes) {
 Arena::Arena(const std::string& label, std::int64_t bytes, ArenaMemory where)
     : label_(label), capacity_(bytes) {
   check(bytes >= 0, "arena ", label, ": size = ", bytes, " bytes, expected 0 or more");
-  // Some back ends of Kokkos align memory to less than a cache line, so this allocates an extra
-  // line and starts at a multiple of a line.
+  // Some back ends of Kokkos align memory to less than a cache line, so the arena allocates an
+  // extra line and starts at a multiple of a line.
   const auto padded = static_cast<std::size_t>(aligned(bytes) + array_alignment);
   try {
     if (where == ArenaMemory::device)

@@ -67,8 +67,7 @@ using ConstBytesIn = Kokkos::View<const std::byte*, Kokkos::LayoutRight, Space, 
 
 }  // namespace
 
-/// A position in a queue. `queue` is null before the first record(), and after record(exec), which
-/// waits for `exec`.
+/// A position in a queue. `queue` is null before the first record() and after record(exec).
 struct Event::State {
   CopyQueue::State* queue = nullptr;
   std::int64_t until = 0;

@@ -102,8 +102,8 @@ bool Audit<P>::unanimous_passes(std::span<const Pass> passes) const {
 }
 
 /// Runs two more passes to find the wrong ranks. With AuditAction::repair, and if all right results
-/// are known, repeats the pass over own samples, at most twice, until its results are right.
-/// Reports the wrong ranks, and throws unless repaired. Collective.
+/// are known, repeats the pass over own samples, at most twice, until the results are right.
+/// Reports the wrong ranks, and throws unless the results were repaired. Collective.
 template <class P>
 void Audit<P>::settle(std::vector<Pass>& passes) {
   for (const int offset : {2, 3}) passes.push_back(pass(offset));
@@ -129,9 +129,9 @@ void Audit<P>::settle(std::vector<Pass>& passes) {
   report_suspects(grid_.world(), run_.directory, step_, suspects, repaired);
 }
 
-/// Finding about this rank from the passes over the samples of data rank `samples`: compares the
-/// rank's lists with its counterpart's lists in a pass with the result `right`. If no right result
-/// is known, compares two passes with different results. Collective on the data axis.
+/// Finding about this rank from the passes over the samples of data rank `samples`: compares this
+/// rank's hashes in a wrong pass with a replica's hashes in a pass with the result `right`. If no
+/// right result is known, compares two passes with different results. Collective on the data axis.
 template <class P>
 Finding Audit<P>::examine(std::span<const Pass> passes, int samples,
                           std::optional<std::uint64_t> right) const {

@@ -1,5 +1,4 @@
-// Reports of wrong results: lines of the log, events, and the list of hosts for job scripts to
-// exclude.
+// Reports of wrong results: the log, events, and the list of hosts for job scripts to exclude.
 #include <trireme/train/audit_report.hpp>
 
 #include <trireme/base/check.hpp>
@@ -21,7 +20,7 @@ namespace {
 
 constexpr std::size_t most_suspects = 16;
 
-/// The name by which the batch system can exclude this host.
+/// This host's name in the batch system.
 std::string host_name() {
   const char* slurm = std::getenv("SLURMD_NODENAME");
   return slurm != nullptr ? slurm : this_process().host;
@@ -37,7 +36,7 @@ std::string line_of(const Suspect& suspect) {
   return text(place_of(suspect), suspect.certain ? " " : " possibly ", suspect.what);
 }
 
-/// Appends one line per suspect, beginning with its host, to the file.
+/// Appends one line per suspect to the file; the line begins with the suspect's host.
 void list_hosts(const std::string& path, std::int64_t step, const std::vector<Suspect>& suspects) {
   std::ostringstream all;
   if (std::ifstream before(path); before) all << before.rdbuf();

@@ -75,8 +75,7 @@ auto StateAudit<P>::tell(const State& now) const -> Table {
   return table;
 }
 
-/// The agreed_value() of the hashes of each group. Ranks whose common state changed since keep()
-/// have no vote.
+/// Ranks whose common state changed since keep() have no vote.
 template <class P>
 auto StateAudit<P>::right_values(const Table& table) const -> Values {
   std::map<Rank, std::vector<Voice>> voices;
@@ -120,8 +119,7 @@ Finding StateAudit<P>::examine(const State& now, const Table& table, const Value
     return table.hashes[static_cast<std::size_t>(group.world_rank(rank))];
   };
   const auto& value = right.at(group_of(here));
-  // first: a rank with the right value, or rank 0 if the right value is unknown. second: the first
-  // rank with a different value.
+  // first: a rank with the right value (unknown: rank 0); second: a rank with another value.
   int first = 0;
   while (value && hash_of(first) != *value) ++first;
   int second = 0;
@@ -140,8 +138,8 @@ Finding StateAudit<P>::examine(const State& now, const Table& table, const Value
 }
 
 /// Replaces the common arrays of each group by the arrays of a correct rank. Returns whether the
-/// state of all ranks is now correct; false, with nothing replaced, if the deck does not ask for
-/// repair, own arrays changed, or a right value is unknown. Collective.
+/// state of all ranks is now correct. Replaces nothing if the deck does not ask for repair, own
+/// arrays changed, or a right value is unknown. Collective.
 template <class P>
 bool StateAudit<P>::repair(std::int64_t step, const Table& table, const Values& right) {
   const auto lost = [](std::int64_t changed) { return (changed & own_changed) != 0; };

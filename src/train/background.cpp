@@ -11,8 +11,8 @@
 namespace trireme::train {
 namespace {
 
-/// Blocks all signals of this thread during the object's lifetime. Threads that are started in this
-/// time keep the signals blocked: only the main thread has a stack for signal handlers.
+/// Blocks all signals of this thread during the object's lifetime. Threads started meanwhile keep
+/// all signals blocked: only the main thread has a stack for signal handlers.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

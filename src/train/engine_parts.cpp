@@ -1,9 +1,9 @@
-// Construction of a rank's model, transfers, optimizer and gradient reduction from the deck and
-// programs.
+// Construction of a rank's model, transfers, optimizer and gradient reduction.
 #include <trireme/train/engine_parts.hpp>
 
 #include <trireme/architecture/fp8.hpp>
 #include <trireme/architecture/server_ranges.hpp>
+#include <trireme/kernels/elementwise.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/plan/recompute.hpp>
@@ -48,8 +48,8 @@ model::Replicas replicas_of(const deck::Config& config, const grid::Communicator
           config.parallel.bucket_bytes, config.parallel.sequence_parallel};
 }
 
-/// ⌊log2 n⌋ for the n targets of a global batch, at most fp8_scale_limit: exponent of the first
-/// scale of fp8 gradients, because the gradient of a mean over n targets is proportional to 1 / n.
+/// Exponent of the first scale of fp8 gradients: ⌊log2 n⌋ for the n targets of a global batch, at
+/// most fp8_scale_limit. The gradient of a mean over n targets is proportional to 1 / n.
 int fp8_gradient_exponent(const deck::Config& config) {
   const std::int64_t tokens = config.batch.global * config.model.targets();
   return std::min(fp8_scale_limit, std::ilogb(static_cast<double>(tokens)));
@@ -156,8 +156,7 @@ void EngineParts<P>::make_optimizer(const deck::Config& config,
                                     const architecture::Architecture& architecture,
                                     grid::Grid& grid, const plan::Machine& machine) {
   const bool shared = config.parallel.divides_state();
-  // With several shard groups, each part of a bucket has an owner in every group, so that the sums
-  // are all-reduced.
+  // With several shard groups, each part of a bucket has an owner in every group: all-reduce.
   const bool scatter = shared && shards.size() == replicas.size();
   const bool served = config.parallel.has_servers();
   const architecture::BucketCut cut =
@@ -222,6 +221,13 @@ void EngineParts<P>::make_optimizer(const deck::Config& config,
   other_version->access.emplace(
       other_version->weight_gather ? &*other_version->weight_gather : nullptr,
       *other_version->reducer);
+}
+
+template <class P>
+void EngineParts<P>::copy_second_weights(const Exec& exec, std::int64_t step) {
+  if (!other_version) return;
+  kernels::copy<T>(exec, parameters_of(step + 1).all_weights(), parameters_of(step).all_weights());
+  parameters_of(step + 1).changed();
 }
 
 template struct RankVocabulary<model::Fp32>;

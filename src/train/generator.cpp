@@ -223,8 +223,8 @@ class TypedGenerator final : public Generator {
     return plan.used();
   }
 
-  /// Host copy of all logits: the parts [rows, V of the rank] of all tensor ranks in rank order.
-  /// Collective among the tensor ranks.
+  /// Host copy of the parts [rows, V of the rank] of all tensor ranks, in rank order. Collective
+  /// among the tensor ranks.
   std::vector<Logit> all_logits() {
     View1<Logit> all = flat(decoder_.logits());
     if (tensor_.size() > 1) {

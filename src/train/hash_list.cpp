@@ -58,7 +58,7 @@ void HashList::add(HashEntry entry, const void* data, std::int64_t elements, int
   entries_.push_back(std::move(entry));
 }
 
-/// Copies the hashes in device memory to the host, and zeroes the device memory.
+/// Moves the hashes from device memory to the host.
 void HashList::flush() {
   const std::size_t count = entries_.size() - known_;
   std::vector<std::uint64_t> found(count);

@@ -77,8 +77,7 @@ std::string to_json(const StepLoss& s) {
   return line + "}";
 }
 
-/// The lines of the steps up to `step`; also sets last_logged_ and last_kept_. A line that was
-/// truncated by a kill is not a JSON object, and is dropped.
+/// The complete lines of the steps up to `step`; also sets last_logged_ and last_kept_.
 std::string MetricsFile::lines_up_to(std::int64_t step) {
   std::string kept;
   std::error_code error;  // after an error, reading the file reports the reason

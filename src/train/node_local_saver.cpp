@@ -1,5 +1,4 @@
-// Local checkpoints in three phases that all ranks enter together: shards and copies, manifest,
-// completion of each node's folder.
+// Local checkpoints in three phases: shards and copies, manifest, completion of each node's folder.
 #include <trireme/train/node_local_saver.hpp>
 
 #include <trireme/base/check.hpp>
@@ -18,8 +17,7 @@ namespace trireme::train {
 namespace {
 
 const std::string node_mark = "node-";
-/// Two checkpoints: while the newest checkpoint is being completed, the previous checkpoint is
-/// complete.
+/// The previous checkpoint stays until the newest checkpoint is complete.
 constexpr checkpoint::Retention kept_copies{2, 0};
 
 /// Packed names, types and positions of slices, without their data.
@@ -38,8 +36,7 @@ std::vector<checkpoint::SliceView> slices_of(const std::string& outline) {
   return slices;
 }
 
-/// The rank that receives the share of rank number `index` of a node. Rank i of a node sends to
-/// rank i mod n of the partner node, which has n ranks.
+/// Rank i mod n of the partner node, which has n ranks, receives the share of a node's rank i.
 Rank receiver(const std::vector<grid::Node>& nodes, std::size_t node, std::size_t index) {
   const auto& ranks = nodes[grid::partner_of(node, nodes.size())].ranks;
   return ranks[index % ranks.size()];
@@ -84,8 +81,7 @@ Rank NodeLocalSaver::own_receiver() const {
   return receiver(nodes_, node_, static_cast<std::size_t>(index));
 }
 
-/// Tells the receiver which slices a message will hold, and allocates memory for received shares.
-/// The slices are the same in every step. Collective.
+/// Tells the receiver which slices a share holds, and allocates memory for received shares.
 void NodeLocalSaver::exchange_outlines(const std::vector<checkpoint::SliceView>& share) {
   if (nodes_.size() == 1) return;
   const std::string mine = outline_of(share);
@@ -122,8 +118,7 @@ void NodeLocalSaver::begin(const checkpoint::Attempt& attempt) {
         config_.directory);
 }
 
-/// UsageError if nodes share the folder: they would remove each other's files. Nodes that cannot
-/// write there are reported with the first checkpoint. Collective.
+/// UsageError if nodes share the folder: they would remove each other's files. Collective.
 void NodeLocalSaver::expect_own_folder() {
   std::string other;
   if (leads()) {
@@ -175,8 +170,7 @@ bool NodeLocalSaver::exchanged() {
   return all;
 }
 
-/// Starts writing shards to the folder of this node. Every rank creates the folder, so that no rank
-/// waits for another.
+/// Starts writing shards to this node's folder. Every rank creates the folder if it is missing.
 void NodeLocalSaver::write(std::vector<Shard> shards) {
   part_ = start_part(
       config_.asynchronous, [folder = folder_, step = state_.step,
@@ -257,10 +251,9 @@ void NodeLocalSaver::make_manifest() {
   part_ = start_part(config_.asynchronous, [this, reports] { return manifest_of(reports); });
 }
 
-/// Manifest of all ranks' shards, each of which was written by its rank or as a copy by another
-/// rank; "" if a shard is missing.
+/// Manifest of the shards of all ranks; "" if a shard and its copy are missing.
 std::string NodeLocalSaver::manifest_of(const std::vector<std::string>& reports) {
-  std::map<std::string, checkpoint::ShardSummary> summaries;  // by file; a shard replaces its copy
+  std::map<std::string, checkpoint::ShardSummary> summaries;  // by file; shards precede copies
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
     const auto report = unpack_texts(reports[rank]);
     for (std::size_t i = 1; i < report.size(); ++i) {
@@ -310,7 +303,7 @@ void NodeLocalSaver::report() {
       fixed(seconds(Clock::now() - began_), 1), " s)");
 }
 
-/// On the first rank, logs one warning per node that fails, until the node works again.
+/// On the first rank, warns about each node that fails and did not fail in the previous checkpoint.
 void NodeLocalSaver::warn_about(const std::vector<std::string>& errors) {
   if (world_.rank() > 0) return;
   for (const grid::Node& node : nodes_) {

@@ -64,8 +64,7 @@ void say_that_it_stops() {
   message.write();
 }
 
-/// SIGINTs within this time come from one Ctrl-C: a launcher may deliver its own signal in addition
-/// to the terminal's signal.
+/// SIGINTs within this time count as one Ctrl-C: a launcher may repeat the terminal's signal.
 constexpr auto same_key = std::chrono::seconds(1);
 
 void remember_signal(int signal) {
@@ -84,10 +83,10 @@ void remember_signal(int signal) {
   errno = error;
 }
 
-/// Origin of the time limit: a job's time limit counts from the start of its processes.
+/// Origin of the time limit.
 const Clock::time_point process_start = Clock::now();
 
-/// Shortest time between looks for request files, because other jobs share the file system.
+/// Shortest time between two searches for request files, which load a shared file system.
 constexpr auto between_looks = std::chrono::milliseconds(500);
 
 }  // namespace

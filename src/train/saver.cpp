@@ -1,4 +1,4 @@
-// Checkpoints in two phases that all ranks enter together.
+// Checkpoints in two phases: shards, and completion of the folder.
 #include <trireme/train/saver.hpp>
 
 #include <trireme/base/check.hpp>
@@ -20,7 +20,7 @@ Saver::Saver(const deck::CheckpointConfig& config, grid::Communicator& world, En
              Bytes copy_bytes)
     : config_(config), world_(world), engine_(engine), copy_memory_(copy_bytes) {
   for (const auto& slice : engine_.share()) share_bytes_ += slice.bytes();
-  // A maximum over all ranks, because a rank whose stages hold no arrays needs no copy.
+  // Maximum over all ranks: a rank whose stages hold no arrays needs no copy.
   in_background_ = world_.all_reduce<std::int64_t>(copy_bytes, grid::Reduction::maximum,
                                                    "memory for checkpoints") > 0;
   grid::together(world_, [&] {
@@ -66,8 +66,7 @@ void Saver::write_share(std::vector<checkpoint::SliceView> slices) {
   });
 }
 
-/// Counts progress for the watchdog. In the background, the main thread publishes the progress
-/// instead of the writing thread.
+/// Counts progress for the watchdog; in the background, wait_for_own_part() publishes the count.
 void Saver::has_moved() {
   ++moved_;
   if (!background_) grid::Heartbeat::publish({"checkpoint", state_.step});
@@ -94,7 +93,7 @@ Saver::Progress Saver::progress() {
   if (part_.valid() && part_.wait_for(Clock::duration::zero()) != std::future_status::timeout) {
     try {
       shard_ = part_.get();
-    } catch (const UsageError& error) {  // in mid-run, the cause is not a mistake in the deck
+    } catch (const UsageError& error) {  // during a run, the cause is not a mistake in the deck
       error_ = std::make_exception_ptr(Error(error.what()));
     } catch (...) {
       error_ = std::current_exception();

@@ -1,5 +1,4 @@
-// A server's part of training steps: it orders the events, sends weights, receives gradients, and
-// updates its key range.
+// A server's part of training steps: order of events, weights, gradients and updates.
 #include <trireme/train/server_engine.hpp>
 
 #include <trireme/architecture/server_ranges.hpp>
@@ -265,8 +264,8 @@ void ServerEngine<P>::sum_gradients(const ServerEvent& event) {
   }
 }
 
-/// Sums the gradients of replicated arrays over the tensor ranks, and the gradient of the tied
-/// token table over the ranks that hold it.
+/// Sums incomplete gradients of replicated arrays over the tensor ranks, and the gradient of the
+/// tied token table over the ranks that hold the table.
 template <class P>
 void ServerEngine<P>::sum_over_model() {
   grid::Communicator& tensor = grid_.communicator(Axis::tensor);
@@ -359,8 +358,7 @@ std::vector<std::vector<std::int32_t>> ServerEngine<P>::likeliest(const data::Re
   throw Error("parameter servers cannot generate texts; leave [run] prompts out");
 }
 
-/// The slices of a single server are parts of whole arrays; the slices of several servers are the
-/// blocks that each server owns.
+/// A single server writes parts of whole arrays; each of several servers writes its own blocks.
 template <class P>
 std::vector<checkpoint::SliceView> ServerEngine<P>::share() {
   fence(handle_, "train/share waits for the step");

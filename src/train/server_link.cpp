@@ -1,5 +1,4 @@
-// Messages of a worker: one receive per bucket of weights and server, one send per bucket of
-// gradients and server, and announcements to the leader.
+// Messages of a worker: a message per bucket and server, and announcements to the leader.
 #include <trireme/train/server_link.hpp>
 
 #include <trireme/architecture/server_ranges.hpp>
@@ -48,6 +47,17 @@ template <class P>
 void ServerLink<P>::fetch_current(const Exec& exec) {
   const Region region("fetch_weights");
   receive(exec);
+}
+
+template <class P>
+void ServerLink<P>::fetch_status(const Exec& exec) {
+  messages_.data.template broadcast<double>(exec, optimizer_.status(), messages_.server_place(0),
+                                            "status of the servers");
+}
+
+template <class P>
+void ServerLink<P>::broadcast(double& value, const char* what) {
+  messages_.data.broadcast(std::as_writable_bytes(std::span(&value, 1)), 0, what);
 }
 
 template <class P>

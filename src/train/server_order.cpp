@@ -50,8 +50,7 @@ std::int64_t ServerOrder::updates() const {
   return by_push_ ? sum : complete();
 }
 
-/// Whether the messages that the event needs have arrived and a fetch is within the staleness
-/// bound.
+/// Whether the event's messages have arrived, and for a fetch whether the staleness bound holds.
 bool ServerOrder::is_possible(const ServerEvent& event) const {
   if (event.kind == Kind::fetch) {
     const std::int64_t asked = asked_.at(static_cast<std::size_t>(event.worker));

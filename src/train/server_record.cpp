@@ -39,7 +39,7 @@ std::string text_in(const Json& line, const char* name) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-/// The event of a line; std::nullopt for a header, and for a truncated line after a kill.
+/// The event of a line; std::nullopt for a header or a truncated line.
 std::optional<ServerEvent> event_in(const Json& line) {
   const auto step = number_in(line, "step");
   if (!step) return std::nullopt;
@@ -49,8 +49,7 @@ std::optional<ServerEvent> event_in(const Json& line) {
   return ServerEvent{fetch ? Kind::fetch : Kind::update, static_cast<int>(worker), *step};
 }
 
-/// The lines of events up to step `step`, and the headers of jobs whose first step is at most
-/// `step`.
+/// The lines of events up to step `step`, and of headers whose first step is at most `step`.
 std::string lines_up_to(const std::string& path, std::int64_t step) {
   std::string kept;
   if (!std::filesystem::exists(path)) return kept;

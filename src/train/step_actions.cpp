@@ -1,5 +1,4 @@
-// Executes each instruction of a program by calls of the rank's model, transfers, optimizer and
-// gradient reduction.
+// Executes instructions by calls of the rank's model, transfers, optimizer and gradient reduction.
 #include <trireme/train/step_actions.hpp>
 
 #include <trireme/data/batch_reader.hpp>
@@ -33,8 +32,7 @@ StepActions<P>::StepActions(const deck::Config& config, EngineParts<P>& parts,
       between_([this] {
         parts_.replicas.progress();
         if (!parts_.other_version) return;
-        // The previous step's sums may be in flight: the gradients of the tied table, the losses
-        // and the gradient norm.
+        // sums of the previous step: the gradient of the tied table, the losses and the norm
         parts_.embedding.progress();
         parts_.model_group.progress();
       }),
@@ -265,8 +263,8 @@ void StepActions<P>::mark_loss(std::int64_t step) {
   if (records_) kernels::copy<double>(handle_, records_->losses(step), parts_.model->losses());
 }
 
-/// Zeroes the gradients and losses for a step. The gradients of step − 2, in the same memory, have
-/// been applied, and the losses of step − 1 have been copied to records_.
+/// Prepares the first forward pass of an overlapping step. The gradients of step − 2, in the same
+/// memory, have been applied, and the losses of step − 1 have been copied to records_.
 template <class P>
 void StepActions<P>::begin_passes(std::int64_t step) {
   parts_.optimizer_of(step).zero_gradients(handle_);
@@ -331,8 +329,8 @@ typename model::RankModel<P>::BlockDone StepActions<P>::sums_done(const PlacedIn
   const std::int64_t number = step_of_pass(placed.instr.micro);
   if (micro_of(placed.instr.micro) + 1 < data::micro_batches(batch_))
     return [this](std::int64_t) { between_(); };
-  // At this point the losses of all micro-batches are known, and no sum of this stage's gradients
-  // is in flight. With a shared vocabulary, this holds when the last losses are combined.
+  // The losses of all micro-batches are known, and no sum of this stage's gradients is in flight.
+  // With a shared vocabulary, shared_vocabulary() marks the loss.
   if (is_last(placed.instr.stage) && !vocabulary_) mark_loss(number);
   return [this, number, stage = placed.instr.stage](std::int64_t block) {
     if (reduces_) return complete(number, stage, block);
@@ -387,15 +385,14 @@ void StepActions<P>::end_group() {
   parts_.pipeline.end_group(handle_);
 }
 
-// Instructions at a step's end: sums of gradients, the norm and the update. With overlapping steps,
-// sums begin in one instruction and end in another.
+// Instructions at a step's end: sums of gradients, the norm and the update.
 template <class P>
 void StepActions<P>::reduce_gradients(const PlacedInstr& placed) {
   const std::int64_t number = step_of(placed);
   parts_.reducer_of(number).finish(handle_, placed.instr.stage);
   if (parts_.servers) return;  // servers complete the step
-  // Gradients of head norms cover only this rank's heads. With sequence parallelism, gradients of
-  // norms, biases and positions cover only this rank's tokens.
+  // Partial gradients (of head norms) cover only this rank's heads. With sequence parallelism,
+  // gradients of replicated arrays cover only this rank's tokens.
   for (const bool partial : {false, true}) {
     const auto gradients =
         parts_.parameters_of(number).replicated_gradients(placed.instr.stage, partial);
@@ -427,7 +424,7 @@ void StepActions<P>::reduce_tied(const PlacedInstr& placed) {
   if (tied_sum_.active()) parts_.embedding.wait(tied_sum_, "gradient of the tied token table");
 }
 /// Sums the gradients of shared layers over the tensor ranks that share heads, the replicas, the
-/// tensor axis (only replicated arrays) and the pipeline.
+/// tensor axis (if incomplete) and the pipeline.
 template <class P>
 void StepActions<P>::sum_shared_layers() {
   for (std::int64_t layer = 0; layer < config_.model.shared_layers; ++layer)
@@ -448,8 +445,8 @@ void StepActions<P>::sum_shared_layers() {
   }
 }
 
-/// Begins the sums of a step's norm and losses. The losses are summed over the replicas of the last
-/// stage and then over the ranks of a replica, where other stages add zeros.
+/// Begins the sums of a step's norm and losses. The losses are summed over the replicas, and then
+/// over the ranks of a replica, of which all but one add zeros.
 template <class P>
 void StepActions<P>::begin_norm_sum(std::int64_t step) {
   parts_.optimizer_of(step).begin_norm(handle_);
@@ -492,8 +489,7 @@ void StepActions<P>::optimizer_step(const PlacedInstr& placed) {
   optim::Optimizer<P>& optimizer = parts_.optimizer_of(number);
   if (parts_.other_version) {
     parts_.finish_gathers();
-    // The newest weights, of the next step, are copied to the weights of this step, which are then
-    // updated.
+    // The update changes a copy of the newest weights: the weights of step number + 1.
     kernels::copy<T>(handle_, parts_.parameters_of(number).all_weights(),
                      parts_.parameters_of(number + 1).all_weights());
     kernels::copy<double>(handle_, records_->scale_before(number), optimizer.loss_scale());

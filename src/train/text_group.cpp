@@ -7,8 +7,7 @@
 namespace trireme::train {
 namespace {
 
-/// Smallest number of waiting tokens of all texts, without the last token of each text, for which a
-/// wide pass takes less time than narrow passes.
+/// Smallest number of waiting tokens, without the last token of each text, for a wide pass.
 constexpr std::int64_t worth_a_wide_pass = 12;
 
 }  // namespace

@@ -58,7 +58,7 @@ std::string three_digits(double number) {
   return text(fixed(number, digits), units.at(unit));
 }
 
-/// Like three_digits(), but in the form "4.2e-5" for values below 0.01.
+/// Like three_digits(), but "4.2e-5" for positive values below 0.01.
 std::string norm_text(double norm) {
   if (!(norm > 0 && norm < 0.01)) return three_digits(norm);
   const int exponent = static_cast<int>(std::floor(std::log10(norm)));
@@ -180,8 +180,7 @@ ExitCode Trainer::take_steps() {
         last || stop || request.checkpoint != 0 || due(step, parts_.config.checkpoint.every);
     local_is_due_ |= due(step, parts_.config.checkpoint.local_every);
     // A step is logged before it is saved. Unless the run ends, a checkpoint waits for a step that
-    // is not skipped: weights from which training cannot continue must not replace a good
-    // checkpoint.
+    // is not skipped, so that unusable weights do not replace a good checkpoint.
     if (save_is_due_ || local_is_due_ || is_logged(step)) log_step(step);
     if (save_is_due_ && (skips_.in_row == 0 || last || stop)) {
       save(step, !last && !stop);
@@ -215,8 +214,8 @@ Request Trainer::take_step(std::int64_t step) {
   return agreement(step);
 }
 
-/// Logs a step, and evaluates if that is due. `late`: the next step is already running, so that no
-/// rank may wait for another, and there is no evaluation.
+/// Logs a step, and evaluates if an evaluation is due. `late`: the next step has begun, so that no
+/// rank may wait for another rank, and there is no evaluation.
 void Trainer::log_step(std::int64_t step, bool late) {
   const bool overlaps = parts_.config.parallel.overlaps_steps();
   const StepResult found = overlaps ? engine_.result_of(step) : engine_.result();
@@ -270,8 +269,7 @@ void Trainer::log_step(std::int64_t step, bool late) {
   untimed_ = 0;
 }
 
-/// Reports the last step that was skipped since the last logged step, if any. Ends the run if the
-/// last maximum_skips steps were skipped.
+/// Reports the last skipped step. Ends the run if the last maximum_skips steps were skipped.
 void Trainer::check_skips(const Metrics& m, const Skips& before) {
   const deck::OptimizerConfig& o = parts_.config.optimizer;
   if (skips_.last_step > logged_step_) {
@@ -296,8 +294,7 @@ void Trainer::check_skips(const Metrics& m, const Skips& before) {
       "[optimizer] learning_rate (", o.learning_rate, ") or clip_norm, or warm up for longer"));
 }
 
-/// Ends all ranks, which have the same result, with an error. The checkpoint in progress is
-/// completed, because it holds good values.
+/// Completes the checkpoint in progress, which holds good values, and throws. Called on all ranks.
 void Trainer::fail_not_finite(const std::string& message) {
   saver_.finish();
   events::record(
@@ -410,16 +407,14 @@ void Trainer::look_for_folders() {
 }
 
 /// This rank's words to all ranks at a step's end: stop and checkpoint requests, the checkpoint's
-/// progress (unfinished, failed), 1 if the folders no longer belong to the run, and 1 if the local
-/// checkpoint is unfinished.
+/// progress (unfinished, failed), 1 if the folders are lost, 1 if the local checkpoint is
+/// unfinished.
 std::vector<std::int64_t> Trainer::wishes(std::int64_t step) {
   const Seconds saving = (saver_.under_way() ? 3 : 2) * saver_.expected_seconds();
   const auto mean_batch =
       static_cast<double>(batches_.samples(step) - batches_.samples(first_step_ - 1)) /
       static_cast<double>(step - first_step_ + 1);
-  // Number of steps that must still fit into the time limit. With overlapping steps, the next step
-  // announces that the step after it is the last. With servers, the agreement ends agreement_lag()
-  // steps later.
+  // Number of steps that still run if this rank requests the stop one step later.
   const deck::ParallelConfig& p = parts_.config.parallel;
   const std::int64_t steps = p.overlaps_steps() ? 3 : p.has_servers() ? 2 + agreement_lag() : 1;
   const double next_steps =
@@ -435,8 +430,8 @@ std::vector<std::int64_t> Trainer::wishes(std::int64_t step) {
           local_saver_ ? local_saver_->unfinished() : 0};
 }
 
-/// Acts on the maxima of all ranks' words: ends the run if its folders are lost, advances
-/// checkpoints, and returns the requests. Words about an earlier phase do not advance saver_.
+/// Ends the run if its folders are lost, advances checkpoints, and returns the requests. Words
+/// about an earlier phase do not advance saver_.
 Request Trainer::agreed(std::span<const std::int64_t> words, std::int64_t phase) {
   if (words[4] != 0)
     grid::together(parts_.world, [&] {
@@ -456,8 +451,8 @@ Request Trainer::agreement(std::int64_t step) {
 
 // Overlapping steps: no rank waits for another between steps, so that actions are one step late.
 
-/// Whether the next step must not begin before this step is applied. Evaluations and checkpoints
-/// need the weights after this step; a different batch size needs another program.
+/// Whether the next step must begin after this step is applied: evaluations and checkpoints need
+/// the weights after this step, and another batch size needs another program.
 bool Trainer::ends_overlap(std::int64_t step) const {
   const deck::Config& c = parts_.config;
   return step == c.run.steps || due(step, c.run.evaluate_every) || due(step, c.checkpoint.every) ||
@@ -466,8 +461,8 @@ bool Trainer::ends_overlap(std::int64_t step) const {
          batches_.global(step + 1) != batches_.global(step);
 }
 
-/// Runs a step, and logs the previous step if that is due: its update is part of this step. Returns
-/// all requests if the step ends the overlap, otherwise no request.
+/// Runs a step, which contains the previous step's update, and logs the previous step if that is
+/// due. Returns all requests if the step ends the overlap, otherwise no request.
 Request Trainer::take_overlapping_step(std::int64_t step) {
   const bool ends = ends_overlap(step);
   const auto log_last = [&](bool late) {
@@ -512,17 +507,16 @@ void Trainer::end_agreement() {
   wanted_.checkpoint = std::max(wanted_.checkpoint, found.checkpoint);
 }
 
-// Parameter servers: workers meet after steps that are logged, evaluated or saved. In between they
-// agree on stop requests without waiting for one another.
+// Parameter servers: workers meet after steps that are logged, evaluated or saved. In between, all
+// ranks agree on requests without waiting for one another.
 
-/// Number of steps from the beginning of an agreement to its end. A worker that receives the
-/// weights for step c + lag knows that every other worker has ended step c.
+/// Number of steps from the beginning of an agreement to its end. The weights for step c + lag
+/// include the updates of all workers up to step c.
 std::int64_t Trainer::agreement_lag() const {
   return parts_.config.parallel.staleness + 1;
 }
 
-/// Whether all updates of the step are applied before the next step begins. A replayed run meets
-/// only after fixed steps, regardless of requests.
+/// Whether all updates of the step are applied before the next step begins.
 bool Trainer::meets_after(std::int64_t step) const {
   const deck::Config& c = parts_.config;
   if (is_logged(step) || due(step, c.checkpoint.every)) return true;

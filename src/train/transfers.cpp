@@ -1,4 +1,4 @@
-// Messages between pipeline stages. Each channel to another rank has a few send buffers.
+// Messages between pipeline stages, with a few send buffers for each channel to another rank.
 #include <trireme/train/transfers.hpp>
 
 #include <trireme/base/check.hpp>

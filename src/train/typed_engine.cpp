@@ -1,25 +1,19 @@
-// A rank's training steps and evaluations for one choice of number types, and the restart of
-// workers of local training.
+// A rank's training steps and evaluations.
 #include <trireme/train/typed_engine.hpp>
 
-#include <trireme/architecture/saved.hpp>
 #include <trireme/base/check.hpp>
-#include <trireme/base/log.hpp>
+#include <trireme/base/text.hpp>
 #include <trireme/grid/heartbeat.hpp>
-#include <trireme/kernels/elementwise.hpp>
-#include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/matmul_peak.hpp>
 #include <trireme/kernels/matmul_product.hpp>
 #include <trireme/plan/choices.hpp>
 #include <trireme/plan/program.hpp>
 #include <trireme/schedule/overlap.hpp>
-#include <trireme/tensor/copy.hpp>
+#include <trireme/tensor/fence.hpp>
 #include <trireme/tensor/region.hpp>
-#include <trireme/train/load.hpp>
 #include <trireme/train/precision.hpp>
-#include <trireme/train/progress.hpp>
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 namespace trireme::train {
@@ -42,18 +36,16 @@ TypedEngine<P>::TypedEngine(const deck::Config& config,
       machine_(machine),
       handle_(kernel_choice(config.precision)),
       parts_(config, architecture, grid_, machine, handle_.choice(), programs),
-      actions_(config, parts_, handle_) {
+      actions_(config, parts_, handle_),
+      results_(config, parts_, actions_, handle_, grid_),
+      checkpoint_(config, architecture, parts_, actions_, results_, handle_, grid_) {
   timeline_.layout = parts_.layout;
   for (const schedule::Program& program : programs)
     executors_.emplace_back(program, parts_.pipeline.rank());
-  if (!programs.empty()) history_.emplace(config.run, extent(parts_.model->losses(), 0));
   if (config.parallel.workers > 1 && !programs.empty()) {
-    local_.emplace(config, architecture, parts_.parameters, *parts_.optimizer,
-                   grid.across_parts(static_cast<int>(config.parallel.worker_groups())),
-                   parts_.weight_gather ? &*parts_.weight_gather : nullptr);
-    const std::int64_t terms = extent(parts_.model->losses(), 0);
-    worker_loss_memory_ = Arena("losses of workers", aligned(terms * 8));
-    worker_losses_ = worker_loss_memory_.take<double>(terms);
+    parts_.local.emplace(config, architecture, parts_.parameters, *parts_.optimizer,
+                         grid.across_parts(static_cast<int>(config.parallel.worker_groups())),
+                         parts_.weight_gather ? &*parts_.weight_gather : nullptr);
     grid::Communicator& all = grid.communicator(Axis::data);
     actions_.evaluate_as(all.rank(), all.size());
   }
@@ -75,13 +67,13 @@ void TypedEngine<P>::initialise() {
   if (parts_.weight_gather) parts_.weight_gather->forget_windows();
   if (parts_.fp8) parts_.fp8->reset(handle_);
   if (!parts_.optimizer) return;
-  if (history_) history_->forget();
+  results_.forget();
   parts_.optimizer->zero_state(handle_);
   parts_.optimizer->copy_masters_from_weights(handle_);
   const double scale = initial_loss_scale(config_.precision);
   parts_.optimizer->set_progress(handle_, {0, 0, scale, 0, 0, scale});
-  copy_second_weights(0);
-  if (local_) local_->begin(handle_);
+  parts_.copy_second_weights(handle_, 0);
+  if (parts_.local) parts_.local->begin(handle_);
 }
 
 template <class P>
@@ -178,15 +170,15 @@ void TypedEngine<P>::audit_state(std::int64_t step) {
 template <class P>
 template <class OneStep>
 void TypedEngine<P>::for_workers(std::int64_t number, const OneStep& step) {
-  if (!local_) return step();
-  kernels::fill(handle_, worker_losses_, 0.0);
-  for (std::int64_t w = 0; w < local_->workers_here(); ++w) {
-    local_->select(handle_, w);
-    actions_.train_worker(local_->first_worker() + w);
+  if (!parts_.local) return step();
+  results_.zero_worker_losses();
+  for (std::int64_t w = 0; w < parts_.local->workers_here(); ++w) {
+    parts_.local->select(handle_, w);
+    actions_.train_worker(parts_.local->first_worker() + w);
     step();
-    kernels::accumulate<double>(handle_, worker_losses_, parts_.model->losses());
+    results_.add_worker_losses();
   }
-  local_->after_step(handle_, number);
+  parts_.local->after_step(handle_, number);
 }
 
 template <class P>
@@ -197,7 +189,7 @@ void TypedEngine<P>::train_step(std::int64_t step, const data::Samples& samples)
     const Executor& executor = begin_step(step, samples);
     take_step(step, [&](StepPhase part) { run(executor, part); });
   });
-  remember(step);
+  results_.remember(step);
 }
 
 template <class P>
@@ -209,7 +201,7 @@ void TypedEngine<P>::timed_step(std::int64_t step, const data::Samples& samples)
     timeline_.layout.micro_batches = static_cast<int>(executor.micro_batches());
     take_step(step, [&](StepPhase part) { run_timed(executor, part); });
   });
-  remember(step);
+  results_.remember(step);
 }
 
 template <class P>
@@ -225,26 +217,16 @@ schedule::Timeline TypedEngine<P>::timeline() {
 }
 
 template <class P>
-template <class N>
-N TypedEngine<P>::from_last_stage(N mine, grid::Communicator& ranks, const char* what) {
-  N value = ranks.template all_reduce<N>(mine, grid::Reduction::sum, what);
-  if (local_) value = local_->across().template all_reduce<N>(value, grid::Reduction::sum, what);
-  parts_.pipeline.broadcast(std::as_writable_bytes(std::span<N>(&value, 1)),
-                            parts_.layout.rank_of(parts_.layout.last_stage()), what);
-  return value;
-}
-
-template <class P>
 template <class Use>
 void TypedEngine<P>::with_shared_weights(const Use& use) {
-  const bool apart = local_ && !local_->schedule().together(actions_.step());
-  if (apart) local_->exchange_with_outer(handle_);
+  const bool apart = parts_.local && !parts_.local->schedule().together(actions_.step());
+  if (apart) parts_.local->exchange_with_outer(handle_);
   use();
-  if (apart) local_->exchange_with_outer(handle_);
+  if (apart) parts_.local->exchange_with_outer(handle_);
 }
 
-/// Ranks take groups of `micro` samples in turn. If passes gather weights, all ranks have the same
-/// number of passes, some possibly without samples.
+/// Ranks take groups of batch.micro samples in turn. If passes gather weights, all ranks have the
+/// same number of groups, some possibly without samples.
 template <class P>
 void TypedEngine<P>::evaluate_groups(std::int64_t samples,
                                      const std::function<void(std::int64_t)>& begin) {
@@ -266,17 +248,17 @@ template <class P>
 Evaluation TypedEngine<P>::evaluate(const data::Windows& file, std::int64_t windows,
                                     const std::vector<std::int32_t>& bytes_of_token) {
   const Region region("evaluation");
-  fetch_current();
+  if (parts_.servers) parts_.servers->fetch_current(handle_);
   std::vector<double> sums;
   actions_.begin_evaluation(file, windows, 0, bytes_of_token);
   with_shared_weights([&] {
     evaluate_groups(windows, [&](std::int64_t done) {
       actions_.begin_evaluation(file, windows, done, bytes_of_token);
     });
-    sums = loss_sums(parts_.model->losses(), "train/evaluate reads the loss");
+    sums = results_.loss_sums(parts_.model->losses(), "train/evaluate reads the loss");
   });
   const auto all = [&](std::int64_t mine) {
-    return from_last_stage(mine, parts_.data, "evaluation counts");
+    return results_.from_last_stage(mine, parts_.data, "evaluation counts");
   };
   const std::int64_t samples = all(actions_.counted().samples);
   const std::int64_t targets = all(actions_.counted().targets);
@@ -286,7 +268,8 @@ Evaluation TypedEngine<P>::evaluate(const data::Windows& file, std::int64_t wind
   for (std::size_t i = 0; i < terms.size(); ++i)
     found.losses.push_back({std::string(terms[i].name), std::string(terms[i].counted), sums[i],
                             i == 0 ? targets : samples * terms[i].per_sample});
-  tell_servers(found.losses.front().nats, "loss of the evaluation");
+  if (parts_.servers)
+    parts_.servers->broadcast(found.losses.front().nats, "loss of the evaluation");
   return found;
 }
 
@@ -294,9 +277,9 @@ template <class P>
 void TypedEngine<P>::sum_of_requests(std::vector<double>& values) {
   for (grid::Communicator* ranks : {&parts_.replicas, &parts_.tensor, &parts_.pipeline})
     ranks->template all_reduce<double>(values, grid::Reduction::sum, "results of requests");
-  if (local_)
-    local_->across().template all_reduce<double>(std::span(values), grid::Reduction::sum,
-                                                 "results of requests");
+  if (parts_.local)
+    parts_.local->across().template all_reduce<double>(std::span(values), grid::Reduction::sum,
+                                                       "results of requests");
 }
 
 template <class P>
@@ -329,11 +312,15 @@ std::vector<std::vector<std::int32_t>> TypedEngine<P>::likeliest(const data::Req
 }
 
 template <class P>
-std::vector<double> TypedEngine<P>::loss_sums(View1<double> losses, const char* waits) {
-  std::vector<double> sums(losses.extent(0));
-  copy_to_host<double>(handle_, sums, losses, waits);
-  for (double& sum : sums) sum = from_last_stage(sum, parts_.replicas, "loss");
-  return sums;
+std::vector<checkpoint::SliceView> TypedEngine<P>::share() {
+  return checkpoint_.share();
+}
+
+template <class P>
+void TypedEngine<P>::load(const checkpoint::Reader& reader) {
+  results_.forget();
+  begun_ = false;
+  checkpoint_.load(reader);
 }
 
 template <class P>
@@ -352,8 +339,8 @@ std::vector<plan::MemoryRow> TypedEngine<P>::memory() const {
   rows.push_back({"saved activations", parts_.model->saved_bytes()});
   const Bytes shared = parts_.vocabulary ? parts_.vocabulary->memory.capacity() : 0;
   rows.push_back({"transfer buffers", parts_.transfers->bytes() + shared});
-  rows.push_back({"scratch", parts_.model->scratch_bytes() + actions_.score_bytes() +
-                                 (history_ ? history_->bytes() : 0)});
+  rows.push_back(
+      {"scratch", parts_.model->scratch_bytes() + actions_.score_bytes() + results_.bytes()});
   if (const Bytes bytes = handle_.workspace_bytes(); bytes > 0)
     rows.push_back({"kernel workspace", bytes});
   if (is_narrow<T>) rows.push_back({"two-byte products", handle_.widened_bytes()});
@@ -362,12 +349,12 @@ std::vector<plan::MemoryRow> TypedEngine<P>::memory() const {
     rows.push_back({"reductions", bytes});
   if (parts_.optimizer && parts_.optimizer->muon_bytes() > 0)
     rows.push_back({"orthogonalisation", parts_.optimizer->muon_bytes()});
-  if (local_) rows.push_back({"local training", local_->device_bytes()});
+  if (parts_.local) rows.push_back({"local training", parts_.local->device_bytes()});
   if (audit_) rows.push_back({"audits", audit_->bytes()});
   if (parts_.optimizer && away)
     rows.push_back({"optimizer state (host)", parts_.optimizer->state_bytes(), true});
-  if (local_ && local_->host_bytes() > 0)
-    rows.push_back({"local training (host)", local_->host_bytes(), true});
+  if (parts_.local && parts_.local->host_bytes() > 0)
+    rows.push_back({"local training (host)", parts_.local->host_bytes(), true});
   if (const Bytes bytes = parts_.model->offloaded_bytes(); bytes > 0)
     rows.push_back({"saved activations (host)", bytes, true});
   return rows;
@@ -393,8 +380,8 @@ void TypedEngine<P>::overlapping_step(std::int64_t step, const data::Samples& sa
   if (parts_.servers) return served_step(step, samples, next_follows);
   const bool continues = begun_;
   overlap(step, samples, next_follows);
-  if (continues) remember(step - 1);
-  if (!next_follows) remember(step);
+  if (continues) results_.remember(step - 1);
+  if (!next_follows) results_.remember(step);
 }
 
 template <class P>
@@ -420,8 +407,8 @@ void TypedEngine<P>::overlap(std::int64_t step, const data::Samples& samples, bo
   run_recorded(executor);
 }
 
-/// A timeline holds two steps: the last repeated step and its predecessor. The step that ends the
-/// overlap is recorded only if no step was repeated.
+/// The timeline holds two consecutive steps: a later step replaces the first one, unless the later
+/// step ends the overlap.
 template <class P>
 int TypedEngine<P>::make_room(const Executor& executor) {
   timeline_.layout = executor.layout();
@@ -459,6 +446,11 @@ void TypedEngine<P>::run_recorded(const Executor& executor) {
 }
 
 template <class P>
+StepResult TypedEngine<P>::result() {
+  return parts_.other_version ? result_of(actions_.step()) : results_.result();
+}
+
+template <class P>
 StepResult TypedEngine<P>::result_of(std::int64_t step) {
   if (!parts_.other_version) {
     check(step == actions_.step(), "step ", step, " is not the last one, ", actions_.step());
@@ -466,105 +458,7 @@ StepResult TypedEngine<P>::result_of(std::int64_t step) {
   }
   check(step == actions_.step() ? !begun_ : step + 1 == actions_.step(), "the result of step ",
         step, " is not known at the end of step ", actions_.step());
-  const Region region("result");
-  const StepRecords& records = actions_.records();
-  std::vector<double> sums(records.losses(step).extent(0));
-  std::array<double, kernels::status_size> status{};
-  std::array<double, 1> before{};
-  copy_to_host<double>(handle_, sums, records.losses(step), "train/result reads the loss");
-  copy_to_host<double>(handle_, status, records.status(step),
-                       "train/result reads the gradient norm and what was skipped");
-  copy_to_host<double>(handle_, before, records.scale_before(step),
-                       "train/result reads the loss scale before the update");
-  StepResult found = result_from(sums, status, step);
-  if (found.skips.loss_scale) found.skips.scale_before = before[0];
-  found.earlier = earlier_steps(step);
-  return found;
-}
-
-// Workers of local training: restart from a checkpoint.
-
-/// Whether a checkpoint has the mean difference of a whole fragment, in the type of this run's
-/// messages; equal on all ranks.
-template <class P>
-bool TypedEngine<P>::holds_means(const checkpoint::Reader& reader, int fragment) const {
-  const DType type =
-      config_.local.differences == Differences::bf16 ? DType::bf16 : dtype_of<typename P::Master>;
-  return std::ranges::all_of(architecture_.arrays, [&](const architecture::ArraySpec& spec) {
-    if (spec.frozen || architecture::fragment_of(spec, config_.model, config_.local) != fragment)
-      return true;
-    const auto found = std::ranges::find(reader.arrays(), optim::outer_difference + spec.name,
-                                         &checkpoint::ArrayInfo::name);
-    return found != reader.arrays().end() && found->dtype == type;
-  });
-}
-
-/// Restores outer momentum, the mean difference in flight, and the state of the workers, as far as
-/// the checkpoint has them. Workers that it does not have continue from the shared weights and the
-/// first worker's optimizer state, which are already loaded.
-template <class P>
-void TypedEngine<P>::load_workers(const checkpoint::Reader& reader) {
-  local_->begin(handle_);
-  if (lacks_adapters(reader, architecture_)) return;  // the adapters begin a new run
-  const std::int64_t step = reader.state().step;
-  const auto stored =
-      std::ranges::find(reader.arrays(), worker_progress, &checkpoint::ArrayInfo::name);
-  const std::int64_t workers = stored == reader.arrays().end() ? 0 : stored->shape.front();
-  if (workers == 0 && step > 0)
-    say(reader.folder(), " holds no workers of local training; all workers start from its weights");
-  else if (workers > 0 && workers != local_->workers())
-    say(reader.folder(), " holds ", workers, " workers; ",
-        workers < local_->workers()
-            ? "the others start from the shared weights, with the first worker's optimizer state"
-            : "the others are ignored");
-  for (const auto& block : parts_.optimizer->state())
-    if (const auto momentum = local_->outer_momentum(block);
-        momentum.data.data() != nullptr && reader.has(momentum.name))
-      load_array(handle_, reader, momentum);
-  if (const auto fragment = local_->schedule().in_flight(step);
-      fragment && holds_means(reader, *fragment))
-    local_->load_means(step, [&](const auto& means) {
-      for (const auto& [first, mean] : means) load_staged(handle_, reader, mean, rounding_bytes);
-    });
-  for (std::int64_t w = 0; w < local_->workers_here(); ++w) {
-    const std::int64_t worker = local_->first_worker() + w;
-    if (worker >= workers) continue;
-    local_->select(handle_, w);
-    load_worker(reader, worker);
-    load_progress(reader, worker);
-    if (parts_.weight_gather) parts_.weight_gather->forget_windows();
-  }
-}
-
-template <class P>
-void TypedEngine<P>::load_worker(const checkpoint::Reader& reader, std::int64_t worker) {
-  const auto as_worker = [&](auto tensor) {
-    const std::string name = name_of_worker(worker, tensor.name);
-    if (reader.has(name)) tensor.name = name;
-    return tensor;
-  };
-  parts_.parameters.set_weights(
-      handle_, [&](const auto& entry) { load_array(handle_, reader, as_worker(entry.weight)); });
-  for (const auto& block : parts_.optimizer->state()) {
-    if constexpr (optim::Optimizer<P>::has_masters)
-      load_array(handle_, reader, as_worker(block.updated));
-    for (const auto& array : block.arrays) load_array(handle_, reader, as_worker(array));
-  }
-}
-
-template <class P>
-void TypedEngine<P>::load_progress(const checkpoint::Reader& reader, std::int64_t worker) {
-  const auto stored =
-      std::ranges::find(reader.arrays(), worker_progress, &checkpoint::ArrayInfo::name);
-  std::array<double, progress_numbers> numbers{};
-  reader.read_slice(worker_progress, DType::fp64, stored->shape, {worker, 0}, {1, progress_numbers},
-                    numbers.data());
-  Skips skips;
-  skips.total = static_cast<std::int64_t>(numbers[0]);
-  skips.in_row = static_cast<std::int64_t>(numbers[1]);
-  skips.loss_scale = numbers[2];
-  skips.scale_steps = static_cast<std::int64_t>(numbers[3]);
-  parts_.optimizer->set_progress(handle_, progress_of(config_, skips, reader.state().step));
+  return results_.overlapping_result(step);
 }
 
 // Steps of a worker whose weights and optimizer state are on parameter servers.
@@ -578,28 +472,7 @@ void TypedEngine<P>::served_step(std::int64_t step, const data::Samples& samples
   servers.fetch(handle_, step);
   run(begin_step(step, samples));
   servers.end_step(step, !next_follows);
-  remember(step);
-}
-
-/// Fetches the newest weights for an evaluation. No effect without parameter servers.
-template <class P>
-void TypedEngine<P>::fetch_current() {
-  if (parts_.servers) parts_.servers->fetch_current(handle_);
-}
-
-template <class P>
-void TypedEngine<P>::take_status() {
-  if (!parts_.servers) return;
-  const ServerMessages& messages = parts_.servers->messages();
-  messages.data.template broadcast<double>(handle_, parts_.optimizer->status(),
-                                           messages.server_place(0), "status of the servers");
-}
-
-template <class P>
-void TypedEngine<P>::tell_servers(double& value, const char* what) {
-  if (parts_.servers)
-    parts_.servers->messages().data.broadcast(std::as_writable_bytes(std::span(&value, 1)), 0,
-                                              what);
+  results_.remember(step);
 }
 
 template class TypedEngine<model::Fp32>;

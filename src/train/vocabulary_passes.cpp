@@ -176,8 +176,8 @@ void VocabularyPasses<P>::combine(const PlacedInstr& placed, const model::MicroC
   message.micro = placed.instr.micro;
 }
 
-/// On the last stage, if the message has a gradient that was not moved: waits for it, and moves it
-/// into the slot of the micro-batch's output.
+/// On the last stage, unless the message's gradient has been moved: waits for the gradient, and
+/// moves it to the slot of the micro-batch's output.
 template <class P>
 void VocabularyPasses<P>::take(Message& message) {
   if (!is_last() || message.micro < 0) return;

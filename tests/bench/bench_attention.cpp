@@ -2,7 +2,7 @@
 // the square), as share of the best matrix product of this machine (`peak_share`).
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/attention.hpp>
-#include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/matmul_peak.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <benchmark/benchmark.h>

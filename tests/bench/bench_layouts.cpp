@@ -84,8 +84,9 @@ void measure_overlap(const Case& c, deck::Config config, const data::TokenFile& 
     const schedule::Timeline timeline = rig.engine->timeline();
     if (runtime().rank() > 0) continue;
     measured.push_back(timeline.idle_share());
-    simulated.push_back(schedule::play(program_that_runs(config), schedule::mean_costs(timeline))
-                            .timeline.idle_share());
+    simulated.push_back(
+        schedule::simulate(program_that_runs(config), schedule::mean_costs(timeline))
+            .timeline.idle_share());
   }
   const double tokens = static_cast<double>(config.batch.global * config.model.sequence);
   if (runtime().rank() == 0)
@@ -128,8 +129,9 @@ void measure(const Case& c, const std::vector<std::string>& arguments, const dat
     const schedule::Timeline timeline = rig.engine->timeline();
     if (runtime().rank() > 0) continue;
     measured.push_back(timeline.idle_share());
-    simulated.push_back(schedule::play(program_that_runs(config), schedule::mean_costs(timeline))
-                            .timeline.idle_share());
+    simulated.push_back(
+        schedule::simulate(program_that_runs(config), schedule::mean_costs(timeline))
+            .timeline.idle_share());
   }
   if (runtime().rank() == 0)
     std::printf("%-24s %9.1f tokens/s  idle measured %5.2f %%  simulated %5.2f %%\n", c.name, rate,

@@ -2,6 +2,7 @@
 // end, as share of the best product of this machine (`peak_share`).
 #include <trireme/base/text.hpp>
 #include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/matmul_peak.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/tensor/fence.hpp>
 

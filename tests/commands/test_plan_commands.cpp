@@ -267,7 +267,7 @@ TEST(Draw, ShowsAMeasuredTimelineNextToItsPrediction) {
   const deck::Config config =
       deck::load_deck(small_deck(folder), {"parallel.pipeline=2", "parallel.data=1"}).config;
   // As if measured: rank 1 pauses 3 s before its first pass, the rest takes unit times.
-  auto timeline = schedule::play(plan::step_program(config, {}), schedule::unit_cost).timeline;
+  auto timeline = schedule::simulate(plan::step_program(config, {}), schedule::unit_cost).timeline;
   for (auto& event : timeline.events)
     if (!(event.rank == 0 && event.instr.op == schedule::Op::forward)) {
       event.begin += 3;

@@ -70,17 +70,17 @@ TEST_F(Predict, JsonIncludesMeasuredMemory) {
   std::string row = good_row;
   row.insert(row.size() - 1, ",1.5,1");
   ASSERT_EQ(predict(header + row, "precision.compute=fp16 --json"), 0) << err();
-  const auto played = nlohmann::json::parse(out());
-  ASSERT_EQ(played.size(), 1u);
-  EXPECT_EQ(played[0]["line"], 2);
-  EXPECT_EQ(played[0]["model"], "gpt_a");
-  EXPECT_EQ(played[0]["measured_seconds"], 0.1);
-  EXPECT_EQ(played[0]["measured_bytes"], 1.5e9);
-  const double seconds = played[0]["predicted_seconds"];
+  const auto predicted = nlohmann::json::parse(out());
+  ASSERT_EQ(predicted.size(), 1u);
+  EXPECT_EQ(predicted[0]["line"], 2);
+  EXPECT_EQ(predicted[0]["model"], "gpt_a");
+  EXPECT_EQ(predicted[0]["measured_seconds"], 0.1);
+  EXPECT_EQ(predicted[0]["measured_bytes"], 1.5e9);
+  const double seconds = predicted[0]["predicted_seconds"];
   EXPECT_GT(seconds, 0);
   // 1 GB of the reserve of this machine, and weights, gradients and state.
-  EXPECT_GT(played[0]["predicted_bytes"], 1e9);
-  EXPECT_LT(played[0]["predicted_bytes"], 1.2e9);
+  EXPECT_GT(predicted[0]["predicted_bytes"], 1e9);
+  EXPECT_LT(predicted[0]["predicted_bytes"], 1.2e9);
   ASSERT_EQ(predict(header + row, "precision.compute=fp16 --json --estimate"), 0) << err();
   const double estimate = nlohmann::json::parse(out())[0]["predicted_seconds"];
   EXPECT_NEAR(estimate, seconds, 0.05 * seconds);
@@ -88,7 +88,7 @@ TEST_F(Predict, JsonIncludesMeasuredMemory) {
   std::string whole = row;
   whole.replace(whole.find(",1.5,1"), 6, ",1.5,0");
   ASSERT_EQ(predict(header + whole, "precision.compute=fp16 --json"), 0) << err();
-  EXPECT_GT(nlohmann::json::parse(out())[0]["predicted_bytes"], played[0]["predicted_bytes"]);
+  EXPECT_GT(nlohmann::json::parse(out())[0]["predicted_bytes"], predicted[0]["predicted_bytes"]);
 }
 
 TEST_F(Predict, ReadsDeckKeysFromColumnsOrArguments) {

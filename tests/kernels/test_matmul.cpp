@@ -3,6 +3,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/kernels/fp8.hpp>
 #include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/matmul_peak.hpp>
 #include <trireme/kernels/matmul_product.hpp>
 #include <trireme/tensor/fence.hpp>
 

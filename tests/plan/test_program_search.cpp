@@ -91,7 +91,7 @@ TEST(ProgramSearch, UsesTheTimesOfATimeline) {
   const auto slow = [](const schedule::Instr& i) {
     return (i.stage == 1 ? 3 : 1) * schedule::unit_cost(i);
   };
-  std::ofstream(file) << schedule::write_timeline(schedule::play(measured, slow).timeline);
+  std::ofstream(file) << schedule::write_timeline(schedule::simulate(measured, slow).timeline);
   const schedule::FoundProgram by_times = found({text("parallel.timeline=", file)});
   EXPECT_GE(by_times.seconds, 3 * 3 * 12) << "the slow stage's passes";
   EXPECT_LE(by_times.seconds, 3 * 3 * 12 + 12);
@@ -108,7 +108,7 @@ TEST(ProgramSearch, SplitsMeasuredBackwardPasses) {
   const schedule::Program measured =
       step_program(config_with({"parallel.schedule=1f1b"}), Machine{});
   std::ofstream(file) << schedule::write_timeline(
-      schedule::play(measured, schedule::unit_cost).timeline);
+      schedule::simulate(measured, schedule::unit_cost).timeline);
   const schedule::FoundProgram by_times = found({text("parallel.timeline=", file)});
   EXPECT_EQ(by_times.origin, "list") << "halves fill the idle time of 1f1b";
   EXPECT_LE(by_times.seconds, 3 * 12 + 3 + 0.5);

@@ -231,7 +231,7 @@ TEST(Search, CandidatesMatchTheirLayouts) {
   for (const Candidate& c : found.candidates) {
     deck::Config config = deck.config;
     c.layout.set(config);
-    const Candidate again = play_layout(config, cluster(), true);
+    const Candidate again = simulate_layout(config, cluster(), true);
     EXPECT_EQ(again.layout, c.layout);
     EXPECT_EQ(again.bytes, c.bytes);
     EXPECT_EQ(again.time.seconds, c.time.seconds);
@@ -253,7 +253,7 @@ TEST(Search, CandidatesOfDividedWeightsMatchTheirLayouts) {
       deck::Config config = deck.config;
       c.layout.set(config);
       groups.insert(c.layout.shard_group);
-      EXPECT_EQ(play_layout(config, machine, true).bytes, c.bytes);
+      EXPECT_EQ(simulate_layout(config, machine, true).bytes, c.bytes);
     }
     EXPECT_EQ(groups.contains(4), std::string(shard) == "parallel.shard=weights");
   }

@@ -9,7 +9,7 @@
 
 #include "plan/example.hpp"
 
-/// estimated_seconds() against the played program.
+/// estimated_seconds() against the simulated program.
 namespace trireme::plan {
 namespace {
 
@@ -53,8 +53,8 @@ StepCosts passes_of(const deck::Config& c, const Lengths& lengths) {
   return costs;
 }
 
-StepTime played(const deck::Config& c, const StepCosts& costs) {
-  return played_time(c, architecture::describe(c.model), costs, step_program(c, Machine{}));
+StepTime simulated(const deck::Config& c, const StepCosts& costs) {
+  return simulated_time(c, architecture::describe(c.model), costs, step_program(c, Machine{}));
 }
 
 /// (m + p − 1) (f + b) for gpipe and 1f1b, m v (f + b) + (p − 1) (f + b) for v chunks (Narayanan et
@@ -74,7 +74,7 @@ TEST(StepFormula, UniformStagesMatchTheory) {
             schedule == ScheduleKind::zb_h1 ? l.forward + l.input - l.weight : all;
         const double want = m * v * all + (p - 1) * bubble;
         SCOPED_TRACE(text(name_of(schedule), " p ", p, " m ", m));
-        EXPECT_NEAR(played(c, costs).seconds, want, 1e-9 * want);
+        EXPECT_NEAR(simulated(c, costs).seconds, want, 1e-9 * want);
         EXPECT_NEAR(estimated_seconds(c, costs), want, 1e-9 * want);
       }
 }
@@ -90,7 +90,7 @@ TEST(StepFormula, UniformVStagesMatchTheory) {
                            : schedule == ScheduleKind::v_half ? 3 * p - 4
                                                               : 4 * p - 5;
         SCOPED_TRACE(text(name_of(schedule), " p ", p, " m ", m));
-        EXPECT_NEAR(played(c, costs).seconds, 6 * m + longer, 1e-9 * m);
+        EXPECT_NEAR(simulated(c, costs).seconds, 6 * m + longer, 1e-9 * m);
         EXPECT_NEAR(estimated_seconds(c, costs), 6 * m + longer, 1e-9 * m);
       }
 }
@@ -103,7 +103,7 @@ TEST(StepFormula, EstimatesAnyNumberOfMicroBatches) {
         const int v = schedule == ScheduleKind::interleaved ? 2 : 1;
         const deck::Config c = pipeline_of(schedule, p, v, m);
         const StepCosts costs = passes_of(c, {1, 1, 1});
-        const Seconds want = played(c, costs).seconds;
+        const Seconds want = simulated(c, costs).seconds;
         SCOPED_TRACE(text(name_of(schedule), " p ", p, " m ", m));
         EXPECT_NEAR(estimated_seconds(c, costs), want, 1e-9 * want);
       }
@@ -116,13 +116,13 @@ TEST(StepFormula, CountsMessagesOfTheMicroBatchLoop) {
     for (const int m : {1, p - 1, p, 2 * p + 1, 40}) {
       const deck::Config c = pipeline_of(ScheduleKind::one_forward_one_backward, p, 1, m);
       StepCosts costs = passes_of(c, {1, 1, 1});
-      const Seconds before = played(c, costs).seconds;
+      const Seconds before = simulated(c, costs).seconds;
       for (int s = 0; s < p; ++s) {
         if (s + 1 < p) costs.activations[static_cast<std::size_t>(s)] = 0.1;
         if (s > 0) costs.gradients[static_cast<std::size_t>(s)] = 0.1;
       }
       SCOPED_TRACE(text("p ", p, " m ", m));
-      const Seconds with = played(c, costs).seconds;
+      const Seconds with = simulated(c, costs).seconds;
       EXPECT_GE(with - before, (p - 1) * 0.2 - 1e-9);
       EXPECT_NEAR(estimated_seconds(c, costs), with, 0.015 * with);
     }
@@ -134,7 +134,7 @@ TEST(StepFormula, ZeroBubblesCannotBeNegative) {
     const deck::Config c = pipeline_of(ScheduleKind::zb_h1, 4, 1, m);
     const StepCosts costs = passes_of(c, {1, 1, 2});
     EXPECT_GE(estimated_seconds(c, costs), m * 4 + 3 * 1 - 1e-9);
-    EXPECT_NEAR(estimated_seconds(c, costs), played(c, costs).seconds, 0.03 * m * 4);
+    EXPECT_NEAR(estimated_seconds(c, costs), simulated(c, costs).seconds, 0.03 * m * 4);
   }
 }
 
@@ -173,7 +173,7 @@ TEST(StepFormula, MatchesTheSimulatedProgram) {
       const int v = schedule == ScheduleKind::interleaved ? chunks(random) : 1;
       const deck::Config c = pipeline_of(schedule, p, v, micro(random));
       const StepCosts costs = random_costs(c, random);
-      const double ratio = estimated_seconds(c, costs) / played(c, costs).seconds;
+      const double ratio = estimated_seconds(c, costs) / simulated(c, costs).seconds;
       worst = std::max(worst, std::abs(ratio - 1));
       sum += std::abs(ratio - 1);
     }

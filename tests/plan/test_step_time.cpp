@@ -142,7 +142,7 @@ TEST(StepTime, OverlapHidesItsShare) {
   EXPECT_EQ(hidden.waiting, 0.5);
   const auto a = architecture::describe(c.model);
   const auto program = step_program(c, m);
-  const StepTime t = played_time(c, a, hidden, program);
+  const StepTime t = simulated_time(c, a, hidden, program);
   // The last stage, with the head, is the longest; it sends gradients of 4 micro-batches.
   EXPECT_DOUBLE_EQ(t.of(Cause::pipeline), 4 * 0.5 * hidden.gradients[3]);
   EXPECT_DOUBLE_EQ(t.of(Cause::data), hidden.reductions[3] + hidden.tied);

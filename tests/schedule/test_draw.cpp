@@ -10,8 +10,8 @@
 namespace trireme::schedule {
 namespace {
 
-Timeline played(ScheduleKind kind, const ProgramLayout& layout, const Cost& cost = unit_cost) {
-  return play(lowered(kind, layout), cost).timeline;
+Timeline simulated(ScheduleKind kind, const ProgramLayout& layout, const Cost& cost = unit_cost) {
+  return simulate(lowered(kind, layout), cost).timeline;
 }
 
 std::size_t count(std::string_view text, std::string_view word) {
@@ -28,13 +28,13 @@ TEST(Draw, TextShowsEveryRankAndTheIdleShare) {
       "idle 25.0 %\n"
       "rank 0 |F0-F1-......B0----F2-B1----...B2----|\n"
       "rank 1 |...F0-B0----F1-B1----F2-B2----......|\n";
-  EXPECT_EQ(text_chart(played(one_f_one_b, {2, 3}), {"1f1b"}), expected);
+  EXPECT_EQ(text_chart(simulated(one_f_one_b, {2, 3}), {"1f1b"}), expected);
 }
 
 TEST(Draw, TextFitsItsColumns) {
   for (const Case& c : {Case{one_f_one_b, {16, 64}}, Case{interleaved, {12, 24, 3}},
                         Case{zb_h1, {4, 100}}, Case{gpipe, {1, 1}}}) {
-    std::istringstream lines(text_chart(played(c.kind, c.layout), {}));
+    std::istringstream lines(text_chart(simulated(c.kind, c.layout), {}));
     std::size_t widest = 0;
     for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
     EXPECT_LE(widest, 180u + 12) << c;
@@ -42,7 +42,7 @@ TEST(Draw, TextFitsItsColumns) {
 }
 
 TEST(Draw, PictureHasANumberedBoxPerComputation) {
-  const std::string picture = svg(played(zb_h1, {4, 8}), {"zb-h1"});
+  const std::string picture = svg(simulated(zb_h1, {4, 8}), {"zb-h1"});
   EXPECT_EQ(count(picture, "<title>"), 3u * 4 * 8);
   EXPECT_EQ(count(picture, "text-anchor=\"middle\""), 3u * 4 * 8);
   EXPECT_EQ(count(picture, ">rank "), 4u + 3u * 4 * 8);
@@ -52,7 +52,7 @@ TEST(Draw, PictureHasANumberedBoxPerComputation) {
 }
 
 TEST(Draw, EscapesTitles) {
-  const Timeline t = played(gpipe, {1, 1});
+  const Timeline t = simulated(gpipe, {1, 1});
   const std::string picture = svg(t, {"a<b> & \"c\"\x01"});
   EXPECT_NE(picture.find(">a&lt;b&gt; &amp; &quot;c&quot; : 1 pipeline rank,"), std::string::npos);
   const std::string trace = perfetto_trace(t, {"a\"b\\c\n"});
@@ -60,11 +60,11 @@ TEST(Draw, EscapesTitles) {
 }
 
 TEST(Draw, ShowsPredictedAndMeasuredSideBySide) {
-  const Timeline measured = played(one_f_one_b, {3, 4}, [](const Instr& i) {
+  const Timeline measured = simulated(one_f_one_b, {3, 4}, [](const Instr& i) {
     return unit_cost(i) * (i.stage == 1 ? 0.02 : 0.01);
   });
   const Timeline predicted =
-      played(one_f_one_b, {3, 4}, [](const Instr& i) { return unit_cost(i) * 0.01; });
+      simulated(one_f_one_b, {3, 4}, [](const Instr& i) { return unit_cost(i) * 0.01; });
   const DrawOptions options{"1f1b", &measured, true};
   const std::string lines[] = {idle_line(predicted, "predicted", true),
                                idle_line(measured, "measured", true)};
@@ -83,7 +83,7 @@ TEST(Draw, TraceHasASlicePerInstruction) {
       sends += is_send(i.op);
       receives += is_receive(i.op);
     }
-  const std::string trace = perfetto_trace(play(program, unit_cost).timeline, {"interleaved"});
+  const std::string trace = perfetto_trace(simulate(program, unit_cost).timeline, {"interleaved"});
   EXPECT_EQ(count(trace, "\"ph\":\"X\""), instructions - sends - receives);
   EXPECT_EQ(count(trace, "\"ph\":\"b\""), receives);
   EXPECT_EQ(count(trace, "\"ph\":\"e\""), receives);
@@ -92,7 +92,7 @@ TEST(Draw, TraceHasASlicePerInstruction) {
 
 TEST(Draw, LargeProgramsGiveSmallPictures) {
   for (const auto& [kind, chunks] : {std::pair{one_f_one_b, 1}, std::pair{interleaved, 4}}) {
-    const std::string picture = svg(played(kind, {64, 512, chunks}), {"large"});
+    const std::string picture = svg(simulated(kind, {64, 512, chunks}), {"large"});
     EXPECT_LT(picture.size(), 4u << 20);
     EXPECT_EQ(count(picture, "<title>"), 0u);
     EXPECT_NE(picture.find("width=\"1688\""), std::string::npos) << picture.substr(0, 200);

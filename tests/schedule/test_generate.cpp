@@ -34,7 +34,7 @@ TEST(Generate, EveryEvaluationIsValidUnderBothTransports) {
           // The last rank ends after p − 1 (arrival of the first micro-batch) plus m v of its own,
           // if rounds are full.
           if (m % p == 0) {
-            EXPECT_EQ(play(program, unit_cost, {transport}).timeline.span(), p - 1 + m * v);
+            EXPECT_EQ(simulate(program, unit_cost, {transport}).timeline.span(), p - 1 + m * v);
           }
         }
 }
@@ -53,7 +53,7 @@ TEST(Generate, VEvaluationsWaitOnlyForTheFirstMicroBatch) {
               << "from the layout of a lowered program";
           // The last micro-batch starts after v (m − 1) passes of the first rank.
           if (v == 2) {
-            EXPECT_EQ(play(program, unit_cost, {transport}).timeline.span(), v * (m - 1 + p));
+            EXPECT_EQ(simulate(program, unit_cost, {transport}).timeline.span(), v * (m - 1 + p));
           }
         }
 }
@@ -76,7 +76,7 @@ TEST(Generate, IdleSharesMatchTheClosedForms) {
         const auto idle = [&](ScheduleKind kind, int v = 1) {
           const ProgramLayout layout{p, m, v};
           const Program program = lowered(kind, layout, {false, transport});
-          return play(program, unit_cost, {transport}).timeline.idle_share();
+          return simulate(program, unit_cost, {transport}).timeline.idle_share();
         };
         const double bubble = p - 1;
         // Narayanan et al. 2021, section 2.2: (p − 1) / m of the ideal time.
@@ -98,7 +98,7 @@ TEST(Generate, VIdleSharesMatchTheClosedForms) {
       for (const Transport transport : transports) {
         const auto longer = [&](ScheduleKind kind) {
           const Program program = lowered(kind, v_layout(p, m), {false, transport});
-          const Timeline t = play(program, unit_cost, {transport}).timeline;
+          const Timeline t = simulate(program, unit_cost, {transport}).timeline;
           EXPECT_DOUBLE_EQ(t.idle_share(), (t.span() - 6 * m) / t.span());
           return t.span() - 6 * m;
         };
@@ -148,7 +148,7 @@ TEST(Generate, SchedulesRankByIdleTimeAsExpected) {
   const auto idle = [](ScheduleKind kind, int v) {
     // A chunk of a rank with v chunks takes 1/v of the time.
     const Cost cost = [v](const Instr& i) { return unit_cost(i) / v; };
-    return play(lowered(kind, {4, 8, v}), cost).timeline.idle_share();
+    return simulate(lowered(kind, {4, 8, v}), cost).timeline.idle_share();
   };
   EXPECT_DOUBLE_EQ(idle(gpipe, 1), 3.0 / 11);
   EXPECT_DOUBLE_EQ(idle(one_f_one_b, 1), 3.0 / 11);
@@ -163,7 +163,7 @@ TEST(Generate, IncompleteRoundsAreNotSlowerThanFullRounds) {
     for (int m = 1; m <= 13; ++m)
       for (int v = 2; v <= 3; ++v) {
         const auto span = [&](int micro) {
-          return play(lowered(interleaved, {p, micro, v}), unit_cost).timeline.span();
+          return simulate(lowered(interleaved, {p, micro, v}), unit_cost).timeline.span();
         };
         EXPECT_LE(span(m), span((m + p - 1) / p * p)) << p << " " << m << " " << v;
       }

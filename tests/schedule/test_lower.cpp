@@ -98,7 +98,7 @@ TEST(Lower, NaiveInterleavingCompletesWithLanesAndHangsInGroups) {
     for (int v = 2; v <= 3; ++v) {
       const Program naive = lowered(interleaved, {p, 2 * p, v});
       EXPECT_EQ(validate(naive, Transport::independent_channels), std::vector<std::string>{});
-      const auto mistakes = play(naive, unit_cost, {Transport::ordered_groups}).mistakes;
+      const auto mistakes = simulate(naive, unit_cost, {Transport::ordered_groups}).mistakes;
       if (mistakes.empty()) continue;
       ++hang;
       EXPECT_NE(mistakes.front().find("rank 0, position "), std::string::npos) << mistakes.front();
@@ -141,10 +141,10 @@ TEST(Lower, TheLargestProgramPassesEveryStage) {
     std::cout << ", lower " << milliseconds();
     EXPECT_EQ(validate(program, transport), std::vector<std::string>{});
     std::cout << ", validate " << milliseconds();
-    const Played played = play(program, unit_cost, {transport});
-    std::cout << ", play " << milliseconds() << " ms\n";
-    EXPECT_DOUBLE_EQ(played.timeline.idle_share(), 63.0 / (4 * 512 + 63));
-    EXPECT_EQ(played.send_buffers, 2);
+    const Simulation simulation = simulate(program, unit_cost, {transport});
+    std::cout << ", simulate " << milliseconds() << " ms\n";
+    EXPECT_DOUBLE_EQ(simulation.timeline.idle_share(), 63.0 / (4 * 512 + 63));
+    EXPECT_EQ(simulation.send_buffers, 2);
   }
 }
 

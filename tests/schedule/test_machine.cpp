@@ -26,7 +26,7 @@ TEST(Machine, EventsRespectRowsAndDependences) {
   for (const Case& c : cases(4, 6, 3))
     for (const Transport transport : transports) {
       const Program program = lowered(c.kind, c.layout, {true, transport});
-      const Timeline t = play(program, unit_cost, {transport}).timeline;
+      const Timeline t = simulate(program, unit_cost, {transport}).timeline;
       std::size_t next = 0;
       for (std::size_t r = 0; r < program.ranks.size(); ++r) {
         Seconds free_at = 0;
@@ -41,7 +41,7 @@ TEST(Machine, EventsRespectRowsAndDependences) {
         }
       }
       ASSERT_EQ(next, t.events.size());
-      EXPECT_EQ(t, play(program, unit_cost, {transport}).timeline) << c;
+      EXPECT_EQ(t, simulate(program, unit_cost, {transport}).timeline) << c;
     }
 }
 
@@ -51,24 +51,24 @@ TEST(Machine, TransfersOverlapWithComputations) {
   };
   for (const Transport transport : transports) {
     const Program program = lowered(gpipe, {2, 4}, {false, transport});
-    const Timeline t = play(program, cost(0.5), {transport}).timeline;
+    const Timeline t = simulate(program, cost(0.5), {transport}).timeline;
     EXPECT_EQ(begin_of(t, {Op::forward, 1, 0}), 1.5);
     EXPECT_EQ(begin_of(t, {Op::receive_activation, 1, 0}), 1);
     EXPECT_EQ(end_of(t, {Op::receive_activation, 1, 0}), 1.5);
     EXPECT_EQ(end_of(t, {Op::receive_activation, 1, 0}), begin_of(t, {Op::forward, 1, 0}));
-    EXPECT_GT(t.idle_share(), play(program, unit_cost, {transport}).timeline.idle_share());
+    EXPECT_GT(t.idle_share(), simulate(program, unit_cost, {transport}).timeline.idle_share());
     // With channels the later transfers are in flight while rank 1 computes. Groups come in the row
     // between the computations that end with the producer.
     if (transport == Transport::ordered_groups) continue;
     EXPECT_EQ(begin_of(t, {Op::forward, 1, 3}), 4.5);
-    EXPECT_EQ(t.span(), play(program, unit_cost, {transport}).timeline.span() + 2 * 0.5);
+    EXPECT_EQ(t.span(), simulate(program, unit_cost, {transport}).timeline.span() + 2 * 0.5);
   }
 }
 
 TEST(Machine, CollectivesWaitForTheLastMember) {
   const Program program = lowered(one_f_one_b, {3, 4}, {true});
   const Timeline t =
-      play(program, [](const Instr& i) {
+      simulate(program, [](const Instr& i) {
         return i.op == Op::reduce_tied ? 5 : i.op == Op::gradient_norm ? 2 : unit_cost(i);
       }).timeline;
   // Rank 0 ends its backward passes last, at (4 + 2) · 3.
@@ -105,11 +105,11 @@ TEST(Machine, SendsWaitForOneOfTheFewestBuffers) {
     const Needs n = needs(program, 0);
     // When rank 0 starts the last send, rank 1 has posted two receives and waits for chunk 1.
     EXPECT_EQ(n.send_buffers, m - 2);
-    PlayOptions options;
+    SimulateOptions options;
     options.send_buffers = n.send_buffers;
-    EXPECT_EQ(play(program, unit_cost, options).mistakes, std::vector<std::string>{});
+    EXPECT_EQ(simulate(program, unit_cost, options).mistakes, std::vector<std::string>{});
     --options.send_buffers;
-    const auto mistakes = play(program, unit_cost, options).mistakes;
+    const auto mistakes = simulate(program, unit_cost, options).mistakes;
     ASSERT_FALSE(mistakes.empty());
     EXPECT_NE(mistakes[0].find("rank 0, position "), std::string::npos) << mistakes[0];
     EXPECT_NE(
@@ -128,11 +128,11 @@ TEST(Machine, TwoSendBuffersServeEverySchedule) {
   for (const Case& c : cases(8, 17, 4))
     for (const Transport transport : transports) {
       const Program program = lowered(c.kind, c.layout, {false, transport});
-      const Played played = play(program, unit_cost, {transport});
-      EXPECT_EQ(played.send_buffers, 2) << c;
+      const Simulation simulation = simulate(program, unit_cost, {transport});
+      EXPECT_EQ(simulation.send_buffers, 2) << c;
       // They cost no time either.
-      EXPECT_EQ(played.timeline.span(),
-                play(program, unit_cost, {transport, c.layout.micro_batches}).timeline.span())
+      EXPECT_EQ(simulation.timeline.span(),
+                simulate(program, unit_cost, {transport, c.layout.micro_batches}).timeline.span())
           << c;
     }
 }

@@ -44,7 +44,7 @@ TEST(Overlap, RepeatedStepIsValidAndNeverIdle) {
         const Program program = overlapped(layout, {tied, transport});
         const auto mistakes = validate(program);
         EXPECT_TRUE(mistakes.empty()) << mistakes.front();
-        const Timeline timeline = play(program, unit_cost).timeline;
+        const Timeline timeline = simulate(program, unit_cost).timeline;
         EXPECT_EQ(steady_step(timeline).seconds, 3.0 * layout.micro_batches);
         EXPECT_EQ(timeline.idle_share(), 0.0);
       }
@@ -61,7 +61,7 @@ TEST(Overlap, TheLongestStageIsNeverIdle) {
         if (!is_compute(i.op)) return 0.0;
         return (i.stage == 0 ? 1.25 : 1.0) * (i.op == Op::forward ? 1.0 : backward);
       };
-      const SteadyStep step = steady_step(play(program, cost).timeline);
+      const SteadyStep step = steady_step(simulate(program, cost).timeline);
       EXPECT_NEAR(step.seconds, 1.25 * (1 + backward) * layout.micro_batches,
                   1e-9 * layout.micro_batches)
           << layout.ranks << " ranks, " << layout.micro_batches << ", backward " << backward;
@@ -136,7 +136,7 @@ TEST(Overlap, ASingleStepIs1f1b) {
 }
 
 TEST(Overlap, TimelinesReadBackWithTheirSteps) {
-  const Timeline timeline = play(overlapped({2, 3}, {true}), unit_cost).timeline;
+  const Timeline timeline = simulate(overlapped({2, 3}, {true}), unit_cost).timeline;
   Timeline again = read_timeline(write_timeline(timeline), "timeline.jsonl");
   EXPECT_EQ(again, timeline);
 }

@@ -11,13 +11,13 @@ using layout::AttentionRing;
 
 TEST(Ring, RanksAreNeverIdleWithEvenCausalParts) {
   for (const int ranks : {1, 2, 3, 8})
-    EXPECT_EQ(idle_share(play(AttentionRing{ranks * 64, ranks})), 0) << ranks;
+    EXPECT_EQ(idle_share(simulate(AttentionRing{ranks * 64, ranks})), 0) << ranks;
 }
 
 TEST(Ring, RanksUseEachBlockOnceAfterTheirNeighbours) {
   for (const AttentionRing& ring : {AttentionRing{61, 4}, AttentionRing{64, 4, true, 9},
                                     AttentionRing{50, 5, false}, AttentionRing{7, 7}}) {
-    const auto steps = play(ring);
+    const auto steps = simulate(ring);
     const auto at = [&](int rank, int step) {
       return steps[static_cast<std::size_t>(step * ring.ranks + (rank + ring.ranks) % ring.ranks)];
     };
@@ -40,7 +40,7 @@ TEST(Ring, RanksUseEachBlockOnceAfterTheirNeighbours) {
 /// Two ranks of chunks of 2: ranks hold {0, 1, 6, 7} and {2, 3, 4, 5}. A window of 2 leaves rank 0
 /// three pairs in each chunk; the second step has the pairs (2, 1) of rank 1 and (6, 5) of rank 0.
 TEST(Ring, WindowsMakeStepsUnequal) {
-  const auto steps = play(AttentionRing{8, 2, true, 2});
+  const auto steps = simulate(AttentionRing{8, 2, true, 2});
   ASSERT_EQ(steps.size(), 4u);
   EXPECT_EQ(steps[0].end, 6);
   EXPECT_EQ(steps[1].end, 7);  // (4, 3) as well

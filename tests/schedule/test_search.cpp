@@ -85,11 +85,11 @@ TEST(SearchProgram, IsAtLeastAsFastAsNamedSchedules) {
         const FoundProgram found = search_program(layout, cost, slots, lowering);
         EXPECT_EQ(validate(found.program, transport), std::vector<std::string>{});
         EXPECT_TRUE(fits(found.program, slots));
-        EXPECT_EQ(found.seconds, end_of(play(found.program, cost).timeline));
+        EXPECT_EQ(found.seconds, end_of(simulate(found.program, cost).timeline));
         Seconds best = 1e300;
         for (const ScheduleKind kind : named(layout)) {
           const Program program = lowered(kind, layout, lowering);
-          if (fits(program, slots)) best = std::min(best, end_of(play(program, cost).timeline));
+          if (fits(program, slots)) best = std::min(best, end_of(simulate(program, cost).timeline));
         }
         EXPECT_LE(found.seconds, best * (1 + 1e-9));
         if (found.seconds < 0.99 * best && best < 1e300) ++better;
@@ -104,7 +104,7 @@ TEST(SearchProgram, FillsThePipelineIfMemoryAllows) {
     const ProgramLayout layout{p, 4 * p, 1};
     const std::vector<int> slots(static_cast<std::size_t>(p), 2 * p);
     const FoundProgram found = search_program(layout, unit_cost, slots, {});
-    const Timeline timeline = play(found.program, unit_cost).timeline;
+    const Timeline timeline = simulate(found.program, unit_cost).timeline;
     EXPECT_DOUBLE_EQ(timeline.span(), 3.0 * layout.micro_batches + p - 1) << p;
   }
 }
@@ -119,7 +119,7 @@ TEST(SearchProgram, IsDeterministic) {
   EXPECT_EQ(first.origin, second.origin);
 }
 
-/// A list's own time is that of its program when it is played.
+/// A list's own time is that of its program when it is simulated.
 TEST(ListSchedule, TimeMatchesItsProgram) {
   for (const ProgramLayout& layout : searched_layouts())
     for (const Costs& costs : all_costs) {
@@ -131,9 +131,9 @@ TEST(ListSchedule, TimeMatchesItsProgram) {
       const ListSchedule list = list_schedule(layout, stage_costs(layout, cost), rule);
       Program program = list.program;
       lower(program, {});
-      const Played played = play(program, cost, {std::nullopt, layout.micro_batches});
-      ASSERT_EQ(played.mistakes, std::vector<std::string>{});
-      EXPECT_NEAR(end_of(played.timeline), list.seconds, 1e-9 * list.seconds);
+      const Simulation simulation = simulate(program, cost, {std::nullopt, layout.micro_batches});
+      ASSERT_EQ(simulation.mistakes, std::vector<std::string>{});
+      EXPECT_NEAR(end_of(simulation.timeline), list.seconds, 1e-9 * list.seconds);
     }
 }
 

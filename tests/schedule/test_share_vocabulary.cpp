@@ -4,6 +4,7 @@
 #include <trireme/schedule/lower.hpp>
 #include <trireme/schedule/machine.hpp>
 #include <trireme/schedule/needs.hpp>
+#include <trireme/schedule/share_vocabulary.hpp>
 #include <trireme/schedule/validate.hpp>
 
 #include <gtest/gtest.h>
@@ -103,7 +104,7 @@ TEST(ShareVocabulary, IdleTimeMatchesEqualStages) {
         const Cost cost = with_logits(logits);
         const Program program =
             shared(ScheduleKind::one_forward_one_backward, p, m, cost, transport);
-        const Timeline t = play(program, cost).timeline;
+        const Timeline t = simulate(program, cost).timeline;
         const double work = 3 + 1.5 * logits;
         EXPECT_GE(t.span(), m * work);
         EXPECT_LE(t.span(), (m + p - 1) * work + 2 + 2 * logits)
@@ -118,8 +119,9 @@ TEST(ShareVocabulary, OverlapsMessagesOfAQuarterPass) {
   for (const ScheduleKind kind : {ScheduleKind::one_forward_one_backward, ScheduleKind::zb_h1})
     for (const int p : {2, 4, 16}) {
       const Program program = shared(kind, p, 64, passes);
-      const Seconds without = play(program, passes).timeline.span();
-      EXPECT_LE(play(program, messages).timeline.span(), without + 8 * 0.25) << name_of(kind) << p;
+      const Seconds without = simulate(program, passes).timeline.span();
+      EXPECT_LE(simulate(program, messages).timeline.span(), without + 8 * 0.25)
+          << name_of(kind) << p;
     }
 }
 
@@ -130,7 +132,7 @@ TEST(ShareVocabulary, NamesAMissingMessage) {
   const std::string mistakes = joined(validate(program));
   EXPECT_NE(mistakes.find("look_up stage 1 micro 3: is not in the order"), std::string::npos)
       << mistakes;
-  const std::string stuck = joined(play(program, unit_cost).mistakes);
+  const std::string stuck = joined(simulate(program, unit_cost).mistakes);
   EXPECT_NE(stuck.find("needs the embedding micro 2, which rank 1 never begins"), std::string::npos)
       << stuck;
 }
@@ -148,9 +150,10 @@ TEST(ShareVocabulary, EmbeddingGradientsMustBeSharedAtOnce) {
 
 TEST(ShareVocabulary, IdlesLittleWith64StagesAnd512MicroBatches) {
   const Cost cost = with_logits(0.0625);
-  const Played played = play(shared(ScheduleKind::one_forward_one_backward, 64, 512, cost), cost);
-  EXPECT_EQ(joined(played.mistakes), "");
-  EXPECT_LT(played.timeline.idle_share(), 0.112);
+  const Simulation simulation =
+      simulate(shared(ScheduleKind::one_forward_one_backward, 64, 512, cost), cost);
+  EXPECT_EQ(joined(simulation.mistakes), "");
+  EXPECT_LT(simulation.timeline.idle_share(), 0.112);
 }
 
 }  // namespace

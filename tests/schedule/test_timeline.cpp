@@ -9,8 +9,8 @@ namespace {
 
 Timeline uneven() {
   int calls = 0;
-  return play(lowered(zb_h1, {3, 5}, {true}),
-              [&](const Instr& i) { return 0.1 + 0.7 * unit_cost(i) / (1 + ++calls % 5); })
+  return simulate(lowered(zb_h1, {3, 5}, {true}),
+                  [&](const Instr& i) { return 0.1 + 0.7 * unit_cost(i) / (1 + ++calls % 5); })
       .timeline;
 }
 
@@ -76,14 +76,14 @@ TEST(Timeline, MeanCostsReproduceTheMeasurement) {
   for (const Transport transport : transports)
     for (const Case& c : cases(3, 5, 2)) {
       const Program program = lowered(c.kind, c.layout, {true, transport});
-      const Timeline measured = play(program, truth, {transport}).timeline;
+      const Timeline measured = simulate(program, truth, {transport}).timeline;
       const Cost costs = mean_costs(measured);
       if (transport == Transport::ordered_groups) {
         // A group's transfers arrive together, so one transfer can take longer than alone.
         EXPECT_EQ(costs({Op::forward, 0, 0}), 1);
         continue;
       }
-      EXPECT_EQ(play(program, costs, {transport}).timeline, measured) << c;
+      EXPECT_EQ(simulate(program, costs, {transport}).timeline, measured) << c;
     }
   EXPECT_EQ(mean_costs(Timeline{})({Op::forward, 0, 0}), 0);
   EXPECT_EQ(mean_costs(Timeline{})({Op::forward, 9, 0}), 0);

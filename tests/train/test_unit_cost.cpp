@@ -15,7 +15,7 @@
 #include <tuple>
 #include <vector>
 
-/// Programs executed, not played: a thread for each rank whose stages sleep for a unit.
+/// Programs executed, not simulated: a thread for each rank whose stages sleep for a unit.
 namespace trireme::train {
 namespace {
 

@@ -7,7 +7,7 @@ namespace trireme {
 
 /// Instructions that multiply bf16 on a host.
 enum class Bf16Instructions : std::uint8_t {
-  plain,   ///< portable C++: slow, but for every processor; for tests
+  plain,   ///< portable C++ for every processor
   avx512,  ///< AVX-512 BF16 (VDPBF16PS)
   amx      ///< AMX (TDPBF16PS)
 };

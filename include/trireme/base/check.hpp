@@ -48,8 +48,8 @@ namespace detail {
 }
 
 /// `check(rows == 3, "rows = ", rows, ", expected 3")` throws an Error unless the condition holds.
-/// The message ends with the source position. `check` is a class, not a function, so that the
-/// source position can be a default argument after the parameter pack.
+/// The message ends with the source position. `check` is a class so that a default argument can
+/// follow the parameter pack.
 template <class... Parts>
 struct check {
   explicit check(bool condition, const Parts&... parts, Place place = Place::here()) {

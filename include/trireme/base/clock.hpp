@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// Clock of all measured durations. Its time points are valid within one process.
+/// Clock for measured durations. Its time points are valid within one process.
 using Clock = std::chrono::steady_clock;
 
 inline Seconds seconds(Clock::duration duration) {

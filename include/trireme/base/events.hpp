@@ -145,8 +145,7 @@ struct Restart {
 /// The job is about to begin its first step, which follows the event's step.
 struct Training {
   double peak_flops = 0;  ///< measured rate of matrix products of all ranks, FLOP/s
-  /// Last logged step in metrics.jsonl, and its time, before this job removed the lines of the
-  /// steps that it repeats.
+  /// Last step in metrics.jsonl, and its time, before this job removed the steps that it repeats.
   std::optional<std::int64_t> logged_step;
   std::optional<std::string> logged_time;
   /// Time of the last logged step whose line this job kept in metrics.jsonl.
@@ -252,7 +251,7 @@ std::string to_json(const Event& event, std::string_view time, std::int64_t step
 /// Sets the file to which this process appends its later events; "": none. One process of a job
 /// passes `all`: it repairs an incomplete last line and writes every event; Error if the file
 /// cannot be read or written. The other processes write only a Stop with the cause `error` or
-/// `watchdog`, because the process with `all` may be unable to write it.
+/// `watchdog`.
 void set_file(const std::string& path, bool all);
 
 /// End of the previous job in the file: the name of a StopCause, "finished", "killed" (the job
@@ -264,7 +263,7 @@ void set_step(std::int64_t step);
 
 /// Appends the event to the file of set_file() as one whole line. Of several Stop events, a process
 /// writes at most the first. If a line cannot be written, the run continues with a warning.
-/// Thread-safe. Takes no lock, except to log this warning.
+/// Thread-safe.
 void record(const Event& event, std::optional<std::int64_t> step = std::nullopt);
 
 EnumWords enum_words(StopCause);

@@ -6,8 +6,7 @@
 
 namespace trireme {
 
-/// Entries of a folder in any order; none if there is no such folder. Error with the path if the
-/// folder cannot be read.
+/// Entries of a folder in any order; none if it does not exist. Error if it cannot be read.
 std::vector<std::filesystem::directory_entry> entries_of(const std::string& folder);
 
 /// Like entries_of, but returns the entries before a failure instead of an error.

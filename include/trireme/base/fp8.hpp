@@ -51,8 +51,7 @@ TRIREME_FUNCTION float float_of_fp8(std::uint8_t number) {
 
 }  // namespace detail
 
-/// Type of the operands of matrix products: the type of [precision] compute, fp32, or fp8 in the
-/// layers' linear products.
+/// Operands of matrix products: type of [precision] compute, fp32, or fp8 in the layers.
 enum class Products : std::uint8_t { compute, fp32, fp8 };
 /// The maximum that determines a scale: the largest or the newest maximum in the history.
 enum class Fp8Algorithm : std::uint8_t { max, most_recent };

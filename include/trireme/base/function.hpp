@@ -7,8 +7,7 @@
 #define TRIREME_FUNCTION inline
 #endif
 
-/// Marks a function that runs only on devices in builds for devices. Other builds compile it for
-/// hosts, for tests.
+/// Marks a function for devices. Builds for hosts compile it for tests.
 #if defined(__CUDACC__)
 #define TRIREME_DEVICE_FUNCTION __device__ __forceinline__
 #elif defined(__HIPCC__)

@@ -41,8 +41,7 @@ constexpr Bytes cudnn_gradient_bytes(const AttentionSizes& s) {
   return s.batch * s.heads * (plane + grouped) + 256;
 }
 
-/// Workspace of attention's gradient with two-byte types, in elements of four bytes, for any back
-/// end.
+/// Workspace of attention's gradient with two-byte types, in elements of four bytes.
 constexpr std::int64_t narrow_attention_workspace(const AttentionSizes& s, bool cudnn_gradient) {
   const std::int64_t own = FlashWorkspace(s).elements();
   return cudnn_gradient ? std::max(own, (cudnn_gradient_bytes(s) + 3) / 4) : own;

@@ -43,8 +43,7 @@ TRIREME_FUNCTION std::uint16_t fp16_bits(float x) {
   return static_cast<std::uint16_t>(sign | (magnitude > 0x7f800000U ? nan : large));
 }
 
-/// The float that equals a half. Multiplying by 2^112 corrects the exponent, and makes subnormal
-/// halves normal floats.
+/// The float that equals a half. Multiplying by 2^112 corrects the exponent.
 TRIREME_FUNCTION float float_of_fp16(std::uint16_t half) {
   const auto bits = static_cast<std::uint32_t>(half);
   const std::uint32_t moved = (bits & 0x7fffU) << 13;

@@ -38,8 +38,7 @@ struct OwnerFile {
   ino_t number = 0;
 };
 
-/// Reads the state of an owner file. std::nullopt, with the error number in `error`, if the file
-/// cannot be opened.
+/// Reads an owner file. std::nullopt and an error number in `error` if it cannot be opened.
 std::optional<OwnerFile> look_at_owner(const std::string& path, int& error);
 /// Reads the state of an owner file. std::nullopt if the file does not exist; UsageError if it
 /// cannot be opened for another reason.
@@ -54,8 +53,7 @@ void write_owner(const std::string& path, const std::string& content);
 /// exists; UsageError if `target` cannot be created for another reason.
 bool publish_owner(const std::string& source, const std::string& target,
                    const std::string& content);
-/// Removes the owner file `path` if its content is `content`. UsageError if the file cannot be
-/// read.
+/// Removes the owner file if its content is `content`. UsageError if it cannot be read.
 void remove_owner(const std::string& path, const std::string& content);
 
 /// Seconds between two heartbeats.

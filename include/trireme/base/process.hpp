@@ -30,8 +30,7 @@ enum class Life : std::uint8_t {
   not_known  ///< the process belongs to another host, boot or process-id namespace
 };
 
-/// A zombie counts as dead. So does a process whose id now belongs to a process with another start
-/// time.
+/// Zombies, and processes whose id now belongs to another process, count as dead.
 Life life_of(const ProcessIdentity& process);
 
 /// Properties of a process of this host, read from /proc/PID/stat.
@@ -43,8 +42,7 @@ struct ProcessEntry {
 };
 ProcessEntry process_entry(std::int64_t process);
 
-/// Id of this process's job in its batch system (Slurm, PBS, Flux, LSF or Cobalt); std::nullopt if
-/// there is none.
+/// Job id from the batch system (Slurm, PBS, Flux, LSF or Cobalt), if there is one.
 std::optional<std::string> batch_job();
 
 /// Time at which this system was booted, in nanoseconds since 1970.

@@ -8,8 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
-/// Types that several folders share, and the enums that folders without access to deck/ use. Other
-/// enums: deck/enums.hpp.
+/// Types and enums that several folders share. Other enums: deck/enums.hpp.
 namespace trireme {
 using Rank = int;   ///< Position in a communicator.
 using Stage = int;  ///< Pipeline stage (virtual stages are numbered consecutively).
@@ -25,8 +24,7 @@ inline constexpr std::int64_t norm_block = 4096;
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16, int64, int32, uint32, uint16, uint8 };
 
 enum class Positions : std::uint8_t { learned, rotary };
-/// GELU: h Φ(h) with the normal distribution function Φ (exact), or its approximation by a
-/// hyperbolic tangent.
+/// GELU: h Φ(h) with the normal distribution function Φ, or its approximation by tanh.
 enum class Gelu : std::uint8_t { tanh, exact };
 enum class ScheduleKind : std::uint8_t {
   gpipe,

@@ -15,8 +15,8 @@ struct Lineage {
   std::string digest = {};  ///< checksum at the end of the manifest
 };
 
-/// Reads the lineage from the manifest in a folder, without parsing or checking the manifest's
-/// arrays and shards. Other errors as for read_manifest.
+/// Reads the lineage from the manifest in a folder. Verifies the manifest's checksum, but does not
+/// parse arrays and shards. Errors as for read_manifest().
 Lineage read_lineage(const std::string& folder);
 
 /// Like read_lineage, from a manifest's content; `path` names the manifest in errors.
@@ -26,7 +26,7 @@ Lineage parse_lineage(const std::string& content, const std::string& path);
 /// start, which `trireme import` writes, form one series by step.
 bool precedes(const Lineage& earlier, const Lineage& later);
 
-/// A checkpoint in a directory: the name of its folder, and its lineage.
+/// A checkpoint in a directory; `name` is the name of its folder.
 struct Member {
   std::string name;
   Lineage lineage;
@@ -37,8 +37,8 @@ struct Member {
 std::vector<Member> members_of(const std::string& directory,
                                std::vector<std::string>* unreadable = nullptr);
 
-/// Names of the checkpoints in `directory` that do not precede `tip`: checkpoints of other branches
-/// and of other runs, and checkpoints with an unreadable manifest.
+/// Names of the checkpoints in `directory` with an unreadable manifest or that do not precede
+/// `tip`.
 std::vector<std::string> not_on_branch(const std::string& directory, const Lineage& tip);
 
 }  // namespace trireme::checkpoint

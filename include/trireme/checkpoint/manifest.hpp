@@ -33,16 +33,15 @@ struct RunState {
   std::string layout = {};   ///< layout of the ranks that wrote the state, for messages
   /// Other state that the run needs, such as the state of the loss scaling, by name.
   std::map<std::string, std::string> values = {};
-  /// Files that are kept in the checkpoint's folder, such as the files of the tokenizer. Empty in
-  /// Reader::state(): Reader::kept_files() reads them.
+  /// Files kept in the checkpoint's folder, such as the tokenizer's files. Empty in
+  /// Reader::state(); Reader::kept_files() reads these files.
   Files files = {};
-  /// The starts that led to this state; the last start is the start of the job that wrote the
-  /// state. Empty: not trained.
+  /// The starts that led to this state, in order. Empty: not trained.
   std::vector<Start> starts = {};
 };
 
-/// The deck and the kept files of a checkpoint of this state: all its files except index, manifest
-/// and shards. Error for a kept file with a reserved name, or with a "/" in its name.
+/// The deck and the kept files of a checkpoint of this state. Error for a kept file with a reserved
+/// name, or with a "/" in its name.
 Files files_of(const RunState& state);
 
 /// A global array: its name ("a/b/c", where a and b are HDF5 groups), type and shape.
@@ -67,7 +66,7 @@ struct ShardInfo {
   std::string name;
   std::int64_t bytes = 0;
   Digest structure;
-  /// Without empty slices. The order determines the names of the datasets (dataset_names()).
+  /// The slices that are not empty, in the order of dataset_names().
   std::vector<SliceInfo> slices;
 };
 
@@ -80,8 +79,8 @@ struct FileInfo {
 
 inline constexpr std::int64_t known_format = 2;
 
-/// The content of manifest.json. This file is written last, so that a folder without it is not a
-/// checkpoint. docs/checkpoint.md documents the format.
+/// The content of manifest.json. This file is written last. docs/checkpoint.md documents the
+/// format.
 struct Manifest {
   std::string library;  ///< name and version of the program that wrote the checkpoint
   std::int64_t step = 0;
@@ -96,7 +95,7 @@ struct Manifest {
   std::int64_t bytes() const;  ///< total size of the listed files and shards
   std::int64_t slice_bytes(const SliceInfo& slice) const;
   std::vector<Region> storage(const ShardInfo& shard) const;
-  std::vector<std::string> datasets(const ShardInfo& shard) const;  ///< dataset names
+  std::vector<std::string> datasets(const ShardInfo& shard) const;
 };
 
 /// Assembles the arrays and shards of a manifest. Error if the slices of an array differ in the

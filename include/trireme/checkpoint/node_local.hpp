@@ -8,13 +8,12 @@
 #include <string_view>
 #include <vector>
 
-/// Local checkpoints: each node's disk has the shards of its ranks and copies of another node's
-/// shards, in a folder of the usual form without an index. All nodes together have the whole
-/// checkpoint. See docs/checkpoint.md.
+/// Local checkpoints: each node's disk has the shards of its ranks and, with several nodes, copies
+/// of another node's shards. A node's folder is a checkpoint folder without an index and with a
+/// part of the shards. See docs/checkpoint.md.
 namespace trireme::checkpoint {
 
-/// A start of the run that writes to a checkpoint directory. The file `attempt` of the directory
-/// contains the last start.
+/// A start of a run. The file `attempt` of a checkpoint directory contains the run's last start.
 struct Attempt {
   std::string run;          ///< 16 hexadecimal digits, chosen at random
   std::int64_t number = 0;  ///< grows with each start
@@ -22,11 +21,11 @@ struct Attempt {
 };
 
 /// The file `attempt` of a checkpoint directory. std::nullopt if it does not exist; Error if it is
-/// damaged.
+/// damaged or unreadable.
 std::optional<Attempt> read_attempt(const std::string& directory);
 
-/// Begins the next attempt of the run and writes it to the file `attempt`. Begins a new run if this
-/// file does not exist or is damaged. The number grows by a random amount, so that two copies of a
+/// Begins the next attempt of the run, or a new run if the file `attempt` does not exist or is
+/// damaged, and writes this file. The number grows by a random amount, so that two copies of a
 /// directory that are both continued have different numbers with high probability.
 Attempt begin_attempt(const std::string& directory);
 
@@ -51,8 +50,8 @@ struct NodeLocalPart {
   std::vector<std::string> shards;  ///< names of the shards on this node with the right size
 };
 
-/// The parts in a folder of a node, highest step first. Damaged parts are skipped; `damage`
-/// receives one message for each of them, or for a folder that cannot be listed.
+/// The parts in a folder of a node, highest step first. Skips damaged parts. `damage` receives one
+/// message per damaged part, or a message about a folder that cannot be listed.
 std::vector<NodeLocalPart> parts_in(const std::string& folder, std::vector<std::string>& damage);
 
 /// Serializes a part for another node. parse_part is the inverse; Error for invalid bytes.
@@ -69,13 +68,11 @@ struct NodeLocalCheckpoint {
   bool complete() const { return shard_count > 0 && std::ssize(holders) == shard_count; }
 };
 
-/// The checkpoints assembled from the parts of all nodes, highest step first; of equal steps,
-/// complete checkpoints first. `parts`: by node. Parts with different manifests belong to different
-/// checkpoints.
+/// The checkpoints assembled from the parts of all nodes (`parts`: by node), highest step first; of
+/// equal steps, complete checkpoints first. Parts of one checkpoint have the same manifest.
 std::vector<NodeLocalCheckpoint> assembled(const std::vector<std::vector<NodeLocalPart>>& parts);
 
-/// The node that reads each shard, by the name of the shard. Each shard is assigned to the holder
-/// that has the fewest shards so far.
+/// The node that reads each shard, by the shard's name: the holder with the fewest shards so far.
 std::map<std::string, std::size_t> readers(const NodeLocalCheckpoint& checkpoint);
 
 }  // namespace trireme::checkpoint

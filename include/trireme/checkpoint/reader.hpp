@@ -13,25 +13,24 @@
 
 namespace trireme::checkpoint {
 
-/// Folder of the checkpoint to resume from: the announced() checkpoint; otherwise the checkpoint
-/// that `latest` names; otherwise the newest intact checkpoint on the branch of that checkpoint, or
-/// of the last attempt. Candidates are verified except for the arrays' data (verify_outline).
-/// Rejected candidates are added to `damaged`, with a warning; candidates whose folder is already
-/// in `damaged` are skipped. One rank calls this function and informs the other ranks. std::nullopt
-/// if the branch has no intact checkpoint.
+/// Folder of the checkpoint to resume from: the announced() checkpoint, otherwise the checkpoint
+/// that `latest` names, otherwise the newest checkpoint on the branch of the named checkpoint or,
+/// without a name, of the last attempt. Skips checkpoints that are in `damaged` or that
+/// verify_outline() rejects; adds the latter to `damaged`, with a warning. std::nullopt if no
+/// checkpoint remains. One rank calls this function and informs the other ranks.
 std::optional<std::string> latest(const std::string& directory, std::set<std::string>& damaged);
 std::optional<std::string> latest(const std::string& directory);
 
-/// Returns `path` if it has a manifest; otherwise the result of latest() for `path` or, without
-/// such a checkpoint, for `path`/checkpoints. UsageError if there is no such checkpoint either.
+/// Returns `path` if it has a manifest; otherwise latest(`path`) or, if there is none,
+/// latest(`path`/checkpoints). UsageError if there is no checkpoint.
 std::string checkpoint_folder(const std::string& path);
 
-/// Checks of a Reader when it opens a folder.
+/// Checks of a Reader.
 enum class Opening {
-  /// Verifies everything except the arrays' data (verify_outline).
+  /// When the folder is opened, verifies everything except the arrays' data (verify_outline).
   outline,
-  /// Verifies manifest and deck, and a shard's size and HDF5 metadata when the shard is first read.
-  /// For ranks whose folder another rank has verified.
+  /// Verifies manifest and deck, and each shard's size and HDF5 metadata when the shard is first
+  /// read. For ranks whose folder another rank has verified.
   manifest
 };
 
@@ -54,8 +53,8 @@ class Reader {
   /// Copies a whole array to `out`. UsageError if there is no such array, or if its type or shape
   /// differ from `dtype` and `shape`.
   void read(const std::string& name, DType dtype, const Extents& shape, void* out) const;
-  /// Copies the block [offset, offset + extent) of an array to `out`. Errors as for read(), and
-  /// Error if the block is not within `shape`.
+  /// Copies the block [offset, offset + extent) of an array to `out`. Errors as for read(); Error
+  /// if the block is not within `shape`.
   void read_slice(const std::string& name, DType dtype, const Extents& shape, const Extents& offset,
                   const Extents& extent, void* out) const;
 
@@ -105,8 +104,7 @@ struct Difference {
   double largest_relative = 0;  ///< |a - b| / max(|a|, |b|); infinite if one is NaN or infinite
 };
 
-/// Compares all arrays of two checkpoints: the arrays of `a` in their order, followed by the arrays
-/// that are only in `b`.
+/// Compares all arrays of two checkpoints. The arrays that are only in `b` are last.
 std::vector<Difference> compare(const Reader& a, const Reader& b);
 
 }  // namespace trireme::checkpoint

@@ -14,8 +14,8 @@
 
 namespace trireme::checkpoint {
 
-/// A dataset's bytes are hashed in blocks of this size (the last block may be shorter), so that a
-/// reader verifies only the blocks that it reads. The size is part of the format.
+/// Size of the blocks in which a dataset's bytes are hashed; the last block may be shorter. The
+/// size is part of the format.
 inline constexpr std::int64_t block_bytes = 4 << 20;
 
 /// A slice [offset, offset + extent) of a global array, contiguous, last axis fastest. Its bytes
@@ -61,13 +61,12 @@ std::string shard_name(int number);
 /// slices of the same array "name@1", "name@2" …
 std::vector<std::string> dataset_names(const std::vector<std::string>& arrays);
 
-/// Whether data are written through the page cache, or bypass it if the slices' memory and the file
-/// system allow this.
+/// Whether data go through the page cache or, where possible, bypass it.
 enum class Cache : std::uint8_t { used, bypassed };
 
 /// Writes shard `number` to a folder and flushes it to the device. HDF5 lays out the file; the data
-/// are then hashed and written in place, without HDF5 and its lock. Slices without elements have no
-/// dataset. `progress`, if given, is called after each block.
+/// are then hashed and written in place, without HDF5 and its lock. `progress`, if given, is called
+/// after each block.
 ShardSummary write_shard(const std::string& folder, int number, std::span<const SliceView> slices,
                          const std::function<void()>& progress = {}, Cache cache = Cache::used);
 
@@ -87,8 +86,7 @@ struct Region {
 std::vector<Region> ordered(const std::string& file, std::int64_t file_bytes,
                             std::vector<Region> regions);
 
-/// Digest of all bytes of a file outside the given regions, in file order: HDF5's metadata around
-/// the datasets' storage.
+/// Digest of all bytes of a file outside the regions `storage`, in file order.
 Digest structure_digest(const io::InputFile& file, std::vector<Region> storage);
 
 }  // namespace trireme::checkpoint

@@ -9,18 +9,15 @@
 
 namespace trireme::checkpoint {
 
-// Errors of these functions name the file. For a damaged file, they also name the damaged part and
-// the remedy.
+// Errors of these functions name the file and, for a damaged file, a remedy.
 
-/// Opens a file of a checkpoint. A failure means damage, not a user's mistake, and is an Error.
+/// Opens a file of a checkpoint. Error if this fails.
 io::InputFile open_member(const std::string& path);
 
-/// Verifies that a shard exists, has the right size and has the original bytes outside the
-/// datasets' storage. Reads only these bytes.
+/// Verifies a shard's size and the bytes outside the datasets' storage. Reads only these bytes.
 void verify_structure(const std::string& folder, const Manifest& manifest, const ShardInfo& shard);
 
-/// Reads and verifies block `number` of slice `slice` from the shard's open file. `out` must have
-/// room for the block.
+/// Reads block `number` of slice `slice` from the shard's open file into `out`, and verifies it.
 void read_block(const io::InputFile& file, const Manifest& manifest, const ShardInfo& shard,
                 std::size_t slice, std::size_t number, void* out);
 
@@ -31,8 +28,7 @@ void verify_file(const std::string& folder, const Manifest& manifest, const std:
 std::string read_member(const std::string& folder, const Manifest& manifest,
                         const std::string& name);
 
-/// Verifies everything except the arrays' data: that the manifest lists deck and index, verify_file
-/// for every file of the manifest, verify_structure for every shard.
+/// Verifies everything except the arrays' data. Error if the manifest does not list deck and index.
 void verify_outline(const std::string& folder, const Manifest& manifest);
 
 /// Verifies the arrays' data in a shard. `progress`, if given, is called after each block.

@@ -26,20 +26,18 @@ struct Retention {
 /// Folder for the shards of a checkpoint until commit() renames it.
 std::string partial_folder(const std::string& directory, std::int64_t step);
 
-/// Creates the directory of a run's checkpoints if it does not exist, and removes the remains of
-/// killed runs from it.
+/// Creates the directory of a run's checkpoints if it is missing. Removes remains of killed runs.
 void prepare_directory(const std::string& directory);
-/// Creates the directory and, in it, an empty partial_folder(), and removes the remains of killed
-/// runs. Returns the path of the folder.
+/// Like prepare_directory(), and creates the empty partial_folder(), whose path is returned.
 std::string begin(const std::string& directory, std::int64_t step);
 /// Like begin(), but does not create the directory.
 std::string begin_inside(const std::string& directory, std::int64_t step);
 
-/// Completes the checkpoint `directory`/step_00000100. Checks that the shards exist and that their
-/// slices cover every array exactly once, writes index, deck, kept files and manifest, and flushes
-/// them to the device. Then renames the folder, names the checkpoint in the file `latest` and
-/// removes old checkpoints. A checkpoint of the same step is replaced, or moved aside if it is on
-/// another branch. An error up to the rename removes the shards and keeps all earlier checkpoints.
+/// Completes a checkpoint: checks that the shards exist and that their slices cover every array
+/// exactly once; writes index, deck, kept files and manifest, and flushes them to the device;
+/// renames the folder, names the checkpoint in the file `latest` and removes old checkpoints. A
+/// checkpoint of the same step is replaced, or moved aside if the new checkpoint does not continue
+/// its branch. An error up to the rename removes the shards and keeps all earlier checkpoints.
 /// `progress`, if given, is called after each shard and each removal.
 void commit(const std::string& directory, const RunState& state,
             const std::vector<ShardSummary>& summaries, const Retention& retention,
@@ -50,18 +48,17 @@ void commit(const std::string& directory, const RunState& state,
 Manifest manifest_of(const RunState& state, const std::vector<ShardSummary>& summaries);
 
 /// Like commit() above, for the shards of another directory's checkpoint, which were copied to the
-/// folder of begin(). `manifest` has no index; `files`: the files that it lists.
+/// folder of begin(). `manifest` has no index. `files`: the files that the manifest lists.
 void commit(const std::string& directory, const Manifest& manifest, const Files& files,
             const Retention& retention, const std::function<void()>& progress = {});
 
-/// Completes a folder that has only one node's shards of a checkpoint: writes the manifest
-/// (to_json(manifest_of())) and the files, renames the folder and removes old folders. An error
-/// calls abandon_part().
+/// Completes a folder that has only one node's shards of a checkpoint: writes the manifest and the
+/// files, renames the folder and removes old folders. An error up to the rename calls
+/// abandon_part(). `manifest`: to_json(manifest_of()).
 void commit_part(const std::string& directory, std::int64_t step, const std::string& manifest,
                  const Files& files, const Retention& retention);
 
-/// Removes a node's uncommitted part, and all completed parts in the directory except the newest
-/// part.
+/// Removes a node's uncommitted part, and the parts that precede the directory's newest part.
 void abandon_part(const std::string& directory, std::int64_t step);
 
 /// Removes the shards of a checkpoint that will not be committed.
@@ -80,9 +77,9 @@ struct ArrayView {
 void write(const std::string& directory, const RunState& state, std::span<const ArrayView> arrays,
            std::int64_t keep, const std::function<void()>& progress = {});
 
-/// Writes index.h5 of a folder and flushes it to the device. This HDF5 file has every whole array
-/// as a virtual dataset, which refers to the shards by their names in the folder, or as an ordinary
-/// dataset if the array has no elements. Returns the manifest's entry for the file.
+/// Writes index.h5 of a folder and flushes it to the device: an HDF5 file with every whole array as
+/// a virtual dataset, which refers to the shards by their names. Arrays without elements are
+/// ordinary datasets. Returns the manifest's entry for the file.
 FileInfo write_index(const std::string& folder, const Manifest& manifest);
 
 }  // namespace trireme::checkpoint

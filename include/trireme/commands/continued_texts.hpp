@@ -18,8 +18,7 @@ namespace trireme::commands {
 /// Receives the words of text i as they become known; `last`: no more words follow.
 using Show = std::function<void(std::size_t i, const std::string& words, bool last)>;
 
-/// The texts that a replica continues: the texts first, first + stride, … of `texts`, but at most
-/// `number`. With options.output, they become lines of a file of texts.
+/// The texts `first`, `first` + `stride`, … of `texts`, at most `number`, for one replica.
 class ContinuedTexts final : public train::Continuations {
  public:
   /// `texts` and `options` must outlive this object.
@@ -34,8 +33,7 @@ class ContinuedTexts final : public train::Continuations {
   bool take(std::size_t i, std::int32_t token) override;
   void end(std::size_t i) override;
 
-  /// The printed words of each text, with heading and prompt; with options.output, each text's line
-  /// of the file.
+  /// Each ended text with heading and prompt; with options.output, as a JSON line.
   const std::vector<std::string>& written() const { return written_; }
 
  private:
@@ -67,12 +65,10 @@ class RunTexts {
   const Texts& texts() const { return *texts_; }
 
   /// Opens the file on rank 0. A run restored from a step after 0 keeps the lines up to this step;
-  /// any other run renames the file of an earlier run to texts.previous-1.jsonl (the first free
-  /// number). Collective.
+  /// any other run renames an existing file (train::move_aside). Collective.
   void open(grid::Runtime& runtime, std::optional<std::int64_t> restored);
-  /// Continues all prompts with the most likely tokens by the engine's weights, and writes the
-  /// texts. If a logit is not finite, writes nothing and returns the reason, on all ranks;
-  /// otherwise returns "". Collective.
+  /// Continues all prompts with the engine's most likely tokens, writes the texts and returns "".
+  /// If a logit is not finite, writes nothing and returns the reason on all ranks. Collective.
   std::string write(grid::Runtime& runtime, std::int64_t step, train::Engine& engine);
 
  private:

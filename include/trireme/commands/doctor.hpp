@@ -20,7 +20,7 @@ struct Finding {
   std::string advice;  ///< remedy; "": none
 };
 
-/// Numbers of the cores in RankFacts::cores: "0-3,8".
+/// Numbers of the cores that RankFacts::cores marks with '1': "0-3,8".
 std::string core_list(const std::string& cores);
 
 /// Findings about the ranks' facts, in the order of the report.

@@ -8,8 +8,7 @@
 /// Facts that a rank of `trireme doctor` collects about itself, its node and the run's folder.
 namespace trireme::commands {
 
-/// Results of tests in the run's folder: reasons of failures; "" for a test that passed or was not
-/// run.
+/// Reasons why tests in the run's folder failed; "" for a test that passed or was not run.
 struct FolderFacts {
   std::string files;   ///< create, write, fsync, rename over a file
   std::string links;   ///< link(2), with which a job takes ownership of a folder
@@ -28,9 +27,9 @@ struct RankFacts {
   std::int64_t open_files = -1;
   std::int64_t stack = -1;
   Bytes node_memory = 0;
-  Bytes memory_limit = -1;   ///< memory limit of the process's control group; −1: none
-  Bytes shared_memory = -1;  ///< size of /dev/shm
-  std::string core_pattern;  ///< "|…" passes core files to a program
+  Bytes memory_limit = -1;   ///< smallest limit of the process's control groups
+  Bytes shared_memory = -1;  ///< size of /dev/shm; −1: unknown
+  std::string core_pattern;  ///< the kernel's core_pattern
   double clock = 0;          ///< seconds since 1970
   double built = 0;          ///< modification time of the program, in seconds since 1970
   double clock_offset = 0;   ///< clock minus the first rank's clock, in seconds
@@ -48,12 +47,12 @@ struct RankFacts {
 /// Facts of this process that need neither MPI nor a device, including the run's folder.
 RankFacts facts_of_process(const std::string& folder);
 
-/// These functions convert facts to text for messages between ranks, and back.
+/// Facts as text for messages between ranks, and the facts in such a text.
 std::string packed(const RankFacts& facts);
 RankFacts unpacked_facts(const std::string& text);
 
-/// Smallest memory limit of a process whose /proc/self/cgroup contains `groups`, in the control
-/// groups mounted at `root`; -1 if there is none.
+/// Smallest memory limit, in bytes, of the control groups in `groups`, the content of
+/// /proc/self/cgroup, and of their parents; −1 if there is none. `root`: mount point of the groups.
 Bytes group_memory_limit(const std::string& groups, const std::string& root);
 
 }  // namespace trireme::commands

@@ -18,9 +18,9 @@ struct Drawing {
   std::string schedule;
   std::string warning;  ///< reason why an existing measured timeline is not drawn; "": no warning
 
-  /// Idle shares of both timelines in words.
+  /// Idle shares of the timelines as text.
   std::string idle() const;
-  /// Options for drawing `predicted`. The options refer to `measured`, which must outlive them.
+  /// Options for drawing `predicted`; `measured` must outlive them.
   schedule::DrawOptions options() const;
 };
 

@@ -49,7 +49,7 @@ std::vector<HelpRow> exit_codes();
 std::string exit_codes_text();
 std::string environment_text();
 
-/// The version with its commit, and the libraries of the build.
+/// The version with its commit, and the libraries and back ends of the build.
 std::string version_text();
 
 }  // namespace trireme::commands

@@ -27,31 +27,30 @@ void add_data(Identity& identity, const TrainingData& training,
 
 /// Adds the special tokens that end the answers in the training files (data::answer_ends).
 void add_answer_ends(Identity& identity, const deck::Deck& deck, const TrainingData& training);
-/// Adds a description of what determines the rounding of a run's kernels on this machine.
+/// Sets the description of the run's kernels, which determine the rounding.
 void set_kernels(Identity& identity, const std::string& kernels);
-/// Message about kernels with another rounding than in the checkpoint's run; "" without a
+/// Message about kernels that differ from the kernels of the checkpoint's run; "" without a
 /// difference, or if the checkpoint does not store its kernels.
 std::string kernel_difference(const checkpoint::Reader& reader, const Identity& identity);
 /// The ids of the special tokens that end answers in a checkpoint's run.
 std::vector<std::int64_t> answer_ends_of(const checkpoint::Reader& reader);
-/// Adds the values that a run inherits from the checkpoint that it continues: the files of an
-/// imported model, and the ends of answers that were trained earlier. No effect on an identity
-/// without a tokenizer.
+/// Adds the files of an imported model and the ends of answers from the checkpoint. No effect on an
+/// identity without a tokenizer.
 void inherit(Identity& identity, const checkpoint::Reader& reader);
 
-/// Message about a difference in the tokenizer, or in the token that ends documents, between the
-/// checkpoint and the deck, with the remedy; "" if no difference is known.
+/// Message, with the remedy, if the checkpoint and the deck differ in the tokenizer or in the
+/// end-of-document token; "" if no difference is known.
 std::string tokenizer_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
                                  const Identity& identity);
-/// Message that names the first training file whose tokens or weight differ from the checkpoint's
-/// run, and the remedy; "" if no file differs, or if the numbers of files differ.
+/// Message, with the remedy, about the first training file whose tokens or weight differ from the
+/// checkpoint's run; "" if no file differs, or if the numbers of files differ.
 std::string data_difference(const checkpoint::Reader& reader, const deck::Deck& deck,
                             const Identity& identity);
-/// Whether the training files of both runs have the same content, weights and order, whatever their
-/// paths. True if the checkpoint does not store its training files.
+/// Whether the training files of the checkpoint's run and of `identity` have the same tokens,
+/// weights and order. True if the checkpoint does not store its training files.
 bool same_training_data(const checkpoint::Reader& reader, const Identity& identity);
-/// Whether the evaluations of both runs read the same tokens. True if the checkpoint does not store
-/// the validation file.
+/// Whether the validation files of the checkpoint's run and of `identity` have the same tokens.
+/// True if the checkpoint does not store its validation file.
 bool same_validation_data(const checkpoint::Reader& reader, const Identity& identity);
 
 /// UsageError with the message of tokenizer_difference, unless it is "".

@@ -23,9 +23,8 @@ using Environment = std::function<const char*(const char*)>;
 /// MPI" if the description is empty.
 std::string short_mpi_name(std::string mpi);
 
-/// The launcher that started several processes, if any. `mpi` is the MPI library's description, for
-/// the remedy. An inner launcher takes precedence: a single process that mpiexec starts within a
-/// job of several tasks is alone.
+/// The launcher that started this process as one of several, if any. An inner launcher takes
+/// precedence over an outer one. `mpi`: the MPI library's description, for the remedy.
 std::optional<Launch> launched_with_others(const Environment& environment, const std::string& mpi);
 
 /// The two parts of the error about a launch whose processes are separate jobs of one rank.
@@ -33,8 +32,7 @@ std::string launch_mismatch(const Launch& launch, const std::string& mpi);
 std::string launch_remedy(const Launch& launch, const std::string& mpi);
 
 /// Whether this process must end, because another MPI's launcher has started it as one of several
-/// processes, each of which would train alone. `ranks`: MPI's number of ranks. One process prints
-/// the error.
+/// processes, each of which would train alone; one of them prints the error. `ranks`: ranks of MPI.
 bool is_started_by_another_mpi(int ranks, const std::string& mpi);
 
 }  // namespace trireme::commands

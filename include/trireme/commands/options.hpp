@@ -20,7 +20,7 @@ struct TrainOptions {
 struct EvalOptions {
   std::string deck;
   std::vector<std::string> overrides;
-  std::string checkpoint;  ///< folder, or "latest": newest in the checkpoint directory
+  std::string checkpoint;  ///< folder, or "latest"
   bool as_deck = false;    ///< accept another function of the same weights (Effect::function)
   std::string data;        ///< token file; "": none with tasks, else the validation file
   std::vector<std::string> tasks = {};  ///< JSON lines files
@@ -54,7 +54,7 @@ struct GenerateOptions {
 struct BenchOptions {
   std::string deck;
   std::vector<std::string> overrides;
-  std::vector<std::string> only;  ///< sections to measure; empty: all, or as machine_file needs
+  std::vector<std::string> only;  ///< sections to measure; empty: the default sections
   std::int64_t rounds = 3;
   std::string json;          ///< output file for the results; "": none
   std::string machine_file;  ///< output file for the machine's description; "": none

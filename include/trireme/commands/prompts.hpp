@@ -19,20 +19,20 @@ struct Prompt {
   std::string where;  ///< "the prompt", or file and line
 };
 
-/// The prompts that the options give. A UsageError for a mistake in a file of prompts names the
-/// file, and the line if one line is wrong.
+/// The prompts of the options. A UsageError for a mistake in a file of prompts names the file, and
+/// the line if one line is wrong.
 std::vector<Prompt> prompts_of(const GenerateOptions& options);
 
 /// The options with which evaluations of a run continue its prompts: [run] prompts, prompt_tokens
 /// and chat, temperature 0, and the output texts.jsonl.
 GenerateOptions options_of_run(const deck::RunConfig& run);
 
-/// The id of the token that --prefix names: a special token, or "end-of-document", which is also
-/// the meaning of "". UsageError for an unknown name.
+/// The id of the special token `name`, or for "" and "end-of-document" the id of the
+/// end-of-document token. UsageError for an unknown name.
 std::int32_t prefix_token(const data::Tokenizer& tokenizer, const std::string& name);
 
-/// The ids that `prefix` puts before a prompt. "": the tokenizer's usual ids before a text; "none":
-/// no ids; otherwise the id of prefix_token().
+/// The ids before a prompt. `prefix` = "": the tokenizer's usual ids before a text; "none": no ids;
+/// otherwise prefix_token().
 std::vector<std::int32_t> ids_before_prompt(const data::Tokenizer& tokenizer,
                                             const std::string& prefix);
 

@@ -30,15 +30,13 @@ struct Beginning {
 /// rules are documented in docs/checkpoint.md. The public members are collective.
 class Restart {
  public:
-  /// Finds the checkpoint to resume from and compares its deck, tokenizer and data with the
-  /// arguments: a UsageError lists all contradictions of the decks, or names a different tokenizer
-  /// or training file. Rank 0 compares `identity`. All arguments must outlive this object.
+  /// Finds the checkpoint to resume from, and compares it with `deck` and with rank 0's `identity`:
+  /// UsageError for contradictions. All arguments must outlive this object.
   Restart(grid::Runtime& runtime, const deck::Deck& deck, const Identity& identity);
 
   /// Loads the checkpoint, each rank its slices. A damaged checkpoint ends all ranks if the deck
-  /// names it; with "latest", it is skipped and the next older checkpoint is tried. Without a
-  /// checkpoint the weights are initialised. Checkpoints of other branches or runs, from which the
-  /// run does not continue, are moved to another folder.
+  /// names it; with "latest", the next candidate is tried. Without a checkpoint, initialises the
+  /// weights. Moves checkpoints from which the run does not continue to another folder.
   Beginning load(train::Engine& engine);
 
  private:
@@ -60,7 +58,7 @@ class Restart {
   std::int64_t local_before_ = std::numeric_limits<std::int64_t>::max();
   std::set<std::string> damaged_;  ///< on rank 0: skipped checkpoints
   std::string differences_;        ///< on rank 0: accepted differences of the decks, one per line
-  std::vector<std::string> warnings_;  ///< on rank 0: accepted differences of tokenizer and data
+  std::vector<std::string> warnings_;  ///< on rank 0: warnings for report()
 };
 
 /// Runs `local`, which must not communicate, on every rank. Returns on all ranks the message of the
@@ -68,10 +66,9 @@ class Restart {
 /// ranks throw any other exception together. Collective.
 std::optional<std::string> damage_found(grid::Runtime& runtime, const std::function<void()>& local);
 
-/// The checkpoint folder `where` (find_checkpoint), on all ranks. Compares its model and tokenizer
-/// with the deck: a UsageError lists all contradictions of the models or names the tokenizer, a
-/// warning lists all other differences that change results. `as_deck` accepts another function of
-/// the same weights (Effect::function). Collective.
+/// The checkpoint folder `where` (find_checkpoint), on all ranks. UsageError if its model or its
+/// tokenizer contradicts the deck; a warning lists other differences that change results. `as_deck`
+/// accepts another function of the same weights (Effect::function). Collective.
 std::string find_model(grid::Runtime& runtime, const deck::Deck& deck, const std::string& where,
                        bool as_deck);
 

@@ -13,8 +13,8 @@ namespace trireme::commands {
 /// The run's directory and its checkpoint directory, owned by this job until destruction.
 class RunFolders {
  public:
-  /// Creates the folders and takes ownership of them. UsageError on all ranks if another job owns
-  /// one of the folders, or if a folder is not writable. Collective.
+  /// Creates the folders and takes ownership of them. UsageError if another job owns one of the
+  /// folders, or if a folder is not writable. Collective.
   RunFolders(grid::Runtime& runtime, const deck::Deck& deck);
   ~RunFolders();
   RunFolders(const RunFolders&) = delete;
@@ -22,7 +22,7 @@ class RunFolders {
 
   /// On rank 0: the dead owner that this job has replaced; "" if there was none.
   std::string former() const;
-  /// On rank 0: Error if a folder was removed or renamed, or now belongs to another job.
+  /// On rank 0: FolderOwner::expect_mine() of each folder.
   void expect_mine() const;
 
  private:

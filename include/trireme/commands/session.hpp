@@ -27,10 +27,10 @@ struct Session {
 };
 
 enum class Ranks : std::uint8_t {
-  /// The product of the deck's axes must be the number of ranks; layout = "auto" chooses the axes.
+  /// The ranks form the axes of the deck, or with layout = "auto" the chosen axes.
   as_deck_says,
-  /// Any number of ranks: replicas of the deck's tensor, context and pipeline ranks; if the number
-  /// of these ranks does not divide the number of ranks, each rank has the whole model.
+  /// Replicas of the deck's tensor, context and pipeline ranks; if the number of these ranks does
+  /// not divide the number of all ranks, each rank is a replica.
   any_replicas,
   /// As any_replicas, without a context axis and with one stage on each pipeline rank.
   replicas_for_generation

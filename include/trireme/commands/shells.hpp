@@ -44,7 +44,7 @@ std::string man_page(const CLI::App& app, const std::string& topic);
 /// Writes man pages, completion scripts and JSON Schemas to `folder`, an installation's share/.
 void write_share(const CLI::App& app, const std::string& folder);
 
-/// JSON Schema of decks, or of machine files.
+/// JSON Schema (draft 7) of decks or, unless `of_decks`, of machine files.
 std::string key_schema(bool of_decks);
 
 }  // namespace trireme::commands

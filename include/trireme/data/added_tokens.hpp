@@ -17,8 +17,7 @@ namespace trireme::data {
 struct EncodeOptions;
 class TokenNames;
 
-/// A token that is found in the text before splitting and merging, as in Hugging Face's
-/// `added_tokens`.
+/// A token that is found in the text before splitting and merging (Hugging Face's `added_tokens`).
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
@@ -29,18 +28,16 @@ struct AddedToken {
   bool single_word = false;  ///< matches only where no word character is adjacent
 };
 
-/// Reads `added_tokens` of a tokenizer.json; a null node has no tokens. Skips tokens with empty
-/// content.
+/// Reads `added_tokens` of a tokenizer.json. Skips tokens with empty content.
 std::vector<AddedToken> read_added_tokens(const JsonNode& node);
 
 /// Names of the model's tokens and of the added tokens, indexed by id; "" for an unused id.
-/// UsageError that names `node`, if an id has two names, an added token has another id in the
-/// model, or an id is too large.
+/// UsageError that names `node` if an id is too large or has two names, or if a token has two ids.
 std::vector<std::string> names_with(const TokenNames& names, const std::vector<AddedToken>& added,
                                     const JsonNode& node);
 
-/// The added tokens with this value of the flag `normalized`, as literals. Skips tokens with empty
-/// content. Special tokens are ignored literals unless options.special_tokens is set.
+/// The added tokens with this value of the flag `normalized`, as literals. Special tokens are
+/// ignored literals unless options.special_tokens is set.
 std::vector<LiteralSplitter::Literal> literals_of(const std::vector<AddedToken>& added,
                                                   const EncodeOptions& options, bool normalized);
 
@@ -51,8 +48,8 @@ std::vector<std::pair<std::string, std::int32_t>> special_tokens(
 /// Adds to the digest all properties of the added tokens on which ids depend.
 void add_to(Checksum& sum, const std::vector<AddedToken>& added);
 
-/// Id of the special token that ends documents. `wanted`: TokenizerSource::end_of_document.
-/// UsageError that names `where`, if `added` does not have such a token.
+/// Id of the special token that ends documents; UsageError that names `where` without such a token.
+/// `wanted`: TokenizerSource::end_of_document.
 std::int32_t find_end_of_document(const std::vector<AddedToken>& added, const std::string& wanted,
                                   const std::string& where);
 

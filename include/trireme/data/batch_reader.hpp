@@ -12,8 +12,8 @@
 
 namespace trireme::data {
 
-/// Memory of a batch's fields, in the order of architecture::TrainingObjective::fields. Each field
-/// has B · per_sample values; a batch of fewer than B samples fills the beginning of each field.
+/// Memory of a batch's fields [B · per_sample], in the order of
+/// architecture::TrainingObjective::fields. Fewer than B samples fill the beginning of each field.
 using BatchFields = std::span<const std::span<std::int32_t>>;
 
 /// Makes the batches of a training objective from windows of text. Thread-safe.
@@ -31,8 +31,8 @@ class BatchReader {
                     BatchFields fields) const = 0;
   /// Number of targets that count in the loss, in the first `count` samples of `fields`.
   virtual std::int64_t counted(BatchFields fields, std::int64_t count) const = 0;
-  /// Bytes of text of the targets that count in the loss, in the first `count` samples of `fields`;
-  /// 0 if the objective chooses its targets at random. `bytes_of_token`: bytes of text of each id.
+  /// Bytes of text of the targets that counted() counts; 0 if the objective chooses its targets at
+  /// random. `bytes_of_token`: bytes of text of each id.
   virtual std::int64_t text_bytes(BatchFields fields, std::int64_t count,
                                   const std::vector<std::int32_t>& bytes_of_token) const = 0;
 };
@@ -40,10 +40,10 @@ class BatchReader {
 /// The reader for the objective of the deck's model.
 std::unique_ptr<BatchReader> make_batch_reader(const deck::Config& config);
 
-/// Copies this context rank's share of each field from `whole`, the fields of whole samples, to
-/// `own`: of fields with a value per token, the rank's tokens of each sample; of chosen targets and
-/// of pairs, one contiguous part; of the field `rows`, all values, as indices among the rank's own
-/// tokens, or as −1 if another rank has the token.
+/// Copies this context rank's share of each field of `whole`, the fields of whole samples, to
+/// `own`. Fields with a value per token: the rank's tokens of each sample. Field `rows`: all
+/// values, as indices among the rank's own tokens, or −1 for another rank's token. Other fields:
+/// one contiguous part.
 void take_own_fields(const architecture::TrainingObjective& objective,
                      const architecture::Shard& shard, const architecture::RankSizes& sizes,
                      std::int64_t sequence, BatchFields whole, BatchFields own);

@@ -9,8 +9,8 @@ namespace trireme::data {
 
 /// Assigns each index n = 0, 1, … to one of several parts. Of the first n indices, a part whose
 /// weight is the fraction w of all weights gets w n, with an error of at most 1.7 (½ for two
-/// parts). Nothing is stored per index: the parts are the leaves of a binary tree (Huffman 1952:
-/// heavy parts near the root). Thread-safe.
+/// parts). The parts are the leaves of a binary tree (Huffman 1952: heavy parts near the root).
+/// Thread-safe.
 class Blend {
  public:
   /// Weights in any unit. UsageError unless there are 1 to 4096 weights, and each weight is
@@ -44,9 +44,9 @@ struct BlendEntry {
   std::string path;
 };
 
-/// The files of a deck's `train`: one path, or a comma-separated list "0.7 a.h5, 0.3 b.h5" whose
-/// entries each begin with a weight and a space. Without any weight, the whole value is one path.
-/// UsageError if only some entries have a weight, or if a weight or path is invalid.
+/// The files of a deck's `train`: one path, or a list such as "0.7 a.h5, 0.3 b.h5". Without any
+/// weight, the whole value is one path. UsageError for an entry without a weight in a list with
+/// weights, and for an invalid weight or path.
 std::vector<BlendEntry> parse_blend(const std::string& value);
 
 }  // namespace trireme::data

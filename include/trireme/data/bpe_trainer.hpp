@@ -21,13 +21,12 @@ struct BpeModel {
   std::vector<AddedToken> added;
 };
 
-/// Text of the model's tokenizer.json, for Hugging Face's `tokenizers` library and for
-/// make_tokenizer().
+/// Text of the model's tokenizer.json.
 std::string tokenizer_json(const BpeModel& model);
 
 /// Learns a byte-level BPE from texts: counts the words that GPT-2's pattern finds, then repeatedly
-/// merges the most frequent pair of neighbours (Sennrich et al. 2016). Of equally frequent pairs,
-/// the pair with the lowest ids is merged first, as in Hugging Face's BpeTrainer.
+/// merges the most frequent pair of neighbours (Sennrich et al. 2016), of equally frequent pairs
+/// the pair with the lowest ids.
 class BpeTrainer {
  public:
   BpeTrainer();
@@ -37,8 +36,8 @@ class BpeTrainer {
   void end_document();
 
   /// A model of `vocabulary` ids: "<|endoftext|>" (id 0), the special tokens `special`, the 256
-  /// bytes, and merged tokens; fewer ids if no pair remains to be merged. UsageError if
-  /// `vocabulary` is too small for the ids before the merged tokens, or more than 2^24.
+  /// bytes, and merged tokens; fewer ids if no pair remains. UsageError if `vocabulary` is too
+  /// small for the ids before the merged tokens, or more than 2^24.
   BpeModel train(std::int64_t vocabulary, std::span<const std::string_view> special = {}) const;
 
  private:

@@ -39,16 +39,15 @@ class CharacterIds {
 /// outlive this object. Thread-safe.
 class BpeWords final : public TokenModel {
  public:
-  /// `of_bytes`: words consist of raw bytes, which the vocabulary represents by the characters of
-  /// byte_alphabet.hpp; otherwise words consist of characters.
+  /// `of_bytes`: the symbols are raw bytes, written as in byte_alphabet.hpp; otherwise characters.
   BpeWords(const JsonNode& node, TokenNames& names, bool of_bytes = false);
 
   const char* kind() const override { return "bpe"; }
   std::unique_ptr<WordEncoder> encoder() const override;
   void add_to(Checksum& sum) const override;
 
-  /// An encoder for whole words of raw bytes. It throws a UsageError that names `where` for a byte
-  /// without a token. `where` must outlive the encoder.
+  /// An encoder for whole words of raw bytes, which throws a UsageError that names `where` for a
+  /// byte without a token. `where` must outlive the encoder.
   std::unique_ptr<WordEncoder> byte_encoder(const std::string& where) const;
 
   /// Whether some merge joins a token that ends with the character of id `left` and a token that
@@ -60,8 +59,8 @@ class BpeWords final : public TokenModel {
   TokenNames& names;
   std::vector<BpeMerge> list;
   BpeMerges merges{std::span<const BpeMerge>()};
-  // For each merge: ids of the last character of the left token and of the first character of the
-  // right token, if both characters are tokens. Empty for words of bytes.
+  // For each merge: ids of the left token's last character and of the right token's first
+  // character. Empty for words of bytes.
   BpeMerges borders{std::span<const BpeMerge>()};
   CharacterIds characters;
   std::vector<std::int32_t> bytes;           // ids of "<0x00>" to "<0xFF>"; -1: none

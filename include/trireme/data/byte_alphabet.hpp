@@ -16,7 +16,7 @@ namespace trireme::data {
 char32_t character_of_byte(unsigned char byte);
 /// The characters that represent bytes, in UTF-8.
 std::string characters_of_bytes(std::string_view bytes);
-/// Inverse of characters_of_bytes(); std::nullopt if a character represents no byte.
+/// Inverse of characters_of_bytes(); std::nullopt for other characters.
 std::optional<std::string> bytes_of_characters(std::string_view characters);
 
 }  // namespace trireme::data

@@ -12,8 +12,7 @@
 
 namespace trireme::data {
 
-/// Chat formats. docs/token_files.md names the published template of each format, and the
-/// differences between format and template.
+/// Chat formats. docs/token_files.md names the published template of each format.
 enum class ChatFormat : std::uint8_t { none, chatml, qwen2_5, llama3, llama3_1, mistral, gemma };
 
 /// The format of a name such as "chatml"; ChatFormat::none for an unknown name.
@@ -49,26 +48,25 @@ struct Chat {
 bool uses_tools(const Chat& chat);
 
 /// A conversation as one text, and the byte ranges [begin, end) of the assistant's answers that
-/// count in the loss. A range includes the token that ends the answer.
+/// count in the loss, each with the token that ends the answer.
 struct Conversation {
   std::string text;
   std::vector<std::pair<std::size_t, std::size_t>> answers;
 };
 
-/// Writes a chat in a format, which must not be ChatFormat::none. UsageError that names the content
-/// that the format cannot represent, such as an unknown role. Error if the chat has no messages.
+/// Writes a chat in a format, which must not be ChatFormat::none. UsageError for content that the
+/// format cannot represent, such as an unknown role. Error if the chat has no messages.
 Conversation conversation(ChatFormat format, const Chat& chat);
 
-/// The text before an assistant's answer to the messages, as apply_chat_template writes it with
+/// The text before the assistant's answer, as apply_chat_template writes it with
 /// add_generation_prompt. UsageError as in conversation(), or if the last message is the
 /// assistant's.
 std::string prompt_of(ChatFormat format, const Chat& chat);
 /// The special token that ends an answer; "" for ChatFormat::none.
 std::string_view end_of_answer(ChatFormat format);
 
-/// JSON text of a value, as Python's json.dumps(value, ensure_ascii=False) writes it for chat
-/// templates. `indent` > 0: one member per line, indented by this number of spaces per level.
-/// UsageError for a floating-point number of magnitude 2^63 or more.
+/// JSON text of a value, as Python's json.dumps(value, ensure_ascii=False, indent=indent) writes
+/// it; `indent` 0: on one line. UsageError for a floating-point number of magnitude 2^63 or more.
 std::string python_json(const nlohmann::ordered_json& value, int indent = 0);
 
 }  // namespace trireme::data

@@ -8,22 +8,21 @@
 #include <string>
 #include <string_view>
 
-/// Conversations in JSON lines. A member that is neither read nor a description of the data
-/// (docs/token_files.md) is an error, unless its value is null or an empty list.
+/// Conversations in JSON lines. docs/token_files.md lists the members that lines may have.
 namespace trireme::data {
 
 /// The conversation of a line {"messages": [{"role", "content"}, ...], "tools": [...]}. UsageError
-/// with the line's place if the line has another form.
+/// with the line's place for any other line.
 Chat chat_of(const JsonLine& line);
 
-/// UsageError for a member of the line that has a value and is neither in `read` nor a description
-/// of the data, and for a loss weight other than 1 or true.
+/// UsageError for a member that has a value and is neither in `read` nor a description of the data,
+/// and for a loss weight other than 1 or true.
 void expect_known_members(const JsonLine& line, std::initializer_list<std::string_view> read);
 /// UsageError for a loss weight of the line other than 1 or true.
 void expect_full_weight(const JsonLine& line);
 
-/// Throws a UsageError if a text of the conversation contains the name of a special token, because
-/// this token could end the turn. The message begins with `where` and ends with `remedy`.
+/// UsageError if a text of the conversation contains the name of a special token, which could end
+/// the turn. The message begins with `where` and ends with `remedy`.
 void expect_plain(const Chat& chat, const Tokenizer& tokenizer, const std::string& where,
                   const std::string& remedy);
 

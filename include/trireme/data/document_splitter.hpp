@@ -9,8 +9,7 @@
 namespace trireme::data {
 
 /// Splits a stream of bytes into documents at the matches of a regular expression (PCRE2's syntax,
-/// on bytes), in bounded memory. Matched bytes belong to no document. The documents do not depend
-/// on the chunks in which the stream arrives.
+/// on bytes), in bounded memory. Matched bytes belong to no document.
 class DocumentSplitter {
  public:
   /// Receives the pieces of the current document in order, and its end.
@@ -19,8 +18,7 @@ class DocumentSplitter {
     std::function<void()> end;
   };
 
-  /// UsageError if the expression does not compile. An empty expression never matches: the file is
-  /// one document.
+  /// UsageError if the expression does not compile. Empty: the file is one document.
   explicit DocumentSplitter(const std::string& separator);
   ~DocumentSplitter();
   DocumentSplitter(const DocumentSplitter&) = delete;

@@ -14,8 +14,7 @@
 
 namespace trireme::data {
 
-/// Tokens of a document, with its end-of-document token, and the runs of tokens that count or do
-/// not count in the loss.
+/// Tokens of a document with its end-of-document token, and which of them count in the loss.
 struct CountedTokens {
   std::vector<std::int32_t> ids;
   /// Lengths of consecutive runs of tokens, and whether each run counts.
@@ -31,9 +30,9 @@ struct CountedTokens {
 ///   is not 0, and the tokens that end them
 class InstructionEncoder {
  public:
-  /// `special_tokens`: whether names of special tokens in texts are encoded as these tokens;
-  /// otherwise these names are text, and an error in conversations. UsageError unless the tokenizer
-  /// has the special tokens of the format. The tokenizer must outlive this object.
+  /// `special_tokens`: encodes names of special tokens in texts as these tokens; otherwise the
+  /// names are text, and an error in conversations. UsageError as for expect_special_tokens(). The
+  /// tokenizer must outlive this object.
   InstructionEncoder(const Tokenizer& tokenizer, ChatFormat format, bool special_tokens);
 
   /// Tokens of a line; no tokens if the line has no text. UsageError with the line's place if the
@@ -57,16 +56,15 @@ class InstructionEncoder {
 /// tokens for tools.
 void expect_special_tokens(const Tokenizer& tokenizer, ChatFormat format, bool tools);
 
-/// Texts of a line, for training a tokenizer. A conversation has the texts between its special
-/// tokens. Any other line has one text: a prompt and its completion are joined.
+/// Texts of a line, for training a tokenizer: of a conversation, the texts between its special
+/// tokens; of any other line, one text.
 std::vector<std::string> texts_of(const JsonLine& line, ChatFormat format);
 
 /// An example of a line, for messages.
 extern const char* const instruction_form;
 
-/// Ids of the special tokens that end counted parts of documents, such as <|im_end|> of chats,
-/// without the end-of-document token. Reads at most the first 256 documents and 2^20 tokens of the
-/// file. Empty for a file without a mask.
+/// Ids of the special tokens that end counted parts of documents, such as <|im_end|>, without the
+/// end-of-document token. Reads at most 256 documents and 2^20 tokens. Empty without a mask.
 std::set<std::int64_t> answer_ends(const TokenSource& tokens, const Tokenizer& tokenizer);
 
 }  // namespace trireme::data

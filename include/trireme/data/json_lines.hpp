@@ -13,8 +13,8 @@ namespace trireme::data {
 /// Number of bytes that are read from a file at a time.
 inline constexpr std::size_t read_bytes = std::size_t{256} << 10;
 
-/// The JSON object of one line of a file, and the line's place for messages. `form`: example of a
-/// line. The JSON object must outlive this object.
+/// The JSON object of one line of a file, and the line's place for messages. The JSON object must
+/// outlive this object. `form`: example of a line.
 class JsonLine {
  public:
   JsonLine(const nlohmann::ordered_json& json, std::string where, std::string form)
@@ -29,8 +29,7 @@ class JsonLine {
   std::vector<std::string> strings(const char* key) const;
   /// Throws a UsageError that begins with the line's place and ends with an example of a line.
   [[noreturn]] void refuse(const std::string& complaint) const;
-  /// Throws a UsageError about member `key`: the member is missing, or has a value other than
-  /// `expected`.
+  /// Throws a UsageError: member `key` is missing or is not `expected`.
   [[noreturn]] void refuse(const char* key, const std::string& expected) const;
 
  private:
@@ -45,8 +44,8 @@ void with_place(const std::string& place, const std::function<void()>& use);
 
 /// Calls `use` with each line of a file, plain or gzip ("-": standard input), in bounded memory.
 /// Skips blank lines. UsageError with the line's place for a line that exceeds 64 MiB, is not UTF-8
-/// or is not an object. A UsageError of `use` also gets the line's place. `form`: example of a
-/// line. `progress` receives the number of bytes of text read so far.
+/// or is not an object; UsageErrors of `use` get the place too. `form`: example of a line.
+/// `progress` receives the number of bytes of text read so far.
 void read_json_lines(const std::string& path, const std::string& form,
                      const std::function<void(const JsonLine&)>& use,
                      const std::function<void(std::int64_t)>& progress = {});

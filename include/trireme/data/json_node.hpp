@@ -9,7 +9,7 @@
 
 namespace trireme::data {
 
-/// Largest size of a tokenizer's file in bytes; these files are read as a whole.
+/// Largest size of a tokenizer's file in bytes.
 inline constexpr std::int64_t file_limit_bytes = 256 << 20;
 
 /// A value of a parsed JSON file, and the value's path for messages. The parsed file must outlive
@@ -29,14 +29,14 @@ struct JsonNode {
   bool flag(bool otherwise) const;
   void expect_false() const;
   const std::string& string() const;
-  /// The character of a string. UsageError unless the value is a string of one character.
+  /// The only character of a string; UsageError for any other value.
   char32_t character() const;
   void expect_type(const char* type) const;
   std::int64_t id() const;
-  /// The value. UsageError unless it is an integer from 0 to `largest`.
+  /// An integer from 0 to `largest`; UsageError for any other value.
   std::int64_t count(std::int64_t largest) const;
   double number() const;
-  /// Length of a list. UsageError unless the value is a list of at most `most` parts. `supported`:
+  /// Length of a list of at most `most` parts. UsageError for any other value. `supported`:
   /// expected value for the message.
   std::size_t list_size(std::size_t most, const std::string& supported) const;
 };
@@ -48,8 +48,7 @@ struct JsonPart {
   Build build;
 };
 
-/// The table's entry for the node's type. UsageError that lists all supported types if the table
-/// does not have the type.
+/// The table's entry for the node's type. UsageError that lists all types if there is none.
 template <class Table>
 const auto& part_of_type(const JsonNode& node, const Table& table) {
   const JsonNode type = node["type"];

@@ -8,8 +8,7 @@
 
 namespace trireme::data {
 
-/// Finds literals in a text that arrives in pieces: the leftmost literal, and the longest of
-/// several literals at the same position.
+/// Finds literals in a text that arrives in pieces: the leftmost, at the same position the longest.
 class LiteralSplitter {
  public:
   struct Literal {
@@ -24,8 +23,8 @@ class LiteralSplitter {
 
   bool empty() const { return literals_.empty(); }
 
-  /// Calls `text(std::string_view)` with pieces of the text between literals and `found(id)` for
-  /// each literal, in order.
+  /// Calls `text(std::string_view)` for pieces between literals and `found(id)` for literals, in
+  /// order.
   template <class Text, class Found>
   void feed(std::string_view bytes, const Text& text, const Found& found) {
     if (empty()) return text(bytes);
@@ -41,11 +40,10 @@ class LiteralSplitter {
   }
 
  private:
-  /// Position of a literal, with the white space that its match includes. begin == end: the literal
-  /// remains text.
+  /// A literal's match [begin, end), with white space. Empty: the literal remains text.
   struct Place {
-    const Literal* literal = nullptr;  // null: no literal begins at the position
-    bool undecided = false;            // the position depends on bytes that follow
+    const Literal* literal = nullptr;  // null: no literal begins here
+    bool undecided = false;            // the match depends on bytes that follow
     std::size_t begin = 0;
     std::size_t end = 0;
   };
@@ -65,7 +63,7 @@ class LiteralSplitter {
   bool strips_left_ = false;                // some literal has strips_left
   std::string held_;
   std::size_t scanned_ = 0;  // all literals before this offset of held_ have been found
-  std::size_t done_ = 0;     // number of bytes of held_ that are passed on or matched
+  std::size_t done_ = 0;     // bytes of held_ that are passed on or matched
 };
 
 template <class Text, class Found>

@@ -22,7 +22,7 @@ namespace trireme::data {
 /// Tokens have the order of the .bin. Reads with pread and caches nothing. Thread-safe.
 class MegatronFile final : public TokenSource {
  public:
-  /// UsageError if a file is missing, or the .idx has another format or version; Error if the files
+  /// UsageError for a missing file and for an .idx of another format or version; Error if the files
   /// do not match. read() accepts ids below `vocabulary`; 0: below 2^31.
   MegatronFile(const std::string& prefix, std::int64_t vocabulary);
 
@@ -34,22 +34,21 @@ class MegatronFile final : public TokenSource {
   std::int64_t token_bytes() const { return token_bytes_; }
   const std::string& tokenizer() const override { return no_tokenizer_; }
   TokenizerSource tokenizer_source() const override { return {"", ""}; }
-  /// Digest of the first and last MiB of the .idx, of the sizes of both files, and of 64 evenly
-  /// spaced blocks of 4 KiB of the .bin, because the format has no checksums.
+  /// Digest of both sizes, of the first and last MiB of the .idx, and of 64 evenly spaced blocks of
+  /// 4 KiB of the .bin.
   std::string fingerprint() const override;
 
   void read(std::int64_t first, std::span<std::int32_t> out) const override;
   void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const override;
   /// Runs verify(), because the format has no checksums.
   void verify_bytes() const override { verify(); }
-  /// Checks that the sequences are contiguous and fill the .bin, that no document begins before the
-  /// previous document, and that ids are in the vocabulary.
+  /// Checks that sequences are contiguous, documents in order and ids in the vocabulary.
   void verify() const override;
 
  private:
   void read_header();
   std::int64_t begin_of(std::int64_t sequence) const;  ///< first token of a sequence
-  /// First token of a sequence. `pointer`: the sequence's entry in the index; Error if invalid.
+  /// First token of a sequence whose entry in the index is `pointer`; Error if it is invalid.
   std::int64_t token_at(std::int64_t sequence, std::int64_t pointer) const;
   template <class Stored>
   void read_as(std::int64_t first, std::span<std::int32_t> out) const;

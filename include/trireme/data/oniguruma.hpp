@@ -9,24 +9,21 @@
 
 namespace trireme::data {
 
-/// Translates `pattern` from Oniguruma's syntax (doc/RE, 6.9), which a tokenizer.json uses, to a
-/// PCRE2 expression (UTF and UCP, newline LF) that matches the same text. A match does not depend
-/// on the text before the match. UsageError with `where`, the pattern and the construct for
-/// unsupported constructs, such as look-behind and back-references.
+/// Translates `pattern` from Oniguruma's syntax (doc/RE, 6.9) to a PCRE2 expression (UTF and UCP,
+/// newline LF) that matches the same text. UsageError with `where`, the pattern and the construct
+/// for unsupported constructs, such as look-behind and back-references.
 std::string to_pcre2(std::string_view pattern, const std::string& where);
 
-/// Members of a PCRE2 set for a POSIX bracket (with Unicode's definition, UTS 18). Empty if the
-/// name is unknown.
+/// Members of a PCRE2 set for a POSIX bracket (UTS 18). Empty if the name is unknown.
 std::string_view members_of_posix(std::string_view name);
-/// Members of a PCRE2 set for \p{name}, where `name` is a POSIX name, a category, a binary property
-/// or a script. Empty if the name is unknown.
+/// Members of a PCRE2 set for \p{name}. Empty if the name is unknown.
 std::string members_of_property(std::string_view name);
 
 /// Whether any character in [from, to] folds to several characters (Unicode's CaseFolding.txt,
-/// status F). Can also be true for a range that only contains neighbours of such characters.
+/// status F). Also true for some ranges without such a character.
 bool folds_to_several(char32_t from, char32_t to);
-/// Whether some character folds to a sequence that contains `first`, followed by `second`. Can also
-/// be true for other pairs.
+/// Whether some character folds to a sequence with `first` and `second` in succession. Also true
+/// for some other pairs.
 bool folds_from_one(char32_t first, char32_t second);
 
 /// A set of characters in PCRE2's syntax.
@@ -44,8 +41,7 @@ inline constexpr char32_t last_character = 0x10FFFF;
 /// The character in PCRE2's syntax, which is the same within and outside sets.
 std::string pcre2_literal(char32_t c);
 
-/// A repetition from `low` to `high` times. An interval with low > high, such as {5,2}, is
-/// possessive.
+/// A repetition from `low` to `high` times; possessive if low > high, as in {5,2}.
 struct Interval {
   std::int64_t low = 0;
   std::int64_t high = 0;
@@ -53,8 +49,7 @@ struct Interval {
 };
 inline constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max();
 
-/// Reads {n}, {n,}, {n,m} or {,m} at `at`, and moves `at` to the end of the interval. std::nullopt
-/// for any other text, whose '{' is a literal.
+/// Reads {n}, {n,}, {n,m} or {,m} at `at`, and moves `at` to its end. std::nullopt for other text.
 std::optional<Interval> read_interval(std::string_view pattern, std::size_t& at);
 
 }  // namespace trireme::data

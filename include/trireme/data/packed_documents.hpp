@@ -11,8 +11,8 @@ namespace trireme::data {
 /// Samples of S tokens that hold whole documents, or pieces of documents that are longer than a
 /// sample. A document of n tokens gives n − 1 tokens with a target, which are cut into pieces of S
 /// tokens and a remainder. Pieces are packed by best fit, longest first (Ding et al. 2024, arXiv
-/// 2404.10830). Samples are in the order in which their longest pieces begin in the file. The
-/// result depends only on the document offsets and S. Thread-safe.
+/// 2404.10830). Samples are in the file order of their longest pieces. The result depends only on
+/// the document offsets and S. Thread-safe.
 class PackedDocuments {
  public:
   /// Tokens [first, first + count) of the file are inputs; tokens [first + 1, first + count + 1)
@@ -37,8 +37,8 @@ class PackedDocuments {
   }
 
   std::int64_t documents() const { return documents_; }
-  /// Number of documents of more than S + 1 tokens, which are cut into several pieces, and number
-  /// of documents of fewer than two tokens, which are in no sample.
+  /// Number of documents that are cut into several pieces, and number of documents of fewer than
+  /// two tokens, which are in no sample.
   std::int64_t cut() const { return cut_; }
   std::int64_t dropped() const { return dropped_; }
   /// Fraction of all samples' tokens that belong to no document.
@@ -60,7 +60,7 @@ class PackedDocuments {
   std::vector<std::uint64_t> cut_documents(const TokenSource& file);
   /// Returns the sample of each sorted piece, and counts the samples in count_.
   std::vector<std::uint32_t> best_fit(const std::vector<std::uint64_t>& sorted);
-  /// Fills pieces_ and begins_ with the samples in their final order.
+  /// Fills pieces_ and begins_.
   void order(const std::vector<std::uint64_t>& sorted, const std::vector<std::uint32_t>& sample_of);
 
   std::int64_t sequence_;
@@ -70,7 +70,7 @@ class PackedDocuments {
   std::int64_t tokens_ = 0;            ///< tokens of all pieces
   std::uint32_t count_ = 0;            ///< number of samples
   std::vector<std::uint64_t> pieces_;  // first << 20 | count − 1, ordered by sample
-  // Index of the first piece of each sample, then the number of pieces.
+  // Index of each sample's first piece, then the number of pieces.
   std::vector<std::uint32_t> begins_;
 };
 

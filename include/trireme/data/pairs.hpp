@@ -10,12 +10,12 @@
 namespace trireme::data {
 
 /// Makes samples [CLS] A [SEP] B [SEP] from windows of S − 3 tokens (Devlin et al. 2019, arXiv
-/// 1810.04805, section 3.1). A window is cut in two at a random place. Sentence loss `next`: with
-/// probability 0.5, B comes from the same place of another window of the same file. Sentence loss
+/// 1810.04805, section 3.1), which are cut in two at a random place. Sentence loss `next`: with
+/// probability 0.5, B comes from the same place of another window of the file. Sentence loss
 /// `order`: with probability 0.5, A and B are swapped (Lan et al. 2020, arXiv 1909.11942). M tokens
 /// of text are predicted: each is replaced by [MASK] with probability 0.8, by a random id with
-/// probability 0.1, and kept otherwise. All choices follow from (seed, sample) on every rank and
-/// differ between epochs. Evaluation samples do not depend on the seed.
+/// probability 0.1, and kept otherwise. All choices follow from (seed, sample) on every rank.
+/// Evaluation samples do not depend on the seed.
 ///
 /// Fields of B samples of S tokens, M of them predicted:
 ///   tokens [B, S]    the model's input

@@ -6,8 +6,8 @@
 
 namespace trireme::data {
 
-/// Tokens of a text. Either the likelihood of the tokens after the context is computed (scored), or
-/// the likeliest next token is found, after the context and after each later token.
+/// Tokens of a text. The tokens after the context are scored, or the likeliest next token is found
+/// after the context and after each later token.
 struct Request {
   std::vector<std::int32_t> tokens;
   std::int64_t context = 1;  ///< number of tokens of the context: at least 1
@@ -16,17 +16,15 @@ struct Request {
 /// Requests as samples of S tokens, one per sample, padded with token 0 at the end. Thread-safe.
 class Requests {
  public:
-  /// Requests to score. Error unless each request has a token to score and at most S + 1 tokens.
+  /// Requests to score. Error for a request without a token to score or of more than S + 1 tokens.
   Requests(std::vector<Request> requests, std::int64_t sequence);
-  /// Requests for the likeliest token among the first `ids` ids. Error unless each request has at
-  /// most S tokens.
+  /// Requests for the likeliest token among the first `ids` ids. Error for more than S tokens.
   Requests(std::vector<Request> requests, std::int64_t sequence, std::int64_t ids);
 
   std::int64_t count() const { return std::ssize(requests_); }
-  /// Whether likeliest tokens are found; otherwise, requests are scored.
+  /// Whether likeliest tokens are found instead of scores.
   bool wants_tokens() const { return ids_ > 0; }
-  /// If wants_tokens(): number of all tokens to find, and index of the first token of request i
-  /// among them.
+  /// If wants_tokens(): number of tokens to find, and index of request i's first token among them.
   std::int64_t wanted() const { return first_.back(); }
   std::int64_t first_wanted(std::int64_t i) const { return first_[static_cast<std::size_t>(i)]; }
   const Request& request(std::int64_t i) const { return requests_[static_cast<std::size_t>(i)]; }

@@ -13,10 +13,10 @@
 
 namespace trireme::data {
 
-/// The samples of a file, in the order in which they are evaluated. Without packing they are
-/// windows of S + 1 tokens: window i begins at token i S, so that each token of a window, except
-/// the file's first token, is a target once; an incomplete last window is dropped. With packing
-/// they are the samples of PackedDocuments. The file must outlive the object. Thread-safe.
+/// The samples of a file, in the order of evaluation. Without packing: windows of S + 1 tokens, of
+/// which window i begins at token i S, so that each token of a window, except the file's first
+/// token, is a target once; an incomplete last window is dropped. With packing: the samples of
+/// PackedDocuments. The file must outlive the object. Thread-safe.
 class Windows {
  public:
   /// UsageError if the file has too few tokens for a window or cannot be packed.
@@ -33,10 +33,9 @@ class Windows {
   bool all_count() const { return !has_mask() && !packed_; }
   /// Number of the window's targets that count in the loss.
   std::int64_t counted(std::int64_t window) const;
-  /// Reads window i. `inputs`: the tokens; `targets`: the next tokens, or `uncounted` in place of
-  /// targets that do not count in the loss; `positions`: positions in the window, or with packing
-  /// in the piece; may be empty. Packed samples end with padding: inputs 0, targets `uncounted`,
-  /// positions 0. All arrays are [S].
+  /// Reads a window. `inputs`: the tokens; `targets`: the next tokens, or `uncounted`; `positions`,
+  /// which may be empty: positions in the window, or with packing in the piece. Padding of packed
+  /// samples: inputs 0, targets `uncounted`, positions 0. All arrays are [S].
   void read(std::int64_t window, std::span<std::int32_t> inputs, std::span<std::int32_t> targets,
             std::span<std::int32_t> positions = {}) const;
   /// Reads windows [first, first + count). All arrays are [count, S].
@@ -59,10 +58,10 @@ struct WeightedSource {
   double weight = 1;
 };
 
-/// The endless sequence of training samples, computed from their global numbers on every rank. A
-/// blend gives the file of sample n and the sample's number k within this file. Sample k of a file
-/// with W windows is at place k mod W of epoch ⌊k / W⌋. An epoch has each window once, in an order
-/// computed from (seed, file, epoch). The files must outlive the object. Thread-safe.
+/// The endless sequence of training samples. A blend gives the file of sample n and the sample's
+/// number k within this file. Sample k of a file with W windows is at place k mod W of epoch ⌊k /
+/// W⌋. An epoch has each window once, in an order computed from (seed, file, epoch). The files must
+/// outlive the object. Thread-safe.
 class Samples {
  public:
   Samples(const TokenSource& file, std::int64_t sequence, std::uint64_t seed,
@@ -71,10 +70,10 @@ class Samples {
           Packing packing = Packing::none);
 
   std::size_t files() const { return windows_.size(); }
-  /// Number of windows of a file, which is the length of its epoch.
+  /// Number of windows of a file: the length of its epoch in samples.
   std::int64_t per_epoch(std::size_t file = 0) const { return windows_[file].count(); }
   std::int64_t sequence() const { return windows_.front().sequence(); }
-  /// For each file, the number of samples from this file among the first `samples` samples.
+  /// The number of samples of each file among the first `samples` samples.
   std::vector<std::int64_t> of_files(std::int64_t samples) const { return blend_.counts(samples); }
   const Windows& windows(std::size_t file) const { return windows_[file]; }
   /// Whether Windows::all_count() is true for all files.

@@ -10,8 +10,7 @@
 #include <string_view>
 #include <vector>
 
-/// Tasks that are scored by log-likelihood. Requests and metrics are as in lm-evaluation-harness
-/// (Gao et al. 2024, version 0.4.13).
+/// Tasks scored by log-likelihood, as in lm-evaluation-harness (Gao et al. 2024, version 0.4.13).
 namespace trireme::data {
 
 enum class TaskKind : std::uint8_t {
@@ -36,7 +35,7 @@ struct Task {
   std::string path;
   TaskKind kind = TaskKind::multiple_choice;
   std::vector<TaskItem> items;
-  std::int64_t truncated = 0;  ///< number of requests whose context was truncated on the left
+  std::int64_t truncated = 0;  ///< requests whose context was truncated on the left
 };
 
 /// Options for the conversion of lines to requests.
@@ -51,8 +50,7 @@ struct TaskOptions {
 Task read_task(const std::string& path, const Tokenizer& tokenizer, const TaskOptions& options,
                std::vector<Request>& requests);
 
-/// Log-likelihood of a request's scored tokens in nats, and whether each of these tokens is the
-/// most likely token.
+/// Log-likelihood of a request's scored tokens, and whether each is the most likely token.
 struct Likelihood {
   double nats = 0;
   bool greedy = false;
@@ -72,7 +70,7 @@ struct Measure {
 /// sqrt(n). The standard error of a perplexity p is p times the error of its logarithm.
 std::vector<Measure> measures(const Task& task, std::span<const Likelihood> likelihoods);
 
-/// Index of the choice that `acc` compares with `gold`: the first of the most likely choices.
+/// Index of the most likely choice, of several the first; `acc` compares this index with `gold`.
 std::int64_t likeliest_choice(const TaskItem& item, std::span<const Likelihood> likelihoods);
 
 }  // namespace trireme::data

@@ -10,9 +10,8 @@
 
 namespace trireme::data {
 
-/// Position of a part of a word. A word is the input of a step: for a normalizer and for the first
-/// splitter, the whole text between two added tokens; for a later splitter, a word of the previous
-/// splitter.
+/// Position of a part of a word. A word is a step's input: for a normalizer and the first splitter,
+/// the text between two added tokens; for a later splitter, a word of the previous splitter.
 struct Edge {
   bool first = true;  ///< the word begins with this part
   bool last = true;   ///< the word ends with this part
@@ -34,8 +33,8 @@ class TextStep {
  public:
   virtual ~TextStep() = default;
   /// Passes the output that no later byte of the word can change to `out`, and returns the number
-  /// of bytes consumed. The next call repeats the remaining bytes, followed by further bytes. With
-  /// edge.last, the call consumes all bytes and ends the last word of the output.
+  /// of bytes consumed. The next call repeats the other bytes before further bytes. With edge.last,
+  /// the step consumes all bytes and ends the last word of the output.
   virtual std::size_t run(std::string_view text, Edge edge, TextSink& out) = 0;
   virtual std::unique_ptr<TextStep> copy() const = 0;
   /// Whether the step uses edge.origin.
@@ -44,14 +43,13 @@ class TextStep {
 
 using TextSteps = std::vector<std::unique_ptr<TextStep>>;
 
-/// Largest number of bytes of a word that are held until a step can consume them.
+/// Largest number of bytes of a word that a step holds.
 inline constexpr std::size_t held_limit_bytes = 16 << 20;
 
 /// UsageError if `held` is longer than held_limit_bytes.
 void limit_held(std::string_view held);
 
-/// Runs steps in order on words that arrive in pieces, in time linear in the size of the text.
-/// Holds the bytes that each step has not consumed.
+/// Runs steps on words that arrive in pieces. Holds the bytes that a step has not consumed.
 class TextChain final : public TextSink {
  public:
   /// Copies the steps. `out` must outlive the chain; it receives the words of the last step.
@@ -72,25 +70,7 @@ class TextChain final : public TextSink {
 /// Output of the steps for one short text, as one string.
 std::string run_steps(const TextSteps& steps, std::string_view text);
 
-/// The steps of a tokenizer.json's `normalizer`; none for a null node. UsageError for an
-/// unsupported type.
+/// The steps of a `normalizer` in a tokenizer.json; none for a null node.
 TextSteps make_normalizer(const JsonNode& node);
-/// The steps of a tokenizer.json's `pre_tokenizer`; none for a null node. UsageError for an
-/// unsupported type.
-TextSteps make_pre_tokenizer(const JsonNode& node);
-
-/// Treatment of the matches of a splitting pattern.
-enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
-
-/// A step that splits words at the matches of a pattern (WordPattern). `invert`: matches and the
-/// text between matches exchange their roles.
-std::unique_ptr<TextStep> make_split_pattern(const std::string& pattern, const std::string& where,
-                                             SplitBehavior behavior, bool invert);
-
-/// Words that Metaspace begins with its replacement character: all words, only the document's first
-/// word, or none.
-enum class PrependScheme { always, first, never };
-/// The scheme of a Metaspace pre-tokenizer or decoder.
-PrependScheme read_prepend_scheme(const JsonNode& node);
 
 }  // namespace trireme::data

@@ -16,8 +16,8 @@ namespace trireme::data {
 /// (docs/token_files.md). Reads without HDF5. Thread-safe.
 class TokenFile final : public TokenSource {
  public:
-  /// Reads and verifies the header and all bytes outside the datasets. UsageError if the file is
-  /// missing, is not a token file or has an unknown version; Error if it is damaged or truncated.
+  /// Reads and verifies the bytes outside the datasets. UsageError if the file is missing, is not a
+  /// token file or has an unknown version; Error if it is damaged.
   explicit TokenFile(const std::string& path);
 
   const std::string& path() const override { return file_.path(); }
@@ -30,11 +30,9 @@ class TokenFile final : public TokenSource {
   std::string fingerprint() const override;
   const TokenHeader& header() const { return header_; }
 
-  /// Reads tokens [first, first + out.size()). Error if an id is outside the vocabulary.
   void read(std::int64_t first, std::span<std::int32_t> out) const override;
 
-  /// Reads the offsets of documents first, first + 1, …: the position of each document's first
-  /// token. The offset of document documents() is tokens(). Error unless the offsets increase.
+  /// As in TokenSource; Error unless the offsets increase.
   void read_document_offsets(std::int64_t first, std::span<std::int64_t> out) const override;
 
   bool has_mask() const override { return header_.has_mask(); }
@@ -61,8 +59,7 @@ class TokenFile final : public TokenSource {
   std::string tokenizer_;
 };
 
-/// Digest of the bytes of `file` after the header that belong to no dataset. Error if there are
-/// more than 16 MiB of such bytes.
+/// Digest of the bytes of `file` after the header that belong to no dataset, at most 16 MiB.
 Digest digest_of_rest(const io::InputFile& file, const TokenHeader& header);
 
 }  // namespace trireme::data

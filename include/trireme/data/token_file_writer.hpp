@@ -12,12 +12,11 @@
 
 namespace trireme::data {
 
-/// Writes a token file of any length in bounded memory. The folder temporarily needs twice the
-/// file's size. The file appears complete at commit(), or not at all.
+/// Writes a token file in bounded memory; the folder temporarily needs twice the file's size. The
+/// file appears complete at commit(), or not at all.
 class TokenFileWriter {
  public:
-  /// `tokenizer`: the tokenizer's name. `source`: the tokenizer's path and end-of-document token,
-  /// which the file stores.
+  /// The file stores `tokenizer`, the tokenizer's name, and `source`.
   TokenFileWriter(const std::string& path, const std::string& tokenizer, std::int64_t vocabulary,
                   const TokenizerSource& source = {});
 
@@ -36,7 +35,7 @@ class TokenFileWriter {
   std::int64_t counted() const { return counted_; }
 
  private:
-  /// A spool, a buffer for the bytes that are appended next, and the checksum of the spooled bytes.
+  /// A spool with a buffer, and the checksum of the spooled bytes.
   struct Stream {
     explicit Stream(const std::string& path) : spool(path) {}
     void add(const void* data, std::size_t bytes);

@@ -14,9 +14,8 @@ inline constexpr std::uint32_t token_version = 1;
 inline constexpr std::uint32_t masked_token_version = 2;
 inline constexpr std::int64_t vocabulary_limit = std::int64_t{1} << 31;
 
-/// The first 4096 bytes of a token file, HDF5's user block: offsets and checksums, so that training
-/// reads the datasets without HDF5 (docs/token_files.md). Little endian, every field at its natural
-/// alignment.
+/// The first 4096 bytes of a token file, HDF5's user block (docs/token_files.md): offsets and
+/// checksums for reading without HDF5. Little endian, every field at its natural alignment.
 struct TokenHeader {
   char magic[16];             ///< "TRIREME TOKENS\n"
   std::uint32_t version;      ///< 1, or 2 with a mask

@@ -39,14 +39,13 @@ class TokenModel {
 /// outlive the model. A hidden name (TokenNames::hide) in a text is not encoded as its token.
 std::unique_ptr<TokenModel> make_model(const JsonNode& node, TokenNames& names);
 
-/// Adds `model.type` to a tokenizer.json that lacks it, as written by the `tokenizers` library
-/// before 0.9. The members of the model determine the type.
+/// Adds `model.type` to a tokenizer.json if it is missing, as in files of the `tokenizers` library
+/// before 0.9. The model's members determine the type.
 void add_model_type(nlohmann::json& top);
 
 /// Adds the tokens of a JSON object {name: id} to `names`.
 void read_token_object(const JsonNode& node, TokenNames& names);
-/// Reads a list of merges and calls use(left, right, node) with the two names and the JSON node of
-/// each merge. Skips version lines.
+/// Calls use(left, right, node) with the names and the JSON node of each merge of a list.
 template <class Use>
 void read_merge_list(const JsonNode& node, const Use& use) {
   if (!node.json.is_array()) node.refuse("a list");

@@ -14,18 +14,17 @@ class TokenNames {
  public:
   static constexpr std::int64_t id_limit = 1 << 24;
 
-  /// Adds a token. UsageError that names `where`, if the id already has another name, the name has
-  /// another id, or the id is 2^24 or more.
+  /// Adds a token. UsageError that names `where` if the id has another name, the name has another
+  /// id, or the id is 2^24 or more.
   void add(const std::string& name, std::int64_t id, const std::string& where);
   /// Adds the next token of a list, in which names may be repeated: id() returns the last id of a
   /// name. UsageError that names `where` if the list has more than 2^24 tokens.
   void append(const std::string& name, const std::string& where);
-  /// Call after the last add() or append(), before names are looked up by id. UsageError that names
-  /// `where` if too many ids are unused.
+  /// Call after the last add() or append(). UsageError that names `where` if too many ids are
+  /// unused.
   void finish(const std::string& where);
 
-  /// Hides the name of a special token: find() does not return its id. Call before the model is
-  /// read.
+  /// Hides a name: find() does not return its id. Call before the model is read.
   void hide(const std::string& name) { hidden_.insert(name); }
 
   /// Id of a name; -1 if there is no such token.

@@ -27,12 +27,12 @@ class TokenSource {
   virtual std::int64_t documents() const = 0;
   /// Tokenizer::name() of the tokenizer that made the file; "" if the file does not store it.
   virtual const std::string& tokenizer() const = 0;
-  /// Path and end-of-document token of the tokenizer when the file was made; an empty path if the
-  /// file does not store a tokenizer.
+  /// Path and end-of-document token of the file's tokenizer; an empty path if the file does not
+  /// store them.
   virtual TokenizerSource tokenizer_source() const = 0;
 
-  /// Digest that depends on the file's tokens, documents and mask, in hexadecimal digits; equal for
-  /// copies of the file at any path. Reads only a small part of a large file.
+  /// Digest by which copies of the file are recognized, in hexadecimal digits. Reads only a small
+  /// part of a large file.
   virtual std::string fingerprint() const = 0;
 
   /// Reads tokens [first, first + out.size()). Error if an id is outside the vocabulary.

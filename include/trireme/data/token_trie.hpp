@@ -6,8 +6,8 @@
 
 namespace trireme::data {
 
-/// Finds the tokens that begin at a position of a text. The trie has an edge per byte; all edges
-/// are in one hash table. Thread-safe after the last add().
+/// Finds the tokens that begin at a position of a text: a trie with an edge per byte. Thread-safe
+/// after the last add().
 class TokenTrie {
  public:
   static constexpr std::int32_t none = -1;

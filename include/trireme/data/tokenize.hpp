@@ -24,9 +24,8 @@ struct TokenizeOptions {
   std::string tokenizer = "bytes";   ///< see TokenizerSource
   std::string end_of_document = {};  ///< see TokenizerSource
   bool special_tokens = false;       ///< see EncodeOptions
-  /// Vocabulary size of a BPE that is first trained on the training documents and written to the
-  /// path `tokenizer`, or to tokenizer.json beside the output if `tokenizer` is "bytes". 0: no
-  /// training.
+  /// Vocabulary size of a BPE that is trained on the training documents and written to `tokenizer`,
+  /// or to tokenizer.json beside the output if `tokenizer` is "bytes"; 0: no training.
   std::int64_t train_bpe = 0;
   std::string document_separator = {};  ///< "": every file is one document
   std::string validation_output = {};   ///< path of the validation file; "": none
@@ -49,7 +48,7 @@ struct TokenizeSummary {
   std::int64_t vocabulary = 0;
   TokenizeCounts train;
   TokenizeCounts validation;
-  /// Description of the validation text if it was held out at the end; "" otherwise.
+  /// Description of the validation text if it is the end of the text; "" otherwise.
   std::string end_held_out = {};
   std::vector<std::string> binary = {};  ///< files with zero bytes near their beginning
 };
@@ -57,15 +56,14 @@ struct TokenizeSummary {
 /// Called with the number of bytes of text read so far.
 using TokenizeProgress = std::function<void(std::int64_t)>;
 
-/// Writes the training file and, if requested, the validation file. Drops empty documents and
-/// numbers the others. The seed and the number of a document determine its file. If each file or
-/// line is a document and one of the two files would be empty, the validation file gets the last
-/// `validation_fraction` of the text or lines instead, unless the inputs include standard input or
-/// both text and JSON lines. Files appear complete or not at all.
+/// Writes the training file and, if requested, the validation file, each complete or not at all.
+/// Drops empty documents and numbers the others. The seed and the number of a document determine
+/// its file. If one file would be empty, the validation file can get the end of the text instead
+/// (TokenizeSummary::end_held_out).
 TokenizeSummary tokenize(const TokenizeOptions& options, const TokenizeProgress& progress);
 
-/// The files of `inputs` in order; the files of a folder without the files of `outputs`. UsageError
-/// for a missing path, a folder without files, or an input that is also an output.
+/// The files in `inputs` and in its folders, in order. Skips `outputs` in folders. UsageError for a
+/// missing path, a folder without files, or an input that is also an output.
 std::vector<std::string> input_files(const std::vector<std::string>& inputs,
                                      const std::vector<std::string>& outputs);
 

@@ -12,15 +12,14 @@
 
 namespace trireme::data {
 
-/// Converts documents to token ids. Documents arrive one after the other, each in pieces; memory is
-/// bounded. Not thread-safe: use one encoder per thread. The tokenizer must outlive the encoder.
+/// Converts documents, which arrive in pieces, to token ids in bounded memory. Not thread-safe. The
+/// tokenizer must outlive the encoder.
 class Encoder {
  public:
   virtual ~Encoder() = default;
   /// Reads the next bytes of the document, and appends the ids that no later byte can change.
   virtual void feed(std::string_view bytes, std::vector<std::int32_t>& out) = 0;
-  /// Ends the document: appends the remaining ids, without an end-of-document token. The ids of all
-  /// calls together do not depend on the pieces.
+  /// Ends the document: appends the remaining ids, without an end-of-document token.
   virtual void finish(std::vector<std::int32_t>& out) = 0;
 };
 
@@ -35,7 +34,6 @@ class Decoder {
   virtual void finish(std::string& out) = 0;
 };
 
-/// Options for encoding texts.
 struct EncodeOptions {
   /// Whether the names of special tokens in a text ("<|endoftext|>") are encoded as these tokens.
   /// Otherwise the names are ordinary text, so that a text cannot end its document.
@@ -54,8 +52,8 @@ class Tokenizer {
   virtual std::int32_t end_of_document() const = 0;
   /// The names of the special tokens, and their ids.
   virtual std::vector<std::pair<std::string, std::int32_t>> special_tokens() const { return {}; }
-  /// The ids that the tokenizer's file puts before a text, such as Llama's <s>; documents of token
-  /// files do not begin with these ids.
+  /// The ids that the tokenizer's file puts before a text, such as Llama's <s>. `trireme tokenize`
+  /// does not add these ids.
   const std::vector<std::int32_t>& before_text() const { return before_text_; }
   void set_before_text(std::vector<std::int32_t> ids) { before_text_ = std::move(ids); }
   /// Id of the special token with this name; -1 if there is no such token.
@@ -69,8 +67,8 @@ class Tokenizer {
   /// Number of bytes of text that an id adds within a document.
   virtual std::int64_t text_bytes(std::int32_t id) const;
 
-  /// Appends the text by which `ids` continue the document of ids `before`. This text can differ
-  /// from the text of decode(ids): many tokenizers omit a space before a document's first word.
+  /// Appends the text by which `ids` continue the document `before`. This text can differ from
+  /// decode(ids): many tokenizers omit a space before a document's first word.
   void decode_after(std::span<const std::int32_t> before, std::span<const std::int32_t> ids,
                     std::string& out) const;
   /// Appends the ids of one whole document to `out`, without an end-of-document token.
@@ -84,8 +82,8 @@ class Tokenizer {
 /// Path of a tokenizer, and the token that ends documents.
 struct TokenizerSource {
   /// "bytes" (257 ids: the 256 byte values, and 256 for the end of a document), or the path of a
-  /// Hugging Face tokenizer.json (docs/tokenizers.md lists the supported features), or of a folder
-  /// that contains a tokenizer.json, or GPT-2's vocab.json and merges.txt.
+  /// Hugging Face tokenizer.json (docs/tokenizers.md), or of a folder with a tokenizer.json, or
+  /// with GPT-2's vocab.json and merges.txt.
   std::string path = "bytes";
   /// The special token that ends documents. "": the first of "<|endoftext|>", "<|end_of_text|>",
   /// "</s>", "<eos>" and "[SEP]" that the tokenizer has. Must be "" for the tokenizer "bytes".
@@ -96,8 +94,8 @@ struct TokenizerSource {
 inline constexpr std::array<const char*, 3> tokenizer_file_names{"tokenizer.json", "vocab.json",
                                                                  "merges.txt"};
 
-/// Contents of the tokenizer's files by file name; a folder with these files is the same tokenizer.
-/// Empty for "bytes". UsageError if there is no tokenizer at this path.
+/// Contents of the tokenizer's files by file name; empty for "bytes". UsageError if there is no
+/// tokenizer at this path.
 std::map<std::string, std::string> tokenizer_files(const std::string& path);
 
 /// UsageError if the tokenizer does not exist or needs a feature that is not implemented.

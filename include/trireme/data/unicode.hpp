@@ -41,8 +41,7 @@ inline std::size_t character_begin(std::string_view text, std::size_t at) {
 void append_character(char32_t c, std::string& out);
 std::string utf8_of(char32_t c);
 
-/// The functions below use the Unicode version of the installed ICU, unless a comment names another
-/// version.
+/// The functions below use ICU's Unicode version, unless a comment names another version.
 
 /// Property White_Space.
 bool is_white_space(char32_t c);

@@ -8,16 +8,16 @@
 
 namespace trireme::data {
 
-/// GPT-2's pattern: English contractions; runs of letters, of digits, of other characters, each
-/// with a space before the run, if there is one; runs of white space.
+/// GPT-2's pattern: English contractions; runs of letters, digits or other characters with an
+/// optional space before the run; runs of white space.
 inline constexpr char gpt2_pattern[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 /// A compiled splitting pattern. Thread-safe.
 class WordPattern {
  public:
-  /// `source` is in Oniguruma's syntax. UsageError that names `where` if a construct is not
-  /// supported (to_pcre2), if the pattern does not compile, or if it can match the empty text.
+  /// `source` is in Oniguruma's syntax. UsageError that names `where` if the pattern is not
+  /// supported (to_pcre2), does not compile or can match the empty text.
   WordPattern(const std::string& source, const std::string& where);
   ~WordPattern();
   WordPattern(const WordPattern&) = delete;
@@ -41,9 +41,8 @@ class WordMatcher {
     std::size_t begin = 0;
     std::size_t end = 0;
   };
-  /// The first match in `text`, well-formed UTF-8, from `start` on; earlier text is ignored. If
-  /// more text may follow (`final` is false) and could change the result, the kind is `partial`: no
-  /// match begins before Range::begin.
+  /// The first match in `text`, well-formed UTF-8, from `start` on. If further text (unless
+  /// `final`) could change the result, the kind is `partial`: no match begins before Range::begin.
   Range find(std::string_view text, std::size_t start, bool final);
 
  private:
@@ -78,8 +77,7 @@ class WordSplitter {
   }
   template <class Use>
   void cut(bool final, const Use& use);
-  /// Splits bytes [begin, end) of the text, a word of the first `level` patterns, by the remaining
-  /// patterns.
+  /// Splits [begin, end), a word of the first `level` patterns, by the remaining patterns.
   template <class Use>
   void cut_again(std::size_t begin, std::size_t end, std::size_t level, const Use& use);
 

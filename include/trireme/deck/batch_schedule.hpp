@@ -20,8 +20,7 @@ struct BatchPhase {
 /// of x, the number of samples that earlier steps took. With n = (global − ramp_start) /
 /// ramp_increment, it is
 /// ramp_start + ⌊x n / ramp_samples⌋ ramp_increment   while x < ramp_samples, then global,
-/// as in --rampup-batch-size of Megatron-LM. If x advances past several increments in one step,
-/// their sizes are skipped.
+/// as in --rampup-batch-size of Megatron-LM.
 class BatchSchedule {
  public:
   /// `batch` must have passed the deck's checks.

@@ -15,9 +15,8 @@ inline constexpr std::int64_t micro_batches_limit = 65536;
 inline constexpr std::int64_t passes_limit = 1 << 19;  ///< forward passes in a step of a replica
 inline constexpr std::int64_t ranks_limit = std::int64_t{1} << 20;
 
-/// Checks conditions on several keys and the limits of this version, and adds mistakes to
-/// `diagnostics`. Skips the checks of keys in `invalid` ("section.key"), which have already been
-/// reported.
+/// Checks conditions on several keys and adds mistakes to `diagnostics`. Skips the checks of keys
+/// in `invalid` ("section.key").
 void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnostics& diagnostics);
 
 /// Approximate number of activations that the forward pass of one micro-batch computes.

@@ -13,8 +13,7 @@
 #include <string_view>
 #include <vector>
 
-/// A resolved deck as typed values. Units, ranges, help and defaults of the keys are in the key
-/// table (deck/table.hpp).
+/// A resolved deck as typed values. deck/table.hpp has the keys' units, ranges and help.
 namespace trireme::deck {
 
 struct RunConfig {
@@ -56,8 +55,7 @@ struct AdapterConfig {
   bool operator==(const AdapterConfig&) const = default;
 };
 
-/// Sizes and properties of a model; its family presets the properties. Outside of deck/, only
-/// hugging_face/ distinguishes families.
+/// Sizes and properties of a model. The family presets the properties.
 struct ModelConfig {
   Family family = Family::gpt;
   std::int64_t layers = 0;
@@ -91,7 +89,7 @@ struct ModelConfig {
   Mask mask = Mask::causal;
   std::int64_t window = 0;  ///< most tokens that a token sees, including itself; 0: no limit
   Objective objective = Objective::next_token;
-  double masked_share = 0.15;  ///< fraction of a sample's tokens, with masked_token
+  double masked_share = 0.15;  ///< masked fraction of a sample's tokens
   SentenceLoss sentence_loss = SentenceLoss::next;
   bool zero_centered_gains = false;  ///< RMSNorm multiplies by 1 + gain
   bool scaled_embeddings = false;    ///< rows of the token table are multiplied by √hidden
@@ -133,8 +131,7 @@ struct ModelConfig {
   }
   /// Text tokens of a sample; samples with masked tokens are [CLS] A [SEP] B [SEP].
   std::int64_t text_tokens() const { return predicts_masked_tokens() ? sequence - 3 : sequence; }
-  /// Number of predicted tokens of a sample: all, or the masked tokens. The number is equal in all
-  /// samples, so that a mean over a batch does not depend on which rank computes which samples.
+  /// Number of predicted tokens, equal in all samples: all tokens, or the masked tokens.
   std::int64_t targets() const {
     if (!predicts_masked_tokens()) return sequence;
     const auto masked =
@@ -189,8 +186,7 @@ struct ParallelConfig {
   bool has_servers() const { return strategy == DataStrategy::server; }
   /// Number of positions of servers on the data axis, which follow the workers' positions.
   std::int64_t server_places() const { return has_servers() ? servers : 0; }
-  /// Whether the order of messages decides which updates a worker's weights have. The run then
-  /// records this order.
+  /// Whether a worker's weights depend on the order of messages, which the run then records.
   bool records_events() const {
     return has_servers() && (staleness > 0 || updates == ServerUpdates::push);
   }
@@ -288,8 +284,7 @@ struct DataConfig {
   std::string tokenizer;
   std::string end_of_document;  ///< "": the tokenizer's usual token
   bool replaced = false;  ///< permits other token files or another tokenizer than in the checkpoint
-  /// Ids of bert's [CLS], [SEP] and [MASK]; −1: the third last, the second last and the last id of
-  /// the vocabulary.
+  /// Ids of bert's [CLS], [SEP] and [MASK]; −1: third last, second last and last id.
   std::int64_t class_token = -1;
   std::int64_t separator_token = -1;
   std::int64_t mask_token = -1;
@@ -319,8 +314,7 @@ struct Config {
   DataConfig data;
   CheckpointConfig checkpoint;
 
-  /// Number of micro-batches that a rank computes in a step of one worker. `global`: samples of all
-  /// workers.
+  /// Micro-batches of a rank in a step of one worker. `global`: samples of all workers.
   std::int64_t micro_batches(std::int64_t global) const {
     return global / (batch.micro * std::max(parallel.data, parallel.workers));
   }

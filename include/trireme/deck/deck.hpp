@@ -21,8 +21,7 @@ struct Deck {
       places;                 ///< "model.heads" -> "inputs/a.toml:14", for keys that were set
   std::string layout_reason;  ///< reason why layout = "auto" chose this layout; "" if it chose none
 
-  /// Place where a value was set: "inputs/a.toml:14", "command line", "default", `layout = "auto"`
-  /// or "from the number of ranks".
+  /// Place where a value was set, such as "inputs/a.toml:14", "command line" or "default".
   std::string where(std::string_view section, std::string_view name) const;
   /// A value as errors quote it: "[model] heads = 10 (inputs/a.toml:14)".
   std::string cite(std::string_view section, std::string_view name) const;
@@ -32,10 +31,9 @@ struct Deck {
 const FileKind& deck_kind();
 
 /// Reads a deck and applies overrides "section.key=value"; the last override of a key wins. `path`
-/// may be the folder of a run or of a checkpoint, which holds deck.toml. For a run's folder, which
-/// may have been moved, run.directory is then `path`, and checkpoint.directory follows
-/// run.directory if it was <run.directory>/checkpoints. Overrides of these keys have precedence.
-/// Throws one UsageError with all mistakes, of which at most 50 are shown, and their places.
+/// may be the folder of a run or of a checkpoint, which holds deck.toml. The folder of a run may
+/// have been moved: it becomes run.directory, unless an override sets this key. Throws a UsageError
+/// with the mistakes and their places.
 Deck load_deck(const std::string& path, const std::vector<std::string>& overrides = {});
 
 /// Like load_deck, for text in memory, which errors call `file_name`.
@@ -64,7 +62,7 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current);
 /// All sections and keys as text for a terminal: `trireme help deck`.
 std::string reference_text();
 
-/// All sections and keys as Markdown. A test compares docs/deck.md with it.
+/// All sections and keys as Markdown: docs/deck.md.
 std::string reference_markdown();
 
 /// Effect of a [model] sequence that differs from the checkpoint's sequence, with the reason if the

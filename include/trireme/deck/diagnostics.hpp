@@ -16,8 +16,7 @@ class Diagnostics {
 
   /// Adds a mistake at a line and column of the file, both counted from 1.
   void at(std::size_t line, std::size_t column, const std::string& message);
-  /// Adds a mistake on the command line or in the whole file; shown after mistakes that have a
-  /// line.
+  /// Adds a mistake without a line; shown after mistakes that have a line.
   void add(const std::string& message);
 
   /// Whether the limit of shown mistakes is reached; further mistakes are only counted.

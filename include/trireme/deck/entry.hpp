@@ -14,8 +14,7 @@ inline constexpr std::int64_t steps_limit =
 inline constexpr std::int64_t identifier_limit =
     1 << 30;  ///< token ids are stored in at most 32 bits
 
-/// Builds one entry of a key table whose values are stored in a C; each call sets one property of
-/// the key.
+/// Builds one entry of a key table for a config of type C; each call sets one property.
 template <class C>
 class EntryOf {
  public:
@@ -110,8 +109,7 @@ class EntryOf {
 };
 using Entry = EntryOf<Config>;
 
-/// Adds the entries of one section, which is stored in a member of C of type S. `effect` is the
-/// default effect of the section's keys.
+/// Adds the entries of a section that a member of C stores. `effect`: default of the keys.
 template <class S, class C = Config>
 class SectionKeys {
  public:

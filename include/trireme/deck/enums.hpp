@@ -28,8 +28,7 @@ enum class NormKind : std::uint8_t { layer, rms };
 /// them (OLMo Team 2025, arXiv 2501.00656, section 3.2).
 enum class NormPlacement : std::uint8_t { pre, post, sandwich, output };
 
-/// RMSNorm of queries and keys, before rotary positions: none, of each head, or of all heads
-/// together.
+/// RMSNorm of queries and keys, before rotary positions: none, per head, or over all heads.
 enum class QueryKeyNorm : std::uint8_t { none, head, width };
 
 /// Non-linearity of the feed-forward: GELU, or a product with the SiLU or the GELU of a gate.
@@ -44,12 +43,10 @@ enum class Mask : std::uint8_t { causal, full };
 /// Training objective: prediction of the next token, or of masked tokens.
 enum class Objective : std::uint8_t { next_token, masked_token };
 
-/// Content of a sample: a window of the token stream, or whole documents that do not see one
-/// another.
+/// Content of a sample: a window of the token stream, or documents that do not see one another.
 enum class Packing : std::uint8_t { none, documents };
 
-/// Second loss of bert: whether a segment follows the other segment in its text, whether the
-/// segments are in order, or none.
+/// Second loss of bert: whether the second segment follows the first, their order, or none.
 enum class SentenceLoss : std::uint8_t { next, order, none };
 
 /// Ranks that hold the token table and the output table: the ranks of the first and the last stage,

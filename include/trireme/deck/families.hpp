@@ -7,8 +7,7 @@ namespace trireme::deck {
 /// Properties of a family's published models; sizes keep their defaults.
 ModelConfig preset(Family family);
 
-/// Sets the model's family and the properties that the family presets. Keeps all other members,
-/// such as sizes, dropout, tied_embeddings and rope_scaling.
+/// Sets the model's family and the properties that families preset. Keeps all other members.
 void set_family(ModelConfig& model, Family family);
 
 }  // namespace trireme::deck

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/deck/aliases.hpp>
 #include <trireme/deck/diagnostics.hpp>
 #include <trireme/deck/table.hpp>
 #include <trireme/deck/value.hpp>
@@ -12,17 +13,6 @@
 
 /// TOML files of `[section]` and `key = value` with a table of their keys: decks and machine files.
 namespace trireme::deck {
-
-/// Names in other programs for one key or section.
-struct Alias {
-  std::string_view name;   ///< full name of the key, "run.steps", or of the section, "run"
-  std::string_view words;  ///< separated by spaces; lower case, with underscores
-  /// Conversion or words of the value, if the other program's value cannot be copied; otherwise "".
-  std::string_view note = {};
-};
-
-/// All aliases of the keys and sections of a deck. A word may occur in several rows.
-const std::vector<Alias>& deck_aliases();
 
 /// A key that a word may stand for.
 struct Meant {
@@ -59,8 +49,7 @@ FileKind file_kind(const std::string& name, const std::string& help,
 /// Larger files are rejected before they are parsed.
 inline constexpr std::int64_t key_file_bytes_limit = 1 << 20;
 
-/// Content of a key file, up to one byte more than key_file_bytes_limit. UsageError if the file
-/// cannot be read.
+/// Content of a key file. UsageError if the file cannot be read.
 std::string read_key_file(const std::string& path, const FileKind& kind);
 
 /// Values given by a file and by overrides, by full name of the key.
@@ -80,8 +69,8 @@ Given read_keys(std::string_view content, const std::string& file_name,
 /// "a.toml: [model] heads is missing: expected ..."
 std::string missing(const std::string& file_name, const KeyText& key);
 
-/// Stores the given values, and the default or derived values of all other keys. Adds missing
-/// required keys to `given.invalid` and `diagnostics`.
+/// Stores the given values, and the default or derived values of keys that are not set. Adds
+/// missing required keys to `given.invalid` and `diagnostics`.
 template <class C>
 void store_keys(const std::vector<KeyOf<C>>& keys, const std::string& file_name, Given& given,
                 C& config, Diagnostics& diagnostics) {
@@ -111,9 +100,8 @@ std::string key_text(const KeyText& key);
 /// All sections and keys as Markdown tables.
 std::string key_markdown(const FileKind& kind);
 
-/// Throws a UsageError for text that must not reach the TOML parser: empty, too large or binary
-/// files, multi-line strings, and dotted names with many parts. Errors call the file a `kind`, such
-/// as "deck"; `help` names the documentation of its keys.
+/// Throws a UsageError for text that must not reach the TOML parser, such as an empty, too large or
+/// binary file. Errors call the file a `kind`; `help` names the documentation of its keys.
 void refuse_unparsable(std::string_view content, const std::string& file_name,
                        const std::string& kind, const std::string& help);
 

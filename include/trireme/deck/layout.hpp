@@ -7,8 +7,7 @@
 #include <string_view>
 #include <vector>
 
-/// [parallel] layout = "auto": the keys that are chosen for a number of ranks, and the keys that
-/// the deck fixes.
+/// [parallel] layout = "auto": the keys that it chooses, and the keys that the deck fixes.
 namespace trireme::deck {
 
 /// The keys that make a layout: tensor, pipeline, data, schedule, chunks, sequence_parallel,
@@ -25,8 +24,7 @@ bool is_open(const Deck& deck, std::string_view section, std::string_view name);
 /// Full names of the layout's keys that are fixed.
 std::vector<std::string> fixed_keys(const Deck& deck);
 
-/// Messages about contradictions between layout = "auto" and keys of the deck that do not depend on
-/// the number of ranks.
+/// Messages about keys that cannot be combined with layout = "auto" for any number of ranks.
 std::vector<std::string> layout_mistakes(const Deck& deck);
 
 /// Sizes of the axes and of the micro-batch.
@@ -39,12 +37,10 @@ struct Axes {
 };
 
 /// All sizes with tensor · pipeline · data = ranks that the model, the batch and the fixed keys
-/// allow, sorted by descending data, then descending tensor. Every stage has a layer, unless
-/// pipeline or chunks is fixed. Memory is not considered.
+/// allow, sorted by descending data, then descending tensor. Memory is not considered.
 std::vector<Axes> possible_axes(const Deck& deck, std::int64_t ranks);
 
-/// UsageError if no layout fits the number of ranks. The message names the fixed keys and the
-/// nearest rank counts that have a layout.
+/// UsageError with the fixed keys and nearby rank counts if no layout fits the number of ranks.
 void expect_layout(const Deck& deck, std::int64_t ranks);
 
 /// The values of the layout's keys as overrides: "parallel.tensor=2".

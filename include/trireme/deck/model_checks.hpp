@@ -8,19 +8,17 @@
 
 namespace trireme::deck {
 
-/// Messages about keys of [adapter] that contradict one another or the model, each with the places
-/// of the keys.
+/// Messages about keys of [adapter] that contradict one another or the model.
 std::vector<std::string> adapter_mistakes(const Deck& deck);
 
-/// Messages about contradictions between properties of the model, each with a remedy.
+/// Messages about contradictions between properties of the model.
 std::vector<std::string> property_mistakes(const Deck& deck);
 
 /// Messages about head sizes that rotary positions do not support, and about missing or
 /// contradictory keys of rotary positions for longer sequences.
 std::vector<std::string> rotary_mistakes(const Deck& deck);
 
-/// Messages about keys of [precision] that contradict precision.compute or the model, each with the
-/// places of both keys.
+/// Messages about keys of [precision] that contradict precision.compute or the model.
 std::vector<std::string> precision_mistakes(const Deck& deck);
 
 /// Messages about sizes that contradict products = "fp8". Skips sizes that layout = "auto" chooses.
@@ -29,8 +27,7 @@ std::vector<std::string> fp8_mistakes(const Deck& deck);
 /// micro-batch; true for a deck without fp8 products.
 bool fp8_fits(const Config& config, std::int64_t tensor, std::int64_t micro);
 
-/// Messages about the special tokens of a bert deck whose vocabulary is known: they must be three
-/// different ids of the vocabulary.
+/// Messages unless the special tokens are three different ids. The vocabulary must be known.
 std::vector<std::string> mistakes_of_special_tokens(const Deck& deck);
 
 /// For a model that predicts masked tokens, throws a UsageError unless the special tokens are three

@@ -16,24 +16,21 @@ std::vector<std::string> server_mistakes(const Deck& deck);
 /// micro if `data` is 0 (not yet known). [batch] global must be such a multiple already.
 std::string ramp_mistake(const Deck& deck, std::int64_t data);
 
-/// Messages about keys that cannot be combined with 2bw, which overlaps two steps with separate
-/// weights.
+/// Messages about keys that cannot be combined with the schedule 2bw.
 std::vector<std::string> overlap_mistakes(const Deck& deck);
 
 /// Messages about keys that cannot be combined with replicas that divide gradients or weights.
 std::vector<std::string> sharding_mistakes(const Deck& deck);
 
-/// Messages about keys that cannot be combined with an estimate of the gradient noise scale, which
-/// needs the gradient of each replica's first micro-batch.
+/// Messages about keys that cannot be combined with gradient_noise_scale = true.
 std::vector<std::string> noise_mistakes(const Deck& deck);
 
 /// Messages about values and combinations that local training does not support.
 std::vector<std::string> local_mistakes(const Deck& deck);
 
-/// Sets parallel.data from the number of ranks if it is 0. Checks that tensor · context · pipeline
-/// · data (with servers, data + servers) is the number of ranks, that micro · data divides every
-/// global batch, and the conditions on workers, shard groups and the size of a step that depend on
-/// data. Throws a UsageError with all factors and the values that fit.
+/// Sets parallel.data from the number of ranks if it is 0. Throws a UsageError with values that fit
+/// if the product of the axes is not the number of ranks, if micro · data does not divide every
+/// global batch, or if another condition on data does not hold.
 void resolve_parallel(Deck& deck, std::int64_t ranks);
 
 }  // namespace trireme::deck

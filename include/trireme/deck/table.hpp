@@ -15,9 +15,8 @@
 /// resolved deck all use it. A new key needs one entry and one member of a config struct.
 namespace trireme::deck {
 
-/// Form of a value: a duration is a string "hh:mm:ss", a choice is one of a few words, a path is a
-/// string that names a file or folder, bytes are an integer, a whole number or a string with a
-/// unit, a list is an array of strings, and integers are an array of integers.
+/// Form of a value. A duration is a string "hh:mm:ss", a choice is one of a few words, bytes are a
+/// whole number or a string with a unit, and a list is an array of strings.
 enum class KeyType : std::uint8_t {
   string,
   path,
@@ -37,8 +36,7 @@ using Words = std::vector<std::string>;
 using Integers = std::vector<std::int64_t>;
 using Value = std::variant<bool, std::int64_t, double, std::string, Words, Integers>;
 
-/// The accepted values of an integer, of bytes, of each integer of a list, or of a number. The
-/// bounds are included unless they are open.
+/// Accepted integers and bytes (`least` to `most`), and numbers (`low` to `high`).
 struct Range {
   std::int64_t least = std::numeric_limits<std::int64_t>::min();
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -48,9 +46,9 @@ struct Range {
   bool high_open = false;
 };
 
-/// The effect of a changed value on the use of a checkpoint: whether the checkpoint fixes the key.
-/// `train` and the commands that evaluate a model (`eval` and `generate`; below, `eval` stands for
-/// both) reject the change, list it, or accept it silently.
+/// The effect of a changed value on the use of a checkpoint. `train` and the commands that evaluate
+/// a model (`eval` and `generate`; below, `eval` stands for both) reject the change, list it, or
+/// accept it silently.
 enum class Effect : std::uint8_t {
   none,      ///< same results; listed by `train`
   place,     ///< same results: only the location of files changes
@@ -92,8 +90,8 @@ struct KeyText {
 template <class C>
 struct KeyOf : KeyText {
   std::function<void(C&)> derived;  ///< computes the default by `rule`
-  /// For an often required key: stores a value if the key's rule applies, which may depend on keys
-  /// earlier in the table. Returns whether the rule applies.
+  /// For an often required key: if the key's rule applies, stores a value and returns true. May
+  /// read keys that are earlier in the table.
   std::function<bool(C&)> excused;
   std::function<void(C&, const Value&)> store;
   std::function<Value(const C&)> load;

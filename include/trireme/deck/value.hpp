@@ -12,13 +12,11 @@ namespace trireme::deck {
 /// The accepted values of this key, for errors and documents: "an integer from 1 to 65536".
 std::string expectation(const KeyText& key);
 
-/// Converts `raw` to the key's type: an integer to a number, a duration's text to seconds, a size's
-/// text to bytes. std::nullopt if the type or the value of `raw` is not accepted; `problem` then
-/// names the accepted and the found value.
+/// Converts `raw` to the key's type, such as a duration's text to seconds. std::nullopt if `raw` is
+/// not accepted; `problem` then names the accepted and the found value.
 std::optional<Value> accept(const KeyText& key, const Value& raw, std::string& problem);
 
-/// Converts the text of an override to the key's type; quotes around strings are optional. Errors
-/// as for accept().
+/// accept() for the text of an override; quotes around strings are optional.
 std::optional<Value> accept_text(const KeyText& key, std::string_view written,
                                  std::string& problem);
 
@@ -26,8 +24,7 @@ std::optional<Value> accept_text(const KeyText& key, std::string_view written,
 std::string literal(const KeyText& key, const Value& value);
 std::string in_quotes(std::string_view string);
 
-/// "hh:mm:ss" in seconds, with 1 to 7 digits of hours, at most 1000000; std::nullopt for other
-/// text.
+/// "hh:mm:ss" in seconds, with at most 1000000 hours; std::nullopt for other text.
 std::optional<Seconds> parse_duration(std::string_view written);
 
 }  // namespace trireme::deck

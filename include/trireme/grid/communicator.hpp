@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/grid/operation.hpp>
+#include <trireme/grid/operation_pool.hpp>
 #include <trireme/grid/transport_queue.hpp>
 #include <trireme/tensor/views.hpp>
 
@@ -19,8 +20,8 @@
 namespace trireme::grid {
 
 /// Observer of the inputs and results of a communicator's verbs on views, except broadcasts.
-/// gives() is called when a verb starts, receives() when the wait for a result has ended. Kernels
-/// that these functions launch on the verb's Exec see the values.
+/// gives() gets a verb's input when the verb starts, receives() gets the result after the wait for
+/// it. Kernels that these functions launch on the verb's Exec see the values.
 class Witness {
  public:
   struct Message {
@@ -39,8 +40,7 @@ enum class Reduction : std::uint8_t { sum, maximum, minimum };
 
 enum class Verb : std::uint8_t { all_reduce, all_gather, reduce_scatter, broadcast, send };
 
-/// Number of verbs on views that a rank has started, and their bytes (see Communicator::traffic).
-/// Receives are not counted.
+/// Verbs on views that a rank has started, without receives (see Communicator::traffic).
 struct Traffic {
   std::int64_t operations = 0;
   std::int64_t bytes = 0;
@@ -72,8 +72,7 @@ class Request {
 
 /// Communication among a group of ranks, such as the ranks of an axis. A verb is a collective, a
 /// send or a receive, on views or on host memory. All ranks make their collective calls in the same
-/// order. A wait polls instead of blocking in MPI, and advances the other outstanding verbs of this
-/// process meanwhile.
+/// order. A wait also advances the other outstanding verbs of this process.
 ///
 /// Do not touch result views or change input views before the wait. T: float, double, Bf16, Fp16.
 /// Without a transport, a verb on views first waits for the kernels on `exec`, and device memory is
@@ -113,9 +112,8 @@ class Communicator {
   Bytes scratch_bytes() const { return transport_ ? transport_->scratch_bytes() : 0; }
 
   /// Element-wise reduction of `data` over all ranks, in place. The result is bitwise equal on all
-  /// ranks. Sums are taken in rank order, so an element's sum does not depend on the size of the
-  /// message or on its position in it. T: also std::int64_t. Error for maxima and minima of Bf16
-  /// and Fp16.
+  /// ranks. Sums are taken in rank order, so an element's sum does not depend on the message's
+  /// size. T: also std::int64_t. Error for maxima and minima of Bf16 and Fp16.
   template <class T>
   Request start_all_reduce(const Exec& exec, View1<T> data, Reduction reduction);
   template <class T>
@@ -163,8 +161,7 @@ class Communicator {
   template <class T>
   void broadcast(const Exec& exec, View1<T> data, int root, const char* what);
 
-  /// Collectives on host memory, for control data. Floating-point sums are taken in rank order. T:
-  /// float, double, std::int64_t.
+  /// Collectives on host memory, for control data. T: float, double, std::int64_t.
   template <class T>
   void all_reduce(std::span<T> data, Reduction reduction, const char* what);
   template <class T>
@@ -184,8 +181,7 @@ class Communicator {
   /// Waits for the result, if the request is active. Meanwhile, the heartbeat publishes the verb
   /// and `what`. With a transport of streams, only `exec` waits, not the host.
   void wait(Request& request, const char* what);
-  /// Waits until one of the active requests has a result, and returns the index of this request.
-  /// Error if no request is active.
+  /// Waits for the first result, and returns the request's index. Error if no request is active.
   std::size_t wait_for_one(std::span<Request> requests, const char* what);
   /// Whether the result is complete; true for an inactive request. If so, the result is available
   /// as after wait(). Does not block, except to copy the result to a device.
@@ -201,7 +197,7 @@ class Communicator {
   static std::unique_ptr<Communicator> self() { return alone("self"); }
 
   /// Stages views through host buffers from now on, as builds for devices always do.
-  void stage_through_host() { staged_ = true; }
+  void stage_through_host() { pool_.stage_through_host(); }
   /// Shows the messages of verbs on views, except for broadcasts, to `witness` from now on; null
   /// stops this. Do not call it while a verb is outstanding whose result `witness` must see.
   void show_to(Witness* witness) { witness_ = witness; }
@@ -219,7 +215,6 @@ class Communicator {
  private:
   Operation& take(const char* verb, std::int64_t number);
   Operation& take_collective(const char* verb);
-  void give_back(Operation& operation);
   Request request(Operation& operation);
   template <class T>
   Witness::Message to_show(const char* verb, View1<T> data) const;
@@ -229,19 +224,11 @@ class Communicator {
   Request receives(Request request, const char* verb, View1<T> data) const;
   void show_result(Request& request) const;
   void wait(Operation& operation, const char* what);
-  void finish(Operation& operation);
   void count(Verb verb, std::size_t bytes);
-  StagingBuffer take_buffer(std::size_t bytes);
-  void give_back(StagingBuffer& buffer);
-  std::byte* bring_to_host(Operation& operation, const Exec& exec, const std::byte* data,
-                           std::size_t bytes);
-  void copy_back(Operation& operation, const Exec& exec, const std::byte* from, std::byte* to,
-                 std::size_t bytes) const;
   void set_offsets(const char* verb, std::span<const std::int64_t> counts, std::size_t all,
                    std::size_t mine);
   template <class T>
   void post_all_reduce(Operation& operation, T* data, std::int64_t n, Reduction reduction);
-  std::size_t operations_in_flight() const;
   Request request(Queued& queued) const;
   void wait(Queued& queued, const char* what);
   Queued& queue_transfer(const Exec& exec, const char* verb, std::byte* data, std::size_t bytes,
@@ -255,13 +242,10 @@ class Communicator {
   int tag_pairs_ = 0;  ///< number of pairs of tags after the channels; a collective uses one pair
   std::int64_t collectives_ = 0;
   std::vector<int> world_ranks_;
-  bool staged_ = !exec_on_host;
   bool left_out_ = false;
   Witness* witness_ = nullptr;
   std::array<Traffic, 5> traffic_;
-  std::vector<std::unique_ptr<Operation>> operations_;
-  std::vector<Operation*> idle_operations_;
-  std::vector<StagingBuffer> idle_buffers_;
+  OperationPool pool_;
   std::unique_ptr<TransportQueue> transport_;
   std::vector<std::int64_t> offsets_;  ///< offsets of the parts in the verb being started
 };

@@ -16,9 +16,9 @@ struct RankDevice {
 };
 
 /// Sets two environment variables, unless they are set. Call it before CUDA and NCCL read them.
-/// CUDA_DEVICE_MAX_CONNECTIONS=32: up to 32 streams do not share a hardware queue, in which a
-/// receive that spins could block the kernel for which it waits. NCCL_LAUNCH_ORDER_IMPLICIT=1: all
-/// devices see the kernels of several communicators in the same order (since NCCL 2.26).
+/// CUDA_DEVICE_MAX_CONNECTIONS=32 gives up to 32 streams separate hardware queues, so that a
+/// waiting receive does not block other kernels. NCCL_LAUNCH_ORDER_IMPLICIT=1: all devices see the
+/// kernels of several communicators in the same order (since NCCL 2.26).
 void set_device_environment();
 
 /// Table with one line per rank: the rank's node and device. Only the first 64 ranks are listed; a

@@ -32,7 +32,7 @@ std::string describe_wait(const RankState& state);
 std::string death_report(const Sighting& dead);
 
 /// Report with one line per group of ranks with the same activity, suspects first. `limit`: the
-/// watchdog's limit; 0 after a death instead of a timeout: no headline and no marks of suspects.
+/// watchdog's limit, or 0 after a death, for a report without headline and marks of suspects.
 std::string hang_report(const std::vector<Sighting>& ranks, Seconds limit);
 
 }  // namespace trireme::grid

@@ -6,8 +6,7 @@
 
 namespace trireme::grid {
 
-/// A rank's activity, such as "forward" or "checkpoint", including its waits. A number that does
-/// not apply to the activity is negative.
+/// A rank's activity, such as "forward" or "checkpoint". A number that does not apply is negative.
 struct Activity {
   std::string_view name;
   std::int64_t step = -1;
@@ -47,8 +46,8 @@ struct RankState {
 };
 
 /// A RankState that one thread writes and others read without locks, in this process or another. A
-/// reader that overlaps a write retries, up to a second for the same write (Boehm 2012, "Can
-/// seqlocks get along with programming language memory models?").
+/// reader that overlaps a write retries (Boehm 2012, "Can seqlocks get along with programming
+/// language memory models?").
 class SharedState {
  public:
   void write(const RankState& state);
@@ -64,12 +63,11 @@ class SharedState {
 /// Time of the node's monotonic clock, in nanoseconds, with a resolution of a few milliseconds.
 std::int64_t heartbeat_clock();
 
-/// Publishes this process's state. A call costs about ten nanoseconds and no system call. The
-/// watchdog counts each call as progress. Only the thread that calls MPI may call these functions.
+/// Publishes this process's state. The watchdog counts each call as progress. Only the thread that
+/// calls MPI may call these functions.
 class Heartbeat {
  public:
-  /// Directs publications to `shared`, and publishes that `rank` is alive. Null, the initial value,
-  /// discards publications.
+  /// Directs publications to `shared`, and publishes that `rank` is alive. Null: discards them.
   static void listen(SharedState* shared, int rank);
   static void end();
 

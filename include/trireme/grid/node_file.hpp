@@ -22,15 +22,13 @@ enum class Verdict : std::uint32_t {
 };
 
 /// The file of one node, mapped by all ranks of the node. It contains each rank's state, and a lock
-/// that the rank holds while it lives. When a process dies, the operating system hands the
-/// process's locks to waiters (robust futexes) before it closes the process's files, that is,
-/// before a launcher can notice the death and kill the job.
+/// that the rank holds while it lives. When a rank dies, its lock passes to waiters (robust
+/// futexes) before a launcher can notice the death.
 class NodeFile {
  public:
   enum class Lock { held, released, died };
 
-  /// Creates the file for `ranks` ranks. One rank of the node calls it, before any rank maps the
-  /// file.
+  /// Creates the file. One rank of the node calls it, before any rank maps the file.
   static void create(const std::string& path, int ranks);
   /// Maps the file. `mine`: index of this process among the `ranks` ranks of the node.
   NodeFile(const std::string& path, int ranks, int mine);
@@ -45,13 +43,12 @@ class NodeFile {
   int ranks() const { return ranks_; }
   int mine() const { return mine_; }
   SharedState& state(int i);
-  /// Waits up to `limit` until the owner of lock `i` dies or leaves. Returns Lock::held if the
-  /// owner did neither.
+  /// Waits up to `limit` until the owner of lock `i` dies or leaves; otherwise Lock::held.
   Lock watch(int i, std::chrono::milliseconds limit);
 
   std::atomic<Verdict>& verdict();
   /// Time of the node's clock at the last check by one of its watchdogs. A node whose time no
-  /// longer changes is considered dead.
+  /// longer changes is silent.
   std::atomic<std::int64_t>& clock();
   /// Writes the mapping to the file, so that other nodes can read it.
   void publish();
@@ -75,9 +72,8 @@ class NodeFile {
   void* memory_ = nullptr;
 };
 
-/// A claim that one rank of each node can win, in memory that the node's ranks share. If several
-/// ranks fail, the winner prints its error. Construction and destruction are collective on
-/// MPI_COMM_WORLD.
+/// A claim that one rank of each node can win. If several ranks fail, the winner prints its error.
+/// Construction and destruction are collective on MPI_COMM_WORLD.
 class NodeClaim {
  public:
   NodeClaim();

@@ -15,8 +15,7 @@ namespace trireme::grid {
 
 /// Throws Error with MPI's message if `code` is not MPI_SUCCESS.
 void expect_mpi(int code, const char* what, const std::string& communicator);
-/// `elements` as MPI's int; throws Error if the number does not fit. For longer messages, see
-/// MessageBlock.
+/// `elements` as MPI's int; throws Error if the number does not fit.
 int message_count(std::int64_t elements);
 
 /// One outstanding verb: its messages, and the function to call when they have completed.
@@ -67,10 +66,9 @@ std::byte* raw(T* data) {
 template <class T>
 void sum_in_order(T* out, std::span<const std::byte* const> parts, std::int64_t n);
 
-/// Posts an all-reduce of `n` elements at `data`, in host memory, summed by sum_in_order. Every
-/// rank gathers and sums all of a small message. For a larger message, every rank sums one part and
-/// sends the sum to all ranks. `scratch` must have ordered_sum_scratch_bytes(). The operation must
-/// be pending (see add_pending) until it completes.
+/// Posts an all-reduce of `n` elements at `data`, in host memory, summed by sum_in_order. `scratch`
+/// must have ordered_sum_scratch_bytes(). The operation must be pending (see add_pending) until it
+/// completes.
 template <class T>
 void post_ordered_sum(Operation& operation, T* data, std::int64_t n);
 std::int64_t ordered_sum_scratch_bytes(std::int64_t n, std::int64_t size, int ranks);
@@ -90,14 +88,12 @@ void post_all_gather(Operation& operation, std::byte* all);
 template <class T>
 MPI_Datatype datatype();
 
-/// Tests the messages, and calls `then` when they have completed. Returns whether the operation is
-/// complete.
+/// Advances the operation without waiting. Returns whether it is complete.
 bool advance(Operation& operation);
 
 /// Pending operations post more messages when their outstanding messages complete. Other ranks may
-/// need these messages, whatever this rank waits for. Therefore, every wait calls
-/// advance_pending(), which advances all pending operations and all transport queues. Only the
-/// thread that calls MPI may use these functions.
+/// need these messages, so every wait calls advance_pending(), which also advances all transport
+/// queues. Only the thread that calls MPI may use these functions.
 void add_pending(Operation& operation);
 void remove_pending(Operation& operation);
 void advance_pending();

@@ -13,10 +13,9 @@
 
 namespace trireme::grid {
 
-/// Runs `local` on every rank of `world`. If it throws on any rank, all ranks throw together: the
-/// lowest rank on which it threw throws SharedError with the message, all other ranks SilentError.
-/// The error is thus reported once, and no rank is left waiting. `local` must not communicate.
-/// Collective.
+/// Runs `local` on every rank of `world`. If `local` throws on a rank, the lowest such rank throws
+/// SharedError with the message, and all other ranks throw SilentError. `local` must not
+/// communicate. Collective.
 void together(Communicator& world, const std::function<void()>& local);
 
 class NodeClaim;
@@ -48,8 +47,7 @@ class Runtime {
   void together(const std::function<void()>& local) { grid::together(*world_, local); }
 
   /// Runs `work`, which may communicate, and returns its exit code. SharedError and SilentError are
-  /// rethrown. Any other exception of `work` ends all ranks with abort(): the other ranks do not
-  /// know the error and might wait for this rank. Collective.
+  /// rethrown. Any other exception of `work` ends all ranks with abort(). Collective.
   ExitCode guard(const std::function<ExitCode()>& work);
 
   /// Reports an error that the other ranks do not know, and ends all ranks with the error's code.
@@ -99,8 +97,7 @@ class Grid {
   Communicator& communicator(Axis axis) { return *axes_[axis]; }
   /// The ranks of this rank's replica, which together hold the weights once, in rank order.
   Communicator& model() { return *model_; }
-  /// The ranks with the same weights as this rank, in rank order: the ranks of the data and context
-  /// axes.
+  /// The ranks of the data and context axes, which have the same weights, in rank order.
   Communicator& replicas();
   /// This rank's group of `ranks` consecutive ranks of replicas(). `ranks` must divide the size of
   /// replicas(), and be the same in all calls. Collective on replicas().
@@ -108,8 +105,7 @@ class Grid {
   /// The pipeline ranks of the first and the last stage, which both hold tied embeddings. On every
   /// other rank, and if one rank has both stages, the communicator has only this rank.
   Communicator& embedding() { return *embedding_; }
-  /// The ranks of the tensor axis with the same `colour`, in the axis's order. Collective on the
-  /// tensor axis.
+  /// The ranks of the tensor axis with the same `colour`. Collective on the tensor axis.
   Communicator& part_of_tensor_axis(const std::string& name, int colour);
   /// Another communicator of an axis's ranks, whose messages need no order relative to messages on
   /// the axis itself. Collective on the axis.

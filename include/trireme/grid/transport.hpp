@@ -51,8 +51,7 @@ class Transport {
   /// and receives between two ranks match in order. Groups that wait for each other in a cycle
   /// deadlock.
   virtual void exchange(std::span<const Transfer> group) = 0;
-  /// The part of rank r has the bytes offsets[r] … offsets[r + 1] − 1 of `all`. This rank's part
-  /// must already be in place.
+  /// Rank r has the bytes offsets[r] … offsets[r + 1] − 1 of `all`; this rank's part is in place.
   virtual void all_gather(std::byte* all, std::span<const Bytes> offsets) = 0;
   virtual void broadcast(std::byte* data, Bytes bytes, int root) = 0;
   /// Calls `launch` with `summands` and an instance of Exec. Kernels that it launches on this

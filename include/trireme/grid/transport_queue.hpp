@@ -26,8 +26,7 @@ struct Queued {
   Transport::Place place;
 };
 
-/// The verbs of one communicator on a transport. Kernels sum in rank order, so that sums are
-/// bitwise equal on all ranks.
+/// The verbs of one communicator on a transport. Sums are taken in rank order.
 class TransportQueue {
  public:
   TransportQueue(std::unique_ptr<Transport> transport, std::string name, int rank, int ranks);
@@ -42,8 +41,7 @@ class TransportQueue {
   void all_gather(const Exec& exec, Queued& queued, std::byte* all,
                   std::span<const std::int64_t> offsets, Bytes size);
   void broadcast(const Exec& exec, Queued& queued, std::byte* data, Bytes bytes, int root);
-  /// Adds a transfer to the open group, or makes a group of this transfer alone. A transfer of zero
-  /// bytes is skipped.
+  /// Adds a transfer to the open group, or makes a group of this transfer alone.
   void transfer(const Exec& exec, Queued& queued, const Transport::Transfer& transfer);
   void begin_group();
   void end_group(const Exec& exec);
@@ -58,8 +56,7 @@ class TransportQueue {
   void progress() { transport_->progress(); }
 
   const std::string& name() const { return name_; }
-  /// The first entry outside the open group that the transport has not passed; null if there is
-  /// none.
+  /// The first entry outside the open group that the transport has not passed, or null.
   const Queued* oldest();
   /// Enlarges the buffer for the other ranks' summands to at least `bytes`. May wait.
   void reserve_scratch(Bytes bytes);
@@ -88,5 +85,10 @@ class TransportQueue {
 
 /// All queues of this process.
 std::span<TransportQueue* const> transport_queues();
+
+/// Waits for work of a device until `done` returns true: the waiter of processes with a transport
+/// (set_waiter). The wait may cover a whole step. Each verb that ends meanwhile is progress, so the
+/// rank publishes the verb that it has reached.
+void wait_for_queues(const std::function<bool()>& done, const char* reason);
 
 }  // namespace trireme::grid

@@ -16,10 +16,9 @@
 
 namespace trireme::grid {
 
-/// Mapped memory that delays the end of this process if it dies. The operating system must release
-/// the memory page by page before it closes the process's files and the launcher notices the death.
-/// In these milliseconds, other ranks of the node report the death. All pages are the system's page
-/// of zeros, so that the only cost is 4 MiB of page tables.
+/// Mapped memory that delays the end of this process if it dies. The operating system releases the
+/// memory page by page before the launcher notices the death. Meanwhile, other ranks of the node
+/// report it. The memory costs 4 MiB of page tables.
 class HeadStart {
  public:
   HeadStart();
@@ -67,8 +66,7 @@ class Watchdog {
     first,  ///< this rank is the first rank that ends the job
     taken   ///< another rank ends the job
   };
-  /// Keeps the watchdogs of all ranks from reporting, because an error with its own message ends
-  /// this job.
+  /// Keeps all watchdogs from reporting, because an error with its own message ends the job.
   static Claim silence();
 
  private:

@@ -6,7 +6,7 @@
 
 namespace trireme::hugging_face {
 
-/// Collects the lines of one error about files. Keeps only the first 20 lines.
+/// Collects the lines of one error. Keeps only the first 20 lines.
 class Complaints {
  public:
   template <class... Parts>
@@ -14,8 +14,8 @@ class Complaints {
     if (++number_ <= most) lines_ += text("\n  ", parts...);
   }
 
-  /// Throws a UsageError with "beginning:", the first lines, the number of further lines, and `end`
-  /// on a separate line. Does nothing if there are no lines.
+  /// Throws a UsageError with "beginning:", the lines, the number of further lines, and `end`. Does
+  /// nothing if there are no lines.
   void raise(const std::string& beginning, const std::string& end) const {
     if (number_ == 0) return;
     const std::string more = number_ > most ? text("\n  and ", number_ - most, " more") : "";
@@ -28,7 +28,7 @@ class Complaints {
   std::string lines_;
 };
 
-/// A word for messages, truncated to 80 bytes because words of a damaged file may be long.
+/// A word for messages, truncated to 80 bytes.
 inline std::string shortened(const std::string& word) {
   return word.size() <= 80 ? word : word.substr(0, 77) + "...";
 }

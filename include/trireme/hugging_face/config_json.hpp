@@ -11,7 +11,7 @@
 /// Models in config.json of Hugging Face's transformers.
 namespace trireme::hugging_face {
 
-/// A value of config.json on which the weights do not depend; training uses the deck's value.
+/// A value of config.json on which the weights do not depend.
 struct FreeValue {
   std::string name;  ///< "attn_pdrop"
   std::string deck;  ///< key of [model] in the deck: "dropout"
@@ -27,25 +27,25 @@ struct ModelFile {
   std::vector<std::string> unknown;
 };
 
-/// UsageError that lists the properties of the deck's model that transformers' class for the
-/// model's family does not have, such as norm = "layer" of a llama.
+/// UsageError that lists the properties of the deck's model that transformers' class for the family
+/// does not have, such as norm = "layer" of a llama.
 void expect_exportable(const deck::Deck& deck);
 
 /// PyTorch's name of a weight type. Error for integer types.
 const char* torch_name(DType type);
 
 /// Text of config.json for this model with weights of this type. `end_tokens`: ids that end a
-/// decoder's texts (eos_token_id); the first id also begins texts (bos_token_id). Both members are
-/// null if there are no such ids or the model is an encoder.
+/// decoder's texts (eos_token_id); the first id also begins texts (bos_token_id). Without ids, and
+/// for an encoder, both members are null.
 std::string config_text(const deck::ModelConfig& model, DType dtype,
                         const std::vector<std::int64_t>& end_tokens);
 
-/// Inverse of config_text, with transformers' defaults for missing keys. UsageError that lists keys
-/// that are missing or have a value that no Trireme model supports. `path` is for messages.
+/// Inverse of config_text, with transformers' defaults for missing keys. UsageError that lists
+/// missing keys and unsupported values. `path` is for messages.
 ModelFile parse_config(const std::string& content, const std::string& path);
 
-/// UsageError that lists binding keys that differ between config.json and the deck's [model]. A
-/// deck with shared layers also differs, because the layers of a file never share weights.
+/// UsageError that lists the differences between config.json and the deck's [model] on which the
+/// weights depend. A deck with shared layers always differs.
 void expect_same_model(const ModelFile& file, const deck::Deck& deck);
 
 /// A line for each free value that differs from the deck's value, and one line for all unknown

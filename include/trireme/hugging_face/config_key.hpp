@@ -18,20 +18,20 @@ using nlohmann::json;
 struct ConfigKey {
   std::string name;  ///< "n_layer"; "rope_parameters.factor" for a member of another key
   std::string deck;  ///< corresponding key of [model]: "layers"; "": none
-  /// The value written for a model; a discarded value is not written. Empty: the key is read but
-  /// not written.
+  /// The value written for a model; a discarded value is not written. Empty function: never
+  /// written.
   std::function<json(const deck::ModelConfig&)> write;
   /// Stores a value in the model; false if no Trireme model supports it.
   std::function<bool(const json&, deck::ModelConfig&)> read;
   std::string expected;  ///< valid values, for messages: "a whole number from 1 to 65536"
-  /// The value as text in a deck; an empty text omits the key. Empty function: the same text as in
+  /// The value as text in a deck; "" omits the key. Empty function: the same text as in
   /// config.json.
   std::function<std::string(const deck::ModelConfig&)> in_deck;
   /// transformers' default if the key is missing; empty: the key is required.
   std::function<json(const deck::ModelConfig&)> otherwise;
   /// The value that null stands for; empty: as if the key were missing.
   std::function<json(const deck::ModelConfig&)> null;
-  /// Whether the weights depend on the value, so that the value must equal the deck's value.
+  /// Whether the weights depend on the value.
   bool binding = true;
 
   /// Whether the key is a member of another key, which writes and reads the value.
@@ -40,7 +40,6 @@ struct ConfigKey {
   ConfigKey&& without(json value) &&;  ///< sets `otherwise`
   ConfigKey&& without(std::function<json(const deck::ModelConfig&)> value) &&;
   ConfigKey&& with_null(std::function<json(const deck::ModelConfig&)> value) &&;  ///< sets `null`
-  /// Sets `binding` to false.
   ConfigKey&& free() &&;
 };
 
@@ -55,13 +54,12 @@ ConfigKey positive(std::string name, std::string deck, NumberMember member);
 ConfigKey flag(std::string name, std::string deck, FlagMember member);
 /// A key with the form of GELU, under transformers' names.
 ConfigKey gelu(std::string name);
-/// A key with a dropout probability. Only training uses this probability. With `member`, the value
-/// is also stored in the model. differences() compares every such value with the deck's dropout.
+/// A key with a dropout probability, not binding. `member`, if given, receives the value.
 ConfigKey dropout(std::string name, std::optional<NumberMember> member);
-/// A key with the same value for all Trireme models of the family. `values`: this value, which is
-/// written and is the default of files without the key, then its synonyms.
+/// A key with one value for all Trireme models of the family. `values`: the value that is written
+/// and that a missing key stands for, then its synonyms.
 ConfigKey fixed(std::string name, std::vector<json> values);
-/// A key whose value follows from other keys; the value is checked if the file has the key.
+/// A key whose value follows from other keys and is checked.
 ConfigKey implied(std::string name, std::function<json(const deck::ModelConfig&)> value);
 /// A key that is written, and ignored when a file is read.
 ConfigKey written(std::string name, std::function<json(const deck::ModelConfig&)> value);

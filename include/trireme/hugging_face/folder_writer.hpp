@@ -32,8 +32,7 @@ struct ShardPlan {
 std::vector<ShardPlan> plan_shards(const std::vector<TensorPlan>& tensors, std::int64_t most_bytes);
 
 /// Writes tensors into a folder, as one file or as shards with an index (tensor_folder.hpp). Files
-/// have temporary names until commit(). If the commit of shards is interrupted, the folder has no
-/// index.
+/// have temporary names until commit().
 class FolderWriter {
  public:
   /// UsageError for more than shards_limit files. Error if several files do not fit on the file
@@ -42,8 +41,8 @@ class FolderWriter {
 
   /// Appends the next bytes of the tensors, in the order of the plan.
   void append(const void* data, std::int64_t bytes);
-  /// Completes all files. Error unless exactly the planned bytes were appended. Removes older
-  /// weight files with other names from the folder.
+  /// Completes all files and removes other weight files from the folder. Error unless exactly the
+  /// planned bytes were appended.
   void commit();
 
   /// Paths of all files; with several files, the last path is the index.

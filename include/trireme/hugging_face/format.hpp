@@ -11,7 +11,7 @@
 #include <vector>
 
 /// Trireme's families of models in the files of Hugging Face's transformers. Each family has a list
-/// of keys and a list of tensors (gpt2.cpp, bert.cpp, and llama.cpp for llama and its variants).
+/// of keys and a list of tensors (gpt2.cpp, bert.cpp, llama.cpp).
 namespace trireme::hugging_face {
 
 using checkpoint::Extents;
@@ -24,13 +24,13 @@ struct Piece {
   static constexpr std::int64_t whole_array = -1;
 };
 
-/// A tensor of the files and its pieces: the concatenated pieces form a matrix [rows, columns], and
-/// the tensor is that matrix or its transpose.
+/// A tensor of the files: its pieces, concatenated along the first axis, or the transpose of this
+/// matrix.
 struct Tensor {
   std::string name;  ///< current name: "transformer.h.0.attn.c_attn.weight"
   Extents shape;
   std::vector<Piece> pieces;
-  bool transposed = false;  ///< the tensor is the matrix's transpose, with two axes
+  bool transposed = false;  ///< the tensor is the transpose of the concatenated pieces
 };
 
 /// Tensor `name`, which duplicates tensor `of`.
@@ -65,18 +65,15 @@ const Format& format_of(Family family);
 /// is none.
 const Format& format_of(const json& model_type, const std::string& path);
 
-/// "layers.3.": prefix of the arrays with a layer's weights. If layers share weights, the prefix of
-/// the first of these layers.
+/// "layers.3.": prefix of a layer's arrays. Layers that share weights have the same prefix.
 std::string layer_prefix(const deck::ModelConfig& model, std::int64_t layer);
 
-/// `name` with `prefix` added, unless it begins with `prefix` or with `head`, the prefix of the
-/// head's tensors.
+/// `name` with `prefix` added, unless `name` begins with `prefix` or `head`.
 std::string with_prefix(std::string_view name, std::string_view prefix, std::string_view head);
 
-/// The families llama, qwen2, qwen3, mistral, gemma, gemma2, gemma3 and olmo2 as Hugging Face's
-/// LlamaForCausalLM, Qwen2ForCausalLM and their relatives. Their rotary positions pair elements i
-/// and i + K/2 of a head like Trireme's, so queries and keys need no permutation. Files may lack
-/// the prefix "model." and contain `rotary_emb.inv_freq`.
+/// The families of Hugging Face's LlamaForCausalLM, Qwen2ForCausalLM and their relatives. Their
+/// rotary positions pair elements i and i + K/2 of a head like Trireme's, so that queries and keys
+/// need no permutation. Files may lack the prefix "model." and contain `rotary_emb.inv_freq`.
 const Format& llama_format(Family family);
 
 /// The family gpt as Hugging Face's GPT2LMHeadModel. The weights of its Conv1D are [in, out],

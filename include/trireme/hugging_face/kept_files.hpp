@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-/// The files beside the weights of an imported model. A run keeps these files with its checkpoints.
-/// An export writes them again, with the changes that the trained model needs.
+/// The files beside the weights of an imported model. Checkpoints keep these files; an export
+/// writes them with the changes that the trained model needs.
 namespace trireme::hugging_face {
 
 inline constexpr const char* model_config_name = "config.json";
@@ -27,9 +27,8 @@ std::string name_in_checkpoint(const std::string& name);
 /// Whether a name of a file in a checkpoint is the name of a kept file.
 bool is_kept(const std::string& name_in_checkpoint);
 
-/// Contents of the files of kept_names in a folder, by the files' names in a checkpoint.
-/// `tokenizer`: with the files that describe the tokenizer. UsageError for a generation_config.json
-/// that is not a JSON object.
+/// Contents of the files of kept_names in a folder, by their names in a checkpoint. `tokenizer`:
+/// with the files that describe the tokenizer. UsageError for an invalid generation_config.json.
 std::map<std::string, std::string> files_to_keep(const std::string& folder, bool tokenizer);
 
 /// A file to write, and a line for each member that differs from the imported file.
@@ -39,13 +38,13 @@ struct UpdatedFile {
 };
 
 /// The imported config.json with the changes that this model needs. With rotary positions,
-/// max_position_embeddings is the larger of the imported value and the model's sequence.
-/// `end_tokens` are added to eos_token_id, except for an encoder. `path` is for messages.
+/// max_position_embeddings does not decrease. Adds `end_tokens` to eos_token_id of a decoder.
+/// `path` is for messages.
 UpdatedFile updated_config(const std::string& imported, const std::string& path,
                            const deck::ModelConfig& model, DType dtype,
                            const std::vector<std::int64_t>& end_tokens);
 
-/// The imported generation_config.json; `end_tokens` are added to its eos_token_id, if it has one.
+/// The imported generation_config.json. Adds `end_tokens` to its eos_token_id, if it has one.
 UpdatedFile updated_generation_config(const std::string& imported, const std::string& path,
                                       const std::vector<std::int64_t>& end_tokens);
 

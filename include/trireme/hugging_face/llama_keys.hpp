@@ -12,15 +12,14 @@ namespace trireme::hugging_face {
 /// Call after max_position_embeddings has been added to `keys`.
 void add_rotary_keys(std::vector<ConfigKey>& keys);
 
-/// Adds keys of rotary positions for models whose layers with a window have a separate base and no
-/// scaling: rope_parameters has an object for each kind of layer.
+/// Like add_rotary_keys, for models whose layers with a window have a separate base and no scaling:
+/// rope_parameters has an object for each kind of layer.
 void add_rotary_keys_of_two_kinds(std::vector<ConfigKey>& keys);
 
-/// Reports members of rope_parameters and rope_scaling that are missing, invalid, unknown or
-/// contradictory.
+/// Reports members of rope_parameters and rope_scaling that Trireme does not support.
 void check_rotary(const json& file, const deck::ModelConfig& m, Complaints& complaints);
 
-/// Adds keys of GemmaForCausalLM that LlamaForCausalLM does not have.
+/// Adds keys of GemmaForCausalLM: the form of GELU, and members with a fixed value.
 void add_gemma_keys(std::vector<ConfigKey>& keys);
 /// Adds keys of Gemma2ForCausalLM: the form of GELU, soft caps of attention scores and logits, the
 /// scale of attention scores, and windows, by default in every other layer.

@@ -7,10 +7,9 @@
 
 namespace trireme::hugging_face {
 
-/// The stored tensors for format.tensors(model), in the same order. Skips tensors that are not
-/// weights, and copies (Format::copies). A copy of Copy::Use::none replaces a missing original.
-/// UsageError that lists tensors that are missing, unknown, duplicate, or of another shape or type,
-/// and tied copies that differ from their original.
+/// The stored tensors for format.tensors(model), in the same order. A copy of Copy::Use::none
+/// replaces a missing original. UsageError that lists tensors that are missing, unknown, duplicate,
+/// or of another shape or type, and tied copies that differ from their original.
 std::vector<StoredTensor> match(const TensorFolder& folder, const Format& format,
                                 const deck::ModelConfig& model);
 

@@ -22,18 +22,16 @@ inline constexpr const char* adapter_weights_name = "adapter_model.safetensors";
 /// transformers' class consists of arrays without a common A.
 std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfig& model);
 
-/// Text of adapter_config.json. `base`: name or folder of the base model, for
-/// base_model_name_or_path.
+/// Text of adapter_config.json. `base`: value of base_model_name_or_path; "": null.
 std::string adapter_config_text(const deck::ModelConfig& model, const std::string& base);
 
-/// Compares adapter_config.json with the deck's [adapter]. Returns a line if the dropout differs
-/// from the deck's value. UsageError that lists unsupported members, or values that contradict the
-/// deck. `path` is for messages.
+/// Compares adapter_config.json with the deck's [adapter]. Returns a line if the dropout differs.
+/// UsageError that lists unsupported or contradicting values. `path` is for messages.
 std::vector<std::string> expect_same_adapter(const std::string& content, const std::string& path,
                                              const deck::Deck& deck);
 
-/// Adds the updates factor · B A to the weights of a model with adapters, and with DoRA scales the
-/// rows of the weights to the trained norms.
+/// Adds the updates factor · B A to the weights of a model with adapters. With DoRA, then scales
+/// the rows of the weights to the trained norms.
 class Merger {
  public:
   Merger(const checkpoint::Reader& reader, const deck::ModelConfig& model, DType type);

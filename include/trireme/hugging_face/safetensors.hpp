@@ -41,9 +41,8 @@ struct TensorInfo {
 /// A safetensors file opened for reading. Reads only requested data.
 class SafetensorsFile {
  public:
-  /// UsageError naming file, tensor, value and remedy unless the header is valid: lengths and
-  /// offsets within the file, known types, sizes that match the shapes, unique names, and every
-  /// byte of the data in exactly one tensor.
+  /// UsageError naming file, tensor, value and remedy unless the header is valid and its tensors
+  /// fill the data without gaps.
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
@@ -70,12 +69,10 @@ struct TensorPlan {
   Extents shape;
 };
 
-/// Writes a safetensors file, tensor by tensor. The file appears complete when commit() returns, or
-/// not at all.
+/// Writes a safetensors file, which appears complete at commit(), or not at all.
 class SafetensorsWriter {
  public:
-  /// First checks the free space of the file system. The data begins at a multiple of 8 bytes.
-  /// transformers requires the metadata {"format": "pt"}.
+  /// Checks the free space of the file system. transformers requires the metadata {"format": "pt"}.
   SafetensorsWriter(const std::string& path, const std::vector<TensorPlan>& tensors,
                     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 

@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-/// A model's tensors in a folder as Hugging Face's libraries store them: one file
-/// model.safetensors, or shards model-00001-of-00003.safetensors … with an index that names the
-/// shard of each tensor.
+/// A model's tensors in a folder: one file model.safetensors, or shards
+/// model-00001-of-00003.safetensors … with an index that names the shard of each tensor.
 namespace trireme::hugging_face {
 
 inline constexpr const char* single_name = "model.safetensors";
@@ -21,9 +20,8 @@ std::string shard_name(std::int64_t number, std::int64_t of);
 /// Sorted paths of the single file, the shards and the index in a folder, if they exist.
 std::vector<std::string> weight_files(const std::string& folder);
 
-/// Names of the files that hold the tensors, by tensor name, from an index. UsageError unless the
-/// index's `weight_map` maps unique names to plain names of safetensors files. `path` is for
-/// messages.
+/// The file name of each tensor, by tensor name, from an index. UsageError unless `weight_map` maps
+/// unique names to plain names of safetensors files. `path` is for messages.
 std::map<std::string, std::string> parse_shard_index(const std::string& content,
                                                      const std::string& path);
 
@@ -41,8 +39,7 @@ struct StoredTensor {
 class TensorFolder {
  public:
   /// UsageError if there is no safetensors file, if there are both a single file and an index, if a
-  /// shard is missing, damaged or not in the index, or if a tensor is not in the file that the
-  /// index names.
+  /// shard is missing or damaged, or if shards and index do not match.
   explicit TensorFolder(const std::string& folder);
   TensorFolder(const TensorFolder&) = delete;
   TensorFolder& operator=(const TensorFolder&) = delete;

@@ -13,8 +13,8 @@
 /// Face's names (format.hpp).
 namespace trireme::hugging_face {
 
-/// Type of a checkpoint's weights. UsageError unless the checkpoint's arrays, except optimizer
-/// state and fp8 maxima, are exactly the arrays of this model, all of one floating-point type.
+/// Type of a checkpoint's weights. UsageError unless the arrays, except optimizer state and fp8
+/// maxima, are exactly this model's arrays, all of one floating-point type.
 DType weights_type(const checkpoint::Reader& reader, const deck::ModelConfig& model);
 
 struct Exported {
@@ -24,8 +24,8 @@ struct Exported {
 
 /// Writes the weights into `folder`, in files of at most `shard_bytes` (0: one file), as values of
 /// type `dtype`: the stored bits if the checkpoint has this type, otherwise rounded to nearest,
-/// ties to even. UsageError that names the array if a finite value becomes infinite. Adds the
-/// updates of adapters in double precision, and rounds the sums to the checkpoint's type.
+/// ties to even. UsageError that names the array if a finite value is too large for `dtype`. Merges
+/// adapters in double precision, and rounds the merged weights to the checkpoint's type.
 Exported export_weights(const checkpoint::Reader& reader, const deck::ModelConfig& model,
                         DType dtype, const std::string& folder, std::int64_t shard_bytes = 0);
 
@@ -34,10 +34,10 @@ Exported export_adapters(const checkpoint::Reader& reader, const deck::ModelConf
                          DType dtype, const std::string& folder);
 
 /// Writes the weights of a folder as a new checkpoint in `directory`, without optimizer state, as
-/// values of type `dtype`. `state`: state of the run in the checkpoint; its step must be 0.
-/// `adapter`: file of PEFT's adapters; null: the checkpoint has no adapters, even if the model has
-/// some. Returns a line for each tensor with infinities or NaNs, which are an error unless
-/// `allow_nonfinite`. After an error, the directory has no new checkpoint.
+/// values of type `dtype`. `state`: state of the run, at step 0. `adapter`: file of PEFT's
+/// adapters; null: the checkpoint has no adapters. Returns a line for each tensor with infinities
+/// or NaNs, which are an error unless `allow_nonfinite`. After an error, the directory has no new
+/// checkpoint.
 std::vector<std::string> import_weights(const TensorFolder& folder, const deck::ModelConfig& model,
                                         DType dtype, const std::string& directory,
                                         const checkpoint::RunState& state,

@@ -7,12 +7,12 @@
 
 namespace trireme::io {
 
-/// Alignment of offset, address and size for write_direct; enough for all common devices.
+/// Alignment of offset, address and size for write_direct, in bytes.
 inline constexpr std::int64_t direct_alignment = 4096;
 
 /// A file that appears completely or not at all. commit() flushes the temporary file to the device
-/// and renames it; without commit(), the destructor removes the temporary file. Every failure is an
-/// Error that names the final file.
+/// and renames it; without commit(), the destructor removes the temporary file. Errors name the
+/// final file.
 class AtomicFile {
  public:
   /// UsageError if no file can be created in the folder, or if `path` exists and is not a regular
@@ -28,11 +28,11 @@ class AtomicFile {
 
   /// Error if `bytes` do not fit on the device. The file is empty afterwards.
   void probe_space(std::int64_t bytes);
-  /// Writes bytes at an offset. Sequential writes also start the write-back to the device.
+  /// Writes bytes at an offset, and starts their write-back to the device in large pieces.
   void write(std::int64_t offset, const void* data, std::size_t bytes);
   /// Like write(), but bypasses the page cache. Returns false if the file system does not support
-  /// this, if the write fails, or unless offset, address and size are multiples of
-  /// direct_alignment; the caller then calls write() for all bytes.
+  /// this, a write has failed, or offset, address and size are not multiples of direct_alignment;
+  /// the caller then calls write() for all bytes.
   bool write_direct(std::int64_t offset, const void* data, std::size_t bytes);
   void commit();
 
@@ -49,8 +49,8 @@ class AtomicFile {
 /// Writes a small file atomically.
 void replace_file(const std::string& path, std::string_view content);
 
-/// Temporary storage for data of unknown length that may not fit into memory: an unnamed file in
-/// the folder of `path`. Nothing remains on disk, however the process ends.
+/// Temporary storage for data that may not fit into memory: an unnamed file in the folder of
+/// `path`, which the system removes when the process ends.
 class Spool {
  public:
   explicit Spool(const std::string& path);
@@ -70,7 +70,7 @@ class Spool {
 };
 
 /// Writes all bytes at `offset`. Errors name `path`. `file_bytes`: size of the whole file, for the
-/// error of a full disk; 0 if unknown.
+/// message about a full disk; 0 if unknown.
 void write_at(int descriptor, const std::string& path, std::int64_t offset, const void* data,
               std::size_t bytes, std::int64_t file_bytes = 0);
 
@@ -78,12 +78,11 @@ void flush_to_device(int descriptor, const std::string& path);  ///< fsync
 void flush_folder(const std::string& folder);                   ///< fsync; makes renames durable
 
 /// After this call, SIGINT, SIGTERM and SIGHUP remove all registered temporary files and empty
-/// folders, and then end the process as usual. Ignored signals stay ignored. For commands without
-/// signal handlers of their own.
+/// folders, and then end the process. Ignored signals stay ignored.
 void remove_temporaries_on_signals();
 
-/// A name for a temporary file or folder beside `path`: "PATH.partial-SYSTEM-PROCESS-N". It is
-/// unique among all processes on all machines and identifies its owner.
+/// A name for a temporary file or folder beside `path`: "PATH.partial-SYSTEM-PROCESS-N". It
+/// identifies the machine and the process that use it.
 std::string temporary_name(const std::string& path);
 
 /// Removes the temporary files and folders of dead processes from a folder. A process of another
@@ -104,8 +103,8 @@ void write_output(const std::string& path, std::string_view content, const std::
 /// Writes a command's --json output to a file, or to standard output for "-".
 void write_json(const std::string& path, const std::string& json);
 
-/// Checks before a long computation that its output file can be written. UsageError with the path
-/// and the reason. Accepts an empty path, a device and a pipe without a check; leaves no file.
+/// UsageError with path and reason unless an output file can be created at `path`. Accepts an empty
+/// path, a device and a pipe without a check. Leaves no file.
 void expect_writable(const std::string& path);
 
 }  // namespace trireme::io

@@ -5,9 +5,8 @@
 
 namespace trireme::io {
 
-/// New files for a folder, which replace the old files in one step. The new files are written to a
-/// temporary folder beside the old folder; commit() exchanges the two folders. Without commit(),
-/// the destructor removes the temporary folder.
+/// New files for a folder. They are written to a temporary folder, which commit() exchanges with
+/// the old folder if possible. Without commit(), the destructor removes the temporary folder.
 class AtomicFolder {
  public:
   /// UsageError if `path` exists and is not a folder, or if the temporary folder cannot be created.
@@ -19,10 +18,10 @@ class AtomicFolder {
   /// Folder for the new files.
   const std::string& temporary_path() const { return temporary_path_; }
 
-  /// Puts the new files into the folder, removes the old files for which `is_replaced` is true, and
-  /// keeps other old files and folders that have no new file of the same name. Returns false if the
-  /// folder could only be changed file by file, because it is a mount point, for example. The file
-  /// `last` is then removed first and written last.
+  /// Puts the new files into the folder, removes old files for which `is_replaced` is true, and
+  /// keeps other old files without a new file of the same name. Returns false if the folder could
+  /// only be changed file by file, for example at a mount point; the file `last` is then removed
+  /// first and written last.
   bool commit(const std::function<bool(const std::string& name)>& is_replaced,
               const std::string& last);
 

@@ -22,8 +22,7 @@ class Dataset {
   std::int64_t bytes() const;
   bool contiguous() const;
   /// Offset of the dataset's first byte from the start of the file, user block included; -1 if the
-  /// dataset is not contiguous or not allocated. The bytes() bytes from this offset are the data,
-  /// so that pread and pwrite can replace HDF5.
+  /// dataset is not contiguous or not allocated. bytes() bytes from this offset are the data.
   std::int64_t file_offset() const;
 
   /// Writes or reads the block [offset, offset + extent) along every axis, from or to contiguous
@@ -45,7 +44,7 @@ class Dataset {
 };
 
 /// A part of a virtual dataset: the block [offset, offset + extent) maps a whole dataset of another
-/// file. The name of this file is relative to the folder of the virtual dataset's file.
+/// file. `file` is relative to the folder of the virtual dataset's file.
 struct VirtualSource {
   std::string file;
   std::string dataset;
@@ -73,9 +72,8 @@ class MemoryFile {
 
 /// An HDF5 file. HDF5 may crash on damaged bytes: verify a checksum before open().
 ///
-/// HDF5 cannot discard a file after a failed write: closing it fails too, and the library's
-/// clean-up at the end of MPI then crashes. Therefore HDF5 writes a new file to memory, and close()
-/// copies the written parts to disk.
+/// HDF5 cannot discard a file after a failed write. Therefore it writes a new file to memory, and
+/// close() copies the written parts to disk.
 class Hdf5File {
  public:
   /// Creates or truncates a file, which stays empty until close() or close_into(). HDF5 does not
@@ -90,9 +88,8 @@ class Hdf5File {
   /// ("a/b/c") are created.
   Dataset create_dataset(const std::string& name, DType dtype,
                          const std::vector<std::int64_t>& shape);
-  /// Creates a dataset without storage that shows parts of datasets in other files, which need not
-  /// exist yet. Uncovered elements, and parts whose file is missing, read as NaN, or as 0 in
-  /// integers. No part may be empty.
+  /// Creates a dataset without storage that maps datasets of other files, which need not exist yet.
+  /// Elements without a part or a file read as NaN; integers as 0. No part may be empty.
   void create_virtual_dataset(const std::string& name, DType dtype,
                               const std::vector<std::int64_t>& shape,
                               std::span<const VirtualSource> parts);
@@ -105,11 +102,10 @@ class Hdf5File {
   std::string string_attribute(const std::string& name) const;
   std::int64_t integer_attribute(const std::string& name) const;
 
-  /// Closes the file, and writes a created file to disk; Error if it does not fit on the device.
-  /// Without close(), a created file stays empty.
+  /// Closes the file, and writes a created file to disk. Without close(), a created file stays
+  /// empty.
   void close();
-  /// Like close(), but writes a created file to `file`. create() must have had the temporary path
-  /// of `file`.
+  /// Like close(), but writes to `file`, whose temporary path must have been given to create().
   void close_into(AtomicFile& file);
 
  private:

@@ -9,9 +9,8 @@
 
 namespace trireme::io {
 
-/// Global recursive lock that every function of Hdf5File, Dataset and this header holds during its
-/// HDF5 calls, because distributions build HDF5 without thread safety. The first lock also silences
-/// HDF5's own error output.
+/// Global recursive lock around all HDF5 calls, because distributions build HDF5 without thread
+/// safety. The first lock also silences HDF5's own error output.
 class Lock {
  public:
   Lock();

@@ -35,8 +35,7 @@ class InputFile {
   int descriptor_ = -1;
 };
 
-/// The content of a file. Error if the file is larger than the limit; other errors as for
-/// InputFile.
+/// The content of a file. Error if it is larger than the limit; other errors as for InputFile.
 std::string read_text_file(const std::string& path, std::int64_t limit_bytes = 64 << 20);
 
 /// Digest of a whole file, read in pieces.

@@ -7,8 +7,8 @@
 
 namespace trireme::io {
 
-/// Streams a text file, plain or compressed with gzip; the content determines the format. The path
-/// "-" is standard input.
+/// Streams a text file, plain or gzip, detected from the first bytes. The path "-" is standard
+/// input.
 class TextReader {
  public:
   /// UsageError if the file cannot be opened.
@@ -17,9 +17,8 @@ class TextReader {
   TextReader(const TextReader&) = delete;
   TextReader& operator=(const TextReader&) = delete;
 
-  /// Reads the next bytes of the text into `out` and returns their number; 0 at the end of the
-  /// text. Error if the compressed data are damaged or truncated. UsageError for other known
-  /// formats, such as zstd, PDF, UTF-16 and HDF5.
+  /// Reads the next bytes of the text into `out` and returns their number; 0 at the end. Error for
+  /// damaged compressed data. UsageError for other known formats, such as zstd, PDF and UTF-16.
   std::size_t read(std::span<char> out);
 
  private:

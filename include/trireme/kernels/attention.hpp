@@ -28,11 +28,10 @@ struct AttentionShape {
   double scale = 0.0;                ///< factor of the scores; 0 means 1/√K
   std::int64_t group = 0;            ///< G; 0 means H / Hkv, which must then be an integer
   std::int64_t heads_before = 0;     ///< number of heads of the first group on lower ranks; < G
-  std::int64_t window = 0;  ///< largest number of keys per query, its own included; 0: no limit
-  double cap = 0;           ///< scaled scores s become cap tanh(s / cap); 0: unchanged
-  /// Position of each token in its document, for samples of several documents: 0, 1, … from the
-  /// beginning of each document. A query sees no key of another document. [T], or empty if each
-  /// sample is one document.
+  std::int64_t window = 0;           ///< most keys per query, its own token included; 0: no limit
+  double cap = 0;                    ///< scaled scores s become cap tanh(s / cap); 0: unchanged
+  /// Position of each token in its document, 0, 1, …, for samples of several documents. A query
+  /// sees no key of another document. [T], or empty if each sample is one document.
   View1<const std::int32_t> positions = {};
 
   TRIREME_FUNCTION std::int64_t key_value_head(std::int64_t h) const {
@@ -52,8 +51,7 @@ struct AttentionShape {
 /// Dropout of probabilities: p[b,h,i,j] is dropped if word ((sample·A + head)·S + i)·S + j of the
 /// random array `key` is below rate·2^32, otherwise divided by 1 − rate. The indices sample =
 /// first_sample + b and head = first_head + h are global, and A is the number of heads on all
-/// ranks, so that the mask does not depend on the layout. The mask is not stored: the backward pass
-/// recomputes it.
+/// ranks, so that the mask does not depend on the layout. The backward pass recomputes the mask.
 struct AttentionDropout {
   double rate = 0.0;  ///< in [0, 1); 0: no dropout
   RandomKey key;
@@ -64,10 +62,9 @@ struct AttentionDropout {
 
 /// o[t, h·K + d] = Σ_j p[b,h,i,j] v[j,d] with t = b·S + i, p = softmax_j(s_j) and the scores s_j =
 /// scale q·k_j, or cap tanh(scale q·k_j / cap) with a cap. logsumexp[b,h,i] = log Σ_j exp(s_j), for
-/// the backward pass. Sums are over the keys that query i sees; blocks of keys outside the window
-/// or the document are skipped. Dropout applies to p in the sum of values only. o [T, H·K];
-/// logsumexp [B, H, S]; qkv [T, (H + 2 Hkv)·K] with columns [queries of all heads | keys | values].
-/// The rows of a sample are consecutive. o must not overlap qkv.
+/// the backward pass. Sums are over the keys that query i sees. Dropout applies to p in the sum of
+/// values only. o [T, H·K]; logsumexp [B, H, S]; qkv [T, (H + 2 Hkv)·K] with columns [queries of
+/// all heads | keys | values]. o must not overlap qkv.
 template <class T>
 void attention_forward(const Handle& handle, View2<T> o, View3<Accumulate<T>> logsumexp,
                        View2<const T> qkv, const AttentionShape& shape,
@@ -80,8 +77,7 @@ std::int64_t attention_workspace_elements(const KernelChoice& choice, const Atte
 
 /// Computes dqkv [T, (H + 2 Hkv)·K], the gradient of qkv, from the gradient `grad` [T, H·K] of o.
 /// o, qkv and logsumexp are the arrays of the forward pass, and `dropout` is its dropout. Sums have
-/// a fixed order, so that all runs give the same bits. dqkv must not overlap an input. workspace
-/// [attention_workspace_elements].
+/// a fixed order. dqkv must not overlap an input. workspace [attention_workspace_elements].
 template <class T>
 void attention_backward(const Handle& handle, View2<T> dqkv, View2<const T> grad, View2<const T> o,
                         View2<const T> qkv, View3<const Accumulate<T>> logsumexp,

@@ -10,12 +10,10 @@
 
 #include <cstdint>
 
-/// Common parts of the portable attention kernels: block sizes, padded head sizes, copies of
-/// blocks, and the dropout mask.
+/// Common parts of the portable attention kernels: block sizes, copies of blocks, dropout mask.
 namespace trireme::kernels {
 
-/// Number of queries and number of keys per block. They are equal, so that the causal mask cuts
-/// only blocks on the diagonal.
+/// Queries and keys per block: equal numbers, so that the causal mask cuts only diagonal blocks.
 inline constexpr int attention_block = exec_on_host ? 64 : 32;
 
 using AttentionPolicy = Kokkos::TeamPolicy<Exec, LightKernel>;
@@ -199,7 +197,7 @@ struct AttentionMask {
   }
 };
 
-/// The masks of all heads and samples. operator() returns the mask of head h of sample b.
+/// The masks of all heads and samples.
 struct AttentionMasks {
   AttentionDropout dropout;
   std::int64_t sequence;

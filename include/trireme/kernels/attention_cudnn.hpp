@@ -3,9 +3,8 @@
 #include <trireme/kernels/attention.hpp>
 
 /// Attention by cuDNN (cudnn_attention.hpp) on Kokkos' views, instantiated for Bf16 and Fp16. Both
-/// functions return false, with nothing queued, for calls that are left to other back ends, such as
-/// calls with a window, a soft cap, several documents or dropout. `shape` must be resolved
-/// (attention_blocks.hpp).
+/// functions return false, with nothing queued, for calls that are left to other back ends. `shape`
+/// must be resolved (attention_blocks.hpp).
 namespace trireme::kernels {
 
 template <class T>

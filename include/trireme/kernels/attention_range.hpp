@@ -64,8 +64,7 @@ struct AttentionRange : AttentionShape {
     }
     return end;
   }
-  /// Index of the first key of the document of query i; negative if the document begins before key
-  /// 0.
+  /// First key of the document of query i; negative if the document begins before key 0.
   TRIREME_FUNCTION std::int64_t document_start(std::int64_t b, std::int64_t i) const {
     return i + shift() - positions(query_row(b, i));
   }

@@ -5,19 +5,17 @@
 
 #include <cstdint>
 
-/// Blocks of bf16 products by x86 processors' bf16 instructions, or in plain C++ for tests; without
-/// Kokkos. Sums are fp32, in an order of k that depends only on the instructions, so that an
-/// element's bits depend only on its operands and the instructions. A band is 32 rows of the left
-/// operand or 32 columns of the right operand. A packed band is a sequence of pairs of tiles; a
-/// tile has 32 elements of each of 16 lines (rows or columns).
+/// Blocks of bf16 products by x86 processors' bf16 instructions, or in plain C++; without Kokkos.
+/// Sums are fp32, in an order of k that depends only on the instructions. A band is 32 rows of the
+/// left operand or 32 columns of the right operand. A packed band is a sequence of pairs of tiles;
+/// a tile has 32 elements of each of 16 lines (rows or columns).
 namespace trireme::kernels {
 
 inline constexpr std::int64_t bf16_band = 32;                       ///< rows or columns of a band
 inline constexpr std::int64_t bf16_depth = 32;                      ///< elements of a tile's line
 inline constexpr std::int64_t bf16_pair = bf16_band * bf16_depth;   ///< elements of two tiles
 inline constexpr std::int64_t bf16_square = bf16_band * bf16_band;  ///< sums of a product of bands
-/// Number of pairs of tiles of a left band that stay in the first-level cache while right bands are
-/// streamed.
+/// Pairs of a left band's tiles that stay in the first-level cache while right bands are streamed.
 inline constexpr std::int64_t bf16_cached_pairs = 16;
 
 /// Side of a product. A tile of the left operand is 16 rows of 32 elements. A tile of the right
@@ -35,8 +33,7 @@ struct Bf16Lines {
   std::int64_t depth = 0;
 };
 
-/// Writes a band, ⌈depth / 32⌉ pairs of tiles, to `to`, which is aligned to 64 bytes. E: Bf16 or
-/// float.
+/// Writes a band, ⌈depth / 32⌉ pairs of tiles, to `to`, aligned to 64 bytes. E: Bf16 or float.
 template <class E>
 void pack_bf16(Bf16Instructions instructions, Bf16Side side, Bf16* to, const Bf16Lines<E>& lines);
 
@@ -44,9 +41,8 @@ void pack_bf16(Bf16Instructions instructions, Bf16Side side, Bf16* to, const Bf1
 void enter_bf16(Bf16Instructions instructions);
 void leave_bf16(Bf16Instructions instructions);
 
-/// sums [32, 32] = left · right, or += if `continues`. left and right are packed bands of `pairs`
-/// pairs of tiles. Rows of sums begin every `stride` elements. The bands and each row of sums are
-/// aligned to 64 bytes.
+/// sums [32, 32], with rows every `stride` elements, = left · right, or += if `continues`. left and
+/// right are packed bands of `pairs` pairs of tiles. Bands and rows are aligned to 64 bytes.
 void add_bf16_square(Bf16Instructions instructions, float* sums, std::int64_t stride,
                      const Bf16* left, const Bf16* right, std::int64_t pairs, bool continues);
 

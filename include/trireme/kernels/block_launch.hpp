@@ -17,8 +17,8 @@ inline void check_launch(cudaError_t error, const char* what) {
   check(error == cudaSuccess, what, ": ", cudaGetErrorString(error));
 }
 
-/// Whether the current device can run Kernel: it was compiled for compute capability 8.0 or newer,
-/// and the device has enough shared memory for blocks of threads with `shared_bytes` bytes.
+/// Whether the current device can run Kernel: Kernel was compiled for compute capability 8.0 or
+/// newer, and blocks of threads can have `shared_bytes` bytes of shared memory.
 template <class Kernel>
 bool block_kernel_runs(std::int64_t shared_bytes) {
   constexpr int of_the_block_itself = 1024;

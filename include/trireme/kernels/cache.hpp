@@ -8,8 +8,7 @@ namespace trireme::kernels {
 
 /// Positions of rows in the caches of keys and values: row r is the token at positions[r] of text
 /// texts[r], or no token if texts[r] is negative. The keys and values of a row must be in the
-/// caches before any row attends to them. Texts and positions must be within the caches: the
-/// kernels do not check them.
+/// caches before any row attends to them. Kernels do not check texts and positions.
 struct CacheRows {
   View1<const std::int32_t> texts;      // [R]
   View1<const std::int32_t> positions;  // [R]

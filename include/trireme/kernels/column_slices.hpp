@@ -8,12 +8,10 @@
 #include <algorithm>
 #include <cstdint>
 
-/// Sums over the rows of a matrix on devices: in two levels, without atomics, in an order that
-/// depends only on the shape.
+/// Sums over a matrix's rows on devices, in two levels, in an order that depends only on the shape.
 namespace trireme::kernels {
 
-/// Division of a matrix's rows for column sums on a device: `count` slices of `rows` rows; the last
-/// slice may have fewer.
+/// A matrix's rows as `count` slices of `rows` rows each; the last slice may have fewer.
 struct ColumnSlices {
   std::int64_t count;
   std::int64_t rows;

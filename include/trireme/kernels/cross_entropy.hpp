@@ -7,7 +7,7 @@
 /// Cross entropy of a vocabulary that may be split into parts; one part holds the ids [first_id,
 /// first_id + Vl), and may be empty. Ranks exchange three values per row (statistics), never the
 /// logits (Narayanan et al. 2021, arXiv 2104.04473, section 2.3; Shoeybi et al. 2019, arXiv
-/// 1909.08053). Targets must be below V: the reader of tokens checks them.
+/// 1909.08053). Targets must be below V; the kernels do not check them.
 ///
 /// A row with a negative target is not counted: its loss and its gradient are 0. A target −1 − n
 /// with n > 0 requests the most likely of the first n ids: the third value of the row's merged
@@ -17,10 +17,9 @@
 namespace trireme::kernels {
 
 /// statistics[r] = {largest logit of this part, sum of exp(logit − largest), the target's logit},
-/// in one pass (Milakov and Gimelshein 2018, arXiv 1805.02867, algorithm 3, by chunks). The first
-/// two values are −infinity and 0 if the part is empty or all its logits are masked (−infinity).
-/// The target's logit is −infinity if another part holds it. statistics [R,3], logits [R,Vl],
-/// targets [R] global ids.
+/// in one pass (Milakov and Gimelshein 2018, arXiv 1805.02867, algorithm 3). The first two values
+/// are −infinity and 0 if the part is empty or fully masked (−infinity), the third is −infinity if
+/// another part holds the target. statistics [R,3], logits [R,Vl], targets [R] global ids.
 template <class T>
 void cross_entropy_statistics(const Exec& exec, View2<double> statistics, View2<const T> logits,
                               View1<const std::int32_t> targets, std::int64_t first_id);
@@ -38,10 +37,9 @@ void soft_cap(const Exec& exec, View2<T> logits, double cap);
 
 /// gradient[r,v] = scale (softmax[r,v] − (first_id + v == targets[r])) in one pass; 0 in rows with
 /// a negative target. With a cap, the logits have passed through soft_cap(), and the gradient is
-/// multiplied by the derivative of soft_cap(), 1 − (logits / cap)². `scale` is 1 over the number of
-/// tokens in the mean; it is multiplied by loss_scale[0] if loss_scale is given. gradient, logits
-/// [R,Vl]; merged [R,3]; targets [R]; loss_scale [1] or empty. gradient may be logits if their
-/// types agree.
+/// multiplied by 1 − (logits / cap)², the derivative of soft_cap(). `scale`, 1 over the number of
+/// tokens in the mean, is multiplied by loss_scale[0] if given. gradient, logits [R,Vl]; merged
+/// [R,3]; targets [R]; loss_scale [1] or empty. gradient may be logits if their types agree.
 template <class T>
 void cross_entropy_gradient(const Exec& exec, View2<T> gradient, View2<const Accumulate<T>> logits,
                             View2<const double> merged, View1<const std::int32_t> targets,

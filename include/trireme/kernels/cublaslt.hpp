@@ -7,12 +7,10 @@
 #include <string>
 #include <vector>
 
-/// cuBLASLt without Kokkos: pointers, sizes and a stream, so that a test can run it on a host with
-/// a substitute library.
+/// cuBLASLt on pointers and a stream, without Kokkos, so that tests can substitute the library.
 namespace trireme::kernels {
 
-/// Whether this build has cuBLASLt (TRIREME_HAS_CUBLASLT). Without it, CublasLt's constructor
-/// fails.
+/// Whether this build has cuBLASLt; otherwise CublasLt's constructor fails.
 bool has_cublaslt();
 
 /// Operation that cuBLASLt applies to p = alpha op(a) op(b) + beta c before it stores the result.
@@ -66,9 +64,9 @@ struct LtProduct {
 
 /// cuBLASLt's handle, and the algorithms that its heuristics have chosen so far, one for each kind
 /// of product. Products of a kind have the same types, sizes, strides, transpositions, epilogue and
-/// alignment of arrays. The heuristics run at most once per kind, measure nothing, and must choose
-/// algorithms that sum in a fixed order: all runs give the same bits. A CublasLt belongs to the
-/// device that is current at construction. Only one stream at a time may use it and its workspace.
+/// alignment of arrays. The heuristics measure nothing, and may choose only algorithms that sum in
+/// a fixed order. A CublasLt belongs to the device that is current at construction. Only one stream
+/// at a time may use it and its workspace.
 class CublasLt {
  public:
   /// workspace: `bytes` bytes of device memory, aligned to 16 bytes. It must outlive this object.
@@ -79,15 +77,14 @@ class CublasLt {
 
   /// Queues the product on `stream` (a cudaStream_t) and returns at once. Returns false, with
   /// nothing queued, if cuBLASLt does not support the product. Error if rows, columns or depth is
-  /// 0, or if an array of the epilogue is missing.
+  /// 0, or if epilogue and arrays do not match.
   bool multiply(const LtProduct& product, void* stream);
 
   /// Number of calls of the heuristics so far: at most one per kind of product.
   std::int64_t questions() const;
 
   /// One line per kind of product, such as "bf16 128 × 64 × 32, b transposed, bias: algorithm 66,
-  /// tile 20, …", with "none in the library" in place of an algorithm if cuBLASLt does not support
-  /// the product.
+  /// tile 20, …", or with "none in the library" if cuBLASLt does not support the product.
   std::vector<std::string> choices() const;
 
  private:

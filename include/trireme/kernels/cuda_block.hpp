@@ -9,10 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
-/// A Block (warp_tiles.hpp) of threads on NVIDIA devices of compute capability 8.0 or newer.
-/// Kernels use PTX instructions only through this class and CudaGroupBlock (cuda_warpgroup.hpp).
-/// Names and semantics: PTX ISA, sections "mma", "ldmatrix", "cp.async", "Memory Consistency
-/// Model".
+/// A Block (warp_tiles.hpp) of threads on NVIDIA devices of compute capability 8.0 or newer. Names
+/// and semantics: PTX ISA, sections "mma", "ldmatrix", "cp.async", "Memory Consistency Model".
 namespace trireme::kernels {
 
 class CudaBlock {
@@ -137,8 +135,7 @@ class CudaBlock {
       asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(found) : "l"(at) : "memory");
     } while (found != value);
   }
-  /// A release is cumulative: after a barrier, it also publishes the stores of the block's other
-  /// threads.
+  /// A release is cumulative: after a barrier, it also publishes the other threads' stores.
   __device__ __forceinline__ void release(unsigned* at, unsigned value) const {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
   }
@@ -159,7 +156,6 @@ class CudaBlock {
   std::uint32_t shared_;
 };
 
-/// Device kernel that calls `Kernel::run`.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::Tile::threads, Kernel::Tile::blocks_per_processor)
     run_on_cuda(const __grid_constant__ typename Kernel::Arguments arguments) {

@@ -295,7 +295,6 @@ class CudaGroupBlock : public CudaBlock {
 #undef TRIREME_PRODUCT_LEFT
 #undef TRIREME_PRODUCTS
 
-/// Device kernel that calls `Kernel::run`.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::Tile::threads, 1)
     run_groups_on_cuda(const __grid_constant__ typename Kernel::Arguments arguments) {

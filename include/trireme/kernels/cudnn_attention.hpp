@@ -12,8 +12,7 @@
 /// cuDNN's fused attention without Kokkos: pointers, sizes and a stream.
 namespace trireme::kernels {
 
-/// Whether this build has cuDNN (TRIREME_HAS_CUDNN). Without it, CudnnAttention's constructor
-/// fails.
+/// Whether this build has cuDNN; otherwise CudnnAttention's constructor fails.
 bool has_cudnn();
 
 /// Attention as defined in attention.hpp, for whole groups of heads, without window, soft cap,
@@ -46,10 +45,9 @@ struct CudnnAttentionArrays {
   void* dqkv = nullptr;        ///< [B·S, (H + 2 Hkv)·K]
 };
 
-/// cuDNN's handle, and its plans so far, one for each kind of call. cuDNN's rules choose a plan
-/// without timing, and gradients are summed in a fixed order, so that all runs give the same bits.
-/// The first call of a kind builds its plan. A CudnnAttention belongs to the device that is current
-/// at construction. Only one stream at a time may use it.
+/// cuDNN's handle, and its plans so far, one for each kind of call. cuDNN's heuristics choose a
+/// plan without timing, and gradients are summed in a fixed order. A CudnnAttention belongs to the
+/// device that is current at construction. Only one stream at a time may use it.
 class CudnnAttention {
  public:
   CudnnAttention();
@@ -64,7 +62,7 @@ class CudnnAttention {
   std::optional<Bytes> workspace(const CudnnAttentionCall& call);
 
   /// Queues the call on `stream` (a cudaStream_t) and returns at once. Returns false, with nothing
-  /// queued, if cuDNN has no kernel for the call, or if its kernel needs more than `bytes` bytes of
+  /// queued, if cuDNN has no kernel for the call or the kernel needs more than `bytes` bytes of
   /// workspace. `workspace` is aligned to 16 bytes.
   bool run(const CudnnAttentionCall& call, const CudnnAttentionArrays& arrays, void* workspace,
            Bytes bytes, void* stream);

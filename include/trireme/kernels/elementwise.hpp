@@ -30,8 +30,7 @@ template <class T>
 void tanh_backward(const Exec& exec, View2<T> dx, View2<const T> dy, View2<const T> y);
 
 /// g = silu(a) b with silu(a) = a / (1 + e^-a), where a is the left and b the right half of the
-/// columns of h = [a | b]. g [T,F] and h [T,2F] do not overlap. Shazeer 2020, arXiv 2002.05202, eq.
-/// 6.
+/// columns of h = [a | b] (Shazeer 2020, arXiv 2002.05202, eq. 6). g [T,F]; h [T,2F]; no overlap.
 template <class T>
 void swiglu_forward(const Exec& exec, View2<T> g, View2<const T> h);
 
@@ -49,8 +48,7 @@ void geglu_backward(const Exec& exec, View2<T> dh, View2<const T> dg, View2<cons
 
 /// Dropout mask of a [T,D] activation: element (t, d) is dropped if word row(t) D + d of the random
 /// array `key` is below rate 2^32. Row numbers are global, so that the mask does not depend on the
-/// distribution of rows over ranks. The mask is not stored: the backward pass recomputes it. 0 ≤
-/// rate < 1.
+/// distribution of rows over ranks. The backward pass recomputes the mask. 0 ≤ rate < 1.
 struct Dropout {
   double rate = 0;
   RandomKey key;
@@ -71,13 +69,12 @@ template <class T>
 void residual_dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, View2<const T> z,
                               const Dropout& dropout);
 
-/// y = keep x / (1 − rate). y, x [T,D]; y may be x. If y is x, a rate of 0 launches no kernel.
+/// y = keep x / (1 − rate). y, x [T,D]; y may be x.
 template <class T>
 void dropout_forward(const Exec& exec, View2<T> y, View2<const T> x, const Dropout& dropout);
 
 /// dz = keep dy / (1 − rate): the gradient of residual_dropout_forward with respect to z, or of
-/// dropout_forward with respect to x. dz, dy [T,D]; dz may be dy. If dz is dy, a rate of 0 launches
-/// no kernel.
+/// dropout_forward with respect to x. dz, dy [T,D]; dz may be dy.
 template <class T>
 void dropout_backward(const Exec& exec, View2<T> dz, View2<const T> dy, const Dropout& dropout);
 
@@ -93,8 +90,7 @@ void scale(const Exec& exec, View1<T> y, double factor);
 template <class T>
 void fill(const Exec& exec, View1<T> y, double value);
 
-/// y = x, converted from float to a two-byte type, rounded to nearest, or from a two-byte type to
-/// float. y, x [n].
+/// y = x, converted between float and a two-byte type, rounded to nearest. y, x [n].
 template <class T, class U>
 void convert(const Exec& exec, View1<T> y, View1<const U> x);
 

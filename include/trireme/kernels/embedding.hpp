@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-/// Kernels of the embedding. Token ids must be in [0, V): the reader of tokens checks them. The
-/// table may be split into parts; one part holds the ids [first_id, first_id + Vl). The rows of x
-/// may also be split: row r of a part is row first_row + r of all rows. Row 0 of all rows begins a
+/// Kernels of the embedding. Token ids must be in [0, V); the kernels do not check them. The table
+/// may be split into parts; one part holds the ids [first_id, first_id + Vl). The rows of x may
+/// also be split: row r of a part is row first_row + r of all rows. Row 0 of all rows begins a
 /// sample. Parts may be empty. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 

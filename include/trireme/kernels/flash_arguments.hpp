@@ -7,9 +7,8 @@
 
 #include <cstdint>
 
-/// Makes the arguments of the tensor-core attention kernels, on devices and on the emulator, from
-/// the arguments of a call. The launches of flash_launch.hpp add numbers of blocks, counters and
-/// tensor maps.
+/// Makes the arguments of the tensor-core attention kernels from the arguments of a call. The
+/// launches of flash_launch.hpp add numbers of blocks, counters and tensor maps.
 namespace trireme::kernels {
 
 /// Arguments of a forward kernel, except queries, keys and values.

@@ -39,10 +39,9 @@ std::int64_t row_stride(View2<T> x) {
   return static_cast<std::int64_t>(x.stride(0));
 }
 
-/// The shape and the dropout in the kernels' form. `room_bytes`: bytes of the device's cache that
-/// keys and values may fill. `processors`: number of multiprocessors. Both determine how many heads
-/// are in flight at a time, and affect only speed. `block_keys`: keys per block of the backward
-/// kernel.
+/// The shape and the dropout in the kernels' form. `room_bytes`: bytes of the device's cache for
+/// keys and values. `processors`: number of multiprocessors. Both determine how many heads are in
+/// flight, and affect only speed. `block_keys`: keys per block of the backward kernel.
 FlashShape flash_forward_shape(const AttentionShape& shape, std::int64_t qkv_stride,
                                std::int64_t room_bytes);
 FlashShape flash_backward_shape(const AttentionShape& shape, std::int64_t qkv_stride,

@@ -334,8 +334,7 @@ class FlashBackward {
   }
 
   /// Passes the sums of the block of queries with number `turn` (Place::turn()) to the next block
-  /// of keys, unless `turn` is negative. Call this function after a barrier that follows the writes
-  /// of the sums.
+  /// of keys, unless `turn` is negative. Must follow a barrier after the writes of the sums.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void release(Block& block, const Arguments& a, const Place& place,
                                               int turn) {

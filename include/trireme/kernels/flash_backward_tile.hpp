@@ -15,8 +15,7 @@ constexpr int flash_backward_keys(std::int64_t head_size) {
 
 /// Sizes of a block of threads. Its warps form two grids. One grid has 4 rows and `sides` columns:
 /// a warp has warp_keys keys, and one side of the queries (for scores) or of the head's elements
-/// (for gradients of keys and values). The other grid has query_warps rows, for the gradient of
-/// queries.
+/// (for gradients of keys and values). The other has query_warps rows, for the queries' gradient.
 template <int head_size>
 struct FlashBackwardTile {
   static constexpr int keys = flash_backward_keys(head_size);
@@ -171,8 +170,7 @@ struct FlashBackwardLanes {
   TRIREME_DEVICE_FUNCTION int query() const { return warp % Tile::sides * Tile::side_queries; }
   TRIREME_DEVICE_FUNCTION int element() const { return warp % Tile::sides * Tile::side_elements; }
 
-  /// Addresses of this lane's operands in rows of `columns` elements, at offset `at` of shared
-  /// memory.
+  /// Addresses of a lane's operands in rows of `columns` elements at offset `at` of shared memory.
   template <int columns, class Block>
   TRIREME_DEVICE_FUNCTION FragmentPlaces<columns> places(Block& block, Fragment kind,
                                                          std::uint32_t at) const {

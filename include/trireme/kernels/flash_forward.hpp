@@ -6,8 +6,7 @@
 
 #include <cstdint>
 
-/// Attention on tensor cores, forward: one block of threads per block of queries, online softmax
-/// over blocks of keys.
+/// Attention on tensor cores, forward: one block of threads per block of queries, online softmax.
 namespace trireme::kernels {
 
 /// Sizes of a block of threads. A warp has 32 queries, so that each operand loaded from keys or
@@ -60,7 +59,6 @@ struct FlashForward {
 
   using Softmax = FlashSoftmax<row_tiles, key_tiles>;
 
-  /// State of a warp's queries.
   struct State {
     float o[row_tiles][head_tiles][4];
     Softmax softmax;

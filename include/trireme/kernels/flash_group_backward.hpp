@@ -66,8 +66,7 @@ class GroupBackward {
     block.publish_phases();
   }
 
-  /// The place is computed in each kind of warp: a common place would stay in registers of all
-  /// warps.
+  /// Each kind of warp computes the place: a common place would stay in registers of all warps.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static Place place_of(Block& block, const Arguments& a, int ticket) {
     return Place(a, unknown(block, ticket));
@@ -141,8 +140,7 @@ class GroupBackward {
                        64 * chunk, head, row + r, b, full);
   }
 
-  /// Stores logsumexp of the step's queries as a base-2 logarithm, and delta; zeros beyond the
-  /// sequence.
+  /// Stores logsumexp of the step's queries in base 2, and delta; zeros beyond the sequence.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void copy_statistics(Block& block, const Arguments& a,
                                                       const Place& place, const Step& step,
@@ -205,8 +203,7 @@ class GroupBackward {
     }
   }
 
-  /// Rounds the sums of queries that see no keys of later blocks, after this block has added its
-  /// parts.
+  /// Rounds the sums of queries that see no later keys, after this block has added its parts.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void round(Block& block, const Arguments& a, Place place) {
     for (Step step = place.first_step(a); place.is_step(step); step = place.next(a, step)) {

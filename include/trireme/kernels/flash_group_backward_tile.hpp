@@ -93,7 +93,7 @@ template <class Tile>
 struct GroupBackwardLanes {
   int thread;  // thread within the multiplying groups
 
-  /// A copy that is opaque to the compiler, which keeps no values computed from the original.
+  /// A copy that is opaque to the compiler: no register keeps values computed from the original.
   template <class Block>
   TRIREME_DEVICE_FUNCTION GroupBackwardLanes again(Block& block) const {
     return {unknown(block, thread)};

@@ -7,8 +7,7 @@
 #include <cstdint>
 
 /// Forward attention by warpgroup products (Shah et al. 2024, arXiv 2407.08608, algorithm 2). One
-/// warpgroup, the producer, copies tiles of operands into shared memory. The other warpgroups, the
-/// consumers, multiply them.
+/// warpgroup, the producer, copies tiles into shared memory; the others, the consumers, multiply.
 namespace trireme::kernels {
 
 /// Sizes of the tiles. Each consumer has 64 queries, whose output and scores stay in registers. For
@@ -154,8 +153,7 @@ struct GroupForward {
       number = a.blocks + static_cast<int>(block.take(a.counters));
     }
     block.arrive(shared.queries_full());
-    // When the last block of threads increments this counter, all blocks have taken their last
-    // number.
+    // When the last block of threads increments this counter, all have taken their last number.
     if (block.take(a.counters + 1) + 1 < static_cast<unsigned>(a.blocks)) return;
     block.release(a.counters, 0);
     block.release(a.counters + 1, 0);
@@ -234,8 +232,7 @@ struct GroupForward {
   };
 
   /// For each block i of keys, issues the product for its scores together with the product of the
-  /// probabilities and values of block i − 1. The latter product runs during the exponentials of
-  /// block i. Skips blocks of keys that only other groups see.
+  /// probabilities and values of block i − 1, which runs during the exponentials of block i.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void attend(Block& block, const Arguments& a, const Shared& shared,
                                              State& s, int group, const Place& place) {

@@ -66,8 +66,7 @@ class GroupGradients {
       block.begin_products(keys);
       multiply_rows(block, lanes, keys, Tile::score_grads_at, count & 1, query_rows(block, count));
       step = place.next(a, step);
-      // The last step multiplies its own queries again, because a branch here would make the
-      // assembler serialise the products.
+      // The last step multiplies its own queries again, to avoid a branch.
       const int following = count + (place.is_step(step) ? 1 : 0);
       if constexpr (Tile::shares)
         block.commit_products();
@@ -91,8 +90,7 @@ class GroupGradients {
   static constexpr int score_tiles = Tile::score_queries / 8;
   static constexpr int head_steps = head_size / 16;
   static constexpr int drop_words = (score_tiles + 7) / 8;
-  /// Number of columns of the group's part of the queries' gradient; columns beyond the head size
-  /// are zero.
+  /// Columns of the group's part of the queries' gradient; columns beyond the head size are zero.
   static constexpr int sum_columns = Tile::shares ? columns : Tile::side;
   using ScoreSums = float[score_tiles][4];
   using Packed = std::uint32_t[score_tiles / 2][4];
@@ -194,8 +192,7 @@ class GroupGradients {
           sums, scores.depth_major(lanes.key(), k), rows.edge_major(lanes.column(), k), true);
   }
 
-  /// Issues a batch: the group's part of the queries' gradient, from the gradients of the scores of
-  /// all keys of the block.
+  /// Issues a batch: the group's part of the queries' gradient, from all keys of the block.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void multiply_keys(Block& block, const Lanes& lanes, int buffer,
                                                     float (&sums)[sum_columns / 8][4]) {
@@ -248,8 +245,7 @@ class GroupGradients {
   }
 
   /// Bit 4 n + i of `drops`: whether dropout drops the lane's probability i in tile n. `element` is
-  /// the element of the warp's first query and first key. The loop over tiles is not unrolled, to
-  /// save registers.
+  /// that of the warp's first query and key. The loop is not unrolled, to save registers.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void find_drops(Block& block, const Arguments& a,
                                                  std::uint64_t element,
@@ -289,8 +285,7 @@ class GroupGradients {
     return with_dropout && __builtin_bit_cast(std::int32_t, p) < 0;
   }
 
-  /// Ensures that the probabilities are computed before the next wait: see settle() in
-  /// warpgroup_tiles.hpp.
+  /// Ensures that p is computed before the next wait: see settle() in warpgroup_tiles.hpp.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void finish(Block& block, const ScoreSums& p) {
     std::uint32_t all = 0;

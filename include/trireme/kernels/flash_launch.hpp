@@ -39,8 +39,7 @@ void flash_forward(Grid& grid, const FlashForwardArguments<T>& a, bool with_drop
     launch_flash_forward<FlashForward<T, head_size, false>>(grid, a);
 }
 
-/// Launches at most one block of threads per multiprocessor; each block of threads takes blocks of
-/// queries until none remains.
+/// One block of threads per multiprocessor, or fewer, takes blocks of queries until none is left.
 template <class Kernel, class Grid, class T>
 void launch_forward_of_groups(Grid& grid, typename Kernel::Arguments a, const T* qkv,
                               int head_size) {

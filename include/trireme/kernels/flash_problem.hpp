@@ -85,8 +85,7 @@ struct FlashShape {
 };
 
 /// Packed queries, keys and values as a tensor [K, heads, S, B] with axis 0 contiguous. A box has
-/// 64 elements of `rows` rows of one head. Elements of a box beyond the head, the sequence or the
-/// batch are zero.
+/// 64 elements of `rows` rows of one head; elements of a box beyond the tensor are zero.
 inline TensorMapShape heads_map(const void* qkv, const FlashShape& s, int head_size, int rows) {
   return {qkv,
           {head_size, s.heads + 2 * s.key_value_heads, s.sequence, s.batch},

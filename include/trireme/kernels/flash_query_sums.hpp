@@ -7,9 +7,8 @@
 
 namespace trireme::kernels {
 
-/// The gradient of a block of queries: gradients of scores times keys. Warps form a grid: a warp
-/// has query_tiles rows of tiles from first_tile() on, and in each row every head_warps-th pair of
-/// tiles.
+/// The gradient of a block of queries: gradients of scores times keys. A warp has query_tiles rows
+/// of tiles from first_tile() on, and in each row every head_warps-th pair of tiles.
 template <class T, int head_size>
 class FlashQuerySums {
  public:

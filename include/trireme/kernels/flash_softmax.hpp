@@ -12,7 +12,7 @@ namespace trireme::kernels {
 template <int row_tiles, int key_tiles>
 struct FlashSoftmax {
   using Scores = float[row_tiles][key_tiles][4];
-  using Factors = float[row_tiles][2];  // factors of rows g and g + 8
+  using Factors = float[row_tiles][2];  // values of rows g and g + 8
 
   Factors reference;
   Factors sum;  // this lane's part of the sums of exponentials
@@ -27,8 +27,7 @@ struct FlashSoftmax {
       }
   }
 
-  /// Sets scores to −∞ for keys that a query of sample b does not see, and for keys beyond the
-  /// sequence.
+  /// Sets scores to −∞ for keys beyond the sequence or that a query of sample b does not see.
   template <bool with_documents = false, class Block>
   TRIREME_DEVICE_FUNCTION static void hide(Block& block, Scores& scores, const FlashShape& s,
                                            int first_query, int k0, int b = 0) {
@@ -116,9 +115,8 @@ struct FlashSoftmax {
     }
   }
 
-  /// Completes row tile m, whose row g is `query`: writes the logarithms of the valid rows' sums of
-  /// exponentials, where `logsumexp` points to the element of query 0, and sets factor[half] = kept
-  /// / sum, for rows g and g + 8.
+  /// Completes row tile m, whose row g is `query`: for rows g and g + 8, sets factor[half] = kept /
+  /// sum, and writes logsumexp if the row is valid. `logsumexp` points to the value of query 0.
   template <class Block>
   TRIREME_DEVICE_FUNCTION void finish(Block& block, int m, float (&factor)[2],
                                       const bool (&valid)[2], float scale, float kept, int query,

@@ -5,8 +5,7 @@
 
 /// Matrix products of bf16 operands that are first rounded to fp8, with one scale per tensor. The
 /// codes of x are the E4M3 or E5M2 values nearest to scale · x. Products of codes are summed in
-/// fp32 and divided by both scales. Rows, columns and depths are multiples of 16. All arrays and
-/// scales are in device memory.
+/// fp32 and divided by both scales. Rows, columns and depths are multiples of 16.
 namespace trireme::kernels {
 
 /// Scale of a tensor, and storage for its largest magnitude.
@@ -33,12 +32,7 @@ template <class A, class B, class C>
 void fp8_product(const Handle& handle, View2<C> c, View2<const A> a, const Fp8Scale& of_a,
                  View2<const B> b, const Fp8Scale& of_b, double beta, View1<const C> bias = {});
 
-/// measure_matmul_peak() for fp8_product with E4M3 operands and a result of Bf16, without the time
-/// to round the operands.
-double measure_fp8_peak(const Handle& handle);
-
-/// Scales of a linear layer's three tensors: its input, its weights, and the gradient of its
-/// output.
+/// Scales of a linear layer's input, of its weights, and of the gradient of its output.
 struct Fp8Linear {
   Fp8Scale input;              ///< E4M3
   Fp8Scale weight;             ///< E4M3

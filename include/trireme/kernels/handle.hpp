@@ -43,8 +43,7 @@ class Handle {
   /// The stream of exec(), for libraries: a cudaStream_t, or null if Exec is not CUDA.
   void* stream() const;
 
-  /// Allocates the memory of widened_operands() now if `type` is bf16 or fp16, so that no product
-  /// allocates it.
+  /// Allocates the memory of widened_operands() if `type` is bf16 or fp16, so that no product does.
   void prepare_products(DType type) const;
 
   /// Memory for column_sum_threads partial sums on devices; empty on hosts.

@@ -13,7 +13,7 @@ namespace trireme::kernels {
 
 enum class MatmulBackend : std::uint8_t {
   tiled,           ///< Trireme's own Kokkos kernel
-  kokkos_kernels,  ///< KokkosBlas::gemm: the vendor's BLAS on devices, the installed BLAS on hosts
+  kokkos_kernels,  ///< KokkosBlas::gemm, which may call an installed or the vendor's BLAS
   onednn,          ///< fp32 on hosts
   cublaslt,        ///< all types on NVIDIA devices
   widened,         ///< bf16 and fp16, by fp32 products (matmul_product.hpp)
@@ -35,7 +35,6 @@ std::string_view name_of(AttentionBackend backend);  ///< "portable", "tensor co
 bool matmul_backend_available(DType type, MatmulBackend backend);
 bool attention_backend_available(DType type, AttentionBackend backend);
 
-/// The backward pass may use another back end than the forward pass.
 struct AttentionBackends {
   AttentionBackend forward = AttentionBackend::portable;
   AttentionBackend backward = AttentionBackend::portable;
@@ -66,8 +65,7 @@ class KernelChoice {
   /// Back ends of attention. Calls that a back end does not support use the next back end of this
   /// order: cuDNN, tensor cores, portable. fp32 and fp64 always use the portable back end.
   AttentionBackends attention(DType type) const;
-  /// Error if a back end is unavailable for the type. fp32 and fp64 accept only the portable back
-  /// end.
+  /// Error if a back end is unavailable for the type.
   KernelChoice& set_attention(DType type, AttentionBackends backends);
 
   /// Whether cuBLASLt may round the operands of fp32 products to tf32, so that tensor cores can
@@ -76,8 +74,7 @@ class KernelChoice {
 
   /// Description of the back end of products for logs, such as "oneDNN 2.6.3" or "AMX".
   std::string products_description(DType type) const;
-  /// Names of the back ends for logs: "forward by cuDNN 9.19.0, backward by tensor cores"; empty if
-  /// both are portable.
+  /// Names of the back ends for logs: "forward by cuDNN 9.19.0, backward by tensor cores", or "".
   std::string attention_description(DType type) const;
 
  private:

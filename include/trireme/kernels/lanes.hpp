@@ -68,8 +68,7 @@ KOKKOS_FORCEINLINE_FUNCTION void for_lanes([[maybe_unused]] const Member& team, 
 namespace detail {
 
 /// Sum of f(i) over i in [0, n). Two accumulators of 64 bytes take alternate groups of values and
-/// are added at the end. The accumulators have a vector type, because GCC keeps arrays of
-/// accumulators in memory.
+/// are added at the end. Their type is a vector, because GCC keeps arrays of sums in memory.
 template <class Acc, class F>
 inline __attribute__((always_inline)) Acc sum_in_order(std::int64_t n, const F& f) {
   constexpr int width = 64 / static_cast<int>(sizeof(Acc));
@@ -130,8 +129,7 @@ struct Max : Kokkos::Max<Acc> {
 
 }  // namespace detail
 
-/// Largest f(i) over i in [0, n), ignoring NaNs; −infinity if there are no other values. Every lane
-/// receives the value.
+/// Largest f(i) over i in [0, n) that is not a NaN, for every lane; −infinity if there is none.
 template <class Acc, class Member, class F>
 KOKKOS_FORCEINLINE_FUNCTION Acc max_lanes([[maybe_unused]] const Member& team, std::int64_t n,
                                           const F& f) {
@@ -189,9 +187,8 @@ inline int row_threads(const Exec& exec) {
   return 128;
 }
 
-/// Launches f(team, row) for every row in [0, rows) on `exec`; asynchronous. `label` is
-/// "kernels/<function>". If f is a KOKKOS_LAMBDA, its parameters are `const Team&` and
-/// `std::int64_t`.
+/// Launches f(team, row) for every row in [0, rows), asynchronously. `label` is
+/// "kernels/<function>". A KOKKOS_LAMBDA f has the parameters `const Team&` and `std::int64_t`.
 template <class F>
 void for_rows(const char* label, const Exec& exec, std::int64_t rows, const F& f) {
   if (rows == 0) return;

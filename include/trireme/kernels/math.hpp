@@ -33,8 +33,7 @@ inline constexpr T infinity = static_cast<T>(__builtin_inf());
 
 namespace detail {
 
-/// Constants of the reduction. Adding `shift` to x rounds x to an integer in the low bits of the
-/// sum.
+/// Constants of the reduction. The low bits of x + shift are x, rounded to an integer.
 template <class T>
 struct ExpConstants;
 

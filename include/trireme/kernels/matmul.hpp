@@ -43,9 +43,8 @@ void linear_gelu_backward_input(const Handle& handle, View2<T> dh, View2<const T
                                 View2<const T> w, View2<const T> h, Gelu form);
 
 /// Whether linear_gelu_forward and linear_gelu_backward_input use one kernel for rows of `columns`
-/// elements of `type`, unless cuBLASLt does not support the product. True for bf16 and fp16 with
-/// the tanh form of GELU, if cuBLASLt is the back end of `type`, the device is Hopper or newer, and
-/// `columns` is a multiple of 8.
+/// elements of `type`, unless cuBLASLt does not support the product: for bf16 and fp16, the tanh
+/// form of GELU, cuBLASLt as the back end, Hopper or a newer device, and `columns` a multiple of 8.
 bool fuses_gelu(const Handle& handle, DType type, Gelu form, std::int64_t columns);
 
 /// dw[n,m] += Σ_t dy[t,n] x[t,m] and dbias[n] += Σ_t dy[t,n], both summed in a fixed order. dw
@@ -58,14 +57,8 @@ void linear_backward_weight(const Handle& handle, View2<Accumulate<T>> dw,
 template <class T>
 void linear_backward_bias(const Handle& handle, View1<Accumulate<T>> dbias, View2<const T> dy);
 
-/// Sets the number of threads that host libraries may use for products on the calling thread, which
-/// must be the thread that launches products. Without a call of this function, products on hosts
-/// set the number to Exec's concurrency.
+/// Sets the number of threads that host libraries use for products on the calling thread, which
+/// must be the thread that launches products. Default: Exec's concurrency.
 void set_matmul_threads(int threads);
-
-/// Best rate, in FLOP/s, of repeated large square products of `type` on this rank, measured for at
-/// least 0.1 s on hosts and 0.3 s on devices. Waits for the handle and allocates memory: call it
-/// outside the training loop.
-double measure_matmul_peak(const Handle& handle, DType type);
 
 }  // namespace trireme::kernels

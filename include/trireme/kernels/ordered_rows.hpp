@@ -70,8 +70,7 @@ KOKKOS_FORCEINLINE_FUNCTION void add_ordered_rows(const TeamMember& team, Accumu
 }
 
 /// dtable[tokens[t] − first_id] += dx[t], in the order of t. For each token, one team per block of
-/// columns lists the token's occurrences in scratch memory and sums their rows; long lists are
-/// processed in parts.
+/// columns lists the token's occurrences in scratch memory, in parts, and sums their rows.
 template <class T>
 struct SumOccurrences {
   using Acc = Accumulate<T>;

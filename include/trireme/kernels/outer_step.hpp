@@ -15,8 +15,7 @@ void outer_difference(const Exec& exec, View1<D> d, View1<const M> outer, View1<
 template <class D>
 void mean_of_workers(const Exec& exec, View1<D> mean, View2<const D> all);
 
-/// Rule of an outer step: SGD with momentum (Sutskever et al. 2013), in the form of
-/// torch.optim.SGD.
+/// Rule of an outer step: SGD with momentum (Sutskever et al. 2013), as in torch.optim.SGD.
 struct OuterRule {
   double learning_rate = 1;
   double momentum = 0;

@@ -7,9 +7,8 @@
 #include <cstdint>
 
 /// Elementwise functions of rows, distributed over lanes. On devices, a lane processes a pack of
-/// neighbouring elements: 16 bytes of the row with the largest elements. Packs require rows that
-/// begin at multiples of a pack's bytes; sums, copies and functions with two results also require a
-/// whole number of packs. Otherwise, and on hosts, a lane processes one element at a time.
+/// neighbouring elements: 16 bytes of the row with the largest elements. Packs require rows aligned
+/// to packs; sums, copies and functions with two results also require a whole number of packs.
 namespace trireme::kernels {
 namespace detail {
 
@@ -165,8 +164,7 @@ KOKKOS_FORCEINLINE_FUNCTION Acc max_by_packs(const Member& team, std::int64_t n,
 }  // namespace detail
 
 /// to[i] = f(i, from[i]...) for i in [0, n), distributed over the lanes like for_lanes. f takes
-/// values of type Accumulate<From>; its result is converted to To. `to` may be one of the input
-/// rows.
+/// values of type Accumulate<From>; its result is converted to To. `to` may be an input row.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_lanes(const Member& team, std::int64_t n, To* to, const F& f,
                                            const From*... from) {

@@ -23,8 +23,7 @@ enum class Gradients : std::uint8_t { all, of_keys, of_queries };
 ///   copies of queries.
 /// - key_teams() teams, Gradients::of_keys, and query_teams() teams, Gradients::of_queries: each
 ///   team has one block of keys, or one block of queries of one head. Seven products in total for
-///   each pair. Each sum has the same terms in the same order as with heads(), and therefore the
-///   same bits.
+///   each pair. Each sum has the same terms in the same order as with heads().
 template <class T>
 struct AttentionBackward {
   using A = Accumulate<T>;
@@ -498,9 +497,8 @@ struct AttentionBackward {
   }
 };
 
-/// Launch the computation of the gradients with heads() teams, or with key_teams() and
-/// query_teams() teams; both give the same bits. Asynchronous on exec; instantiated for float,
-/// double, Bf16 and Fp16.
+/// Launch the gradients with heads() teams, or with key_teams() and query_teams() teams; both give
+/// the same bits. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
 template <class T>
 void attention_backward_by_heads(const Exec& exec, const AttentionBackward<T>& backward);
 template <class T>

@@ -8,8 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-/// The forward pass of the portable attention, by blocks of queries. The softmax is computed online
-/// over blocks of keys.
+/// The portable attention, forward, by blocks of queries, with online softmax over blocks of keys.
 namespace trireme::kernels {
 
 /// Attention of some neighbouring blocks of queries of one head, which share the copies of keys and
@@ -276,8 +275,7 @@ struct AttentionForward {
     }
   }
 
-  /// Sets scores to −∞ for keys beyond the sequence, after each query (causal mask) or before its
-  /// window.
+  /// Sets scores to −∞ for keys beyond the sequence, after the query (causal) or before its window.
   KOKKOS_FUNCTION void mask(A* __restrict scores, std::int64_t query, std::int64_t k0, int begin,
                             int keys) const {
     const auto end =

@@ -29,9 +29,8 @@ template <class T>
 void uniform_fill(const Exec& exec, View3<T> x, const RandomKey& key, double bound,
                   std::int64_t global_rows, std::int64_t first_row);
 
-/// Fills the operand of a measurement: x[i] = element i mod 2^22 of a normal array of variance 1,
-/// which depends on `number`. With constant operands, a device would use less power and run faster
-/// than in training. x [n].
+/// Fills the operand of a measurement: x[i] = element (i mod 2^22) of normal array `number`, of
+/// variance 1. With constant operands, a device would run faster than in training. x [n].
 template <class T>
 void fill_operand(const Exec& exec, View1<T> x, std::uint32_t number);
 

@@ -15,9 +15,8 @@ template <class T>
 void pick_rows(const Exec& exec, View2<T> y, View2<const T> x, View1<const std::int32_t> rows,
                std::int64_t first_row);
 
-/// x[rows[q] − first_row] = y[q] if this part holds the row; all other rows of x stay unchanged. If
-/// these other rows are 0, this is the backward pass of pick_rows. x [R,D], y [Q,D], rows [Q], all
-/// different.
+/// x[rows[q] − first_row] = y[q] if this part holds the row; other rows of x stay unchanged. If
+/// these are 0, this is the backward pass of pick_rows. x [R,D], y [Q,D], rows [Q], all different.
 template <class T>
 void place_rows(const Exec& exec, View2<T> x, View2<const T> y, View1<const std::int32_t> rows,
                 std::int64_t first_row);

@@ -4,9 +4,8 @@
 
 namespace trireme::kernels {
 
-/// A tensor of four axes in global memory, and the shape of a box of the tensor that one
-/// instruction copies into shared memory. Axis 0 is contiguous. Elements of a box beyond the tensor
-/// become zero.
+/// A tensor of four axes in global memory, and the shape of a box that one instruction copies into
+/// shared memory. Axis 0 is contiguous. Elements of a box beyond the tensor become zero.
 struct TensorMapShape {
   const void* base = nullptr;    ///< address, a multiple of 16
   std::int64_t sizes[4] = {};    ///< number of two-byte elements along each axis

@@ -5,8 +5,7 @@
 
 #include <cstdint>
 
-/// Prefix of loops over the rows of a register tile: the tile's elements stay in registers only if
-/// the loop is unrolled.
+/// Prefix of loops over a register tile's rows: only unrolled loops keep the tile in registers.
 #if defined(__clang__) || defined(__CUDACC__)
 #define TRIREME_UNROLL _Pragma("unroll")
 #else
@@ -37,8 +36,7 @@ TRIREME_FUNCTION constexpr std::int64_t padded(std::int64_t n, std::int64_t unit
   return (n + unit - 1) / unit * unit;
 }
 
-/// Left operand of a tile product: a(i,k) = data[i·row + k·depth]. Each element is broadcast, so
-/// that any strides work.
+/// Left operand of a tile product: a(i,k) = data[i·row + k·depth]. Each element is broadcast.
 template <class T>
 struct Broadcast {
   const T* data;
@@ -92,8 +90,7 @@ TRIREME_FUNCTION void tile_product(Lanes<T> c, Broadcast<T> a, Lanes<const T> b,
   }
 }
 
-/// Range of k over which a register tile sums: begin ≤ k < end. An empty range leaves the tile
-/// unchanged.
+/// Range begin ≤ k < end over which a tile sums. An empty range leaves the tile unchanged.
 struct Depth {
   std::int64_t begin;
   std::int64_t end;
@@ -120,8 +117,7 @@ TRIREME_FUNCTION void block_product(const Member& team, Lanes<T> c, std::int64_t
   });
 }
 
-/// Number of bytes that a team requests so that aligned_scratch() can align `elements` elements to
-/// a cache line.
+/// Bytes of scratch memory that a team requests for aligned_scratch() of `elements` elements.
 template <class T>
 constexpr std::int64_t aligned_scratch_bytes(std::int64_t elements) {
   return elements * static_cast<std::int64_t>(sizeof(T)) + 64;

@@ -14,8 +14,7 @@
 #define TRIREME_HAS_SHUFFLES
 #endif
 
-/// Transposing copies of blocks between matrices. Hosts transpose squares of one vector's lanes in
-/// registers.
+/// Transposing copies of blocks. Hosts transpose squares of one vector's lanes in registers.
 namespace trireme::kernels {
 
 /// A square has as many rows and columns as a vector has lanes.

@@ -34,9 +34,8 @@ enum UpdateControl : int {
   control_size
 };
 
-/// Dynamic loss scaling (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2). A skipped step
-/// halves the loss scale, down to 1. After `interval` consecutive updates the loss scale doubles,
-/// up to 2^24.
+/// Dynamic loss scaling (Micikevicius et al. 2018, arXiv 1710.03740, section 3.2): a skipped step
+/// halves the loss scale, down to 1; `interval` consecutive updates double it, up to 2^24.
 struct LossScaling {
   std::int64_t interval = 0;  ///< 0: the scale is constant
 
@@ -53,20 +52,19 @@ struct UpdatePlan {
   LossScaling loss_scaling;
 };
 
-/// Computes a step's control from status[status_norm], the norm of its gradients, which contain the
-/// loss scale s as a factor: gradient_scale[0] if `gradient_scale` [1] is given, otherwise
-/// status[status_loss_scale]. Divides the stored norm by s. If the norm is finite, clip = min(1,
-/// clip_norm / (norm + 1e-6)) / s (Pascanu et al. 2013, arXiv 1211.5063, algorithm 1), or 1 / s if
-/// clip_norm is 0. Otherwise the step is skipped and counted in status; after `most_skips`
-/// consecutive skipped steps, all steps are skipped. The number of this update is u = step −
-/// status[status_skipped]. Finally, sets the loss scale of the next step. `sums`: the sums of
-/// squares in the norm, for status_skipped_sum. control [control_size], status [status_size].
+/// Computes a step's control from status[status_norm], the norm of gradients that have the loss
+/// scale s as a factor, and divides the stored norm by s. s is gradient_scale[0] if
+/// `gradient_scale` [1] is given, otherwise status[status_loss_scale]. clip = min(1, clip_norm /
+/// (norm + 1e-6)) / s (Pascanu et al. 2013, arXiv 1211.5063, algorithm 1), or 1 / s if clip_norm is
+/// 0. A step whose norm is not finite is skipped; after `most_skips` consecutive skipped steps, all
+/// steps are skipped. This update has the number u = step − status[status_skipped]. Also sets the
+/// next step's loss scale. `sums`: the sums of squares in the norm. control [control_size], status
+/// [status_size].
 void plan_update(const Exec& exec, View1<double> control, View1<double> status,
                  View1<const double> sums, const UpdatePlan& plan,
                  View1<const double> gradient_scale = {});
 
-/// gradient[0] = NaN if loss[0] is not finite, so that the norm of the gradient is not finite
-/// either. loss [1].
+/// gradient[0] = NaN if loss[0] is not finite, so that the gradient's norm is NaN. loss [1].
 template <class Real>
 void mark_non_finite(const Exec& exec, View1<Real> gradient, View1<const double> loss);
 
@@ -123,9 +121,8 @@ void lamb_direction(const Exec& exec, View1<Real> gradient, View1<Real> m, View1
                     View1<const Real> weight, const AdamW& lamb, View1<const double> control,
                     const UpdateRanges& parts);
 
-/// ratios[a] = |weight| / |direction| of array a, or 1 if one of the norms is 0. A norm is the root
-/// of the sum of the array's `parts` sums of squares, added in order. ratios [arrays]; sums [arrays
-/// · parts].
+/// ratios[a] = |weight| / |direction| of array a, or 1 if a norm is 0. A norm is the root of the
+/// sum of the array's `parts` sums of squares, in order. ratios [arrays]; sums [arrays · parts].
 void trust_ratios(const Exec& exec, View1<double> ratios, View1<const double> weight_sums,
                   View1<const double> direction_sums, std::int64_t parts);
 
@@ -172,8 +169,7 @@ template <class T, class Real>
 void round_weights(const Exec& exec, View1<T> weight, View1<const Real> master,
                    const UpdateRanges& parts);
 
-/// Number of elements of one partial sum of squares. The number is fixed, so that no layout changes
-/// the norm.
+/// Elements of one partial sum of squares: a fixed number, so that no layout changes the norm.
 using trireme::norm_block;
 inline constexpr std::int64_t norm_blocks(std::int64_t n) {
   return (n + norm_block - 1) / norm_block;

@@ -5,8 +5,7 @@
 
 #include <cstdint>
 
-/// One launch for many arrays: arenas hold hundreds of arrays, and most of them are too small for a
-/// separate launch.
+/// One launch for many arrays, because most arrays are too small for a separate launch.
 namespace trireme::kernels {
 
 /// An array, or a block of an array, that a launch updates: its number of elements, and the offsets
@@ -75,9 +74,8 @@ struct UpdateBody {
 
 }  // namespace detail
 
-/// Launches f(team, part) for every chunk of every part, where `part` has the elements and the
-/// offsets of the chunk. If f is a KOKKOS_LAMBDA, its parameters are `const Team&` and `const
-/// UpdateRange&`.
+/// Launches f(team, part) for every chunk of every part; `part` has the chunk's elements and
+/// offsets. A KOKKOS_LAMBDA f has the parameters `const Team&` and `const UpdateRange&`.
 template <class F>
 void for_parts(const char* label, const Exec& exec, const UpdateRanges& parts, const F& f) {
   for_rows(label, exec, parts.chunks,

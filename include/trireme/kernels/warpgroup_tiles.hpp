@@ -100,8 +100,7 @@ struct GroupRows {
   }
 };
 
-/// Position in a ring of `stages` buffers: the index of the buffer, and the parity of the current
-/// phase of its barriers.
+/// Position in a ring of `stages` buffers: index, and parity of the current phase of the barriers.
 struct RingPlace {
   int stage = 0;
   std::uint32_t parity = 0;

@@ -21,8 +21,7 @@ template <class T>
 void row_scales(const Exec& exec, View1<Accumulate<T>> scale, View1<Accumulate<T>> inverse,
                 View1<const Accumulate<T>> squares, View1<const T> magnitude);
 
-/// y[t,n] = scale[n] x[t,n] + bias[n]. y, x [T,N]; y may be x; scale [N]; bias [N], or empty: no
-/// bias.
+/// y[t,n] = scale[n] x[t,n] + bias[n]. y, x [T,N]; y may be x; scale [N]; bias [N], or empty.
 template <class T>
 void scale_columns(const Exec& exec, View2<T> y, View2<const T> x, View1<const Accumulate<T>> scale,
                    View1<const T> bias = {});

@@ -18,8 +18,7 @@ struct WidthNorm {
   std::int64_t keys = 0;         ///< Nk, columns of keys on this rank
   std::int64_t all_queries = 0;  ///< columns of queries on all ranks together
   std::int64_t all_keys = 0;     ///< columns of keys on all ranks together, each counted once
-  /// The first `counted_elsewhere` columns of keys are also on a lower rank, which counts them in
-  /// the sums of squares.
+  /// Number of first columns of keys that a lower rank also has, and counts in the sums of squares.
   std::int64_t counted_elsewhere = 0;
   double epsilon = 1e-6;
   double gain_offset = 0;  ///< added to the gains; 1 if gains are stored minus 1
@@ -39,15 +38,16 @@ void width_norm_squares(const Exec& exec, View2<Accumulate<T>> squares, View2<T>
 template <class T>
 void width_norm_factors(const Exec& exec, View2<Accumulate<T>> inverse_rms, const WidthNorm& norm);
 
-/// x[t, c] = (offset + gain[c]) x[t, c] inverse_rms[p, t], in place. x [T, N]; inverse_rms [2, T];
-/// gain_query [Nq]; gain_key [Nk].
+/// x[t, c] = (offset + gain[c]) x[t, c] inverse_rms[p, t], in place, with p as in
+/// width_norm_factors. x [T, N]; inverse_rms [2, T]; gain_query [Nq]; gain_key [Nk].
 template <class T>
 void width_norm_forward(const Exec& exec, View2<T> x, View2<const Accumulate<T>> inverse_rms,
                         View1<const T> gain_query, View1<const T> gain_key, const WidthNorm& norm);
 
-/// products[p, t] = Σ g[t, c] xhat[t, c] over all columns of this rank, with g = (offset + gain) dy
-/// and xhat = raw inverse_rms. dy may be only this rank's part of the gradient of columns that
-/// several ranks have. products, inverse_rms [2, T]; dy [T, N]; raw [T, Nq + Nk].
+/// products[p, t] = Σ g[t, c] xhat[t, c] over the queries (p = 0) or keys (p = 1) of this rank,
+/// with g = (offset + gain) dy and xhat = raw inverse_rms. dy may be this rank's part of the
+/// gradient of columns that several ranks have. products, inverse_rms [2, T]; dy [T, N]; raw [T, Nq
+/// + Nk].
 template <class T>
 void width_norm_products(const Exec& exec, View2<Accumulate<T>> products, View2<const T> dy,
                          View2<const T> raw, View2<const Accumulate<T>> inverse_rms,

@@ -11,8 +11,7 @@ namespace trireme::kernels {
 
 namespace detail {
 
-/// Number of Philox blocks that hosts compute at a time; their counters and words fit into a
-/// first-level cache.
+/// Philox blocks that hosts compute at a time; their words fit into a first-level cache.
 inline constexpr int word_batch = 64;
 
 /// Computes the words of the blocks [first, first + word_batch): philox() with the blocks as the
@@ -83,8 +82,7 @@ KOKKOS_FORCEINLINE_FUNCTION void for_words(const Member& team, const RandomKey& 
 
 namespace detail {
 
-/// map_words on devices; tests also run it on hosts. A lane takes whole blocks of words, so that no
-/// block is computed twice.
+/// map_words on devices; tests also run it on hosts. A lane takes whole blocks of words.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_words_by_packs(const Member& team, const RandomKey& key,
                                                     std::int64_t first, std::int64_t n, To* to,
@@ -112,8 +110,7 @@ KOKKOS_FORCEINLINE_FUNCTION void map_words_by_packs(const Member& team, const Ra
 
 }  // namespace detail
 
-/// to[i] = f(i, word, from[i]...) for every i in [0, n), with the words of for_words. f, `to` and
-/// `from` are as in map_lanes.
+/// to[i] = f(i, word, from[i]...) for i in [0, n), with the words of for_words, as in map_lanes.
 template <class Member, class F, class To, class... From>
 KOKKOS_FORCEINLINE_FUNCTION void map_words(const Member& team, const RandomKey& key,
                                            std::int64_t first, std::int64_t n, To* to, const F& f,

@@ -60,8 +60,7 @@ struct AxisSize {
 /// neighbours along it are consecutive ranks.
 class AxisList {
  public:
-  /// Axes that are not in `axes` have size 1 and follow in the default order. Throws Error if an
-  /// axis occurs twice.
+  /// Other axes have size 1 and follow in the default order. Error if an axis occurs twice.
   AxisList(std::initializer_list<AxisSize> axes) : AxisList(std::span(axes.begin(), axes.size())) {}
   explicit AxisList(std::span<const AxisSize> axes);
 

@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-/// Ring attention (Liu et al. 2023, arXiv 2310.01889): the queries and keys that meet in each step
-/// of the ring.
+/// Ring attention (Liu et al. 2023, arXiv 2310.01889): the queries and keys of each step.
 namespace trireme::layout {
 
 /// A chunk of a rank's queries, and a chunk of keys.

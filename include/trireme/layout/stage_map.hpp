@@ -10,7 +10,7 @@ namespace trireme::layout {
 /// c · ranks … (c + 1) · ranks − 1, so that a placement is a permutation of the ranks per chunk:
 /// - round robin: stage s is on rank s mod ranks (Narayanan et al. 2021, section 2.2.2);
 /// - v: odd chunks are in reverse order, so that the last rank holds neighbouring stages, and with
-///   two chunks the first rank holds the first and the last stage (Qi et al. 2024, arXiv
+///   two chunks the first rank holds the first and the last stage (Qi et al. 2023, arXiv
 ///   2401.10241, figure 6).
 struct StageMap {
   int ranks = 1;

@@ -15,18 +15,17 @@ namespace trireme::optim {
 /// Number of a bucket's elements that each rank owns, by rank.
 std::vector<std::int64_t> counts(const architecture::Bucket& bucket);
 
-/// Sums the gradient arena over replicas in buckets. The sum of a bucket starts as soon as the
-/// backward pass has completed the bucket (shared layers: reduce_shared), so that the sum overlaps
-/// the rest of the pass (Li et al. 2020, "PyTorch Distributed").
+/// Sums gradients over replicas in buckets. The sum of a bucket starts when the backward pass has
+/// completed the bucket (shared layers: reduce_shared), and overlaps the rest of the pass (Li et
+/// al. 2020, "PyTorch Distributed").
 template <class G>
 class GradientReducer {
  public:
-  /// `gradients`, `places` (the positions of arrays in `gradients`) and `communicator` must outlive
-  /// this object. `scatter`: buckets are divided among the communicator's ranks, and each rank
-  /// receives only the sums of its own parts; its other gradients are invalid afterwards. Without
-  /// `scatter`, a rank receives all sums, but of windows (architecture::Arrangement) it keeps only
-  /// its own parts. `head`: number of the head's block (architecture::block_of), whose gradients
-  /// may be added to before any backward pass.
+  /// `places`: the positions of arrays in `gradients`. `scatter`: each rank receives only the sums
+  /// of its own parts of the buckets; its other gradients are invalid afterwards. Without
+  /// `scatter`, a rank receives all sums, but of windows (architecture::Arrangement) keeps only its
+  /// own parts. `head`: the head's block (architecture::block_of), whose gradients may be computed
+  /// before any backward pass. `communicator`, `gradients` and `places` must outlive this object.
   GradientReducer(grid::Communicator& communicator, View1<G> gradients,
                   const architecture::Arrangement& places, std::int64_t head,
                   std::vector<architecture::Bucket> buckets, bool scatter);
@@ -36,21 +35,17 @@ class GradientReducer {
     send_ = std::move(send);
   }
 
-  /// Begins a step, in which no layer is complete yet. All gradients must be zero. Error if a
-  /// bucket is in flight.
+  /// Begins a step. All gradients must be zero. Error if a bucket is in flight.
   void begin();
-  /// Call before a pass adds to the gradients of a layer. If the layer's window does not hold the
-  /// layer's gradients yet, waits until the window's previous gradients are summed, and zeroes the
-  /// layer's gradients.
+  /// Call before a pass adds to the gradients of a layer. Unless the layer's window holds the layer
+  /// already, waits for the sums of the window's former layer, and zeroes the gradients.
   void before_sums(const Exec& exec, std::int64_t block);
-  /// Call when all gradients of a layer are complete. Starts the sums of the buckets whose last
-  /// incomplete layer this was, and advances outstanding sums.
+  /// Call when all gradients of a layer are complete. Starts the sums of complete buckets.
   void complete(const Exec& exec, Stage stage, std::int64_t block);
   /// Waits for the sums of a stage's buckets, except buckets of shared layers. Error if a layer of
   /// the stage is not complete.
   void finish(const Exec& exec, Stage stage);
-  /// Sums the gradients of shared layers, and waits. Call it after the last backward pass of the
-  /// rank.
+  /// Sums the gradients of shared layers, and waits. Call after the rank's last backward pass.
   void reduce_shared(const Exec& exec);
 
  private:
@@ -60,7 +55,7 @@ class GradientReducer {
   };
 
   grid::Request start(const Exec& exec, std::size_t bucket) const;
-  /// If the sum of a bucket is in flight, waits for it. Without `scatter`, then copies the rank's
+  /// Waits for the sum of a bucket, if it is in flight. Without `scatter`, then copies the rank's
   /// own parts out of the bucket's window, if there is a window.
   void take(const Exec& exec, std::size_t bucket, const char* waits);
 

@@ -21,10 +21,9 @@ namespace trireme::optim {
 inline const std::string outer_difference = "optimizer.outer_difference.";
 
 /// Local training on a rank ([local]): the weights that all workers share, the outer optimizer of
-/// these weights, and the state of the workers that the rank trains in turn. One worker is
-/// selected: its weights, optimizer state and progress are in the memory of `parameters` and
-/// `optimizer`. The values of the rank's other workers are stored in separate memory (parked).
-/// Douillard et al. 2023, "DiLoCo", arXiv 2311.08105.
+/// these weights, and the workers that the rank trains in turn. One worker is selected: its
+/// weights, optimizer state and progress are in the memory of `parameters` and `optimizer`. Other
+/// workers are parked in separate memory. Douillard et al. 2023, "DiLoCo", arXiv 2311.08105.
 template <class P>
 class LocalTraining {
  public:
@@ -44,17 +43,14 @@ class LocalTraining {
   grid::Communicator& across() { return across_; }
   const architecture::OuterSteps& schedule() const { return schedule_; }
 
-  /// Sets the shared weights and all workers of this rank to the values of the selected worker, and
-  /// the outer optimizer's state to zero. Discards differences in flight, and selects the first
-  /// worker.
+  /// Sets the shared weights and this rank's workers to the values of the selected worker, and the
+  /// outer optimizer's state to zero. Discards differences in flight. Selects the first worker.
   void begin(const Exec& exec);
   /// Selects worker first_worker() + `here`. Collective among the worker's replicas.
   void select(const Exec& exec, std::int64_t here);
-  /// Sends differences and takes outer steps, if due after all workers have taken step `step`.
-  /// Collective.
+  /// Sends differences and takes outer steps that are due after step `step`. Collective.
   void after_step(const Exec& exec, std::int64_t step);
-  /// Exchanges the selected worker's weights with the shared weights, for evaluations. A second
-  /// call exchanges them back. Collective among the worker's replicas.
+  /// Swaps the selected worker's weights with the shared weights. Collective among its replicas.
   void exchange_with_outer(const Exec& exec);
   /// The memory in which worker first_worker() + `here` stores the values that the selected worker
   /// stores in `live`, a part of the weights or of the optimizer's state.
@@ -65,18 +61,17 @@ class LocalTraining {
   }
   View1<double> status_of(std::int64_t here) const;
 
-  /// Shared weights of a block of the optimizer's state, and the momentum of these weights (without
-  /// data if the outer optimizer has no momentum).
+  /// Shared weights of a block of the optimizer's state, and their momentum (without data: none).
   using Block = typename Optimizer<P>::State;
   NamedTensor<Master> outer_weights(const Block& block) const;
   NamedTensor<Master> outer_momentum(const Block& block) const;
   /// If a mean difference is in flight after step `step`, completes its messages and calls
-  /// use(means). `means` maps the first element of each block of the fragment (Block::first) to the
-  /// block's part of the mean, in the type of messages. Collective.
+  /// use(means). `means` maps Block::first of each block of the fragment to the block's part of the
+  /// mean, in the type of messages. Collective.
   template <class Use>
   void use_means(const Exec& exec, std::int64_t step, const Use& use);
-  /// If a mean difference is in flight after step `step` according to schedule(), calls use(means),
-  /// which must fill the arrays of `means` (see use_means()) from a checkpoint.
+  /// If schedule() has a mean difference in flight after step `step`, calls use(means) (see
+  /// use_means()), which must fill the means from a checkpoint.
   template <class Use>
   void load_means(std::int64_t step, const Use& use);
 
@@ -95,8 +90,7 @@ class LocalTraining {
     View1<double> status;
   };
 
-  /// Views of the mean of a fragment in the memory of `exchange`. The exchange must hold the whole
-  /// fragment. Key: the block's first element in the state.
+  /// Views of the mean of a whole fragment in the memory of `exchange`, by Block::first.
   template <class D>
   std::map<std::int64_t, NamedTensor<D>> means(const OuterExchange<D>& exchange,
                                                int fragment) const;
@@ -127,9 +121,8 @@ class LocalTraining {
   View1<Master> outer_;     // [state elements]
   View1<Master> momentum_;  // [state elements], or empty
   std::vector<Parked> parked_;
-  /// Index in parked_ of each worker of this rank; −1: selected.
-  std::vector<std::ptrdiff_t> place_;
-  std::vector<bool> stale_;  ///< by worker: refresh() is due after an outer step
+  std::vector<std::ptrdiff_t> place_;  ///< index in parked_ of each worker; −1: selected
+  std::vector<bool> stale_;            ///< by worker: refresh() is due after an outer step
   using Same = std::unique_ptr<OuterExchange<Master>>;
   using Narrow = std::unique_ptr<OuterExchange<Bf16>>;
   std::variant<Same, Narrow> exchange_;

@@ -15,9 +15,9 @@ namespace trireme::optim {
 /// Factor of the orthogonalised update of a matrix with `rows` outputs and `columns` inputs.
 double muon_factor(MuonScale scale, double rows, double columns);
 
-/// Orthogonalises matrices whose elements are distributed over tensor ranks and replicas: each rank
-/// receives some whole matrices, and sends the results back. Jordan et al. 2024. The distribution
-/// is as in Liu et al. 2025, arXiv 2502.16982, section 2.3, but divides the work by matrices.
+/// Orthogonalises matrices (Jordan et al. 2024) whose elements are distributed over tensor ranks
+/// and replicas: each rank receives some whole matrices, and sends the results back (like Liu et
+/// al. 2025, arXiv 2502.16982, section 2.3, but the work is divided by matrices).
 template <class P>
 class Muon {
  public:
@@ -41,12 +41,11 @@ class Muon {
 
  private:
   using Matrix = architecture::HiddenMatrix;
-  /// A range that this rank updates: elements [begin, begin + count) of the tensor rank's part of a
-  /// matrix. `place`: offset of the range's gradients in memory.
+  /// Elements of the tensor rank's part of a matrix that this rank updates.
   struct Range {
     std::int64_t begin = 0;
     std::int64_t count = 0;
-    std::int64_t place = 0;
+    std::int64_t place = 0;  ///< offset of the range's gradients in memory
   };
 
   std::vector<Range> ranges_of(const Matrix& matrix) const;
@@ -71,8 +70,8 @@ class Muon {
   architecture::MatrixRounds rounds_;
   Arena memory_;
   View1<Real> parts_;   // [tensor · longest part] this rank's parts of all tensor ranks' matrices
-  View1<Real> matrix_;  // [whole] this rank's matrix; parts_ if there is no tensor axis
-  View1<Real> other_;   // [joined] gathered parts of all tensor ranks, or the next iterate
+  View1<Real> matrix_;  // [whole] this rank's matrix; parts_ if there is one tensor rank
+  View1<Real> other_;   // [joined] gathered parts, the next iterate, or another rank's result
   View1<Real> gram_, polynomial_;  // [side²], side: the longest of the matrices' shorter sides
   View1<Real> chunk_;              // [replicas · chunk]
   View1<double> squares_, root_;

@@ -9,13 +9,13 @@
 
 namespace trireme::optim {
 
-/// Whether the estimate of the gradient noise scale uses an array: a trained matrix of a layer, if
-/// in every layout a tensor rank computes the whole gradient of the elements that it holds.
+/// Whether the estimate of the gradient noise scale uses an array: a trained matrix of a layer,
+/// unless tensor ranks may share elements or compute only parts of the gradient.
 bool shows_noise(const architecture::ArraySpec& array, std::int64_t layers);
 
 /// Estimates the gradient noise scale (McCandlish et al. 2018, arXiv 1812.06162): the batch size at
-/// which the noise of the gradient equals the gradient. Compares the squares of each replica's
-/// gradient after its first micro-batch with the squares of the whole batch's gradient.
+/// which the noise of the gradient equals the gradient. Compares the squared norm of each replica's
+/// gradient after its first micro-batch with the squared norm of the whole batch's gradient.
 template <class P>
 class NoiseScale {
  public:
@@ -23,12 +23,10 @@ class NoiseScale {
   NoiseScale(const architecture::Architecture& architecture, const model::Parameters<P>& parameters,
              grid::Communicator& model_group, grid::Communicator& replicas);
 
-  /// Call when the backward pass of a replica's first micro-batch, and no other pass, has added to
-  /// all gradients of a layer.
+  /// Call when a layer's gradients are complete for the replica's first micro-batch only.
   void after_first(const Exec& exec, std::int64_t block) const;
-  /// Adds a step to the estimate. `sums` [arrays · tensor ranks]: Optimizer::squares(), the sums of
-  /// squares of the step's gradients, with the squared loss scale as a factor. `micro`, `global`:
-  /// samples of a micro-batch and of the global batch. Collective.
+  /// Adds a step to the estimate. `sums` [arrays · tensor ranks]: Optimizer::squares(). `micro`,
+  /// `global`: samples of a micro-batch and of the global batch. Collective.
   void add_step(const Exec& exec, View1<const double> sums, View1<const double> loss_scale,
                 std::int64_t micro, std::int64_t global) const;
 

@@ -29,8 +29,7 @@ struct Progress {
 };
 
 /// The deck's update rule (docs/optimizers.md) for the parameters of a rank, with clipping by the
-/// global norm. The state arrays are stored one after another, and each has its elements at the
-/// offsets of `placement`. If weights are stored in two bytes, master weights follow.
+/// global norm. With weights in two bytes, the state includes master weights.
 template <class P>
 class Optimizer {
  public:
@@ -45,19 +44,17 @@ class Optimizer {
     /// Weights that the update changes: master weights if there are any, otherwise the weights.
     NamedTensor<Master> updated;
   };
-  /// Arguments for Muon. `tensor_group`: the tensor ranks, which hold parts of each matrix.
-  /// `second_capacity`: elements of the array of second moments on the replica that has the most.
+  /// Arguments for Muon.
   struct MuonParts {
-    grid::Communicator& tensor_group;
-    std::int64_t second_capacity = 0;
+    grid::Communicator& tensor_group;  ///< the tensor ranks, which hold parts of each matrix
+    std::int64_t second_capacity = 0;  ///< most elements of second moments on any replica
   };
   static constexpr bool has_masters = !std::is_same_v<typename P::Compute, Master>;
 
   /// `model_group`: the ranks that together hold one copy of the model. `data_group`: replicas of
-  /// this rank's arrays that together hold the state. Each of these replicas holds the state that
-  /// its `placement` assigns to it, in arrays of `capacity` elements in `state_memory`. A replica
-  /// that does not hold the whole state uses only the gradients of its own parts, and updates only
-  /// these parts. `architecture`, `parameters` and the groups must outlive this object.
+  /// this rank's arrays that together hold the state. `placement`: the parts of arrays whose state
+  /// this rank holds, in state arrays of `capacity` elements, and which this rank updates.
+  /// `architecture`, `parameters` and the groups must outlive this object.
   Optimizer(const deck::OptimizerConfig& config, const architecture::Architecture& architecture,
             model::Parameters<P>& parameters, grid::Communicator& model_group,
             grid::Communicator& data_group, architecture::StatePlacement placement,
@@ -69,64 +66,55 @@ class Optimizer {
   void use(model::Parameters<P>& parameters) { parameters_ = &parameters; }
 
   void zero_gradients(const Exec& exec) const;
-  /// Sets the state arrays, without the master weights, to zero, and the progress to Progress().
-  /// Waits.
+  /// Zeroes the state except master weights, and sets the progress to Progress(). Waits.
   void zero_state(const Exec& exec) const;
   /// Resumes from `progress`. Waits.
   void set_progress(const Exec& exec, const Progress& progress) const;
   /// Copies the weights to the master weights. No effect without master weights.
   void copy_masters_from_weights(const Exec& exec) const;
 
-  /// Makes the gradient norm NaN if the loss of the step is not finite: sets a gradient of the last
-  /// stage to NaN. Call it on the last stage, which has the loss, before the stage's gradients are
-  /// summed over the data axis. No effect if this rank has no trained array in the last stage.
+  /// If the loss of the step is not finite, sets a gradient of the last stage to NaN, so that the
+  /// norm becomes NaN. Call on the last stage before its gradients are summed over replicas. No
+  /// effect if this rank has no trained array in the last stage.
   void mark_loss(const Exec& exec, View1<const double> loss) const;
 
   /// Adds the gradient of the logits' table to the gradient of the token table, if embeddings are
-  /// tied and this rank has both gradients. Call it after both gradients were summed over the data
-  /// axis.
+  /// tied and this rank has both gradients. Call after both gradients were summed over replicas.
   void combine_tied_gradients(const Exec& exec) const;
 
   /// Finds the norm of all gradients of the model, with the loss scale as a factor. Squares are
-  /// summed over fixed blocks of 4096 elements, and then in registry order, whichever ranks hold
-  /// the arrays. An array that several tensor ranks hold counts once. Collective among
-  /// `model_group` and `data_group`.
+  /// summed over fixed blocks of 4096 elements, and then in registry order. An array that several
+  /// tensor ranks hold counts once. Collective among `model_group` and `data_group`.
   void find_norm(const Exec& exec) const;
-  /// find_norm in two parts: begin_norm starts the sum over `model_group`; end_norm waits for this
-  /// sum, and finds the norm. Gradients may change between the calls.
+  /// find_norm in two parts, between which gradients may change.
   void begin_norm(const Exec& exec);
   void end_norm(const Exec& exec);
 
-  /// Update of step `step` ≥ 1, with gradients divided by the loss scale and clipped: multiplied by
-  /// min(1, clip_norm / (norm + 1e-6)) if clip_norm > 0, where norm is the result of the last
-  /// find_norm, divided by the loss scale. If the norm is not finite, or if maximum_skips
-  /// consecutive steps were skipped before, the step is only counted as skipped. The gradients are
-  /// invalid afterwards. Asynchronous. Collective with LAMB and LARS (like find_norm) and with Muon
-  /// (among the tensor ranks and `data_group`).
+  /// Update of step `step` ≥ 1, with gradients and norm divided by the loss scale, and gradients
+  /// multiplied by min(1, clip_norm / (norm + 1e-6)) if clip_norm > 0. Call after find_norm. If the
+  /// norm is not finite, or if maximum_skips consecutive steps were skipped before, the step is
+  /// only counted as skipped. The gradients are invalid afterwards. Asynchronous. Collective with
+  /// LAMB and LARS (like find_norm) and with Muon (among the tensor ranks and `data_group`).
   void step(const kernels::Handle& handle, std::int64_t step, double learning_rate) const;
-  /// Like step(), for gradients that have delayed_loss_scale(step) as a factor instead of
-  /// loss_scale().
+  /// Like step(), for gradients with the factor delayed_loss_scale(step).
   void delayed_step(const kernels::Handle& handle, std::int64_t step, double learning_rate) const;
 
-  /// Factor of the next step's loss. The update divides the step's gradients by this factor. [1],
-  /// on the device; equal on all ranks.
+  /// Factor of the next step's loss. [1], on the device; equal on all ranks.
   View1<const double> loss_scale() const { return loss_scale_; }
-  /// Loss scale of step `step` if the step begins before the update of step − 1: the scale after
-  /// the update of step − 2.
+  /// Loss scale of a step that begins before the update of step − 1: the scale after step − 2.
   View1<const double> delayed_loss_scale(std::int64_t step) const {
     return delayed_scales_.at(static_cast<std::size_t>(step % 2));
   }
 
-  /// The norm before clipping: after find_norm with the loss scale as a factor, after step without
-  /// it. [1], on the device; equal on all ranks.
+  /// The norm before clipping, [1], on the device; equal on all ranks. After find_norm with the
+  /// loss scale as a factor, after step() without this factor.
   View1<double> gradient_norm() const { return norm_; }
 
   /// Sum of squares of each array's gradient on each tensor rank, after find_norm, with the squared
   /// loss scale as a factor. [arrays · tensor ranks], on the device; equal on all ranks.
   View1<const double> squares() const { return sums_; }
 
-  /// Status of the last update, indexed by kernels::UpdateStatus. [status_size], on the device;
-  /// equal on all ranks.
+  /// kernels::UpdateStatus of the last update, [status_size], on the device; equal on all ranks.
   View1<double> status() const { return status_; }
   /// Name of the array of element `sum` of squares(), such as the value of status_skipped_sum.
   const std::string& array_of_sum(std::int64_t sum) const;
@@ -154,9 +142,7 @@ class Optimizer {
   View1<typename P::Compute> own_weights(const architecture::StateBlock& block) const;
   NamedTensor<Master> tensor(const std::string& name, View1<Master> data,
                              const architecture::StateBlock& block) const;
-  /// Weights of a block that the update changes: master weights if there are any, otherwise the
-  /// weights.
-  View1<Master> updated(const architecture::StateBlock& block) const;
+  View1<Master> updated(const architecture::StateBlock& block) const;  ///< see State::updated
   /// Memory of the updated weights of all blocks.
   View1<Master> all_updated() const;
   kernels::AdamW rule(double learning_rate) const;
@@ -169,8 +155,7 @@ class Optimizer {
   void update(const kernels::Handle& handle, std::int64_t step, double learning_rate,
               View1<const double> gradient_scale) const;
   void find_trust_sums(const Exec& exec) const;
-  /// Ranges that this rank updates. With Muon: hidden matrices if `matrices`, otherwise all other
-  /// arrays. With other rules: none if `matrices`, otherwise all arrays.
+  /// Ranges that this rank updates: of Muon's hidden matrices, or of all other arrays.
   std::vector<kernels::UpdateRange> update_ranges(bool matrices) const;
   std::vector<double> matrix_factors() const;
   void lay_out_sums();

@@ -10,15 +10,13 @@
 namespace trireme::optim {
 
 /// The mean of the differences of all workers of local training, in two rounds of messages: each
-/// rank receives its part of all differences, takes the mean of this part in the order of the
-/// workers, and sends it to all ranks. The bits of the mean therefore do not depend on the
-/// assignment of workers to ranks. D: type of the messages.
+/// rank receives its part of all differences, takes the mean in the order of the workers, and sends
+/// the mean to all ranks. The bits of the mean do not depend on the assignment of workers to ranks.
+/// D: type of the messages.
 template <class D>
 class OuterExchange {
  public:
-  /// `across`: the ranks at the same position in all groups of ranks that train different workers;
-  /// each rank trains `workers_per_rank` consecutive workers. Allocates memory for exchanges of up
-  /// to `elements` elements.
+  /// `across`: see LocalTraining. Allocates memory for exchanges of up to `elements` elements.
   OuterExchange(grid::Communicator& across, const deck::ParallelConfig& parallel,
                 std::int64_t elements);
   /// Waits for outstanding messages, unless an exception ends the run: other ranks may have exited.
@@ -33,23 +31,21 @@ class OuterExchange {
   void forget() { state_ = State::idle; }
   Bytes bytes() const { return memory_.capacity(); }
 
-  /// Begins an exchange of `n` elements, the same number on all ranks. Error if `n` > elements().
-  /// Write the differences before send().
+  /// Begins an exchange of `n` ≤ elements() elements, equal on all ranks, before the differences
+  /// are written.
   void begin(std::int64_t n);
   /// Memory for the difference [n] of worker number `worker_on_rank` of this rank.
   View1<D> difference(std::int64_t worker_on_rank) const;
   /// Starts sending the differences. send(), sum() and finish() are collective.
   void send(const Exec& exec);
-  /// Waits for the differences, and starts sending the mean of this rank's part. No effect unless
-  /// send() was called after the last sum().
+  /// After send(): waits for the differences, and starts sending the mean of this rank's part.
   void sum(const Exec& exec);
   /// Calls sum(), and waits for the mean.
   void finish(const Exec& exec);
   /// The mean difference [n] of all workers, after finish().
   View1<D> mean() const { return View1<D>(mean_.data(), static_cast<std::size_t>(n_)); }
 
-  /// Begins an exchange of `n` elements whose mean is not computed: write the mean from a
-  /// checkpoint to mean().
+  /// Begins an exchange of `n` elements whose mean the caller writes to mean(), from a checkpoint.
   void resume(std::int64_t n);
 
  private:

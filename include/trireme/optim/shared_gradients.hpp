@@ -10,12 +10,9 @@ namespace trireme::optim {
 
 /// Sums the gradients of the heads of keys and values that neighbouring tensor ranks share: each
 /// rank has the contribution of its own query heads. Runs once per step and layer, after the last
-/// micro-batch and before the sum over the data axis. All holders of a head then have the same
-/// bits.
-///
-/// The holders of a head have a separate communicator, and send only the head's gradient. A rank
-/// holds at most two shared heads, which are consecutive among the shared heads. Two partitions of
-/// the tensor axis are therefore enough, each with the holders of every other shared head.
+/// micro-batch and before the sum over replicas. All holders of a head then have the same bits.
+/// A rank holds at most two shared heads, which are consecutive among the shared heads. Two
+/// partitions of the tensor axis are therefore enough for the communicators of the holders.
 template <class P>
 class SharedGradients {
  public:

@@ -13,13 +13,12 @@ namespace trireme::optim {
 /// Gathers the weights that other replicas update, bucket by bucket: each replica has the new
 /// weights in its own parts of the buckets. Resident arrays are gathered once, after the update,
 /// while the next passes begin. Arrays in windows (architecture::Arrangement) are gathered one
-/// layer ahead of each use (Rajbhandari et al. 2020, "ZeRO", section 5.3). Buckets that begin at
-/// `arena_elements` or later hold only gradients, and are ignored.
+/// layer ahead of each use (Rajbhandari et al. 2020, "ZeRO", section 5.3).
 template <class T>
 class WeightGather {
  public:
-  /// `communicator` and `places`, the positions of the arrays in `memory`, must outlive this
-  /// object.
+  /// `places`: positions of arrays in `memory`. Ignores buckets that begin at `arena_elements` or
+  /// later: they hold only gradients. `communicator` and `places` must outlive this object.
   WeightGather(grid::Communicator& communicator, View1<T> memory,
                const architecture::Arrangement& places, std::int64_t arena_elements,
                std::vector<architecture::Bucket> buckets);
@@ -30,17 +29,14 @@ class WeightGather {
   WeightGather& operator=(const WeightGather&) = delete;
 
   /// Call after the own parts have changed: waits for outstanding gathers, marks the windows as
-  /// outdated, and starts the gathers of resident arrays, in the order in which passes use the
-  /// arrays. Collective.
+  /// outdated, and starts the gathers of resident arrays. Collective.
   void update(const Exec& exec);
   /// Waits for the weights of a block (architecture::block_of), and starts the gather of block
-  /// `next` if `next` has a window other than the block's window. Collective if arrays are gathered
-  /// into windows.
+  /// `next` if `next` has another window. Collective if arrays are gathered into windows.
   void before_reads(const Exec& exec, std::int64_t block, std::optional<std::int64_t> next);
   /// Waits for all outstanding gathers.
   void finish();
-  /// Call after the own parts have changed, if resident arrays are already complete: waits for
-  /// outstanding gathers, and marks the windows as outdated.
+  /// Waits for outstanding gathers, and marks the windows as outdated.
   void forget_windows();
 
  private:

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <trireme/deck/key_file.hpp>
 #include <trireme/plan/machine.hpp>
 
 #include <map>
@@ -9,12 +8,6 @@
 #include <vector>
 
 namespace trireme::plan {
-
-using MachineKeys = std::vector<deck::KeyOf<Machine>>;
-/// Keys of a machine file (machine_keys.cpp), with access to the values of a Machine.
-const MachineKeys& machine_keys();
-/// Keys and sections of a machine file.
-const deck::FileKind& machine_kind();
 
 /// Reads a machine from a TOML file. Throws one UsageError that names every mistake with its place.
 Machine load_machine(const std::string& path);

@@ -15,12 +15,12 @@ namespace trireme::plan {
 /// A layout with its memory and time.
 struct Candidate {
   Layout layout;
-  Seconds estimate = 0;  ///< time by the formula (estimated_seconds)
-  Bytes bytes = 0;       ///< memory of the rank that needs the most
-  bool played = false;   ///< simulated: `time` is set, and `bytes` is exact for the program
+  Seconds estimate = 0;    ///< time by the formula (estimated_seconds)
+  Bytes bytes = 0;         ///< memory of the rank that needs the most
+  bool simulated = false;  ///< `time` is set, and `bytes` is exact for the program
   StepTime time;
 
-  Seconds seconds() const { return played ? time.seconds : estimate; }
+  Seconds seconds() const { return simulated ? time.seconds : estimate; }
 };
 
 struct SearchOptions {
@@ -47,7 +47,7 @@ SearchResult search_layouts(const deck::Deck& deck, std::int64_t ranks, const Ma
                             const SearchOptions& options = {});
 
 /// Simulates the layout of a deck whose axes are resolved. `arrays_only`: see most_bytes().
-Candidate play_layout(const deck::Config& config, const Machine& machine, bool arrays_only);
+Candidate simulate_layout(const deck::Config& config, const Machine& machine, bool arrays_only);
 
 /// The bytes that a rank may use, and whether only its arrays count.
 struct MemoryLimit {

@@ -50,8 +50,8 @@ schedule::Cost cost_of(StepCosts costs);
 Seconds estimated_seconds(const deck::Config& config, const StepCosts& costs);
 
 /// Time of a step by simulation of the program with these costs.
-StepTime played_time(const deck::Config& config, const architecture::Architecture& architecture,
-                     const StepCosts& costs, const schedule::Program& program);
+StepTime simulated_time(const deck::Config& config, const architecture::Architecture& architecture,
+                        const StepCosts& costs, const schedule::Program& program);
 
 /// The complete prediction for a resolved deck. The machine must have all required speeds
 /// (Machine::time_mistake()).

@@ -17,13 +17,13 @@ struct DrawOptions {
 
 /// A self-contained SVG in the style of Narayanan et al. 2021, figures 3 and 4, with one row per
 /// pipeline rank and a legend of the colours. Charts are at most 1600 pixels wide. Boxes are
-/// blended if they are too narrow or too many. Two timelines in seconds share one scale.
+/// blended if they are too narrow or too many.
 std::string svg(const Timeline& timeline, const DrawOptions& options = {});
 
 /// The timelines as text: F3 is the forward pass of micro-batch 3, B3 its backward pass, I3 and W3
 /// the halves of B3, E3 its evaluation. If ranks have several chunks, F3.1 is the forward pass of
 /// chunk 1. With a shared vocabulary, S3 are the logits of micro-batch 3, and T3 is the gradient of
-/// the output table. `.` is idle time. Labels that do not fit are shortened.
+/// the output table. `.` is idle time.
 std::string text_chart(const Timeline& timeline, const DrawOptions& options = {});
 
 /// The timelines in Chrome's JSON trace format, which ui.perfetto.dev opens: one process per

@@ -3,7 +3,6 @@
 #include <trireme/layout/ring.hpp>
 #include <trireme/schedule/picture.hpp>
 #include <trireme/schedule/program.hpp>
-#include <trireme/schedule/timeline.hpp>
 
 #include <vector>
 
@@ -21,8 +20,7 @@ namespace trireme::schedule {
 /// - 2bw: 1f1b of several steps without a flush; see generate_overlapped().
 /// - zb-v, v-half, v-min: two chunks in a V; see generate_v().
 ///
-/// Set layout.shares_vocabulary for a program that share_vocabulary() will complete. Each rank then
-/// has more micro-batches in flight.
+/// Set layout.shares_vocabulary for a program that share_vocabulary() will complete.
 ///
 /// Throws Error if the chunks or their placement do not fit the schedule, and for the kinds `file`
 /// (see read_program) and `auto` (see search_program).
@@ -32,10 +30,8 @@ Program generate(ScheduleKind kind, const ProgramLayout& layout);
 Program generate_evaluation(const ProgramLayout& layout);
 
 /// The schedules of two chunks in a V, with split backward passes. They repeat one block, the
-/// passes of one micro-batch; a block starts every 6 units, so that a rank is always busy once the
-/// pipeline is full (Qi et al. 2024, arXiv 2405.15362, section 3). The time between the passes of
-/// neighbouring ranks determines how long a micro-batch is in flight, and therefore the memory.
-/// Weight halves fill the idle time.
+/// passes of one micro-batch; a block starts every 6 units (Qi et al. 2024, arXiv 2405.15362,
+/// section 3). Weight halves fill the idle time.
 ///
 /// If every pass and half takes one unit, a step of m ≥ p micro-batches on p ≥ 2 ranks exceeds the
 /// 6 m units of a rank's work by
@@ -60,27 +56,12 @@ struct RingStep {
 /// Simulates the steps of all ranks. A rank begins a step when it has computed the previous step,
 /// has received the step's block of keys and values, and has sent its previous block to the next
 /// rank. Messages take no time.
-std::vector<RingStep> play(const layout::AttentionRing& ring);
+std::vector<RingStep> simulate(const layout::AttentionRing& ring);
 
 /// The ring as a chart: boxes have the number and the colour of the keys' owner.
 Picture ring_picture(const layout::AttentionRing& ring);
 
 /// Fraction of all ranks' time without computation.
 double idle_share(const std::vector<RingStep>& steps);
-
-/// Adds the passes of a shared vocabulary, which is divided among all pipeline ranks, to a program
-/// that is not yet lowered and has one stage per rank (Yeung et al. 2024, arXiv 2411.05288,
-/// algorithm 2):
-/// - look_up: each rank adds its rows to the first stage's input;
-/// - share_output, logits, combine_logits: the last stage's output is sent to all ranks. Each rank
-///   computes its logits and its part of the output's gradient. When the statistics of all ranks
-///   are known, each rank scales its part, and the parts are summed for the last stage;
-/// - logits_gradient: the output table's gradient, in idle time if possible;
-/// - share_gradient, look_up_gradient: the gradient of the first stage's input is sent to all
-///   ranks, and each rank adds it to the gradient of its part of the token table.
-///
-/// The order is found in virtual time, in which a message takes a quarter of a forward pass. The
-/// result depends only on the arguments, so that all ranks build the same program.
-void share_vocabulary(Program& program, const Cost& cost);
 
 }  // namespace trireme::schedule

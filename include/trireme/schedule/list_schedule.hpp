@@ -7,7 +7,7 @@
 
 namespace trireme::schedule {
 
-/// Durations of passes, with the start of their sends, and of transfers, by stage.
+/// Durations by stage: of passes, including the start of their sends, and of transfers.
 struct StageCosts {
   std::vector<Seconds> forward, backward, backward_input, backward_weight;
   std::vector<Seconds> to_next, to_previous;  ///< times from the end of a pass to the arrival
@@ -20,8 +20,7 @@ struct ListRule {
   bool forward_first = false;    ///< forward passes before backward passes, otherwise after them
   bool deepest_first = true;     ///< deepest chunk first, otherwise the pass that waits longest
   bool weights_at_once = false;  ///< weight halves before other passes, otherwise in idle time
-  /// In idle time, a weight half begins only if no other pass can begin within this fraction of the
-  /// weight half's duration.
+  /// A weight half waits if another pass can begin within this fraction of the half's duration.
   double patience = 0;
   std::vector<int> slots;  ///< maximum of saved micro-batches, by rank; at least 1 per chunk
   bool operator==(const ListRule&) const = default;

@@ -16,16 +16,14 @@ struct LowerOptions {
 /// Under independent channels, a send directly follows its producer, and a receive is posted before
 /// the pass that precedes its consumer, so that the transfer overlaps one computation. Under
 /// ordered groups, both sides of every transfer have the same position in one total order: the
-/// order in which the producers end when the program is simulated with `cost`. No rank can then
-/// wait for a later transfer. A rank's transfers whose producers end at the same time form one
-/// group. Transfers within a rank belong to no group.
+/// order in which the producers end when the program is simulated with `cost`. A rank's transfers
+/// whose producers end at the same time form one group.
 ///
 /// A training program of one step ends with the reduction of each stage's gradients and of the tied
 /// gradients, the norm and the update; for several steps, see add_overlapped_updates(). A program
 /// for evaluation gets only transfers.
 ///
 /// Throws Error if an instruction is misplaced or is a transfer, a reduction or an update.
-/// Otherwise, an invalid program stays invalid; validate() reports why.
 void lower(Program& program, const LowerOptions& options = {});
 
 }  // namespace trireme::schedule

@@ -9,14 +9,14 @@
 
 namespace trireme::schedule {
 
-struct PlayOptions {
+struct SimulateOptions {
   std::optional<Transport> transport;  ///< empty: the program's own transport
   /// Send buffers per channel (stage, direction). 0: the smallest number ≥ 2 with which the program
   /// completes; if it never completes, the number of micro-batches in all steps, at least 3.
   int send_buffers = 0;
 };
 
-struct Played {
+struct Simulation {
   Timeline timeline;                  ///< events rank by rank, in the order of each row
   std::vector<std::string> mistakes;  ///< empty if every instruction ran; otherwise the reasons
   int send_buffers = 0;               ///< send buffers per channel in this simulation
@@ -29,9 +29,8 @@ struct Played {
 /// neither rank. Under ordered groups, it also waits for its turn in both ranks' queues. A send to
 /// another rank begins once fewer than `send_buffers` earlier sends of its channel are in flight. A
 /// send occupies its rank for cost(send), the time to start it. In a program of one step, a
-/// collective begins when all its members have entered. Ranks wait for one another only through
-/// bounded first-in-first-out channels, so completion does not depend on the costs (Kahn 1974;
-/// Parks 1995).
-Played play(const Program& program, const Cost& cost, const PlayOptions& options = {});
+/// collective begins when all its members have entered. Channels are bounded first-in-first-out
+/// queues, so that completion does not depend on the costs (Kahn 1974; Parks 1995).
+Simulation simulate(const Program& program, const Cost& cost, const SimulateOptions& options = {});
 
 }  // namespace trireme::schedule

@@ -6,8 +6,7 @@
 
 namespace trireme::schedule {
 
-/// Memory besides weights that a rank needs to run its row of a lowered program. Counts are maxima
-/// over time.
+/// Memory besides weights that a rank needs for its row of a lowered program: maxima over time.
 struct Needs {
   int slots = 0;  ///< number of saved micro-batches
   /// Receive buffers of all channels of the rank that are posted and not yet consumed.
@@ -25,15 +24,13 @@ struct Needs {
   void include(const Needs& other);
 };
 
-/// The needs of one rank, counted from effects(). Simulates the program to find the number of send
-/// buffers.
+/// Counted from effects(). The number of send buffers is found by simulation.
 Needs needs(const Program& program, Rank rank);
-/// The needs of all ranks.
 std::vector<Needs> needs(const Program& program);
 
-/// Closed-form needs of a rank in a generated schedule without a shared vocabulary, including
-/// evaluations. The slots equal the slots of needs(), or for stages in a V the maximum over all
-/// ranks. The buffers may differ by a few. Error for the kinds `file` and `auto`.
+/// Closed-form needs of a rank in a generated schedule without a shared vocabulary. In a V, `slots`
+/// is the maximum over all ranks. The buffers may differ by a few from needs(program). Error for
+/// the kinds `file` and `auto`.
 Needs expected_needs(ScheduleKind kind, const ProgramLayout& layout, Rank rank);
 
 /// Number of slots of saved activations that `rank` needs at once.

@@ -9,8 +9,7 @@
 /// Programs of several training steps without a flush between them (ProgramLayout::steps).
 namespace trireme::schedule {
 
-/// Number of steps of an overlapped program: the first step, the step that is repeated, and the
-/// last step.
+/// Steps of an overlapped program: the first, the repeated, and the last step.
 inline constexpr int overlapped_steps = 3;
 
 /// PipeDream-2BW (Narayanan et al. 2021, arXiv 2006.09503, section 3.1): 1f1b without a flush. Rank
@@ -20,8 +19,7 @@ Program generate_overlapped(const ProgramLayout& layout, int steps = overlapped_
 
 /// Adds reductions, norm and update of each step to the rows of an overlapped program that has its
 /// transfers. The reductions run during the next step, or at the end of the row. The update
-/// directly precedes the first forward pass that needs the new weights, two steps after the updated
-/// step.
+/// directly precedes the first forward pass that needs the new weights.
 void add_overlapped_updates(Program& program);
 
 /// Number of instructions of a row up to the end of each step. A step includes the previous step's
@@ -35,8 +33,8 @@ Instr seen_from(const Instr& instr, int step, const ProgramLayout& layout);
 Program single_step(const Program& overlapped);
 
 /// Time and idle share of the repeated step. The time is the longest time of a rank between the
-/// last backward passes of the first and of the repeated step. Both are 0 if the timeline has no
-/// such step.
+/// last backward passes of the first and of the repeated step. Both members are 0 if the timeline
+/// has no such step.
 struct SteadyStep {
   Seconds seconds = 0;
   double idle_share = 0;

@@ -61,8 +61,7 @@ struct Picture {
   std::size_t boxes = 20000;  ///< maximum per panel of an SVG; with more, boxes are blended
 };
 
-/// A self-contained SVG with charts at most 1600 pixels wide. Boxes of a panel are blended if they
-/// are too narrow or too many.
+/// A self-contained SVG with charts at most 1600 pixels wide.
 std::string svg(const Picture& picture);
 /// One line per rank, `.` for idle time.
 std::string text_chart(const Picture& picture);

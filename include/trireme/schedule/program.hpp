@@ -132,8 +132,7 @@ struct Value {
     weights,            ///< updated weights
     tied_part,          ///< start of the stage's part in the sum over first and last stage
     norm_part,          ///< start of the rank's part in the norm
-    // Values of programs with a shared vocabulary. Their stage belongs to the rank that reads or
-    // writes them.
+    // Only with a shared vocabulary; `stage` is on the rank that reads or writes the value.
     looked_up,           ///< arrival of the first stage's input
     shared_output,       ///< arrival of the last stage's output
     scores,              ///< statistics of this rank's logits
@@ -162,8 +161,7 @@ constexpr bool is_arrival(Value::Kind kind) {
 }
 /// Kind of the value that arrives once all ranks have executed `op`; is_shared(op) must hold.
 Value::Kind arrival_of(Op op);
-/// Largest number of messages of one kind in flight with a shared vocabulary. Later messages reuse
-/// their memory.
+/// Largest number of messages of one kind in flight with a shared vocabulary.
 inline constexpr int shared_buffers = 2;
 
 struct ProgramLayout {
@@ -182,7 +180,6 @@ struct ProgramLayout {
   /// Number of micro-batches in all steps.
   int passes() const { return micro_batches * steps; }
   int step_of(Micro micro) const { return micro / micro_batches; }
-  /// Whether the program has several steps without a flush.
   bool overlaps_steps() const { return steps > 1; }
   /// Whether the token and output tables are divided among all pipeline ranks.
   bool shares_vocabulary = false;
@@ -240,8 +237,7 @@ struct Effects {
 /// from it. A received value exists once its message was sent and its receive was posted. The
 /// weight gradients of a step's micro-batches 0 … m−1 form a chain, and so do the last stage's
 /// forward passes. Every valid schedule therefore sums micro-batches in the same order and gives
-/// the same bits. Every stage boundary is a transfer, even within a rank; such a transfer needs no
-/// message (ProgramLayout::is_local).
+/// the same bits. Every stage boundary is a transfer, even within a rank.
 Effects effects(const Instr& instr, const ProgramLayout& layout);
 /// Writes the effects to `out`, whose memory is reused.
 void effects(const Instr& instr, const ProgramLayout& layout, Effects& out);

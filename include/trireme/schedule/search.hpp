@@ -22,8 +22,7 @@ int most_slots(const ProgramLayout& layout);
 /// The fastest program that the search finds for these costs in which rank r saves at most slots[r]
 /// micro-batches at a time; slots[r] must be at least the number of chunks. Candidates are the
 /// named schedules of the layout and list schedules (Graham 1969) with different rules (ListRule),
-/// of which the best are refined rank by rank. The result depends only on the arguments, so that
-/// all ranks find the same program.
+/// of which the best are refined rank by rank. The result depends only on the arguments.
 FoundProgram search_program(const ProgramLayout& layout, const Cost& cost,
                             std::span<const int> slots, const LowerOptions& lowering);
 

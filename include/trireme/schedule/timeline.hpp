@@ -12,8 +12,7 @@ namespace trireme::schedule {
 /// Duration of an instruction.
 using Cost = std::function<Seconds(const Instr&)>;
 
-/// Each forward pass, evaluation and half of a backward pass costs 1, a whole backward pass 2,
-/// every other instruction 0.
+/// Forward pass, evaluation, half of a backward pass: 1; whole backward pass: 2; others: 0.
 Seconds unit_cost(const Instr& instr);
 
 struct Event {
@@ -42,8 +41,8 @@ struct Timeline {
   bool operator==(const Timeline&) const = default;
 };
 
-/// Mean duration of each operation of each stage in a measured timeline; 0 for operations that it
-/// does not have.
+/// Mean duration of each operation of each stage in a measured timeline; 0 for operations that the
+/// timeline does not have.
 Cost mean_costs(const Timeline& timeline);
 
 /// The timeline as text with one event per line. read_timeline reads back all but the layout's

@@ -12,9 +12,9 @@ namespace trireme {
 /// Memory of an arena: device memory, or host memory that kernels of a device can access.
 enum class ArenaMemory : std::uint8_t { device, host };
 
-/// One allocation of memory, made once, from which views are cut in order. An arena without memory
-/// only counts bytes, so that one function both sizes and places the views: `Arena plan;
-/// layout(plan); Arena real("saved", plan.used()); layout(real);`
+/// One allocation, from which views are cut in order. An arena without memory only counts bytes, so
+/// that one function both sizes and places the views: `Arena plan; layout(plan); Arena
+/// real("saved", plan.used()); layout(real);`
 class Arena {
  public:
   /// Counts only: views that are cut from this arena have the right shapes and a null pointer.

@@ -8,8 +8,7 @@
 
 namespace trireme {
 
-/// Starts a copy of plain host memory into `to`. The host memory must stay valid until the next
-/// wait for `exec`.
+/// Starts a copy of host memory, which must stay valid until the next wait for `exec`.
 template <class T>
 void copy_to_device(const Exec& exec, View1<T> to, std::span<const T> from) {
   using HostSource = Kokkos::View<const T*, Kokkos::LayoutRight, Kokkos::HostSpace, Unmanaged>;

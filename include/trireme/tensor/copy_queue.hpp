@@ -25,7 +25,7 @@ class Event {
   void record(const CopyQueue& queue);
 
   /// Whether the work before the event is complete. Does not wait on CUDA and HIP devices;
-  /// elsewhere, it runs the queued copies before the event.
+  /// elsewhere, done() runs the queued copies before the event.
   bool done() const;
 
   struct State;

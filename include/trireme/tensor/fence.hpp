@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// Waits until all work queued on `exec` is complete. Counted. `reason`: name of the wait.
+/// Waits for all work queued on `exec`. Counted by fence_count(). `reason`: name of the wait.
 void fence(const Exec& exec, const char* reason);
 
 /// Waits until the work before `event` is complete. Not counted if the work is already complete.
@@ -17,8 +17,7 @@ void fence(const Event& event, const char* reason);
 /// Waits until `done` returns true, for work whose end only `done` can test. Counted.
 void wait_until(const std::function<bool()>& done, const char* reason);
 
-/// Waits for a copy that was queued on an idle `exec`. The wait takes as long as the copy and is
-/// not counted.
+/// Waits for a copy that was queued on an idle `exec`. Not counted.
 void finish_copy(const Exec& exec);
 
 /// Number of counted waits so far in this process.

@@ -103,8 +103,7 @@ inline void expect_success(Status status, const char* what) {
   check(status == success, "device error while ", what, ": ", name_of(status));
 }
 
-/// A stream and an Exec on it. `urgent`: the stream's kernels have priority over the kernels of
-/// other streams.
+/// A stream and an Exec on it. `urgent`: with the highest priority.
 class OwnStream {
  public:
   explicit OwnStream(bool urgent) {

@@ -10,8 +10,7 @@
 
 /// Aliases of Kokkos' view types. View1 to View4 do not own memory: each view is a window into an
 /// arena or another buffer. Shape legend: B batch, S sequence, T = B·S tokens, D hidden, H heads, K
-/// head size, F feed-forward, V vocabulary, L layers. A comment beside each view gives its shape,
-/// last axis contiguous.
+/// head size, F feed-forward, V vocabulary, L layers. The last axis of a shape is contiguous.
 namespace trireme {
 
 using Exec = Kokkos::DefaultExecutionSpace;

@@ -18,10 +18,9 @@ namespace trireme::train {
 
 /// Audits of steps against wrong results of a processor or of memory (docs/reliability.md). In an
 /// audited step, each replica computes the gradients of the next replica's samples and of its own
-/// samples. The two results for the same samples are bit-for-bit equal unless one of them is wrong.
-/// Hashes of all messages within a replica identify the wrong rank: its results differ although
-/// everything that it received is equal. Before the update, replicas also compare hashes of their
-/// state.
+/// samples. Two results for the same samples are bit-for-bit equal unless one of them is wrong.
+/// Hashes of messages identify the wrong rank: its results differ although everything that it
+/// received is equal. Before the update, replicas also compare hashes of their state.
 template <class P>
 class Audit {
  public:
@@ -38,7 +37,7 @@ class Audit {
   /// Runs an audited step: `run` executes a part of the step. Throws on all ranks, before the
   /// update, if results or state are wrong and were not repaired. Collective.
   void step(std::int64_t step, const Run& run);
-  /// Call after every step. If the next step is audited, keeps hashes of the state for its audit.
+  /// Call after every step. If the next step is audited, keeps hashes of the state.
   void after(std::int64_t step);
   /// See StateAudit::compare.
   bool compare_state(std::int64_t step) { return state_.compare(step); }
@@ -46,13 +45,12 @@ class Audit {
   Bytes bytes() const { return list_.bytes(); }
 
  private:
-  /// A forward and backward pass of all micro-batches: data rank r computes the samples of data
-  /// rank (r + offset) mod d.
+  /// A pass of all micro-batches: data rank r computes the samples of data rank (r + offset) mod d.
   struct Pass {
     int offset = 0;
     /// Hashes of this rank's messages and results in the pass.
     std::vector<HashEntry> mine;
-    std::vector<std::uint64_t> results;  ///< per data rank: hash of the lists of all its ranks
+    std::vector<std::uint64_t> results;  ///< by data rank: hash over all ranks with this data rank
   };
   Pass pass(int offset);
   std::vector<Voice> voices(std::span<const Pass> passes, int samples) const;

@@ -40,8 +40,8 @@ struct Suspect {
 std::vector<Suspect> suspects_of(grid::Communicator& world, const Finding& mine);
 
 /// Reports suspects in the log, as events and in `directory`/suspect_hosts. Unless `repaired`,
-/// throws Error with the code ExitCode::wrong_numbers on all ranks. `step`: the step before whose
-/// update the fault was found. Error if `suspects` is empty. Collective.
+/// throws on all ranks with the code ExitCode::wrong_numbers. `step`: the first step that was not
+/// applied. Error if `suspects` is empty. Collective.
 void report_suspects(grid::Communicator& world, const std::string& directory, std::int64_t step,
                      const std::vector<Suspect>& suspects, bool repaired);
 

@@ -16,8 +16,8 @@
 
 namespace trireme::train {
 
-/// Audits of the state before steps. Weights are equal on all replicas, and so is the optimizer's
-/// state unless replicas divide it. Both only change in updates.
+/// Audits of the state between steps. Weights are equal on all replicas, and so is the optimizer's
+/// state unless replicas divide it. Weights and state only change in updates.
 template <class P>
 class StateAudit {
  public:
@@ -29,8 +29,7 @@ class StateAudit {
   void keep(std::int64_t step);
   /// Compares the state after step `step` among replicas, and with the kept hashes if they are of
   /// this step. Returns false if all state is right, and true if it was wrong and has been
-  /// repaired. Throws on all ranks if it cannot be repaired. Keeps the hashes of the right state.
-  /// Collective.
+  /// repaired; otherwise throws on all ranks. Keeps the hashes of the right state. Collective.
   bool compare(std::int64_t step);
 
  private:
@@ -45,8 +44,7 @@ class StateAudit {
     /// Bit mask of the arrays that changed since keep(): 1 common, 2 own.
     std::vector<std::int64_t> changed;
   };
-  /// Right hash of the common arrays, by the first rank of each group with the same weights; empty
-  /// if unknown.
+  /// Right hash of the common arrays, by group_of(); empty if unknown.
   using Values = std::map<Rank, std::optional<std::uint64_t>>;
 
   template <class Each>
@@ -54,6 +52,7 @@ class StateAudit {
   State state(std::int64_t step);
   Table tell(const State& now) const;
   Values right_values(const Table& table) const;
+  /// Group of the ranks with the same weights as `rank`.
   Rank group_of(Rank rank) const { return grid_.process_grid().replica_colour(rank); }
   bool all_right(const Table& table, const Values& right) const;
   Finding examine(const State& now, const Table& table, const Values& right) const;
@@ -73,8 +72,7 @@ extern template class StateAudit<model::Fp64>;
 extern template class StateAudit<model::MixedBf16>;
 extern template class StateAudit<model::MixedFp16>;
 
-/// A vote in an audit: the hash of a result that several replicas compute, or one replica
-/// repeatedly.
+/// A vote in an audit: the hash of a result that is computed more than once.
 struct Voice {
   int replica = 0;
   std::uint64_t value = 0;  ///< hash of the result
@@ -86,9 +84,8 @@ bool unanimous(std::span<const Voice> voices);
 /// Replicas that voted for more than one value.
 std::set<int> contradicting(std::span<const Voice> voices);
 
-/// The right value: the value with votes of the most replicas that are not in `doubted`. Ties are
-/// decided by the number of all replicas, then by the number of votes. Empty if there are no votes
-/// or a tie remains.
+/// The value with votes of the most replicas that are not in `doubted`. The number of all replicas
+/// and then the number of votes decide a tie. Empty if there are no votes or a tie remains.
 std::optional<std::uint64_t> agreed_value(std::span<const Voice> voices,
                                           const std::set<int>& doubted);
 

@@ -21,16 +21,14 @@ inline constexpr auto look_again = std::chrono::milliseconds(10);
 /// thread that calls get() or wait() of the future.
 std::future<std::string> start_part(bool background, std::function<std::string()> work);
 
-/// Pinned host memory for copies of a rank's slices. Every slice begins at a page, so that writing
-/// the slice can bypass the page cache.
+/// Pinned host memory for copies of a rank's slices, aligned for writing without the page cache.
 class CopyMemory {
  public:
   explicit CopyMemory(Bytes bytes);
 
   Bytes bytes() const { return bytes_; }
   std::span<std::byte> content() const;
-  /// The slices with addresses in this memory, one after another; copies no data. Error if they do
-  /// not fit.
+  /// The slices with addresses in this memory; copies no data. Error if the slices do not fit.
   std::vector<checkpoint::SliceView> place(std::vector<checkpoint::SliceView> slices) const;
   /// Places the slices and copies their data to this memory.
   std::vector<checkpoint::SliceView> copy(const std::vector<checkpoint::SliceView>& slices) const;

@@ -21,8 +21,8 @@
 
 namespace trireme::train {
 
-/// Results of a step, equal on all ranks except for `earlier`. Parameter servers have no
-/// `other_losses`.
+/// Results of a step; except `earlier`, equal on all ranks that train. Parameter servers have only
+/// `loss`, `gradient_norm` and `skips`.
 struct StepResult {
   double loss = 0;  ///< sum of the objective's terms, each a mean over the global batch
   std::vector<NamedLoss> other_losses;  ///< terms of `loss` other than the loss of tokens
@@ -46,7 +46,7 @@ struct LossSum {
 /// Losses on a token file.
 struct Evaluation {
   std::vector<LossSum> losses;  ///< loss of predicted tokens first
-  /// Bytes of text in the predicted tokens; 0 if they are chosen at random.
+  /// Bytes of text in the predicted tokens; 0 if these tokens are chosen at random.
   std::int64_t bytes = 0;
   const LossSum& tokens() const { return losses.front(); }
   double bits_per_byte() const;
@@ -67,28 +67,27 @@ class Engine {
   virtual void initialise() = 0;
   /// Queues training step `step` ≥ 1 on the samples of the step's global batch.
   virtual void train_step(std::int64_t step, const data::Samples& samples) = 0;
-  /// Like train_step, but waits after each instruction and records its times.
+  /// Like train_step, but waits after each instruction and records the instruction's times.
   virtual void timed_step(std::int64_t step, const data::Samples& samples) = 0;
-  /// Trains an overlapping step (deck::ParallelConfig::overlaps_steps) like train_step, or with
-  /// run.timeline like timed_step. If `next_follows`, also begins step + 1, which must be the next
-  /// call; otherwise applies all gradients at its end. With parameter servers: a step of a worker
-  /// or of a server; unless `next_follows`, all its updates are applied before another step begins.
+  /// Trains an overlapping step (deck::ParallelConfig::overlaps_steps); with run.timeline, records
+  /// times. If `next_follows`, also begins step + 1, which the next call must train; otherwise
+  /// applies all gradients. With parameter servers: a step of a worker or of a server; unless
+  /// `next_follows`, the step's updates are applied before another step begins.
   virtual void overlapping_step(std::int64_t step, const data::Samples& samples,
                                 bool next_follows) = 0;
   /// With audits, compares the state of all replicas after step `step`, and repairs wrong state or
-  /// throws. Without audits, no effect. Collective.
+  /// throws. Collective.
   virtual void audit_state(std::int64_t step) = 0;
-  /// Events of the last timed step, or of up to two consecutive overlapping steps: the instructions
-  /// and their times, in seconds, on the pipeline ranks of the first replica and first tensor rank.
-  /// The events are complete only on rank 0 of the world. Collective.
+  /// Instructions and their times, in seconds, on the pipeline ranks of the first replica and first
+  /// tensor rank: of the last timed step, or of up to two consecutive overlapping steps. Complete
+  /// on rank 0 of the world. Collective.
   virtual schedule::Timeline timeline() = 0;
   /// Waits for the last step and returns its results. Collective.
   virtual StepResult result() = 0;
-  /// Results of step `step`, the last step. With overlapping steps, it may be the previous step,
-  /// and the call does not wait for other ranks; otherwise the call is collective.
+  /// Results of step `step`: the last step, or with overlapping steps also the previous step.
+  /// Collective, except with overlapping steps.
   virtual StepResult result_of(std::int64_t step) = 0;
-  /// Losses on windows [0, windows) of a file; all ranks share the windows. `bytes_of_token`: bytes
-  /// of text of each token id. Collective.
+  /// Losses on windows [0, windows) of a file. `bytes_of_token`: text bytes by id. Collective.
   virtual Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                               const std::vector<std::int32_t>& bytes_of_token) = 0;
 
@@ -96,17 +95,17 @@ class Engine {
   /// parameter servers. Collective.
   virtual std::vector<Score> score(const data::Requests& requests) = 0;
 
-  /// For each request: the likeliest token after its context, and after each later token, with the
-  /// weights that `evaluate` uses; −1 if a logit is not finite. Equal on every rank. Not with
+  /// For each request: the likeliest token after the context, and after each later token, with the
+  /// weights that evaluate() uses; −1 if a logit is not finite. Equal on every rank. Not with
   /// parameter servers. Collective.
   virtual std::vector<std::vector<std::int32_t>> likeliest(const data::Requests& requests) = 0;
 
   /// This rank's slices of a checkpoint: parts of the parameters and, if the rank trains, of the
-  /// optimizer's state. All ranks together write every element once. Waits for the current step.
-  /// The slices refer to memory that must not change. Collective with local training.
+  /// optimizer's state. All ranks together have every element once. Waits for the current step. The
+  /// slices refer to the engine's memory. Collective with local training.
   virtual std::vector<checkpoint::SliceView> share() = 0;
-  /// Reads and verifies this rank's parameters and, if the rank trains, optimizer state. Not
-  /// collective. After an error the values are undefined until the next load or initialise.
+  /// Reads and verifies this rank's parameters and, if the rank trains, optimizer state. After an
+  /// error the values are undefined until the next load or initialise.
   virtual void load(const checkpoint::Reader& reader) = 0;
 
   virtual std::vector<plan::MemoryRow> memory() const = 0;
@@ -119,8 +118,7 @@ class Engine {
 enum class Mode : std::uint8_t { train, evaluate };
 
 /// `config` must be resolved; all arguments must outlive the engine. `programs`:
-/// plan::step_programs() for training, empty for evaluation. `machine`: the machine for which the
-/// programs were made.
+/// plan::step_programs() for `machine` to train, empty to evaluate.
 std::unique_ptr<Engine> make_engine(const deck::Config& config,
                                     const architecture::Architecture& architecture,
                                     grid::Grid& grid, const plan::Machine& machine,

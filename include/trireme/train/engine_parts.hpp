@@ -4,6 +4,7 @@
 #include <trireme/grid/runtime.hpp>
 #include <trireme/model/rank_model.hpp>
 #include <trireme/optim/gradient_reducer.hpp>
+#include <trireme/optim/local_training.hpp>
 #include <trireme/optim/noise_scale.hpp>
 #include <trireme/optim/optimizer.hpp>
 #include <trireme/optim/shared_gradients.hpp>
@@ -44,7 +45,7 @@ struct RankVocabulary {
   Arena memory;
   /// Message buffers: schedule::shared_buffers for each kind except statistics.
   std::vector<View2<T>> slices;
-  View1<double> statistics;  // [p · N · 3]
+  View1<double> statistics;  // [pipeline ranks · targets of a micro-batch · 3]
 };
 
 /// Access of a rank's passes to arrays that replicas divide.
@@ -108,6 +109,9 @@ struct EngineParts {
     return *optimizer;
   }
 
+  /// Copies the weights of step `step` to the other version, if steps overlap.
+  void copy_second_weights(const Exec& exec, std::int64_t step);
+
   void make_vocabulary(const deck::Config& config, const architecture::Architecture& architecture,
                        grid::Grid& grid, const plan::Machine& machine);
   void make_optimizer(const deck::Config& config, const architecture::Architecture& architecture,
@@ -143,9 +147,8 @@ struct EngineParts {
     std::optional<RankAccess<P>> access;
   };
   std::optional<OtherVersion> other_version;
-  schedule::ProgramLayout layout;  ///< layout of the program for the full batch
-  /// Number of slots for saved activations.
-  int slots = 1;
+  schedule::ProgramLayout layout;        ///< layout of the program for the full batch
+  int slots = 1;                         ///< number of slots for saved activations
   int logits_slots = 0;                  ///< number of slots for the logits of a shared vocabulary
   std::optional<model::Fp8Scaling> fp8;  ///< with products in fp8
   std::optional<model::RankModel<P>> model;
@@ -158,6 +161,7 @@ struct EngineParts {
   std::optional<optim::WeightGather<T>> weight_gather;  ///< if replicas divide the update
   std::optional<RankAccess<P>> access;                  ///< on a training rank
   std::optional<ServerLink<P>> servers;  ///< on a worker, if servers hold the optimizer's state
+  std::optional<optim::LocalTraining<P>> local;  ///< on a training rank, with local training
 };
 
 extern template struct RankVocabulary<model::Fp32>;

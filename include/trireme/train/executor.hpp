@@ -12,15 +12,14 @@
 
 namespace trireme::train {
 
-/// An instruction and its memory. With overlapping steps, the numbers are relative to the current
-/// step: micro-batches 0 … m − 1 belong to this step and later micro-batches to the next step, and
-/// step −1 is the previous step.
+/// An instruction and its memory. With overlapping steps, micro-batches 0 … m − 1 belong to the
+/// current step and later micro-batches to the next step. In an instruction of a whole step,
+/// instr.micro is 0 for the current step and −1 for the previous step.
 struct PlacedInstr {
   schedule::Instr instr;
   int slot = 0;         ///< slot of the micro-batch's saved activations
   int logits_slot = 0;  ///< slot of the micro-batch's logits, with a shared vocabulary
-  /// Buffer that the instruction uses: a receive buffer that it posts or reads, or the buffer of a
-  /// message to the same rank that it writes or reads; −1: none.
+  /// Index of the receive buffer, or of the buffer for a message to the same rank; −1: none.
   int buffer = -1;
   /// Whether the instruction is the first or the last transfer of a group of transfers.
   bool opens_group = false;
@@ -53,11 +52,10 @@ class Actions {
   virtual void begin_norm(const PlacedInstr&) {}
 };
 
-/// Runs an instruction. Begins a group before its first transfer, and ends it after its last.
+/// Runs an instruction, and begins or ends a group of transfers as `placed` requires.
 void run(Actions& actions, const PlacedInstr& placed);
 
-/// Assigns the lowest free number to each value that `counts` selects, from its first write until
-/// it is freed.
+/// Gives each value that `counts` selects the lowest free number, from its write until it is freed.
 class Numbers {
  public:
   explicit Numbers(std::function<bool(const schedule::Value&)> counts)
@@ -78,8 +76,8 @@ class Numbers {
   std::map<schedule::Value, int> held_;
 };
 
-/// Runs one rank's row of a program, once per training step. A program of several steps without a
-/// flush is run in parts, which prepare() chooses.
+/// Runs one rank's row of a program. In a program of several steps, run() runs the step that
+/// prepare() chose.
 class Executor {
  public:
   Executor(const schedule::Program& program, Rank rank);
@@ -97,9 +95,9 @@ class Executor {
   bool overlaps_steps() const { return layout_.overlaps_steps(); }
   const schedule::ProgramLayout& layout() const { return layout_; }
 
-  /// Chooses the part of a program of several steps that run() runs. `begun`: the previous step has
-  /// run forward passes of this step. `next_follows`: this step runs forward passes of the next
-  /// step. No effect on a program of one step.
+  /// Chooses the step that run() runs. `begun`: the previous step has run forward passes of this
+  /// step. `next_follows`: this step runs forward passes of the next step. No effect on a program
+  /// of one step.
   void prepare(bool begun, bool next_follows);
   /// Index of the chosen step in the program, and the position of the step's first instruction.
   int part() const { return static_cast<int>(part_); }
@@ -124,8 +122,7 @@ class Executor {
   Row alone_;                      ///< row of a single step, if the program has several
   std::vector<std::size_t> ends_;  ///< ends of the steps in row_
   std::size_t part_ = 0;
-  /// Numbers of slots, of logits slots, of receive buffers for activations and for gradients, and
-  /// of messages to this rank.
+  /// Numbers of slots, logits slots, received activations, received gradients, local messages.
   std::vector<Numbers> numbers_;
   std::vector<PlacedInstr> placed_;
   std::int64_t micro_batches_ = 0;

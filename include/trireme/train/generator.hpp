@@ -18,8 +18,8 @@ struct Sampling {
   std::int64_t top_k = 0;  ///< draw among the k likeliest tokens; 0: all tokens
   std::uint64_t seed = 1;
   std::int64_t ids = 0;  ///< draw among ids below this number, which have a text; 0: all ids
-  /// Draw among the likeliest tokens whose probabilities reach this sum, where probabilities are
-  /// relative to the top_k tokens (Holtzman et al. 2019, arXiv 1904.09751); 1: all tokens.
+  /// Draw among the fewest likeliest tokens with at least this share of the top_k tokens'
+  /// probability (Holtzman et al. 2019, arXiv 1904.09751); 1: all tokens.
   double top_p = 1;
   /// Draw among tokens with at least this share of the largest probability (Nguyen et al. 2024,
   /// arXiv 2407.01082); 0: all tokens.
@@ -32,9 +32,8 @@ class LogitError : public Error {
   using Error::Error;
 };
 
-/// Id of a token drawn from `logits` [V]. `position`: number of tokens drawn before in this text.
-/// The random number depends only on the seed, `sample` and `position`, so that a text does not
-/// depend on the rank that generates it. Throws LogitError.
+/// Id of a token drawn from `logits` [V]. The random number depends only on the seed, `sample` (the
+/// text's number) and `position` (number of tokens drawn before). Throws LogitError.
 std::int32_t draw(const std::vector<double>& logits, const Sampling& sampling, std::uint32_t sample,
                   std::uint64_t position);
 
@@ -53,24 +52,23 @@ class Continuations {
   virtual void end(std::size_t i) = 0;
 };
 
-/// Continues token sequences with a trained model. Each replica has separate texts, several at a
-/// time.
+/// Continues token sequences with a trained model. Each replica has separate texts.
 class Generator {
  public:
   virtual ~Generator() = default;
   virtual void load(const checkpoint::Reader& reader) = 0;
 
   /// Generates up to `tokens` tokens for each of the replica's texts. A text ends early at
-  /// `end_token`, which Continuations::take() does not receive. When a text exceeds the model's
-  /// sequence length, its newer half stays as context. All ranks of the replica must pass the same
-  /// texts, and receive all tokens. If a logit is not finite, ranks with logits throw LogitError,
-  /// and other ranks return.
+  /// `end_token`, which Continuations::take() does not receive, or if take() returns false. When a
+  /// text exceeds the model's sequence length, its newer half stays as context. All ranks of the
+  /// replica must pass the same texts, and receive all tokens. If a logit is not finite, ranks with
+  /// logits throw LogitError, and other ranks return.
   virtual void generate(Continuations& texts, std::int64_t tokens, std::int32_t end_token,
                         const Sampling& sampling) = 0;
 };
 
-/// A generator on the ranks of `grid`, each with one stage of the model, for `texts` texts of a
-/// replica at a time. Arguments must outlive the generator.
+/// A generator on the ranks of `grid` for up to `texts` texts of a replica at a time. Arguments
+/// must outlive the generator.
 std::unique_ptr<Generator> make_generator(const deck::Config& config,
                                           const architecture::Architecture& architecture,
                                           grid::Grid& grid, std::int64_t texts);

@@ -18,7 +18,7 @@ struct HashEntry {
   std::string name;       ///< "all_reduce on tensor", "layers.0.attention.query"
 };
 
-/// Hash of a list's hashes, in their order.
+/// Hash of all hashes of a list, in order.
 std::uint64_t combined(std::span<const HashEntry> entries);
 /// Index of the first entry whose hashes differ; the length of the shorter list if there is none.
 std::size_t first_difference(std::span<const HashEntry> a, std::span<const HashEntry> b);
@@ -26,8 +26,8 @@ std::size_t first_difference(std::span<const HashEntry> a, std::span<const HashE
 std::string to_words(std::span<const HashEntry> entries);
 std::vector<HashEntry> from_words(const std::string& words);
 
-/// Hashes of arrays and of messages in program order, computed where the kernels run. Adding an
-/// entry queues a kernel, and waits only if the device memory for hashes is full.
+/// Hashes of arrays and messages in program order, computed where the kernels run. add() queues a
+/// kernel, and waits only if the device memory for hashes is full.
 class HashList final : public grid::Witness {
  public:
   explicit HashList(const Exec& exec);

@@ -16,7 +16,7 @@ namespace trireme::train {
 
 /// Size of the host buffer through which arrays are copied to a device.
 inline constexpr std::int64_t staging_bytes = std::int64_t{64} << 20;
-/// Size of the host buffer for fp32 values that are rounded while they are loaded.
+/// Size of the host buffer of arrays whose values are rounded while they are loaded.
 inline constexpr std::int64_t rounding_bytes = std::int64_t{16} << 20;
 
 /// Reads this rank's slice of one array through a host buffer of at most `bytes`. Waits.
@@ -38,8 +38,7 @@ void load_staged(const Exec& exec, const checkpoint::Reader& reader, const Named
   });
 }
 
-/// Like load_staged, for values that are stored in fp32 and rounded here to two bytes, in a second
-/// buffer.
+/// Like load_staged, for values that are stored in fp32 and rounded here to two bytes.
 template <class T>
 void load_rounded(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor,
                   std::int64_t bytes = rounding_bytes) {
@@ -60,8 +59,7 @@ void load_rounded(const Exec& exec, const checkpoint::Reader& reader, const Name
   });
 }
 
-/// Reads this rank's slice of one array, and returns when the slice is complete. bf16 and fp16
-/// values are rounded from fp32 values (load_rounded).
+/// Reads this rank's slice of one array. Waits. bf16 and fp16 values are rounded from fp32 values.
 template <class T>
 void load_array(const Exec& exec, const checkpoint::Reader& reader, const NamedTensor<T>& tensor) {
   grid::Heartbeat::publish({"restart"});
@@ -95,9 +93,8 @@ inline bool lacks_adapters(const checkpoint::Reader& reader,
          std::ranges::none_of(architecture.arrays, is_there);
 }
 
-/// Reads this rank's weights. UsageError if the checkpoint lacks an array of the model, or the
-/// model an array of weights of the checkpoint. If the model has adapters and the checkpoint has
-/// none, the adapters get their initial values; `seed`: seed of random values.
+/// Reads this rank's weights. UsageError if the model and the checkpoint have different arrays of
+/// weights. If only the model has adapters, the adapters get initial values from `seed`.
 template <class P>
 void load_weights(const Exec& exec, const checkpoint::Reader& reader,
                   const architecture::Architecture& architecture, model::Parameters<P>& parameters,

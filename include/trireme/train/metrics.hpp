@@ -49,7 +49,7 @@ struct Metrics {
 
 /// One JSON object whose numbers read back exactly. Values that are not finite become null.
 std::string to_json(const Metrics& metrics);
-/// Like to_json(Metrics), with numbers in single precision, which keeps the file small.
+/// Like to_json(Metrics), with losses and norm in single precision, which keeps the file small.
 std::string to_json(const StepLoss& step);
 
 /// Largest size of a run's JSON-lines files, which are read whole.
@@ -62,11 +62,11 @@ void move_aside(const std::string& path, const std::string& directory, const cha
 /// metrics.jsonl of a run. Open on one rank only.
 class MetricsFile {
  public:
-  /// A fresh run (no `restored_step`) renames an earlier file (move_aside()). A restarted run keeps
-  /// the complete lines up to `restored_step`, so that the file reads as one run.
+  /// A new run (no `restored_step`) renames an earlier file (move_aside()). A restarted run keeps
+  /// the complete lines of steps up to `restored_step`.
   MetricsFile(const std::string& directory, std::optional<std::int64_t> restored_step);
   void write(const Metrics& metrics);
-  /// Writes the steps before the next logged step.
+  /// Writes the steps since the previous logged step.
   void write(const std::vector<StepLoss>& steps);
 
   /// The line of a logged step that a previous job wrote.
@@ -74,8 +74,7 @@ class MetricsFile {
     std::int64_t step = 0;
     std::optional<std::string> time;
   };
-  /// The last logged line of the previous file, and the last one that was kept; empty if there is
-  /// none.
+  /// The last logged step of the previous file, and the last logged step that was kept, if any.
   const std::optional<Line>& last_logged() const { return last_logged_; }
   const std::optional<Line>& last_kept() const { return last_kept_; }
 

@@ -18,14 +18,13 @@
 
 namespace trireme::train {
 
-/// Writes local checkpoints. Every rank copies its share to host memory and, if there are several
-/// nodes, sends it to a rank of the partner node. Both ranks write the share to the disks of their
-/// nodes, in threads while training continues (unless checkpoint.asynchronous is false). One
-/// checkpoint is in progress at a time. A failure costs a warning and at most this checkpoint.
+/// Writes local checkpoints, one at a time. Every rank writes a copy of its share to its node's
+/// disk and, if there are several nodes, sends the copy to a rank of the partner node, which also
+/// writes the copy. Threads write while training continues, unless checkpoint.asynchronous is
+/// false. Failures of writing are logged, and do not end the run.
 class NodeLocalSaver {
  public:
-  /// Allocates memory for this rank's share and for the shares that it receives. Collective. All
-  /// arguments must outlive this object.
+  /// Allocates memory for own and received shares. Arguments must outlive this object. Collective.
   NodeLocalSaver(const deck::CheckpointConfig& config, grid::Communicator& world, Engine& engine);
   /// Waits for this rank's thread and messages. An incomplete checkpoint stays incomplete.
   ~NodeLocalSaver();
@@ -35,14 +34,12 @@ class NodeLocalSaver {
   /// Begins the attempt that rank 0 names, and removes the local checkpoints of the run's other
   /// attempts. UsageError if nodes share a folder. Collective.
   void begin(const checkpoint::Attempt& attempt);
-  /// Writes a checkpoint, in the background unless checkpoint.asynchronous is false. First waits
-  /// for a checkpoint in progress. Collective.
+  /// Writes a checkpoint. First waits for a checkpoint in progress. Collective.
   void save(const checkpoint::RunState& state);
   /// 1 if this rank's part of the phase is not complete, otherwise 0. Starts to write received
-  /// shares once all have arrived. Does not block.
+  /// shares once all have arrived. Does not wait for other ranks.
   std::int64_t unfinished();
-  /// Enters the next phase if no rank is unfinished. `of_all`: maximum of unfinished() over all
-  /// ranks. Collective.
+  /// Enters the next phase if `of_all`, the maximum of all ranks' unfinished(), is 0. Collective.
   void advance(std::int64_t of_all);
   /// Waits until the checkpoint in progress is complete. Collective.
   void finish();
@@ -96,12 +93,10 @@ class NodeLocalSaver {
   bool copies_begun_ = false;
   std::future<std::string> part_;     ///< this rank's part of the phase
   std::vector<std::string> written_;  ///< packed summaries of the shards that this rank wrote
-  /// The manifest: on the first rank, and from the phase `completion` on every rank. "": the
-  /// checkpoint is incomplete.
-  std::string manifest_;
+  std::string manifest_;           ///< on the first rank, later on all; "": incomplete checkpoint
   std::string error_;              ///< error of this rank's part; "": none
   std::set<std::string> failing_;  ///< on the first rank: nodes that failed in this checkpoint
-  std::set<std::string> warned_;   ///< nodes that failed in the previous checkpoint, with a warning
+  std::set<std::string> warned_;   ///< nodes that failed in the previous checkpoint
   bool reported_ = false;
   Clock::time_point began_;
 };

@@ -7,7 +7,7 @@
 
 namespace trireme::train {
 
-/// Calls make(P()) with the types P of `[precision] compute`. No other code selects these types.
+/// Calls make(P()) with the types P of `[precision] compute`. Error for other types.
 template <class Make>
 auto with_precision(DType compute, const Make& make) {
   switch (compute) {

@@ -12,11 +12,10 @@
 namespace trireme::train {
 
 /// Catches SIGTERM, SIGUSR1 and SIGINT during its lifetime; one object at a time per process. The
-/// handler has a separate stack, because generated code of matrix products keeps data on the
-/// interrupted stack where the kernel would write the signal's frame. A SIGINT more than a second
-/// after the first SIGINT ends the process at once. The constructor unblocks SIGUSR1, which
-/// `trireme train` blocks at the start. The destructor restores the former handlers and signal
-/// mask.
+/// handler has a separate stack: code of matrix-product libraries may keep data below the stack
+/// pointer, where a signal's frame would overwrite the data. A SIGINT more than a second after the
+/// first SIGINT ends the process. The constructor unblocks SIGUSR1. The destructor restores the
+/// former handlers and signal mask.
 class StopSignals {
  public:
   StopSignals();
@@ -48,23 +47,20 @@ inline events::StopCause cause_of(const Request& request) {
   return static_cast<events::StopCause>(request.stop - 1);
 }
 
-/// Finds requests to stop or to save: the time limit, a signal, and the files `stop` and
-/// `checkpoint` in the run's directory.
+/// Requests to stop or to save: time limit, signals, and files `stop` and `checkpoint` of the run.
 class Requests {
  public:
   explicit Requests(const deck::RunConfig& config);
 
-  /// Call before each step. `may_be_last`: a request that arrives during the step ends the run
-  /// after this step.
+  /// Call before each step. `may_be_last`: a request during the step ends the run after this step.
   void begin_step(std::int64_t step, bool may_be_last);
   /// Starts the measurement of step times.
   void begin_steps();
-  /// Call after each step. Only `first_rank` looks for files, and removes the files that it finds.
-  /// `saving`: time for the checkpoint in progress and another checkpoint. Requests a stop if
-  /// `saving` and `next_steps` further steps do not fit into the time limit.
+  /// Call after each step. If `first_rank`, looks for the files, and removes them. `saving`: time
+  /// reserved for checkpoints. Requests a stop if `saving` and `next_steps` further steps do not
+  /// fit into the time limit.
   Request ask(bool first_rank, Seconds saving, double next_steps);
-  /// Call after the run has ended and saved: `first_rank` removes request files that appeared since
-  /// the last call of ask(), because the next run would obey them.
+  /// Call after the run has saved and ended. If `first_rank`, removes the files.
   void end(bool first_rank) const;
 
  private:

@@ -17,21 +17,20 @@
 
 namespace trireme::train {
 
-/// Writes the checkpoints of a run. Every rank writes its share as one shard, then the first rank
-/// completes the folder. One checkpoint is in progress at a time, in two phases that all ranks
-/// enter together: shards, completion. For a background checkpoint, a thread of each rank writes a
-/// copy of the share in host memory while training continues.
+/// Writes the checkpoints of a run, one at a time, in two phases that all ranks enter together:
+/// every rank writes its share as one shard, then the first rank completes the folder. For a
+/// background checkpoint, threads write copies of the shares while training continues.
 class Saver {
  public:
   /// Progress of one rank, or the maximum over all ranks.
   struct Progress {
-    std::int64_t unfinished = 0;  ///< 1: the rank's part of the phase is not complete
-    std::int64_t failed = 0;      ///< 1: the rank's part has failed
+    std::int64_t unfinished = 0;  ///< 1: a rank's part of the phase is not complete
+    std::int64_t failed = 0;      ///< 1: a rank's part has failed
   };
 
   /// Creates the directory of the checkpoints, and removes the remains of killed runs from it.
-  /// `copy_bytes`: host memory for background checkpoints; if 0 on all ranks, the run waits while
-  /// each checkpoint is written. Collective. All other arguments must outlive this object.
+  /// `copy_bytes`: host memory for background checkpoints; if 0 on all ranks, the run waits for
+  /// each checkpoint. Collective. All other arguments must outlive this object.
   Saver(const deck::CheckpointConfig& config, grid::Communicator& world, Engine& engine,
         Bytes copy_bytes);
   /// Waits for this rank's thread. An incomplete checkpoint stays incomplete.
@@ -41,19 +40,18 @@ class Saver {
 
   /// Writes a checkpoint: in the background if there is memory for a copy and training continues
   /// (`goes_on`), otherwise returns when the checkpoint is complete. First waits for a checkpoint
-  /// in progress. If an error occurs on any rank, all ranks throw. Collective.
+  /// in progress. Collective.
   void save(const checkpoint::RunState& state, bool goes_on);
 
   /// Progress of this rank.
   Progress progress();
-  /// Enters the next phase if no rank is unfinished; but if a rank has failed, removes the
-  /// checkpoint, and all ranks throw. `of_all`: maximum of the progress of all ranks. Collective.
+  /// Enters the next phase if no rank is unfinished; if a rank has failed, removes the checkpoint,
+  /// and all ranks throw. `of_all`: maximum of progress() over all ranks. Collective.
   void advance(const Progress& of_all);
-  /// Waits until the checkpoint in progress is complete. Collective.
+  /// Waits for the checkpoint in progress. If a rank has failed, all ranks throw. Collective.
   void finish();
 
-  /// Expected time of the next checkpoint: the time of the previous checkpoint. For the first
-  /// checkpoint, the time of this rank's share at 100 MB/s.
+  /// Time of the previous checkpoint; without one, the time of this rank's share at 100 MB/s.
   Seconds expected_seconds() const;
   bool under_way() const { return phase_ != Phase::none; }
   /// Number of phase changes, including the ends of checkpoints; equal on all ranks.

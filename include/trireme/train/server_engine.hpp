@@ -17,10 +17,10 @@
 
 namespace trireme::train {
 
-/// A rank of a parameter server: it holds the weights and the optimizer state of its key range
+/// A rank of a parameter server. Holds the weights and the optimizer state of its key range
 /// (architecture::server_cut), receives the gradients of the workers, updates the weights and sends
-/// them to the workers. It computes no samples. All ranks of servers execute the events in the
-/// order that the leader (the first rank of the first server) chooses.
+/// the weights to the workers. All ranks of servers execute the events in the order that the leader
+/// (the first rank of the first server) chooses.
 template <class P>
 class ServerEngine final : public Engine {
  public:
@@ -44,8 +44,7 @@ class ServerEngine final : public Engine {
   schedule::Timeline timeline() override { return {}; }
   StepResult result() override;
   StepResult result_of(std::int64_t step) override;
-  /// Sends the newest weights to the workers, which evaluate. The result contains only
-  /// LossSum::nats of the loss of tokens.
+  /// Sends the newest weights to the workers, and returns only LossSum::nats of the token loss.
   Evaluation evaluate(const data::Windows& file, std::int64_t windows,
                       const std::vector<std::int32_t>& bytes_of_token) override;
   std::vector<Score> score(const data::Requests& requests) override;
@@ -74,8 +73,7 @@ class ServerEngine final : public Engine {
   struct Listening {
     std::vector<ServerMessages::Announcement> heard;
     std::vector<grid::Request> requests;
-    /// Whether a worker announces nothing more until the step is complete.
-    std::vector<bool> paused;
+    std::vector<bool> paused;  ///< whether a worker announces nothing until the step is complete
   };
 
   void find_parts();

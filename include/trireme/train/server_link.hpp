@@ -12,7 +12,7 @@
 
 namespace trireme::train {
 
-/// Communicators of workers and servers, the positions of both on the data axis, and the buckets and
+/// Communicators of workers and servers, their positions on the data axis, and the buckets and
 /// channels of their messages.
 class ServerMessages {
  public:
@@ -28,8 +28,7 @@ class ServerMessages {
     std::int64_t step = 0;
     std::int64_t last = 0;  ///< 1: no step begins before all updates of this step are applied
   };
-  /// A ServerEvent (1 for an update, worker, step) that the leader sends to the other ranks of
-  /// servers.
+  /// A ServerEvent from the leader to the other ranks of servers: 1 for an update, worker, step.
   using Told = std::array<std::int64_t, 3>;
   static constexpr int announcements = 0, told_events = 1;  ///< channels of `events`
 
@@ -39,8 +38,7 @@ class ServerMessages {
   int number() const { return is_server() ? data.rank() - workers_ : data.rank(); }
   bool is_first() const { return first_; }  ///< first rank of its worker or server
   bool is_leader() const { return first_ && data.rank() == workers_; }
-  /// Position of a server on the data axis, and world rank of the first rank at a position of the
-  /// data axis.
+  /// Position of a server on the data axis, and world rank of the first rank at a position.
   int server_place(int server) const { return workers_ + server; }
   int first_rank_of(int place) const { return first_ranks_[static_cast<std::size_t>(place)]; }
   /// World ranks of all servers' ranks except the leader.
@@ -67,8 +65,8 @@ class ServerMessages {
   std::int64_t weights_;
 };
 
-/// A worker's messages with parameter servers: it fetches the weights of each step, and sends its
-/// gradients bucket by bucket during the backward pass.
+/// A worker's messages with parameter servers: weights before each step, and gradients bucket by
+/// bucket during the backward pass.
 template <class P>
 class ServerLink {
  public:
@@ -81,14 +79,17 @@ class ServerLink {
 
   /// Requests the weights of step `step`, and waits for them and for the optimizer's status.
   void fetch(const Exec& exec, std::int64_t step);
-  /// Waits for the newest weights and the servers' optimizer status. Collective with
-  /// ServerEngine::evaluate.
+  /// Waits for the newest weights and optimizer status. Collective with ServerEngine::evaluate.
   void fetch_current(const Exec& exec);
+  /// Receives the servers' optimizer status. Collective with ServerEngine::result.
+  void fetch_status(const Exec& exec);
+  /// Broadcasts the first worker's `value` to the other workers and the servers. Collective.
+  void broadcast(double& value, const char* what);
 
   /// Starts sending the gradients of a bucket. The gradients must not change before finish().
   void push(const Exec& exec, std::size_t bucket);
   /// Announces that all gradients of a step are being sent. `last`: no further step begins before
-  /// the servers have applied the gradients; if so, calls finish().
+  /// the servers have applied the gradients; in this case, waits like finish().
   void end_step(std::int64_t step, bool last);
   /// Waits until all sends of gradients are complete, so that the gradients may change.
   void finish();

@@ -9,8 +9,8 @@
 
 namespace trireme::train {
 
-/// An action of all servers: they send a worker the weights for a step, or update the weights. All
-/// servers execute the events in the same order.
+/// An action of all servers, in the same order on each: send a worker the weights for a step, or
+/// update the weights.
 struct ServerEvent {
   enum class Kind : std::uint8_t { fetch, update };
   Kind kind = Kind::fetch;
@@ -36,8 +36,8 @@ class ServerOrder {
   void asks(int worker, std::int64_t step);
   void pushed(int worker, std::int64_t step);
 
-  /// The next event, if the messages that it needs have arrived. `end`: the last step that may
-  /// begin now. Error if a replayed record does not fit the run.
+  /// The next event, if the messages that it needs have arrived. Error if a replayed record does
+  /// not fit the run, or if its next event is of a step after `end`.
   std::optional<ServerEvent> next(std::int64_t end) const;
   /// Records that an event was executed.
   void apply(const ServerEvent& event);
@@ -46,8 +46,7 @@ class ServerOrder {
   std::int64_t complete() const;
   /// Number of updates since the run began; with updates = "push", one per step and worker.
   std::int64_t updates() const;
-  /// Number of steps before the fetch's step whose updates the fetched weights do not include
-  /// completely.
+  /// Number of steps before the fetch's step whose updates are not all in the fetched weights.
   std::int64_t lacks(const ServerEvent& fetch) const { return fetch.step - 1 - complete(); }
 
  private:

@@ -10,11 +10,11 @@
 
 namespace trireme::train {
 
-/// The events of a run's servers, in order: server_events.jsonl in the run's folder. Each event is
-/// written as one JSON object per line when it happens. A restart keeps the events up to its step.
+/// server_events.jsonl in the run's folder: the events of the servers in order, one JSON object per
+/// line. A restart keeps the events up to the checkpoint's step.
 class ServerRecord {
  public:
-  /// Continues the record after step `step`; a new run moves an existing record aside.
+  /// Continues the record after step `step`; if `step` is 0, moves an existing record aside.
   ServerRecord(const deck::Config& config, std::int64_t step);
 
   /// `lacks`: ServerOrder::lacks() of a fetch; not used for an update.
@@ -25,9 +25,9 @@ class ServerRecord {
   std::ofstream file_;
 };
 
-/// The events after step `step` of the record that the deck replays. UsageError if the file is not
-/// a record, begins after step `step` + 1, or is of a run with another number of workers, another
-/// value of `updates` or a larger staleness.
+/// The events after step `step` of the record that the deck replays. UsageError if the file is
+/// missing or not a record, begins after step `step` + 1, or is of a run with another number of
+/// workers, another value of `updates` or a larger staleness.
 std::vector<ServerEvent> read_record(const deck::ParallelConfig& parallel, std::int64_t step);
 
 }  // namespace trireme::train

@@ -25,7 +25,7 @@ namespace trireme::train {
 /// Parts of a training step. An audited step repeats the passes before its single update.
 enum class StepPhase : std::uint8_t {
   whole,
-  passes,  ///< forward and backward passes with their messages, without sums over replicas
+  passes,  ///< instructions before Op::reduce_gradients
   update   ///< the rest of the step
 };
 constexpr bool belongs_to(StepPhase part, schedule::Op op) {
@@ -53,13 +53,12 @@ class StepActions final : public Actions {
 
   /// Begins step `step` ≥ 1 on the samples of its global batch.
   void begin_training(std::int64_t step, const data::Samples& samples);
-  /// Begins an evaluation of windows [0, windows): micro-batch m is group first_group + m of this
-  /// rank's groups of `micro` windows (see evaluate_as). `bytes_of_token`: bytes of text of each
-  /// token id.
+  /// Begins an evaluation of windows [0, windows). Micro-batch m is group first_group + m of this
+  /// rank's groups (see evaluate_as). `bytes_of_token`: bytes of text of each token id.
   void begin_evaluation(const data::Windows& file, std::int64_t windows, std::int64_t first_group,
                         const std::vector<std::int32_t>& bytes_of_token);
-  /// Begins an evaluation of requests. On the last stage, the first tensor rank adds the results to
-  /// `results`: for each scored request Σ loss, and the number of tokens that are not the most
+  /// Begins an evaluation of requests. The first tensor rank of the last stage writes to `results`,
+  /// which must be zero: for each request Σ loss, and the number of tokens that are not the most
   /// likely token; or, if requests want tokens, the ids of the most likely tokens.
   void begin_requests(const data::Requests& requests, std::int64_t first_group,
                       std::vector<double>& results);
@@ -69,7 +68,7 @@ class StepActions final : public Actions {
   /// With local training: the next steps train worker `worker`.
   void train_worker(std::int64_t worker) { worker_ = worker; }
   std::int64_t worker() const { return worker_; }
-  /// Sets this rank's number among the `ranks` ranks that share an evaluation.
+  /// Sets this rank's number among the `ranks` ranks that divide an evaluation's samples.
   void evaluate_as(int rank, int ranks) {
     evaluator_ = rank;
     evaluators_ = ranks;
@@ -78,7 +77,7 @@ class StepActions final : public Actions {
   int evaluators() const { return evaluators_; }
   /// The next passes compute the samples of data rank `data_rank` and start no reductions.
   void compute_samples_of(int data_rank);
-  /// Waits for the messages of a shared vocabulary, if there is one.
+  /// Waits for sums of a shared vocabulary, if there is one.
   void finish();
   /// Starts the reductions postponed since compute_samples_of(), in the order of the passes.
   void start_reductions();
@@ -126,16 +125,15 @@ class StepActions final : public Actions {
     Event copied;
   };
 
-  /// Call when all gradients of a block are complete: sums the gradients of its shared heads,
-  /// unless the model shares layers, and calls GradientReducer::complete().
+  /// Call when all gradients of a block are complete: sums the gradients of shared heads, unless
+  /// the model shares layers, and calls GradientReducer::complete().
   void complete(std::int64_t step, Stage stage, std::int64_t block);
   void sum_shared_layers();
-  /// Makes the tables available that a pass of a shared vocabulary reads.
+  /// Waits for the weights of the tables that a pass of a shared vocabulary reads.
   void read_tables(schedule::Op op);
   void finish_fp8();
   model::MicroContext context(Micro micro) const;
-  /// The training step of a pass, which may be the next step, and the index of the micro-batch in
-  /// this step.
+  /// The training step of a pass (this step or the next one), and the micro-batch's index in it.
   std::int64_t step_of_pass(Micro micro) const {
     return step_ + micro / data::micro_batches(batch_);
   }
@@ -144,7 +142,6 @@ class StepActions final : public Actions {
   }
   /// The training step of an instruction of a whole step; may be the previous step.
   std::int64_t step_of(const PlacedInstr& placed) const { return step_ + placed.instr.micro; }
-  /// Called before the first forward pass of an overlapping step.
   void begin_passes(std::int64_t step);
   void begin_tied_sum(std::int64_t step);
   void begin_norm_sum(std::int64_t step);
@@ -153,17 +150,15 @@ class StepActions final : public Actions {
   bool reads_samples(Stage stage) const {
     return config_.model.packs_documents() || (!vocabulary_ && (is_first(stage) || is_last(stage)));
   }
-  /// Index of this rank's micro-batch among the groups of an evaluation on all ranks, and number of
-  /// samples in a group.
+  /// Index of a micro-batch among the groups of an evaluation, and number of samples in a group.
   std::int64_t group_of(Micro micro) const;
   std::int64_t samples_of(std::int64_t group) const;
   void read_samples(Micro micro, data::BatchFields fields);
   void reserve_scores();
-  /// Adds the results of a group's requests to *results_.
+  /// Writes the results of a group's requests to *results_.
   void take_scores(std::int64_t group);
   void mark_loss(std::int64_t step);
-  /// Wait for the stage's input, or for the gradient of its output, and move the values to the
-  /// memory that the stage reads.
+  /// Wait for the stage's input or output gradient, and move it to the memory that the stage reads.
   void take_input(const PlacedInstr& placed);
   void take_output_gradient(const PlacedInstr& placed);
   /// Number of counted targets in each worker's part of a step's batch.
@@ -173,16 +168,16 @@ class StepActions final : public Actions {
   /// Number of samples before the current worker's samples in a step's batch.
   std::int64_t first_of_worker() const { return worker_ * batch_.global; }
   HostSlot host_slot() const;
-  /// Memory for reading samples: the slot's fields, or with a context axis the fields of whole
-  /// samples. take_own_fields then copies this rank's part of whole samples to the slot's fields.
+  /// Memory for reading samples: the slot's fields, or with a context axis fields of whole samples,
+  /// of which take_own_fields copies this rank's part to the slot's fields.
   data::BatchFields whole_fields(const HostSlot& host) const;
   void take_own_fields(const HostSlot& host) const;
-  /// The instruction's host slot, after the previous copy from it has completed.
+  /// The instruction's host slot. Waits for the previous copy from the slot.
   HostSlot& free_slot(const PlacedInstr& placed);
   /// Copies the fields that the stage reads from the host slot to the stage's slot.
   void upload(const PlacedInstr& placed);
-  /// The function that a backward pass calls after each block. Call block_done before the pass
-  /// starts, because it also marks a loss that is not finite.
+  /// The function that a backward pass calls after each block. Also marks a loss that is not
+  /// finite.
   typename model::RankModel<P>::BlockDone block_done(const PlacedInstr& placed);
   /// The part of block_done that starts reductions.
   typename model::RankModel<P>::BlockDone sums_done(const PlacedInstr& placed);
@@ -212,8 +207,8 @@ class StepActions final : public Actions {
   const data::Requests* requests_ = nullptr;  ///< null: evaluations read windows
   std::vector<double>* results_ = nullptr;    ///< argument of begin_requests()
   std::optional<Arena> score_memory_;
-  View2<double> all_scores_;  // [T, 2] scores of a micro-batch's rows, in score_memory_
-  View2<double> scores_;      // all_scores_ in an evaluation of requests, empty in one of windows
+  View2<double> all_scores_;  // [targets of a micro-batch, 2] in score_memory_
+  View2<double> scores_;      // all_scores_ if requests are evaluated, otherwise empty
   std::vector<double> host_scores_;
   /// Number of counted targets by worker, for the latest steps, if not all targets count.
   mutable std::map<std::int64_t, std::vector<std::int64_t>> targets_of_step_;

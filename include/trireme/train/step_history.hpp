@@ -9,8 +9,7 @@
 
 namespace trireme::train {
 
-/// Losses and gradient norms of the steps since the last logged step. Each step stores them in
-/// device memory without a wait, and a logged step reads all of them in one copy.
+/// Losses and gradient norms of the steps since the last logged step, in device memory.
 class StepHistory {
  public:
   /// A step with this rank's losses, which are not yet divided by the number of targets.
@@ -23,13 +22,11 @@ class StepHistory {
 
   StepHistory(const deck::RunConfig& run, std::int64_t terms);
 
-  /// Adds a step; steps must be added in ascending order. If the buffer is full, the oldest step is
-  /// dropped. Asynchronous on exec.
+  /// Adds a step, in ascending order; drops the oldest step if the buffer is full. Asynchronous.
   void add(const Exec& exec, std::int64_t step, std::int64_t targets, View1<const double> losses);
-  /// Adds `norm` [1] to the norm of the step that was added last. Asynchronous on exec.
+  /// Adds `norm` [1] to the norm of the step that was added last. Asynchronous.
   void add_norm(const Exec& exec, View1<const double> norm);
-  /// Removes the steps up to `step`, and returns the removed steps except `step`. Waits for exec if
-  /// any step is returned.
+  /// Removes the steps up to `step`, and returns the removed steps except `step`. Waits.
   std::vector<Entry> take(const Exec& exec, std::int64_t step);
   void forget() { kept_.clear(); }
   Bytes bytes() const { return memory_.capacity(); }

@@ -14,8 +14,7 @@ class StepRecords {
  public:
   explicit StepRecords(std::int64_t losses);
 
-  /// Σ cross entropy of each term of the objective on this rank; over all ranks after the step's
-  /// norm was found.
+  /// Σ cross entropy of each term on this rank; after gradient_norm, over all ranks.
   View1<double> losses(std::int64_t step) const { return at(step).losses; }
   /// Status after the step's update, indexed by kernels::UpdateStatus.
   View1<double> status(std::int64_t step) const { return at(step).status; }

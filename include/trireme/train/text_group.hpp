@@ -10,36 +10,33 @@
 namespace trireme::train {
 
 /// Texts that are continued together, each in one place of the cache. Selects the tokens of the
-/// next pass and stores drawn tokens. All ranks that compute these texts have the same state.
+/// next pass and stores drawn tokens.
 class TextGroup {
  public:
-  /// Uses `places` places of the cache from `first_place` on, for texts of at most `sequence`
-  /// tokens.
+  /// Uses `places` places of the cache from `first_place` on, each for `sequence` tokens.
   TextGroup(std::int32_t first_place, std::int64_t places, std::int64_t sequence);
 
   bool has_room() const;
   bool empty() const;
-  /// Assigns a free place to a text, and stores its last `sequence` tokens. Error if the text has
-  /// no token or no place is free.
+  /// Assigns a free place to a text of at least one token, and stores its last `sequence` tokens.
   void begin(std::size_t text, const std::vector<std::int32_t>& tokens);
 
   struct Pass {
     model::PassWidth width = model::PassWidth::narrow;
     std::vector<model::CachedToken> rows;
-    bool with_logits = false;  ///< whether to compute logits of the rows with a text's last token
+    bool with_logits = false;  ///< whether to compute logits
   };
   /// Selects the tokens of the next pass. A narrow pass has one token per text, in the row of the
-  /// text's place. A wide pass has up to model::wide_rows tokens of prompts; it is selected if
-  /// enough prompt tokens are waiting.
+  /// text's place. A wide pass has up to model::wide_rows tokens, without the last tokens of texts.
   Pass next();
   /// By row: the text whose logits the last pass has computed, or std::nullopt.
   const std::vector<std::optional<std::size_t>>& drawing() const { return drawing_; }
   /// Number of tokens drawn for the text in a row.
   std::int64_t drawn(std::size_t row) const { return places_[row].drawn; }
 
-  /// Appends the token drawn for a row of drawing(), or frees the text's place unless it
-  /// `continues`. If a text exceeds the sequence length, only its newer half is kept, and is passed
-  /// again.
+  /// Appends the token drawn for a row of drawing() if the text `continues`; otherwise frees the
+  /// text's place. If the text exceeds the sequence length, only its newer half is kept, and the
+  /// next passes compute this half again.
   void append(std::size_t row, std::int32_t token, bool continues);
 
  private:

@@ -35,8 +35,8 @@ struct TrainerInputs {
   Bytes checkpoint_copy = 0;  ///< host memory for background checkpoints
   /// Called on rank 0. Throws Error if the run's folders no longer belong to the run.
   std::function<void()> expect_folders = [] {};
-  /// Called on all ranks at each evaluation, after the validation loss is logged. Returns "" if the
-  /// weights are usable; otherwise the reason, equal on all ranks, and the run ends.
+  /// Called on all ranks at each evaluation, after the log line. Returns "" if the weights are
+  /// usable; otherwise the reason, equal on all ranks, and the run ends.
   std::function<std::string(std::int64_t step)> after_evaluation = [](std::int64_t) { return ""; };
 };
 
@@ -59,13 +59,12 @@ class Trainer {
   Trainer(const TrainerInputs& parts, Engine& engine);
 
   /// Continues after step `restored`, which the engine has loaded, or starts at step 1. `kept`:
-  /// deck, values, files and starts that every checkpoint of the run stores. They are needed on
-  /// rank 0; with local checkpoints, deck and files are needed on every rank. Collective.
+  /// values that every checkpoint of the run stores, on rank 0; with local checkpoints, deck and
+  /// files on every rank. Collective.
   void start(std::optional<std::int64_t> restored, const checkpoint::RunState& kept);
 
-  /// Runs to the last step. Stops earlier if at the end of a step the time limit is near, a signal
-  /// has arrived or a file `stop` exists; then it writes a checkpoint and returns
-  /// ExitCode::restartable. Collective.
+  /// Runs to the last step. If the time limit is near, a signal arrives or a file `stop` appears,
+  /// writes a checkpoint after a step and returns ExitCode::restartable. Collective.
   ExitCode run();
 
  private:
@@ -85,8 +84,7 @@ class Trainer {
   void save_locally(std::int64_t step);
   Request agreement(std::int64_t step);
   std::vector<std::int64_t> wishes(std::int64_t step);
-  /// `words`: maximum of wishes() over all ranks. `phase`: Saver::phases() when wishes() was
-  /// called.
+  /// `words`: maximum of all ranks' wishes(). `phase`: Saver::phases() at the call of wishes().
   Request agreed(std::span<const std::int64_t> words, std::int64_t phase);
   // Functions for overlapping steps.
   bool ends_overlap(std::int64_t step) const;
@@ -116,18 +114,17 @@ class Trainer {
   checkpoint::RunState kept_;          ///< argument of start()
   Skips skips_;                        ///< at the last logged step
   std::optional<double> noise_scale_;  ///< at the last logged step, in samples
-  /// Whether a checkpoint is due; it waits for a step that is not skipped.
-  bool save_is_due_ = false;
-  bool local_is_due_ = false;  ///< whether a local checkpoint is due; it also waits for such a step
-  std::string lost_folder_;    ///< on rank 0: error of expect_folders; "": none
-  Clock::time_point looked_;   ///< time of the last call of expect_folders
-  Clock::time_point began_;    ///< beginning of this job's first step
+  bool save_is_due_ = false;           ///< whether a checkpoint is due
+  bool local_is_due_ = false;          ///< whether a local checkpoint is due
+  std::string lost_folder_;            ///< on rank 0: error of expect_folders; "": none
+  Clock::time_point looked_;           ///< time of the last call of expect_folders
+  Clock::time_point began_;            ///< beginning of this job's first step
   Clock::time_point logged_at_;
   /// Time of checkpoints since the last logged step, not counted in step times.
   Seconds untimed_ = 0;
 
   // State of overlapping steps.
-  Request wanted_;  ///< agreed request, for the next step that ends the overlap
+  Request wanted_;  ///< agreed request that awaits the next step after which all ranks meet
   Exec exec_;
   Arena agreement_memory_{"agreement", 64};
   View1<std::int64_t> words_;  ///< this rank's words, then the maxima, on the device

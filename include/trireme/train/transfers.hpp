@@ -31,7 +31,7 @@ class Transfers {
 
   /// Posts the receive of `stage`'s input. No effect if this rank has the previous stage.
   void receive_activation(const Exec& exec, Stage stage, int buffer);
-  /// Waits for a received activation and stores it in rows [R, D].
+  /// Waits for `stage`'s input, and stores it in rows [R, D].
   void take_activation(const Exec& exec, Stage stage, int buffer, View2<T> rows);
   /// Sends rows [R, D], the output of `stage`. Later work on exec may overwrite the rows. `buffer`:
   /// buffer of a message to the same rank.
@@ -55,13 +55,12 @@ class Transfers {
     View2<T> slice;
     grid::Request request;
   };
-  /// Messages to one receiving stage on another rank in one direction, in order. `next`: message
-  /// whose buffer the next send uses.
+  /// Messages to one receiving stage on another rank in one direction, in order.
   struct Channel {
     Stage to = 0;
     Direction direction = Direction::forward;
     std::vector<Message> sent;
-    std::size_t next = 0;
+    std::size_t next = 0;  ///< index in `sent` of the buffer for the next message
   };
 
   static int tag_of(Stage to, Direction direction) {

@@ -13,9 +13,9 @@
 
 namespace trireme::train {
 
-/// The passes of a vocabulary that all pipeline ranks share, with their messages: sums to the first
-/// and the last stage, and broadcasts from them. Each kind of message alternates between two
-/// buffers (schedule::share_vocabulary).
+/// The passes of a vocabulary that all pipeline ranks share, with their messages: all-gathers of
+/// statistics, sums to the first and the last stage, and broadcasts from these stages. Each kind of
+/// sum and broadcast alternates between two buffers (schedule::share_vocabulary).
 template <class P>
 class VocabularyPasses {
  public:
@@ -38,8 +38,7 @@ class VocabularyPasses {
   void take_input(const PlacedInstr& placed);
   /// Records that the instruction's slot holds the last stage's output of its micro-batch.
   void output_is_in(const PlacedInstr& placed);
-  /// Waits for the gradient of the last stage's output, and moves it to the slot of this output,
-  /// unless the gradient has been moved already.
+  /// Waits for the gradient of the last stage's output, and moves it to the slot of this output.
   void take_output_gradient(const PlacedInstr& placed);
   /// Waits for the sums in flight. The broadcasts end in await().
   void finish();
@@ -83,7 +82,7 @@ class VocabularyPasses {
   HostFields host_;
   Messages inputs_, outputs_, gradients_, input_gradients_;
   grid::Request statistics_;
-  /// Slots of the last stage's outputs, by micro-batch modulo their number.
+  /// Slots of the last stage's outputs, by micro-batch mod slots_.size().
   std::array<int, 4 * buffers> slots_{};
   bool trains_ = true;  ///< whether the latest logits are of a training step
 };

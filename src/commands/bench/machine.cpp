@@ -8,7 +8,7 @@
 #include <trireme/base/narrow.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/kernels/elementwise.hpp>
-#include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/matmul_peak.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/tensor/fence.hpp>
 #include <trireme/train/precision.hpp>

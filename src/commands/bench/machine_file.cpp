@@ -7,7 +7,7 @@
 #include <trireme/installation/this_installation.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/fp8.hpp>
-#include <trireme/kernels/matmul.hpp>
+#include <trireme/kernels/matmul_peak.hpp>
 #include <trireme/plan/machine_file.hpp>
 #include <trireme/tensor/device.hpp>
 #include <trireme/train/precision.hpp>

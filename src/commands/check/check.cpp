@@ -1,5 +1,4 @@
-// The command trireme check: resolves a deck for a number of ranks on a machine and prints the
-// plan. Runs without MPI or a device.
+// `trireme check`: resolves a deck for a number of ranks on a machine and prints the plan.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
@@ -54,7 +53,7 @@ std::string scientific(double number) {
 }
 
 double idle_share(const schedule::Program& program, const schedule::Cost& cost) {
-  return schedule::play(program, cost).timeline.idle_share();
+  return schedule::simulate(program, cost).timeline.idle_share();
 }
 
 int most_logits_slots(const std::vector<plan::RankPlan>& ranks) {
@@ -95,8 +94,7 @@ void print_schedule(const deck::Config& c, const schedule::Program& program,
       most->needs.slots, " forward passes per rank, each of one micro-batch through one stage");
 }
 
-/// Prints the memory for saved activations and scratch with each choice of [parallel] recompute
-/// ("auto" only if the deck has it).
+/// Prints the memory for saved activations and scratch with the choices of [parallel] recompute.
 void print_recompute(deck::Config c, const architecture::Architecture& a,
                      std::vector<plan::RankPlan> ranks, const plan::Machine& machine) {
   const Recompute chosen = c.parallel.recompute;
@@ -117,7 +115,7 @@ void print_recompute(deck::Config c, const architecture::Architecture& a,
       "; saved activations and scratch: ", choices);
 }
 
-/// Prints device, software and number of nodes, if there is a machine file.
+/// Prints the machine if it was read from a machine file.
 void print_machine(const deck::ParallelConfig& p, const plan::Machine& machine) {
   if (machine.file.empty()) return;
   const std::int64_t ranks = p.ranks();
@@ -172,7 +170,7 @@ void print_step(const deck::Config& c, const architecture::Architecture& a) {
       with_commas(batches.samples(c.run.steps) * c.model.sequence), " tokens");
 }
 
-/// Prints the number of epochs of each file of a blend in the run, if the files exist.
+/// Prints samples and epochs of each file of a blend in the run, if the files exist.
 void print_blend(const deck::Deck& deck, const TrainingData& data) {
   const deck::Config& c = deck.config;
   if (data.files.size() < 2) return;
@@ -300,7 +298,7 @@ void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Mac
   print_time(c, a, program, machine);
 }
 
-/// Largest memory of a rank; with `arrays_only`, only the memory of the arrays of its kernels.
+/// Largest memory of a rank: of its process or, with `arrays_only`, of the arrays of its kernels.
 Bytes most_bytes(const std::vector<plan::RankPlan>& ranks, bool arrays_only) {
   return arrays_only ? plan::device_total(plan::most_memory(ranks).memory)
                      : plan::most_at_peak(ranks).peak();

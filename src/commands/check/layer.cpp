@@ -1,5 +1,4 @@
-// `trireme check --layer`: tensors and operations of the embedding, of a layer and of the head, on
-// the first tensor rank.
+// `trireme check --layer`: tensors and operations of embedding, layers and head.
 #include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/ends.hpp>
 #include <trireme/base/text.hpp>
@@ -17,7 +16,7 @@ using namespace architecture;
 
 constexpr std::array passes{Pass::forward, Pass::backward_input, Pass::backward_weight};
 
-/// FLOPs of a pass of an operation for one micro-batch on this rank.
+/// FLOPs of a pass of an operation for one micro-batch on a rank with the sizes `n`.
 double flops_of(const BlockDescription& part, const Operation& op, Pass pass,
                 const deck::ModelConfig& m, const RankSizes& n) {
   const auto tensor = [&](int t) -> const Tensor& {
@@ -115,7 +114,7 @@ std::string end_report(const BlockDescription& part, const deck::Config& c,
   return columns(tensors, 3, "  ") + "\n\n" + columns(operations, 4, "  ");
 }
 
-/// "layers 0-4, 6-10": the layers of a kind, of which at most four ranges are named.
+/// "layers 0-4, 6-10": the first four ranges of layers of a kind.
 std::string layers_text(const Architecture& a, std::size_t kind) {
   std::vector<std::string> ranges;
   std::int64_t count = 0;

@@ -1,4 +1,4 @@
-// Findings of `trireme doctor`: consequences of all ranks' facts for a run.
+// Derives the findings of `trireme doctor` from the facts of all ranks.
 #include <trireme/commands/doctor.hpp>
 
 #include <trireme/base/log.hpp>
@@ -47,8 +47,8 @@ std::vector<std::size_t> ranks_where(const std::vector<RankFacts>& ranks, const 
   return found;
 }
 
-/// A finding about a fact: `health` with the reason of a failure if a rank has one, otherwise ok
-/// with the value `well`.
+/// A finding with `health` and the first non-empty reason of a rank; without a reason, ok with the
+/// value `well`.
 Finding by_reason(const std::vector<RankFacts>& ranks, const char* name, Health health,
                   const std::function<const std::string&(const RankFacts&)>& reason,
                   const std::string& well, const std::string& advice) {
@@ -283,7 +283,7 @@ Finding memory_finding(const std::vector<RankFacts>& ranks, const Nodes& nodes) 
           "node"};
 }
 
-/// Lowest value of a limit over all ranks, and the rank that has it; -1 if no rank has this limit.
+/// Lowest value of a limit, and the rank that has it; −1 and the first rank if there is no limit.
 std::pair<std::int64_t, const RankFacts*> least_limit(const std::vector<RankFacts>& ranks,
                                                       std::int64_t RankFacts::*limit) {
   std::pair<std::int64_t, const RankFacts*> least{-1, &ranks.front()};

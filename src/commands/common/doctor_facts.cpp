@@ -1,5 +1,4 @@
-// Collects the facts of a rank for `trireme doctor`. Files in the run's folder are tested with the
-// calls of a run.
+// Collects the facts of a rank for `trireme doctor`.
 #include <trireme/commands/doctor_facts.hpp>
 
 #include <trireme/base/check.hpp>
@@ -94,8 +93,7 @@ void try_links(const std::string& path) {
   check(linked, path, ": cannot be linked to another name: ", std::strerror(error));
 }
 
-/// Opens a file twice: an fcntl lock through the first descriptor must exclude a lock through the
-/// second, and flock must succeed.
+/// Error unless an fcntl lock of one descriptor excludes a lock of a second, and flock succeeds.
 void try_locks(const std::string& path) {
   const int first = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   const int second = ::open(path.c_str(), O_RDWR | O_CLOEXEC);

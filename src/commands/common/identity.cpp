@@ -1,5 +1,4 @@
-// Compares the tokenizers, token files and kernels of a checkpoint's run and of this job. Files are
-// compared by their content, not by their paths.
+// Compares the tokenizers, token files and kernels of a checkpoint's run and of this job.
 #include <trireme/commands/identity.hpp>
 
 #include <trireme/base/check.hpp>
@@ -26,7 +25,7 @@ constexpr const char* kernels_key = "kernels";
 
 using Values = std::map<std::string, std::string>;
 
-/// The value of `key`; "" for a checkpoint without this value.
+/// The value of `key`; "" if there is none.
 std::string value_of(const Values& values, const char* key) {
   const auto found = values.find(key);
   return found == values.end() ? "" : found->second;
@@ -37,7 +36,7 @@ bool same(const checkpoint::Reader& reader, const Identity& identity, const char
   return stored.empty() || stored == value_of(identity.values, key);
 }
 
-/// The entries of "1 0123…, 2 4567…".
+/// The entries of a list: "1 0123…, 2 4567…" has two.
 std::vector<std::string> entries(const std::string& list) {
   std::vector<std::string> found;
   std::istringstream words(list);

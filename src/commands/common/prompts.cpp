@@ -1,5 +1,4 @@
-// The prompts of `trireme generate` and of a run's evaluations, the tokens before prompts, and the
-// lines of files of texts.
+// The prompts of `trireme generate` and of a run's evaluations, and the lines of files of texts.
 #include <trireme/commands/prompts.hpp>
 
 #include <trireme/base/check.hpp>
@@ -174,7 +173,7 @@ std::vector<std::int32_t> Texts::ids_of(std::size_t p) const {
   if (!is_chat()) {
     std::vector<std::int32_t> ids = ids_before_prompt(*tokenizer_, options_.prefix);
     tokenizer_->encode(prompt.words, ids);
-    // a model needs a token to begin with
+    // A model needs at least one token.
     if (ids.empty()) ids.push_back(tokenizer_->end_of_document());
     return ids;
   }

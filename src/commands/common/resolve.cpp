@@ -77,7 +77,6 @@ TrainingData open_if_there(const deck::Deck& deck) {
   const auto entries = data::parse_blend(deck.config.data.train);
   const bool any = std::any_of(entries.begin(), entries.end(),
                                [](const auto& entry) { return data::tokens_exist(entry.path); });
-  // open_training_data reports a missing file
   return any ? open_training_data(deck) : TrainingData{};
 }
 
@@ -261,8 +260,7 @@ void warn_of_packing(const data::TokenSource& file, const data::PackedDocuments&
 
 namespace {
 
-/// UsageError unless `folder` is a folder with a manifest; the error suggests the newest
-/// checkpoint.
+/// UsageError unless `folder` is a folder with a manifest; the error suggests a checkpoint.
 void expect_checkpoint(const std::string& folder, const std::string& directory) {
   std::error_code ignored;
   const bool exists = std::filesystem::is_directory(folder, ignored);
@@ -281,8 +279,7 @@ void expect_checkpoint(const std::string& folder, const std::string& directory) 
                         remedy));
 }
 
-/// UsageError if the checkpoint directory only has an imported model, because training would begin
-/// with random weights.
+/// UsageError if the checkpoint directory contains only an imported model.
 void expect_no_import(const deck::Deck& deck) {
   const std::string& directory = deck.config.checkpoint.directory;
   const auto members = checkpoint::members_of(directory);

@@ -1,6 +1,5 @@
-// Texts that a model continues. The evaluations of a run continue texts with evaluation passes over
-// the whole text. A pass predicts the tokens after all positions of a text, so that correctly
-// guessed tokens need no pass of their own.
+// Continues texts. The evaluations of a run use passes over whole texts: a pass predicts the token
+// after each position, so that one pass can confirm several guessed tokens.
 #include <trireme/commands/continued_texts.hpp>
 
 #include <trireme/base/check.hpp>
@@ -97,7 +96,7 @@ std::vector<std::int32_t> guess(const std::vector<std::int32_t>& tokens, std::in
   return {all.begin() + std::ssize(tokens), all.end()};
 }
 
-/// Lines of a file of texts up to a step, without a line that a killed job left incomplete.
+/// The complete lines of a file of texts up to a step.
 std::string lines_up_to(const std::string& path, std::int64_t step) {
   std::string kept;
   if (!std::filesystem::exists(path)) return kept;

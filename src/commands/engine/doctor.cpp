@@ -33,7 +33,7 @@ double now() {
 /// Tests whether this rank sees the content and the lock of a file that rank 0 writes. Returns the
 /// failure; "" if there is none. Collective.
 std::string sight_of_first_rank(grid::Communicator& world, const std::string& folder) {
-  // network file systems cache attributes, so that a rank may see a change late
+  // Network file systems cache attributes, so that a rank may see a change late.
   constexpr auto patience = std::chrono::seconds(5);
   const std::string path = world.broadcast(
       (std::filesystem::path(folder) /
@@ -49,7 +49,7 @@ std::string sight_of_first_rank(grid::Communicator& world, const std::string& fo
       try {
         io::replace_file(path, content);
       } catch (const std::exception&) {
-        written = false;  // rank 0's facts contain the reason
+        written = false;
       }
     }
     if (world.all_reduce<std::int64_t>(written ? 1 : 0, grid::Reduction::minimum,
@@ -119,7 +119,7 @@ double clock_offset(grid::Communicator& world) {
       }
     }
   }
-  // all 0 on ranks other than 0
+  // `offsets` is all 0 on ranks other than 0.
   world.all_reduce(std::span(offsets), grid::Reduction::sum, "clocks");
   return offsets[mine];
 }

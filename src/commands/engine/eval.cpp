@@ -1,5 +1,4 @@
 // `trireme eval`: losses of a checkpoint on a token file, and scores of tasks, as text and as JSON.
-// The requests of tasks are grouped into batches of similar length.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/engine.hpp>
@@ -61,8 +60,8 @@ bool can_be_shorter(const deck::ModelConfig& model) {
   return model.positions == Positions::rotary && model.rope_scaling != RotaryScalingKind::dynamic;
 }
 
-/// Groups requests by the sequence of the model that scores them: S, S/2, S/4, ... Small groups are
-/// merged with longer requests, because each group loads the weights again.
+/// Groups the indices of the requests by the shortest sequence length that suffices: S, S/2, S/4, …
+/// Small groups join a longer length, because each group loads the weights again.
 std::vector<std::pair<std::int64_t, std::vector<std::size_t>>> by_length(
     const std::vector<Request>& requests, const deck::Config& config) {
   std::vector<std::int64_t> lengths{config.model.sequence};
@@ -89,7 +88,7 @@ std::vector<std::pair<std::int64_t, std::vector<std::size_t>>> by_length(
   return found;
 }
 
-/// The deck's configuration with a shorter sequence and as many tokens per micro-batch as before.
+/// `config` with another sequence length and about as many tokens per micro-batch as before.
 deck::Config with_sequence(deck::Config config, std::int64_t sequence) {
   config.batch.micro *= config.model.sequence / sequence;
   config.batch.global = config.batch.micro * config.parallel.data;

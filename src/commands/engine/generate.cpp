@@ -1,5 +1,4 @@
-// The command trireme generate: the replicas share the texts, and rank 0 prints or writes them in
-// order.
+// `trireme generate`: the replicas share the texts, and rank 0 prints or writes them in order.
 #include <trireme/base/log.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/base/utf8.hpp>

@@ -1,5 +1,5 @@
 // Collects a local checkpoint: for each shard, a node that holds the shard copies it to the
-// checkpoint directory, where the checkpoint is completed like any other checkpoint.
+// checkpoint directory.
 #include <trireme/commands/restart.hpp>
 
 #include <trireme/base/clock.hpp>
@@ -100,8 +100,8 @@ class Collection {
   }
 
  private:
-  /// Sets manifest_ and files_ on all ranks, as read by a rank of a node that holds shards. If this
-  /// fails, manifest_ does not change. Collective.
+  /// Sets manifest_ and files_ on all ranks, as read by a rank of a node that holds shards. After a
+  /// read error, manifest_ does not change. Collective.
   void read_manifest() {
     const std::size_t holder = *wanted_.holders.begin()->second.begin();
     const Rank reader = nodes_[holder].ranks.front();
@@ -126,8 +126,8 @@ class Collection {
       files_[manifest_.files[i].name] = texts.at(i + 1);
   }
 
-  /// Each rank copies some of the shards of `left` that its node reads, and records damaged shards.
-  /// Collective.
+  /// The ranks of a node share the copying of the node's shards (checkpoint::readers), and record
+  /// damaged shards. Collective.
   void copy_shards(const NodeLocalCheckpoint& left) {
     damaged_.clear();
     const std::size_t node = grid::node_of(nodes_, runtime_.rank());
@@ -191,8 +191,8 @@ class Collection {
   std::vector<std::string> damaged_;  ///< shard, reason, shard, reason …
 };
 
-/// The attempt of a run that the checkpoint directory names, on all ranks; std::nullopt if there is
-/// none or if it cannot be read, which causes a warning. Collective.
+/// The attempt in the checkpoint directory, on all ranks. std::nullopt if there is none or, with a
+/// warning, if it cannot be read. Collective.
 std::optional<checkpoint::Attempt> known_run(grid::Runtime& runtime, const std::string& directory) {
   std::string packed;
   if (runtime.rank() == 0) {

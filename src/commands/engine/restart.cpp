@@ -1,5 +1,4 @@
-// Restart of `trireme train`: selects a checkpoint, compares its deck with the current deck, and
-// moves checkpoints of other runs aside.
+// Restart of `trireme train`: selects a checkpoint, compares it with the run, and loads it.
 #include <trireme/commands/restart.hpp>
 
 #include <trireme/architecture/state.hpp>
@@ -28,7 +27,7 @@ namespace {
 using checkpoint::Opening;
 using Differences = std::vector<deck::Difference>;
 
-/// Reads a verified checkpoint: any failure is damage, so that a UsageError becomes an Error.
+/// Calls `read` on a verified checkpoint: a UsageError means damage and is rethrown as an Error.
 template <class Read>
 auto as_damage(const Read& read) {
   try {
@@ -88,8 +87,8 @@ bool stores_state(const deck::Deck& stored, const deck::Deck& deck) {
       [&](const auto& name) { return std::ranges::find(there, name) != there.end(); });
 }
 
-/// Compares the checkpoint's deck with the current deck. If this version cannot read the stored
-/// deck, the function warns and returns no differences.
+/// Compares the checkpoint's deck with the current deck. A stored deck that this version cannot
+/// read causes a warning, and the result has no differences.
 Comparison compare_to(const checkpoint::Reader& reader, const deck::Deck& deck) {
   const std::string path = reader.folder() + "/" + checkpoint::deck_name;
   try {
@@ -179,9 +178,8 @@ void Restart::choose() {
   choose_shared();
 }
 
-/// Sets folder_ to the checkpoint that the deck names, or to the next intact checkpoint in the
-/// checkpoint directory; "" if there is none. Rank 0 chooses for all ranks, and compares the
-/// checkpoint. Collective.
+/// Sets folder_ to the checkpoint that the deck names, or to the latest checkpoint that is not in
+/// damaged_; "" if there is none. Rank 0 chooses and compares the checkpoint. Collective.
 void Restart::choose_shared() {
   folder_ = found_by_one(runtime_, [&]() -> std::string {
     const deck::CheckpointConfig& c = deck_.config.checkpoint;
@@ -198,7 +196,7 @@ void Restart::choose_shared() {
       std::optional<checkpoint::Reader> reader;
       try {
         reader.emplace(reader_of(*folder));
-      } catch (const Error& error) {  // changed since its verification, or its device fails
+      } catch (const Error& error) {  // changed since its verification, or the disk fails
         pass_over(*folder, error.what());
         continue;
       }
@@ -236,8 +234,8 @@ void Restart::compare(const checkpoint::Reader& reader) {
   compare_data(reader);
 }
 
-/// UsageError, or a warning with data.replaced, if the tokenizer differs or if a training file at
-/// the same path differs. A different validation file only causes a warning.
+/// UsageError, or with data.replaced a warning, if the tokenizer differs, or if a file of an
+/// unchanged data.train differs. Other kernels or validation tokens only cause a warning.
 void Restart::compare_data(const checkpoint::Reader& reader) {
   warnings_.clear();
   const bool same_paths =
@@ -249,7 +247,7 @@ void Restart::compare_data(const checkpoint::Reader& reader) {
     check_usage(deck_.config.data.replaced, difference);
     warnings_.push_back(text(difference, ": accepted, because data.replaced = true"));
   }
-  // Other kernels that other keys choose are among the differences.
+  // A difference of [precision] is already listed and explains other kernels.
   const bool same_precision = differences_.find("\n  precision.") == std::string::npos;
   if (const std::string kernels = kernel_difference(reader, identity_);
       !kernels.empty() && same_precision && reader.state().step > 0)
@@ -336,8 +334,8 @@ std::string Restart::refusal(const checkpoint::Manifest& local) const {
 }
 
 /// Moves checkpoints from which this run does not continue to another folder, and begins an
-/// attempt. `tip`, used on rank 0: the lineage of the checkpoint from which the run continues, if
-/// any. Returns the starts of this run on rank 0, an empty list on other ranks. Collective.
+/// attempt. `tip`: on rank 0, the lineage of the loaded checkpoint, if any. Returns the starts of
+/// this run on rank 0, an empty list on other ranks. Collective.
 std::vector<checkpoint::Start> Restart::begin_branch(
     const std::optional<checkpoint::Lineage>& tip) const {
   std::vector<checkpoint::Start> starts;

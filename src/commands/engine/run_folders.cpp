@@ -1,5 +1,4 @@
-// Opens the folders that a run writes to. Rank 0 owns them; any rank that ends the job can release
-// them.
+// The folders of a run, which rank 0 owns and any rank that ends the job can release.
 #include <trireme/commands/run_folders.hpp>
 
 #include <trireme/base/log.hpp>
@@ -14,8 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Creates the folder of [section] directory. UsageError if it is not writable. Returns whether the
-/// folder is new.
+/// Creates the folder `directory` and returns whether it is new. UsageError if it is not writable.
 bool open_directory(const deck::Deck& deck, const char* section, const std::string& directory) {
   std::error_code error;
   const bool made = fs::create_directories(directory, error);

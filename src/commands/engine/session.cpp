@@ -19,7 +19,7 @@
 namespace trireme::commands {
 namespace {
 
-/// Error if the ranks have different decks, as on a broken file system. Collective.
+/// Error if ranks have read different decks. Collective.
 void compare_decks(grid::Runtime& runtime, const deck::Deck& deck) {
   const std::string resolved = deck::resolved_toml(deck);
   const std::string mine = checksum(resolved.data(), resolved.size()).hex();
@@ -53,8 +53,7 @@ void share_layout(grid::Runtime& runtime, deck::Deck& deck, const plan::Machine&
   });
 }
 
-/// Sets the axes for an evaluation by any number of replicas. If the number of the model's ranks
-/// does not divide `ranks`, each rank has the whole model.
+/// Sets the axes for Ranks::any_replicas.
 void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
   if (ranks % p.model_ranks() != 0) p.tensor = p.context = p.pipeline = p.chunks = 1;
   if (std::ssize(p.partition) != p.stages()) p.partition.clear();
@@ -63,7 +62,7 @@ void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
   p.data = ranks / p.model_ranks();
 }
 
-/// Sets the axes for generation, which has one stage on each pipeline rank and no context axis.
+/// Sets the axes for Ranks::replicas_for_generation.
 void replicate_for_generation(deck::ParallelConfig& p, std::int64_t ranks) {
   p.context = p.chunks = 1;
   p.placement = StagePlacement::round_robin;
@@ -88,8 +87,7 @@ Session open_session(grid::Runtime& runtime, const std::string& deck_file,
       replicate_for_generation(s.deck.config.parallel, runtime.ranks());
     else if (ranks == Ranks::any_replicas)
       replicate(s.deck.config.parallel, runtime.ranks());
-    // Evaluation and generation need the training files only if the deck does not set the
-    // vocabulary.
+    // Evaluation and generation need the training files only for an unknown vocabulary.
     const bool wanted = ranks == Ranks::as_deck_says || s.deck.config.model.vocabulary == 0;
     if (wanted) s.training = open_if_there(s.deck);
     resolve_vocabulary(s.deck, s.training);

@@ -42,7 +42,7 @@ void leave_deck(const deck::Deck& deck) {
               "; choose a folder that can be written");
 }
 
-/// Error unless all ranks have equal programs, of which each rank runs only its rows. Collective.
+/// Error unless all ranks have built equal programs. Collective.
 void compare_programs(grid::Runtime& runtime, std::span<const schedule::Program> programs) {
   const auto mine = static_cast<std::int64_t>(schedule::fingerprint(programs));
   const auto all = runtime.world().all_gather(mine, "comparison of programs");
@@ -60,8 +60,7 @@ std::string order_text(const deck::ParallelConfig& parallel) {
   return join(names, ", ");
 }
 
-/// Records the job's first events: its start, a layout that was chosen for it, and the hosts of the
-/// ranks. Collective.
+/// Records the start of the job, a chosen layout, and the hosts of the ranks. Collective.
 void record_start(grid::Runtime& runtime, const deck::Deck& deck, const std::string& former) {
   const deck::Config& c = deck.config;
   events::record(events::Start{TRIREME_VERSION, deck.file_name, runtime.ranks(), c.parallel.data,
@@ -85,7 +84,7 @@ void record_start(grid::Runtime& runtime, const deck::Deck& deck, const std::str
   events::record(ranks);
 }
 
-/// The back ends of attention on a device; "": portable.
+/// The back ends of attention; "": portable.
 std::string attention_text(const deck::Config& config) {
   const std::string chosen =
       train::kernel_choice(config.precision).attention_description(config.precision.compute);
@@ -103,8 +102,7 @@ void record_devices(const deck::Config& config, const plan::Machine& machine,
                       plan::device_total(engine.memory())});
 }
 
-/// Bytes of host memory of this rank for background checkpoints; 0 if checkpoints are written in
-/// the foreground.
+/// Bytes of this rank's host memory for background checkpoints; 0 without background checkpoints.
 Bytes saved_bytes(const Session& session, const architecture::Shard& shard) {
   const deck::Config& c = session.config();
   if (!plan::saves_in_background(c)) return 0;
@@ -114,7 +112,7 @@ Bytes saved_bytes(const Session& session, const architecture::Shard& shard) {
                 : plan::share_bytes(c, session.architecture, shard, session.machine);
 }
 
-/// The data of a run, and the identity of tokenizer and data that checkpoints store.
+/// The data of a run, and the identity that checkpoints store.
 struct RunData {
   std::optional<data::Samples> samples;
   std::unique_ptr<data::TokenSource> validation_file;
@@ -132,7 +130,7 @@ void expect_usable(const deck::Config& config, const RunData& run) {
   if (run.validation) reader->expect_usable(*run.validation);
 }
 
-/// The widest vectors for which host kernels are compiled; "" on devices and on other processors.
+/// The widest vectors of host kernels, AVX-512 or AVX2; "" without either, and on devices.
 std::string_view vector_instructions() {
 #if defined(__AVX512F__)
   return exec_on_host ? "AVX-512" : "";
@@ -172,7 +170,6 @@ RunData open_data(grid::Runtime& runtime, Session& session) {
       run.texts = std::make_unique<RunTexts>(session.deck);
       run.texts->texts().warn_of_long_prompts();
     }
-    // Evaluations report bits per byte.
     run.bytes_of_token = bytes_of_token(
         session.deck, run.validation_file ? *run.validation_file : *session.training.files.front());
     if (runtime.rank() == 0 || !config.checkpoint.local.empty()) {
@@ -255,8 +252,7 @@ void say_choices(const Session& session) {
   if (const std::string by = attention_text(session.config()); !by.empty()) say("attention ", by);
 }
 
-/// Directs the log and the events to the run's folder, and records the start of the job.
-/// Collective.
+/// Writes log and events to the run's folder from now on, and records the job's start. Collective.
 void begin_log(grid::Runtime& runtime, const Session& session, const RunFolders& folders) {
   const deck::Config& config = session.config();
   const std::string events_file = config.run.directory + "/events.jsonl";
@@ -281,8 +277,7 @@ void begin_log(grid::Runtime& runtime, const Session& session, const RunFolders&
 
 ExitCode train(grid::Runtime& runtime, const TrainOptions& options) {
   std::signal(SIGPIPE, SIG_IGN);  // standard output may be closed while the run continues
-  // Part 1, the runtime, is complete: MPI, Kokkos and the device are initialised. Parts 2, 3: deck
-  // and grid.
+  // Part 1, the runtime, is complete. Parts 2, 3: deck and grid
   Session session = open_session(runtime, options.deck, options.overrides, Ranks::as_deck_says);
   const deck::Config& config = session.config();
   const RunFolders folders(runtime, session.deck);

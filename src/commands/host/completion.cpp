@@ -1,5 +1,4 @@
-// `trireme completion`: scripts for bash, zsh and fish. They contain the commands, options and keys
-// of the deck.
+// `trireme completion`: scripts for bash, zsh and fish.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
@@ -61,7 +60,7 @@ std::string full_name(const deck::KeyText& key) {
   return text(key.section, ".", key.name);
 }
 
-/// The word in single quotes, for bash and zsh, or for fish if `fish`.
+/// The word in single quotes: for fish if `fish`, otherwise for bash and zsh.
 std::string in_quotes(const std::string& word, bool fish = false) {
   std::string out = "'";
   for (const char c : word) {

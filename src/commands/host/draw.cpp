@@ -1,5 +1,5 @@
-// The command trireme draw: writes the timeline of the deck's schedule as text, SVG or a trace, the
-// schedule as a program, or a drawing of the ring of a context axis.
+// `trireme draw`: writes the timeline of the deck's schedule, the schedule as a program, or a
+// drawing of the ring of a context axis.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/drawing.hpp>

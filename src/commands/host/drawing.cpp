@@ -25,9 +25,8 @@ std::string shape_text(const schedule::ProgramLayout& layout) {
               layout.overlaps_steps() ? " without a flush" : "");
 }
 
-/// Reads a run's timeline into drawing.measured, or sets drawing.warning if the timeline does not
-/// match `layout`. No effect without a file. With `must_fit`, a missing file and a mismatch are
-/// UsageErrors.
+/// Reads a run's timeline into drawing.measured. A file that is missing or does not match `layout`
+/// is a UsageError with `must_fit`; otherwise a mismatch only sets drawing.warning.
 void add_measured(Drawing& drawing, const std::string& path, bool must_fit,
                   const schedule::ProgramLayout& layout) {
   if (!must_fit && !std::filesystem::exists(path)) return;
@@ -76,7 +75,7 @@ Drawing make_drawing(const deck::Deck& deck, const plan::Machine& machine,
     const auto a = architecture::describe(c.model);
     cost = plan::flop_cost(plan::stage_flops(a, c.parallel));
   }
-  drawing.predicted = schedule::play(program, cost).timeline;
+  drawing.predicted = schedule::simulate(program, cost).timeline;
   return drawing;
 }
 

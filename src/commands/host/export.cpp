@@ -1,5 +1,5 @@
-// The command trireme export: writes a checkpoint's weights, after verification of their checksums,
-// in the layout of Hugging Face transformers. Runs without MPI or a device.
+// `trireme export`: writes a checkpoint's weights in the layout of Hugging Face transformers, or
+// adapters for PEFT.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -42,7 +42,7 @@ struct ExportOptions {
   std::string base;
 };
 
-/// Files of a model that hugging_face::weight_files does not list, without the configuration.
+/// Files of a model besides hugging_face::weight_files() and the configuration.
 constexpr std::array<const char*, 4> other_files{
     hugging_face::adapter_weights_name, data::tokenizer_file_names[0],
     data::tokenizer_file_names[1], data::tokenizer_file_names[2]};
@@ -51,7 +51,7 @@ bool is_tokenizer_file(const std::string& name) {
   return std::ranges::find(data::tokenizer_file_names, name) != data::tokenizer_file_names.end();
 }
 
-/// Existing files of a model in the output folder, except its configuration.
+/// Existing files of a model in the output folder, without the configuration.
 std::vector<std::string> model_files(const std::string& folder) {
   std::vector<std::string> files = hugging_face::weight_files(folder);
   for (const char* name : other_files)
@@ -112,14 +112,13 @@ bool writes_adapters(const ExportOptions& options, const deck::Deck& deck) {
   return true;
 }
 
-/// The files beside the weights, and their differences from an imported model's files.
+/// The files beside the weights, and messages about their contents.
 struct Beside {
   checkpoint::Files files;
   std::vector<std::string> changes;
 };
 
-/// Adds config.json of a whole model, and generation_config.json if the model was imported with
-/// this file.
+/// Adds config.json, and generation_config.json if the model was imported with this file.
 void add_model_config(Beside& out, const checkpoint::Reader& reader, const checkpoint::Files& kept,
                       const deck::ModelConfig& model, DType dtype,
                       const data::Tokenizer& tokenizer) {

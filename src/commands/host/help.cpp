@@ -7,6 +7,7 @@
 #include <trireme/deck/deck.hpp>
 #include <trireme/deck/key_file.hpp>
 #include <trireme/plan/machine_file.hpp>
+#include <trireme/plan/machine_keys.hpp>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -43,8 +44,7 @@ ordered_json words_of(const KeyText& key) {
   return words;
 }
 
-/// Type and accepted values of a key in JSON Schema. A number of bytes may also be a string with a
-/// unit.
+/// Type and accepted values of a key in JSON Schema.
 ordered_json accepted(const KeyText& key) {
   ordered_json out;
   switch (key.type) {
@@ -90,7 +90,7 @@ ordered_json accepted(const KeyText& key) {
 }
 
 void add_default(const KeyText& key, ordered_json& out) {
-  // the default of a duration is in seconds, but files have strings
+  // The default of a duration is stored in seconds, but files contain strings.
   if (!key.fallback || key.type == KeyType::duration) return;
   std::visit([&out](const auto& value) { out["default"] = value; }, *key.fallback);
 }
@@ -171,7 +171,6 @@ void help(const CLI::App& app, const HelpOptions& options) {
 
 }  // namespace
 
-// JSON Schema (draft 7): the keys with types, ranges, accepted words, defaults and help.
 std::string key_schema(bool of_decks) {
   const deck::FileKind& kind = of_decks ? deck::deck_kind() : plan::machine_kind();
   ordered_json sections = ordered_json::object();

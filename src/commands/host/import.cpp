@@ -49,7 +49,7 @@ void expect_no_checkpoints(const deck::Deck& deck) {
               "; give another checkpoint.directory=FOLDER or remove them");
 }
 
-/// Opens PEFT's files after a comparison with the deck; returns the differences that are allowed.
+/// Opens PEFT's weights after a comparison with the deck; returns the allowed differences.
 std::vector<std::string> open_adapter(const std::string& folder, const deck::Deck& deck,
                                       std::optional<hugging_face::SafetensorsFile>& file) {
   check_usage(deck.config.model.adapter.present(), "--adapter ", folder, ": ", deck.file_name,
@@ -74,7 +74,7 @@ std::string tokenizer_in(const std::string& folder) {
   }
 }
 
-/// Warns if the deck's tokenizer is not `own`, the tokenizer of the model's folder.
+/// Warns if the deck's tokenizer differs from `own`, the model folder's tokenizer; "": unknown.
 void warn_of_other_tokenizer(const std::string& folder, const std::string& own,
                              const deck::Deck& deck) {
   const std::string used = tokenizer_of(deck)->name();

@@ -1,5 +1,5 @@
-// The command trireme inspect: shows, verifies or compares checkpoints and token files, or decodes
-// a token file to text.
+// `trireme inspect`: shows and verifies checkpoints and token files, compares checkpoints, and
+// decodes token files.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/utf8.hpp>
@@ -41,7 +41,7 @@ struct InspectOptions {
   std::string json;       ///< file, or "-" for standard output
 };
 
-/// If `wanted`, suppresses output during its lifetime.
+/// If `wanted`, suppresses output during the object's lifetime.
 class Silence {
  public:
   explicit Silence(bool wanted) { log::set_speaking(spoke_ && !wanted); }
@@ -71,9 +71,9 @@ bool write_to_stdout(std::string_view bytes) {
   return true;
 }
 
-/// The tokenizer that made the file, from the path `elsewhere`, or if that is "", from the path
-/// that the file stores. A path that does not exist is also searched in the file's folder.
-/// UsageError if no path exists, or if the tokenizer there is not the tokenizer of the file.
+/// The tokenizer of a token file, from the path `elsewhere` or, if it is "", from the path that the
+/// file stores. A path that does not exist is also searched in the file's folder. UsageError if the
+/// tokenizer is not found, cannot be used or does not match the file.
 std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
                                               const std::string& elsewhere) {
   data::TokenizerSource source = file.tokenizer_source();
@@ -99,8 +99,8 @@ std::unique_ptr<data::Tokenizer> tokenizer_of(const data::TokenSource& file,
   return tokenizer;
 }
 
-/// Writes one line of JSON per document: its parts, and whether the tokens of a part count in the
-/// loss.
+/// Writes one line of JSON per document: the parts of the document whose tokens count in the loss,
+/// and the other parts.
 void decode_masked(const data::TokenSource& file, const data::Tokenizer& tokenizer) {
   std::array<std::int64_t, 2> place{};
   for (std::int64_t document = 0; document < file.documents(); ++document) {
@@ -124,8 +124,8 @@ void decode_masked(const data::TokenSource& file, const data::Tokenizer& tokeniz
   }
 }
 
-/// Writes the text of all documents to standard output, without separators; for a file with a mask,
-/// see decode_masked.
+/// Writes the text of all documents to standard output; for a file with a mask, see
+/// decode_masked().
 void decode(const std::string& path, const std::string& elsewhere) {
   ::signal(SIGPIPE, SIG_IGN);
   const auto file = data::open_tokens(path);

@@ -6,7 +6,7 @@
 #include <trireme/deck/key_file.hpp>
 #include <trireme/deck/value.hpp>
 #include <trireme/io/atomic_file.hpp>
-#include <trireme/plan/machine_file.hpp>
+#include <trireme/plan/machine_keys.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -26,7 +26,7 @@ std::size_t width_of(unsigned char first) {
   return first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
 }
 
-/// A line of text for roff, with escapes for requests, dashes and characters that are not ASCII.
+/// A line of text, escaped for roff.
 std::string escaped(const std::string& line) {
   std::string out = line.starts_with('.') || line.starts_with('\'') ? "\\&" : "";
   for (std::size_t at = 0; at < line.size();) {

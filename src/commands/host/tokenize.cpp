@@ -1,4 +1,4 @@
-// The command trireme tokenize: options, progress and summary of data::tokenize().
+// `trireme tokenize`: options, progress and summary of data::tokenize().
 #include <trireme/base/check.hpp>
 #include <trireme/base/clock.hpp>
 #include <trireme/base/log.hpp>
@@ -29,7 +29,7 @@ void say_part(const std::string& path, const data::TokenizeCounts& part) {
     say(path, ": ", with_commas(part.counted), " tokens count in the loss");
 }
 
-/// Creates the output's folder, so that `-o data/train.h5` works in a fresh clone.
+/// Creates the folder of the file `path`.
 void make_folder_of(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path();
   std::error_code error;

@@ -1,5 +1,4 @@
-// Chooses the size of a first run by published rules and by the planner's time, and writes its
-// deck.
+// Chooses the size of a first run by published rules and predicted times, and writes its deck.
 #include <trireme/commands/init/first_run.hpp>
 
 #include <trireme/architecture/architecture.hpp>
@@ -22,8 +21,8 @@ namespace {
 constexpr std::int64_t least_steps = 100;
 constexpr std::int64_t least_sequence = 32;
 
-/// Layers and width. Hidden / layers grows with the width, as in published models: 4 × 192,
-/// 12 × 768, 24 × 2048, 32 × 4096.
+/// Layers and width. Width / layers grows with the width, as in published models: 4 layers of width
+/// 192, 12 of 768, 24 of 2048, 32 of 4096.
 struct Shape {
   std::int64_t layers = 0;
   std::int64_t hidden = 0;
@@ -117,8 +116,7 @@ std::string optimizer_text(const Wish& wish, const FirstRun& run) {
               tunes ? "\n" : "\nweight_decay = 0.1\n");
 }
 
-/// Text of the deck. `parallel.layout = "auto"` plans again at each start, so that the number of
-/// ranks may change.
+/// Text of the deck. With layout = "auto", the run may continue with another number of ranks.
 std::string deck_text(const Wish& wish, const FirstRun& run, const Shape& shape) {
   const std::int64_t interval = rounded(static_cast<double>(run.steps) / 10);
   // Checkpoints are about a minute or more apart. An evaluation reads at most 20 batches.
@@ -168,8 +166,8 @@ class Sizing {
  public:
   explicit Sizing(const Wish& wish) : wish_(wish) {}
 
-  /// The run of a model of this shape, with the fastest layout. UsageError if no layout fits the
-  /// ranks and the memory.
+  /// The run of a model of this shape, with the fastest layout. UsageError if the text is too
+  /// short, or if no layout fits the ranks and the memory.
   FirstRun of(const Shape& shape) const {
     FirstRun run;
     run.layers = shape.layers;
@@ -191,8 +189,8 @@ class Sizing {
     return run;
   }
 
-  /// Changes the number of steps so that the run takes the wanted time: fewer steps if necessary,
-  /// more if the model is new and the text allows.
+  /// Adapts the number of steps to the wanted time: fewer steps if the run is too long, more if the
+  /// model is new and the text suffices.
   void fill_time(FirstRun& run, const Shape& shape) const {
     const double steps = wish_.seconds / run.layout.seconds();
     const bool late = run.seconds() > wish_.seconds;
@@ -291,7 +289,7 @@ FirstRun choose_first_run(const Wish& wish) {
       if (best && larger.seconds() > wish.seconds) break;
       best = larger;
       shape = next;
-    } catch (const UsageError& error) {  // the model is too small for this many ranks, or too large
+    } catch (const UsageError& error) {
       problem = error.what();
       if (!best) continue;
       best->bound = Bound::memory;

@@ -94,7 +94,7 @@ double core_peak() {
   return clock * per_cycle;
 }
 
-/// The machine of --machine, or this machine as reported by the system, with typical speeds.
+/// The machine of --machine, or else this machine with typical speeds.
 plan::Machine machine_of(const InitOptions& options, std::int64_t ranks) {
   if (!options.machine.empty()) return plan::load_machine(options.machine);
   plan::Machine machine = installation::this_machine();
@@ -106,8 +106,7 @@ plan::Machine machine_of(const InitOptions& options, std::int64_t ranks) {
   return plan::with_usual_speeds(machine);
 }
 
-/// Seconds of a duration: "2h", "30m", "90s", or hours, minutes and seconds as in a deck.
-/// UsageError for any other text.
+/// Seconds of a duration: "2h", "30m", "90s" or "12:00:00". UsageError for any other text.
 Seconds wanted_seconds(const std::string& written) {
   Seconds seconds = 0;
   char* end = nullptr;
@@ -143,8 +142,7 @@ std::vector<std::string> own_files(const InitOptions& options, const Wish& wish)
   return files;
 }
 
-/// The files and folders that this command creates besides the deck. The destructor removes them
-/// unless keep() was called.
+/// Files and folders besides the deck that the destructor removes unless keep() was called.
 class NewFiles {
  public:
   NewFiles(std::string folder, std::vector<std::string> files)
@@ -207,8 +205,7 @@ void tokenize_texts(const InitOptions& options, Wish& wish) {
   wish.validation = o.validation_output;
 }
 
-/// Sets wish.train and wish.validation to existing token files. UsageError for options that do not
-/// fit.
+/// Sets wish.train and wish.validation to existing files. UsageError for options that do not fit.
 void use_token_files(const InitOptions& options, Wish& wish) {
   check_usage(options.inputs.size() == 1, options.inputs.front(), " is a token file, and ",
               options.inputs.back(),
@@ -235,7 +232,7 @@ std::int64_t longest_document(const data::TokenSource& file) {
   return longest;
 }
 
-/// Reads the numbers of tokens, the tokenizer and the vocabulary size from the token files.
+/// Sets the numbers of tokens, the tokenizer and the vocabulary size in `wish`.
 void read_token_files(const InitOptions& options, Wish& wish) {
   const auto train = data::open_tokens(wish.train);
   wish.tokens = train->tokens();

@@ -1,4 +1,4 @@
-// Recognises launchers of other MPI libraries by their environment variables.
+// Recognises the launcher of a process by environment variables.
 #include <trireme/commands/launcher.hpp>
 
 #include <trireme/base/log.hpp>
@@ -73,8 +73,7 @@ Evidence pals(const Environment& environment) {
   return found;
 }
 
-/// Launchers from the innermost to the outermost; launchers of one group may be nested in any
-/// order.
+/// Groups of launchers, innermost first; launchers of one group may be nested in any order.
 std::vector<std::vector<Evidence>> evidence(const Environment& environment,
                                             const std::string& mpi) {
   const Evidence open_mpi{"Open MPI's mpiexec", number(environment, "OMPI_COMM_WORLD_SIZE"),
@@ -106,8 +105,7 @@ std::optional<Launch> launched_with_others(const Environment& environment, const
     for (const Evidence& one : group)
       if (one.any() && (fewest == nullptr || one.least() < fewest->least())) fewest = &one;
     if (fewest == nullptr) continue;
-    // Rank 0 of an unknown number of ranks may be one of several; another launcher's variables may
-    // give the number.
+    // If this is rank 0 of an unknown number, an outer launcher's variables may give the number.
     const bool known = fewest->size && !fewest->of_a_node;
     if (fewest->least() == 1 && !known) continue;
     if (fewest->least() == 1) return std::nullopt;

@@ -62,8 +62,7 @@ std::string not_empty(const std::string& written) {
   return written.empty() ? "expected a text that is not empty" : "";
 }
 
-/// The value that the command line gives to an unknown option: "10" in `--steps 10`; "" if no value
-/// follows the option.
+/// The value after an unknown option: "10" in `--steps 10`; "" if no value follows.
 std::string value_after(const std::string& option, int argc, const char* const* argv) {
   for (int i = 1; i + 1 < argc; ++i)
     if (argv[i] == option && argv[i + 1][0] != '-' && std::strchr(argv[i + 1], '=') == nullptr)
@@ -71,8 +70,8 @@ std::string value_after(const std::string& option, int argc, const char* const* 
   return "";
 }
 
-/// CLI11's message about a mistake, or for an unknown option a message that suggests a key of the
-/// deck or the most similar option.
+/// CLI11's message about a mistake; for an unknown option, a message that suggests a key of the
+/// deck or a similar option.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error, int argc,
                       const char* const* argv) {
   const bool unexpected = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;

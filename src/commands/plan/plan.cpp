@@ -1,4 +1,4 @@
-// The command trireme plan: searches for the layout with the shortest step.
+// `trireme plan`: searches for the layout with the shortest step.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/commands/host.hpp>
@@ -43,7 +43,7 @@ bool is_layout_key(const std::string& name) {
                              [&](const deck::Key* key) { return key->full_name() == name; });
 }
 
-/// Overrides for the keys that are not in `fixed`, with values that do not contradict `overrides`.
+/// Overrides of the layout keys outside `fixed`, which do not contradict `overrides`.
 std::vector<std::string> open_values(const std::set<std::string>& fixed,
                                      const std::vector<std::string>& overrides) {
   std::string schedule = "1f1b", chunks = "1";
@@ -79,8 +79,8 @@ std::vector<std::string> open_values(const std::set<std::string>& fixed,
   return values;
 }
 
-/// The deck of the search. The command line fixes keys of the layout; if `chooses` (layout =
-/// "auto"), the deck's file fixes keys too.
+/// The deck of the search. The command line and, if `chooses` (layout = "auto"), the deck's file
+/// fix keys of the layout.
 deck::Deck deck_to_search(const PlanOptions& options, bool chooses) {
   if (chooses) return deck::load_deck(options.deck, options.overrides);
   std::set<std::string> fixed;
@@ -112,8 +112,7 @@ void check_fixed(const deck::Deck& deck) {
   check_usage(mistakes.empty(), join(mistakes, "\n"));
 }
 
-/// Sets the machine: from the file that the command line or the deck names, or else this
-/// installation with typical speeds.
+/// Sets the machine from the file `given` or [parallel] machine, or else from this installation.
 void set_machine(PlanReport& report, const std::string& given) {
   const std::string& file = given.empty() ? report.deck.config.parallel.machine : given;
   if (file.empty()) {
@@ -131,8 +130,7 @@ void set_machine(PlanReport& report, const std::string& given) {
               "help machine` explains, or measure it by `trireme bench DECK --machine-file FILE`");
 }
 
-/// Simulates the layout that the deck's file describes, or sets own_problem. No effect with
-/// servers.
+/// Simulates the layout that the deck's file describes, or sets own_problem.
 void add_own(PlanReport& report, const PlanOptions& options) {
   std::vector<std::string> others;
   for (const std::string& o : options.overrides)
@@ -145,7 +143,7 @@ void add_own(PlanReport& report, const PlanOptions& options) {
     plan::resolve_recompute(own, report.machine);
     const bool arrays_only =
         plan::memory_limit(own.config.parallel, report.machine, options.memory_limit).arrays_only;
-    report.own = plan::play_layout(own.config, report.machine, arrays_only);
+    report.own = plan::simulate_layout(own.config, report.machine, arrays_only);
   } catch (const UsageError& error) {
     report.own_problem = text("cannot be used: ", error.what());
   }

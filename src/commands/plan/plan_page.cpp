@@ -61,8 +61,7 @@ summary { cursor: pointer; padding: 0.3rem 0; }
   .bars .number { grid-column: 2; margin-top: -0.3rem; text-align: left; } }
 )";
 
-/// The page's script: a button copies the keys before it, or selects them if the browser has no
-/// clipboard.
+/// The page's script: a button copies the layout's keys, or selects them if copying fails.
 constexpr const char* script = R"(
 for (const button of document.querySelectorAll(".keys button")) {
   button.hidden = false;
@@ -97,7 +96,7 @@ double log_part(const Ticks& axis, double value) {
   return std::log(value / axis.low) / std::log(axis.high / axis.low);
 }
 
-/// HTML of the tick labels and titles of a chart; positions are percentages of its size.
+/// HTML of the tick labels and titles of the chart; positions are percentages of the chart's size.
 std::string labels(const Ticks& x, const Ticks& y) {
   std::string out = "<div class=\"y-labels\">";
   for (const Tick& tick : y.ticks)
@@ -112,8 +111,7 @@ std::string labels(const Ticks& x, const Ticks& y) {
          "GiB</b>";
 }
 
-/// Memory and time of layouts: the Pareto front as steps; every simulated layout, and every layout
-/// of the front, as a point.
+/// Chart of memory over time: the Pareto front as a stepped line, and layouts as points.
 class FrontChart {
  public:
   explicit FrontChart(const PlanReport& report) : report_(report) {
@@ -229,8 +227,7 @@ std::string deck_keys(const plan::Layout& layout) {
   return out;
 }
 
-/// A table of the best layouts and of the deck's own layout, the keys of each layout for copying,
-/// and the reasons for rejecting layouts.
+/// A table of layouts, the keys of each layout for copying, and the reasons for rejecting layouts.
 std::string tables(const PlanReport& report) {
   std::vector<std::pair<std::string, const Candidate*>> shown;
   for (std::size_t i = 0; i < report.shown(); ++i)

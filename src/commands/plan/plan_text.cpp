@@ -18,7 +18,7 @@ std::string seconds_text(Seconds s) {
   return fixed(s, s < 0.1 ? 5 : s < 10 ? 3 : 1) + " s";
 }
 
-/// A table of the best layouts, and the overrides of each of them on a separate line.
+/// A table of the best layouts, and a line of overrides for each layout.
 std::string best_text(const PlanReport& report) {
   Rows rows{{"", "step", "tokens/s", "MFU", "idle", "memory", "layout"}};
   std::string lines;
@@ -64,7 +64,7 @@ std::string front_text(const PlanReport& report) {
   Rows rows{{"memory", "step", "layout"}};
   for (const Candidate& c : report.found.front)
     rows.push_back({human_bytes(c.bytes), seconds_text(c.seconds()),
-                    name_of_layout(c.layout) + (c.played ? "" : " (estimated)")});
+                    name_of_layout(c.layout) + (c.simulated ? "" : " (estimated)")});
   return columns(rows, 0, "  ", true);
 }
 
@@ -103,7 +103,7 @@ nlohmann::json json_of(const PlanReport& report, const Candidate& c) {
             {"shard", name_of(l.shard)},
             {"shard_group", l.shard_group}}},
           {"step_seconds", c.seconds()},
-          {"played", c.played},
+          {"simulated", c.simulated},
           {"estimated_seconds", c.estimate},
           {"tokens_per_second", report.tokens_per_second(c)},
           {"mfu", report.utilization(c)},

@@ -1,5 +1,4 @@
-// `trireme predict`: compares predicted steps with measured steps from a CSV file; each row becomes
-// a deck.
+// `trireme predict`: compares predicted steps with the measured steps of a CSV file.
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
@@ -27,7 +26,7 @@
 namespace trireme::commands {
 namespace {
 
-/// A measured training step of any program.
+/// A measured training step, of Trireme or of another program.
 struct MeasuredStep {
   std::string label;  ///< label of the model
   deck::Deck deck;    ///< model, layout and batch; its axes are resolved
@@ -161,8 +160,7 @@ class Row {
 
 /// Reads a CSV file whose first line names the columns: columns_of_model, step_ms, and optionally
 /// model, schedule, recompute, sequence_parallel, zero_stage (0 to 3), memory_gb (10⁹ bytes) and
-/// keys of a deck, such as model.tied_embeddings. Other columns are ignored. `overrides` apply to
-/// all rows. UsageError with file and line.
+/// keys such as model.tied_embeddings. `overrides` apply to all rows. UsageError for mistakes.
 std::vector<MeasuredStep> read_measured(const std::string& path,
                                         const std::vector<std::string>& overrides) {
   std::istringstream in(plan::read_text_file(path, path));

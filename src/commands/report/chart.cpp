@@ -17,7 +17,7 @@ namespace {
 // Size of a drawing in SVG units; the page scales the drawing to its place.
 constexpr double width = 1000;
 constexpr double height = 1000;
-constexpr std::size_t most_columns = 400;  // columns of a curve
+constexpr std::size_t most_columns = 400;  // of a curve
 constexpr std::size_t most_hits = 100;     // strips that show values under the pointer
 constexpr std::size_t most_dots = 60;  // curves with at most this number of points show each point
 constexpr std::size_t most_marks = 240;
@@ -37,7 +37,7 @@ struct Axes {
   }
 };
 
-/// One decimal is enough for a width of 1000 units.
+/// A length in SVG units, rounded to one decimal.
 std::string px(double length) {
   return text(std::round(length * 10) / 10);
 }
@@ -151,7 +151,8 @@ std::string grid_lines(const Axes& axes) {
   return text("<path class=\"grid\" d=\"", d, "\"/>\n");
 }
 
-/// Restarts from top to bottom, skipped steps at the top, checkpoints at the bottom.
+/// Marks as lines: restarts over the whole height, skipped steps at the top, checkpoints at the
+/// bottom.
 std::string draw_marks(const Axes& axes, std::span<const Mark> marks) {
   std::string out;
   for (const auto& [kind, style, d] : {std::tuple{MarkKind::checkpoint, "checkpoint", " 1000v-45"},
@@ -182,8 +183,7 @@ std::string range_text(const XAxis& across, double first, double last) {
                        : text("steps ", from, " to ", with_commas(std::llround(last)));
 }
 
-/// "training 3.21 (3.1 to 3.4)": mean and range of the points within [first, last]; "" if there is
-/// none.
+/// "training 3.21 (3.1 to 3.4)": mean and range of the points within [first, last]; "": no points.
 std::string values_text(const Series& series, double first, double last) {
   const auto begin = std::lower_bound(series.points.begin(), series.points.end(), first,
                                       [](const Point& p, double x) { return p.x < x; });

@@ -50,8 +50,7 @@ std::vector<double> moving_average(std::span<const PlotColumn> columns) {
   const auto reach = static_cast<std::size_t>(3 * width);
   std::vector<double> average(n);
   for (std::size_t i = 0; i < n; ++i) {
-    // The average takes as many columns before i as after i: otherwise the average of a falling
-    // curve would begin too low.
+    // Symmetric around i: otherwise the average of a falling curve would begin too low.
     const std::size_t near = std::min({reach, i, n - 1 - i});
     double sum = 0;
     double weights = 0;

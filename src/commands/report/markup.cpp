@@ -7,8 +7,7 @@
 namespace trireme::commands {
 namespace {
 
-/// Number of bytes of the UTF-8 character at the front; 0 if there is no valid character (RFC
-/// 3629).
+/// Number of bytes of the UTF-8 character at the front (RFC 3629); 0 if it is not valid.
 std::size_t character_bytes(std::string_view s) {
   const auto byte = [&](std::size_t i) {
     return i < s.size() ? static_cast<unsigned char>(s[i]) : 0U;

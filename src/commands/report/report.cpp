@@ -1,5 +1,4 @@
-// `trireme report`: collects the files of a run and writes them as one HTML file, or writes a
-// comparison of several runs.
+// `trireme report`: writes an HTML file about a run, or a comparison of several runs.
 #include <trireme/base/check.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
@@ -92,8 +91,8 @@ std::optional<RunHistory> history_of(RunReport& report) {
                      steps.empty() ? std::nullopt : parse_utc(steps.back().time));
 }
 
-/// The checkpoint directory. If it is run.directory/checkpoints in the deck, it is searched in the
-/// report's folder, because the run's folder may have been moved.
+/// The checkpoint directory. If the deck has run.directory/checkpoints, the folder of the report
+/// replaces run.directory, because the run's folder may have been moved.
 std::string checkpoint_folder(const RunReport& report) {
   const deck::Config& c = report.deck.config;
   const std::string beside = c.run.directory + "/checkpoints";

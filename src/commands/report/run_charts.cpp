@@ -1,5 +1,4 @@
-// The charts of a report, over steps, tokens or time. A single run has marks for restarts,
-// checkpoints and skipped steps; each of several runs has a curve.
+// The charts of a report, over steps, tokens or time.
 #include <trireme/architecture/objective.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/commands/report/chart.hpp>
@@ -139,7 +138,7 @@ std::vector<Mark> marks_of(const RunReport& report) {
   return marks;
 }
 
-/// Makes all charts. Curves of several runs have the style of their run.
+/// Makes all charts of a run, or of several runs in comparison.
 class Charts {
  public:
   explicit Charts(std::span<const RunReport> runs)
@@ -222,8 +221,7 @@ class Charts {
     return {runs_[run].folder, text("run-", run + 1), {}, run};
   }
 
-  /// A curve for each run; `value` returns a number, or an optional number if only some logged
-  /// steps have it.
+  /// A curve for each run, without points at steps for which `value` returns std::nullopt.
   template <class Value>
   std::vector<Series> curves(Value value) const {
     std::vector<Series> all;

@@ -144,8 +144,8 @@ class Historian {
       job.last_step = std::max(job.last_step, entry.step);
   }
 
-  /// A job that continues from a checkpoint undoes the steps after this checkpoint. A job that
-  /// continues from step 0 begins a new run.
+  /// A job undoes the steps after the step from which it trains. A job that trains from step 0
+  /// begins a new run.
   void take(RunJob& job, const RunEvent& entry, const events::Training& event) {
     const std::int64_t restored = entry.step;
     if (restored > 0) {
@@ -246,7 +246,7 @@ std::vector<JobUsage> read_used_parts(const std::string& path) {
 }
 
 std::optional<RunUsage> run_usage(const RunHistory& history, const std::vector<JobUsage>& parts) {
-  // the script counts whole seconds, and begins to count a little late
+  // The job script counts whole seconds, and begins to count a little late.
   constexpr Seconds rounding = 2;
   RunUsage usage;
   std::vector<bool> counted(parts.size(), false);

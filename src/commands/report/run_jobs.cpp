@@ -52,8 +52,7 @@ std::string machine_of(const RunJob& job) {
   return out + ", Trireme " + s.version;
 }
 
-/// The machines of the jobs with their measured peaks; equal machines of consecutive jobs are
-/// merged.
+/// The machines of the jobs, with measured peaks; consecutive equal machines share a line.
 std::string machines(const std::vector<RunJob>& jobs) {
   std::string out = "<dl class=\"facts\">\n";
   for (std::size_t first = 0, end = 0; first < jobs.size(); first = end) {

@@ -153,7 +153,7 @@ std::string earlier(const RunReport& report) {
 std::string timeline(const RunReport& report) {
   std::string out = text("<h2>Schedule</h2>\n<p>", escaped(report.timeline_words), "</p>\n");
   if (report.timeline_svg.empty()) return out;
-  // The boxes of the drawing have titles; the whole drawing gets a label for screen readers.
+  // The drawing gets a label for screen readers.
   std::string svg = report.timeline_svg;
   svg.insert(svg.find(' '), text(" role=\"img\" aria-label=\"Timeline of a step: ",
                                  escaped(report.timeline_words), "\""));
@@ -244,7 +244,7 @@ std::string report_page(const RunReport& report) {
 
 namespace {
 
-/// A row for each key whose value differs among the decks, except for the runs' folders.
+/// A row for each key whose values differ, without the keys of the runs' folders.
 std::string deck_differences(std::span<const RunReport> runs) {
   std::vector<std::string> head{"Key"};
   for (const RunReport& run : runs) head.push_back(run.folder);

@@ -11,7 +11,7 @@
 namespace trireme::commands {
 namespace {
 
-constexpr double most_plain = 1e15;  // integers that a double holds exactly, with margin
+constexpr double most_plain = 1e15;  // a double holds all integers up to this value
 
 /// The smallest of 1, 2 and 5 times a power of ten that is at least `least`.
 double round_up(double least) {

@@ -60,7 +60,7 @@ TensorMap make_tensor_map(const TensorMapShape& shape) {
   }
   for (int i = 0; i < 3; ++i) strides[i] = static_cast<cuuint64_t>(shape.strides[i]);
   CUtensorMap made;
-  // The copy does not convert 16-bit integers, so that both two-byte types use them.
+  // Both two-byte types are copied as 16-bit integers, without conversion.
   const CUresult error =
       encode(&made, CU_TENSOR_MAP_DATA_TYPE_UINT16, 4, const_cast<void*>(shape.base), sizes,
              strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,

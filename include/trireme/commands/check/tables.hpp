@@ -12,26 +12,25 @@
 /// Tables of `trireme check`.
 namespace trireme::commands {
 
-/// Lines with aligned columns, each beginning with `indent`. Columns from number `numbers` on are
-/// aligned right, except the last column if `words_last`.
+/// The rows as lines that begin with `indent`, in aligned columns. Columns from index `numbers` on
+/// are aligned right, except the last column if `words_last`.
 std::string columns(const std::vector<std::vector<std::string>>& rows, int numbers,
                     const std::string& indent, bool words_last = false);
 
-/// Stages with their layers, parameters and share of the FLOPs, and notes about them.
+/// Layers, parameters and shares of the FLOPs of the stages, one row per group, and remarks.
 std::string stages_report(const std::vector<plan::StageGroup>& groups,
                           const deck::ParallelConfig& parallel);
 
-/// The sizes of the global batch with their first step and sample; if there are many sizes, only
-/// the first and last.
+/// The sizes of the global batch; of more than 12 sizes, the first 9 and the last 3.
 std::string ramp_report(const deck::BatchSchedule& batches,
                         const std::vector<schedule::Program>& programs);
 
-/// Maximum number of bytes of local checkpoints per rank, and on the disk of a node.
+/// Largest sizes of local checkpoints: of one checkpoint per rank, and of all checkpoints per node.
 std::string local_report(const std::vector<plan::RankPlan>& ranks, const deck::Config& config,
                          const plan::Machine& machine);
 
-/// Bytes of the ranks with the most and the least memory, side by side if they differ, and whether
-/// the largest rank fits into the machine's memory, if this memory is known.
+/// Memory of the rank with the most and of the rank with the least memory, and whether each rank
+/// fits into the machine's memory, if the machine's memory is known.
 std::string memory_report(const std::vector<plan::RankPlan>& ranks,
                           const deck::ParallelConfig& parallel, const plan::Machine& machine);
 
@@ -41,10 +40,10 @@ std::string layer_report(const deck::Config& config, const architecture::Archite
                          const architecture::Shard& shard, bool split_backward,
                          const plan::Machine& machine);
 
-/// Messages and bytes per step and axis of the rank with the most bytes.
+/// Operations and bytes per step and axis, of the rank with the most bytes.
 std::string traffic_report(const std::vector<plan::RankPlan>& ranks,
                            const deck::ParallelConfig& parallel);
-/// Ranks that train the workers of local training, and the messages of its outer steps.
+/// Workers and ranks of local training, and the messages of the outer steps.
 std::string workers_report(const deck::Config& config, const architecture::Architecture& a,
                            const std::vector<plan::RankPlan>& ranks, const plan::Machine& machine);
 

@@ -16,7 +16,7 @@ namespace trireme::commands {
 /// Rates that follow from a step's time.
 struct Rates {
   double tokens_per_second = 0;
-  double mfu = 0;  ///< model FLOPs / (time · ranks · peak): attention as computed, no recomputation
+  double mfu = 0;  ///< model FLOPs / (time · ranks · peak), without recomputation
   double hfu = 0;  ///< as mfu, with recomputation
 };
 Rates rates_of(const deck::Config& config, const plan::StepTime& time,
@@ -26,7 +26,7 @@ Rates rates_of(const deck::Config& config, const plan::StepTime& time,
 std::string time_report(const deck::Config& config, const plan::StepTime& time,
                         const plan::Machine& machine);
 
-/// The plan as JSON, with `memory`, and with the time and its shares unless `time` is null.
+/// The plan as JSON, with the step's time unless `time` is null. `memory`: bytes of a rank.
 nlohmann::json plan_json(const deck::Config& config, const plan::StepTime* time, Bytes memory,
                          const plan::Machine& machine);
 

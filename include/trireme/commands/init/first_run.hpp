@@ -30,7 +30,7 @@ struct Wish {
   std::string tokenizer;          ///< value of [data] tokenizer
   std::int64_t tokens = 0;        ///< number of tokens of the training file
   std::int64_t held_out = 0;      ///< number of tokens of the validation file
-  std::int64_t vocabulary = 0;    ///< number of ids of tokenizer or token file
+  std::int64_t vocabulary = 0;    ///< number of ids of the tokenizer or, if larger, of the file
   std::int64_t longest_chat = 0;  ///< tokens of the longest conversation; 0: the data are texts
   std::string family = "llama";
   deck::ModelConfig model;     ///< properties of the family, or the imported model
@@ -39,10 +39,10 @@ struct Wish {
   bool lora = false;           ///< fine-tune with low-rank adapters
   std::int64_t ranks = 1;
   Seconds seconds = 0;    ///< wanted duration
-  plan::Machine machine;  ///< machine with speeds
+  plan::Machine machine;  ///< machine, with its speeds
 };
 
-/// Limit on the size of a first run.
+/// The quantity that limits the size of a first run.
 enum class Bound : std::uint8_t { time, data, memory };
 
 /// Result of choose_first_run().
@@ -63,9 +63,9 @@ struct FirstRun {
   Seconds seconds() const { return static_cast<Seconds>(steps) * layout.seconds(); }
 };
 
-/// Chooses model, batch, steps and learning rate: the largest model that the wanted time, the text
-/// and the memory allow; the smallest model may take longer. UsageError with the remedy if the text
-/// is too short for any model, or if no model fits the ranks and the memory.
+/// Chooses batch, steps, learning rate and layout, and unless a model is imported, the largest
+/// model that the wanted time, the text and the memory allow. UsageError if the text is too short,
+/// or if no model fits the ranks and the memory.
 FirstRun choose_first_run(const Wish& wish);
 
 /// Vocabulary size of a BPE for a text of this size; 0: use the tokenizer "bytes".

@@ -21,7 +21,7 @@ struct PlanReport {
   plan::SearchResult found;
   std::size_t top = 5;                 ///< number of candidates shown in detail
   std::optional<plan::Candidate> own;  ///< layout that the deck's file describes; empty: none
-  std::string own_problem;             ///< reason why that layout cannot be used; "": none
+  std::string own_problem;             ///< reason why the deck's layout cannot be used; "": none
 
   std::size_t shown() const { return std::min(top, found.candidates.size()); }
   double tokens_per_second(const plan::Candidate& c) const;
@@ -29,7 +29,7 @@ struct PlanReport {
   double utilization(const plan::Candidate& c) const;
 };
 
-/// All keys of a layout as overrides of any deck, separated by spaces.
+/// All keys of a layout as command-line overrides, separated by spaces.
 std::string overrides_of(const plan::Layout& layout);
 /// Name of a layout in tables: "data 6 · pipeline 64 · tensor 8, micro 1, 1f1b, recompute full".
 std::string name_of_layout(const plan::Layout& layout);

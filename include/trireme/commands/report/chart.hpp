@@ -38,7 +38,7 @@ struct XAxis {
   double last = 1;
   /// Position of a run's step on the axis; null: the step itself.
   std::function<double(std::size_t run, double step)> place = {};
-  /// If above 0, every position is this multiple of the step, so that only the labels change.
+  /// If above 0, every position is this multiple of the step.
   double per_step = 0;
 };
 
@@ -53,8 +53,8 @@ struct ChartOptions {
   std::span<const Mark> marks = {};  ///< marks of run 0
 };
 
-/// A figure in HTML: an SVG that is scaled to the width of the page, with labels beside it that are
-/// not scaled. Without points, the figure contains a sentence instead.
+/// A figure in HTML: an SVG that is scaled to the width of the page, and labels that are not
+/// scaled. Without values to draw, the figure contains a sentence instead.
 std::string chart(const std::vector<Series>& series, const ChartOptions& options);
 
 /// Points of a curve in an interval of x.
@@ -69,13 +69,12 @@ struct PlotColumn {
   std::int64_t not_finite = 0;  ///< points whose y is not finite
 };
 
-/// Groups `points`, ascending in x, into at most `most` columns: one column per point if there are
-/// at most `most` points, otherwise one for each of `most` equal intervals of x that contains
-/// points.
+/// Groups `points`, ascending in x, into columns: one column per point if there are at most `most`
+/// points, otherwise one for each of `most` equal intervals of x that contains points.
 std::vector<PlotColumn> plot_columns(std::span<const Point> points, std::size_t most);
 
-/// The means of the columns, each averaged with its neighbours by a Gaussian with a standard
-/// deviation of n / 100 + 1 columns, for n columns. Empty for fewer than 40 columns.
+/// Means of the columns, smoothed by a Gaussian with a standard deviation of n / 100 + 1 columns
+/// and weighted by the columns' points; n: number of columns. Empty if n < 40.
 std::vector<double> moving_average(std::span<const PlotColumn> columns);
 
 }  // namespace trireme::commands

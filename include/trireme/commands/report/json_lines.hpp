@@ -32,8 +32,8 @@ struct JsonLine {
 /// A JSON value as text for a message.
 std::string shown(const nlohmann::json& value);
 
-/// Reads a file line by line. An incomplete last line, as after a killed process, is ignored, and
-/// the result is true. UsageError for any other line that is not a JSON object.
+/// Calls `read` for each line of a file. Returns whether an incomplete last line was ignored, as
+/// after a killed process. UsageError for any other line that is not a JSON object.
 bool read_json_lines(const std::string& path, const std::function<void(const JsonLine&)>& read);
 
 }  // namespace trireme::commands

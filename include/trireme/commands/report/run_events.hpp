@@ -22,8 +22,7 @@ struct RunEvents {
   bool torn = false;             ///< the last line is incomplete and was ignored
 };
 
-/// Reads events.jsonl. UsageError with file, line and remedy for a line that docs/events.md does
-/// not allow.
+/// Reads events.jsonl. UsageError with file, line and remedy for a damaged line.
 RunEvents read_events(const std::string& path);
 
 /// One job of a run.
@@ -59,8 +58,7 @@ struct RunMessage {
   std::string words;  ///< "warning: …", "error: …" or "audit of step …"
 };
 
-/// History of the last run in events.jsonl. A job that trains without a restart from a checkpoint
-/// begins a new run.
+/// History of the last run in events.jsonl. A job that trains from step 0 begins a new run.
 struct RunHistory {
   std::vector<RunJob> jobs;
   /// skipped steps that no restart has undone
@@ -99,11 +97,11 @@ struct RunUsage {
   int parts = 0;
   double node_hours = 0;
   int measured = 0;   ///< parts whose energy is known
-  double joules = 0;  ///< energy of these parts
+  double joules = 0;  ///< energy of the measured parts
 };
 
-/// Adds up the usage of a run's parts. A part is a line of `parts` in whose time a job of the run
-/// began, or a job without such a line, such as a killed job. std::nullopt without a batch system.
+/// Sums the usage of a run's parts: the lines of `parts` in whose time a job of the run began, and
+/// the jobs without such a line. std::nullopt without a batch system.
 std::optional<RunUsage> run_usage(const RunHistory& history, const std::vector<JobUsage>& parts);
 
 }  // namespace trireme::commands

@@ -21,8 +21,7 @@ struct RunRecords {
   bool torn = false;  ///< the last line was incomplete after a kill, and was ignored
 };
 
-/// Reads a metrics.jsonl file. An incomplete last line sets `torn`; any other damage is a
-/// UsageError.
+/// Reads a metrics.jsonl file. UsageError for damage other than an incomplete last line.
 RunRecords read_records(const std::string& path);
 
 /// A checkpoint folder.
@@ -42,8 +41,7 @@ struct GeneratedText {
   std::string words;
 };
 
-/// Reads a file of generated texts. An incomplete last line is ignored; any other damage is a
-/// UsageError.
+/// Reads a file of generated texts. UsageError for damage other than an incomplete last line.
 std::vector<GeneratedText> read_texts(const std::string& path);
 
 struct EarlierRun {
@@ -68,7 +66,7 @@ struct RunReport {
   std::vector<std::string> notes;  ///< missing or ignored data
 };
 
-/// Steps that were skipped between two lines of the metrics.
+/// The steps from one logged step to the next, if some of them were skipped.
 struct SkippedSteps {
   std::int64_t first = 0;
   std::int64_t last = 0;

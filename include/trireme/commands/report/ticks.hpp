@@ -22,12 +22,12 @@ struct Ticks {
 Ticks round_ticks(double low, double high, int most);
 /// Ticks for an axis of steps: whole numbers, and the axis is not extended.
 Ticks step_ticks(double low, double high, int most);
-/// Ticks of a logarithmic axis, for a range above 0: powers of ten, with their multiples by 2 and 5
-/// if there is room; the ticks of round_ticks() for a range of less than 0.7 decades.
+/// Ticks of a logarithmic axis, for a range above 0: powers of ten; up to 2.5 decades also 2 and 5
+/// times the powers; below 0.7 decades the ticks of round_ticks().
 Ticks log_ticks(double low, double high, int most);
 
-/// A number with at most `digits` significant digits, except that all digits before the decimal
-/// point are written: "12,345", "0.01235", "1.235e-5". "not finite" for infinity and NaN.
+/// A number with at most `digits` significant digits, or as an integer from 10^(digits − 1) to
+/// 1e15: "12,345", "0.01235", "1.235e-5". "not finite" for infinity and NaN.
 std::string short_number(double value, int digits = 4);
 
 }  // namespace trireme::commands

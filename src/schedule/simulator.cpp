@@ -1,6 +1,6 @@
 // Simulates a program in virtual time. A rank advances until an instruction lacks a value; the
 // event that provides the value wakes the rank.
-#include <trireme/schedule/player.hpp>
+#include <trireme/schedule/simulator.hpp>
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
@@ -21,7 +21,8 @@ bool exists(Seconds since) {
 
 }  // namespace
 
-Player::Player(const Program& program, const Cost& cost, Transport transport, int send_buffers)
+Simulator::Simulator(const Program& program, const Cost& cost, Transport transport,
+                     int send_buffers)
     : program_(program),
       cost_(cost),
       transport_(transport),
@@ -43,7 +44,7 @@ Player::Player(const Program& program, const Cost& cost, Transport transport, in
   events_.resize(events);
 }
 
-Played Player::run() {
+Simulation Simulator::run() {
   for (std::size_t r = 0; r < states_.size(); ++r) wake(static_cast<Rank>(r));
   while (!runnable_.empty()) {
     const std::size_t r = runnable_.front();
@@ -55,14 +56,14 @@ Played Player::run() {
   return finish();
 }
 
-void Player::wake(Rank r) {
+void Simulator::wake(Rank r) {
   RankState& state = states_[static_cast<std::size_t>(r)];
   if (state.queued) return;
   state.queued = true;
   runnable_.push_back(static_cast<std::size_t>(r));
 }
 
-void Player::advance(std::size_t r) {
+void Simulator::advance(std::size_t r) {
   while (true) {
     const bool joins = !finished(r) && is_transfer(current(r).op) && !current(r).opens_group &&
                        !program_.layout.is_local(current(r));
@@ -71,24 +72,24 @@ void Player::advance(std::size_t r) {
   }
 }
 
-std::size_t Player::channel_of(const Value& v) const {
+std::size_t Simulator::channel_of(const Value& v) const {
   const bool gradient = v.kind == Kind::sent_gradient || v.kind == Kind::posted_gradient;
   return 2 * static_cast<std::size_t>(v.stage) + (gradient ? 1 : 0);
 }
 
-std::size_t Player::transfer_of(const Value& v) const {
+std::size_t Simulator::transfer_of(const Value& v) const {
   return channel_of(v) * static_cast<std::size_t>(program_.layout.passes()) +
          static_cast<std::size_t>(v.micro);
 }
 
-std::size_t Player::transfer_of(const Instr& instr) const {
+std::size_t Simulator::transfer_of(const Instr& instr) const {
   const Instr receive = is_send(instr.op) ? partner_of(instr) : instr;
   return transfer_of(
       {receive.op == Op::receive_gradient ? Kind::posted_gradient : Kind::posted_activation,
        receive.stage, receive.micro});
 }
 
-void Player::record(std::size_t r, Seconds begin, Seconds end) {
+void Simulator::record(std::size_t r, Seconds begin, Seconds end) {
   RankState& state = states_[r];
   events_[event_index(r, state.position)] = {static_cast<Rank>(r), static_cast<int>(state.position),
                                              current(r), begin, end};
@@ -97,7 +98,7 @@ void Player::record(std::size_t r, Seconds begin, Seconds end) {
 }
 
 /// Runs the rank's current instruction if it can begin. Returns whether it could begin.
-bool Player::step(std::size_t r) {
+bool Simulator::step(std::size_t r) {
   const Instr& instr = current(r);
   if (!misplaced(instr, program_.layout, static_cast<Rank>(r)).empty()) return false;
   effects(instr, program_.layout, effects_);
@@ -134,7 +135,7 @@ bool Player::step(std::size_t r) {
 }
 
 /// Time when the last value read by the current instruction came to exist.
-Seconds Player::latest_read() const {
+Seconds Simulator::latest_read() const {
   Seconds latest = 0;
   for (const Value& v : effects_.reads)
     latest = std::max(latest, exists_since_[index_of(v, program_.layout)]);
@@ -143,7 +144,7 @@ Seconds Player::latest_read() const {
 
 /// Counts the ranks that have begun the message. All ranks receive the message cost(share_output)
 /// after the last rank has begun it, or at once if the message consists of statistics.
-void Player::enter_shared(const Instr& instr, Seconds at) {
+void Simulator::enter_shared(const Instr& instr, Seconds at) {
   const ProgramLayout& layout = program_.layout;
   Shared& message = shared_[static_cast<std::size_t>(
       static_cast<int>(instr.op) * layout.micro_batches + instr.micro)];
@@ -159,9 +160,8 @@ void Player::enter_shared(const Instr& instr, Seconds at) {
   }
 }
 
-/// Enters the collective once, and leaves it when all members have entered. Returns whether the
-/// rank has left it.
-bool Player::step_collective(std::size_t r, Seconds begin) {
+/// Enters the collective, or leaves it if all members have entered. Returns whether the rank left.
+bool Simulator::step_collective(std::size_t r, Seconds begin) {
   const Instr& instr = current(r);
   Collective& c = collectives_[instr.op == Op::reduce_tied ? 0 : 1];
   const int members = members_of(instr.op, program_.layout);
@@ -183,7 +183,7 @@ bool Player::step_collective(std::size_t r, Seconds begin) {
 
 /// Takes a send buffer of the message's channel, and delays `begin` until the buffer is free.
 /// Returns false if it is not known when a buffer becomes free.
-bool Player::may_send(const Value& message, Seconds& begin) {
+bool Simulator::may_send(const Value& message, Seconds& begin) {
   std::vector<Micro>& started = started_[channel_of(message)];
   if (started.size() >= send_buffers_) {
     const Micro earlier = started[started.size() - send_buffers_];
@@ -196,7 +196,7 @@ bool Player::may_send(const Value& message, Seconds& begin) {
 }
 
 /// Independent channels: the transfer arrives cost(receive) after both sides are ready.
-void Player::start_channel(std::size_t r, const Instr& instr, const Value& message, Seconds at) {
+void Simulator::start_channel(std::size_t r, const Instr& instr, const Value& message, Seconds at) {
   Transfer& t = transfers_[transfer_of(message)];
   const bool sends = is_send(instr.op);
   (sends ? t.sent : t.posted) = at;
@@ -213,43 +213,44 @@ void Player::start_channel(std::size_t r, const Instr& instr, const Value& messa
 }
 
 /// Marks the received value as present, so that its consumer may run.
-void Player::arrive(const Instr& receive, Seconds at) {
+void Simulator::arrive(const Instr& receive, Seconds at) {
   const bool gradient = receive.op == Op::receive_gradient;
   for (const Kind kind : {gradient ? Kind::sent_gradient : Kind::sent_activation,
                           gradient ? Kind::posted_gradient : Kind::posted_activation})
     exists_since_[index_of({kind, receive.stage, receive.micro}, program_.layout)] = at;
 }
 
-Played play(const Program& program, const Cost& cost, const PlayOptions& options) {
+Simulation simulate(const Program& program, const Cost& cost, const SimulateOptions& options) {
   check(static_cast<int>(program.ranks.size()) == program.layout.ranks, "the program has ",
         program.ranks.size(), " rows for ", program.layout.ranks, " ranks");
   const auto with = [&](int send_buffers) {
-    return Player(program, cost, options.transport.value_or(program.layout.transport), send_buffers)
+    return Simulator(program, cost, options.transport.value_or(program.layout.transport),
+                     send_buffers)
         .run();
   };
   if (options.send_buffers > 0) return with(options.send_buffers);
-  Played played = with(2);
-  if (played.mistakes.empty()) return played;
+  Simulation simulation = with(2);
+  if (simulation.mistakes.empty()) return simulation;
   // If n buffers suffice, so do more buffers. Bisection finds the smallest sufficient number.
   int fails = 2;
   int works = std::max(program.layout.passes(), 3);
-  played = with(works);
-  if (!played.mistakes.empty()) return played;
+  simulation = with(works);
+  if (!simulation.mistakes.empty()) return simulation;
   while (works - fails > 1) {
     const int middle = fails + (works - fails) / 2;
-    Played tried = with(middle);
+    Simulation tried = with(middle);
     if (tried.mistakes.empty()) {
       works = middle;
-      played = std::move(tried);
+      simulation = std::move(tried);
     } else {
       fails = middle;
     }
   }
-  return played;
+  return simulation;
 }
 
 /// Ordered groups: appends the newly issued transfer to the open group, or opens a group.
-void Player::enter_group(std::size_t r, Seconds at) {
+void Simulator::enter_group(std::size_t r, Seconds at) {
   RankState& state = states_[r];
   if (!state.group_open) {
     state.groups.push_back({state.position - 1, 0, 0, at, 0});
@@ -262,14 +263,14 @@ void Player::enter_group(std::size_t r, Seconds at) {
 }
 
 /// Ends the open group of a rank. If it is the rank's first group, makes it active.
-void Player::close_group(std::size_t r) {
+void Simulator::close_group(std::size_t r) {
   RankState& state = states_[r];
   state.group_open = false;
   if (state.groups.size() == 1) activate(r, state.groups.front().ready);
 }
 
 /// Makes the rank's first group active: its parts can match the parts of other active groups.
-void Player::activate(std::size_t r, Seconds at) {
+void Simulator::activate(std::size_t r, Seconds at) {
   const Group group = states_[r].groups.front();
   states_[r].groups.front().complete = at;
   for (std::size_t p = group.first; p < group.first + group.parts; ++p) {
@@ -286,13 +287,13 @@ void Player::activate(std::size_t r, Seconds at) {
   }
 }
 
-void Player::part_met(std::size_t r, Seconds arrival) {
+void Simulator::part_met(std::size_t r, Seconds arrival) {
   Group& group = states_[r].groups.front();
   group.complete = std::max(group.complete, arrival);
   if (--group.waiting == 0) complete_.push_back(r);
 }
 
-void Player::complete_groups() {
+void Simulator::complete_groups() {
   while (!complete_.empty()) {
     const std::size_t r = complete_.back();
     complete_.pop_back();
@@ -301,7 +302,7 @@ void Player::complete_groups() {
 }
 
 /// Marks the group's receives as arrived and its send buffers as free, and starts the next group.
-void Player::complete_group(std::size_t r) {
+void Simulator::complete_group(std::size_t r) {
   RankState& state = states_[r];
   const Group group = state.groups.front();
   for (std::size_t p = group.first; p < group.first + group.parts; ++p) {
@@ -320,7 +321,7 @@ void Player::complete_group(std::size_t r) {
 }
 
 // The result of a simulation, and the reasons why unfinished ranks wait.
-Played Player::finish() {
+Simulation Simulator::finish() {
   std::vector<Event> ran;
   for (std::size_t r = 0; r < states_.size(); ++r) {
     if (!finished(r))
@@ -328,26 +329,26 @@ Played Player::finish() {
     else if (!states_[r].groups.empty())
       mistakes_.push_back(text("rank ", r, ", end of the row: deadlock: ", stuck_group(r)));
   }
-  Played played;
-  played.timeline.layout = program_.layout;
-  played.send_buffers = static_cast<int>(send_buffers_);
-  played.mistakes = std::move(mistakes_);
-  if (played.mistakes.empty()) {
-    played.timeline.events = std::move(events_);
-    return played;
+  Simulation simulation;
+  simulation.timeline.layout = program_.layout;
+  simulation.send_buffers = static_cast<int>(send_buffers_);
+  simulation.mistakes = std::move(mistakes_);
+  if (simulation.mistakes.empty()) {
+    simulation.timeline.events = std::move(events_);
+    return simulation;
   }
   for (std::size_t r = 0; r < states_.size(); ++r)
     for (std::size_t p = 0; p < states_[r].position; ++p) ran.push_back(events_[event_index(r, p)]);
-  played.timeline.events = std::move(ran);
-  return played;
+  simulation.timeline.events = std::move(ran);
+  return simulation;
 }
 
-void Player::report(std::size_t r, const std::string& what) {
+void Simulator::report(std::size_t r, const std::string& what) {
   mistakes_.push_back(text("rank ", r, ", position ", states_[r].position, ", ",
                            to_string(current(r)), ": ", what));
 }
 
-std::string Player::reason(std::size_t r) const {
+std::string Simulator::reason(std::size_t r) const {
   const Instr& instr = current(r);
   const ProgramLayout& layout = program_.layout;
   if (const std::string what = misplaced(instr, layout, static_cast<Rank>(r)); !what.empty())
@@ -382,7 +383,7 @@ std::string Player::reason(std::size_t r) const {
 }
 
 /// Reason that names the ranks that have not begun the message.
-std::string Player::reason_of_shared(const Value& v) const {
+std::string Simulator::reason_of_shared(const Value& v) const {
   std::string absent_ranks;
   for (std::size_t r = 0; r < states_.size(); ++r) {
     const auto& row = program_.ranks[r];
@@ -394,7 +395,7 @@ std::string Player::reason_of_shared(const Value& v) const {
   return text("deadlock: needs ", to_string(v), ", which rank ", absent_ranks, " never begins");
 }
 
-std::string Player::reason_of_arrival(std::size_t r, const Instr& receive) const {
+std::string Simulator::reason_of_arrival(std::size_t r, const Instr& receive) const {
   const Instr send = partner_of(receive);
   const std::string what = text("deadlock: ", to_string(receive), " waits for ", to_string(send),
                                 " on rank ", program_.layout.rank_of(send.stage));
@@ -403,7 +404,7 @@ std::string Player::reason_of_arrival(std::size_t r, const Instr& receive) const
 }
 
 /// Reason that names the first unmatched part of the rank's first group.
-std::string Player::stuck_group(std::size_t r) const {
+std::string Simulator::stuck_group(std::size_t r) const {
   const Group& group = states_[r].groups.front();
   for (std::size_t p = group.first; p < group.first + group.parts; ++p) {
     const Instr& instr = program_.ranks[r][p];

@@ -9,11 +9,11 @@
 
 namespace trireme::schedule {
 
-/// One simulation of a program with a given number of send buffers: the state of play().
-class Player {
+/// One simulation of a program with a given number of send buffers: the state of simulate().
+class Simulator {
  public:
-  Player(const Program& program, const Cost& cost, Transport transport, int send_buffers);
-  Played run();
+  Simulator(const Program& program, const Cost& cost, Transport transport, int send_buffers);
+  Simulation run();
 
  private:
   using Kind = Value::Kind;
@@ -57,7 +57,6 @@ class Player {
   std::size_t event_index(std::size_t r, std::size_t position) const {
     return first_event_[r] + position;
   }
-  /// Index of the transfer of this value or instruction.
   std::size_t transfer_of(const Value& v) const;
   std::size_t transfer_of(const Instr& instr) const;
   std::size_t channel_of(const Value& v) const;
@@ -85,7 +84,7 @@ class Player {
   std::string reason_of_arrival(std::size_t r, const Instr& receive) const;
   std::string stuck_group(std::size_t r) const;
   void report(std::size_t r, const std::string& what);
-  Played finish();
+  Simulation finish();
 
   const Program& program_;
   const Cost& cost_;
