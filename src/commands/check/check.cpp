@@ -304,6 +304,13 @@ Bytes most_bytes(const std::vector<plan::RankPlan>& ranks, bool arrays_only) {
                      : plan::most_at_peak(ranks).peak();
 }
 
+/// The most memory that a rank or server needs, counted as the limit counts it.
+Bytes needed_bytes(const plan::Plan& plan, const plan::MemoryLimit& limit) {
+  std::vector<plan::RankPlan> ranks = plan.ranks;
+  ranks.insert(ranks.end(), plan.servers.begin(), plan.servers.end());
+  return most_bytes(ranks, limit.arrays_only);
+}
+
 /// Throws an Error with exit_code_of_no_fit unless every rank fits into [parallel] memory_limit or
 /// the machine's memory; UsageError if neither is known.
 void expect_fit(const deck::Config& c, const plan::Plan& plan, const plan::Machine& machine) {
@@ -311,9 +318,7 @@ void expect_fit(const deck::Config& c, const plan::Plan& plan, const plan::Machi
   check_usage(limit.bytes > 0,
               "--must-fit needs the memory of a rank; give --machine FILE, or set ",
               "parallel.memory_limit");
-  std::vector<plan::RankPlan> ranks = plan.ranks;
-  ranks.insert(ranks.end(), plan.servers.begin(), plan.servers.end());
-  const Bytes needed = most_bytes(ranks, limit.arrays_only);
+  const Bytes needed = needed_bytes(plan, limit);
   if (needed <= limit.bytes) return;
   throw Error(text("the plan does not fit: a rank needs ", human_bytes(needed), " of ",
                    human_bytes(limit.bytes), "; use more tensor or pipeline ranks, set recompute, ",
@@ -323,11 +328,13 @@ void expect_fit(const deck::Config& c, const plan::Plan& plan, const plan::Machi
 
 void write_json(const deck::Config& c, const plan::Plan& plan, const plan::Machine& machine,
                 const std::string& path) {
-  const Bytes memory = most_bytes(plan.ranks, machine.on_device());
+  const plan::MemoryLimit limit = plan::memory_limit(c.parallel, machine, 0);
   std::optional<plan::StepTime> time;
   if (!c.parallel.has_servers() && missing_speeds(c, machine).empty())
     time = predict_step(c, plan.architecture, plan.programs.back(), machine);
-  io::write_json(path, plan_json(c, time ? &*time : nullptr, memory, machine).dump(2));
+  io::write_json(
+      path, plan_json(c, time ? &*time : nullptr, needed_bytes(plan, limit), limit.bytes, machine)
+                .dump(2));
 }
 
 void print_layer(const deck::Config& c, const plan::Plan& plan, const plan::Machine& machine) {

@@ -81,7 +81,7 @@ std::string time_report(const deck::Config& c, const plan::StepTime& time,
 }
 
 nlohmann::json plan_json(const deck::Config& c, const plan::StepTime* time, Bytes memory,
-                         const plan::Machine& machine) {
+                         Bytes limit, const plan::Machine& machine) {
   nlohmann::json out;
   const deck::ParallelConfig& p = c.parallel;
   out["machine"] = machine.name;
@@ -89,9 +89,9 @@ nlohmann::json plan_json(const deck::Config& c, const plan::StepTime* time, Byte
   out["layout"] = {{"tensor", p.tensor}, {"pipeline", p.pipeline}, {"data", p.data}};
   if (p.context > 1) out["layout"]["context"] = p.context;
   out["memory_bytes"] = memory;
-  if (machine.device.memory > 0) {
-    out["memory_limit"] = machine.device.memory;
-    out["fits"] = memory <= machine.device.memory;
+  if (limit > 0) {
+    out["memory_limit"] = limit;
+    out["fits"] = memory <= limit;
   }
   if (time == nullptr) return out;
   const Rates rates = rates_of(c, *time, machine);

@@ -26,8 +26,9 @@ Rates rates_of(const deck::Config& config, const plan::StepTime& time,
 std::string time_report(const deck::Config& config, const plan::StepTime& time,
                         const plan::Machine& machine);
 
-/// The plan as JSON, with the step's time unless `time` is null. `memory`: bytes of a rank.
+/// The plan as JSON, with the step's time unless `time` is null. `memory`: bytes that a rank needs;
+/// `limit`: bytes that it may use, 0 if unknown.
 nlohmann::json plan_json(const deck::Config& config, const plan::StepTime* time, Bytes memory,
-                         const plan::Machine& machine);
+                         Bytes limit, const plan::Machine& machine);
 
 }  // namespace trireme::commands
