@@ -177,6 +177,7 @@ constexpr OperationRule head_norm{
     .rate = KernelRate::norm,
     .weights_with_input = true,
     .joins_arrays = true,
+    .columns = Columns::query_key,
     .read_backward = [](const Operation& op, Pass) { return op.saved; }};
 
 constexpr OperationRule width_norm{
@@ -184,6 +185,7 @@ constexpr OperationRule width_norm{
     .rate = KernelRate::norm,
     .weights_with_input = true,
     .joins_arrays = true,
+    .columns = Columns::query_key,
     .read_backward = [](const Operation& op, Pass) { return op.saved; },
     .other_gradients = [](const Operation& op) { return std::vector{op.saved.back()}; },
     .message = message_of_width_norm};
@@ -195,7 +197,8 @@ constexpr OperationRule linear{.name = "linear",
                                .read_backward = read_by_product,
                                .factors = {1, 1, 1}};
 
-constexpr OperationRule rotary{.name = "rotary", .rate = KernelRate::rotary};
+constexpr OperationRule rotary{
+    .name = "rotary", .rate = KernelRate::rotary, .columns = Columns::query_key};
 
 /// Products with keys and with values. The backward pass has two for each of the forward pass.
 constexpr OperationRule attention{.name = "attention",
@@ -215,13 +218,17 @@ constexpr OperationRule activation{
 
 constexpr OperationRule dropout{.name = "dropout", .rate = KernelRate::residual, .draws = true};
 
-constexpr OperationRule residual{.name = "residual", .rate = KernelRate::residual, .draws = true};
+constexpr OperationRule residual{.name = "residual",
+                                 .rate = KernelRate::residual,
+                                 .draws = true,
+                                 .kernels = {"residual_dropout.forward", "dropout.backward"}};
 
 /// Positions are added in place; their gradients need no numbers of positions.
 constexpr OperationRule embedding{.name = "embedding",
                                   .rate = KernelRate::embedding,
                                   .has_input_pass = false,
                                   .weight_pass = WeightPass::trained,
+                                  .own_name = true,
                                   .read_backward = [](const Operation& op, Pass) {
                                     return op.in_place() ? std::vector<int>{} : op.inputs;
                                   }};
@@ -229,6 +236,7 @@ constexpr OperationRule embedding{.name = "embedding",
 constexpr OperationRule pick{
     .name = "pick",
     .rate = KernelRate::embedding,
+    .kernels = {"rows.pick", "rows.place"},
     .read_backward = [](const Operation& op, Pass) { return std::vector{op.inputs[1]}; },
     .message = message_of_pick};
 
@@ -335,6 +343,13 @@ double products_per_token(const Operation& op, const deck::ModelConfig& m) {
 
 double product_factor(const Operation& op, Pass pass) {
   return rule_of(op.kind).factors[at(pass)];
+}
+
+double tensor_flops(const Operation& op, Pass pass, const deck::ModelConfig& m,
+                    const RankSizes& n) {
+  if (rule_of(op.kind).products == nullptr) return 0;
+  return 2 * products_per_token(op, m) * static_cast<double>(n.tokens * n.heads) /
+         static_cast<double>(m.heads) * product_factor(op, pass);
 }
 
 }  // namespace trireme::architecture

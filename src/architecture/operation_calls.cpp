@@ -179,4 +179,51 @@ CallEffects effects(const BlockDescription& layer, const OperationCall& call) {
   return e;
 }
 
+CallBytes least_bytes(const BlockDescription& part, const OperationCall& call, const RankSizes& n,
+                      Bytes element, Bytes accumulate) {
+  const Operation& op = part.operations[at(call.operation)];
+  const OperationRule& rule = rule_of(op.kind);
+  // Split inputs have the rows of all tokens before the sums over the tensor ranks.
+  const auto rows = [&](int tensor) {
+    const Rows of = part.tensors[at(tensor)].rows;
+    return op.cut == Cut::inputs && of == Rows::own ? n.tokens : rows_of(of, n);
+  };
+  const std::int64_t output_rows = rows(op.output);
+  const auto bytes = [&](const Value& v, std::int64_t most_rows) {
+    const Tensor t = v.gradient ? gradient_of(part, v.tensor) : part.tensors[at(v.tensor)];
+    const Columns columns = v.tensor == op.output ? rule.columns.value_or(t.columns) : t.columns;
+    return static_cast<double>(std::min(rows(v.tensor), most_rows) * columns_of(columns, n) *
+                               bytes_of(t.numbers, element, accumulate));
+  };
+  CallEffects e = effects(part, call);
+  if (rule.weights_with_input && call.pass == Pass::backward_weight)
+    for (const int t : rule.read_backward(op, call.pass)) e.reads.push_back({t});
+  const bool of_table = !op.arrays.empty() && op.arrays.front().decay &&
+                        product_factor(op, Pass::forward) == 0;
+  // A table that every rank holds is added to the output.
+  if (of_table && call.pass == Pass::forward && op.cut == Cut::none && !op.in_place())
+    e.reads.push_back({op.output});
+  CallBytes sum;
+  for (const Value& value : e.reads) {
+    sum.moved += bytes(value, output_rows);
+    const bool in_target = value.gradient && value.tensor == call.sum;  // the memory of the target
+    if (!in_target) sum.resident += bytes(value, output_rows);
+  }
+  for (const Value& value : e.writes) {
+    const double of = bytes(value, rows(value.tensor));
+    const bool adds = call.accumulates() && call.sum == value.tensor;
+    sum.moved += adds ? 2 * of : of;
+    if (std::ranges::find(e.reads, value) == e.reads.end()) sum.resident += of;
+  }
+  if (!of_table) return sum;
+  const ArraySpec& table = op.arrays.front();
+  const std::int64_t used =
+      std::min(output_rows, table.of_vocabulary ? n.vocabulary : table.shape[0]) * table.shape[1];
+  const bool forward = call.pass == Pass::forward;
+  const auto of_rows = static_cast<double>(used * (forward ? element : accumulate));
+  sum.moved += forward ? of_rows : 2 * of_rows;
+  sum.resident += of_rows;
+  return sum;
+}
+
 }  // namespace trireme::architecture

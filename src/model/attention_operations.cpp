@@ -118,6 +118,12 @@ void RotaryOperation<P>::backward_input(const PassArguments<P>& c, const BlockOp
                                                 rotary);
 }
 
+template <class P>
+std::optional<Evaluations> RotaryOperation<P>::evaluations(const PassArguments<P>& c) const {
+  return Evaluations{kernels::Arithmetic::sine_and_cosine,
+                     static_cast<double>(c.values.sizes().tokens * rotary_.head_size / 2)};
+}
+
 // ---- norm of heads
 
 template <class P>
@@ -147,10 +153,15 @@ void HeadNormOperation<P>::backward_input(const PassArguments<P>& c, const Block
   const View2<T> dqkv = c.values.gradient(this->op_.output);
   const View2<T> raw = c.values.matrix(this->op_.saved.front());
   const View2<Accumulate<T>> inverse = c.values.sums(this->op_.saved.back());
-  if (this->op_.trains())
-    kernels::head_norm_backward_weight<T>(c.handle, dgain_query_, dgain_key_, dqkv, raw, inverse,
-                                          norm_);
   kernels::head_norm_backward_input<T>(c.handle, dqkv, raw, inverse, gain_query_, gain_key_, norm_);
+}
+
+template <class P>
+void HeadNormOperation<P>::backward_weight(const PassArguments<P>& c) const {
+  if (!this->op_.trains()) return;
+  kernels::head_norm_backward_weight<T>(
+      c.handle, dgain_query_, dgain_key_, c.values.gradient(this->op_.output),
+      c.values.matrix(this->op_.saved.front()), c.values.sums(this->op_.saved.back()), norm_);
 }
 
 // ---- norm of all heads together
@@ -197,14 +208,20 @@ void WidthNormOperation<P>::backward_input(const PassArguments<P>& c, const Bloc
   const View2<T> raw = c.values.matrix(this->op_.saved.front());
   const View2<Accumulate<T>> inverse = by_part(c.values.list(this->op_.saved.back()));
   const View2<Accumulate<T>> products = by_part(c.values.gradient_list(this->op_.saved.back()));
-  if (this->op_.trains())
-    kernels::width_norm_backward_weight<T>(c.handle, dgain_query_, dgain_key_, dqkv, raw, inverse,
-                                           norm_);
   kernels::width_norm_products<T>(c.handle, products, dqkv, raw, inverse, gain_query_, gain_key_,
                                   norm_);
   axis_.sum(c.handle, products, backward_.c_str());
   kernels::width_norm_backward_input<T>(c.handle, dqkv, raw, inverse, products, gain_query_,
                                         gain_key_, norm_);
+}
+
+template <class P>
+void WidthNormOperation<P>::backward_weight(const PassArguments<P>& c) const {
+  if (!this->op_.trains()) return;
+  kernels::width_norm_backward_weight<T>(
+      c.handle, dgain_query_, dgain_key_, c.values.gradient(this->op_.output),
+      c.values.matrix(this->op_.saved.front()), by_part(c.values.list(this->op_.saved.back())),
+      norm_);
 }
 
 // ---- attention
@@ -233,6 +250,8 @@ AttentionOperation<P>::AttentionOperation(const architecture::Operation& op,
       shape_(attention_shape(place.plan.sizes, place.model(), op.window)),
       heads_(place.parameters.shard().part(place.model().heads)),
       all_heads_(place.model().heads),
+      scores_(static_cast<double>(place.plan.sizes.tokens * place.plan.sizes.heads) *
+              architecture::visible_tokens(place.model(), op.window)),
       layer_(place.layer()) {
   if (place.axis.context().size() > 1)
     ring_.emplace(place.axis.context(), shape_, place.model().sequence);
@@ -290,6 +309,13 @@ void AttentionOperation<P>::backward_input(const PassArguments<P>& c, const Bloc
                            c.context.positions, dropout(c.context));
   kernels::attention_backward<T>(c.handle, dqkv, grad, o, qkv, logsumexp(c),
                                  c.scratch.attention_work, shape(c.context), dropout(c.context));
+}
+
+template <class P>
+std::optional<Evaluations> AttentionOperation<P>::evaluations(const PassArguments<P>& c) const {
+  using kernels::Arithmetic;
+  return Evaluations{c.context.dropout > 0 ? Arithmetic::random_word : Arithmetic::exponential,
+                     scores_};
 }
 
 #define TRIREME_INSTANTIATE(P)          \

@@ -42,9 +42,8 @@ template <class P>
 void Block<P>::backward_input(const architecture::OperationCall& call,
                               const architecture::PhaseProgram& phase,
                               const PassArguments<P>& arguments, BlockValues<P>& values) const {
-  const BlockOperation<P>& op = *operations_[static_cast<std::size_t>(call.operation)];
-  const BlockOperation<P>* fused =
-      call.fused < 0 ? nullptr : operations_[static_cast<std::size_t>(call.fused)].get();
+  const BlockOperation<P>& op = operation(call.operation);
+  const BlockOperation<P>* fused = call.fused < 0 ? nullptr : &operation(call.fused);
   if (!call.accumulates()) return op.backward_input(arguments, fused, false);
   const int target = gradient_target(plan_.description, call);
   const auto place = [&](int t) { return phase.gradients[static_cast<std::size_t>(t)]; };
@@ -63,27 +62,30 @@ void Block<P>::backward_input(const architecture::OperationCall& call,
 }
 
 template <class P>
+void Block<P>::run(const architecture::OperationCall& call, const architecture::PhaseProgram& phase,
+                   const PassArguments<P>& arguments, BlockValues<P>& values) const {
+  switch (call.pass) {
+    case Pass::forward:
+      return operation(call.operation)
+          .forward(arguments, call.fused < 0 ? nullptr : &operation(call.fused));
+    case Pass::backward_input:
+      return backward_input(call, phase, arguments, values);
+    case Pass::backward_weight:
+      return operation(call.operation).backward_weight(arguments);
+  }
+}
+
+template <class P>
 void Block<P>::run(const architecture::PhaseProgram& phase, const Handle& handle, View2<T> stream,
                    View2<T> output, const BlockMemory& memory, const BlockScratch<P>& scratch,
                    const MicroContext& context, const Decoding<P>* decoding) const {
   BlockValues<P> values(plan_, phase, memory, scratch.transient, stream, output);
   const PassArguments<P> arguments{handle, values, scratch, context, decoding};
-  const auto operation = [&](int number) -> const BlockOperation<P>* {
-    return number < 0 ? nullptr : operations_[static_cast<std::size_t>(number)].get();
-  };
   for (const architecture::OperationCall& call : phase.calls) {
-    const BlockOperation<P>& op = *operation(call.operation);
-    switch (call.pass) {
-      case Pass::forward:
-        op.forward(arguments, operation(call.fused));
-        break;
-      case Pass::backward_input:
-        backward_input(call, phase, arguments, values);
-        break;
-      case Pass::backward_weight:
-        op.backward_weight(arguments);
-        break;
-    }
+    const auto& op = plan_.description.operations[static_cast<std::size_t>(call.operation)];
+    if (call.pass == Pass::backward_input && rule_of(op.kind).weights_with_input)
+      operation(call.operation).backward_weight(arguments);
+    run(call, phase, arguments, values);
   }
 }
 

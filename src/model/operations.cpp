@@ -154,6 +154,15 @@ void ActivationOperation<P>::backward_input(const PassArguments<P>& c, const Blo
   }
 }
 
+template <class P>
+std::optional<Evaluations> ActivationOperation<P>::evaluations(const PassArguments<P>& c) const {
+  using kernels::Arithmetic;
+  const Arithmetic function = activation_ == Activation::swiglu ? Arithmetic::exponential
+                              : gelu_ == Gelu::exact            ? Arithmetic::error_function
+                                                     : Arithmetic::hyperbolic_tangent;
+  return Evaluations{function, static_cast<double>(output(c).size())};
+}
+
 // ---- matrix product
 
 namespace {

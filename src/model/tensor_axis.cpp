@@ -19,6 +19,16 @@ TensorAxis::TensorAxis(grid::Communicator& communicator, std::int64_t tokens,
   if (cuts_tokens_) rows_ = layout::split(tokens, size_, rank_);
 }
 
+TensorAxis TensorAxis::without_messages(int rank, int size, std::int64_t tokens,
+                                        bool sequence_parallel) {
+  TensorAxis axis(tokens);
+  axis.rank_ = rank;
+  axis.size_ = size;
+  axis.cuts_tokens_ = sequence_parallel && size > 1;
+  if (axis.cuts_tokens_) axis.rows_ = layout::split(tokens, size, rank);
+  return axis;
+}
+
 std::vector<std::int64_t> TensorAxis::counts(std::int64_t columns) const {
   std::vector<std::int64_t> n;
   for (int r = 0; r < size_; ++r) n.push_back(layout::split(tokens_, size_, r).extent * columns);
@@ -28,13 +38,15 @@ std::vector<std::int64_t> TensorAxis::counts(std::int64_t columns) const {
 template <class T>
 View2<T> TensorAxis::gather(const Exec& exec, View2<T> all, View2<T> rows, const char* what) const {
   if (!cuts_tokens_) return rows;
-  communicator_->all_gather<T>(exec, flat(all), flat<const T>(rows), counts(extent(rows, 1)), what);
+  if (sends())
+    communicator_->all_gather<T>(exec, flat(all), flat<const T>(rows), counts(extent(rows, 1)),
+                                 what);
   return all;
 }
 
 template <class T>
 void TensorAxis::reduce(const Exec& exec, View2<T> rows, View2<T> all, const char* what) const {
-  if (size_ == 1) return;
+  if (!sends()) return;
   if (cuts_tokens_)
     communicator_->reduce_scatter<T>(exec, flat(rows), flat<const T>(all), counts(extent(rows, 1)),
                                      what);
@@ -44,7 +56,7 @@ void TensorAxis::reduce(const Exec& exec, View2<T> rows, View2<T> all, const cha
 
 template <class T>
 void TensorAxis::sum(const Exec& exec, View2<T> x, const char* what) const {
-  if (size_ > 1) communicator_->all_reduce<T>(exec, flat(x), grid::Reduction::sum, what);
+  if (sends()) communicator_->all_reduce<T>(exec, flat(x), grid::Reduction::sum, what);
 }
 
 template <class T>
@@ -79,7 +91,7 @@ void TensorAxis::reduce_to_slice(const Exec& exec, View2<T> slice, View2<T> all,
 
 template <class T>
 void TensorAxis::all_gather(const Exec& exec, View2<T> parts, const char* what) const {
-  if (size_ == 1) return;
+  if (!sends()) return;
   const std::int64_t n = extent(parts, 1);
   const View1<const T> mine(parts.data() + rank_ * n, static_cast<std::size_t>(n));
   communicator_->all_gather<T>(exec, flat(parts), mine,

@@ -1,19 +1,25 @@
 // Kernels of the operation calls in a rank's block programs, as made by model/operations.cpp.
 #include <trireme/plan/block_kernels.hpp>
+
+#include <trireme/architecture/ends.hpp>
 #include <trireme/plan/memory.hpp>
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <tuple>
+#include <utility>
 
 namespace trireme::plan {
 namespace {
 
 using architecture::BlockDescription;
+using architecture::BlockProgram;
 using architecture::Operation;
 using architecture::OperationCall;
 using architecture::OperationKind;
 using architecture::Pass;
+using architecture::PhaseProgram;
 
 const Operation& at(const BlockDescription& layer, int operation) {
   return layer.operations[static_cast<std::size_t>(operation)];
@@ -29,27 +35,48 @@ std::vector<BlockKernel> kernels_of(const OperationCall& call, const BlockDescri
   const std::string name = rule.own_name                    ? op.name
                            : op.kind == OperationKind::norm ? norm
                                                             : std::string(rule.name);
-  // An operation with weights has two backward passes, or one with kernels of both.
-  const bool two_passes = rule.weight_pass != architecture::OperationRule::WeightPass::never;
   const bool forward = call.pass == Pass::forward;
-  const std::string pass = forward || two_passes || rule.weights_with_input
-                               ? passes[static_cast<std::size_t>(call.pass)]
-                               : ".backward";
+  const bool weighs = rule.weight_pass != architecture::OperationRule::WeightPass::never;
+  // Two backward passes, or one with kernels of both.
+  const bool two = rule.weights_with_input || (weighs && rule.has_input_pass);
+  const std::string pass =
+      forward || two ? passes[static_cast<std::size_t>(call.pass)] : ".backward";
   if (op.kind == OperationKind::dropout && m.dropout == 0) return {};
-  if (op.kind == OperationKind::residual) {
-    if (!forward) return {{"dropout.backward", call}};
-    return {{call.fused >= 0 ? "residual_" + norm + pass : "residual_dropout.forward", call}};
-  }
+  if (forward && call.fused >= 0) return {{"residual_" + norm + pass, call}};
+  if (const auto given = rule.kernels[forward ? 0 : 1]; !given.empty())
+    return {{std::string(given), call}};
   std::vector<BlockKernel> kernels;
-  if (rule.weights_with_input && !forward)
+  if (rule.weights_with_input && !forward && op.trains())
     kernels.push_back({name + ".backward_weight", {call.operation, Pass::backward_weight}});
   kernels.push_back({name + pass, call});
-  if (call.fused >= 0 && !forward)
+  if (call.fused >= 0)
     kernels.push_back(
-        {at(layer, call.fused).name + ".backward", {call.fused, call.pass, call.operation}});
+        {at(layer, call.fused).name + ".backward", {call.fused, call.pass}, /*after_product=*/true});
   if (!call.accumulates() || rule.adds_gradient) return kernels;
   kernels.front().call.sum = -1;
   kernels.push_back({"accumulate", {call.operation, call.pass, -1, call.sum}});
+  return kernels;
+}
+
+using PhaseOf = PhaseProgram BlockProgram::*;
+
+/// The kernels of a program's phases in the order of the operations and passes.
+std::vector<BlockKernel> kernels_of(const BlockProgram& program, const BlockDescription& part,
+                                    std::initializer_list<PhaseOf> phases,
+                                    const deck::ModelConfig& m) {
+  std::vector<std::pair<OperationCall, PhaseOf>> calls;
+  for (const PhaseOf phase : phases)
+    for (const OperationCall& call : (program.*phase).calls) calls.emplace_back(call, phase);
+  std::ranges::stable_sort(calls, {}, [](const auto& each) {
+    const OperationCall& call = each.first;
+    return std::tuple(call.operation, call.pass, call.fused);
+  });
+  std::vector<BlockKernel> kernels;
+  for (const auto& [call, phase] : calls)
+    for (BlockKernel& kernel : kernels_of(call, part, m)) {
+      kernel.phase = phase;
+      kernels.push_back(std::move(kernel));
+    }
   return kernels;
 }
 
@@ -63,28 +90,50 @@ std::vector<BlockKernel> block_kernels(const deck::Config& config,
   const std::int64_t micros = config.micro_batches();
   std::vector<BlockKernel> kernels;
   for (std::size_t k = 0; k < programs.size(); ++k) {
-    const BlockDescription& layer = architecture.layer_kinds()[k];
     std::int64_t layers = 0;
     for (const Stage stage : shard.stages)
       layers += architecture.count_kinds(shard.stage_layers[static_cast<std::size_t>(stage)])[k];
-    std::vector<OperationCall> calls;
-    for (const auto* phase : {&programs[k].forward, &programs[k].backward,
-                              &programs[k].backward_input, &programs[k].backward_weight})
-      calls.insert(calls.end(), phase->calls.begin(), phase->calls.end());
-    std::ranges::stable_sort(calls, {}, [](const OperationCall& call) {
-      return std::tuple(call.operation, call.pass, call.fused);
-    });
-    for (const OperationCall& call : calls)
-      for (BlockKernel& kernel : kernels_of(call, layer, config.model)) {
-        kernel.kind = k;
-        kernel.calls = micros * layers;
-        const auto found = std::ranges::find(kernels, kernel.name, &BlockKernel::name);
-        if (found == kernels.end())
-          kernels.push_back(std::move(kernel));
-        else
-          found->calls += kernel.calls;
-      }
+    for (BlockKernel& kernel :
+         kernels_of(programs[k], architecture.layer_kinds()[k],
+                    {&BlockProgram::forward, &BlockProgram::backward, &BlockProgram::backward_input,
+                     &BlockProgram::backward_weight},
+                    config.model)) {
+      kernel.kind = k + 1;
+      kernel.calls = micros * layers;
+      const auto found = std::ranges::find(kernels, kernel.name, &BlockKernel::name);
+      if (found == kernels.end())
+        kernels.push_back(std::move(kernel));
+      else
+        found->calls += kernel.calls;
+    }
   }
+  return kernels;
+}
+
+std::vector<BlockKernel> end_kernels(const deck::Config& config,
+                                     const architecture::Architecture& architecture) {
+  const BlockDescription& embedding = architecture.embedding();
+  const BlockDescription head =
+      describe_head(config.model, architecture::head_gradient(config.parallel));
+  const architecture::RankSizes sizes{};  // the calls do not depend on the sizes
+  const Bytes element = size_of(config.precision.compute);
+  std::vector<BlockKernel> kernels;
+  const auto add = [&](std::size_t kind, const BlockProgram& program, const BlockDescription& part,
+                       PhaseOf backward) {
+    for (BlockKernel& kernel :
+         kernels_of(program, part, {&BlockProgram::forward, backward}, config.model)) {
+      const OperationKind of = at(part, kernel.call.operation).kind;
+      if (rule_of(of).rate != architecture::KernelRate::embedding) continue;
+      kernel.kind = kind;
+      kernel.calls = config.micro_batches();
+      kernels.push_back(std::move(kernel));
+    }
+  };
+  add(0,
+      lower(embedding, sizes, {kept_for_evaluation(embedding), true, false, element, element}),
+      embedding, &BlockProgram::backward);
+  add(architecture.kinds.size() - 1, lower_head(head, sizes, element, element), head,
+      &BlockProgram::losses);
   return kernels;
 }
 

@@ -166,9 +166,7 @@ void BlockTimeModel::add_attention(PassTime& time, const Part& part,
   }
   const Seconds before = time.compute;
   const Operation& op = part.operations[at(call.operation)];
-  const double products = 2 * products_per_token(op, architecture_.model) *
-                          static_cast<double>(sizes_.tokens * sizes_.heads) /
-                          static_cast<double>(architecture_.model.heads);
+  const double products = tensor_flops(op, Pass::forward, architecture_.model, sizes_);
   const double flops = products * (forward ? 1 : scores_again);
   const Machine::Device& device = machine_.device;
   const double slower = device.attention_backward > 0
@@ -177,7 +175,7 @@ void BlockTimeModel::add_attention(PassTime& time, const Part& part,
   time.compute += kernels_.attention(forward ? flops : flops / slower, bytes_moved(part, call));
   if (architecture_.model.dropout > 0)
     time.compute += kernels_.random(products / (4 * static_cast<double>(sizes_.head_size)));
-  time.flops += products * product_factor(op, call.pass);
+  time.flops += tensor_flops(op, call.pass, architecture_.model, sizes_);
   // Adds only the part of the ring's message time that computation does not hide.
   time.tensor += std::max(0.0, ring - (time.compute - before));
 }

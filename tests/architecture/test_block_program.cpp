@@ -1,6 +1,7 @@
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/architecture/block_program.hpp>
 #include <trireme/architecture/builder.hpp>
+#include <trireme/architecture/operation_calls.hpp>
 #include <trireme/architecture/placement.hpp>
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
@@ -8,9 +9,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace trireme::architecture {
 namespace {
@@ -331,6 +334,68 @@ TEST(BlockProgram, TransientMemoryIsBelowTheSumOfAllValues) {
       EXPECT_LE(program.transient_bytes, gradients + none.kept_bytes - program.kept_bytes)
           << name_of(family) << ' ' << name_of(r);
     }
+}
+
+/// The least bytes of the first call of `phase` that runs the named operation.
+CallBytes bytes_of_call(const BlockDescription& part, const std::vector<OperationCall>& calls,
+                        const std::string& name, Pass pass, const RankSizes& sizes) {
+  for (const OperationCall& call : calls)
+    if (call.pass == pass && part.operations[at(call.operation)].name == name)
+      return least_bytes(part, call, sizes, element_bytes, accumulated_bytes);
+  ADD_FAILURE() << "no call of " << name;
+  return {};
+}
+
+TEST(LeastBytes, OfNormsIncludeStatisticsAndTheSumOfGradients) {
+  const BlockDescription layer = describe_layer(small(Family::gpt), 0);
+  const RankSizes n = sizes_of_two_samples(small(Family::gpt));
+  const double x = 32 * 48 * 2, statistics = 2 * 32 * 4;
+  const std::string norm = layer.operations.front().name;
+  const CallBytes forward = bytes_of_call(layer, forward_calls(layer), norm, Pass::forward, n);
+  EXPECT_EQ(forward.moved, 2 * x + statistics);
+  EXPECT_EQ(forward.resident, forward.moved);
+  const std::vector<OperationCall> backward = backward_calls(layer).both;
+  const CallBytes input = bytes_of_call(layer, backward, norm, Pass::backward_input, n);
+  EXPECT_EQ(input.moved, 4 * x + statistics);  // reads x, dy and the sum; writes the sum
+  EXPECT_EQ(input.resident, 3 * x + statistics);
+}
+
+TEST(LeastBytes, OfOperationsInPlaceOmitValues) {
+  deck::ModelConfig m = small(Family::qwen3);
+  const BlockDescription layer = describe_layer(m, 0);
+  const RankSizes n = sizes_of_two_samples(m);
+  const double queries_and_keys = 32 * (6 + 3) * 8 * 2, inverse = 32 * (6 + 3) * 4;
+  const auto find = [&](OperationKind kind) {
+    return *std::ranges::find(layer.operations, kind, &Operation::kind);
+  };
+  const std::string rotary = find(OperationKind::rotary).name;
+  const CallBytes turned = bytes_of_call(layer, forward_calls(layer), rotary, Pass::forward, n);
+  EXPECT_EQ(turned.moved, 2 * queries_and_keys);
+  EXPECT_EQ(turned.resident, queries_and_keys);
+  const Operation& norm = find(OperationKind::head_norm);
+  const auto number = static_cast<int>(
+      std::ranges::find(layer.operations, norm.name, &Operation::name) - layer.operations.begin());
+  const CallBytes weight = least_bytes(layer, {number, Pass::backward_weight}, n, 2, 4);
+  EXPECT_EQ(weight.moved, 2 * queries_and_keys + inverse);
+}
+
+TEST(LeastBytes, OfTablesCountTheRowsThatTokensCanName) {
+  deck::ModelConfig m = small(Family::gpt);
+  m.vocabulary = 20;  // fewer than tokens
+  const BlockDescription embedding = describe(m).embedding();
+  const RankSizes n = sizes_of_two_samples(m);
+  const double x = 32 * 48, ids = 32 * 4, tokens = 20 * 48, positions = 16 * 48;
+  const auto forward = [&](const char* name) {
+    return bytes_of_call(embedding, forward_calls(embedding), name, Pass::forward, n).moved;
+  };
+  const auto backward = [&](const char* name) {
+    return bytes_of_call(embedding, backward_calls(embedding).both, name, Pass::backward_weight, n)
+        .moved;
+  };
+  EXPECT_EQ(forward("embedding"), 2 * (x + tokens) + ids);
+  EXPECT_EQ(backward("embedding"), 2 * x + 2 * 4 * tokens + ids);
+  EXPECT_EQ(forward("positions"), 2 * (2 * x + positions));
+  EXPECT_EQ(backward("positions"), 2 * x + 2 * 4 * positions);
 }
 
 TEST(BlockProgram, CountsVisibleTokensOfWindowsAndMasks) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
+#include <string>
 
 #include "plan/example.hpp"
 
@@ -124,6 +126,25 @@ TEST(BlockKernels, CountGradientSumsAndEmbeddingDropoutOfBert) {
     EXPECT_EQ(calls["dropout.forward"], first);
     EXPECT_EQ(calls["dropout.backward"], 16 + first);
   }
+}
+
+TEST(BlockKernels, OfTheEndsReadOrPlaceRows) {
+  const auto names = [](const deck::Config& config) {
+    std::set<std::string> found;
+    for (const BlockKernel& k : end_kernels(config, architecture::describe(config.model))) {
+      EXPECT_EQ(k.calls, 4) << k.name;
+      EXPECT_TRUE(found.insert(k.name).second) << k.name;
+    }
+    return found;
+  };
+  std::set<std::string> expected{"embedding.forward", "embedding.backward"};
+  EXPECT_EQ(names(config_of({.key_value_heads = 2})), expected);
+  expected.insert({"positions.forward", "positions.backward"});
+  EXPECT_EQ(names(config_of({})), expected);
+  deck::Config config = config_of({});
+  deck::set_family(config.model, Family::bert);
+  expected.insert({"segments.forward", "segments.backward", "rows.pick", "rows.place"});
+  EXPECT_EQ(names(config), expected);
 }
 
 }  // namespace

@@ -93,8 +93,7 @@ class BlockKernels : public ::testing::Test {
     std::int64_t products = 0;
     for (const plan::BlockKernel& k : plan::block_kernels(
              config, a, shard, needs[static_cast<std::size_t>(rank)].split_backward, {})) {
-      const auto& op =
-          a.layer_kinds()[k.kind].operations[static_cast<std::size_t>(k.call.operation)];
+      const auto& op = a.kinds[k.kind].operations[static_cast<std::size_t>(k.call.operation)];
       std::string label = "kernels/" + k.name;
       std::ranges::replace(label, '.', '_');
       if (op.kind == architecture::OperationKind::linear && !k.call.accumulates())

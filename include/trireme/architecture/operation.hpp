@@ -218,6 +218,11 @@ struct OperationRule {
   bool cheap = false;
   /// Whether the kernels have the name of the operation instead of its kind.
   bool own_name = false;
+  /// Names of the kernels of the forward pass and of the backward pass, if they do not follow from
+  /// the name.
+  std::array<std::string_view, 2> kernels{};
+  /// Columns that an operation in place changes; the other columns of its tensor are not read.
+  std::optional<Columns> columns = std::nullopt;
   std::vector<int> (*read_backward)(const Operation&, Pass) = nullptr;  ///< null: no tensors
   /// The tensors whose gradients backward_input computes besides the gradient of the input, for its
   /// own use; null: none.
@@ -239,6 +244,10 @@ double visible_tokens(const deck::ModelConfig& model, std::int64_t window);
 double products_per_token(const Operation& operation, const deck::ModelConfig& model);
 /// FLOPs of a pass per row, in units of 2 · products_per_token.
 double product_factor(const Operation& operation, Pass pass);
+/// FLOPs of a pass on a rank, if the operation multiplies tensors with each other, as attention
+/// does; otherwise 0.
+double tensor_flops(const Operation& operation, Pass pass, const deck::ModelConfig& model,
+                    const RankSizes& sizes);
 
 /// A transformer layer as a list of operations on named tensors. This is the only description of a
 /// layer: its parameters, activations, recomputation, messages, FLOPs and benchmarks follow from

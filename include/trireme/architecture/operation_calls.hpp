@@ -36,4 +36,15 @@ struct CallEffects {
 };
 CallEffects effects(const BlockDescription& layer, const OperationCall& call);
 
+/// The least bytes that a call moves on a rank.
+struct CallBytes {
+  double moved = 0;     ///< read and written; a value that the call changes counts twice
+  double resident = 0;  ///< of all values, which a cache would have to hold
+};
+/// Counts the rows and columns of tensors and gradients that the call uses, and the rows of tables.
+/// Weights of products and of norms are not counted. `call` may also be the backward_weight of an
+/// operation whose rule has weights_with_input.
+CallBytes least_bytes(const BlockDescription& part, const OperationCall& call,
+                      const RankSizes& sizes, Bytes element, Bytes accumulate);
+
 }  // namespace trireme::architecture

@@ -28,6 +28,8 @@ class RotaryOperation final : public BlockOperation<P> {
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
+  /// The heads of a token share their sines and cosines.
+  std::optional<Evaluations> evaluations(const PassArguments<P>& call) const override;
 
  private:
   kernels::Rotary rotary_;
@@ -42,10 +44,10 @@ class HeadNormOperation final : public BlockOperation<P> {
   HeadNormOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
 
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
-  /// Also adds to the gradients of the gains, unless they are frozen: these gradients depend on the
-  /// output's gradient, which this pass overwrites.
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
+  /// Runs before backward_input, which overwrites the output's gradient. Nothing with frozen gains.
+  void backward_weight(const PassArguments<P>& call) const override;
 
  private:
   kernels::HeadNorm norm_;
@@ -62,9 +64,10 @@ class WidthNormOperation final : public BlockOperation<P> {
   WidthNormOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
 
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
-  /// Also adds to the gradients of the gains, as HeadNormOperation does.
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
+  /// As HeadNormOperation::backward_weight.
+  void backward_weight(const PassArguments<P>& call) const override;
 
  private:
   /// Saved factors, or their gradients, as [2, T].
@@ -90,6 +93,8 @@ class AttentionOperation final : public BlockOperation<P> {
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
+  /// Exponentials of the scores, or random words for their dropout masks.
+  std::optional<Evaluations> evaluations(const PassArguments<P>& call) const override;
 
  private:
   kernels::AttentionDropout dropout(const MicroContext& context) const;
@@ -99,6 +104,7 @@ class AttentionOperation final : public BlockOperation<P> {
   kernels::AttentionShape shape_;  ///< shape for this rank's heads and tokens
   layout::Slice heads_;
   std::int64_t all_heads_;
+  double scores_;  ///< number of scores that the mask allows
   std::int64_t layer_;
   std::optional<RingAttention<T>> ring_;  ///< empty on a context axis of one rank
 };

@@ -65,6 +65,14 @@ class Block {
         .template numbers<U>(static_cast<int>(found - all.begin()));
   }
 
+  /// Runs one call, without the gradients of weights that a rule computes with the input's
+  /// gradient. `values`: views of the places that `phase` assigns, also in `arguments`.
+  void run(const architecture::OperationCall& call, const architecture::PhaseProgram& phase,
+           const PassArguments<P>& arguments, BlockValues<P>& values) const;
+  const BlockOperation<P>& operation(int number) const {
+    return *operations_[static_cast<std::size_t>(number)];
+  }
+
   std::int64_t number() const { return number_; }
   const architecture::BlockProgram& program() const { return plan_.program; }
 

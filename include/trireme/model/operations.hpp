@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/kernels/arithmetic.hpp>
 #include <trireme/model/block_values.hpp>
 #include <trireme/model/linear.hpp>
 #include <trireme/model/norm.hpp>
@@ -34,6 +35,13 @@ struct OperationPlace {
   const deck::ModelConfig& model() const { return architecture.model; }
 };
 
+/// The function that takes most of the arithmetic of a pass besides products, and the number of its
+/// evaluations.
+struct Evaluations {
+  kernels::Arithmetic function;
+  double count;
+};
+
 template <class P>
 class BlockOperation {
  public:
@@ -50,10 +58,19 @@ class BlockOperation {
   virtual void backward_input(const PassArguments<P>& call, const BlockOperation* fused,
                               bool accumulate) const = 0;
   virtual void backward_weight(const PassArguments<P>&) const {}
+  /// Evaluations in any pass; empty if a pass has only a few multiplications per element.
+  virtual std::optional<Evaluations> evaluations(const PassArguments<P>&) const { return {}; }
   /// Takes memory from the arena for values that are valid in several passes.
   virtual void take_memory(Arena&) {}
 
  protected:
+  /// Random words for a dropout mask of the output; empty without dropout.
+  std::optional<Evaluations> mask_words(const PassArguments<P>& call) const {
+    if (call.context.dropout == 0) return {};
+    return Evaluations{kernels::Arithmetic::random_word,
+                       static_cast<double>(call.values.matrix(op_.output).size())};
+  }
+
   const architecture::Operation op_;
 };
 
@@ -95,6 +112,9 @@ class ResidualOperation final : public BlockOperation<P> {
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
+  std::optional<Evaluations> evaluations(const PassArguments<P>& call) const override {
+    return this->mask_words(call);
+  }
 
  private:
   kernels::Dropout site(const MicroContext& context) const;
@@ -113,6 +133,9 @@ class DropoutOperation final : public BlockOperation<P> {
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
+  std::optional<Evaluations> evaluations(const PassArguments<P>& call) const override {
+    return this->mask_words(call);
+  }
 
  private:
   const TensorAxis& axis_;
@@ -132,6 +155,7 @@ class ActivationOperation final : public BlockOperation<P> {
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
                       bool accumulate) const override;
+  std::optional<Evaluations> evaluations(const PassArguments<P>& call) const override;
   View2<T> input(const PassArguments<P>& call) const {
     return call.values.matrix(this->op_.input());
   }

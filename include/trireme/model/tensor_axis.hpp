@@ -44,6 +44,11 @@ class TensorAxis {
   TensorAxis(grid::Communicator& communicator, std::int64_t tokens, bool sequence_parallel,
              const ContextAxis& context = {});
 
+  /// Rank `rank` of an axis of `size` ranks that sends no messages: gathered rows and sums are not
+  /// complete. For measurements of the kernels of one rank.
+  static TensorAxis without_messages(int rank, int size, std::int64_t tokens,
+                                     bool sequence_parallel);
+
   int rank() const { return rank_; }
   int size() const { return size_; }
   std::int64_t tokens() const { return tokens_; }      ///< T
@@ -118,6 +123,7 @@ class TensorAxis {
 
  private:
   std::vector<std::int64_t> counts(std::int64_t columns) const;
+  bool sends() const { return size_ > 1 && communicator_ != nullptr; }
 
   grid::Communicator* communicator_ = nullptr;
   int rank_ = 0;

@@ -1,175 +1,300 @@
-// trireme bench, section kernels: the layers' kernels except matrix products. The layer's list of
-// operations determines the kernels and their calls; this file defines the bytes and the arithmetic
-// of a call.
+// trireme bench, section kernels: the kernels of the embedding, the layers and the head except
+// products and losses. A block of each kind, with the parameters of one layer and the memory of its
+// plan, runs the calls of its program one at a time, without messages.
+#include <trireme/architecture/objective.hpp>
+#include <trireme/architecture/operation_calls.hpp>
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/matmul.hpp>
-#include <trireme/kernels/norm.hpp>
-#include <trireme/model/parameters.hpp>
+#include <trireme/kernels/random.hpp>
+#include <trireme/model/block.hpp>
+#include <trireme/plan/recompute.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <vector>
 
 namespace trireme::commands {
 namespace {
 
-using architecture::OperationKind;
+using architecture::at;
+using architecture::BlockDescription;
 using architecture::Pass;
+using architecture::Place;
+using architecture::Value;
 
-template <class T>
-double bytes_of(const BenchKernel& kernel) {
-  return static_cast<double>(kernel.elements()) * sizeof(T);
+/// The rank's shard of one block. Every block is a stage of its own.
+architecture::Shard shard_of_block(architecture::Shard shard, std::int64_t block,
+                                   std::int64_t layers) {
+  shard.stage_layers = {{0, 0}};
+  for (std::int64_t layer = 0; layer < layers; ++layer) shard.stage_layers.push_back({layer, 1});
+  shard.stage_layers.push_back({layers, 0});
+  shard.stages = {static_cast<Stage>(block)};
+  if (block > 0) shard.vocabulary_stages = 1;  // other blocks have no part of a shared table
+  return shard;
 }
 
 template <class P>
-void measure_norm(KernelBench& b, const plan::BlockKernel& k) {
+model::BlockPlan plan_of(const KernelBench& b, std::size_t kind) {
+  const architecture::Architecture& a = b.architecture();
+  const deck::ParallelConfig& parallel = b.config().parallel;
+  if (kind + 1 == a.kinds.size())
+    return model::plan_head<P>(a.model, b.sizes(), architecture::head_gradient(parallel));
+  return model::plan_blocks<P>(a, b.sizes(), plan::kept_tensors(parallel, a), true,
+                               b.shard().split_backward)[kind];
+}
+
+/// A block of the model with memory for one micro-batch.
+template <class P>
+class MeasuredBlock {
+ public:
   using T = typename P::Compute;
-  using A = Accumulate<T>;
-  using G = typename P::Gradient;
-  const BenchKernel kernel = b.of_layers(k);
-  const bool rms = b.model().norm == NormKind::rms;
-  const bool adds = k.call.accumulates();
-  const std::int64_t rows = kernel.rows, columns = kernel.columns;
-  const kernels::Handle& handle = b.handle();
-  const BenchArray<T> x(handle, rows, columns), y(handle, rows, columns), dx(handle, rows, columns);
-  const BenchArray<T> gain(handle, columns), bias(handle, columns);
-  const BenchArray<G> dgain(handle, columns), dbias(handle, columns);
-  const BenchArray<A> mean(handle, rows), inverse(handle, rows);
-  const double bytes = bytes_of<T>(kernel);
-  const double epsilon = b.model().norm_epsilon, offset = b.model().gain_offset();
-  switch (k.call.pass) {
-    case Pass::forward:
-      return b.measure(kernel.with(traffic(bytes, bytes)), [&] {
-        if (rms)
-          kernels::rms_norm_forward<T>(handle, y, inverse, x, gain, offset, epsilon);
-        else
-          kernels::layer_norm_forward<T>(handle, y, mean, inverse, x, gain, bias, epsilon);
-      });
-    case Pass::backward_input:
-      return b.measure(
-          kernel.with(adds ? traffic(2 * bytes, 0, bytes) : traffic(2 * bytes, bytes)), [&] {
-            if (rms)
-              kernels::rms_norm_backward_input<T>(handle, dx, y, x, inverse, gain, offset, adds);
-            else
-              kernels::layer_norm_backward_input<T>(handle, dx, y, x, mean, inverse, gain, adds);
-          });
-    case Pass::backward_weight:
-      return b.measure(kernel.with(traffic(2 * bytes, 0)), [&] {
-        if (rms)
-          kernels::rms_norm_backward_weight<T>(handle, dgain, y, x, inverse);
-        else
-          kernels::layer_norm_backward_weight<T>(handle, dgain, dbias, y, x, mean, inverse);
-      });
+
+  MeasuredBlock(const KernelBench& b, std::size_t kind, const kernels::Handle& handle)
+      : architecture_(b.architecture()),
+        handle_(handle),
+        number_(std::ranges::find(architecture_.blocks, kind, &architecture::Block::kind) -
+                architecture_.blocks.begin()),
+        plan_(plan_of<P>(b, kind)),
+        axis_(model::TensorAxis::without_messages(
+            b.shard().shard.tensor_rank, b.shard().shard.tensor_size, plan_.sizes.tokens,
+            b.config().parallel.sequence_parallel)),
+        parameters_(architecture_,
+                    shard_of_block(b.shard().shard, number_, architecture_.model.layers), true),
+        block_(plan_, parameters_, architecture_, axis_, number_) {
+    context_.seed = 1;
+    context_.sequence = architecture_.model.sequence;
+    context_.dropout = architecture_.model.dropout;
+    take_fields();
+    Arena arena;
+    take_memory(arena);
+    arena_ = Arena("bench", arena.used());
+    take_memory(arena_);
+    // Initial gains are neutral. The values of other arrays do not matter.
+    for (const auto& entry : parameters_.entries())
+      if (entry.spec->decay)
+        kernels::fill_operand<T>(handle_, entry.weight.data, 0);
+      else
+        parameters_.initialise(handle_, entry, 1);
   }
-}
 
-template <class P>
-void measure_activation(KernelBench& b, const plan::BlockKernel& k) {
-  using T = typename P::Compute;
-  BenchKernel kernel = b.of_layers(k);
-  const architecture::RankSizes& n = b.sizes();
-  const kernels::Handle& handle = b.handle();
-  const BenchArray<T> h(handle, kernel.rows, n.inner), dh(handle, kernel.rows, n.inner);
-  const BenchArray<T> g(handle, kernel.rows, kernel.columns),
-      dg(handle, kernel.rows, kernel.columns);
-  const Activation activation = b.model().activation;
-  const Gelu form = b.model().gelu;
-  const auto arithmetic = activation == Activation::swiglu ? kernels::Arithmetic::exponential
-                          : form == Gelu::exact            ? kernels::Arithmetic::error_function
-                                                : kernels::Arithmetic::hyperbolic_tangent;
-  const double out = bytes_of<T>(kernel);
-  const double in = static_cast<double>(kernel.rows * n.inner) * sizeof(T);
-  const bool forward = k.call.pass == Pass::forward;
-  kernel.cost =
-      with(forward ? traffic(in, out) : traffic(in + out, in), arithmetic, kernel.elements());
-  if (k.call.fused >= 0 && kernels::fuses_gelu(handle, dtype_of<T>, form, n.inner))
-    kernel.calls = 0;  // fused into the preceding product
-  b.measure(kernel, [&] {
-    switch (activation) {
-      case Activation::gelu:
-        return forward ? kernels::gelu_forward<T>(handle, g, h, form)
-                       : kernels::gelu_backward<T>(handle, dh, dg, h, form);
-      case Activation::swiglu:
-        return forward ? kernels::swiglu_forward<T>(handle, g, h)
-                       : kernels::swiglu_backward<T>(handle, dh, dg, h);
-      case Activation::geglu:
-        return forward ? kernels::geglu_forward<T>(handle, g, h, form)
-                       : kernels::geglu_backward<T>(handle, dh, dg, h, form);
+  const BlockDescription& description() const { return plan_.description; }
+
+  void measure(KernelBench& b, const plan::BlockKernel& k, BenchKernel kernel) const {
+    architecture::PhaseProgram phase = plan_.program.*k.phase;
+    const architecture::CallEffects effects = architecture::effects(plan_.description, k.call);
+    for (const auto* values : {&effects.reads, &effects.writes})
+      for (const Value& v : *values)
+        if (Place& place = (v.gradient ? phase.gradients : phase.tensors)[at(v.tensor)];
+            place.memory == Place::Memory::none)
+          place = spare_;
+    model::BlockValues<P> values(plan_, phase, memory_, scratch_.transient, stream_, output_);
+    const model::PassArguments<P> arguments{handle_, values, scratch_, context_};
+    const architecture::Operation& op = plan_.description.operations[at(k.call.operation)];
+    for (const int t : op.saved) fill(values, {t});
+    for (const Value& v : effects.writes) fill(values, v);
+    for (const Value& v : effects.reads) fill(values, v);
+    if (const auto arithmetic = block_.operation(k.call.operation).evaluations(arguments)) {
+      kernel.cost.arithmetic = arithmetic->function;
+      kernel.cost.elements = arithmetic->count;
     }
-  });
-}
-
-/// Measures dropout and additions to the residual stream (alone, or fused with the norm of the
-/// sum), and additions to the residual gradient.
-template <class P>
-void measure_residual(KernelBench& b, const plan::BlockKernel& k) {
-  using T = typename P::Compute;
-  BenchKernel kernel = b.of_layers(k);
-  const std::int64_t rows = kernel.rows, columns = kernel.columns;
-  const kernels::Handle& handle = b.handle();
-  const BenchArray<T> x(handle, rows, columns), z(handle, rows, columns);
-  const BenchArray<T> sum(handle, rows, columns), y(handle, rows, columns);
-  const BenchArray<T> gain(handle, columns), bias(handle, columns);
-  const BenchArray<Accumulate<T>> mean(handle, rows), inverse(handle, rows);
-  const kernels::Dropout dropout{b.model().dropout, {1, Purpose::dropout, 2, 3}, 0};
-  const double epsilon = b.model().norm_epsilon;
-  const double bytes = bytes_of<T>(kernel);
-  const auto measure = [&](BenchCost cost, const std::function<void()>& call) {
-    kernel.cost =
-        dropout.rate == 0 ? cost : with(cost, kernels::Arithmetic::random_word, kernel.elements());
-    b.measure(kernel, call);
-  };
-  const OperationKind kind = b.operation(k).kind;
-  if (kind == OperationKind::linear)
-    return b.measure(kernel.with(traffic(bytes, 0, bytes)),
-                     [&] { kernels::accumulate<T>(handle, y, x); });
-  if (k.call.pass != Pass::forward)
-    return measure(traffic(bytes, bytes),
-                   [&] { kernels::dropout_backward<T>(handle, y, x, dropout); });
-  if (kind == OperationKind::dropout)
-    return measure(traffic(0, 0, bytes),
-                   [&] { kernels::dropout_forward<T>(handle, x, x, dropout); });
-  if (k.call.fused < 0)
-    return measure(traffic(2 * bytes, bytes),
-                   [&] { kernels::residual_dropout_forward<T>(handle, sum, x, z, dropout); });
-  measure(traffic(2 * bytes, 2 * bytes), [&] {
-    if (b.model().norm == NormKind::rms)
-      kernels::residual_rms_norm_forward<T>(handle, y, inverse, sum, x, z, dropout, gain,
-                                            b.model().gain_offset(), epsilon);
-    else
-      kernels::residual_layer_norm_forward<T>(handle, y, mean, inverse, sum, x, z, dropout, gain,
-                                              bias, epsilon);
-  });
-}
-
-template <class P>
-void measure(KernelBench& b, const plan::BlockKernel& k) {
-  switch (b.operation(k).kind) {
-    case OperationKind::norm:
-      return measure_norm<P>(b, k);
-    case OperationKind::linear:  // products have their own section
-      if (k.call.accumulates()) measure_residual<P>(b, k);
-      return;
-    case OperationKind::head_norm:
-    case OperationKind::width_norm:
-    case OperationKind::rotary:
-    case OperationKind::attention:
-      return measure_attention_kernel<P>(b, k);
-    case OperationKind::activation:
-      return measure_activation<P>(b, k);
-    case OperationKind::dropout:
-    case OperationKind::residual:
-      return measure_residual<P>(b, k);
-    case OperationKind::embedding:
-    case OperationKind::pick:
-    case OperationKind::logits:
-    case OperationKind::cross_entropy:
-      break;  // not part of a layer
+    // Values that the call may overwrite, although it reads them
+    std::vector<View1<T>> changed;
+    for (const Value& v : effects.reads) {
+      const std::optional<View1<T>> read = list_of(values, v);
+      const auto is_read = [&](const Value& w) {
+        const std::optional<View1<T>> written = list_of(values, w);
+        return written && written->data() == read->data();
+      };
+      if (read && ((v.gradient && k.call.pass == Pass::backward_weight) ||
+                   std::ranges::any_of(effects.writes, is_read)))
+        changed.push_back(*read);
+    }
+    std::vector<BenchArray<T>> copies;
+    for (const View1<T>& each : changed) copies.emplace_back(handle_, extent(each, 0));
+    const auto restore = [&] {
+      for (std::size_t i = 0; i < changed.size(); ++i)
+        kernels::copy<T>(handle_, changed[i], View1<const T>(copies[i].list()));
+    };
+    b.measure(
+        kernel, [&] { block_.run(k.call, phase, arguments, values); },
+        changed.empty() ? std::function<void()>() : restore);
   }
+
+ private:
+  /// Fills the fields of the batch with valid indices: of the rows of a table, or of a tensor.
+  void take_fields() {
+    for (const auto& field : architecture::objective_of(architecture_.model).fields) {
+      std::int64_t below = 1;
+      for (const architecture::Operation& op : plan_.description.operations)
+        for (const int t : op.inputs)
+          if (plan_.description.tensors[at(t)].name == field.name) {
+            const auto& values = plan_.description.tensors[at(op.input())];
+            below = op.arrays.empty() ? all_rows_of(values.rows, plan_.sizes)
+                                      : op.arrays.front().shape.front();
+          }
+      ids_.emplace_back(handle_, rows_of(field.rows, plan_.sizes), below);
+      fields_.push_back(ids_.back().list());
+    }
+    context_.fields = fields_;
+  }
+
+  void take_memory(Arena& arena) {
+    memory_ =
+        model::take_block_memory(arena, plan_.program.kept_bytes, plan_.program.work_bytes);
+    stream_ = arena.take<T>(plan_.sizes.rows, plan_.sizes.hidden);
+    output_ = arena.take<T>(plan_.sizes.rows, plan_.sizes.hidden);
+    scratch_ = model::take_block_scratch<P>(arena, {&plan_, 1}, architecture_.model, true,
+                                            handle_.choice());
+    Bytes most = 0;
+    for (const architecture::Tensor& t : plan_.description.tensors)
+      if (t.numbers == architecture::Numbers::compute)
+        most = std::max(most, bytes_of(t, plan_.sizes, sizeof(T), sizeof(Accumulate<T>)));
+    spare_ = {Place::Memory::transient, plan_.program.transient_bytes};
+    if (arena.data() != nullptr) spare_.offset = arena.data() + arena.used() - scratch_.transient;
+    arena.take<std::byte>(most);
+  }
+
+  /// The elements of a value with the type of activations.
+  std::optional<View1<T>> list_of(const model::BlockValues<P>& values, const Value& v) const {
+    if (plan_.description.tensors[at(v.tensor)].numbers != architecture::Numbers::compute)
+      return {};
+    return flat(v.gradient ? values.gradient(v.tensor) : values.matrix(v.tensor));
+  }
+
+  /// Fills a value with normal numbers, or with 1 if it is a statistic: a factor in place is then
+  /// neutral.
+  void fill(const model::BlockValues<P>& values, const Value& v) const {
+    using architecture::Numbers;
+    if (const auto list = list_of(values, v); list && list->data() != nullptr)
+      kernels::fill_operand<T>(handle_, *list, 0);
+    if (plan_.description.tensors[at(v.tensor)].numbers != Numbers::accumulate) return;
+    const auto statistics = v.gradient ? values.gradient_list(v.tensor) : values.list(v.tensor);
+    if (statistics.data() != nullptr) kernels::fill<Accumulate<T>>(handle_, statistics, 1);
+  }
+
+  const architecture::Architecture& architecture_;
+  const kernels::Handle& handle_;
+  std::int64_t number_;
+  model::BlockPlan plan_;
+  model::TensorAxis axis_;
+  model::Parameters<P> parameters_;
+  model::Block<P> block_;
+  model::MicroContext context_;
+  std::vector<BenchIds> ids_;
+  std::vector<View1<std::int32_t>> fields_;
+  Arena arena_;
+  model::BlockMemory memory_;
+  model::BlockScratch<P> scratch_;
+  View2<T> stream_, output_;  // [R, D]
+  /// Memory for a gradient that has none in its phase, because one kernel of a library computes
+  /// this gradient and the next one.
+  Place spare_;
+};
+
+/// A kernel without its arithmetic. Rows and columns are those of the operation's output that it
+/// uses; for a sum of gradients, of the gradient. The calls of a norm include the norm of the head.
+BenchKernel kernel_of(const KernelBench& b, const plan::BlockKernel& k, bool here) {
+  const architecture::Architecture& a = b.architecture();
+  const plan::TypedSizes& n = b.sizes();
+  const BlockDescription& part = a.kinds[k.kind];
+  const architecture::Operation& op = part.operations[at(k.call.operation)];
+  const architecture::OperationRule& rule = rule_of(op.kind);
+  const bool adds = k.call.accumulates() && !rule.adds_gradient;
+  const architecture::Tensor& tensor = part.tensors[at(adds ? op.input() : op.output)];
+  const bool of_all = op.cut == architecture::Cut::inputs && !adds;
+  const bool head_too = op.kind == architecture::OperationKind::norm && b.shard().has_head;
+  BenchKernel kernel{k.name};
+  kernel.rows = of_all ? n.tokens : rows_of(tensor.rows, n);
+  kernel.columns = columns_of(rule.columns.value_or(tensor.columns), n);
+  kernel.here = (here || head_too) && kernel.rows * kernel.columns > 0;
+  kernel.calls = static_cast<double>(k.calls + (head_too ? b.shard().micros : 0));
+  const auto bytes = static_cast<double>(kernel.rows * kernel.columns * n.element);
+  const auto least = architecture::least_bytes(part, k.call, n, n.element, n.accumulate);
+  kernel.cost = adds ? traffic(bytes, 0, bytes) : BenchCost{least.moved, least.resident};
+  kernel.cost.flops = tensor_flops(op, k.call.pass, a.model, n);
+  return kernel;
 }
+
+template <class P>
+class BlockKernels {
+ public:
+  using T = typename P::Compute;
+
+  explicit BlockKernels(KernelBench& bench) : b_(bench) {}
+
+  /// `here`: whether this rank runs the kernel.
+  void measure(const plan::BlockKernel& k, bool here) {
+    const architecture::Operation& op = b_.architecture().kinds[k.kind].operations[at(k.call.operation)];
+    const bool multiplies = product_factor(op, Pass::forward) > 0;
+    BenchKernel kernel = kernel_of(b_, k, here);
+    if (k.after_product && kernels::fuses_gelu(b_.handle(), dtype_of<T>, b_.model().gelu,
+                                               b_.sizes().inner))
+      kernel.calls = 0;  // fused into the preceding product
+    if (multiplies && !op.arrays.empty()) {  // products have their own section
+      if (k.call.accumulates()) measure_sum(kernel);
+      return;
+    }
+    measure(k, kernel, b_.handle());
+    if (multiplies) measure_beside(k, kernel);
+  }
+
+ private:
+  void measure(const plan::BlockKernel& k, const BenchKernel& kernel,
+               const kernels::Handle& handle) {
+    if (!kernel.here) return b_.measure(kernel, {});
+    if (&handle != &b_.handle()) return MeasuredBlock<P>(b_, k.kind, handle).measure(b_, k, kernel);
+    if (!block_ || kind_ != k.kind) {
+      block_.reset();
+      block_ = std::make_unique<MeasuredBlock<P>>(b_, k.kind, handle);
+      kind_ = k.kind;
+    }
+    block_->measure(b_, k, kernel);
+  }
+
+  /// The sum of two gradients, which belongs to no operation.
+  void measure_sum(const BenchKernel& kernel) {
+    const BenchArray<T> x(b_.exec(), kernel.rows, kernel.columns);
+    const BenchArray<T> sum(b_.exec(), kernel.rows, kernel.columns);
+    b_.measure(kernel, [&] { kernels::accumulate<T>(b_.exec(), sum, x); });
+  }
+
+  /// Measures attention with every other available back end as a row with 0 calls, unless the
+  /// deck's back ends are portable.
+  void measure_beside(const plan::BlockKernel& k, BenchKernel kernel) {
+    using kernels::AttentionBackend;
+    constexpr DType type = dtype_of<T>;
+    const kernels::AttentionBackends chosen = b_.handle().choice().attention(type);
+    if (chosen == kernels::AttentionBackends{}) return;
+    kernel.calls = 0;
+    for (const auto& [name, backend] :
+         {std::pair{"attention_portable", AttentionBackend::portable},
+          {"attention_tensor_cores", AttentionBackend::tensor_cores},
+          {"attention_cudnn", AttentionBackend::cudnn}}) {
+      if (!kernels::attention_backend_available(type, backend)) continue;
+      if (chosen == kernels::AttentionBackends{backend, backend}) continue;
+      kernels::KernelChoice choice = b_.handle().choice();
+      kernel.name = name + k.name.substr(k.name.find('.'));
+      measure(k, kernel, kernels::Handle(choice.set_attention(type, {backend, backend})));
+    }
+  }
+
+  KernelBench& b_;
+  std::unique_ptr<MeasuredBlock<P>> block_;
+  std::size_t kind_ = 0;
+};
 
 }  // namespace
 
 template <class P>
 void measure_block_kernels(KernelBench& b) {
-  for (const plan::BlockKernel& kernel : b.shard().kernels) measure<P>(b, kernel);
+  BlockKernels<P> kernels(b);
+  const BenchShard& shard = b.shard();
+  for (const plan::BlockKernel& k : shard.kernels) kernels.measure(k, shard.layers > 0);
+  for (const plan::BlockKernel& k : shard.end_kernels)
+    kernels.measure(k, k.kind > 0 ? shard.has_head
+                                  : shard.has_embedding && b.sizes().vocabulary > 0);
 }
 
 template void measure_block_kernels<model::Fp32>(KernelBench&);

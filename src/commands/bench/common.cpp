@@ -6,7 +6,6 @@
 #include <trireme/base/narrow.hpp>
 #include <trireme/commands/bench/bench.hpp>
 #include <trireme/plan/program.hpp>
-#include <trireme/plan/typed_sizes.hpp>
 
 #include <unistd.h>
 
@@ -103,15 +102,17 @@ BenchShard shard_of(const BenchSetting& setting) {
   const deck::Config& config = session.config();
   const deck::ParallelConfig& p = config.parallel;
   const layout::Coordinates at = session.grid->coordinates();
-  const architecture::Shard shard = architecture::make_shard(session.architecture, p, at);
   BenchShard out;
+  out.shard = architecture::make_shard(session.architecture, p, at);
+  const architecture::Shard& shard = out.shard;
   setting.runtime.together([&] {
     const plan::Machine& machine = session.machine;
     const auto needs = plan::training_needs(plan::step_programs(config, machine));
-    const auto rank = static_cast<std::size_t>(at[Axis::pipeline]);
+    out.split_backward = needs[static_cast<std::size_t>(at[Axis::pipeline])].split_backward;
     out.sizes = plan::typed_sizes(config, shard, machine);
-    out.kernels = plan::block_kernels(config, session.architecture, shard,
-                                      needs[rank].split_backward, machine);
+    out.kernels = plan::block_kernels(config, session.architecture, shard, out.split_backward,
+                                      machine);
+    out.end_kernels = plan::end_kernels(config, session.architecture);
   });
   for (const Stage stage : shard.stages)
     out.layers += shard.stage_layers[static_cast<std::size_t>(stage)].extent;

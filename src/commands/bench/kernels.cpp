@@ -1,18 +1,21 @@
 // trireme bench, section kernels: times every kernel of a step except matrix products, and compares
-// it with the roofline of the same rank (bound_of). block_kernels.cpp, attention_kernels.cpp,
-// end_kernels.cpp and update_kernels.cpp choose the kernels; this file has the timing and the
-// table.
+// it with the roofline of the same rank (bound_of). block_kernels.cpp, loss_kernels.cpp and
+// update_kernels.cpp choose the kernels; this file has the timing and the table.
 #include <trireme/commands/bench/kernels.hpp>
 #include <trireme/commands/bench/table.hpp>
 #include <trireme/kernels/attention_cudnn.hpp>
+#include <trireme/tensor/copy.hpp>
+#include <trireme/tensor/fence.hpp>
 #include <trireme/train/precision.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 namespace trireme::commands {
 
-void KernelBench::measure(const BenchKernel& kernel, const std::function<void()>& call) {
-  const BenchTiming timing = time_calls(setting_, kernel.here ? call : nullptr);
+void KernelBench::measure(const BenchKernel& kernel, const std::function<void()>& call,
+                          const std::function<void()>& restore) {
+  const BenchTiming timing = time_calls(setting_, kernel.here ? call : nullptr, 1, restore);
   if (timing.rank < 0) return;
   const bool counts_flops = kernel.cost.flops > 0;
   BenchBound bound;
@@ -27,25 +30,13 @@ void KernelBench::measure(const BenchKernel& kernel, const std::function<void()>
   setting_.machine.kernels.push_back({kernel.name, of[0], timing.seconds, of[1] * of[2], of[3]});
 }
 
-const architecture::Operation& KernelBench::operation(const plan::BlockKernel& kernel) const {
-  const auto& operations = setting_.session.architecture.layer_kinds()[kernel.kind].operations;
-  return operations[static_cast<std::size_t>(kernel.call.operation)];
-}
-
-BenchKernel KernelBench::of_layers(const plan::BlockKernel& kernel) const {
-  using architecture::OperationKind;
-  const architecture::Operation& op = operation(kernel);
-  // the kernel accumulates the input's gradient
-  const bool adds = op.kind == OperationKind::linear;
-  const auto& tensors = setting_.session.architecture.layer_kinds()[kernel.kind].tensors;
-  const auto& tensor = tensors[static_cast<std::size_t>(adds ? op.input() : op.output)];
-  const bool head = op.kind == OperationKind::norm && shard_.has_head;
-  BenchKernel found{kernel.name};
-  found.rows = architecture::rows_of(tensor.rows, sizes());
-  found.columns = architecture::columns_of(tensor.columns, sizes());
-  found.here = (shard_.layers > 0 || head) && found.elements() > 0;
-  found.calls = static_cast<double>(kernel.calls + (head ? shard_.micros : 0));
-  return found;
+BenchIds::BenchIds(const Exec& exec, std::int64_t n, std::int64_t below)
+    : arena_("bench", aligned(n * 4)), list_(arena_.take<std::int32_t>(n)) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < n; ++i)
+    ids.push_back(static_cast<std::int32_t>(i * 48271 % std::max<std::int64_t>(below, 1)));
+  copy_to_device<std::int32_t>(exec, list_, ids);
+  fence(exec, "a measurement's indices");
 }
 
 namespace {
@@ -120,7 +111,7 @@ BenchReport bench_kernels(const BenchSetting& setting) {
   train::with_precision(bench.config().precision.compute, [&](auto number_types) {
     using P = decltype(number_types);
     measure_block_kernels<P>(bench);
-    measure_end_kernels<P>(bench);
+    measure_loss_kernels<P>(bench);
     measure_update_kernels<P>(bench);
   });
   BenchReport report = bench.report();

@@ -24,6 +24,9 @@ namespace {
 
 constexpr Seconds round_seconds = 0.01;
 constexpr double most_calls = 1e5;
+/// Number of calls between two calls of `restore`: the factor of an embedding, which multiplies a
+/// gradient in place, is at most 128 or so, and 128¹⁶ is a normal number in fp32.
+constexpr std::int64_t group_calls = 16;
 
 /// Processor time of the calling thread, which runs the kernels on a host, alone or with other
 /// threads.
@@ -34,13 +37,19 @@ Seconds processor_seconds() {
 }
 
 Seconds seconds_of(const BenchSetting& setting, const Exec& exec, const std::function<void()>& call,
-                   std::int64_t times) {
-  fence(exec, "a measurement begins");
-  const auto begin = Clock::now();
-  const Seconds processor = processor_seconds();
-  for (std::int64_t i = 0; i < times; ++i) call();
-  fence(exec, "a measurement ends");
-  return setting.processor_time ? processor_seconds() - processor : seconds_since(begin);
+                   std::int64_t times, const std::function<void()>& restore) {
+  Seconds sum = 0;
+  for (std::int64_t first = 0, n = 0; first < times; first += n) {
+    n = restore ? std::min(group_calls, times - first) : times;
+    if (restore) restore();
+    fence(exec, "a measurement begins");
+    const auto begin = Clock::now();
+    const Seconds processor = processor_seconds();
+    for (std::int64_t i = 0; i < n; ++i) call();
+    fence(exec, "a measurement ends");
+    sum += setting.processor_time ? processor_seconds() - processor : seconds_since(begin);
+  }
+  return sum;
 }
 
 template <class Real>
@@ -67,12 +76,15 @@ std::array<double, kernels::arithmetic_kinds> arithmetic_of(const BenchSetting& 
 }  // namespace
 
 BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>& call,
-                       std::int64_t least_rounds) {
+                       std::int64_t least_rounds, const std::function<void()>& restore) {
   const Exec exec;
   grid::Communicator& world = setting.runtime.world();
   const bool mine = static_cast<bool>(call);
-  if (mine) seconds_of(setting, exec, call, 1);  // warm-up: touches memory and starts libraries
-  const Seconds once = mine ? seconds_of(setting, exec, call, 1) : 0.0;
+  const auto measured = [&](std::int64_t times) {
+    return mine ? seconds_of(setting, exec, call, times, restore) : 0.0;
+  };
+  measured(1);  // warm-up: touches memory and starts libraries
+  const Seconds once = measured(1);
   const Seconds longest = world.all_reduce<double>(once, grid::Reduction::maximum, "one call");
   const auto calls = static_cast<std::int64_t>(
       std::clamp(round_seconds / std::max(longest, 1e-9), 1.0, most_calls));
@@ -81,9 +93,7 @@ BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>&
   for (std::int64_t round = 0; round < rounds; ++round) {
     std::vector<double> seconds(static_cast<std::size_t>(world.size()));
     world.barrier("the beginning of a measurement");
-    if (mine)
-      seconds[static_cast<std::size_t>(world.rank())] =
-          seconds_of(setting, exec, call, calls) / static_cast<double>(calls);
+    seconds[static_cast<std::size_t>(world.rank())] = measured(calls) / static_cast<double>(calls);
     world.all_reduce(std::span<double>(seconds), grid::Reduction::sum, "seconds of each rank");
     const auto slowest = std::ranges::max_element(seconds);
     if (*slowest == 0) return {};

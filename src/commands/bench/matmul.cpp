@@ -38,7 +38,7 @@ std::vector<Product> products_of(const architecture::Architecture& a, const Benc
   const architecture::RankSizes& n = shard.sizes;
   std::vector<Product> list;
   for (const plan::BlockKernel& k : shard.kernels) {
-    const architecture::BlockDescription& layer = a.layer_kinds()[k.kind];
+    const architecture::BlockDescription& layer = a.kinds[k.kind];
     const auto& op = layer.operations[static_cast<std::size_t>(k.call.operation)];
     const auto columns = [&](int tensor) {
       return architecture::columns_of(layer.tensors[static_cast<std::size_t>(tensor)].columns, n);

@@ -1,11 +1,12 @@
 #pragma once
 
-#include <trireme/architecture/rank_sizes.hpp>
+#include <trireme/architecture/shard.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/commands/bench/machine.hpp>
 #include <trireme/commands/session.hpp>
 #include <trireme/grid/runtime.hpp>
 #include <trireme/plan/block_kernels.hpp>
+#include <trireme/plan/typed_sizes.hpp>
 #include <trireme/schedule/program.hpp>
 #include <trireme/train/engine.hpp>
 
@@ -115,15 +116,18 @@ class BenchFolder {
 
 /// This rank's part of the model, and its work per step.
 struct BenchShard {
-  architecture::RankSizes sizes;
+  architecture::Shard shard;
+  plan::TypedSizes sizes;
   std::int64_t layers = 0;      ///< layers on this rank
   std::int64_t micros = 0;      ///< micro-batches per step
   std::int64_t parameters = 0;  ///< trained parameters
   std::int64_t states = 0;      ///< parameters whose optimizer state this rank holds
   bool has_embedding = false;
   bool has_head = false;
-  bool logits_again = false;  ///< logits are recomputed in the backward pass
-  std::vector<plan::BlockKernel> kernels;
+  bool logits_again = false;    ///< logits are recomputed in the backward pass
+  bool split_backward = false;  ///< backward_input and backward_weight are separate
+  std::vector<plan::BlockKernel> kernels;      ///< of the layers
+  std::vector<plan::BlockKernel> end_kernels;  ///< of the embedding and the head
 };
 
 /// This rank's BenchShard. Collective.

@@ -18,11 +18,6 @@ struct BenchKernel {
   std::int64_t rows = 0;
   std::int64_t columns = 1;
   BenchCost cost = {};
-
-  std::int64_t elements() const { return rows * columns; }
-  BenchKernel with(const BenchCost& its_cost) const {
-    return {name, here, calls, rows, columns, its_cost};
-  }
 };
 
 /// Measures kernels in sequence and keeps the results.
@@ -37,18 +32,15 @@ class KernelBench {
   const deck::Config& config() const { return setting_.session.config(); }
   const deck::ModelConfig& model() const { return config().model; }
   const BenchShard& shard() const { return shard_; }
-  const architecture::RankSizes& sizes() const { return shard_.sizes; }
+  const plan::TypedSizes& sizes() const { return shard_.sizes; }
   const kernels::Handle& handle() const { return handle_; }
   const Exec& exec() const { return handle_; }
-  const architecture::Operation& operation(const plan::BlockKernel& kernel) const;
-  /// A kernel of the layers, without its cost. Rows and columns are the sizes of the operation's
-  /// output; for a linear operation, of its input, whose gradient the kernel accumulates. The calls
-  /// of a norm include the norm of the head.
-  BenchKernel of_layers(const plan::BlockKernel& kernel) const;
+  const architecture::Architecture& architecture() const { return setting_.session.architecture; }
 
   /// Measures a kernel. All ranks pass the same kernels in the same order; sizes, costs and `here`
-  /// may differ. Collective.
-  void measure(const BenchKernel& kernel, const std::function<void()>& call);
+  /// may differ. `restore`: see time_calls(). Collective.
+  void measure(const BenchKernel& kernel, const std::function<void()>& call,
+               const std::function<void()>& restore = {});
 
   BenchReport report() const;
 
@@ -72,22 +64,23 @@ inline BenchCost traffic(double read, double written, double updated = 0) {
   return {read + written + 2 * updated, read + written + updated};
 }
 
-/// `cost` with `elements` evaluations of a function.
-inline BenchCost with(BenchCost cost, kernels::Arithmetic arithmetic, std::int64_t elements) {
-  cost.arithmetic = arithmetic;
-  cost.elements = static_cast<double>(elements);
-  return cost;
-}
+/// n scattered integers in [0, below).
+class BenchIds {
+ public:
+  BenchIds(const Exec& exec, std::int64_t n, std::int64_t below);
 
-/// Measures a kernel of attention, rotary positions or head norms.
-template <class P>
-void measure_attention_kernel(KernelBench& bench, const plan::BlockKernel& kernel);
+  View1<std::int32_t> list() const { return list_; }
+
+ private:
+  Arena arena_;
+  View1<std::int32_t> list_;
+};
 
 /// Each function measures one group of a step's kernels with the types P.
 template <class P>
-void measure_block_kernels(KernelBench& bench);
+void measure_block_kernels(KernelBench& bench);  // of the embedding, the layers and the head
 template <class P>
-void measure_end_kernels(KernelBench& bench);  // embedding and loss
+void measure_loss_kernels(KernelBench& bench);
 template <class P>
 void measure_update_kernels(KernelBench& bench);
 

@@ -28,9 +28,10 @@ struct BenchTiming {
 /// Times `call`, which is empty on ranks that do not run it. A round has about 10 ms of calls, at
 /// least one, on all ranks after a common start. There are max(setting.rounds, least_rounds)
 /// rounds; seconds and rank come from the round whose slowest rank is the fastest. Collective;
-/// `call` may be collective too.
+/// `call` may be collective too. `restore`, if not empty, runs outside of the measured time before
+/// every group of calls: it restores values that repeated calls would let grow or vanish.
 BenchTiming time_calls(const BenchSetting& setting, const std::function<void()>& call,
-                       std::int64_t least_rounds = 1);
+                       std::int64_t least_rounds = 1, const std::function<void()>& restore = {});
 
 /// Minimum number of rounds of the measurements with which kernels are compared.
 inline constexpr std::int64_t machine_rounds = 16;
