@@ -308,7 +308,7 @@ bool Watchdog::stalled_elsewhere() {
     if (seen.clock != node.clock) {
       node.clock = seen.clock;
       node.changed = Clock::now();
-      // Published states lag behind the ranks' progress.
+      // Published states are older than the ranks' progress.
       const Seconds late = limit_ - 2 * std::chrono::duration<double>(interval_).count();
       for (const RankState& state : seen.ranks)
         if (state.life == RankState::alive && seconds(seen.clock - state.since) < late)
