@@ -100,7 +100,7 @@ std::vector<Difference> differences(const Deck& stored, const Deck& current) {
     const Value before = key.load(stored.config);
     const Value now = key.load(current.config);
     if (before == now) continue;
-    // Of the schedules and strategies, only 2bw, staleness and updates change results.
+    // Schedules and strategies change results only by 2bw, staleness and updates.
     const std::string name = key.full_name();
     const bool delays =
         (name == "parallel.schedule" &&

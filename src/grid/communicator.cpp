@@ -54,6 +54,38 @@ void copy(const Exec& exec, View1<T> to, View1<const T> from) {
   if (to.data() != from.data() && to.extent(0) > 0) Kokkos::deep_copy(exec, to, from);
 }
 
+/// The first unfinished verb of this process on a transport, in call order.
+struct FirstUnfinished {
+  std::int64_t turn = 0;  ///< Queued::turn; 0: no verb, the host waits for this rank's kernels
+  Wait wait;
+};
+
+FirstUnfinished first_unfinished(const char* reason) {
+  FirstUnfinished first{0, {"kernels", reason, "", 0, -1}};
+  for (TransportQueue* queue : transport_queues()) {
+    const Queued* oldest = queue->oldest();
+    if (oldest == nullptr || (first.turn > 0 && oldest->turn > first.turn)) continue;
+    first = {oldest->turn, {oldest->verb, reason, queue->name(), oldest->number, oldest->peer}};
+  }
+  return first;
+}
+
+/// Waits for work of a device until `done` returns true: the waiter of processes with a transport
+/// (set_waiter). The wait may cover a whole step. Each verb that ends meanwhile is progress, so the
+/// rank publishes the verb that it has reached.
+void wait_for_queues(const std::function<bool()>& done, const char* reason) {
+  std::optional<Heartbeat::Waiting> waiting;
+  std::int64_t said = -1;
+  Pause pause;
+  while (!done()) {
+    const FirstUnfinished at = first_unfinished(reason);
+    if (at.turn != std::exchange(said, at.turn)) waiting.emplace(at.wait);
+    advance_pending();
+    Watchdog::glance();
+    pause();
+  }
+}
+
 }  // namespace
 
 Communicator::Communicator(MPI_Comm communicator, std::string name)

@@ -181,7 +181,7 @@ ExitCode Runtime::guard(const std::function<ExitCode()>& work) {
 }
 
 void Runtime::abort(const Error& error) {
-  // Of several ranks that fail at the same time, normally only one reports. Without a watchdog,
+  // If several ranks fail at the same time, normally only one reports. Without a watchdog,
   // rank 0 does not sleep, so that it ends the job before other ranks report.
   const Watchdog::Claim claim = Watchdog::silence();
   const auto first = std::chrono::milliseconds(launcher_milliseconds);

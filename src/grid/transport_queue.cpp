@@ -4,14 +4,10 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/reduction.hpp>
 #include <trireme/grid/communicator.hpp>
-#include <trireme/grid/heartbeat.hpp>
-#include <trireme/grid/pause.hpp>
-#include <trireme/grid/watchdog.hpp>
 #include <trireme/layout/split.hpp>
 #include <trireme/tensor/fence.hpp>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 namespace trireme::grid {
@@ -111,39 +107,10 @@ Launch combination(Reduction reduction, const char* verb) {
   return combine<T, Reduction::sum>;
 }
 
-/// The first unfinished verb of this process on a transport, in call order.
-struct FirstUnfinished {
-  std::int64_t turn = 0;  ///< Queued::turn; 0: no verb, the host waits for this rank's kernels
-  Wait wait;
-};
-
-FirstUnfinished first_unfinished(const char* reason) {
-  FirstUnfinished first{0, {"kernels", reason, "", 0, -1}};
-  for (TransportQueue* queue : transport_queues()) {
-    const Queued* oldest = queue->oldest();
-    if (oldest == nullptr || (first.turn > 0 && oldest->turn > first.turn)) continue;
-    first = {oldest->turn, {oldest->verb, reason, queue->name(), oldest->number, oldest->peer}};
-  }
-  return first;
-}
-
 }  // namespace
 
 std::span<TransportQueue* const> transport_queues() {
   return queues();
-}
-
-void wait_for_queues(const std::function<bool()>& done, const char* reason) {
-  std::optional<Heartbeat::Waiting> waiting;
-  std::int64_t said = -1;
-  Pause pause;
-  while (!done()) {
-    const FirstUnfinished at = first_unfinished(reason);
-    if (at.turn != std::exchange(said, at.turn)) waiting.emplace(at.wait);
-    advance_pending();
-    Watchdog::glance();
-    pause();
-  }
 }
 
 TransportQueue::TransportQueue(std::unique_ptr<Transport> transport, std::string name, int rank,

@@ -86,9 +86,4 @@ class TransportQueue {
 /// All queues of this process.
 std::span<TransportQueue* const> transport_queues();
 
-/// Waits for work of a device until `done` returns true: the waiter of processes with a transport
-/// (set_waiter). The wait may cover a whole step. Each verb that ends meanwhile is progress, so the
-/// rank publishes the verb that it has reached.
-void wait_for_queues(const std::function<bool()>& done, const char* reason);
-
 }  // namespace trireme::grid
