@@ -198,8 +198,8 @@ CallBytes least_bytes(const BlockDescription& part, const OperationCall& call, c
   CallEffects e = effects(part, call);
   if (rule.weights_with_input && call.pass == Pass::backward_weight)
     for (const int t : rule.read_backward(op, call.pass)) e.reads.push_back({t});
-  const bool of_table = !op.arrays.empty() && op.arrays.front().decay &&
-                        product_factor(op, Pass::forward) == 0;
+  const bool of_table =
+      !op.arrays.empty() && op.arrays.front().decay && product_factor(op, Pass::forward) == 0;
   // A table that every rank holds is added to the output.
   if (of_table && call.pass == Pass::forward && op.cut == Cut::none && !op.in_place())
     e.reads.push_back({op.output});

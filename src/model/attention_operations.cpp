@@ -218,10 +218,10 @@ void WidthNormOperation<P>::backward_input(const PassArguments<P>& c, const Bloc
 template <class P>
 void WidthNormOperation<P>::backward_weight(const PassArguments<P>& c) const {
   if (!this->op_.trains()) return;
-  kernels::width_norm_backward_weight<T>(
-      c.handle, dgain_query_, dgain_key_, c.values.gradient(this->op_.output),
-      c.values.matrix(this->op_.saved.front()), by_part(c.values.list(this->op_.saved.back())),
-      norm_);
+  kernels::width_norm_backward_weight<T>(c.handle, dgain_query_, dgain_key_,
+                                         c.values.gradient(this->op_.output),
+                                         c.values.matrix(this->op_.saved.front()),
+                                         by_part(c.values.list(this->op_.saved.back())), norm_);
 }
 
 // ---- attention

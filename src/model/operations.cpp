@@ -159,7 +159,7 @@ std::optional<Evaluations> ActivationOperation<P>::evaluations(const PassArgumen
   using kernels::Arithmetic;
   const Arithmetic function = activation_ == Activation::swiglu ? Arithmetic::exponential
                               : gelu_ == Gelu::exact            ? Arithmetic::error_function
-                                                     : Arithmetic::hyperbolic_tangent;
+                                                                : Arithmetic::hyperbolic_tangent;
   return Evaluations{function, static_cast<double>(output(c).size())};
 }
 

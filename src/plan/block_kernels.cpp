@@ -50,8 +50,9 @@ std::vector<BlockKernel> kernels_of(const OperationCall& call, const BlockDescri
     kernels.push_back({name + ".backward_weight", {call.operation, Pass::backward_weight}});
   kernels.push_back({name + pass, call});
   if (call.fused >= 0)
-    kernels.push_back(
-        {at(layer, call.fused).name + ".backward", {call.fused, call.pass}, /*after_product=*/true});
+    kernels.push_back({at(layer, call.fused).name + ".backward",
+                       {call.fused, call.pass},
+                       /*after_product=*/true});
   if (!call.accumulates() || rule.adds_gradient) return kernels;
   kernels.front().call.sum = -1;
   kernels.push_back({"accumulate", {call.operation, call.pass, -1, call.sum}});
@@ -129,8 +130,7 @@ std::vector<BlockKernel> end_kernels(const deck::Config& config,
       kernels.push_back(std::move(kernel));
     }
   };
-  add(0,
-      lower(embedding, sizes, {kept_for_evaluation(embedding), true, false, element, element}),
+  add(0, lower(embedding, sizes, {kept_for_evaluation(embedding), true, false, element, element}),
       embedding, &BlockProgram::backward);
   add(architecture.kinds.size() - 1, lower_head(head, sizes, element, element), head,
       &BlockProgram::losses);

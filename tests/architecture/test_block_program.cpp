@@ -345,7 +345,7 @@ CallBytes bytes_of_call(const BlockDescription& part, const std::vector<Operatio
   return {};
 }
 
-TEST(LeastBytes, OfNormsIncludeStatisticsAndTheSumOfGradients) {
+TEST(LeastBytes, NormsCountStatisticsAndTheSumOfGradients) {
   const BlockDescription layer = describe_layer(small(Family::gpt), 0);
   const RankSizes n = sizes_of_two_samples(small(Family::gpt));
   const double x = 32 * 48 * 2, statistics = 2 * 32 * 4;
@@ -359,7 +359,7 @@ TEST(LeastBytes, OfNormsIncludeStatisticsAndTheSumOfGradients) {
   EXPECT_EQ(input.resident, 3 * x + statistics);
 }
 
-TEST(LeastBytes, OfOperationsInPlaceOmitValues) {
+TEST(LeastBytes, OperationsInPlaceOmitValues) {
   deck::ModelConfig m = small(Family::qwen3);
   const BlockDescription layer = describe_layer(m, 0);
   const RankSizes n = sizes_of_two_samples(m);
@@ -378,7 +378,7 @@ TEST(LeastBytes, OfOperationsInPlaceOmitValues) {
   EXPECT_EQ(weight.moved, 2 * queries_and_keys + inverse);
 }
 
-TEST(LeastBytes, OfTablesCountTheRowsThatTokensCanName) {
+TEST(LeastBytes, TablesCountTheRowsThatTokensCanName) {
   deck::ModelConfig m = small(Family::gpt);
   m.vocabulary = 20;  // fewer than tokens
   const BlockDescription embedding = describe(m).embedding();

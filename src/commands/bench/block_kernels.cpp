@@ -57,9 +57,9 @@ class MeasuredBlock {
         number_(std::ranges::find(architecture_.blocks, kind, &architecture::Block::kind) -
                 architecture_.blocks.begin()),
         plan_(plan_of<P>(b, kind)),
-        axis_(model::TensorAxis::without_messages(
-            b.shard().shard.tensor_rank, b.shard().shard.tensor_size, plan_.sizes.tokens,
-            b.config().parallel.sequence_parallel)),
+        axis_(model::TensorAxis::without_messages(b.shard().shard.tensor_rank,
+                                                  b.shard().shard.tensor_size, plan_.sizes.tokens,
+                                                  b.config().parallel.sequence_parallel)),
         parameters_(architecture_,
                     shard_of_block(b.shard().shard, number_, architecture_.model.layers), true),
         block_(plan_, parameters_, architecture_, axis_, number_) {
@@ -141,8 +141,7 @@ class MeasuredBlock {
   }
 
   void take_memory(Arena& arena) {
-    memory_ =
-        model::take_block_memory(arena, plan_.program.kept_bytes, plan_.program.work_bytes);
+    memory_ = model::take_block_memory(arena, plan_.program.kept_bytes, plan_.program.work_bytes);
     stream_ = arena.take<T>(plan_.sizes.rows, plan_.sizes.hidden);
     output_ = arena.take<T>(plan_.sizes.rows, plan_.sizes.hidden);
     scratch_ = model::take_block_scratch<P>(arena, {&plan_, 1}, architecture_.model, true,
@@ -226,12 +225,13 @@ class BlockKernels {
 
   /// `here`: whether this rank runs the kernel.
   void measure(const plan::BlockKernel& k, bool here) {
-    const architecture::Operation& op = b_.architecture().kinds[k.kind].operations[at(k.call.operation)];
+    const architecture::Operation& op =
+        b_.architecture().kinds[k.kind].operations[at(k.call.operation)];
     const bool multiplies = product_factor(op, Pass::forward) > 0;
     BenchKernel kernel = kernel_of(b_, k, here);
-    if (k.after_product && kernels::fuses_gelu(b_.handle(), dtype_of<T>, b_.model().gelu,
-                                               b_.sizes().inner))
-      kernel.calls = 0;  // fused into the preceding product
+    if (k.after_product &&
+        kernels::fuses_gelu(b_.handle(), dtype_of<T>, b_.model().gelu, b_.sizes().inner))
+      kernel.calls = 0;                      // fused into the preceding product
     if (multiplies && !op.arrays.empty()) {  // products have their own section
       if (k.call.accumulates()) measure_sum(kernel);
       return;
@@ -268,10 +268,9 @@ class BlockKernels {
     const kernels::AttentionBackends chosen = b_.handle().choice().attention(type);
     if (chosen == kernels::AttentionBackends{}) return;
     kernel.calls = 0;
-    for (const auto& [name, backend] :
-         {std::pair{"attention_portable", AttentionBackend::portable},
-          {"attention_tensor_cores", AttentionBackend::tensor_cores},
-          {"attention_cudnn", AttentionBackend::cudnn}}) {
+    for (const auto& [name, backend] : {std::pair{"attention_portable", AttentionBackend::portable},
+                                        {"attention_tensor_cores", AttentionBackend::tensor_cores},
+                                        {"attention_cudnn", AttentionBackend::cudnn}}) {
       if (!kernels::attention_backend_available(type, backend)) continue;
       if (chosen == kernels::AttentionBackends{backend, backend}) continue;
       kernels::KernelChoice choice = b_.handle().choice();
@@ -293,8 +292,8 @@ void measure_block_kernels(KernelBench& b) {
   const BenchShard& shard = b.shard();
   for (const plan::BlockKernel& k : shard.kernels) kernels.measure(k, shard.layers > 0);
   for (const plan::BlockKernel& k : shard.end_kernels)
-    kernels.measure(k, k.kind > 0 ? shard.has_head
-                                  : shard.has_embedding && b.sizes().vocabulary > 0);
+    kernels.measure(k,
+                    k.kind > 0 ? shard.has_head : shard.has_embedding && b.sizes().vocabulary > 0);
 }
 
 template void measure_block_kernels<model::Fp32>(KernelBench&);

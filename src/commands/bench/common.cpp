@@ -110,8 +110,8 @@ BenchShard shard_of(const BenchSetting& setting) {
     const auto needs = plan::training_needs(plan::step_programs(config, machine));
     out.split_backward = needs[static_cast<std::size_t>(at[Axis::pipeline])].split_backward;
     out.sizes = plan::typed_sizes(config, shard, machine);
-    out.kernels = plan::block_kernels(config, session.architecture, shard, out.split_backward,
-                                      machine);
+    out.kernels =
+        plan::block_kernels(config, session.architecture, shard, out.split_backward, machine);
     out.end_kernels = plan::end_kernels(config, session.architecture);
   });
   for (const Stage stage : shard.stages)

@@ -35,9 +35,8 @@ void measure_loss_kernels(KernelBench& b) {
     return BenchKernel{name, here, calls, rows, n.vocabulary, cost};
   };
   const double wide = elements * sizeof(A);
-  b.measure(kernel("cross_entropy.statistics", traffic(wide, 0)), [&] {
-    kernels::cross_entropy_statistics<A>(exec, statistics, logits, targets, 0);
-  });
+  b.measure(kernel("cross_entropy.statistics", traffic(wide, 0)),
+            [&] { kernels::cross_entropy_statistics<A>(exec, statistics, logits, targets, 0); });
   if (here)
     kernels::cross_entropy_merge(
         exec, losses, merged,
@@ -45,9 +44,7 @@ void measure_loss_kernels(KernelBench& b) {
   b.measure(
       kernel("cross_entropy.gradient",
              is_narrow<T> ? traffic(wide, elements * sizeof(T)) : traffic(0, 0, wide)),
-      [&] {
-        kernels::cross_entropy_gradient<T>(exec, gradient, logits, merged, targets, 0, 1.0);
-      });
+      [&] { kernels::cross_entropy_gradient<T>(exec, gradient, logits, merged, targets, 0, 1.0); });
 }
 
 template void measure_loss_kernels<model::Fp32>(KernelBench&);

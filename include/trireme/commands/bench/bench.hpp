@@ -124,8 +124,8 @@ struct BenchShard {
   std::int64_t states = 0;      ///< parameters whose optimizer state this rank holds
   bool has_embedding = false;
   bool has_head = false;
-  bool logits_again = false;    ///< logits are recomputed in the backward pass
-  bool split_backward = false;  ///< backward_input and backward_weight are separate
+  bool logits_again = false;                   ///< logits are recomputed in the backward pass
+  bool split_backward = false;                 ///< backward_input and backward_weight are separate
   std::vector<plan::BlockKernel> kernels;      ///< of the layers
   std::vector<plan::BlockKernel> end_kernels;  ///< of the embedding and the head
 };
