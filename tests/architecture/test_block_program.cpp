@@ -48,9 +48,8 @@ std::set<std::string> names(const BlockDescription& layer, const Kept& kept) {
   return out;
 }
 
-/// Simulates a phase on a map of memory: every read must find what was last written for that value,
-/// and no two values may overlap while both are needed. The kept and work memory lives across
-/// phases.
+/// Plays a phase on a map of memory: every read must find what was last written for that value, and
+/// no two values may overlap while both are needed. The kept and work memory lives across phases.
 class Replay {
  public:
   Replay(const BlockDescription& layer, const RankSizes& sizes) : layer_(layer), sizes_(sizes) {}
@@ -60,7 +59,7 @@ class Replay {
     memory_.erase(Place::Memory::stream);
     memory_.erase(Place::Memory::output);
     if (with_gradient) write(phase, {layer_.output, true});
-    for (const OperationCall& call : phase.calls) simulate(phase, call);
+    for (const OperationCall& call : phase.calls) play(phase, call);
   }
   /// The caller puts the layer's input there.
   void put_input(const PhaseProgram& phase) { write(phase, {0, false}); }
@@ -110,7 +109,7 @@ class Replay {
         << "call of " << layer_.operations[static_cast<std::size_t>(call.operation)].name
         << " finds something else in the place of " << name(v);
   }
-  void simulate(const PhaseProgram& phase, const OperationCall& call) {
+  void play(const PhaseProgram& phase, const OperationCall& call) {
     std::vector<Value> reads, writes;
     for (const int number : {call.operation, call.fused}) {
       if (number < 0) continue;
@@ -346,7 +345,7 @@ CallBytes bytes_of_call(const BlockDescription& part, const std::vector<Operatio
   return {};
 }
 
-TEST(LeastBytes, NormsIncludeStatisticsAndTheSumOfGradients) {
+TEST(LeastBytes, NormsCountStatisticsAndTheSumOfGradients) {
   const BlockDescription layer = describe_layer(small(Family::gpt), 0);
   const RankSizes n = sizes_of_two_samples(small(Family::gpt));
   const double x = 32 * 48 * 2, statistics = 2 * 32 * 4;

@@ -128,7 +128,7 @@ TEST(BlockKernels, CountGradientSumsAndEmbeddingDropoutOfBert) {
   }
 }
 
-TEST(BlockKernels, EndsReadOrPlaceRows) {
+TEST(BlockKernels, KernelsOfTheEndsReadOrPlaceRows) {
   const auto names = [](const deck::Config& config) {
     std::set<std::string> found;
     for (const BlockKernel& k : end_kernels(config, architecture::describe(config.model))) {
