@@ -48,8 +48,9 @@ std::set<std::string> names(const BlockDescription& layer, const Kept& kept) {
   return out;
 }
 
-/// Plays a phase on a map of memory: every read must find what was last written for that value, and
-/// no two values may overlap while both are needed. The kept and work memory lives across phases.
+/// Simulates a phase on a map of memory: every read must find what was last written for that value,
+/// and no two values may overlap while both are needed. The kept and work memory lives across
+/// phases.
 class Replay {
  public:
   Replay(const BlockDescription& layer, const RankSizes& sizes) : layer_(layer), sizes_(sizes) {}
@@ -59,7 +60,7 @@ class Replay {
     memory_.erase(Place::Memory::stream);
     memory_.erase(Place::Memory::output);
     if (with_gradient) write(phase, {layer_.output, true});
-    for (const OperationCall& call : phase.calls) play(phase, call);
+    for (const OperationCall& call : phase.calls) simulate(phase, call);
   }
   /// The caller puts the layer's input there.
   void put_input(const PhaseProgram& phase) { write(phase, {0, false}); }
@@ -109,7 +110,7 @@ class Replay {
         << "call of " << layer_.operations[static_cast<std::size_t>(call.operation)].name
         << " finds something else in the place of " << name(v);
   }
-  void play(const PhaseProgram& phase, const OperationCall& call) {
+  void simulate(const PhaseProgram& phase, const OperationCall& call) {
     std::vector<Value> reads, writes;
     for (const int number : {call.operation, call.fused}) {
       if (number < 0) continue;
