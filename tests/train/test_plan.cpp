@@ -34,7 +34,7 @@ struct PlanCase {
   bool one_pass = false;  ///< one micro-batch per step, on one pipeline rank
 };
 
-/// So many of the first have an option that no other has.
+/// Number of cases at the front that run on every layout: each has an option that no other has.
 constexpr std::size_t cases_on_every_layout = 6;
 
 std::vector<PlanCase> plan_cases() {
