@@ -15,6 +15,7 @@ Making making;
 
 Communicator::Communicator(MPI_Comm communicator, std::string name)
     : communicator_(communicator), name_(std::move(name)), rank_(making.rank), size_(making.size) {}
+OperationPool::~OperationPool() = default;  // it has no operations
 Communicator::~Communicator() = default;
 
 std::string Communicator::broadcast(const std::string& value, int root, const char*) {
