@@ -59,27 +59,21 @@ void expect_slices(const Reader& reader, const std::vector<TestArray>& arrays, s
     }
 }
 
-/// A third of the readers for each writers, by turns: each number and axis of writers meets each
-/// number and axis of readers. The soak test has all.
 TEST(Slices, AnyReadersReadSlicesOfAnyWriters) {
   const TemporaryFolder folder;
   const auto arrays = arrays_of_all_kinds();
-  const std::vector<int> numbers_of_writers{1, 2, 3, 8, 15};
-  const std::vector<int> numbers_of_readers{1, 2, 5, 7};
   std::int64_t step = 0;
-  for (std::size_t w = 0; w < numbers_of_writers.size(); ++w)
+  for (const int writers : {1, 2, 3, 8, 15})
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      const int writers = numbers_of_writers[w];
       auto small = arrays;
       if (writers > 3) small.pop_back();
       const auto saved = save_cut(folder.file("c"), ++step, small, axis, writers);
       verify(saved);
       const Reader reader(saved);
       ASSERT_EQ(reader.arrays().size(), small.size());
-      for (std::size_t r = 0; r < numbers_of_readers.size(); ++r)
+      for (const int readers : {1, 2, 5, 7})
         for (std::size_t other = 0; other < 3; ++other)
-          if (soak() || (w + axis + r + other) % 3 == 0)
-            expect_slices(reader, small, other, numbers_of_readers[r]);
+          expect_slices(reader, small, other, readers);
       expect_slices(Reader(saved, Opening::manifest), small, 1, 3);
       fs::remove_all(saved);
     }
