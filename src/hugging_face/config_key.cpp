@@ -1,4 +1,4 @@
-// Constructors of ConfigKey for the kinds of values in config.json.
+// Functions that create a ConfigKey for each kind of value in config.json, or modify a ConfigKey.
 #include <trireme/hugging_face/config_key.hpp>
 
 #include <trireme/base/text.hpp>

@@ -312,8 +312,8 @@ json types(const M& m) {
   return list;
 }
 
-/// Sets full_attention_every, or removes the window, so that the model has these types of layers.
-/// False if this is not possible.
+/// Sets full_attention_every, or removes the window, so that the model's layers have the types in
+/// `value`. Returns false if this is not possible.
 bool read_types(const json& value, M& m) {
   if (value == types(m)) return true;
   for (m.full_attention_every = 0; m.full_attention_every <= m.layers; ++m.full_attention_every)

@@ -388,7 +388,7 @@ std::uint64_t fingerprint(std::span<const Program> programs) {
   return sum.digest().low;
 }
 
-// Names of instructions and values for messages and files.
+// Names of instructions, transports and values, for messages and files.
 using Kind = Value::Kind;
 
 std::string_view name_of(Op op) {

@@ -1,4 +1,5 @@
-// Assigns slots and buffers to the instructions of a rank's row, and groups adjacent transfers.
+// Runs a rank's row of a program: assigns slots and buffers to its instructions, groups adjacent
+// transfers, and calls the actions.
 #include <trireme/train/executor.hpp>
 
 #include <trireme/base/check.hpp>

@@ -37,8 +37,8 @@ struct Member {
 std::vector<Member> members_of(const std::string& directory,
                                std::vector<std::string>* unreadable = nullptr);
 
-/// Names of the checkpoints in `directory` with an unreadable manifest or that do not precede
-/// `tip`.
+/// Names of the checkpoints in `directory` whose manifest is unreadable or that do not precede
+/// `tip`, in descending order.
 std::vector<std::string> not_on_branch(const std::string& directory, const Lineage& tip);
 
 }  // namespace trireme::checkpoint

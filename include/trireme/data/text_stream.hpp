@@ -18,8 +18,9 @@ class TextStream {
   TextStream(const Tokenizer& tokenizer, std::span<const std::int32_t> before,
              std::vector<std::string> stops);
 
-  /// Adds the next token. Appends to `out` the text that later tokens cannot change and that cannot
-  /// begin a stop text. Returns false after a stop text.
+  /// Adds the next token. Appends the known text to `out`: the text before a stop text, if there is
+  /// one; otherwise all but the last n − 1 bytes, where n is the length of the longest stop text.
+  /// Returns false after a stop text.
   bool feed(std::int32_t id, std::string& out);
   /// Ends the stream and appends the remaining text. Returns false after a stop text.
   bool finish(std::string& out);

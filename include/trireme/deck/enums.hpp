@@ -104,7 +104,8 @@ enum class RotaryScalingKind : std::uint8_t {
   linear,   ///< positions divided by a factor (Chen et al. 2023, arXiv 2306.15595)
   dynamic,  ///< a base of the wavelengths that depends on the length of samples ("NTK-aware")
   yarn,     ///< long wavelengths multiplied by a factor (Peng et al. 2023, arXiv 2309.00071)
-  llama3    ///< yarn with another ramp, unscaled scores (Grattafiori et al. 2024, arXiv 2407.21783)
+  llama3    ///< as yarn, with limits by wavelength, and without yarn's factor of queries and keys
+            ///< (Grattafiori et al. 2024, arXiv 2407.21783)
 };
 
 /// Trained additions to the weights of products.

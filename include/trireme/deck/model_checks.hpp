@@ -31,7 +31,7 @@ bool fp8_fits(const Config& config, std::int64_t tensor, std::int64_t micro);
 std::vector<std::string> mistakes_of_special_tokens(const Deck& deck);
 
 /// For a model that predicts masked tokens, throws a UsageError unless the special tokens are three
-/// different ids of the vocabulary, which must be resolved from the token file.
+/// different ids of the vocabulary. The vocabulary must be known.
 void check_special_tokens(const Deck& deck);
 
 }  // namespace trireme::deck

@@ -320,8 +320,9 @@ struct AttentionForward {
     return static_cast<int>(shape.queries.count - q0 < block ? shape.queries.count - q0 : block);
   }
 
-  /// Writes the results in the type of the sums, to `sums` or `o`. If `merges`, merges them with
-  /// the previous results. Queries that see none of the keys are left unchanged.
+  /// Writes the results in the type of the sums, to `sums` or `o`, and logsumexp. If `merges`,
+  /// merges them with the previous results. Does not change the results of queries that see none
+  /// of the keys.
   KOKKOS_FUNCTION void merge(const AttentionMember& team, const Scratch& s, std::int64_t b,
                              std::int64_t h, std::int64_t q0) const {
     Kokkos::parallel_for(Kokkos::TeamThreadRange(team, queries_from(q0)), [&](int i) {

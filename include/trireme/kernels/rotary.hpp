@@ -21,9 +21,10 @@ struct RotaryScaling {
   double magnitude = 1;  ///< factor by which rotated pairs are multiplied
 };
 
-/// The token of row t has the position positions[t]. Without `positions`, its position in its
-/// sample is places.position((first_row + t) mod sequence), where `sequence` is the number of
-/// tokens of a sample that this rank holds.
+/// Rotation of the first heads of each row. The token of row t has the position positions[t].
+/// Without `positions`, the token's position is places.position((first_row + t) mod sequence):
+/// `sequence` is the number of tokens of a sample on this rank, and `first_row` the number of row 0
+/// among this rank's tokens.
 struct Rotary {
   std::int64_t heads = 0;      ///< number of heads to rotate: the first heads of a row
   std::int64_t head_size = 0;  ///< K, even

@@ -126,8 +126,9 @@ class BlockValues {
     return view<T>(tensor == contributed_ ? contribution_place_ : phase_.gradients[index(tensor)],
                    architecture::gradient_of(plan_.description, tensor));
   }
-  /// Until the next call, gradient(tensor) is the memory at `place`. `tensor` −1: all gradients are
-  /// at the places of the phase. Returns gradient(tensor), or an empty view.
+  /// Redirects gradient(tensor) to the memory at `place` until the next write_contribution().
+  /// `tensor` −1: all gradients are at the places of the phase again. Returns gradient(tensor), or
+  /// an empty view for −1.
   View2<T> write_contribution(int tensor, const architecture::Place& place) {
     contributed_ = tensor;
     contribution_place_ = place;

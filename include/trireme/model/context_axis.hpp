@@ -42,7 +42,7 @@ class ContextAxis {
   void sum(const Exec& exec, View2<T> x, const char* what) const {
     if (size_ > 1) communicator_->all_reduce<T>(exec, flat(x), grid::Reduction::sum, what);
   }
-  /// Not for a default-constructed axis.
+  /// The axis's communicator. Do not call this function on a default-constructed axis.
   grid::Communicator& communicator() const { return *communicator_; }
 
  private:

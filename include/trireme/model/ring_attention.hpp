@@ -24,8 +24,8 @@ class RingAttention {
  public:
   using A = Accumulate<T>;
 
-  /// `shape`: this rank's tokens. `sequence`: tokens of a whole sample. `axis` must outlive this
-  /// object.
+  /// `shape`: shape.sequence is the number of this rank's tokens of a sample. `sequence`: number of
+  /// tokens of a whole sample. `axis` must outlive this object.
   RingAttention(const ContextAxis& axis, const kernels::AttentionShape& shape,
                 std::int64_t sequence);
 

@@ -44,8 +44,9 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
                                  const architecture::Architecture& architecture,
                                  const std::vector<schedule::Needs>& needs, const Machine& machine);
 
-/// Tensor ranks that can need different memory, ascending: the first and the last tensor rank, and
-/// if ranks share heads of keys and values, one rank of each kind.
+/// Tensor ranks that can need different memory, ascending: the first and the last tensor rank. If
+/// ranks share heads of keys and values, also one rank of every other kind: ranks of a kind have
+/// parts of equal sizes and share their first and last head alike.
 std::vector<int> different_tensor_ranks(const deck::Config& config,
                                         const architecture::Shard& shard, const Machine& machine);
 

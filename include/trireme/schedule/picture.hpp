@@ -58,7 +58,7 @@ struct Picture {
   std::vector<std::pair<Colour, std::string>> legend;
   std::string remark;         ///< text beside the legend
   int columns = 180;          ///< maximum width of a text chart in characters
-  std::size_t boxes = 20000;  ///< maximum per panel of an SVG; with more, boxes are blended
+  std::size_t boxes = 20000;  ///< maximum number of boxes in a panel of an SVG that are not blended
 };
 
 /// A self-contained SVG with charts at most 1600 pixels wide.

@@ -11,7 +11,7 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-/// Width on a terminal: the number of characters, without UTF-8's continuation bytes.
+/// Width on a terminal: the number of UTF-8 characters, each counted by its first byte.
 std::size_t width(const std::string& text) {
   return static_cast<std::size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

@@ -96,7 +96,8 @@ double log_part(const Ticks& axis, double value) {
   return std::log(value / axis.low) / std::log(axis.high / axis.low);
 }
 
-/// HTML of the tick labels and titles of the chart; positions are percentages of the chart's size.
+/// HTML of the tick labels and of the titles of both axes. Positions of tick labels are percentages
+/// of the chart's size.
 std::string labels(const Ticks& x, const Ticks& y) {
   std::string out = "<div class=\"y-labels\">";
   for (const Tick& tick : y.ticks)

@@ -288,7 +288,8 @@ std::vector<Mark> placed_on(const XAxis& across, std::span<const Mark> marks) {
   return placed;
 }
 
-/// One drawing, with the labels of all axes on which the curves look the same.
+/// HTML of one drawing: an SVG of the curves, and the tick labels of every axis in `axes`. The
+/// curves have the same shape on all of these axes.
 std::string picture(const std::vector<Series>& all, Range range, const ChartOptions& options,
                     std::span<const XAxis> axes, const std::string& styles) {
   const XAxis& across = axes.front();

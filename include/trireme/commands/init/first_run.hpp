@@ -35,7 +35,7 @@ struct Wish {
   std::string family = "llama";
   deck::ModelConfig model;     ///< properties of the family, or the imported model
   std::string imported;        ///< folder of a Hugging Face model to tune; "": a new model
-  std::string imported_model;  ///< section [model] of the imported model
+  std::string imported_model;  ///< TOML text of section [model] for the imported model
   bool lora = false;           ///< fine-tune with low-rank adapters
   std::int64_t ranks = 1;
   Seconds seconds = 0;    ///< wanted duration

@@ -97,7 +97,7 @@ std::string report_page(const RunReport& report);
 /// Several runs on one page: superimposed curves, figures, and differences of their decks.
 std::string comparison_page(std::span<const RunReport> runs);
 
-/// Parts of a report's page.
+/// HTML of parts of a report's page. The charts are also a part of a comparison page.
 std::string report_headline(const RunReport& report);
 std::string report_charts(std::span<const RunReport> runs);
 std::string report_jobs(const RunReport& report);
