@@ -228,6 +228,7 @@ constexpr OperationRule embedding{.name = "embedding",
                                   .rate = KernelRate::embedding,
                                   .has_input_pass = false,
                                   .weight_pass = WeightPass::trained,
+                                  .scales_gradient = true,
                                   .own_name = true,
                                   .read_backward = [](const Operation& op, Pass) {
                                     return op.in_place() ? std::vector<int>{} : op.inputs;

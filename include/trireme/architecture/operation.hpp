@@ -211,6 +211,8 @@ struct OperationRule {
   /// Whether backward_input also computes the gradients of the weights, because it overwrites the
   /// gradient that they depend on.
   bool weights_with_input = false;
+  /// Whether backward_weight may scale the gradient of the output in place.
+  bool scales_gradient = false;
   bool draws = false;  ///< whether dropout draws a random number per element of the output
   /// Whether one kernel computes the gradients of all arrays, so that they are frozen together.
   bool joins_arrays = false;

@@ -99,15 +99,17 @@ class MeasuredBlock {
       kernel.cost.arithmetic = arithmetic->function;
       kernel.cost.elements = arithmetic->count;
     }
-    // Values that the call may overwrite, although it reads them
+    // Values that the call may multiply in place. Sums of gradients only grow linearly.
+    const bool scales = rule_of(op.kind).scales_gradient;
     std::vector<View1<T>> changed;
     for (const Value& v : effects.reads) {
+      if (v.gradient && v.tensor == k.call.sum) continue;
       const std::optional<View1<T>> read = list_of(values, v);
       const auto is_read = [&](const Value& w) {
         const std::optional<View1<T>> written = list_of(values, w);
         return written && written->data() == read->data();
       };
-      if (read && ((v.gradient && k.call.pass == Pass::backward_weight) ||
+      if (read && ((v.gradient && scales && k.call.pass == Pass::backward_weight) ||
                    std::ranges::any_of(effects.writes, is_read)))
         changed.push_back(*read);
     }
