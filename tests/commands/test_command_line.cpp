@@ -12,6 +12,7 @@
 #include <regex>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "support/temporary_folder.hpp"
 
@@ -178,6 +179,22 @@ TEST(CommandLine, MustFitGivesExitCodeThree) {
   EXPECT_TRUE(contains(outcome.err, "trireme: error: the plan does not fit: a rank needs "))
       << outcome.err;
   EXPECT_TRUE(contains(outcome.out, "\nmemory per rank\n")) << "the plan is printed";
+}
+
+TEST(CommandLine, JsonOfAPlanFollowsTheMemoryLimit) {
+  const testing::TemporaryFolder folder;
+  for (const auto& [limit, fits] : {std::pair{"1GB", false}, {"60GB", true}}) {
+    ASSERT_EQ(
+        run(folder, "check " TRIREME_SOURCE_DIR
+                    "/inputs/gpt2_124m.toml --ranks 8 --machine " TRIREME_SOURCE_DIR
+                    "/inputs/machines/h100.toml --json '" +
+                        folder.file("plan.json") + "' parallel.memory_limit=" + std::string(limit))
+            .code,
+        0);
+    const auto plan = nlohmann::json::parse(testing::read_file(folder.file("plan.json")));
+    EXPECT_EQ(plan["fits"], fits) << limit;
+    EXPECT_EQ(plan["memory_limit"], fits ? 60'000'000'000 : 1'000'000'000);
+  }
 }
 
 TEST(CommandLine, HelpDeckListsKeys) {
