@@ -33,8 +33,8 @@ struct HeadSizes {
         lanes(padded(head_size, Tile<T>::lanes)) {}
 };
 
-/// Rows of a later block. On hosts, a product prefetches them part by part while it computes: all
-/// at once, they would wait for the processor's few buffers of cache misses.
+/// Rows of a later block, which a product on a host prefetches part by part while it computes. A
+/// processor has few buffers for cache misses, so a loop that prefetched all rows would stall.
 template <class T>
 struct RowsAhead {
   const T* first = nullptr;

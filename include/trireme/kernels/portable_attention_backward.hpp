@@ -44,8 +44,8 @@ struct AttentionBackward {
   bool adds_queries = false;      ///< adds to the queries' gradients of earlier launches
   bool native = false;            ///< products by the processor's bf16 instructions
 
-  /// Arrays in the scratch memory of a team. Each block of keys has its own first five arrays; the
-  /// other arrays are shared.
+  /// Arrays in the scratch memory of a team. Each block of keys has its own arrays before
+  /// `queries`; the other arrays are shared.
   struct Scratch {
     A* keys_transposed;    // [K, block], scaled unless native
     A* values_transposed;  // [K, block]
@@ -234,8 +234,8 @@ struct AttentionBackward {
     write_transposed(team, s.dvalues, &dqkv(token, value_column), shape.keys.count - k0);
   }
 
-  /// Computes the `wanted` gradients from the queries from q0 on of head h, with those of the
-  /// `count` blocks of keys from key `first` on that they see.
+  /// Computes the `wanted` gradients from a block of queries of head h, which begins at q0, and the
+  /// `count` blocks of keys from key `first` on. Skips blocks of keys that no query sees.
   template <Gradients wanted>
   KOKKOS_FUNCTION void add_pairs(const AttentionMember& team, A* memory, std::int64_t b,
                                  std::int64_t h, std::int64_t q0, std::int64_t first,
@@ -295,7 +295,7 @@ struct AttentionBackward {
     pack_left<T>(s.packed_grads_by_column, head.rows, block, Broadcast<A>{s.grads, 1, head.lanes});
   }
 
-  /// Rows of the queries' gradients of earlier blocks of keys.
+  /// The rows in which the gradients of a block of queries are summed over the blocks of keys.
   struct QuerySums {
     A* first;
     std::int64_t stride;
