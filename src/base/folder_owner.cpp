@@ -9,7 +9,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
 #include <trireme/base/clock.hpp>
-#include <trireme/base/folder_entries.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/base/owner_file.hpp>
 #include <trireme/base/text.hpp>
 

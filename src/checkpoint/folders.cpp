@@ -2,7 +2,7 @@
 #include <trireme/checkpoint/folders.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/base/folder_entries.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>
 

@@ -4,7 +4,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
-#include <trireme/base/folder_entries.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/verify.hpp>

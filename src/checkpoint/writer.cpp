@@ -2,7 +2,7 @@
 #include <trireme/checkpoint/writer.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/base/folder_entries.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/checkpoint/folders.hpp>
 #include <trireme/checkpoint/lineage.hpp>

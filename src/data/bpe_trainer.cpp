@@ -2,7 +2,7 @@
 #include <trireme/data/bpe_trainer.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/data/byte_alphabet.hpp>
+#include <trireme/data/unicode.hpp>
 
 #include <nlohmann/json.hpp>
 

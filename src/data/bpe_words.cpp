@@ -4,7 +4,6 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
-#include <trireme/data/byte_alphabet.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/word_cache.hpp>
 

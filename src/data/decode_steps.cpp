@@ -2,8 +2,6 @@
 #include <trireme/data/decode_steps.hpp>
 
 #include <trireme/base/utf8.hpp>
-#include <trireme/data/byte_alphabet.hpp>
-#include <trireme/data/pre_tokenizers.hpp>
 #include <trireme/data/text_step.hpp>
 #include <trireme/data/unicode.hpp>
 #include <trireme/data/word_splitter.hpp>
@@ -34,7 +32,7 @@ class Fuse final : public DecodeStep {
   bool fuses() const override { return true; }
 };
 
-/// Converts the characters of byte_alphabet.hpp to bytes. Other tokens do not change.
+/// Converts the characters of characters_of_bytes() to bytes. Other tokens do not change.
 class BytesOfCharacters final : public DecodeStep {
  public:
   void run(std::vector<std::string>& tokens, Edge) const override {

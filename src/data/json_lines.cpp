@@ -4,7 +4,7 @@
 #include <trireme/base/check.hpp>
 #include <trireme/base/json_mistake.hpp>
 #include <trireme/base/utf8.hpp>
-#include <trireme/io/text_reader.hpp>
+#include <trireme/io/input_file.hpp>
 
 #include <algorithm>
 #include <string_view>

@@ -1,5 +1,4 @@
 // The types of pre-tokenizers in a tokenizer.json.
-#include <trireme/data/pre_tokenizers.hpp>
 
 #include <trireme/data/text_step.hpp>
 #include <trireme/data/unicode.hpp>

@@ -11,7 +11,7 @@
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/data/tokenizer_json.hpp>
 #include <trireme/io/atomic_file.hpp>
-#include <trireme/io/text_reader.hpp>
+#include <trireme/io/input_file.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -7,12 +7,10 @@
 #include <trireme/base/json_mistake.hpp>
 #include <trireme/data/added_tokens.hpp>
 #include <trireme/data/bpe_words.hpp>
-#include <trireme/data/byte_alphabet.hpp>
 #include <trireme/data/decode_steps.hpp>
 #include <trireme/data/document_decoder.hpp>
 #include <trireme/data/json_node.hpp>
 #include <trireme/data/literal_splitter.hpp>
-#include <trireme/data/pre_tokenizers.hpp>
 #include <trireme/data/text_step.hpp>
 #include <trireme/data/token_model.hpp>
 #include <trireme/data/token_names.hpp>

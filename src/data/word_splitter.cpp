@@ -2,8 +2,9 @@
 #include <trireme/data/word_splitter.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/data/byte_alphabet.hpp>
+#include <trireme/base/utf8.hpp>
 #include <trireme/data/oniguruma.hpp>
+#include <trireme/data/unicode.hpp>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

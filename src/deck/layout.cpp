@@ -4,7 +4,6 @@
 #include <trireme/base/check.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/checks.hpp>
-#include <trireme/deck/choices.hpp>
 #include <trireme/deck/table.hpp>
 #include <trireme/deck/value.hpp>
 

@@ -3,7 +3,7 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/deck/choices.hpp>
+#include <trireme/deck/checks.hpp>
 #include <trireme/deck/layout.hpp>
 
 #include <algorithm>

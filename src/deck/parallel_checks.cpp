@@ -5,7 +5,6 @@
 #include <trireme/base/text.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/checks.hpp>
-#include <trireme/deck/choices.hpp>
 
 #include <algorithm>
 #include <numeric>

@@ -6,7 +6,7 @@
 #include <trireme/deck/families.hpp>
 #include <trireme/deck/table.hpp>
 #include <trireme/deck/value.hpp>
-#include <trireme/hugging_face/general_keys.hpp>
+#include <trireme/hugging_face/config_key.hpp>
 #include <trireme/hugging_face/strict_json.hpp>
 
 #include <algorithm>

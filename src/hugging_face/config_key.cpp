@@ -1,9 +1,13 @@
 // Functions that create a ConfigKey for each kind of value in config.json, or modify a ConfigKey.
+// Keys of config.json that belong to no single family, and names of members without effect.
 #include <trireme/hugging_face/config_key.hpp>
 
 #include <trireme/base/text.hpp>
+#include <trireme/hugging_face/format.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
 #include <utility>
 
@@ -130,6 +134,175 @@ ConfigKey written(std::string name, std::function<json(const ModelConfig&)> valu
   key.otherwise = [](const ModelConfig&) { return json(); };
   key.read = [](const json&, ModelConfig&) { return true; };
   return key;
+}
+
+namespace {
+
+/// A key that must have one of these values, which have no effect. The key is not written.
+ConfigKey neutral(std::string name, std::vector<json> values) {
+  ConfigKey key = fixed(std::move(name), std::move(values));
+  key.write = {};
+  return key;
+}
+
+/// Key for transformers' class of the model, with or without its head. Ignores case.
+ConfigKey architectures() {
+  ConfigKey key;
+  key.name = "architectures";
+  key.otherwise = [](const ModelConfig&) { return json(); };
+  key.read = [](const json& value, ModelConfig& m) {
+    const std::string whole = lower_case(format_of(m.family).model_class(m));
+    const std::string stem =
+        whole.substr(0, whole.find(whole.ends_with("lmheadmodel") ? "lmheadmodel" : "forcausallm"));
+    const auto same = [&](const json& name) {
+      const std::string word = name.is_string() ? lower_case(name.get<std::string>()) : "";
+      return word == whole || word == stem + "model" || word == stem + "textmodel";
+    };
+    return value.is_null() || (value.is_array() && std::ranges::all_of(value, same));
+  };
+  key.expected = "the class that transformers has for the model_type with a causal head";
+  return key;
+}
+
+/// Key for the types of layers. All layers must have the type that the window implies.
+ConfigKey layer_types() {
+  ConfigKey key;
+  key.name = "layer_types";
+  key.otherwise = [](const ModelConfig&) { return json(); };
+  key.read = [](const json& value, ModelConfig& m) {
+    const char* type = m.window > 0 ? "sliding_attention" : "full_attention";
+    return value.is_null() ||
+           (value.is_array() &&
+            std::ranges::all_of(value, [&](const json& layer) { return layer == type; }));
+  };
+  key.expected = "layers that are alike, as sliding_window says";
+  return key;
+}
+
+/// Key for programs in the model's folder. No program may replace transformers' model.
+ConfigKey programs() {
+  ConfigKey key;
+  key.name = "auto_map";
+  key.otherwise = [](const ModelConfig&) { return json(); };
+  key.read = [](const json& value, ModelConfig&) {
+    if (!value.is_object()) return value.is_null();
+    return std::ranges::none_of(value.items(), [](const auto& entry) {
+      return entry.key().starts_with("AutoModel") && !says_nothing(entry.value());
+    });
+  };
+  key.expected = "no program for the model, because only the program says what it computes";
+  return key;
+}
+
+/// Names of members of transformers' configurations without effect on a model's results.
+constexpr std::array without_effect{"architectures",
+                                    "attn_implementation",
+                                    "bad_words_ids",
+                                    "begin_suppress_tokens",
+                                    "cache_implementation",
+                                    "chunk_size_feed_forward",
+                                    "classifier_dropout",
+                                    "cross_attention_hidden_size",
+                                    "directionality",
+                                    "diversity_penalty",
+                                    "do_sample",
+                                    "dtype",
+                                    "early_stopping",
+                                    "encoder_no_repeat_ngram_size",
+                                    "exponential_decay_length_penalty",
+                                    "finetuning_task",
+                                    "gradient_checkpointing",
+                                    "hidden_act",
+                                    "id2label",
+                                    "initializer_range",
+                                    "is_decoder",
+                                    "label2id",
+                                    "length_penalty",
+                                    "max_length",
+                                    "min_length",
+                                    "model_type",
+                                    "n_special",
+                                    "name_or_path",
+                                    "no_repeat_ngram_size",
+                                    "num_beam_groups",
+                                    "num_beams",
+                                    "num_labels",
+                                    "num_return_sequences",
+                                    "output_attentions",
+                                    "output_hidden_states",
+                                    "output_past",
+                                    "output_scores",
+                                    "predict_special_tokens",
+                                    "prefix",
+                                    "problem_type",
+                                    "remove_invalid_values",
+                                    "repetition_penalty",
+                                    "return_dict",
+                                    "return_dict_in_generate",
+                                    "suppress_tokens",
+                                    "task_specific_params",
+                                    "temperature",
+                                    "tf_legacy_loss",
+                                    "tie_encoder_decoder",
+                                    "tokenizer_class",
+                                    "top_k",
+                                    "top_p",
+                                    "torch_dtype",
+                                    "torchscript",
+                                    "transformers_version",
+                                    "typical_p",
+                                    "use_bfloat16",
+                                    "use_cache",
+                                    "vocab_file"};
+
+bool is_without_effect(const std::string& name) {
+  constexpr std::array starts{"_", "pooler_", "summary_", "unsloth_"};
+  return std::ranges::find(without_effect, name) != without_effect.end() ||
+         name.ends_with("_token_id") ||
+         std::ranges::any_of(starts, [&](const char* start) { return name.starts_with(start); });
+}
+
+}  // namespace
+
+bool says_nothing(const json& value) {
+  return value.is_null() || value == false || value == "" ||
+         (value.is_structured() && value.empty());
+}
+
+std::string lower_case(std::string word) {
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
+  return word;
+}
+
+std::vector<ConfigKey> with_general_keys(std::vector<ConfigKey> keys) {
+  const auto add = [&](ConfigKey key) {
+    if (std::ranges::find(keys, key.name, &ConfigKey::name) == keys.end())
+      keys.push_back(std::move(key));
+  };
+  add(architectures());
+  add(programs());
+  for (const char* name : {"add_cross_attention", "is_encoder_decoder", "rope_interleaved",
+                           "use_bidirectional_attention"})
+    add(neutral(name, {false}));
+  for (const char* name : {"attn_logit_softcapping", "compression_config",
+                           "final_logit_softcapping", "quantization_config"})
+    add(neutral(name, {nullptr, json::object()}));
+  for (const char* name : {"logit_scale", "partial_rotary_factor"}) add(neutral(name, {1}));
+  ConfigKey causal = implied("is_causal", [](const ModelConfig& m) { return json(m.causal()); });
+  causal.write = {};
+  causal.expected = "true for a decoder, false for an encoder";
+  add(std::move(causal));
+  add(layer_types());
+  return keys;
+}
+
+std::vector<std::string> unknown_members(const json& file, const std::vector<ConfigKey>& keys) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : file.items())
+    if (std::ranges::find(keys, name, &ConfigKey::name) == keys.end() && !is_without_effect(name) &&
+        !says_nothing(value))
+      names.push_back(name);
+  return names;
 }
 
 }  // namespace trireme::hugging_face

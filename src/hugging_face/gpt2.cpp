@@ -3,7 +3,7 @@
 
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/text.hpp>
-#include <trireme/hugging_face/general_keys.hpp>
+#include <trireme/hugging_face/config_key.hpp>
 
 #include <utility>
 

@@ -2,7 +2,7 @@
 #include <trireme/hugging_face/format.hpp>
 
 #include <trireme/base/text.hpp>
-#include <trireme/hugging_face/general_keys.hpp>
+#include <trireme/hugging_face/config_key.hpp>
 #include <trireme/hugging_face/llama_keys.hpp>
 
 #include <algorithm>

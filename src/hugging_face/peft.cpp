@@ -5,8 +5,8 @@
 #include <trireme/architecture/adapter.hpp>
 #include <trireme/architecture/architecture.hpp>
 #include <trireme/base/check.hpp>
+#include <trireme/hugging_face/config_key.hpp>
 #include <trireme/hugging_face/convert.hpp>
-#include <trireme/hugging_face/general_keys.hpp>
 #include <trireme/hugging_face/strict_json.hpp>
 
 #include <algorithm>

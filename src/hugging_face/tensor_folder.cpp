@@ -2,7 +2,7 @@
 #include <trireme/hugging_face/tensor_folder.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/base/folder_entries.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/hugging_face/complaints.hpp>
 #include <trireme/hugging_face/strict_json.hpp>
 #include <trireme/io/input_file.hpp>

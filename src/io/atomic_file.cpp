@@ -3,7 +3,6 @@
 
 #include <trireme/base/check.hpp>
 #include <trireme/base/checksum.hpp>
-#include <trireme/base/folder_entries.hpp>
 #include <trireme/base/input.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/process.hpp>

@@ -2,7 +2,7 @@
 #include <trireme/io/atomic_folder.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/base/folder_entries.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/io/atomic_file.hpp>
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-// Look-ups of tokens, positions and segments. The gradients are summed in a fixed order.
+// Look-ups of tokens, positions, segments and selected rows. The gradients of tables are summed in
+// a fixed order.
 #include <trireme/kernels/embedding.hpp>
 
 #include <trireme/base/check.hpp>
@@ -10,23 +11,57 @@
 
 namespace trireme::kernels {
 
+namespace {
+
+/// y[q] = x[rows[q] − first_row] if x holds the row, otherwise 0.
+template <class T>
+void look_up(const char* label, const Exec& exec, View2<T> y, const char* name, View2<const T> x,
+             View1<const std::int32_t> rows, std::int64_t first_row) {
+  const std::int64_t count = extent(rows, 0);
+  const std::int64_t held = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  expect_shape(y, name, {count, hidden});
+  for_rows(
+      label, exec, count, KOKKOS_LAMBDA(const Team& team, std::int64_t q) {
+        const std::int64_t row = rows(q) - first_row;
+        T* y_row = row_of(y, q);
+        if (row >= 0 && row < held) {
+          const T* x_row = row_of(x, row);
+          copy_lanes(team, hidden, y_row, x_row);
+        } else {
+          map_lanes(team, hidden, y_row, [](std::int64_t) { return T(0); });
+        }
+      });
+}
+
+}  // namespace
+
 template <class T>
 void embedding_lookup(const Exec& exec, View2<T> x, View1<const std::int32_t> tokens,
                       View2<const T> table, std::int64_t first_id) {
-  const std::int64_t rows = extent(tokens, 0);
-  const std::int64_t ids = extent(table, 0);
-  const std::int64_t hidden = extent(table, 1);
-  expect_shape(x, "x", {rows, hidden});
+  look_up("kernels/embedding_lookup", exec, x, "x", table, tokens, first_id);
+}
+
+template <class T>
+void pick_rows(const Exec& exec, View2<T> y, View2<const T> x, View1<const std::int32_t> rows,
+               std::int64_t first_row) {
+  look_up("kernels/pick_rows", exec, y, "y", x, rows, first_row);
+}
+
+template <class T>
+void place_rows(const Exec& exec, View2<T> x, View2<const T> y, View1<const std::int32_t> rows,
+                std::int64_t first_row) {
+  const std::int64_t count = extent(rows, 0);
+  const std::int64_t held = extent(x, 0);
+  const std::int64_t hidden = extent(x, 1);
+  expect_shape(y, "y", {count, hidden});
   for_rows(
-      "kernels/embedding_lookup", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
-        const std::int64_t id = tokens(t) - first_id;
-        T* x_row = row_of(x, t);
-        if (id >= 0 && id < ids) {
-          const T* from = row_of(table, id);
-          copy_lanes(team, hidden, x_row, from);
-        } else {
-          map_lanes(team, hidden, x_row, [](std::int64_t) { return T(0); });
-        }
+      "kernels/place_rows", exec, count, KOKKOS_LAMBDA(const Team& team, std::int64_t q) {
+        const std::int64_t row = rows(q) - first_row;
+        if (row < 0 || row >= held) return;
+        T* x_row = row_of(x, row);
+        const T* y_row = row_of(y, q);
+        copy_lanes(team, hidden, x_row, y_row);
       });
 }
 
@@ -238,7 +273,11 @@ void segments_backward(const Exec& exec, View2<Accumulate<T>> dtable, View2<cons
   template void add_segments<T>(const Exec&, View2<T>, View2<const T>, View1<const std::int32_t>, \
                                 std::int64_t);                                                    \
   template void segments_backward<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,           \
-                                     View1<const std::int32_t>, std::int64_t);
+                                     View1<const std::int32_t>, std::int64_t);                    \
+  template void pick_rows<T>(const Exec&, View2<T>, View2<const T>, View1<const std::int32_t>,    \
+                             std::int64_t);                                                       \
+  template void place_rows<T>(const Exec&, View2<T>, View2<const T>, View1<const std::int32_t>,   \
+                              std::int64_t);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)
 TRIREME_INSTANTIATE(Bf16)

@@ -4,7 +4,7 @@
 #include <trireme/architecture/objective.hpp>
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
-#include <trireme/kernels/rows.hpp>
+#include <trireme/kernels/embedding.hpp>
 
 #include <algorithm>
 

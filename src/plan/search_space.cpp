@@ -6,7 +6,6 @@
 #include <trireme/architecture/shard.hpp>
 #include <trireme/deck/batch_schedule.hpp>
 #include <trireme/deck/checks.hpp>
-#include <trireme/deck/choices.hpp>
 #include <trireme/deck/layout.hpp>
 #include <trireme/deck/model_checks.hpp>
 #include <trireme/plan/network_time.hpp>

@@ -2,7 +2,7 @@
 #include <trireme/train/node_local_saver.hpp>
 
 #include <trireme/base/check.hpp>
-#include <trireme/base/folder_entries.hpp>
+#include <trireme/base/input.hpp>
 #include <trireme/base/log.hpp>
 #include <trireme/base/text.hpp>
 #include <trireme/checkpoint/folders.hpp>

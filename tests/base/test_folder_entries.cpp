@@ -1,5 +1,5 @@
 #include <trireme/base/check.hpp>
-#include <trireme/base/folder_entries.hpp>
+#include <trireme/base/input.hpp>
 
 #include <support/temporary_folder.hpp>
 

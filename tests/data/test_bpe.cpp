@@ -1,9 +1,10 @@
 #include <trireme/base/check.hpp>
+#include <trireme/base/utf8.hpp>
 #include <trireme/data/bpe_merges.hpp>
 #include <trireme/data/bpe_trainer.hpp>
-#include <trireme/data/byte_alphabet.hpp>
 #include <trireme/data/tokenizer.hpp>
 #include <trireme/data/tokenizer_json.hpp>
+#include <trireme/data/unicode.hpp>
 
 #include <support/temporary_folder.hpp>
 

@@ -1,7 +1,6 @@
 // Splitting patterns mean what they mean in Oniguruma, or are rejected by name.
 #include <trireme/base/check.hpp>
 #include <trireme/data/oniguruma.hpp>
-#include <trireme/data/pre_tokenizers.hpp>
 #include <trireme/data/text_step.hpp>
 #include <trireme/data/unicode.hpp>
 

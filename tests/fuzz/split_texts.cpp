@@ -2,7 +2,6 @@
 // […]}, a line of stdout {"pieces": [[…], …]} or {"error": …}. Each text is split as a whole and in
 // chunks of a few bytes.
 #include <trireme/base/check.hpp>
-#include <trireme/data/pre_tokenizers.hpp>
 #include <trireme/data/text_step.hpp>
 #include <trireme/data/unicode.hpp>
 

@@ -1,4 +1,4 @@
-#include <trireme/hugging_face/match.hpp>
+#include <trireme/hugging_face/weights.hpp>
 
 #include "folders.hpp"
 

@@ -1,6 +1,5 @@
 #include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/convert.hpp>
-#include <trireme/hugging_face/match.hpp>
 #include <trireme/hugging_face/weights.hpp>
 
 #include "folders.hpp"

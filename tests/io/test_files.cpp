@@ -2,7 +2,6 @@
 #include <trireme/base/checksum.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>
-#include <trireme/io/text_reader.hpp>
 
 #include <support/messages.hpp>
 #include <support/temporary_folder.hpp>

@@ -1,6 +1,6 @@
 // Text files, plain and gzip: a file is read to its end, or the error names it.
 #include <trireme/base/check.hpp>
-#include <trireme/io/text_reader.hpp>
+#include <trireme/io/input_file.hpp>
 
 #include <support/temporary_folder.hpp>
 

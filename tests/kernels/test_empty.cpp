@@ -11,7 +11,6 @@
 #include <trireme/kernels/outer_step.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/kernels/rotary.hpp>
-#include <trireme/kernels/rows.hpp>
 #include <trireme/kernels/update.hpp>
 #include <trireme/tensor/fence.hpp>
 

@@ -12,7 +12,6 @@
 #include <trireme/kernels/outer_step.hpp>
 #include <trireme/kernels/random.hpp>
 #include <trireme/kernels/rotary.hpp>
-#include <trireme/kernels/rows.hpp>
 #include <trireme/kernels/update.hpp>
 #include <trireme/kernels/weight_norm.hpp>
 #include <trireme/kernels/width_norm.hpp>

@@ -8,7 +8,6 @@
 #include <trireme/kernels/matmul.hpp>
 #include <trireme/kernels/norm.hpp>
 #include <trireme/kernels/rotary.hpp>
-#include <trireme/kernels/rows.hpp>
 #include <trireme/kernels/update.hpp>
 
 #include "kernels/cases.hpp"

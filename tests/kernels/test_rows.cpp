@@ -1,6 +1,5 @@
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
-#include <trireme/kernels/rows.hpp>
 
 #include <kernels/cases.hpp>
 #include <kernels/tokens.hpp>

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trireme {
 
@@ -20,5 +22,11 @@ int open_input(const std::string& path, const std::string& cited, bool streams =
 /// Error text for a path that begins with "~" or contains a variable such as $HOME, which a shell
 /// would have expanded. "" for any other path.
 std::string unexpanded(std::string_view path);
+
+/// Entries of a folder in any order; none if it does not exist. Error if it cannot be read.
+std::vector<std::filesystem::directory_entry> entries_of(const std::string& folder);
+
+/// Like entries_of, but returns the entries before a failure instead of an error.
+std::vector<std::filesystem::directory_entry> readable_entries_of(const std::string& folder);
 
 }  // namespace trireme

@@ -39,7 +39,7 @@ class CharacterIds {
 /// outlive this object. Thread-safe.
 class BpeWords final : public TokenModel {
  public:
-  /// `of_bytes`: the symbols are raw bytes, written as in byte_alphabet.hpp; otherwise characters.
+  /// `of_bytes`: the symbols are raw bytes, written by characters_of_bytes(); otherwise characters.
   BpeWords(const JsonNode& node, TokenNames& names, bool of_bytes = false);
 
   const char* kind() const override { return "bpe"; }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -78,7 +79,18 @@ void without_nonspacing_marks(char32_t c, std::string& out);  // for BertNormali
 void clean_for_bert(char32_t c, std::string& out);
 void separate_ideographs(char32_t c, std::string& out);
 void clean_for_nmt(char32_t c, std::string& out);
-/// Appends the characters that represent the bytes of `c` (byte_alphabet.hpp).
+/// Appends the characters that represent the bytes of `c` (characters_of_bytes()).
 void to_byte_characters(char32_t c, std::string& out);
+
+/// Byte-level vocabularies write one printable character per byte (Radford et al. 2019, GPT-2's
+/// encoder): '!' to '~', U+00A1 to U+00AC and U+00AE to U+00FF represent the bytes of the same
+/// value; the other 68 bytes, in ascending order, are U+0100 and following, so that a space is 'Ġ'.
+
+/// The character that represents a byte, as a code point.
+char32_t character_of_byte(unsigned char byte);
+/// The characters that represent bytes, in UTF-8.
+std::string characters_of_bytes(std::string_view bytes);
+/// Inverse of characters_of_bytes(); std::nullopt for other characters.
+std::optional<std::string> bytes_of_characters(std::string_view characters);
 
 }  // namespace trireme::data

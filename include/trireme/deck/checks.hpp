@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace trireme::deck {
 
@@ -21,5 +22,13 @@ void cross_check(const Deck& deck, const std::set<std::string>& invalid, Diagnos
 
 /// Approximate number of activations that the forward pass of one micro-batch computes.
 double activations_of(const Config& config);
+
+// Valid values that an error message suggests in place of an invalid value.
+
+/// All divisors of n >= 1, ascending.
+std::vector<std::int64_t> divisors(std::int64_t n);
+
+/// "1, 2, 5 or 10": at most six of the ascending `candidates`, around `wanted`.
+std::string choices(const std::vector<std::int64_t>& candidates, std::int64_t wanted);
 
 }  // namespace trireme::deck

@@ -13,6 +13,12 @@
 /// Face's names (format.hpp).
 namespace trireme::hugging_face {
 
+/// The stored tensors for format.tensors(model), in the same order. A copy of Copy::Use::none
+/// replaces a missing original. UsageError that lists tensors that are missing, unknown, duplicate,
+/// or of another shape or type, and tied copies that differ from their original.
+std::vector<StoredTensor> match(const TensorFolder& folder, const Format& format,
+                                const deck::ModelConfig& model);
+
 /// Type of a checkpoint's weights. UsageError unless the arrays, except optimizer state and fp8
 /// maxima, are exactly this model's arrays, all of one floating-point type.
 DType weights_type(const checkpoint::Reader& reader, const deck::ModelConfig& model);

@@ -5,10 +5,11 @@
 
 #include <cstdint>
 
-/// Kernels of the embedding. Token ids must be in [0, V); the kernels do not check them. The table
-/// may be split into parts; one part holds the ids [first_id, first_id + Vl). The rows of x may
-/// also be split: row r of a part is row first_row + r of all rows. Row 0 of all rows begins a
-/// sample. Parts may be empty. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
+/// Kernels that look up rows: the embedding, and selected rows of a matrix. Token ids must be in
+/// [0, V); the kernels do not check them. The table may be split into parts; one part holds the ids
+/// [first_id, first_id + Vl). The rows of x may also be split: row r of a part is row first_row + r
+/// of all rows. Row 0 of all rows begins a sample. Parts may be empty. Asynchronous on exec;
+/// instantiated for float, double, Bf16 and Fp16.
 namespace trireme::kernels {
 
 /// x[t] = table[tokens[t] − first_id] if this part of the table holds the id, otherwise 0. The sum
@@ -52,5 +53,18 @@ void add_segments(const Exec& exec, View2<T> x, View2<const T> table,
 template <class T>
 void segments_backward(const Exec& exec, View2<Accumulate<T>> dtable, View2<const T> dx,
                        View1<const std::int32_t> segments, std::int64_t first_row);
+
+/// y[q] = x[rows[q] − first_row] if x holds this row of a matrix, of which x is the part
+/// [first_row, first_row + R); otherwise 0. The sum of y[q] over all parts is row rows[q] of the
+/// matrix. y [Q,D], x [R,D], rows [Q].
+template <class T>
+void pick_rows(const Exec& exec, View2<T> y, View2<const T> x, View1<const std::int32_t> rows,
+               std::int64_t first_row);
+
+/// x[rows[q] − first_row] = y[q] if x holds the row; other rows of x stay unchanged. If these are
+/// 0, this is the backward pass of pick_rows. x [R,D], y [Q,D], rows [Q], all different.
+template <class T>
+void place_rows(const Exec& exec, View2<T> x, View2<const T> y, View1<const std::int32_t> rows,
+                std::int64_t first_row);
 
 }  // namespace trireme::kernels

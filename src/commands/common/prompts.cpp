@@ -7,7 +7,7 @@
 #include <trireme/data/chat_lines.hpp>
 #include <trireme/data/instructions.hpp>
 #include <trireme/data/json_lines.hpp>
-#include <trireme/io/text_reader.hpp>
+#include <trireme/io/input_file.hpp>
 
 #include <nlohmann/json.hpp>
 

@@ -10,7 +10,6 @@
 #include <trireme/deck/deck.hpp>
 #include <trireme/hugging_face/config_json.hpp>
 #include <trireme/hugging_face/kept_files.hpp>
-#include <trireme/hugging_face/match.hpp>
 #include <trireme/hugging_face/peft.hpp>
 #include <trireme/hugging_face/weights.hpp>
 #include <trireme/io/input_file.hpp>

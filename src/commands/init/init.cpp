@@ -13,7 +13,6 @@
 #include <trireme/installation/this_installation.hpp>
 #include <trireme/io/atomic_file.hpp>
 #include <trireme/io/input_file.hpp>
-#include <trireme/io/text_reader.hpp>
 #include <trireme/plan/machine_file.hpp>
 
 #include <CLI/CLI.hpp>
