@@ -1,6 +1,7 @@
 #include <trireme/base/bf16_instructions.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/types.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -85,15 +86,8 @@ void expect_valid_bf16_variable() {
 }
 
 std::string_view name_of(Bf16Instructions instructions) {
-  switch (instructions) {
-    case Bf16Instructions::plain:
-      return "C++";
-    case Bf16Instructions::avx512:
-      return "AVX-512 BF16";
-    case Bf16Instructions::amx:
-      return "AMX";
-  }
-  return "";
+  static constexpr auto all = words_of<Bf16Instructions>("C++", "AVX-512 BF16", "AMX");
+  return all[static_cast<std::size_t>(instructions)];
 }
 
 }  // namespace trireme

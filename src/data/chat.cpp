@@ -2,6 +2,7 @@
 #include <trireme/data/chat.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/types.hpp>
 #include <trireme/data/unicode.hpp>
 
 #include <algorithm>
@@ -331,23 +332,9 @@ ChatFormat chat_format(std::string_view name) {
 }
 
 std::string_view name_of(ChatFormat format) {
-  switch (format) {
-    case ChatFormat::none:
-      return "none";
-    case ChatFormat::chatml:
-      return "chatml";
-    case ChatFormat::qwen2_5:
-      return "qwen2.5";
-    case ChatFormat::llama3:
-      return "llama3";
-    case ChatFormat::llama3_1:
-      return "llama3.1";
-    case ChatFormat::mistral:
-      return "mistral";
-    case ChatFormat::gemma:
-      return "gemma";
-  }
-  return "";
+  static constexpr auto all =
+      words_of<ChatFormat>("none", "chatml", "qwen2.5", "llama3", "llama3.1", "mistral", "gemma");
+  return all[static_cast<std::size_t>(format)];
 }
 
 std::vector<std::string> chat_format_names() {

@@ -33,7 +33,7 @@ class NumberSet {
   void erase(std::int64_t n) {
     if ((words_[at(n / 64)] &= ~bit(n)) == 0) filled_[at(n / 4096)] &= ~bit(n / 64);
   }
-  /// The smallest element from n on, or −1.
+  /// The smallest element that is at least n; −1 if there is none.
   std::int64_t from(std::int64_t n) const {
     const std::int64_t word = next(words_, n, n / 64);
     if (word >= 0) return word;
@@ -45,7 +45,7 @@ class NumberSet {
 
  private:
   static std::uint64_t bit(std::int64_t n) { return std::uint64_t{1} << (n % 64); }
-  /// The smallest integer from n on whose bit is set in word i = n / 64; −1 if there is none.
+  /// The smallest integer of at least n whose bit is set in word i = n / 64; −1 if there is none.
   static std::int64_t next(const std::vector<std::uint64_t>& words, std::int64_t n,
                            std::int64_t i) {
     const std::uint64_t rest = words[at(i)] & (~std::uint64_t{0} << (n % 64));
@@ -127,8 +127,9 @@ std::vector<std::uint64_t> PackedDocuments::cut_documents(const TokenSource& fil
 
 std::vector<std::uint32_t> PackedDocuments::best_fit(const std::vector<std::uint64_t>& sorted) {
   std::vector<std::uint32_t> sample_of(sorted.size());
-  std::vector<std::uint32_t> newest(at(sequence_), no_piece);  // by free space
-  // [sample]: previous sample with the same free space.
+  // Newest sample with a given free space, in tokens.
+  std::vector<std::uint32_t> newest(at(sequence_), no_piece);
+  // For each sample, the previous sample with the same free space.
   std::vector<std::uint32_t> before;
   NumberSet rooms(sequence_);
   const auto put = [&](std::uint32_t sample, std::int64_t room) {

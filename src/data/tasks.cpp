@@ -3,6 +3,7 @@
 #include <trireme/data/tasks.hpp>
 
 #include <trireme/base/check.hpp>
+#include <trireme/base/types.hpp>
 #include <trireme/data/json_lines.hpp>
 #include <trireme/data/unicode.hpp>
 
@@ -220,15 +221,9 @@ class TaskReader {
 }  // namespace
 
 std::string_view name_of(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::multiple_choice:
-      return "multiple_choice";
-    case TaskKind::continuation:
-      return "continuation";
-    case TaskKind::rolling:
-      return "rolling";
-  }
-  return "";
+  static constexpr auto all =
+      trireme::words_of<TaskKind>("multiple_choice", "continuation", "rolling");
+  return all[static_cast<std::size_t>(kind)];
 }
 
 Task read_task(const std::string& path, const Tokenizer& tokenizer, const TaskOptions& options,

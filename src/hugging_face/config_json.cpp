@@ -10,6 +10,8 @@
 #include <trireme/hugging_face/strict_json.hpp>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 namespace trireme::hugging_face {
 namespace {
@@ -69,22 +71,12 @@ void expect_published(const Format& format, const deck::Deck& deck, Complaints& 
 }  // namespace
 
 const char* torch_name(DType type) {
-  switch (type) {
-    case DType::fp64:
-      return "float64";
-    case DType::fp32:
-      return "float32";
-    case DType::bf16:
-      return "bfloat16";
-    case DType::fp16:
-      return "float16";
-    case DType::int64:
-    case DType::int32:
-    case DType::uint32:
-    case DType::uint16:
-    case DType::uint8:
-      break;
-  }
+  constexpr std::array<std::pair<DType, const char*>, 4> torch_names{{{DType::fp64, "float64"},
+                                                                      {DType::fp32, "float32"},
+                                                                      {DType::bf16, "bfloat16"},
+                                                                      {DType::fp16, "float16"}}};
+  for (const auto& [own, name] : torch_names)
+    if (own == type) return name;
   throw Error(text("weights of type ", name_of(type), "; expected fp64, fp32, bf16 or fp16"));
 }
 

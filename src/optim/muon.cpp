@@ -72,6 +72,19 @@ auto Muon<P>::ranges_of(const Matrix& m) const -> std::vector<Range> {
 }
 
 template <class P>
+auto Muon<P>::ranges_of(const Matrix* m, std::int64_t first, std::int64_t count) const
+    -> std::vector<Range> {
+  std::vector<Range> ranges;
+  if (m == nullptr) return ranges;
+  for (const Range& r : ranges_of(*m)) {
+    const std::int64_t from = std::max(first, r.begin);
+    const std::int64_t end = std::min(first + count, r.begin + r.count);
+    if (from < end) ranges.push_back({from, end - from, r.place + from - r.begin});
+  }
+  return ranges;
+}
+
+template <class P>
 auto Muon<P>::part_of(int rank) const -> View1<Real> {
   const std::int64_t each = rounds_.part_elements() / tensor_.size();
   return part(parts_, rank * each, each);
@@ -116,16 +129,10 @@ void Muon<P>::collect_parts(const Exec& exec, View1<typename P::Gradient> gradie
   for (std::int64_t first = 0; first < most; first += rounds_.chunk()) {
     const std::int64_t count = std::min(rounds_.chunk(), most - first);
     kernels::fill<Real>(exec, part(chunk_, 0, replicas_.size() * count), 0);
-    for (int replica = 0; replica < replicas_.size(); ++replica) {
-      const Matrix* m = rounds_.matrix(round, replica, to);
-      for (const Range& r : m != nullptr ? ranges_of(*m) : std::vector<Range>{}) {
-        const std::int64_t from = std::max(first, r.begin);
-        const std::int64_t end = std::min(first + count, r.begin + r.count);
-        if (from < end)
-          kernels::copy<Real>(exec, part(chunk_, replica * count + from - first, end - from),
-                              part(gradients, r.place + from - r.begin, end - from));
-      }
-    }
+    for (int replica = 0; replica < replicas_.size(); ++replica)
+      for (const Range& r : ranges_of(rounds_.matrix(round, replica, to), first, count))
+        kernels::copy<Real>(exec, part(chunk_, replica * count + r.begin - first, r.count),
+                            part(gradients, r.place, r.count));
     const std::vector<std::int64_t> counts(static_cast<std::size_t>(replicas_.size()), count);
     replicas_.template reduce_scatter<Real>(exec, part(target, first, count),
                                             part(chunk_, 0, replicas_.size() * count), counts,
@@ -149,16 +156,10 @@ void Muon<P>::return_parts(const Exec& exec, View1<typename P::Gradient> gradien
       replicas_.template all_gather<Real>(exec, all, part(source, first, count), counts,
                                           "parts of updates");
     }
-    for (int replica = 0; replica < replicas_.size(); ++replica) {
-      const Matrix* m = rounds_.matrix(round, replica, to);
-      for (const Range& r : m != nullptr ? ranges_of(*m) : std::vector<Range>{}) {
-        const std::int64_t from = std::max(first, r.begin);
-        const std::int64_t end = std::min(first + count, r.begin + r.count);
-        if (from < end)
-          kernels::copy<Real>(exec, part(gradients, r.place + from - r.begin, end - from),
-                              part(all, replica * count + from - first, end - from));
-      }
-    }
+    for (int replica = 0; replica < replicas_.size(); ++replica)
+      for (const Range& r : ranges_of(rounds_.matrix(round, replica, to), first, count))
+        kernels::copy<Real>(exec, part(gradients, r.place, r.count),
+                            part(all, replica * count + r.begin - first, r.count));
   }
 }
 

@@ -402,13 +402,8 @@ std::string_view name_of(Op op) {
 }
 
 std::string_view name_of(Transport transport) {
-  switch (transport) {
-    case Transport::independent_channels:
-      return "independent channels";
-    case Transport::ordered_groups:
-      return "ordered groups";
-  }
-  return "?";
+  static constexpr auto all = words_of<Transport>("independent channels", "ordered groups");
+  return all[static_cast<std::size_t>(transport)];
 }
 
 std::string to_string(const Instr& instr) {

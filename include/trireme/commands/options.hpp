@@ -22,7 +22,7 @@ struct EvalOptions {
   std::vector<std::string> overrides;
   std::string checkpoint;  ///< folder, or "latest"
   bool as_deck = false;    ///< accept another function of the same weights (Effect::function)
-  std::string data;        ///< token file; "": none with tasks, else the validation file
+  std::string data;        ///< token file; "": [data] validation, or none if there are tasks
   std::vector<std::string> tasks = {};  ///< JSON lines files
   std::string prefix = {};  ///< special token before texts without context; "": end-of-document
   std::string output = {};  ///< output file for the measures; "": none

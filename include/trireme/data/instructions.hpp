@@ -64,7 +64,8 @@ std::vector<std::string> texts_of(const JsonLine& line, ChatFormat format);
 extern const char* const instruction_form;
 
 /// Ids of the special tokens that end counted parts of documents, such as <|im_end|>, without the
-/// end-of-document token. Reads at most 256 documents and 2^20 tokens. Empty without a mask.
+/// end-of-document token. Reads at most 256 documents and 2^20 tokens. Empty if the file
+/// has no mask.
 std::set<std::int64_t> answer_ends(const TokenSource& tokens, const Tokenizer& tokenizer);
 
 }  // namespace trireme::data

@@ -169,7 +169,7 @@ struct ParallelConfig {
   std::int64_t bucket_bytes = 0;  ///< largest size of the gradients in one all-reduce
   DataStrategy strategy = DataStrategy::all_reduce;
   std::int64_t servers = 1;    ///< servers of weights and state; each has model_ranks() ranks
-  std::int64_t staleness = 0;  ///< maximum steps whose updates a worker's weights may lack
+  std::int64_t staleness = 0;  ///< maximum number of steps that a worker's weights may lag
   ServerUpdates updates = ServerUpdates::step;
   std::string replay;  ///< file of server events whose order this run repeats; "": none
 

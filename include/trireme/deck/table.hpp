@@ -90,8 +90,8 @@ struct KeyText {
 template <class C>
 struct KeyOf : KeyText {
   std::function<void(C&)> derived;  ///< computes the default by `rule`
-  /// For an often required key: if the key's rule applies, stores a value and returns true. May
-  /// read keys that are earlier in the table.
+  /// With `often_required`: if the key's rule applies, stores a value and returns true. May read
+  /// keys that are earlier in the table.
   std::function<bool(C&)> excused;
   std::function<void(C&, const Value&)> store;
   std::function<Value(const C&)> load;

@@ -201,8 +201,8 @@ class Communicator {
   /// Shows the messages of verbs on views, except for broadcasts, to `witness` from now on; null
   /// stops this. Do not call it while a verb is outstanding whose result `witness` must see.
   void show_to(Witness* witness) { witness_ = witness; }
-  /// Skips verbs on views from now on, or no longer if `out` is false, to measure the cost of
-  /// communication: results keep the values that their memory held. All ranks must call it.
+  /// Skips verbs on views from now on; with out = false, executes them again. Used to measure the
+  /// cost of communication: results keep the values that their memory held. All ranks must call it.
   void leave_out(bool out = true) { left_out_ = out; }
 
   /// Verbs on views since construction or the last reset. On a communicator of one rank, only sends

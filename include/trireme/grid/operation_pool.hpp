@@ -34,7 +34,8 @@ class OperationPool {
   /// to a host buffer if views are staged.
   std::byte* bring_to_host(Operation& operation, const Exec& exec, const std::byte* data,
                            std::size_t bytes);
-  /// If views are staged: starts a copy to a buffer; requests a copy of a result from a buffer.
+  /// If views are staged, copy_to_host() starts a copy of an input to a buffer, and copy_back()
+  /// requests a copy of a result from a buffer. Otherwise no effect.
   void copy_to_host(const Exec& exec, std::byte* to, const std::byte* from,
                     std::size_t bytes) const;
   void copy_back(Operation& operation, const Exec& exec, const std::byte* from, std::byte* to,

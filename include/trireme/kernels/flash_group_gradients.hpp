@@ -244,8 +244,9 @@ class GroupGradients {
     }
   }
 
-  /// Bit 4 n + i of `drops`: whether dropout drops the lane's probability i in tile n. `element` is
-  /// that of the warp's first query and key. The loop is not unrolled, to save registers.
+  /// Bit 4 n + i of `drops`: whether dropout drops the lane's probability i in tile n. `element`:
+  /// index of the probability of the warp's first query and key. The loop is not unrolled, to save
+  /// registers.
   template <class Block>
   TRIREME_DEVICE_FUNCTION static void find_drops(Block& block, const Arguments& a,
                                                  std::uint64_t element,

@@ -497,8 +497,9 @@ struct AttentionBackward {
   }
 };
 
-/// Launch the gradients with heads() teams, or with key_teams() and query_teams() teams; both give
-/// the same bits. Asynchronous on exec; instantiated for float, double, Bf16 and Fp16.
+/// Launch the backward kernel with heads() teams, or two kernels with key_teams() and query_teams()
+/// teams. Both give the same bits. Asynchronous on exec; instantiated for float, double, Bf16 and
+/// Fp16.
 template <class T>
 void attention_backward_by_heads(const Exec& exec, const AttentionBackward<T>& backward);
 template <class T>

@@ -61,7 +61,8 @@ class LocalTraining {
   }
   View1<double> status_of(std::int64_t here) const;
 
-  /// Shared weights of a block of the optimizer's state, and their momentum (without data: none).
+  /// The weights after the last outer step, for a block of the optimizer's state, and the outer
+  /// optimizer's momentum, whose data are an empty view if it has no momentum.
   using Block = typename Optimizer<P>::State;
   NamedTensor<Master> outer_weights(const Block& block) const;
   NamedTensor<Master> outer_momentum(const Block& block) const;

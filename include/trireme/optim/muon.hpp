@@ -49,6 +49,9 @@ class Muon {
   };
 
   std::vector<Range> ranges_of(const Matrix& matrix) const;
+  /// Parts of these ranges within the elements [first, first + count) of the tensor rank's part;
+  /// none if `matrix` is null.
+  std::vector<Range> ranges_of(const Matrix* matrix, std::int64_t first, std::int64_t count) const;
   View1<Real> part_of(int tensor_rank) const;
   View2<Real> whole(const View1<Real>& memory, const Matrix& matrix) const;
   void collect_parts(const Exec& exec, View1<typename P::Gradient> gradients, int round,

@@ -16,11 +16,12 @@ StageCosts stage_costs(const ProgramLayout& layout, const Cost& cost);
 
 /// Rule by which a rank selects one of the passes that can begin.
 struct ListRule {
-  bool split = true;             ///< the halves of a backward pass are separate
-  bool forward_first = false;    ///< forward passes before backward passes, otherwise after them
-  bool deepest_first = true;     ///< deepest chunk first, otherwise the pass that waits longest
-  bool weights_at_once = false;  ///< weight halves before other passes, otherwise in idle time
-  /// A weight half waits if another pass can begin within this fraction of the half's duration.
+  bool split = true;           ///< backward_input and backward_weight are separate passes
+  bool forward_first = false;  ///< forward passes before backward passes, otherwise after them
+  bool deepest_first = true;   ///< deepest chunk first, otherwise the pass that waits longest
+  /// Weight gradients (backward_weight) before other passes, otherwise in idle time.
+  bool weights_at_once = false;
+  /// backward_weight waits if another pass can begin within this fraction of its own duration.
   double patience = 0;
   std::vector<int> slots;  ///< maximum of saved micro-batches, by rank; at least 1 per chunk
   bool operator==(const ListRule&) const = default;

@@ -246,7 +246,7 @@ void effects(const Instr& instr, const ProgramLayout& layout, Effects& out);
 Rank peer_of(const Instr& instr, const ProgramLayout& layout);
 Instr partner_of(const Instr& instr);
 
-/// Reason why `rank` cannot have `instr`, for a message; "" if the rank can have it.
+/// Reason why the row of `rank` cannot contain `instr`, for a message; "" if it can.
 std::string misplaced(const Instr& instr, const ProgramLayout& layout, Rank rank);
 
 /// The number of ranks that a collective instruction needs; rank 0 is always one of them.

@@ -47,7 +47,8 @@ inline events::StopCause cause_of(const Request& request) {
   return static_cast<events::StopCause>(request.stop - 1);
 }
 
-/// Requests to stop or to save: time limit, signals, and files `stop` and `checkpoint` of the run.
+/// Requests to stop or to save: the time limit, signals, and the request files `stop` and
+/// `checkpoint` in the run's folder.
 class Requests {
  public:
   explicit Requests(const deck::RunConfig& config);
@@ -56,11 +57,11 @@ class Requests {
   void begin_step(std::int64_t step, bool may_be_last);
   /// Starts the measurement of step times.
   void begin_steps();
-  /// Call after each step. If `first_rank`, looks for the files, and removes them. `saving`: time
-  /// reserved for checkpoints. Requests a stop if `saving` and `next_steps` further steps do not
-  /// fit into the time limit.
+  /// Call after each step. If `first_rank`, looks for request files, and removes them. `saving`:
+  /// time reserved for checkpoints. Requests a stop if `saving` and `next_steps` further steps do
+  /// not fit into the time limit.
   Request ask(bool first_rank, Seconds saving, double next_steps);
-  /// Call after the run has saved and ended. If `first_rank`, removes the files.
+  /// Call after the run has saved and ended. If `first_rank`, removes the request files.
   void end(bool first_rank) const;
 
  private:

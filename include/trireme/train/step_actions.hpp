@@ -189,9 +189,10 @@ class StepActions final : public Actions {
   std::int64_t worker_ = 0;  ///< worker whose part of the global batch is computed
   int evaluator_ = 0;
   int evaluators_ = 1;
-  int data_rank_ = 0;                                      ///< data rank whose samples are computed
-  bool reduces_ = true;                                    ///< whether passes start reductions
-  std::vector<std::pair<Stage, std::int64_t>> completed_;  ///< completed blocks, if not reduces_
+  int data_rank_ = 0;    ///< data rank whose samples are computed
+  bool reduces_ = true;  ///< whether passes start reductions
+  /// Completed blocks whose reductions have not started, while reduces_ is false.
+  std::vector<std::pair<Stage, std::int64_t>> completed_;
   const kernels::Handle& handle_;
   typename model::RankModel<P>::Between between_;  ///< advances outstanding messages
   std::vector<HostSlot> host_slots_;

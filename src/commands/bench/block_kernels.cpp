@@ -125,7 +125,8 @@ class MeasuredBlock {
   }
 
  private:
-  /// Fills the fields of the batch with valid indices: of the rows of a table, or of a tensor.
+  /// Fills each field of the batch with valid row indices of the table or tensor that the field
+  /// selects.
   void take_fields() {
     for (const auto& field : architecture::objective_of(architecture_.model).fields) {
       std::int64_t below = 1;
@@ -194,8 +195,9 @@ class MeasuredBlock {
   Place spare_;
 };
 
-/// A kernel without its arithmetic. Rows and columns are those of the operation's output that it
-/// uses; for a sum of gradients, of the gradient. The calls of a norm include the norm of the head.
+/// The name, sizes, calls per step and cost of a kernel. Its rows and columns are the rows and
+/// columns of the operation's output that this rank computes; for a sum of two gradients, the rows
+/// and columns of the gradient. The calls of a norm include the calls of the head's norm.
 BenchKernel kernel_of(const KernelBench& b, const plan::BlockKernel& k, bool here) {
   const architecture::Architecture& a = b.architecture();
   const plan::TypedSizes& n = b.sizes();

@@ -141,25 +141,9 @@ void know_arithmetic(const BenchSetting& setting) {
 }
 
 std::string name_of(BenchLimit limit) {
-  switch (limit) {
-    case BenchLimit::cache:
-      return "cache";
-    case BenchLimit::memory:
-      return "memory";
-    case BenchLimit::products:
-      return "products";
-    case BenchLimit::exponential:
-      return "exp";
-    case BenchLimit::hyperbolic_tangent:
-      return "tanh";
-    case BenchLimit::error_function:
-      return "erf";
-    case BenchLimit::sine_and_cosine:
-      return "sin, cos";
-    case BenchLimit::random_word:
-      return "Philox";
-  }
-  return "";
+  static constexpr auto all = words_of<BenchLimit>("cache", "memory", "products", "exp", "tanh",
+                                                   "erf", "sin, cos", "Philox");
+  return std::string(all[static_cast<std::size_t>(limit)]);
 }
 
 namespace {

@@ -30,7 +30,7 @@ double flops_of(const BlockDescription& part, const Operation& op, Pass pass,
   if (!op.adapter.empty() && (pass != Pass::backward_weight || op.trains_adapter()))
     products +=
         adapter_products(part, op, n, m.adapter.rank) * (pass == Pass::backward_weight ? 2 : 1);
-  // The gradient of DoRA's magnitudes needs the product again.
+  // DoRA's gradient of the magnitudes recomputes the product x wᵀ.
   if (pass == Pass::backward_weight && !op.adapter.empty() && op.adapter.front().m > 0)
     products += static_cast<double>(columns_of(tensor(op.input()).columns, n) *
                                     columns_of(tensor(op.output).columns, n));

@@ -53,7 +53,7 @@ void share_layout(grid::Runtime& runtime, deck::Deck& deck, const plan::Machine&
   });
 }
 
-/// Sets the axes for Ranks::any_replicas.
+/// Makes each group of model_ranks() ranks a replica; if groups leave ranks over, each single rank.
 void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
   if (ranks % p.model_ranks() != 0) p.tensor = p.context = p.pipeline = p.chunks = 1;
   if (std::ssize(p.partition) != p.stages()) p.partition.clear();
@@ -62,7 +62,7 @@ void replicate(deck::ParallelConfig& p, std::int64_t ranks) {
   p.data = ranks / p.model_ranks();
 }
 
-/// Sets the axes for Ranks::replicas_for_generation.
+/// Like replicate(), for generation, which has no context axis and one stage per pipeline rank.
 void replicate_for_generation(deck::ParallelConfig& p, std::int64_t ranks) {
   p.context = p.chunks = 1;
   p.placement = StagePlacement::round_robin;

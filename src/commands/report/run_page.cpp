@@ -153,7 +153,7 @@ std::string earlier(const RunReport& report) {
 std::string timeline(const RunReport& report) {
   std::string out = text("<h2>Schedule</h2>\n<p>", escaped(report.timeline_words), "</p>\n");
   if (report.timeline_svg.empty()) return out;
-  // The drawing gets a label for screen readers.
+  // Screen readers read the label instead of the shapes of the SVG.
   std::string svg = report.timeline_svg;
   svg.insert(svg.find(' '), text(" role=\"img\" aria-label=\"Timeline of a step: ",
                                  escaped(report.timeline_words), "\""));

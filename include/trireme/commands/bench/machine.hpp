@@ -20,7 +20,7 @@ struct BenchSetting;
 
 /// Seconds per call, the same on all ranks.
 struct BenchTiming {
-  Seconds seconds = 0;           ///< seconds of the slowest rank
+  Seconds seconds = 0;           ///< seconds of a call on the slowest rank
   Rank rank = -1;                ///< the slowest rank; −1: `call` is empty on all ranks
   std::vector<double> of_ranks;  ///< seconds in each rank's best round; 0: `call` is empty there
 };

@@ -22,7 +22,8 @@ struct Rates {
 Rates rates_of(const deck::Config& config, const plan::StepTime& time,
                const plan::Machine& machine);
 
-/// Time, rates, shares of the time by cause, and assumptions of the prediction.
+/// Text on the predicted step: its time and rates, the shares of the time by cause, and the
+/// assumptions of the prediction.
 std::string time_report(const deck::Config& config, const plan::StepTime& time,
                         const plan::Machine& machine);
 

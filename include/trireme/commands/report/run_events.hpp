@@ -92,12 +92,12 @@ struct JobUsage {
 /// line is ignored.
 std::vector<JobUsage> read_used_parts(const std::string& path);
 
-/// Node hours and energy of the jobs of a run.
+/// Node hours and energy of a run. A part is one line of usage.jsonl, or a job without such a line.
 struct RunUsage {
   int parts = 0;
   double node_hours = 0;
-  int measured = 0;   ///< parts whose energy is known
-  double joules = 0;  ///< energy of the measured parts
+  int measured = 0;   ///< number of parts whose energy is known
+  double joules = 0;  ///< energy of the parts counted in `measured`
 };
 
 /// Sums the usage of a run's parts: the lines of `parts` in whose time a job of the run began, and

@@ -14,7 +14,7 @@
 
 namespace trireme::commands {
 
-/// Contents of a metrics.jsonl file.
+/// The lines of a metrics.jsonl file.
 struct RunRecords {
   std::vector<train::Metrics> steps;    ///< logged steps, ascending; non-finite values are NaN
   std::vector<train::StepLoss> losses;  ///< losses and gradient norms of all steps
@@ -49,7 +49,7 @@ struct EarlierRun {
   RunRecords records;
 };
 
-/// Content of a report.
+/// The data of a run that a report shows.
 struct RunReport {
   std::string folder;
   deck::Deck deck;
