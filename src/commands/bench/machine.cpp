@@ -14,6 +14,7 @@
 #include <trireme/train/precision.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <ctime>
 #include <span>
@@ -141,9 +142,10 @@ void know_arithmetic(const BenchSetting& setting) {
 }
 
 std::string name_of(BenchLimit limit) {
-  static constexpr auto all = words_of<BenchLimit>("cache", "memory", "products", "exp", "tanh",
-                                                   "erf", "sin, cos", "Philox");
-  return std::string(all[static_cast<std::size_t>(limit)]);
+  constexpr std::array names{"cache", "memory", "products", "exp",
+                             "tanh",  "erf",    "sin, cos", "Philox"};
+  static_assert(names.size() == static_cast<std::size_t>(BenchLimit::random_word) + 1);
+  return names[static_cast<std::size_t>(limit)];
 }
 
 namespace {
