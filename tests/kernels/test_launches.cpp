@@ -5,6 +5,7 @@
 #include <trireme/kernels/cross_entropy.hpp>
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/kernels/embedding.hpp>
+#include <trireme/kernels/experts.hpp>
 #include <trireme/kernels/hash.hpp>
 #include <trireme/kernels/head_norm.hpp>
 #include <trireme/kernels/matmul.hpp>
@@ -46,7 +47,8 @@ struct Arrays {
   DeviceArray<Accumulate<T>> dtable{few_elements}, dpositions{few_elements};
   DeviceArray<double> loss{few_rows}, one{1}, control{control_size}, status{status_size},
       statistics{3 * few_rows}, merged{3 * few_rows};
-  DeviceArray<std::int32_t> tokens{few_rows};
+  DeviceArray<std::int32_t> tokens{few_rows}, order{few_rows}, bounds{few_rows};
+  DeviceArray<Accumulate<T>> routes{2 * few_rows}, scores{few_elements};
   DeviceArray<std::int64_t> count{1}, zero{1};
 };
 
@@ -139,6 +141,43 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
       {"dropout_forward", [=](const Handle& e) { dropout_forward<T>(e, a, b, half_dropout); }},
       {"dropout_backward", [=](const Handle& e) { dropout_backward<T>(e, a, b, half_dropout); }},
   };
+}
+
+/// Of one active expert among `few_columns`.
+template <class T>
+std::map<std::string, Call> kernels_of_experts(const Arrays<T>& x) {
+  using A = Accumulate<T>;
+  const View2<T> a = x.a.matrix(few_rows, few_columns), b = x.b.matrix(few_rows, few_columns);
+  const View2<A> routes = x.routes.matrix(few_rows, 2),
+                 scores = x.scores.matrix(few_rows, few_columns),
+                 gradient = x.dtable.matrix(few_rows, few_columns),
+                 of_routes = x.dpositions.matrix(few_rows, 2);
+  const auto order = x.order.flat(), bounds = part(x.bounds.flat(), 0, 3);
+  const auto sums = x.mean.flat();
+  const auto losses = x.loss.flat();
+  return {{"choose_experts", [=](const Handle& e) { choose_experts<A>(e, routes, scores, {}); }},
+          {"choose_experts_backward",
+           [=](const Handle& e) {
+             choose_experts_backward<A>(e, gradient, of_routes, routes, scores, {});
+           }},
+          {"log_sums_of_exponentials",
+           [=](const Handle& e) { log_sums_of_exponentials<A>(e, sums, scores); }},
+          {"count_experts", [=](const Handle& e) { count_experts<A>(e, gradient, routes); }},
+          {"balance_experts",
+           [=](const Handle& e) {
+             balance_experts<A>(e, losses, gradient, scores, scores, {0, 1}, 1, {});
+           }},
+          {"limit_logits",
+           [=](const Handle& e) { limit_logits<A>(e, losses, gradient, scores, sums, 1, {}); }},
+          {"order_routes",
+           [=](const Handle& e) {
+             order_routes<A>(e, order, bounds, routes, {0, 2});
+           }},
+          {"pick_routed", [=](const Handle& e) { pick_routed<T>(e, a, b, order, 1); }},
+          {"add_routed", [=](const Handle& e) { add_routed<T>(e, gradient, a, order, 1); }},
+          {"weigh_routed", [=](const Handle& e) { weigh_routed<T>(e, a, routes, order); }},
+          {"dot_routed", [=](const Handle& e) { dot_routed<T>(e, of_routes, a, b, order); }},
+          {"round_sums", [=](const Handle& e) { round_sums<T>(e, a, gradient); }}};
 }
 
 template <class T>
@@ -322,6 +361,7 @@ template <class T>
 void expect_only_launches_of() {
   const Arrays<T> arrays;
   expect_only_launches(kernels_of_layers(arrays));
+  expect_only_launches(kernels_of_experts(arrays));
   expect_only_launches(kernels_of_vocabulary(arrays));
   expect_only_launches(kernels_of_arrays(arrays));
   expect_only_launches(kernels_of_attention(arrays));

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <trireme/layout/split.hpp>
+#include <trireme/tensor/views.hpp>
+
+#include <cstdint>
+
+/// Mixture of experts (Shazeer et al. 2017, arXiv 1701.06538): each of T tokens chooses k of E
+/// experts. A rank holds the contiguous experts `held` and computes their results for all T tokens.
+/// A route is a choice of an expert by a token; route t·k + j is the j-th choice of token t.
+///
+/// `routes` [T, 2k] holds per token the k weights and then the k numbers of its experts, ascending,
+/// stored as floating-point numbers. Asynchronous on exec. Templates of A are instantiated for
+/// float and double, templates of T for float, double, Bf16 and Fp16.
+namespace trireme::kernels {
+
+/// Factor of the gradients of a loss: `weight`, times the number in `scale` [1] unless it is empty.
+struct LossScale {
+  double weight = 1;
+  View1<const double> scale;
+
+  KOKKOS_FUNCTION double operator()() const {
+    return scale.extent(0) == 0 ? weight : weight * scale(0);
+  }
+};
+
+/// How tokens choose experts.
+struct ExpertChoice {
+  std::int64_t active = 1;  ///< k, number of experts per token
+  bool normalised = true;   ///< whether the weights of a token's experts sum to 1
+};
+
+/// scores = softmax(scores) per row, in place: logits of the router on entry, probabilities on
+/// return. The experts of a token are those of its k largest logits; of equal logits the lower
+/// number wins, and a NaN counts as +∞, so that it reaches the weights. The weight of a chosen
+/// expert e is exp(l_e − max l) / Σ exp(l_i − max l). If normalised, the sum is over the chosen i,
+/// in ascending order (Jiang et al. 2024, arXiv 2401.04088, section 2.1: the softmax of the chosen
+/// logits); otherwise it is over all i, and the weight is the probability. routes [T, 2k], scores
+/// [T, E], k ≤ E.
+template <class A>
+void choose_experts(const Exec& exec, View2<A> routes, View2<A> scores, const ExpertChoice& choice);
+
+/// Gradient of choose_experts with respect to the logits l, with the choice held fixed. With
+/// weights w_j, their gradients dw_j and s = Σ_j w_j dw_j in ascending order of j, dl = w_j (dw_j −
+/// s) for chosen experts. For the others, dl = 0 if normalised, otherwise dl_i = −s scores_i.
+/// Overwrites dlogits [T, E]. droutes [T, 2k]: columns [0, k) hold dw, the others are not read.
+/// routes [T, 2k] and scores [T, E] are the results of choose_experts. No overlap.
+template <class A>
+void choose_experts_backward(const Exec& exec, View2<A> dlogits, View2<const A> droutes,
+                             View2<const A> routes, View2<const A> scores,
+                             const ExpertChoice& choice);
+
+/// sums[r] = log Σ_e exp(logits[r, e]). sums [T], logits [T, E].
+template <class A>
+void log_sums_of_exponentials(const Exec& exec, View1<A> sums, View2<const A> logits);
+
+/// counts[b, e] += number of tokens of sample b that use expert e. counts [B, E], routes [T, 2k];
+/// each sample has T / B consecutive rows.
+template <class A>
+void count_experts(const Exec& exec, View2<A> counts, View2<const A> routes);
+
+/// Rows of samples in a part of a matrix.
+struct SampleRows {
+  std::int64_t first = 0;       ///< first row of the part
+  std::int64_t per_sample = 1;  ///< rows of a sample
+};
+
+/// losses[r] = weight Σ_e counts[b, e] scores[r, e] for the sample b of row r, and, if dlogits is
+/// not empty, dlogits += scale ∂losses/∂logits, where scores is the softmax of the logits and
+/// counts is constant. losses [R], dlogits [R, E] or empty, scores [R, E], counts [B, E].
+template <class A>
+void balance_experts(const Exec& exec, View1<double> losses, View2<A> dlogits,
+                     View2<const A> scores, View2<const A> counts, const SampleRows& rows,
+                     double weight, const LossScale& scale);
+
+/// losses[r] = weight sums[r]², with the results of log_sums_of_exponentials, and, if dlogits is
+/// not empty, dlogits += scale ∂losses/∂logits (Zoph et al. 2022, arXiv 2202.08906, eq. 5). Shapes
+/// as for balance_experts.
+template <class A>
+void limit_logits(const Exec& exec, View1<double> losses, View2<A> dlogits, View2<const A> scores,
+                  View1<const A> sums, double weight, const LossScale& scale);
+
+/// Lists the routes to held experts, sorted by expert and then by token: expert held.offset + i has
+/// the routes order[bounds[i]] … order[bounds[i + 1] − 1]. bounds [H + 1] with H = held.extent;
+/// bounds[H] is the number n of routes to held experts. order [≥ T min(k, H)]; elements from n on
+/// stay unchanged. routes [T, 2k].
+template <class A>
+void order_routes(const Exec& exec, View1<std::int32_t> order, View1<std::int32_t> bounds,
+                  View2<const A> routes, const layout::Slice& held);
+
+/// picked[i] = rows[order[i] / k], with k = active: the rows of the tokens that chose an expert.
+/// picked [n, D], rows [T, D], order [n]; n may be 0, here and below.
+template <class T>
+void pick_routed(const Exec& exec, View2<T> picked, View2<const T> rows,
+                 View1<const std::int32_t> order, std::int64_t active);
+
+/// sums[order[i] / k] += rows[i], with k = active. A token may occur only once in a call, so that
+/// the order of calls is the order of each sum. sums [T, D], rows [n, D], order [n].
+template <class T>
+void add_routed(const Exec& exec, View2<Accumulate<T>> sums, View2<const T> rows,
+                View1<const std::int32_t> order, std::int64_t active);
+
+/// rows[i] *= routes(order[i] / k, order[i] mod k), the weight of the route. rows [n, F], routes
+/// [T, 2k], order [n].
+template <class T>
+void weigh_routed(const Exec& exec, View2<T> rows, View2<const Accumulate<T>> routes,
+                  View1<const std::int32_t> order);
+
+/// droutes(order[i] / k, order[i] mod k) = Σ_f a[i, f] b[i, f], in the order of sum_lanes
+/// (lanes.hpp): the gradient of a route's weight. Other elements stay unchanged. droutes [T, 2k];
+/// a, b [n, F]; order [n].
+template <class T>
+void dot_routed(const Exec& exec, View2<Accumulate<T>> droutes, View2<const T> a, View2<const T> b,
+                View1<const std::int32_t> order);
+
+/// y = sums, rounded to nearest. y, sums [T, D].
+template <class T>
+void round_sums(const Exec& exec, View2<T> y, View2<const Accumulate<T>> sums);
+
+}  // namespace trireme::kernels

@@ -1,0 +1,435 @@
+// Mixture of experts: the choice of experts and its gradient, the list of routes per expert, and
+// the rows that travel along the routes.
+#include <trireme/kernels/experts.hpp>
+
+#include <trireme/base/check.hpp>
+#include <trireme/kernels/packs.hpp>
+#include <trireme/tensor/expect.hpp>
+
+#include <algorithm>
+#include <limits>
+
+namespace trireme::kernels {
+namespace {
+
+/// A logit in the order of choice, in which a NaN counts as +∞.
+template <class A>
+KOKKOS_FORCEINLINE_FUNCTION A ranked(A logit) {
+  return logit < infinity<A> ? logit : infinity<A>;
+}
+
+/// A row's choice: all experts above the lowest chosen logit, and of the experts with that logit
+/// the first `equal` ones.
+template <class A>
+struct ChoiceLimit {
+  A largest, lowest;
+  std::int64_t equal;
+};
+
+/// Descends through the different logits of a row until `active` experts are chosen.
+template <class A>
+KOKKOS_FORCEINLINE_FUNCTION ChoiceLimit<A> choice_limit(const Team& team, const A* logits,
+                                                        std::int64_t experts, std::int64_t active) {
+  const A largest = max_lanes<A>(team, experts, [&](std::int64_t i) { return ranked(logits[i]); });
+  ChoiceLimit<A> limit{largest, largest, active};
+  while (true) {
+    const A lowest = limit.lowest;
+    const int found = sum_lanes<int>(
+        team, experts, [&](std::int64_t i) { return ranked(logits[i]) == lowest ? 1 : 0; });
+    if (found >= limit.equal) return limit;
+    limit.equal -= found;
+    limit.lowest = max_lanes<A>(team, experts, [&](std::int64_t i) {
+      const A logit = ranked(logits[i]);
+      return logit < lowest ? logit : -infinity<A>;
+    });
+  }
+}
+
+/// Lists the chosen experts in ascending order. Without branches, which would be mispredicted.
+template <class A>
+KOKKOS_FORCEINLINE_FUNCTION void list_choice(A* numbers, const A* logits, std::int64_t active,
+                                             const ChoiceLimit<A>& limit) {
+  std::int64_t chosen = 0, equal = limit.equal;
+  for (std::int64_t i = 0; chosen < active; ++i) {
+    const A logit = ranked(logits[i]);
+    const bool at_limit = logit == limit.lowest;
+    numbers[chosen] = static_cast<A>(i);  // overwritten unless expert i is chosen
+    chosen += (logit > limit.lowest) | (at_limit & (equal > 0));
+    equal -= at_limit;
+  }
+}
+
+void expect_choice(const ExpertChoice& choice, std::int64_t experts) {
+  check(choice.active >= 1 && choice.active <= experts, choice.active, " active of ", experts,
+        " experts, expected 1 to ", experts);
+}
+
+void expect_active(std::int64_t active) {
+  check(active >= 1, active, " active experts, expected 1 or more");
+}
+
+/// k of routes [T, 2k].
+template <class View>
+std::int64_t active_of(const View& routes) {
+  const std::int64_t columns = extent(routes, 1);
+  check(columns >= 2 && columns % 2 == 0, "routes have ", columns,
+        " columns, expected a weight and a number for each active expert");
+  return columns / 2;
+}
+
+}  // namespace
+
+template <class A>
+void choose_experts(const Exec& exec, View2<A> routes, View2<A> scores,
+                    const ExpertChoice& choice) {
+  const std::int64_t rows = extent(scores, 0), experts = extent(scores, 1);
+  const std::int64_t active = choice.active;
+  const bool normalised = choice.normalised;
+  expect_choice(choice, experts);
+  expect_shape(routes, "routes", {rows, 2 * active});
+  for_rows(
+      "kernels/choose_experts", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        A* row = row_of(scores, r);
+        A* weights = row_of(routes, r);
+        A* numbers = weights + active;
+        const auto limit = choice_limit<A>(team, row, experts, active);
+        const A largest = limit.largest;
+        once(team, [&]() { list_choice<A>(numbers, row, active, limit); });
+        team.team_barrier();
+        map_lanes(
+            team, experts, row,
+            [&](std::int64_t, A logit) { return exp_of_difference(logit - largest); }, row);
+        team.team_barrier();
+        const A total = sum_of<A>(
+            team, experts, [](std::int64_t, A v) { return v; }, row);
+        once(team, [&]() {
+          A chosen = 0;
+          for (std::int64_t j = 0; j < active; ++j) {
+            weights[j] = row[static_cast<std::int64_t>(numbers[j])];
+            chosen += weights[j];
+          }
+          for (std::int64_t j = 0; j < active; ++j) weights[j] /= normalised ? chosen : total;
+        });
+        team.team_barrier();
+        map_lanes(
+            team, experts, row, [&](std::int64_t, A v) { return v / total; }, row);
+      });
+}
+
+template <class A>
+void choose_experts_backward(const Exec& exec, View2<A> dlogits, View2<const A> droutes,
+                             View2<const A> routes, View2<const A> scores,
+                             const ExpertChoice& choice) {
+  const std::int64_t rows = extent(scores, 0), experts = extent(scores, 1);
+  const std::int64_t active = choice.active;
+  const bool normalised = choice.normalised;
+  expect_choice(choice, experts);
+  expect_shape(dlogits, "dlogits", {rows, experts});
+  expect_shape(droutes, "droutes", {rows, 2 * active});
+  expect_shape(routes, "routes", {rows, 2 * active});
+  for_rows(
+      "kernels/choose_experts_backward", exec, rows,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const A* weights = row_of(routes, r);
+        const A* numbers = weights + active;
+        const A* dweights = row_of(droutes, r);
+        const A* probabilities = row_of(scores, r);
+        A* to = row_of(dlogits, r);
+        A mean = 0;
+        for (std::int64_t j = 0; j < active; ++j) mean += weights[j] * dweights[j];
+        const A others = normalised ? A(0) : -mean;
+        map_lanes(
+            team, experts, to, [&](std::int64_t, A p) { return others * p; }, probabilities);
+        team.team_barrier();
+        for_lanes(team, active, [&](std::int64_t j) {
+          to[static_cast<std::int64_t>(numbers[j])] = weights[j] * (dweights[j] - mean);
+        });
+      });
+}
+
+namespace {
+
+/// Host: a counting sort in one thread, which reads the routes twice.
+template <class A>
+void sort_routes(const Exec& exec, View1<std::int32_t> order, View1<std::int32_t> bounds,
+                 View2<const A> routes, const layout::Slice& held) {
+  const std::int64_t tokens = extent(routes, 0), active = extent(routes, 1) / 2;
+  const std::int64_t first = held.offset, count = held.extent;
+  for_rows(
+      "kernels/order_routes", exec, 1, KOKKOS_LAMBDA(const Team&, std::int64_t) {
+        for (std::int64_t i = 0; i <= count; ++i) bounds(i) = 0;
+        for (std::int64_t t = 0; t < tokens; ++t)
+          for (std::int64_t j = 0; j < active; ++j) {
+            const std::int64_t i = static_cast<std::int64_t>(routes(t, active + j)) - first;
+            if (i >= 0 && i < count) ++bounds(i);
+          }
+        // Each bound is its expert's end first. Tokens in descending order move it to the begin.
+        for (std::int64_t i = 0; i < count; ++i) bounds(i + 1) += bounds(i);
+        for (std::int64_t t = tokens - 1; t >= 0; --t)
+          for (std::int64_t j = active - 1; j >= 0; --j) {
+            const std::int64_t i = static_cast<std::int64_t>(routes(t, active + j)) - first;
+            if (i >= 0 && i < count) order(--bounds(i)) = static_cast<std::int32_t>(t * active + j);
+          }
+      });
+}
+
+/// Devices: team i of H + 1 counts the routes to the held experts before expert i, which is
+/// bounds(i), and lists the routes to expert i from there on. Team H only counts.
+template <class A>
+struct ListRoutes {
+  using Member = DevicePolicy::member_type;
+
+  View1<std::int32_t> order, bounds;
+  View2<const A> routes;  // [T, 2k]
+  std::int64_t first, count;
+
+  KOKKOS_FUNCTION void operator()(const Member& team) const {
+    const std::int64_t i = team.league_rank();
+    const std::int64_t tokens = extent(routes, 0), active = extent(routes, 1) / 2;
+    const A from = static_cast<A>(first), expert = static_cast<A>(first + i);
+    const int begin = sum_lanes<int>(team, tokens, [&](std::int64_t t) {
+      const A* numbers = row_of(routes, t) + active;
+      int before = 0;
+      for (std::int64_t j = 0; j < active; ++j) before += numbers[j] >= from && numbers[j] < expert;
+      return before;
+    });
+    once(team, [&]() { bounds(i) = begin; });
+    if (i == count) return;
+    Kokkos::parallel_scan(Kokkos::TeamThreadRange(team, tokens),
+                          [&](const std::int64_t t, int& place, const bool final) {
+                            const A* numbers = row_of(routes, t) + active;
+                            std::int64_t j = 0;
+                            while (j < active && numbers[j] != expert) ++j;
+                            if (j == active) return;
+                            if (final)
+                              order(begin + place) = static_cast<std::int32_t>(t * active + j);
+                            ++place;
+                          });
+  }
+};
+
+template <class A>
+void list_routes(const Exec& exec, const ListRoutes<A>& list) {
+  // Each step of a scan synchronises the team: more threads take fewer steps.
+  const int threads = as_on_device ? row_threads(exec) : 512;
+  Kokkos::parallel_for("kernels/order_routes",
+                       DevicePolicy(exec, static_cast<int>(list.count + 1), threads), list);
+}
+
+}  // namespace
+
+template <class A>
+void log_sums_of_exponentials(const Exec& exec, View1<A> sums, View2<const A> logits) {
+  const std::int64_t rows = extent(logits, 0), experts = extent(logits, 1);
+  expect_shape(sums, "sums", {rows});
+  for_rows(
+      "kernels/log_sums_of_exponentials", exec, rows,
+      KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const A* row = row_of(logits, r);
+        A largest = row[0];
+        for (std::int64_t e = 1; e < experts; ++e) largest = row[e] > largest ? row[e] : largest;
+        const A total = sum_of<A>(
+            team, experts,
+            [&](std::int64_t, A logit) { return exp_of_difference(logit - largest); }, row);
+        once(team, [&]() { sums(r) = largest + math::log(total); });
+      });
+}
+
+template <class A>
+void count_experts(const Exec& exec, View2<A> counts, View2<const A> routes) {
+  const std::int64_t tokens = extent(routes, 0), active = active_of(routes);
+  const std::int64_t samples = extent(counts, 0);
+  if (tokens == 0) return;
+  check(samples > 0 && tokens % samples == 0, tokens, " rows of ", samples,
+        " samples, expected a multiple");
+  const std::int64_t per_sample = tokens / samples;
+  // Sums of whole numbers do not depend on their order.
+  Kokkos::parallel_for(
+      "kernels/count_experts",
+      Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, tokens),
+      KOKKOS_LAMBDA(const std::int64_t t) {
+        for (std::int64_t j = active; j < 2 * active; ++j)
+          Kokkos::atomic_add(&counts(t / per_sample, static_cast<std::int64_t>(routes(t, j))),
+                             A(1));
+      });
+}
+
+template <class A>
+void balance_experts(const Exec& exec, View1<double> losses, View2<A> dlogits,
+                     View2<const A> scores, View2<const A> counts, const SampleRows& of,
+                     double weight, const LossScale& scale) {
+  const std::int64_t rows = extent(scores, 0), experts = extent(scores, 1);
+  const bool has_gradient = dlogits.extent(0) > 0;
+  expect_shape(losses, "losses", {rows});
+  expect_shape(counts, "counts", {extent(counts, 0), experts});
+  if (has_gradient) expect_shape(dlogits, "dlogits", {rows, experts});
+  const std::int64_t first = of.first, per_sample = of.per_sample;
+  for_rows(
+      "kernels/balance_experts", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const A* score = row_of(scores, r);
+        const A* count = row_of(counts, (first + r) / per_sample);
+        const A mean = sum_of<A>(
+            team, experts, [](std::int64_t, A p, A n) { return p * n; }, score, count);
+        once(team, [&]() { losses(r) = weight * static_cast<double>(mean); });
+        if (!has_gradient) return;
+        const auto factor = static_cast<A>(weight * scale());
+        A* gradient = row_of(dlogits, r);
+        map_lanes(
+            team, experts, gradient,
+            [&](std::int64_t, A d, A p, A n) { return d + factor * p * (n - mean); }, gradient,
+            score, count);
+      });
+}
+
+template <class A>
+void limit_logits(const Exec& exec, View1<double> losses, View2<A> dlogits, View2<const A> scores,
+                  View1<const A> sums, double weight, const LossScale& scale) {
+  const std::int64_t rows = extent(scores, 0), experts = extent(scores, 1);
+  const bool has_gradient = dlogits.extent(0) > 0;
+  expect_shape(losses, "losses", {rows});
+  expect_shape(sums, "sums", {rows});
+  if (has_gradient) expect_shape(dlogits, "dlogits", {rows, experts});
+  for_rows(
+      "kernels/limit_logits", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        const A sum = sums(r);
+        once(team,
+             [&]() { losses(r) = weight * static_cast<double>(sum) * static_cast<double>(sum); });
+        if (!has_gradient) return;
+        const auto factor = static_cast<A>(2 * weight * scale()) * sum;
+        A* gradient = row_of(dlogits, r);
+        map_lanes(
+            team, experts, gradient, [&](std::int64_t, A d, A p) { return d + factor * p; },
+            gradient, row_of(scores, r));
+      });
+}
+
+template <class A>
+void order_routes(const Exec& exec, View1<std::int32_t> order, View1<std::int32_t> bounds,
+                  View2<const A> routes, const layout::Slice& held) {
+  const std::int64_t tokens = extent(routes, 0), active = active_of(routes);
+  check(held.offset >= 0 && held.extent >= 0, "experts ", held.offset, " to ", held.end(),
+        ", expected a range from 0 on");
+  expect_shape(bounds, "bounds", {held.extent + 1});
+  check(tokens * active <= std::numeric_limits<std::int32_t>::max(), tokens, " tokens with ",
+        active, " experts each, expected fewer than 2^31 routes");
+  const std::int64_t most = tokens * std::min(active, held.extent);
+  check(extent(order, 0) >= most, "order has ", extent(order, 0), " elements, expected at least ",
+        most);
+  if constexpr (exec_on_host)
+    sort_routes<A>(exec, order, bounds, routes, held);
+  else
+    list_routes<A>(exec, {order, bounds, routes, held.offset, held.extent});
+}
+
+template <class T>
+void pick_routed(const Exec& exec, View2<T> picked, View2<const T> rows,
+                 View1<const std::int32_t> order, std::int64_t active) {
+  const std::int64_t columns = extent(rows, 1);
+  expect_active(active);
+  expect_shape(picked, "picked", {extent(order, 0), columns});
+  for_rows(
+      "kernels/pick_routed", exec, extent(order, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t i) {
+        T* to = row_of(picked, i);
+        const T* from = row_of(rows, order(i) / active);
+        copy_lanes(team, columns, to, from);
+      });
+}
+
+template <class T>
+void add_routed(const Exec& exec, View2<Accumulate<T>> sums, View2<const T> rows,
+                View1<const std::int32_t> order, std::int64_t active) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(sums, 1);
+  expect_active(active);
+  expect_shape(rows, "rows", {extent(order, 0), columns});
+  for_rows(
+      "kernels/add_routed", exec, extent(order, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t i) {
+        Acc* sum = row_of(sums, order(i) / active);
+        const T* row = row_of(rows, i);
+        map_lanes(
+            team, columns, sum, [](std::int64_t, Acc v, Acc more) { return v + more; }, sum, row);
+      });
+}
+
+template <class T>
+void weigh_routed(const Exec& exec, View2<T> rows, View2<const Accumulate<T>> routes,
+                  View1<const std::int32_t> order) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(rows, 1), active = active_of(routes);
+  expect_shape(rows, "rows", {extent(order, 0), columns});
+  for_rows(
+      "kernels/weigh_routed", exec, extent(order, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t i) {
+        const Acc weight = routes(order(i) / active, order(i) % active);
+        T* row = row_of(rows, i);
+        map_lanes(
+            team, columns, row, [&](std::int64_t, Acc v) { return v * weight; }, row);
+      });
+}
+
+template <class T>
+void dot_routed(const Exec& exec, View2<Accumulate<T>> droutes, View2<const T> a, View2<const T> b,
+                View1<const std::int32_t> order) {
+  using Acc = Accumulate<T>;
+  const std::int64_t columns = extent(a, 1), active = active_of(droutes);
+  expect_shape(a, "a", {extent(order, 0), columns});
+  expect_shape(b, "b", {extent(order, 0), columns});
+  for_rows(
+      "kernels/dot_routed", exec, extent(order, 0),
+      KOKKOS_LAMBDA(const Team& team, std::int64_t i) {
+        const T* left = row_of(a, i);
+        const T* right = row_of(b, i);
+        const Acc sum = sum_of<Acc>(
+            team, columns, [](std::int64_t, Acc u, Acc v) { return u * v; }, left, right);
+        once(team, [&]() { droutes(order(i) / active, order(i) % active) = sum; });
+      });
+}
+
+template <class T>
+void round_sums(const Exec& exec, View2<T> y, View2<const Accumulate<T>> sums) {
+  const std::int64_t columns = extent(y, 1);
+  expect_shape(sums, "sums", {extent(y, 0), columns});
+  for_rows(
+      "kernels/round_sums", exec, extent(y, 0), KOKKOS_LAMBDA(const Team& team, std::int64_t t) {
+        T* to = row_of(y, t);
+        const Accumulate<T>* from = row_of(sums, t);
+        map_lanes(
+            team, columns, to, [](std::int64_t, Accumulate<T> v) { return v; }, from);
+      });
+}
+
+#define TRIREME_INSTANTIATE(A)                                                                    \
+  template void choose_experts<A>(const Exec&, View2<A>, View2<A>, const ExpertChoice&);          \
+  template void choose_experts_backward<A>(const Exec&, View2<A>, View2<const A>, View2<const A>, \
+                                           View2<const A>, const ExpertChoice&);                  \
+  template void log_sums_of_exponentials<A>(const Exec&, View1<A>, View2<const A>);               \
+  template void count_experts<A>(const Exec&, View2<A>, View2<const A>);                          \
+  template void balance_experts<A>(const Exec&, View1<double>, View2<A>, View2<const A>,          \
+                                   View2<const A>, const SampleRows&, double, const LossScale&);  \
+  template void limit_logits<A>(const Exec&, View1<double>, View2<A>, View2<const A>,             \
+                                View1<const A>, double, const LossScale&);                        \
+  template void order_routes<A>(const Exec&, View1<std::int32_t>, View1<std::int32_t>,            \
+                                View2<const A>, const layout::Slice&);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+#undef TRIREME_INSTANTIATE
+
+#define TRIREME_INSTANTIATE(T)                                                                   \
+  template void pick_routed<T>(const Exec&, View2<T>, View2<const T>, View1<const std::int32_t>, \
+                               std::int64_t);                                                    \
+  template void add_routed<T>(const Exec&, View2<Accumulate<T>>, View2<const T>,                 \
+                              View1<const std::int32_t>, std::int64_t);                          \
+  template void weigh_routed<T>(const Exec&, View2<T>, View2<const Accumulate<T>>,               \
+                                View1<const std::int32_t>);                                      \
+  template void dot_routed<T>(const Exec&, View2<Accumulate<T>>, View2<const T>, View2<const T>, \
+                              View1<const std::int32_t>);                                        \
+  template void round_sums<T>(const Exec&, View2<T>, View2<const Accumulate<T>>);
+TRIREME_INSTANTIATE(float)
+TRIREME_INSTANTIATE(double)
+TRIREME_INSTANTIATE(Bf16)
+TRIREME_INSTANTIATE(Fp16)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::kernels
