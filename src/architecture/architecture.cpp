@@ -6,6 +6,7 @@
 #include <trireme/base/text.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <compare>
 #include <utility>
 
@@ -15,6 +16,21 @@ std::int64_t Architecture::parameters() const {
   std::int64_t n = 0;
   for (const ArraySpec& array : arrays) n += array.elements();
   return n;
+}
+
+std::int64_t Architecture::active_parameters() const {
+  double n = 0;
+  const auto add = [&](const BlockDescription& part, std::int64_t times) {
+    for (const Operation& op : part.operations)
+      for (const ArraySpec& array : op.arrays)
+        if (!array.tied)
+          n += static_cast<double>(times) * op.share * static_cast<double>(array.elements());
+  };
+  const std::vector<std::int64_t> counts = count_kinds({0, groups()});
+  for (std::size_t k = 0; k < counts.size(); ++k) add(layer_kinds()[k], counts[k]);
+  add(embedding(), 1);
+  add(head(), 1);
+  return std::llround(n);
 }
 
 std::vector<std::int64_t> Architecture::count_kinds(const layout::Slice& layers) const {
@@ -51,13 +67,14 @@ double sum_of_layers(const Architecture& a, Value&& value) {
   return sum;
 }
 
-/// Number of elements of an operation's matrices, or of its frozen matrices if `only_frozen`.
+/// Number of elements of an operation's matrices, or of its frozen matrices if `only_frozen`, by
+/// which a row is multiplied.
 double matrix_elements(const Operation& op, bool only_frozen) {
   double elements = 0;
   for (const ArraySpec& array : op.arrays)
     if (array.decay && (array.frozen || !only_frozen))
       elements += static_cast<double>(array.elements());
-  return elements;
+  return op.share * elements;
 }
 
 }  // namespace
@@ -108,6 +125,7 @@ void add_layers(Architecture& a) {
   // Properties in which the layers of a model may differ.
   struct Properties {
     std::int64_t window;
+    bool experts;
     bool first;
     std::vector<bool> frozen;
     auto operator<=>(const Properties&) const = default;
@@ -116,7 +134,8 @@ void add_layers(Architecture& a) {
   for (std::int64_t layer = 0; layer < m.layers; ++layer) {
     const std::int64_t group = m.shared_layers > 0 ? layer % m.shared_layers : layer;
     const std::string prefix = text("layers.", group, ".");
-    Properties properties{m.window_of(layer), first_differs && layer == 0, {}};
+    Properties properties{
+        m.window_of(layer), m.experts.in_layer(layer), first_differs && layer == 0, {}};
     if (some_frozen)
       for (const Operation& op : describe_layer(m, layer).operations)
         for (const ArraySpec& array : op.arrays) properties.frozen.push_back(array.frozen);
@@ -137,7 +156,7 @@ Architecture describe(const deck::ModelConfig& model) {
   add_layers(a);
   a.blocks.push_back({a.kinds.size(), ""});
   a.kinds.push_back(describe_head(model));
-  const std::int64_t groups = model.shared_layers > 0 ? model.shared_layers : model.layers;
+  const std::int64_t groups = a.groups();
   const auto visit = [&](const auto& visited) {
     for (std::int64_t number = 0; number <= a.head_block(); ++number) {
       // Later layers share the arrays of their group.

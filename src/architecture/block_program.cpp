@@ -41,7 +41,7 @@ struct Interval {
   int last = 0;   ///< last call that uses it
   Bytes offset = 0;
   int replaces = -1;  ///< index of an interval whose memory it overwrites, row by row
-  /// Number of the call, if the interval is a contribution to a sum; otherwise −1.
+  /// If the value is a contribution to a sum: number of the call that adds it; otherwise −1.
   int contribution_of = -1;
 };
 
@@ -206,6 +206,7 @@ class Lowering {
       };
       for (const Value& value : e.reads) use(value, false);
       for (const Value& value : e.writes) use(value, true);
+      for (const int tensor : e.scratch) use({tensor}, true);
       if (needs_contribution(phase.calls[s])) {
         const int target = gradient_target(layer_, phase.calls[s]);
         const auto number = static_cast<int>(s);
@@ -258,12 +259,11 @@ class Lowering {
 
 Tensor gradient_of(const BlockDescription& layer, int tensor) {
   Tensor gradient = layer.tensors[at(tensor)];
-  if (gradient.home != Home::layer) {
-    const auto own = std::ranges::find(layer.tensors, "d" + gradient.name, &Tensor::name);
-    return own == layer.tensors.end() ? gradient : *own;
-  }
+  const auto own = std::ranges::find(layer.tensors, "d" + gradient.name, &Tensor::name);
+  if (own != layer.tensors.end()) return *own;
+  if (gradient.home != Home::layer) return gradient;
   const bool partial = std::ranges::any_of(layer.operations, [&](const Operation& op) {
-    return op.kind == OperationKind::linear && op.cut == Cut::inputs && op.output == tensor;
+    return is_product(op) && op.cut == Cut::inputs && op.output == tensor;
   });
   if (partial) gradient.rows = Rows::tokens;
   return gradient;

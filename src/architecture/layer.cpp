@@ -139,6 +139,62 @@ class LayerBuilder : public Builder {
                 tensor("g", Rows::tokens, Columns::feed_forward)});
   }
 
+  /// The results of a token's experts, summed with the router's weights (Shazeer et al. 2017, arXiv
+  /// 1701.06538). The weights are applied before the last product, so that its output need not be
+  /// kept. The tensor axis splits the experts: the choices of all tokens are on every rank, which
+  /// computes the rows of its own experts and a partial sum for every token.
+  int experts(int y) {
+    Operation router{OperationKind::router,
+                     "experts.router",
+                     {y},
+                     tensor("router_logits", Rows::own, Columns::experts, Numbers::accumulate)};
+    tensor("drouter_logits", Rows::own, Columns::experts);
+    router.arrays = {matrix(router.name, {m_.experts.number, m_.hidden}, -1)};
+    Operation chosen{OperationKind::choice,
+                     "experts.choice",
+                     {add(std::move(router))},
+                     tensor("routes", Rows::tokens, Columns::routes, Numbers::accumulate)};
+    chosen.saved = {tensor("router_scores", Rows::own, Columns::experts, Numbers::accumulate),
+                    tensor("routed_order", Rows::tokens, Columns::active, Numbers::index),
+                    tensor("routed_bounds", Rows::expert_bounds, Columns::one, Numbers::index)};
+    chosen.scratch = {tensor("own_routes", Rows::own, Columns::routes, Numbers::accumulate),
+                      tensor("score_gradients", Rows::own, Columns::experts, Numbers::accumulate)};
+    if (m_.experts.balances() || m_.experts.limits_logits())
+      chosen.scratch.push_back(tensor("row_losses", Rows::own, Columns::one, Numbers::fp64));
+    if (m_.experts.balances())
+      chosen.scratch.push_back(
+          tensor("expert_counts", Rows::samples, Columns::experts, Numbers::accumulate));
+    if (m_.experts.limits_logits())
+      chosen.saved.push_back(
+          tensor("router_logsumexp", Rows::own, Columns::one, Numbers::accumulate));
+    const int order = chosen.saved[choice::order], bounds = chosen.saved[choice::bounds];
+    const int routes = add(std::move(chosen));
+
+    const std::int64_t E = m_.experts.number, F = m_.experts.feed_forward;
+    const std::vector<int> scratch{
+        tensor("expert_rows", Rows::tokens, Columns::hidden),
+        tensor("expert_sums", Rows::tokens, Columns::hidden, Numbers::accumulate)};
+    const auto product = [&](const char* name, int x, int output, Cut cut, ArraySpec weights) {
+      Operation op{OperationKind::expert_product, name, {x, order, bounds}, output};
+      op.cut = cut;
+      op.arrays = {std::move(weights)};
+      op.scratch = scratch;
+      op.share = static_cast<double>(m_.experts.active) / static_cast<double>(E);
+      return add(std::move(op));
+    };
+    const int inner = tensor("expert_h", Rows::routed, Columns::expert_inner);
+    const int h = m_.gated() ? product("experts.gate_up", y, inner, Cut::outputs,
+                                       matrix("experts.gate_up", {E, 2, F, m_.hidden}, 0))
+                             : product("experts.up", y, inner, Cut::outputs,
+                                       matrix("experts.up", {E, F, m_.hidden}, 0));
+    const int g = add({OperationKind::expert_activation,
+                       std::string(name_of(m_.activation)),
+                       {h, routes, order, bounds},
+                       tensor("expert_g", Rows::routed, Columns::expert_feed_forward)});
+    return product("experts.down", g, tensor("z2", Rows::own, Columns::hidden), Cut::inputs,
+                   matrix("experts.down", {E, m_.hidden, F}, 0, residual_deviation_));
+  }
+
   int down(int g) { return from_parts(g, "feed_forward.down", "z2", {m_.hidden, m_.feed_forward}); }
 
   /// output = x + dropout(z). If a product computes z, z and the output share memory. The output of
@@ -147,7 +203,7 @@ class LayerBuilder : public Builder {
     Operation op{
         OperationKind::residual, output, {z, x}, tensor(output, Rows::own, Columns::hidden)};
     op.dropout_site = site;
-    if (built_.operations.back().kind == OperationKind::linear)
+    if (is_product(built_.operations.back()))
       built_.tensors[static_cast<std::size_t>(z)].stored_in = op.output;
     return add(std::move(op));
   }
@@ -203,9 +259,10 @@ BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   const int x1 = layer.residual("x1", post ? y1 : x, z1, 1);
 
   // feed_forward(y) = down(gelu(up(y))), or with a gate down(silu(gate(y)) · up(y)), or gelu
-  // instead of silu
+  // instead of silu; with experts, the weighted sum of the results of a token's experts
   const int y2 = before ? layer.norm("feed_forward_norm", "y2", x1) : x1;
-  int z2 = layer.down(layer.activation(layer.up(y2)));
+  int z2 =
+      m.experts.in_layer(number) ? layer.experts(y2) : layer.down(layer.activation(layer.up(y2)));
   if (after) z2 = layer.norm("feed_forward_output_norm", "n2", z2);
   layer.residual("out", post ? y2 : x1, z2, 2);
   BlockDescription described = layer.take();

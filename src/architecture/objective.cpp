@@ -29,6 +29,35 @@ std::size_t TrainingObjective::field(std::string_view name) const {
   return *number;
 }
 
+std::int64_t TrainingObjective::head_losses() const {
+  return std::ranges::count(losses, false, &LossTerm::of_layers);
+}
+
+std::int64_t TrainingObjective::loss_sums() const {
+  std::int64_t sums = 0;
+  for (const LossTerm& term : losses) sums += term.parts;
+  return sums;
+}
+
+std::int64_t TrainingObjective::loss_sum(std::string_view name) const {
+  std::int64_t first = 0;
+  for (const LossTerm& term : losses) {
+    if (term.name == name) return first;
+    first += term.parts;
+  }
+  throw Error(text("the objective has no loss ", name));
+}
+
+std::vector<double> TrainingObjective::terms_of(std::span<const double> sums) const {
+  std::vector<double> terms;
+  for (const LossTerm& term : losses) {
+    double& sum = terms.emplace_back(0);
+    for (const double part : sums.first(static_cast<std::size_t>(term.parts))) sum += part;
+    sums = sums.subspan(static_cast<std::size_t>(term.parts));
+  }
+  return terms;
+}
+
 std::int64_t TrainingObjective::numbers_per_sample() const {
   std::int64_t sum = 0;
   for (const BatchField& field : fields) sum += field.per_sample;
@@ -42,6 +71,9 @@ TrainingObjective objective_of(const deck::ModelConfig& m) {
   if (m.packs_documents()) o.fields.push_back({"positions", m.sequence, false, Rows::tokens, true});
   o.losses = {{"loss", m.predicts_masked_tokens() ? "masked token" : "token", m.targets()}};
   if (m.has_sentence_head()) o.losses.push_back({"pair_loss", "pair", 1});
+  if (m.experts.balances()) o.losses.push_back({balance_loss, "sample", 1, m.layers, true});
+  if (m.experts.limits_logits())
+    o.losses.push_back({router_z_loss, "routed token", m.sequence, m.layers, true});
   return o;
 }
 

@@ -11,21 +11,29 @@ namespace trireme::architecture {
 // The lists below are in the order of the enumerators.
 
 std::int64_t rows_of(Rows rows, const RankSizes& n) {
-  return std::array{n.tokens, n.rows, n.targets, n.pairs, n.head_rows, n.logit_block}[at(rows)];
+  return std::array{n.tokens,      n.rows,   n.targets,          n.pairs, n.head_rows,
+                    n.logit_block, n.routed, n.experts_held + 1, n.micro}[at(rows)];
 }
 
 std::int64_t all_rows_of(Rows rows, const RankSizes& n) {
-  return std::array{n.tokens, n.tokens, n.targets, n.pairs, n.head_rows, n.targets}[at(rows)];
+  return std::array{n.tokens,  n.tokens, n.targets,          n.pairs, n.head_rows,
+                    n.targets, n.routed, n.experts_held + 1, n.micro}[at(rows)];
+}
+
+std::int64_t mean_rows_of(Rows rows, const RankSizes& n) {
+  if (rows != Rows::routed || n.experts == 0) return rows_of(rows, n);
+  return n.tokens * n.experts_active * n.experts_held / n.experts;
 }
 
 std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& m) {
   const std::int64_t N = m.targets(), B = 1;
-  return std::array{m.sequence, m.sequence, N, B, N + (m.has_sentence_head() ? B : 0), N}[at(rows)];
+  return std::array{m.sequence, m.sequence, N,     B, N + (m.has_sentence_head() ? B : 0),
+                    N,          B * 0,      B * 0, B}[at(rows)];
 }
 
 std::int64_t columns_of(Columns columns, const RankSizes& n) {
   const std::int64_t H = n.heads, Hkv = n.key_value_heads, K = n.head_size;
-  return std::array<std::int64_t, 13>{1,
+  return std::array<std::int64_t, 18>{1,
                                       n.hidden,
                                       H,
                                       H + Hkv,
@@ -37,7 +45,12 @@ std::int64_t columns_of(Columns columns, const RankSizes& n) {
                                       n.vocabulary,
                                       2,
                                       3,
-                                      3 * n.tensor_ranks}[at(columns)];
+                                      3 * n.tensor_ranks,
+                                      n.experts,
+                                      n.experts_active,
+                                      2 * n.experts_active,
+                                      n.expert_feed_forward,
+                                      n.expert_inner}[at(columns)];
 }
 
 Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate) {
@@ -57,9 +70,10 @@ Bytes bytes_of(const Tensor& t, const RankSizes& n, Bytes element, Bytes accumul
 }
 
 std::string shape_text(const Tensor& t) {
-  constexpr auto rows = words_of<Rows>("T", "R", "N", "B", "N + B", "N'");
-  constexpr auto columns = words_of<Columns>("1", "D", "H", "H + Hkv", "H K", "(H + Hkv) K",
-                                             "(H + 2 Hkv) K", "F", "F'", "V", "2", "3", "3 P");
+  constexpr auto rows = words_of<Rows>("T", "R", "N", "B", "N + B", "N'", "T k'", "E' + 1", "B");
+  constexpr auto columns =
+      words_of<Columns>("1", "D", "H", "H + Hkv", "H K", "(H + Hkv) K", "(H + 2 Hkv) K", "F", "F'",
+                        "V", "2", "3", "3 P", "E", "k", "2 k", "Fe", "Fe'");
   return text("[", rows[at(t.rows)], ", ", columns[at(t.columns)], "]");
 }
 
@@ -152,6 +166,22 @@ std::optional<Message> message_of_width_norm(const Operation& op, Pass, const st
   return Message{Collective::all_reduce, op.saved.back()};
 }
 
+/// Each token's experts are chosen by the rank that has its row. The gradients of the weights are
+/// partial sums over the ranks' experts.
+std::optional<Message> message_of_choice(const Operation& op, Pass pass, const std::vector<Tensor>&,
+                                         bool cuts_tokens) {
+  using enum Collective;
+  if (pass == Pass::backward_input)
+    return Message{cuts_tokens ? reduce_scatter : all_reduce, op.output};
+  return cuts_tokens ? std::optional(Message{all_gather, op.output}) : std::nullopt;
+}
+
+/// The numbers of a sample's tokens that use each expert.
+std::optional<int> context_sum_of_choice(const Operation& op, Pass pass) {
+  if (pass != Pass::backward_input || op.scratch.size() <= choice::counts) return {};
+  return op.scratch[choice::counts];
+}
+
 /// Statistics of the parts of a split vocabulary.
 std::optional<Message> message_of_cross_entropy(const Operation& op, Pass pass,
                                                 const std::vector<Tensor>&, bool) {
@@ -239,6 +269,7 @@ constexpr OperationRule pick{
     .rate = KernelRate::embedding,
     .kernels = {"rows.pick", "rows.place"},
     .read_backward = [](const Operation& op, Pass) { return std::vector{op.inputs[1]}; },
+    .context_sum = [](const Operation& op, Pass) { return std::optional(op.output); },
     .message = message_of_pick};
 
 /// backward_weight may recompute logits, also with frozen arrays.
@@ -252,6 +283,38 @@ constexpr OperationRule cross_entropy{
     .rate = KernelRate::loss,
     .read_backward = [](const Operation& op, Pass) { return with_saved(op.inputs, op); },
     .message = message_of_cross_entropy};
+
+constexpr OperationRule router{.name = "router",
+                               .weight_pass = WeightPass::trained,
+                               .read_backward = read_by_product,
+                               .factors = {1, 1, 1}};
+
+constexpr OperationRule choice{
+    .name = "choice",
+    .rate = KernelRate::loss,
+    .decides = true,
+    .read_backward = [](const Operation& op, Pass) { return with_saved({op.output}, op); },
+    .context_sum = context_sum_of_choice,
+    .message = message_of_choice};
+
+constexpr OperationRule expert_product{
+    .name = "experts",
+    .weight_pass = WeightPass::trained,
+    .own_name = true,
+    .read_backward =
+        [](const Operation& op, Pass pass) {
+          return std::vector(op.inputs.begin() + (pass == Pass::backward_weight ? 0 : 1),
+                             op.inputs.end());
+        },
+    .factors = {1, 1, 1}};
+
+constexpr OperationRule expert_activation{
+    .name = "expert activation",
+    .rate = KernelRate::activation,
+    .cheap = true,
+    .kernels = {"experts.activation.forward", "experts.activation.backward"},
+    .read_backward = [](const Operation& op, Pass) { return op.inputs; },
+    .other_gradients = [](const Operation& op) { return std::vector{op.inputs[1]}; }};
 
 }  // namespace rules
 }  // namespace
@@ -284,6 +347,14 @@ const OperationRule& rule_of(OperationKind kind) {
       return rules::logits;
     case OperationKind::cross_entropy:
       return rules::cross_entropy;
+    case OperationKind::router:
+      return rules::router;
+    case OperationKind::choice:
+      return rules::choice;
+    case OperationKind::expert_product:
+      return rules::expert_product;
+    case OperationKind::expert_activation:
+      return rules::expert_activation;
   }
   return rules::norm;
 }
@@ -339,18 +410,39 @@ double products_per_token(const Operation& op, const deck::ModelConfig& m) {
   std::int64_t elements = 0;
   for (const ArraySpec& array : op.arrays)
     if (array.decay) elements += array.elements();
-  return static_cast<double>(elements);
+  return op.share * static_cast<double>(elements);
 }
 
 double product_factor(const Operation& op, Pass pass) {
   return rule_of(op.kind).factors[at(pass)];
 }
 
-double tensor_flops(const Operation& op, Pass pass, const deck::ModelConfig& m,
-                    const RankSizes& n) {
-  if (rule_of(op.kind).products == nullptr) return 0;
-  return 2 * products_per_token(op, m) * static_cast<double>(n.tokens * n.heads) /
-         static_cast<double>(m.heads) * product_factor(op, pass);
+bool is_product(const Operation& op) {
+  const OperationRule& rule = rule_of(op.kind);
+  return rule.products == nullptr && rule.factors.front() > 0;
+}
+
+std::int64_t product_rows(const BlockDescription& part, const Operation& op, const RankSizes& n) {
+  const Rows in = part.tensors[at(op.input())].rows, out = part.tensors[at(op.output)].rows;
+  if (in == Rows::routed || out == Rows::routed) return mean_rows_of(Rows::routed, n);
+  if (out != Rows::own && out != Rows::tokens) return all_rows_of(out, n);
+  return op.cut == Cut::none ? rows_of(out, n) : n.tokens;
+}
+
+double rank_flops(const BlockDescription& part, const Operation& op, Pass pass,
+                  const deck::ModelConfig& m, const RankSizes& n) {
+  double products = 0;  // multiplications per row
+  std::int64_t rows = n.tokens;
+  if (is_product(op)) {
+    if (pass == Pass::backward_weight && !op.trains_product()) return 0;
+    products = static_cast<double>(columns_of(part.tensors[at(op.input())].columns, n) *
+                                   columns_of(part.tensors[at(op.output)].columns, n));
+    rows = product_rows(part, op, n);
+  } else if (rule_of(op.kind).products != nullptr) {
+    products =
+        products_per_token(op, m) * static_cast<double>(n.heads) / static_cast<double>(m.heads);
+  }
+  return 2 * product_factor(op, pass) * products * static_cast<double>(rows);
 }
 
 }  // namespace trireme::architecture

@@ -158,6 +158,7 @@ int gradient_target(const BlockDescription& layer, const OperationCall& call) {
 CallEffects effects(const BlockDescription& layer, const OperationCall& call) {
   CallEffects e;
   const Operation& op = layer.operations[at(call.operation)];
+  e.scratch = op.scratch;
   const auto read_tensors = [&](const Operation& of) {
     for (const int t : tensors_read(of, call.pass)) e.reads.push_back({t});
   };
@@ -186,10 +187,11 @@ CallBytes least_bytes(const BlockDescription& part, const OperationCall& call, c
   // Split inputs have the rows of all tokens before the sums over the tensor ranks.
   const auto rows = [&](int tensor) {
     const Rows of = part.tensors[at(tensor)].rows;
-    return op.cut == Cut::inputs && of == Rows::own ? n.tokens : rows_of(of, n);
+    return op.cut == Cut::inputs && of == Rows::own ? n.tokens : mean_rows_of(of, n);
   };
   const std::int64_t output_rows = rows(op.output);
   const auto bytes = [&](const Value& v, std::int64_t most_rows) {
+    if (part.tensors[at(v.tensor)].rows == Rows::routed) most_rows = rows(v.tensor);
     const Tensor t = v.gradient ? gradient_of(part, v.tensor) : part.tensors[at(v.tensor)];
     const Columns columns = v.tensor == op.output ? rule.columns.value_or(t.columns) : t.columns;
     return static_cast<double>(std::min(rows(v.tensor), most_rows) * columns_of(columns, n) *

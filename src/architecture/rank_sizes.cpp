@@ -31,6 +31,14 @@ RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_
                                            : s.targets;
   s.tensor_ranks = shard.tensor_size;
   s.inner = m.gated() ? 2 * s.feed_forward : s.feed_forward;
+  if (m.experts.present()) {
+    s.experts = m.experts.number;
+    s.experts_held = shard.part(s.experts).extent;
+    s.experts_active = m.experts.active;
+    s.routed = s.tokens * std::min(s.experts_active, s.experts_held);
+    s.expert_feed_forward = m.experts.feed_forward;
+    s.expert_inner = m.gated() ? 2 * s.expert_feed_forward : s.expert_feed_forward;
+  }
   return s;
 }
 

@@ -14,8 +14,8 @@ using layout::Slice;
 
 namespace {
 
-/// Multiplications per row in all passes of an operation, or only in its forward pass. If all weight
-/// matrices are frozen, backward_weight is not counted, not even for trained adapters.
+/// Multiplications per row in all passes of an operation, or only in its forward pass. If all
+/// weight matrices are frozen, backward_weight is not counted, not even for trained adapters.
 double passes_of(const Operation& op, const deck::ModelConfig& model, bool only_forward = false) {
   double factors = product_factor(op, Pass::forward);
   if (!only_forward) factors += product_factor(op, Pass::backward_input);

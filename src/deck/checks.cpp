@@ -55,6 +55,9 @@ class CrossCheck {
                "model.zero_centered_gains", "model.full_attention_every", "model.window_rope_theta",
                "model.logit_softcap", "model.layers", "model.shared_layers", "data.packing"}))
       for (const std::string& mistake : property_mistakes(deck_)) report(mistake);
+    if (valid({"experts.number", "experts.active", "experts.first_layer", "model.layers",
+               "adapter.targets", "optimizer.kind", "precision.products"}))
+      for (const std::string& mistake : expert_mistakes(deck_)) report(mistake);
     if (m.predicts_masked_tokens()) pairs();
   }
 
@@ -74,7 +77,8 @@ class CrossCheck {
   void size() {
     const ModelConfig& m = deck_.config.model;
     if (!valid({"model.layers", "model.hidden", "model.feed_forward", "model.sequence",
-                "model.vocabulary", "model.heads", "model.head_size", "batch.micro"}))
+                "model.vocabulary", "model.heads", "model.head_size", "batch.micro",
+                "experts.number", "experts.active", "experts.feed_forward"}))
       return;
     const auto D = static_cast<double>(m.hidden);
     const auto S = static_cast<double>(m.sequence);
@@ -82,7 +86,11 @@ class CrossCheck {
     const auto F = static_cast<double>(m.feed_forward);
     const auto L = static_cast<double>(m.layers);
     const auto A = static_cast<double>(std::max(m.hidden, m.heads * m.head_size()));
-    const double parameters = L * D * (4 * A + 3 * F) + (2 * V + S) * D;
+    const ExpertsConfig& e = m.experts;
+    const double of_experts =
+        e.present() ? static_cast<double>(e.number) * (3 * static_cast<double>(e.feed_forward) + 1)
+                    : 0;
+    const double parameters = L * D * (4 * A + 3 * F + of_experts) + (2 * V + S) * D;
     const double activations = activations_of(deck_.config);
     if (parameters > count_limit)
       report("[model] has ", parameters, " parameters, more than ", count_limit,
@@ -168,15 +176,16 @@ class CrossCheck {
   void tensor() {
     const ModelConfig& m = deck_.config.model;
     const std::int64_t tensor = deck_.config.parallel.tensor;
-    const auto enough = [&](const char* name, std::int64_t size) {
-      if (!valid({"parallel.tensor"}) || invalid_.contains(text("model.", name))) return;
+    const auto enough = [&](const char* section, const char* name, std::int64_t size) {
+      if (!valid({"parallel.tensor"}) || invalid_.contains(text(section, ".", name))) return;
       if (size > 0 && tensor > size)
-        report(deck_.cite("parallel", "tensor"), " is larger than ", deck_.cite("model", name),
+        report(deck_.cite("parallel", "tensor"), " is larger than ", deck_.cite(section, name),
                "; choose a tensor of at most ", size);
     };
-    enough("heads", m.heads);
-    enough("feed_forward", m.feed_forward);
-    enough("vocabulary", m.vocabulary);
+    enough("model", "heads", m.heads);
+    if (!m.only_experts()) enough("model", "feed_forward", m.feed_forward);
+    enough("experts", "number", m.experts.number);
+    enough("model", "vocabulary", m.vocabulary);
     if (is_open(deck_, "batch", "micro") ||
         !valid({"parallel.tensor", "parallel.context", "batch.micro", "model.sequence"}))
       return;

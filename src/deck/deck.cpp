@@ -96,7 +96,10 @@ std::string resolved_toml(const Deck& deck) {
 
 std::vector<Difference> differences(const Deck& stored, const Deck& current) {
   std::vector<Difference> found;
+  const bool have_experts =
+      stored.config.model.experts.present() || current.config.model.experts.present();
   for (const Key& key : keys()) {
+    if (key.section == "experts" && !have_experts) continue;
     const Value before = key.load(stored.config);
     const Value now = key.load(current.config);
     if (before == now) continue;

@@ -88,12 +88,40 @@ void gemma3(ModelConfig& m) {
   m.window_rope_theta = 1e4;
 }
 
+/// Jiang et al. 2024, arXiv 2401.04088.
+void mixtral(ModelConfig& m) {
+  llama(m);
+  m.rope_theta = 1e6;
+  m.experts.number = 8;
+  m.experts.active = 2;
+  m.experts.balance = ExpertBalance::sequence;
+}
+
+/// Yang et al. 2025, arXiv 2505.09388.
+void qwen3_moe(ModelConfig& m) {
+  qwen3(m);
+  m.experts.number = 128;
+  m.experts.active = 8;
+  m.experts.balance = ExpertBalance::sequence;
+}
+
+/// Muennighoff et al. 2024, arXiv 2409.02060.
+void olmoe(ModelConfig& m) {
+  llama(m);
+  m.query_key_norm = QueryKeyNorm::width;
+  m.experts.number = 64;
+  m.experts.active = 8;
+  m.experts.normalised = false;
+  m.experts.balance = ExpertBalance::sequence;
+}
+
 /// The properties that a family sets.
 auto properties(ModelConfig& m) {
   return std::tie(m.family, m.norm, m.norm_placement, m.norm_epsilon, m.query_key_norm, m.positions,
                   m.rope_theta, m.activation, m.gelu, m.biases, m.mask, m.window,
                   m.full_attention_every, m.zero_centered_gains, m.scaled_embeddings,
-                  m.attention_softcap, m.logit_softcap, m.window_rope_theta, m.objective);
+                  m.attention_softcap, m.logit_softcap, m.window_rope_theta, m.objective,
+                  m.experts);
 }
 
 }  // namespace
@@ -132,6 +160,15 @@ ModelConfig preset(Family family) {
     case Family::olmo2:
       olmo2(m);
       break;
+    case Family::mixtral:
+      mixtral(m);
+      break;
+    case Family::qwen3_moe:
+      qwen3_moe(m);
+      break;
+    case Family::olmoe:
+      olmoe(m);
+      break;
   }
   return m;
 }
@@ -139,6 +176,7 @@ ModelConfig preset(Family family) {
 void set_family(ModelConfig& m, Family family) {
   ModelConfig of_family = preset(family);
   properties(m) = properties(of_family);
+  m.experts.feed_forward = m.feed_forward;
 }
 
 }  // namespace trireme::deck

@@ -39,8 +39,7 @@ class Possible {
     };
     const Config& c = deck.config;
     const ModelConfig& m = c.model;
-    std::int64_t parts = std::min(m.heads, m.feed_forward);
-    if (m.vocabulary > 0) parts = std::min(parts, m.vocabulary);
+    const std::int64_t parts = m.most_tensor_ranks();
     common_ = common_batch(c.batch);
     sequence_ = m.sequence;
     tensor_ = bounds("parallel", "tensor", c.parallel.tensor, parts);

@@ -5,6 +5,7 @@
 #include <trireme/base/text.hpp>
 #include <trireme/deck/checks.hpp>
 #include <trireme/deck/layout.hpp>
+#include <trireme/deck/table.hpp>
 
 #include <algorithm>
 #include <array>
@@ -37,6 +38,45 @@ std::vector<std::string> adapter_mistakes(const Deck& deck) {
       report(targets, " names ", target, " twice; name it once");
       break;
     }
+  return mistakes;
+}
+
+std::vector<std::string> expert_mistakes(const Deck& deck) {
+  std::vector<std::string> mistakes;
+  const auto report = [&](const auto&... parts) { mistakes.push_back(text(parts...)); };
+  const Config& c = deck.config;
+  const ExpertsConfig& e = c.model.experts;
+  const std::string number = deck.cite("experts", "number");
+  if (!e.present()) {
+    // A resolved deck has all keys, with these values.
+    Config unused = c;
+    unused.model.experts = {.feed_forward = c.model.feed_forward};
+    for (const Key& key : keys())
+      if (key.section == "experts" && key.load(c) != key.load(unused))
+        report(deck.cite("experts", key.name), " has no effect with ", number,
+               "; set number, or remove ", key.name);
+    return mistakes;
+  }
+  if (e.active > e.number)
+    report(deck.cite("experts", "active"), " is larger than ", number, "; choose at most ",
+           e.number);
+  if (e.first_layer >= c.model.layers)
+    report(deck.cite("experts", "first_layer"), ", counted from 0, is not less than ",
+           deck.cite("model", "layers"), "; choose at most ", c.model.layers - 1);
+  if (c.model.biases == Biases::all)
+    report(number, " needs products without biases in the feed-forward part, but the deck has ",
+           deck.cite("model", "biases"), "; choose biases = \"none\" or \"query_key_value\"");
+  if (c.model.adapter.present())
+    for (const std::string& target : c.model.adapter.targets)
+      if (target.starts_with("feed_forward."))
+        report(deck.cite("adapter", "targets"), " names ", target, ", which ", number,
+               " does not support; choose products of attention");
+  const auto excludes = [&](const char* section, const char* key, const char* remedy) {
+    report(number, " cannot be combined with ", deck.cite(section, key), "; choose ", remedy);
+  };
+  if (c.optimizer.kind == OptimizerKind::muon) excludes("optimizer", "kind", "kind = \"adamw\"");
+  if (c.precision.products == Products::fp8)
+    excludes("precision", "products", "products = \"compute\"");
   return mistakes;
 }
 

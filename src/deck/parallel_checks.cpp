@@ -25,7 +25,7 @@ std::vector<std::int64_t> possible(const Config& config, Axis axis, std::int64_t
   std::int64_t most = n;
   switch (axis) {
     case Axis::tensor:
-      most = std::min(m.heads, m.feed_forward);
+      most = m.most_tensor_ranks();
       break;
     case Axis::context:
       most = m.sequence;
@@ -239,9 +239,11 @@ void check_passes(const Deck& deck) {
 
 double activations_of(const Config& config) {
   const ModelConfig& m = config.model;
-  const double per_layer = 4 * static_cast<double>(m.hidden) +
-                           4 * static_cast<double>(m.heads * m.head_size()) +
-                           2 * static_cast<double>(m.feed_forward);
+  const double per_layer =
+      4 * static_cast<double>(m.hidden) + 4 * static_cast<double>(m.heads * m.head_size()) +
+      2 * static_cast<double>(m.feed_forward) +
+      (m.experts.present() ? 3 * static_cast<double>(m.experts.active * m.experts.feed_forward)
+                           : 0);
   const double per_token =
       static_cast<double>(m.layers) * per_layer + static_cast<double>(m.vocabulary);
   return static_cast<double>(config.batch.micro) * static_cast<double>(m.sequence) * per_token;

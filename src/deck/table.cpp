@@ -268,6 +268,7 @@ std::vector<Key> make_keys() {
   std::vector<Entry> entries;
   run_keys(entries);
   model_keys(entries);
+  expert_keys(entries);
   adapter_keys(entries);
   parallel_keys(entries);
   batch_and_precision_keys(entries);
@@ -285,6 +286,7 @@ const std::vector<Section>& sections() {
   static const std::vector<Section> all{
       {"run", "length and output of the run"},
       {"model", "architecture of the transformer"},
+      {"experts", "mixture of experts in the feed-forward part; see docs/experts.md"},
       {"adapter", "low-rank adapters for fine-tuning; see docs/fine_tuning.md"},
       {"parallel", "distribution of the work among ranks; never changes the result"},
       {"batch", "batch sizes"},

@@ -1,4 +1,5 @@
-// The keys of [model] (sizes, and properties whose defaults the family presets) and of [adapter].
+// The keys of [model] (sizes, and properties whose defaults the family presets), of [experts] and
+// of [adapter].
 #include <trireme/deck/entry.hpp>
 
 #include <trireme/deck/families.hpp>
@@ -12,6 +13,7 @@ using Str = std::string;
 using Int = std::int64_t;
 
 constexpr std::int64_t size_limit = 16777216;  // keeps products of two sizes far from 2^63
+constexpr std::int64_t expert_limit = 4096;
 
 /// Properties of the architecture; the family presets most of them.
 void model_properties(SectionKeys<ModelConfig>& model) {
@@ -30,7 +32,7 @@ void model_properties(SectionKeys<ModelConfig>& model) {
               "number added to the variance (LayerNorm) or mean square (RMSNorm) in norms")
       .above(0)
       .derive([](Config& c) { c.model.norm_epsilon = preset(c.model.family).norm_epsilon; },
-              "1e-5 for gpt, llama and mistral; 1e-12 for bert; otherwise 1e-6");
+              "1e-5 for gpt, llama, mistral, mixtral and olmoe; 1e-12 for bert; otherwise 1e-6");
   model
       .boolean("zero_centered_gains", &ModelConfig::zero_centered_gains,
                "gains of RMSNorm are stored minus 1, and begin as zeros")
@@ -45,7 +47,7 @@ void model_properties(SectionKeys<ModelConfig>& model) {
               "RMSNorm of queries and keys, before rotary positions: none, of each head (head), or "
               "of all heads together (width)")
       .derive([](Config& c) { c.model.query_key_norm = preset(c.model.family).query_key_norm; },
-              "head for qwen3 and gemma3, width for olmo2, otherwise none");
+              "head for qwen3, qwen3_moe and gemma3; width for olmo2 and olmoe; otherwise none");
   model
       .boolean("scaled_embeddings", &ModelConfig::scaled_embeddings,
                "multiplication of the token embeddings by the square root of hidden")
@@ -62,7 +64,7 @@ void model_properties(SectionKeys<ModelConfig>& model) {
       .number("rope_theta", &ModelConfig::rope_theta, "base of the wavelengths of rotary positions")
       .above(0)
       .derive([](Config& c) { c.model.rope_theta = preset(c.model.family).rope_theta; },
-              "10000; 1e6 for qwen2, qwen3 and gemma3; 5e5 for olmo2");
+              "10000; 1e6 for qwen2, qwen3, gemma3, mixtral and qwen3_moe; 5e5 for olmo2");
   model
       .choice("activation", &ModelConfig::activation,
               "non-linearity of the feed-forward layer: gelu, or with a gate swiglu or geglu")
@@ -213,9 +215,11 @@ void model_keys(std::vector<Entry>& out) {
     return model.integer(name, field, help).at_least(1).at_most(size_limit);
   };
   model
-      .choice("family", &ModelConfig::family,
-              "published architecture, which presets the properties below: gpt, llama, bert, "
-              "qwen2, qwen3, mistral, gemma, gemma2, gemma3 or olmo2; see docs/models.md")
+      .choice(
+          "family", &ModelConfig::family,
+          "published architecture, which presets the properties below: gpt, llama, bert, "
+          "qwen2, qwen3, mistral, gemma, gemma2, gemma3, olmo2, mixtral, qwen3_moe or olmoe; see "
+          "docs/models.md")
       .otherwise(Str("gpt"));
   size("layers", &ModelConfig::layers, "transformer layers").at_most(65536);
   size("hidden", &ModelConfig::hidden, "width of the residual stream");
@@ -265,6 +269,72 @@ void packing_key(std::vector<Entry>& out) {
       .otherwise(Str("none"));
 }
 
+template <class E>
+std::vector<std::string_view> words_of_keys() {
+  const auto all = names<E>();
+  return {all.begin(), all.end()};
+}
+
+void expert_keys(std::vector<Entry>& out) {
+  const auto key = [&out](const char* name, KeyType type, auto ExpertsConfig::*member,
+                          const char* help, Effect effect = Effect::model) -> Entry& {
+    return out.emplace_back("experts", name, type, help, effect)
+        .in(&Config::model, &ModelConfig::experts, member);
+  };
+  key("number", KeyType::integer, &ExpertsConfig::number,
+      "experts of a layer; 0 means one feed-forward part for all tokens")
+      .at_least(0)
+      .at_most(expert_limit)
+      .derive([](Config& c) { c.model.experts.number = preset(c.model.family).experts.number; },
+              "8 for mixtral, 128 for qwen3_moe, 64 for olmoe, otherwise 0");
+  key("active", KeyType::integer, &ExpertsConfig::active,
+      "experts that each token uses: those with the largest scores of the router", Effect::function)
+      .at_least(1)
+      .at_most(expert_limit)
+      .derive([](Config& c) { c.model.experts.active = preset(c.model.family).experts.active; },
+              "8 for qwen3_moe and olmoe, otherwise 2");
+  key("feed_forward", KeyType::integer, &ExpertsConfig::feed_forward, "inner width of an expert")
+      .at_least(1)
+      .at_most(4 * size_limit)
+      .derive([](Config& c) { c.model.experts.feed_forward = c.model.feed_forward; },
+              "model.feed_forward");
+  key("normalised", KeyType::boolean, &ExpertsConfig::normalised,
+      "division of the weights of a token's experts by their sum", Effect::function)
+      .derive(
+          [](Config& c) { c.model.experts.normalised = preset(c.model.family).experts.normalised; },
+          "false for olmoe, otherwise true");
+  key("first_layer", KeyType::integer, &ExpertsConfig::first_layer,
+      "first layer with experts, counted from 0")
+      .at_least(0)
+      .at_most(65536)
+      .otherwise(Int{0});
+  key("every", KeyType::integer, &ExpertsConfig::every,
+      "distance between layers with experts; 1 means that all layers from first_layer on have some")
+      .at_least(1)
+      .at_most(65536)
+      .otherwise(Int{1});
+  key("balance", KeyType::choice, &ExpertsConfig::balance,
+      "loss that spreads tokens over the experts: none, or one per sample (sequence)",
+      Effect::training)
+      .words(words_of_keys<ExpertBalance>())
+      .derive(
+          [](Config& c) {
+            ExpertsConfig& e = c.model.experts;
+            e.balance = e.present() ? ExpertBalance::sequence : ExpertBalance::none;
+          },
+          "sequence with experts, otherwise none");
+  key("balance_weight", KeyType::number, &ExpertsConfig::balance_weight,
+      "weight of this loss, which is 1 for each layer if all experts are used equally",
+      Effect::training)
+      .from(0)
+      .otherwise(0.01);
+  key("z_weight", KeyType::number, &ExpertsConfig::z_weight,
+      "weight of the mean square of log Σ exp(logits) of a router, which keeps logits small",
+      Effect::training)
+      .from(0)
+      .otherwise(0.0);
+}
+
 // The keys of [adapter].
 double AdapterConfig::factor() const {
   const auto r = static_cast<double>(rank);
@@ -277,13 +347,12 @@ void adapter_keys(std::vector<Entry>& out) {
     return out.emplace_back("adapter", name, type, help, effect)
         .in(&Config::model, &ModelConfig::adapter, member);
   };
-  const auto words = [](auto all) { return std::vector<std::string_view>(all.begin(), all.end()); };
   key("kind", KeyType::choice, &AdapterConfig::kind,
       "adapters of the products in targets: none, low-rank updates (lora; Hu et al. 2021), or "
       "low-rank updates with a trained magnitude of each output (dora; Liu et al. 2024); all other "
       "weights are then frozen",
       Effect::adapter)
-      .words(words(names<AdapterKind>()))
+      .words(words_of_keys<AdapterKind>())
       .otherwise(std::string("none"));
   key("rank", KeyType::integer, &AdapterConfig::rank, "rank r of the updates", Effect::adapter)
       .at_least(1)
@@ -297,7 +366,7 @@ void adapter_keys(std::vector<Entry>& out) {
       "factor of the updates: alpha / rank (standard), or alpha / √rank (rslora; Kalajdzievski "
       "2023)",
       Effect::adapter)
-      .words(words(names<AdapterScaling>()))
+      .words(words_of_keys<AdapterScaling>())
       .otherwise(std::string("standard"));
   key("dropout", KeyType::number, &AdapterConfig::dropout,
       "fraction of the elements of an adapter's input that are set to zero in training",

@@ -66,13 +66,12 @@ void check_config(const json&, const M& m, Complaints& complaints) {
 /// A list of tensors, none of which is transposed.
 class List {
  public:
-  void add(std::string name, Extents shape, std::string array,
-           std::int64_t place = Piece::whole_array) {
-    out_.push_back({std::move(name), std::move(shape), {{std::move(array), place}}});
+  void add(std::string name, Extents shape, std::string array, Extents place = {}) {
+    out_.push_back({std::move(name), std::move(shape), {{std::move(array), std::move(place)}}});
   }
   /// Adds a weight matrix and its bias.
   void linear(const std::string& name, std::int64_t rows, std::int64_t columns,
-              const std::string& array, std::int64_t place = Piece::whole_array) {
+              const std::string& array, Extents place = {}) {
     add(name + ".weight", {rows, columns}, array, place);
     add(name + ".bias", {rows}, array + "_bias", place);
   }
@@ -94,8 +93,8 @@ void add_layer(List& list, const M& m, std::int64_t layer) {
   const std::string theirs = text(prefix, "encoder.layer.", layer, ".");
   const std::string ours = layer_prefix(m, layer);
   list.linear(theirs + "attention.self.query", D, D, ours + "attention.query");
-  list.linear(theirs + "attention.self.key", D, D, ours + "attention.key_value", 0);
-  list.linear(theirs + "attention.self.value", D, D, ours + "attention.key_value", 1);
+  list.linear(theirs + "attention.self.key", D, D, ours + "attention.key_value", {0});
+  list.linear(theirs + "attention.self.value", D, D, ours + "attention.key_value", {1});
   list.linear(theirs + "attention.output.dense", D, D, ours + "attention.output");
   list.norm(theirs + "attention.output.LayerNorm", D, ours + "feed_forward_norm");
   list.linear(theirs + "intermediate.dense", F, D, ours + "feed_forward.up");

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 namespace trireme::hugging_face {
@@ -21,7 +22,6 @@ using deck::ModelConfig;
 /// A model with sizes of 1, in place of missing or wrong values.
 ModelConfig smallest(Family family) {
   ModelConfig m = deck::preset(family);
-  m.rope_theta = ModelConfig().rope_theta;
   m.layers = m.hidden = m.heads = m.key_value_heads = 1;
   m.feed_forward = m.sequence = m.vocabulary = 1;
   return m;
@@ -50,6 +50,13 @@ void read_key(const ConfigKey& key, const json& file, ModelFile& out, Complaints
   if (!key.binding) out.free.push_back({key.name, key.deck, value});
 }
 
+/// Whether config.json has a key for this key of the deck.
+bool has_key(const Format& format, const deck::Key& key) {
+  return std::ranges::any_of(format.keys, [&](const ConfigKey& other) {
+    return other.section == key.section && other.deck == key.name;
+  });
+}
+
 /// Reports properties of the deck's model that have no key in config.json and differ from its
 /// family's published models.
 void expect_published(const Format& format, const deck::Deck& deck, Complaints& complaints) {
@@ -60,10 +67,11 @@ void expect_published(const Format& format, const deck::Deck& deck, Complaints& 
   if (m.head_size() * m.heads != m.hidden) expected.model.explicit_head_size = 0;
   if (m.activation == Activation::swiglu) expected.model.gelu = m.gelu;
   for (const deck::Key& key : deck::keys()) {
-    if (key.section != "model" || key.load(deck.config) == key.load(expected)) continue;
+    if (key.section != "model" && key.section != "experts") continue;
+    if (key.section == "experts" && key.effect == deck::Effect::training) continue;
     if (m.positions != Positions::rotary && key.name.starts_with("rope_")) continue;
-    if (std::ranges::find(format.keys, key.name, &ConfigKey::deck) == format.keys.end())
-      complaints.add(deck.cite("model", key.name), ", expected ",
+    if (key.load(deck.config) != key.load(expected) && !has_key(format, key))
+      complaints.add(deck.cite(key.section, key.name), ", expected ",
                      deck::literal(key, key.load(expected)));
   }
 }
@@ -121,6 +129,7 @@ ModelFile parse_config(const std::string& content, const std::string& path) {
   out.model = smallest(out.format->family);
   Complaints complaints;
   for (const ConfigKey& key : out.format->keys) read_key(key, file, out, complaints);
+  if (!out.model.experts.present()) out.model.experts.feed_forward = out.model.feed_forward;
   // Families without the key key_value_heads have as many key/value heads as query heads.
   if (std::ranges::find(out.format->keys, "key_value_heads", &ConfigKey::deck) ==
       out.format->keys.end())
@@ -149,7 +158,7 @@ void expect_same_model(const ModelFile& file, const deck::Deck& deck) {
     const json theirs = key.write(file.model);
     if (theirs != key.write(ours))
       complaints.add(key.name, " = ", theirs.dump(), ", but the deck has ",
-                     deck.cite("model", key.deck));
+                     deck.cite(key.section, key.deck));
   }
   complaints.raise(text(file.path, " describes another model than the deck"),
                    "`trireme import` without a deck prints the [model] section for a file");
@@ -172,19 +181,20 @@ std::vector<std::string> differences(const ModelFile& file, const deck::Deck& de
 
 std::string model_toml(const ModelFile& file) {
   std::string out = text("[model]\nfamily = \"", name_of(file.model.family), "\"");
-  std::vector<std::string> done;
+  std::string experts;
+  std::set<std::pair<std::string, std::string>> done;
   for (const ConfigKey& key : file.format->keys) {
-    if (key.deck.empty() || std::ranges::find(done, key.deck) != done.end()) continue;
-    done.push_back(key.deck);
+    if (key.deck.empty() || !done.insert({key.section, key.deck}).second) continue;
     const json value = key.write(file.model);
     const std::string said = key.in_deck ? key.in_deck(file.model) : value.dump();
     if (said.empty()) continue;
-    out += text("\n", key.deck, " = ", said);
+    std::string& section = key.section == "experts" ? experts : out;
+    section += text("\n", key.deck, " = ", said);
     for (const FreeValue& free : file.free)
       if (free.deck == key.deck && free.value != value)
-        out += text("  # ", free.name, " = ", free.value.dump(), " has no key of its own");
+        section += text("  # ", free.name, " = ", free.value.dump(), " has no key of its own");
   }
-  return out;
+  return experts.empty() ? out : out + "\n\n[experts]" + experts;
 }
 
 }  // namespace trireme::hugging_face

@@ -35,17 +35,40 @@ ConfigKey&& ConfigKey::free() && {
   return std::move(*this);
 }
 
-ConfigKey whole(std::string name, std::string deck, WholeMember member, std::int64_t largest) {
+namespace {
+
+/// `member`: reference to the member of a model.
+template <class Member>
+ConfigKey whole_number(std::string name, std::string deck, const Member& member,
+                       std::int64_t largest) {
   ConfigKey key;
   key.name = std::move(name);
   key.deck = std::move(deck);
-  key.write = [member](const ModelConfig& m) { return json(m.*member); };
+  key.write = [member](const ModelConfig& m) { return json(member(m)); };
   key.read = [member, largest](const json& value, ModelConfig& m) {
     if (!value.is_number_integer() || (value.is_number_unsigned() && value > largest)) return false;
-    m.*member = value.get<std::int64_t>();
-    return m.*member >= 1 && m.*member <= largest;
+    member(m) = value.get<std::int64_t>();
+    return member(m) >= 1 && member(m) <= largest;
   };
   key.expected = text("a whole number from 1 to ", largest);
+  return key;
+}
+
+}  // namespace
+
+ConfigKey whole(std::string name, std::string deck, WholeMember member, std::int64_t largest) {
+  const auto of = [member](auto& m) -> auto& {
+    return m.*member;
+  };
+  return whole_number(std::move(name), std::move(deck), of, largest);
+}
+
+ConfigKey whole(std::string name, std::string deck, ExpertsWhole member, std::int64_t largest) {
+  const auto of = [member](auto& m) -> auto& {
+    return m.experts.*member;
+  };
+  ConfigKey key = whole_number(std::move(name), std::move(deck), of, largest);
+  key.section = "experts";
   return key;
 }
 
@@ -231,6 +254,7 @@ constexpr std::array without_effect{"architectures",
                                     "output_attentions",
                                     "output_hidden_states",
                                     "output_past",
+                                    "output_router_logits",
                                     "output_scores",
                                     "predict_special_tokens",
                                     "prefix",
@@ -239,6 +263,7 @@ constexpr std::array without_effect{"architectures",
                                     "repetition_penalty",
                                     "return_dict",
                                     "return_dict_in_generate",
+                                    "router_aux_loss_coef",
                                     "suppress_tokens",
                                     "task_specific_params",
                                     "temperature",

@@ -18,6 +18,9 @@ const Format& format_of(Family family) {
     case Family::gemma2:
     case Family::gemma3:
     case Family::olmo2:
+    case Family::mixtral:
+    case Family::qwen3_moe:
+    case Family::olmoe:
       return llama_format(family);
   }
   throw Error("unknown family");

@@ -58,9 +58,8 @@ ConfigKey silu() {
   return fixed("hidden_act", {"silu", "swish"});
 }
 
-/// In Qwen, layers before max_window_layers have no window. Trireme's Qwen models have a window in
-/// all layers or in no layer.
-void add_layers_with_window(std::vector<ConfigKey>& keys) {
+/// Adds the window, and whether the model uses it.
+void add_used_window(std::vector<ConfigKey>& keys) {
   keys.push_back(window());
   ConfigKey use;
   use.name = "use_sliding_window";
@@ -71,6 +70,12 @@ void add_layers_with_window(std::vector<ConfigKey>& keys) {
   };
   use.expected = "true or false";
   keys.push_back(std::move(use).without(false));
+}
+
+/// In Qwen, layers before max_window_layers have no window. Trireme's Qwen models have a window in
+/// all layers or in no layer.
+void add_layers_with_window(std::vector<ConfigKey>& keys) {
+  add_used_window(keys);
   ConfigKey first;
   first.name = "max_window_layers";
   first.write = [](const M& m) { return json(m.window > 0 ? 0 : m.layers); };
@@ -87,6 +92,20 @@ void add_layers_with_window(std::vector<ConfigKey>& keys) {
   }));
 }
 
+/// All layers of transformers' Qwen3Moe have the window. In versions before 5, layers before
+/// max_window_layers had none.
+void add_window_of_all_layers(std::vector<ConfigKey>& keys) {
+  add_used_window(keys);
+  ConfigKey first;
+  first.name = "max_window_layers";
+  first.otherwise = [](const M&) { return json(); };
+  first.read = [](const json& value, M& m) {
+    return value.is_null() || value == 0 || m.window == 0;
+  };
+  first.expected = "0, so that all layers are alike";
+  keys.push_back(std::move(first));
+}
+
 /// Differences between transformers' classes.
 struct Class {
   Family family;
@@ -99,6 +118,8 @@ struct Class {
   double local_theta = 0;  ///< rotary base of layers with a window; 0: the same base
   bool divides = false;    ///< heads must divide hidden_size even with head_dim
   double epsilon = 1e-6;   ///< default of rms_norm_eps
+  double theta = 1e4;      ///< default of rope_theta, unless local_theta is set
+  bool narrow = false;     ///< head_dim must be hidden / heads
 };
 
 constexpr Class classes[] = {
@@ -133,7 +154,28 @@ constexpr Class classes[] = {
        keys.push_back(silu());
        keys.push_back(fixed("attention_bias", {false}));
      },
-     false, 0, true, 1e-5}};
+     false, 0, true, 1e-5},
+    {Family::mixtral, "mixtral", "MixtralForCausalLM", 8, 0,
+     [](std::vector<ConfigKey>& keys) {
+       keys.push_back(silu());
+       keys.push_back(window().without(json()));
+       add_mixtral_keys(keys);
+     },
+     false, 0, false, 1e-5, 1e6},
+    {Family::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM", 4, 0,
+     [](std::vector<ConfigKey>& keys) {
+       keys.push_back(silu());
+       add_window_of_all_layers(keys);
+       keys.push_back(fixed("attention_bias", {false}));
+       add_qwen3_moe_keys(keys);
+     }},
+    {Family::olmoe, "olmoe", "OlmoeForCausalLM", 0, 0,
+     [](std::vector<ConfigKey>& keys) {
+       keys.push_back(silu());
+       keys.push_back(fixed("attention_bias", {false}));
+       add_olmoe_keys(keys);
+     },
+     false, 0, true, 1e-5, 1e4, true}};
 
 const Class& class_of(Family family) {
   return *std::ranges::find(classes, family, &Class::family);
@@ -159,7 +201,7 @@ std::vector<ConfigKey> keys(const Class& c) {
   if (c.local_theta > 0)
     add_rotary_keys_of_two_kinds(keys);
   else
-    add_rotary_keys(keys);
+    add_rotary_keys(keys, c.theta);
   keys.push_back(dropout("attention_dropout", &M::dropout).without(0.0));
   keys.push_back(
       flag("tie_word_embeddings", "tied_embeddings", &M::tied_embeddings).without(c.tied));
@@ -168,15 +210,43 @@ std::vector<ConfigKey> keys(const Class& c) {
 }
 
 void check_config(const json& file, const M& m, Complaints& complaints) {
-  if (class_of(m.family).divides && m.hidden % m.heads != 0)
+  const Class& c = class_of(m.family);
+  if (c.divides && m.hidden % m.heads != 0)
     complaints.add("hidden_size = ", m.hidden,
                    ", expected a multiple of num_attention_heads = ", m.heads);
+  else if (c.narrow && m.head_size() * m.heads != m.hidden)
+    complaints.add("head_dim = ", m.head_size(),
+                   ", expected hidden_size / num_attention_heads = ", m.hidden / m.heads);
   else if (m.head_size() % 2 != 0)
     complaints.add("head_dim = ", m.head_size(), ", expected an even number");
   if (m.heads % m.key_value_heads != 0)
     complaints.add("num_key_value_heads = ", m.key_value_heads,
                    ", expected a divisor of num_attention_heads = ", m.heads);
   check_rotary(file, m, complaints);
+  check_experts(file, m, complaints);
+}
+
+/// Adds the router and the matrices of the experts. Files have a tensor for each matrix of each
+/// expert. Those of one array follow one another, so that an import completes an array early.
+void add_experts(std::vector<Tensor>& out, const M& m, const std::string& theirs,
+                 const std::string& ours) {
+  const std::int64_t D = m.hidden;
+  const std::int64_t F = m.experts.feed_forward;
+  const bool mixtral = m.family == Family::mixtral;
+  const std::string block = theirs + (mixtral ? "block_sparse_moe." : "mlp.");
+  const auto add = [&](std::int64_t expert, const char* name, Extents shape, const char* array,
+                       Extents place) {
+    out.push_back({text(block, "experts.", expert, ".", name, ".weight"),
+                   std::move(shape),
+                   {{ours + array, std::move(place)}}});
+  };
+  out.push_back({block + "gate.weight", {m.experts.number, D}, {{ours + "experts.router"}}});
+  for (std::int64_t e = 0; e < m.experts.number; ++e) {
+    add(e, mixtral ? "w1" : "gate_proj", {F, D}, "experts.gate_up", {e, 0});
+    add(e, mixtral ? "w3" : "up_proj", {F, D}, "experts.gate_up", {e, 1});
+  }
+  for (std::int64_t e = 0; e < m.experts.number; ++e)
+    add(e, mixtral ? "w2" : "down_proj", {D, F}, "experts.down", {e});
 }
 
 void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
@@ -187,19 +257,18 @@ void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
   const std::int64_t groups = m.key_value_heads * K;
   const std::string theirs = text(prefix, "layers.", layer, ".");
   const std::string ours = layer_prefix(m, layer);
-  const auto add = [&](const char* name, Extents shape, const char* array,
-                       std::int64_t place = Piece::whole_array) {
-    out.push_back({theirs + name, std::move(shape), {{ours + array, place}}});
+  const auto add = [&](const char* name, Extents shape, const char* array, Extents place = {}) {
+    out.push_back({theirs + name, std::move(shape), {{ours + array, std::move(place)}}});
   };
   const bool norms_inputs = m.norm_placement != NormPlacement::output;
   if (norms_inputs) add("input_layernorm.weight", {D}, "attention_norm.gain");
   add("self_attn.q_proj.weight", {queries, D}, "attention.query");
-  add("self_attn.k_proj.weight", {groups, D}, "attention.key_value", 0);
-  add("self_attn.v_proj.weight", {groups, D}, "attention.key_value", 1);
+  add("self_attn.k_proj.weight", {groups, D}, "attention.key_value", {0});
+  add("self_attn.v_proj.weight", {groups, D}, "attention.key_value", {1});
   if (m.biases == Biases::query_key_value) {
     add("self_attn.q_proj.bias", {queries}, "attention.query_bias");
-    add("self_attn.k_proj.bias", {groups}, "attention.key_value_bias", 0);
-    add("self_attn.v_proj.bias", {groups}, "attention.key_value_bias", 1);
+    add("self_attn.k_proj.bias", {groups}, "attention.key_value_bias", {0});
+    add("self_attn.v_proj.bias", {groups}, "attention.key_value_bias", {1});
   }
   if (m.query_key_norm != QueryKeyNorm::none) {
     const bool of_heads = m.query_key_norm == QueryKeyNorm::head;
@@ -214,8 +283,9 @@ void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {
     if (norms_inputs) add("pre_feedforward_layernorm.weight", {D}, "feed_forward_norm.gain");
     add("post_feedforward_layernorm.weight", {D}, "feed_forward_output_norm.gain");
   }
-  add("mlp.gate_proj.weight", {F, D}, "feed_forward.gate_up", 0);
-  add("mlp.up_proj.weight", {F, D}, "feed_forward.gate_up", 1);
+  if (m.experts.in_layer(layer)) return add_experts(out, m, theirs, ours);
+  add("mlp.gate_proj.weight", {F, D}, "feed_forward.gate_up", {0});
+  add("mlp.up_proj.weight", {F, D}, "feed_forward.gate_up", {1});
   add("mlp.down_proj.weight", {D, F}, "feed_forward.down");
 }
 

@@ -1,4 +1,5 @@
-// Keys of rotary positions, with transformers' types of scaling, and keys of Gemma.
+// Keys of rotary positions, with transformers' types of scaling, keys of Gemma, and keys of
+// mixtures of experts.
 #include <trireme/hugging_face/llama_keys.hpp>
 
 #include <trireme/base/text.hpp>
@@ -238,9 +239,13 @@ void add_members(std::vector<ConfigKey>& keys) {
 
 }  // namespace
 
-void add_rotary_keys(std::vector<ConfigKey>& keys) {
+void add_rotary_keys(std::vector<ConfigKey>& keys, double theta) {
   ConfigKey parameters = object("rope_parameters");
   parameters.write = parameters_of;
+  parameters.read = [theta, read = parameters.read](const json& value, M& m) {
+    m.rope_theta = theta;
+    return read(value, m);
+  };
   keys.push_back(std::move(parameters));
   add_members(keys);
 }
@@ -393,6 +398,159 @@ void add_gemma3_keys(std::vector<ConfigKey>& keys) {
   keys.push_back(fixed("attn_logit_softcapping", {nullptr}));
   keys.push_back(cap("final_logit_softcapping", "logit_softcap", &M::logit_softcap, {}));
   add_windows(keys, 6);
+}
+
+namespace {
+
+using E = deck::ExpertsConfig;
+
+constexpr const char* active_name = "num_experts_per_tok";
+constexpr const char* number_names[] = {"num_local_experts", "num_experts"};
+constexpr const char* width_name = "intermediate_size";
+
+/// Adds the number of experts. Files have one of two names, of which transformers' class writes
+/// `name`. `number` and `active`: defaults.
+void add_numbers(std::vector<ConfigKey>& keys, std::string_view name, std::int64_t number,
+                 std::int64_t active, bool write_both) {
+  keys.push_back(whole(std::string(name), "number", &E::number, experts_limit).without(number));
+  const bool first = name == number_names[0];
+  ConfigKey other = whole(number_names[first ? 1 : 0], "", &E::number, experts_limit);
+  if (!write_both) other.write = {};
+  keys.push_back(std::move(other).without([](const M& m) { return json(m.experts.number); }));
+  keys.push_back(whole(active_name, "active", &E::active, experts_limit).without(active));
+}
+
+/// intermediate_size is the inner width of an expert, and [model] feed_forward has no effect.
+void widen_experts(std::vector<ConfigKey>& keys) {
+  ConfigKey& width = *std::ranges::find(keys, width_name, &ConfigKey::name);
+  width = whole(width_name, "feed_forward", &E::feed_forward, 4 * size_limit);
+  width.read = [read = width.read](const json& value, M& m) {
+    const bool valid = read(value, m);
+    m.feed_forward = m.experts.feed_forward;
+    return valid;
+  };
+  ConfigKey dense = written(text(width_name, ".dense"), [](const M&) { return json(); });
+  dense.deck = "feed_forward";
+  dense.in_deck = [](const M& m) { return text(m.feed_forward); };
+  keys.push_back(std::move(dense));
+}
+
+void add_normalised(std::vector<ConfigKey>& keys) {
+  ConfigKey key;
+  key.name = "norm_topk_prob";
+  key.deck = "normalised";
+  key.section = "experts";
+  key.write = [](const M& m) { return json(m.experts.normalised); };
+  key.read = [](const json& value, M& m) {
+    if (value.is_boolean()) m.experts.normalised = value.get<bool>();
+    return value.is_boolean();
+  };
+  key.expected = "true or false";
+  keys.push_back(std::move(key).without(false));
+}
+
+std::vector<std::int64_t> layers_with_experts(const M& m) {
+  std::vector<std::int64_t> layers;
+  for (std::int64_t layer = 0; layer < m.layers; ++layer)
+    if (m.experts.in_layer(layer)) layers.push_back(layer);
+  return layers;
+}
+
+/// Sets first_layer and every so that exactly these layers have experts. False if this is not
+/// possible.
+bool set_layers(const std::vector<std::int64_t>& layers, M& m) {
+  if (layers.empty()) return false;
+  const std::int64_t first = layers.front();
+  m.experts.first_layer = first;
+  m.experts.every = layers.size() > 1 ? layers[1] - first : std::max(first + 1, m.layers - first);
+  return layers_with_experts(m) == layers;
+}
+
+/// The experts of a model, with the same values for all models that have experts in the same
+/// layers.
+E same_layers(M m) {
+  set_layers(layers_with_experts(m), m);
+  return m.experts;
+}
+
+/// transformers' decoder_sparse_step: without mlp_only_layers, layer i has experts if i + 1 is
+/// divisible by the step.
+std::int64_t step_of(const M& m) {
+  const E experts = same_layers(m);
+  return (experts.first_layer + 1) % experts.every == 0 ? experts.every : 1;
+}
+
+void add_layers_with_experts(std::vector<ConfigKey>& keys) {
+  ConfigKey step = whole("decoder_sparse_step", "every", &E::every, layers_limit);
+  step.write = [](const M& m) { return json(step_of(m)); };
+  step.read = [read = step.read](const json& value, M& m) {
+    if (!read(value, m)) return false;
+    m.experts.first_layer = m.experts.every - 1;
+    return m.experts.every <= m.layers;
+  };
+  step.expected = "a whole number from 1 to num_hidden_layers";
+  step.in_deck = [](const M& m) {
+    return m.experts.every > 1 ? text(m.experts.every) : std::string();
+  };
+  keys.push_back(std::move(step).without(1));
+  ConfigKey dense;
+  dense.name = "mlp_only_layers";
+  dense.deck = "first_layer";
+  dense.section = "experts";
+  dense.write = [](const M& m) {
+    json list = json::array();
+    for (std::int64_t layer = 0; layer < m.layers; ++layer)
+      if ((layer + 1) % step_of(m) == 0 && !m.experts.in_layer(layer)) list.push_back(layer);
+    return list;
+  };
+  dense.read = [](const json& value, M& m) {
+    if (!value.is_array() || !std::ranges::all_of(value, &json::is_number_integer)) return false;
+    std::vector<std::int64_t> layers = layers_with_experts(m);
+    std::erase_if(layers, [&](std::int64_t layer) {
+      return std::ranges::find(value, json(layer)) != value.end();
+    });
+    return set_layers(layers, m);
+  };
+  dense.expected = "a list without which every n-th layer from one layer on has experts";
+  dense.in_deck = [](const M& m) {
+    return m.experts.first_layer > 0 ? text(m.experts.first_layer) : std::string();
+  };
+  keys.push_back(std::move(dense).without(json::array()));
+}
+
+}  // namespace
+
+void add_mixtral_keys(std::vector<ConfigKey>& keys) {
+  add_numbers(keys, "num_local_experts", 8, 2, false);
+  widen_experts(keys);
+  keys.push_back(fixed("router_jitter_noise", {0.0}));
+}
+
+void add_olmoe_keys(std::vector<ConfigKey>& keys) {
+  add_numbers(keys, "num_experts", 64, 8, false);
+  widen_experts(keys);
+  add_normalised(keys);
+  keys.push_back(fixed("clip_qkv", {nullptr}));
+}
+
+void add_qwen3_moe_keys(std::vector<ConfigKey>& keys) {
+  // transformers before version 5 reads only num_experts.
+  add_numbers(keys, "num_local_experts", 128, 8, true);
+  keys.push_back(whole("moe_intermediate_size", "feed_forward", &E::feed_forward, 4 * size_limit)
+                     .without(768));
+  add_normalised(keys);
+  add_layers_with_experts(keys);
+}
+
+void check_experts(const json& file, const M& m, Complaints& complaints) {
+  if (!m.experts.present()) return;
+  const json number = member_of(file, number_names[0]), other = member_of(file, number_names[1]);
+  if (!number.is_null() && !other.is_null() && number != other)
+    complaints.add(number_names[0], " = ", shortened(number.dump()), ", but ", number_names[1],
+                   " = ", shortened(other.dump()), ", expected equal values");
+  else if (m.experts.active > m.experts.number)
+    complaints.add(active_name, " = ", m.experts.active, ", expected at most ",
+                   number.is_null() ? number_names[1] : number_names[0], " = ", m.experts.number);
 }
 
 }  // namespace trireme::hugging_face

@@ -101,7 +101,7 @@ std::vector<Tensor> adapter_tensors(const Format& format, const deck::ModelConfi
       const std::string target = target_of(m.adapter, product);
       const bool fused = target == architecture::fused_target;
       const Piece down{prefix + target + std::string(architecture::adapter_a),
-                       fused ? Piece::whole_array : piece.place};
+                       fused ? Extents() : piece.place};
       if (a.pieces.empty()) a.pieces.push_back(down);
       check_usage(!target.empty() && a.pieces.front().array == down.array,
                   "PEFT has one A for the layer ", module_of(tensor), ", which is made of ",
@@ -307,20 +307,20 @@ void Merger::add_update(const Piece& piece, char* numbers) const {
   if (target.empty()) return;
   const ArraySpec& down = specs_.at(prefix + target + std::string(architecture::adapter_a));
   const ArraySpec& up = specs_.at(piece.array + std::string(architecture::adapter_b));
-  const bool part = piece.place != Piece::whole_array;
+  const bool part = !piece.place.empty();
+  const std::int64_t block = part ? piece.place.front() : 0;
   const std::int64_t r = model_.adapter.rank;
   // A whole array of keys and values has two blocks of B, and one or two blocks of A.
   const bool fused = target == architecture::fused_target;
-  const std::vector<double> a = read(down, piece.place, part && !fused ? 2 : 1);
-  const std::vector<double> b = read(up, piece.place, part ? 2 : 1);
+  const std::vector<double> a = read(down, block, part && !fused ? 2 : 1);
+  const std::vector<double> b = read(up, block, part ? 2 : 1);
   const std::int64_t columns = specs_.at(piece.array).elements() / (up.elements() / r);
   const std::int64_t rows = std::ssize(b) / r;
   const std::int64_t rows_of_a = rows * r * columns / std::ssize(a);
   const double factor = model_.adapter.factor();
   std::vector<double> m;
   if (architecture::has_magnitudes(model_.adapter))
-    m = read(specs_.at(piece.array + std::string(architecture::adapter_m)), piece.place,
-             part ? 2 : 1);
+    m = read(specs_.at(piece.array + std::string(architecture::adapter_m)), block, part ? 2 : 1);
   std::vector<double> row(static_cast<std::size_t>(columns));
   for (std::int64_t i = 0; i < rows; ++i) {
     char* at = numbers + i * columns * size_of(type_);

@@ -147,12 +147,14 @@ struct Part {
 
   Part(const ArraySpec& spec, const Piece& piece)
       : offset(spec.shape.size(), 0), extent(spec.shape) {
-    if (piece.place == Piece::whole_array) return;
-    check(piece.place < spec.shape.front(), spec.name, " ", checkpoint::shape_text(spec.shape),
-          " has no part ", piece.place);
-    offset.front() = piece.place;
-    extent.front() = 1;
-    first = piece.place * elements();
+    for (std::size_t axis = 0; axis < piece.place.size(); ++axis) {
+      const std::int64_t index = piece.place[axis];
+      check(axis < extent.size() && index < extent[axis], spec.name, " ",
+            checkpoint::shape_text(spec.shape), " has no part ", index, " of axis ", axis);
+      offset[axis] = index;
+      extent[axis] = 1;
+      first += index * checkpoint::volume(extent);
+    }
   }
   std::int64_t elements() const { return checkpoint::volume(extent); }
 };
@@ -408,7 +410,7 @@ std::vector<StoredTensor> match_adapters(const SafetensorsFile& file,
                                          const std::vector<Tensor>& tensors) {
   Complaints complaints;
   std::vector<StoredTensor> stored;
-  std::set<std::pair<std::string, std::int64_t>> seen;
+  std::set<std::pair<std::string, Extents>> seen;
   for (const Tensor& tensor : tensors) {
     for (const Piece& piece : tensor.pieces)
       check_usage(seen.insert({piece.array, piece.place}).second, file.path(),

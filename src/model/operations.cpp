@@ -3,6 +3,7 @@
 #include <trireme/kernels/elementwise.hpp>
 #include <trireme/model/attention_operations.hpp>
 #include <trireme/model/embedding_operation.hpp>
+#include <trireme/model/expert_operations.hpp>
 #include <trireme/model/logits.hpp>
 
 namespace trireme::model {
@@ -123,19 +124,44 @@ void DropoutOperation<P>::backward_input(const PassArguments<P>& c, const BlockO
 
 // ---- activation
 
+template <class P>
+void ActivationFunction<P>::forward(const Handle& handle, View2<T> g, View2<const T> h) const {
+  switch (activation_) {
+    case Activation::gelu:
+      return kernels::gelu_forward<T>(handle, g, h, gelu_);
+    case Activation::swiglu:
+      return kernels::swiglu_forward<T>(handle, g, h);
+    case Activation::geglu:
+      return kernels::geglu_forward<T>(handle, g, h, gelu_);
+  }
+}
+
+template <class P>
+void ActivationFunction<P>::backward(const Handle& handle, View2<T> dh, View2<const T> dg,
+                                     View2<const T> h) const {
+  switch (activation_) {
+    case Activation::gelu:
+      return kernels::gelu_backward<T>(handle, dh, dg, h, gelu_);
+    case Activation::swiglu:
+      return kernels::swiglu_backward<T>(handle, dh, dg, h);
+    case Activation::geglu:
+      return kernels::geglu_backward<T>(handle, dh, dg, h, gelu_);
+  }
+}
+
+template <class P>
+kernels::Arithmetic ActivationFunction<P>::arithmetic() const {
+  using kernels::Arithmetic;
+  return activation_ == Activation::swiglu ? Arithmetic::exponential
+         : gelu_ == Gelu::exact            ? Arithmetic::error_function
+                                           : Arithmetic::hyperbolic_tangent;
+}
+
 /// In layers, this pass is not fused with the preceding product: a fused kernel would apply GELU
 /// before h is rounded. g may be recomputed from the rounded h, and must then have the same bits.
 template <class P>
 void ActivationOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
-  const View2<T> g = c.values.matrix(this->op_.output);
-  switch (activation_) {
-    case Activation::gelu:
-      return kernels::gelu_forward<T>(c.handle, g, input(c), gelu_);
-    case Activation::swiglu:
-      return kernels::swiglu_forward<T>(c.handle, g, input(c));
-    case Activation::geglu:
-      return kernels::geglu_forward<T>(c.handle, g, input(c), gelu_);
-  }
+  function_.forward(c.handle, c.values.matrix(this->op_.output), input(c));
 }
 
 template <class P>
@@ -144,23 +170,12 @@ void ActivationOperation<P>::backward_input(const PassArguments<P>& c, const Blo
   const View2<T> dg = c.values.gradient(this->op_.output);
   const View2<T> dh = input_gradient(c);
   if (dg.extent(0) == 0) return;  // a head on a context rank without targets
-  switch (activation_) {
-    case Activation::gelu:
-      return kernels::gelu_backward<T>(c.handle, dh, dg, input(c), gelu_);
-    case Activation::swiglu:
-      return kernels::swiglu_backward<T>(c.handle, dh, dg, input(c));
-    case Activation::geglu:
-      return kernels::geglu_backward<T>(c.handle, dh, dg, input(c), gelu_);
-  }
+  function_.backward(c.handle, dh, dg, input(c));
 }
 
 template <class P>
 std::optional<Evaluations> ActivationOperation<P>::evaluations(const PassArguments<P>& c) const {
-  using kernels::Arithmetic;
-  const Arithmetic function = activation_ == Activation::swiglu ? Arithmetic::exponential
-                              : gelu_ == Gelu::exact            ? Arithmetic::error_function
-                                                                : Arithmetic::hyperbolic_tangent;
-  return Evaluations{function, static_cast<double>(output(c).size())};
+  return Evaluations{function_.arithmetic(), static_cast<double>(output(c).size())};
 }
 
 // ---- matrix product
@@ -332,11 +347,20 @@ std::unique_ptr<BlockOperation<P>> make_operation(const architecture::Operation&
       return std::make_unique<LogitsOperation<P>>(op, place);
     case OperationKind::cross_entropy:
       return std::make_unique<CrossEntropyOperation<P>>(op, place);
+    case OperationKind::router:
+      return std::make_unique<RouterOperation<P>>(op, place);
+    case OperationKind::choice:
+      return std::make_unique<ChoiceOperation<P>>(op, place);
+    case OperationKind::expert_product:
+      return std::make_unique<ExpertProductOperation<P>>(op, place);
+    case OperationKind::expert_activation:
+      return std::make_unique<ExpertActivationOperation<P>>(op, place);
   }
   return {};
 }
 
 #define TRIREME_INSTANTIATE(P)                                                                  \
+  template class ActivationFunction<P>;                                                         \
   template std::unique_ptr<BlockOperation<P>> make_operation<P>(const architecture::Operation&, \
                                                                 const OperationPlace<P>&);
 TRIREME_INSTANTIATE(Fp32)

@@ -48,6 +48,13 @@ MicroContext PipelineStage<P>::with_fields(const MicroContext& context, const Sl
 }
 
 template <class P>
+MicroContext PipelineStage<P>::with_losses(const MicroContext& context, const Scratch& scratch) {
+  MicroContext result = context;
+  result.losses = scratch.losses;
+  return result;
+}
+
+template <class P>
 void PipelineStage<P>::take_layers(Slot& slot, Arena& arena, const SlotShape& shape) const {
   // Evaluation processes one layer at a time: all layers share the first layer's memory.
   for (const auto& layer : layers_) {
@@ -176,8 +183,7 @@ void PipelineStage<P>::forward(const Handle& handle, View2<T> output, const Slot
     if (between) between();
   });
   if (!head_) return;
-  MicroContext of_head = with_fields(context, slot);
-  of_head.losses = scratch.losses;
+  const MicroContext of_head = with_losses(with_fields(context, slot), scratch);
   head_->forward(handle, {}, slot.head, head_scratch(scratch), of_head);
   if (gradient_with_losses_)
     head_->backward_losses(handle, slot.head, head_scratch(scratch), of_head);
@@ -190,14 +196,13 @@ void PipelineStage<P>::evaluate(const Handle& handle, View2<T> output, const Slo
   MicroContext plain = context;
   plain.dropout = 0;
   plain.adapter_dropout = 0;
+  plain.losses = scratch.losses;
+  plain.samples = samples;
   forward_layers(handle, output, slot, scratch, plain, [&](std::int64_t) {
     if (between) between();
   });
   if (!head_) return;
-  MicroContext of_head = with_fields(plain, slot);
-  of_head.losses = scratch.losses;
-  of_head.samples = samples;
-  head_->forward(handle, {}, slot.head, head_scratch(scratch), of_head);
+  head_->forward(handle, {}, slot.head, head_scratch(scratch), with_fields(plain, slot));
 }
 
 template <class P>
@@ -205,6 +210,7 @@ void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& s
                                 const Scratch& scratch, const MicroContext& of_micro,
                                 const BlockDone& done) const {
   const MicroContext context = with_fields(of_micro, slot);
+  const MicroContext of_layers = with_losses(context, scratch);
   slot.offload.fetch(layers() - 1);
   if (head_) {
     read_head(handle, true);
@@ -218,7 +224,7 @@ void PipelineStage<P>::backward(const Handle& handle, View2<T> dx, const Slot& s
     read_layer(handle, l, true);
     sum(handle, layers_[l]->number());
     slot.offload.begin_read(handle, layer);
-    if (has_backward(l)) layers_[l]->backward(handle, dx, slot.layers[l], scratch.layer, context);
+    if (has_backward(l)) layers_[l]->backward(handle, dx, slot.layers[l], scratch.layer, of_layers);
     slot.offload.end_read(handle, layer);
     done(layers_[l]->number());
   }
@@ -234,6 +240,7 @@ void PipelineStage<P>::backward_input(const Handle& handle, View2<T> dx, const S
                                       const Scratch& scratch, const MicroContext& of_micro,
                                       const Between& between) const {
   const MicroContext context = with_fields(of_micro, slot);
+  const MicroContext of_layers = with_losses(context, scratch);
   slot.offload.fetch(layers() - 1);
   if (head_) {
     read_head(handle, true);
@@ -246,7 +253,7 @@ void PipelineStage<P>::backward_input(const Handle& handle, View2<T> dx, const S
     read_layer(handle, l, true);
     slot.offload.begin_read(handle, layer);
     if (has_backward(l))
-      layers_[l]->backward_input(handle, dx, slot.layers[l], scratch.layer, context);
+      layers_[l]->backward_input(handle, dx, slot.layers[l], scratch.layer, of_layers);
     slot.offload.keep(handle, layer, SlotOffload::Part::work);
     if (between) between();
   }

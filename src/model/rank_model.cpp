@@ -107,7 +107,7 @@ void RankModel<P>::offload() {
 template <class P>
 void RankModel<P>::take_scratch(Arena& arena) {
   scratch_ = {};
-  scratch_.losses = arena.take<double>(std::ssize(objective_.losses));
+  scratch_.losses = arena.take<double>(objective_.loss_sums());
   for (auto& stage : stages_) stage.take_lasting_memory(arena);
   for (auto& stage : second_stages_) stage.take_lasting_memory(arena);
   // The heads of both versions share memory: only one pass runs at a time.

@@ -116,10 +116,10 @@ void BlockTimeModel::add_product(PassTime& time, const Part& part,
   const architecture::Tensor& out = part.tensors[at(op.output)];
   const std::int64_t in = columns_of(part.tensors[at(op.input())].columns, sizes_);
   const std::int64_t columns = columns_of(out.columns, sizes_);
-  // A product of a layer reads the rows of all tokens, which a message has gathered.
   const bool of_layer = out.rows == Rows::own || out.rows == Rows::tokens;
-  const std::int64_t rows = of_layer ? sizes_.tokens : all_rows_of(out.rows, sizes_);
-  const auto weights = static_cast<double>(in * columns);
+  const std::int64_t rows = product_rows(part, op, sizes_);
+  const bool of_experts = op.kind == OperationKind::expert_product;
+  const auto weights = static_cast<double>(in * columns * (of_experts ? sizes_.experts_held : 1));
   const auto element = static_cast<double>(sizes_.element);
   const auto sum = static_cast<double>(sizes_.accumulate);
   const double activations = static_cast<double>(rows * (in + columns)) * element;
@@ -166,7 +166,7 @@ void BlockTimeModel::add_attention(PassTime& time, const Part& part,
   }
   const Seconds before = time.compute;
   const Operation& op = part.operations[at(call.operation)];
-  const double products = tensor_flops(op, Pass::forward, architecture_.model, sizes_);
+  const double products = rank_flops(part, op, Pass::forward, architecture_.model, sizes_);
   const double flops = products * (forward ? 1 : scores_again);
   const Machine::Device& device = machine_.device;
   const double slower = device.attention_backward > 0
@@ -175,7 +175,7 @@ void BlockTimeModel::add_attention(PassTime& time, const Part& part,
   time.compute += kernels_.attention(forward ? flops : flops / slower, bytes_moved(part, call));
   if (architecture_.model.dropout > 0)
     time.compute += kernels_.random(products / (4 * static_cast<double>(sizes_.head_size)));
-  time.flops += tensor_flops(op, call.pass, architecture_.model, sizes_);
+  time.flops += rank_flops(part, op, call.pass, architecture_.model, sizes_);
   // Adds only the part of the ring's message time that computation does not hide.
   time.tensor += std::max(0.0, ring - (time.compute - before));
 }
@@ -226,7 +226,7 @@ void BlockTimeModel::add_kernel(PassTime& time, const Part& part, const Operatio
 PassTime BlockTimeModel::call(const Part& part, const OperationCall& call) const {
   PassTime time;
   const Operation& op = part.operations[at(call.operation)];
-  if (op.kind == OperationKind::linear || op.kind == OperationKind::logits)
+  if (is_product(op))
     add_product(time, part, call);
   else if (op.kind == OperationKind::attention)
     add_attention(time, part, call);

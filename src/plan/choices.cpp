@@ -152,6 +152,13 @@ std::string packing_note(const deck::Config& config, const Machine& machine) {
          "head sizes without such a kernel";
 }
 
+/// With a single active expert, normalisation makes its weight 1.
+std::string experts_note(const deck::ExpertsConfig& experts) {
+  if (!experts.present() || experts.active > 1 || !experts.normalised) return "";
+  return "the loss of tokens does not train the routers, because the weight of a single "
+         "active expert is always 1; set normalised = false to train them";
+}
+
 }  // namespace
 
 std::vector<Note> notes(const deck::Config& config, const Machine& machine) {
@@ -160,7 +167,8 @@ std::vector<Note> notes(const deck::Config& config, const Machine& machine) {
                         {"tf32", tf32_note(config.precision, machine)},
                         {"products", products_note(config.precision, machine)},
                         {"attention", attention_note(config.precision, machine)},
-                        {"attention", packing_note(config, machine)}};
+                        {"attention", packing_note(config, machine)},
+                        {"experts", experts_note(config.model.experts)}};
   std::erase_if(all, [](const Note& note) { return note.words.empty(); });
   return all;
 }

@@ -99,8 +99,9 @@ bool SearchSpace::has_axes(const Layout& layout) {
   if (!tensor_.allows(layout.tensor) || !pipeline_.allows(layout.pipeline) ||
       !data_.allows(layout.data))
     return false;
-  if (layout.tensor > std::min({m.heads, m.feed_forward, m.vocabulary})) {
-    reject("more tensor ranks than heads, feed-forward columns or tokens of the vocabulary");
+  if (layout.tensor > m.most_tensor_ranks()) {
+    reject(
+        "more tensor ranks than heads, feed-forward columns, experts or tokens of the vocabulary");
     return false;
   }
   if (batch_ % layout.data != 0) {

@@ -39,6 +39,7 @@ class Counter {
                     ? 4 * architecture::fp8_tensors(architecture)
                     : 0),
         architecture_(architecture),
+        objective_(architecture::objective_of(architecture.model)),
         programs_(layer_programs(config, architecture, shard, split_backward, machine)),
         shard_(shard),
         sizes_(typed_sizes(config, shard, machine)),
@@ -70,9 +71,6 @@ class Counter {
           const architecture::Operation& op = part.operations[i];
           const bool once = op.kind == architecture::OperationKind::cross_entropy;
           send(part, i, pass, text(op.name, once ? "" : name_of(pass)), 1);
-          if (op.kind == architecture::OperationKind::pick && has_pass(op, pass))
-            add("context", text(op.name, name_of(pass), ": all-reduce"), sizes_.context_ranks,
-                micro_batches_, micro_batches_ * sizes_.head_rows * sizes_.hidden * sizes_.element);
         }
     };
     if (shard_.shares_vocabulary()) return vocabulary();
@@ -189,7 +187,8 @@ class Counter {
     add(data, scatters ? "gradients: reduce-scatter" : "gradients: all-reduce", replicas,
         gradients.number, gradients.elements * sizes_.accumulate);
     if (maxima_ > 0) add(data, "maxima of fp8 tensors: all-reduce", replicas, 1, maxima_);
-    if (shard_.has_head()) losses(data, replicas);
+    if (shard_.has_head() || objective_.loss_sums() > objective_.head_losses())
+      losses(data, replicas);
     noise(data, replicas);
     if (config_.optimizer.kind == OptimizerKind::muon) muon(shards, static_cast<int>(group));
     if (!shared) return;
@@ -260,8 +259,7 @@ class Counter {
   /// logged; these sums are not counted.
   void losses(const char* axis, std::int64_t ranks) {
     if (parallel_.overlaps_steps())
-      add(axis, "losses: all-reduce", ranks, 1,
-          std::ssize(architecture::objective_of(architecture_.model).losses) * 8);
+      add(axis, "losses: all-reduce", ranks, 1, objective_.loss_sums() * 8);
   }
 
   std::vector<TrafficRow> take() { return std::move(rows_); }
@@ -287,6 +285,13 @@ class Counter {
             const std::string& name, std::int64_t layers) {
     const architecture::Operation& op = part.operations[operation];
     if (op.kind == architecture::OperationKind::attention) ring(pass, name, layers);
+    if (const auto sum = rule_of(op.kind).context_sum; sum != nullptr && has_pass(op, pass))
+      if (const auto summed = sum(op, pass)) {
+        const auto& t = part.tensors[static_cast<std::size_t>(*summed)];
+        add("context", text(name, ": all-reduce"), sizes_.context_ranks, layers * micro_batches_,
+            layers * micro_batches_ * rows_of(t.rows, sizes_) * columns_of(t.columns, sizes_) *
+                bytes_of(t.numbers, sizes_.element, sizes_.accumulate));
+      }
     const auto message = message_of(op, pass, part.tensors, sizes_.cuts_tokens);
     if (!message) return;
     const auto& t = part.tensors[static_cast<std::size_t>(message->tensor)];
@@ -343,6 +348,7 @@ class Counter {
   std::int64_t trust_norms_;
   Bytes maxima_;  ///< bytes of the maxima of all fp8 tensors
   const Architecture& architecture_;
+  architecture::TrainingObjective objective_;
   std::vector<architecture::BlockProgram> programs_;  ///< by kind of layer
   const Shard& shard_;
   TypedSizes sizes_;

@@ -39,7 +39,7 @@ StepActions<P>::StepActions(const deck::Config& config, EngineParts<P>& parts,
       reader_(data::make_batch_reader(config)) {
   for (int slot = 0; slot < parts.slots; ++slot) host_slots_.push_back(host_slot());
   if (parts.optimizer && !config.run.prompts.empty()) reserve_scores();
-  if (parts.other_version) records_.emplace(std::ssize(parts.model->objective().losses));
+  if (parts.other_version) records_.emplace(parts.model->objective().loss_sums());
   if (parts.vocabulary)
     vocabulary_.emplace(parts, handle, [this](Micro micro, data::BatchFields fields) {
       read_samples(micro, fields);
@@ -143,6 +143,8 @@ model::MicroContext StepActions<P>::context(Micro micro) const {
   // Without a counted target, the gradient is 0 anyway.
   const std::int64_t targets = worker_targets(number);
   c.token_weight = 1.0 / static_cast<double>(std::max<std::int64_t>(1, targets));
+  c.sample_weight =
+      static_cast<double>(config_.parallel.workers) / static_cast<double>(batches_.global(number));
   c.notes_maxima = true;
   c.loss_scale = parts_.other_version ? parts_.optimizer->delayed_loss_scale(number)
                                       : parts_.optimizer->loss_scale();
@@ -451,10 +453,12 @@ template <class P>
 void StepActions<P>::begin_norm_sum(std::int64_t step) {
   parts_.optimizer_of(step).begin_norm(handle_);
   const View1<double> losses = records_->losses(step);
-  const bool has_losses = parts_.parameters.shard().has_head();
-  if (has_losses)
+  const auto& objective = parts_.model->objective();
+  const bool has_head = parts_.parameters.shard().has_head();
+  if (has_head || objective.loss_sums() > objective.head_losses())
     parts_.replicas.template all_reduce<double>(handle_, losses, grid::Reduction::sum, "loss");
-  if (!has_losses || parts_.tensor.rank() > 0) kernels::fill(handle_, losses, 0.0);
+  if (!has_head || parts_.tensor.rank() > 0)
+    kernels::fill(handle_, model::part(losses, {0, objective.head_losses()}), 0.0);
   loss_sum_ =
       parts_.model_group.template start_all_reduce<double>(handle_, losses, grid::Reduction::sum);
 }

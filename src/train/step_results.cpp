@@ -42,11 +42,11 @@ StepResults<P>::StepResults(const deck::Config& config, EngineParts<P>& parts,
                             grid::Grid& grid)
     : config_(config), parts_(parts), actions_(actions), handle_(handle), grid_(grid) {
   if (!parts.optimizer) return;
-  const std::int64_t terms = extent(parts.model->losses(), 0);
-  history_.emplace(config.run, terms);
+  const std::int64_t sums = extent(parts.model->losses(), 0);
+  history_.emplace(config.run, sums);
   if (config.parallel.workers == 1) return;
-  worker_loss_memory_ = Arena("losses of workers", aligned(terms * 8));
-  worker_losses_ = worker_loss_memory_.take<double>(terms);
+  worker_loss_memory_ = Arena("losses of workers", aligned(sums * 8));
+  worker_losses_ = worker_loss_memory_.take<double>(sums);
 }
 
 template <class P>
@@ -113,7 +113,7 @@ StepResult StepResults<P>::overlapping_result(std::int64_t step) {
                        "train/result reads the gradient norm and what was skipped");
   copy_to_host<double>(handle_, before, records.scale_before(step),
                        "train/result reads the loss scale before the update");
-  StepResult found = result_from(sums, status, step);
+  StepResult found = result_from(parts_.model->objective().terms_of(sums), status, step);
   if (found.skips.loss_scale) found.skips.scale_before = before[0];
   found.earlier = earlier_steps(step);
   return found;
@@ -123,8 +123,24 @@ template <class P>
 std::vector<double> StepResults<P>::loss_sums(View1<double> losses, const char* waits) {
   std::vector<double> sums(losses.extent(0));
   copy_to_host<double>(handle_, sums, losses, waits);
-  for (double& sum : sums) sum = from_last_stage(sum, parts_.replicas, "loss");
-  return sums;
+  sum_over_ranks(sums, "loss");
+  return parts_.model->objective().terms_of(sums);
+}
+
+/// Sums over the replicas and the workers, and then over the ranks of a model. All tensor ranks of
+/// the last stage have the losses of the head. Sums of layers are on the ranks that have the layer.
+template <class P>
+void StepResults<P>::sum_over_ranks(std::vector<double>& sums, const char* what) {
+  const auto& objective = parts_.model->objective();
+  const auto all = static_cast<std::size_t>(objective.loss_sums());
+  const auto of_head = static_cast<std::ptrdiff_t>(objective.head_losses());
+  if (!parts_.parameters.shard().has_head() || parts_.tensor.rank() > 0)
+    for (auto step = sums.begin(); step != sums.end(); step += static_cast<std::ptrdiff_t>(all))
+      std::fill_n(step, of_head, 0.0);
+  parts_.replicas.template all_reduce<double>(std::span(sums), grid::Reduction::sum, what);
+  if (parts_.local)
+    parts_.local->across().template all_reduce<double>(std::span(sums), grid::Reduction::sum, what);
+  parts_.model_group.template all_reduce<double>(std::span(sums), grid::Reduction::sum, what);
 }
 
 template <class P>
@@ -158,23 +174,27 @@ std::vector<StepLoss> StepResults<P>::earlier_steps(std::int64_t step) {
     norms.push_back(e.norm);
   }
   const bool overlaps = parts_.other_version.has_value();
-  if (!overlaps)
-    parts_.replicas.template all_reduce<double>(std::span(losses), grid::Reduction::sum,
-                                                "losses of earlier steps");
+  if (!overlaps) sum_over_ranks(losses, "losses of earlier steps");
   if (parts_.local)
-    for (std::vector<double>* sums : {&losses, &norms})
-      parts_.local->across().template all_reduce<double>(std::span(*sums), grid::Reduction::sum,
-                                                         "losses of earlier steps");
+    parts_.local->across().template all_reduce<double>(std::span(norms), grid::Reduction::sum,
+                                                       "norms of earlier steps");
+  const auto sums = static_cast<std::size_t>(parts_.model->objective().loss_sums());
+  std::vector<double> means;
+  for (std::size_t e = 0; e < entries.size(); ++e) {
+    const std::vector<double> of_step =
+        parts_.model->objective().terms_of(std::span(losses).subspan(e * sums, sums));
+    means.insert(means.end(), of_step.begin(), of_step.end());
+  }
   for (std::size_t e = 0; e < entries.size(); ++e)
     for (std::size_t t = 0; t < terms.size(); ++t) {
       const std::int64_t counted =
           t == 0 ? entries[e].targets
                  : actions_.batch_samples(entries[e].step) * terms[t].per_sample;
-      double& loss = losses[e * terms.size() + t];
+      double& loss = means[e * terms.size() + t];
       loss = counted == 0 ? 0 : loss / static_cast<double>(counted);
     }
   if (!overlaps)
-    parts_.pipeline.broadcast(std::as_writable_bytes(std::span(losses)),
+    parts_.pipeline.broadcast(std::as_writable_bytes(std::span(means)),
                               parts_.layout.rank_of(parts_.layout.last_stage()),
                               "losses of earlier steps");
   std::vector<StepLoss> found;
@@ -182,7 +202,7 @@ std::vector<StepLoss> StepResults<P>::earlier_steps(std::int64_t step) {
     StepLoss& one = found.emplace_back();
     one.step = entries[e].step;
     for (std::size_t t = 0; t < terms.size(); ++t) {
-      const double mean = losses[e * terms.size() + t];
+      const double mean = means[e * terms.size() + t];
       one.loss += mean;
       if (t > 0) one.other_losses.push_back(NamedLoss{std::string(terms[t].name), mean});
     }

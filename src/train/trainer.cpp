@@ -38,12 +38,11 @@ void add(Metrics& m, const Evaluation& e) {
   if (e.bytes > 0) m.bits_per_byte = e.bits_per_byte();
 }
 
-/// Text such as "2.3456 nats per token, 1.2345 bits per byte".
+/// Text such as "2.3456 nats per token, pair_loss 0.6789, 1.2345 bits per byte".
 std::string description(const Evaluation& e) {
-  std::string line;
-  for (const LossSum& sum : e.losses)
-    line += text(line.empty() ? "" : ", ", fixed(sum.mean(), 4),
-                 line.empty() ? " nats per " : " per ", sum.counted);
+  std::string line = text(fixed(e.tokens().mean(), 4), " nats per ", e.tokens().counted);
+  for (std::size_t i = 1; i < e.losses.size(); ++i)
+    line += text(", ", e.losses[i].name, " ", fixed(e.losses[i].mean(), 4));
   return e.bytes > 0 ? text(line, ", ", fixed(e.bits_per_byte(), 4), " bits per byte") : line;
 }
 

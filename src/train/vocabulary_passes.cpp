@@ -167,7 +167,7 @@ void VocabularyPasses<P>::combine(const PlacedInstr& placed, const model::MicroC
   const model::SharedVocabulary<P>& vocabulary = parts_.model->vocabulary();
   const auto& slot = parts_.model->logits_slot(placed.logits_slot);
   vocabulary.combine(handle_, slot, View3<const double>(statistics()),
-                     is_last() ? parts_.model->losses() : View1<double>(), rows, context.scores);
+                     is_last() ? model::part(parts_.model->losses(), {0, 1}) : View1<double>(), rows, context.scores);
   if (!trains_) return;
   Message& message = of(gradients_, placed.instr.micro);
   take(message);

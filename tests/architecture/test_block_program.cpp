@@ -31,6 +31,11 @@ deck::ModelConfig small(Family family) {
   m.feed_forward = 112;
   m.sequence = 16;
   m.vocabulary = 64;
+  if (m.experts.present()) {
+    m.experts.number = 5;
+    m.experts.active = 2;
+    m.experts.feed_forward = 40;
+  }
   return m;
 }
 
@@ -172,9 +177,10 @@ BlockProgram expect_every_read_is_of_its_value(const BlockDescription& layer, co
   return program;
 }
 
-constexpr std::array all_families{Family::gpt,    Family::llama,   Family::bert,  Family::qwen2,
-                                  Family::qwen3,  Family::mistral, Family::gemma, Family::gemma2,
-                                  Family::gemma3, Family::olmo2};
+constexpr std::array all_families{
+    Family::gpt,     Family::llama,     Family::bert,   Family::qwen2,  Family::qwen3,
+    Family::mistral, Family::gemma,     Family::gemma2, Family::gemma3, Family::olmo2,
+    Family::mixtral, Family::qwen3_moe, Family::olmoe};
 
 TEST(BlockProgram, StepsReadTheirValuesForAnyKeptTensors) {
   for (const Family family : all_families) {
@@ -306,7 +312,9 @@ TEST(BlockProgram, FullRecomputationOmitsOnlyTheLastProduct) {
     // A norm reads the last product.
     const bool normed =
         m.norm_placement == NormPlacement::sandwich || m.norm_placement == NormPlacement::output;
-    const double down = normed ? 0 : static_cast<double>(m.feed_forward * m.hidden);
+    const std::int64_t inner =
+        m.experts.present() ? m.experts.active * m.experts.feed_forward : m.feed_forward;
+    const double down = normed ? 0 : static_cast<double>(inner * m.hidden);
     EXPECT_DOUBLE_EQ(products_again(layer, whole.backward, m), all - down) << name_of(family);
     const BlockProgram none = lower(layer, sizes_of_two_samples(m),
                                     {kept_tensors(layer, Recompute::none), true, false, 2, 4});

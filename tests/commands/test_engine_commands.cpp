@@ -124,7 +124,7 @@ TEST_F(EngineCommands, BertRestartsBitForBitAndCannotGenerate) {
   std::string losses;
   for (const int ranks : {1, 2, 3}) {
     ASSERT_EQ(run(mpiexec(ranks) + "trireme eval deck.toml" + bert), 0) << err();
-    const std::string found = line_of("loss ") + line_of("loss of pairs");
+    const std::string found = line_of("loss ") + line_of("pair_loss ");
     if (losses.empty()) losses = found;
     EXPECT_EQ(found, losses) << ranks;
     EXPECT_NE(found.find("nats per masked token"), std::string::npos) << found;

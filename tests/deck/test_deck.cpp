@@ -158,6 +158,13 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     m.key_value_heads = m.heads;
     m.shared_layers %= m.layers + 1;
     m.rope_factor += 1;
+    ExpertsConfig& e = m.experts;
+    e.number %= 30;
+    e.active = e.active % std::max<std::int64_t>(1, e.number) + 1;
+    e.feed_forward = e.feed_forward % 500 + 1;
+    e.first_layer %= m.layers;
+    if (!e.present()) e = {.feed_forward = m.feed_forward};
+    if (e.present() && m.biases == Biases::all) m.biases = Biases::none;
     if (m.rope_scaling != RotaryScalingKind::none) {
       m.rope_scaling = RotaryScalingKind::linear;
       m.positions = Positions::rotary;
@@ -188,6 +195,7 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     o.cooldown_steps = o.schedule == LearningRateSchedule::warmup_stable_decay
                            ? o.decay_steps - o.warmup_steps
                            : 0;
+    if (e.present() && o.kind == OptimizerKind::muon) o.kind = OptimizerKind::lamb;
     o.nesterov = o.nesterov && o.kind == OptimizerKind::sgd;
     deck.config.run.gradient_noise_scale = false;  // suits few of the batches above
     p.workers = 1;                                 // likewise

@@ -33,6 +33,16 @@ TEST(Difference, ShowsBothValuesAndTheCurrentOrigin) {
   expect(4, "data.train", "\"data/corpus.h5\"", "\"other.h5\"", "command line");
 }
 
+TEST(Difference, OmitsWidthsOfExpertsThatNoDeckHas) {
+  const auto deck = [](const std::string& width, const std::string& experts) {
+    return parse_deck(
+        example, "a.toml",
+        {"model.biases=none", "model.feed_forward=" + width, "experts.number=" + experts});
+  };
+  EXPECT_EQ(differences(deck("8", "0"), deck("9", "0")).size(), 1u);
+  EXPECT_EQ(differences(deck("8", "4"), deck("9", "4")).size(), 2u);
+}
+
 TEST(Difference, OnlySchedulesThatDelayGradientsAffectTraining) {
   const auto effect = [](const char* before, const char* now) {
     const auto deck = [](const char* schedule) {
@@ -80,7 +90,8 @@ TEST(Difference, SequenceAffectsOnlyModelsWithDependentPositions) {
 }
 
 TEST(Difference, DetectsEveryKeyOfTheTable) {
-  const Deck stored = parse_deck(example, "stored/deck.toml");
+  // Without experts, the other keys of [experts] have no effect.
+  const Deck stored = parse_deck(example, "stored/deck.toml", {"model.family=mixtral"});
   for (const Key& key : keys()) {
     Deck current = stored;
     Value value = key.load(stored.config);

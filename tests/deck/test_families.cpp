@@ -35,6 +35,7 @@ struct Published {
   double window_theta = 0;
   double attention_softcap = 0;
   double logit_softcap = 0;
+  ExpertsConfig experts = {};
 };
 
 constexpr auto pre = NormPlacement::pre;
@@ -67,6 +68,48 @@ constexpr Published published[] = {
      Gelu::tanh, Biases::none, causal, 4096, next, true, 6, 1e4},
     {Family::olmo2, rms, NormPlacement::output, 1e-6, QueryKeyNorm::width, rotary, 5e5, swiglu,
      Gelu::tanh, Biases::none, causal, 0, next},
+    {.family = Family::mixtral,
+     .norm = rms,
+     .placement = pre,
+     .epsilon = 1e-5,
+     .query_key_norm = without,
+     .positions = rotary,
+     .theta = 1e6,
+     .activation = swiglu,
+     .gelu = Gelu::tanh,
+     .biases = Biases::none,
+     .mask = causal,
+     .window = 0,
+     .objective = next,
+     .experts = {8, 2}},
+    {.family = Family::qwen3_moe,
+     .norm = rms,
+     .placement = pre,
+     .epsilon = 1e-6,
+     .query_key_norm = QueryKeyNorm::head,
+     .positions = rotary,
+     .theta = 1e6,
+     .activation = swiglu,
+     .gelu = Gelu::tanh,
+     .biases = Biases::none,
+     .mask = causal,
+     .window = 0,
+     .objective = next,
+     .experts = {128, 8}},
+    {.family = Family::olmoe,
+     .norm = rms,
+     .placement = pre,
+     .epsilon = 1e-5,
+     .query_key_norm = QueryKeyNorm::width,
+     .positions = rotary,
+     .theta = 1e4,
+     .activation = swiglu,
+     .gelu = Gelu::tanh,
+     .biases = Biases::none,
+     .mask = causal,
+     .window = 0,
+     .objective = next,
+     .experts = {64, 8, 0, false}},
 };
 
 TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
@@ -93,6 +136,10 @@ TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
     EXPECT_EQ(m.window_rope_theta, p.window_theta);
     EXPECT_EQ(m.attention_softcap, p.attention_softcap);
     EXPECT_EQ(m.logit_softcap, p.logit_softcap);
+    ExpertsConfig experts = p.experts;
+    experts.feed_forward = m.feed_forward;
+    experts.balance = experts.present() ? ExpertBalance::sequence : ExpertBalance::none;
+    EXPECT_EQ(m.experts, experts);
   }
 }
 

@@ -63,7 +63,9 @@ std::set<std::string> keys_with(Effect effect) {
 
 /// Training and evaluation refuse a checkpoint whose deck has other values for these keys.
 TEST(Table, RecordsWhichKeysDefineTheModel) {
-  std::set<std::string> expected{"data.class_token", "data.separator_token", "data.mask_token"};
+  std::set<std::string> expected{"data.class_token", "data.separator_token", "data.mask_token",
+                                 "experts.number",   "experts.feed_forward", "experts.first_layer",
+                                 "experts.every"};
   for (const Key& key : keys())
     if (key.section == "model" && key.name != "dropout" && key.name != "masked_share" &&
         key.name != "sequence" && !scales_rotary(key))
@@ -74,10 +76,12 @@ TEST(Table, RecordsWhichKeysDefineTheModel) {
 }
 
 TEST(Table, RecordsWhichKeysChangeResults) {
-  std::set<std::string> training{"model.dropout", "adapter.dropout", "precision.loss_scale",
-                                 "precision.loss_scale_interval"};
+  std::set<std::string> training{"model.dropout",        "adapter.dropout",
+                                 "precision.loss_scale", "precision.loss_scale_interval",
+                                 "experts.balance",      "experts.balance_weight",
+                                 "experts.z_weight"};
   std::set<std::string> both{"run.seed", "model.masked_share", "data.packing"};
-  std::set<std::string> function;
+  std::set<std::string> function{"experts.active", "experts.normalised"};
   for (const Key& key : keys()) {
     if (key.section == "optimizer" || key.section == "local") training.insert(key.full_name());
     if (key.section == "precision" && !training.contains(key.full_name()))

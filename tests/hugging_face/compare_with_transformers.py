@@ -25,7 +25,8 @@ from safetensors.torch import load_file
 from transformers import (AutoModelForCausalLM, AutoModelForPreTraining, BertConfig, BertForMaskedLM, BertForPreTraining,
                           Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
                           GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM,
-                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+                          MixtralConfig, MixtralForCausalLM, OlmoeConfig, OlmoeForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+                          Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 SEQUENCE, VOCABULARY = 61, 503
 TOLERANCE = 3e-6  # of losses near 6: `eval` prints 6 digits, fp32 sums some 1e3 terms
@@ -58,6 +59,13 @@ MODELS = {
     "gemma, tied, heads of 32": 'family = "gemma"\nkey_value_heads = 3\nhead_size = 32',
     "gemma2, windows in 2 of 3 layers": 'family = "gemma2"\nkey_value_heads = 3\nwindow = 17\nattention_softcap = 2.0',
     "gemma3, untied": 'family = "gemma3"\nkey_value_heads = 3\nwindow = 17\nfull_attention_every = 2\ntied_embeddings = false',
+    "mixtral, untied, a window": 'family = "mixtral"\nkey_value_heads = 3\nwindow = 17\ntied_embeddings = false\n'
+                                 '[experts]\nnumber = 5\nfeed_forward = 24',
+    "qwen3_moe, experts in every other layer": 'family = "qwen3_moe"\nkey_value_heads = 3\nhead_size = 32\n[experts]\n'
+                                               'number = 5\nactive = 2\nfeed_forward = 24\nfirst_layer = 1\nevery = 2',
+    "qwen3_moe, first layer dense, scores as they are": 'family = "qwen3_moe"\nkey_value_heads = 3\n[experts]\nnumber = 5\n'
+                                                        'active = 3\nfeed_forward = 24\nfirst_layer = 1\nnormalised = false',
+    "olmoe, untied": 'family = "olmoe"\nkey_value_heads = 3\ntied_embeddings = false\n[experts]\nnumber = 5\nactive = 2',
 }
 BERTS = {
     "bert, tied": 'family = "bert"',
@@ -186,6 +194,15 @@ def causal_models():
     yield "gemma, heads of 256", GemmaForCausalLM(GemmaConfig(**llama))
     yield "gemma2, a window", Gemma2ForCausalLM(Gemma2Config(sliding_window=17, head_dim=32, **llama))
     yield "gemma3, a window", Gemma3ForCausalLM(Gemma3TextConfig(sliding_window=17, head_dim=32, **llama))
+    experts = dict(num_experts=5, num_experts_per_tok=2, **llama)
+    yield "mixtral", MixtralForCausalLM(MixtralConfig(**experts))
+    yield "mixtral, tied, a window", MixtralForCausalLM(MixtralConfig(sliding_window=17, tie_word_embeddings=True, **experts))
+    qwen3 = dict(moe_intermediate_size=24, head_dim=32, **experts)
+    yield "qwen3_moe, experts in layer 1", Qwen3MoeForCausalLM(Qwen3MoeConfig(decoder_sparse_step=2, norm_topk_prob=True, **qwen3))
+    yield "qwen3_moe, first layer dense", Qwen3MoeForCausalLM(Qwen3MoeConfig(mlp_only_layers=[0], **qwen3))
+    yield "qwen3_moe, a window", Qwen3MoeForCausalLM(Qwen3MoeConfig(use_sliding_window=True, sliding_window=17, **qwen3))
+    yield "olmoe", OlmoeForCausalLM(OlmoeConfig(**experts))
+    yield "olmoe, normalised", OlmoeForCausalLM(OlmoeConfig(norm_topk_prob=True, **experts))
 
 
 def berts():

@@ -33,7 +33,7 @@ inline deck::ModelConfig odd_model(bool tied) {
   m.layers = 2;
   m.hidden = 144;
   m.heads = m.key_value_heads = 6;
-  m.feed_forward = 333;
+  m.feed_forward = m.experts.feed_forward = 333;
   m.sequence = 61;
   m.vocabulary = 503;
   m.tied_embeddings = tied;
@@ -49,6 +49,15 @@ inline deck::ModelConfig odd_llama(bool tied, Family family = Family::llama) {
   if (family == Family::qwen3 || m.zero_centered_gains) m.explicit_head_size = 32;
   if (m.full_attention_every > 0) m.window = 7;
   if (family == Family::mistral) m.window = 7;
+  if (m.experts.present()) {
+    m.experts.number = 5;
+    m.experts.active = 2;
+  }
+  if (family == Family::qwen3_moe) {
+    m.experts.feed_forward = 40;
+    m.experts.first_layer = 1;
+    m.experts.every = 2;
+  }
   return m;
 }
 

@@ -1,5 +1,7 @@
 #include "configs.hpp"
 
+#include <array>
+
 /// config.json of the families that follow llama, and of unsupported models.
 namespace trireme::hugging_face {
 namespace {
@@ -76,6 +78,94 @@ TEST(ConfigFamilies, WindowCoversAllLayersOrNone) {
                   {"attention_bias = true, expected false"});
 }
 
+const std::vector<std::string> types_with_experts{"mixtral", "qwen3_moe", "olmoe"};
+
+TEST(ConfigFamilies, MissingKeysOfExpertsTakeTheDefaultsOfTheFamily) {
+  const auto mixtral = model_as("mixtral");
+  EXPECT_EQ(mixtral.experts, (deck::ExpertsConfig{8, 2, 333, true, 0, 1, ExpertBalance::sequence}));
+  EXPECT_EQ(mixtral.feed_forward, 333);
+  EXPECT_EQ(mixtral.rope_theta, 1e6);
+  EXPECT_EQ(mixtral.norm_epsilon, 1e-5);
+  EXPECT_EQ(mixtral.window, 0);
+  const auto qwen3 = model_as("qwen3_moe");
+  EXPECT_EQ(qwen3.experts,
+            (deck::ExpertsConfig{128, 8, 768, false, 0, 1, ExpertBalance::sequence}));
+  EXPECT_EQ(qwen3.feed_forward, 333);
+  EXPECT_EQ(qwen3.rope_theta, 1e4);
+  EXPECT_EQ(qwen3.norm_epsilon, 1e-6);
+  EXPECT_EQ(qwen3.head_size(), 24);
+  const auto olmoe = model_as("olmoe");
+  EXPECT_EQ(olmoe.experts, (deck::ExpertsConfig{64, 8, 333, false, 0, 1, ExpertBalance::sequence}));
+  EXPECT_EQ(olmoe.rope_theta, 1e4);
+  EXPECT_EQ(olmoe.norm_epsilon, 1e-5);
+  for (const std::string& type : types_with_experts) {
+    for (const char* name : {"num_experts", "num_local_experts"}) {
+      const std::string number = text('"', name, "\": 9");
+      EXPECT_EQ(model_as(type, number).experts.number, 9) << type << ' ' << name;
+    }
+    EXPECT_EQ(model_as(type, R"("num_experts_per_tok": 1)").experts.active, 1) << type;
+    EXPECT_EQ(refusal(as(type, R"("router_aux_loss_coef": 0.5, "output_router_logits": true,
+                                  "num_experts": 9, "num_local_experts": 9)")),
+              "no error");
+  }
+}
+
+TEST(ConfigFamilies, LayersWithExpertsAreEquallyFarApart) {
+  const auto layers = [](const std::string& number, const std::string& keys) {
+    std::string content = as("qwen3_moe", keys);
+    content.replace(content.find("layers\": 2"), 10, "layers\": " + number);
+    return content;
+  };
+  const auto experts = [&](const std::string& number, const std::string& keys) {
+    const ModelFile file = parse_config(layers(number, keys), "c");
+    EXPECT_EQ(file_of(file.model).model, file.model) << "as written";
+    EXPECT_EQ(deck_of(model_toml(file)).config.model, file.model);
+    const auto& e = file.model.experts;
+    return std::pair(e.first_layer, e.every);
+  };
+  using Pair = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(experts("8", R"("decoder_sparse_step": 1)"), Pair(0, 1));
+  EXPECT_EQ(experts("8", R"("decoder_sparse_step": 2)"), Pair(1, 2));
+  EXPECT_EQ(experts("8", R"("decoder_sparse_step": 3, "mlp_only_layers": null)"), Pair(2, 3));
+  EXPECT_EQ(experts("8", R"("mlp_only_layers": [0, 1, 2, 70])"), Pair(3, 1));
+  EXPECT_EQ(experts("8", R"("mlp_only_layers": [1, 3, 5, 7])"), Pair(0, 2));
+  EXPECT_EQ(experts("8", R"("decoder_sparse_step": 2, "mlp_only_layers": [1, 0])"), Pair(3, 2));
+  EXPECT_EQ(experts("2", R"("decoder_sparse_step": 2)"), Pair(1, 2));
+  for (const char* list : {"[1]", "[0, 1, 2, 3, 4, 5, 6, 7]", "[7]", "[0.5]", "3"})
+    expect_mentions(refusal(layers("8", text("\"mlp_only_layers\": ", list))),
+                    {"mlp_only_layers = ", "expected a list without which every n-th layer"});
+  for (const char* step : {"0", "9", "1.5"})
+    expect_mentions(
+        refusal(layers("8", text("\"decoder_sparse_step\": ", step))),
+        {text("decoder_sparse_step = ", step), "a whole number from 1 to num_hidden_layers"});
+}
+
+TEST(ConfigFamilies, RejectUnsupportedValuesOfExperts) {
+  const std::vector<std::array<std::string, 3>> wrong{
+      {"mixtral", R"("router_jitter_noise": 0.1)", "router_jitter_noise = 0.1, expected 0.0"},
+      {"mixtral", R"("num_local_experts": 0)",
+       "num_local_experts = 0, expected a whole number from 1 to 4096"},
+      {"mixtral", R"("num_local_experts": 4, "num_experts_per_tok": 5)",
+       "num_experts_per_tok = 5, expected at most num_local_experts = 4"},
+      {"qwen3_moe", R"("num_local_experts": 16, "num_experts": 32)",
+       "num_local_experts = 16, but num_experts = 32, expected equal values"},
+      {"qwen3_moe", R"("attention_bias": true)", "attention_bias = true, expected false"},
+      {"qwen3_moe", R"("norm_topk_prob": 1)", "norm_topk_prob = 1, expected true or false"},
+      {"qwen3_moe", R"("moe_intermediate_size": 0)", "moe_intermediate_size = 0, expected"},
+      {"qwen3_moe", R"("use_sliding_window": true, "max_window_layers": 28)",
+       "max_window_layers = 28, expected 0, so that all layers are alike"},
+      {"olmoe", R"("clip_qkv": 8.0)", "clip_qkv = 8.0, expected null"},
+      {"olmoe", R"("attention_bias": true)", "attention_bias = true, expected false"},
+      {"olmoe", R"("num_experts": 7)", "num_experts_per_tok = 8, expected at most num_experts = 7"},
+      {"olmoe", R"("head_dim": 32)",
+       "head_dim = 32, expected hidden_size / num_attention_heads = 24"}};
+  for (const auto& [type, keys, message] : wrong)
+    expect_mentions(refusal(as(type, keys)), {"here/config.json", message, "cannot be imported"});
+  EXPECT_EQ(model_as("qwen3_moe", R"("use_sliding_window": true, "sliding_window": 9)").window, 9);
+  EXPECT_EQ(model_as("qwen3_moe", R"("sliding_window": 9, "max_window_layers": 48)").window, 0);
+  EXPECT_EQ(model_as("mixtral", R"("sliding_window": 9)").window, 9);
+}
+
 /// A deck of odd_llama or odd_model with these lines added to [model].
 deck::Deck changed_deck(const deck::ModelConfig& model, const std::string& lines) {
   return deck_of(model_toml(file_of(model)) + "\n" + lines);
@@ -96,6 +186,14 @@ TEST(ConfigFamilies, RejectPropertiesThatConfigsCannotExpress) {
       {{odd_model(true), "key_value_heads = 2"}, "key_value_heads = 2 (deck.toml:13), expected 6"},
       {{odd_model(true), "head_size = 32"}, "head_size = 32 (deck.toml:13), expected 0"},
       {{odd_model(true), "activation = \"swiglu\""}, "expected \"gelu\""},
+      {{odd_llama(false, Family::mixtral), "normalised = false"},
+       "[experts] normalised = false (deck.toml:20), expected true"},
+      {{odd_llama(false, Family::mixtral), "first_layer = 1"},
+       "[experts] first_layer = 1 (deck.toml:20), expected 0"},
+      {{odd_llama(false, Family::olmoe), "every = 2"},
+       "[experts] every = 2 (deck.toml:20), expected 1"},
+      {{odd_llama(false), "[experts]\nnumber = 4"},
+       "[experts] number = 4 (deck.toml:15), expected 0"},
       {{odd_bert(true, SentenceLoss::none), "norm_placement = \"pre\""}, "expected \"post\""}};
   for (const auto& [deck, message] : wrong) {
     const auto changed = changed_deck(deck.first, deck.second);
@@ -121,6 +219,31 @@ TEST(ConfigFamilies, ExportPropertiesThatConfigsExpress) {
       "sequence = 61\nvocabulary = 503");
   expect_mentions(message_of([&] { expect_exportable(uneven); }),
                   {"hidden_size = 148, expected a multiple of num_attention_heads = 6"});
+}
+
+TEST(ConfigFamilies, ExpertsOfAnotherModelAreNamed) {
+  for (const Family family : {Family::mixtral, Family::qwen3_moe, Family::olmoe}) {
+    const auto model = odd_llama(false, family);
+    auto deck = deck_of(model_toml(file_of(model)));
+    EXPECT_EQ(deck.config.model, model);
+    EXPECT_EQ(message_of([&] { expect_exportable(deck); }), "no error");
+    EXPECT_EQ(message_of([&] { expect_same_model(file_of(model), deck); }), "no error");
+    deck.config.model.experts.number = 7;
+    deck.config.model.experts.active = 3;
+    deck.config.model.experts.feed_forward = 41;
+    const bool qwen3 = family == Family::qwen3_moe;
+    expect_mentions(
+        message_of([&] { expect_same_model(file_of(model), deck); }),
+        {family == Family::olmoe ? "num_experts = 5, but the deck has [experts] number = 7"
+                                 : "num_local_experts = 5, but the deck has [experts] number = 7",
+         "num_experts_per_tok = 2, but the deck has [experts] active = 3",
+         qwen3 ? "moe_intermediate_size = 40, but the deck has [experts] feed_forward = 41"
+               : "intermediate_size = 333, but the deck has [experts] feed_forward = 41"});
+    if (!qwen3) continue;
+    deck.config.model.experts.first_layer = 0;
+    expect_mentions(message_of([&] { expect_same_model(file_of(model), deck); }),
+                    {"decoder_sparse_step = 2, but the deck has [experts] every = 2"});
+  }
 }
 
 TEST(ConfigFamilies, RejectSharedLayersOnImport) {

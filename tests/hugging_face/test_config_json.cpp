@@ -15,8 +15,11 @@ TEST(ConfigJson, ReadsBackAsWritten) {
        {odd_model(true), odd_model(false), odd_llama(true), odd_llama(false),
         odd_llama(true, Family::qwen2), odd_llama(false, Family::qwen3),
         odd_llama(false, Family::mistral), odd_llama(true, Family::olmo2),
-        with_window(odd_llama(false, Family::qwen2)), with_window(odd_llama(true, Family::qwen3)),
-        odd_bert(true, SentenceLoss::next), odd_bert(false, SentenceLoss::none)}) {
+        odd_llama(false, Family::mixtral), with_window(odd_llama(true, Family::mixtral)),
+        odd_llama(false, Family::qwen3_moe), with_window(odd_llama(true, Family::qwen3_moe)),
+        odd_llama(false, Family::olmoe), with_window(odd_llama(false, Family::qwen2)),
+        with_window(odd_llama(true, Family::qwen3)), odd_bert(true, SentenceLoss::next),
+        odd_bert(false, SentenceLoss::none)}) {
     model.dropout = 0.15;
     const bool rotary = model.positions == Positions::rotary;
     if (!rotary) model.gelu = model.tied_embeddings ? Gelu::exact : Gelu::tanh;
@@ -89,6 +92,19 @@ TEST(ConfigJson, ReadsConfigsOfTransformers) {
   EXPECT_EQ(model.rope_theta, 1e6);
   EXPECT_EQ(model.rope_scaling, RotaryScalingKind::linear);
   EXPECT_EQ(model.window_rope_theta, 1e4);
+  model = read_golden("decoders_hugging_face/mixtral");
+  EXPECT_EQ(model.family, Family::mixtral);
+  EXPECT_EQ(model.window, 5);
+  EXPECT_EQ(model.explicit_head_size, 0) << "head_dim null";
+  EXPECT_EQ(model.experts, (deck::ExpertsConfig{5, 2, 10, true, 0, 1, ExpertBalance::sequence}));
+  model = read_golden("decoders_hugging_face/qwen3_moe");
+  EXPECT_EQ(model.family, Family::qwen3_moe);
+  EXPECT_EQ(model.feed_forward, 10) << "of the layers without experts";
+  EXPECT_EQ(model.rope_theta, 1e6);
+  EXPECT_EQ(model.experts, (deck::ExpertsConfig{5, 2, 7, true, 1, 2, ExpertBalance::sequence}));
+  model = read_golden("decoders_hugging_face/olmoe");
+  EXPECT_EQ(model.family, Family::olmoe);
+  EXPECT_EQ(model.experts, (deck::ExpertsConfig{5, 2, 10, false, 0, 1, ExpertBalance::sequence}));
   model = read_golden("bert_hugging_face/pairs");
   EXPECT_EQ(model.family, Family::bert);
   EXPECT_EQ(model.norm_epsilon, 1e-12);
@@ -114,9 +130,10 @@ TEST(ConfigJson, RejectsUnsupportedGptValuesInOneError) {
 
 TEST(ConfigJson, RejectsUnsupportedModels) {
   expect_mentions(
-      refusal(R"({"model_type": "mixtral"})"),
-      {"here/config.json", "model_type = \"mixtral\"",
-       R"("gpt2", "llama", "bert", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3_text")"});
+      refusal(R"({"model_type": "gpt_oss"})"),
+      {"here/config.json", "model_type = \"gpt_oss\"",
+       R"("gpt2", "llama", "bert", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3_text")",
+       R"("olmo2", "mixtral", "qwen3_moe", "olmoe")"});
   expect_mentions(refusal("{}"), {"model_type is missing"});
   for (const char* content : {"", "[]", "{", "7", "\xff"})
     expect_mentions(refusal(content), {"here/config.json", "not "});

@@ -1,3 +1,4 @@
+#include "configs.hpp"
 #include "folders.hpp"
 
 namespace trireme::hugging_face {
@@ -9,7 +10,8 @@ class LlamaTensors : public ::testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Families, LlamaTensors,
                          ::testing::Values(Family::llama, Family::qwen2, Family::qwen3,
                                            Family::mistral, Family::gemma, Family::gemma2,
-                                           Family::gemma3, Family::olmo2),
+                                           Family::gemma3, Family::olmo2, Family::mixtral,
+                                           Family::qwen3_moe, Family::olmoe),
                          [](const auto& family) { return std::string(name_of(family.param)); });
 
 TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
@@ -22,7 +24,8 @@ TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
   const std::string theirs = "model.layers.1.";
   const std::string ours = "layers.1.";
   const auto& kv = weights[ours + "attention.key_value"];
-  const auto& gate_up = weights[ours + "feed_forward.gate_up"];
+  const bool experts = model.experts.present();
+  const auto& gate_up = weights[ours + (experts ? "experts.gate_up" : "feed_forward.gate_up")];
   std::map<std::string, Words> expected{
       {"model.embed_tokens.weight", weights["embedding.token"]},
       {theirs + "input_layernorm.weight", weights[ours + "attention_norm.gain"]},
@@ -31,11 +34,24 @@ TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
       {theirs + "self_attn.v_proj.weight", part(kv, 1, 2)},
       {theirs + "self_attn.o_proj.weight", weights[ours + "attention.output"]},
       {theirs + "post_attention_layernorm.weight", weights[ours + "feed_forward_norm.gain"]},
-      {theirs + "mlp.gate_proj.weight", part(gate_up, 0, 2)},
-      {theirs + "mlp.up_proj.weight", part(gate_up, 1, 2)},
-      {theirs + "mlp.down_proj.weight", weights[ours + "feed_forward.down"]},
       {"model.norm.weight", weights["final_norm.gain"]},
       {"lm_head.weight", weights["output.weight"]}};
+  if (!experts) {
+    expected[theirs + "mlp.gate_proj.weight"] = part(gate_up, 0, 2);
+    expected[theirs + "mlp.up_proj.weight"] = part(gate_up, 1, 2);
+    expected[theirs + "mlp.down_proj.weight"] = weights[ours + "feed_forward.down"];
+  } else {
+    const bool mixtral = GetParam() == Family::mixtral;
+    const std::string block = theirs + (mixtral ? "block_sparse_moe." : "mlp.");
+    expected[block + "gate.weight"] = weights[ours + "experts.router"];
+    for (const std::size_t e : {0u, 1u, 2u, 3u, 4u}) {
+      const std::string expert = text(block, "experts.", e, ".");
+      expected[expert + (mixtral ? "w1.weight" : "gate_proj.weight")] = part(gate_up, 2 * e, 10);
+      expected[expert + (mixtral ? "w3.weight" : "up_proj.weight")] = part(gate_up, 2 * e + 1, 10);
+      expected[expert + (mixtral ? "w2.weight" : "down_proj.weight")] =
+          part(weights[ours + "experts.down"], e, 5);
+    }
+  }
   if (GetParam() == Family::qwen2) {
     const auto& bias = weights[ours + "attention.key_value_bias"];
     expected[theirs + "self_attn.q_proj.bias"] = weights[ours + "attention.query_bias"];
@@ -61,7 +77,9 @@ TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
     expected[theirs + "self_attn.q_norm.weight"] = weights[ours + "attention.query_norm.gain"];
     expected[theirs + "self_attn.k_norm.weight"] = weights[ours + "attention.key_norm.gain"];
   }
-  EXPECT_EQ(file.tensors().size(), 3 + 2 * (expected.size() - 3)) << "two layers";
+  // The first layer of Qwen3's model has a dense feed-forward part instead of 5 experts.
+  const std::size_t fewer = GetParam() == Family::qwen3_moe ? 1 + 3 * 5 - 3 : 0;
+  EXPECT_EQ(file.tensors().size(), 3 + 2 * (expected.size() - 3) - fewer) << "two layers";
   for (const auto& [name, words] : expected) EXPECT_EQ(values(file, name), words) << name;
   const std::int64_t K = model.head_size();
   const std::map<std::string, Extents> shapes{
@@ -130,6 +148,49 @@ TEST(LlamaParameters, MatchPublishedModels) {
   gemma.feed_forward = 6912;
   gemma.vocabulary = 262144;
   EXPECT_EQ(parameters(gemma, Family::gemma3), 999'885'952) << "Gemma 3 1B";
+}
+
+/// The same for mixtures of experts, from config.json as published.
+TEST(LlamaParameters, MatchPublishedMixturesOfExperts) {
+  const auto parameters = [](const std::string& content) {
+    const deck::ModelConfig m = parse_config(content, "config.json").model;
+    std::int64_t n = 0;
+    for (const Tensor& tensor : format_of(m.family).tensors(m))
+      n += checkpoint::volume(tensor.shape);
+    EXPECT_EQ(n, architecture::describe(m).parameters());
+    return n;
+  };
+  EXPECT_EQ(parameters(R"({"architectures": ["MixtralForCausalLM"], "attention_dropout": 0.0,
+      "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+      "max_position_embeddings": 32768, "model_type": "mixtral", "num_attention_heads": 32,
+      "num_experts_per_tok": 2, "num_hidden_layers": 32, "num_key_value_heads": 8,
+      "num_local_experts": 8, "output_router_logits": false, "rms_norm_eps": 1e-05,
+      "rope_theta": 1000000.0, "router_aux_loss_coef": 0.02, "sliding_window": null,
+      "tie_word_embeddings": false, "torch_dtype": "bfloat16", "vocab_size": 32000})"),
+            46'702'792'704)
+      << "Mixtral 8x7B";
+  EXPECT_EQ(parameters(R"({"architectures": ["Qwen3MoeForCausalLM"], "attention_bias": false,
+      "attention_dropout": 0.0, "decoder_sparse_step": 1, "head_dim": 128, "hidden_act": "silu",
+      "hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 40960,
+      "max_window_layers": 48, "mlp_only_layers": [], "model_type": "qwen3_moe",
+      "moe_intermediate_size": 768, "norm_topk_prob": true, "num_attention_heads": 32,
+      "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48,
+      "num_key_value_heads": 4, "output_router_logits": false, "rms_norm_eps": 1e-06,
+      "rope_scaling": null, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.001,
+      "sliding_window": null, "tie_word_embeddings": false, "use_sliding_window": false,
+      "vocab_size": 151936})"),
+            30'532'122'624)
+      << "Qwen3 30B A3B";
+  EXPECT_EQ(parameters(R"({"architectures": ["OlmoeForCausalLM"], "attention_bias": false,
+      "attention_dropout": 0.0, "clip_qkv": null, "hidden_act": "silu", "hidden_size": 2048,
+      "intermediate_size": 1024, "max_position_embeddings": 4096, "model_type": "olmoe",
+      "norm_topk_prob": false, "num_attention_heads": 16, "num_experts": 64,
+      "num_experts_per_tok": 8, "num_hidden_layers": 16, "num_key_value_heads": 16,
+      "output_router_logits": false, "rms_norm_eps": 1e-05, "rope_scaling": null,
+      "rope_theta": 10000.0, "router_aux_loss_coef": 0.01, "tie_word_embeddings": false,
+      "vocab_size": 50304})"),
+            6'919'161'856)
+      << "OLMoE 1B 7B";
 }
 
 }  // namespace

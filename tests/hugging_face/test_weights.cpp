@@ -68,13 +68,31 @@ INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceWeights,
                                            Case{"Qwen3Untied", odd_llama(false, Family::qwen3)},
                                            Case{"MistralUntied", odd_llama(false, Family::mistral)},
                                            Case{"Olmo2Untied", odd_llama(false, Family::olmo2)},
+                                           Case{"MixtralUntied", odd_llama(false, Family::mixtral)},
+                                           Case{"Qwen3MoeTied", odd_llama(true, Family::qwen3_moe)},
+                                           Case{"OlmoeUntied", odd_llama(false, Family::olmoe)},
                                            Case{"BertTied", odd_bert(true, SentenceLoss::next)},
                                            Case{"BertUntied", odd_bert(false, SentenceLoss::order)},
                                            Case{"BertMasked", odd_bert(true, SentenceLoss::none)}),
                          [](const auto& model) { return std::string(model.param.name); });
 
+/// All indices of the first `axes` axes, in order.
+std::vector<Extents> places_of(const Extents& shape, std::size_t axes) {
+  std::vector<Extents> places{{}};
+  for (std::size_t axis = 0; axis < axes; ++axis) {
+    std::vector<Extents> longer;
+    for (const Extents& place : places)
+      for (std::int64_t i = 0; i < shape[axis]; ++i) {
+        longer.push_back(place);
+        longer.back().push_back(i);
+      }
+    places = std::move(longer);
+  }
+  return places;
+}
+
 TEST_P(HuggingFaceWeights, EachElementBelongsToOneTensor) {
-  std::multimap<std::string, std::int64_t> places;
+  std::multimap<std::string, Extents> places;
   std::int64_t elements = 0;
   for (const auto& tensor : format_of(model_.family).tensors(model_)) {
     elements += checkpoint::volume(tensor.shape);
@@ -83,15 +101,11 @@ TEST_P(HuggingFaceWeights, EachElementBelongsToOneTensor) {
   const auto architecture = architecture::describe(model_);
   EXPECT_EQ(elements, architecture.parameters());
   for (const auto& spec : architecture.arrays) {
-    std::vector<std::int64_t> found;
+    std::vector<Extents> found;
     for (auto [at, end] = places.equal_range(spec.name); at != end; ++at)
       found.push_back(at->second);
-    std::vector<std::int64_t> expected{Piece::whole_array};
-    if (found != expected) {
-      expected.resize(static_cast<std::size_t>(spec.shape.front()));
-      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<std::int64_t>(i);
-    }
-    EXPECT_EQ(found, expected) << spec.name;
+    ASSERT_FALSE(found.empty()) << spec.name;
+    EXPECT_EQ(found, places_of(spec.shape, found.front().size())) << spec.name;
     places.erase(spec.name);
   }
   EXPECT_TRUE(places.empty()) << places.begin()->first;
@@ -134,12 +148,14 @@ TEST_P(HuggingFaceWeights, ExportRoundsOnceAndRejectsOverflow) {
       ASSERT_LE(std::abs(read[i] - exact), 0x1p-11 * std::abs(exact)) << array.name;
     }
   }
-  weights_["layers.1.feed_forward.down"][1234] = 0x49742400;  // 1e6
+  const std::string down =
+      model_.experts.present() ? "layers.1.experts.down" : "layers.1.feed_forward.down";
+  weights_[down][1234] = 0x49742400;  // 1e6
   const checkpoint::Reader large(checkpoint("large"));
   for (const std::int64_t shard_bytes : {0, 200'000}) {
     expect_mentions(
         message_of([&] { export_weights(large, model_, DType::fp16, made("other"), shard_bytes); }),
-        {"layers.1.feed_forward.down", "1e+06", "fp16"});
+        {down, "1e+06", "fp16"});
     EXPECT_TRUE(fs::is_empty(folder_.file("other")));
   }
 }
@@ -161,6 +177,30 @@ TEST_P(HuggingFaceWeights, ImportListsUnexpectedTensorsAndLeavesNoCheckpoint) {
                     plan.erase(plan.begin() + 1, plan.end());
                   })),
                   {".weight is missing"});
+  EXPECT_FALSE(fs::exists(folder_.file("to")));
+}
+
+TEST_P(HuggingFaceWeights, ImportNamesMissingExperts) {
+  if (!model_.experts.present()) return;
+  std::vector<std::string> missing;
+  for (const TensorPlan& tensor : plan_of(model_))
+    if (tensor.name.find("layers.1.") != std::string::npos &&
+        (tensor.name.find(".experts.3.") != std::string::npos ||
+         tensor.name.find(".gate.") != std::string::npos))
+      missing.push_back(tensor.name);
+  ASSERT_EQ(missing.size(), 4u);
+  for (const std::string& name : missing) {
+    const auto error = refusal(folder_of([&](std::vector<TensorPlan>& plan) {
+      std::erase_if(plan, [&](const TensorPlan& tensor) { return tensor.name == name; });
+    }));
+    expect_mentions(error, {"edited/model.safetensors", name + " is missing"});
+  }
+  std::string sixth = missing.back();
+  sixth.replace(sixth.find(".experts.3."), 11, ".experts.5.");
+  expect_mentions(refusal(folder_of([&](std::vector<TensorPlan>& plan) {
+                    plan.push_back({sixth, DType::fp32, {144, model_.experts.feed_forward}});
+                  })),
+                  {sixth + ", F32 [144, ", "is not a tensor of the model"});
   EXPECT_FALSE(fs::exists(folder_.file("to")));
 }
 
@@ -222,7 +262,7 @@ TEST_P(HuggingFaceWeights, TiedOutputMustEqualTheTable) {
 TEST(Import, ReadsTensorsOfTransformers) {
   for (const char* name :
        {"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied", "mistral_tied",
-        "mistral_untied", "gemma", "gemma2", "gemma3", "olmo2"}) {
+        "mistral_untied", "gemma", "gemma2", "gemma3", "olmo2", "mixtral", "qwen3_moe", "olmoe"}) {
     const std::string path = text(TRIREME_SOURCE_DIR, "/tests/golden/decoders_hugging_face/", name);
     const auto file = parse_config(read_file(path + "/config.json"), path + "/config.json");
     const TensorFolder weights(path);

@@ -12,9 +12,9 @@
 #include <map>
 #include <sstream>
 
-/// The families llama, qwen2, qwen3, mistral, gemma, gemma2, gemma3 and olmo2 against Hugging Face
-/// transformers' classes (tests/golden/llama_fp64/make.py, decoders_fp64/make.py), and their
-/// generation against their forward pass.
+/// The families llama, qwen2, qwen3, mistral, gemma, gemma2, gemma3, olmo2, mixtral, qwen3_moe and
+/// olmoe against Hugging Face transformers' classes (tests/golden/llama_fp64/make.py,
+/// decoders_fp64/make.py), and their generation against their forward pass.
 namespace trireme::model {
 namespace {
 
@@ -27,24 +27,31 @@ struct Case {
   Family family;
   bool tied;
   const char* file;
-  std::int64_t stored_stride;  ///< of the gradients' elements
-  bool packed = false;         ///< samples hold several documents
+  std::int64_t stored_stride;    ///< of the gradients' elements
+  bool packed = false;           ///< samples hold several documents
+  std::int64_t first_layer = 0;  ///< first of 2 layers with experts, if there are experts
 
   std::string name() const {
-    return text(name_of(family), tied ? "_tied" : "_untied", packed ? "_packed" : "");
+    return text(name_of(family), tied ? "_tied" : "_untied", packed ? "_packed" : "",
+                first_layer > 0 ? "_dense" : "");
   }
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
 };
 
-const auto all_cases = ::testing::Values(Case{Family::llama, true, "llama_fp64/tied", 29},
-                                         Case{Family::llama, false, "llama_fp64/untied", 29},
-                                         Case{Family::qwen2, true, "decoders_fp64/qwen2", 97},
-                                         Case{Family::qwen3, false, "decoders_fp64/qwen3", 97},
-                                         Case{Family::mistral, false, "decoders_fp64/mistral", 97},
-                                         Case{Family::gemma, true, "decoders_fp64/gemma", 97},
-                                         Case{Family::gemma2, true, "decoders_fp64/gemma2", 97},
-                                         Case{Family::gemma3, false, "decoders_fp64/gemma3", 97},
-                                         Case{Family::olmo2, false, "decoders_fp64/olmo2", 97});
+const auto all_cases =
+    ::testing::Values(Case{Family::llama, true, "llama_fp64/tied", 29},
+                      Case{Family::llama, false, "llama_fp64/untied", 29},
+                      Case{Family::qwen2, true, "decoders_fp64/qwen2", 97},
+                      Case{Family::qwen3, false, "decoders_fp64/qwen3", 97},
+                      Case{Family::mistral, false, "decoders_fp64/mistral", 97},
+                      Case{Family::gemma, true, "decoders_fp64/gemma", 97},
+                      Case{Family::gemma2, true, "decoders_fp64/gemma2", 97},
+                      Case{Family::gemma3, false, "decoders_fp64/gemma3", 97},
+                      Case{Family::olmo2, false, "decoders_fp64/olmo2", 97},
+                      Case{Family::mixtral, false, "decoders_fp64/mixtral", 97},
+                      Case{Family::qwen3_moe, false, "decoders_fp64/qwen3_moe", 97},
+                      Case{Family::qwen3_moe, false, "decoders_fp64/qwen3_moe_dense", 97, false, 1},
+                      Case{Family::olmoe, false, "decoders_fp64/olmoe", 97});
 
 deck::ModelConfig model_of(const Case& c) {
   deck::ModelConfig m;
@@ -59,7 +66,14 @@ deck::ModelConfig model_of(const Case& c) {
   m.tied_embeddings = c.tied;
   if (c.packed) m.packing = Packing::documents;
   if (c.family == Family::llama) m.norm_epsilon = 1e-6;
-  if (c.family == Family::qwen3) m.explicit_head_size = 32;
+  if (c.family == Family::qwen3 || c.family == Family::qwen3_moe) m.explicit_head_size = 32;
+  if (m.experts.present()) {
+    m.experts.number = 5;
+    m.experts.active = 2;
+    m.experts.feed_forward = 24;
+    m.experts.first_layer = c.first_layer;
+    m.experts.balance = ExpertBalance::none;
+  }
   if (c.family == Family::mistral) m.window = 17;
   if (m.zero_centered_gains) m.explicit_head_size = 32;
   if (m.full_attention_every > 0) {
@@ -329,14 +343,17 @@ TEST_P(LlamaDecoder, GradientsWithDropoutMatchFiniteDifferences) {
   set_weights(parameters, LlamaGolden(GetParam()), architecture.model);
   const WholeModel<Fp64> stage(architecture, parameters, {llama_samples, 1, true, false});
   const kernels::Handle handle;
+  MicroContext micro = llama_context(0.2);
+  // A mask with which the small changes below change no token's choice of experts.
+  if (architecture.model.experts.present()) micro.step = 4;
   const auto loss = [&] {
     set_tokens(stage);
     stage.zero_loss(handle);
-    stage.forward(handle, 0, llama_context(0.2));
+    stage.forward(handle, 0, micro);
     return value_of(stage.loss()) / (llama_samples * 61);
   };
   loss();
-  stage.backward(handle, 0, llama_context(0.2), [](std::int64_t) {});
+  stage.backward(handle, 0, micro, [](std::int64_t) {});
   expect_derivatives(parameters, loss);
 }
 

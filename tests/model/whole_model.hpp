@@ -1,5 +1,6 @@
 #pragma once
 
+#include <trireme/architecture/objective.hpp>
 #include <trireme/model/rank_model.hpp>
 #include <trireme/plan/memory.hpp>
 
@@ -60,7 +61,8 @@ void expect_planned_bytes(const deck::ModelConfig& model, const Change& change) 
       EXPECT_EQ(plan.at(0).bytes, parameters.weight_bytes());
       EXPECT_EQ(plan.at(1).bytes, parameters.gradient_bytes());
       EXPECT_EQ(plan.at(3).bytes, stage.rank_model().saved_bytes());
-      EXPECT_EQ(plan.at(5).bytes - plan::history_bytes(config.run, 1),
+      const std::int64_t losses = architecture::objective_of(config.model).loss_sums();
+      EXPECT_EQ(plan.at(5).bytes - plan::history_bytes(config.run, losses),
                 stage.rank_model().scratch_bytes());
     }
 }

@@ -33,6 +33,17 @@ std::string note(const std::string& topic, const deck::Config& config, const Mac
   return words;
 }
 
+TEST(Choices, SayThatOneActiveExpertDoesNotTrainTheRouter) {
+  deck::Config config;
+  config.model.experts.number = 4;
+  const auto words = [&] { return note("experts", config, installation(DeviceKind::host)); };
+  EXPECT_EQ(words(), "");
+  config.model.experts.active = 1;
+  EXPECT_NE(words().find("does not train the routers"), std::string::npos);
+  config.model.experts.normalised = false;
+  EXPECT_EQ(words(), "");
+}
+
 TEST(Choices, ReportALibraryMissingFromTheBuild) {
   const Machine cuda = installation(DeviceKind::cuda);
   const std::string no_nccl =

@@ -14,7 +14,9 @@
 #include "support/runtime.hpp"
 #include "support/temporary_folder.hpp"
 
+#include <iterator>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -51,6 +53,12 @@ train = "unused.h5"
   deck::Config config = deck::parse_deck(content, "test.toml", overrides).config;
   config.parallel.data = ranks / config.parallel.model_ranks() - config.parallel.server_places();
   return config;
+}
+
+/// Keys that are separated by spaces.
+inline std::vector<std::string> keys_of(const std::string& keys) {
+  std::istringstream words(keys);
+  return {std::istream_iterator<std::string>(words), {}};
 }
 
 /// A token file of pseudo-random bytes in documents of 100 tokens, written by rank 0 in its folder.

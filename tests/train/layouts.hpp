@@ -54,7 +54,7 @@ struct Layout {
   OptimizerKind optimizer = OptimizerKind::adamw;
   Family family = Family::gpt;
   int key_value_heads = 3;    ///< with rotary positions; of 6 heads
-  std::string property = {};  ///< one more key of the model: "model.window=17"
+  std::string property = {};  ///< more keys of the model: "model.window=17 experts.number=5"
   std::string order = {};     ///< order of the axes among the ranks
   int context = 1;
   std::vector<std::string> more = {};     ///< keys
@@ -78,14 +78,14 @@ struct Layout {
     one.family = family;
     one.key_value_heads = key_value_heads;
     one.optimizer = optimizer;
-    if (property.starts_with("model.")) one.property = property;
+    if (property.starts_with("model.") || property.starts_with("experts.")) one.property = property;
     one.trained = trained;
     one.steps = steps;
     return one;
   }
   std::vector<std::string> overrides() const {
-    std::vector<std::string> all{
-        property.empty() ? "model.dropout=0.1" : property,  // already in the deck
+    std::vector<std::string> all = keys_of(property);
+    const std::vector<std::string> others{
         text("model.family=", name_of(family)),
         text("model.key_value_heads=", has_groups(family) ? key_value_heads : 6),
         text("model.vocabulary=", family == Family::bert ? 261 : 257),
@@ -106,6 +106,7 @@ struct Layout {
         text("optimizer.nesterov=", optimizer == OptimizerKind::sgd ? "true" : "false"),
         "optimizer.trust_coefficient=1",
         "parallel.bucket_bytes=20000"};
+    all.insert(all.end(), others.begin(), others.end());
     all.insert(all.end(), more.begin(), more.end());
     all.insert(all.end(), trained.begin(), trained.end());
     return all;
@@ -225,7 +226,7 @@ class Layouts : public ::testing::Test {
     return orders[i % orders.size()];
   }
 
-  /// A family, the number of key/value heads, and one more key of the model.
+  /// A family, the number of key/value heads, and more keys of the model.
   struct Model {
     Family family;
     int key_value_heads = 3;
@@ -233,8 +234,8 @@ class Layouts : public ::testing::Test {
   };
 
   /// Every layout of this many ranks. With shared key/value heads, there are up to as many tensor
-  /// ranks as query heads, more than `key_value_heads`. With one stage, only schedules that differ
-  /// there.
+  /// ranks as query heads, more than `key_value_heads`, or as experts. With one stage, only
+  /// schedules that differ there.
   static std::vector<Layout> all_layouts(int ranks, const Model& model) {
     using Schedules = std::vector<std::pair<std::string, int>>;
     const Schedules of_one_stage{{"1f1b", 1}, {"interleaved", 2}, {"auto", 1}};
@@ -242,7 +243,8 @@ class Layouts : public ::testing::Test {
                             {"interleaved", 3}, {"v-half", 2}, {"zb-h1", 1},       {"auto", 1},
                             {"auto", 2},        {"v-min", 2}};
     std::vector<Layout> layouts;
-    for (int tensor = 1; tensor <= (has_groups(model.family) ? 6 : 4); ++tensor)
+    const bool experts = deck::preset(model.family).experts.present();
+    for (int tensor = 1; tensor <= (experts ? 5 : has_groups(model.family) ? 6 : 4); ++tensor)
       for (int pipeline = 1; pipeline <= 4; ++pipeline) {
         const int data = ranks / (tensor * pipeline);
         if (tensor * pipeline * data != ranks || data > 3) continue;

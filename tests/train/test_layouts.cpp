@@ -4,6 +4,12 @@
 namespace trireme::train {
 namespace {
 
+constexpr const char* five_experts = "experts.number=5 experts.feed_forward=24";
+/// In the layers 1 and 3 of 5.
+constexpr const char* experts_in_some_layers =
+    "model.head_size=8 experts.number=5 experts.active=2 experts.feed_forward=24 "
+    "experts.first_layer=1 experts.every=2";
+
 TEST_F(Layouts, MatchOneRank) {
   expect_the_same_answer_of_layouts({Family::gpt}, 7);
 }
@@ -27,7 +33,10 @@ TEST_F(Layouts, AllMatchOneRank) {
                                   {Family::qwen2, 2, "model.shared_layers=2"},
                                   {Family::gemma2, 2, "model.window=17"},
                                   {Family::gemma3, 1, "model.window=17"},
-                                  {Family::olmo2, 2}};
+                                  {Family::olmo2, 2},
+                                  {Family::mixtral, 3, five_experts},
+                                  {Family::qwen3_moe, 2, experts_in_some_layers},
+                                  {Family::olmoe, 2, "experts.number=5 experts.active=3"}};
   const std::size_t number = all_layouts(runtime().ranks(), models[0]).size();
   const auto turns = static_cast<std::size_t>(models_per_layout());
   std::size_t turn = 0;
@@ -75,6 +84,40 @@ TEST_F(Layouts, MatchOneRankForLlamaLikeFamilies) {
   expect_the_same_answer_of_layouts({Family::mistral, 3, "model.window=17"}, 2);
   expect_the_same_answer_of_layouts({Family::gemma2, 2, "model.window=17"}, 2);
   expect_the_same_answer_of_layouts({Family::olmo2, 3}, 2);
+}
+
+/// Of 5 experts, tensor ranks have different numbers.
+TEST_F(Layouts, MatchOneRankWithExperts) {
+  using enum OptimizerKind;
+  using enum Recompute;
+  std::vector<Layout> layouts{
+      {2, 1, 1, "1f1b", 1, false, true, none, Sharding::none, adamw, Family::mixtral, 3},
+      {2, 1, 1, "zb-h1", 1, true, false, selective, Sharding::none, lamb, Family::mixtral, 3},
+      {1, 2, 1, "interleaved", 2, false, true, full, Sharding::none, adamw, Family::mixtral, 3},
+      {1, 1, 2, "1f1b", 1, false, true, none, Sharding::weights, adamw, Family::mixtral, 3},
+      {3, 1, 1, "1f1b", 1, true, true, full, Sharding::none, adamw, Family::mixtral, 3},
+      {3, 1, 1, "zb-h1", 1, false, true, none, Sharding::none, adamw, Family::mixtral, 3},
+      {4, 1, 1, "1f1b", 1, true, true, none, Sharding::none, adamw, Family::mixtral, 3},
+      {4, 1, 1, "1f1b", 1, false, false, full, Sharding::none, lamb, Family::mixtral, 3},
+      {2, 2, 1, "zb-v", 2, true, true, selective, Sharding::none, adamw, Family::mixtral, 3},
+      {2, 1, 2, "1f1b", 1, true, true, none, Sharding::optimizer, adamw, Family::mixtral, 3},
+      {4, 2, 1, "interleaved", 2, true, true, none, Sharding::none, adamw, Family::mixtral, 3},
+      {3, 2, 1, "1f1b", 1, false, true, selective, Sharding::none, adamw, Family::mixtral, 3},
+      {4, 1, 3, "zb-h1", 1, true, true, full, Sharding::gradients, adamw, Family::mixtral, 3}};
+  for (const int tensor : {1, 2, 3, 4}) {
+    layouts.push_back({tensor, 1, 1, "1f1b", 1, tensor > 1, true, none, Sharding::none, adamw,
+                       Family::mixtral, 3});
+    layouts.back().context = 2;
+    layouts.push_back(layouts.back());
+    layouts.back().sequence_parallel = false;
+    layouts.back().recompute = full;
+  }
+  for (Layout& layout : layouts) {
+    layout.property = five_experts;
+    if (layout.ranks() == runtime().ranks()) expect_the_same_answer(layout);
+  }
+  expect_the_same_answer_of_layouts({Family::qwen3_moe, 2, experts_in_some_layers}, 3);
+  expect_the_same_answer_of_layouts({Family::olmoe, 2, "experts.number=5 experts.active=3"}, 2);
 }
 
 /// Of 5 layers three have the weights of group 0 and two those of group 1.
@@ -141,7 +184,10 @@ TEST_F(Layouts, SchedulesAndPipelinesKeepTheBitsForLlamaLikeFamilies) {
                          {2, 2, true, true, Family::qwen3, 1, "model.head_size=8"},
                          {1, 2, false, true, Family::mistral, 3, "model.window=17"},
                          {2, 1, true, true, Family::gemma2, 2, "model.window=17"},
-                         {2, 1, true, true, Family::olmo2, 2}})
+                         {2, 1, true, true, Family::olmo2, 2},
+                         {1, 2, false, true, Family::mixtral, 3, five_experts},
+                         {2, 1, true, true, Family::mixtral, 3, five_experts},
+                         {1, 1, false, false, Family::qwen3_moe, 2, experts_in_some_layers}})
     expect_the_same_bits(f);
 }
 

@@ -28,11 +28,17 @@ struct PlanCase {
   int key_value_heads = 3;  ///< with rotary positions; of 6 heads
   const char* compute = "fp64";
   Offload offload = Offload::none;
-  const char* property = "model.layers=5";  ///< in the place of this one, which all have
+  const char* property =
+      "model.layers=5";  ///< in the place of this one, which all have, or several
   bool fp8 = false;
   int context = 1;
   bool one_pass = false;  ///< one micro-batch per step, on one pipeline rank
 };
+
+/// Of 5.
+constexpr const char* experts_in_two_layers =
+    "model.head_size=8 experts.number=5 experts.active=2 experts.feed_forward=24 "
+    "experts.first_layer=1 experts.every=2";
 
 /// Number of cases at the front that run on every layout: each has an option that no other has.
 constexpr std::size_t cases_on_every_layout = 6;
@@ -93,6 +99,12 @@ std::vector<PlanCase> plan_cases() {
        "model.head_size=8"},
       {"zb-h1", 1, true, true, "selective", optimizer, "adamw", Family::olmo2, 2, "bf16"},
       {"interleaved", 2, false, true, "full", none, "lamb", Family::olmo2, 3, "fp64"},
+      {"1f1b", 1, true, true, "none", optimizer, "adamw", Family::mixtral, 3, "fp64", Offload::none,
+       "experts.number=5"},
+      {"zb-h1", 1, true, false, "selective", none, "adamw", Family::qwen3_moe, 2, "bf16",
+       Offload::none, experts_in_two_layers},
+      {"interleaved", 2, false, true, "full", optimizer, "lamb", Family::olmoe, 3, "fp32",
+       Offload::none, "experts.number=5 experts.active=3"},
       {"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "fp64", Offload::none,
        "model.shared_layers=2"},
       {"zb-h1", 1, false, true, "full", none, "lamb", Family::bert, 3, "fp32", Offload::none,
@@ -215,7 +227,6 @@ class Plan : public ::testing::Test {
         text("model.key_value_heads=", groups ? c.key_value_heads : 6),
         text("model.vocabulary=", c.family == Family::bert ? 261 : 257),
         "model.layers=5",
-        c.property,
         "model.heads=6",
         "model.sequence=23",
         text("model.tied_embeddings=", c.tied ? "true" : "false"),
@@ -230,6 +241,7 @@ class Plan : public ::testing::Test {
         text("optimizer.kind=", c.optimizer),
         text("parallel.sequence_parallel=", c.sequence_parallel ? "true" : "false"),
         "parallel.bucket_bytes=20000"};
+    for (const std::string& key : keys_of(c.property)) overrides.push_back(key);
     if (c.one_pass)
       overrides.push_back(
           text("batch.global=", ranks / (tensor * pipeline * static_cast<int>(c.context))));

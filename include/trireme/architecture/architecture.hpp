@@ -64,9 +64,16 @@ struct Architecture {
   /// Number of layers of each kind in a range.
   std::vector<std::int64_t> count_kinds(const layout::Slice& layers) const;
 
+  /// Number of layers with arrays of their own.
+  std::int64_t groups() const {
+    return model.shared_layers > 0 ? model.shared_layers : model.layers;
+  }
   std::int64_t parameters() const;
+  /// Number of parameters that the computation for a token uses: those of active experts, and all
+  /// others.
+  std::int64_t active_parameters() const;
   /// Multiplications per token with elements of the layers' matrices. Matrices of shared layers
-  /// count in each layer.
+  /// count in each layer, and only the active experts of a token count.
   double layer_products() const;
   /// Multiplications per token with elements of the head's matrices: the mean over all tokens of a
   /// sample, because the head may process only some of them.

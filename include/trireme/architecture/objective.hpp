@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,11 +27,18 @@ struct BatchField {
   }
 };
 
+/// Names of the losses of layers with experts.
+inline constexpr std::string_view balance_loss = "balance_loss";
+inline constexpr std::string_view router_z_loss = "router_z_loss";
+
 /// A term of the loss: a mean of cross entropies in nats. Training minimizes the sum of all terms.
 struct LossTerm {
   std::string_view name;     ///< name of the mean in metrics.jsonl
   std::string_view counted;  ///< unit that has a cross entropy: "token", "masked token", "pair"
   std::int64_t per_sample = 0;
+  /// Number of sums that add to the term: one of the head, or one per layer.
+  std::int64_t parts = 1;
+  bool of_layers = false;
 };
 
 /// Fields of a batch that a model reads, and the losses that its training minimizes. The batch and
@@ -42,17 +50,28 @@ struct LossTerm {
 ///                 with packed documents also positions [S] of tokens in their documents
 ///   masked_token  tokens [S], segments [S];               loss: masked tokens; with a loss of
 ///                 targets [M], rows [M + 1], pairs [1]    pairs: pair_loss
+///   experts                                               balance_loss: samples,
+///                                                         router_z_loss: tokens, of each layer
 ///
 /// Shapes are per sample of S tokens, of which M are predicted. Without a loss of pairs, rows has
 /// the shape [M], and there is no field pairs.
 struct TrainingObjective {
   std::vector<BatchField> fields;  ///< the embedding's fields, then the head's, then positions
-  std::vector<LossTerm> losses;    ///< loss of tokens first
+  /// Loss of tokens first. Terms with one sum per layer are last.
+  std::vector<LossTerm> losses;
 
   /// Index of a field in `fields`.
   std::optional<std::size_t> find(std::string_view name) const;
   /// Index of a required field. Error if the objective does not have it.
   std::size_t field(std::string_view name) const;
+  /// Number of terms that the head computes.
+  std::int64_t head_losses() const;
+  /// Number of sums of all terms, in the order of the terms and their layers.
+  std::int64_t loss_sums() const;
+  /// Index of the first sum of a term. Error if the objective does not have it.
+  std::int64_t loss_sum(std::string_view name) const;
+  /// The terms of `sums`: the sums of a term's layers are added in their order.
+  std::vector<double> terms_of(std::span<const double> sums) const;
   /// Whether targets are chosen tokens, not all tokens of a sample.
   bool chooses_targets() const { return find("rows").has_value(); }
   /// Number of int32 values of a sample in all fields.

@@ -34,7 +34,12 @@ enum class Rows : std::uint8_t {
   /// N + B, or N without a loss of pairs: rows that the head of masked tokens picks, including the
   /// rows of the other context ranks.
   head_rows,
-  logit_block  ///< N', predicted tokens whose logits are computed at a time
+  logit_block,  ///< N', predicted tokens whose logits are computed at a time
+  /// T min(k, E'): the most choices of this rank's E' experts by T tokens that choose k experts
+  /// each. The actual number of rows depends on the data.
+  routed,
+  expert_bounds,  ///< E' + 1
+  samples         ///< B
 };
 
 /// Columns of a tensor, in terms of the model's sizes. The tensor axis splits the columns from
@@ -50,9 +55,14 @@ enum class Columns : std::uint8_t {
   feed_forward,     ///< F
   inner,            ///< F, or 2 F with a gate
   vocabulary,       ///< V
-  two,              ///< 2, classes of a pair
+  two,              ///< 2: logits of a pair's two classes, or factors of queries and keys
   softmax,          ///< 3: maximum, sum of exponentials and the target's logit
-  softmax_parts     ///< 3 P: the same three values for each tensor rank's part of the vocabulary
+  softmax_parts,    ///< 3 P: the same three values for each tensor rank's part of the vocabulary
+  experts,          ///< E, experts of a layer, on all tensor ranks
+  active,           ///< k, experts that a token uses
+  routes,           ///< 2 k: weights and numbers of the experts that a token uses
+  expert_feed_forward,  ///< Fe, inner width of an expert
+  expert_inner          ///< Fe, or 2 Fe with a gate
 };
 
 /// Element type of a tensor: the type of activations or of sums, double, or int32.
@@ -81,8 +91,12 @@ struct Tensor {
 
 std::int64_t columns_of(Columns columns, const RankSizes& sizes);
 std::int64_t rows_of(Rows rows, const RankSizes& sizes);
-/// Rows on all tensor ranks together; for logit_block, the rows of all blocks.
+/// Rows on all tensor ranks together; for logit_block, the rows of all blocks. Tensors of experts
+/// are not sent: their rows are those of this rank.
 std::int64_t all_rows_of(Rows rows, const RankSizes& sizes);
+/// Rows on this rank if all experts are used equally: differs from rows_of() for `routed`, with
+/// T k E' / E rows.
+std::int64_t mean_rows_of(Rows rows, const RankSizes& sizes);
 /// Rows per sample; for logit_block, the rows of all blocks.
 std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& model);
 /// Elements from the beginning of a row to the next row: the number of columns. With
@@ -98,21 +112,31 @@ Bytes bytes_of(const Tensor& tensor, const RankSizes& sizes, Bytes element, Byte
 std::string shape_text(const Tensor& tensor);
 
 enum class OperationKind : std::uint8_t {
-  norm,          ///< output = norm(input)
-  head_norm,     ///< queries and keys of output = RMSNorm(queries and keys of input), in place
-  width_norm,    ///< as head_norm, but of all heads of queries, or of keys, together
-  linear,        ///< output = input Wᵀ + bias
-  rotary,        ///< queries and keys rotated by their positions, in place
-  attention,     ///< output = softmax(q kᵀ / √K) v
-  activation,    ///< output = gelu(input), swiglu(input), geglu(input) or tanh(input)
-  dropout,       ///< output = dropout(input), in place
-  residual,      ///< output = residual + dropout(input)
-  embedding,     ///< output = rows of the first table; output += rows of other tables
-  pick,          ///< output = rows `indices` of input
-  logits,        ///< as `linear`, by blocks of rows
-  cross_entropy  ///< output = log Σ exp(input) − input[indices]
+  norm,           ///< output = norm(input)
+  head_norm,      ///< queries and keys of output = RMSNorm(queries and keys of input), in place
+  width_norm,     ///< as head_norm, but of all heads of queries, or of keys, together
+  linear,         ///< output = input Wᵀ + bias
+  rotary,         ///< queries and keys rotated by their positions, in place
+  attention,      ///< output = softmax(q kᵀ / √K) v
+  activation,     ///< output = gelu(input), swiglu(input), geglu(input) or tanh(input)
+  dropout,        ///< output = dropout(input), in place
+  residual,       ///< output = residual + dropout(input)
+  embedding,      ///< output = rows of the first table; output += rows of other tables
+  pick,           ///< output = rows `indices` of input
+  logits,         ///< as `linear`, by blocks of rows
+  cross_entropy,  ///< output = log Σ exp(input) − input[indices]
+  router,         ///< output = input Wᵀ, in the type of sums
+  choice,  ///< output = the experts of each token and their weights, from the router's output
+  expert_product,    ///< as `linear`, with the rows and the weights of one expert at a time
+  expert_activation  ///< output = weight · activation(input), for each choice of an expert
 };
 std::string_view name_of(OperationKind kind);
+
+/// Indices in Operation::saved and Operation::scratch of `choice`.
+namespace choice {
+inline constexpr std::size_t scores = 0, order = 1, bounds = 2, log_sums = 3;
+inline constexpr std::size_t own_routes = 0, score_gradients = 1, row_losses = 2, counts = 3;
+}  // namespace choice
 
 /// Side of a matrix product that the tensor axis splits: its outputs (the columns of Wᵀ) or its
 /// inputs (the rows of Wᵀ). With split inputs, the result on each rank is a partial sum. Shoeybi et
@@ -139,7 +163,8 @@ struct Operation {
   OperationKind kind = OperationKind::linear;
   std::string name;  ///< such as "attention.output"
   /// Indices of the tensors that the forward pass reads. `residual`: the operand with dropout, then
-  /// the other operand. `pick` and `cross_entropy`: the values, then the indices.
+  /// the other operand. `pick` and `cross_entropy`: the values, then the indices. Operations of
+  /// experts: the rows, then outputs of `choice`.
   std::vector<int> inputs = {};
   int output = -1;  ///< index of the output tensor; equal to input() for operations in place
   std::vector<int> saved = {};  ///< tensors that the forward pass keeps for the backward passes
@@ -151,6 +176,8 @@ struct Operation {
   /// Whether the split input of `logits` is gathered again for the gradient of the weights.
   bool gathers_again = false;
   std::vector<AdapterPart> adapter = {};  ///< for `linear`
+  std::vector<int> scratch = {};          ///< tensors that each pass uses as work memory
+  double share = 1;  ///< mean fraction of the arrays' matrices that a row is multiplied by
 
   /// Name of the first bias; "" if there is none.
   std::string bias() const;
@@ -216,6 +243,8 @@ struct OperationRule {
   bool draws = false;  ///< whether dropout draws a random number per element of the output
   /// Whether one kernel computes the gradients of all arrays, so that they are frozen together.
   bool joins_arrays = false;
+  /// Whether the output consists of choices and not of numbers that a later pass may replace.
+  bool decides = false;
   /// Whether recompute = "selective" recomputes outputs that only gradients of weights read.
   bool cheap = false;
   /// Whether the kernels have the name of the operation instead of its kind.
@@ -226,13 +255,15 @@ struct OperationRule {
   /// Columns that an operation in place changes; the other columns of its tensor are not read.
   std::optional<Columns> columns = std::nullopt;
   std::vector<int> (*read_backward)(const Operation&, Pass) = nullptr;  ///< null: no tensors
-  /// The tensors whose gradients backward_input computes besides the gradient of the input, for its
-  /// own use; null: none.
+  /// The tensors whose gradients backward_input computes besides the gradient of the input; null:
+  /// none.
   std::vector<int> (*other_gradients)(const Operation&) = nullptr;
   /// Multiplications per row; null: the number of elements of matrices.
   double (*products)(const Operation&, const deck::ModelConfig&) = nullptr;
   /// FLOPs of each pass in units of 2 · products.
   std::array<double, 3> factors{};
+  /// The tensor that a pass sums over the context ranks with a message of its own; null: none.
+  std::optional<int> (*context_sum)(const Operation&, Pass) = nullptr;
   /// Null: the message follows from Operation::cut.
   std::optional<Message> (*message)(const Operation&, Pass, const std::vector<Tensor>&,
                                     bool cuts_tokens) = nullptr;
@@ -246,10 +277,8 @@ double visible_tokens(const deck::ModelConfig& model, std::int64_t window);
 double products_per_token(const Operation& operation, const deck::ModelConfig& model);
 /// FLOPs of a pass per row, in units of 2 · products_per_token.
 double product_factor(const Operation& operation, Pass pass);
-/// FLOPs of a pass on a rank, if the operation multiplies tensors with each other, as attention
-/// does; otherwise 0.
-double tensor_flops(const Operation& operation, Pass pass, const deck::ModelConfig& model,
-                    const RankSizes& sizes);
+/// Whether the operation is a matrix product with weights.
+bool is_product(const Operation& operation);
 
 /// A transformer layer as a list of operations on named tensors. This is the only description of a
 /// layer: its parameters, activations, recomputation, messages, FLOPs and benchmarks follow from
@@ -260,6 +289,14 @@ struct BlockDescription {
   std::vector<Operation> operations;
   int output = -1;
 };
+
+/// Rows of a matrix product with weights on a rank: of its gathered input, or of its input before
+/// partial sums are reduced; for experts, on average.
+std::int64_t product_rows(const BlockDescription& part, const Operation& operation,
+                          const RankSizes& sizes);
+/// FLOPs of a pass on a rank, without adapters.
+double rank_flops(const BlockDescription& part, const Operation& operation, Pass pass,
+                  const deck::ModelConfig& model, const RankSizes& sizes);
 
 /// Description of layer number `layer`, 0 … L − 1, of a model.
 BlockDescription describe_layer(const deck::ModelConfig& model, std::int64_t layer);

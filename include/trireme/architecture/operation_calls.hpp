@@ -33,13 +33,14 @@ int gradient_target(const BlockDescription& layer, const OperationCall& call);
 struct CallEffects {
   std::vector<Value> reads;
   std::vector<Value> writes;
+  std::vector<int> scratch;  ///< tensors that the call uses as work memory
 };
 CallEffects effects(const BlockDescription& layer, const OperationCall& call);
 
-/// The least bytes that a call moves on a rank.
+/// The minimum number of bytes that a call reads and writes on a rank.
 struct CallBytes {
   double moved = 0;     ///< read and written; a value that the call changes counts twice
-  double resident = 0;  ///< of all values, which a cache would have to hold
+  double resident = 0;  ///< size of all values together; they stay in a cache of at least this size
 };
 /// Counts the rows and columns of tensors and gradients that the call uses, and the rows of tables.
 /// Weights of products and of norms are not counted. `call` may also be the backward_weight of an

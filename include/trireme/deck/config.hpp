@@ -55,6 +55,29 @@ struct AdapterConfig {
   bool operator==(const AdapterConfig&) const = default;
 };
 
+/// Mixture of experts: [experts]. A layer with experts has several feed-forward parts, of which
+/// each token uses some (Shazeer et al. 2017, arXiv 1701.06538).
+struct ExpertsConfig {
+  std::int64_t number = 0;        ///< experts of a layer; 0: one feed-forward part for all tokens
+  std::int64_t active = 2;        ///< experts that a token uses
+  std::int64_t feed_forward = 0;  ///< inner width of an expert; resolved: model.feed_forward
+  bool normalised = true;  ///< whether the weights of a token's experts are divided by their sum
+  std::int64_t first_layer = 0;  ///< first layer with experts
+  std::int64_t every = 1;        ///< distance between layers with experts
+
+  ExpertBalance balance = ExpertBalance::none;
+  double balance_weight = 0.01;  ///< weight of the loss that balances the experts of a layer
+  double z_weight = 0;           ///< weight of the mean square of the logarithm of Σ exp(logits)
+
+  bool balances() const { return present() && balance != ExpertBalance::none; }
+  bool limits_logits() const { return present() && z_weight > 0; }
+  bool present() const { return number > 0; }
+  bool in_layer(std::int64_t layer) const {
+    return present() && layer >= first_layer && (layer - first_layer) % every == 0;
+  }
+  bool operator==(const ExpertsConfig&) const = default;
+};
+
 /// Sizes and properties of a model. The family presets the properties.
 struct ModelConfig {
   Family family = Family::gpt;
@@ -99,6 +122,7 @@ struct ModelConfig {
   std::int64_t full_attention_every = 0;  ///< layers n − 1, 2n − 1, … have no window; 0: no layer
   double window_rope_theta = 0;           ///< rotary base of layers with a window; 0: rope_theta
   AdapterConfig adapter = {};             ///< [adapter]
+  ExpertsConfig experts = {};             ///< [experts]
   std::vector<std::string> frozen = {};  ///< [optimizer] frozen: patterns of array names
   Packing packing = Packing::none;       ///< packing of samples; its key is [data] packing
 
@@ -111,6 +135,18 @@ struct ModelConfig {
   }
   bool causal() const { return mask == Mask::causal; }
   bool gated() const { return activation != Activation::gelu; }
+  /// Whether all layers have experts.
+  bool only_experts() const {
+    return experts.present() && experts.first_layer == 0 && experts.every == 1;
+  }
+  /// The most ranks that the tensor axis can have: each needs a part of every dimension that the
+  /// axis splits. A vocabulary that is not resolved is not counted.
+  std::int64_t most_tensor_ranks() const {
+    std::int64_t most = heads;
+    if (!only_experts()) most = std::min(most, feed_forward);
+    if (experts.present()) most = std::min(most, experts.number);
+    return vocabulary > 0 ? std::min(most, vocabulary) : most;
+  }
   /// Factor of attention scores: 1/√K, unless the deck sets query_pre_attention_scalar.
   double attention_scale() const {
     const std::int64_t n = query_pre_attention_scalar;

@@ -158,9 +158,10 @@ class SectionKeys {
   Effect effect_;
 };
 
-/// Add the entries of [local], [adapter], [model], [optimizer] and [parallel] to `out`.
+/// Add the entries of [local], [adapter], [experts], [model], [optimizer] and [parallel] to `out`.
 void local_keys(std::vector<Entry>& out);
 void adapter_keys(std::vector<Entry>& out);
+void expert_keys(std::vector<Entry>& out);
 void model_keys(std::vector<Entry>& out);
 void optimizer_keys(std::vector<Entry>& out);
 void parallel_keys(std::vector<Entry>& out);

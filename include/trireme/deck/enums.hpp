@@ -17,7 +17,10 @@ enum class Family : std::uint8_t {
   gemma,
   gemma2,
   gemma3,
-  olmo2
+  olmo2,
+  mixtral,
+  qwen3_moe,
+  olmoe
 };
 
 /// LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019).
@@ -30,6 +33,10 @@ enum class NormPlacement : std::uint8_t { pre, post, sandwich, output };
 
 /// RMSNorm of queries and keys, before rotary positions: none, per head, or over all heads.
 enum class QueryKeyNorm : std::uint8_t { none, head, width };
+
+/// Loss that spreads tokens over the experts: none, or one per sample (DeepSeek-AI 2024, arXiv
+/// 2412.19437, section 2.1.2).
+enum class ExpertBalance : std::uint8_t { none, sequence };
 
 /// Non-linearity of the feed-forward: GELU, or a product with the SiLU or the GELU of a gate.
 enum class Activation : std::uint8_t { gelu, swiglu, geglu };
@@ -139,6 +146,7 @@ EnumWords enum_words(Family);
 EnumWords enum_words(NormKind);
 EnumWords enum_words(NormPlacement);
 EnumWords enum_words(QueryKeyNorm);
+EnumWords enum_words(ExpertBalance);
 EnumWords enum_words(Activation);
 EnumWords enum_words(Biases);
 EnumWords enum_words(Mask);

@@ -11,6 +11,10 @@ namespace trireme::deck {
 /// Messages about keys of [adapter] that contradict one another or the model.
 std::vector<std::string> adapter_mistakes(const Deck& deck);
 
+/// Messages about keys of [experts] that contradict one another, the model, or parts of the deck
+/// that do not support experts.
+std::vector<std::string> expert_mistakes(const Deck& deck);
+
 /// Messages about contradictions between properties of the model.
 std::vector<std::string> property_mistakes(const Deck& deck);
 

@@ -44,7 +44,7 @@ std::string config_text(const deck::ModelConfig& model, DType dtype,
 /// missing keys and unsupported values. `path` is for messages.
 ModelFile parse_config(const std::string& content, const std::string& path);
 
-/// UsageError that lists the differences between config.json and the deck's [model] on which the
+/// UsageError that lists the differences between config.json and the deck's model on which the
 /// weights depend. A deck with shared layers always differs.
 void expect_same_model(const ModelFile& file, const deck::Deck& deck);
 
@@ -52,7 +52,8 @@ void expect_same_model(const ModelFile& file, const deck::Deck& deck);
 /// members.
 std::vector<std::string> differences(const ModelFile& file, const deck::Deck& deck);
 
-/// Text of the section [model] of a deck for this model, without a final line feed.
+/// Text of the section [model] of a deck for this model, and of [experts] if the family has
+/// experts, without a final line feed.
 std::string model_toml(const ModelFile& file);
 
 }  // namespace trireme::hugging_face

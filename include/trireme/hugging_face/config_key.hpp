@@ -17,7 +17,7 @@ using nlohmann::json;
 /// A key of config.json, for writing and reading the file and for comparing it with a deck.
 struct ConfigKey {
   std::string name;  ///< "n_layer"; "rope_parameters.factor" for a member of another key
-  std::string deck;  ///< corresponding key of [model]: "layers"; "": none
+  std::string deck;  ///< corresponding key of the deck: "layers"; "": none
   /// The value written for a model; a discarded value is not written. Empty function: never
   /// written.
   std::function<json(const deck::ModelConfig&)> write;
@@ -33,6 +33,7 @@ struct ConfigKey {
   std::function<json(const deck::ModelConfig&)> null;
   /// Whether the weights depend on the value.
   bool binding = true;
+  std::string section = "model";  ///< section of `deck`: "model" or "experts"
 
   /// Whether the key is a member of another key, which writes and reads the value.
   bool is_part() const { return name.find('.') != std::string::npos; }
@@ -46,9 +47,12 @@ struct ConfigKey {
 using WholeMember = std::int64_t deck::ModelConfig::*;
 using NumberMember = double deck::ModelConfig::*;
 using FlagMember = bool deck::ModelConfig::*;
+using ExpertsWhole = std::int64_t deck::ExpertsConfig::*;
 
 /// A key with an integer from 1 to `largest`.
 ConfigKey whole(std::string name, std::string deck, WholeMember member, std::int64_t largest);
+/// The same for a key of [experts].
+ConfigKey whole(std::string name, std::string deck, ExpertsWhole member, std::int64_t largest);
 /// A key with a number above 0.
 ConfigKey positive(std::string name, std::string deck, NumberMember member);
 ConfigKey flag(std::string name, std::string deck, FlagMember member);
@@ -67,6 +71,7 @@ ConfigKey written(std::string name, std::function<json(const deck::ModelConfig&)
 /// Limits of the deck's keys.
 inline constexpr std::int64_t size_limit = 16777216;
 inline constexpr std::int64_t layers_limit = 65536;
+inline constexpr std::int64_t experts_limit = 4096;
 inline constexpr std::int64_t vocabulary_limit = 1 << 30;
 
 /// A family's keys, and keys that files of all families may have. A family's own key of the same

@@ -16,12 +16,10 @@ namespace trireme::hugging_face {
 
 using checkpoint::Extents;
 
-/// An array of the model, or its part at one index of the first axis.
+/// An array of the model, or its part at these indices of the first axes.
 struct Piece {
   std::string array;
-  std::int64_t place = whole_array;
-
-  static constexpr std::int64_t whole_array = -1;
+  std::vector<std::int64_t> place = {};
 };
 
 /// A tensor of the files: its pieces, concatenated along the first axis, or the transpose of this

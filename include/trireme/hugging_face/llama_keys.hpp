@@ -5,12 +5,12 @@
 
 #include <vector>
 
-/// Keys of config.json for rotary positions and for Gemma's classes.
+/// Keys of config.json for rotary positions, for Gemma's classes and for mixtures of experts.
 namespace trireme::hugging_face {
 
 /// Adds keys of rotary positions: rope_parameters, and rope_scaling and rope_theta of older files.
-/// Call after max_position_embeddings has been added to `keys`.
-void add_rotary_keys(std::vector<ConfigKey>& keys);
+/// Call after max_position_embeddings has been added to `keys`. `theta`: default of rope_theta.
+void add_rotary_keys(std::vector<ConfigKey>& keys, double theta);
 
 /// Like add_rotary_keys, for models whose layers with a window have a separate base and no scaling:
 /// rope_parameters has an object for each kind of layer.
@@ -27,5 +27,17 @@ void add_gemma2_keys(std::vector<ConfigKey>& keys);
 /// Adds keys of Gemma3ForCausalLM: the form of GELU, a soft cap of the logits, the scale of
 /// attention scores, and windows, by default in all layers except every sixth layer.
 void add_gemma3_keys(std::vector<ConfigKey>& keys);
+
+/// Adds keys of MixtralForCausalLM: the number of experts, and members with a fixed value. Call
+/// after intermediate_size has been added to `keys`: it is the inner width of an expert.
+void add_mixtral_keys(std::vector<ConfigKey>& keys);
+/// Like add_mixtral_keys, for OlmoeForCausalLM.
+void add_olmoe_keys(std::vector<ConfigKey>& keys);
+/// Adds keys of Qwen3MoeForCausalLM: the number of experts, their width, and the layers that have
+/// some. Call after num_hidden_layers has been added to `keys`.
+void add_qwen3_moe_keys(std::vector<ConfigKey>& keys);
+
+/// Reports numbers of experts that contradict each other.
+void check_experts(const json& file, const deck::ModelConfig& m, Complaints& complaints);
 
 }  // namespace trireme::hugging_face

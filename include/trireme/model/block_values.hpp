@@ -143,9 +143,11 @@ class BlockValues {
   View2<Accumulate<T>> sums(int tensor) const { return numbers<Accumulate<T>>(tensor); }
   View1<Accumulate<T>> list(int tensor) const { return flat(sums(tensor)); }
   /// Gradient of a tensor with elements of the type of sums, as a list.
-  View1<Accumulate<T>> gradient_list(int tensor) const {
-    return flat(view<Accumulate<T>>(phase_.gradients[index(tensor)],
-                                    architecture::gradient_of(plan_.description, tensor)));
+  View1<Accumulate<T>> gradient_list(int tensor) const { return flat(gradient_sums(tensor)); }
+  /// The same gradient as [rows, columns].
+  View2<Accumulate<T>> gradient_sums(int tensor) const {
+    return view<Accumulate<T>>(phase_.gradients[index(tensor)],
+                               architecture::gradient_of(plan_.description, tensor));
   }
   const architecture::RankSizes& sizes() const { return plan_.sizes; }
 

@@ -23,6 +23,7 @@ struct MicroContext {
   std::int64_t sequence = 0;
   double dropout = 0;         ///< dropout rate; 0 in evaluations
   double token_weight = 1;    ///< weight of a token's loss: 1 / counted tokens of the global batch
+  double sample_weight = 0;   ///< 1 / samples of the global batch; 0 in evaluations
   bool notes_maxima = false;  ///< whether to record maxima of fp8 tensors; only in training steps
   View1<const double> loss_scale;  ///< [1] factor of the loss; empty: 1
   int version = 0;  ///< 0: first parameters; 1: second parameters, with their own gradients
@@ -31,7 +32,7 @@ struct MicroContext {
   /// [T] positions in packed documents or, in generation, in texts; otherwise empty.
   View1<const std::int32_t> positions = {};
   BatchFields fields = {};    ///< fields of the micro-batch
-  View1<double> losses = {};  ///< [terms] sums of the objective's losses
+  View1<double> losses = {};  ///< sums of the objective's losses; empty: losses are not added
   /// In evaluations: the number of samples whose losses count; −1 in training.
   std::int64_t samples = -1;
 

@@ -144,13 +144,31 @@ class DropoutOperation final : public BlockOperation<P> {
 /// g = gelu(h); with a gate, g = silu(h₁) h₂ (SwiGLU) or g = gelu(h₁) h₂ (GeGLU), where h₁ and h₂
 /// are the two halves of each row of h.
 template <class P>
+class ActivationFunction {
+ public:
+  using T = typename P::Compute;
+  explicit ActivationFunction(const deck::ModelConfig& model)
+      : activation_(model.activation), gelu_(model.gelu) {}
+
+  /// g [N, F], h [N, F] or [N, 2F].
+  void forward(const Handle& handle, View2<T> g, View2<const T> h) const;
+  /// dh = dg · ∂g/∂h. dh and h as h, dg as g in forward().
+  void backward(const Handle& handle, View2<T> dh, View2<const T> dg, View2<const T> h) const;
+  kernels::Arithmetic arithmetic() const;
+  Gelu form() const { return gelu_; }
+
+ private:
+  Activation activation_;
+  Gelu gelu_;
+};
+
+/// g = activation(h).
+template <class P>
 class ActivationOperation final : public BlockOperation<P> {
  public:
   using typename BlockOperation<P>::T;
   ActivationOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
-      : BlockOperation<P>(operation),
-        activation_(place.model().activation),
-        gelu_(place.model().gelu) {}
+      : BlockOperation<P>(operation), function_(place.model()) {}
 
   void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
   void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
@@ -165,11 +183,10 @@ class ActivationOperation final : public BlockOperation<P> {
   View2<T> input_gradient(const PassArguments<P>& call) const {
     return call.values.gradient(this->op_.input());
   }
-  Gelu form() const { return gelu_; }
+  Gelu form() const { return function_.form(); }
 
  private:
-  Activation activation_;
-  Gelu gelu_;
+  ActivationFunction<P> function_;
 };
 
 /// y = x Wᵀ + bias, plus the update of an adapter, if the product has one. The tensor axis splits

@@ -66,7 +66,7 @@ class RankModel {
   const typename SharedVocabulary<P>::Slot& logits_slot(int slot) const {
     return logits_slots_.at(static_cast<std::size_t>(slot));
   }
-  /// Σ cross entropy of each term of the objective [terms] since zero_losses().
+  /// Sums of the objective's losses (TrainingObjective::loss_sums()) since zero_losses().
   View1<double> losses() const { return scratch_.losses; }
 
   /// A result of the head's last pass on a rank that holds the last stage; for tests.

@@ -58,6 +58,8 @@ class TensorAxis {
   layout::TokenPlaces places() const { return context_.places().from(rows_.offset); }
   /// Whether the rows of this rank are only a part of the tokens.
   bool cuts_tokens() const { return cuts_tokens_; }
+  /// Whether gather() collects the rows of all ranks; false if there are no messages.
+  bool is_complete() const { return !cuts_tokens_ || communicator_ != nullptr; }
 
   /// Returns all tokens [T, N] from every rank's rows [R, N]: `rows` itself if it has all tokens,
   /// otherwise `all`, which this call fills. `rows` may be this rank's part of `all`.

@@ -30,7 +30,7 @@ bool has_cudnn_gradient(const deck::PrecisionConfig& precision, const Machine& m
 
 /// The effect of one of the deck's choices.
 struct Note {
-  std::string topic;  ///< "transport", "offload", "tf32", "products" or "attention"
+  std::string topic;  ///< "transport", "offload", "tf32", "products", "attention" or "experts"
   std::string words;
 };
 

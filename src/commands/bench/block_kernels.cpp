@@ -11,6 +11,7 @@
 #include <trireme/plan/recompute.hpp>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -84,6 +85,9 @@ class MeasuredBlock {
   void measure(KernelBench& b, const plan::BlockKernel& k, BenchKernel kernel) const {
     architecture::PhaseProgram phase = plan_.program.*k.phase;
     const architecture::CallEffects effects = architecture::effects(plan_.description, k.call);
+    for (const auto& [tensor, place] : decisions_)
+      if (phase.tensors[at(tensor)].memory == Place::Memory::none)
+        phase.tensors[at(tensor)] = place;
     for (const auto* values : {&effects.reads, &effects.writes})
       for (const Value& v : *values)
         if (Place& place = (v.gradient ? phase.gradients : phase.tensors)[at(v.tensor)];
@@ -95,6 +99,7 @@ class MeasuredBlock {
     for (const int t : op.saved) fill(values, {t});
     for (const Value& v : effects.writes) fill(values, v);
     for (const Value& v : effects.reads) fill(values, v);
+    decide(op, arguments);
     if (const auto arithmetic = block_.operation(k.call.operation).evaluations(arguments)) {
       kernel.cost.arithmetic = arithmetic->function;
       kernel.cost.elements = arithmetic->count;
@@ -151,11 +156,31 @@ class MeasuredBlock {
                                             handle_.choice());
     Bytes most = 0;
     for (const architecture::Tensor& t : plan_.description.tensors)
-      if (t.numbers == architecture::Numbers::compute)
-        most = std::max(most, bytes_of(t, plan_.sizes, sizeof(T), sizeof(Accumulate<T>)));
+      most = std::max(most, bytes_of(t, plan_.sizes, sizeof(T), sizeof(Accumulate<T>)));
     spare_ = {Place::Memory::transient, plan_.program.transient_bytes};
     if (arena.data() != nullptr) spare_.offset = arena.data() + arena.used() - scratch_.transient;
     arena.take<std::byte>(most);
+    take_decisions(arena);
+  }
+
+  /// Takes memory for all tensors of the operations that decide: phases may have none for them.
+  void take_decisions(Arena& arena) {
+    decisions_.clear();
+    for (std::size_t i = 0; i < plan_.description.operations.size(); ++i) {
+      if (!rule_of(plan_.description.operations[i].kind).decides) continue;
+      const auto e = architecture::effects(plan_.description, {static_cast<int>(i), Pass::forward});
+      const auto take = [&](int tensor) {
+        Place place{Place::Memory::transient, 0};
+        if (arena.data() != nullptr)
+          place.offset = arena.data() + arena.used() - scratch_.transient;
+        decisions_.emplace(tensor, place);
+        arena.take<std::byte>(bytes_of(plan_.description.tensors[at(tensor)], plan_.sizes,
+                                       sizeof(T), sizeof(Accumulate<T>)));
+      };
+      for (const auto* values : {&e.reads, &e.writes})
+        for (const Value& v : *values) take(v.tensor);
+      for (const int tensor : e.scratch) take(tensor);
+    }
   }
 
   /// The elements of a value with the type of activations.
@@ -176,6 +201,20 @@ class MeasuredBlock {
     if (statistics.data() != nullptr) kernels::fill<Accumulate<T>>(handle_, statistics, 1);
   }
 
+  /// Computes the inputs of an operation that are decisions, for which no other values are valid.
+  void decide(const architecture::Operation& op, const model::PassArguments<P>& arguments) const {
+    for (std::size_t i = 0; i < plan_.description.operations.size(); ++i) {
+      const architecture::Operation& other = plan_.description.operations[i];
+      if (!rule_of(other.kind).decides) continue;
+      const bool is_read = std::ranges::any_of(op.inputs, [&](int t) {
+        return t == other.output || std::ranges::count(other.saved, t) > 0;
+      });
+      if (other.kind != op.kind && !is_read) continue;
+      kernels::fill_operand<Accumulate<T>>(handle_, arguments.values.list(other.input()), 0);
+      block_.operation(static_cast<int>(i)).forward(arguments, nullptr);
+    }
+  }
+
   const architecture::Architecture& architecture_;
   const kernels::Handle& handle_;
   std::int64_t number_;
@@ -193,6 +232,8 @@ class MeasuredBlock {
   /// Memory for a gradient that has none in its phase, because one kernel of a library computes
   /// this gradient and the next one.
   Place spare_;
+  /// Memory of the tensors of operations that decide, by tensor.
+  std::map<int, Place> decisions_;
 };
 
 /// The name, sizes, calls per step and cost of a kernel. Its rows and columns are the rows and
@@ -216,7 +257,7 @@ BenchKernel kernel_of(const KernelBench& b, const plan::BlockKernel& k, bool her
   const auto bytes = static_cast<double>(kernel.rows * kernel.columns * n.element);
   const auto least = architecture::least_bytes(part, k.call, n, n.element, n.accumulate);
   kernel.cost = adds ? traffic(bytes, 0, bytes) : BenchCost{least.moved, least.resident};
-  kernel.cost.flops = tensor_flops(op, k.call.pass, a.model, n);
+  if (!adds) kernel.cost.flops = rank_flops(part, op, k.call.pass, a.model, n);
   return kernel;
 }
 
@@ -232,16 +273,18 @@ class BlockKernels {
     const architecture::Operation& op =
         b_.architecture().kinds[k.kind].operations[at(k.call.operation)];
     const bool multiplies = product_factor(op, Pass::forward) > 0;
+    const bool of_experts = op.kind == architecture::OperationKind::router ||
+                            op.kind == architecture::OperationKind::expert_product;
     BenchKernel kernel = kernel_of(b_, k, here);
     if (k.after_product &&
         kernels::fuses_gelu(b_.handle(), dtype_of<T>, b_.model().gelu, b_.sizes().inner))
-      kernel.calls = 0;                      // fused into the preceding product
-    if (multiplies && !op.arrays.empty()) {  // products have their own section
+      kernel.calls = 0;                   // fused into the preceding product
+    if (is_product(op) && !of_experts) {  // products have their own section
       if (k.call.accumulates()) measure_sum(kernel);
       return;
     }
     measure(k, kernel, b_.handle());
-    if (multiplies) measure_beside(k, kernel);
+    if (multiplies && !of_experts) measure_beside(k, kernel);
   }
 
  private:

@@ -154,6 +154,18 @@ void print_grid(const deck::Config& c) {
       p.sequence_parallel ? ", sequence parallel" : "");
 }
 
+/// ", feed-forward 768", ", 8 experts of 384, 2 active", or both with the number of layers.
+std::string feed_forward_text(const deck::ModelConfig& m) {
+  const deck::ExpertsConfig& e = m.experts;
+  std::int64_t layers = 0;
+  for (std::int64_t layer = 0; layer < m.layers; ++layer) layers += e.in_layer(layer);
+  const std::string dense = text(", feed-forward ", m.feed_forward);
+  if (layers == 0) return dense;
+  const std::string experts =
+      text(", ", e.number, " experts of ", e.feed_forward, ", ", e.active, " active");
+  return layers == m.layers ? experts : text(dense, experts, ", in ", layers, " layers");
+}
+
 void print_step(const deck::Config& c, const architecture::Architecture& a) {
   const std::int64_t tokens = c.batch.global * c.model.sequence;
   say("step          ", c.batch.global, " samples, ", with_commas(tokens), " tokens, ",
@@ -267,13 +279,16 @@ void print_report(const PlannedRun& run, const plan::Plan& plan, const plan::Mac
       c.model.key_value_heads < c.model.heads
           ? text(", ", c.model.key_value_heads, " key/value heads")
           : "",
-      ", feed-forward ", c.model.feed_forward, ", sequence ", c.model.sequence, ", vocabulary ",
+      feed_forward_text(c.model), ", sequence ", c.model.sequence, ", vocabulary ",
       c.model.vocabulary, ", ", name_of(c.precision.compute));
   std::int64_t trained = 0;
   for (const architecture::ArraySpec& array : a.arrays)
     if (!array.frozen) trained += array.elements();
   say("parameters    ", with_commas(a.parameters()),
-      a.has_frozen ? text(", of which ", with_commas(trained), " are trained") : "");
+      a.has_frozen ? text(", of which ", with_commas(trained), " are trained") : "",
+      c.model.experts.present()
+          ? text(", of which a token uses ", with_commas(a.active_parameters()))
+          : "");
   print_schedule(c, program, plan::stage_flops(a, c.parallel), ranks);
   print_ramp(c, plan.programs);
   print_step(c, a);

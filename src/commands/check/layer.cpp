@@ -22,11 +22,7 @@ double flops_of(const BlockDescription& part, const Operation& op, Pass pass,
   const auto tensor = [&](int t) -> const Tensor& {
     return part.tensors[static_cast<std::size_t>(t)];
   };
-  double products = 0;
-  if (op.kind == OperationKind::linear || op.kind == OperationKind::logits)
-    products = static_cast<double>(columns_of(tensor(op.input()).columns, n) *
-                                   columns_of(tensor(op.output).columns, n));
-  if (pass == Pass::backward_weight && !op.trains_product()) products = 0;
+  double products = 0;  // of adapters
   if (!op.adapter.empty() && (pass != Pass::backward_weight || op.trains_adapter()))
     products +=
         adapter_products(part, op, n, m.adapter.rank) * (pass == Pass::backward_weight ? 2 : 1);
@@ -34,11 +30,9 @@ double flops_of(const BlockDescription& part, const Operation& op, Pass pass,
   if (pass == Pass::backward_weight && !op.adapter.empty() && op.adapter.front().m > 0)
     products += static_cast<double>(columns_of(tensor(op.input()).columns, n) *
                                     columns_of(tensor(op.output).columns, n));
-  if (op.kind == OperationKind::attention)
-    products =
-        products_per_token(op, m) * static_cast<double>(n.heads) / static_cast<double>(m.heads);
-  return 2 * product_factor(op, pass) * products *
-         static_cast<double>(all_rows_of(tensor(op.output).rows, n));
+  return rank_flops(part, op, pass, m, n) +
+         2 * product_factor(op, pass) * products *
+             static_cast<double>(all_rows_of(tensor(op.output).rows, n));
 }
 
 std::string giga(double flops) {

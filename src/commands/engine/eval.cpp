@@ -231,8 +231,7 @@ void print(const train::Evaluation& e, const std::string& checkpoint, std::int64
   say("data ", file, ": ", with_commas(tokens.count), " ", tokens.counted, "s",
       e.bytes > 0 ? text(", ", with_commas(e.bytes), " bytes") : "");
   for (const train::LossSum& sum : e.losses)
-    say("loss ", &sum == &tokens ? "" : text("of ", sum.counted, "s "), fixed(sum.mean(), 6),
-        " nats per ", sum.counted);
+    say(sum.name, " ", fixed(sum.mean(), 6), &sum == &tokens ? " nats per " : " per ", sum.counted);
   say("perplexity ", fixed(std::exp(tokens.mean()), 4));
   if (e.bytes > 0) say("bits per byte ", fixed(e.bits_per_byte(), 4));
 }
@@ -240,7 +239,8 @@ void print(const train::Evaluation& e, const std::string& checkpoint, std::int64
 void add_losses(const train::Evaluation& e, nlohmann::ordered_json& json) {
   auto losses = nlohmann::ordered_json::array();
   for (const train::LossSum& sum : e.losses)
-    losses.push_back({{"of", sum.counted}, {"count", sum.count}, {"loss", sum.mean()}});
+    losses.push_back(
+        {{"name", sum.name}, {"of", sum.counted}, {"count", sum.count}, {"loss", sum.mean()}});
   json["loss"] = e.tokens().mean();
   json["perplexity"] = std::exp(e.tokens().mean());
   json["bits_per_byte"] = e.bytes > 0 ? nlohmann::ordered_json(e.bits_per_byte()) : nullptr;

@@ -100,12 +100,14 @@ std::string model_text(const Wish& wish, const FirstRun& run, const Shape& shape
 
 std::string adapter_text(const Wish& wish) {
   if (!wish.lora) return "";
+  const deck::ModelConfig& m = wish.model;
+  const char* feed_forward = m.experts.present() ? ""
+                             : m.gated() ? ", \"feed_forward.gate_up\", \"feed_forward.down\""
+                                         : ", \"feed_forward.up\", \"feed_forward.down\"";
   return text("\n[adapter]\nkind = \"lora\"\nrank = 16\nalpha = 32\ntargets = [",
-              !wish.model.gated()
-                  ? "\"attention.query_key_value\", \"attention.output\", \"feed_forward.up\", "
-                  : "\"attention.query\", \"attention.key_value\", \"attention.output\", "
-                    "\"feed_forward.gate_up\", ",
-              "\"feed_forward.down\"]\n");
+              m.gated() ? "\"attention.query\", \"attention.key_value\", \"attention.output\""
+                        : "\"attention.query_key_value\", \"attention.output\"",
+              feed_forward, "]\n");
 }
 
 std::string optimizer_text(const Wish& wish, const FirstRun& run) {

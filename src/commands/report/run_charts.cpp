@@ -316,9 +316,10 @@ class Charts {
       series.back().style = "second";
       std::erase_if(series, [](const Series& one) { return one.points.empty(); });
       if (series.empty()) continue;
-      std::string title = text(term.counted, " loss");
+      std::string title(term.name);
+      std::ranges::replace(title, '_', ' ');
       title.front() = static_cast<char>(std::toupper(title.front()));
-      out += figure(series, {title, text("nats per ", term.counted)});
+      out += figure(series, {title, text(term.of_layers ? "per " : "nats per ", term.counted)});
     }
     return out;
   }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Makes this folder's reference numbers with Hugging Face transformers (CPU): Qwen2ForCausalLM, Qwen3ForCausalLM,
-MistralForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM and Olmo2ForCausalLM with 6 heads of queries, 3 of keys and values,
-vocabulary 503 and sequence 61; heads of 32 for Qwen3 and Gemma, where hidden / heads is 24, and a window of 17 tokens for
-Mistral, and for the first layer of Gemma 2 and 3. The soft caps of Gemma 2 are so small that they change many numbers. Weights
-and tokens come from integer formulas that the test repeats exactly, so that only results are stored.
+MistralForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, Olmo2ForCausalLM, MixtralForCausalLM,
+Qwen3MoeForCausalLM and OlmoeForCausalLM with 6 heads of queries, 3 of keys and values, vocabulary 503 and sequence 61; heads of 32 for Qwen3 and Gemma, where hidden / heads is 24, and a window of 17 tokens for
+Mistral, and for the first layer of Gemma 2 and 3. The soft caps of Gemma 2 are so small that they change many numbers. A token
+uses 2 of 5 experts of width 24; the first layer of qwen3_moe_dense has none. Weights and tokens come from integer formulas that
+the test repeats exactly, so that only results are stored.
 
     python3 make.py        # needs torch, transformers
 
@@ -12,8 +13,8 @@ PROJECTION SQUARES" about its gradient g in fp64: sum of g, sum of g·r with r o
 "logits" with the first 16 fp32 logits behind the last 3 tokens of the first sequence.
 NAME.f64: every 97th element of each array's gradient, in the order of the lines.
 
-Whatever the model's type, transformers computes the angles of rotary positions, RMSNorm, Gemma's scale of the embeddings and
-the softmax of its "eager" attention in fp32. For the fp64 numbers they are replaced by the same formulas in fp64; attention is
+Whatever the model's type, transformers computes the angles of rotary positions, RMSNorm, Gemma's scale of the embeddings, the
+scores of routers and the softmax of its "eager" attention in fp32. For the fp64 numbers they are replaced by the same formulas in fp64; attention is
 PyTorch's scaled_dot_product_attention, and for Gemma the eager one with its softmax in fp64. The fp32 logits are of the model
 as it is.
 """
@@ -24,10 +25,15 @@ import sys
 import torch
 import transformers
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
-                          MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
-                          modeling_rope_utils)
+                          MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config, Olmo2ForCausalLM,
+                          OlmoeConfig, OlmoeForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM, modeling_rope_utils)
 
 LAYERS, HIDDEN, HEADS, GROUPS, FEED_FORWARD, SEQUENCE, VOCABULARY, BATCH, STRIDE = 2, 144, 6, 3, 100, 61, 503, 2, 97
+
+EXPERTS = dict(tie_word_embeddings=False, num_experts=5, num_experts_per_tok=2)
+QWEN3_MOE = dict(EXPERTS, rms_norm_eps=1e-6, rope_theta=1e6, head_dim=32, moe_intermediate_size=24, norm_topk_prob=True)
+SMALLEST_MARGIN = 1e-6  # between the scores of kept and rejected experts
 
 MODELS = {
     "qwen2": (Qwen2ForCausalLM, Qwen2Config, dict(tie_word_embeddings=True, rms_norm_eps=1e-6, rope_theta=1e6)),
@@ -44,6 +50,11 @@ MODELS = {
         rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                          "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})),
     "olmo2": (Olmo2ForCausalLM, Olmo2Config, dict(tie_word_embeddings=False, rms_norm_eps=1e-6, rope_theta=5e5)),
+    "mixtral": (MixtralForCausalLM, MixtralConfig, dict(EXPERTS, rms_norm_eps=1e-5, rope_theta=1e6, intermediate_size=24)),
+    "qwen3_moe": (Qwen3MoeForCausalLM, Qwen3MoeConfig, QWEN3_MOE),
+    "qwen3_moe_dense": (Qwen3MoeForCausalLM, Qwen3MoeConfig, dict(QWEN3_MOE, decoder_sparse_step=2)),
+    "olmoe": (OlmoeForCausalLM, OlmoeConfig, dict(EXPERTS, rms_norm_eps=1e-5, rope_theta=1e4, intermediate_size=24,
+                                                  norm_topk_prob=False)),
 }
 
 # An array of a layer, and the tensors that make it up, one behind the other, where the model has them.
@@ -60,6 +71,9 @@ LAYER = {
     "feed_forward_norm.gain": ["post_attention_layernorm.weight"],
     "feed_forward.gate_up": ["mlp.gate_proj.weight", "mlp.up_proj.weight"],
     "feed_forward.down": ["mlp.down_proj.weight"],
+    "experts.router": ["mlp.gate.weight"],
+    "experts.gate_up": ["mlp.experts.gate_up_proj"],
+    "experts.down": ["mlp.experts.down_proj"],
     "feed_forward_output_norm.gain": [],
 }
 # With norms before and after.
@@ -159,6 +173,23 @@ class ExactNorm(torch.nn.Module):
         return (self.weight + 1 if self.gemma else self.weight) * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon))
 
 
+class ExactRouter(torch.nn.Module):
+    """The scores of a token's experts in fp64."""
+
+    def __init__(self, router):
+        super().__init__()
+        self.weight, self.top_k = router.weight, router.top_k
+        self.normalised = getattr(router, "norm_topk_prob", True)  # Mixtral's router has no such member
+
+    def forward(self, x):
+        logits = x.reshape(-1, x.shape[-1]) @ self.weight.T
+        scores, experts = torch.softmax(logits, -1).sort(-1, descending=True)
+        margin = (scores[:, self.top_k - 1] - scores[:, self.top_k]).min().item()
+        assert margin > SMALLEST_MARGIN, margin
+        kept = scores[:, :self.top_k]
+        return logits, kept / kept.sum(-1, keepdim=True) if self.normalised else kept, experts[:, :self.top_k]
+
+
 def make_exact(model, sequence=SEQUENCE):
     """Replaces what computes in fp32 whatever the type of the model, which is then an fp64 one."""
     model = model.double().eval()
@@ -171,15 +202,18 @@ def make_exact(model, sequence=SEQUENCE):
         for name, child in module.named_children():
             if type(child).__name__.endswith("RMSNorm"):
                 setattr(module, name, ExactNorm(child))
+            if type(child).__name__.endswith("TopKRouter"):
+                setattr(module, name, ExactRouter(child))
+                model.set_experts_implementation("eager")
     return model
 
 
 def make_model(name):
     kind, config, settings = MODELS[name]
-    model = kind(config(vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=FEED_FORWARD, num_hidden_layers=LAYERS,
+    model = kind(config(vocab_size=VOCABULARY, hidden_size=HIDDEN, num_hidden_layers=LAYERS,
                         num_attention_heads=HEADS, num_key_value_heads=GROUPS, max_position_embeddings=SEQUENCE,
                         attn_implementation="eager" if "Gemma" in kind.__name__ else "sdpa", bos_token_id=0, eos_token_id=0,
-                        **settings)).double().eval()
+                        **{"intermediate_size": FEED_FORWARD, **settings})).double().eval()
     with torch.no_grad():
         for number, (array, parts) in enumerate(arrays(model)):
             value = weight(number, array, sum(part.numel() for part in parts), 0 if "Gemma" in kind.__name__ else 1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes this folder's reference models with Hugging Face transformers: small Llama, Qwen2, Qwen3, Mistral, Gemma and OLMo 2
-models with random weights, as `save_pretrained` writes them, and what they say in fp64 to a few sequences of tokens.
+"""Makes this folder's reference models with Hugging Face transformers: small Llama, Qwen2, Qwen3, Mistral, Gemma, OLMo 2,
+Mixtral and OLMoE models with random weights, as `save_pretrained` writes them, and what they say in fp64 to a few sequences of tokens.
 
     python3 make.py        # needs torch, transformers, safetensors
 
@@ -9,6 +9,9 @@ NAME_untied/  bf16 weights in shards with their index, an lm_head of its own, an
               epsilon; no window; the keys of config.json as they were before 2025
 
 olmo2/        as NAME_untied/
+
+mixtral/, olmoe/  as NAME_untied/, with 5 experts, of which a token uses 2; Mixtral with a window
+qwen3_moe/    as NAME_tied/, with 5 experts in the layers 1 and 3 of 4
 
 gemma/, gemma2/, gemma3/  bf16 weights in shards, embeddings tied; soft caps that change many numbers; of 3 layers, every second
               one of Gemma 2 and 3 has no window
@@ -28,8 +31,9 @@ import shutil
 
 import torch
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
-                          LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Olmo2Config, Olmo2ForCausalLM,
-                          Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+                          LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig,
+                          MixtralForCausalLM, Olmo2Config, Olmo2ForCausalLM, OlmoeConfig, OlmoeForCausalLM, Qwen2Config,
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 HERE = pathlib.Path(__file__).parent
 specification = importlib.util.spec_from_file_location("fp64", HERE.parent / "decoders_fp64" / "make.py")
@@ -70,6 +74,14 @@ MODELS |= {
         rope_parameters={"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                          "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}})),
     "olmo2": (Olmo2ForCausalLM, Olmo2Config, UNTIED),
+}
+EXPERTS = dict(num_experts=5, num_experts_per_tok=2)
+MODELS |= {
+    "mixtral": (MixtralForCausalLM, MixtralConfig, dict(UNTIED, **EXPERTS, sliding_window=5)),
+    "qwen3_moe": (Qwen3MoeForCausalLM, Qwen3MoeConfig, dict(TIED, **EXPERTS, rope_theta=1e6, head_dim=6, num_hidden_layers=4,
+                                                            moe_intermediate_size=7, norm_topk_prob=True,
+                                                            decoder_sparse_step=2)),
+    "olmoe": (OlmoeForCausalLM, OlmoeConfig, dict(UNTIED, **EXPERTS)),
 }
 
 

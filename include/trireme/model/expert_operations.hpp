@@ -1,0 +1,137 @@
+#pragma once
+
+#include <trireme/kernels/experts.hpp>
+#include <trireme/model/linear.hpp>
+#include <trireme/model/operations.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// Operations of a mixture of experts (Shazeer et al. 2017, arXiv 1701.06538). Every tensor rank
+/// has the choices of all T tokens, and computes the rows of the E' experts that it holds.
+namespace trireme::model {
+
+/// logits [R, E] = y Wᵀ, in the type of sums.
+template <class P>
+class RouterOperation final : public BlockOperation<P> {
+ public:
+  using typename BlockOperation<P>::T;
+  RouterOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
+                      bool accumulate) const override;
+  void backward_weight(const PassArguments<P>& call) const override;
+
+ private:
+  Linear<P> linear_;
+};
+
+/// routes [T, 2k]: the k experts of each token and their weights, from the router's logits.
+template <class P>
+class ChoiceOperation final : public BlockOperation<P> {
+ public:
+  using typename BlockOperation<P>::T;
+  ChoiceOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
+                      bool accumulate) const override;
+
+ private:
+  /// Adds the losses of this rank's rows to the context's losses, and their gradients to `dlogits`
+  /// unless it is empty.
+  void add_losses(const PassArguments<P>& call, View2<Accumulate<T>> dlogits) const;
+  /// Adds the losses of rows to a sum of the objective's losses.
+  void add_sum(const PassArguments<P>& call, View1<double> rows, std::int64_t sum) const;
+
+  const TensorAxis& axis_;
+  kernels::ExpertChoice choice_;
+  layout::Slice held_;  ///< experts of this rank
+  deck::ExpertsConfig experts_;
+  std::int64_t sequence_;
+  std::int64_t balance_sum_ = -1, z_sum_ = -1;  ///< in the objective's sums; −1: none
+};
+
+/// The routes to the experts of a rank, as ChoiceOperation sorted them, on the host. Waits for the
+/// device.
+class RoutedRows {
+ public:
+  explicit RoutedRows(std::int64_t experts) : bounds_(static_cast<std::size_t>(experts) + 1) {}
+
+  /// Reads the bounds of the experts' rows. Returns the number of rows.
+  std::int64_t read(const Exec& exec, View1<std::int32_t> bounds);
+  /// Rows of expert `expert` of this rank.
+  layout::Slice rows(std::int64_t expert) const {
+    const auto e = static_cast<std::size_t>(expert);
+    return {bounds_[e], bounds_[e + 1] - bounds_[e]};
+  }
+  std::int64_t experts() const { return std::ssize(bounds_) - 1; }
+
+ private:
+  std::vector<std::int32_t> bounds_;
+};
+
+/// A matrix product whose rows are multiplied by the weights of their own experts. With split
+/// outputs (`Cut::outputs`), the input has a row per token, and the output a row per route. With
+/// split inputs, it is the reverse: the rows of a token are summed, ascending by expert and then
+/// over the tensor ranks.
+template <class P>
+class ExpertProductOperation final : public BlockOperation<P> {
+ public:
+  using typename BlockOperation<P>::T;
+  ExpertProductOperation(const architecture::Operation& operation, const OperationPlace<P>& place);
+
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
+                      bool accumulate) const override;
+  void backward_weight(const PassArguments<P>& call) const override;
+
+ private:
+  /// The weights of one expert, its rows, and memory for a row of each of its tokens.
+  struct Expert {
+    View2<T> weights;  // [N, M]
+    View2<typename P::Gradient> gradient;
+    layout::Slice routed;
+    View1<const std::int32_t> order;
+    View2<T> rows;  // [routed.extent, D]
+  };
+  /// Calls use(expert) for each expert with rows, ascending.
+  template <class Use>
+  void visit(const PassArguments<P>& call, Use&& use) const;
+  /// to [R, D] = the sums of each token's rows over all experts of all ranks. `product` computes
+  /// the rows of an expert.
+  template <class Use>
+  void sum(const PassArguments<P>& call, View2<T> to, const std::string& what, Use&& product) const;
+
+  const TensorAxis& axis_;
+  Linear<P> linear_;          ///< the weights of all experts of this rank, below one another
+  std::int64_t outputs_ = 0;  ///< N, rows of an expert's weights
+  std::int64_t active_ = 1;
+  mutable RoutedRows routed_;
+  std::string input_forward_, input_backward_, input_again_;  // labels of messages
+  std::string output_forward_, output_backward_;
+};
+
+/// g = weight · activation(h), row by row.
+template <class P>
+class ExpertActivationOperation final : public BlockOperation<P> {
+ public:
+  using typename BlockOperation<P>::T;
+  ExpertActivationOperation(const architecture::Operation& operation,
+                            const OperationPlace<P>& place);
+
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
+                      bool accumulate) const override;
+  std::optional<Evaluations> evaluations(const PassArguments<P>& call) const override;
+
+ private:
+  View1<const std::int32_t> order(const PassArguments<P>& call) const;
+
+  ActivationFunction<P> function_;
+  mutable RoutedRows routed_;
+};
+
+}  // namespace trireme::model

@@ -1,0 +1,316 @@
+// Router, choice of experts, and the experts' products and activation.
+#include <trireme/model/expert_operations.hpp>
+
+#include <trireme/architecture/objective.hpp>
+#include <trireme/kernels/cross_entropy.hpp>
+#include <trireme/kernels/elementwise.hpp>
+#include <trireme/kernels/matmul.hpp>
+#include <trireme/tensor/copy.hpp>
+
+#include <algorithm>
+
+namespace trireme::model {
+
+namespace choice = architecture::choice;
+
+// ---- router
+
+template <class P>
+RouterOperation<P>::RouterOperation(const architecture::Operation& op,
+                                    const OperationPlace<P>& place)
+    : BlockOperation<P>(op),
+      linear_(place.parameters, place.array(op.arrays.front().name), "", op.arrays.front().shape[0],
+              op.arrays.front().shape[1]) {}
+
+template <class P>
+void RouterOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  kernels::linear_forward_wide<T>(c.handle, c.values.sums(this->op_.output),
+                                  c.values.matrix(this->op_.input()), linear_.w, View1<T>());
+}
+
+template <class P>
+void RouterOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                        bool) const {
+  linear_.backward_input(c.handle, c.values.gradient(this->op_.input()),
+                         c.values.gradient(this->op_.output));
+}
+
+template <class P>
+void RouterOperation<P>::backward_weight(const PassArguments<P>& c) const {
+  linear_.backward_weight(c.handle, c.values.gradient(this->op_.output),
+                          c.values.matrix(this->op_.input()));
+}
+
+// ---- choice
+
+template <class P>
+ChoiceOperation<P>::ChoiceOperation(const architecture::Operation& op,
+                                    const OperationPlace<P>& place)
+    : BlockOperation<P>(op),
+      axis_(place.axis),
+      choice_{place.model().experts.active, place.model().experts.normalised},
+      held_(place.parameters.shard().part(place.model().experts.number)),
+      experts_(place.model().experts),
+      sequence_(place.model().sequence) {
+  const auto sum_of = [&](std::string_view loss) {
+    return architecture::objective_of(place.model()).loss_sum(loss) + place.layer();
+  };
+  if (experts_.balances()) balance_sum_ = sum_of(architecture::balance_loss);
+  if (experts_.limits_logits()) z_sum_ = sum_of(architecture::router_z_loss);
+}
+
+template <class P>
+void ChoiceOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  using A = Accumulate<T>;
+  const auto& v = c.values;
+  const View2<A> logits = v.sums(this->op_.input());
+  const View2<A> scores = v.sums(this->op_.saved[choice::scores]);
+  const View2<A> routes = v.sums(this->op_.output);
+  const View2<A> own = axis_.own_rows(routes);
+  if (experts_.limits_logits())
+    kernels::log_sums_of_exponentials<A>(c.handle, v.list(this->op_.saved[choice::log_sums]),
+                                         logits);
+  if (scores.data() != logits.data())
+    kernels::copy<A>(c.handle, flat(scores), flat<const A>(logits));
+  kernels::choose_experts<A>(c.handle, own, scores, choice_);
+  axis_.gather(c.handle, routes, own, "experts, choices, forward");
+  kernels::order_routes<A>(c.handle,
+                           flat(v.template numbers<std::int32_t>(this->op_.saved[choice::order])),
+                           flat(v.template numbers<std::int32_t>(this->op_.saved[choice::bounds])),
+                           axis_.is_complete() ? routes : own, held_);
+  if (c.context.evaluates()) add_losses(c, {});
+}
+
+/// balance_loss = weight Σ_b E / (k S) Σ_e n[b, e] P[b, e], with the number n of a sample's tokens
+/// that use expert e, and the mean P of their scores (DeepSeek-AI 2024, arXiv 2412.19437, eq. 17 to
+/// 20). router_z_loss = weight Σ_t (log Σ_e exp(logits[t, e]))². Means are over the global batch.
+template <class P>
+void ChoiceOperation<P>::add_losses(const PassArguments<P>& c, View2<Accumulate<T>> dlogits) const {
+  using A = Accumulate<T>;
+  if (balance_sum_ < 0 && z_sum_ < 0) return;
+  const auto& v = c.values;
+  const View2<A> scores = v.sums(this->op_.saved[choice::scores]);
+  const View1<double> rows =
+      flat(v.template numbers<double>(this->op_.scratch[choice::row_losses]));
+  const auto S = static_cast<double>(sequence_);
+  const double weight = c.context.sample_weight;
+  if (balance_sum_ >= 0) {
+    const View2<A> counts = v.sums(this->op_.scratch[choice::counts]);
+    kernels::fill(c.handle, flat(counts), 0.0);
+    if (axis_.is_complete()) kernels::count_experts<A>(c.handle, counts, v.sums(this->op_.output));
+    axis_.context().sum(c.handle, counts, "experts, tokens of samples");
+    const double factor = experts_.balance_weight * static_cast<double>(experts_.number) /
+                          (static_cast<double>(experts_.active) * S * S);
+    kernels::balance_experts<A>(c.handle, rows, dlogits, scores, counts,
+                                {axis_.rows().offset, v.sizes().sequence}, factor,
+                                {weight, c.context.loss_scale});
+    add_sum(c, rows, balance_sum_);
+  }
+  if (z_sum_ < 0) return;
+  kernels::limit_logits<A>(c.handle, rows, dlogits, scores,
+                           v.list(this->op_.saved[choice::log_sums]), experts_.z_weight,
+                           {weight / S, c.context.loss_scale});
+  add_sum(c, rows, z_sum_);
+}
+
+/// Ranks that have the same rows add their losses once. Evaluations count only some samples.
+template <class P>
+void ChoiceOperation<P>::add_sum(const PassArguments<P>& c, View1<double> rows,
+                                 std::int64_t sum) const {
+  if (c.context.losses.extent(0) == 0 || (!axis_.cuts_tokens() && axis_.rank() > 0)) return;
+  std::int64_t counted = extent(rows, 0);
+  if (c.context.evaluates())
+    counted = std::clamp<std::int64_t>(
+        c.context.samples * c.values.sizes().sequence - axis_.rows().offset, 0, counted);
+  kernels::sum_ordered(c.handle, part(c.context.losses, {sum, 1}), part(rows, {0, counted}));
+}
+
+template <class P>
+void ChoiceOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                        bool) const {
+  using A = Accumulate<T>;
+  const auto& v = c.values;
+  const View2<A> gradients = v.gradient_sums(this->op_.output);
+  const View2<A> own =
+      axis_.cuts_tokens() ? v.sums(this->op_.scratch[choice::own_routes]) : gradients;
+  const View2<A> of_logits = v.sums(this->op_.scratch[choice::score_gradients]);
+  axis_.reduce(c.handle, own, gradients, "experts, weights, backward");
+  kernels::choose_experts_backward<A>(c.handle, of_logits, own,
+                                      axis_.own_rows(v.sums(this->op_.output)),
+                                      v.sums(this->op_.saved[choice::scores]), choice_);
+  add_losses(c, of_logits);
+  kernels::round_sums<T>(c.handle, v.gradient(this->op_.input()), of_logits);
+}
+
+// ---- products
+
+std::int64_t RoutedRows::read(const Exec& exec, View1<std::int32_t> bounds) {
+  copy_to_host<std::int32_t>(exec, bounds_, bounds, "rows of experts");
+  return bounds_.back();
+}
+
+template <class P>
+ExpertProductOperation<P>::ExpertProductOperation(const architecture::Operation& op,
+                                                  const OperationPlace<P>& place)
+    : BlockOperation<P>(op),
+      axis_(place.axis),
+      linear_(place.parameters, place.array(op.arrays.front().name), "",
+              place.plan.sizes.experts_held *
+                  (op.arrays.front().elements() /
+                   (op.arrays.front().shape.front() * op.arrays.front().shape.back())),
+              op.arrays.front().shape.back()),
+      outputs_(op.arrays.front().elements() /
+               (op.arrays.front().shape.front() * op.arrays.front().shape.back())),
+      active_(place.model().experts.active),
+      routed_(place.plan.sizes.experts_held),
+      input_forward_(op.name + ", input, forward"),
+      input_backward_(op.name + ", input, backward"),
+      input_again_(op.name + ", input again, backward"),
+      output_forward_(op.name + ", output, forward"),
+      output_backward_(op.name + ", output, backward") {}
+
+template <class P>
+template <class Use>
+void ExpertProductOperation<P>::visit(const PassArguments<P>& c, Use&& use) const {
+  const auto& v = c.values;
+  const auto order = flat(v.template numbers<std::int32_t>(this->op_.inputs[1]));
+  routed_.read(c.handle, flat(v.template numbers<std::int32_t>(this->op_.inputs[2])));
+  for (std::int64_t e = 0; e < routed_.experts(); ++e) {
+    const layout::Slice rows = routed_.rows(e);
+    if (rows.extent == 0) continue;
+    const layout::Slice weights{e * outputs_, outputs_};
+    use(Expert{part(linear_.w, weights),
+               linear_.dw.data() == nullptr ? linear_.dw : part(linear_.dw, weights), rows,
+               part(order, rows), rows_of(v.matrix(this->op_.scratch[0]), 0, rows.extent)});
+  }
+}
+
+template <class P>
+template <class Use>
+void ExpertProductOperation<P>::sum(const PassArguments<P>& c, View2<T> to, const std::string& what,
+                                    Use&& product) const {
+  const View2<Accumulate<T>> sums = c.values.sums(this->op_.scratch[1]);
+  kernels::fill(c.handle, flat(sums), 0.0);
+  visit(c, [&](const Expert& e) {
+    product(e);
+    kernels::add_routed<T>(c.handle, sums, e.rows, e.order, active_);
+  });
+  kernels::round_sums<T>(c.handle, axis_.partial(c.scratch.all, to), sums);
+  axis_.reduce(c.handle, to, c.scratch.all, what.c_str());
+}
+
+template <class P>
+void ExpertProductOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  const View2<T> x = c.values.matrix(this->op_.input());
+  const View2<T> y = c.values.matrix(this->op_.output);
+  if (this->op_.cut == architecture::Cut::inputs)
+    return sum(c, y, output_forward_, [&](const Expert& e) {
+      kernels::linear_forward<T>(c.handle, e.rows, part(x, e.routed), e.weights, View1<T>());
+    });
+  const View2<T> all = axis_.gather(c.handle, c.scratch.all, x, input_forward_.c_str());
+  visit(c, [&](const Expert& e) {
+    kernels::pick_routed<T>(c.handle, e.rows, all, e.order, active_);
+    kernels::linear_forward<T>(c.handle, part(y, e.routed), e.rows, e.weights, View1<T>());
+  });
+}
+
+template <class P>
+void ExpertProductOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                               bool) const {
+  const View2<T> dx = c.values.gradient(this->op_.input());
+  const View2<T> dy = c.values.gradient(this->op_.output);
+  if (this->op_.cut == architecture::Cut::outputs)
+    return sum(c, dx, input_backward_, [&](const Expert& e) {
+      kernels::linear_backward_input<T>(c.handle, e.rows, part(dy, e.routed), e.weights);
+    });
+  axis_.gather(c.handle, dy, axis_.own_rows(dy), output_backward_.c_str());
+  visit(c, [&](const Expert& e) {
+    kernels::pick_routed<T>(c.handle, e.rows, dy, e.order, active_);
+    kernels::linear_backward_input<T>(c.handle, part(dx, e.routed), e.rows, e.weights);
+  });
+}
+
+/// dW of each expert += dyᵀ x over its rows, ascending by token.
+template <class P>
+void ExpertProductOperation<P>::backward_weight(const PassArguments<P>& c) const {
+  const View2<T> x = c.values.matrix(this->op_.input());
+  const View2<T> dy = c.values.gradient(this->op_.output);
+  const bool outputs = this->op_.cut == architecture::Cut::outputs;
+  const View2<T> by_token =
+      outputs ? axis_.gather(c.handle, c.scratch.all, x, input_again_.c_str()) : dy;
+  visit(c, [&](const Expert& e) {
+    kernels::pick_routed<T>(c.handle, e.rows, by_token, e.order, active_);
+    kernels::linear_backward_weight<T>(c.handle, e.gradient, {},
+                                       outputs ? part(dy, e.routed) : e.rows,
+                                       outputs ? e.rows : part(x, e.routed));
+  });
+}
+
+// ---- activation
+
+template <class P>
+ExpertActivationOperation<P>::ExpertActivationOperation(const architecture::Operation& op,
+                                                        const OperationPlace<P>& place)
+    : BlockOperation<P>(op), function_(place.model()), routed_(place.plan.sizes.experts_held) {}
+
+/// The routes of all rows, in their order.
+template <class P>
+View1<const std::int32_t> ExpertActivationOperation<P>::order(const PassArguments<P>& c) const {
+  const auto numbers = [&](int i) {
+    return flat(c.values.template numbers<std::int32_t>(this->op_.inputs[i]));
+  };
+  return part(numbers(2), {0, routed_.read(c.handle, numbers(3))});
+}
+
+template <class P>
+void ExpertActivationOperation<P>::forward(const PassArguments<P>& c,
+                                           const BlockOperation<P>*) const {
+  const View1<const std::int32_t> routes = order(c);
+  const std::int64_t n = extent(routes, 0);
+  if (n == 0) return;
+  const View2<T> g = rows_of(c.values.matrix(this->op_.output), 0, n);
+  function_.forward(c.handle, g, rows_of(c.values.matrix(this->op_.input()), 0, n));
+  kernels::weigh_routed<T>(c.handle, g, c.values.sums(this->op_.inputs[1]), routes);
+}
+
+/// The gradient of a weight is ⟨dg, activation(h)⟩. The activation is computed again, in the memory
+/// of dh.
+template <class P>
+void ExpertActivationOperation<P>::backward_input(const PassArguments<P>& c,
+                                                  const BlockOperation<P>*, bool) const {
+  const View1<const std::int32_t> routes = order(c);
+  const std::int64_t n = extent(routes, 0);
+  const View2<Accumulate<T>> weights = c.values.sums(this->op_.inputs[1]);
+  const View2<Accumulate<T>> of_weights = c.values.gradient_sums(this->op_.inputs[1]);
+  kernels::fill(c.handle, flat(of_weights), 0.0);
+  if (n == 0) return;
+  const View2<T> h = rows_of(c.values.matrix(this->op_.input()), 0, n);
+  const View2<T> dg = rows_of(c.values.gradient(this->op_.output), 0, n);
+  const View2<T> dh = rows_of(c.values.gradient(this->op_.input()), 0, n);
+  const View2<T> activated(dh.data(), static_cast<std::size_t>(n), dg.extent(1));
+  function_.forward(c.handle, activated, h);
+  kernels::dot_routed<T>(c.handle, of_weights, dg, activated, routes);
+  function_.backward(c.handle, dh, dg, h);
+  kernels::weigh_routed<T>(c.handle, dh, weights, routes);
+}
+
+template <class P>
+std::optional<Evaluations> ExpertActivationOperation<P>::evaluations(
+    const PassArguments<P>& c) const {
+  const architecture::RankSizes& n = c.values.sizes();
+  const auto rows = static_cast<double>(mean_rows_of(architecture::Rows::routed, n));
+  return Evaluations{function_.arithmetic(), rows * static_cast<double>(n.expert_feed_forward)};
+}
+
+#define TRIREME_INSTANTIATE(P)              \
+  template class RouterOperation<P>;        \
+  template class ChoiceOperation<P>;        \
+  template class ExpertProductOperation<P>; \
+  template class ExpertActivationOperation<P>;
+TRIREME_INSTANTIATE(Fp32)
+TRIREME_INSTANTIATE(Fp64)
+TRIREME_INSTANTIATE(MixedBf16)
+TRIREME_INSTANTIATE(MixedFp16)
+#undef TRIREME_INSTANTIATE
+
+}  // namespace trireme::model

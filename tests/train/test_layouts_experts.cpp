@@ -1,0 +1,89 @@
+#include "train/layouts.hpp"
+
+namespace trireme::train {
+namespace {
+
+using namespace trireme::testing;
+
+/// The terms of the loss in the steps of a run.
+using Terms = std::vector<std::vector<double>>;
+
+Terms terms_of(const data::TokenFile& file, grid::Communicator& world,
+               const std::vector<std::string>& keys) {
+  std::vector<std::string> all{"model.family=mixtral",    "model.layers=3",
+                               "model.heads=4",           "model.hidden=32",
+                               "model.key_value_heads=2", "experts.number=5",
+                               "experts.feed_forward=20", "experts.balance_weight=0.1",
+                               "experts.z_weight=0.01",   "model.sequence=7"};
+  all.insert(all.end(), keys.begin(), keys.end());
+  const deck::Config config = small_config(12, 1, world.size(), all);
+  Rig rig(config, file, world);
+  Terms terms;
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    rig.engine->train_step(step, rig.samples);
+    const StepResult found = rig.engine->result();
+    terms.push_back({found.loss, found.gradient_norm});
+    for (const NamedLoss& other : found.other_losses) terms.back().push_back(other.mean);
+  }
+  return terms;
+}
+
+/// Micro-batches of 7 tokens and 5 experts: in some of them, ranks have experts without tokens.
+class ExpertLosses : public ::testing::Test {
+ protected:
+  void expect_the_terms_of_one_rank(const std::vector<std::string>& keys) {
+    SCOPED_TRACE(join(keys, " "));
+    const Terms found = terms_of(tokens_, runtime().world(), keys);
+    if (runtime().rank() > 0) return;
+    if (alone_.empty()) {
+      const auto self = grid::Communicator::self();
+      alone_ = terms_of(tokens_, *self, {});
+      ASSERT_EQ(alone_.front().size(), 4U);
+    }
+    for (std::size_t step = 0; step < alone_.size(); ++step)
+      for (std::size_t i = 0; i < alone_[step].size(); ++i)
+        EXPECT_NEAR(found[step][i], alone_[step][i], 1e-10 * alone_[step][i]);
+  }
+
+  const TemporaryFolder folder_;
+  const data::TokenFile tokens_{write_tokens(folder_, 4000)};
+  Terms alone_;
+};
+
+TEST_F(ExpertLosses, DoNotDependOnTheLayout) {
+  using Keys = std::vector<std::string>;
+  const std::vector<std::pair<int, Keys>> layouts{
+      {1, {"batch.micro=2"}},
+      {1, {"batch.micro=12", "parallel.recompute=full"}},
+      {2, {"parallel.tensor=2"}},
+      {2, {"parallel.tensor=2", "parallel.sequence_parallel=true", "parallel.recompute=full"}},
+      {2, {"parallel.context=2", "batch.micro=3"}},
+      {2, {"parallel.data=2", "batch.micro=3"}},
+      {2, {"parallel.pipeline=2", "parallel.schedule=zb-h1"}},
+      {2, {"parallel.pipeline=2", "parallel.vocabulary=pipeline"}},
+      {3, {"parallel.pipeline=3"}},
+      {3, {"parallel.tensor=3", "parallel.sequence_parallel=true"}},
+      {4, {"parallel.tensor=4"}},
+      {4, {"parallel.tensor=4", "parallel.sequence_parallel=true", "parallel.schedule=zb-h1"}},
+      {4, {"parallel.tensor=2", "parallel.context=2", "parallel.sequence_parallel=true"}},
+      {4, {"parallel.tensor=2", "parallel.pipeline=2", "parallel.recompute=selective"}},
+      {4, {"parallel.data=2", "parallel.pipeline=2", "parallel.shard=weights"}}};
+  for (const auto& [ranks, keys] : layouts)
+    if (ranks == runtime().ranks()) expect_the_terms_of_one_rank(keys);
+}
+
+TEST_F(ExpertLosses, HaveTheSameBitsWithEverySchedule) {
+  if (runtime().ranks() != 3) GTEST_SKIP() << "needs 3 ranks";
+  const Terms expected = terms_of(tokens_, runtime().world(), {"parallel.pipeline=3"});
+  for (const char* schedule : {"gpipe", "zb-h1"})
+    EXPECT_EQ(terms_of(tokens_, runtime().world(),
+                       {"parallel.pipeline=3", text("parallel.schedule=", schedule)}),
+              expected)
+        << schedule;
+  const auto self = grid::Communicator::self();
+  if (runtime().rank() > 0) return;
+  EXPECT_EQ(terms_of(tokens_, *self, {}), expected);
+}
+
+}  // namespace
+}  // namespace trireme::train
