@@ -105,6 +105,8 @@ std::vector<PlanCase> plan_cases() {
        Offload::none, experts_in_two_layers},
       {"interleaved", 2, false, true, "full", optimizer, "lamb", Family::olmoe, 3, "fp32",
        Offload::none, "experts.number=5 experts.active=3"},
+      {"2bw", 1, true, true, "none", gradients, "adamw", Family::mixtral, 3, "bf16", Offload::none,
+       "experts.number=5 experts.z_weight=0.01"},
       {"1f1b", 1, true, true, "none", optimizer, "adamw", Family::gpt, 3, "fp64", Offload::none,
        "model.shared_layers=2"},
       {"zb-h1", 1, false, true, "full", none, "lamb", Family::bert, 3, "fp32", Offload::none,
