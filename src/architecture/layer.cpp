@@ -191,8 +191,39 @@ class LayerBuilder : public Builder {
                        std::string(name_of(m_.activation)),
                        {h, routes, order, bounds},
                        tensor("expert_g", Rows::routed, Columns::expert_feed_forward)});
-    return product("experts.down", g, tensor("z2", Rows::own, Columns::hidden), Cut::inputs,
-                   matrix("experts.down", {E, m_.hidden, F}, 0, residual_deviation_));
+    const int z = product("experts.down", g, tensor("z2", Rows::own, Columns::hidden), Cut::inputs,
+                          matrix("experts.down", {E, m_.hidden, F}, 0, residual_deviation_));
+    return m_.experts.shares() ? add({OperationKind::add, "experts.sum", {z, shared_expert(y)}, z})
+                               : z;
+  }
+
+  /// The result of the expert that all tokens use, times a sigmoid if `shared_gate` (Qwen Team
+  /// 2024, "Qwen1.5-MoE"; DeepSeek-AI 2024, arXiv 2401.06066, section 3.2).
+  int shared_expert(int y) {
+    const std::int64_t F = m_.experts.shared_feed_forward;
+    const bool gated = m_.gated();
+    Operation up{OperationKind::linear,
+                 gated ? "experts.shared_gate_up" : "experts.shared_up",
+                 {y},
+                 tensor("shared_h", Rows::tokens, Columns::shared_inner)};
+    up.cut = Cut::outputs;
+    up.arrays = {gated ? matrix(up.name, {2, F, m_.hidden}, 1)
+                       : matrix(up.name, {F, m_.hidden}, 0)};
+    const int g = add({OperationKind::activation,
+                       std::string(name_of(m_.activation)),
+                       {add(std::move(up))},
+                       tensor("shared_g", Rows::tokens, Columns::shared_feed_forward)});
+    const int z = from_parts(g, "experts.shared_down", "shared_z", {m_.hidden, F});
+    if (!m_.experts.shared_gate) return z;
+    Operation logit{OperationKind::router,
+                    "experts.shared_gate",
+                    {y},
+                    tensor("shared_logit", Rows::own, Columns::one, Numbers::accumulate)};
+    tensor("dshared_logit", Rows::own, Columns::one);
+    logit.arrays = {matrix(logit.name, {1, m_.hidden}, -1)};
+    Operation gate{OperationKind::gate, "experts.gate", {z, add(std::move(logit))}, z};
+    gate.saved = {tensor("raw_shared_z", Rows::own, Columns::hidden)};
+    return add(std::move(gate));
   }
 
   int down(int g) { return from_parts(g, "feed_forward.down", "z2", {m_.hidden, m_.feed_forward}); }

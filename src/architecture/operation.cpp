@@ -33,7 +33,7 @@ std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& m) {
 
 std::int64_t columns_of(Columns columns, const RankSizes& n) {
   const std::int64_t H = n.heads, Hkv = n.key_value_heads, K = n.head_size;
-  return std::array<std::int64_t, 18>{1,
+  return std::array<std::int64_t, 20>{1,
                                       n.hidden,
                                       H,
                                       H + Hkv,
@@ -50,7 +50,9 @@ std::int64_t columns_of(Columns columns, const RankSizes& n) {
                                       n.experts_active,
                                       2 * n.experts_active,
                                       n.expert_feed_forward,
-                                      n.expert_inner}[at(columns)];
+                                      n.expert_inner,
+                                      n.shared_feed_forward,
+                                      n.shared_inner}[at(columns)];
 }
 
 Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate) {
@@ -73,7 +75,7 @@ std::string shape_text(const Tensor& t) {
   constexpr auto rows = words_of<Rows>("T", "R", "N", "B", "N + B", "N'", "T k'", "E' + 1", "B");
   constexpr auto columns =
       words_of<Columns>("1", "D", "H", "H + Hkv", "H K", "(H + Hkv) K", "(H + 2 Hkv) K", "F", "F'",
-                        "V", "2", "3", "3 P", "E", "k", "2 k", "Fe", "Fe'");
+                        "V", "2", "3", "3 P", "E", "k", "2 k", "Fe", "Fe'", "Fs", "Fs'");
   return text("[", rows[at(t.rows)], ", ", columns[at(t.columns)], "]");
 }
 
@@ -316,6 +318,17 @@ constexpr OperationRule expert_activation{
     .read_backward = [](const Operation& op, Pass) { return op.inputs; },
     .other_gradients = [](const Operation& op) { return std::vector{op.inputs[1]}; }};
 
+constexpr OperationRule gate{
+    .name = "gate",
+    .rate = KernelRate::activation,
+    .read_backward = [](const Operation& op, Pass) { return with_saved({op.inputs[1]}, op); },
+    .other_gradients = [](const Operation& op) { return std::vector{op.inputs[1]}; }};
+
+constexpr OperationRule add{
+    .name = "add", .rate = KernelRate::residual, .other_gradients = [](const Operation& op) {
+      return std::vector{op.inputs[1]};
+    }};
+
 }  // namespace rules
 }  // namespace
 
@@ -355,6 +368,10 @@ const OperationRule& rule_of(OperationKind kind) {
       return rules::expert_product;
     case OperationKind::expert_activation:
       return rules::expert_activation;
+    case OperationKind::gate:
+      return rules::gate;
+    case OperationKind::add:
+      return rules::add;
   }
   return rules::norm;
 }

@@ -38,6 +38,8 @@ RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_
     s.routed = s.tokens * std::min(s.experts_active, s.experts_held);
     s.expert_feed_forward = m.experts.feed_forward;
     s.expert_inner = m.gated() ? 2 * s.expert_feed_forward : s.expert_feed_forward;
+    s.shared_feed_forward = shard.part(m.experts.shared_feed_forward).extent;
+    s.shared_inner = m.gated() ? 2 * s.shared_feed_forward : s.shared_feed_forward;
   }
   return s;
 }

@@ -54,6 +54,8 @@ const std::vector<Alias>& deck_aliases() {
       {"experts.feed_forward", "moe_intermediate_size moe_ffn_hidden_size"},
       {"experts.normalised", "norm_topk_prob normalized"},
       {"experts.first_layer", "first_k_dense_replace"},
+      {"experts.shared_feed_forward",
+       "shared_expert_intermediate_size moe_shared_expert_intermediate_size"},
       {"experts.every", "decoder_sparse_step moe_layer_freq"},
       {"adapter", "lora peft"},
       {"adapter.rank", "lora_rank lora_r lora_dim r"},

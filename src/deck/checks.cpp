@@ -56,7 +56,8 @@ class CrossCheck {
                "model.logit_softcap", "model.layers", "model.shared_layers", "data.packing"}))
       for (const std::string& mistake : property_mistakes(deck_)) report(mistake);
     if (valid({"experts.number", "experts.active", "experts.first_layer", "model.layers",
-               "adapter.targets", "optimizer.kind", "precision.products"}))
+               "experts.shared_feed_forward", "adapter.targets", "optimizer.kind",
+               "precision.products"}))
       for (const std::string& mistake : expert_mistakes(deck_)) report(mistake);
     if (m.predicts_masked_tokens()) pairs();
   }
@@ -78,7 +79,8 @@ class CrossCheck {
     const ModelConfig& m = deck_.config.model;
     if (!valid({"model.layers", "model.hidden", "model.feed_forward", "model.sequence",
                 "model.vocabulary", "model.heads", "model.head_size", "batch.micro",
-                "experts.number", "experts.active", "experts.feed_forward"}))
+                "experts.number", "experts.active", "experts.feed_forward",
+                "experts.shared_feed_forward"}))
       return;
     const auto D = static_cast<double>(m.hidden);
     const auto S = static_cast<double>(m.sequence);
@@ -87,9 +89,10 @@ class CrossCheck {
     const auto L = static_cast<double>(m.layers);
     const auto A = static_cast<double>(std::max(m.hidden, m.heads * m.head_size()));
     const ExpertsConfig& e = m.experts;
-    const double of_experts =
-        e.present() ? static_cast<double>(e.number) * (3 * static_cast<double>(e.feed_forward) + 1)
-                    : 0;
+    const double of_experts = e.present() ? static_cast<double>(e.number) *
+                                                    (3 * static_cast<double>(e.feed_forward) + 1) +
+                                                3 * static_cast<double>(e.shared_feed_forward)
+                                          : 0;
     const double parameters = L * D * (4 * A + 3 * F + of_experts) + (2 * V + S) * D;
     const double activations = activations_of(deck_.config);
     if (parameters > count_limit)
@@ -185,6 +188,7 @@ class CrossCheck {
     enough("model", "heads", m.heads);
     if (!m.only_experts()) enough("model", "feed_forward", m.feed_forward);
     enough("experts", "number", m.experts.number);
+    if (m.experts.shares()) enough("experts", "shared_feed_forward", m.experts.shared_feed_forward);
     enough("model", "vocabulary", m.vocabulary);
     if (is_open(deck_, "batch", "micro") ||
         !valid({"parallel.tensor", "parallel.context", "batch.micro", "model.sequence"}))

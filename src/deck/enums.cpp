@@ -6,7 +6,7 @@ namespace trireme {
 EnumWords enum_words(Family) {
   static constexpr auto all =
       words_of<Family>("gpt", "llama", "bert", "qwen2", "qwen3", "mistral", "gemma", "gemma2",
-                       "gemma3", "olmo2", "mixtral", "qwen3_moe", "olmoe");
+                       "gemma3", "olmo2", "mixtral", "qwen3_moe", "olmoe", "qwen2_moe");
   return all;
 }
 

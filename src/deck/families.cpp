@@ -115,6 +115,16 @@ void olmoe(ModelConfig& m) {
   m.experts.balance = ExpertBalance::sequence;
 }
 
+/// Yang et al. 2024, arXiv 2407.10671, section 2.2.2.
+void qwen2_moe(ModelConfig& m) {
+  qwen2(m);
+  m.experts.number = 60;
+  m.experts.active = 4;
+  m.experts.normalised = false;
+  m.experts.shared_gate = true;
+  m.experts.balance = ExpertBalance::sequence;
+}
+
 /// The properties that a family sets.
 auto properties(ModelConfig& m) {
   return std::tie(m.family, m.norm, m.norm_placement, m.norm_epsilon, m.query_key_norm, m.positions,
@@ -169,6 +179,9 @@ ModelConfig preset(Family family) {
     case Family::olmoe:
       olmoe(m);
       break;
+    case Family::qwen2_moe:
+      qwen2_moe(m);
+      break;
   }
   return m;
 }
@@ -177,6 +190,7 @@ void set_family(ModelConfig& m, Family family) {
   ModelConfig of_family = preset(family);
   properties(m) = properties(of_family);
   m.experts.feed_forward = m.feed_forward;
+  m.experts.shared_feed_forward = m.experts.shared_gate ? m.feed_forward : 0;
 }
 
 }  // namespace trireme::deck

@@ -63,6 +63,10 @@ std::vector<std::string> expert_mistakes(const Deck& deck) {
   if (e.first_layer >= c.model.layers)
     report(deck.cite("experts", "first_layer"), ", counted from 0, is not less than ",
            deck.cite("model", "layers"), "; choose at most ", c.model.layers - 1);
+  if (e.shared_gate && e.shared_feed_forward == 0)
+    report(deck.cite("experts", "shared_gate"), " needs a shared expert, but the deck has ",
+           deck.cite("experts", "shared_feed_forward"),
+           "; choose shared_gate = false, or set shared_feed_forward");
   if (c.model.biases == Biases::all)
     report(number, " needs products without biases in the feed-forward part, but the deck has ",
            deck.cite("model", "biases"), "; choose biases = \"none\" or \"query_key_value\"");

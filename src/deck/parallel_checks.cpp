@@ -242,7 +242,8 @@ double activations_of(const Config& config) {
   const double per_layer =
       4 * static_cast<double>(m.hidden) + 4 * static_cast<double>(m.heads * m.head_size()) +
       2 * static_cast<double>(m.feed_forward) +
-      (m.experts.present() ? 3 * static_cast<double>(m.experts.active * m.experts.feed_forward)
+      (m.experts.present() ? 3 * static_cast<double>(m.experts.active * m.experts.feed_forward +
+                                                     m.experts.shared_feed_forward)
                            : 0);
   const double per_token =
       static_cast<double>(m.layers) * per_layer + static_cast<double>(m.vocabulary);

@@ -63,8 +63,9 @@ void model_properties(SectionKeys<ModelConfig>& model) {
   model
       .number("rope_theta", &ModelConfig::rope_theta, "base of the wavelengths of rotary positions")
       .above(0)
-      .derive([](Config& c) { c.model.rope_theta = preset(c.model.family).rope_theta; },
-              "10000; 1e6 for qwen2, qwen3, gemma3, mixtral and qwen3_moe; 5e5 for olmo2");
+      .derive(
+          [](Config& c) { c.model.rope_theta = preset(c.model.family).rope_theta; },
+          "10000; 1e6 for qwen2, qwen2_moe, qwen3, gemma3, mixtral and qwen3_moe; 5e5 for olmo2");
   model
       .choice("activation", &ModelConfig::activation,
               "non-linearity of the feed-forward layer: gelu, or with a gate swiglu or geglu")
@@ -80,7 +81,7 @@ void model_properties(SectionKeys<ModelConfig>& model) {
               "matrix products of a layer that have a bias: none, only queries, keys and values "
               "(query_key_value), or all")
       .derive([](Config& c) { c.model.biases = preset(c.model.family).biases; },
-              "all for gpt and bert, query_key_value for qwen2, otherwise none");
+              "all for gpt and bert, query_key_value for qwen2 and qwen2_moe, otherwise none");
   model
       .choice("mask", &ModelConfig::mask,
               "attention mask: each token sees the tokens up to itself (causal), or the whole "
@@ -215,11 +216,11 @@ void model_keys(std::vector<Entry>& out) {
     return model.integer(name, field, help).at_least(1).at_most(size_limit);
   };
   model
-      .choice(
-          "family", &ModelConfig::family,
-          "published architecture, which presets the properties below: gpt, llama, bert, "
-          "qwen2, qwen3, mistral, gemma, gemma2, gemma3, olmo2, mixtral, qwen3_moe or olmoe; see "
-          "docs/models.md")
+      .choice("family", &ModelConfig::family,
+              "published architecture, which presets the properties below: gpt, llama, bert, "
+              "qwen2, qwen3, mistral, gemma, gemma2, gemma3, olmo2, mixtral, qwen3_moe, olmoe or "
+              "qwen2_moe; see "
+              "docs/models.md")
       .otherwise(Str("gpt"));
   size("layers", &ModelConfig::layers, "transformer layers").at_most(65536);
   size("hidden", &ModelConfig::hidden, "width of the residual stream");
@@ -275,6 +276,11 @@ std::vector<std::string_view> words_of_keys() {
   return {all.begin(), all.end()};
 }
 
+/// The experts of the deck's family; the defaults of ExpertsConfig if the deck's model has none.
+ExpertsConfig preset_experts(const Config& c) {
+  return c.model.experts.present() ? preset(c.model.family).experts : ExpertsConfig();
+}
+
 void expert_keys(std::vector<Entry>& out) {
   const auto key = [&out](const char* name, KeyType type, auto ExpertsConfig::*member,
                           const char* help, Effect effect = Effect::model) -> Entry& {
@@ -286,13 +292,13 @@ void expert_keys(std::vector<Entry>& out) {
       .at_least(0)
       .at_most(expert_limit)
       .derive([](Config& c) { c.model.experts.number = preset(c.model.family).experts.number; },
-              "8 for mixtral, 128 for qwen3_moe, 64 for olmoe, otherwise 0");
+              "8 for mixtral, 128 for qwen3_moe, 64 for olmoe, 60 for qwen2_moe, otherwise 0");
   key("active", KeyType::integer, &ExpertsConfig::active,
       "experts that each token uses: those with the largest scores of the router", Effect::function)
       .at_least(1)
       .at_most(expert_limit)
-      .derive([](Config& c) { c.model.experts.active = preset(c.model.family).experts.active; },
-              "8 for qwen3_moe and olmoe, otherwise 2");
+      .derive([](Config& c) { c.model.experts.active = preset_experts(c).active; },
+              "8 for qwen3_moe and olmoe, 4 for qwen2_moe, otherwise 2");
   key("feed_forward", KeyType::integer, &ExpertsConfig::feed_forward, "inner width of an expert")
       .at_least(1)
       .at_most(4 * size_limit)
@@ -300,9 +306,8 @@ void expert_keys(std::vector<Entry>& out) {
               "model.feed_forward");
   key("normalised", KeyType::boolean, &ExpertsConfig::normalised,
       "division of the weights of a token's experts by their sum", Effect::function)
-      .derive(
-          [](Config& c) { c.model.experts.normalised = preset(c.model.family).experts.normalised; },
-          "false for olmoe, otherwise true");
+      .derive([](Config& c) { c.model.experts.normalised = preset_experts(c).normalised; },
+              "false for olmoe and qwen2_moe, otherwise true");
   key("first_layer", KeyType::integer, &ExpertsConfig::first_layer,
       "first layer with experts, counted from 0")
       .at_least(0)
@@ -313,6 +318,24 @@ void expert_keys(std::vector<Entry>& out) {
       .at_least(1)
       .at_most(65536)
       .otherwise(Int{1});
+  key("shared_feed_forward", KeyType::integer, &ExpertsConfig::shared_feed_forward,
+      "inner width of a further expert that all tokens use; 0 means none")
+      .at_least(0)
+      .at_most(4 * size_limit)
+      .derive(
+          [](Config& c) {
+            c.model.experts.shared_feed_forward =
+                preset_experts(c).shared_gate ? c.model.feed_forward : 0;
+          },
+          "model.feed_forward for qwen2_moe, otherwise 0");
+  key("shared_gate", KeyType::boolean, &ExpertsConfig::shared_gate,
+      "multiplication of the shared expert's result by a sigmoid of each token")
+      .derive(
+          [](Config& c) {
+            ExpertsConfig& e = c.model.experts;
+            e.shared_gate = preset_experts(c).shared_gate && e.shares();
+          },
+          "true for qwen2_moe with a shared expert, otherwise false");
   key("balance", KeyType::choice, &ExpertsConfig::balance,
       "loss that spreads tokens over the experts: none, or one per sample (sequence)",
       Effect::training)

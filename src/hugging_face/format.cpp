@@ -21,6 +21,7 @@ const Format& format_of(Family family) {
     case Family::mixtral:
     case Family::qwen3_moe:
     case Family::olmoe:
+    case Family::qwen2_moe:
       return llama_format(family);
   }
   throw Error("unknown family");

@@ -175,7 +175,12 @@ constexpr Class classes[] = {
        keys.push_back(fixed("attention_bias", {false}));
        add_olmoe_keys(keys);
      },
-     false, 0, true, 1e-5, 1e4, true}};
+     false, 0, true, 1e-5, 1e4, true},
+    {Family::qwen2_moe, "qwen2_moe", "Qwen2MoeForCausalLM", 16, 0,
+     [](std::vector<ConfigKey>& keys) {
+       keys.push_back(silu());
+       add_qwen2_moe_keys(keys);
+     }}};
 
 const Class& class_of(Family family) {
   return *std::ranges::find(classes, family, &Class::family);
@@ -247,6 +252,17 @@ void add_experts(std::vector<Tensor>& out, const M& m, const std::string& theirs
   }
   for (std::int64_t e = 0; e < m.experts.number; ++e)
     add(e, mixtral ? "w2" : "down_proj", {D, F}, "experts.down", {e});
+  if (!m.experts.shares()) return;
+  const std::int64_t Fs = m.experts.shared_feed_forward;
+  const auto shared = [&](const char* name, Extents shape, const char* array, Extents place = {}) {
+    out.push_back({text(block, "shared_expert", name, ".weight"),
+                   std::move(shape),
+                   {{text(ours, "experts.shared_", array), std::move(place)}}});
+  };
+  shared(".gate_proj", {Fs, D}, "gate_up", {0});
+  shared(".up_proj", {Fs, D}, "gate_up", {1});
+  shared(".down_proj", {D, Fs}, "down");
+  shared("_gate", {1, D}, "gate");
 }
 
 void add_layer(std::vector<Tensor>& out, const M& m, std::int64_t layer) {

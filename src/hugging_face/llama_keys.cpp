@@ -542,6 +542,32 @@ void add_qwen3_moe_keys(std::vector<ConfigKey>& keys) {
   add_layers_with_experts(keys);
 }
 
+void add_qwen2_moe_keys(std::vector<ConfigKey>& keys) {
+  add_numbers(keys, "num_experts", 60, 4, false);
+  keys.push_back(whole("moe_intermediate_size", "feed_forward", &E::feed_forward, 4 * size_limit)
+                     .without(1408));
+  keys.push_back(whole("shared_expert_intermediate_size", "shared_feed_forward",
+                       &E::shared_feed_forward, 4 * size_limit)
+                     .without(5632));
+  ConfigKey gate = written("shared_expert_gate", [](const M&) { return json(); });
+  gate.section = "experts";
+  gate.deck = "shared_gate";
+  gate.in_deck = [](const M&) { return std::string(); };
+  keys.push_back(std::move(gate));
+  add_normalised(keys);
+  add_layers_with_experts(keys);
+  keys.push_back(fixed("qkv_bias", {true}));
+  // Which layers have a window depends on the version of transformers.
+  keys.push_back(fixed("use_sliding_window", {false}));
+  for (const char* name : {"sliding_window", "max_window_layers"}) {
+    ConfigKey unused;
+    unused.name = name;
+    unused.otherwise = [](const M&) { return json(); };
+    unused.read = [](const json&, M&) { return true; };
+    keys.push_back(std::move(unused));
+  }
+}
+
 void check_experts(const json& file, const M& m, Complaints& complaints) {
   if (!m.experts.present()) return;
   const json number = member_of(file, number_names[0]), other = member_of(file, number_names[1]);

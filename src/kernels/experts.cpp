@@ -387,6 +387,53 @@ void dot_routed(const Exec& exec, View2<Accumulate<T>> droutes, View2<const T> a
       });
 }
 
+namespace {
+
+template <class A>
+KOKKOS_INLINE_FUNCTION A sigmoid(A x) {
+  return x >= 0 ? 1 / (1 + exp_of_difference(-x)) : 1 - 1 / (1 + exp_of_difference(x));
+}
+
+}  // namespace
+
+template <class T>
+void gate_rows(const Exec& exec, View2<T> y, View2<T> raw, View1<const Accumulate<T>> logits) {
+  using A = Accumulate<T>;
+  const std::int64_t rows = extent(y, 0), columns = extent(y, 1);
+  expect_shape(raw, "raw", {rows, columns});
+  expect_shape(logits, "logits", {rows});
+  for_rows(
+      "kernels/gate_rows", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        T* row = row_of(y, r);
+        T* before = row_of(raw, r);
+        const A factor = sigmoid(logits(r));
+        map_lanes(
+            team, columns, before, [](std::int64_t, A v) { return v; }, row);
+        map_lanes(
+            team, columns, row, [&](std::int64_t, A v) { return factor * v; }, row);
+      });
+}
+
+template <class T>
+void gate_rows_backward(const Exec& exec, View2<T> dy, View1<T> dlogits, View2<const T> raw,
+                        View1<const Accumulate<T>> logits) {
+  using A = Accumulate<T>;
+  const std::int64_t rows = extent(dy, 0), columns = extent(dy, 1);
+  expect_shape(raw, "raw", {rows, columns});
+  expect_shape(logits, "logits", {rows});
+  expect_shape(dlogits, "dlogits", {rows});
+  for_rows(
+      "kernels/gate_rows_backward", exec, rows, KOKKOS_LAMBDA(const Team& team, std::int64_t r) {
+        T* row = row_of(dy, r);
+        const A factor = sigmoid(logits(r));
+        const A sum = sum_of<A>(
+            team, columns, [](std::int64_t, A u, A v) { return u * v; }, row, row_of(raw, r));
+        once(team, [&]() { dlogits(r) = static_cast<T>(factor * (1 - factor) * sum); });
+        map_lanes(
+            team, columns, row, [&](std::int64_t, A v) { return factor * v; }, row);
+      });
+}
+
 template <class T>
 void round_sums(const Exec& exec, View2<T> y, View2<const Accumulate<T>> sums) {
   const std::int64_t columns = extent(y, 1);
@@ -425,6 +472,9 @@ TRIREME_INSTANTIATE(double)
                                 View1<const std::int32_t>);                                      \
   template void dot_routed<T>(const Exec&, View2<Accumulate<T>>, View2<const T>, View2<const T>, \
                               View1<const std::int32_t>);                                        \
+  template void gate_rows<T>(const Exec&, View2<T>, View2<T>, View1<const Accumulate<T>>);       \
+  template void gate_rows_backward<T>(const Exec&, View2<T>, View1<T>, View2<const T>,           \
+                                      View1<const Accumulate<T>>);                               \
   template void round_sums<T>(const Exec&, View2<T>, View2<const Accumulate<T>>);
 TRIREME_INSTANTIATE(float)
 TRIREME_INSTANTIATE(double)

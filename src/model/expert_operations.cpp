@@ -246,6 +246,38 @@ void ExpertProductOperation<P>::backward_weight(const PassArguments<P>& c) const
   });
 }
 
+// ---- shared expert
+
+template <class P>
+void GateOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  kernels::gate_rows<T>(c.handle, c.values.matrix(this->op_.output),
+                        c.values.matrix(this->op_.saved.front()),
+                        c.values.list(this->op_.inputs[1]));
+}
+
+template <class P>
+void GateOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                      bool) const {
+  kernels::gate_rows_backward<T>(c.handle, axis_.own_part(c.values.gradient(this->op_.output)),
+                                 flat(c.values.gradient(this->op_.inputs[1])),
+                                 c.values.matrix(this->op_.saved.front()),
+                                 c.values.list(this->op_.inputs[1]));
+}
+
+template <class P>
+void AddOperation<P>::forward(const PassArguments<P>& c, const BlockOperation<P>*) const {
+  kernels::accumulate<T>(c.handle, flat(c.values.matrix(this->op_.output)),
+                         flat<const T>(c.values.matrix(this->op_.inputs[1])));
+}
+
+template <class P>
+void AddOperation<P>::backward_input(const PassArguments<P>& c, const BlockOperation<P>*,
+                                     bool) const {
+  const View2<T> from = c.values.gradient(this->op_.output);
+  const View2<T> to = c.values.gradient(this->op_.inputs[1]);
+  kernels::copy<T>(c.handle, flat(axis_.own_part(to)), flat<const T>(axis_.own_part(from)));
+}
+
 // ---- activation
 
 template <class P>
@@ -305,6 +337,8 @@ std::optional<Evaluations> ExpertActivationOperation<P>::evaluations(
 #define TRIREME_INSTANTIATE(P)              \
   template class RouterOperation<P>;        \
   template class ChoiceOperation<P>;        \
+  template class GateOperation<P>;          \
+  template class AddOperation<P>;           \
   template class ExpertProductOperation<P>; \
   template class ExpertActivationOperation<P>;
 TRIREME_INSTANTIATE(Fp32)

@@ -355,6 +355,10 @@ std::unique_ptr<BlockOperation<P>> make_operation(const architecture::Operation&
       return std::make_unique<ExpertProductOperation<P>>(op, place);
     case OperationKind::expert_activation:
       return std::make_unique<ExpertActivationOperation<P>>(op, place);
+    case OperationKind::gate:
+      return std::make_unique<GateOperation<P>>(op, place);
+    case OperationKind::add:
+      return std::make_unique<AddOperation<P>>(op, place);
   }
   return {};
 }

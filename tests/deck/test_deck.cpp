@@ -163,6 +163,8 @@ TEST(Deck, ResolvedDeckReadsBackToTheSameConfig) {
     e.active = e.active % std::max<std::int64_t>(1, e.number) + 1;
     e.feed_forward = e.feed_forward % 500 + 1;
     e.first_layer %= m.layers;
+    e.shared_feed_forward %= 500;
+    e.shared_gate = e.shared_gate && e.shared_feed_forward > 0;
     if (!e.present()) e = {.feed_forward = m.feed_forward};
     if (e.present() && m.biases == Biases::all) m.biases = Biases::none;
     if (m.rope_scaling != RotaryScalingKind::none) {

@@ -110,6 +110,20 @@ constexpr Published published[] = {
      .window = 0,
      .objective = next,
      .experts = {64, 8, 0, false}},
+    {.family = Family::qwen2_moe,
+     .norm = rms,
+     .placement = pre,
+     .epsilon = 1e-6,
+     .query_key_norm = without,
+     .positions = rotary,
+     .theta = 1e6,
+     .activation = swiglu,
+     .gelu = Gelu::tanh,
+     .biases = Biases::query_key_value,
+     .mask = causal,
+     .window = 0,
+     .objective = next,
+     .experts = {.number = 60, .active = 4, .normalised = false, .shared_gate = true}},
 };
 
 TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
@@ -138,6 +152,7 @@ TEST(Families, HaveThePropertiesOfTheirPublishedModels) {
     EXPECT_EQ(m.logit_softcap, p.logit_softcap);
     ExpertsConfig experts = p.experts;
     experts.feed_forward = m.feed_forward;
+    if (experts.shared_gate) experts.shared_feed_forward = m.feed_forward;
     experts.balance = experts.present() ? ExpertBalance::sequence : ExpertBalance::none;
     EXPECT_EQ(m.experts, experts);
   }

@@ -63,9 +63,10 @@ std::set<std::string> keys_with(Effect effect) {
 
 /// Training and evaluation refuse a checkpoint whose deck has other values for these keys.
 TEST(Table, RecordsWhichKeysDefineTheModel) {
-  std::set<std::string> expected{"data.class_token", "data.separator_token", "data.mask_token",
-                                 "experts.number",   "experts.feed_forward", "experts.first_layer",
-                                 "experts.every"};
+  std::set<std::string> expected{
+      "data.class_token",     "data.separator_token",        "data.mask_token",
+      "experts.number",       "experts.shared_feed_forward", "experts.shared_gate",
+      "experts.feed_forward", "experts.first_layer",         "experts.every"};
   for (const Key& key : keys())
     if (key.section == "model" && key.name != "dropout" && key.name != "masked_share" &&
         key.name != "sequence" && !scales_rotary(key))

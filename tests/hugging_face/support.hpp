@@ -53,6 +53,10 @@ inline deck::ModelConfig odd_llama(bool tied, Family family = Family::llama) {
     m.experts.number = 5;
     m.experts.active = 2;
   }
+  if (family == Family::qwen2_moe) {
+    m.experts.feed_forward = 40;
+    m.experts.shared_feed_forward = 17;
+  }
   if (family == Family::qwen3_moe) {
     m.experts.feed_forward = 40;
     m.experts.first_layer = 1;

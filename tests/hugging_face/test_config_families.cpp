@@ -78,7 +78,7 @@ TEST(ConfigFamilies, WindowCoversAllLayersOrNone) {
                   {"attention_bias = true, expected false"});
 }
 
-const std::vector<std::string> types_with_experts{"mixtral", "qwen3_moe", "olmoe"};
+const std::vector<std::string> types_with_experts{"mixtral", "qwen3_moe", "olmoe", "qwen2_moe"};
 
 TEST(ConfigFamilies, MissingKeysOfExpertsTakeTheDefaultsOfTheFamily) {
   const auto mixtral = model_as("mixtral");
@@ -98,6 +98,12 @@ TEST(ConfigFamilies, MissingKeysOfExpertsTakeTheDefaultsOfTheFamily) {
   EXPECT_EQ(olmoe.experts, (deck::ExpertsConfig{64, 8, 333, false, 0, 1, ExpertBalance::sequence}));
   EXPECT_EQ(olmoe.rope_theta, 1e4);
   EXPECT_EQ(olmoe.norm_epsilon, 1e-5);
+  const auto qwen2 = model_as("qwen2_moe");
+  deck::ExpertsConfig of_qwen2{60, 4, 1408, false, 0, 1, ExpertBalance::sequence};
+  of_qwen2.shared_feed_forward = 5632;
+  of_qwen2.shared_gate = true;
+  EXPECT_EQ(qwen2.experts, of_qwen2);
+  EXPECT_EQ(qwen2.biases, Biases::query_key_value);
   for (const std::string& type : types_with_experts) {
     for (const char* name : {"num_experts", "num_local_experts"}) {
       const std::string number = text('"', name, "\": 9");
@@ -156,6 +162,10 @@ TEST(ConfigFamilies, RejectUnsupportedValuesOfExperts) {
        "max_window_layers = 28, expected 0, so that all layers are alike"},
       {"olmoe", R"("clip_qkv": 8.0)", "clip_qkv = 8.0, expected null"},
       {"olmoe", R"("attention_bias": true)", "attention_bias = true, expected false"},
+      {"qwen2_moe", R"("qkv_bias": false)", "qkv_bias = false, expected true"},
+      {"qwen2_moe", R"("use_sliding_window": true)", "use_sliding_window = true, expected false"},
+      {"qwen2_moe", R"("shared_expert_intermediate_size": 0)",
+       "shared_expert_intermediate_size = 0, expected"},
       {"olmoe", R"("num_experts": 7)", "num_experts_per_tok = 8, expected at most num_experts = 7"},
       {"olmoe", R"("head_dim": 32)",
        "head_dim = 32, expected hidden_size / num_attention_heads = 24"}};

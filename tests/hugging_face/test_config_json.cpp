@@ -17,9 +17,9 @@ TEST(ConfigJson, ReadsBackAsWritten) {
         odd_llama(false, Family::mistral), odd_llama(true, Family::olmo2),
         odd_llama(false, Family::mixtral), with_window(odd_llama(true, Family::mixtral)),
         odd_llama(false, Family::qwen3_moe), with_window(odd_llama(true, Family::qwen3_moe)),
-        odd_llama(false, Family::olmoe), with_window(odd_llama(false, Family::qwen2)),
-        with_window(odd_llama(true, Family::qwen3)), odd_bert(true, SentenceLoss::next),
-        odd_bert(false, SentenceLoss::none)}) {
+        odd_llama(false, Family::olmoe), odd_llama(false, Family::qwen2_moe),
+        with_window(odd_llama(false, Family::qwen2)), with_window(odd_llama(true, Family::qwen3)),
+        odd_bert(true, SentenceLoss::next), odd_bert(false, SentenceLoss::none)}) {
     model.dropout = 0.15;
     const bool rotary = model.positions == Positions::rotary;
     if (!rotary) model.gelu = model.tied_embeddings ? Gelu::exact : Gelu::tanh;
@@ -102,6 +102,11 @@ TEST(ConfigJson, ReadsConfigsOfTransformers) {
   EXPECT_EQ(model.feed_forward, 10) << "of the layers without experts";
   EXPECT_EQ(model.rope_theta, 1e6);
   EXPECT_EQ(model.experts, (deck::ExpertsConfig{5, 2, 7, true, 1, 2, ExpertBalance::sequence}));
+  model = read_golden("decoders_hugging_face/qwen2_moe");
+  EXPECT_EQ(model.family, Family::qwen2_moe);
+  EXPECT_EQ(model.experts.first_layer, 1);
+  EXPECT_EQ(model.experts.shared_feed_forward, 9);
+  EXPECT_TRUE(model.experts.shared_gate);
   model = read_golden("decoders_hugging_face/olmoe");
   EXPECT_EQ(model.family, Family::olmoe);
   EXPECT_EQ(model.experts, (deck::ExpertsConfig{5, 2, 10, false, 0, 1, ExpertBalance::sequence}));
@@ -133,7 +138,7 @@ TEST(ConfigJson, RejectsUnsupportedModels) {
       refusal(R"({"model_type": "gpt_oss"})"),
       {"here/config.json", "model_type = \"gpt_oss\"",
        R"("gpt2", "llama", "bert", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "gemma3_text")",
-       R"("olmo2", "mixtral", "qwen3_moe", "olmoe")"});
+       R"("olmo2", "mixtral", "qwen3_moe", "olmoe", "qwen2_moe")"});
   expect_mentions(refusal("{}"), {"model_type is missing"});
   for (const char* content : {"", "[]", "{", "7", "\xff"})
     expect_mentions(refusal(content), {"here/config.json", "not "});

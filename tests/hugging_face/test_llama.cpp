@@ -11,7 +11,7 @@ INSTANTIATE_TEST_SUITE_P(Families, LlamaTensors,
                          ::testing::Values(Family::llama, Family::qwen2, Family::qwen3,
                                            Family::mistral, Family::gemma, Family::gemma2,
                                            Family::gemma3, Family::olmo2, Family::mixtral,
-                                           Family::qwen3_moe, Family::olmoe),
+                                           Family::qwen3_moe, Family::olmoe, Family::qwen2_moe),
                          [](const auto& family) { return std::string(name_of(family.param)); });
 
 TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
@@ -51,8 +51,15 @@ TEST_P(LlamaTensors, UseTheTensorNamesOfTransformers) {
       expected[expert + (mixtral ? "w2.weight" : "down_proj.weight")] =
           part(weights[ours + "experts.down"], e, 5);
     }
+    if (model.experts.shares()) {
+      const auto& shared = weights[ours + "experts.shared_gate_up"];
+      expected[block + "shared_expert.gate_proj.weight"] = part(shared, 0, 2);
+      expected[block + "shared_expert.up_proj.weight"] = part(shared, 1, 2);
+      expected[block + "shared_expert.down_proj.weight"] = weights[ours + "experts.shared_down"];
+      expected[block + "shared_expert_gate.weight"] = weights[ours + "experts.shared_gate"];
+    }
   }
-  if (GetParam() == Family::qwen2) {
+  if (model.biases == Biases::query_key_value) {
     const auto& bias = weights[ours + "attention.key_value_bias"];
     expected[theirs + "self_attn.q_proj.bias"] = weights[ours + "attention.query_bias"];
     expected[theirs + "self_attn.k_proj.bias"] = part(bias, 0, 2);
@@ -181,6 +188,17 @@ TEST(LlamaParameters, MatchPublishedMixturesOfExperts) {
       "vocab_size": 151936})"),
             30'532'122'624)
       << "Qwen3 30B A3B";
+  EXPECT_EQ(parameters(R"({"architectures": ["Qwen2MoeForCausalLM"], "attention_dropout": 0.0,
+      "decoder_sparse_step": 1, "hidden_act": "silu", "hidden_size": 2048,
+      "intermediate_size": 5632, "max_position_embeddings": 8192, "max_window_layers": 21,
+      "model_type": "qwen2_moe", "moe_intermediate_size": 1408, "norm_topk_prob": false,
+      "num_attention_heads": 16, "num_experts": 60, "num_experts_per_tok": 4,
+      "num_hidden_layers": 24, "num_key_value_heads": 16, "output_router_logits": false,
+      "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.001,
+      "shared_expert_intermediate_size": 5632, "sliding_window": 32768,
+      "tie_word_embeddings": false, "use_sliding_window": false, "vocab_size": 151936})"),
+            14'315'784'192)
+      << "Qwen1.5 MoE A2.7B";
   EXPECT_EQ(parameters(R"({"architectures": ["OlmoeForCausalLM"], "attention_bias": false,
       "attention_dropout": 0.0, "clip_qkv": null, "hidden_act": "silu", "hidden_size": 2048,
       "intermediate_size": 1024, "max_position_embeddings": 4096, "model_type": "olmoe",

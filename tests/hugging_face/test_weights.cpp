@@ -71,6 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Models, HuggingFaceWeights,
                                            Case{"MixtralUntied", odd_llama(false, Family::mixtral)},
                                            Case{"Qwen3MoeTied", odd_llama(true, Family::qwen3_moe)},
                                            Case{"OlmoeUntied", odd_llama(false, Family::olmoe)},
+                                           Case{"Qwen2Moe", odd_llama(false, Family::qwen2_moe)},
                                            Case{"BertTied", odd_bert(true, SentenceLoss::next)},
                                            Case{"BertUntied", odd_bert(false, SentenceLoss::order)},
                                            Case{"BertMasked", odd_bert(true, SentenceLoss::none)}),
@@ -260,9 +261,9 @@ TEST_P(HuggingFaceWeights, TiedOutputMustEqualTheTable) {
 }
 
 TEST(Import, ReadsTensorsOfTransformers) {
-  for (const char* name :
-       {"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied", "mistral_tied",
-        "mistral_untied", "gemma", "gemma2", "gemma3", "olmo2", "mixtral", "qwen3_moe", "olmoe"}) {
+  for (const char* name : {"qwen2_tied", "qwen2_untied", "qwen3_tied", "qwen3_untied",
+                           "mistral_tied", "mistral_untied", "gemma", "gemma2", "gemma3", "olmo2",
+                           "mixtral", "qwen3_moe", "olmoe", "qwen2_moe"}) {
     const std::string path = text(TRIREME_SOURCE_DIR, "/tests/golden/decoders_hugging_face/", name);
     const auto file = parse_config(read_file(path + "/config.json"), path + "/config.json");
     const TensorFolder weights(path);

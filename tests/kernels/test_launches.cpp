@@ -177,6 +177,11 @@ std::map<std::string, Call> kernels_of_experts(const Arrays<T>& x) {
           {"add_routed", [=](const Handle& e) { add_routed<T>(e, gradient, a, order, 1); }},
           {"weigh_routed", [=](const Handle& e) { weigh_routed<T>(e, a, routes, order); }},
           {"dot_routed", [=](const Handle& e) { dot_routed<T>(e, of_routes, a, b, order); }},
+          {"gate_rows", [=](const Handle& e) { gate_rows<T>(e, a, b, sums); }},
+          {"gate_rows_backward",
+           [=](const Handle& e) {
+             gate_rows_backward<T>(e, a, part(x.c.flat(), 0, few_rows), b, sums);
+           }},
           {"round_sums", [=](const Handle& e) { round_sums<T>(e, a, gradient); }}};
 }
 

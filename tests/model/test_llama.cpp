@@ -12,8 +12,8 @@
 #include <map>
 #include <sstream>
 
-/// The families llama, qwen2, qwen3, mistral, gemma, gemma2, gemma3, olmo2, mixtral, qwen3_moe and
-/// olmoe against Hugging Face transformers' classes (tests/golden/llama_fp64/make.py,
+/// The families llama, qwen2, qwen3, mistral, gemma, gemma2, gemma3, olmo2, mixtral, qwen3_moe,
+/// olmoe and qwen2_moe against Hugging Face transformers' classes (tests/golden/llama_fp64/make.py,
 /// decoders_fp64/make.py), and their generation against their forward pass.
 namespace trireme::model {
 namespace {
@@ -51,7 +51,8 @@ const auto all_cases =
                       Case{Family::mixtral, false, "decoders_fp64/mixtral", 97},
                       Case{Family::qwen3_moe, false, "decoders_fp64/qwen3_moe", 97},
                       Case{Family::qwen3_moe, false, "decoders_fp64/qwen3_moe_dense", 97, false, 1},
-                      Case{Family::olmoe, false, "decoders_fp64/olmoe", 97});
+                      Case{Family::olmoe, false, "decoders_fp64/olmoe", 97},
+                      Case{Family::qwen2_moe, false, "decoders_fp64/qwen2_moe", 97});
 
 deck::ModelConfig model_of(const Case& c) {
   deck::ModelConfig m;
@@ -71,6 +72,7 @@ deck::ModelConfig model_of(const Case& c) {
     m.experts.number = 5;
     m.experts.active = 2;
     m.experts.feed_forward = 24;
+    if (m.experts.shared_gate) m.experts.shared_feed_forward = 28;
     m.experts.first_layer = c.first_layer;
     m.experts.balance = ExpertBalance::none;
   }

@@ -5,6 +5,8 @@ namespace trireme::train {
 namespace {
 
 constexpr const char* five_experts = "experts.number=5 experts.feed_forward=24";
+constexpr const char* five_and_a_shared_expert =
+    "experts.number=5 experts.active=2 experts.feed_forward=24 experts.shared_feed_forward=17";
 /// In the layers 1 and 3 of 5.
 constexpr const char* experts_in_some_layers =
     "model.head_size=8 experts.number=5 experts.active=2 experts.feed_forward=24 "
@@ -36,7 +38,8 @@ TEST_F(Layouts, AllMatchOneRank) {
                                   {Family::olmo2, 2},
                                   {Family::mixtral, 3, five_experts},
                                   {Family::qwen3_moe, 2, experts_in_some_layers},
-                                  {Family::olmoe, 2, "experts.number=5 experts.active=3"}};
+                                  {Family::olmoe, 2, "experts.number=5 experts.active=3"},
+                                  {Family::qwen2_moe, 2, five_and_a_shared_expert}};
   const std::size_t number = all_layouts(runtime().ranks(), models[0]).size();
   const auto turns = static_cast<std::size_t>(models_per_layout());
   std::size_t turn = 0;
@@ -118,6 +121,7 @@ TEST_F(Layouts, MatchOneRankWithExperts) {
   }
   expect_the_same_answer_of_layouts({Family::qwen3_moe, 2, experts_in_some_layers}, 3);
   expect_the_same_answer_of_layouts({Family::olmoe, 2, "experts.number=5 experts.active=3"}, 2);
+  expect_the_same_answer_of_layouts({Family::qwen2_moe, 2, five_and_a_shared_expert}, 3);
 }
 
 /// Of 5 layers three have the weights of group 0 and two those of group 1.
@@ -187,6 +191,7 @@ TEST_F(Layouts, SchedulesAndPipelinesKeepTheBitsForLlamaLikeFamilies) {
                          {2, 1, true, true, Family::olmo2, 2},
                          {1, 2, false, true, Family::mixtral, 3, five_experts},
                          {2, 1, true, true, Family::mixtral, 3, five_experts},
+                         {2, 1, true, true, Family::qwen2_moe, 2, five_and_a_shared_expert},
                          {1, 1, false, false, Family::qwen3_moe, 2, experts_in_some_layers}})
     expect_the_same_bits(f);
 }

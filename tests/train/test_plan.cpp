@@ -130,6 +130,8 @@ std::vector<PlanCase> plan_cases() {
       {"1f1b", 1, true, true, "none", weights, "sgd", Family::gpt, 3, "fp64", Offload::none,
        "model.shared_layers=2"},
       {"2bw", 1, true, true, "none", gradients, "adamw", Family::gpt, 3, "bf16"},
+      {"zb-h1", 1, true, true, "selective", weights, "adamw", Family::qwen2_moe, 2, "bf16",
+       Offload::none, "experts.number=5 experts.shared_feed_forward=17"},
       {"1f1b", 1, true, true, "none", none, "adamw", Family::llama, 2, "fp64", Offload::none,
        "adapter.kind=lora"},
       {"zb-h1", 1, false, false, "selective", optimizer, "adamw", Family::llama, 3, "bf16",

@@ -62,7 +62,9 @@ enum class Columns : std::uint8_t {
   active,           ///< k, experts that a token uses
   routes,           ///< 2 k: weights and numbers of the experts that a token uses
   expert_feed_forward,  ///< Fe, inner width of an expert
-  expert_inner          ///< Fe, or 2 Fe with a gate
+  expert_inner,         ///< Fe, or 2 Fe with a gate
+  shared_feed_forward,  ///< Fs, inner width of the shared expert
+  shared_inner          ///< Fs, or 2 Fs with a gate
 };
 
 /// Element type of a tensor: the type of activations or of sums, double, or int32.
@@ -127,8 +129,10 @@ enum class OperationKind : std::uint8_t {
   cross_entropy,  ///< output = log Σ exp(input) − input[indices]
   router,         ///< output = input Wᵀ, in the type of sums
   choice,  ///< output = the experts of each token and their weights, from the router's output
-  expert_product,    ///< as `linear`, with the rows and the weights of one expert at a time
-  expert_activation  ///< output = weight · activation(input), for each choice of an expert
+  expert_product,     ///< as `linear`, with the rows and the weights of one expert at a time
+  expert_activation,  ///< output = weight · activation(input), for each choice of an expert
+  gate,               ///< output = sigmoid(second input) · input, row by row, in place
+  add                 ///< output = input + second input, in place
 };
 std::string_view name_of(OperationKind kind);
 

@@ -28,6 +28,8 @@ struct RankSizes {
   std::int64_t routed = 0;          ///< the most rows of this rank's experts together: T min(k, E')
   std::int64_t expert_feed_forward = 0;  ///< Fe
   std::int64_t expert_inner = 0;         ///< Fe, or 2 Fe with a gate
+  std::int64_t shared_feed_forward = 0;  ///< Fs on this rank
+  std::int64_t shared_inner = 0;         ///< Fs, or 2 Fs with a gate
   std::int64_t vocabulary = 0;           ///< V on this rank
   std::int64_t targets = 0;              ///< predicted tokens: rows of all logits
   std::int64_t logit_block = 0;          ///< rows of logits computed at a time

@@ -64,14 +64,17 @@ struct ExpertsConfig {
   bool normalised = true;  ///< whether the weights of a token's experts are divided by their sum
   std::int64_t first_layer = 0;  ///< first layer with experts
   std::int64_t every = 1;        ///< distance between layers with experts
-
   ExpertBalance balance = ExpertBalance::none;
   double balance_weight = 0.01;  ///< weight of the loss that balances the experts of a layer
   double z_weight = 0;           ///< weight of the mean square of the logarithm of Σ exp(logits)
 
+  std::int64_t shared_feed_forward = 0;  ///< inner width of the expert of all tokens; 0: none
+  bool shared_gate = false;  ///< whether a sigmoid of each token scales the shared expert's result
+
   bool balances() const { return present() && balance != ExpertBalance::none; }
   bool limits_logits() const { return present() && z_weight > 0; }
   bool present() const { return number > 0; }
+  bool shares() const { return present() && shared_feed_forward > 0; }
   bool in_layer(std::int64_t layer) const {
     return present() && layer >= first_layer && (layer - first_layer) % every == 0;
   }
@@ -145,6 +148,7 @@ struct ModelConfig {
     std::int64_t most = heads;
     if (!only_experts()) most = std::min(most, feed_forward);
     if (experts.present()) most = std::min(most, experts.number);
+    if (experts.shares()) most = std::min(most, experts.shared_feed_forward);
     return vocabulary > 0 ? std::min(most, vocabulary) : most;
   }
   /// Factor of attention scores: 1/√K, unless the deck sets query_pre_attention_scalar.

@@ -20,7 +20,8 @@ enum class Family : std::uint8_t {
   olmo2,
   mixtral,
   qwen3_moe,
-  olmoe
+  olmoe,
+  qwen2_moe
 };
 
 /// LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019).

@@ -37,6 +37,9 @@ void add_olmoe_keys(std::vector<ConfigKey>& keys);
 /// some. Call after num_hidden_layers has been added to `keys`.
 void add_qwen3_moe_keys(std::vector<ConfigKey>& keys);
 
+/// Adds keys of Qwen2MoeForCausalLM: those of add_qwen3_moe_keys, and of the shared expert.
+void add_qwen2_moe_keys(std::vector<ConfigKey>& keys);
+
 /// Reports numbers of experts that contradict each other.
 void check_experts(const json& file, const deck::ModelConfig& m, Complaints& complaints);
 

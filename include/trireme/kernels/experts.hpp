@@ -113,6 +113,16 @@ template <class T>
 void dot_routed(const Exec& exec, View2<Accumulate<T>> droutes, View2<const T> a, View2<const T> b,
                 View1<const std::int32_t> order);
 
+/// raw = y, then y[r] *= sigmoid(logits[r]). y, raw [R, D], logits [R].
+template <class T>
+void gate_rows(const Exec& exec, View2<T> y, View2<T> raw, View1<const Accumulate<T>> logits);
+
+/// Gradient of gate_rows: dlogits[r] = s (1 − s) Σ_d dy[r, d] raw[r, d] with s =
+/// sigmoid(logits[r]), then dy[r] *= s. dy, raw [R, D], logits, dlogits [R].
+template <class T>
+void gate_rows_backward(const Exec& exec, View2<T> dy, View1<T> dlogits, View2<const T> raw,
+                        View1<const Accumulate<T>> logits);
+
 /// y = sums, rounded to nearest. y, sums [T, D].
 template <class T>
 void round_sums(const Exec& exec, View2<T> y, View2<const Accumulate<T>> sums);

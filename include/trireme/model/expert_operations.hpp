@@ -114,6 +114,38 @@ class ExpertProductOperation final : public BlockOperation<P> {
   std::string output_forward_, output_backward_;
 };
 
+/// z = sigmoid(logit) z, row by row, in place.
+template <class P>
+class GateOperation final : public BlockOperation<P> {
+ public:
+  using typename BlockOperation<P>::T;
+  GateOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
+      : BlockOperation<P>(operation), axis_(place.axis) {}
+
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
+                      bool accumulate) const override;
+
+ private:
+  const TensorAxis& axis_;
+};
+
+/// z += y, in place.
+template <class P>
+class AddOperation final : public BlockOperation<P> {
+ public:
+  using typename BlockOperation<P>::T;
+  AddOperation(const architecture::Operation& operation, const OperationPlace<P>& place)
+      : BlockOperation<P>(operation), axis_(place.axis) {}
+
+  void forward(const PassArguments<P>& call, const BlockOperation<P>* fused) const override;
+  void backward_input(const PassArguments<P>& call, const BlockOperation<P>* fused,
+                      bool accumulate) const override;
+
+ private:
+  const TensorAxis& axis_;
+};
+
 /// g = weight · activation(h), row by row.
 template <class P>
 class ExpertActivationOperation final : public BlockOperation<P> {

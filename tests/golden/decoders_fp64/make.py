@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes this folder's reference numbers with Hugging Face transformers (CPU): Qwen2ForCausalLM, Qwen3ForCausalLM,
 MistralForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM, Olmo2ForCausalLM, MixtralForCausalLM,
-Qwen3MoeForCausalLM and OlmoeForCausalLM with 6 heads of queries, 3 of keys and values, vocabulary 503 and sequence 61; heads of 32 for Qwen3 and Gemma, where hidden / heads is 24, and a window of 17 tokens for
+Qwen3MoeForCausalLM, OlmoeForCausalLM and Qwen2MoeForCausalLM with 6 heads of queries, 3 of keys and values, vocabulary 503 and sequence 61; heads of 32 for Qwen3 and Gemma, where hidden / heads is 24, and a window of 17 tokens for
 Mistral, and for the first layer of Gemma 2 and 3. The soft caps of Gemma 2 are so small that they change many numbers. A token
 uses 2 of 5 experts of width 24; the first layer of qwen3_moe_dense has none. Weights and tokens come from integer formulas that
 the test repeats exactly, so that only results are stored.
@@ -27,7 +27,7 @@ import transformers
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, Olmo2Config, Olmo2ForCausalLM,
                           OlmoeConfig, OlmoeForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
-                          Qwen3MoeConfig, Qwen3MoeForCausalLM, modeling_rope_utils)
+                          Qwen2MoeConfig, Qwen2MoeForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, modeling_rope_utils)
 
 LAYERS, HIDDEN, HEADS, GROUPS, FEED_FORWARD, SEQUENCE, VOCABULARY, BATCH, STRIDE = 2, 144, 6, 3, 100, 61, 503, 2, 97
 
@@ -55,6 +55,8 @@ MODELS = {
     "qwen3_moe_dense": (Qwen3MoeForCausalLM, Qwen3MoeConfig, dict(QWEN3_MOE, decoder_sparse_step=2)),
     "olmoe": (OlmoeForCausalLM, OlmoeConfig, dict(EXPERTS, rms_norm_eps=1e-5, rope_theta=1e4, intermediate_size=24,
                                                   norm_topk_prob=False)),
+    "qwen2_moe": (Qwen2MoeForCausalLM, Qwen2MoeConfig, dict(EXPERTS, rms_norm_eps=1e-6, rope_theta=1e6, moe_intermediate_size=24,
+                                                            shared_expert_intermediate_size=28, norm_topk_prob=False)),
 }
 
 # An array of a layer, and the tensors that make it up, one behind the other, where the model has them.
@@ -74,6 +76,9 @@ LAYER = {
     "experts.router": ["mlp.gate.weight"],
     "experts.gate_up": ["mlp.experts.gate_up_proj"],
     "experts.down": ["mlp.experts.down_proj"],
+    "experts.shared_gate_up": ["mlp.shared_expert.gate_proj.weight", "mlp.shared_expert.up_proj.weight"],
+    "experts.shared_down": ["mlp.shared_expert.down_proj.weight"],
+    "experts.shared_gate": ["mlp.shared_expert_gate.weight"],
     "feed_forward_output_norm.gain": [],
 }
 # With norms before and after.

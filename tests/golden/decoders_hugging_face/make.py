@@ -33,7 +33,8 @@ import torch
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, GemmaConfig, GemmaForCausalLM,
                           LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, MixtralConfig,
                           MixtralForCausalLM, Olmo2Config, Olmo2ForCausalLM, OlmoeConfig, OlmoeForCausalLM, Qwen2Config,
-                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM)
+                          Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM, Qwen2MoeConfig,
+                          Qwen2MoeForCausalLM)
 
 HERE = pathlib.Path(__file__).parent
 specification = importlib.util.spec_from_file_location("fp64", HERE.parent / "decoders_fp64" / "make.py")
@@ -82,6 +83,8 @@ MODELS |= {
                                                             moe_intermediate_size=7, norm_topk_prob=True,
                                                             decoder_sparse_step=2)),
     "olmoe": (OlmoeForCausalLM, OlmoeConfig, dict(UNTIED, **EXPERTS)),
+    "qwen2_moe": (Qwen2MoeForCausalLM, Qwen2MoeConfig, dict(UNTIED, **EXPERTS, moe_intermediate_size=7,
+                                                            shared_expert_intermediate_size=9, mlp_only_layers=[0])),
 }
 
 
