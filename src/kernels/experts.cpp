@@ -389,9 +389,11 @@ void dot_routed(const Exec& exec, View2<Accumulate<T>> droutes, View2<const T> a
 
 namespace {
 
+/// Accurate also for large |x|: the exponent is never positive.
 template <class A>
 KOKKOS_INLINE_FUNCTION A sigmoid(A x) {
-  return x >= 0 ? 1 / (1 + exp_of_difference(-x)) : 1 - 1 / (1 + exp_of_difference(x));
+  const A e = exp_of_difference(x >= 0 ? -x : x);
+  return x >= 0 ? 1 / (1 + e) : e / (1 + e);
 }
 
 }  // namespace
@@ -428,7 +430,7 @@ void gate_rows_backward(const Exec& exec, View2<T> dy, View1<T> dlogits, View2<c
         const A factor = sigmoid(logits(r));
         const A sum = sum_of<A>(
             team, columns, [](std::int64_t, A u, A v) { return u * v; }, row, row_of(raw, r));
-        once(team, [&]() { dlogits(r) = static_cast<T>(factor * (1 - factor) * sum); });
+        once(team, [&]() { dlogits(r) = static_cast<T>(factor * sigmoid(-logits(r)) * sum); });
         map_lanes(
             team, columns, row, [&](std::int64_t, A v) { return factor * v; }, row);
       });

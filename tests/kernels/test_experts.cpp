@@ -535,6 +535,47 @@ TYPED_TEST(RoutedRows, SumsAreRoundedToNearest) {
   }
 }
 
+TYPED_TEST(RoutedRows, AreGatedBySigmoids) {
+  using T = TypeParam;
+  using Acc = Accumulate<T>;
+  constexpr double stored = storage_rounding<T>, summed = storage_rounding<Acc>;
+  constexpr double least = sizeof(T) == 2 ? subnormal_rounding : 0;
+  const std::vector<double> logits{0, 20, -2, -20};
+  const DeviceArray<Acc> factors(std::vector<Acc>(logits.begin(), logits.end()));
+  for (const std::int64_t columns : small_sizes) {
+    const auto values = random_numbers<T>(4 * columns, 1);
+    const auto slopes = random_numbers<T>(4 * columns, 2);
+    const GappedMatrix<T> y(4, columns, values), raw(4, columns), dy(4, columns, slopes);
+    const DeviceArray<T> dlogits(4);
+    gate_rows<T>(Exec{}, y.view(), raw.view(), factors.flat());
+    gate_rows_backward<T>(Exec{}, dy.view(), dlogits.flat(), raw.view(), factors.flat());
+    EXPECT_EQ(raw.values(), values);
+    std::vector<double> gated, of_values, of_logits, bounds;
+    for (std::size_t r = 0; r < 4; ++r) {
+      const double s = 1 / (1 + std::exp(-logits[r])), rest = 1 / (1 + std::exp(logits[r]));
+      double sum = 0, size = 0;
+      for (std::size_t i = r * at(columns); i < (r + 1) * at(columns); ++i) {
+        gated.push_back(s * values[i]);
+        of_values.push_back(s * slopes[i]);
+        sum += values[i] * slopes[i];
+        size += std::abs(values[i] * slopes[i]);
+      }
+      of_logits.push_back(s * rest * sum);
+      // F products and F − 1 sums, two sigmoids, their product, and the storage.
+      const double steps = 1.01 * static_cast<double>(columns + 16);
+      bounds.push_back(s * rest * size * (summed * steps + stored) + least);
+    }
+    const auto close = [&](const std::vector<double>& expected) {
+      return [&](std::size_t i) { return std::abs(expected[i]) * (stored + 16 * summed) + least; };
+    };
+    expect_close(y.values(), gated, close(gated));
+    expect_close(dy.values(), of_values, close(of_values));
+    const std::vector<T> found = dlogits.values();
+    expect_close(std::vector<double>(found.begin(), found.end()), of_logits,
+                 [&](std::size_t i) { return bounds[i]; });
+  }
+}
+
 TYPED_TEST(RoutedRows, LaunchNothingWithoutRoutes) {
   using T = TypeParam;
   using Acc = Accumulate<T>;
