@@ -232,7 +232,7 @@ void check_config(const json& file, const M& m, Complaints& complaints) {
 }
 
 /// Adds the router and the matrices of the experts. Files have a tensor for each matrix of each
-/// expert. Those of one array follow one another, so that an import completes an array early.
+/// expert. The tensors of an array follow one another, so that an import completes it early.
 void add_experts(std::vector<Tensor>& out, const M& m, const std::string& theirs,
                  const std::string& ours) {
   const std::int64_t D = m.hidden;

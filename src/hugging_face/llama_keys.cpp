@@ -549,11 +549,6 @@ void add_qwen2_moe_keys(std::vector<ConfigKey>& keys) {
   keys.push_back(whole("shared_expert_intermediate_size", "shared_feed_forward",
                        &E::shared_feed_forward, 4 * size_limit)
                      .without(5632));
-  ConfigKey gate = written("shared_expert_gate", [](const M&) { return json(); });
-  gate.section = "experts";
-  gate.deck = "shared_gate";
-  gate.in_deck = [](const M&) { return std::string(); };
-  keys.push_back(std::move(gate));
   add_normalised(keys);
   add_layers_with_experts(keys);
   keys.push_back(fixed("qkv_bias", {true}));

@@ -231,6 +231,19 @@ TEST(ConfigFamilies, ExportPropertiesThatConfigsExpress) {
                   {"hidden_size = 148, expected a multiple of num_attention_heads = 6"});
 }
 
+TEST(ConfigFamilies, SharedExpertsThatTransformersDoesNotHaveAreRejected) {
+  auto deck = deck_of(model_toml(file_of(odd_llama(false, Family::qwen2_moe))));
+  EXPECT_EQ(message_of([&] { expect_exportable(deck); }), "no error");
+  deck.config.model.experts.shared_gate = false;
+  expect_mentions(message_of([&] { expect_exportable(deck); }), {"[experts] shared_gate"});
+  deck.config.model.experts.shared_feed_forward = 0;
+  expect_mentions(message_of([&] { expect_exportable(deck); }), {"[experts] shared_gate"});
+  auto mixtral = deck_of(model_toml(file_of(odd_llama(false, Family::mixtral))));
+  mixtral.config.model.experts.shared_feed_forward = 9;
+  expect_mentions(message_of([&] { expect_exportable(mixtral); }),
+                  {"[experts] shared_feed_forward"});
+}
+
 TEST(ConfigFamilies, ExpertsOfAnotherModelAreNamed) {
   for (const Family family : {Family::mixtral, Family::qwen3_moe, Family::olmoe}) {
     const auto model = odd_llama(false, family);

@@ -143,7 +143,7 @@ std::map<std::string, Call> kernels_of_layers(const Arrays<T>& x) {
   };
 }
 
-/// Of one active expert among `few_columns`.
+/// Each token uses one of `few_columns` experts.
 template <class T>
 std::map<std::string, Call> kernels_of_experts(const Arrays<T>& x) {
   using A = Accumulate<T>;

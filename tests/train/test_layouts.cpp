@@ -7,7 +7,7 @@ namespace {
 constexpr const char* five_experts = "experts.number=5 experts.feed_forward=24";
 constexpr const char* five_and_a_shared_expert =
     "experts.number=5 experts.active=2 experts.feed_forward=24 experts.shared_feed_forward=17";
-/// In the layers 1 and 3 of 5.
+/// Layers 1 and 3 of the model's 5 layers have experts.
 constexpr const char* experts_in_some_layers =
     "model.head_size=8 experts.number=5 experts.active=2 experts.feed_forward=24 "
     "experts.first_layer=1 experts.every=2";
@@ -89,7 +89,7 @@ TEST_F(Layouts, MatchOneRankForLlamaLikeFamilies) {
   expect_the_same_answer_of_layouts({Family::olmo2, 3}, 2);
 }
 
-/// Of 5 experts, tensor ranks have different numbers.
+/// Tensor ranks hold different numbers of the 5 experts.
 TEST_F(Layouts, MatchOneRankWithExperts) {
   using enum OptimizerKind;
   using enum Recompute;

@@ -35,7 +35,7 @@ struct PlanCase {
   bool one_pass = false;  ///< one micro-batch per step, on one pipeline rank
 };
 
-/// Of 5.
+/// Layers 1 and 3 of the model's 5 layers have experts.
 constexpr const char* experts_in_two_layers =
     "model.head_size=8 experts.number=5 experts.active=2 experts.feed_forward=24 "
     "experts.first_layer=1 experts.every=2";

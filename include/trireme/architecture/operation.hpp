@@ -247,7 +247,8 @@ struct OperationRule {
   bool draws = false;  ///< whether dropout draws a random number per element of the output
   /// Whether one kernel computes the gradients of all arrays, so that they are frozen together.
   bool joins_arrays = false;
-  /// Whether the output consists of choices and not of numbers that a later pass may replace.
+  /// Whether the outputs are choices, such as numbers of experts. Arbitrary values are then not
+  /// valid: measurements compute them.
   bool decides = false;
   /// Whether recompute = "selective" recomputes outputs that only gradients of weights read.
   bool cheap = false;

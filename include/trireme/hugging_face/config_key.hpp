@@ -51,7 +51,7 @@ using ExpertsWhole = std::int64_t deck::ExpertsConfig::*;
 
 /// A key with an integer from 1 to `largest`.
 ConfigKey whole(std::string name, std::string deck, WholeMember member, std::int64_t largest);
-/// The same for a key of [experts].
+/// Key for a whole number of [experts]; arguments as above.
 ConfigKey whole(std::string name, std::string deck, ExpertsWhole member, std::int64_t largest);
 /// A key with a number above 0.
 ConfigKey positive(std::string name, std::string deck, NumberMember member);
