@@ -112,13 +112,11 @@ void add_adapters(BlockDescription& layer, const deck::ModelConfig& m) {
 
 layout::Slice adapter_columns(const BlockDescription& layer, const Operation& op,
                               const AdapterPart& part, const RankSizes& n) {
-  const Columns columns = layer.tensors[at(op.output)].columns;
-  if (columns == Columns::query_key_value) {
-    if (part.output == 0) return {0, n.attention()};
-    return {n.attention() + (part.output - 1) * n.groups(), n.groups()};
-  }
-  if (columns == Columns::inner) return {part.output * n.feed_forward, n.feed_forward};
-  return {0, columns_of(columns, n)};
+  const Columns& columns = layer.tensors[at(op.output)].columns;
+  std::int64_t first = 0;
+  for (std::size_t before = 0; before < at(part.output); ++before)
+    first += columns_of(columns.parts[before], n);
+  return {first, columns_of(columns.parts[at(part.output)], n)};
 }
 
 std::int64_t first_adapter_row(const Operation& op, std::size_t a, std::int64_t rank) {

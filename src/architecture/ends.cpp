@@ -12,6 +12,13 @@ namespace {
 
 using deck::ModelConfig;
 
+/// Logits of a pair's two classes.
+constexpr Columns two = fixed_columns("2", 2);
+/// Maximum, sum of exponentials and the target's logit; the same three values for each tensor
+/// rank's part of the vocabulary.
+constexpr Columns softmax = fixed_columns("3", 3);
+constexpr Columns softmax_parts{"3 P", {Columns::Part{{3, Divide::ranks}}}};
+
 class EndBuilder : public Builder {
  public:
   explicit EndBuilder(const ModelConfig& model, HeadGradient gradient = HeadGradient::with_losses)
@@ -23,8 +30,10 @@ class EndBuilder : public Builder {
     return part;
   }
 
+  Columns vocabulary() const { return vocabulary_columns(m_.vocabulary); }
+
   int field(const char* name, Rows rows) {
-    return tensor(name, rows, Columns::one, Numbers::index, Home::batch);
+    return tensor(name, rows, Columns(), Numbers::index, Home::batch);
   }
   int scratch(std::string name, Rows rows, Columns columns, Numbers numbers = Numbers::compute,
               int stored_in = -1) {
@@ -60,14 +69,13 @@ class EndBuilder : public Builder {
     Operation op{OperationKind::logits,
                  "logits",
                  {y},
-                 scratch("logits", Rows::logit_block, Columns::vocabulary, Numbers::accumulate)};
+                 scratch("logits", Rows::logit_block, vocabulary(), Numbers::accumulate)};
     op.cut = Cut::outputs;
     op.gathers_again = later();
     op.arrays = {output_table()};
     if (m_.predicts_masked_tokens()) op.arrays.push_back(vector("output.bias", {m_.vocabulary}, 0));
     const bool kept = gradient_ == HeadGradient::kept;
-    gradient("dlogits", kept ? Rows::targets : Rows::logit_block, Columns::vocabulary, op.output,
-             kept);
+    gradient("dlogits", kept ? Rows::targets : Rows::logit_block, vocabulary(), op.output, kept);
     cross_entropy("cross entropy", "", add(std::move(op)), targets, Cut::outputs);
   }
 
@@ -84,21 +92,20 @@ class EndBuilder : public Builder {
     const auto numbers = [&](const char* name, Columns columns, Home home) {
       return tensor(name, Rows::targets, columns, Numbers::fp64, home);
     };
-    const int y = tensor("y", Rows::tokens, Columns::hidden, Numbers::compute, Home::slot);
+    const int y = tensor("y", Rows::tokens, hidden(), Numbers::compute, Home::slot);
     Operation op{OperationKind::logits,
                  "logits",
                  {y},
-                 scratch("logits", Rows::logit_block, Columns::vocabulary, Numbers::accumulate)};
+                 scratch("logits", Rows::logit_block, vocabulary(), Numbers::accumulate)};
     op.arrays = {output_table()};
-    gradient("softmax", again ? Rows::logit_block : Rows::targets, Columns::vocabulary, op.output,
-             !again);
-    numbers("own", Columns::softmax, Home::slot);
-    numbers("merged", Columns::softmax, Home::slot);
-    numbers("losses", Columns::one, Home::scratch);
-    numbers("statistics", Columns::softmax_parts, Home::scratch);
-    scratch("dy", Rows::tokens, Columns::hidden);
-    scratch("rows", Rows::tokens, Columns::hidden);
-    tensor("tokens", Rows::tokens, Columns::one, Numbers::index, Home::scratch);
+    gradient("softmax", again ? Rows::logit_block : Rows::targets, vocabulary(), op.output, !again);
+    numbers("own", softmax, Home::slot);
+    numbers("merged", softmax, Home::slot);
+    numbers("losses", Columns(), Home::scratch);
+    numbers("statistics", softmax_parts, Home::scratch);
+    scratch("dy", Rows::tokens, hidden());
+    scratch("rows", Rows::tokens, hidden());
+    tensor("tokens", Rows::tokens, Columns(), Numbers::index, Home::scratch);
     add(std::move(op));
   }
 
@@ -107,13 +114,13 @@ class EndBuilder : public Builder {
     const auto sums = [&](const char* what, Columns columns) {
       return scratch(prefix + what, rows, columns, Numbers::fp64);
     };
-    Operation op{OperationKind::cross_entropy, name, {x, targets}, sums("losses", Columns::one)};
+    Operation op{OperationKind::cross_entropy, name, {x, targets}, sums("losses", Columns())};
     op.cut = cut;
-    op.saved = {sums("statistics", cut == Cut::none ? Columns::softmax : Columns::softmax_parts)};
+    op.saved = {sums("statistics", cut == Cut::none ? softmax : softmax_parts)};
     const bool again = cut != Cut::none && gradient_ == HeadGradient::again;
-    op.saved.push_back(again ? tensor(prefix + "merged", Rows::targets, Columns::softmax,
-                                      Numbers::fp64, Home::slot)
-                             : sums("merged", Columns::softmax));
+    op.saved.push_back(
+        again ? tensor(prefix + "merged", Rows::targets, softmax, Numbers::fp64, Home::slot)
+              : sums("merged", softmax));
     add(std::move(op));
   }
 
@@ -142,8 +149,8 @@ BlockDescription describe_embedding(const ModelConfig& m) {
   EndBuilder b(m);
   const int tokens = b.field("tokens", Rows::tokens);
   const int segments = m.predicts_masked_tokens() ? b.field("segments", Rows::tokens) : -1;
-  const int x = b.tensor("x", Rows::own, Columns::hidden);
-  b.tensor("dx", Rows::own, Columns::hidden, Numbers::compute, Home::split);
+  const int x = b.tensor("x", Rows::own, b.hidden());
+  b.tensor("dx", Rows::own, b.hidden(), Numbers::compute, Home::split);
   b.look_up("embedding", tokens, x, table("embedding.token", m.vocabulary, m.hidden));
   if (m.positions == Positions::learned)
     b.look_up("positions", x, x, matrix("embedding.position", {m.sequence, m.hidden}, -1));
@@ -177,37 +184,32 @@ BlockDescription describe_head(const ModelConfig& m, HeadGradient gradient) {
   const int targets = b.field("targets", Rows::targets);
   const int rows = m.predicts_masked_tokens() ? b.field("rows", Rows::head_rows) : -1;
   const int pairs = m.has_sentence_head() ? b.field("pairs", Rows::pairs) : -1;
-  const int x = b.tensor("x", Rows::own, Columns::hidden, Numbers::compute, Home::slot);
-  const int y = b.tensor("y", Rows::own, Columns::hidden, Numbers::compute, Home::slot);
+  const int x = b.tensor("x", Rows::own, b.hidden(), Numbers::compute, Home::slot);
+  const int y = b.tensor("y", Rows::own, b.hidden(), Numbers::compute, Home::slot);
   b.norm("final_norm", x, y, m.norm);
   if (shares_logits(gradient)) return without_fields(b.take());
   if (rows < 0) {
     b.logits(y, targets);
     return b.take();
   }
-  Operation pick{OperationKind::pick,
-                 "head's rows",
-                 {y, rows},
-                 b.kept("picked", Rows::head_rows, Columns::hidden)};
+  Operation pick{
+      OperationKind::pick, "head's rows", {y, rows}, b.kept("picked", Rows::head_rows, b.hidden())};
   const int picked = b.add(std::move(pick));
-  const int dense = b.linear("masked_head.dense", picked,
-                             b.kept("dense", Rows::targets, Columns::hidden), m.hidden);
-  const int activated = b.add({OperationKind::activation,
-                               "gelu",
-                               {dense},
-                               b.kept("activated", Rows::targets, Columns::hidden)});
-  b.logits(b.norm("masked_head.norm", activated, b.kept("normed", Rows::targets, Columns::hidden),
+  const int dense =
+      b.linear("masked_head.dense", picked, b.kept("dense", Rows::targets, b.hidden()), m.hidden);
+  const int activated = b.add(
+      {OperationKind::activation, "gelu", {dense}, b.kept("activated", Rows::targets, b.hidden())});
+  b.logits(b.norm("masked_head.norm", activated, b.kept("normed", Rows::targets, b.hidden()),
                   NormKind::layer),
            targets);
   if (pairs < 0) return b.take();
-  const int pooled = b.linear("sentence_head.dense", picked,
-                              b.kept("pooled", Rows::pairs, Columns::hidden), m.hidden);
-  b.scratch("dpooled", Rows::pairs, Columns::hidden);
+  const int pooled =
+      b.linear("sentence_head.dense", picked, b.kept("pooled", Rows::pairs, b.hidden()), m.hidden);
+  b.scratch("dpooled", Rows::pairs, b.hidden());
   b.add({OperationKind::activation, "tanh", {pooled}, pooled});
-  const int scores =
-      b.linear("sentence_head.output", pooled,
-               b.scratch("scores", Rows::pairs, Columns::two, Numbers::accumulate), 2);
-  b.gradient("dscores", Rows::pairs, Columns::two, scores, b.later());
+  const int scores = b.linear("sentence_head.output", pooled,
+                              b.scratch("scores", Rows::pairs, two, Numbers::accumulate), 2);
+  b.gradient("dscores", Rows::pairs, two, scores, b.later());
   b.cross_entropy("cross entropy of pairs", "pair_", scores, pairs, Cut::none);
   return b.take();
 }

@@ -25,8 +25,21 @@ class LayerBuilder : public Builder {
                                 : weight_deviation /
                                       std::sqrt(2.0 * static_cast<double>(model.layers))) {}
 
+  /// `unit` columns for each head of queries.
+  Columns all_queries(std::string_view symbol, std::int64_t unit) const {
+    return {symbol, {Columns::Part{{m_.heads, Divide::evenly}, unit}}};
+  }
+  /// `unit` columns for each head of queries, then of keys, and then of values if `with_values`.
+  Columns all_heads(std::string_view symbol, std::int64_t unit, bool with_values = false) const {
+    Columns columns = all_queries(symbol, unit);
+    columns.parts[1] = {{groups_, Divide::groups, m_.heads_per_group()}, unit};
+    if (with_values) columns.parts[2] = columns.parts[1];
+    return columns;
+  }
+  Columns query_key() const { return all_heads("(H + Hkv) K", m_.head_size()); }
+
   int norm(const char* name, const char* output, int x) {
-    return Builder::norm(name, x, tensor(output, Rows::own, Columns::hidden), m_.norm);
+    return Builder::norm(name, x, tensor(output, Rows::own, hidden()), m_.norm);
   }
 
   int dropout_of_embedding(int x) {
@@ -38,7 +51,7 @@ class LayerBuilder : public Builder {
     Operation op{OperationKind::linear,
                  "attention.query",
                  {y},
-                 tensor("qkv", Rows::tokens, Columns::query_key_value)};
+                 tensor("qkv", Rows::tokens, all_heads("(H + 2 Hkv) K", m_.head_size(), true))};
     op.cut = Cut::outputs;
     const std::int64_t K = m_.head_size();
     op.arrays = {matrix("attention.query", {m_.heads, K, m_.hidden}, 0),
@@ -69,9 +82,9 @@ class LayerBuilder : public Builder {
 
   int head_norm(int qkv) {
     Operation op{OperationKind::head_norm, "attention", {qkv}, qkv};
-    op.saved = {
-        tensor("raw_query_key", Rows::tokens, Columns::query_key),
-        tensor("head_inverse", Rows::tokens, Columns::query_key_heads, Numbers::accumulate)};
+    op.changed = query_key();
+    op.saved = {tensor("raw_query_key", Rows::tokens, query_key()),
+                tensor("head_inverse", Rows::tokens, all_heads("H + Hkv", 1), Numbers::accumulate)};
     for (const char* name : {"attention.query_norm.gain", "attention.key_norm.gain"}) {
       op.arrays.push_back(vector(name, {m_.head_size()}, -1, gain_initialisation(m_)));
       op.arrays.back().partial_gradient = true;
@@ -83,8 +96,9 @@ class LayerBuilder : public Builder {
   /// and keys.
   int width_norm(int qkv) {
     Operation op{OperationKind::width_norm, "attention.query_key_norm", {qkv}, qkv};
-    op.saved = {tensor("raw_query_key", Rows::tokens, Columns::query_key),
-                tensor("width_inverse", Rows::tokens, Columns::two, Numbers::accumulate)};
+    op.changed = query_key();
+    op.saved = {tensor("raw_query_key", Rows::tokens, query_key()),
+                tensor("width_inverse", Rows::tokens, fixed_columns("2", 2), Numbers::accumulate)};
     const std::int64_t K = m_.head_size();
     op.arrays = {vector("attention.query_norm.gain", {m_.heads, K}, 0, gain_initialisation(m_)),
                  vector("attention.key_norm.gain", {groups_, K}, 0, gain_initialisation(m_))};
@@ -94,6 +108,7 @@ class LayerBuilder : public Builder {
 
   int rotary(int qkv) {
     Operation op{OperationKind::rotary, "rotary", {qkv}, qkv};
+    op.changed = query_key();
     op.window = window_;
     return add(std::move(op));
   }
@@ -102,9 +117,9 @@ class LayerBuilder : public Builder {
     Operation op{OperationKind::attention,
                  "attention",
                  {qkv},
-                 tensor("o", Rows::tokens, Columns::attention)};
+                 tensor("o", Rows::tokens, all_queries("H K", m_.head_size()))};
     op.window = window_;
-    op.saved = {tensor("logsumexp", Rows::tokens, Columns::heads, Numbers::accumulate)};
+    op.saved = {tensor("logsumexp", Rows::tokens, all_queries("H", 1), Numbers::accumulate)};
     return add(std::move(op));
   }
 
@@ -114,10 +129,11 @@ class LayerBuilder : public Builder {
 
   int up(int y) {
     const bool gated = m_.gated();
-    Operation op{OperationKind::linear,
-                 gated ? "feed_forward.gate_up" : "feed_forward.up",
-                 {y},
-                 tensor("h", Rows::tokens, Columns::inner)};
+    Operation op{
+        OperationKind::linear,
+        gated ? "feed_forward.gate_up" : "feed_forward.up",
+        {y},
+        tensor("h", Rows::tokens, divided_columns("F'", m_.feed_forward, m_.gated() ? 2 : 1))};
     op.cut = Cut::outputs;
     if (gated)
       op.arrays = {matrix(op.name, {2, m_.feed_forward, m_.hidden}, 1)};
@@ -136,7 +152,7 @@ class LayerBuilder : public Builder {
     return add({OperationKind::activation,
                 std::string(name_of(m_.activation)),
                 {h},
-                tensor("g", Rows::tokens, Columns::feed_forward)});
+                tensor("g", Rows::tokens, divided_columns("F", m_.feed_forward))});
   }
 
   /// The results of a token's experts, summed with the router's weights (Shazeer et al. 2017, arXiv
@@ -144,45 +160,46 @@ class LayerBuilder : public Builder {
   /// kept. The tensor axis splits the experts: the choices of all tokens are on every rank, which
   /// computes the rows of its own experts and a partial sum for every token.
   int experts(int y) {
+    const std::int64_t E = m_.experts.number, F = m_.experts.feed_forward, k = m_.experts.active;
+    const Size held{E, Divide::evenly};
+    const Rows routed{Rows::routed, held, k};
+    const Columns scores = fixed_columns("E", E), weights_and_experts = fixed_columns("2 k", 2 * k);
     Operation router{OperationKind::router,
                      "experts.router",
                      {y},
-                     tensor("router_logits", Rows::own, Columns::experts, Numbers::accumulate)};
-    tensor("drouter_logits", Rows::own, Columns::experts);
+                     tensor("router_logits", Rows::own, scores, Numbers::accumulate)};
+    tensor("drouter_logits", Rows::own, scores);
     router.arrays = {matrix(router.name, {m_.experts.number, m_.hidden}, -1)};
     Operation chosen{OperationKind::choice,
                      "experts.choice",
                      {add(std::move(router))},
-                     tensor("routes", Rows::tokens, Columns::routes, Numbers::accumulate)};
-    chosen.saved = {tensor("router_scores", Rows::own, Columns::experts, Numbers::accumulate),
-                    tensor("routed_order", Rows::tokens, Columns::active, Numbers::index),
-                    tensor("routed_bounds", Rows::expert_bounds, Columns::one, Numbers::index)};
-    chosen.scratch = {tensor("own_routes", Rows::own, Columns::routes, Numbers::accumulate),
-                      tensor("score_gradients", Rows::own, Columns::experts, Numbers::accumulate)};
+                     tensor("routes", Rows::tokens, weights_and_experts, Numbers::accumulate)};
+    chosen.saved = {tensor("router_scores", Rows::own, scores, Numbers::accumulate),
+                    tensor("routed_order", Rows::tokens, fixed_columns("k", k), Numbers::index),
+                    tensor("routed_bounds", {Rows::bounds, held}, Columns(), Numbers::index)};
+    chosen.scratch = {tensor("own_routes", Rows::own, weights_and_experts, Numbers::accumulate),
+                      tensor("score_gradients", Rows::own, scores, Numbers::accumulate)};
     if (m_.experts.balances() || m_.experts.limits_logits())
-      chosen.scratch.push_back(tensor("row_losses", Rows::own, Columns::one, Numbers::fp64));
+      chosen.scratch.push_back(tensor("row_losses", Rows::own, Columns(), Numbers::fp64));
     if (m_.experts.balances())
-      chosen.scratch.push_back(
-          tensor("expert_counts", Rows::samples, Columns::experts, Numbers::accumulate));
+      chosen.scratch.push_back(tensor("expert_counts", Rows::samples, scores, Numbers::accumulate));
     if (m_.experts.limits_logits())
-      chosen.saved.push_back(
-          tensor("router_logsumexp", Rows::own, Columns::one, Numbers::accumulate));
+      chosen.saved.push_back(tensor("router_logsumexp", Rows::own, Columns(), Numbers::accumulate));
     const int order = chosen.saved[choice::order], bounds = chosen.saved[choice::bounds];
     const int routes = add(std::move(chosen));
 
-    const std::int64_t E = m_.experts.number, F = m_.experts.feed_forward;
     const std::vector<int> scratch{
-        tensor("expert_rows", Rows::tokens, Columns::hidden),
-        tensor("expert_sums", Rows::tokens, Columns::hidden, Numbers::accumulate)};
+        tensor("expert_rows", Rows::tokens, hidden()),
+        tensor("expert_sums", Rows::tokens, hidden(), Numbers::accumulate)};
     const auto product = [&](const char* name, int x, int output, Cut cut, ArraySpec weights) {
       Operation op{OperationKind::expert_product, name, {x, order, bounds}, output};
       op.cut = cut;
       op.arrays = {std::move(weights)};
       op.scratch = scratch;
-      op.share = static_cast<double>(m_.experts.active) / static_cast<double>(E);
+      op.share = static_cast<double>(k) / static_cast<double>(E);
       return add(std::move(op));
     };
-    const int inner = tensor("expert_h", Rows::routed, Columns::expert_inner);
+    const int inner = tensor("expert_h", routed, fixed_columns("Fe'", m_.gated() ? 2 * F : F));
     const int h = m_.gated() ? product("experts.gate_up", y, inner, Cut::outputs,
                                        matrix("experts.gate_up", {E, 2, F, m_.hidden}, 0))
                              : product("experts.up", y, inner, Cut::outputs,
@@ -190,8 +207,8 @@ class LayerBuilder : public Builder {
     const int g = add({OperationKind::expert_activation,
                        std::string(name_of(m_.activation)),
                        {h, routes, order, bounds},
-                       tensor("expert_g", Rows::routed, Columns::expert_feed_forward)});
-    const int z = product("experts.down", g, tensor("z2", Rows::own, Columns::hidden), Cut::inputs,
+                       tensor("expert_g", routed, fixed_columns("Fe", F))});
+    const int z = product("experts.down", g, tensor("z2", Rows::own, hidden()), Cut::inputs,
                           matrix("experts.down", {E, m_.hidden, F}, 0, residual_deviation_));
     return m_.experts.shares() ? add({OperationKind::add, "experts.sum", {z, shared_expert(y)}, z})
                                : z;
@@ -205,24 +222,24 @@ class LayerBuilder : public Builder {
     Operation up{OperationKind::linear,
                  gated ? "experts.shared_gate_up" : "experts.shared_up",
                  {y},
-                 tensor("shared_h", Rows::tokens, Columns::shared_inner)};
+                 tensor("shared_h", Rows::tokens, divided_columns("Fs'", F, gated ? 2 : 1))};
     up.cut = Cut::outputs;
     up.arrays = {gated ? matrix(up.name, {2, F, m_.hidden}, 1)
                        : matrix(up.name, {F, m_.hidden}, 0)};
     const int g = add({OperationKind::activation,
                        std::string(name_of(m_.activation)),
                        {add(std::move(up))},
-                       tensor("shared_g", Rows::tokens, Columns::shared_feed_forward)});
+                       tensor("shared_g", Rows::tokens, divided_columns("Fs", F))});
     const int z = from_parts(g, "experts.shared_down", "shared_z", {m_.hidden, F});
     if (!m_.experts.shared_gate) return z;
     Operation logit{OperationKind::router,
                     "experts.shared_gate",
                     {y},
-                    tensor("shared_logit", Rows::own, Columns::one, Numbers::accumulate)};
-    tensor("dshared_logit", Rows::own, Columns::one);
+                    tensor("shared_logit", Rows::own, Columns(), Numbers::accumulate)};
+    tensor("dshared_logit", Rows::own, Columns());
     logit.arrays = {matrix(logit.name, {1, m_.hidden}, -1)};
     Operation gate{OperationKind::gate, "experts.gate", {z, add(std::move(logit))}, z};
-    gate.saved = {tensor("raw_shared_z", Rows::own, Columns::hidden)};
+    gate.saved = {tensor("raw_shared_z", Rows::own, hidden())};
     return add(std::move(gate));
   }
 
@@ -231,8 +248,7 @@ class LayerBuilder : public Builder {
   /// output = x + dropout(z). If a product computes z, z and the output share memory. The output of
   /// a norm has its own memory, because it may be recomputed after the addition.
   int residual(const char* output, int x, int z, std::uint32_t site) {
-    Operation op{
-        OperationKind::residual, output, {z, x}, tensor(output, Rows::own, Columns::hidden)};
+    Operation op{OperationKind::residual, output, {z, x}, tensor(output, Rows::own, hidden())};
     op.dropout_site = site;
     if (is_product(built_.operations.back()))
       built_.tensors[static_cast<std::size_t>(z)].stored_in = op.output;
@@ -242,7 +258,7 @@ class LayerBuilder : public Builder {
  private:
   /// A product whose inputs are split: its partial sums are reduced to this rank's rows.
   int from_parts(int x, const char* name, const char* output, std::vector<std::int64_t> shape) {
-    Operation op{OperationKind::linear, name, {x}, tensor(output, Rows::own, Columns::hidden)};
+    Operation op{OperationKind::linear, name, {x}, tensor(output, Rows::own, hidden())};
     op.cut = Cut::inputs;
     op.arrays = {matrix(name, std::move(shape), 1, residual_deviation_)};
     if (m_.biases == Biases::all) op.arrays.push_back(vector(op.name + "_bias", {m_.hidden}, -1));
@@ -277,7 +293,7 @@ BlockDescription describe_layer(const ModelConfig& m, std::int64_t number) {
   const bool before = m.norm_placement != NormPlacement::output;
   const bool after = m.norm_placement == NormPlacement::sandwich || !before;
   LayerBuilder layer(m, number);
-  const int x = layer.tensor("x", Rows::own, Columns::hidden);
+  const int x = layer.tensor("x", Rows::own, layer.hidden());
 
   // attention(y) = output(softmax(q kᵀ / √K) v), with q, k, v = query_key_value(y)
   int y1 = before ? layer.norm("attention_norm", "y1", x) : x;

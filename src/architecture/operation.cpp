@@ -8,51 +8,26 @@
 #include <array>
 
 namespace trireme::architecture {
-// The lists below are in the order of the enumerators.
 
-std::int64_t rows_of(Rows rows, const RankSizes& n) {
-  return std::array{n.tokens,      n.rows,   n.targets,          n.pairs, n.head_rows,
-                    n.logit_block, n.routed, n.experts_held + 1, n.micro}[at(rows)];
-}
-
-std::int64_t all_rows_of(Rows rows, const RankSizes& n) {
-  return std::array{n.tokens,  n.tokens, n.targets,          n.pairs, n.head_rows,
-                    n.targets, n.routed, n.experts_held + 1, n.micro}[at(rows)];
-}
-
-std::int64_t mean_rows_of(Rows rows, const RankSizes& n) {
-  if (rows != Rows::routed || n.experts == 0) return rows_of(rows, n);
-  return n.tokens * n.experts_active * n.experts_held / n.experts;
-}
-
-std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& m) {
-  const std::int64_t N = m.targets(), B = 1;
-  return std::array{m.sequence, m.sequence, N,     B, N + (m.has_sentence_head() ? B : 0),
-                    N,          B * 0,      B * 0, B}[at(rows)];
-}
-
-std::int64_t columns_of(Columns columns, const RankSizes& n) {
-  const std::int64_t H = n.heads, Hkv = n.key_value_heads, K = n.head_size;
-  return std::array<std::int64_t, 20>{1,
-                                      n.hidden,
-                                      H,
-                                      H + Hkv,
-                                      H * K,
-                                      (H + Hkv) * K,
-                                      n.query_key_value(),
-                                      n.feed_forward,
-                                      n.inner,
-                                      n.vocabulary,
-                                      2,
-                                      3,
-                                      3 * n.tensor_ranks,
-                                      n.experts,
-                                      n.experts_active,
-                                      2 * n.experts_active,
-                                      n.expert_feed_forward,
-                                      n.expert_inner,
-                                      n.shared_feed_forward,
-                                      n.shared_inner}[at(columns)];
+std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& m) {
+  switch (rows.kind) {
+    case Rows::tokens:
+    case Rows::own:
+      return m.sequence;
+    case Rows::targets:
+    case Rows::logit_block:
+      return m.targets();
+    case Rows::pairs:
+    case Rows::samples:
+      return 1;
+    case Rows::head_rows:
+      return m.targets() + (m.has_sentence_head() ? 1 : 0);
+    case Rows::routed:
+      return m.sequence * rows.active;
+    case Rows::bounds:
+      return 0;
+  }
+  return 0;
 }
 
 Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate) {
@@ -61,7 +36,7 @@ Bytes bytes_of(Numbers numbers, Bytes element, Bytes accumulate) {
 
 std::int64_t stride_of(const Tensor& t, const RankSizes& n, Bytes element, Bytes accumulate) {
   const std::int64_t columns = columns_of(t.columns, n);
-  if (t.columns != Columns::vocabulary) return columns;
+  if (!t.columns.is_padded()) return columns;
   const std::int64_t in_line = 64 / bytes_of(t.numbers, element, accumulate);
   return (columns + in_line - 1) / in_line * in_line;
 }
@@ -72,11 +47,9 @@ Bytes bytes_of(const Tensor& t, const RankSizes& n, Bytes element, Bytes accumul
 }
 
 std::string shape_text(const Tensor& t) {
-  constexpr auto rows = words_of<Rows>("T", "R", "N", "B", "N + B", "N'", "T k'", "E' + 1", "B");
-  constexpr auto columns =
-      words_of<Columns>("1", "D", "H", "H + Hkv", "H K", "(H + Hkv) K", "(H + 2 Hkv) K", "F", "F'",
-                        "V", "2", "3", "3 P", "E", "k", "2 k", "Fe", "Fe'", "Fs", "Fs'");
-  return text("[", rows[at(t.rows)], ", ", columns[at(t.columns)], "]");
+  constexpr auto rows =
+      words_of<Rows::Kind>("T", "R", "N", "B", "N + B", "N'", "B", "T k'", "E' + 1");
+  return text("[", rows[at(t.rows.kind)], ", ", t.columns.symbol, "]");
 }
 
 std::string_view name_of(OperationKind kind) {
@@ -209,7 +182,6 @@ constexpr OperationRule head_norm{
     .rate = KernelRate::norm,
     .weights_with_input = true,
     .joins_arrays = true,
-    .columns = Columns::query_key,
     .read_backward = [](const Operation& op, Pass) { return op.saved; }};
 
 constexpr OperationRule width_norm{
@@ -217,7 +189,6 @@ constexpr OperationRule width_norm{
     .rate = KernelRate::norm,
     .weights_with_input = true,
     .joins_arrays = true,
-    .columns = Columns::query_key,
     .read_backward = [](const Operation& op, Pass) { return op.saved; },
     .other_gradients = [](const Operation& op) { return std::vector{op.saved.back()}; },
     .message = message_of_width_norm};
@@ -229,8 +200,7 @@ constexpr OperationRule linear{.name = "linear",
                                .read_backward = read_by_product,
                                .factors = {1, 1, 1}};
 
-constexpr OperationRule rotary{
-    .name = "rotary", .rate = KernelRate::rotary, .columns = Columns::query_key};
+constexpr OperationRule rotary{.name = "rotary", .rate = KernelRate::rotary};
 
 /// Products with keys and with values. The backward pass has two for each of the forward pass.
 constexpr OperationRule attention{.name = "attention",
@@ -441,9 +411,15 @@ bool is_product(const Operation& op) {
 
 std::int64_t product_rows(const BlockDescription& part, const Operation& op, const RankSizes& n) {
   const Rows in = part.tensors[at(op.input())].rows, out = part.tensors[at(op.output)].rows;
-  if (in == Rows::routed || out == Rows::routed) return mean_rows_of(Rows::routed, n);
+  if (in == Rows::routed || out == Rows::routed)
+    return mean_rows_of(in == Rows::routed ? in : out, n);
   if (out != Rows::own && out != Rows::tokens) return all_rows_of(out, n);
   return op.cut == Cut::none ? rows_of(out, n) : n.tokens;
+}
+
+std::int64_t matrices_of(const BlockDescription& part, const Operation& op, const RankSizes& n) {
+  if (op.kind != OperationKind::expert_product) return 1;
+  return rows_of(part.tensors[at(op.inputs[2])].rows, n) - 1;  // the bounds of the experts' rows
 }
 
 double rank_flops(const BlockDescription& part, const Operation& op, Pass pass,

@@ -193,7 +193,7 @@ CallBytes least_bytes(const BlockDescription& part, const OperationCall& call, c
   const auto bytes = [&](const Value& v, std::int64_t most_rows) {
     if (part.tensors[at(v.tensor)].rows == Rows::routed) most_rows = rows(v.tensor);
     const Tensor t = v.gradient ? gradient_of(part, v.tensor) : part.tensors[at(v.tensor)];
-    const Columns columns = v.tensor == op.output ? rule.columns.value_or(t.columns) : t.columns;
+    const Columns& columns = v.tensor == op.output && op.changed ? *op.changed : t.columns;
     return static_cast<double>(std::min(rows(v.tensor), most_rows) * columns_of(columns, n) *
                                bytes_of(t.numbers, element, accumulate));
   };

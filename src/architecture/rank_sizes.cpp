@@ -21,26 +21,16 @@ RankSizes rank_sizes(const deck::ModelConfig& m, const Shard& shard, std::int64_
   s.key_value_heads = shard.groups(m.heads / s.group, s.group).extent;
   s.heads_before = heads.offset % s.group;
   s.head_size = m.head_size();
-  s.feed_forward = shard.part(m.feed_forward).extent;
-  s.vocabulary = shard.vocabulary_part(m.vocabulary).extent;
+  s.vocabulary_part = shard.vocabulary_part(m.vocabulary);
+  s.vocabulary = s.vocabulary_part.extent;
   s.targets =
       m.predicts_masked_tokens() ? shard.context_part(micro * m.targets()).extent : s.tokens;
   s.logit_block = logit_block_rows(s.targets, m.vocabulary, logit_elements);
   s.pairs = m.has_sentence_head() ? shard.context_part(micro).extent : 0;
   s.head_rows = m.predicts_masked_tokens() ? micro * (m.targets() + (m.has_sentence_head() ? 1 : 0))
                                            : s.targets;
+  s.tensor_rank = shard.tensor_rank;
   s.tensor_ranks = shard.tensor_size;
-  s.inner = m.gated() ? 2 * s.feed_forward : s.feed_forward;
-  if (m.experts.present()) {
-    s.experts = m.experts.number;
-    s.experts_held = shard.part(s.experts).extent;
-    s.experts_active = m.experts.active;
-    s.routed = s.tokens * std::min(s.experts_active, s.experts_held);
-    s.expert_feed_forward = m.experts.feed_forward;
-    s.expert_inner = m.gated() ? 2 * s.expert_feed_forward : s.expert_feed_forward;
-    s.shared_feed_forward = shard.part(m.experts.shared_feed_forward).extent;
-    s.shared_inner = m.gated() ? 2 * s.shared_feed_forward : s.shared_feed_forward;
-  }
   return s;
 }
 

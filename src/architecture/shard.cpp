@@ -146,13 +146,6 @@ bool Shard::holds(Stage stage) const {
   return std::ranges::binary_search(stages, stage);
 }
 
-Slice Shard::groups(std::int64_t n, std::int64_t group) const {
-  const Slice elements = part(n * group);
-  const std::int64_t first = elements.offset / group;
-  const std::int64_t end = (elements.end() + group - 1) / group;
-  return {first, elements.extent == 0 ? 0 : end - first};
-}
-
 Slice Shard::holders(std::int64_t n, std::int64_t group, std::int64_t i) const {
   const std::int64_t first = layout::part_with(n * group, tensor_size, i * group);
   const std::int64_t last = layout::part_with(n * group, tensor_size, (i + 1) * group - 1);

@@ -155,14 +155,14 @@ ExpertProductOperation<P>::ExpertProductOperation(const architecture::Operation&
     : BlockOperation<P>(op),
       axis_(place.axis),
       linear_(place.parameters, place.array(op.arrays.front().name), "",
-              place.plan.sizes.experts_held *
+              matrices_of(place.plan.description, op, place.plan.sizes) *
                   (op.arrays.front().elements() /
                    (op.arrays.front().shape.front() * op.arrays.front().shape.back())),
               op.arrays.front().shape.back()),
       outputs_(op.arrays.front().elements() /
                (op.arrays.front().shape.front() * op.arrays.front().shape.back())),
       active_(place.model().experts.active),
-      routed_(place.plan.sizes.experts_held),
+      routed_(matrices_of(place.plan.description, op, place.plan.sizes)),
       input_forward_(op.name + ", input, forward"),
       input_backward_(op.name + ", input, backward"),
       input_again_(op.name + ", input again, backward"),
@@ -283,7 +283,13 @@ void AddOperation<P>::backward_input(const PassArguments<P>& c, const BlockOpera
 template <class P>
 ExpertActivationOperation<P>::ExpertActivationOperation(const architecture::Operation& op,
                                                         const OperationPlace<P>& place)
-    : BlockOperation<P>(op), function_(place.model()), routed_(place.plan.sizes.experts_held) {}
+    : BlockOperation<P>(op),
+      function_(place.model()),
+      routed_(rows_of(place.plan.description.tensors[architecture::at(op.inputs.back())].rows,
+                      place.plan.sizes) -
+              1),
+      rows_(mean_rows_of(place.plan.description.tensors[architecture::at(op.output)].rows,
+                         place.plan.sizes)) {}
 
 /// The routes of all rows, in their order.
 template <class P>
@@ -329,9 +335,8 @@ void ExpertActivationOperation<P>::backward_input(const PassArguments<P>& c,
 template <class P>
 std::optional<Evaluations> ExpertActivationOperation<P>::evaluations(
     const PassArguments<P>& c) const {
-  const architecture::RankSizes& n = c.values.sizes();
-  const auto rows = static_cast<double>(mean_rows_of(architecture::Rows::routed, n));
-  return Evaluations{function_.arithmetic(), rows * static_cast<double>(n.expert_feed_forward)};
+  const std::int64_t columns = extent(c.values.matrix(this->op_.output), 1);
+  return Evaluations{function_.arithmetic(), static_cast<double>(rows_ * columns)};
 }
 
 #define TRIREME_INSTANTIATE(P)              \

@@ -40,24 +40,15 @@ ProductAdapter<P>::ProductAdapter(const architecture::Operation& op, const Opera
       factor_(place.model().adapter.factor()),
       split_inputs_(op.cut == architecture::Cut::inputs),
       norms_label_(op.name + ", norms of rows") {
-  const deck::ModelConfig& m = place.model();
   const Parameters<P>& parameters = place.parameters;
   const BlockPlan& plan = place.plan;
   const std::string prefix = place.array("");
   const auto& layer_tensors = plan.description.tensors;
-  const std::int64_t inputs = architecture::columns_of(
-      layer_tensors[static_cast<std::size_t>(op.input())].columns, plan.sizes);
-  const bool attention = layer_tensors[static_cast<std::size_t>(op.input())].columns ==
-                         architecture::Columns::attention;
-  all_inputs_ = op.cut == architecture::Cut::outputs ? m.hidden
-                : attention                          ? m.heads * m.head_size()
-                                                     : m.feed_forward;
-  inputs_ = {0, inputs};
-  if (op.cut == architecture::Cut::inputs) {
-    const architecture::Shard& shard = parameters.shard();
-    inputs_.offset =
-        attention ? shard.part(m.heads).offset * m.head_size() : shard.part(m.feed_forward).offset;
-  }
+  const architecture::Columns& columns_in =
+      layer_tensors[static_cast<std::size_t>(op.input())].columns;
+  const std::int64_t inputs = columns_of(columns_in, plan.sizes);
+  all_inputs_ = all_columns_of(columns_in);
+  inputs_ = {columns_in.parts[0].unit * first_of(columns_in.parts[0].size, plan.sizes), inputs};
   // site_ is a unique number for each operation of all layers: a layer has `most` numbers, and its
   // last operation has the highest number.
   std::int64_t most = 0;

@@ -118,8 +118,7 @@ void BlockTimeModel::add_product(PassTime& time, const Part& part,
   const std::int64_t columns = columns_of(out.columns, sizes_);
   const bool of_layer = out.rows == Rows::own || out.rows == Rows::tokens;
   const std::int64_t rows = product_rows(part, op, sizes_);
-  const bool of_experts = op.kind == OperationKind::expert_product;
-  const auto weights = static_cast<double>(in * columns * (of_experts ? sizes_.experts_held : 1));
+  const auto weights = static_cast<double>(in * columns * matrices_of(part, op, sizes_));
   const auto element = static_cast<double>(sizes_.element);
   const auto sum = static_cast<double>(sizes_.accumulate);
   const double activations = static_cast<double>(rows * (in + columns)) * element;

@@ -340,7 +340,7 @@ Bytes MemoryEstimate::most_bytes(const deck::Config& config) {
   const auto tensor = static_cast<int>(p.tensor);
   if (!tensor_ranks_.contains(tensor))
     tensor_ranks_[tensor] =
-        different_tensor_ranks(config, parted(architecture_, tensor, 0), machine_);
+        different_tensor_ranks(config, architecture_, parted(architecture_, tensor, 0), machine_);
   const schedule::ProgramLayout layout{
       static_cast<int>(p.pipeline),
       static_cast<int>(config.micro_batches()),

@@ -112,32 +112,40 @@ class Planner {
 
 /// Kind of a tensor rank: the sizes of its part, and whether it shares its first and its last head
 /// of keys and values with other ranks.
-auto kind(const deck::Config& config, const architecture::Shard& shard, const Machine& machine) {
+std::vector<std::int64_t> kind(const deck::Config& config,
+                               const architecture::Architecture& architecture,
+                               const architecture::Shard& shard, const Machine& machine) {
   const deck::ModelConfig& m = config.model;
   const TypedSizes n = typed_sizes(config, shard, machine);
   const layout::Slice heads = shard.groups(m.key_value_heads, n.group);
   const auto shared_before = shard.holders(m.key_value_heads, n.group, heads.offset).offset;
   const auto shared_behind = shard.holders(m.key_value_heads, n.group, heads.end() - 1).end();
-  return std::tuple(n.heads, n.key_value_heads, n.feed_forward, n.vocabulary, n.slice,
-                    shared_before<shard.tensor_rank, shared_behind> shard.tensor_rank + 1);
+  std::vector<std::int64_t> sizes{n.slice, n.vocabulary, shared_before < shard.tensor_rank ? 1 : 0,
+                                  shared_behind > shard.tensor_rank + 1 ? 1 : 0};
+  for (const architecture::BlockDescription& layer : architecture.layer_kinds())
+    for (const architecture::Tensor& tensor : layer.tensors)
+      sizes.insert(sizes.end(), {rows_of(tensor.rows, n), columns_of(tensor.columns, n)});
+  return sizes;
 }
 
 }  // namespace
 
-std::vector<int> different_tensor_ranks(const deck::Config& config, const architecture::Shard& any,
-                                        const Machine& machine) {
+std::vector<int> different_tensor_ranks(const deck::Config& config,
+                                        const architecture::Architecture& architecture,
+                                        const architecture::Shard& any, const Machine& machine) {
   architecture::Shard shard = any;
   std::vector<int> ranks{0};
   if (shard.tensor_size > 1) ranks.push_back(shard.tensor_size - 1);
   if (architecture::shared_heads(config.model, shard.tensor_size).empty()) return ranks;
-  std::set<decltype(kind(config, shard, machine))> kinds;
+  std::set<std::vector<std::int64_t>> kinds;
   for (const int t : {0, shard.tensor_size - 1}) {
     shard.tensor_rank = t;
-    kinds.insert(kind(config, shard, machine));
+    kinds.insert(kind(config, architecture, shard, machine));
   }
   for (int t = 1; t + 1 < shard.tensor_size; ++t) {
     shard.tensor_rank = t;
-    if (kinds.insert(kind(config, shard, machine)).second) ranks.insert(ranks.end() - 1, t);
+    if (kinds.insert(kind(config, architecture, shard, machine)).second)
+      ranks.insert(ranks.end() - 1, t);
   }
   return ranks;
 }
@@ -150,7 +158,7 @@ Bytes most_bytes(const deck::Config& config, const architecture::Architecture& a
   architecture::Shard shard = architecture::make_shard(architecture, parallel, 0, 0);
   std::vector<int> planned{0};  // rank 0 holds the largest parts, unless ranks share heads
   if (!architecture::shared_heads(config.model, shard.tensor_size).empty())
-    planned = different_tensor_ranks(config, shard, machine);
+    planned = different_tensor_ranks(config, architecture, shard, machine);
   const bool process = !machine.on_device() && !arrays_only;
   Planner planner(config, architecture, machine);
   std::set<std::vector<std::int64_t>> known;
@@ -180,7 +188,7 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
   std::vector<RankPlan> ranks;
   std::map<std::vector<std::int64_t>, std::size_t> known;  // deep pipelines have many equal ranks
   architecture::Shard shard = architecture::make_shard(architecture, config.parallel, 0, 0);
-  const std::vector<int> planned = different_tensor_ranks(config, shard, machine);
+  const std::vector<int> planned = different_tensor_ranks(config, architecture, shard, machine);
   Planner planner(config, architecture, machine);
   KnownParts known_parts;
   for (int p = 0; p < stages.ranks; ++p) {

@@ -221,31 +221,30 @@ TEST(BlockProgram, StepsReadTheirValuesOnPartsOfTheTokens) {
 /// y = norm(x), then three feed-forward parts read y, and their results are added to x one by one.
 BlockDescription three_parts(const deck::ModelConfig& m) {
   Builder b(m);
-  int sum = b.tensor("x", Rows::own, Columns::hidden);
-  const int y = b.norm("norm", sum, b.tensor("y", Rows::own, Columns::hidden), NormKind::rms);
+  int sum = b.tensor("x", Rows::own, b.hidden());
+  const int y = b.norm("norm", sum, b.tensor("y", Rows::own, b.hidden()), NormKind::rms);
   for (const int i : {0, 1, 2}) {
     Operation up{OperationKind::linear,
                  text("up", i),
                  {y},
-                 b.tensor(text("h", i), Rows::tokens, Columns::feed_forward)};
+                 b.tensor(text("h", i), Rows::tokens, divided_columns("F", m.feed_forward))};
     up.cut = Cut::outputs;
     up.arrays = {matrix(up.name, {m.feed_forward, m.hidden}, 0)};
     const int h = b.add(std::move(up));
-    const int g = b.add({OperationKind::activation,
-                         "tanh",
-                         {h},
-                         b.tensor(text("g", i), Rows::tokens, Columns::feed_forward)});
-    Operation down{OperationKind::linear,
-                   text("down", i),
-                   {g},
-                   b.tensor(text("z", i), Rows::own, Columns::hidden)};
+    const int g =
+        b.add({OperationKind::activation,
+               "tanh",
+               {h},
+               b.tensor(text("g", i), Rows::tokens, divided_columns("F", m.feed_forward))});
+    Operation down{
+        OperationKind::linear, text("down", i), {g}, b.tensor(text("z", i), Rows::own, b.hidden())};
     down.cut = Cut::inputs;
     down.arrays = {matrix(down.name, {m.hidden, m.feed_forward}, 1)};
     const int z = b.add(std::move(down));
     sum = b.add({OperationKind::residual,
                  text("x", i + 1),
                  {z, sum},
-                 b.tensor(text("x", i + 1), Rows::own, Columns::hidden)});
+                 b.tensor(text("x", i + 1), Rows::own, b.hidden())});
   }
   return b.take();
 }
@@ -335,9 +334,10 @@ TEST(BlockProgram, TransientMemoryIsBelowTheSumOfAllValues) {
       const BlockProgram none = lower(
           layer, n,
           {kept_tensors(layer, Recompute::none), true, false, element_bytes, accumulated_bytes});
+      const std::int64_t inner = m.gated() ? 2 * m.feed_forward : m.feed_forward;
       const Bytes gradients = n.tokens *
-                              (4 * n.hidden + n.inner + n.query_key_value() +
-                               std::max(n.attention(), n.gated() ? n.feed_forward : 0)) *
+                              (4 * n.hidden + inner + n.attention() + 2 * n.groups() +
+                               std::max(n.attention(), m.gated() ? m.feed_forward : 0)) *
                               element_bytes;
       EXPECT_LE(program.transient_bytes, gradients + none.kept_bytes - program.kept_bytes)
           << name_of(family) << ' ' << name_of(r);

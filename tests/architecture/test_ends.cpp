@@ -34,8 +34,8 @@ TEST(Ends, RowsOfAMicroBatchSumOverItsSamples) {
   for (const Family family : {Family::gpt, Family::bert})
     for (const SentenceLoss loss : {SentenceLoss::next, SentenceLoss::none}) {
       const deck::ModelConfig m = tied_model(family, true, loss);
-      for (const Rows rows : {Rows::tokens, Rows::own, Rows::targets, Rows::pairs, Rows::head_rows,
-                              Rows::logit_block}) {
+      for (const Rows::Kind rows : {Rows::tokens, Rows::own, Rows::targets, Rows::pairs,
+                                    Rows::head_rows, Rows::logit_block}) {
         if (rows == Rows::pairs && !m.has_sentence_head()) continue;
         EXPECT_EQ(rows_of(rows, sizes_of_five_samples(m)), micro * rows_per_sample(rows, m))
             << name_of(family) << ", " << shape_text({"", rows});

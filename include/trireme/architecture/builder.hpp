@@ -16,6 +16,9 @@ class Builder {
  public:
   explicit Builder(const deck::ModelConfig& model) : m_(model) {}
 
+  /// D, the width of the residual stream.
+  Columns hidden() const { return fixed_columns("D", m_.hidden); }
+
   int tensor(std::string name, Rows rows, Columns columns, Numbers numbers = Numbers::compute,
              Home home = Home::layer, int stored_in = -1) {
     built_.tensors.push_back({std::move(name), rows, columns, numbers, home, stored_in});
@@ -50,7 +53,7 @@ class Builder {
  private:
   int statistic(const Operation& op, const char* what) {
     const Tensor& y = built_.tensors[static_cast<std::size_t>(op.output)];
-    return tensor(op.name + "." + what, y.rows, Columns::one, Numbers::accumulate, y.home);
+    return tensor(op.name + "." + what, y.rows, Columns(), Numbers::accumulate, y.home);
   }
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <trireme/architecture/array_spec.hpp>
+#include <trireme/architecture/extents.hpp>
 #include <trireme/base/types.hpp>
 #include <trireme/deck/config.hpp>
 
@@ -17,55 +18,11 @@
 /// messages and its FLOPs follow from the kind of the operation.
 namespace trireme::architecture {
 
-struct RankSizes;
-
 /// Converts the index of an operation or a tensor, or an enumerator, to an index of a list.
 template <class I>
 constexpr std::size_t at(I i) {
   return static_cast<std::size_t>(i);
 }
-
-/// Rows of a tensor.
-enum class Rows : std::uint8_t {
-  tokens,   ///< T, all tokens of the micro-batch
-  own,      ///< R, this rank's rows of the residual stream: a part of T with sequence parallelism
-  targets,  ///< N, predicted tokens: all tokens, or the masked tokens
-  pairs,    ///< B, one per sample
-  /// N + B, or N without a loss of pairs: rows that the head of masked tokens picks, including the
-  /// rows of the other context ranks.
-  head_rows,
-  logit_block,  ///< N', predicted tokens whose logits are computed at a time
-  /// T min(k, E'): the most choices of this rank's E' experts by T tokens that choose k experts
-  /// each. The actual number of rows depends on the data.
-  routed,
-  expert_bounds,  ///< E' + 1
-  samples         ///< B
-};
-
-/// Columns of a tensor, in terms of the model's sizes. The tensor axis splits the columns from
-/// `heads` to `vocabulary`.
-enum class Columns : std::uint8_t {
-  one,
-  hidden,           ///< D
-  heads,            ///< H
-  query_key_heads,  ///< H + Hkv
-  attention,        ///< H K
-  query_key,        ///< (H + Hkv) K
-  query_key_value,  ///< (H + 2 Hkv) K
-  feed_forward,     ///< F
-  inner,            ///< F, or 2 F with a gate
-  vocabulary,       ///< V
-  two,              ///< 2: logits of a pair's two classes, or factors of queries and keys
-  softmax,          ///< 3: maximum, sum of exponentials and the target's logit
-  softmax_parts,    ///< 3 P: the same three values for each tensor rank's part of the vocabulary
-  experts,          ///< E, experts of a layer, on all tensor ranks
-  active,           ///< k, experts that a token uses
-  routes,           ///< 2 k: weights and numbers of the experts that a token uses
-  expert_feed_forward,  ///< Fe, inner width of an expert
-  expert_inner,         ///< Fe, or 2 Fe with a gate
-  shared_feed_forward,  ///< Fs, inner width of the shared expert
-  shared_inner          ///< Fs, or 2 Fs with a gate
-};
 
 /// Element type of a tensor: the type of activations or of sums, double, or int32.
 enum class Numbers : std::uint8_t { compute, accumulate, fp64, index };
@@ -83,27 +40,18 @@ enum class Home : std::uint8_t {
 /// An activation.
 struct Tensor {
   std::string name;
-  Rows rows = Rows::tokens;
-  Columns columns = Columns::hidden;
+  Rows rows = {};
+  Columns columns = {};
   Numbers numbers = Numbers::compute;
   Home home = Home::layer;
   /// Index of a tensor whose memory this tensor shares, if their element sizes are equal; −1: none.
   int stored_in = -1;
 };
 
-std::int64_t columns_of(Columns columns, const RankSizes& sizes);
-std::int64_t rows_of(Rows rows, const RankSizes& sizes);
-/// Rows on all tensor ranks together; for logit_block, the rows of all blocks. Tensors of experts
-/// are not sent: their rows are those of this rank.
-std::int64_t all_rows_of(Rows rows, const RankSizes& sizes);
-/// Rows on this rank if all experts are used equally: differs from rows_of() for `routed`, with
-/// T k E' / E rows.
-std::int64_t mean_rows_of(Rows rows, const RankSizes& sizes);
 /// Rows per sample; for logit_block, the rows of all blocks.
-std::int64_t rows_per_sample(Rows rows, const deck::ModelConfig& model);
-/// Elements from the beginning of a row to the next row: the number of columns. With
-/// Columns::vocabulary, rows begin at multiples of 64 bytes, because matrix products are slowest
-/// with rows of an odd length (50257).
+std::int64_t rows_per_sample(const Rows& rows, const deck::ModelConfig& model);
+/// Elements from the beginning of a row to the next row: the number of columns, unless rows are
+/// padded.
 std::int64_t stride_of(const Tensor& tensor, const RankSizes& sizes, Bytes element,
                        Bytes accumulate);
 /// Bytes of an element, given the bytes of activations (`element`) and of sums (`accumulate`).
@@ -182,6 +130,8 @@ struct Operation {
   std::vector<AdapterPart> adapter = {};  ///< for `linear`
   std::vector<int> scratch = {};          ///< tensors that each pass uses as work memory
   double share = 1;  ///< mean fraction of the arrays' matrices that a row is multiplied by
+  /// Columns that an operation in place changes; it does not read the other columns of its tensor.
+  std::optional<Columns> changed = std::nullopt;
 
   /// Name of the first bias; "" if there is none.
   std::string bias() const;
@@ -257,8 +207,6 @@ struct OperationRule {
   /// Names of the kernels of the forward pass and of the backward pass, if they do not follow from
   /// the name.
   std::array<std::string_view, 2> kernels{};
-  /// Columns that an operation in place changes; the other columns of its tensor are not read.
-  std::optional<Columns> columns = std::nullopt;
   std::vector<int> (*read_backward)(const Operation&, Pass) = nullptr;  ///< null: no tensors
   /// The tensors whose gradients backward_input computes besides the gradient of the input; null:
   /// none.
@@ -299,6 +247,9 @@ struct BlockDescription {
 /// partial sums are reduced; for experts, on average.
 std::int64_t product_rows(const BlockDescription& part, const Operation& operation,
                           const RankSizes& sizes);
+/// Number of weight matrices of a product on a rank: one, or one per expert.
+std::int64_t matrices_of(const BlockDescription& part, const Operation& operation,
+                         const RankSizes& sizes);
 /// FLOPs of a pass on a rank, without adapters.
 double rank_flops(const BlockDescription& part, const Operation& operation, Pass pass,
                   const deck::ModelConfig& model, const RankSizes& sizes);

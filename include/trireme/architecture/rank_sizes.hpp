@@ -20,22 +20,14 @@ struct RankSizes {
   /// Query heads of this rank's first group that lower tensor ranks hold.
   std::int64_t heads_before = 0;
   std::int64_t head_size = 0;     ///< K
-  std::int64_t feed_forward = 0;  ///< F on this rank
-  std::int64_t inner = 0;    ///< columns of the first feed-forward product: F, or 2 F with a gate
-  std::int64_t experts = 0;  ///< E, of a layer
-  std::int64_t experts_held = 0;    ///< E', on this rank
-  std::int64_t experts_active = 0;  ///< k, experts that a token uses
-  std::int64_t routed = 0;          ///< the most rows of this rank's experts together: T min(k, E')
-  std::int64_t expert_feed_forward = 0;  ///< Fe
-  std::int64_t expert_inner = 0;         ///< Fe, or 2 Fe with a gate
-  std::int64_t shared_feed_forward = 0;  ///< Fs on this rank
-  std::int64_t shared_inner = 0;         ///< Fs, or 2 Fs with a gate
-  std::int64_t vocabulary = 0;           ///< V on this rank
-  std::int64_t targets = 0;              ///< predicted tokens: rows of all logits
-  std::int64_t logit_block = 0;          ///< rows of logits computed at a time
-  std::int64_t pairs = 0;  ///< pairs that the sentence head of this context rank classifies
+  std::int64_t vocabulary = 0;    ///< V on this rank: vocabulary_part.extent
+  layout::Slice vocabulary_part;  ///< ids of the vocabulary on this rank
+  std::int64_t targets = 0;       ///< predicted tokens: rows of all logits
+  std::int64_t logit_block = 0;   ///< rows of logits computed at a time
+  std::int64_t pairs = 0;         ///< pairs that the sentence head of this context rank classifies
   /// Rows that the head of masked tokens picks, from all context ranks.
   std::int64_t head_rows = 0;
+  std::int64_t tensor_rank = 0;
   std::int64_t tensor_ranks = 1;   ///< P
   std::int64_t context_ranks = 1;  ///< c
   std::int64_t longest = 0;        ///< tokens of each sample on the context rank that has the most
@@ -43,8 +35,6 @@ struct RankSizes {
 
   std::int64_t attention() const { return heads * head_size; }         ///< H·K
   std::int64_t groups() const { return key_value_heads * head_size; }  ///< Hkv·K
-  std::int64_t query_key_value() const { return attention() + 2 * groups(); }
-  bool gated() const { return inner != feed_forward; }
 
   /// Elements of the largest block of keys and values, or of their gradients, in the ring of the
   /// context axis.

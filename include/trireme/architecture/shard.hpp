@@ -59,7 +59,9 @@ struct Shard {
     return layout::split(n, context_size, context_rank);
   }
   /// Groups with elements in this tensor rank's part, among `n` groups of `group` elements each.
-  layout::Slice groups(std::int64_t n, std::int64_t group) const;
+  layout::Slice groups(std::int64_t n, std::int64_t group) const {
+    return layout::split_groups(n, group, tensor_size, tensor_rank);
+  }
   /// Tensor ranks that hold group `i`, with `n` and `group` as in groups(): one rank, or several
   /// neighbours.
   layout::Slice holders(std::int64_t n, std::int64_t group, std::int64_t i) const;

@@ -26,6 +26,15 @@ inline Slice split(std::int64_t n, std::int64_t parts, std::int64_t i) {
   return {i * base + (i < larger ? i : larger), base + (i < larger ? 1 : 0)};
 }
 
+/// Groups with elements in part `i`, if `n` groups of `group` elements each are divided by
+/// split(n · group, parts, i). Several parts may have elements of the same group.
+inline Slice split_groups(std::int64_t n, std::int64_t group, std::int64_t parts, std::int64_t i) {
+  const Slice elements = split(n * group, parts, i);
+  const std::int64_t first = elements.offset / group;
+  const std::int64_t end = (elements.end() + group - 1) / group;
+  return {first, elements.extent == 0 ? 0 : end - first};
+}
+
 /// Index of the part of split(n, parts, …) that contains element `x`.
 inline std::int64_t part_with(std::int64_t n, std::int64_t parts, std::int64_t x) {
   check(parts >= 1 && x >= 0 && x < n, "part_with(", n, ", ", parts, ", ", x,

@@ -164,6 +164,7 @@ class ExpertActivationOperation final : public BlockOperation<P> {
 
   ActivationFunction<P> function_;
   mutable RoutedRows routed_;
+  std::int64_t rows_;  ///< number of rows if all experts are used equally
 };
 
 }  // namespace trireme::model

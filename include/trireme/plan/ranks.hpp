@@ -48,6 +48,7 @@ std::vector<RankPlan> plan_ranks(const deck::Config& config,
 /// ranks share heads of keys and values, also one rank of every other kind: ranks of a kind have
 /// parts of equal sizes and share their first and last head alike.
 std::vector<int> different_tensor_ranks(const deck::Config& config,
+                                        const architecture::Architecture& architecture,
                                         const architecture::Shard& shard, const Machine& machine);
 
 /// Sets the memory of `ranks` for another [parallel] recompute in `config`. `known` caches arenas

@@ -251,7 +251,7 @@ BenchKernel kernel_of(const KernelBench& b, const plan::BlockKernel& k, bool her
   const bool head_too = op.kind == architecture::OperationKind::norm && b.shard().has_head;
   BenchKernel kernel{k.name};
   kernel.rows = of_all ? n.tokens : rows_of(tensor.rows, n);
-  kernel.columns = columns_of(rule.columns.value_or(tensor.columns), n);
+  kernel.columns = columns_of(op.changed.value_or(tensor.columns), n);
   kernel.here = (here || head_too) && kernel.rows * kernel.columns > 0;
   kernel.calls = static_cast<double>(k.calls + (head_too ? b.shard().micros : 0));
   const auto bytes = static_cast<double>(kernel.rows * kernel.columns * n.element);
@@ -277,7 +277,7 @@ class BlockKernels {
                             op.kind == architecture::OperationKind::expert_product;
     BenchKernel kernel = kernel_of(b_, k, here);
     if (k.after_product &&
-        kernels::fuses_gelu(b_.handle(), dtype_of<T>, b_.model().gelu, b_.sizes().inner))
+        kernels::fuses_gelu(b_.handle(), dtype_of<T>, b_.model().gelu, kernel.columns))
       kernel.calls = 0;                   // fused into the preceding product
     if (is_product(op) && !of_experts) {  // products have their own section
       if (k.call.accumulates()) measure_sum(kernel);

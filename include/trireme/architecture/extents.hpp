@@ -1,0 +1,107 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+/// Rows and columns of a block's tensors, in terms of the sizes of the block. A description states
+/// the sizes of the whole model; a rank's part follows from its RankSizes.
+namespace trireme::architecture {
+
+struct RankSizes;
+
+/// Division of a size among the tensor ranks.
+enum class Divide : std::uint8_t {
+  none,        ///< every rank has all
+  evenly,      ///< layout::split()
+  groups,      ///< each rank has the groups of its elements: see Shard::groups()
+  vocabulary,  ///< evenly, also among the pipeline ranks that share the vocabulary
+  ranks        ///< every rank has the sizes of all ranks, one behind the other
+};
+
+/// A size of the whole model.
+struct Size {
+  std::int64_t all = 0;
+  Divide divide = Divide::none;
+  std::int64_t group = 1;  ///< for `groups`: elements of a group
+
+  bool operator==(const Size&) const = default;
+};
+/// A rank's part of a size: index of its first element, and number of its elements.
+std::int64_t first_of(const Size& size, const RankSizes& sizes);
+std::int64_t held(const Size& size, const RankSizes& sizes);
+
+/// Columns of a tensor: one to three parts beside one another, each of which is a multiple of a
+/// size. Examples are queries, keys and values, or the two halves of a gated product.
+struct Columns {
+  struct Part {
+    Size size;
+    std::int64_t unit = 1;  ///< columns of an element of the size
+
+    bool operator==(const Part&) const = default;
+  };
+  std::string_view symbol = "1";  ///< in messages: "(H + 2 Hkv) K"
+  std::array<Part, 3> parts = {Part{{1}}};
+
+  bool operator==(const Columns&) const = default;
+  /// Whether rows begin at multiples of 64 bytes, because matrix products are slowest with rows of
+  /// an odd length, such as a vocabulary of 50257 ids.
+  bool is_padded() const { return parts[0].size.divide == Divide::vocabulary; }
+};
+constexpr Columns fixed_columns(std::string_view symbol, std::int64_t n) {
+  return {symbol, {Columns::Part{{n}}}};
+}
+/// `parts` equal parts of n columns each, which the tensor axis divides.
+constexpr Columns divided_columns(std::string_view symbol, std::int64_t n, int parts = 1) {
+  Columns columns{symbol, {}};
+  for (std::size_t i = 0; i < static_cast<std::size_t>(parts); ++i)
+    columns.parts[i] = {{n, Divide::evenly}};
+  return columns;
+}
+constexpr Columns vocabulary_columns(std::int64_t n) {
+  return {"V", {Columns::Part{{n, Divide::vocabulary}}}};
+}
+
+std::int64_t columns_of(const Columns& columns, const RankSizes& sizes);
+/// Columns of one part.
+std::int64_t columns_of(const Columns::Part& part, const RankSizes& sizes);
+/// Columns on all tensor ranks together.
+std::int64_t all_columns_of(const Columns& columns);
+
+/// Rows of a tensor.
+struct Rows {
+  enum Kind : std::uint8_t {
+    tokens,   ///< T, all tokens of the micro-batch
+    own,      ///< R, this rank's rows of the residual stream: a part of T with sequence parallelism
+    targets,  ///< N, predicted tokens: all tokens, or the masked tokens
+    pairs,    ///< B, one per sample
+    /// N + B, or N without a loss of pairs: rows that the head of masked tokens picks, including
+    /// the rows of the other context ranks.
+    head_rows,
+    logit_block,  ///< N', predicted tokens whose logits are computed at a time
+    samples,      ///< B
+    /// T min(k, E'): the most choices of this rank's E' experts by T tokens that choose k experts
+    /// each. The actual number of rows depends on the data.
+    routed,
+    bounds  ///< E' + 1
+  };
+  Kind kind = tokens;
+  Size experts = {};        ///< for `routed` and `bounds`: E
+  std::int64_t active = 0;  ///< for `routed`: k
+
+  constexpr Rows(Kind of = tokens) : kind(of) {}  // NOLINT: rows of most tensors are only a kind
+  constexpr Rows(Kind of, Size all_experts, std::int64_t k = 0)
+      : kind(of), experts(all_experts), active(k) {}
+  bool operator==(const Rows&) const = default;
+  bool operator==(Kind other) const { return kind == other; }
+};
+
+std::int64_t rows_of(const Rows& rows, const RankSizes& sizes);
+/// Rows on all tensor ranks together; for logit_block, the rows of all blocks. Tensors of experts
+/// are not sent: their rows are those of this rank.
+std::int64_t all_rows_of(const Rows& rows, const RankSizes& sizes);
+/// Rows on this rank if all experts are used equally: differs from rows_of() for `routed`, with
+/// T k E' / E rows.
+std::int64_t mean_rows_of(const Rows& rows, const RankSizes& sizes);
+
+}  // namespace trireme::architecture

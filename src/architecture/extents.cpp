@@ -1,0 +1,86 @@
+#include <trireme/architecture/extents.hpp>
+
+#include <trireme/architecture/rank_sizes.hpp>
+
+#include <algorithm>
+
+namespace trireme::architecture {
+namespace {
+
+layout::Slice part_of(const Size& size, const RankSizes& n) {
+  switch (size.divide) {
+    case Divide::none:
+      return {0, size.all};
+    case Divide::evenly:
+      return layout::split(size.all, n.tensor_ranks, n.tensor_rank);
+    case Divide::groups:
+      return layout::split_groups(size.all, size.group, n.tensor_ranks, n.tensor_rank);
+    case Divide::vocabulary:
+      return n.vocabulary_part;
+    case Divide::ranks:
+      return {0, size.all * n.tensor_ranks};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::int64_t first_of(const Size& size, const RankSizes& n) {
+  return part_of(size, n).offset;
+}
+std::int64_t held(const Size& size, const RankSizes& n) {
+  return part_of(size, n).extent;
+}
+
+std::int64_t columns_of(const Columns::Part& part, const RankSizes& n) {
+  return part.size.all == 0 ? 0 : part.unit * held(part.size, n);
+}
+
+std::int64_t columns_of(const Columns& columns, const RankSizes& n) {
+  std::int64_t sum = 0;
+  for (const Columns::Part& part : columns.parts) sum += columns_of(part, n);
+  return sum;
+}
+
+std::int64_t all_columns_of(const Columns& columns) {
+  std::int64_t sum = 0;
+  for (const Columns::Part& part : columns.parts) sum += part.unit * part.size.all;
+  return sum;
+}
+
+std::int64_t rows_of(const Rows& rows, const RankSizes& n) {
+  switch (rows.kind) {
+    case Rows::tokens:
+      return n.tokens;
+    case Rows::own:
+      return n.rows;
+    case Rows::targets:
+      return n.targets;
+    case Rows::pairs:
+      return n.pairs;
+    case Rows::head_rows:
+      return n.head_rows;
+    case Rows::logit_block:
+      return n.logit_block;
+    case Rows::samples:
+      return n.micro;
+    case Rows::routed:
+      return n.tokens * std::min(rows.active, held(rows.experts, n));
+    case Rows::bounds:
+      return held(rows.experts, n) + 1;
+  }
+  return 0;
+}
+
+std::int64_t all_rows_of(const Rows& rows, const RankSizes& n) {
+  if (rows == Rows::own) return n.tokens;
+  if (rows == Rows::logit_block) return n.targets;
+  return rows_of(rows, n);
+}
+
+std::int64_t mean_rows_of(const Rows& rows, const RankSizes& n) {
+  if (rows != Rows::routed) return rows_of(rows, n);
+  return n.tokens * rows.active * held(rows.experts, n) / rows.experts.all;
+}
+
+}  // namespace trireme::architecture
